@@ -1,0 +1,103 @@
+//! Made-up crawls: hashes, records, and large crawls written as a plain client writes them.
+
+use crate::wire::{Reply, Wire, Word};
+
+/// The date of made-up records.
+pub const DATE: &str = "20260319102015123";
+
+/// The `n`-th made-up hash in the written form of the `document` profile. Not a digest of
+/// anything; all 64 hex digits depend on `n`.
+pub fn sha256_of(n: u64) -> String {
+    let mut hex = String::from("sha256:");
+    let mut state = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    for lane in 1..=4u64 {
+        state = (state ^ (state >> 29))
+            .wrapping_mul(0xbf58_476d_1ce4_e5b9)
+            .wrapping_add(n ^ lane);
+        hex.push_str(&format!("{state:016x}"));
+    }
+    hex
+}
+
+/// A made-up crawl of consecutive hashes.
+#[derive(Clone, Copy, Debug)]
+pub struct Crawl<'a> {
+    /// Prefix of the index.
+    pub prefix: &'a str,
+    /// Its id.
+    pub id: &'a str,
+    /// Number of the first hash (see [`sha256_of`]).
+    pub first: u64,
+    /// How many hashes it has.
+    pub hashes: u64,
+}
+
+impl Crawl<'_> {
+    /// The `i`-th hash of this crawl.
+    pub fn hash(&self, i: u64) -> String {
+        sha256_of(self.first + i)
+    }
+
+    /// All of its hashes.
+    pub fn all(&self) -> impl Iterator<Item = String> + '_ {
+        (0..self.hashes).map(|i| self.hash(i))
+    }
+
+    /// Writes it with `DEDUPE.ADD`, some hundred hashes a command.
+    ///
+    /// # Panics
+    /// When the server refuses it.
+    pub fn add(&self, wire: &mut Wire) {
+        let numbers: Vec<u64> = (0..self.hashes).collect();
+        let commands = numbers.chunks(200).map(|chunk| {
+            let mut words = vec!["DEDUPE.ADD".word(), self.prefix.word(), self.id.word()];
+            for &i in chunk {
+                words.extend([
+                    self.hash(i).word(),
+                    "0".word(),
+                    DATE.word(),
+                    format!("http://example.com/page/{}", self.first + i).word(),
+                    (1000 + (self.first + i) % 500).word(),
+                ]);
+            }
+            words
+        });
+        for reply in wire.pipeline(commands) {
+            assert!(!reply.is_error(), "DEDUPE.ADD said {reply:?}");
+        }
+    }
+}
+
+/// Writes a crawl as a plain client does: `SADD uncommittedcrawls`, `HSET h:<crawl>`, counts.
+///
+/// # Panics
+/// When the server refuses it.
+pub fn fill_crawl(wire: &mut Wire, crawl: &Crawl<'_>) {
+    let Crawl {
+        prefix,
+        id,
+        first,
+        hashes,
+    } = *crawl;
+    wire.expect_ok(&["SADD", &format!("{prefix}uncommittedcrawls"), id]);
+    let numbers: Vec<u64> = (0..hashes).collect();
+    let commands = numbers.chunks(200).map(|chunk| {
+        let mut words = vec!["HSET".word(), format!("{prefix}h:{id}").word()];
+        for &i in chunk {
+            let n = first + i;
+            words.push(crawl.hash(i).word());
+            let size = 1000 + n % 500;
+            words.push(format!("0 {DATE} http://example.com/page/{n} {size}").word());
+        }
+        words
+    });
+    for reply in wire.pipeline(commands) {
+        assert!(matches!(reply, Reply::Int(_)), "HSET said {reply:?}");
+    }
+    wire.expect_ok(&[
+        "HINCRBY".word(),
+        format!("{prefix}h:{id}:counts").word(),
+        "totalUrls".word(),
+        hashes.word(),
+    ]);
+}

@@ -1,0 +1,139 @@
+//! A data set as sorted text.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use crate::wire::{Reply, Wire};
+
+/// Every key of one database with its type and content, members of sets and hashes sorted.
+///
+/// Two snapshots are equal when the data sets are; the `Debug` form is one line per member, so
+/// that a failed comparison can be read.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Snapshot {
+    keys: BTreeMap<Vec<u8>, (String, Vec<Vec<u8>>)>,
+}
+
+impl Snapshot {
+    /// Reads the database that `wire` has selected.
+    pub fn of(wire: &mut Wire) -> Snapshot {
+        let mut keys = BTreeMap::new();
+        for key in wire.expect_ok(&["KEYS", "*"]).items() {
+            let key = key.bytes().to_vec();
+            let kind = wire.expect_ok(&[b"TYPE".as_slice(), &key]).text();
+            if kind != "none" {
+                let content = content(wire, &kind, &key);
+                keys.insert(key, (kind, content));
+            }
+        }
+        Snapshot { keys }
+    }
+
+    /// The same without keys for which `drop` holds.
+    pub fn without(mut self, drop: impl Fn(&[u8]) -> bool) -> Snapshot {
+        self.keys.retain(|key, _| !drop(key));
+        self
+    }
+
+    /// Only the keys with this prefix, and without it.
+    pub fn under(&self, prefix: &str) -> Snapshot {
+        let keys = self.keys.iter().filter_map(|(key, value)| {
+            let rest = key.strip_prefix(prefix.as_bytes())?;
+            Some((rest.to_vec(), value.clone()))
+        });
+        Snapshot {
+            keys: keys.collect(),
+        }
+    }
+
+    /// Names of all keys, as text.
+    pub fn names(&self) -> Vec<String> {
+        let names = self.keys.keys().map(|k| k.escape_ascii().to_string());
+        names.collect()
+    }
+
+    /// What differs from `other`, a line each; empty when nothing does.
+    pub fn differences(&self, other: &Snapshot) -> Vec<String> {
+        let lines = |s: &Snapshot| -> Vec<String> {
+            let text = format!("{s:?}");
+            text.lines().map(str::to_owned).collect()
+        };
+        let (mine, theirs) = (lines(self), lines(other));
+        let only = |a: &[String], b: &[String], sign: &str| -> Vec<String> {
+            let b: std::collections::HashSet<&String> = b.iter().collect();
+            let only = a.iter().filter(|line| !b.contains(line));
+            only.map(|line| format!("{sign} {line}")).collect()
+        };
+        let mut out = only(&mine, &theirs, "-");
+        out.extend(only(&theirs, &mine, "+"));
+        out
+    }
+
+    /// Fails with the lines that differ (at most forty of them).
+    ///
+    /// # Panics
+    /// When the two are not equal.
+    #[track_caller]
+    pub fn assert_same(&self, other: &Snapshot, what: &str) {
+        let diff = self.differences(other);
+        let shown = diff[..diff.len().min(40)].join("\n");
+        assert!(
+            self == other,
+            "{what}: {} lines differ\n{shown}",
+            diff.len()
+        );
+    }
+}
+
+impl fmt::Debug for Snapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (key, (kind, content)) in &self.keys {
+            for line in content {
+                writeln!(f, "{} {kind} {}", key.escape_ascii(), line.escape_ascii())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn content(wire: &mut Wire, kind: &str, key: &[u8]) -> Vec<Vec<u8>> {
+    let mut read = |words: &[&[u8]]| wire.expect_ok(words);
+    let member = |reply: &Reply| reply.bytes().to_vec();
+    match kind {
+        "string" => vec![member(&read(&[b"GET", key]))],
+        "hash" => {
+            let pairs = read(&[b"HGETALL", key]).pairs();
+            let lines = pairs
+                .iter()
+                .map(|(f, v)| [f.bytes(), b" = ", v.bytes()].concat());
+            sorted(lines.collect())
+        }
+        "set" => sorted(
+            read(&[b"SMEMBERS", key])
+                .items()
+                .iter()
+                .map(member)
+                .collect(),
+        ),
+        "list" => {
+            let items = read(&[b"LRANGE", key, b"0", b"-1"]);
+            let lines = items.items().iter().enumerate();
+            lines
+                .map(|(i, item)| [format!("[{i}] ").as_bytes(), item.bytes()].concat())
+                .collect()
+        }
+        "zset" => {
+            let items = read(&[b"ZRANGE", key, b"0", b"-1", b"WITHSCORES"]);
+            vec![format!("{items:?}").into_bytes()]
+        }
+        _ => {
+            let digest = read(&[b"DEBUG", b"DIGEST-VALUE", key]);
+            vec![format!("{digest:?}").into_bytes()]
+        }
+    }
+}
+
+fn sorted(mut lines: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
+    lines.sort();
+    lines
+}

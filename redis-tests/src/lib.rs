@@ -1,0 +1,30 @@
+//! Harness: starts real Redis or Valkey servers with the freshly built module, and talks to them.
+//!
+//! * [`Server`] is a running server in a directory of its own; dropping it kills it.
+//! * [`Wire`] is a connection that shows a reply exactly as it came: error line, RESP3 map,
+//!   binary text. [`cmd!`], [`ok!`] and [`err!`] run one command on it.
+//! * [`Server::conn`] gives a connection of the `redis` crate for whoever wants a real client.
+//! * [`Snapshot`] is a data set as sorted text, so that two of them can be compared and printed.
+//! * [`until`] waits for a condition with a deadline; nothing here sleeps and hopes.
+//!
+//! ```no_run
+//! use redis_tests::{err, ok, Server};
+//! let server = Server::start();
+//! let mut c = server.wire();
+//! assert_eq!(ok!(c, "DEDUPE.CRAWLS", "p:").items(), []);
+//! assert!(err!(c, "DEDUPE.COMMIT", "p:", "crawl-1").starts_with("NOCRAWL "));
+//! ```
+
+mod corpus;
+mod dataset;
+mod rng;
+mod server;
+mod wait;
+mod wire;
+
+pub use corpus::{fill_crawl, sha256_of, Crawl, DATE};
+pub use dataset::Snapshot;
+pub use rng::Rng;
+pub use server::{module_path, Options, Server};
+pub use wait::{until, until_some, within};
+pub use wire::{array, bulk, error_line, int, nil, run, simple, Reply, Wire, Word};

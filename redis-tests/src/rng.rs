@@ -1,0 +1,49 @@
+//! A small seeded generator of random numbers.
+
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+
+/// SplitMix64. The seed is printed, so that a failing run can be repeated with `SEED=`.
+pub struct Rng(u64);
+
+impl Rng {
+    /// A generator with the seed of the environment variable `SEED`, or else a fresh one.
+    pub fn new(test: &str) -> Rng {
+        let seed = match std::env::var("SEED") {
+            Ok(text) => text.parse().expect("SEED is a number"),
+            Err(_) => RandomState::new().hash_one(test) >> 32,
+        };
+        eprintln!("{test}: SEED={seed}");
+        Rng(seed)
+    }
+
+    /// The next 64 random bits.
+    pub fn bits(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A number below `limit` (which is at least 1).
+    pub fn below(&mut self, limit: u64) -> u64 {
+        self.bits() % limit
+    }
+
+    /// True in `percent` of 100 cases.
+    pub fn chance(&mut self, percent: u64) -> bool {
+        self.below(100) < percent
+    }
+
+    /// One of `items`.
+    pub fn pick<'a, T>(&mut self, items: &'a [T]) -> &'a T {
+        &items[self.below(items.len() as u64) as usize]
+    }
+
+    /// Puts `items` into a random order.
+    pub fn shuffle<T>(&mut self, items: &mut [T]) {
+        for i in (1..items.len()).rev() {
+            items.swap(i, self.below(i as u64 + 1) as usize);
+        }
+    }
+}

@@ -1,0 +1,409 @@
+//! A running server in a directory of its own.
+
+use std::fs::File;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use crate::dataset::Snapshot;
+use crate::wait::{until, until_some, within};
+use crate::wire::{Reply, Wire};
+
+/// The module under test: `CRAWLSPACE_MODULE`, or the newest one in the target folder.
+///
+/// # Panics
+/// When there is none.
+pub fn module_path() -> PathBuf {
+    if let Some(path) = std::env::var_os("CRAWLSPACE_MODULE") {
+        let path = PathBuf::from(path);
+        // The server changes its directory before it loads the module.
+        return std::path::absolute(&path).unwrap_or(path);
+    }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("the workspace is above this package");
+    let target = match std::env::var_os("CARGO_TARGET_DIR") {
+        Some(dir) => root.join(dir),
+        None => root.join("target"),
+    };
+    let candidates = ["release", "debug"].map(|p| target.join(p).join("libcrawlspace.so"));
+    let newest = candidates
+        .iter()
+        .filter_map(|path| Some((path.metadata().ok()?.modified().ok()?, path)))
+        .max();
+    match newest {
+        Some((_, path)) => path.clone(),
+        None => panic!(
+            "no libcrawlspace.so in {}: run `make build`",
+            target.display()
+        ),
+    }
+}
+
+/// How a server is to be started.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    module: Option<Vec<String>>,
+    args: Vec<String>,
+    master: Option<u16>,
+    cluster: bool,
+}
+
+impl Options {
+    /// With the module, without persistence.
+    pub fn new() -> Options {
+        Options {
+            module: Some(Vec::new()),
+            ..Options::default()
+        }
+    }
+
+    /// Without the module.
+    pub fn no_module(mut self) -> Options {
+        self.module = None;
+        self
+    }
+
+    /// Arguments of the module, as pairs of words: `["slice-us", "100"]`.
+    pub fn module_args(mut self, args: &[&str]) -> Options {
+        self.module = Some(args.iter().map(|&a| a.to_owned()).collect());
+        self
+    }
+
+    /// Append-only file, written before each reply; with or without an RDB preamble.
+    pub fn aof(self, preamble: bool) -> Options {
+        let preamble = if preamble { "yes" } else { "no" };
+        self.args(&["--appendonly", "yes"])
+            .args(&["--appendfsync", "always"])
+            .args(&["--aof-use-rdb-preamble", preamble])
+    }
+
+    /// Append-only file, synchronised every second: quicker, and `kill -9` of the process alone
+    /// loses nothing of it either.
+    pub fn aof_everysec(self, preamble: bool) -> Options {
+        self.aof(preamble).args(&["--appendfsync", "everysec"])
+    }
+
+    /// RDB persistence: saved at shutdown and by `SAVE`.
+    pub fn rdb(self) -> Options {
+        self.args(&["--save", "3600 1"])
+    }
+
+    /// Further arguments of the server.
+    pub fn args(mut self, args: &[&str]) -> Options {
+        self.args.extend(args.iter().map(|&a| a.to_owned()));
+        self
+    }
+
+    /// A replica of `master`.
+    pub fn replica_of(mut self, master: &Server) -> Options {
+        self.master = Some(master.port());
+        self
+    }
+
+    /// In cluster mode (no slots assigned yet).
+    pub fn cluster_enabled(mut self) -> Options {
+        self.cluster = true;
+        self
+    }
+
+    /// Starts the server and waits until it answers.
+    pub fn start(self) -> Server {
+        Server::with(self)
+    }
+}
+
+/// A running server. Dropping it kills it; its log is printed if the test is failing.
+pub struct Server {
+    options: Options,
+    dir: TempDir,
+    port: u16,
+    child: Option<Child>,
+}
+
+impl Server {
+    /// A server with the module and nothing else.
+    pub fn start() -> Server {
+        Options::new().start()
+    }
+
+    /// A server with these options.
+    ///
+    /// # Panics
+    /// With the server's log when it does not come up.
+    pub fn with(options: Options) -> Server {
+        let mut server = Server {
+            options,
+            dir: tempfile::Builder::new()
+                .prefix("crawlspace-")
+                .tempdir()
+                .expect("a temporary directory"),
+            port: 0,
+            child: None,
+        };
+        // A port that was free a moment ago may be taken by another test: try another one.
+        for _ in 0..20 {
+            server.port = free_port();
+            if server.spawn() {
+                return server;
+            }
+        }
+        panic!("no free port found");
+    }
+
+    /// Its TCP port on 127.0.0.1.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Its unix socket.
+    pub fn unix_path(&self) -> PathBuf {
+        self.dir.path().join("redis.sock")
+    }
+
+    /// Its directory.
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// `redis://127.0.0.1:<port>/`.
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}/", self.port)
+    }
+
+    /// Its process id.
+    ///
+    /// # Panics
+    /// When it is not running.
+    pub fn pid(&self) -> u32 {
+        self.child.as_ref().expect("the server runs").id()
+    }
+
+    /// A plain connection over the unix socket, RESP2.
+    pub fn wire(&self) -> Wire {
+        Wire::unix(&self.unix_path()).expect("the server accepts connections")
+    }
+
+    /// A plain connection over the unix socket, RESP3.
+    pub fn wire3(&self) -> Wire {
+        self.wire().resp3()
+    }
+
+    /// A connection of the `redis` crate, RESP2.
+    pub fn conn(&self) -> redis::Connection {
+        self.open(&self.url())
+    }
+
+    /// A connection of the `redis` crate, RESP3.
+    pub fn conn3(&self) -> redis::Connection {
+        self.open(&format!("{}?protocol=resp3", self.url()))
+    }
+
+    fn open(&self, url: &str) -> redis::Connection {
+        redis::Client::open(url)
+            .and_then(|client| client.get_connection())
+            .expect("the server accepts connections")
+    }
+
+    /// Kills the server as a power cut would, and waits for its end.
+    pub fn kill9(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+
+    /// Asks the server to save and stop, and waits for its end.
+    pub fn shutdown(&mut self) {
+        let mut wire = self.wire();
+        let _ = wire.try_send(&["SHUTDOWN"]);
+        let _ = wire.try_recv();
+        let mut child = self.child.take().expect("the server runs");
+        child.wait().expect("the server ends");
+    }
+
+    /// Starts the server again (after [`Server::kill9`] if it still runs) on the same directory
+    /// and port, and waits until it has loaded its data.
+    pub fn restart(&mut self) {
+        self.kill9();
+        until("the server comes back on its port", || self.spawn());
+    }
+
+    /// True while the process is there.
+    pub fn is_alive(&mut self) -> bool {
+        let child = self.child.as_mut();
+        child.is_some_and(|c| matches!(c.try_wait(), Ok(None)))
+    }
+
+    /// Digest of the whole data set.
+    pub fn digest(&self) -> String {
+        self.wire().expect_ok(&["DEBUG", "DIGEST"]).text()
+    }
+
+    /// Database 0 as sorted text.
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot::of(&mut self.wire())
+    }
+
+    /// One database as sorted text.
+    pub fn snapshot_of(&self, db: u32) -> Snapshot {
+        let mut wire = self.wire();
+        wire.expect_ok(&["SELECT", &db.to_string()]);
+        Snapshot::of(&mut wire)
+    }
+
+    /// A field of `INFO everything`, if it is there.
+    pub fn info(&self, field: &str) -> Option<String> {
+        info_field(&mut self.wire(), field)
+    }
+
+    /// A numeric field of `INFO everything`.
+    ///
+    /// # Panics
+    /// When it is missing or not a number.
+    pub fn info_number(&self, field: &str) -> i64 {
+        let text = self.info(field);
+        let number = text.as_deref().and_then(|t| t.parse().ok());
+        number.unwrap_or_else(|| panic!("INFO field {field} is {text:?}"))
+    }
+
+    /// Waits until `replica` has everything that this server has written so far.
+    pub fn wait_for_replica_offset(&self, replica: &Server) {
+        until("the replica is linked", || {
+            replica.info("master_link_status").as_deref() == Some("up")
+        });
+        until("the replica catches up", || {
+            let wanted = self.info("master_repl_offset");
+            replica.info("slave_repl_offset") == wanted && self.info("master_repl_offset") == wanted
+        });
+    }
+
+    /// The server's log so far.
+    pub fn log(&self) -> String {
+        let log = std::fs::read(self.dir.path().join("redis.log")).unwrap_or_default();
+        String::from_utf8_lossy(&log).into_owned()
+    }
+
+    /// Starts the process. False when its port is taken.
+    fn spawn(&mut self) -> bool {
+        let program = std::env::var_os("REDIS_SERVER").unwrap_or_else(|| "redis-server".into());
+        let out = File::create(self.dir.path().join("stdout")).expect("the directory is writable");
+        let errors = out.try_clone().expect("a second handle");
+        let log_before = self.log().len();
+        let mut command = Command::new(&program);
+        command
+            .args(self.arguments())
+            .env("RUST_BACKTRACE", "0")
+            .stdin(Stdio::null())
+            .stdout(out)
+            .stderr(errors);
+        die_with_parent(&mut command);
+        let mut child = command
+            .spawn()
+            .unwrap_or_else(|e| panic!("{} does not start: {e}", program.to_string_lossy()));
+        let started = within(Duration::from_secs(60), || {
+            if !matches!(child.try_wait(), Ok(None)) {
+                return Some(false);
+            }
+            let mut wire = Wire::unix(&self.unix_path()).ok()?;
+            wire.try_send(&["PING"]).ok()?;
+            (wire.try_recv().ok()? == Reply::Simple(b"PONG".to_vec())).then_some(true)
+        });
+        if started == Some(true) {
+            self.child = Some(child);
+            return true;
+        }
+        let _ = child.kill();
+        let _ = child.wait();
+        let log = self.log().split_off(log_before);
+        if log.contains("in use") || log.contains("Failed listening") {
+            return false;
+        }
+        let stdout = std::fs::read_to_string(self.dir.path().join("stdout")).unwrap_or_default();
+        panic!("the server did not start:\n{log}\n{stdout}");
+    }
+
+    fn arguments(&self) -> Vec<String> {
+        let path = |name: &str| self.dir.path().join(name).to_string_lossy().into_owned();
+        let fixed = [
+            ["--bind", "127.0.0.1"],
+            ["--port", &self.port.to_string()],
+            ["--unixsocket", &path("redis.sock")],
+            ["--dir", &path("")],
+            ["--logfile", &path("redis.log")],
+            ["--save", ""],
+            ["--enable-debug-command", "yes"],
+            ["--crash-memcheck-enabled", "no"],
+            ["--repl-diskless-sync", "yes"],
+            ["--repl-diskless-sync-delay", "0"],
+            // A disconnected link comes back at once rather than after a second.
+            ["--hz", "100"],
+        ];
+        let mut args: Vec<String> = fixed.iter().flatten().map(|&a| a.to_owned()).collect();
+        if let Some(master) = self.options.master {
+            args.extend(["--replicaof", "127.0.0.1", &master.to_string()].map(str::to_owned));
+        }
+        if self.options.cluster {
+            let bus = free_port().to_string();
+            args.extend(["--cluster-enabled", "yes", "--cluster-port", &bus].map(str::to_owned));
+        }
+        if let Some(module_args) = &self.options.module {
+            args.push("--loadmodule".to_owned());
+            args.push(module_path().to_string_lossy().into_owned());
+            args.extend(module_args.iter().cloned());
+        }
+        args.extend(self.options.args.iter().cloned());
+        args
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let was_alive = self.is_alive();
+        self.kill9();
+        if std::thread::panicking() {
+            let log = self.log();
+            let lines: Vec<&str> = log.lines().collect();
+            let last = lines[lines.len().saturating_sub(60)..].join("\n");
+            eprintln!(
+                "--- log of the server at port {} (alive: {was_alive}) ---\n{last}\n---",
+                self.port
+            );
+        }
+    }
+}
+
+/// One field of `INFO everything`.
+fn info_field(wire: &mut Wire, field: &str) -> Option<String> {
+    let info = wire.expect_ok(&["INFO", "everything"]).text();
+    info.lines().find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        // Fields of a module carry its name in front.
+        let plain = name.strip_prefix("crawlspace_").unwrap_or(name);
+        (name == field || plain == field).then(|| value.to_owned())
+    })
+}
+
+/// A port that is free now.
+fn free_port() -> u16 {
+    until_some("a free port", || {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).ok()?;
+        Some(listener.local_addr().ok()?.port())
+    })
+}
+
+/// A test that is killed must not leave servers behind: the server dies with the thread that
+/// started it, so it is to be used by that thread and those it waits for.
+fn die_with_parent(command: &mut Command) {
+    use std::os::unix::process::CommandExt;
+    // SAFETY: prctl is async-signal-safe and touches only the new process.
+    unsafe {
+        command.pre_exec(|| {
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+            Ok(())
+        });
+    }
+}
