@@ -1,5 +1,6 @@
 //! Made-up crawls: hashes, records, and large crawls written as a plain client writes them.
 
+use crate::crawler::words_of;
 use crate::wire::{Reply, Wire, Word};
 
 /// The date of made-up records.
@@ -17,6 +18,16 @@ pub fn sha256_of(n: u64) -> String {
         hex.push_str(&format!("{state:016x}"));
     }
     hex
+}
+
+/// URL of the `n`-th made-up record.
+pub fn url_of(n: u64) -> String {
+    format!("http://example.com/page/{n}")
+}
+
+/// Size of the `n`-th made-up record.
+pub fn size_of(n: u64) -> u64 {
+    1000 + n % 500
 }
 
 /// A made-up crawl of consecutive hashes.
@@ -51,15 +62,7 @@ impl Crawl<'_> {
         let numbers: Vec<u64> = (0..self.hashes).collect();
         let commands = numbers.chunks(200).map(|chunk| {
             let mut words = vec!["DEDUPE.ADD".word(), self.prefix.word(), self.id.word()];
-            for &i in chunk {
-                words.extend([
-                    self.hash(i).word(),
-                    "0".word(),
-                    DATE.word(),
-                    format!("http://example.com/page/{}", self.first + i).word(),
-                    (1000 + (self.first + i) % 500).word(),
-                ]);
-            }
+            words.extend(chunk.iter().flat_map(|i| words_of(self.first + i)));
             words
         });
         for reply in wire.pipeline(commands) {
@@ -86,8 +89,7 @@ pub fn fill_crawl(wire: &mut Wire, crawl: &Crawl<'_>) {
         for &i in chunk {
             let n = first + i;
             words.push(crawl.hash(i).word());
-            let size = 1000 + n % 500;
-            words.push(format!("0 {DATE} http://example.com/page/{n} {size}").word());
+            words.push(format!("0 {DATE} {} {}", url_of(n), size_of(n)).word());
         }
         words
     });

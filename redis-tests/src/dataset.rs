@@ -17,9 +17,17 @@ pub struct Snapshot {
 impl Snapshot {
     /// Reads the database that `wire` has selected.
     pub fn of(wire: &mut Wire) -> Snapshot {
+        Snapshot::of_keys(wire, |_| true)
+    }
+
+    /// Reads those keys of the selected database for which `wanted` holds.
+    pub fn of_keys(wire: &mut Wire, wanted: impl Fn(&[u8]) -> bool) -> Snapshot {
         let mut keys = BTreeMap::new();
         for key in wire.expect_ok(&["KEYS", "*"]).items() {
             let key = key.bytes().to_vec();
+            if !wanted(&key) {
+                continue;
+            }
             let kind = wire.expect_ok(&[b"TYPE".as_slice(), &key]).text();
             if kind != "none" {
                 let content = content(wire, &kind, &key);

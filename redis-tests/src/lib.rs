@@ -16,13 +16,17 @@
 //! ```
 
 mod corpus;
+mod crawler;
 mod dataset;
 mod rng;
 mod server;
 mod wait;
 mod wire;
 
-pub use corpus::{fill_crawl, sha256_of, Crawl, DATE};
+pub use corpus::{fill_crawl, sha256_of, size_of, url_of, Crawl, DATE};
+pub use crawler::{
+    add, assert_consistent, commit, counts, hash_key, owners, record_of, set_key, words_of,
+};
 pub use dataset::Snapshot;
 pub use rng::Rng;
 pub use server::{module_path, Options, Server};

@@ -232,6 +232,12 @@ impl Server {
         until("the server comes back on its port", || self.spawn());
     }
 
+    /// Like [`Server::restart`] with other options, for example without the module.
+    pub fn restart_as(&mut self, options: Options) {
+        self.options = options;
+        self.restart();
+    }
+
     /// True while the process is there.
     pub fn is_alive(&mut self) -> bool {
         let child = self.child.as_mut();

@@ -1,0 +1,81 @@
+//! What a crawler does, a line each, with made-up records (see [`sha256_of`]).
+
+use std::collections::BTreeMap;
+
+use crate::corpus::{sha256_of, size_of, url_of, DATE};
+use crate::wire::{array, bulk, int, Reply, Wire, Word};
+
+/// The five words of the `n`-th made-up record: hash, WACZ index, date, URL, size.
+pub fn words_of(n: u64) -> [Vec<u8>; 5] {
+    [
+        sha256_of(n).word(),
+        "0".word(),
+        DATE.word(),
+        url_of(n).word(),
+        size_of(n).word(),
+    ]
+}
+
+/// What a look-up of the `n`-th made-up record replies when `crawl` owns it.
+pub fn record_of(crawl: &str, n: u64) -> Reply {
+    array([
+        bulk(crawl),
+        int(0),
+        bulk(DATE),
+        bulk(url_of(n)),
+        int(size_of(n) as i64),
+    ])
+}
+
+/// `DEDUPE.ADD` of these made-up records; how many were new.
+pub fn add(c: &mut Wire, p: &str, crawl: &str, numbers: impl IntoIterator<Item = u64>) -> i64 {
+    let mut words = vec!["DEDUPE.ADD".word(), p.word(), crawl.word()];
+    words.extend(numbers.into_iter().flat_map(words_of));
+    c.expect_ok(&words).int()
+}
+
+/// `DEDUPE.COMMIT`: new and already-known hashes.
+pub fn commit(c: &mut Wire, p: &str, crawl: &str) -> (i64, i64) {
+    let reply = c.expect_ok(&["DEDUPE.COMMIT", p, crawl]).ints();
+    assert_eq!(reply.len(), 2, "{reply:?}");
+    (reply[0], reply[1])
+}
+
+/// `DEDUPE.LOOKUP` of these made-up hashes: the owner of each, or `-`.
+pub fn owners(c: &mut Wire, p: &str, numbers: impl IntoIterator<Item = u64>) -> Vec<String> {
+    let mut words = vec!["DEDUPE.LOOKUP".word(), p.word()];
+    words.extend(numbers.into_iter().map(|n| sha256_of(n).word()));
+    let reply = c.expect_ok(&words);
+    let owner = |found: &Reply| match found {
+        Reply::Nil => "-".to_owned(),
+        record => record.items()[0].text(),
+    };
+    reply.items().iter().map(owner).collect()
+}
+
+/// A hash key as text.
+pub fn hash_key(c: &mut Wire, key: &str) -> BTreeMap<String, String> {
+    let pairs = c.expect_ok(&["HGETALL", key]).pairs();
+    pairs.iter().map(|(f, v)| (f.text(), v.text())).collect()
+}
+
+/// A counts key as numbers, without fields that are 0 or no whole numbers.
+pub fn counts(c: &mut Wire, key: &str) -> BTreeMap<String, i64> {
+    let fields = hash_key(c, key).into_iter();
+    let numbers = fields.filter_map(|(f, v)| Some((f, v.parse().ok()?)));
+    numbers.filter(|(_, n)| *n != 0).collect()
+}
+
+/// Members of a set, sorted.
+pub fn set_key(c: &mut Wire, key: &str) -> Vec<String> {
+    let mut members = c.expect_ok(&["SMEMBERS", key]).texts();
+    members.sort();
+    members
+}
+
+/// Fails with the findings unless `DEDUPE.CHECK` finds the index consistent.
+#[track_caller]
+pub fn assert_consistent(c: &mut Wire, p: &str) {
+    let findings = c.expect_ok(&["DEDUPE.CHECK", p]);
+    assert_eq!(findings.field("ok"), int(1), "{findings:?}");
+}

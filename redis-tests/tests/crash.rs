@@ -1,0 +1,252 @@
+//! `kill -9` in the middle of a commit and of a removal: running it again finishes it, and the
+//! data set is that of an undisturbed run.
+
+use redis_tests::{
+    add, array, assert_consistent, commit, int, ok, owners, sha256_of, until, Crawl, Options,
+    Server, Wire,
+};
+
+const P: &str = "p:";
+const HASHES: u64 = 500_000;
+
+/// A committed crawl, and a large uncommitted one that shares 100 000 hashes with it.
+fn build(c: &mut Wire) -> (Crawl<'static>, Crawl<'static>) {
+    let first = Crawl {
+        prefix: P,
+        id: "first",
+        first: 0,
+        hashes: 100_000,
+    };
+    let big = Crawl {
+        prefix: P,
+        id: "big",
+        first: 0,
+        hashes: HASHES,
+    };
+    first.add(c);
+    assert_eq!(commit(c, P, "first"), (100_000, 0));
+    big.add(c);
+    (first, big)
+}
+
+/// Waits until a running commit has written `share` of its owners (beyond those of `first`).
+fn until_indexed(server: &Server, at_least: i64) {
+    let mut c = server.wire();
+    until("the job is half way", || {
+        ok!(c, "HLEN", "p:allhashes").int() >= at_least
+    });
+}
+
+fn commit_survives_kill9(preamble: bool) {
+    let mut server = Options::new().aof_everysec(preamble).start();
+    build(&mut server.wire());
+    let mut committer = server.wire();
+    committer.send(&["DEDUPE.COMMIT", P, "big"]);
+    until_indexed(&server, 250_000);
+    server.kill9();
+    assert!(
+        committer.try_recv().is_err(),
+        "the commit was over before the kill"
+    );
+
+    server.restart();
+    let mut c = server.wire();
+    assert_eq!(ok!(c, "HEXISTS", "p:committing", "big"), int(1));
+    assert_eq!(
+        owners(&mut c, P, [0, 200_000, 499_999]),
+        ["first", "-", "-"]
+    );
+    assert_eq!(commit(&mut c, P, "big"), (400_000, 100_000));
+    assert_eq!(
+        owners(&mut c, P, [0, 200_000, 499_999]),
+        ["first", "big", "big"]
+    );
+    assert_eq!(commit(&mut c, P, "big"), (0, 0));
+    assert_consistent(&mut c, P);
+
+    let undisturbed = Server::start();
+    let mut u = undisturbed.wire();
+    build(&mut u);
+    assert_eq!(commit(&mut u, P, "big"), (400_000, 100_000));
+    small(&server).assert_same(&small(&undisturbed), "crashed and undisturbed commit");
+    assert_eq!(server.digest(), undisturbed.digest());
+
+    // How many of a hundred shared hashes have gone to their next holder.
+    let moved = |c: &mut Wire| {
+        let mut words = vec!["HMGET".to_owned(), "p:allhashes".to_owned()];
+        words.extend((0..100_000).step_by(1000).map(sha256_of));
+        let owners = c.expect_ok(&words).texts();
+        owners.iter().filter(|o| *o == "big").count()
+    };
+    // The same server again, now in the middle of removing the crawl that owns the shared part.
+    let remove = ["DEDUPE.REMOVE", P, "first"];
+    let mut remover = server.wire();
+    remover.send(&remove);
+    until("the removal is half way", || {
+        ok!(c, "EXISTS", "p:removing") == int(1) && moved(&mut c) >= 20
+    });
+    server.kill9();
+    assert!(
+        remover.try_recv().is_err(),
+        "the removal was over before the kill"
+    );
+    server.restart();
+    let mut c = server.wire();
+    assert_eq!(ok!(c, "EXISTS", "p:removing"), int(1));
+    // No owner whose record is gone is ever shown.
+    let seen = owners(&mut c, P, (0..100_000).step_by(1009));
+    assert!(seen.iter().all(|o| o == "first" || o == "big"), "{seen:?}");
+    let (again, undisturbed_reply) = (
+        ok!(c, &remove[0], P, "first"),
+        ok!(u, &remove[0], P, "first"),
+    );
+    assert_eq!(again, undisturbed_reply);
+    assert_eq!(again, array([int(1), int(0), int(100_000)]));
+    small(&server).assert_same(&small(&undisturbed), "crashed and undisturbed removal");
+    assert_eq!(server.digest(), undisturbed.digest());
+    assert_consistent(&mut c, P);
+}
+
+/// Everything but the keys with hundreds of thousands of members.
+fn small(server: &Server) -> redis_tests::Snapshot {
+    let mut c = server.wire();
+    let keys = ok!(c, "KEYS", "*").texts();
+    let lengths: Vec<(String, i64)> = keys
+        .into_iter()
+        .map(|key| {
+            let len = match ok!(c, "TYPE", key).text().as_str() {
+                "hash" => ok!(c, "HLEN", key).int(),
+                _ => 0,
+            };
+            (key, len)
+        })
+        .collect();
+    let big = |key: &[u8]| {
+        lengths
+            .iter()
+            .any(|(k, n)| k.as_bytes() == key && *n > 2000)
+    };
+    redis_tests::Snapshot::of_keys(&mut c, |key| !big(key))
+}
+
+#[test]
+fn killed_jobs_finish_after_an_append_only_file_with_preamble() {
+    commit_survives_kill9(true);
+}
+
+#[test]
+fn killed_jobs_finish_after_an_append_only_file_without_preamble() {
+    commit_survives_kill9(false);
+}
+
+#[test]
+fn killed_commit_can_be_canceled() {
+    let mut server = Options::new().aof_everysec(true).start();
+    let mut c = server.wire();
+    add(&mut c, P, "base", 0..100);
+    commit(&mut c, P, "base");
+    let before = server.snapshot();
+    ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 50);
+    Crawl {
+        prefix: P,
+        id: "big",
+        first: 50,
+        hashes: 100_000,
+    }
+    .add(&mut c);
+    let mut committer = server.wire();
+    committer.send(&["DEDUPE.COMMIT", P, "big"]);
+    until_indexed(&server, 30_000);
+    server.kill9();
+    assert!(
+        committer.try_recv().is_err(),
+        "the commit was over before the kill"
+    );
+    server.restart();
+    let mut c = server.wire();
+    assert_eq!(ok!(c, "DEDUPE.CANCEL", P, "big"), int(100_000));
+    server
+        .snapshot()
+        .assert_same(&before, "CANCEL after a partial commit");
+    assert_consistent(&mut c, P);
+}
+
+#[test]
+fn killed_cancel_finishes_when_run_again() {
+    let mut server = Options::new().aof_everysec(false).start();
+    let mut c = server.wire();
+    add(&mut c, P, "base", 0..100);
+    commit(&mut c, P, "base");
+    let before = server.snapshot();
+    ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 50);
+    Crawl {
+        prefix: P,
+        id: "big",
+        first: 50,
+        hashes: 300_000,
+    }
+    .add(&mut c);
+    let mut canceler = server.wire();
+    canceler.send(&["DEDUPE.CANCEL", P, "big"]);
+    until("the cancel is under way", || {
+        ok!(c, "EXISTS", "p:removing") == int(1) || ok!(c, "EXISTS", "p:h:big") == int(0)
+    });
+    server.kill9();
+    server.restart();
+    let mut c = server.wire();
+    // If the kill came a moment too late, the crawl is gone already.
+    let again = c.call(&["DEDUPE.CANCEL", P, "big"]);
+    assert!(again.is_error() || again == int(300_000), "{again:?}");
+    server.snapshot().assert_same(&before, "CANCEL run again");
+    assert_consistent(&mut c, P);
+}
+
+#[test]
+fn killed_continuation_keeps_the_first_part_visible() {
+    let mut server = Options::new().aof_everysec(true).start();
+    let mut c = server.wire();
+    add(&mut c, P, "a", 1_000_000..1_000_100);
+    commit(&mut c, P, "a");
+    ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 50);
+    Crawl {
+        prefix: P,
+        id: "a",
+        first: 0,
+        hashes: 100_000,
+    }
+    .add(&mut c);
+    let mut committer = server.wire();
+    committer.send(&["DEDUPE.COMMIT", P, "a"]);
+    until_indexed(&server, 30_000);
+    server.kill9();
+    assert!(
+        committer.try_recv().is_err(),
+        "the commit was over before the kill"
+    );
+    server.restart();
+    let mut c = server.wire();
+    assert_eq!(owners(&mut c, P, [1_000_000, 0, 99_999]), ["a", "-", "-"]);
+    assert_eq!(commit(&mut c, P, "a"), (100_000, 0));
+    assert_eq!(owners(&mut c, P, [1_000_000, 0, 99_999]), ["a", "a", "a"]);
+    assert_eq!(ok!(c, "HGET", "p:allcounts", "totalUrls").text(), "100100");
+    assert_consistent(&mut c, P);
+}
+
+#[test]
+fn sequence_numbers_survive_a_crash() {
+    let mut server = Options::new().aof(false).start();
+    let mut c = server.wire();
+    let words: Vec<Vec<u8>> = ["DEDUPE.ADD", P, "a", "SEQ", "w1", "7"]
+        .iter()
+        .map(|w| w.as_bytes().to_vec())
+        .chain((0..3).flat_map(redis_tests::words_of))
+        .collect();
+    assert_eq!(c.expect_ok(&words), int(3));
+    let before = server.digest();
+    server.kill9();
+    server.restart();
+    let mut c = server.wire();
+    assert_eq!(c.expect_ok(&words), int(3), "the stored reply");
+    assert_eq!(server.digest(), before);
+    assert!(ok!(c, "HEXISTS", "p:h:a", sha256_of(2)) == int(1));
+}
