@@ -1,0 +1,17 @@
+//! WARC files (ISO 28500, versions 1.0 and 1.1), record by record, in bounded memory.
+//!
+//! [`Reader`] reads files that are plain or compressed the way archives do it, each record a gzip
+//! member of its own. It never takes input that it does not understand for the end of the file:
+//! whatever is wrong is an [`Error`] that names the file and the offset. [`Writer`] writes the same.
+
+mod error;
+mod reader;
+mod record;
+mod revisit;
+mod writer;
+
+pub use error::{Error, Problem};
+pub use reader::{Extent, Reader, Record, MAX_HEADER, MAX_HTTP_HEAD};
+pub use record::{Header, RecordType};
+pub use revisit::Revisit;
+pub use writer::{Compression, Writer};

@@ -1,0 +1,437 @@
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::Path;
+
+use flate2::bufread::GzDecoder;
+
+use super::{Compression, Error, Header, Problem};
+
+/// The largest record header that is read, in bytes. A longer one is an error: the memory that a record
+/// takes must not depend on who wrote it.
+pub const MAX_HEADER: usize = 64 * 1024;
+
+/// The most of an HTTP header that [`Record::http_head`] gives, in bytes.
+pub const MAX_HTTP_HEAD: usize = 64 * 1024;
+
+const VERSIONS: [&str; 2] = ["1.0", "1.1"];
+
+/// Where a record lies in its file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// Bytes before it.
+    pub offset: u64,
+    /// Its size in the file in bytes, that of the gzip member if it is compressed.
+    pub size: u64,
+    /// How it is written.
+    pub compression: Compression,
+}
+
+/// Reads the records of a WARC file, one after the other.
+///
+/// ```
+/// use crawlspace_client::warc::{Compression, Reader, RecordType, Writer};
+/// let mut file = Vec::new();
+/// let fields: [(&str, &[u8]); 2] =
+///     [("WARC-Type", b"response"), ("WARC-Target-URI", b"http://example.com/")];
+/// Writer::new(&mut file, Compression::PerRecord).write(&fields, b"HTTP/1.1 200 OK\r\n\r\nhello")?;
+///
+/// let mut warc = Reader::new("example.warc.gz", &file[..]);
+/// while let Some(record) = warc.next()? {
+///     assert_eq!(record.header().record_type(), RecordType::Response);
+///     assert_eq!(record.header().target_uri(), Some(&b"http://example.com/"[..]));
+///     assert_eq!(record.finish()?.size, file.len() as u64);
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Reader<R: BufRead> {
+    file: String,
+    input: Input<R>,
+    /// Where the current record begins, or the next one.
+    offset: u64,
+    /// What is still to be read of the current record's block; `None` between records.
+    remaining: Option<u64>,
+    content_length: u64,
+    records: u64,
+}
+
+impl Reader<BufReader<File>> {
+    /// Opens a file.
+    ///
+    /// # Errors
+    /// When it cannot be opened.
+    pub fn open(path: &Path) -> Result<Self, Error> {
+        let name = path.display().to_string();
+        match File::open(path) {
+            Ok(file) => Ok(Reader::new(name, BufReader::with_capacity(64 * 1024, file))),
+            Err(error) => Err(Error {
+                file: name,
+                offset: 0,
+                problem: Problem::Io(error),
+            }),
+        }
+    }
+}
+
+impl<R: BufRead> Reader<R> {
+    /// Reads from `input`; errors call it `file`.
+    pub fn new(file: impl Into<String>, input: R) -> Reader<R> {
+        Reader {
+            file: file.into(),
+            input: Input::Disk(Counting { input, count: 0 }),
+            offset: 0,
+            remaining: None,
+            content_length: 0,
+            records: 0,
+        }
+    }
+
+    /// The next record, or `None` at the end of the file. What was not read of the record before is skipped.
+    ///
+    /// # Errors
+    /// Anything that is not a whole WARC record. The reader cannot go on after an error.
+    #[allow(clippy::should_implement_trait)] // a record borrows its reader, so this is no Iterator
+    pub fn next(&mut self) -> Result<Option<Record<'_, R>>, Error> {
+        if self.remaining.is_some() {
+            self.finish()?;
+        }
+        self.offset = self.input.offset();
+        let header = self.begin().map_err(|problem| self.error(problem))?;
+        Ok(header.map(|header| Record {
+            reader: self,
+            header,
+        }))
+    }
+
+    fn begin(&mut self) -> Result<Option<Header>, Problem> {
+        match self.input.fill_buf()?.first() {
+            None if self.records == 0 => return Err(Problem::Empty),
+            None => return Ok(None),
+            Some(0x1f) => self.input.open_member(),
+            Some(b'W') => {}
+            Some(_) => return Err(Problem::NotWarc),
+        }
+        let mut budget = MAX_HEADER;
+        let version = self.line(&mut budget)?;
+        let Some(version) = version.strip_prefix(b"WARC/") else {
+            return Err(Problem::NotWarc);
+        };
+        if !VERSIONS.iter().any(|known| known.as_bytes() == version) {
+            return Err(Problem::Version(
+                String::from_utf8_lossy(version).into_owned(),
+            ));
+        }
+        let mut fields: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
+        loop {
+            let line = self.line(&mut budget)?;
+            if line.is_empty() {
+                break;
+            }
+            let quoted = || format!("{:?}", String::from_utf8_lossy(&line[..line.len().min(80)]));
+            if matches!(line[0], b' ' | b'\t') {
+                // A folded line goes on with the value of the line before.
+                let Some((_, value)) = fields.last_mut() else {
+                    return Err(Problem::Header(format!("{} continues no field", quoted())));
+                };
+                value.push(b' ');
+                value.extend_from_slice(line.trim_ascii());
+                continue;
+            }
+            match line.iter().position(|&byte| byte == b':') {
+                Some(colon) if colon > 0 => fields.push((
+                    line[..colon].trim_ascii().to_vec(),
+                    line[colon + 1..].trim_ascii().to_vec(),
+                )),
+                _ => return Err(Problem::Header(format!("{} is not a field", quoted()))),
+            }
+        }
+        let header = Header::new(fields)?;
+        self.content_length = header.content_length();
+        self.remaining = Some(self.content_length);
+        self.records += 1;
+        Ok(Some(header))
+    }
+
+    /// A line of the record header, without its end.
+    fn line(&mut self, budget: &mut usize) -> Result<Vec<u8>, Problem> {
+        let mut line = Vec::new();
+        // One byte more than allowed tells a line that is too long from one that is cut off.
+        let read = (&mut self.input)
+            .take(*budget as u64 + 1)
+            .read_until(b'\n', &mut line)?;
+        if read > *budget {
+            return Err(Problem::Header(format!(
+                "it is longer than {MAX_HEADER} bytes"
+            )));
+        }
+        *budget -= read;
+        if line.last() != Some(&b'\n') {
+            return Err(Problem::Truncated);
+        }
+        line.pop();
+        if line.last() == Some(&b'\r') {
+            line.pop();
+        }
+        Ok(line)
+    }
+
+    fn read_block(&mut self, into: &mut [u8]) -> Result<usize, Error> {
+        let remaining = self.remaining.unwrap_or(0);
+        let most = into
+            .len()
+            .min(usize::try_from(remaining).unwrap_or(usize::MAX));
+        if most == 0 {
+            return Ok(0);
+        }
+        match self.input.read(&mut into[..most]) {
+            Ok(0) => Err(self.cut_off()),
+            Ok(n) => {
+                self.remaining = Some(remaining - n as u64);
+                Ok(n)
+            }
+            Err(error) => Err(self.error(error.into())),
+        }
+    }
+
+    fn finish(&mut self) -> Result<Extent, Error> {
+        let mut end = [0; 4];
+        let outcome = self.skip_block().and_then(|()| self.fill(&mut end));
+        match outcome {
+            Ok(true) => {}
+            Ok(false) => return Err(self.cut_off()),
+            Err(problem) => return Err(self.error(problem)),
+        }
+        if &end != b"\r\n\r\n" {
+            return Err(self.error(Problem::ContentLength(self.content_length)));
+        }
+        let compression = match &self.input {
+            Input::Disk(_) => Compression::None,
+            _ => Compression::PerRecord,
+        };
+        if let Err(problem) = self.close_member() {
+            return Err(self.error(problem));
+        }
+        self.remaining = None;
+        let size = self.input.offset() - self.offset;
+        Ok(Extent {
+            offset: self.offset,
+            size,
+            compression,
+        })
+    }
+
+    fn skip_block(&mut self) -> Result<(), Problem> {
+        let mut remaining = self.remaining.unwrap_or(0);
+        while remaining > 0 {
+            let here = self.input.fill_buf()?.len();
+            if here == 0 {
+                break; // the record's end is not there either, and that is found out next
+            }
+            let skipped = here.min(usize::try_from(remaining).unwrap_or(usize::MAX));
+            self.input.consume(skipped);
+            remaining -= skipped as u64;
+        }
+        Ok(())
+    }
+
+    /// Fills the buffer; false when the input ends before.
+    fn fill(&mut self, buffer: &mut [u8]) -> Result<bool, Problem> {
+        match self.input.read_exact(buffer) {
+            Ok(()) => Ok(true),
+            // A cut-off gzip member gives the same error as the end of the data within it.
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Nothing may follow the record in its gzip member, whose checksum is verified here.
+    fn close_member(&mut self) -> Result<(), Problem> {
+        if matches!(self.input, Input::Member(_)) {
+            let rest = self.input.fill_buf()?;
+            if rest.starts_with(b"WARC/") {
+                return Err(Problem::NotRecordCompressed);
+            }
+            if !rest.is_empty() {
+                return Err(Problem::ContentLength(self.content_length));
+            }
+            self.input.close_member();
+        }
+        Ok(())
+    }
+
+    /// The input ended within the record: either the file is cut off, or a whole gzip member was
+    /// shorter than the record claims to be.
+    fn cut_off(&mut self) -> Error {
+        let whole_member = matches!(self.input, Input::Member(_))
+            && matches!(self.input.fill_buf(), Ok(rest) if rest.is_empty());
+        let problem = if whole_member {
+            Problem::ContentLength(self.content_length)
+        } else {
+            Problem::Truncated
+        };
+        self.error(problem)
+    }
+
+    fn error(&self, problem: Problem) -> Error {
+        Error {
+            file: self.file.clone(),
+            offset: self.offset,
+            problem,
+        }
+    }
+}
+
+/// A record that is being read. Its block is read through [`Read`], as much of it as is wanted.
+pub struct Record<'r, R: BufRead> {
+    reader: &'r mut Reader<R>,
+    header: Header,
+}
+
+impl<R: BufRead> Record<'_, R> {
+    /// The record's header.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// Where the record begins in the file, in bytes.
+    pub fn offset(&self) -> u64 {
+        self.reader.offset
+    }
+
+    /// Reads the status line and the header fields that the block of a `response` begins with, the empty
+    /// line after them included; or, where none comes, what there is, up to [`MAX_HTTP_HEAD`] bytes.
+    ///
+    /// # Errors
+    /// When the file ends before, or is damaged.
+    pub fn http_head(&mut self) -> Result<Vec<u8>, Error> {
+        let mut head = Vec::new();
+        let mut byte = [0];
+        while head.len() < MAX_HTTP_HEAD && self.reader.read_block(&mut byte)? == 1 {
+            head.push(byte[0]);
+            if head.ends_with(b"\r\n\r\n") || head.ends_with(b"\n\n") {
+                break;
+            }
+        }
+        Ok(head)
+    }
+
+    /// Skips the rest of the record and tells where it lies. Only this makes sure that the record is whole.
+    ///
+    /// # Errors
+    /// When the record is cut off or damaged, or does not end where it should.
+    pub fn finish(self) -> Result<Extent, Error> {
+        self.reader.finish()
+    }
+
+    /// As [`Record::finish`], and keeps the header.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn into_header(self) -> Result<(Header, Extent), Error> {
+        let extent = self.reader.finish()?;
+        Ok((self.header, extent))
+    }
+}
+
+impl<R: BufRead> Read for Record<'_, R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.reader.read_block(into).map_err(io::Error::other)
+    }
+}
+
+/// The bytes of the file, or those of the gzip member that is being read.
+enum Input<R: BufRead> {
+    Disk(Counting<R>),
+    Member(Box<BufReader<GzDecoder<Counting<R>>>>),
+    /// While one is turned into the other.
+    Moving,
+}
+
+impl<R: BufRead> Input<R> {
+    /// Bytes of the file that were read so far.
+    fn offset(&self) -> u64 {
+        match self {
+            Input::Disk(disk) => disk.count,
+            Input::Member(member) => member.get_ref().get_ref().count,
+            Input::Moving => 0,
+        }
+    }
+
+    fn open_member(&mut self) {
+        *self = match std::mem::replace(self, Input::Moving) {
+            Input::Disk(disk) => Input::Member(Box::new(BufReader::new(GzDecoder::new(disk)))),
+            other => other,
+        };
+    }
+
+    fn close_member(&mut self) {
+        *self = match std::mem::replace(self, Input::Moving) {
+            Input::Member(member) => Input::Disk(member.into_inner().into_inner()),
+            other => other,
+        };
+    }
+}
+
+impl<R: BufRead> Read for Input<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Input::Disk(disk) => disk.read(into),
+            Input::Member(member) => member.read(into),
+            Input::Moving => Ok(0),
+        }
+    }
+}
+
+impl<R: BufRead> BufRead for Input<R> {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        match self {
+            Input::Disk(disk) => disk.fill_buf(),
+            Input::Member(member) => member.fill_buf(),
+            Input::Moving => Ok(&[]),
+        }
+    }
+
+    fn consume(&mut self, n: usize) {
+        match self {
+            Input::Disk(disk) => disk.consume(n),
+            Input::Member(member) => member.consume(n),
+            Input::Moving => {}
+        }
+    }
+}
+
+struct Counting<R> {
+    input: R,
+    count: u64,
+}
+
+impl<R: BufRead> Read for Counting<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let n = self.input.read(into)?;
+        self.count += n as u64;
+        Ok(n)
+    }
+}
+
+impl<R: BufRead> BufRead for Counting<R> {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        self.input.fill_buf()
+    }
+
+    fn consume(&mut self, n: usize) {
+        self.count += n as u64;
+        self.input.consume(n);
+    }
+}
+
+impl From<io::Error> for Problem {
+    fn from(error: io::Error) -> Problem {
+        match error.kind() {
+            io::ErrorKind::UnexpectedEof => Problem::Truncated,
+            // What the decoder says about bytes that are no gzip.
+            io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => {
+                Problem::Gzip(error.to_string())
+            }
+            _ => Problem::Io(error),
+        }
+    }
+}
