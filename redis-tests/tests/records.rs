@@ -1,0 +1,611 @@
+//! ADD, REVISIT and LOOKUP: spellings of a hash, odd bytes, exact counts.
+
+use redis_tests::{
+    add, array, bulk, commit, counts, err, hash_key, int, nil, ok, owners, record_of, set_key,
+    sha256_of, Reply, Server, Wire, DATE,
+};
+
+const P: &str = "p:";
+/// Digests of an empty payload.
+const SHA256: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+const SHA1_BASE32: &str = "3I42H3S6NNFQ2MSVX7XZKYAYSCX5QBYJ";
+const SHA1_HEX: &str = "da39a3ee5e6b4b0d3255bfef95601890afd80709";
+const MD5: &str = "d41d8cd98f00b204e9800998ecf8427e";
+
+/// Spellings that mean the same hash, the written form of the `document` profile first.
+fn spellings() -> Vec<Vec<String>> {
+    vec![
+        vec![
+            format!("sha256:{SHA256}"),
+            format!("sha-256:{SHA256}"),
+            format!("sha256:{}", SHA256.to_uppercase()),
+            format!("SHA256:{SHA256}"),
+            SHA256.to_owned(),
+            SHA256.to_uppercase(),
+        ],
+        vec![
+            format!("sha1:{SHA1_BASE32}"),
+            format!("sha1:{SHA1_HEX}"),
+            format!("sha1:{}", SHA1_BASE32.to_lowercase()),
+            SHA1_BASE32.to_owned(),
+            SHA1_HEX.to_owned(),
+            SHA1_HEX.to_uppercase(),
+        ],
+        vec![
+            format!("md5:{MD5}"),
+            format!("md5:{}", MD5.to_uppercase()),
+            MD5.to_owned(),
+            MD5.to_uppercase(),
+        ],
+    ]
+}
+
+fn add_one(c: &mut Wire, crawl: &str, hash: &str) -> i64 {
+    ok!(
+        c,
+        "DEDUPE.ADD",
+        P,
+        crawl,
+        hash,
+        1,
+        DATE,
+        "http://e.com/",
+        50
+    )
+    .int()
+}
+
+fn found(c: &mut Wire, hash: &str) -> bool {
+    !ok!(c, "DEDUPE.LOOKUP", P, hash).items()[0].is_nil()
+}
+
+#[test]
+fn every_spelling_means_the_same_hash_and_one_form_is_written() {
+    let server = Server::start();
+    let mut c = server.wire();
+    for same in spellings() {
+        for written in &same {
+            ok!(c, "FLUSHALL");
+            assert_eq!(add_one(&mut c, "a", written), 1, "{written}");
+            for other in &same {
+                assert_eq!(add_one(&mut c, "a", other), 0, "{written} and {other}");
+            }
+            let fields: Vec<String> = hash_key(&mut c, "p:h:a").into_keys().collect();
+            assert_eq!(fields, [same[0].clone()], "written form of {written}");
+            commit(&mut c, P, "a");
+            for other in &same {
+                assert!(found(&mut c, other), "{written} looked up as {other}");
+            }
+        }
+    }
+}
+
+#[test]
+fn browsertrix_profile_keeps_the_text_after_the_last_colon() {
+    let server = Server::start();
+    let mut c = server.wire();
+    ok!(c, "DEDUPE.PROFILE", P, "browsertrix");
+    add_one(&mut c, "a", &format!("sha256:{SHA256}"));
+    commit(&mut c, P, "a");
+    assert_eq!(ok!(c, "EXISTS", "p:allhashes"), int(0));
+    assert_eq!(ok!(c, "HGET", "p:alldupes", SHA256), bulk("a"));
+    assert_eq!(ok!(c, "HEXISTS", "p:h:a", SHA256), int(1));
+    for spelling in &spellings()[0] {
+        assert!(found(&mut c, spelling), "{spelling}");
+    }
+    add(&mut c, P, "b", [1]);
+    let hash = format!("sha-256:{SHA256}");
+    ok!(c, "DEDUPE.REVISIT", P, "b", "REF", "uid-1", hash, 10);
+    assert_eq!(set_key(&mut c, "p:uid-1:duperef"), ["a 1"]);
+    assert_eq!(ok!(c, "EXISTS", "p:uid-1:duperefs"), int(0));
+}
+
+#[test]
+fn lookup_finds_what_a_plain_client_wrote_in_another_spelling() {
+    let server = Server::start();
+    let mut c = server.wire();
+    let value = "3 20260101000000 http://e.com/a b 50";
+    for same in spellings() {
+        for written in &same {
+            ok!(c, "FLUSHALL");
+            ok!(c, "SADD", "p:allcrawls", "a");
+            ok!(c, "HSET", "p:h:a", written, value);
+            ok!(c, "HSET", "p:allhashes", written, "a");
+            for asked in &same {
+                let upper_hex = written.chars().any(char::is_uppercase) && written.len() != 32;
+                if upper_hex && !written.contains(SHA1_BASE32) {
+                    // Upper-case hex is accepted as an argument; nobody writes it.
+                    continue;
+                }
+                if written == &format!("sha1:{}", SHA1_BASE32.to_lowercase()) {
+                    continue;
+                }
+                assert!(found(&mut c, asked), "written {written}, asked {asked}");
+            }
+        }
+    }
+}
+
+#[test]
+fn unknown_kinds_of_hash_are_kept_as_given() {
+    let server = Server::start();
+    let mut c = server.wire();
+    let odd = [
+        "blake3:0123456789abcdef0123456789ABCDEF".to_owned(),
+        "xxh3:0011223344556677".to_owned(),
+        "x".repeat(16),
+        "y".repeat(256),
+    ];
+    for hash in &odd {
+        assert_eq!(add_one(&mut c, "a", hash), 1);
+    }
+    let mut fields: Vec<String> = odd.to_vec();
+    fields.sort();
+    assert_eq!(
+        hash_key(&mut c, "p:h:a").into_keys().collect::<Vec<_>>(),
+        fields
+    );
+    commit(&mut c, P, "a");
+    for hash in &odd {
+        assert!(found(&mut c, hash));
+    }
+}
+
+#[test]
+fn malformed_hashes_say_badhash() {
+    let server = Server::start();
+    let mut c = server.wire();
+    add(&mut c, P, "a", [1]);
+    let before = server.snapshot();
+    let bad: [Vec<u8>; 7] = [
+        vec![],
+        b"sha256:".to_vec(),
+        b"fifteen bytes..".to_vec(),
+        vec![b'x'; 257],
+        b"sixteen bytes..\n.".to_vec(),
+        b"sixteen bytes..\0.".to_vec(),
+        b"sixteen bytes..\x7f.".to_vec(),
+    ];
+    for hash in &bad {
+        let lines = [
+            err!(c, "DEDUPE.LOOKUP", P, sha256_of(1), hash),
+            err!(c, "DEDUPE.ADD", P, "a", hash, 0, DATE, "http://e.com/", 5),
+            err!(c, "DEDUPE.REVISIT", P, "a", hash, 5),
+            err!(c, "DEDUPE.CLAIM", P, "a", hash, "PX", 1000),
+            err!(c, "DEDUPE.UNCLAIM", P, hash, "1"),
+        ];
+        for line in lines {
+            assert!(
+                line.starts_with("BADHASH "),
+                "{}: {line}",
+                hash.escape_ascii()
+            );
+        }
+    }
+    server.snapshot().assert_same(&before, "refused hashes");
+}
+
+#[test]
+fn any_bytes_survive_in_urls_ids_and_prefixes() {
+    let server = Server::start();
+    let odd: [&[u8]; 6] = [
+        b"a b  c",
+        b"nul \0 byte",
+        b"line\r\nend",
+        b"\xff\xfe\x80",
+        b" leading and trailing ",
+        b"%s%n%d",
+    ];
+    for mut c in [server.wire(), server.wire3()] {
+        for (i, bytes) in odd.iter().enumerate() {
+            ok!(c, "FLUSHALL");
+            let url = [b"http://e.com/".as_slice(), bytes, b" 7"].concat();
+            let (prefix, crawl) = ([bytes, b":".as_slice()].concat(), bytes.to_vec());
+            let hash = sha256_of(i as u64);
+            ok!(c, "DEDUPE.ADD", prefix, crawl, hash, 2, DATE, url, 99);
+            ok!(c, "DEDUPE.WACZOPEN", prefix, crawl, bytes);
+            ok!(c, "DEDUPE.WACZOPEN", prefix, crawl, "1");
+            ok!(c, "DEDUPE.WACZOPEN", prefix, crawl, bytes.repeat(2));
+            ok!(c, "DEDUPE.COMMIT", prefix, crawl);
+            let record = [
+                bulk(&crawl),
+                int(2),
+                bulk(DATE),
+                bulk(&url),
+                int(99),
+                bulk(bytes.repeat(2)),
+            ];
+            assert_eq!(
+                ok!(c, "DEDUPE.LOOKUP", prefix, "WITHWACZ", hash).items()[0],
+                Reply::Array(record.to_vec())
+            );
+            let stored = ok!(
+                c,
+                "HGET",
+                [&prefix, b"h:".as_slice(), &crawl].concat(),
+                hash
+            );
+            let value = [format!("2 {DATE} ").as_bytes(), &url, b" 99"].concat();
+            assert_eq!(stored, bulk(value));
+            assert_eq!(ok!(c, "DEDUPE.REMOVE", prefix, crawl).ints(), [1, 1, 0]);
+            assert_eq!(ok!(c, "DEDUPE.LOOKUP", prefix, hash), array([nil()]));
+        }
+    }
+}
+
+#[test]
+fn crawl_ids_with_spaces_survive_dependencies() {
+    let server = Server::start();
+    let mut c = server.wire();
+    add(&mut c, P, "with two spaces", [1]);
+    ok!(c, "DEDUPE.WACZOPEN", P, "with two spaces", "a.wacz");
+    commit(&mut c, P, "with two spaces");
+    add(&mut c, P, "b", [2]);
+    ok!(c, "DEDUPE.REVISIT", P, "b", "REF", "uuid", sha256_of(1), 10);
+    assert_eq!(set_key(&mut c, "p:uuid:duperefs"), ["with two spaces 0"]);
+    let required = ok!(c, "DEDUPE.REQUIRES", P, "REF", "uuid", "FORMAT", "RESP");
+    assert_eq!(
+        required.items()[0].field("crawlId"),
+        bulk("with two spaces")
+    );
+}
+
+#[test]
+fn empty_prefix_gives_the_documented_names() {
+    let server = Server::start();
+    let mut c = server.wire();
+    add(&mut c, "", "a", [1]);
+    commit(&mut c, "", "a");
+    for key in ["allhashes", "allcrawls", "allcounts", "h:a", "h:a:counts"] {
+        assert_eq!(ok!(c, "EXISTS", key), int(1), "{key}");
+    }
+}
+
+#[test]
+fn lookup_of_many_hashes_is_always_an_array() {
+    let server = Server::start();
+    let mut c = server.wire();
+    add(&mut c, P, "a", [1, 2]);
+    ok!(c, "DEDUPE.WACZOPEN", P, "a", "a.wacz");
+    commit(&mut c, P, "a");
+    assert_eq!(ok!(c, "DEDUPE.LOOKUP", P, sha256_of(9)), array([nil()]));
+    assert_eq!(
+        ok!(c, "DEDUPE.LOOKUP", P, sha256_of(1)),
+        array([record_of("a", 1)])
+    );
+    assert_eq!(
+        ok!(
+            c,
+            "DEDUPE.LOOKUP",
+            P,
+            sha256_of(2),
+            sha256_of(9),
+            sha256_of(2)
+        ),
+        array([record_of("a", 2), nil(), record_of("a", 2)])
+    );
+    let with = |filename: Reply| {
+        let mut record = record_of("a", 1).items().to_vec();
+        record.push(filename);
+        array([Reply::Array(record)])
+    };
+    assert_eq!(
+        ok!(c, "DEDUPE.LOOKUP", P, "WITHWACZ", sha256_of(1)),
+        with(bulk("a.wacz"))
+    );
+    ok!(c, "DEL", "p:c:a:wacz");
+    assert_eq!(
+        ok!(c, "DEDUPE.LOOKUP", P, "WITHWACZ", sha256_of(1)),
+        with(nil())
+    );
+    assert_eq!(
+        ok!(c, "DEDUPE.LOOKUP", "empty:", sha256_of(1)),
+        array([nil()])
+    );
+}
+
+#[test]
+fn committed_record_wins_over_the_crawls_own() {
+    let server = Server::start();
+    let mut c = server.wire();
+    add(&mut c, P, "a", [1]);
+    commit(&mut c, P, "a");
+    add(&mut c, P, "b", [1, 2]);
+    assert_eq!(
+        ok!(
+            c,
+            "DEDUPE.LOOKUP",
+            P,
+            "CRAWL",
+            "b",
+            sha256_of(1),
+            sha256_of(2)
+        ),
+        array([record_of("a", 1), record_of("b", 2)])
+    );
+}
+
+#[test]
+fn same_record_again_is_a_retry_and_another_one_counts() {
+    let server = Server::start();
+    let mut c = server.wire();
+    let hash = sha256_of(1);
+    let mut put = |date: &str, url: &str| ok!(c, "DEDUPE.ADD", P, "a", hash, 0, date, url, 5).int();
+    assert_eq!(put(DATE, "http://e.com/a"), 1);
+    assert_eq!(put(DATE, "http://e.com/a"), 0);
+    assert_eq!(put(DATE, "http://e.com/b"), 0);
+    assert_eq!(put("20260101000000", "http://e.com/a"), 0);
+    assert_eq!(counts(&mut c, "p:h:a:counts")["totalUrls"], 3);
+    assert_eq!(
+        ok!(c, "HGET", "p:h:a", hash),
+        bulk(format!("0 {DATE} http://e.com/a 5"))
+    );
+}
+
+#[test]
+fn dates_of_all_forms_are_kept_as_given() {
+    let server = Server::start();
+    let mut c = server.wire();
+    let dates = [
+        "20260319102015",
+        "20260319102015123",
+        "2026-03-19T10:20:15Z",
+        "2026-03-19T10:20:15.123Z",
+    ];
+    for (i, date) in dates.iter().enumerate() {
+        let hash = sha256_of(i as u64);
+        ok!(c, "DEDUPE.ADD", P, "a", hash, 0, date, "http://e.com/", 5);
+        let own = ok!(c, "DEDUPE.LOOKUP", P, "CRAWL", "a", hash);
+        assert_eq!(own.items()[0].items()[2], bulk(date));
+    }
+    for date in ["", "yesterday", "2026 03 19"] {
+        let line = err!(
+            c,
+            "DEDUPE.ADD",
+            P,
+            "a",
+            sha256_of(9),
+            0,
+            date,
+            "http://e.com/",
+            5
+        );
+        assert!(line.starts_with("ERR ") && line.contains("date"), "{line}");
+    }
+}
+
+#[test]
+fn revisit_counts_urls_dupes_and_saved_bytes() {
+    let server = Server::start();
+    let mut c = server.wire();
+    add(&mut c, P, "a", [1, 2]);
+    commit(&mut c, P, "a");
+    // Sizes of the originals: 1001 and 1002.
+    assert_eq!(
+        ok!(
+            c,
+            "DEDUPE.REVISIT",
+            P,
+            "b",
+            sha256_of(1),
+            300,
+            sha256_of(2),
+            5000
+        ),
+        int(2)
+    );
+    let counted = counts(&mut c, "p:h:b:counts");
+    assert_eq!(counted["totalUrls"], 2);
+    assert_eq!(counted["dupeUrls"], 2);
+    assert_eq!(counted["conservedSize"], 701);
+    assert_eq!(set_key(&mut c, "p:uncommittedcrawls"), ["b"]);
+    assert_eq!(set_key(&mut c, "p:b:reqCrawls"), ["a"]);
+}
+
+#[test]
+fn revisit_of_an_own_record_makes_no_dependency() {
+    let server = Server::start();
+    let mut c = server.wire();
+    add(&mut c, P, "a", [1]);
+    ok!(c, "DEDUPE.REVISIT", P, "a", "REF", "u", sha256_of(1), 10);
+    assert_eq!(counts(&mut c, "p:h:a:counts")["dupeUrls"], 1);
+    assert_eq!(ok!(c, "EXISTS", "p:a:reqCrawls", "p:u:duperefs"), int(0));
+}
+
+#[test]
+fn revisit_with_noref_keeps_no_dependency() {
+    let server = Server::start();
+    let mut c = server.wire();
+    add(&mut c, P, "a", [1]);
+    commit(&mut c, P, "a");
+    ok!(c, "DEDUPE.REVISIT", P, "b", "NOREF", sha256_of(1), 10);
+    assert_eq!(counts(&mut c, "p:h:b:counts")["dupeUrls"], 1);
+    assert_eq!(ok!(c, "EXISTS", "p:b:reqCrawls"), int(0));
+}
+
+#[test]
+fn revisit_of_an_unknown_hash_changes_nothing() {
+    let server = Server::start();
+    let mut c = server.wire();
+    add(&mut c, P, "a", [1]);
+    commit(&mut c, P, "a");
+    let before = server.snapshot();
+    let line = err!(
+        c,
+        "DEDUPE.REVISIT",
+        P,
+        "b",
+        sha256_of(1),
+        10,
+        sha256_of(99),
+        10
+    );
+    assert!(
+        line.starts_with("NOHASH ") && line.contains(&sha256_of(99)),
+        "{line}"
+    );
+    server.snapshot().assert_same(&before, "refused REVISIT");
+    // Another crawl's uncommitted hash is unknown too.
+    add(&mut c, P, "open", [5]);
+    assert!(err!(c, "DEDUPE.REVISIT", P, "b", sha256_of(5), 10).starts_with("NOHASH "));
+}
+
+#[test]
+fn repeated_sequence_number_gives_the_stored_reply() {
+    let server = Server::start();
+    let mut c = server.wire();
+    add(&mut c, P, "base", [100]);
+    commit(&mut c, P, "base");
+    let h = sha256_of;
+    let first = |c: &mut Wire| {
+        let u = "http://e.com/";
+        ok!(
+            c,
+            "DEDUPE.ADD",
+            P,
+            "a",
+            "SEQ",
+            "w",
+            1,
+            h(1),
+            0,
+            DATE,
+            u,
+            5,
+            h(2),
+            0,
+            DATE,
+            u,
+            5
+        )
+    };
+    assert_eq!(first(&mut c), int(2));
+    let before = server.snapshot();
+    assert_eq!(first(&mut c), int(2));
+    server.snapshot().assert_same(&before, "the same n again");
+
+    let revisit = |c: &mut Wire, n: i64| {
+        c.call(&[
+            "DEDUPE.REVISIT",
+            P,
+            "a",
+            "SEQ",
+            "w",
+            &n.to_string(),
+            &h(100),
+            "10",
+        ])
+    };
+    assert_eq!(revisit(&mut c, 2), int(1));
+    assert_eq!(revisit(&mut c, 2), int(1));
+    let before = server.snapshot();
+    assert_eq!(counts(&mut c, "p:h:a:counts")["dupeUrls"], 1);
+    // A smaller number is a late retry of something already superseded.
+    match revisit(&mut c, 1) {
+        Reply::Error(line) => assert!(line.starts_with(b"STALE ")),
+        other => panic!("{other:?}"),
+    }
+    server.snapshot().assert_same(&before, "a smaller n");
+    // Writers and crawls number on their own.
+    assert_eq!(
+        ok!(c, "DEDUPE.REVISIT", P, "a", "SEQ", "other", 1, h(100), 10),
+        int(1)
+    );
+    assert_eq!(
+        ok!(c, "DEDUPE.REVISIT", P, "b", "SEQ", "w", 1, h(100), 10),
+        int(1)
+    );
+    assert_eq!(counts(&mut c, "p:h:a:counts")["dupeUrls"], 2);
+}
+
+#[test]
+fn failed_command_does_not_use_up_its_sequence_number() {
+    let server = Server::start();
+    let mut c = server.wire();
+    add(&mut c, P, "a", [1]);
+    let retry = |c: &mut Wire| {
+        c.call(&[
+            "DEDUPE.REVISIT",
+            P,
+            "a",
+            "SEQ",
+            "w",
+            "1",
+            &sha256_of(7),
+            "1",
+        ])
+    };
+    assert!(retry(&mut c).is_error());
+    add(&mut c, P, "a", [7]);
+    assert_eq!(retry(&mut c), int(1));
+}
+
+#[test]
+fn crawl_ids_that_would_share_keys_are_refused() {
+    let server = Server::start();
+    let mut c = server.wire();
+    let mut refused: Vec<String> = [
+        "counts", "wacz", "base", "fresh", "cut", "deps", "refs", "seq",
+    ]
+    .iter()
+    .map(|suffix| format!("a:{suffix}"))
+    .collect();
+    refused.push(String::new());
+    for id in &refused {
+        let lines = [
+            err!(
+                c,
+                "DEDUPE.ADD",
+                P,
+                id,
+                sha256_of(1),
+                0,
+                DATE,
+                "http://e.com/",
+                5
+            ),
+            err!(c, "DEDUPE.REVISIT", P, id, sha256_of(1), 5),
+            err!(c, "DEDUPE.WACZOPEN", P, id, "a.wacz"),
+            err!(c, "DEDUPE.CLAIM", P, id, sha256_of(1), "PX", 1000),
+            err!(c, "DEDUPE.COMMIT", P, id),
+        ];
+        for line in lines {
+            assert!(line.starts_with("BADCRAWL "), "{id}: {line}");
+        }
+    }
+    assert_eq!(server.snapshot().names(), [""; 0]);
+}
+
+#[test]
+fn profile_is_kept_and_refused_once_the_index_has_crawls() {
+    let server = Server::start();
+    let mut c = server.wire();
+    assert_eq!(ok!(c, "DEDUPE.PROFILE", P), bulk("document"));
+    assert_eq!(
+        server.snapshot().names(),
+        [""; 0],
+        "reading creates nothing"
+    );
+    ok!(
+        c,
+        "CONFIG",
+        "SET",
+        "crawlspace.dedupe-profile",
+        "browsertrix"
+    );
+    assert_eq!(ok!(c, "DEDUPE.PROFILE", P), bulk("browsertrix"));
+    add(&mut c, P, "a", [1]);
+    ok!(c, "CONFIG", "SET", "crawlspace.dedupe-profile", "document");
+    assert_eq!(ok!(c, "DEDUPE.PROFILE", P), bulk("browsertrix"));
+    assert!(err!(c, "DEDUPE.PROFILE", P, "document").starts_with("HASCRAWLS "));
+    commit(&mut c, P, "a");
+    assert_eq!(ok!(c, "EXISTS", "p:alldupes"), int(1));
+    assert_eq!(owners(&mut c, P, [1]), ["a"]);
+    let line = err!(c, "DEDUPE.PROFILE", "q:", "warcprox");
+    assert!(line.contains("warcprox"), "{line}");
+    assert_eq!(
+        ok!(c, "DEDUPE.PROFILE", "q:", "browsertrix"),
+        redis_tests::simple("OK")
+    );
+    assert_eq!(ok!(c, "DEDUPE.PROFILE", "q:"), bulk("browsertrix"));
+}

@@ -1,0 +1,332 @@
+//! The WACZ list of a crawl, and what a WACZ requires.
+
+use redis_tests::{add, bulk, commit, counts, err, int, nil, ok, set_key, sha256_of, Server, Wire};
+
+const P: &str = "p:";
+
+#[test]
+fn opening_is_idempotent_per_filename() {
+    let server = Server::start();
+    let mut c = server.wire();
+    assert_eq!(ok!(c, "DEDUPE.WACZOPEN", P, "a", "0.wacz"), int(0));
+    assert_eq!(ok!(c, "DEDUPE.WACZOPEN", P, "a", "1.wacz"), int(1));
+    assert_eq!(ok!(c, "DEDUPE.WACZOPEN", P, "a", "0.wacz"), int(0));
+    assert_eq!(set_key(&mut c, "p:uncommittedcrawls"), ["a"]);
+    assert_eq!(ok!(c, "LLEN", "p:c:a:wacz"), int(2));
+    assert_eq!(
+        ok!(c, "LINDEX", "p:c:a:wacz", 1),
+        bulk(r#"{"filename":"1.wacz"}"#)
+    );
+}
+
+#[test]
+fn closing_twice_adds_the_size_once() {
+    let server = Server::start();
+    let mut c = server.wire();
+    ok!(c, "DEDUPE.WACZOPEN", P, "a", "0.wacz");
+    let close = |c: &mut Wire, size: i64| {
+        let reply = ok!(
+            c,
+            "DEDUPE.WACZCLOSE",
+            P,
+            "a",
+            0,
+            "0.wacz",
+            "sha256:ab",
+            size
+        );
+        assert_eq!(reply, redis_tests::simple("OK"));
+        counts(c, "p:h:a:counts")["totalCrawlSize"]
+    };
+    assert_eq!(close(&mut c, 500), 500);
+    let before = server.snapshot();
+    assert_eq!(close(&mut c, 500), 500);
+    server
+        .snapshot()
+        .assert_same(&before, "the same close again");
+    assert_eq!(close(&mut c, 700), 700);
+    assert_eq!(close(&mut c, 100), 100);
+    let list = ok!(c, "DEDUPE.WACZLIST", P, "a");
+    assert_eq!(list.items().len(), 1);
+    assert_eq!(list.items()[0].field("filename"), bulk("0.wacz"));
+    assert_eq!(list.items()[0].field("hash"), bulk("sha256:ab"));
+    assert_eq!(list.items()[0].field("size"), int(100));
+}
+
+#[test]
+fn closed_entry_is_plain_json() {
+    let server = Server::start();
+    let mut c = server.wire();
+    ok!(c, "DEDUPE.WACZOPEN", P, "a", "q\"uote \\ \u{e9}.wacz");
+    ok!(
+        c,
+        "DEDUPE.WACZCLOSE",
+        P,
+        "a",
+        0,
+        "q\"uote \\ \u{e9}.wacz",
+        "sha256:ab",
+        12
+    );
+    let entry = ok!(c, "LINDEX", "p:c:a:wacz", 0).text();
+    assert_eq!(
+        entry,
+        "{\"filename\":\"q\\\"uote \\\\ \u{e9}.wacz\",\"hash\":\"sha256:ab\",\"size\":12}"
+    );
+    let list = ok!(c, "DEDUPE.WACZLIST", P, "a");
+    assert_eq!(
+        list.items()[0].field("filename"),
+        bulk("q\"uote \\ \u{e9}.wacz")
+    );
+}
+
+#[test]
+fn closing_what_is_not_open_changes_nothing() {
+    let server = Server::start();
+    let mut c = server.wire();
+    ok!(c, "DEDUPE.WACZOPEN", P, "a", "0.wacz");
+    let before = server.snapshot();
+    for (index, name) in [
+        ("1", "0.wacz"),
+        ("0", "other.wacz"),
+        ("-1", "0.wacz"),
+        ("x", "0.wacz"),
+    ] {
+        let line = err!(c, "DEDUPE.WACZCLOSE", P, "a", index, name, "sha256:ab", 5);
+        assert!(line.starts_with("ERR "), "{line}");
+    }
+    for size in ["", "x", "-1", "1.5", "99999999999999999999"] {
+        let line = err!(
+            c,
+            "DEDUPE.WACZCLOSE",
+            P,
+            "a",
+            0,
+            "0.wacz",
+            "sha256:ab",
+            size
+        );
+        assert!(line.starts_with("ERR ") && line.contains("size"), "{line}");
+    }
+    assert!(err!(c, "DEDUPE.WACZCLOSE", P, "b", 0, "0.wacz", "h", 5).starts_with("NOCRAWL "));
+    server.snapshot().assert_same(&before, "refused WACZCLOSE");
+}
+
+#[test]
+fn entries_of_plain_clients_are_read() {
+    let server = Server::start();
+    let mut c = server.wire();
+    ok!(c, "SADD", "p:uncommittedcrawls", "a");
+    ok!(
+        c,
+        "RPUSH",
+        "p:c:a:wacz",
+        r#"{ "size": 7, "filename": "p.wacz", "hash": "sha256:00", "x": [1] }"#
+    );
+    ok!(c, "RPUSH", "p:c:a:wacz", r#"{"filename":"open.wacz"}"#);
+    let list = ok!(c, "DEDUPE.WACZLIST", P, "a");
+    assert_eq!(list.items()[0].field("size"), int(7));
+    assert_eq!(list.items()[1].field("filename"), bulk("open.wacz"));
+    assert_eq!(list.items()[1].find("hash"), None);
+    assert_eq!(ok!(c, "DEDUPE.WACZOPEN", P, "a", "p.wacz"), int(0));
+    assert_eq!(ok!(c, "DEDUPE.WACZOPEN", P, "a", "new.wacz"), int(2));
+}
+
+/// `base` ← `middle` ← `top`, each with two WACZ files; the second of `base` never finished.
+fn chain(c: &mut Wire) {
+    for (id, n) in [("base", 0), ("middle", 10), ("top", 20)] {
+        for i in 0..2 {
+            let name = format!("{id}-{i}.wacz");
+            ok!(c, "DEDUPE.WACZOPEN", P, id, name);
+            if (id, i) != ("base", 1) {
+                let hash = format!("sha256:{id}{i}");
+                ok!(c, "DEDUPE.WACZCLOSE", P, id, i, name, hash, 100 + i);
+            }
+        }
+        add(c, P, id, [n]);
+        ok!(
+            c,
+            "DEDUPE.ADD",
+            P,
+            id,
+            sha256_of(n + 1),
+            1,
+            "20260101000000",
+            "http://e.com/",
+            900
+        );
+        commit(c, P, id);
+        if id == "base" {
+            ok!(
+                c,
+                "DEDUPE.REVISIT",
+                P,
+                "middle",
+                "REF",
+                "uuid-m",
+                sha256_of(0),
+                5
+            );
+        }
+        if id == "middle" {
+            ok!(
+                c,
+                "DEDUPE.REVISIT",
+                P,
+                "top",
+                "REF",
+                "uuid-t",
+                sha256_of(11),
+                5,
+                sha256_of(11),
+                5
+            );
+        }
+    }
+}
+
+fn names(reply: &redis_tests::Reply) -> Vec<String> {
+    reply
+        .items()
+        .iter()
+        .map(|e| e.field("filename").text())
+        .collect()
+}
+
+#[test]
+fn requires_lists_every_wacz_of_the_required_crawls() {
+    let server = Server::start();
+    let mut c = server.wire();
+    chain(&mut c);
+    let direct = ok!(c, "DEDUPE.REQUIRES", P, "middle", "FORMAT", "RESP");
+    assert_eq!(names(&direct), ["base-0.wacz", "base-1.wacz"]);
+    let [closed, open] = direct.items() else {
+        panic!("{direct:?}")
+    };
+    assert_eq!(closed.field("hash"), bulk("sha256:base0"));
+    assert_eq!(closed.field("size"), int(100));
+    assert_eq!(closed.field("crawlId"), bulk("base"));
+    assert_eq!(open.field("crawlId"), bulk("base"));
+    assert_eq!((open.find("hash"), open.find("size")), (None, None));
+
+    let json = ok!(c, "DEDUPE.REQUIRES", P, "middle").text();
+    assert_eq!(
+        json,
+        concat!(
+            r#"[{"filename":"base-0.wacz","hash":"sha256:base0","size":100,"crawlId":"base"},"#,
+            r#"{"filename":"base-1.wacz","crawlId":"base"}]"#
+        )
+    );
+    assert_eq!(ok!(c, "DEDUPE.REQUIRES", P, "base"), bulk("[]"));
+}
+
+#[test]
+fn requires_by_reference_lists_exactly_the_wacz_files_used() {
+    let server = Server::start();
+    let mut c = server.wire();
+    chain(&mut c);
+    assert_eq!(set_key(&mut c, "p:uuid-t:duperefs"), ["middle 1"]);
+    let used = ok!(c, "DEDUPE.REQUIRES", P, "REF", "uuid-t", "FORMAT", "RESP");
+    assert_eq!(names(&used), ["middle-1.wacz"]);
+    let given = ok!(
+        c,
+        "DEDUPE.REQUIRES",
+        P,
+        "REFS",
+        "middle 1",
+        "base 0",
+        "FORMAT",
+        "RESP"
+    );
+    let mut given = names(&given);
+    given.sort();
+    assert_eq!(given, ["base-0.wacz", "middle-1.wacz"]);
+    assert_eq!(ok!(c, "DEDUPE.REQUIRES", P, "REF", "unknown"), bulk("[]"));
+}
+
+#[test]
+fn requires_transitively_follows_the_required_crawls() {
+    let server = Server::start();
+    let mut c = server.wire();
+    chain(&mut c);
+    let direct = ok!(c, "DEDUPE.REQUIRES", P, "top", "FORMAT", "RESP");
+    assert_eq!(names(&direct), ["middle-0.wacz", "middle-1.wacz"]);
+    let all = ok!(
+        c,
+        "DEDUPE.REQUIRES",
+        P,
+        "top",
+        "TRANSITIVE",
+        "FORMAT",
+        "RESP"
+    );
+    let mut all = names(&all);
+    all.sort();
+    assert_eq!(
+        all,
+        [
+            "base-0.wacz",
+            "base-1.wacz",
+            "middle-0.wacz",
+            "middle-1.wacz"
+        ]
+    );
+}
+
+#[test]
+fn requires_survives_a_circle() {
+    let server = Server::start();
+    let mut c = server.wire();
+    chain(&mut c);
+    ok!(c, "DEDUPE.REVISIT", P, "base", sha256_of(20), 5);
+    let all = ok!(
+        c,
+        "DEDUPE.REQUIRES",
+        P,
+        "top",
+        "TRANSITIVE",
+        "FORMAT",
+        "RESP"
+    );
+    assert!(!names(&all).is_empty());
+}
+
+#[test]
+fn requiredby_names_the_crawls_that_would_break() {
+    let server = Server::start();
+    let mut c = server.wire();
+    chain(&mut c);
+    let by = |c: &mut Wire, crawl: &str| ok!(c, "DEDUPE.REQUIREDBY", P, crawl);
+    assert_eq!(
+        by(&mut c, "middle").items(),
+        [redis_tests::array([bulk("top"), int(2)])]
+    );
+    assert_eq!(
+        by(&mut c, "base").items(),
+        [redis_tests::array([bulk("middle"), int(1)])]
+    );
+    assert_eq!(by(&mut c, "top").items(), []);
+    ok!(c, "SADD", "p:uncommittedcrawls", "plain");
+    ok!(c, "SADD", "p:plain:reqCrawls", "top");
+    assert_eq!(
+        by(&mut c, "top").items(),
+        [redis_tests::array([bulk("plain"), nil()])]
+    );
+}
+
+#[test]
+fn unknown_crawls_are_named() {
+    let server = Server::start();
+    let mut c = server.wire();
+    for line in [
+        err!(c, "DEDUPE.REQUIRES", P, "nobody"),
+        err!(c, "DEDUPE.REQUIREDBY", P, "nobody"),
+        err!(c, "DEDUPE.WACZLIST", P, "nobody"),
+        err!(c, "DEDUPE.STATS", P, "nobody"),
+    ] {
+        assert!(
+            line.starts_with("NOCRAWL ") && line.contains("nobody"),
+            "{line}"
+        );
+    }
+}
