@@ -1,0 +1,336 @@
+//! `make demo`: what deduplication saves, on real input, in less than a minute.
+//!
+//! A small site is crawled twice by wget, which writes WARC files. The first crawl goes into a dedupe
+//! index; the second is held against it. Every figure is then checked by another way: what the site is
+//! known to hold, and what `zcat` and `grep` count in the files. The exit status is 0 only if all agree.
+
+mod site;
+mod web;
+
+use std::collections::BTreeSet;
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+
+use redis_tests::Server;
+use serde_json::Value;
+use site::Site;
+use web::WebServer;
+
+type Outcome<T> = Result<T, Box<dyn Error>>;
+
+fn main() -> ExitCode {
+    match demo() {
+        Ok(true) => {
+            println!("\nThe demo is over. Every figure was right.");
+            ExitCode::SUCCESS
+        }
+        Ok(false) => {
+            println!("\nThe demo is over. Some figures were WRONG, see above.");
+            ExitCode::FAILURE
+        }
+        Err(error) => {
+            eprintln!("demo: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn demo() -> Outcome<bool> {
+    let folder = tempfile::Builder::new()
+        .prefix("crawlspace-demo-")
+        .tempdir()?;
+    let mut shell = Shell {
+        folder: folder.path().to_owned(),
+    };
+    let mut checks = Checks { all_right: true };
+    let tool = crawlspace_tool()?;
+
+    step(1, "A small site, as it is today and as it will be tomorrow");
+    let (today, tomorrow) = (Site::today(), Site::tomorrow());
+    let web = WebServer::start(today.clone())?;
+    println!(
+        "  {} URLs with {} different payloads at {}; tomorrow {} payloads will be new",
+        today.urls(),
+        today.payloads().len(),
+        web.url(),
+        tomorrow.payloads().difference(&today.payloads()).count(),
+    );
+
+    step(
+        2,
+        "The first crawl: wget follows every link and writes a WARC file",
+    );
+    shell.wget("crawl-1", &web.url())?;
+
+    step(
+        3,
+        "A Redis server with the module; the first crawl goes into the dedupe index",
+    );
+    let server = Server::start();
+    let url = format!("redis://127.0.0.1:{}", server.port());
+    let first = shell.index(&tool, &url, "crawl-1", true)?;
+
+    step(
+        4,
+        "The next day: some pages have changed, and the site is crawled again",
+    );
+    web.serve(tomorrow.clone());
+    shell.wget("crawl-2", &web.url())?;
+
+    step(5, "What would the second crawl have saved?");
+    let second = shell.index(&tool, &url, "crawl-2", false)?;
+    println!(
+        "  Of {} kB that the second crawl stored, {} kB ({} %) were there already.",
+        figure(&second, "bytes") / 1000,
+        figure(&second, "bytesSaved") / 1000,
+        figure(&second, "bytesSaved") * 100 / figure(&second, "bytes").max(1),
+    );
+
+    step(6, "The index as any Redis client sees it: plain keys");
+    let cli = format!("redis-cli -p {}", server.port());
+    let hash = shell.quiet(
+        "zcat crawl-1.warc.gz | grep -a '^WARC-Payload-Digest' | head -n 1 | tr -d '\\r' | cut -d' ' -f2",
+    )?;
+    let committed = shell.show(&format!("{cli} SMEMBERS allcrawls"))?;
+    let running = shell.show(&format!("{cli} SMEMBERS uncommittedcrawls"))?;
+    let all_hashes = shell.show(&format!("{cli} HLEN allhashes"))?;
+    let new_hashes = shell.show(&format!("{cli} HLEN h:crawl-2"))?;
+    let owner = shell.show(&format!("{cli} HGET allhashes {hash}"))?;
+    let record = shell.show(&format!("{cli} HGET h:{owner} {hash}"))?;
+    shell.show(&format!("{cli} HGETALL allcounts"))?;
+    shell.show(&format!("{cli} HGETALL h:crawl-2:counts"))?;
+    shell.show(&format!("{cli} LRANGE c:crawl-1:wacz 0 -1"))?;
+
+    step(7, "The same by the commands of the module");
+    let lookup = shell.show(&format!("{cli} DEDUPE.LOOKUP '' {hash}"))?;
+    let stats = shell.show(&format!("{cli} DEDUPE.STATS ''"))?;
+    shell.show(&format!("{cli} DEDUPE.STATS '' crawl-2"))?;
+
+    step(8, "Is that right? The same figures, found in other ways");
+    let new = tomorrow.payloads().difference(&today.payloads()).count() as u64;
+    checks.equal(
+        "responses of the first crawl: tool, site",
+        figure(&first, "responses"),
+        today.urls(),
+    );
+    checks.equal(
+        "responses of the second crawl: tool, site",
+        figure(&second, "responses"),
+        tomorrow.urls(),
+    );
+    let unique = today.payloads().len() as u64;
+    checks.equal(
+        "unique payloads of the first crawl: tool, site",
+        figure(&first, "unique"),
+        unique,
+    );
+    let digests_1 = shell.digests("crawl-1")?;
+    let digests_2 = shell.digests("crawl-2")?;
+    checks.equal(
+        "… and zcat | grep | sort -u",
+        digests_1.len() as u64,
+        unique,
+    );
+    checks.equal("… and HLEN allhashes", number(&all_hashes), unique);
+    checks.equal(
+        "payloads new in the second crawl: tool, site",
+        figure(&second, "unique"),
+        new,
+    );
+    checks.equal(
+        "… and zcat | grep | sort -u",
+        digests_2.difference(&digests_1).count() as u64,
+        new,
+    );
+    checks.equal("… and HLEN h:crawl-2", number(&new_hashes), new);
+    let duplicates = tomorrow.urls() - new;
+    checks.equal(
+        "duplicates in the second crawl: tool, site",
+        figure(&second, "duplicates"),
+        duplicates,
+    );
+
+    let count = |crawl: &str, field: &str| -> Outcome<u64> {
+        Ok(number(
+            &shell.quiet(&format!("{cli} HGET h:{crawl}:counts {field}"))?,
+        ))
+    };
+    checks.equal("… and dupeUrls", count("crawl-2", "dupeUrls")?, duplicates);
+    checks.equal(
+        "totalUrls of the second crawl",
+        count("crawl-2", "totalUrls")?,
+        tomorrow.urls(),
+    );
+    checks.equal(
+        "conservedSize of the second crawl: module, tool",
+        count("crawl-2", "conservedSize")?,
+        figure(&second, "bytesSaved"),
+    );
+    let all_counts = number(&shell.quiet(&format!("{cli} HGET allcounts totalUrls"))?);
+    checks.equal(
+        "totalUrls in allcounts: committed crawls only",
+        all_counts,
+        today.urls(),
+    );
+    let on_disk = |crawl: &str| -> Outcome<u64> {
+        Ok(std::fs::metadata(folder.path().join(format!("{crawl}.warc.gz")))?.len())
+    };
+    checks.equal(
+        "bytes of the first crawl: tool, file",
+        figure(&first, "bytes"),
+        on_disk("crawl-1")?,
+    );
+    checks.equal(
+        "bytes of the second crawl: tool, file",
+        figure(&second, "bytes"),
+        on_disk("crawl-2")?,
+    );
+    checks.equal("committed crawls", &committed[..], "crawl-1");
+    checks.equal("crawls under way", &running[..], "crawl-2");
+
+    // wget's own index says where the record begins; the size in the dedupe record must reach to its end.
+    let size = record.rsplit(' ').next().unwrap_or_default();
+    let bare = hash.rsplit(':').next().unwrap_or_default();
+    let cut_out = format!(
+        "offset=$(awk '$6 == \"{bare}\" {{ print $9; exit }}' crawl-1.cdx); \
+         tail -c +$((offset + 1)) crawl-1.warc.gz | head -c {size} | zcat | tr -d '\\r' \
+         | grep -a -m 1 '^WARC-Payload-Digest' | cut -d' ' -f2"
+    );
+    checks.equal(
+        "the record cut out of the file by its size",
+        &shell.quiet(&cut_out)?[..],
+        &hash,
+    );
+    checks.equal(
+        "DEDUPE.LOOKUP names the crawl",
+        lookup.lines().next().unwrap_or_default(),
+        "crawl-1",
+    );
+    checks.equal(
+        "DEDUPE.STATS counts the hashes",
+        stats_field(&stats, "hashes"),
+        unique,
+    );
+
+    Ok(checks.all_right)
+}
+
+fn step(n: u32, what: &str) {
+    println!("\n\x1b[1m{n}. {what}\x1b[0m");
+}
+
+fn figure(result: &Value, name: &str) -> u64 {
+    result[name].as_u64().unwrap_or(u64::MAX)
+}
+
+fn number(text: &str) -> u64 {
+    text.parse().unwrap_or(u64::MAX)
+}
+
+/// A field of a map as redis-cli prints it into a pipe: name and value on a line each.
+fn stats_field(map: &str, name: &str) -> u64 {
+    let mut lines = map.lines().skip_while(|line| *line != name).skip(1);
+    lines.next().map_or(u64::MAX, number)
+}
+
+/// The `crawlspace` binary of the same build.
+fn crawlspace_tool() -> Outcome<PathBuf> {
+    let demo = std::env::current_exe()?;
+    let tool = demo
+        .ancestors()
+        .nth(2)
+        .ok_or("no target folder")?
+        .join("crawlspace");
+    if !tool.exists() {
+        return Err(format!(
+            "{} is not there: cargo build --package crawlspace-client",
+            tool.display()
+        )
+        .into());
+    }
+    Ok(tool)
+}
+
+/// Runs commands in the demo's folder, and shows them as a person would type them.
+struct Shell {
+    folder: PathBuf,
+}
+
+impl Shell {
+    fn wget(&mut self, crawl: &str, url: &str) -> Outcome<()> {
+        let command = format!(
+            "wget --quiet --no-proxy --recursive --level=inf --delete-after --warc-cdx --warc-file={crawl} {url}"
+        );
+        self.show(&command)?;
+        let size = std::fs::metadata(self.folder.join(format!("{crawl}.warc.gz")))?.len();
+        println!("  {crawl}.warc.gz: {} kB", size / 1000);
+        Ok(())
+    }
+
+    /// Shows the table that a person gets, and takes the figures from a second run: which must change nothing.
+    fn index(&mut self, tool: &Path, redis: &str, crawl: &str, commit: bool) -> Outcome<Value> {
+        let commit = if commit { " --commit" } else { "" };
+        let arguments = format!("dedupe index --redis {redis} --crawl {crawl}{commit}");
+        println!("  $ crawlspace {arguments} {crawl}.warc.gz");
+        let run = |more: &str| {
+            self.quiet(&format!(
+                "{} {arguments}{more} {crawl}.warc.gz",
+                tool.display()
+            ))
+        };
+        let table = run("")?;
+        indent(&table);
+        Ok(serde_json::from_str(&run(" --json")?)?)
+    }
+
+    fn show(&self, command: &str) -> Outcome<String> {
+        println!("  $ {command}");
+        let output = self.quiet(command)?;
+        indent(&output);
+        Ok(output)
+    }
+
+    fn quiet(&self, command: &str) -> Outcome<String> {
+        let output = Command::new("sh")
+            .args(["-c", command])
+            .current_dir(&self.folder)
+            .stdin(Stdio::null())
+            .stderr(Stdio::inherit())
+            .output()?;
+        if !output.status.success() {
+            return Err(format!("{command}: {}", output.status).into());
+        }
+        Ok(String::from_utf8_lossy(&output.stdout)
+            .trim_end()
+            .to_owned())
+    }
+
+    fn digests(&self, crawl: &str) -> Outcome<BTreeSet<String>> {
+        let found = self.quiet(&format!(
+            "zcat {crawl}.warc.gz | grep -a '^WARC-Payload-Digest: ' | tr -d '\\r' | sort -u"
+        ))?;
+        Ok(found.lines().map(str::to_owned).collect())
+    }
+}
+
+fn indent(text: &str) {
+    for line in text.lines() {
+        println!("    {line}");
+    }
+}
+
+struct Checks {
+    all_right: bool,
+}
+
+impl Checks {
+    fn equal<T: PartialEq + std::fmt::Display>(&mut self, what: &str, found: T, expected: T) {
+        if found == expected {
+            println!("  ok     {what}: {found}");
+        } else {
+            self.all_right = false;
+            println!("  WRONG  {what}: {found}, and not {expected}");
+        }
+    }
+}

@@ -1,0 +1,369 @@
+//! `crawlspace dedupe index` against a live server.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use crawlspace_client::warc::{Compression, Writer};
+use redis_tests::{Options, Server};
+use serde_json::Value;
+
+const DATE: &str = "2026-03-19T10:20:15Z";
+
+/// A WARC file in the making, with the size of each of its records.
+struct Warc {
+    path: PathBuf,
+    bytes: Vec<u8>,
+    sizes: Vec<u64>,
+}
+
+impl Warc {
+    fn new(dir: &Path, name: &str) -> Warc {
+        let mut warc = Warc {
+            path: dir.join(name),
+            bytes: Vec::new(),
+            sizes: Vec::new(),
+        };
+        let id = format!("<urn:uuid:{name}>");
+        warc.write(
+            &[
+                ("WARC-Type", "warcinfo"),
+                ("WARC-Record-ID", &id),
+                ("WARC-Date", DATE),
+            ],
+            b"software: test\r\n",
+        );
+        warc
+    }
+
+    fn write(&mut self, fields: &[(&str, &str)], block: &[u8]) {
+        let fields: Vec<(&str, &[u8])> = fields
+            .iter()
+            .map(|(name, value)| (*name, value.as_bytes()))
+            .collect();
+        let size = Writer::new(&mut self.bytes, Compression::PerRecord)
+            .write(&fields, block)
+            .unwrap();
+        self.sizes.push(size);
+    }
+
+    fn capture(&mut self, kind: &str, uri: &str, hash: &str, body: &[u8]) -> u64 {
+        let block = [b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n", body].concat();
+        self.write(
+            &[
+                ("WARC-Type", kind),
+                ("WARC-Record-ID", &format!("<urn:uuid:{uri}>")),
+                ("WARC-Target-URI", uri),
+                ("WARC-Date", DATE),
+                ("WARC-Payload-Digest", hash),
+            ],
+            &block,
+        );
+        self.sizes[self.sizes.len() - 1]
+    }
+
+    fn save(&self) -> &Path {
+        std::fs::write(&self.path, &self.bytes).unwrap();
+        &self.path
+    }
+}
+
+/// A valid hash, as wget spells them.
+fn hash(n: usize) -> String {
+    const ALPHABET: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
+    let digits: String = (0..4)
+        .rev()
+        .map(|i| char::from(ALPHABET[n >> (5 * i) & 31]))
+        .collect();
+    format!("sha1:{}{digits}", "A".repeat(28))
+}
+
+/// A body that does not compress to nothing.
+fn body(n: usize) -> Vec<u8> {
+    (0..2000)
+        .map(|i| ((i * 7919 + n * 104_729) >> 3) as u8)
+        .collect()
+}
+
+fn crawlspace(arguments: &[&str], files: &[&Path]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_crawlspace"))
+        .args(arguments)
+        .args(files)
+        .output()
+        .unwrap()
+}
+
+fn index(server: &Server, crawl: &str, more: &[&str], files: &[&Path]) -> (i32, Value, String) {
+    let url = server.url();
+    let mut arguments = vec![
+        "dedupe", "index", "--json", "--redis", &url, "--crawl", crawl,
+    ];
+    arguments.extend(more);
+    let output = crawlspace(&arguments, files);
+    let json = serde_json::from_slice(&output.stdout).expect("JSON on standard output");
+    (
+        output.status.code().unwrap(),
+        json,
+        String::from_utf8(output.stderr).unwrap(),
+    )
+}
+
+fn get(server: &Server, command: &[&str]) -> String {
+    server.wire().expect_ok(command).text()
+}
+
+#[test]
+fn what_is_known_is_counted_and_what_is_new_is_stored() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start();
+    let mut first = Warc::new(dir.path(), "1.warc.gz");
+    let size = first.capture("response", "http://a.example/", &hash(1), &body(1));
+    first.capture("request", "http://a.example/", &hash(9), b"");
+    first.capture("response", "http://a.example/copy", &hash(1), &body(1));
+    first.capture(
+        "response",
+        "http://b.example/with space",
+        &hash(2),
+        &body(2),
+    );
+    let (status, json, errors) = index(&server, "one", &["--commit"], &[first.save()]);
+    assert_eq!((status, &errors[..]), (0, ""), "{json}");
+    assert_eq!(json["records"], 5);
+    assert_eq!(json["responses"], 3);
+    assert_eq!(json["unique"], 2);
+    assert_eq!(json["duplicates"], 1);
+    assert_eq!(json["bytes"], first.bytes.len());
+    assert_eq!(json["committed"]["new"], 2);
+
+    let stored = get(&server, &["HGET", "h:one", &hash(1)]);
+    assert_eq!(stored, format!("0 20260319102015 http://a.example/ {size}"));
+    assert_eq!(get(&server, &["HGET", "allhashes", &hash(2)]), "one");
+    assert_eq!(get(&server, &["HGET", "h:one:counts", "totalUrls"]), "3");
+    assert_eq!(get(&server, &["HGET", "h:one:counts", "dupeUrls"]), "1");
+    assert_eq!(
+        get(&server, &["HGET", "h:one:counts", "conservedSize"]),
+        json["bytesSaved"].to_string()
+    );
+    let saved = json["bytesSaved"].as_u64().unwrap();
+    assert!(saved > size / 2 && saved < size, "{saved} of {size}");
+
+    let mut second = Warc::new(dir.path(), "2.warc.gz");
+    second.capture("response", "http://a.example/", &hash(1), &body(1));
+    second.capture("response", "http://c.example/", &hash(3), &body(3));
+    let (status, json, _) = index(&server, "two", &[], &[second.save()]);
+    assert_eq!(status, 0);
+    assert_eq!(
+        (&json["unique"], &json["duplicates"]),
+        (&1.into(), &1.into())
+    );
+    assert_eq!(json["committed"], Value::Null);
+    assert_eq!(
+        get(&server, &["SISMEMBER", "uncommittedcrawls", "two"]),
+        "1"
+    );
+    assert_eq!(get(&server, &["SISMEMBER", "two:reqCrawls", "one"]), "1");
+}
+
+#[test]
+fn a_revisit_record_counts_with_the_size_that_it_has() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start();
+    let mut warc = Warc::new(dir.path(), "1.warc.gz");
+    let original = warc.capture("response", "http://a.example/", &hash(1), &body(1));
+    let revisit = warc.capture("revisit", "http://a.example/copy", &hash(1), b"");
+    warc.capture("revisit", "http://elsewhere.example/", &hash(7), b"");
+    let (status, json, _) = index(&server, "one", &[], &[warc.save()]);
+    assert_eq!(status, 0);
+    assert_eq!(json["revisits"], 2);
+    assert_eq!(json["duplicates"], 1);
+    assert_eq!(json["unresolved"], 1);
+    assert_eq!(json["bytesSaved"], original - revisit);
+    assert_eq!(
+        get(&server, &["HGET", "h:one:counts", "conservedSize"]),
+        (original - revisit).to_string()
+    );
+}
+
+#[test]
+fn reading_a_file_again_changes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start();
+    let mut warc = Warc::new(dir.path(), "many.warc.gz");
+    for n in 0..1300 {
+        // Every fourth payload was there 50 records before, so in the same batch or in the one before.
+        let payload = if n % 4 == 3 && n > 50 { n - 51 } else { n };
+        warc.capture(
+            "response",
+            &format!("http://a.example/{n}"),
+            &hash(payload),
+            &body(payload),
+        );
+    }
+    let file = warc.save();
+    let (status, first, _) = index(&server, "one", &[], &[file]);
+    assert_eq!(status, 0);
+    assert_eq!(
+        first["unique"].as_u64().unwrap() + first["duplicates"].as_u64().unwrap(),
+        1300
+    );
+    assert_eq!(first["batchesCountedBefore"], 0);
+    let before = server.snapshot();
+    let (status, again, _) = index(&server, "one", &[], &[file]);
+    assert_eq!(status, 0);
+    assert_eq!(server.snapshot(), before);
+    for figure in ["unique", "duplicates", "bytes", "bytesSaved"] {
+        assert_eq!(first[figure], again[figure], "{figure}");
+    }
+    assert_eq!(again["batchesCountedBefore"], 2);
+    let (_, json, _) = index(&server, "one", &["--commit"], &[file]);
+    assert_eq!(json["committed"]["new"], first["unique"]);
+}
+
+#[test]
+fn a_file_that_is_cut_off_gives_its_whole_records_and_no_commit() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start();
+    let mut warc = Warc::new(dir.path(), "cut.warc.gz");
+    warc.capture("response", "http://a.example/", &hash(1), &body(1));
+    let whole = warc.bytes.len();
+    warc.capture("response", "http://b.example/", &hash(2), &body(2));
+    warc.bytes.truncate(whole + 100);
+    let mut good = Warc::new(dir.path(), "good.warc.gz");
+    good.capture("response", "http://c.example/", &hash(3), &body(3));
+
+    let (status, json, errors) = index(&server, "one", &["--commit"], &[warc.save(), good.save()]);
+    assert_eq!(status, 1);
+    let expected = format!("cut.warc.gz: offset {whole}: the record is cut off");
+    assert!(errors.contains(&expected), "{errors}");
+    assert!(json["errors"][0].as_str().unwrap().ends_with(&expected));
+    assert!(errors.contains("crawl one is not committed"), "{errors}");
+    assert_eq!(json["files"], 1);
+    assert_eq!(json["unique"], 2);
+    assert_eq!(
+        get(&server, &["SISMEMBER", "uncommittedcrawls", "one"]),
+        "1"
+    );
+    assert_eq!(get(&server, &["SISMEMBER", "allcrawls", "one"]), "0");
+}
+
+#[test]
+fn captures_without_a_usable_digest_are_skipped_and_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start();
+    let mut warc = Warc::new(dir.path(), "1.warc.gz");
+    warc.capture("response", "http://a.example/", "", b"x");
+    warc.capture("response", "http://a.example/", "sha1:short", b"x");
+    warc.capture("response", "", &hash(1), b"x");
+    warc.capture("response", "http://a.example/", &hash(1), b"x");
+    let (status, json, _) = index(&server, "one", &[], &[warc.save()]);
+    assert_eq!(status, 0);
+    assert_eq!((&json["skipped"], &json["unique"]), (&3.into(), &1.into()));
+}
+
+#[test]
+fn the_prefix_stands_before_every_key() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start();
+    let mut warc = Warc::new(dir.path(), "1.warc.gz");
+    warc.capture("response", "http://a.example/", &hash(1), b"x");
+    let (status, ..) = index(
+        &server,
+        "one",
+        &["--prefix", "{coll-42}:", "--commit"],
+        &[warc.save()],
+    );
+    assert_eq!(status, 0);
+    assert_eq!(
+        get(&server, &["HGET", "{coll-42}:allhashes", &hash(1)]),
+        "one"
+    );
+    assert_eq!(get(&server, &["EXISTS", "allhashes"]), "0");
+}
+
+#[test]
+fn the_table_shows_what_was_saved() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start();
+    let mut warc = Warc::new(dir.path(), "1.warc.gz");
+    warc.capture("response", "http://a.example/", &hash(1), &body(1));
+    warc.capture("response", "http://b.example/", &hash(1), &body(1));
+    let arguments = [
+        "dedupe",
+        "index",
+        "--redis",
+        &server.url(),
+        "--crawl",
+        "one",
+        "--commit",
+    ];
+    let output = crawlspace(&arguments, &[warc.save()]);
+    let table = String::from_utf8(output.stdout).unwrap();
+    for row in [
+        "crawl one\n",
+        "unique                 1",
+        "duplicates             1  50.0 %",
+        "committed              1",
+    ] {
+        assert!(table.contains(row), "{row:?} is not in\n{table}");
+    }
+    assert!(!table.contains('\x1b'), "no colours in a pipe");
+}
+
+#[test]
+fn a_server_without_the_module_is_named_as_the_reason() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Options::new().no_module().start();
+    let mut warc = Warc::new(dir.path(), "1.warc.gz");
+    warc.capture("response", "http://a.example/", &hash(1), b"x");
+    let (status, _, errors) = index(&server, "one", &["--commit"], &[warc.save()]);
+    assert_eq!(status, 1);
+    assert!(
+        errors.contains("the server has not loaded the Crawlspace module"),
+        "{errors}"
+    );
+}
+
+#[test]
+fn what_is_wrong_on_the_command_line_gives_exit_status_2() {
+    for arguments in [
+        &["dedupe"][..],
+        &["dedupe", "index"],
+        &["dedupe", "index", "--crawl", "x"],
+        &["--nonsense"],
+    ] {
+        assert_eq!(
+            crawlspace(arguments, &[]).status.code(),
+            Some(2),
+            "{arguments:?}"
+        );
+    }
+    assert_eq!(crawlspace(&["--help"], &[]).status.code(), Some(0));
+}
+
+#[test]
+fn nobody_at_the_address_and_a_missing_file_give_exit_status_1() {
+    let nobody = crawlspace(
+        &[
+            "dedupe",
+            "index",
+            "--redis",
+            "redis://127.0.0.1:1/",
+            "--crawl",
+            "x",
+        ],
+        &[Path::new("x.warc.gz")],
+    );
+    assert_eq!(nobody.status.code(), Some(1));
+    let said = String::from_utf8(nobody.stderr).unwrap();
+    assert!(
+        said.contains("connecting to redis://127.0.0.1:1/"),
+        "{said}"
+    );
+
+    let server = Options::new().no_module().start();
+    let (status, _, errors) = index(&server, "x", &[], &[Path::new("missing.warc.gz")]);
+    assert_eq!(status, 1);
+    assert!(
+        errors.contains("missing.warc.gz: offset 0: No such file"),
+        "{errors}"
+    );
+}
