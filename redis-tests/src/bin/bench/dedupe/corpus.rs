@@ -1,0 +1,195 @@
+//! The made-up crawls that everything here is measured on, the same for the same seed.
+
+use std::io::Write;
+use std::ops::Range;
+
+/// Hosts of the corpus; a few of them have most of the pages.
+const HOSTS: u64 = 5_000;
+/// Bytes of a hash in its written form.
+pub const HASH_LEN: usize = 71;
+
+/// Hashes and records by number.
+#[derive(Clone, Copy)]
+pub struct Corpus {
+    /// Seed of everything.
+    pub seed: u64,
+}
+
+/// A crawl: hashes that it met first, and some that crawls before it have as well.
+pub struct Crawl {
+    /// Its id.
+    pub id: String,
+    /// Numbers of its own hashes.
+    pub own: Range<u64>,
+    /// Numbers of hashes of earlier crawls.
+    pub shared: Vec<u64>,
+}
+
+impl Crawl {
+    /// All of its hashes.
+    pub fn hashes(&self) -> impl Iterator<Item = u64> + '_ {
+        self.own.clone().chain(self.shared.iter().copied())
+    }
+
+    /// How many they are.
+    pub fn len(&self) -> u64 {
+        self.own.end - self.own.start + self.shared.len() as u64
+    }
+}
+
+/// A record as the arguments of `DEDUPE.ADD`.
+pub struct Record {
+    /// WACZ index.
+    pub wacz: String,
+    /// Date of 14 digits.
+    pub date: String,
+    /// URL.
+    pub url: String,
+    /// Bytes.
+    pub size: String,
+}
+
+impl Record {
+    /// As it stands in `h:<crawl>`.
+    pub fn value(&self) -> String {
+        format!("{} {} {} {}", self.wacz, self.date, self.url, self.size)
+    }
+}
+
+impl Corpus {
+    /// Random bits that depend on the seed, `n` and `lane` only (SplitMix64).
+    pub fn bits(&self, n: u64, lane: u64) -> u64 {
+        let step = n.wrapping_mul(8).wrapping_add(lane).wrapping_add(1);
+        let mut z = (self.seed.wrapping_mul(0xd134_2543_de82_ef95))
+            .wrapping_add(step.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// The `n`-th hash, `sha256:` and 64 hex digits.
+    pub fn hash(&self, n: u64) -> [u8; HASH_LEN] {
+        let mut hash = [0; HASH_LEN];
+        let mut rest = &mut hash[..];
+        let lanes = [0, 1, 2, 3].map(|lane| self.bits(n, lane));
+        let [a, b, c, d] = lanes;
+        write!(rest, "sha256:{a:016x}{b:016x}{c:016x}{d:016x}").expect("71 bytes hold a hash");
+        hash
+    }
+
+    /// The record of the `n`-th hash in the crawl of that number.
+    pub fn record(&self, n: u64, crawl: u64) -> Record {
+        let bits = self.bits(n, 4);
+        let path = self.bits(n, 5);
+        let second = (bits >> 3) % 86_400;
+        Record {
+            wacz: (bits % 4).to_string(),
+            date: format!(
+                "2026{:02}{:02}{:02}{:02}{:02}",
+                crawl % 12 + 1,
+                (bits >> 20) % 28 + 1,
+                second / 3600,
+                second / 60 % 60,
+                second % 60
+            ),
+            url: url(self.host(n), path),
+            size: (400 + (bits >> 32) % 100_000).to_string(),
+        }
+    }
+
+    /// Host of a hash: the cube of an even draw, so that the first tenth has about half of them.
+    fn host(&self, n: u64) -> u64 {
+        let draw = (self.bits(n, 6) >> 11) as f64 / (1u64 << 53) as f64;
+        (draw.powi(3) * HOSTS as f64) as u64
+    }
+
+    /// Crawls of equal size over `hashes` hashes; each but the first has `shared` percent more
+    /// that some earlier crawl has.
+    pub fn crawls(&self, hashes: u64, count: u64, shared: u64) -> Vec<Crawl> {
+        let size = hashes / count;
+        let crawl = |i: u64| self.crawl(i, i * size..(i + 1) * size, shared);
+        (0..count).map(crawl).collect()
+    }
+
+    /// A crawl of its own hashes and `shared` percent of as many of what lies before them.
+    pub fn crawl(&self, number: u64, own: Range<u64>, shared: u64) -> Crawl {
+        let wanted = (own.end - own.start) * shared / 100;
+        let before = own.start;
+        let mut again: Vec<u64> = (0..wanted)
+            .filter(|_| before > 0)
+            .map(|k| self.bits(own.start + k, 7) % before)
+            .collect();
+        again.sort_unstable();
+        again.dedup();
+        Crawl {
+            id: format!("crawl-{number:02}-c2d10f7a"),
+            own,
+            shared: again,
+        }
+    }
+}
+
+fn url(host: u64, path: u64) -> String {
+    const NAMES: [&str; 8] = [
+        "archive", "museum", "gazette", "library", "parish", "kommune", "radio", "journal",
+    ];
+    const ZONES: [&str; 5] = ["org", "com", "net", "dk", "de"];
+    const FOLDERS: [&str; 6] = [
+        "news",
+        "images/2026",
+        "article",
+        "wp-content/uploads/2026",
+        "en/about",
+        "assets",
+    ];
+    const KINDS: [&str; 5] = [".html", ".jpg", ".png", "/", ".js"];
+    let pick = |list: &[&'static str], by: u64| list[(by % list.len() as u64) as usize];
+    format!(
+        "https://www.{}-{host}.{}/{}/{}-{}-{}-{:x}{}",
+        pick(&NAMES, host),
+        pick(&ZONES, host / 8),
+        pick(&FOLDERS, path),
+        pick(&NAMES, path >> 8),
+        pick(&NAMES, path >> 12),
+        pick(&FOLDERS, path >> 16).len(),
+        path >> 24 & 0xffff_ffff,
+        pick(&KINDS, path >> 4),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    const CORPUS: Corpus = Corpus { seed: 1 };
+
+    #[test]
+    fn hashes_are_distinct_and_follow_the_seed() {
+        let all: HashSet<_> = (0..10_000).map(|n| CORPUS.hash(n)).collect();
+        assert_eq!(all.len(), 10_000);
+        assert_eq!(CORPUS.hash(7), Corpus { seed: 1 }.hash(7));
+        assert_ne!(CORPUS.hash(7), Corpus { seed: 2 }.hash(7));
+    }
+
+    #[test]
+    fn records_are_as_long_as_in_the_field() {
+        let bytes: usize = (0..10_000).map(|n| CORPUS.record(n, 0).value().len()).sum();
+        assert!(
+            (88..94).contains(&(bytes / 10_000)),
+            "{bytes} bytes in 10 000 records"
+        );
+    }
+
+    #[test]
+    fn crawls_share_what_earlier_ones_have() {
+        let crawls = CORPUS.crawls(1_000, 10, 5);
+        assert!(crawls[0].shared.is_empty());
+        for crawl in &crawls[1..] {
+            assert!(crawl.shared.len() > 1 && crawl.shared.len() <= 5);
+            assert!(crawl.shared.iter().all(|n| *n < crawl.own.start));
+        }
+        let own: u64 = crawls.iter().map(|c| c.own.end - c.own.start).sum();
+        assert_eq!(own, 1_000);
+    }
+}

@@ -1,0 +1,387 @@
+//! The load generator: requests encoded beforehand, replies counted with as little work as will
+//! do, so that the server and not the generator is what is measured.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use redis_tests::Server;
+
+use crate::machine::cpu_seconds;
+
+/// A piece of a reply.
+#[derive(Debug)]
+pub enum Item<'a> {
+    /// A bulk string.
+    Bulk(&'a [u8]),
+    /// An integer.
+    Int(i64),
+    /// Null.
+    Nil,
+    /// Head of an array, a simple string, …
+    Other,
+}
+
+enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+/// A connection that reads replies piece by piece, without copying them.
+pub struct Connection {
+    stream: Stream,
+    buffer: Vec<u8>,
+    from: usize,
+    to: usize,
+    /// Pieces that are missing of the reply being read.
+    open: usize,
+}
+
+impl Connection {
+    /// Over the unix socket.
+    pub fn unix(server: &Server) -> Connection {
+        let stream = UnixStream::connect(server.unix_path()).expect("the server accepts");
+        Connection::over(Stream::Unix(stream))
+    }
+
+    /// Over loopback TCP, as a crawler on another machine would.
+    pub fn tcp(server: &Server) -> Connection {
+        let stream = TcpStream::connect(("127.0.0.1", server.port())).expect("the server accepts");
+        stream.set_nodelay(true).expect("a TCP socket has nodelay");
+        Connection::over(Stream::Tcp(stream))
+    }
+
+    fn over(stream: Stream) -> Connection {
+        Connection {
+            stream,
+            buffer: vec![0; 256 << 10],
+            from: 0,
+            to: 0,
+            open: 0,
+        }
+    }
+
+    /// Sends encoded requests.
+    pub fn send(&mut self, bytes: &[u8]) {
+        match &mut self.stream {
+            Stream::Tcp(s) => s.write_all(bytes),
+            Stream::Unix(s) => s.write_all(bytes),
+        }
+        .expect("the server takes requests");
+    }
+
+    /// Reads `replies` whole replies and shows their pieces.
+    ///
+    /// # Panics
+    /// With the error line when the server answers one: a benchmark of errors is none.
+    pub fn read(&mut self, mut replies: usize, mut see: impl FnMut(Item)) {
+        while replies > 0 {
+            replies -= self.consume(replies, &mut see);
+            if replies > 0 {
+                self.fill();
+            }
+        }
+    }
+
+    /// Reads what is there without waiting (on a non-blocking socket); number of whole replies.
+    pub fn read_some(&mut self, mut see: impl FnMut(Item)) -> usize {
+        let mut replies = 0;
+        while self.try_fill() > 0 {
+            replies += self.consume(usize::MAX, &mut see);
+        }
+        replies
+    }
+
+    /// Sends what the socket takes without waiting, and says how much.
+    pub fn send_some(&mut self, bytes: &[u8]) -> usize {
+        let sent = match &mut self.stream {
+            Stream::Tcp(s) => s.write(bytes),
+            Stream::Unix(s) => s.write(bytes),
+        };
+        would_block_is_0(sent)
+    }
+
+    /// Makes the socket non-blocking, for [`Connection::read_some`].
+    pub fn nonblocking(self) -> Connection {
+        match &self.stream {
+            Stream::Tcp(s) => s.set_nonblocking(true),
+            Stream::Unix(s) => s.set_nonblocking(true),
+        }
+        .expect("a socket can be non-blocking");
+        self
+    }
+
+    /// The socket.
+    pub fn fd(&self) -> RawFd {
+        match &self.stream {
+            Stream::Tcp(s) => s.as_raw_fd(),
+            Stream::Unix(s) => s.as_raw_fd(),
+        }
+    }
+
+    /// Takes up to `most` replies from the buffer.
+    fn consume(&mut self, most: usize, see: &mut impl FnMut(Item)) -> usize {
+        let mut replies = 0;
+        while replies < most {
+            let Some((item, len, more)) = item(&self.buffer[self.from..self.to]) else {
+                break;
+            };
+            self.open = self.open.max(1) - 1 + more;
+            see(item);
+            self.from += len;
+            replies += usize::from(self.open == 0);
+        }
+        replies
+    }
+
+    fn fill(&mut self) {
+        let got = self.receive().expect("the server replies");
+        assert!(got > 0, "the server closed the connection");
+    }
+
+    fn try_fill(&mut self) -> usize {
+        let got = self.receive();
+        assert!(!matches!(got, Ok(0)), "the server closed the connection");
+        would_block_is_0(got)
+    }
+
+    fn receive(&mut self) -> std::io::Result<usize> {
+        self.buffer.copy_within(self.from..self.to, 0);
+        self.to -= self.from;
+        self.from = 0;
+        if self.to == self.buffer.len() {
+            self.buffer.resize(2 * self.to, 0);
+        }
+        let got = match &mut self.stream {
+            Stream::Tcp(s) => s.read(&mut self.buffer[self.to..]),
+            Stream::Unix(s) => s.read(&mut self.buffer[self.to..]),
+        }?;
+        self.to += got;
+        Ok(got)
+    }
+}
+
+fn would_block_is_0(outcome: std::io::Result<usize>) -> usize {
+    match outcome {
+        Ok(n) => n,
+        Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => 0,
+        Err(e) => panic!("the connection broke: {e}"),
+    }
+}
+
+/// The first piece in `bytes` if it is whole: what it is, its length, how many pieces it announces.
+fn item(bytes: &[u8]) -> Option<(Item<'_>, usize, usize)> {
+    let kind = *bytes.first()?;
+    let mut number = 0i64;
+    let mut end = 1;
+    while *bytes.get(end)? != b'\r' {
+        number = number.wrapping_mul(10) + i64::from(bytes[end].wrapping_sub(b'0'));
+        end += 1;
+    }
+    let line = end + 2;
+    if bytes.len() < line {
+        return None;
+    }
+    let negative = bytes[1] == b'-';
+    match kind {
+        b'$' if negative => Some((Item::Nil, line, 0)),
+        b'*' if negative => Some((Item::Nil, line, 0)),
+        b'$' => {
+            let whole = line + number as usize + 2;
+            let body = bytes.get(line..whole)?;
+            Some((Item::Bulk(&body[..number as usize]), whole, 0))
+        }
+        b'*' => Some((Item::Other, line, number as usize)),
+        b':' if negative => Some((Item::Int(i64::MIN), line, 0)),
+        b':' => Some((Item::Int(number), line, 0)),
+        b'+' => Some((Item::Other, line, 0)),
+        _ => panic!("the server said {}", bytes[..end].escape_ascii()),
+    }
+}
+
+/// Appends one request to `out`.
+pub fn encode(out: &mut Vec<u8>, words: &[&[u8]]) {
+    let head = |kind: u8, n: usize, out: &mut Vec<u8>| {
+        out.push(kind);
+        let _ = write!(out, "{n}\r\n");
+    };
+    head(b'*', words.len(), out);
+    for word in words {
+        head(b'$', word.len(), out);
+        out.extend_from_slice(word);
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
+/// Requests encoded beforehand, in batches that are sent as one piece.
+#[derive(Default)]
+pub struct Batches {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+    /// Requests in each batch.
+    pub depth: usize,
+    /// What is counted in each request: 1, or the hashes that it asks for.
+    pub weight: usize,
+}
+
+impl Batches {
+    /// `count` batches of `depth` requests, each written by `request`.
+    pub fn new(count: usize, depth: usize, mut request: impl FnMut(&mut Vec<u8>)) -> Batches {
+        let mut batches = Batches {
+            depth,
+            weight: 1,
+            ..Batches::default()
+        };
+        for _ in 0..count {
+            for _ in 0..depth {
+                request(&mut batches.bytes);
+            }
+            batches.ends.push(batches.bytes.len());
+        }
+        batches
+    }
+
+    /// The same, each request counting as `weight`.
+    pub fn weighing(mut self, weight: usize) -> Batches {
+        self.weight = weight;
+        self
+    }
+
+    /// Number of batches.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// A batch; the numbers go round.
+    pub fn batch(&self, number: usize) -> &[u8] {
+        let i = number % self.ends.len();
+        let from = if i == 0 { 0 } else { self.ends[i - 1] };
+        &self.bytes[from..self.ends[i]]
+    }
+}
+
+/// What a saturating run gave.
+#[derive(Clone, Copy, Debug)]
+pub struct Throughput {
+    /// Requests (times their weight) a second.
+    pub rate: f64,
+    /// Share of one core that the server was busy.
+    pub busy: f64,
+    /// Nulls among the replies.
+    pub nils: u64,
+}
+
+/// How many connections keep the server busy: while one batch is being read here, others wait there.
+const CONNECTIONS: usize = 8;
+
+/// Sends batches over several connections for as long as `span`, a batch under way on each.
+pub fn saturate(server: &Server, batches: &Batches, span: Duration, first: usize) -> Throughput {
+    let mut connections: Vec<Connection> =
+        (0..CONNECTIONS).map(|_| Connection::unix(server)).collect();
+    let mut next = first;
+    let mut nils = 0;
+    let mut requests = 0;
+    let watch = Watch::start(server);
+    for connection in &mut connections {
+        connection.send(batches.batch(next));
+        next += 1;
+    }
+    let mut under_way = connections.len();
+    while under_way > 0 {
+        for connection in &mut connections[..] {
+            if under_way == 0 {
+                break;
+            }
+            connection.read(batches.depth, |item| {
+                nils += u64::from(matches!(item, Item::Nil));
+            });
+            requests += batches.depth;
+            if watch.elapsed() < span && under_way == CONNECTIONS {
+                connection.send(batches.batch(next));
+                next += 1;
+            } else {
+                under_way -= 1;
+            }
+        }
+    }
+    watch.stop(requests * batches.weight, nils)
+}
+
+/// A stop watch that looks at the server's processor time too.
+pub struct Watch {
+    pid: u32,
+    cpu: f64,
+    start: Instant,
+}
+
+impl Watch {
+    /// Starts it.
+    pub fn start(server: &Server) -> Watch {
+        Watch {
+            pid: server.pid(),
+            cpu: cpu_seconds(server.pid()),
+            start: Instant::now(),
+        }
+    }
+
+    /// Time since the start.
+    pub fn elapsed(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    /// So many requests were answered.
+    pub fn stop(self, requests: usize, nils: u64) -> Throughput {
+        let elapsed = self.elapsed().as_secs_f64();
+        Throughput {
+            rate: requests as f64 / elapsed,
+            busy: (cpu_seconds(self.pid) - self.cpu) / elapsed,
+            nils,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use redis_tests::Options;
+
+    #[test]
+    fn pieces_are_taken_only_when_they_are_whole() {
+        let reply = b"*3\r\n$3\r\nabc\r\n:-12\r\n$-1\r\n";
+        assert!(matches!(item(reply), Some((Item::Other, 4, 3))));
+        assert!(matches!(
+            item(&reply[4..]),
+            Some((Item::Bulk(b"abc"), 9, 0))
+        ));
+        assert!(matches!(item(b"$-1\r\n"), Some((Item::Nil, 5, 0))));
+        assert!(matches!(item(b":42\r\n"), Some((Item::Int(42), 5, 0))));
+        for cut in 0..9 {
+            assert!(
+                item(&reply[4..4 + cut]).is_none(),
+                "{cut} bytes are no piece"
+            );
+        }
+    }
+
+    #[test]
+    fn every_request_of_a_saturating_run_is_counted() {
+        let server = Options::new().no_module().start();
+        redis_tests::ok!(server.wire(), "HSET", "h", "f", "v");
+        let mut n = 0;
+        let batches = Batches::new(10, 4, |out| {
+            n += 1;
+            let field: &[u8] = if n % 2 == 0 { b"f" } else { b"unknown" };
+            encode(out, &[b"HGET", b"h", field]);
+        });
+        let run = saturate(&server, &batches, Duration::from_millis(50), 3);
+        let asked = server.info("cmdstat_hget").unwrap_or_default();
+        let calls = asked
+            .strip_prefix("calls=")
+            .and_then(|s| s.split(',').next());
+        let calls: u64 = calls.and_then(|n| n.parse().ok()).expect("HGET was called");
+        assert_eq!(run.nils * 2, calls, "{asked}");
+        assert!(run.rate > 0.0);
+    }
+}

@@ -1,0 +1,61 @@
+//! Where and when a run was made.
+
+use std::fs;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use redis_tests::Options;
+
+/// Machine, server, module and day in one line.
+pub fn describe() -> String {
+    format!(
+        "{} ({} cores), {}, module {} in release build, {}",
+        cpu_model(),
+        std::thread::available_parallelism().map_or(1, usize::from),
+        server_version(),
+        env!("CARGO_PKG_VERSION"),
+        today()
+    )
+}
+
+fn cpu_model() -> String {
+    let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let line = cpuinfo.lines().find(|line| line.starts_with("model name"));
+    let model = line.and_then(|line| line.split(':').nth(1));
+    model.unwrap_or("unknown processor").trim().to_owned()
+}
+
+/// `Redis 7.0.15` or `Valkey 8.0.1`.
+fn server_version() -> String {
+    let server = Options::new().no_module().start();
+    match server.info("valkey_version") {
+        Some(version) => format!("Valkey {version}"),
+        None => format!("Redis {}", server.info("redis_version").unwrap_or_default()),
+    }
+}
+
+/// Today in UTC as `2026-03-19`.
+fn today() -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let days = now.map_or(0, |d| d.as_secs() / 86_400) as i64;
+    // Civil date from days, by Howard Hinnant's algorithm: years start in March.
+    let z = days + 719_468;
+    let era = z.div_euclid(146_097);
+    let day_of_era = z.rem_euclid(146_097);
+    let year_of_era =
+        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = (month_from_march + 2) % 12 + 1;
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    format!("{year}-{month:02}-{day:02}")
+}
+
+/// Seconds of processor time that a process has used so far.
+pub fn cpu_seconds(pid: u32) -> f64 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // The name in parentheses may hold spaces; fields 14 and 15 of the whole are user and system.
+    let fields = stat.rsplit(')').next().unwrap_or_default();
+    let ticks = fields.split_whitespace().skip(11).take(2);
+    ticks.filter_map(|t| t.parse::<f64>().ok()).sum::<f64>() / 100.0
+}

@@ -1,0 +1,66 @@
+//! Repeated measurements and what is said about them.
+
+/// One figure measured several times.
+#[derive(Clone, Debug, Default)]
+pub struct Series(pub Vec<f64>);
+
+impl Series {
+    /// The figure in the middle.
+    pub fn median(&self) -> f64 {
+        self.quantile(0.5)
+    }
+
+    /// The lowest figure.
+    pub fn low(&self) -> f64 {
+        self.0.iter().copied().fold(f64::INFINITY, f64::min)
+    }
+
+    /// The highest figure.
+    pub fn high(&self) -> f64 {
+        self.0.iter().copied().fold(f64::NEG_INFINITY, f64::max)
+    }
+
+    /// The figure under which a share of `q` lies (0 for an empty series).
+    pub fn quantile(&self, q: f64) -> f64 {
+        let mut sorted = self.0.clone();
+        sorted.sort_by(f64::total_cmp);
+        let last = sorted.len().saturating_sub(1) as f64;
+        sorted
+            .get((last * q).round() as usize)
+            .copied()
+            .unwrap_or(0.0)
+    }
+
+    /// Figure by figure, this one divided by the other: the two were measured next to each other,
+    /// so that what disturbs the machine disturbs both.
+    pub fn over(&self, other: &Series) -> Series {
+        let pairs = self.0.iter().zip(&other.0);
+        Series(pairs.map(|(a, b)| a / b).collect())
+    }
+}
+
+impl FromIterator<f64> for Series {
+    fn from_iter<I: IntoIterator<Item = f64>>(figures: I) -> Series {
+        Series(figures.into_iter().collect())
+    }
+}
+
+/// `2.06 M/s`, `315 k/s`.
+pub fn rate(per_second: f64) -> String {
+    match per_second {
+        r if r >= 1e6 => format!("{:.2} M/s", r / 1e6),
+        r if r >= 1e4 => format!("{:.0} k/s", r / 1e3),
+        r => format!("{:.1} k/s", r / 1e3),
+    }
+}
+
+/// `12.3 s`, `650 ms`, `48 µs`.
+pub fn time(seconds: f64) -> String {
+    match seconds {
+        s if s >= 10.0 => format!("{s:.1} s"),
+        s if s >= 1.0 => format!("{s:.2} s"),
+        s if s >= 0.01 => format!("{:.0} ms", s * 1e3),
+        s if s >= 0.001 => format!("{:.2} ms", s * 1e3),
+        s => format!("{:.0} µs", s * 1e6),
+    }
+}
