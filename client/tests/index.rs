@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use crawlspace_client::warc::{Compression, Writer};
-use redis_tests::{Options, Server};
+use redis_tests::{Options, Reply, Server};
 use serde_json::Value;
 
 const DATE: &str = "2026-03-19T10:20:15Z";
@@ -108,7 +108,10 @@ fn index(server: &Server, crawl: &str, more: &[&str], files: &[&Path]) -> (i32, 
 }
 
 fn get(server: &Server, command: &[&str]) -> String {
-    server.wire().expect_ok(command).text()
+    match server.wire().expect_ok(command) {
+        Reply::Int(n) => n.to_string(),
+        other => other.text(),
+    }
 }
 
 #[test]

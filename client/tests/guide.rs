@@ -1,0 +1,126 @@
+//! The programs in docs/guide/dedupe.md run as they stand there, with the real clients of their languages.
+//! All blocks of a language are one program.
+//!
+//! The clients come from the package registries of their languages. Where those cannot be reached, or the
+//! language is not installed, the test says so and leaves its program out.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use redis_tests::{Reply, Server};
+
+#[test]
+fn the_python_program_runs_with_redis_py() {
+    let folder = workplace("guide-python");
+    let python = folder.join("bin").join("python");
+    let install = || {
+        run(Command::new("python3")
+            .args(["-m", "venv", "."])
+            .current_dir(&folder))?;
+        run(Command::new(&python).args(["-m", "pip", "install", "--quiet", "redis"]))
+    };
+    if !python.exists() || run(Command::new(&python).args(["-c", "import redis"])).is_err() {
+        if let Err(reason) = install() {
+            eprintln!("redis-py: left out, because it cannot be installed: {reason}");
+            return;
+        }
+    }
+    must_run(
+        &mut Command::new(&python),
+        &folder,
+        "guide.py",
+        &program("python"),
+    );
+}
+
+#[test]
+fn the_javascript_program_runs_with_ioredis() {
+    let folder = workplace("guide-node");
+    if !folder.join("node_modules").join("ioredis").exists() {
+        let install = [
+            "install",
+            "--silent",
+            "--no-audit",
+            "--no-fund",
+            "--prefix",
+            ".",
+            "ioredis",
+        ];
+        if let Err(reason) = run(Command::new("npm").args(install).current_dir(&folder)) {
+            eprintln!("ioredis: left out, because it cannot be installed: {reason}");
+            return;
+        }
+    }
+    must_run(
+        &mut Command::new("node"),
+        &folder,
+        "guide.js",
+        &program("js"),
+    );
+}
+
+/// A folder that is kept from run to run, so that a client is fetched once.
+fn workplace(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    std::fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+/// All fenced blocks of a language in the guide, one after the other.
+fn program(language: &str) -> String {
+    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/guide/dedupe.md");
+    let text = std::fs::read_to_string(guide).unwrap();
+    let fence = format!("```{language}");
+    let mut program = String::new();
+    let mut inside = false;
+    for line in text.lines() {
+        if inside && line == "```" {
+            inside = false;
+        } else if inside {
+            program.push_str(line);
+            program.push('\n');
+        } else {
+            inside = line == fence;
+        }
+    }
+    assert!(
+        program.contains("DEDUPE."),
+        "the guide has no program in {language}"
+    );
+    program
+}
+
+/// Runs the program against a server of its own.
+fn must_run(interpreter: &mut Command, folder: &Path, name: &str, program: &str) {
+    std::fs::write(folder.join(name), program).unwrap();
+    let server = Server::start();
+    let command = interpreter
+        .arg(name)
+        .current_dir(folder)
+        .env("PORT", server.port().to_string());
+    if let Err(reason) = run(command) {
+        panic!("{name} in {}: {reason}", folder.display());
+    }
+    // It did something, and to this server.
+    assert_ne!(server.wire().expect_ok(&["DBSIZE"]), Reply::Int(0));
+}
+
+/// Runs a command to its end; otherwise the reason in words.
+fn run(command: &mut Command) -> Result<(), String> {
+    match command.stdin(Stdio::null()).output() {
+        Ok(Output { status, .. }) if status.success() => Ok(()),
+        Ok(Output {
+            status,
+            stdout,
+            stderr,
+        }) => Err(format!(
+            "{status}\n{}{}",
+            String::from_utf8_lossy(&stdout),
+            String::from_utf8_lossy(&stderr)
+        )),
+        Err(error) => Err(format!(
+            "{}: {error}",
+            command.get_program().to_string_lossy()
+        )),
+    }
+}
