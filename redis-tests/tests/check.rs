@@ -1,0 +1,307 @@
+//! CHECK finds what is wrong with an index, REPAIR mends it; STATS and CRAWLS say what is there.
+
+use redis_tests::{
+    add, assert_consistent, bulk, commit, counts, int, nil, ok, owners, sha256_of, Options, Reply,
+    Server, Wire,
+};
+
+const P: &str = "p:";
+
+fn index(c: &mut Wire) {
+    for (id, hashes) in [("a", 0..20), ("b", 10..30)] {
+        add(c, P, id, hashes);
+        let name = format!("{id}.wacz");
+        ok!(c, "DEDUPE.WACZOPEN", P, id, name);
+        ok!(c, "DEDUPE.WACZCLOSE", P, id, 0, name, "sha256:ab", 100);
+        commit(c, P, id);
+    }
+    add(c, P, "open", 25..40);
+}
+
+/// Damages the index, expects the finding, repairs, expects none.
+fn finds_and_repairs(damage: impl Fn(&mut Wire), finding: &str) {
+    let server = Server::start();
+    let mut c = server.wire();
+    index(&mut c);
+    assert_consistent(&mut c, P);
+    damage(&mut c);
+    let before = server.snapshot();
+    let check = ok!(c, "DEDUPE.CHECK", P);
+    assert_eq!(check.field("ok"), int(0), "{check:?}");
+    assert!(check.field(finding).int() > 0, "{finding} in {check:?}");
+    server.snapshot().assert_same(&before, "CHECK reads only");
+    let repair = ok!(c, "DEDUPE.REPAIR", P);
+    assert!(repair.field("repaired").int() > 0, "{repair:?}");
+    assert_consistent(&mut c, P);
+    let mended = server.snapshot();
+    ok!(c, "DEDUPE.REPAIR", P);
+    server
+        .snapshot()
+        .assert_same(&mended, "nothing is left to repair");
+}
+
+#[test]
+fn dangling_owners_are_found_and_repaired() {
+    finds_and_repairs(
+        |c| drop(ok!(c, "HSET", "p:allhashes", sha256_of(500), "nobody")),
+        "danglingOwners",
+    );
+    finds_and_repairs(
+        |c| drop(ok!(c, "HDEL", "p:h:a", sha256_of(3))),
+        "danglingOwners",
+    );
+}
+
+#[test]
+fn missing_hashes_are_found_and_repaired() {
+    finds_and_repairs(
+        |c| drop(ok!(c, "HDEL", "p:allhashes", sha256_of(3))),
+        "missingHashes",
+    );
+}
+
+#[test]
+fn drifted_counts_are_found_and_repaired() {
+    finds_and_repairs(
+        |c| drop(ok!(c, "HINCRBY", "p:allcounts", "totalUrls", 5)),
+        "countDrift",
+    );
+}
+
+#[test]
+fn bad_records_are_found_and_repaired() {
+    finds_and_repairs(
+        |c| drop(ok!(c, "HSET", "p:h:a", sha256_of(3), "no record")),
+        "badRecords",
+    );
+}
+
+#[test]
+fn leaked_keys_are_found_and_repaired() {
+    finds_and_repairs(
+        |c| {
+            drop(ok!(
+                c,
+                "HSET",
+                "p:h:forgotten",
+                sha256_of(3),
+                "0 20260101000000 http://e.com/ 5"
+            ))
+        },
+        "leakedKeys",
+    );
+}
+
+#[test]
+fn repaired_hash_goes_to_its_next_holder() {
+    let server = Server::start();
+    let mut c = server.wire();
+    index(&mut c);
+    ok!(c, "HDEL", "p:h:a", sha256_of(15));
+    ok!(c, "DEDUPE.REPAIR", P);
+    assert_eq!(ok!(c, "HGET", "p:allhashes", sha256_of(15)), bulk("b"));
+    assert_eq!(owners(&mut c, P, [14, 15]), ["a", "b"]);
+}
+
+#[test]
+fn placeholders_are_counted_but_are_no_fault() {
+    let server = Server::start();
+    let mut c = server.wire();
+    index(&mut c);
+    ok!(c, "DEDUPE.WACZOPEN", P, "open", "open.wacz");
+    let check = ok!(c, "DEDUPE.CHECK", P);
+    assert_eq!(check.field("placeholders"), int(1));
+    assert_eq!(check.field("ok"), int(1));
+}
+
+#[test]
+fn check_of_an_empty_index_is_ok() {
+    let server = Server::start();
+    let mut c = server.wire();
+    assert_consistent(&mut c, P);
+    ok!(c, "DEDUPE.REPAIR", P);
+    assert_eq!(server.snapshot().names(), [""; 0]);
+}
+
+#[test]
+fn check_of_a_large_index_lets_others_through() {
+    let server = Server::start();
+    let mut c = server.wire();
+    redis_tests::Crawl {
+        prefix: P,
+        id: "big",
+        first: 0,
+        hashes: 200_000,
+    }
+    .add(&mut c);
+    commit(&mut c, P, "big");
+    let mut checker = server.wire();
+    checker.send(&["DEDUPE.CHECK", P]);
+    let mut pings = 0;
+    while checker.is_silent_for(std::time::Duration::from_micros(1)) {
+        ok!(c, "PING");
+        pings += 1;
+    }
+    assert_eq!(checker.recv().field("ok"), int(1));
+    assert!(pings > 5, "only {pings} pings during the check");
+}
+
+#[test]
+fn stats_of_the_index_add_up() {
+    let server = Server::start();
+    let mut c = server.wire();
+    index(&mut c);
+    ok!(c, "DEDUPE.REVISIT", P, "open", sha256_of(1), 1);
+    let stats = ok!(c, "DEDUPE.STATS", P);
+    let number = |field: &str| stats.field(field).int();
+    assert_eq!(stats.field("profile"), bulk("document"));
+    assert_eq!(stats.field("storage"), bulk("plain"));
+    assert_eq!(
+        (number("crawls"), number("uncommitted"), number("hashes")),
+        (2, 1, 30)
+    );
+    assert_eq!((number("totalUrls"), number("dupeUrls")), (40, 0));
+    assert_eq!(
+        (number("conservedSize"), number("totalCrawlSize")),
+        (0, 200)
+    );
+    assert_eq!(
+        (number("removedCrawls"), number("removedCrawlSize")),
+        (0, 0)
+    );
+    assert_eq!(stats.field("updateProgress"), nil());
+    assert!(number("memory") > 3000);
+    ok!(c, "HSET", "p:allcounts", "updateProgress", "0.25");
+    assert_eq!(
+        ok!(c, "DEDUPE.STATS", P).field("updateProgress"),
+        bulk("0.25")
+    );
+}
+
+#[test]
+fn stats_of_a_crawl_name_its_state() {
+    let server = Server::start();
+    let mut c = server.wire();
+    index(&mut c);
+    add(&mut c, P, "b", 100..105);
+    ok!(c, "DEDUPE.REVISIT", P, "b", sha256_of(1), 1);
+    let stats = |c: &mut Wire, id: &str| ok!(c, "DEDUPE.STATS", P, id);
+    assert_eq!(stats(&mut c, "a").field("state"), bulk("committed"));
+    assert_eq!(stats(&mut c, "open").field("state"), bulk("uncommitted"));
+    let b = stats(&mut c, "b");
+    assert_eq!(b.field("state"), bulk("continued"));
+    assert_eq!((b.field("hashes"), b.field("waczs")), (int(25), int(1)));
+    assert_eq!(
+        (b.field("totalUrls"), b.field("dupeUrls")),
+        (int(26), int(1))
+    );
+    assert_eq!(b.field("conservedSize"), int(1000));
+    assert_eq!(b.field("requires"), int(1));
+}
+
+#[test]
+fn crawls_are_listed_by_state() {
+    let server = Server::start();
+    for mut c in [server.wire(), server.wire3()] {
+        ok!(c, "FLUSHALL");
+        index(&mut c);
+        add(&mut c, P, "b", 100..105);
+        let list = |c: &mut Wire, which: &[&str]| {
+            let words = [&["DEDUPE.CRAWLS", P], which].concat();
+            let mut names: Vec<String> = c
+                .expect_ok(&words)
+                .pairs()
+                .iter()
+                .map(|p| p.0.text())
+                .collect();
+            names.sort();
+            names
+        };
+        assert_eq!(list(&mut c, &[]), ["a", "b", "open"]);
+        assert_eq!(list(&mut c, &["UNCOMMITTED"]), ["b", "open"]);
+        assert_eq!(list(&mut c, &["committed"]), ["a", "b"]);
+        let all = ok!(c, "DEDUPE.CRAWLS", P);
+        assert_eq!(all.field("a").field("totalUrls"), int(20));
+        assert_eq!(all.field("b").field("state"), bulk("continued"));
+        assert_eq!(all.field("open").field("hashes"), int(15));
+        assert_eq!(ok!(c, "DEDUPE.CRAWLS", "empty:").pairs(), []);
+    }
+}
+
+#[test]
+fn resp3_replies_are_maps_and_resp2_replies_the_same_flat() {
+    let server = Server::start();
+    let (mut two, mut three) = (server.wire(), server.wire3());
+    index(&mut two);
+    ok!(
+        two,
+        "DEDUPE.REVISIT",
+        P,
+        "open",
+        "REF",
+        "u",
+        sha256_of(1),
+        1
+    );
+    let hash = sha256_of(1);
+    let commands: [(&[&str], bool); 12] = [
+        (&["DEDUPE.STATS", P], true),
+        (&["DEDUPE.STATS", P, "a"], true),
+        (&["DEDUPE.CRAWLS", P], true),
+        (&["DEDUPE.CHECK", P], true),
+        (&["DEDUPE.REPAIR", P], true),
+        (&["DEDUPE.LOOKUP", P, &hash], false),
+        (&["DEDUPE.LOOKUP", P, "WITHWACZ", &hash], false),
+        (&["DEDUPE.WACZLIST", P, "a"], false),
+        (&["DEDUPE.REQUIRES", P, "open"], false),
+        (&["DEDUPE.REQUIRES", P, "open", "FORMAT", "RESP"], false),
+        (&["DEDUPE.REQUIREDBY", P, "a"], false),
+        (&["DEDUPE.CLAIM", P, "a", &hash, "PX", "10"], false),
+    ];
+    // Figures of memory may differ from call to call.
+    let steady = |reply: Reply| match reply {
+        Reply::Array(items) => {
+            let memory = items.iter().position(|i| *i == bulk("memory"));
+            let mut items = items;
+            if let Some(at) = memory {
+                items[at + 1] = nil();
+            }
+            Reply::Array(items)
+        }
+        other => other,
+    };
+    for (words, is_map) in commands {
+        let (flat, rich) = (two.expect_ok(words), three.expect_ok(words));
+        assert_eq!(matches!(rich, Reply::Map(_)), is_map, "{words:?}: {rich:?}");
+        assert_eq!(steady(rich.as_resp2()), steady(flat), "{words:?}");
+    }
+    let list = ok!(three, "DEDUPE.WACZLIST", P, "a");
+    assert!(matches!(list.items()[0], Reply::Map(_)), "{list:?}");
+}
+
+#[test]
+fn counts_of_an_interrupted_commit_are_told() {
+    let mut server = Options::new().aof_everysec(true).start();
+    let mut c = server.wire();
+    ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 50);
+    redis_tests::Crawl {
+        prefix: P,
+        id: "big",
+        first: 0,
+        hashes: 100_000,
+    }
+    .add(&mut c);
+    let mut committer = server.wire();
+    committer.send(&["DEDUPE.COMMIT", P, "big"]);
+    redis_tests::until("the commit is half way", || {
+        ok!(c, "HLEN", "p:allhashes").int() > 20_000
+    });
+    server.restart();
+    let mut c = server.wire();
+    let check = ok!(c, "DEDUPE.CHECK", P);
+    assert!(check.field("interrupted").int() > 0, "{check:?}");
+    ok!(c, "DEDUPE.REPAIR", P);
+    commit(&mut c, P, "big");
+    assert_consistent(&mut c, P);
+    assert_eq!(counts(&mut c, "p:allcounts")["totalUrls"], 100_000);
+}

@@ -1,0 +1,226 @@
+//! Clients that know only the documents work on the same keys, before, between and after commands.
+
+use redis_tests::{
+    add, array, assert_consistent, bulk, commit, counts, fill_crawl, int, nil, ok, owners,
+    record_of, set_key, sha256_of, Crawl, Server, Wire, DATE,
+};
+
+const P: &str = "p:";
+
+/// The documented commit: an owner for each hash unless it has one, counts, then the sets.
+fn commit_plainly(c: &mut Wire, crawl: &str) {
+    for hash in ok!(c, "HKEYS", format!("p:h:{crawl}")).texts() {
+        ok!(c, "HSETNX", "p:allhashes", hash, crawl);
+    }
+    let sums = ok!(c, "HGETALL", format!("p:h:{crawl}:counts")).pairs();
+    for (field, n) in sums {
+        ok!(c, "HINCRBY", "p:allcounts", field.bytes(), n.bytes());
+    }
+    ok!(c, "SMOVE", "p:uncommittedcrawls", "p:allcrawls", crawl);
+}
+
+fn plain_crawl(c: &mut Wire, id: &str, first: u64, hashes: u64) {
+    fill_crawl(
+        c,
+        &Crawl {
+            prefix: P,
+            id,
+            first,
+            hashes,
+        },
+    );
+}
+
+#[test]
+fn documented_lookup_works_on_what_commands_wrote() {
+    let server = Server::start();
+    let mut c = server.wire();
+    add(&mut c, P, "a", 0..10);
+    ok!(c, "DEDUPE.WACZOPEN", P, "a", "a.wacz");
+    ok!(c, "DEDUPE.WACZCLOSE", P, "a", 0, "a.wacz", "sha256:ab", 9);
+    commit(&mut c, P, "a");
+    let owner = ok!(c, "HGET", "p:allhashes", sha256_of(3)).text();
+    assert_eq!(owner, "a");
+    let record = ok!(c, "HGET", format!("p:h:{owner}"), sha256_of(3));
+    assert_eq!(
+        record,
+        bulk(format!("0 {DATE} http://example.com/page/3 1003"))
+    );
+    assert_eq!(
+        ok!(c, "LRANGE", "p:c:a:wacz", 0, -1),
+        array([bulk(r#"{"filename":"a.wacz","hash":"sha256:ab","size":9}"#)])
+    );
+    assert_eq!(ok!(c, "HGET", "p:h:a:counts", "totalUrls"), bulk("10"));
+    assert_eq!(ok!(c, "HGET", "p:allcounts", "totalCrawlSize"), bulk("9"));
+}
+
+#[test]
+fn command_commits_what_plain_clients_wrote() {
+    let server = Server::start();
+    let mut c = server.wire();
+    plain_crawl(&mut c, "a", 0, 5000);
+    assert_eq!(
+        ok!(c, "DEDUPE.LOOKUP", P, "CRAWL", "a", sha256_of(7)),
+        array([record_of("a", 7)])
+    );
+    assert_eq!(commit(&mut c, P, "a"), (5000, 0));
+    assert_eq!(owners(&mut c, P, [0, 4999]), ["a", "a"]);
+    assert_eq!(counts(&mut c, "p:allcounts")["totalUrls"], 5000);
+    assert_eq!(commit(&mut c, P, "a"), (0, 0));
+    assert_consistent(&mut c, P);
+}
+
+#[test]
+fn commands_see_what_plain_clients_committed() {
+    let server = Server::start();
+    let mut c = server.wire();
+    plain_crawl(&mut c, "a", 0, 20);
+    commit_plainly(&mut c, "a");
+    assert_eq!(owners(&mut c, P, [0, 19, 20]), ["a", "a", "-"]);
+    add(&mut c, P, "b", 10..30);
+    assert_eq!(commit(&mut c, P, "b"), (10, 10));
+    assert_eq!(ok!(c, "DEDUPE.REMOVE", P, "a").ints(), [1, 10, 10]);
+    assert_eq!(owners(&mut c, P, [0, 15, 25]), ["-", "b", "b"]);
+    assert_eq!(counts(&mut c, "p:allcounts")["totalUrls"], 20);
+    assert_consistent(&mut c, P);
+}
+
+#[test]
+fn plain_loop_and_commands_may_alternate_on_one_crawl() {
+    let server = Server::start();
+    let mut c = server.wire();
+    plain_crawl(&mut c, "a", 0, 10);
+    add(&mut c, P, "a", 5..15);
+    ok!(
+        c,
+        "HSETNX",
+        "p:h:a",
+        sha256_of(20),
+        format!("0 {DATE} http://e.com/ 7")
+    );
+    ok!(c, "HINCRBY", "p:h:a:counts", "totalUrls", 1);
+    ok!(c, "RPUSH", "p:c:a:wacz", r#"{"filename":"plain.wacz"}"#);
+    assert_eq!(ok!(c, "DEDUPE.WACZOPEN", P, "a", "next.wacz"), int(1));
+    ok!(
+        c,
+        "DEDUPE.WACZCLOSE",
+        P,
+        "a",
+        0,
+        "plain.wacz",
+        "sha256:ab",
+        50
+    );
+    // The same record again is a retry, whoever wrote it first.
+    assert_eq!(counts(&mut c, "p:h:a:counts")["totalUrls"], 16);
+    assert_eq!(commit(&mut c, P, "a"), (16, 0));
+    assert_eq!(counts(&mut c, "p:allcounts")["totalCrawlSize"], 50);
+    assert_eq!(set_key(&mut c, "p:src:d"), ["next.wacz", "plain.wacz"]);
+    assert_consistent(&mut c, P);
+}
+
+#[test]
+fn plain_commit_after_command_adds_owns_the_hashes() {
+    let server = Server::start();
+    let mut c = server.wire();
+    add(&mut c, P, "a", 0..10);
+    commit_plainly(&mut c, "a");
+    assert_eq!(owners(&mut c, P, 0..10), ["a"; 10]);
+    assert_eq!(commit(&mut c, P, "a"), (0, 0));
+    assert_eq!(counts(&mut c, "p:allcounts")["totalUrls"], 10);
+    assert_consistent(&mut c, P);
+}
+
+#[test]
+fn half_a_plain_commit_is_finished_by_the_command() {
+    let server = Server::start();
+    let mut c = server.wire();
+    plain_crawl(&mut c, "a", 0, 100);
+    for n in 0..50 {
+        ok!(c, "HSETNX", "p:allhashes", sha256_of(n), "a");
+    }
+    assert_eq!(owners(&mut c, P, [0, 99]), ["-", "-"]);
+    let (new, known) = commit(&mut c, P, "a");
+    assert_eq!(new + known, 100);
+    assert_eq!(owners(&mut c, P, [0, 99]), ["a", "a"]);
+    assert_eq!(counts(&mut c, "p:allcounts")["totalUrls"], 100);
+    assert_consistent(&mut c, P);
+}
+
+#[test]
+fn half_a_plain_commit_is_taken_back_by_cancel() {
+    let server = Server::start();
+    let mut c = server.wire();
+    add(&mut c, P, "keep", 40..60);
+    commit(&mut c, P, "keep");
+    plain_crawl(&mut c, "a", 0, 100);
+    for n in 0..50 {
+        ok!(c, "HSETNX", "p:allhashes", sha256_of(n), "a");
+    }
+    assert_eq!(ok!(c, "DEDUPE.CANCEL", P, "a"), int(100));
+    assert_eq!(ok!(c, "HLEN", "p:allhashes"), int(20));
+    assert_eq!(ok!(c, "HGET", "p:allhashes", sha256_of(3)), nil());
+    assert_eq!(ok!(c, "HGET", "p:allhashes", sha256_of(45)), bulk("keep"));
+    assert_consistent(&mut c, P);
+}
+
+#[test]
+fn plain_purge_is_seen_by_the_commands() {
+    // As the document tells it: per-crawl keys deleted, merged keys recreated from scratch.
+    let server = Server::start();
+    let mut c = server.wire();
+    for (id, hashes) in [("a", 0..20), ("b", 10..30)] {
+        add(&mut c, P, id, hashes);
+        commit(&mut c, P, id);
+    }
+    ok!(c, "DEL", "p:h:a", "p:h:a:counts", "p:c:a:wacz");
+    assert_eq!(owners(&mut c, P, [0, 15]), ["-", "b"]);
+    ok!(c, "SREM", "p:allcrawls", "a");
+    ok!(c, "DEL", "p:allhashes", "p:allcounts");
+    ok!(c, "SMOVE", "p:allcrawls", "p:uncommittedcrawls", "b");
+    commit_plainly(&mut c, "b");
+    assert_eq!(owners(&mut c, P, [0, 15, 25]), ["-", "b", "b"]);
+    add(&mut c, P, "c", 0..5);
+    assert_eq!(commit(&mut c, P, "c"), (5, 0));
+}
+
+#[test]
+fn plain_dependencies_are_read_and_kept() {
+    let server = Server::start();
+    let mut c = server.wire();
+    add(&mut c, P, "base", [1]);
+    ok!(c, "DEDUPE.WACZOPEN", P, "base", "base.wacz");
+    commit(&mut c, P, "base");
+    add(&mut c, P, "a", [2]);
+    ok!(c, "SADD", "p:a:reqCrawls", "base");
+    ok!(c, "SADD", "p:uuid:duperefs", "base 0");
+    let crawl = ok!(c, "DEDUPE.REQUIRES", P, "a", "FORMAT", "RESP");
+    let wacz = ok!(c, "DEDUPE.REQUIRES", P, "REF", "uuid", "FORMAT", "RESP");
+    assert_eq!(crawl, wacz);
+    assert_eq!(crawl.items()[0].field("filename"), bulk("base.wacz"));
+}
+
+#[test]
+fn odd_values_of_plain_clients_are_no_records_and_do_no_harm() {
+    let server = Server::start();
+    let mut c = server.wire();
+    ok!(c, "SADD", "p:allcrawls", "a");
+    let odd = [
+        "",
+        " ",
+        "0",
+        "x y z w",
+        "0 20260101000000 5",
+        "a 20260101000000 http://e.com/ b",
+    ];
+    for (n, value) in odd.iter().enumerate() {
+        let hash = sha256_of(n as u64);
+        ok!(c, "HSET", "p:h:a", hash, value);
+        ok!(c, "HSET", "p:allhashes", hash, "a");
+    }
+    let seen = owners(&mut c, P, 0..odd.len() as u64);
+    assert_eq!(seen, vec!["-"; odd.len()]);
+    let check = ok!(c, "DEDUPE.CHECK", P);
+    assert_eq!(check.field("ok"), int(0), "{check:?}");
+    ok!(c, "PING");
+}

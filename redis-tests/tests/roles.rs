@@ -1,0 +1,243 @@
+//! Replicas read and do not write; a change of role ends jobs and waits with an error.
+
+use redis_tests::{
+    add, assert_consistent, commit, int, ok, owners, sha256_of, until, Crawl, Options, Reply,
+    Server, Wire, DATE,
+};
+
+const P: &str = "p:";
+
+fn index(c: &mut Wire) {
+    add(c, P, "a", 0..5);
+    ok!(c, "DEDUPE.WACZOPEN", P, "a", "a.wacz");
+    commit(c, P, "a");
+    add(c, P, "open", 5..9);
+    ok!(c, "DEDUPE.REVISIT", P, "open", "REF", "u", sha256_of(1), 5);
+}
+
+#[test]
+fn replica_answers_reads_as_the_master_does() {
+    let server = Server::start();
+    let replica = Options::new().replica_of(&server).start();
+    let mut c = server.wire();
+    index(&mut c);
+    server.wait_for_replica_offset(&replica);
+    let h = sha256_of(1);
+    let own = sha256_of(6);
+    let reads: [&[&str]; 11] = [
+        &["DEDUPE.LOOKUP", P, &h],
+        &["DEDUPE.LOOKUP", P, "CRAWL", "open", "WITHWACZ", &h, &own],
+        &["DEDUPE.WACZLIST", P, "a"],
+        &["DEDUPE.REQUIRES", P, "open"],
+        &["DEDUPE.REQUIRES", P, "REF", "u", "TRANSITIVE"],
+        &["DEDUPE.REQUIREDBY", P, "a"],
+        &["DEDUPE.STATS", P, "a"],
+        &["DEDUPE.CRAWLS", P],
+        &["DEDUPE.CRAWLS", P, "UNCOMMITTED"],
+        &["DEDUPE.CHECK", P],
+        &["DEDUPE.LOOKUP", "unknown:", &h],
+    ];
+    let mut r = replica.wire();
+    // Memory figures may differ between two processes.
+    let steady = |reply: Reply| format!("{reply:?}").replace("\n", " ");
+    for words in reads {
+        let (master, replica) = (c.expect_ok(words), r.expect_ok(words));
+        if words[0] == "DEDUPE.STATS" {
+            assert_eq!(master.field("hashes"), replica.field("hashes"));
+        } else {
+            assert_eq!(steady(master), steady(replica), "{words:?}");
+        }
+    }
+    assert_eq!(ok!(r, "DEDUPE.STATS", P).field("hashes"), int(5));
+    assert_eq!(server.digest(), replica.digest(), "reads write nothing");
+}
+
+#[test]
+fn replica_refuses_writes() {
+    let server = Server::start();
+    let replica = Options::new().replica_of(&server).start();
+    index(&mut server.wire());
+    server.wait_for_replica_offset(&replica);
+    let h = sha256_of(1);
+    let writes: [&[&str]; 12] = [
+        &["DEDUPE.ADD", P, "a", &h, "0", DATE, "http://e.com/", "5"],
+        &["DEDUPE.REVISIT", P, "a", &h, "5"],
+        &["DEDUPE.CLAIM", P, "a", &h, "PX", "1000"],
+        &[
+            "DEDUPE.CLAIM",
+            P,
+            "a",
+            &sha256_of(99),
+            "PX",
+            "1000",
+            "BLOCK",
+            "1000",
+        ],
+        &["DEDUPE.UNCLAIM", P, &h, "1"],
+        &["DEDUPE.WACZOPEN", P, "a", "b.wacz"],
+        &["DEDUPE.WACZCLOSE", P, "a", "0", "a.wacz", "sha256:ab", "5"],
+        &["DEDUPE.COMMIT", P, "open"],
+        &["DEDUPE.CANCEL", P, "open"],
+        &["DEDUPE.REMOVE", P, "a"],
+        &["DEDUPE.RETAIN", P, "a"],
+        &["DEDUPE.REPAIR", P],
+    ];
+    let mut r = replica.wire();
+    for words in writes {
+        let line = r.expect_error(words);
+        assert!(line.starts_with("READONLY "), "{words:?}: {line}");
+    }
+    let line = r.expect_error(&["DEDUPE.PROFILE", "q:", "document"]);
+    assert!(line.starts_with("READONLY "), "{line}");
+    assert_eq!(server.digest(), replica.digest());
+}
+
+fn ends_with_an_error(who: &str, wire: &mut Wire) {
+    let reply = wire.recv();
+    assert!(reply.is_error(), "{who} got {reply:?}");
+}
+
+#[test]
+fn becoming_a_replica_ends_jobs_and_waits() {
+    let server = Server::start();
+    let other = Server::start();
+    let mut c = server.wire();
+    ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 50);
+    add(&mut c, P, "base", 0..100);
+    commit(&mut c, P, "base");
+    Crawl {
+        prefix: P,
+        id: "a",
+        first: 0,
+        hashes: 100_000,
+    }
+    .add(&mut c);
+    ok!(
+        c,
+        "DEDUPE.CLAIM",
+        P,
+        "x",
+        sha256_of(5_000_000),
+        "PX",
+        600_000
+    );
+    let (mut committer, mut waiter) = (server.wire(), server.wire());
+    let hash = sha256_of(5_000_000);
+    waiter.send(&[
+        "DEDUPE.CLAIM",
+        P,
+        "y",
+        &hash,
+        "PX",
+        "1000",
+        "BLOCK",
+        "60000",
+    ]);
+    until("the claim is blocked", || {
+        server.info_number("blocked_clients") == 1
+    });
+    committer.send(&["DEDUPE.COMMIT", P, "a"]);
+    until("the commit is under way", || {
+        ok!(c, "HLEN", "p:allhashes").int() > 10_000
+    });
+    ok!(c, "REPLICAOF", "127.0.0.1", other.port());
+    ends_with_an_error("the committer", &mut committer);
+    ends_with_an_error("the waiter", &mut waiter);
+    until("nothing runs any more", || {
+        server.info_number("jobs_running") == 0
+    });
+    assert_eq!(server.info_number("blocked_clients"), 0);
+    other.wait_for_replica_offset(&server);
+    assert_eq!(server.digest(), other.digest());
+}
+
+#[test]
+fn new_master_finishes_the_job_of_the_old_one() {
+    let server = Server::start();
+    let replica = Options::new().replica_of(&server).start();
+    let mut c = server.wire();
+    ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 50);
+    add(&mut c, P, "base", 0..100);
+    commit(&mut c, P, "base");
+    Crawl {
+        prefix: P,
+        id: "a",
+        first: 0,
+        hashes: 100_000,
+    }
+    .add(&mut c);
+    let mut committer = server.wire();
+    committer.send(&["DEDUPE.COMMIT", P, "a"]);
+    let mut r = replica.wire();
+    until("the replica has half of it", || {
+        ok!(r, "HLEN", "p:allhashes").int() > 20_000
+    });
+    ok!(r, "REPLICAOF", "NO", "ONE");
+    assert_eq!(
+        owners(&mut r, P, [0, 99, 200, 99_999]),
+        ["base", "base", "-", "-"]
+    );
+    assert_eq!(commit(&mut r, P, "a"), (99_900, 100));
+    assert_eq!(committer.recv().ints(), [99_900, 100]);
+    assert_consistent(&mut r, P);
+    assert_eq!(server.digest(), replica.digest());
+}
+
+#[test]
+fn role_change_during_a_removal_ends_it() {
+    let server = Server::start();
+    let other = Server::start();
+    let mut c = server.wire();
+    ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 50);
+    Crawl {
+        prefix: P,
+        id: "a",
+        first: 0,
+        hashes: 100_000,
+    }
+    .add(&mut c);
+    commit(&mut c, P, "a");
+    let mut remover = server.wire();
+    remover.send(&["DEDUPE.REMOVE", P, "a"]);
+    until("the removal is under way", || {
+        ok!(c, "EXISTS", "p:removing") == int(1)
+    });
+    ok!(c, "REPLICAOF", "127.0.0.1", other.port());
+    ends_with_an_error("the remover", &mut remover);
+    until("nothing runs any more", || {
+        server.info_number("jobs_running") == 0
+    });
+    ok!(c, "REPLICAOF", "NO", "ONE");
+    add(&mut c, "q:", "a", 0..3);
+    assert_eq!(commit(&mut c, "q:", "a"), (3, 0));
+}
+
+#[test]
+fn failover_pause_ends_or_delays_a_job_but_loses_nothing() {
+    let server = Server::start();
+    let replica = Options::new().replica_of(&server).start();
+    let (mut c, mut committer) = (server.wire(), server.wire());
+    ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 50);
+    Crawl {
+        prefix: P,
+        id: "a",
+        first: 0,
+        hashes: 60_000,
+    }
+    .add(&mut c);
+    committer.send(&["DEDUPE.COMMIT", P, "a"]);
+    until("the commit is under way", || {
+        ok!(c, "EXISTS", "p:committing") == int(1)
+    });
+    ok!(c, "CLIENT", "PAUSE", 300, "WRITE");
+    // Writes stand still meanwhile, those of the job too.
+    let offset = server.info("master_repl_offset");
+    let length = ok!(c, "HLEN", "p:allhashes");
+    assert!(committer.is_silent_for(std::time::Duration::from_millis(100)));
+    assert_eq!(ok!(c, "HLEN", "p:allhashes"), length);
+    assert_eq!(server.info("master_repl_offset"), offset);
+    ok!(c, "CLIENT", "UNPAUSE");
+    assert_eq!(committer.recv().ints(), [60_000, 0]);
+    server.wait_for_replica_offset(&replica);
+    assert_eq!(server.digest(), replica.digest());
+}
