@@ -68,18 +68,38 @@ fn first_committer_owns() {
 }
 
 #[test]
-fn commit_puts_wacz_names_into_src_d() {
+fn commit_puts_names_of_finished_waczs_into_src_d() {
     let server = Server::start();
     let mut c = server.wire();
     add(&mut c, P, "a", 0..1);
-    for name in ["one.wacz", "two \r\n.wacz"] {
+    for (i, name) in ["one.wacz", "two \r\n.wacz", "open.wacz"]
+        .iter()
+        .enumerate()
+    {
         ok!(c, "DEDUPE.WACZOPEN", P, "a", name);
+        if i < 2 {
+            ok!(c, "DEDUPE.WACZCLOSE", P, "a", i, name, "sha256:ab", 1);
+        }
     }
+    assert_eq!(ok!(c, "EXISTS", key("src:d")), int(0));
     commit(&mut c, P, "a");
     assert_eq!(
         set_key(&mut c, &key("src:d")),
         ["one.wacz", "two \r\n.wacz"]
     );
+    // The last file is finished after the commit: it follows with the next one.
+    ok!(
+        c,
+        "DEDUPE.WACZCLOSE",
+        P,
+        "a",
+        2,
+        "open.wacz",
+        "sha256:ab",
+        1
+    );
+    commit(&mut c, P, "a");
+    assert_eq!(set_key(&mut c, &key("src:d")).len(), 3);
 }
 
 #[test]

@@ -250,3 +250,82 @@ fn sequence_numbers_survive_a_crash() {
     assert_eq!(server.digest(), before);
     assert!(ok!(c, "HEXISTS", "p:h:a", sha256_of(2)) == int(1));
 }
+
+/// A server that died in the middle of committing `a` (60 000 hashes, from 0), with `base` (every
+/// hash from 0 to 99, from 1 000 000 to 1 000 099) committed before and `b` (30 000 to 90 000) open.
+fn died_in_a_commit() -> Server {
+    let mut server = Options::new().aof_everysec(true).start();
+    let mut c = server.wire();
+    add(&mut c, P, "base", (0..100).chain(1_000_000..1_000_100));
+    commit(&mut c, P, "base");
+    Crawl {
+        prefix: P,
+        id: "b",
+        first: 30_000,
+        hashes: 60_000,
+    }
+    .add(&mut c);
+    Crawl {
+        prefix: P,
+        id: "a",
+        first: 0,
+        hashes: 60_000,
+    }
+    .add(&mut c);
+    ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 50);
+    let mut committer = server.wire();
+    committer.send(&["DEDUPE.COMMIT", P, "a"]);
+    until_indexed(&server, 20_000);
+    server.kill9();
+    assert!(
+        committer.try_recv().is_err(),
+        "the commit was over before the kill"
+    );
+    server.restart();
+    server
+}
+
+#[test]
+fn another_commit_between_the_crash_and_the_retry_comes_first() {
+    let server = died_in_a_commit();
+    let mut c = server.wire();
+    assert_eq!(commit(&mut c, P, "b"), (60_000, 0));
+    assert_eq!(
+        owners(&mut c, P, [50, 20_000, 30_000, 89_999]),
+        ["base", "-", "b", "b"]
+    );
+    assert_eq!(commit(&mut c, P, "a"), (29_900, 30_100));
+    assert_eq!(
+        owners(&mut c, P, [50, 20_000, 30_000, 89_999]),
+        ["base", "a", "b", "b"]
+    );
+    assert_consistent(&mut c, P);
+    assert_eq!(ok!(c, "DEDUPE.REMOVE", P, "b").ints(), [1, 30_000, 30_000]);
+    assert_eq!(owners(&mut c, P, [20_000, 30_000, 89_999]), ["a", "a", "-"]);
+    assert_consistent(&mut c, P);
+}
+
+#[test]
+fn a_removal_between_the_crash_and_the_retry_is_taken_into_account() {
+    let server = died_in_a_commit();
+    let mut c = server.wire();
+    assert_eq!(ok!(c, "DEDUPE.REMOVE", P, "base").ints(), [1, 200, 0]);
+    assert_eq!(owners(&mut c, P, [50, 20_000]), ["-", "-"]);
+    assert_eq!(commit(&mut c, P, "a"), (60_000, 0));
+    assert_eq!(owners(&mut c, P, [50, 20_000, 1_000_000]), ["a", "a", "-"]);
+    assert_consistent(&mut c, P);
+}
+
+#[test]
+fn records_added_between_the_crash_and_the_retry_are_committed_too() {
+    let server = died_in_a_commit();
+    let mut c = server.wire();
+    assert_eq!(add(&mut c, P, "a", 2_000_000..2_000_010), 10);
+    assert_eq!(commit(&mut c, P, "a"), (59_910, 100));
+    assert_eq!(
+        owners(&mut c, P, [50, 20_000, 2_000_005]),
+        ["base", "a", "a"]
+    );
+    assert_eq!(ok!(c, "HGET", "p:allcounts", "totalUrls").text(), "60210");
+    assert_consistent(&mut c, P);
+}

@@ -115,7 +115,7 @@ fn plain_loop_and_commands_may_alternate_on_one_crawl() {
     assert_eq!(counts(&mut c, "p:h:a:counts")["totalUrls"], 16);
     assert_eq!(commit(&mut c, P, "a"), (16, 0));
     assert_eq!(counts(&mut c, "p:allcounts")["totalCrawlSize"], 50);
-    assert_eq!(set_key(&mut c, "p:src:d"), ["next.wacz", "plain.wacz"]);
+    assert_eq!(set_key(&mut c, "p:src:d"), ["plain.wacz"]);
     assert_consistent(&mut c, P);
 }
 
