@@ -6,7 +6,8 @@ DIR    ?=
 ARGS   ?=
 ONLY   ?=
 QUICK  ?=
-MODULE ?= $(abspath $(or $(CARGO_TARGET_DIR),target))/release/libcrawlspace.so
+TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
+MODULE ?= $(TARGET)/release/libcrawlspace.so
 
 # Another server for `run` and `test`: make test REDIS_SERVER=/usr/bin/valkey-server
 ifdef REDIS_SERVER
@@ -31,8 +32,9 @@ run: ## Run a Redis server with the module (PORT=6379, DIR= to keep the data, AR
 
 demo: ## Crawl a small site twice with wget, and see what the second crawl saves (under a minute)
 	@scripts/need cc libclang redis-server redis-cli wget
-	@$(CARGO) build --quiet --release --package crawlspace
-	@MODULE='$(MODULE)' $(CARGO) run --quiet --package crawlspace-client --example demo
+	@$(CARGO) build --release --package crawlspace
+	@$(CARGO) build --package crawlspace-client --bin crawlspace --example demo
+	@CRAWLSPACE_MODULE='$(MODULE)' '$(TARGET)/debug/examples/demo'
 
 test: test-unit test-live demo ## Run every test: unit, property, live server, client, documentation (REDIS_SERVER=)
 	@echo "make test: everything passed"

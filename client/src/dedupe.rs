@@ -118,15 +118,6 @@ pub struct Committed {
     pub known: u64,
 }
 
-/// What became of a write with a sequence number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Written {
-    /// It was counted, now or by an earlier attempt with the same number; so many were new or counted.
-    Counted(u64),
-    /// A later number of the same writer was there before, so this one was counted long ago.
-    Earlier,
-}
-
 /// A dedupe index: the keys of one prefix on one server.
 pub struct Index {
     url: String,
@@ -242,7 +233,7 @@ impl Index {
         sequence: u64,
         added: &[Added<'_>],
         revisited: &[Revisited<'_>],
-    ) -> Result<Vec<Written>, Error> {
+    ) -> Result<(), Error> {
         let mut batch = Pipeline::new();
         batch.ignore_errors();
         let mut names = Vec::new();
@@ -269,19 +260,22 @@ impl Index {
             names.push("DEDUPE.REVISIT");
         }
         if names.is_empty() {
-            return Ok(Vec::new());
+            return Ok(());
         }
         let replies: Vec<Result<u64, RedisError>> =
             self.retry(names[0], |connection| batch.query(connection))?;
-        let settle = |(reply, name): (Result<u64, RedisError>, &str)| match reply {
-            Ok(n) => Ok(Written::Counted(n)),
-            Err(cause) if cause.code() == Some("STALE") => Ok(Written::Earlier),
-            Err(cause) => Err(Error {
-                doing: name.to_owned(),
-                cause,
-            }),
-        };
-        replies.into_iter().zip(names).map(settle).collect()
+        for (reply, name) in replies.into_iter().zip(names) {
+            match reply {
+                Ok(_) => {}
+                // A later batch of this writer was there before: this one was counted long ago.
+                Err(cause) if cause.code() == Some("STALE") => {}
+                Err(cause) => {
+                    let doing = name.to_owned();
+                    return Err(Error { doing, cause });
+                }
+            }
+        }
+        Ok(())
     }
 
     /// `DEDUPE.COMMIT`: the crawl becomes part of the merged index.

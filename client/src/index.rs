@@ -6,7 +6,8 @@
 //! ([`warc::Revisit`]); a `revisit` record is counted with the size that it has.
 //!
 //! Reading the same file into the same crawl again counts nothing twice: the file's first record names the
-//! writer, and the batches are numbered. So whatever went wrong, running it again finishes the work.
+//! writer, and the batches are numbered. So whatever went wrong, running it again finishes the work. A file
+//! must be finished before it is read: one that has grown since gives other batches.
 
 use std::collections::HashMap;
 use std::io::BufRead;
@@ -14,8 +15,8 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use crate::dedupe::{self, Added, Index, Original, Revisited, Written};
-use crate::warc::{self, Header, Reader, RecordType, Revisit};
+use crate::dedupe::{self, Added, Index, Original, Revisited};
+use crate::warc::{self, Header, Problem, Reader, RecordType, Revisit};
 
 /// Records in a batch. Part of what makes a second run find the same batches: a different number makes
 /// old files count again.
@@ -45,8 +46,6 @@ pub struct Tally {
     pub bytes: u64,
     /// Bytes that are saved by storing `revisit` records for the duplicates, those that do so already included.
     pub bytes_saved: u64,
-    /// Batches that an earlier run had counted.
-    pub batches_counted_before: u64,
 }
 
 /// Why a file did not make it.
@@ -148,12 +147,12 @@ impl Pass<'_> {
         while let Some(mut record) = warc.next()? {
             let kind = record.header().record_type();
             if self.writer.is_empty() {
-                self.writer = match record.header().record_id() {
-                    Some(id) => id.to_vec(),
-                    None => {
-                        format!("no id, {} bytes", record.header().content_length()).into_bytes()
-                    }
+                // What tells this file from every other one: without it, retries would not be safe.
+                let Some(id) = record.header().record_id() else {
+                    let missing = Problem::Header("WARC-Record-ID is missing".to_owned());
+                    return Err(record.error(missing).into());
                 };
+                self.writer = id.to_vec();
             }
             let is_capture = matches!(kind, RecordType::Response | RecordType::Revisit);
             let http_head = if is_capture {
@@ -229,12 +228,8 @@ impl Pass<'_> {
                 }
             }
         }
-        let written =
-            self.index
-                .write(self.crawl, &self.writer, self.sequence, &added, &revisited)?;
-        if written.contains(&Written::Earlier) {
-            self.tally.batches_counted_before += 1;
-        }
+        self.index
+            .write(self.crawl, &self.writer, self.sequence, &added, &revisited)?;
         self.sequence += 2;
         Ok(())
     }

@@ -198,13 +198,6 @@ fn print_table(
         count(tally.bytes_saved),
         share(tally.bytes_saved, tally.bytes),
     )?;
-    if tally.batches_counted_before > 0 {
-        row(
-            "retried",
-            count(tally.batches_counted_before),
-            "batches that an earlier run had counted".into(),
-        )?;
-    }
     if let Some(Committed { new, known }) = committed {
         row(
             "committed",

@@ -9,6 +9,7 @@ mod web;
 
 use std::collections::BTreeSet;
 use std::error::Error;
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
@@ -88,24 +89,25 @@ fn demo() -> Outcome<bool> {
     );
 
     step(6, "The index as any Redis client sees it: plain keys");
-    let cli = format!("redis-cli -p {}", server.port());
+    let cli = |command: &str| format!("redis-cli -p {} {command}", server.port());
     let hash = shell.quiet(
         "zcat crawl-1.warc.gz | grep -a '^WARC-Payload-Digest' | head -n 1 | tr -d '\\r' | cut -d' ' -f2",
     )?;
-    let committed = shell.show(&format!("{cli} SMEMBERS allcrawls"))?;
-    let running = shell.show(&format!("{cli} SMEMBERS uncommittedcrawls"))?;
-    let all_hashes = shell.show(&format!("{cli} HLEN allhashes"))?;
-    let new_hashes = shell.show(&format!("{cli} HLEN h:crawl-2"))?;
-    let owner = shell.show(&format!("{cli} HGET allhashes {hash}"))?;
-    let record = shell.show(&format!("{cli} HGET h:{owner} {hash}"))?;
-    shell.show(&format!("{cli} HGETALL allcounts"))?;
-    shell.show(&format!("{cli} HGETALL h:crawl-2:counts"))?;
-    shell.show(&format!("{cli} LRANGE c:crawl-1:wacz 0 -1"))?;
+    let committed = shell.redis(&cli("SMEMBERS allcrawls"))?;
+    let running = shell.redis(&cli("SMEMBERS uncommittedcrawls"))?;
+    let all_hashes = shell.redis(&cli("HLEN allhashes"))?;
+    let new_hashes = shell.redis(&cli("HLEN h:crawl-2"))?;
+    let owner = shell.redis(&cli(&format!("HGET allhashes {hash}")))?;
+    let record = shell.redis(&cli(&format!("HGET h:{owner} {hash}")))?;
+    shell.redis(&cli("HGETALL allcounts"))?;
+    shell.redis(&cli("HGETALL h:crawl-2:counts"))?;
+    println!("  wget makes no WACZ files, so the list of them is empty:");
+    shell.redis(&cli("LRANGE c:crawl-1:wacz 0 -1"))?;
 
     step(7, "The same by the commands of the module");
-    let lookup = shell.show(&format!("{cli} DEDUPE.LOOKUP '' {hash}"))?;
-    let stats = shell.show(&format!("{cli} DEDUPE.STATS ''"))?;
-    shell.show(&format!("{cli} DEDUPE.STATS '' crawl-2"))?;
+    let lookup = shell.redis(&cli(&format!("DEDUPE.LOOKUP '' {hash}")))?;
+    let stats = shell.redis(&cli("DEDUPE.STATS ''"))?;
+    shell.redis(&cli("DEDUPE.STATS '' crawl-2"))?;
 
     step(8, "Is that right? The same figures, found in other ways");
     let new = tomorrow.payloads().difference(&today.payloads()).count() as u64;
@@ -153,7 +155,7 @@ fn demo() -> Outcome<bool> {
 
     let count = |crawl: &str, field: &str| -> Outcome<u64> {
         Ok(number(
-            &shell.quiet(&format!("{cli} HGET h:{crawl}:counts {field}"))?,
+            &shell.quiet(&cli(&format!("HGET h:{crawl}:counts {field}")))?,
         ))
     };
     checks.equal("… and dupeUrls", count("crawl-2", "dupeUrls")?, duplicates);
@@ -167,7 +169,7 @@ fn demo() -> Outcome<bool> {
         count("crawl-2", "conservedSize")?,
         figure(&second, "bytesSaved"),
     );
-    let all_counts = number(&shell.quiet(&format!("{cli} HGET allcounts totalUrls"))?);
+    let all_counts = number(&shell.quiet(&cli("HGET allcounts totalUrls"))?);
     checks.equal(
         "totalUrls in allcounts: committed crawls only",
         all_counts,
@@ -217,7 +219,11 @@ fn demo() -> Outcome<bool> {
 }
 
 fn step(n: u32, what: &str) {
-    println!("\n\x1b[1m{n}. {what}\x1b[0m");
+    if std::io::stdout().is_terminal() {
+        println!("\n\x1b[1m{n}. {what}\x1b[0m");
+    } else {
+        println!("\n{n}. {what}");
+    }
 }
 
 fn figure(result: &Value, name: &str) -> u64 {
@@ -289,6 +295,13 @@ impl Shell {
         let output = self.quiet(command)?;
         indent(&output);
         Ok(output)
+    }
+
+    /// Shows a query of redis-cli with the reply as a person sees it, and gives the reply as a script gets it.
+    fn redis(&self, query: &str) -> Outcome<String> {
+        println!("  $ {query}");
+        indent(&self.quiet(&query.replacen("redis-cli", "redis-cli --no-raw", 1))?);
+        self.quiet(query)
     }
 
     fn quiet(&self, command: &str) -> Outcome<String> {

@@ -297,6 +297,11 @@ impl<R: BufRead> Record<'_, R> {
         self.reader.offset
     }
 
+    /// An error about this record, for a caller who asks more of it than the standard does.
+    pub fn error(&self, problem: Problem) -> Error {
+        self.reader.error(problem)
+    }
+
     /// Reads the status line and the header fields that the block of a `response` begins with, the empty
     /// line after them included; or, where none comes, what there is, up to [`MAX_HTTP_HEAD`] bytes.
     ///
