@@ -20,6 +20,17 @@ struct Step {
     expected: Vec<String>,
 }
 
+/// What a reader of a command's page may rely on to find.
+const PARTS_OF_A_PAGE: [&str; 7] = [
+    "\n## Arguments\n",
+    "\n## Reply\n",
+    "\n## Errors\n",
+    "\n## Complexity and blocking\n",
+    "\n## Keys\n",
+    "\n## Examples\n",
+    "\n```redis\n> ",
+];
+
 #[test]
 fn examples_give_the_replies_they_show() {
     let server = Server::start();
@@ -74,6 +85,11 @@ fn every_command_has_a_page_and_every_page_a_command() {
             index.contains(&format!("({page}.md)")),
             "docs/commands/README.md does not link {page}.md"
         );
+        let path = root().join(format!("docs/commands/{page}.md"));
+        let text = fs::read_to_string(path).expect("the page can be read");
+        for part in PARTS_OF_A_PAGE {
+            assert!(text.contains(part), "{page}.md has no part {part:?}");
+        }
     }
 }
 
