@@ -1,0 +1,211 @@
+//! `response` and `revisit` records as they are written.
+
+use crate::keyspace::Keyspace;
+use crate::text::{parse_unsigned, Shown};
+
+use super::claim::Millis;
+use super::counts;
+use super::digest::Digest;
+use super::error::{Error, Result};
+use super::index::{CrawlKey, Index};
+use super::record::Record;
+use super::sequence::Sequence;
+
+/// A `response` record that was written.
+pub struct Response<'a> {
+    /// Of its payload.
+    pub digest: Digest,
+    /// Where it is and what it is.
+    pub record: Record<'a>,
+}
+
+/// A `revisit` record that was written.
+pub struct Revisit<'a> {
+    /// Of the payload that it spares.
+    pub digest: Digest,
+    /// The hash as the client wrote it, for errors.
+    pub given: &'a [u8],
+    /// Bytes of the revisit record.
+    pub size: u64,
+}
+
+/// Where the dependency of a revisit is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dependency<'a> {
+    /// In `<crawl>:reqCrawls`.
+    Crawl,
+    /// There, and `crawl waczIndex` in the set of references of this WACZ.
+    Wacz(&'a [u8]),
+    /// Nowhere: the crawler keeps dependencies itself.
+    Elsewhere,
+}
+
+impl<K: Keyspace> Index<K> {
+    /// `response` records were written. Gives the number of hashes that are new to the crawl.
+    ///
+    /// The same record again is a retry and counts nothing; another record of a known hash counts
+    /// as a URL and leaves the stored record.
+    pub fn add(
+        &mut self,
+        ks: &mut K,
+        crawl: &[u8],
+        responses: &[Response<'_>],
+        token: Option<u64>,
+        seq: Option<Sequence<'_>>,
+        now: Millis,
+    ) -> Result<u64> {
+        if let Some(seq) = seq {
+            if let Some(reply) = self.replayed(ks, crawl, seq)? {
+                return Ok(reply);
+            }
+        }
+        self.refuse_while_removing(ks, crawl)?;
+        let records = self.crawl_key(ks, crawl, CrawlKey::Records);
+        let counts_key = self.crawl_key(ks, crawl, CrawlKey::Counts);
+        let fresh = self.crawl_key(ks, crawl, CrawlKey::Fresh);
+        // Everything that can be refused is looked at before the first write.
+        counts::read(ks, &counts_key, counts::TOTAL_URLS)?;
+        ks.hash_len(&records)?;
+        ks.hash_len(&fresh)?;
+        let continuing = self.is_continuing(ks, crawl)?;
+        let digests: Vec<Digest> = match token {
+            Some(token) => {
+                let digests: Vec<Digest> = responses.iter().map(|r| r.digest.clone()).collect();
+                self.check_token(ks, &digests, token, now)?;
+                digests
+            }
+            None => Vec::new(),
+        };
+        self.start(ks, crawl)?;
+
+        let (mut new, mut urls) = (0, 0);
+        for Response { digest, record } in responses {
+            match self.get(ks, &records, digest)? {
+                None => {
+                    ks.hash_set(&records, digest.written(self.profile()), &record.to_value())?;
+                    if continuing {
+                        ks.hash_set(&fresh, digest.canonical(), b"")?;
+                    }
+                    new += 1;
+                    urls += 1;
+                }
+                Some(stored) => {
+                    let same = Record::parse(stored.as_ref())
+                        .is_some_and(|old| old.date == record.date && old.url == record.url);
+                    urls += i64::from(!same);
+                }
+            }
+        }
+        counts::add(ks, &counts_key, counts::TOTAL_URLS, urls)?;
+        if let Some(token) = token {
+            self.settle(ks, &digests, token)?;
+        }
+        if let Some(seq) = seq {
+            self.store_reply(ks, crawl, seq, new)?;
+        }
+        Ok(new)
+    }
+
+    /// `revisit` records were written. All of them count, or none when one has no original.
+    ///
+    /// # Errors
+    /// `NOHASH` names the hash without an original.
+    pub fn revisit(
+        &mut self,
+        ks: &mut K,
+        crawl: &[u8],
+        revisits: &[Revisit<'_>],
+        dependency: Dependency<'_>,
+        seq: Option<Sequence<'_>>,
+    ) -> Result<u64> {
+        if let Some(seq) = seq {
+            if let Some(reply) = self.replayed(ks, crawl, seq)? {
+                return Ok(reply);
+            }
+        }
+        self.refuse_while_removing(ks, crawl)?;
+        let counts_key = self.crawl_key(ks, crawl, CrawlKey::Counts);
+        let requires = self.crawl_key(ks, crawl, CrawlKey::Requires);
+        let deps = self.crawl_key(ks, crawl, CrawlKey::Deps);
+        let refs = self.crawl_key(ks, crawl, CrawlKey::Refs);
+        let references = match dependency {
+            Dependency::Wacz(uuid) => Some((uuid, self.references_key(ks, uuid))),
+            Dependency::Crawl | Dependency::Elsewhere => None,
+        };
+        for count in [counts::TOTAL_URLS, counts::DUPE_URLS, counts::CONSERVED_SIZE] {
+            counts::read(ks, &counts_key, count)?;
+        }
+        ks.set_len(&requires)?;
+        ks.hash_len(&deps)?;
+        if let Some((_, references)) = &references {
+            ks.set_len(references)?;
+        }
+
+        let mut conserved: i64 = 0;
+        let mut sources: Vec<(Vec<u8>, u64)> = Vec::new();
+        for revisit in revisits {
+            let Some(found) = self.find(ks, &revisit.digest, Some(crawl))? else {
+                return Err(Error::NoHash(revisit.given.to_vec()));
+            };
+            let original = found.record();
+            conserved =
+                conserved.saturating_add(original.size.saturating_sub(revisit.size) as i64);
+            if found.crawl.id() != crawl && dependency != Dependency::Elsewhere {
+                sources.push((found.crawl.id().to_vec(), original.wacz_index));
+            }
+        }
+        self.start(ks, crawl)?;
+
+        for (source, wacz_index) in sources {
+            let was = ks.hash_get(&deps, &source)?;
+            let known = ks.set_has(&requires, &source)?;
+            let undo = [b"dep.", &source[..]].concat();
+            match &was {
+                Some(was) => self.remember_for_undo(ks, crawl, &undo, was.as_ref())?,
+                None if known => self.remember_for_undo(ks, crawl, &undo, b"0")?,
+                None => self.remember_for_undo(ks, crawl, &undo, b"")?,
+            }
+            let revisits = was.and_then(|n| parse_unsigned(n.as_ref())).unwrap_or(0) + 1;
+            ks.hash_set(&deps, &source, revisits.to_string().as_bytes())?;
+            if !known {
+                ks.set_add(&requires, &source)?;
+            }
+            if let Some((uuid, references)) = &references {
+                if !ks.exists(references) {
+                    self.remember_for_undo(ks, crawl, &[b"ref.", *uuid].concat(), b"")?;
+                }
+                let reference = [&source[..], b" ", wacz_index.to_string().as_bytes()].concat();
+                if !ks.set_has(references, &reference)? {
+                    ks.set_add(references, &reference)?;
+                }
+                if !ks.set_has(&refs, uuid)? {
+                    ks.set_add(&refs, uuid)?;
+                }
+            }
+        }
+        let n = revisits.len() as i64;
+        counts::add(ks, &counts_key, counts::TOTAL_URLS, n)?;
+        counts::add(ks, &counts_key, counts::DUPE_URLS, n)?;
+        counts::add(ks, &counts_key, counts::CONSERVED_SIZE, conserved)?;
+        if let Some(seq) = seq {
+            self.store_reply(ks, crawl, seq, n as u64)?;
+        }
+        Ok(n as u64)
+    }
+
+    /// The crawl must be known to the index.
+    pub fn require_known(&mut self, ks: &mut K, crawl: &[u8]) -> Result<super::index::State> {
+        self.state(ks, crawl)?
+            .ok_or_else(|| Error::NoCrawl(crawl.to_vec()))
+    }
+}
+
+/// Reads an integer argument that counts something.
+pub fn unsigned_argument(name: &str, bytes: &[u8]) -> Result<u64> {
+    parse_unsigned(bytes).ok_or_else(|| {
+        Error::Argument(format!(
+            "{name} '{}' is not an integer of 0 or more",
+            Shown(bytes)
+        ))
+    })
+}

@@ -1,0 +1,382 @@
+//! `CHECK` proves an index consistent; `REPAIR` makes it so.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::keyspace::{Batch, Keyspace};
+use crate::reply::Reply;
+
+use super::counts;
+use super::digest::Digest;
+use super::error::Result;
+use super::index::{parse_numbers, CrawlKey, Index, Numbers};
+use super::job::{Adoption, Job, Step, Time, Walk};
+use super::record::Record;
+use super::wacz::Entry;
+
+#[derive(Default)]
+struct Findings {
+    crawls: u64,
+    hashes: u64,
+    dangling_owners: u64,
+    missing_hashes: u64,
+    hidden_owners: u64,
+    bad_records: u64,
+    count_drift: u64,
+    leaked_keys: u64,
+    stale_holders: u64,
+    interrupted: u64,
+    placeholders: u64,
+    repaired: u64,
+}
+
+enum Phase<K: Keyspace> {
+    Adopt(Adoption<K>),
+    Crawls(Walk<K>),
+    Records(Walk<K>),
+    Merged(Walk<K>),
+    Holders(Walk<K>),
+    Keys(K::Cursor),
+    Report,
+}
+
+/// A look at every key of an index.
+pub struct Check<K: Keyspace> {
+    repair: bool,
+    phase: Phase<K>,
+    /// Committed crawls still to be looked at, the next one last.
+    crawls: Vec<Vec<u8>>,
+    current: Vec<u8>,
+    numbers: Numbers,
+    sums: BTreeMap<Vec<u8>, i64>,
+    findings: Findings,
+}
+
+impl<K: Keyspace> Check<K> {
+    /// Not yet begun. With `repair` what is found is set right.
+    pub fn new(index: &Index<K>, ks: &mut K, repair: bool) -> Check<K> {
+        Check {
+            repair,
+            phase: if repair {
+                Phase::Adopt(Adoption::new())
+            } else {
+                Phase::Crawls(Walk::set(ks, index.names.allcrawls.clone()))
+            },
+            crawls: Vec::new(),
+            current: Vec::new(),
+            numbers: Numbers::new(),
+            sums: BTreeMap::new(),
+            findings: Findings::default(),
+        }
+    }
+
+    /// The next committed crawl, or the merged index when all were looked at.
+    fn next_crawl(&mut self, index: &mut Index<K>, ks: &mut K) -> Result<Phase<K>> {
+        let Some(crawl) = self.crawls.pop() else {
+            return Ok(Phase::Merged(Walk::hash(ks, index.names.merged.clone())));
+        };
+        self.findings.crawls += 1;
+        let base = index.crawl_key(ks, &crawl, CrawlKey::Base);
+        let counts_key = index.crawl_key(ks, &crawl, CrawlKey::Counts);
+        let adopted = ks.hash_has(&base, b"commits")?;
+        let committed = if adopted {
+            counts::all(ks, &base, b"base.")?
+        } else {
+            counts::all(ks, &counts_key, b"")?
+        };
+        for (name, n) in committed {
+            *self.sums.entry(name).or_default() += n;
+        }
+        let waczs = index.crawl_key(ks, &crawl, CrawlKey::Waczs);
+        for i in 0..ks.list_len(&waczs)? {
+            let closed = ks
+                .list_get(&waczs, i)?
+                .and_then(|json| Entry::parse(json.as_ref()))
+                .is_some_and(|entry| entry.is_closed());
+            self.findings.placeholders += u64::from(!closed);
+        }
+        self.numbers = index.numbers_of(ks, &crawl)?;
+        let records = index.crawl_key(ks, &crawl, CrawlKey::Records);
+        self.current = crawl;
+        Ok(Phase::Records(Walk::hash(ks, records)))
+    }
+
+    /// Sums in `allcounts` that are not the sums of the crawls' counts.
+    fn check_sums(&mut self, index: &mut Index<K>, ks: &mut K) -> Result<()> {
+        let ours = [
+            counts::REMOVED_CRAWLS,
+            counts::REMOVED_CRAWL_SIZE,
+            counts::UPDATE_PROGRESS,
+        ];
+        for (name, n) in counts::all(ks, &index.names.allcounts, b"")? {
+            if !ours.contains(&&name[..]) {
+                let sum = self.sums.entry(name.clone()).or_default();
+                if n == 0 && *sum == 0 {
+                    self.sums.remove(&name);
+                }
+            }
+        }
+        for (name, &sum) in &self.sums {
+            let is = ks
+                .hash_get(&index.names.allcounts, name)?
+                .map(|value| crate::text::parse_signed(value.as_ref()));
+            if is.unwrap_or(Some(0)) != Some(sum) {
+                self.findings.count_drift += 1;
+                if self.repair {
+                    counts::set(ks, &index.names.allcounts, name, sum)?;
+                    self.findings.repaired += 1;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn report(&self) -> Reply {
+        let f = &self.findings;
+        let faults = f.dangling_owners
+            + f.missing_hashes
+            + f.hidden_owners
+            + f.bad_records
+            + f.count_drift
+            + f.leaked_keys
+            + f.stale_holders
+            + f.interrupted;
+        let mut entries = vec![
+            ("crawls", f.crawls),
+            ("hashes", f.hashes),
+            ("danglingOwners", f.dangling_owners),
+            ("missingHashes", f.missing_hashes),
+            ("hiddenOwners", f.hidden_owners),
+            ("badRecords", f.bad_records),
+            ("countDrift", f.count_drift),
+            ("leakedKeys", f.leaked_keys),
+            ("staleHolders", f.stale_holders),
+            ("interrupted", f.interrupted),
+            ("placeholders", f.placeholders),
+            ("ok", u64::from(faults == 0)),
+        ];
+        if self.repair {
+            entries.push(("repaired", f.repaired));
+        }
+        Reply::named(entries.into_iter().map(|(name, n)| (name, Reply::count(n))))
+    }
+}
+
+impl<K: Keyspace> Job<K> for Check<K> {
+    fn step(&mut self, index: &mut Index<K>, ks: &mut K, time: Time<'_>) -> Result<Step> {
+        let repair = self.repair;
+        loop {
+            let findings = &mut self.findings;
+            match &mut self.phase {
+                Phase::Adopt(adoption) => {
+                    if !adoption.step(index, ks, time)? {
+                        return Ok(Step::More);
+                    }
+                    self.phase = Phase::Crawls(Walk::set(ks, index.names.allcrawls.clone()));
+                }
+                Phase::Crawls(walk) => {
+                    let crawls = &mut self.crawls;
+                    let done = walk.run(index, ks, time, |_, _, crawl, _| {
+                        crawls.push(crawl.to_vec());
+                        Ok(())
+                    })?;
+                    if !done {
+                        return Ok(Step::More);
+                    }
+                    self.crawls.sort();
+                    self.crawls.dedup();
+                    self.crawls.reverse();
+                    self.phase = self.next_crawl(index, ks)?;
+                }
+                Phase::Records(walk) => {
+                    let (crawl, numbers) = (&self.current, &self.numbers);
+                    let done = walk.run(index, ks, time, |index, ks, field, value| {
+                        check_record(index, ks, crawl, numbers, (field, value), findings, repair)
+                    })?;
+                    if !done {
+                        return Ok(Step::More);
+                    }
+                    self.phase = self.next_crawl(index, ks)?;
+                }
+                Phase::Merged(walk) => {
+                    let done = walk.run(index, ks, time, |index, ks, field, owner| {
+                        check_owner(index, ks, field, owner, findings, repair)
+                    })?;
+                    if !done {
+                        return Ok(Step::More);
+                    }
+                    self.check_sums(index, ks)?;
+                    self.findings.hashes = ks.hash_len(&index.names.merged)?;
+                    self.phase = Phase::Holders(Walk::hash(ks, index.names.holders.clone()));
+                }
+                Phase::Holders(walk) => {
+                    let done = walk.run(index, ks, time, |index, ks, hash, value| {
+                        check_holders(index, ks, hash, value, findings, repair)
+                    })?;
+                    if !done {
+                        return Ok(Step::More);
+                    }
+                    let committing = counts::fields(ks, &index.names.committing)?;
+                    let removing = counts::fields(ks, &index.names.removing)?;
+                    let marks = committing.iter().chain(removing.iter());
+                    let crawls: BTreeSet<&[u8]> =
+                        marks.map(|(c, _)| c).filter(|c| !c.is_empty()).collect();
+                    self.findings.interrupted = crawls.len() as u64;
+                    self.phase = Phase::Keys(ks.cursor());
+                }
+                Phase::Keys(cursor) => {
+                    let mut batch = Batch::default();
+                    let prefix = index.prefix().to_vec();
+                    let more = ks.keys_scan(&prefix, cursor, &mut batch);
+                    for (key, _) in batch.iter() {
+                        let Some(crawl) = owner_of_key(&key[prefix.len()..]) else {
+                            continue;
+                        };
+                        if index.state(ks, &crawl)?.is_none() && !index.is_removing(ks, &crawl)? {
+                            findings.leaked_keys += 1;
+                            if repair {
+                                let key = ks.name(&[key]);
+                                ks.delete(&key)?;
+                                findings.repaired += 1;
+                            }
+                        }
+                    }
+                    if !more {
+                        self.phase = Phase::Report;
+                    } else if !time() {
+                        return Ok(Step::More);
+                    }
+                }
+                Phase::Report => return Ok(Step::Done(self.report())),
+            }
+        }
+    }
+}
+
+/// A committed crawl's hash must be in the merged index, as its owner or as a holder.
+fn check_record<K: Keyspace>(
+    index: &mut Index<K>,
+    ks: &mut K,
+    crawl: &[u8],
+    numbers: &[u64],
+    (field, value): (&[u8], &[u8]),
+    findings: &mut Findings,
+    repair: bool,
+) -> Result<()> {
+    if Record::parse(value).is_none() {
+        findings.bad_records += 1;
+        return Ok(());
+    }
+    let digest = Digest::of_field(field);
+    for part in [CrawlKey::Fresh, CrawlKey::Cut] {
+        let part = index.crawl_key(ks, crawl, part);
+        if ks.hash_has(&part, digest.canonical())? {
+            return Ok(()); // not committed yet
+        }
+    }
+    let merged = index.names.merged.clone();
+    match index.get(ks, &merged, &digest)? {
+        None => {
+            findings.missing_hashes += 1;
+            if repair {
+                ks.hash_set(&merged, field, crawl)?;
+                findings.repaired += 1;
+            }
+        }
+        Some(owner) if owner.as_ref() == crawl => {}
+        Some(_) => {
+            // Nothing says whether a crawl that plain clients committed should be a holder.
+            let Some(&last) = numbers.last() else {
+                return Ok(());
+            };
+            let base = index.crawl_key(ks, crawl, CrawlKey::Base);
+            let mut holders = index.holders(ks, &digest)?;
+            if !holders.iter().any(|n| numbers.contains(n)) && !ks.hash_has(&base, b"found")? {
+                findings.stale_holders += 1;
+                if repair {
+                    holders.push(last);
+                    holders.sort_unstable();
+                    index.set_holders(ks, &digest, &holders)?;
+                    findings.repaired += 1;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The owner of a hash must be committed, or on its way, and have its record.
+fn check_owner<K: Keyspace>(
+    index: &mut Index<K>,
+    ks: &mut K,
+    field: &[u8],
+    owner: &[u8],
+    findings: &mut Findings,
+    repair: bool,
+) -> Result<()> {
+    let digest = Digest::of_field(field);
+    if index.committed_record(ks, owner, &digest)?.is_some() || index.is_committing(ks, owner)? {
+        return Ok(());
+    }
+    if index.is_removing(ks, owner)? {
+        return Ok(());
+    }
+    if index.is_committed(ks, owner)? {
+        findings.dangling_owners += 1;
+    } else {
+        // Also what a plain client's commit looks like while it runs; a repair must not undo it.
+        findings.hidden_owners += 1;
+        if index.is_uncommitted(ks, owner)? {
+            return Ok(());
+        }
+    }
+    if repair {
+        index.withdraw(ks, owner, &[], field, &|other| other == owner)?;
+        findings.repaired += 1;
+    }
+    Ok(())
+}
+
+/// Every holder must be a commit whose crawl has the hash, beside the owner.
+fn check_holders<K: Keyspace>(
+    index: &mut Index<K>,
+    ks: &mut K,
+    hash: &[u8],
+    value: &[u8],
+    findings: &mut Findings,
+    repair: bool,
+) -> Result<()> {
+    let digest = Digest::of_field(hash);
+    let numbers = parse_numbers(value);
+    let mut kept = Numbers::new();
+    let mut under_way = false;
+    for &number in &numbers {
+        match index.crawl_of(ks, number)? {
+            Some(crawl) if index.committed_record(ks, &crawl, &digest)?.is_some() => {
+                kept.push(number);
+            }
+            Some(_) => {}
+            None => under_way = true,
+        }
+    }
+    // A number without a crawl may be that of a commit under way.
+    under_way &= ks.hash_len(&index.names.committing)? > 0;
+    if kept != numbers && !under_way {
+        findings.stale_holders += 1;
+        if repair {
+            index.set_holders(ks, &digest, &kept)?;
+            findings.repaired += 1;
+        }
+    }
+    Ok(())
+}
+
+/// The crawl that a key (without prefix) belongs to, if it is a crawl's.
+fn owner_of_key(key: &[u8]) -> Option<Vec<u8>> {
+    // The plainest form last: every `h:<crawl>:counts` also looks like the records of a crawl.
+    let named = CrawlKey::ALL.into_iter().rev().find_map(|which| {
+        let (before, after) = which.around();
+        let crawl = key.strip_prefix(before)?.strip_suffix(after)?;
+        (!crawl.is_empty()).then(|| crawl.to_vec())
+    })?;
+    (super::index::check_crawl_id(&named).is_ok()).then_some(named)
+}

@@ -1,0 +1,177 @@
+//! Figures, checks and the profile of an index.
+
+use crate::dedupe::check;
+use crate::dedupe::index::CrawlKey;
+use crate::dedupe::profile::Profile as Layout;
+use crate::dedupe::stats::{self, Which};
+use crate::reply::Reply;
+use crate::server::acl::Access;
+use crate::server::command::{Answer, Arg, Call, Command, Spec};
+use crate::text::Shown;
+
+use super::crawl_argument;
+use super::indexes::{on_index, permit};
+use super::jobs::{submit_reading, submit_repair, OF_CRAWL, WHOLE_INDEX};
+
+/// Figures of an index or of one crawl.
+pub struct Stats;
+
+impl Command for Stats {
+    const SPEC: Spec = Spec {
+        name: "dedupe.stats",
+        flags: "readonly blocking",
+        arity: -2,
+        summary: "Counts, hashes, savings and memory of an index, or of one crawl.",
+        complexity: "O(C) where C is the number of crawls, in slices; O(1) for one crawl",
+        args: &[Arg::prefix(), Arg::text("crawl").optional()],
+    };
+
+    fn run(call: &mut Call<'_>) -> Result<Answer, String> {
+        if call.args.left() == 0 {
+            let job = on_index(call, |remembered, keys| {
+                Ok(stats::Stats::new(&remembered.index, keys))
+            })?;
+            return submit_reading(call, "stats", &[], Box::new(job));
+        }
+        let crawl = crawl_argument(&mut call.args)?;
+        call.args.end()?;
+        permit(call, &[], &[(crawl, &OF_CRAWL, Access::Read)])?;
+        let figures = on_index(call, |remembered, keys| {
+            remembered.index.crawl_stats(keys, crawl)
+        })?;
+        Ok(Answer::Reply(figures))
+    }
+}
+
+/// The crawls of an index.
+pub struct Crawls;
+
+impl Command for Crawls {
+    const SPEC: Spec = Spec {
+        name: "dedupe.crawls",
+        flags: "readonly blocking",
+        arity: -2,
+        summary: "Lists the crawls of an index with their figures.",
+        complexity: "O(C) where C is the number of crawls, in slices",
+        args: &[
+            Arg::prefix(),
+            Arg::one_of(
+                "which",
+                &[
+                    Arg::word("uncommitted", "UNCOMMITTED"),
+                    Arg::word("committed", "COMMITTED"),
+                ],
+            )
+            .optional(),
+        ],
+    };
+
+    fn run(call: &mut Call<'_>) -> Result<Answer, String> {
+        let which = if call.args.keyword("UNCOMMITTED") {
+            Which::Uncommitted
+        } else if call.args.keyword("COMMITTED") {
+            Which::Committed
+        } else {
+            Which::All
+        };
+        call.args.end()?;
+        let job = on_index(call, |remembered, keys| {
+            Ok(stats::Crawls::new(&remembered.index, keys, which))
+        })?;
+        submit_reading(call, "crawls", &[], Box::new(job))
+    }
+}
+
+/// Proves an index consistent.
+pub struct Check;
+
+impl Command for Check {
+    const SPEC: Spec = Spec {
+        name: "dedupe.check",
+        flags: "readonly blocking",
+        arity: 2,
+        summary: "Looks at every key of an index and counts what does not fit together.",
+        complexity: "O(N) where N is the number of hashes of all crawls, in slices",
+        args: &[Arg::prefix()],
+    };
+
+    fn run(call: &mut Call<'_>) -> Result<Answer, String> {
+        let job = on_index(call, |remembered, keys| {
+            Ok(check::Check::new(&remembered.index, keys, false))
+        })?;
+        submit_reading(call, "check", &[], Box::new(job))
+    }
+}
+
+/// Sets an index right.
+pub struct Repair;
+
+impl Command for Repair {
+    const SPEC: Spec = Spec {
+        name: "dedupe.repair",
+        flags: "write deny-oom blocking",
+        arity: 2,
+        summary: "Does what DEDUPE.CHECK does, and sets right what it finds.",
+        complexity: "O(N) where N is the number of hashes of all crawls, in slices",
+        args: &[Arg::prefix()],
+    };
+
+    fn run(call: &mut Call<'_>) -> Result<Answer, String> {
+        let committed = on_index(call, |remembered, keys| remembered.index.committed(keys))?;
+        let crawls: Vec<_> = committed
+            .iter()
+            .map(|crawl| (&crawl[..], &[CrawlKey::Records, CrawlKey::Counts][..], Access::Read))
+            .collect();
+        permit(call, &WHOLE_INDEX, &crawls)?;
+        let job = on_index(call, |remembered, keys| {
+            Ok(check::Check::new(&remembered.index, keys, true))
+        })?;
+        submit_repair(call, Box::new(job))
+    }
+}
+
+/// Reads or sets the layout of an index.
+pub struct Profile;
+
+impl Command for Profile {
+    const SPEC: Spec = Spec {
+        name: "dedupe.profile",
+        flags: "write fast",
+        arity: -2,
+        summary: "Reads or sets the key layout of an index.",
+        complexity: "O(1)",
+        args: &[
+            Arg::prefix(),
+            Arg::one_of(
+                "profile",
+                &[
+                    Arg::word("document", "document"),
+                    Arg::word("browsertrix", "browsertrix"),
+                ],
+            )
+            .optional(),
+        ],
+    };
+
+    fn run(call: &mut Call<'_>) -> Result<Answer, String> {
+        if call.args.left() == 0 {
+            permit(call, &[(|names| &names.meta, Access::Read)], &[])?;
+            let name = on_index(call, |remembered, _| Ok(remembered.index.profile().name()))?;
+            return Ok(Answer::Reply(Reply::bulk(name)));
+        }
+        let name = call.args.next("profile")?;
+        let profile = Layout::parse(name).ok_or_else(|| {
+            format!(
+                "ERR profile '{}' is neither document nor browsertrix (argument {})",
+                Shown(name),
+                call.args.position()
+            )
+        })?;
+        call.args.end()?;
+        permit(call, &[(|names| &names.meta, Access::Write)], &[])?;
+        on_index(call, |remembered, keys| {
+            remembered.index.set_profile(keys, profile)
+        })?;
+        Ok(Answer::Reply(Reply::Ok))
+    }
+}

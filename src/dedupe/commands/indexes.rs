@@ -1,0 +1,182 @@
+//! The indexes that something is remembered of, per database and prefix.
+
+use std::os::raw::c_int;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use rustc_hash::{FxBuildHasher, FxHashMap};
+
+use crate::dedupe::error::{Error, Result};
+use crate::dedupe::index::{CrawlKey, Index, Names};
+use crate::keyspace::KeyError;
+use crate::server::acl::Access;
+use crate::server::api::{Ctx, RmString};
+use crate::server::command::{in_cluster, Call};
+use crate::server::config;
+use crate::server::info::FIGURES;
+use crate::server::keyspace::{RedisKeyspace, ScanCursor};
+use crate::server::main_thread::MainThread;
+use crate::server::notify::Change;
+
+/// An index on the keys of this server.
+pub type RedisIndex = Index<RedisKeyspace>;
+
+/// How many indexes are remembered at most; beyond it the memory starts afresh.
+const INDEXES_REMEMBERED: usize = 4096;
+
+/// What is remembered of one index.
+pub struct Remembered {
+    /// The index.
+    pub index: RedisIndex,
+    /// Where the sweep of claims that ran out goes on.
+    pub sweep: Option<ScanCursor>,
+}
+
+struct Indexes {
+    by_db: FxHashMap<c_int, FxHashMap<Box<[u8]>, Remembered>>,
+    panics: u64,
+}
+
+static INDEXES: MainThread<Indexes> = MainThread::new(Indexes {
+    by_db: FxHashMap::with_hasher(FxBuildHasher),
+    panics: 0,
+});
+
+/// Set when something changed while the indexes were in use.
+static DISTRUST: AtomicBool = AtomicBool::new(false);
+
+/// Does something with an index, opening it if nothing is remembered of it.
+pub fn with_index<T>(
+    ctx: Ctx,
+    db: c_int,
+    prefix: &[u8],
+    keys: &mut RedisKeyspace,
+    act: impl FnOnce(&mut Remembered, &mut RedisKeyspace) -> Result<T>,
+) -> Result<T> {
+    let mut indexes = INDEXES.borrow();
+    let panics = FIGURES.panics.load(Relaxed);
+    if DISTRUST.swap(false, Relaxed) || indexes.panics != panics {
+        // After a bug nothing that was remembered is believed.
+        indexes.by_db.clear();
+        indexes.panics = panics;
+    }
+    let of_db = indexes.by_db.entry(db).or_default();
+    if !of_db.contains_key(prefix) {
+        if of_db.len() >= INDEXES_REMEMBERED {
+            of_db.clear();
+        }
+        let index = Index::open(keys, prefix, config::dedupe_profile(), in_cluster(ctx))?;
+        let remembered = Remembered { index, sweep: None };
+        of_db.insert(prefix.into(), remembered);
+        FIGURES.indexes.store(of_db.len() as u64, Relaxed);
+    }
+    let remembered = of_db.get_mut(prefix).expect("inserted above");
+    let done = act(remembered, keys);
+    if matches!(done, Err(Error::Key(KeyError::Refused(_)))) {
+        // The server stopped something half-way, so memory and keys may differ.
+        of_db.remove(prefix);
+    }
+    done
+}
+
+/// The same for the call of a command, with the error as its text.
+pub fn on_index<T>(
+    call: &mut Call<'_>,
+    act: impl FnOnce(&mut Remembered, &mut RedisKeyspace) -> Result<T>,
+) -> std::result::Result<T, String> {
+    with_index(call.ctx, call.db, call.prefix, &mut call.keys, act).map_err(|e| e.to_string())
+}
+
+/// One of the keys of an index, for a check of permissions.
+pub type Once = fn(&Names<RmString>) -> &RmString;
+
+/// Refuses with `NOPERM` unless the user may do all of this.
+pub fn permit(
+    call: &mut Call<'_>,
+    once: &[(Once, Access)],
+    crawls: &[(&[u8], &[CrawlKey], Access)],
+) -> std::result::Result<(), String> {
+    let user = call.user();
+    let mut refused = None;
+    on_index(call, |remembered, keys| {
+        let index = &mut remembered.index;
+        for (name, access) in once {
+            refused = refused.take().or(user.check(name(&index.names), *access).err());
+        }
+        for (crawl, which, access) in crawls {
+            for &which in *which {
+                let key = index.crawl_key(keys, crawl, which);
+                refused = refused.take().or(user.check(&key, *access).err());
+            }
+        }
+        Ok(())
+    })?;
+    refused.map_or(Ok(()), Err)
+}
+
+/// Endings of the keys that exist once in an index and whose content is remembered.
+const ONCE: [&[u8]; 10] = [
+    b"allhashes",
+    b"alldupes",
+    b"allcrawls",
+    b"uncommittedcrawls",
+    b"crawlspace",
+    b"committing",
+    b"removing",
+    b"commits",
+    b"holders",
+    b"claims",
+];
+
+/// The prefixes that a key may belong to, with whether it is one that exists once.
+pub fn possible_prefixes(key: &[u8]) -> impl Iterator<Item = (&[u8], bool)> {
+    let once = ONCE
+        .iter()
+        .filter_map(|ending| key.strip_suffix(*ending))
+        .map(|prefix| (prefix, true));
+    let of_crawl = memchr::memmem::find_iter(key, b"h:").map(|at| (&key[..at], false));
+    once.chain(of_crawl)
+}
+
+/// Whether a key is book-keeping of ours that says nothing of anybody's data.
+pub fn is_bookkeeping(key: &[u8]) -> bool {
+    const OURS: [&[u8]; 11] = [
+        b"crawlspace", b"committing", b"removing", b"commits", b"holders", b"claims", b":base",
+        b":fresh", b":cut", b":deps", b":seq",
+    ];
+    OURS.iter().any(|ending| key.ends_with(ending))
+}
+
+/// Forgets what somebody else changed.
+pub fn on_change(_: Ctx, change: Change<'_>) {
+    let Some(mut indexes) = INDEXES.try_borrow() else {
+        DISTRUST.store(true, Relaxed);
+        return;
+    };
+    match change {
+        Change::Everything | Change::Role => indexes.by_db.clear(),
+        Change::Key(db, key) => {
+            let Some(of_db) = indexes.by_db.get_mut(&db) else {
+                return;
+            };
+            for (prefix, once) in possible_prefixes(key) {
+                if once {
+                    // Spellings and sets both: the next command reads everything anew.
+                    of_db.remove(prefix);
+                } else if let Some(remembered) = of_db.get_mut(prefix) {
+                    remembered.index.distrust_spellings();
+                }
+            }
+        }
+    }
+}
+
+/// What a slice of a job does with its index.
+pub fn slice<T>(
+    ctx: Ctx,
+    db: c_int,
+    prefix: &[u8],
+    keys: &mut RedisKeyspace,
+    act: impl FnOnce(&mut RedisIndex, &mut RedisKeyspace) -> Result<T>,
+) -> Result<T> {
+    with_index(ctx, db, prefix, keys, |remembered, keys| act(&mut remembered.index, keys))
+}

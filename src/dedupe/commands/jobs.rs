@@ -1,0 +1,415 @@
+//! Commands whose work is done in slices.
+
+use std::os::raw::c_int;
+
+use crate::dedupe::index::CrawlKey;
+use crate::dedupe::job::{Job, Step};
+use crate::dedupe::removal::{Cancel as CancelJob, Removal, Retain as RetainJob};
+use crate::dedupe::requires::{self, Format, Of};
+use crate::dedupe::stats::check_known;
+use crate::dedupe::{commit, error::Error};
+use crate::server::acl::{Access, User};
+use crate::server::api::{Ctx, RmString};
+use crate::server::args::Args;
+use crate::server::command::{Answer, Arg, Call, Command, Spec};
+use crate::server::job::{self, JobId, Progress, Slices, Submitted};
+use crate::server::keyspace::RedisKeyspace;
+use crate::text::Shown;
+
+use super::indexes::{is_bookkeeping, on_index, permit, slice, Once};
+use super::{claims, crawl_argument};
+
+/// Longest reference, in bytes.
+const REFERENCE_BYTES: usize = 1100;
+
+/// Whether a job changes the index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// It only reads, as the user who asked, and may run on a replica.
+    Reads,
+    /// It writes, and memory grows by it.
+    Grows,
+    /// It writes, and memory shrinks by it.
+    Shrinks,
+}
+
+/// A job of the rules, on the keys of this server.
+struct IndexJob {
+    db: c_int,
+    prefix: Vec<u8>,
+    kind: Kind,
+    user: Option<RmString>,
+    job: Box<dyn Job<RedisKeyspace>>,
+}
+
+impl Slices for IndexJob {
+    fn slice(&mut self, ctx: Ctx, time: &mut dyn FnMut() -> bool) -> Progress {
+        let mut keys = RedisKeyspace::new(ctx);
+        if let (Kind::Reads, Some(user)) = (self.kind, &self.user) {
+            keys.read_as(User::named(user), is_bookkeeping);
+        }
+        let job = &mut self.job;
+        let step = slice(ctx, self.db, &self.prefix, &mut keys, |index, keys| {
+            job.step(index, keys, time)
+        });
+        let outcome = match step {
+            Ok(Step::More) => return Progress::More,
+            Ok(Step::Done(reply)) => Ok(reply),
+            Err(error) => Err(error.to_string()),
+        };
+        if self.kind != Kind::Reads && claims::anybody_waits() {
+            claims::serve(ctx, self.db, &self.prefix, &mut keys, None);
+        }
+        Progress::Done(outcome)
+    }
+
+    fn db(&self) -> c_int {
+        self.db
+    }
+
+    fn writes(&self) -> bool {
+        self.kind != Kind::Reads
+    }
+
+    fn grows(&self) -> bool {
+        self.kind == Kind::Grows
+    }
+}
+
+/// Jobs that write to one index run one after the other; those that read need no turn.
+fn id(call: &Call<'_>, kind: Kind, work: &str, arguments: &[&[u8]]) -> JobId {
+    let mut queue = format!("{} ", call.db).into_bytes();
+    queue.extend_from_slice(call.prefix);
+    let mut name = work.as_bytes().to_vec();
+    for argument in arguments {
+        name.extend_from_slice(format!(" {}:", argument.len()).as_bytes());
+        name.extend_from_slice(argument);
+    }
+    if kind == Kind::Reads {
+        queue.extend_from_slice(b" reading ");
+        queue.extend_from_slice(&name);
+    }
+    JobId { queue, work: name }
+}
+
+/// Hands a job in for the client that called.
+pub fn submit(
+    call: &mut Call<'_>,
+    kind: Kind,
+    id: JobId,
+    job: Box<dyn Job<RedisKeyspace>>,
+    may_attach: bool,
+) -> Result<Answer, String> {
+    // What the command did so far is replicated before the job's own writes.
+    call.keys.flush();
+    let job = IndexJob {
+        db: call.db,
+        prefix: call.prefix.to_vec(),
+        kind,
+        user: User::current_name(call.ctx),
+        job,
+    };
+    match job::submit(call.ctx, id, Box::new(job), may_attach) {
+        Submitted::Done(outcome) => outcome.map(Answer::Reply),
+        Submitted::Waiting => Ok(Answer::Sent),
+    }
+}
+
+/// Hands a job in that only reads.
+pub fn submit_reading(
+    call: &mut Call<'_>,
+    work: &str,
+    arguments: &[&[u8]],
+    job: Box<dyn Job<RedisKeyspace>>,
+) -> Result<Answer, String> {
+    let id = id(call, Kind::Reads, work, arguments);
+    // Two who ask the same may be different users, so everybody gets a look of their own.
+    submit(call, Kind::Reads, id, job, false)
+}
+
+/// Hands a job in that repairs the whole index.
+pub fn submit_repair(
+    call: &mut Call<'_>,
+    job: Box<dyn Job<RedisKeyspace>>,
+) -> Result<Answer, String> {
+    let id = id(call, Kind::Grows, "repair", &[]);
+    submit(call, Kind::Grows, id, job, true)
+}
+
+/// The keys of a whole index that a commit or removal changes.
+pub const WHOLE_INDEX: [(Once, Access); 5] = [
+    (|names| &names.merged, Access::Write),
+    (|names| &names.allcounts, Access::Write),
+    (|names| &names.allcrawls, Access::Write),
+    (|names| &names.uncommitted, Access::Write),
+    (|names| &names.finished, Access::Write),
+];
+
+/// The documented keys of a crawl.
+pub const OF_CRAWL: [CrawlKey; 4] = [
+    CrawlKey::Records,
+    CrawlKey::Counts,
+    CrawlKey::Waczs,
+    CrawlKey::Requires,
+];
+
+/// A crawl becomes part of the merged index.
+pub struct Commit;
+
+impl Command for Commit {
+    const SPEC: Spec = Spec {
+        name: "dedupe.commit",
+        flags: "write deny-oom blocking",
+        arity: 3,
+        summary: "Makes a crawl part of the merged index: all of its hashes become visible at once.",
+        complexity: "O(N) where N is the number of hashes that are new since the last commit, in slices",
+        args: &[Arg::prefix(), Arg::text("crawl")],
+    };
+
+    fn run(call: &mut Call<'_>) -> Result<Answer, String> {
+        let crawl = crawl_argument(&mut call.args)?;
+        permit(
+            call,
+            &WHOLE_INDEX,
+            &[(
+                crawl,
+                &[CrawlKey::Records, CrawlKey::Counts, CrawlKey::Waczs],
+                Access::Read,
+            )],
+        )?;
+        // What came since a running commit began is not that commit's, but this one's.
+        let may_attach = on_index(call, |remembered, keys| {
+            let index = &mut remembered.index;
+            Ok(!index.is_committing(keys, crawl)? || !index.newer_than_cut(keys, crawl)?)
+        })?;
+        let id = id(call, Kind::Grows, "commit", &[crawl]);
+        let job = Box::new(commit::Commit::new(crawl));
+        submit(call, Kind::Grows, id, job, may_attach)
+    }
+}
+
+/// What is uncommitted of a crawl leaves no trace.
+pub struct Cancel;
+
+impl Command for Cancel {
+    const SPEC: Spec = Spec {
+        name: "dedupe.cancel",
+        flags: "write blocking",
+        arity: 3,
+        summary: "Drops an uncommitted crawl, or what came since the last commit of a continued one.",
+        complexity: "O(N) where N is the number of hashes dropped, in slices",
+        args: &[Arg::prefix(), Arg::text("crawl")],
+    };
+
+    fn run(call: &mut Call<'_>) -> Result<Answer, String> {
+        let crawl = crawl_argument(&mut call.args)?;
+        permit(call, &WHOLE_INDEX, &[(crawl, &OF_CRAWL, Access::Write)])?;
+        on_index(call, |remembered, keys| {
+            CancelJob::check(&mut remembered.index, keys, crawl)
+        })?;
+        // A commit of the same crawl loses against this.
+        let commit = id(call, Kind::Grows, "commit", &[crawl]);
+        let canceled = Err(Error::Canceled(crawl.to_vec()).to_string());
+        job::abort(&canceled, |id, _| *id == commit);
+        let id = id(call, Kind::Shrinks, "cancel", &[crawl]);
+        submit(call, Kind::Shrinks, id, Box::new(CancelJob::new(crawl)), true)
+    }
+}
+
+fn crawl_arguments<'a>(args: &mut Args<'a>) -> Result<Vec<&'a [u8]>, String> {
+    let mut crawls = Vec::with_capacity(args.left());
+    loop {
+        crawls.push(crawl_argument(args)?);
+        if args.left() == 0 {
+            return Ok(crawls);
+        }
+    }
+}
+
+fn owned(crawls: &[&[u8]]) -> Vec<Vec<u8>> {
+    crawls.iter().map(|crawl| crawl.to_vec()).collect()
+}
+
+/// Committed crawls leave the index.
+pub struct Remove;
+
+impl Command for Remove {
+    const SPEC: Spec = Spec {
+        name: "dedupe.remove",
+        flags: "write blocking",
+        arity: -3,
+        summary: "Removes committed crawls: their hashes go to the next holder, or go.",
+        complexity: "O(N) where N is the number of hashes of the removed crawls, in slices",
+        args: &[Arg::prefix(), Arg::text("crawl").multiple()],
+    };
+
+    fn run(call: &mut Call<'_>) -> Result<Answer, String> {
+        let crawls = crawl_arguments(&mut call.args)?;
+        let keys: Vec<_> = crawls.iter().map(|c| (*c, &OF_CRAWL[..], Access::Write)).collect();
+        permit(call, &WHOLE_INDEX, &keys)?;
+        on_index(call, |remembered, keys| {
+            Removal::check(&mut remembered.index, keys, &crawls)
+        })?;
+        let id = id(call, Kind::Shrinks, "remove", &crawls);
+        let job = Box::new(Removal::new(owned(&crawls), false));
+        submit(call, Kind::Shrinks, id, job, true)
+    }
+}
+
+/// These crawls are the whole collection.
+pub struct Retain;
+
+impl Command for Retain {
+    const SPEC: Spec = Spec {
+        name: "dedupe.retain",
+        flags: "write blocking",
+        arity: -3,
+        summary: "Says which crawls are the whole collection: others are tracked as removed, or purged.",
+        complexity: "O(C) where C is the number of crawls; with PURGE also the cost of removing the others",
+        args: &[
+            Arg::prefix(),
+            Arg::word("purge", "PURGE").optional(),
+            Arg::text("crawl").multiple(),
+        ],
+    };
+
+    fn run(call: &mut Call<'_>) -> Result<Answer, String> {
+        let purge = call.args.keyword("PURGE");
+        let crawls = crawl_arguments(&mut call.args)?;
+        if purge {
+            permit(call, &WHOLE_INDEX, &[])?;
+            permit_removal_of_others(call, &crawls)?;
+        } else {
+            permit(
+                call,
+                &[
+                    (|names| &names.allcrawls, Access::Read),
+                    (|names| &names.allcounts, Access::Write),
+                ],
+                &[],
+            )?;
+        }
+        on_index(call, |remembered, keys| {
+            check_known(&mut remembered.index, keys, &crawls)
+        })?;
+        let work = if purge { "retain purge" } else { "retain" };
+        let id = id(call, Kind::Shrinks, work, &crawls);
+        let job = Box::new(RetainJob::new(owned(&crawls), purge));
+        submit(call, Kind::Shrinks, id, job, true)
+    }
+}
+
+/// Who purges must be allowed to remove each crawl that is not listed.
+fn permit_removal_of_others(call: &mut Call<'_>, kept: &[&[u8]]) -> Result<(), String> {
+    let committed = on_index(call, |remembered, keys| remembered.index.committed(keys))?;
+    let others: Vec<_> = committed
+        .iter()
+        .map(|crawl| &crawl[..])
+        .filter(|crawl| !kept.contains(crawl))
+        .map(|crawl| (crawl, &OF_CRAWL[..], Access::Write))
+        .collect();
+    permit(call, &[], &others)
+}
+
+/// What a crawl cannot be replayed without.
+pub struct Requires;
+
+impl Command for Requires {
+    const SPEC: Spec = Spec {
+        name: "dedupe.requires",
+        flags: "readonly blocking",
+        arity: -3,
+        summary: "Lists the WACZ files that a crawl or a WACZ depends on, ready for relation.requires.",
+        complexity: "O(N) where N is the number of WACZ files of the required crawls",
+        args: &[
+            Arg::prefix(),
+            Arg::one_of(
+                "of",
+                &[
+                    Arg::text("crawl"),
+                    Arg::text("uuid").after("REF"),
+                    Arg::text("reference").after("REFS").multiple(),
+                ],
+            ),
+            Arg::word("transitive", "TRANSITIVE").optional(),
+            Arg::one_of("format", &[Arg::word("json", "JSON"), Arg::word("resp", "RESP")])
+                .after("FORMAT")
+                .optional(),
+        ],
+    };
+
+    fn run(call: &mut Call<'_>) -> Result<Answer, String> {
+        let args = &mut call.args;
+        // A word alone is a crawl's id, also when it is REF or REFS.
+        let of = if args.left() > 1 && args.keyword("REF") {
+            Of::Wacz(args.bytes("uuid", 1024)?.to_vec())
+        } else if args.left() > 1 && args.keyword("REFS") {
+            let mut references = Vec::new();
+            while let Some(argument) = args.peek() {
+                if !argument.contains(&b' ') && !references.is_empty() {
+                    break;
+                }
+                let reference = args.bytes("reference", REFERENCE_BYTES)?;
+                requires::check_references(&[reference])
+                    .map_err(|error| format!("{error} (argument {})", args.position()))?;
+                references.push(reference.to_vec());
+            }
+            Of::References(references)
+        } else {
+            Of::Crawl(crawl_argument(args)?.to_vec())
+        };
+        let (mut transitive, mut format) = (false, None);
+        loop {
+            if !transitive && args.keyword("TRANSITIVE") {
+                transitive = true;
+            } else if format.is_none() && args.keyword("FORMAT") {
+                let word = args.next("format")?;
+                format = Some(match word.to_ascii_uppercase().as_slice() {
+                    b"JSON" => Format::Json,
+                    b"RESP" => Format::Resp,
+                    _ => {
+                        return Err(format!(
+                            "ERR format '{}' is neither JSON nor RESP (argument {})",
+                            Shown(word),
+                            args.position()
+                        ))
+                    }
+                });
+            } else {
+                break;
+            }
+        }
+        args.end()?;
+        let format = format.unwrap_or(Format::Json);
+        if let Of::Crawl(crawl) = &of {
+            on_index(call, |remembered, keys| {
+                remembered.index.require_known(keys, crawl).map(drop)
+            })?;
+        }
+        let job = Box::new(requires::Requires::new(of, transitive, format));
+        submit_reading(call, "requires", &[], job)
+    }
+}
+
+/// Who depends on a crawl.
+pub struct RequiredBy;
+
+impl Command for RequiredBy {
+    const SPEC: Spec = Spec {
+        name: "dedupe.requiredby",
+        flags: "readonly blocking",
+        arity: 3,
+        summary: "Lists the crawls that would break if this one went, with their numbers of revisits.",
+        complexity: "O(C) where C is the number of crawls, in slices",
+        args: &[Arg::prefix(), Arg::text("crawl")],
+    };
+
+    fn run(call: &mut Call<'_>) -> Result<Answer, String> {
+        let crawl = crawl_argument(&mut call.args)?;
+        let job = on_index(call, |remembered, keys| {
+            requires::RequiredBy::new(&mut remembered.index, keys, crawl)
+        })?;
+        submit_reading(call, "requiredby", &[crawl], Box::new(job))
+    }
+}
+

@@ -1,0 +1,118 @@
+//! `DEDUPE.LOOKUP`.
+
+use smallvec::SmallVec;
+
+use crate::dedupe::digest::Digest;
+use crate::dedupe::index::CrawlKey;
+use crate::dedupe::lookup::Found;
+use crate::server::acl::Access;
+use crate::server::api::RmString;
+use crate::server::command::{Answer, Arg, Call, Command, Spec};
+use crate::server::info::{count, FIGURES};
+use crate::server::reply::{send_array, send_bulk, send_int, send_nil};
+
+use super::indexes::on_index;
+use super::{crawl_argument, hash_argument};
+
+/// The two documented look-ups in one, for many hashes.
+pub struct Lookup;
+
+/// One answer: where the hash was found, and the container's name if asked for.
+type Hit = (Found<RmString>, Option<Vec<u8>>);
+
+impl Command for Lookup {
+    const SPEC: Spec = Spec {
+        name: "dedupe.lookup",
+        flags: "readonly fast",
+        arity: -3,
+        summary: "Says for each hash which crawl holds its original record, and where.",
+        complexity: "O(N) where N is the number of hashes",
+        args: &[
+            Arg::prefix(),
+            Arg::text("crawl").after("CRAWL").optional(),
+            Arg::word("withwacz", "WITHWACZ").optional(),
+            Arg::text("hash").multiple(),
+        ],
+    };
+
+    fn run(call: &mut Call<'_>) -> Result<Answer, String> {
+        let (mut own, mut with_wacz) = (None, false);
+        loop {
+            if own.is_none() && call.args.keyword("CRAWL") {
+                own = Some(crawl_argument(&mut call.args)?);
+            } else if !with_wacz && call.args.keyword("WITHWACZ") {
+                with_wacz = true;
+            } else {
+                break;
+            }
+        }
+        let mut digests: SmallVec<[Digest; 1]> = SmallVec::new();
+        loop {
+            digests.push(hash_argument(&mut call.args)?.1);
+            if call.args.left() == 0 {
+                break;
+            }
+        }
+
+        let user = call.user();
+        let mut refused = Ok(());
+        let found: SmallVec<[Option<Hit>; 1]> = on_index(call, |remembered, keys| {
+            let index = &mut remembered.index;
+            refused = user
+                .check(&index.names.merged, Access::Read)
+                .and_then(|()| user.check(&index.names.allcrawls, Access::Read));
+            let mut found = SmallVec::with_capacity(digests.len());
+            let mut allowed: SmallVec<[RmString; 4]> = SmallVec::new();
+            for digest in &digests {
+                if refused.is_err() {
+                    break;
+                }
+                let Some(hit) = index.find(keys, digest, own)? else {
+                    found.push(None);
+                    continue;
+                };
+                let records = index.crawl_key(keys, hit.crawl.id(), CrawlKey::Records);
+                if !allowed.iter().any(|key| key.raw() == records.raw()) {
+                    refused = user.check(&records, Access::Read);
+                    if with_wacz && refused.is_ok() {
+                        let waczs = index.crawl_key(keys, hit.crawl.id(), CrawlKey::Waczs);
+                        refused = user.check(&waczs, Access::Read);
+                    }
+                    allowed.push(records);
+                }
+                let container = if with_wacz {
+                    index.container(keys, &hit)?
+                } else {
+                    None
+                };
+                found.push(Some((hit, container)));
+            }
+            Ok(found)
+        })?;
+        refused?;
+
+        count(&FIGURES.lookups, found.len() as u64);
+        send_array(call.ctx, found.len());
+        for hit in &found {
+            let Some((hit, container)) = hit else {
+                send_nil(call.ctx);
+                continue;
+            };
+            count(&FIGURES.hits, 1);
+            send_array(call.ctx, if with_wacz { 6 } else { 5 });
+            let record = hit.record();
+            send_bulk(call.ctx, hit.crawl.id());
+            send_int(call.ctx, record.wacz_index as i64);
+            send_bulk(call.ctx, record.date);
+            send_bulk(call.ctx, record.url);
+            send_int(call.ctx, record.size as i64);
+            if with_wacz {
+                match container {
+                    Some(filename) => send_bulk(call.ctx, filename),
+                    None => send_nil(call.ctx),
+                }
+            }
+        }
+        Ok(Answer::Sent)
+    }
+}

@@ -1,0 +1,78 @@
+//! The `DEDUPE.*` commands: arguments in, reply out. The rules are in the other modules of
+//! [`crate::dedupe`].
+
+mod claims;
+mod crawls;
+mod indexes;
+mod jobs;
+mod lookup;
+mod records;
+mod wacz;
+
+use crate::server::api::Ctx;
+use crate::server::args::Args;
+use crate::server::command::register;
+use crate::server::notify;
+
+use super::digest::Digest;
+use super::index::{check_crawl_id, CRAWL_BYTES};
+use super::sequence::{Sequence, WRITER_BYTES};
+
+/// Makes all commands of the family known to the server.
+pub fn register_all(ctx: Ctx) -> Result<(), String> {
+    // SAFETY: called with the context of the module's load.
+    unsafe {
+        register::<lookup::Lookup>(ctx)?;
+        register::<claims::Claim>(ctx)?;
+        register::<claims::Unclaim>(ctx)?;
+        register::<records::Add>(ctx)?;
+        register::<records::Revisit>(ctx)?;
+        register::<wacz::Open>(ctx)?;
+        register::<wacz::Close>(ctx)?;
+        register::<wacz::List>(ctx)?;
+        register::<jobs::Commit>(ctx)?;
+        register::<jobs::Cancel>(ctx)?;
+        register::<jobs::Retain>(ctx)?;
+        register::<jobs::Remove>(ctx)?;
+        register::<jobs::Requires>(ctx)?;
+        register::<jobs::RequiredBy>(ctx)?;
+        register::<crawls::Stats>(ctx)?;
+        register::<crawls::Crawls>(ctx)?;
+        register::<crawls::Check>(ctx)?;
+        register::<crawls::Repair>(ctx)?;
+        register::<crawls::Profile>(ctx)?;
+    }
+    notify::listen(indexes::on_change);
+    notify::listen(claims::on_change);
+    Ok(())
+}
+
+/// Reads a crawl id.
+fn crawl_argument<'a>(args: &mut Args<'a>) -> Result<&'a [u8], String> {
+    let crawl = args.next("crawl")?;
+    if crawl.len() > CRAWL_BYTES {
+        return Err(format!(
+            "BADCRAWL crawl id has {} bytes, more than {CRAWL_BYTES} (argument {})",
+            crawl.len(),
+            args.position()
+        ));
+    }
+    check_crawl_id(crawl).map_err(|error| format!("{error} (argument {})", args.position()))?;
+    Ok(crawl)
+}
+
+/// Reads a hash in any spelling.
+fn hash_argument<'a>(args: &mut Args<'a>) -> Result<(&'a [u8], Digest), String> {
+    let hash = args.next("hash")?;
+    let digest = Digest::parse(hash)
+        .map_err(|error| format!("{error} (argument {})", args.position()))?;
+    Ok((hash, digest))
+}
+
+/// Reads what follows `SEQ`.
+fn sequence_argument<'a>(args: &mut Args<'a>) -> Result<Sequence<'a>, String> {
+    Ok(Sequence {
+        writer: args.bytes("writer", WRITER_BYTES)?,
+        n: args.unsigned("sequence number", 1, i64::MAX as u64)?,
+    })
+}

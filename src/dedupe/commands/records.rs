@@ -1,0 +1,197 @@
+//! `DEDUPE.ADD` and `DEDUPE.REVISIT`.
+
+use crate::dedupe::add::{Dependency, Response, Revisit as Revisited};
+use crate::dedupe::index::CrawlKey;
+use crate::dedupe::record::{is_date, Record, DATE_BYTES, URL_BYTES};
+use crate::reply::Reply;
+use crate::server::acl::Access;
+use crate::server::api::now_ms;
+use crate::server::args::Args;
+use crate::server::command::{Answer, Arg, Call, Command, Spec};
+use crate::server::info::{count, FIGURES};
+use crate::text::Shown;
+
+use super::indexes::{on_index, permit};
+use super::{claims, crawl_argument, hash_argument, sequence_argument};
+
+/// Longest id of a WACZ that is being written, in bytes.
+const UUID_BYTES: usize = 1024;
+
+/// Longest record size and WACZ index: integers that every client can hold.
+const LARGEST: u64 = (1 << 53) - 1;
+
+const SEQ: Arg = Arg::block("seq", &[Arg::text("writer"), Arg::integer("n")])
+    .after("SEQ")
+    .optional();
+
+/// A `response` record was written.
+pub struct Add;
+
+fn response<'a>(args: &mut Args<'a>) -> Result<Response<'a>, String> {
+    let (_, digest) = hash_argument(args)?;
+    let wacz_index = args.unsigned("waczIndex", 0, LARGEST)?;
+    let date = args.bytes("date", DATE_BYTES)?;
+    if !is_date(date) {
+        return Err(format!(
+            "ERR date '{}' does not have 14 or 17 digits or ISO 8601 form (argument {})",
+            Shown(date),
+            args.position()
+        ));
+    }
+    let url = args.bytes("url", URL_BYTES)?;
+    let size = args.unsigned("size", 0, LARGEST)?;
+    Ok(Response {
+        digest,
+        record: Record {
+            wacz_index,
+            date,
+            url,
+            size,
+        },
+    })
+}
+
+impl Command for Add {
+    const SPEC: Spec = Spec {
+        name: "dedupe.add",
+        flags: "write deny-oom fast",
+        arity: -8,
+        summary: "Tells that response records were written, and settles the claim on their payload.",
+        complexity: "O(N) where N is the number of records",
+        args: &[
+            Arg::prefix(),
+            Arg::text("crawl"),
+            Arg::integer("token").after("TOKEN").optional(),
+            SEQ,
+            Arg::block(
+                "record",
+                &[
+                    Arg::text("hash"),
+                    Arg::integer("waczIndex"),
+                    Arg::text("date"),
+                    Arg::text("url"),
+                    Arg::integer("size"),
+                ],
+            )
+            .multiple(),
+        ],
+    };
+
+    fn run(call: &mut Call<'_>) -> Result<Answer, String> {
+        let crawl = crawl_argument(&mut call.args)?;
+        let (mut token, mut seq) = (None, None);
+        loop {
+            if token.is_none() && call.args.keyword("TOKEN") {
+                token = Some(call.args.unsigned("token", 1, i64::MAX as u64)?);
+            } else if seq.is_none() && call.args.keyword("SEQ") {
+                seq = Some(sequence_argument(&mut call.args)?);
+            } else {
+                break;
+            }
+        }
+        let mut responses = Vec::with_capacity(call.args.left() / 5);
+        loop {
+            responses.push(response(&mut call.args)?);
+            if call.args.left() == 0 {
+                break;
+            }
+        }
+        permit(
+            call,
+            &[(|names| &names.uncommitted, Access::Write)],
+            &[(crawl, &[CrawlKey::Records, CrawlKey::Counts], Access::Write)],
+        )?;
+        let new = on_index(call, |remembered, keys| {
+            let index = &mut remembered.index;
+            index.add(keys, crawl, &responses, token, seq, now_ms())
+        })?;
+        count(&FIGURES.adds, responses.len() as u64);
+        if claims::anybody_waits() {
+            let digests: Vec<_> = responses.into_iter().map(|r| r.digest).collect();
+            claims::serve(call.ctx, call.db, call.prefix, &mut call.keys, Some(&digests));
+        }
+        Ok(Answer::Reply(Reply::count(new)))
+    }
+}
+
+/// A `revisit` record was written.
+pub struct Revisit;
+
+impl Command for Revisit {
+    const SPEC: Spec = Spec {
+        name: "dedupe.revisit",
+        flags: "write deny-oom fast",
+        arity: -5,
+        summary: "Tells that revisit records were written: what they save, and what they depend on.",
+        complexity: "O(N) where N is the number of records",
+        args: &[
+            Arg::prefix(),
+            Arg::text("crawl"),
+            Arg::one_of(
+                "dependency",
+                &[Arg::text("uuid").after("REF"), Arg::word("noref", "NOREF")],
+            )
+            .optional(),
+            SEQ,
+            Arg::block("record", &[Arg::text("hash"), Arg::integer("revisit-size")]).multiple(),
+        ],
+    };
+
+    fn run(call: &mut Call<'_>) -> Result<Answer, String> {
+        let crawl = crawl_argument(&mut call.args)?;
+        let (mut dependency, mut seq) = (None, None);
+        loop {
+            if dependency.is_none() && call.args.keyword("REF") {
+                dependency = Some(Dependency::Wacz(call.args.bytes("uuid", UUID_BYTES)?));
+            } else if dependency.is_none() && call.args.keyword("NOREF") {
+                dependency = Some(Dependency::Elsewhere);
+            } else if seq.is_none() && call.args.keyword("SEQ") {
+                seq = Some(sequence_argument(&mut call.args)?);
+            } else {
+                break;
+            }
+        }
+        let dependency = dependency.unwrap_or(Dependency::Crawl);
+        let mut revisits = Vec::with_capacity(call.args.left() / 2);
+        loop {
+            let (given, digest) = hash_argument(&mut call.args)?;
+            let size = call.args.unsigned("revisit-size", 0, LARGEST)?;
+            revisits.push(Revisited {
+                digest,
+                given,
+                size,
+            });
+            if call.args.left() == 0 {
+                break;
+            }
+        }
+        permit(
+            call,
+            &[
+                (|names| &names.merged, Access::Read),
+                (|names| &names.allcrawls, Access::Read),
+                (|names| &names.uncommitted, Access::Write),
+            ],
+            &[
+                (crawl, &[CrawlKey::Records], Access::Read),
+                (crawl, &[CrawlKey::Counts], Access::Write),
+            ],
+        )?;
+        if dependency != Dependency::Elsewhere {
+            permit(call, &[], &[(crawl, &[CrawlKey::Requires], Access::Write)])?;
+        }
+        if let Dependency::Wacz(uuid) = dependency {
+            let user = call.user();
+            let references = on_index(call, |remembered, keys| {
+                Ok(remembered.index.references_key(keys, uuid))
+            })?;
+            user.check(&references, Access::Write)?;
+        }
+        let n = on_index(call, |remembered, keys| {
+            let index = &mut remembered.index;
+            index.revisit(keys, crawl, &revisits, dependency, seq)
+        })?;
+        count(&FIGURES.revisits, n);
+        Ok(Answer::Reply(Reply::count(n)))
+    }
+}

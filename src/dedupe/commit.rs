@@ -1,0 +1,498 @@
+//! `COMMIT`: a crawl becomes part of the merged index.
+//!
+//! Nobody sees a hash of the crawl before the last step, because look-ups pass over owners that
+//! are not in `allcrawls`, and over the fields in `h:<crawl>:cut` of a crawl that continues. The
+//! last step makes everything true at once. How far a commit is stands in `committing`, written
+//! with each slice, so that one cut short by a crash goes on with exact figures.
+
+use crate::keyspace::Keyspace;
+use crate::reply::Reply;
+
+use super::counts;
+use super::digest::Digest;
+use super::error::{Error, Result};
+use super::index::{CommitState, CrawlKey, Index, Numbers, State};
+use super::job::{Adoption, Job, Step, Time, Walk};
+use super::wacz::Entry;
+
+enum Phase<K: Keyspace> {
+    Adopt(Adoption<K>),
+    Start,
+    /// Another commit or a removal came between a crash and this run: what the first run did is
+    /// taken back, and the crawl gets a new place in the order.
+    Undo(Walk<K>),
+    Gather(Walk<K>),
+    Walk(Walk<K>),
+    Files(u64),
+    Finish,
+}
+
+/// The commit of one crawl.
+pub struct Commit<K: Keyspace> {
+    crawl: Vec<u8>,
+    phase: Phase<K>,
+    state: CommitState,
+    continued: bool,
+    resumed: bool,
+    new: u64,
+    known: u64,
+}
+
+impl<K: Keyspace> Commit<K> {
+    /// A commit that has not begun.
+    pub fn new(crawl: &[u8]) -> Commit<K> {
+        Commit {
+            crawl: crawl.to_vec(),
+            phase: Phase::Adopt(Adoption::new()),
+            state: CommitState {
+                number: 0,
+                new: 0,
+                known: 0,
+            },
+            continued: false,
+            resumed: false,
+            new: 0,
+            known: 0,
+        }
+    }
+
+    fn start(&mut self, index: &mut Index<K>, ks: &mut K) -> Result<Option<Reply>> {
+        let crawl = &self.crawl[..];
+        index.refuse_while_removing(ks, crawl)?;
+        self.continued = index.is_committed(ks, crawl)?;
+        if let Some(state) = index.commit_state(ks, crawl)? {
+            self.resumed = true;
+            self.state = state;
+            let key = self.walked_key(index, ks);
+            self.phase = if index.last_number(ks)? > state.number {
+                Phase::Undo(Walk::hash(ks, key))
+            } else {
+                self.after_cut(index, ks)?
+            };
+            return Ok(None);
+        }
+        let records = index.crawl_key(ks, crawl, CrawlKey::Records);
+        match index.state(ks, crawl)? {
+            Some(State::Committed) if !index.has_unseen_fields(ks, crawl)? => {
+                return Ok(Some(Reply::counts(&[self.new, self.known])));
+            }
+            Some(_) => {}
+            // A plain client may have written the hashes without announcing the crawl.
+            None if ks.exists(&records) => {}
+            None => return Err(Error::NoCrawl(crawl.to_vec())),
+        }
+        for key in [CrawlKey::Records, CrawlKey::Fresh, CrawlKey::Cut, CrawlKey::Base] {
+            let key = index.crawl_key(ks, crawl, key);
+            ks.hash_len(&key)?;
+        }
+        let waczs = index.crawl_key(ks, crawl, CrawlKey::Waczs);
+        ks.list_len(&waczs)?;
+        for key in [&index.names.merged, &index.names.allcounts, &index.names.holders] {
+            ks.hash_len(key)?;
+        }
+        for key in [&index.names.allcrawls, &index.names.finished, &index.names.uncommitted] {
+            ks.set_len(key)?;
+        }
+        let counts_key = index.crawl_key(ks, crawl, CrawlKey::Counts);
+        for (name, _) in counts::all(ks, &counts_key, b"")? {
+            counts::read(ks, &index.names.allcounts, &name)?;
+        }
+
+        self.state = CommitState {
+            number: index.next_number(ks)?,
+            new: 0,
+            known: 0,
+        };
+        index.set_commit_state(ks, crawl, Some(self.state))?;
+        index.cut_base(ks, crawl)?;
+        if self.continued {
+            let fresh = index.crawl_key(ks, crawl, CrawlKey::Fresh);
+            let cut = index.crawl_key(ks, crawl, CrawlKey::Cut);
+            if ks.exists(&fresh) {
+                ks.rename(&fresh, &cut)?;
+            }
+        }
+        self.phase = self.after_cut(index, ks)?;
+        Ok(None)
+    }
+
+    /// The hash whose fields this commit walks.
+    fn walked_key(&self, index: &mut Index<K>, ks: &mut K) -> K::Name {
+        let which = if self.continued {
+            CrawlKey::Cut
+        } else {
+            CrawlKey::Records
+        };
+        index.crawl_key(ks, &self.crawl, which)
+    }
+
+    fn after_cut(&mut self, index: &mut Index<K>, ks: &mut K) -> Result<Phase<K>> {
+        if self.continued && index.has_unseen_fields(ks, &self.crawl)? {
+            let records = index.crawl_key(ks, &self.crawl, CrawlKey::Records);
+            return Ok(Phase::Gather(Walk::hash(ks, records)));
+        }
+        let key = self.walked_key(index, ks);
+        Ok(Phase::Walk(Walk::hash(ks, key)))
+    }
+
+    fn finish(&mut self, index: &mut Index<K>, ks: &mut K) -> Result<()> {
+        let crawl = &self.crawl[..];
+        let base = index.crawl_key(ks, crawl, CrawlKey::Base);
+        let cut = index.crawl_key(ks, crawl, CrawlKey::Cut);
+        let before = counts::all(ks, &base, b"base.")?;
+        for (name, n) in counts::all(ks, &base, b"cut.")? {
+            let was = before.iter().find(|(b, _)| *b == name).map_or(0, |b| b.1);
+            counts::add(ks, &index.names.allcounts, &name, n - was)?;
+        }
+        let more_came = index.newer_than_cut(ks, crawl)?;
+        ks.delete(&cut)?;
+        index.settle_base(ks, crawl, self.state.number)?;
+        ks.hash_set(
+            &index.names.commits,
+            self.state.number.to_string().as_bytes(),
+            crawl,
+        )?;
+        index.set_commit_state(ks, crawl, None)?;
+        index.set_uncommitted(ks, crawl, more_came)?;
+        index.set_committed(ks, crawl, true)?;
+        self.new += self.state.new;
+        self.known += self.state.known;
+        Ok(())
+    }
+}
+
+impl<K: Keyspace> Job<K> for Commit<K> {
+    fn step(&mut self, index: &mut Index<K>, ks: &mut K, time: Time<'_>) -> Result<Step> {
+        loop {
+            match &mut self.phase {
+                Phase::Adopt(adoption) => {
+                    if !adoption.step(index, ks, time)? {
+                        return Ok(Step::More);
+                    }
+                    self.phase = Phase::Start;
+                }
+                Phase::Start => {
+                    if let Some(reply) = self.start(index, ks)? {
+                        return Ok(Step::Done(reply));
+                    }
+                }
+                Phase::Undo(walk) => {
+                    let crawl = &self.crawl[..];
+                    let numbers = [self.state.number];
+                    let excluded = |other: &[u8]| other == crawl;
+                    let done = walk.run(index, ks, time, |index, ks, field, _| {
+                        index.withdraw(ks, crawl, &numbers, field, &excluded)?;
+                        Ok(())
+                    })?;
+                    if !done {
+                        return Ok(Step::More);
+                    }
+                    self.state = CommitState {
+                        number: index.next_number(ks)?,
+                        new: 0,
+                        known: 0,
+                    };
+                    index.set_commit_state(ks, crawl, Some(self.state))?;
+                    self.phase = self.after_cut(index, ks)?;
+                }
+                Phase::Gather(walk) => {
+                    let crawl = &self.crawl[..];
+                    let mut gather = Gather::new(index, ks, crawl)?;
+                    let done = walk.run(index, ks, time, |index, ks, field, _| {
+                        gather.field(index, ks, crawl, field)
+                    })?;
+                    if !done {
+                        return Ok(Step::More);
+                    }
+                    let cut = index.crawl_key(ks, &self.crawl, CrawlKey::Cut);
+                    self.phase = Phase::Walk(Walk::hash(ks, cut));
+                }
+                Phase::Walk(walk) => {
+                    let crawl = &self.crawl[..];
+                    let before = self.state;
+                    let continued = self.continued;
+                    let state = &mut self.state;
+                    let fresh = index.crawl_key(ks, crawl, CrawlKey::Fresh);
+                    // Fields that come while a first commit runs are the next one's.
+                    let skip_fresh = !continued && ks.hash_len(&fresh)? > 0;
+                    let done = walk.run(index, ks, time, |index, ks, field, _| {
+                        let digest = Digest::of_field(field);
+                        if skip_fresh && ks.hash_has(&fresh, digest.canonical())? {
+                            return Ok(());
+                        }
+                        let spelling = (!continued).then_some(field);
+                        index.merge(ks, crawl, spelling, &digest, state)
+                    })?;
+                    if self.state != before {
+                        index.set_commit_state(ks, &self.crawl, Some(self.state))?;
+                    }
+                    if !done {
+                        return Ok(Step::More);
+                    }
+                    self.phase = Phase::Files(0);
+                }
+                Phase::Files(next) => {
+                    let waczs = index.crawl_key(ks, &self.crawl, CrawlKey::Waczs);
+                    while let Some(json) = ks.list_get(&waczs, *next)? {
+                        *next += 1;
+                        let entry = Entry::parse(json.as_ref()).filter(Entry::is_closed);
+                        if let Some(entry) = entry {
+                            if !ks.set_has(&index.names.finished, &entry.filename)? {
+                                ks.set_add(&index.names.finished, &entry.filename)?;
+                            }
+                        }
+                        if next.is_multiple_of(8) && !time() {
+                            return Ok(Step::More);
+                        }
+                    }
+                    self.phase = Phase::Finish;
+                }
+                Phase::Finish => {
+                    self.finish(index, ks)?;
+                    if self.resumed && index.is_uncommitted(ks, &self.crawl)? {
+                        // The caller came back after a crash, and with more: that too.
+                        self.resumed = false;
+                        self.phase = Phase::Start;
+                        continue;
+                    }
+                    return Ok(Step::Done(Reply::counts(&[self.new, self.known])));
+                }
+            }
+        }
+    }
+}
+
+/// Finds the fields of a continued crawl that a plain client added, and lists them in
+/// `h:<crawl>:cut` beside those that our own commands listed.
+pub struct Gather<N> {
+    cut: N,
+    fresh: N,
+    numbers: Numbers,
+    /// Committed by plain clients: nobody wrote down which hashes it holds beside its owner.
+    found: bool,
+}
+
+impl<N: Clone + AsRef<[u8]>> Gather<N> {
+    /// Ready for the crawl's fields.
+    pub fn new<K: Keyspace<Name = N>>(
+        index: &mut Index<K>,
+        ks: &mut K,
+        crawl: &[u8],
+    ) -> Result<Gather<N>> {
+        let base = index.crawl_key(ks, crawl, CrawlKey::Base);
+        let mut numbers = index.numbers_of(ks, crawl)?;
+        if let Some(state) = index.commit_state(ks, crawl)? {
+            numbers.push(state.number);
+        }
+        Ok(Gather {
+            cut: index.crawl_key(ks, crawl, CrawlKey::Cut),
+            fresh: index.crawl_key(ks, crawl, CrawlKey::Fresh),
+            numbers,
+            found: ks.hash_has(&base, b"found")?,
+        })
+    }
+
+    /// Lists one field if it is new.
+    pub fn field<K: Keyspace<Name = N>>(
+        &mut self,
+        index: &mut Index<K>,
+        ks: &mut K,
+        crawl: &[u8],
+        field: &[u8],
+    ) -> Result<()> {
+        let digest = Digest::of_field(field);
+        if ks.hash_has(&self.fresh, digest.canonical())? {
+            return Ok(());
+        }
+        let merged = index.names.merged.clone();
+        let recorded = match index.get(ks, &merged, &digest)? {
+            Some(owner) if owner.as_ref() == crawl => true,
+            Some(_) => {
+                self.found
+                    || index
+                        .holders(ks, &digest)?
+                        .iter()
+                        .any(|n| self.numbers.contains(n))
+            }
+            None => false,
+        };
+        if !recorded && !ks.hash_has(&self.cut, digest.canonical())? {
+            ks.hash_set(&self.cut, digest.canonical(), b"")?;
+        }
+        Ok(())
+    }
+}
+
+impl<K: Keyspace> Index<K> {
+    /// One hash of a crawl goes into the merged index. `spelling` is how the crawl's own hash
+    /// spells it, when the caller knows.
+    fn merge(
+        &mut self,
+        ks: &mut K,
+        crawl: &[u8],
+        spelling: Option<&[u8]>,
+        digest: &Digest,
+        state: &mut CommitState,
+    ) -> Result<()> {
+        let merged = self.names.merged.clone();
+        let Some((spelling, owner)) = self.locate(ks, &merged, digest)? else {
+            match spelling {
+                Some(spelling) => ks.hash_set(&merged, spelling, crawl)?,
+                None => {
+                    let spelling = self.spelling_in_records(ks, crawl, digest)?;
+                    ks.hash_set(&merged, &spelling, crawl)?
+                }
+            };
+            state.new += 1;
+            return Ok(());
+        };
+        if owner.as_ref() == crawl {
+            return Ok(()); // counted in an earlier slice
+        }
+        let mut numbers = self.holders(ks, digest)?;
+        if numbers.contains(&state.number) {
+            return Ok(()); // the same
+        }
+        let is_owner = |other: &[u8]| other == owner.as_ref() || other == crawl;
+        let visible = self.committed_record(ks, owner.as_ref(), digest)?.is_some();
+        if !visible {
+            // The owner is not committed, or its record is gone: the next one in line owns it,
+            // which is this crawl unless another committed one holds it.
+            match self.next_holder(ks, digest, &is_owner)? {
+                Some((holder, _)) => {
+                    ks.hash_set(&merged, &spelling, &holder)?;
+                    self.drop_numbers_of(ks, digest, &mut numbers, &holder)?;
+                }
+                None => {
+                    ks.hash_set(&merged, &spelling, crawl)?;
+                    state.new += 1;
+                    return Ok(());
+                }
+            }
+        }
+        numbers.push(state.number);
+        self.set_holders(ks, digest, &numbers)?;
+        state.known += 1;
+        Ok(())
+    }
+
+    /// How the crawl's own hash spells the digest, which is how the merged index must spell it
+    /// for the documented second look-up to work.
+    fn spelling_in_records(
+        &mut self,
+        ks: &mut K,
+        crawl: &[u8],
+        digest: &Digest,
+    ) -> Result<Vec<u8>> {
+        let records = self.crawl_key(ks, crawl, CrawlKey::Records);
+        Ok(match self.locate(ks, &records, digest)? {
+            Some((spelling, _)) => spelling,
+            None => digest.written(self.profile()).to_vec(),
+        })
+    }
+
+    /// Takes the numbers of a crawl's commits out of a list of holders.
+    fn drop_numbers_of(
+        &mut self,
+        ks: &mut K,
+        digest: &Digest,
+        numbers: &mut Numbers,
+        crawl: &[u8],
+    ) -> Result<()> {
+        let mut kept = Numbers::new();
+        for &n in numbers.iter() {
+            if self.crawl_of(ks, n)?.as_deref() != Some(crawl) {
+                kept.push(n);
+            }
+        }
+        *numbers = kept;
+        self.set_holders(ks, digest, numbers)
+    }
+
+    /// Takes one hash of a crawl out of the merged index: its next holder owns it, or it goes.
+    /// `numbers` are the crawl's commits; crawls that `excluded` names inherit nothing.
+    pub fn withdraw(
+        &mut self,
+        ks: &mut K,
+        crawl: &[u8],
+        numbers: &[u64],
+        field: &[u8],
+        excluded: &dyn Fn(&[u8]) -> bool,
+    ) -> Result<Withdrawn> {
+        let digest = Digest::of_field(field);
+        let merged = self.names.merged.clone();
+        let mut holders = self.holders(ks, &digest)?;
+        let before = holders.len();
+        holders.retain(|n| !numbers.contains(n));
+        let owner = self.locate(ks, &merged, &digest)?;
+        let Some((spelling, _)) = owner.filter(|(_, owner)| owner.as_ref() == crawl) else {
+            if holders.len() != before {
+                self.set_holders(ks, &digest, &holders)?;
+            }
+            return Ok(Withdrawn::NotOwner);
+        };
+        let Some((heir, _)) = self.next_holder(ks, &digest, excluded)? else {
+            ks.hash_del(&merged, &spelling)?;
+            if before > 0 {
+                self.set_holders(ks, &digest, &[])?;
+            }
+            return Ok(Withdrawn::Dropped);
+        };
+        let records = self.crawl_key(ks, &heir, CrawlKey::Records);
+        let heirs_spelling = self
+            .locate(ks, &records, &digest)?
+            .map_or_else(|| spelling.clone(), |(spelling, _)| spelling);
+        if heirs_spelling != spelling {
+            ks.hash_del(&merged, &spelling)?;
+        }
+        ks.hash_set(&merged, &heirs_spelling, &heir)?;
+        if before > 0 {
+            self.drop_numbers_of(ks, &digest, &mut holders, &heir)?;
+        }
+        Ok(Withdrawn::Reowned)
+    }
+
+    /// Whether a continued crawl has fields that none of our commands listed as fresh.
+    pub fn has_unseen_fields(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
+        let base = self.crawl_key(ks, crawl, CrawlKey::Base);
+        let Some(seen) = ks
+            .hash_get(&base, b"hashes")?
+            .and_then(|n| crate::text::parse_unsigned(n.as_ref()))
+        else {
+            return Ok(true);
+        };
+        let mut listed = 0;
+        for key in [CrawlKey::Fresh, CrawlKey::Cut] {
+            let key = self.crawl_key(ks, crawl, key);
+            listed += ks.hash_len(&key)?;
+        }
+        let records = self.crawl_key(ks, crawl, CrawlKey::Records);
+        Ok(ks.hash_len(&records)? != seen + listed)
+    }
+
+    /// Whether anything was written for the crawl since its running commit began.
+    pub fn newer_than_cut(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
+        let fresh = self.crawl_key(ks, crawl, CrawlKey::Fresh);
+        if ks.hash_len(&fresh)? > 0 {
+            return Ok(true);
+        }
+        let base = self.crawl_key(ks, crawl, CrawlKey::Base);
+        let counts_key = self.crawl_key(ks, crawl, CrawlKey::Counts);
+        let waczs = self.crawl_key(ks, crawl, CrawlKey::Waczs);
+        if counts::all(ks, &counts_key, b"")? != counts::all(ks, &base, b"cut.")? {
+            return Ok(true);
+        }
+        Ok(ks.list_len(&waczs)? as i64 != counts::read(ks, &base, b"cutwacz")?)
+    }
+}
+
+/// What became of a hash that was taken out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Withdrawn {
+    /// Another crawl owned it anyway.
+    NotOwner,
+    /// The next holder owns it now.
+    Reowned,
+    /// Nobody else held it.
+    Dropped,
+}

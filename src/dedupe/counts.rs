@@ -1,0 +1,83 @@
+//! Statistics of a crawl and of the whole index, as the documents name them.
+
+use crate::keyspace::{Batch, Keyspace};
+use crate::text::{parse_signed, Shown};
+
+use super::error::{Error, Result};
+
+/// `totalCrawlSize`: bytes of all finished WACZ files.
+pub const TOTAL_CRAWL_SIZE: &[u8] = b"totalCrawlSize";
+/// `totalUrls`: `response` and `revisit` records written.
+pub const TOTAL_URLS: &[u8] = b"totalUrls";
+/// `dupeUrls`: `revisit` records written.
+pub const DUPE_URLS: &[u8] = b"dupeUrls";
+/// `conservedSize`: bytes that revisits saved.
+pub const CONSERVED_SIZE: &[u8] = b"conservedSize";
+/// `removedCrawls`: crawls that the last `RETAIN` did not list.
+pub const REMOVED_CRAWLS: &[u8] = b"removedCrawls";
+/// `removedCrawlSize`: their `totalCrawlSize`.
+pub const REMOVED_CRAWL_SIZE: &[u8] = b"removedCrawlSize";
+/// `updateProgress`: how far an import is, 0 to 1.
+pub const UPDATE_PROGRESS: &[u8] = b"updateProgress";
+
+/// The counts that replies show, in their order.
+pub const SHOWN: [&[u8]; 4] = [TOTAL_URLS, DUPE_URLS, CONSERVED_SIZE, TOTAL_CRAWL_SIZE];
+
+/// One field of a hash of counts; 0 when it is not there.
+///
+/// # Errors
+/// `ERR` when the field holds no integer.
+pub fn read<K: Keyspace>(ks: &mut K, key: &K::Name, field: &[u8]) -> Result<i64> {
+    let Some(value) = ks.hash_get(key, field)? else {
+        return Ok(0);
+    };
+    parse_signed(value.as_ref()).ok_or_else(|| {
+        Error::Argument(format!(
+            "field '{}' of key '{}' does not hold an integer; DEDUPE.REPAIR sets it right",
+            Shown(field),
+            Shown(key.as_ref())
+        ))
+    })
+}
+
+/// Adds to a field, stopping at the ends of the integer range. Adding 0 changes nothing, and a
+/// field that comes to 0 goes, so that a sum is the same whether it was counted up or counted down.
+pub fn add<K: Keyspace>(ks: &mut K, key: &K::Name, field: &[u8], by: i64) -> Result<()> {
+    if by == 0 {
+        return Ok(());
+    }
+    let sum = read(ks, key, field)?.saturating_add(by);
+    set(ks, key, field, sum)
+}
+
+/// Sets a field; 0 deletes it.
+pub fn set<K: Keyspace>(ks: &mut K, key: &K::Name, field: &[u8], n: i64) -> Result<()> {
+    if n == 0 {
+        ks.hash_del(key, field)?;
+    } else {
+        ks.hash_set(key, field, n.to_string().as_bytes())?;
+    }
+    Ok(())
+}
+
+/// All integer fields whose name starts with `prefix`, with the prefix taken off, sorted by name.
+pub fn all<K: Keyspace>(ks: &mut K, key: &K::Name, prefix: &[u8]) -> Result<Vec<(Vec<u8>, i64)>> {
+    let mut counts: Vec<(Vec<u8>, i64)> = fields(ks, key)?
+        .iter()
+        .filter_map(|(field, value)| {
+            let name = field.strip_prefix(prefix)?;
+            Some((name.to_vec(), parse_signed(value)?))
+        })
+        .collect();
+    counts.sort();
+    counts.dedup();
+    Ok(counts)
+}
+
+/// All fields of a small hash.
+pub fn fields<K: Keyspace>(ks: &mut K, key: &K::Name) -> Result<Batch> {
+    let mut out = Batch::default();
+    let mut cursor = ks.cursor();
+    while ks.hash_scan(key, &mut cursor, &mut out)? {}
+    Ok(out)
+}

@@ -1,0 +1,363 @@
+//! Payload digests in all the spellings that crawlers and CDX files use.
+
+use smallvec::SmallVec;
+
+use super::error::Error;
+use super::profile::Profile;
+
+/// Shortest and longest hash argument, in bytes.
+pub const HASH_BYTES: std::ops::RangeInclusive<usize> = 16..=256;
+
+type Text = SmallVec<[u8; 96]>;
+
+/// The algorithms whose spellings are understood.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Algorithm {
+    Sha256,
+    Sha1,
+    Md5,
+}
+
+/// One payload digest, whatever its spelling was.
+///
+/// Two spellings of the same hash are equal: `sha256:9F86…`, `sha-256:9f86…` and bare `9f86…`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Digest {
+    /// `None` for a hash of another kind, which is kept as given.
+    algorithm: Option<Algorithm>,
+    /// As written in the `document` profile.
+    text: Text,
+}
+
+const BASE32: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
+
+fn unhex(text: &[u8]) -> Option<SmallVec<[u8; 32]>> {
+    if text.len() % 2 != 0 {
+        return None;
+    }
+    text.chunks_exact(2)
+        .map(|pair| Some(hex_value(pair[0])? << 4 | hex_value(pair[1])?))
+        .collect()
+}
+
+fn hex_value(c: u8) -> Option<u8> {
+    match c {
+        b'0'..=b'9' => Some(c - b'0'),
+        b'a'..=b'f' => Some(c - b'a' + 10),
+        b'A'..=b'F' => Some(c - b'A' + 10),
+        _ => None,
+    }
+}
+
+fn hex(raw: &[u8], out: &mut Text) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    for byte in raw {
+        out.push(DIGITS[usize::from(byte >> 4)]);
+        out.push(DIGITS[usize::from(byte & 15)]);
+    }
+}
+
+/// RFC 4648 base32 without padding.
+fn base32(raw: &[u8], out: &mut Text) {
+    let (mut bits, mut held) = (0u32, 0u32);
+    for &byte in raw {
+        held = held << 8 | u32::from(byte);
+        bits += 8;
+        while bits >= 5 {
+            bits -= 5;
+            out.push(BASE32[(held >> bits & 31) as usize]);
+        }
+        held &= (1 << bits) - 1;
+    }
+    if bits > 0 {
+        out.push(BASE32[(held << (5 - bits) & 31) as usize]);
+    }
+}
+
+/// The `bytes` that unpadded or padded base32 of either case stands for; `None` when it is
+/// anything else, set bits after the end included.
+fn unbase32(text: &[u8], bytes: usize) -> Option<SmallVec<[u8; 32]>> {
+    let digits = (bytes * 8).div_ceil(5);
+    let (body, padding) = text.split_at_checked(digits)?;
+    let padded = digits.div_ceil(8) * 8 - digits;
+    if !(padding.is_empty() || (padding.len() == padded && padding.iter().all(|&c| c == b'='))) {
+        return None;
+    }
+    let (mut bits, mut held) = (0u32, 0u32);
+    let mut raw = SmallVec::new();
+    for &c in body {
+        let value = match c {
+            b'A'..=b'Z' => c - b'A',
+            b'a'..=b'z' => c - b'a',
+            b'2'..=b'7' => c - b'2' + 26,
+            _ => return None,
+        };
+        held = held << 5 | u32::from(value);
+        bits += 5;
+        if bits >= 8 {
+            bits -= 8;
+            raw.push((held >> bits) as u8);
+            held &= (1 << bits) - 1;
+        }
+    }
+    (held == 0).then_some(raw)
+}
+
+fn strip_prefix_ignoring_case<'a>(text: &'a [u8], prefix: &[u8]) -> Option<&'a [u8]> {
+    let (head, tail) = text.split_at_checked(prefix.len())?;
+    head.eq_ignore_ascii_case(prefix).then_some(tail)
+}
+
+impl Algorithm {
+    fn bytes(self) -> usize {
+        match self {
+            Algorithm::Sha256 => 32,
+            Algorithm::Sha1 => 20,
+            Algorithm::Md5 => 16,
+        }
+    }
+
+    /// Labels that mean this algorithm; the first is the written form.
+    fn labels(self) -> &'static [&'static [u8]] {
+        match self {
+            Algorithm::Sha256 => &[b"sha256:", b"sha-256:"],
+            Algorithm::Sha1 => &[b"sha1:", b"sha-1:"],
+            Algorithm::Md5 => &[b"md5:"],
+        }
+    }
+
+    fn value(self, text: &[u8]) -> Option<SmallVec<[u8; 32]>> {
+        if text.len() == self.bytes() * 2 {
+            return unhex(text);
+        }
+        unbase32(text, self.bytes())
+    }
+
+    /// Written form of the value, without label.
+    fn write_value(self, raw: &[u8], out: &mut Text) {
+        match self {
+            Algorithm::Sha1 => base32(raw, out),
+            Algorithm::Sha256 | Algorithm::Md5 => hex(raw, out),
+        }
+    }
+}
+
+fn recognise(text: &[u8]) -> Option<(Algorithm, SmallVec<[u8; 32]>)> {
+    for algorithm in [Algorithm::Sha256, Algorithm::Sha1, Algorithm::Md5] {
+        for label in algorithm.labels() {
+            if let Some(value) = strip_prefix_ignoring_case(text, label) {
+                return Some((algorithm, algorithm.value(value)?));
+            }
+        }
+    }
+    match text.len() {
+        64 => Some((Algorithm::Sha256, unhex(text)?)),
+        40 => Some((Algorithm::Sha1, unhex(text)?)),
+        // CDX files have SHA-1 as 32 characters of base32; a few MD5 values in upper case look
+        // the same, and the CDX reading wins.
+        32 if text.iter().all(|c| matches!(c, b'A'..=b'Z' | b'2'..=b'7')) => {
+            Some((Algorithm::Sha1, unbase32(text, 20)?))
+        }
+        32 => Some((Algorithm::Md5, unhex(text)?)),
+        _ => None,
+    }
+}
+
+impl Digest {
+    /// Reads a hash argument in any spelling.
+    ///
+    /// # Errors
+    /// `BADHASH` when it is shorter than 16 or longer than 256 bytes, or holds control bytes.
+    pub fn parse(text: &[u8]) -> Result<Digest, Error> {
+        if !HASH_BYTES.contains(&text.len()) || text.iter().any(|&b| b < 0x20 || b == 0x7f) {
+            return Err(Error::BadHash(text.to_vec()));
+        }
+        Ok(Digest::of_field(text))
+    }
+
+    /// The digest that a field of a documented hash stands for. Fields are data, so anything goes.
+    pub fn of_field(field: &[u8]) -> Digest {
+        // The commonest spelling is already the written one: nothing to convert.
+        if let Some(value) = field.strip_prefix(b"sha256:") {
+            if value.len() == 64 && value.iter().all(|c| matches!(c, b'0'..=b'9' | b'a'..=b'f')) {
+                return Digest {
+                    algorithm: Some(Algorithm::Sha256),
+                    text: Text::from_slice(field),
+                };
+            }
+        }
+        match recognise(field) {
+            Some((algorithm, raw)) => {
+                let mut text = Text::from_slice(algorithm.labels()[0]);
+                algorithm.write_value(&raw, &mut text);
+                Digest {
+                    algorithm: Some(algorithm),
+                    text,
+                }
+            }
+            None => Digest {
+                algorithm: None,
+                text: Text::from_slice(field),
+            },
+        }
+    }
+
+    /// The form that names this hash in our own keys, whatever the profile.
+    pub fn canonical(&self) -> &[u8] {
+        &self.text
+    }
+
+    /// The field name under which `profile` writes this hash.
+    pub fn written(&self, profile: Profile) -> &[u8] {
+        match profile {
+            Profile::Document => &self.text,
+            Profile::Browsertrix => match memchr::memrchr(b':', &self.text) {
+                Some(colon) if colon + 1 < self.text.len() => &self.text[colon + 1..],
+                _ => &self.text,
+            },
+        }
+    }
+
+    /// The other field names that mean this hash, which a plain client may have written.
+    pub fn other_spellings(&self, profile: Profile, mut each: impl FnMut(&[u8]) -> bool) {
+        let written = self.written(profile);
+        let Some((algorithm, raw)) = self.algorithm.and_then(|algorithm| {
+            let value = &self.text[algorithm.labels()[0].len()..];
+            Some((algorithm, algorithm.value(value)?))
+        }) else {
+            if written != &self.text[..] {
+                each(&self.text);
+            }
+            return;
+        };
+        let mut values: SmallVec<[Text; 4]> = SmallVec::new();
+        let mut hexed = Text::new();
+        hex(&raw, &mut hexed);
+        values.push(Text::from_iter(hexed.iter().map(u8::to_ascii_uppercase)));
+        values.push(hexed);
+        let mut base = Text::new();
+        base32(&raw, &mut base);
+        values.push(Text::from_iter(base.iter().map(u8::to_ascii_lowercase)));
+        values.push(base);
+        let mut spelling = Text::new();
+        for label in algorithm.labels().iter().copied().chain([&b""[..]]) {
+            for value in values.iter().rev() {
+                spelling.clear();
+                spelling.extend_from_slice(label);
+                spelling.extend_from_slice(value);
+                // A bare value may mean another algorithm's hash, or none.
+                if label.is_empty() && Digest::of_field(&spelling) != *self {
+                    continue;
+                }
+                if spelling[..] != *written && each(&spelling) {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const SHA256_EMPTY: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+    const SHA1_EMPTY_HEX: &str = "da39a3ee5e6b4b0d3255bfef95601890afd80709";
+    const SHA1_EMPTY_BASE32: &str = "3I42H3S6NNFQ2MSVX7XZKYAYSCX5QBYJ";
+    const MD5_EMPTY: &str = "d41d8cd98f00b204e9800998ecf8427e";
+
+    fn written(text: &str, profile: Profile) -> String {
+        let digest = Digest::parse(text.as_bytes()).unwrap();
+        String::from_utf8(digest.written(profile).to_vec()).unwrap()
+    }
+
+    #[test]
+    fn every_spelling_means_the_same_hash() {
+        let sha256 = format!("sha256:{SHA256_EMPTY}");
+        for spelling in [
+            sha256.clone(),
+            format!("sha-256:{SHA256_EMPTY}"),
+            SHA256_EMPTY.to_string(),
+            SHA256_EMPTY.to_uppercase(),
+            format!("SHA256:{}", SHA256_EMPTY.to_uppercase()),
+        ] {
+            assert_eq!(written(&spelling, Profile::Document), sha256, "{spelling}");
+            assert_eq!(written(&spelling, Profile::Browsertrix), SHA256_EMPTY);
+        }
+        let sha1 = format!("sha1:{SHA1_EMPTY_BASE32}");
+        for spelling in [
+            sha1.clone(),
+            SHA1_EMPTY_BASE32.to_string(),
+            SHA1_EMPTY_HEX.to_string(),
+            format!("sha1:{}", SHA1_EMPTY_HEX.to_uppercase()),
+            format!("sha1:{}", SHA1_EMPTY_BASE32.to_lowercase()),
+        ] {
+            assert_eq!(written(&spelling, Profile::Document), sha1, "{spelling}");
+        }
+        assert_eq!(
+            written(MD5_EMPTY, Profile::Document),
+            format!("md5:{MD5_EMPTY}")
+        );
+    }
+
+    #[test]
+    fn unknown_hashes_are_kept_as_given() {
+        assert_eq!(
+            written("blake3:Zabcdefgh", Profile::Document),
+            "blake3:Zabcdefgh"
+        );
+        assert_eq!(
+            written("blake3:Zabcdefgh", Profile::Browsertrix),
+            "Zabcdefgh"
+        );
+        let cut = "sha256:123456789abcdef";
+        assert_eq!(written(cut, Profile::Document), cut);
+        assert_eq!(
+            written("no-value-after-it:", Profile::Browsertrix),
+            "no-value-after-it:"
+        );
+    }
+
+    #[test]
+    fn malformed_hashes_are_refused() {
+        for bad in [&b""[..], b"sha256:abc", &[b'a'; 257], b"sha256:0123456789\nabcdef"] {
+            assert!(matches!(Digest::parse(bad), Err(Error::BadHash(_))));
+        }
+        assert!(Digest::parse(&[b'a'; 16]).is_ok());
+        assert!(Digest::parse(&[b'a'; 256]).is_ok());
+        assert!(Digest::parse(b"custom:\xff\xfe\xfd and spaces").is_ok());
+    }
+
+    proptest! {
+        #[test]
+        fn spellings_read_back_as_the_same_digest(raw in proptest::collection::vec(any::<u8>(), 32), which in 0..3usize) {
+            let (algorithm, size) = [(Algorithm::Sha256, 32), (Algorithm::Sha1, 20), (Algorithm::Md5, 16)][which];
+            let mut text = Text::from_slice(algorithm.labels()[0]);
+            algorithm.write_value(&raw[..size], &mut text);
+            let digest = Digest::parse(&text).unwrap();
+            prop_assert_eq!(digest.canonical(), &text[..]);
+            for profile in [Profile::Document, Profile::Browsertrix] {
+                let mut seen = vec![digest.written(profile).to_vec()];
+                digest.other_spellings(profile, |spelling| {
+                    seen.push(spelling.to_vec());
+                    false
+                });
+                let distinct: std::collections::BTreeSet<_> = seen.iter().collect();
+                prop_assert_eq!(distinct.len(), seen.len());
+                for spelling in &seen {
+                    // Sixteen raw bytes of MD5 can look like SHA-1 in base32 when bare.
+                    prop_assert_eq!(&Digest::parse(spelling).unwrap(), &digest);
+                }
+            }
+        }
+
+        #[test]
+        fn base32_reads_what_it_writes(raw in proptest::collection::vec(any::<u8>(), 0..40)) {
+            let mut text = Text::new();
+            base32(&raw, &mut text);
+            let read = unbase32(&text, raw.len()).unwrap();
+            prop_assert_eq!(&read[..], &raw[..]);
+        }
+    }
+}

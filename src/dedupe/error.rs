@@ -1,0 +1,107 @@
+//! What can go wrong with a `DEDUPE.*` command: the code word and the sentence beside each other.
+
+use std::fmt;
+
+use crate::keyspace::KeyError;
+use crate::text::Shown;
+
+/// An error reply. Its text starts with the code word and is ASCII.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Error {
+    /// The key space refused.
+    Key(KeyError),
+    /// `ERR`: an argument is not what it should be; the text is the sentence.
+    Argument(String),
+    /// `NOCRAWL`: no crawl of that id is known to the index.
+    NoCrawl(Vec<u8>),
+    /// `BADCRAWL`: the id cannot name a crawl.
+    BadCrawl(Vec<u8>),
+    /// `BADHASH`: the argument is not a hash.
+    BadHash(Vec<u8>),
+    /// `BADPREFIX`: the prefix cannot be used, with the reason.
+    BadPrefix(&'static str),
+    /// `NOHASH`: a revisit of a hash that the index does not have.
+    NoHash(Vec<u8>),
+    /// `COMMITTED`: nothing to cancel.
+    Committed(Vec<u8>),
+    /// `UNCOMMITTED`: nothing to remove yet.
+    Uncommitted(Vec<u8>),
+    /// `CANCELED`: a cancel overtook this commit.
+    Canceled(Vec<u8>),
+    /// `REMOVING`: the crawl is being removed or canceled.
+    Removing(Vec<u8>),
+    /// `STALE`: a token or sequence number that time has passed by.
+    Stale(String),
+    /// `HASCRAWLS`: the profile of an index in use cannot change.
+    HasCrawls,
+    /// `BADFORMAT`: the index was written by a newer version.
+    BadFormat(Vec<u8>),
+}
+
+impl From<KeyError> for Error {
+    fn from(error: KeyError) -> Self {
+        Error::Key(error)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Key(error) => error.fmt(f),
+            Error::Argument(text) => write!(f, "ERR {text}"),
+            Error::NoCrawl(crawl) => write!(
+                f,
+                "NOCRAWL crawl '{}' is not in this index; DEDUPE.CRAWLS lists those that are",
+                Shown(crawl)
+            ),
+            Error::BadCrawl(crawl) => write!(
+                f,
+                "BADCRAWL '{}' cannot be a crawl id: it must have 1 to 1024 bytes and not end in a suffix of the index's own keys, such as :counts or :wacz",
+                Shown(crawl)
+            ),
+            Error::BadHash(hash) => write!(
+                f,
+                "BADHASH '{}' is not a hash: it must have 16 to 256 bytes and no control bytes",
+                Shown(hash)
+            ),
+            Error::BadPrefix(reason) => write!(f, "BADPREFIX {reason}"),
+            Error::NoHash(hash) => write!(
+                f,
+                "NOHASH '{}' is not in this index, so nothing can be a revisit of it; nothing was counted",
+                Shown(hash)
+            ),
+            Error::Committed(crawl) => write!(
+                f,
+                "COMMITTED crawl '{}' is committed and has nothing new to cancel; DEDUPE.REMOVE removes a committed crawl",
+                Shown(crawl)
+            ),
+            Error::Uncommitted(crawl) => write!(
+                f,
+                "UNCOMMITTED crawl '{}' is not committed; DEDUPE.CANCEL drops an uncommitted crawl",
+                Shown(crawl)
+            ),
+            Error::Canceled(crawl) => write!(
+                f,
+                "CANCELED crawl '{}' was canceled while it was being committed",
+                Shown(crawl)
+            ),
+            Error::Removing(crawl) => write!(
+                f,
+                "REMOVING crawl '{}' is being removed or canceled; wait for it, or run the same DEDUPE.REMOVE, RETAIN or CANCEL again to finish it",
+                Shown(crawl)
+            ),
+            Error::Stale(text) => write!(f, "STALE {text}"),
+            Error::HasCrawls => f.write_str(
+                "HASCRAWLS the profile cannot change once the index has crawls; use another prefix",
+            ),
+            Error::BadFormat(format) => write!(
+                f,
+                "BADFORMAT this index has format '{}', which a newer version wrote; upgrade the module",
+                Shown(format)
+            ),
+        }
+    }
+}
+
+/// Result of a rule of this family.
+pub type Result<T> = std::result::Result<T, Error>;

@@ -1,0 +1,807 @@
+//! One dedupe index: the keys that share a prefix, and what is remembered of them in memory.
+//!
+//! The keys are the truth. Everything kept here beside the prefix is a cache that is rebuilt from
+//! them; the server forgets it whenever somebody else changes the keys it came from.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::SmallVec;
+
+use crate::keyspace::{Batch, Keyspace};
+use crate::text::parse_unsigned;
+
+use super::counts;
+use super::digest::Digest;
+use super::error::{Error, Result};
+use super::profile::Profile;
+
+/// Longest crawl id, in bytes.
+pub const CRAWL_BYTES: usize = 1024;
+
+/// Endings that a crawl id must not have, because `h:<id>` would then be a key of another crawl,
+/// or `<id>:reqCrawls` and `<uuid>:duperefs` could be read as the hashes of one.
+pub const RESERVED_ENDINGS: [&str; 12] = [
+    ":counts", ":wacz", ":base", ":fresh", ":cut", ":deps", ":refs", ":seq", ":reqCrawls",
+    ":duperefs", ":duperef", ":claims",
+];
+
+/// The format of the index that this version writes.
+const FORMAT: &[u8] = b"1";
+
+/// How many crawls are remembered at most; beyond it the memory of them starts afresh.
+const CRAWLS_REMEMBERED: usize = 1 << 16;
+
+/// Refuses ids that cannot name a crawl.
+pub fn check_crawl_id(crawl: &[u8]) -> Result<()> {
+    let reserved = RESERVED_ENDINGS
+        .iter()
+        .any(|ending| crawl.ends_with(ending.as_bytes()));
+    if crawl.is_empty() || crawl.len() > CRAWL_BYTES || reserved {
+        return Err(Error::BadCrawl(crawl.to_vec()));
+    }
+    Ok(())
+}
+
+/// Names of the keys that an index has once.
+pub struct Names<N> {
+    /// The merged index: hash → crawl.
+    pub merged: N,
+    /// `allcounts`.
+    pub allcounts: N,
+    /// `allcrawls`.
+    pub allcrawls: N,
+    /// `uncommittedcrawls`.
+    pub uncommitted: N,
+    /// `src:d`: names of WACZ files whose hashes are in the index.
+    pub finished: N,
+    /// `crawlspace`: format, profile, counters.
+    pub meta: N,
+    /// `committing`: crawl → `n new known`, for commits under way.
+    pub committing: N,
+    /// `removing`: crawl → state, for removals under way.
+    pub removing: N,
+    /// `commits`: commit number → crawl.
+    pub commits: N,
+    /// `holders`: hash → numbers of the commits that met it after its owner's.
+    pub holders: N,
+    /// `claims`: hash → `token deadline crawl`.
+    pub claims: N,
+}
+
+/// Which key of a crawl.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CrawlKey {
+    /// `h:<crawl>`: hash → record.
+    Records,
+    /// `h:<crawl>:counts`.
+    Counts,
+    /// `c:<crawl>:wacz`.
+    Waczs,
+    /// `<crawl>:reqCrawls`.
+    Requires,
+    /// `h:<crawl>:base`: what the last commit saw, and how to get back to it.
+    Base,
+    /// `h:<crawl>:fresh`: fields added since the last commit.
+    Fresh,
+    /// `h:<crawl>:cut`: fresh fields that a running commit is committing.
+    Cut,
+    /// `h:<crawl>:deps`: source crawl → number of revisits.
+    Deps,
+    /// `h:<crawl>:refs`: ids of the WACZ files whose references this crawl wrote.
+    Refs,
+    /// `h:<crawl>:seq`: writer → `n reply`.
+    Seq,
+}
+
+impl CrawlKey {
+    /// Every key that a crawl may have.
+    pub const ALL: [CrawlKey; 10] = [
+        CrawlKey::Records,
+        CrawlKey::Counts,
+        CrawlKey::Waczs,
+        CrawlKey::Requires,
+        CrawlKey::Base,
+        CrawlKey::Fresh,
+        CrawlKey::Cut,
+        CrawlKey::Deps,
+        CrawlKey::Refs,
+        CrawlKey::Seq,
+    ];
+
+    /// What stands before and after the crawl id in the key's name.
+    pub fn around(self) -> (&'static [u8], &'static [u8]) {
+        match self {
+            CrawlKey::Records => (b"h:", b""),
+            CrawlKey::Counts => (b"h:", b":counts"),
+            CrawlKey::Waczs => (b"c:", b":wacz"),
+            CrawlKey::Requires => (b"", b":reqCrawls"),
+            CrawlKey::Base => (b"h:", b":base"),
+            CrawlKey::Fresh => (b"h:", b":fresh"),
+            CrawlKey::Cut => (b"h:", b":cut"),
+            CrawlKey::Deps => (b"h:", b":deps"),
+            CrawlKey::Refs => (b"h:", b":refs"),
+            CrawlKey::Seq => (b"h:", b":seq"),
+        }
+    }
+}
+
+/// What is remembered of one crawl.
+struct Remembered<N> {
+    records: N,
+    counts: N,
+    committed: Option<bool>,
+    uncommitted: Option<bool>,
+}
+
+/// Where a crawl stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// In `uncommittedcrawls` only.
+    Uncommitted,
+    /// In `allcrawls` only.
+    Committed,
+    /// In both: used again after its commit.
+    Continued,
+}
+
+impl State {
+    /// The state's name in replies.
+    pub fn name(self) -> &'static str {
+        match self {
+            State::Uncommitted => "uncommitted",
+            State::Committed => "committed",
+            State::Continued => "continued",
+        }
+    }
+}
+
+/// Numbers of commits, ascending, as `holders` and `base` keep them.
+pub type Numbers = SmallVec<[u64; 4]>;
+
+/// Reads space-separated numbers; anything else in the value is passed over.
+pub fn parse_numbers(value: &[u8]) -> Numbers {
+    value
+        .split(|&b| b == b' ')
+        .filter_map(parse_unsigned)
+        .collect()
+}
+
+/// The value that [`parse_numbers`] reads.
+pub fn write_numbers(numbers: &[u64]) -> Vec<u8> {
+    let mut value = Vec::with_capacity(numbers.len() * 8);
+    for n in numbers {
+        if !value.is_empty() {
+            value.push(b' ');
+        }
+        value.extend_from_slice(n.to_string().as_bytes());
+    }
+    value
+}
+
+/// A commit under way, as `committing` keeps it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CommitState {
+    /// Its number in the order of commits.
+    pub number: u64,
+    /// Hashes that became the crawl's own so far.
+    pub new: u64,
+    /// Hashes met that the index knew.
+    pub known: u64,
+}
+
+impl CommitState {
+    /// Reads the value of a field of `committing`.
+    pub fn parse(value: &[u8]) -> Option<CommitState> {
+        match parse_numbers(value)[..] {
+            [number, new, known] => Some(CommitState { number, new, known }),
+            _ => None,
+        }
+    }
+
+    /// The value that [`CommitState::parse`] reads.
+    pub fn to_value(self) -> Vec<u8> {
+        write_numbers(&[self.number, self.new, self.known])
+    }
+}
+
+/// An index, with what is remembered of it.
+pub struct Index<K: Keyspace> {
+    prefix: Vec<u8>,
+    profile: Profile,
+    /// Names of the keys that exist once.
+    pub names: Names<K::Name>,
+    registered: bool,
+    anchored: bool,
+    foreign_spellings: bool,
+    crawls: FxHashMap<Box<[u8]>, Remembered<K::Name>>,
+    committing: Option<FxHashSet<Box<[u8]>>>,
+    removing: Option<FxHashSet<Box<[u8]>>>,
+    has_holders: Option<bool>,
+    unrecorded: Option<Vec<(u64, Vec<u8>)>>,
+    adopted: bool,
+}
+
+impl<K: Keyspace> Index<K> {
+    /// Opens the index with this prefix: reads its profile from its keys, or takes
+    /// `default_profile` when it is new. `anchored` keeps a key of exactly the prefix's name,
+    /// which cluster mode needs while the slot migrates.
+    ///
+    /// # Errors
+    /// `BADFORMAT` when a newer version wrote it.
+    pub fn open(
+        ks: &mut K,
+        prefix: &[u8],
+        default_profile: Profile,
+        anchored: bool,
+    ) -> Result<Index<K>> {
+        let meta = ks.name(&[prefix, b"crawlspace"]);
+        if let Some(format) = ks.hash_get(&meta, b"format")? {
+            if format.as_ref() != FORMAT {
+                return Err(Error::BadFormat(format.as_ref().to_vec()));
+            }
+        }
+        let stored = ks
+            .hash_get(&meta, b"profile")?
+            .and_then(|name| Profile::parse(name.as_ref()));
+        let mut has_merged = |profile: Profile| {
+            let name = ks.name(&[prefix, profile.merged_index()]);
+            ks.exists(&name)
+        };
+        // An index that plain clients made says by its keys which layout they use.
+        let profile = match stored {
+            Some(profile) => profile,
+            None if has_merged(Profile::Document) => Profile::Document,
+            None if has_merged(Profile::Browsertrix) => Profile::Browsertrix,
+            None => default_profile,
+        };
+        let names = Names {
+            merged: ks.name(&[prefix, profile.merged_index()]),
+            allcounts: ks.name(&[prefix, b"allcounts"]),
+            allcrawls: ks.name(&[prefix, b"allcrawls"]),
+            uncommitted: ks.name(&[prefix, b"uncommittedcrawls"]),
+            finished: ks.name(&[prefix, b"src:d"]),
+            meta,
+            committing: ks.name(&[prefix, b"committing"]),
+            removing: ks.name(&[prefix, b"removing"]),
+            commits: ks.name(&[prefix, b"commits"]),
+            holders: ks.name(&[prefix, b"holders"]),
+            claims: ks.name(&[prefix, b"claims"]),
+        };
+        let in_use = ks.exists(&names.merged)
+            || ks.exists(&names.allcrawls)
+            || ks.exists(&names.uncommitted);
+        Ok(Index {
+            prefix: prefix.to_vec(),
+            profile,
+            names,
+            registered: stored.is_some(),
+            anchored,
+            // What was there before this process watched may be spelled in any way.
+            foreign_spellings: in_use,
+            crawls: FxHashMap::default(),
+            committing: None,
+            removing: None,
+            has_holders: None,
+            unrecorded: None,
+            adopted: false,
+        })
+    }
+
+    /// The prefix before every key name.
+    pub fn prefix(&self) -> &[u8] {
+        &self.prefix
+    }
+
+    /// The layout of this index.
+    pub fn profile(&self) -> Profile {
+        self.profile
+    }
+
+    /// Sets the layout of an index without crawls.
+    ///
+    /// # Errors
+    /// `HASCRAWLS` once there are crawls, unless the layout is the same.
+    pub fn set_profile(&mut self, ks: &mut K, profile: Profile) -> Result<()> {
+        if profile != self.profile {
+            if ks.set_len(&self.names.allcrawls)? > 0 || ks.set_len(&self.names.uncommitted)? > 0 {
+                return Err(Error::HasCrawls);
+            }
+            if ks.exists(&self.names.merged) {
+                return Err(Error::HasCrawls);
+            }
+            self.profile = profile;
+            self.names.merged = ks.name(&[&self.prefix, profile.merged_index()]);
+            self.registered = false;
+        }
+        self.register(ks)
+    }
+
+    /// Makes the index known as one: its format and profile are written down before its first
+    /// own write, so that a later change of configuration does not change its meaning.
+    pub fn register(&mut self, ks: &mut K) -> Result<()> {
+        if self.registered {
+            return Ok(());
+        }
+        ks.hash_set(&self.names.meta, b"format", FORMAT)?;
+        ks.hash_set(&self.names.meta, b"profile", self.profile.name().as_bytes())?;
+        if self.anchored && !self.prefix.is_empty() {
+            let anchor = ks.name(&[&self.prefix]);
+            if !ks.exists(&anchor) {
+                ks.string_set(&anchor, b"crawlspace")?;
+            }
+        }
+        self.registered = true;
+        Ok(())
+    }
+
+    /// Somebody else wrote hash fields of this index: look-ups try every spelling from now on.
+    pub fn distrust_spellings(&mut self) {
+        self.foreign_spellings = true;
+    }
+
+    /// The name of a crawl's key.
+    pub fn crawl_key(&mut self, ks: &mut K, crawl: &[u8], which: CrawlKey) -> K::Name {
+        match which {
+            CrawlKey::Records => self.remembered(ks, crawl).records.clone(),
+            CrawlKey::Counts => self.remembered(ks, crawl).counts.clone(),
+            _ => {
+                let (before, after) = which.around();
+                ks.name(&[&self.prefix, before, crawl, after])
+            }
+        }
+    }
+
+    /// The name of the set of references of a WACZ that is being written.
+    pub fn references_key(&self, ks: &mut K, uuid: &[u8]) -> K::Name {
+        ks.name(&[&self.prefix, uuid, self.profile.references_suffix()])
+    }
+
+    fn remembered(&mut self, ks: &mut K, crawl: &[u8]) -> &mut Remembered<K::Name> {
+        if self.crawls.len() >= CRAWLS_REMEMBERED && !self.crawls.contains_key(crawl) {
+            self.crawls.clear();
+        }
+        if !self.crawls.contains_key(crawl) {
+            let records = ks.name(&[&self.prefix, b"h:", crawl]);
+            let counts = ks.name(&[&self.prefix, b"h:", crawl, b":counts"]);
+            self.crawls.insert(
+                crawl.into(),
+                Remembered {
+                    records,
+                    counts,
+                    committed: None,
+                    uncommitted: None,
+                },
+            );
+        }
+        self.crawls.get_mut(crawl).expect("just inserted")
+    }
+
+    /// Whether the crawl is in `allcrawls`.
+    pub fn is_committed(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
+        if let Some(known) = self.crawls.get(crawl).and_then(|c| c.committed) {
+            return Ok(known);
+        }
+        let is = ks.set_has(&self.names.allcrawls, crawl)?;
+        self.remembered(ks, crawl).committed = Some(is);
+        Ok(is)
+    }
+
+    /// Whether the crawl is in `uncommittedcrawls`.
+    pub fn is_uncommitted(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
+        if let Some(known) = self.crawls.get(crawl).and_then(|c| c.uncommitted) {
+            return Ok(known);
+        }
+        let is = ks.set_has(&self.names.uncommitted, crawl)?;
+        self.remembered(ks, crawl).uncommitted = Some(is);
+        Ok(is)
+    }
+
+    /// Adds to or removes from `allcrawls`.
+    pub fn set_committed(&mut self, ks: &mut K, crawl: &[u8], is: bool) -> Result<()> {
+        if is {
+            ks.set_add(&self.names.allcrawls, crawl)?;
+        } else {
+            ks.set_del(&self.names.allcrawls, crawl)?;
+            self.unrecorded = None;
+        }
+        self.remembered(ks, crawl).committed = Some(is);
+        Ok(())
+    }
+
+    /// Adds to or removes from `uncommittedcrawls`.
+    pub fn set_uncommitted(&mut self, ks: &mut K, crawl: &[u8], is: bool) -> Result<()> {
+        if is {
+            ks.set_add(&self.names.uncommitted, crawl)?;
+        } else {
+            ks.set_del(&self.names.uncommitted, crawl)?;
+        }
+        self.remembered(ks, crawl).uncommitted = Some(is);
+        Ok(())
+    }
+
+    /// Where the crawl stands; `None` when the index does not know it.
+    pub fn state(&mut self, ks: &mut K, crawl: &[u8]) -> Result<Option<State>> {
+        let committed = self.is_committed(ks, crawl)?;
+        let uncommitted = self.is_uncommitted(ks, crawl)?;
+        Ok(match (committed, uncommitted) {
+            (true, false) => Some(State::Committed),
+            (true, true) => Some(State::Continued),
+            (false, true) => Some(State::Uncommitted),
+            (false, false) => None,
+        })
+    }
+
+    fn fields_of(ks: &mut K, key: &K::Name) -> Result<FxHashSet<Box<[u8]>>> {
+        let batch = counts::fields(ks, key)?;
+        Ok(batch.iter().map(|(field, _)| field.into()).collect())
+    }
+
+    /// Whether a commit of the crawl is under way, or was cut short.
+    pub fn is_committing(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
+        if self.committing.is_none() {
+            self.committing = Some(Self::fields_of(ks, &self.names.committing)?);
+        }
+        Ok(self.committing.as_ref().is_some_and(|c| c.contains(crawl)))
+    }
+
+    /// How far the commit of a crawl is.
+    pub fn commit_state(&mut self, ks: &mut K, crawl: &[u8]) -> Result<Option<CommitState>> {
+        Ok(ks
+            .hash_get(&self.names.committing, crawl)?
+            .and_then(|value| CommitState::parse(value.as_ref())))
+    }
+
+    /// Writes down how far a commit is; `None` when it has ended.
+    pub fn set_commit_state(
+        &mut self,
+        ks: &mut K,
+        crawl: &[u8],
+        state: Option<CommitState>,
+    ) -> Result<()> {
+        self.is_committing(ks, crawl)?;
+        let remembered = self.committing.as_mut().expect("read above");
+        match state {
+            Some(state) => {
+                remembered.insert(crawl.into());
+                ks.hash_set(&self.names.committing, crawl, &state.to_value())?;
+            }
+            None => {
+                remembered.remove(crawl);
+                ks.hash_del(&self.names.committing, crawl)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the crawl is being removed or canceled, or such a job was cut short.
+    pub fn is_removing(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
+        if self.removing.is_none() {
+            self.removing = Some(Self::fields_of(ks, &self.names.removing)?);
+        }
+        Ok(self.removing.as_ref().is_some_and(|r| r.contains(crawl)))
+    }
+
+    /// Marks a crawl as being removed (`Some(state)`), or no longer.
+    pub fn set_removing(&mut self, ks: &mut K, crawl: &[u8], state: Option<&[u8]>) -> Result<()> {
+        match state {
+            Some(state) => ks.hash_set(&self.names.removing, crawl, state)?,
+            None => ks.hash_del(&self.names.removing, crawl)?,
+        };
+        if let Some(removing) = &mut self.removing {
+            match state {
+                Some(_) => removing.insert(crawl.into()),
+                None => removing.remove(crawl),
+            };
+        }
+        Ok(())
+    }
+
+    /// Ends a removal: nothing is marked any more.
+    pub fn clear_removing(&mut self, ks: &mut K) -> Result<()> {
+        ks.delete(&self.names.removing)?;
+        self.removing = None;
+        Ok(())
+    }
+
+    /// Readies a crawl for a record: the first one makes it known, and one after its commit
+    /// makes it a continued crawl.
+    ///
+    /// # Errors
+    /// `REMOVING` while it is being removed or canceled.
+    pub fn start(&mut self, ks: &mut K, crawl: &[u8]) -> Result<()> {
+        self.refuse_while_removing(ks, crawl)?;
+        self.register(ks)?;
+        if !self.is_uncommitted(ks, crawl)? {
+            if self.is_committed(ks, crawl)? {
+                self.ensure_base(ks, crawl)?;
+            }
+            self.set_uncommitted(ks, crawl, true)?;
+        }
+        Ok(())
+    }
+
+    /// Refuses work on a crawl that is on its way out.
+    pub fn refuse_while_removing(&mut self, ks: &mut K, crawl: &[u8]) -> Result<()> {
+        if self.is_removing(ks, crawl)? {
+            return Err(Error::Removing(crawl.to_vec()));
+        }
+        Ok(())
+    }
+
+    /// Whether records that come now are a later commit's: the crawl is committed, or a commit
+    /// of it is under way.
+    pub fn is_continuing(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
+        Ok(self.is_committed(ks, crawl)? || self.is_committing(ks, crawl)?)
+    }
+
+    /// A committed crawl that plain clients committed gets a base: its counts as they are.
+    pub fn ensure_base(&mut self, ks: &mut K, crawl: &[u8]) -> Result<()> {
+        let base = self.crawl_key(ks, crawl, CrawlKey::Base);
+        if ks.hash_has(&base, b"commits")? {
+            return Ok(());
+        }
+        let number = self.next_number(ks)?;
+        self.adopt(ks, crawl, number)
+    }
+
+    /// Gives a crawl that plain clients committed a place in the order of commits.
+    pub fn adopt(&mut self, ks: &mut K, crawl: &[u8], number: u64) -> Result<()> {
+        let base = self.crawl_key(ks, crawl, CrawlKey::Base);
+        let counts_key = self.crawl_key(ks, crawl, CrawlKey::Counts);
+        let records = self.crawl_key(ks, crawl, CrawlKey::Records);
+        let waczs = self.crawl_key(ks, crawl, CrawlKey::Waczs);
+        let continued = self.is_uncommitted(ks, crawl)?;
+        for (name, n) in counts::all(ks, &counts_key, b"")? {
+            let n = if continued {
+                self.committed_share(ks, crawl, &name)?
+            } else {
+                n
+            };
+            ks.hash_set(&base, &[b"base.", &name[..]].concat(), n.to_string().as_bytes())?;
+        }
+        let hashes = ks.hash_len(&records)?;
+        let wacz_files = ks.list_len(&waczs)?;
+        ks.hash_set(&base, b"hashes", hashes.to_string().as_bytes())?;
+        ks.hash_set(&base, b"wacz", wacz_files.to_string().as_bytes())?;
+        ks.hash_set(&base, b"found", b"1")?;
+        let text = number.to_string();
+        ks.hash_set(&base, b"commits", text.as_bytes())?;
+        ks.hash_set(&self.names.commits, text.as_bytes(), crawl)?;
+        self.unrecorded = None;
+        Ok(())
+    }
+
+    /// What of `allcounts` is this crawl's, when plain clients both committed it and went on with
+    /// it: what the other crawls do not account for.
+    fn committed_share(&mut self, ks: &mut K, crawl: &[u8], name: &[u8]) -> Result<i64> {
+        let mut share = counts::read(ks, &self.names.allcounts, name)?;
+        for other in self.committed(ks)? {
+            if other != crawl {
+                share -= self.committed_count(ks, &other, name)?;
+            }
+        }
+        Ok(share.max(0))
+    }
+
+    /// What a committed crawl adds to a field of `allcounts`.
+    pub fn committed_count(&mut self, ks: &mut K, crawl: &[u8], name: &[u8]) -> Result<i64> {
+        let base = self.crawl_key(ks, crawl, CrawlKey::Base);
+        if ks.hash_has(&base, b"commits")? {
+            return counts::read(ks, &base, &[b"base.", name].concat());
+        }
+        let counts_key = self.crawl_key(ks, crawl, CrawlKey::Counts);
+        counts::read(ks, &counts_key, name)
+    }
+
+    /// Takes the next number in the order of commits.
+    pub fn next_number(&mut self, ks: &mut K) -> Result<u64> {
+        self.register(ks)?;
+        self.next_of(ks, b"commits")
+    }
+
+    /// Takes the next claim token.
+    pub fn next_token(&mut self, ks: &mut K) -> Result<u64> {
+        self.register(ks)?;
+        self.next_of(ks, b"tokens")
+    }
+
+    fn next_of(&mut self, ks: &mut K, counter: &[u8]) -> Result<u64> {
+        let n = counts::read(ks, &self.names.meta, counter)?.max(0) as u64 + 1;
+        ks.hash_set(&self.names.meta, counter, n.to_string().as_bytes())?;
+        Ok(n)
+    }
+
+    /// The highest number taken so far.
+    pub fn last_number(&mut self, ks: &mut K) -> Result<u64> {
+        Ok(counts::read(ks, &self.names.meta, b"commits")?.max(0) as u64)
+    }
+
+    /// Whether all committed crawls have their place in the order of commits.
+    pub fn all_adopted(&self) -> bool {
+        self.adopted
+    }
+
+    /// Says that they have.
+    pub fn set_all_adopted(&mut self) {
+        self.adopted = true;
+        self.unrecorded = None;
+    }
+
+    /// Numbers of the commits of a crawl.
+    pub fn numbers_of(&mut self, ks: &mut K, crawl: &[u8]) -> Result<Numbers> {
+        let base = self.crawl_key(ks, crawl, CrawlKey::Base);
+        Ok(ks
+            .hash_get(&base, b"commits")?
+            .map(|value| parse_numbers(value.as_ref()))
+            .unwrap_or_default())
+    }
+
+    /// A field of a documented hash under any of its spellings.
+    pub fn get(&self, ks: &mut K, key: &K::Name, digest: &Digest) -> Result<Option<K::Value>> {
+        if let Some(value) = ks.hash_get(key, digest.written(self.profile))? {
+            return Ok(Some(value));
+        }
+        Ok(self.get_foreign(ks, key, digest)?.map(|(_, value)| value))
+    }
+
+    /// The same, with the spelling under which it stands.
+    pub fn locate(
+        &self,
+        ks: &mut K,
+        key: &K::Name,
+        digest: &Digest,
+    ) -> Result<Option<(Vec<u8>, K::Value)>> {
+        let written = digest.written(self.profile);
+        if let Some(value) = ks.hash_get(key, written)? {
+            return Ok(Some((written.to_vec(), value)));
+        }
+        self.get_foreign(ks, key, digest)
+    }
+
+    fn get_foreign(
+        &self,
+        ks: &mut K,
+        key: &K::Name,
+        digest: &Digest,
+    ) -> Result<Option<(Vec<u8>, K::Value)>> {
+        if !self.foreign_spellings {
+            return Ok(None);
+        }
+        let mut found = Ok(None);
+        digest.other_spellings(self.profile, |spelling| {
+            match ks.hash_get(key, spelling) {
+                Ok(None) => return false,
+                Ok(Some(value)) => found = Ok(Some((spelling.to_vec(), value))),
+                Err(error) => found = Err(error.into()),
+            }
+            true
+        });
+        found
+    }
+
+    /// Further holders of a hash: numbers of commits.
+    pub fn holders(&mut self, ks: &mut K, digest: &Digest) -> Result<Numbers> {
+        if self.has_holders.is_none() {
+            self.has_holders = Some(ks.exists(&self.names.holders));
+        }
+        if self.has_holders == Some(false) {
+            return Ok(Numbers::new());
+        }
+        Ok(ks
+            .hash_get(&self.names.holders, digest.canonical())?
+            .map(|value| parse_numbers(value.as_ref()))
+            .unwrap_or_default())
+    }
+
+    /// Writes the further holders of a hash.
+    pub fn set_holders(&mut self, ks: &mut K, digest: &Digest, numbers: &[u64]) -> Result<()> {
+        if numbers.is_empty() {
+            ks.hash_del(&self.names.holders, digest.canonical())?;
+        } else {
+            self.has_holders = Some(true);
+            ks.hash_set(
+                &self.names.holders,
+                digest.canonical(),
+                &write_numbers(numbers),
+            )?;
+        }
+        Ok(())
+    }
+
+    /// The crawl of a commit number.
+    pub fn crawl_of(&mut self, ks: &mut K, number: u64) -> Result<Option<Vec<u8>>> {
+        Ok(ks
+            .hash_get(&self.names.commits, number.to_string().as_bytes())?
+            .map(|crawl| crawl.as_ref().to_vec()))
+    }
+
+    /// All committed crawls, in no order.
+    pub fn committed(&mut self, ks: &mut K) -> Result<Vec<Vec<u8>>> {
+        let mut members = Batch::default();
+        let mut cursor = ks.cursor();
+        while ks.set_scan(&self.names.allcrawls, &mut cursor, &mut members)? {}
+        let crawls: FxHashSet<&[u8]> = members.iter().map(|(crawl, _)| crawl).collect();
+        Ok(crawls.into_iter().map(<[u8]>::to_vec).collect())
+    }
+
+    /// Committed crawls whose holdings nobody wrote down, because plain clients committed them,
+    /// in commit order as far as it is known.
+    fn unrecorded(&mut self, ks: &mut K) -> Result<Vec<(u64, Vec<u8>)>> {
+        if let Some(known) = &self.unrecorded {
+            return Ok(known.clone());
+        }
+        let mut unrecorded = Vec::new();
+        for crawl in self.committed(ks)? {
+            let base = ks.name(&[&self.prefix, b"h:", &crawl, b":base"]);
+            let number = ks
+                .hash_get(&base, b"commits")?
+                .and_then(|n| parse_numbers(n.as_ref()).first().copied());
+            match number {
+                None => unrecorded.push((u64::MAX, crawl)),
+                Some(number) if ks.hash_has(&base, b"found")? => {
+                    unrecorded.push((number, crawl));
+                }
+                Some(_) => {}
+            }
+        }
+        unrecorded.sort();
+        self.unrecorded = Some(unrecorded.clone());
+        Ok(unrecorded)
+    }
+
+    /// The record of a crawl for a hash, if it is part of the merged index.
+    pub fn committed_record(
+        &mut self,
+        ks: &mut K,
+        crawl: &[u8],
+        digest: &Digest,
+    ) -> Result<Option<K::Value>> {
+        if !self.is_committed(ks, crawl)? {
+            return Ok(None);
+        }
+        // A continued crawl that is being committed again shows none of its new hashes yet.
+        for part in [CrawlKey::Cut, CrawlKey::Fresh] {
+            if self.is_uncommitted(ks, crawl)? || self.is_committing(ks, crawl)? {
+                let key = self.crawl_key(ks, crawl, part);
+                if ks.hash_has(&key, digest.canonical())? {
+                    return Ok(None);
+                }
+            }
+        }
+        let records = self.crawl_key(ks, crawl, CrawlKey::Records);
+        let Some(value) = self.get(ks, &records, digest)? else {
+            return Ok(None);
+        };
+        let whole = super::record::Record::parse(value.as_ref()).is_some();
+        Ok(whole.then_some(value))
+    }
+
+    /// The first committed crawl, in commit order, that holds the hash beside its owner; crawls
+    /// that `excluded` names do not count. Gives the crawl and its record.
+    pub fn next_holder(
+        &mut self,
+        ks: &mut K,
+        digest: &Digest,
+        excluded: &dyn Fn(&[u8]) -> bool,
+    ) -> Result<Option<(Vec<u8>, K::Value)>> {
+        let mut candidates: Vec<(u64, Vec<u8>)> = Vec::new();
+        for number in self.holders(ks, digest)? {
+            if let Some(crawl) = self.crawl_of(ks, number)? {
+                candidates.push((number, crawl));
+            }
+        }
+        let unrecorded = self.unrecorded(ks)?;
+        if !unrecorded.is_empty() {
+            candidates.extend(unrecorded);
+            candidates.sort();
+        }
+        for (_, crawl) in candidates {
+            if excluded(&crawl) {
+                continue;
+            }
+            if let Some(record) = self.committed_record(ks, &crawl, digest)? {
+                return Ok(Some((crawl, record)));
+            }
+        }
+        Ok(None)
+    }
+}

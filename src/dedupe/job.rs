@@ -1,0 +1,145 @@
+//! Long work in slices.
+//!
+//! A job does a little at each step and says whether it is done. Between steps anything may
+//! happen: other commands, a crash, a restart. So a job keeps what it must not lose in keys,
+//! written in the same step as the work that it counts, and every step is safe to repeat.
+
+use crate::keyspace::{Batch, Keyspace};
+use crate::reply::Reply;
+
+use super::error::Result;
+use super::index::Index;
+
+/// Whether there is time left in this slice.
+pub type Time<'a> = &'a mut dyn FnMut() -> bool;
+
+/// What a step came to.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Step {
+    /// There is more to do.
+    More,
+    /// The work is done; this is the answer.
+    Done(Reply),
+}
+
+/// Work on one index, done in slices.
+pub trait Job<K: Keyspace> {
+    /// Works until done or out of time. At least a little is done at each step.
+    fn step(&mut self, index: &mut Index<K>, ks: &mut K, time: Time<'_>) -> Result<Step>;
+}
+
+/// How many entries are read before they are worked on. A batch is always worked off in the slice
+/// that read it: nothing read is kept while others may change it.
+const BATCH: usize = 32;
+
+/// A walk over all entries of a hash or set.
+pub struct Walk<K: Keyspace> {
+    key: K::Name,
+    cursor: K::Cursor,
+    batch: Batch,
+    done: bool,
+    is_set: bool,
+}
+
+impl<K: Keyspace> Walk<K> {
+    /// Over the fields of a hash.
+    pub fn hash(ks: &mut K, key: K::Name) -> Walk<K> {
+        Walk {
+            key,
+            cursor: ks.cursor(),
+            batch: Batch::default(),
+            done: false,
+            is_set: false,
+        }
+    }
+
+    /// Over the members of a set.
+    pub fn set(ks: &mut K, key: K::Name) -> Walk<K> {
+        Walk {
+            is_set: true,
+            ..Walk::hash(ks, key)
+        }
+    }
+
+    /// Hands every entry to `each` until time is up; true when all were given.
+    pub fn run(
+        &mut self,
+        index: &mut Index<K>,
+        ks: &mut K,
+        time: Time<'_>,
+        mut each: impl FnMut(&mut Index<K>, &mut K, &[u8], &[u8]) -> Result<()>,
+    ) -> Result<bool> {
+        loop {
+            self.batch.clear();
+            while !self.done && self.batch.len() < BATCH {
+                let more = if self.is_set {
+                    ks.set_scan(&self.key, &mut self.cursor, &mut self.batch)?
+                } else {
+                    ks.hash_scan(&self.key, &mut self.cursor, &mut self.batch)?
+                };
+                self.done = !more;
+            }
+            for (field, value) in self.batch.iter() {
+                each(index, ks, field, value)?;
+            }
+            if self.done {
+                return Ok(true);
+            }
+            if !time() {
+                return Ok(false);
+            }
+        }
+    }
+}
+
+/// Gives every committed crawl its place in the order of commits: those that plain clients
+/// committed get theirs here, sorted by id, before the job that asks gets its own.
+pub struct Adoption<K: Keyspace> {
+    walk: Option<Walk<K>>,
+    found: Vec<Vec<u8>>,
+}
+
+impl<K: Keyspace> Adoption<K> {
+    /// An adoption that has not begun.
+    pub fn new() -> Adoption<K> {
+        Adoption {
+            walk: None,
+            found: Vec::new(),
+        }
+    }
+
+    /// Works until done (true) or out of time.
+    pub fn step(&mut self, index: &mut Index<K>, ks: &mut K, time: Time<'_>) -> Result<bool> {
+        if index.all_adopted() {
+            return Ok(true);
+        }
+        if self.walk.is_none() {
+            self.walk = Some(Walk::set(ks, index.names.allcrawls.clone()));
+        }
+        let walk = self.walk.as_mut().expect("made above");
+        let found = &mut self.found;
+        let complete = walk.run(index, ks, time, |index, ks, crawl, _| {
+            if index.numbers_of(ks, crawl)?.is_empty() {
+                found.push(crawl.to_vec());
+            }
+            Ok(())
+        })?;
+        if !complete {
+            return Ok(false);
+        }
+        // From the back, so that the crawl with the lowest id is last off and first in order.
+        self.found.sort_by(|a, b| b.cmp(a));
+        self.found.dedup();
+        while let Some(crawl) = self.found.pop() {
+            if index.numbers_of(ks, &crawl)?.is_empty() {
+                let number = index.next_number(ks)?;
+                index.adopt(ks, &crawl, number)?;
+            }
+            if !time() {
+                return Ok(false);
+            }
+        }
+        index.set_all_adopted();
+        Ok(true)
+    }
+}

@@ -1,0 +1,82 @@
+//! The documented two look-ups in one: hash → crawl → record.
+
+use crate::keyspace::Keyspace;
+
+use super::digest::Digest;
+use super::error::Result;
+use super::index::{CrawlKey, Index};
+use super::record::Record;
+use super::wacz;
+
+/// Where a hash was found.
+pub struct Found<V> {
+    /// The crawl that holds the original.
+    pub crawl: Crawl<V>,
+    value: V,
+}
+
+/// A crawl's id, read from a key or given by the caller.
+pub enum Crawl<V> {
+    /// As the merged index has it.
+    Read(V),
+    /// As it was found elsewhere.
+    Given(Vec<u8>),
+}
+
+impl<V: AsRef<[u8]>> Crawl<V> {
+    /// The id.
+    pub fn id(&self) -> &[u8] {
+        match self {
+            Crawl::Read(value) => value.as_ref(),
+            Crawl::Given(id) => id,
+        }
+    }
+}
+
+impl<V: AsRef<[u8]>> Found<V> {
+    /// The record of the original.
+    pub fn record(&self) -> Record<'_> {
+        Record::parse(self.value.as_ref()).expect("only whole records are found")
+    }
+}
+
+impl<K: Keyspace> Index<K> {
+    /// Looks a hash up: in the merged index first, then, when `own` names a crawl, among that
+    /// crawl's own hashes. Owners that are not committed, or whose record is gone, do not count.
+    pub fn find(
+        &mut self,
+        ks: &mut K,
+        digest: &Digest,
+        own: Option<&[u8]>,
+    ) -> Result<Option<Found<K::Value>>> {
+        if let Some(owner) = self.get(ks, &self.names.merged, digest)? {
+            if let Some(value) = self.committed_record(ks, owner.as_ref(), digest)? {
+                let crawl = Crawl::Read(owner);
+                return Ok(Some(Found { crawl, value }));
+            }
+            let is_owner = |crawl: &[u8]| crawl == owner.as_ref();
+            if let Some((crawl, value)) = self.next_holder(ks, digest, &is_owner)? {
+                let crawl = Crawl::Given(crawl);
+                return Ok(Some(Found { crawl, value }));
+            }
+        }
+        let Some(own) = own else { return Ok(None) };
+        let records = self.crawl_key(ks, own, CrawlKey::Records);
+        let Some(value) = self.get(ks, &records, digest)? else {
+            return Ok(None);
+        };
+        Ok(Record::parse(value.as_ref()).is_some().then(|| Found {
+            crawl: Crawl::Given(own.to_vec()),
+            value,
+        }))
+    }
+
+    /// File name of the WACZ that holds a found record; `None` when the crawl lists none there.
+    pub fn container(&mut self, ks: &mut K, found: &Found<K::Value>) -> Result<Option<Vec<u8>>> {
+        let waczs = self.crawl_key(ks, found.crawl.id(), CrawlKey::Waczs);
+        let Some(entry) = ks.list_get(&waczs, found.record().wacz_index)? else {
+            return Ok(None);
+        };
+        Ok(wacz::Entry::parse(entry.as_ref()).map(|entry| entry.filename))
+    }
+}

@@ -1,0 +1,28 @@
+//! Dedupe by payload hash: which payloads have been stored, by which crawl, and where.
+//!
+//! Seed and contract: hash-based dedupe of a browser crawler. All state is in plain Redis keys
+//! with documented names; the rules here are pure and know neither Redis nor the clock.
+
+pub mod add;
+pub mod check;
+pub mod claim;
+#[cfg(feature = "module")]
+pub mod commands;
+pub mod commit;
+pub mod counts;
+pub mod digest;
+pub mod error;
+pub mod index;
+pub mod job;
+pub mod lookup;
+pub mod profile;
+pub mod record;
+pub mod removal;
+pub mod requires;
+pub mod sequence;
+pub mod stats;
+pub mod undo;
+pub mod wacz;
+
+#[cfg(test)]
+mod tests;

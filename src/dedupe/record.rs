@@ -1,0 +1,151 @@
+//! The value that the documents keep for each hash of a crawl: `waczIndex date url size`.
+
+use crate::text::parse_unsigned;
+
+/// Longest date and URL, in bytes.
+pub const DATE_BYTES: usize = 32;
+/// Longest URL, in bytes.
+pub const URL_BYTES: usize = 1 << 20;
+
+/// The original record that a revisit refers to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record<'a> {
+    /// Which WACZ of the crawl holds it: an index into `c:<crawl>:wacz`.
+    pub wacz_index: u64,
+    /// `WARC-Date` of the original, as given: 14 or 17 digits, or ISO 8601.
+    pub date: &'a [u8],
+    /// `WARC-Target-URI` of the original, any bytes, spaces included.
+    pub url: &'a [u8],
+    /// Bytes of the original record.
+    pub size: u64,
+}
+
+impl<'a> Record<'a> {
+    /// Reads a value from both ends, so that a URL with spaces survives. Values without a size,
+    /// which older crawlers wrote, count as size 0. `None` when there is no index, date and URL.
+    pub fn parse(value: &'a [u8]) -> Option<Record<'a>> {
+        let first = memchr::memchr(b' ', value)?;
+        let wacz_index = parse_unsigned(&value[..first])?;
+        let rest = &value[first + 1..];
+        let second = memchr::memchr(b' ', rest)?;
+        let (date, rest) = (&rest[..second], &rest[second + 1..]);
+        let (url, size) = match memchr::memrchr(b' ', rest) {
+            Some(last) => match parse_unsigned(&rest[last + 1..]) {
+                Some(size) => (&rest[..last], size),
+                None => (rest, 0),
+            },
+            None => (rest, 0),
+        };
+        (!date.is_empty() && !url.is_empty()).then_some(Record {
+            wacz_index,
+            date,
+            url,
+            size,
+        })
+    }
+
+    /// The value as the documents write it.
+    pub fn to_value(&self) -> Vec<u8> {
+        let mut value = Vec::with_capacity(self.date.len() + self.url.len() + 24);
+        value.extend_from_slice(self.wacz_index.to_string().as_bytes());
+        value.push(b' ');
+        value.extend_from_slice(self.date);
+        value.push(b' ');
+        value.extend_from_slice(self.url);
+        value.push(b' ');
+        value.extend_from_slice(self.size.to_string().as_bytes());
+        value
+    }
+}
+
+/// Whether a date has one of the forms that crawlers write: 14 digits, 17 digits, or ISO 8601
+/// such as `2026-03-19T10:20:15Z` with optional fraction.
+pub fn is_date(date: &[u8]) -> bool {
+    if date.iter().all(u8::is_ascii_digit) {
+        return matches!(date.len(), 14 | 17);
+    }
+    // ISO: shape YYYY-MM-DDThh:mm:ss, then a fraction, then Z or an offset.
+    let shape = b"dddd-dd-ddTdd:dd:dd";
+    let Some((head, mut tail)) = date.split_at_checked(shape.len()) else {
+        return false;
+    };
+    let fits = head.iter().zip(shape).all(|(&c, &s)| match s {
+        b'd' => c.is_ascii_digit(),
+        b'T' => matches!(c, b'T' | b't'),
+        _ => c == s,
+    });
+    if !fits || date.len() > DATE_BYTES {
+        return false;
+    }
+    if let [b'.', fraction @ ..] = tail {
+        let digits = fraction.iter().take_while(|c| c.is_ascii_digit()).count();
+        if digits == 0 {
+            return false;
+        }
+        tail = &fraction[digits..];
+    }
+    match tail {
+        [] | [b'Z' | b'z'] => true,
+        [b'+' | b'-', h1, h2, b':', m1, m2] => [h1, h2, m1, m2].iter().all(|c| c.is_ascii_digit()),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_url_with_spaces_survives() {
+        let record = Record::parse(b"3 20260319102015 http://x/a b 7 c 42").unwrap();
+        assert_eq!(record.wacz_index, 3);
+        assert_eq!(record.url, b"http://x/a b 7 c");
+        assert_eq!(record.size, 42);
+    }
+
+    #[test]
+    fn a_value_without_size_counts_as_zero() {
+        let record = Record::parse(b"0 20260319102015 http://x/").unwrap();
+        assert_eq!((record.url, record.size), (&b"http://x/"[..], 0));
+    }
+
+    #[test]
+    fn broken_values_are_not_records() {
+        for bad in ["", "0", "x 2026 http://x 1", "0 2026", "0  http://x/ 1", "-1 2026 u 1"] {
+            assert_eq!(Record::parse(bad.as_bytes()), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn dates() {
+        for good in [
+            "20260319102015",
+            "20260319102015123",
+            "2026-03-19T10:20:15Z",
+            "2026-03-19T10:20:15.123Z",
+            "2026-03-19T10:20:15+01:00",
+            "2026-03-19T10:20:15",
+        ] {
+            assert!(is_date(good.as_bytes()), "{good}");
+        }
+        for bad in ["", "2026", "2026-03-19", "20260319 102015", "2026-03-19T10:20:15.Z", "now"] {
+            assert!(!is_date(bad.as_bytes()), "{bad}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_record_reads_back(index in 0..=i64::MAX as u64, url in proptest::collection::vec(any::<u8>(), 1..200), size in 0..=i64::MAX as u64) {
+            let record = Record { wacz_index: index, date: b"20260319102015", url: &url, size };
+            let value = record.to_value();
+            prop_assert_eq!(Record::parse(&value), Some(record));
+        }
+
+        #[test]
+        fn parsing_never_panics(value in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = Record::parse(&value);
+            let _ = is_date(&value);
+        }
+    }
+}

@@ -1,0 +1,536 @@
+//! `REMOVE`, `RETAIN` and `CANCEL`: crawls leave the index.
+//!
+//! The work is proportional to the crawls that leave. Each of their hashes goes to its next
+//! holder in commit order, or goes. Which crawls are on their way out stands in `removing`
+//! until all of it is done, so that a removal cut short by a crash is finished by running it again.
+
+use crate::keyspace::Keyspace;
+use crate::reply::Reply;
+use crate::text::parse_unsigned;
+
+use super::commit::{Gather, Withdrawn};
+use super::counts;
+use super::digest::Digest;
+use super::error::{Error, Result};
+use super::index::{parse_numbers, write_numbers, CrawlKey, Index, Numbers, State};
+use super::job::{Adoption, Job, Step, Time, Walk};
+
+/// The field of `removing` with the figures so far: no crawl has an empty id.
+const FIGURES: &[u8] = b"";
+const REMOVE: &[u8] = b"remove";
+const GONE: &[u8] = b"gone";
+const CANCEL: &[u8] = b"cancel ";
+
+enum RemovalPhase<K: Keyspace> {
+    Adopt(Adoption<K>),
+    Start,
+    Mark(usize),
+    Open,
+    Walk(Walk<K>, Numbers),
+    Leave(Leaving),
+    End,
+}
+
+/// The removal of committed crawls.
+pub struct Removal<K: Keyspace> {
+    crawls: Vec<Vec<u8>>,
+    at: usize,
+    phase: RemovalPhase<K>,
+    removed: u64,
+    dropped: u64,
+    reowned: u64,
+    /// `RETAIN PURGE`: nothing is tracked as removed afterwards.
+    reset_tracked: bool,
+}
+
+impl<K: Keyspace> Removal<K> {
+    /// Of these crawls, which must be committed, or left over from a removal cut short.
+    pub fn new(crawls: Vec<Vec<u8>>, reset_tracked: bool) -> Removal<K> {
+        Removal {
+            crawls,
+            at: 0,
+            phase: RemovalPhase::Adopt(Adoption::new()),
+            removed: 0,
+            dropped: 0,
+            reowned: 0,
+            reset_tracked,
+        }
+    }
+
+    /// Refuses crawls that cannot be removed.
+    ///
+    /// # Errors
+    /// `NOCRAWL`, and `UNCOMMITTED` for a crawl that is not committed yet.
+    pub fn check(index: &mut Index<K>, ks: &mut K, crawls: &[&[u8]]) -> Result<()> {
+        for &crawl in crawls {
+            match index.state(ks, crawl)? {
+                Some(State::Committed | State::Continued) => {}
+                Some(State::Uncommitted) => return Err(Error::Uncommitted(crawl.to_vec())),
+                None if is_gone(index, ks, crawl)? => {}
+                None => return Err(Error::NoCrawl(crawl.to_vec())),
+            }
+        }
+        Ok(())
+    }
+
+    /// Joins what a crash left of an earlier removal with what is asked now.
+    fn start(&mut self, index: &mut Index<K>, ks: &mut K) -> Result<()> {
+        for key in [&index.names.merged, &index.names.holders, &index.names.allcounts] {
+            ks.hash_len(key)?;
+        }
+        ks.set_len(&index.names.finished)?;
+        let mut wanted = Vec::new();
+        for (crawl, state) in counts::fields(ks, &index.names.removing)?.iter() {
+            if crawl == FIGURES {
+                if let [removed, dropped, reowned] = parse_numbers(state)[..] {
+                    (self.removed, self.dropped, self.reowned) = (removed, dropped, reowned);
+                }
+            } else if state == REMOVE {
+                wanted.push(crawl.to_vec());
+            }
+        }
+        // An earlier job of the queue may have removed some of them meanwhile.
+        for crawl in std::mem::take(&mut self.crawls) {
+            if index.is_committed(ks, &crawl)? && !index.is_canceling(ks, &crawl)? {
+                wanted.push(crawl);
+            }
+        }
+        wanted.sort();
+        wanted.dedup();
+        self.crawls = wanted;
+        // A commit that was cut short must not go on with figures from before this removal.
+        if !self.crawls.is_empty() {
+            index.next_number(ks)?;
+        }
+        Ok(())
+    }
+
+    fn write_figures(&self, index: &mut Index<K>, ks: &mut K) -> Result<()> {
+        let figures = write_numbers(&[self.removed, self.dropped, self.reowned]);
+        index.set_removing(ks, FIGURES, Some(&figures))
+    }
+}
+
+impl<K: Keyspace> Job<K> for Removal<K> {
+    fn step(&mut self, index: &mut Index<K>, ks: &mut K, time: Time<'_>) -> Result<Step> {
+        loop {
+            match &mut self.phase {
+                RemovalPhase::Adopt(adoption) => {
+                    if !adoption.step(index, ks, time)? {
+                        return Ok(Step::More);
+                    }
+                    self.phase = RemovalPhase::Start;
+                }
+                RemovalPhase::Start => {
+                    self.start(index, ks)?;
+                    self.phase = RemovalPhase::Mark(0);
+                }
+                RemovalPhase::Mark(next) => {
+                    while let Some(crawl) = self.crawls.get(*next) {
+                        index.set_removing(ks, crawl, Some(REMOVE))?;
+                        *next += 1;
+                        if next.is_multiple_of(8) && !time() {
+                            return Ok(Step::More);
+                        }
+                    }
+                    self.phase = RemovalPhase::Open;
+                }
+                RemovalPhase::Open => match self.crawls.get(self.at) {
+                    None => self.phase = RemovalPhase::End,
+                    Some(crawl) => {
+                        let records = index.crawl_key(ks, crawl, CrawlKey::Records);
+                        let mut numbers = index.numbers_of(ks, crawl)?;
+                        numbers.extend(index.commit_state(ks, crawl)?.map(|s| s.number));
+                        self.phase = RemovalPhase::Walk(Walk::hash(ks, records), numbers);
+                    }
+                },
+                RemovalPhase::Walk(walk, numbers) => {
+                    let crawls = &self.crawls;
+                    let crawl = &crawls[self.at];
+                    let excluded =
+                        |other: &[u8]| crawls.binary_search_by(|c| c[..].cmp(other)).is_ok();
+                    let (mut dropped, mut reowned) = (0, 0);
+                    let done = walk.run(index, ks, time, |index, ks, field, _| {
+                        match index.withdraw(ks, crawl, numbers, field, &excluded)? {
+                            Withdrawn::NotOwner => {}
+                            Withdrawn::Reowned => reowned += 1,
+                            Withdrawn::Dropped => dropped += 1,
+                        }
+                        Ok(())
+                    })?;
+                    self.dropped += dropped;
+                    self.reowned += reowned;
+                    if done {
+                        self.phase = RemovalPhase::Leave(Leaving::default());
+                    }
+                    self.write_figures(index, ks)?;
+                    if !done {
+                        return Ok(Step::More);
+                    }
+                }
+                RemovalPhase::Leave(leaving) => {
+                    let crawl = self.crawls[self.at].clone();
+                    if !leaving.step(index, ks, &crawl, time)? {
+                        return Ok(Step::More);
+                    }
+                    for (name, _) in counts::all(ks, &index.names.allcounts, b"")? {
+                        let share = index.committed_count(ks, &crawl, &name)?;
+                        counts::add(ks, &index.names.allcounts, &name, -share)?;
+                    }
+                    for n in index.numbers_of(ks, &crawl)? {
+                        ks.hash_del(&index.names.commits, n.to_string().as_bytes())?;
+                    }
+                    index.drop_crawl(ks, &crawl)?;
+                    index.set_committed(ks, &crawl, false)?;
+                    index.set_removing(ks, &crawl, Some(GONE))?;
+                    self.removed += 1;
+                    self.write_figures(index, ks)?;
+                    self.at += 1;
+                    self.phase = RemovalPhase::Open;
+                    if !time() {
+                        return Ok(Step::More);
+                    }
+                }
+                RemovalPhase::End => {
+                    index.end_removal(ks)?;
+                    if self.reset_tracked {
+                        for count in [counts::REMOVED_CRAWLS, counts::REMOVED_CRAWL_SIZE] {
+                            ks.hash_set(&index.names.allcounts, count, b"0")?;
+                        }
+                    }
+                    let figures = [self.removed, self.dropped, self.reowned];
+                    return Ok(Step::Done(Reply::counts(&figures)));
+                }
+            }
+        }
+    }
+}
+
+/// Whether an unfinished removal has already taken this crawl out.
+fn is_gone<K: Keyspace>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Result<bool> {
+    let state = ks.hash_get(&index.names.removing, crawl)?;
+    Ok(state.is_some_and(|state| state.as_ref() == GONE))
+}
+
+/// Takes what a crawl wrote outside its own keys away, in slices: the names of its WACZ files in
+/// `src:d`, and its sets of references.
+#[derive(Default)]
+struct Leaving {
+    file: u64,
+}
+
+impl Leaving {
+    fn step<K: Keyspace>(
+        &mut self,
+        index: &mut Index<K>,
+        ks: &mut K,
+        crawl: &[u8],
+        time: Time<'_>,
+    ) -> Result<bool> {
+        let waczs = index.crawl_key(ks, crawl, CrawlKey::Waczs);
+        while ks.list_get(&waczs, self.file)?.is_some() {
+            index.forget_finished(ks, &waczs, self.file)?;
+            self.file += 1;
+            if self.file.is_multiple_of(8) && !time() {
+                return Ok(false);
+            }
+        }
+        let refs = index.crawl_key(ks, crawl, CrawlKey::Refs);
+        let mut walk = Walk::set(ks, refs);
+        let complete = walk.run(index, ks, time, |index, ks, uuid, _| {
+            let references = index.references_key(ks, uuid);
+            ks.delete(&references)?;
+            Ok(())
+        })?;
+        Ok(complete)
+    }
+}
+
+enum CancelPhase<K: Keyspace> {
+    Start,
+    Gather(Walk<K>),
+    Walk(Walk<K>),
+    Fresh(Walk<K>),
+    Leave(Leaving),
+    End,
+}
+
+/// The cancellation of what is uncommitted of one crawl.
+pub struct Cancel<K: Keyspace> {
+    crawl: Vec<u8>,
+    phase: CancelPhase<K>,
+    numbers: Numbers,
+    continued: bool,
+    dropped: u64,
+}
+
+impl<K: Keyspace> Cancel<K> {
+    /// A cancellation that has not begun.
+    pub fn new(crawl: &[u8]) -> Cancel<K> {
+        Cancel {
+            crawl: crawl.to_vec(),
+            phase: CancelPhase::Start,
+            numbers: Numbers::new(),
+            continued: false,
+            dropped: 0,
+        }
+    }
+
+    /// Refuses crawls that have nothing to cancel.
+    ///
+    /// # Errors
+    /// `NOCRAWL`, `COMMITTED`, and `REMOVING` while the crawl is being removed.
+    pub fn check(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Result<()> {
+        if index.is_removing(ks, crawl)? && !index.is_canceling(ks, crawl)? {
+            return Err(Error::Removing(crawl.to_vec()));
+        }
+        match index.state(ks, crawl)? {
+            Some(State::Uncommitted | State::Continued) => Ok(()),
+            Some(State::Committed) if index.is_canceling(ks, crawl)? => Ok(()),
+            Some(State::Committed) => Err(Error::Committed(crawl.to_vec())),
+            None => Err(Error::NoCrawl(crawl.to_vec())),
+        }
+    }
+
+    fn start(&mut self, index: &mut Index<K>, ks: &mut K) -> Result<()> {
+        let crawl = &self.crawl[..];
+        Self::check(index, ks, crawl)?;
+        self.continued = index.is_committed(ks, crawl)?;
+        self.numbers
+            .extend(index.commit_state(ks, crawl)?.map(|state| state.number));
+        let records = index.crawl_key(ks, crawl, CrawlKey::Records);
+        let marked = ks.hash_get(&index.names.removing, crawl)?.and_then(|state| {
+            parse_unsigned(state.as_ref().strip_prefix(CANCEL)?)
+        });
+        if let Some(dropped) = marked {
+            self.dropped = dropped;
+        } else {
+            if self.continued {
+                index.ensure_base(ks, crawl)?;
+            } else {
+                self.dropped = ks.hash_len(&records)?;
+            }
+            index.register(ks)?;
+            self.mark(index, ks)?;
+        }
+        self.phase = if self.continued && index.has_unseen_fields(ks, &self.crawl)? {
+            CancelPhase::Gather(Walk::hash(ks, records))
+        } else {
+            self.walk(index, ks)
+        };
+        Ok(())
+    }
+
+    fn walk(&self, index: &mut Index<K>, ks: &mut K) -> CancelPhase<K> {
+        let which = if self.continued {
+            CrawlKey::Cut
+        } else {
+            CrawlKey::Records
+        };
+        let key = index.crawl_key(ks, &self.crawl, which);
+        CancelPhase::Walk(Walk::hash(ks, key))
+    }
+
+    fn mark(&self, index: &mut Index<K>, ks: &mut K) -> Result<()> {
+        let state = [CANCEL, self.dropped.to_string().as_bytes()].concat();
+        index.set_removing(ks, &self.crawl, Some(&state))
+    }
+}
+
+impl<K: Keyspace> Job<K> for Cancel<K> {
+    fn step(&mut self, index: &mut Index<K>, ks: &mut K, time: Time<'_>) -> Result<Step> {
+        loop {
+            match &mut self.phase {
+                CancelPhase::Start => self.start(index, ks)?,
+                CancelPhase::Gather(walk) => {
+                    let crawl = &self.crawl[..];
+                    let mut gather = Gather::new(index, ks, crawl)?;
+                    let done = walk.run(index, ks, time, |index, ks, field, _| {
+                        gather.field(index, ks, crawl, field)
+                    })?;
+                    if !done {
+                        return Ok(Step::More);
+                    }
+                    self.phase = self.walk(index, ks);
+                }
+                CancelPhase::Walk(walk) => {
+                    let crawl = &self.crawl[..];
+                    let (continued, numbers) = (self.continued, &self.numbers);
+                    let mut dropped = 0;
+                    let excluded = |other: &[u8]| other == crawl;
+                    let done = walk.run(index, ks, time, |index, ks, field, _| {
+                        index.withdraw(ks, crawl, numbers, field, &excluded)?;
+                        if continued {
+                            dropped += u64::from(index.drop_record(ks, crawl, field)?);
+                        }
+                        Ok(())
+                    })?;
+                    self.dropped += dropped;
+                    if dropped > 0 {
+                        self.mark(index, ks)?;
+                    }
+                    if !done {
+                        return Ok(Step::More);
+                    }
+                    let fresh = index.crawl_key(ks, &self.crawl, CrawlKey::Fresh);
+                    self.phase = if self.continued {
+                        CancelPhase::Fresh(Walk::hash(ks, fresh))
+                    } else {
+                        CancelPhase::Leave(Leaving::default())
+                    };
+                }
+                CancelPhase::Fresh(walk) => {
+                    let crawl = &self.crawl[..];
+                    let mut dropped = 0;
+                    let done = walk.run(index, ks, time, |index, ks, field, _| {
+                        dropped += u64::from(index.drop_record(ks, crawl, field)?);
+                        Ok(())
+                    })?;
+                    self.dropped += dropped;
+                    self.mark(index, ks)?;
+                    if !done {
+                        return Ok(Step::More);
+                    }
+                    self.phase = CancelPhase::End;
+                }
+                CancelPhase::Leave(leaving) => {
+                    if !leaving.step(index, ks, &self.crawl, time)? {
+                        return Ok(Step::More);
+                    }
+                    self.phase = CancelPhase::End;
+                }
+                CancelPhase::End => {
+                    let crawl = &self.crawl[..];
+                    if self.continued {
+                        index.restore_base(ks, crawl)?;
+                        for key in [CrawlKey::Fresh, CrawlKey::Cut, CrawlKey::Seq] {
+                            let key = index.crawl_key(ks, crawl, key);
+                            ks.delete(&key)?;
+                        }
+                        index.drop_claims(ks, crawl)?;
+                        index.set_commit_state(ks, crawl, None)?;
+                        index.set_uncommitted(ks, crawl, false)?;
+                    } else {
+                        index.drop_crawl(ks, crawl)?;
+                    }
+                    index.set_removing(ks, crawl, None)?;
+                    return Ok(Step::Done(Reply::count(self.dropped)));
+                }
+            }
+        }
+    }
+}
+
+/// `RETAIN`: which committed crawls are not in the collection, and then their removal or tracking.
+pub struct Retain<K: Keyspace> {
+    keep: Vec<Vec<u8>>,
+    purge: bool,
+    walk: Option<Walk<K>>,
+    others: Vec<Vec<u8>>,
+    size: i64,
+    removal: Option<Removal<K>>,
+}
+
+impl<K: Keyspace> Retain<K> {
+    /// These crawls are the whole collection; others are removed with `purge`, or else tracked.
+    pub fn new(mut keep: Vec<Vec<u8>>, purge: bool) -> Retain<K> {
+        keep.sort();
+        Retain {
+            keep,
+            purge,
+            walk: None,
+            others: Vec::new(),
+            size: 0,
+            removal: None,
+        }
+    }
+}
+
+impl<K: Keyspace> Job<K> for Retain<K> {
+    fn step(&mut self, index: &mut Index<K>, ks: &mut K, time: Time<'_>) -> Result<Step> {
+        if self.removal.is_none() {
+            if self.walk.is_none() {
+                ks.hash_len(&index.names.allcounts)?;
+                self.walk = Some(Walk::set(ks, index.names.allcrawls.clone()));
+            }
+            let (keep, others) = (&self.keep, &mut self.others);
+            let walk = self.walk.as_mut().expect("made above");
+            let complete = walk.run(index, ks, time, |_, _, crawl, _| {
+                if keep.binary_search_by(|c| c[..].cmp(crawl)).is_err() {
+                    others.push(crawl.to_vec());
+                }
+                Ok(())
+            })?;
+            if !complete {
+                return Ok(Step::More);
+            }
+            self.others.sort();
+            self.others.dedup();
+            if !self.purge {
+                for crawl in &self.others {
+                    self.size += index.committed_count(ks, crawl, counts::TOTAL_CRAWL_SIZE)?;
+                }
+                index.register(ks)?;
+                let others = self.others.len() as u64;
+                for (count, n) in [
+                    (counts::REMOVED_CRAWLS, others as i64),
+                    (counts::REMOVED_CRAWL_SIZE, self.size),
+                ] {
+                    ks.hash_set(&index.names.allcounts, count, n.to_string().as_bytes())?;
+                }
+                return Ok(Step::Done(Reply::counts(&[others, 0, 0])));
+            }
+            index.register(ks)?;
+            self.removal = Some(Removal::new(std::mem::take(&mut self.others), true));
+        }
+        let removal = self.removal.as_mut().expect("made above");
+        removal.step(index, ks, time)
+    }
+}
+
+impl<K: Keyspace> Index<K> {
+    /// Whether the crawl is being canceled, or a cancel was cut short.
+    fn is_canceling(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
+        let state = ks.hash_get(&self.names.removing, crawl)?;
+        Ok(state.is_some_and(|state| state.as_ref().starts_with(CANCEL)))
+    }
+
+    /// Ends a removal: its marks go, those of cancels that were cut short stay.
+    fn end_removal(&mut self, ks: &mut K) -> Result<()> {
+        let marks = counts::fields(ks, &self.names.removing)?;
+        if !marks.iter().any(|(_, state)| state.starts_with(CANCEL)) {
+            return self.clear_removing(ks);
+        }
+        for (crawl, state) in marks.iter() {
+            if !state.starts_with(CANCEL) {
+                self.set_removing(ks, crawl, None)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Deletes one record of a crawl, whatever its spelling; true when it was there.
+    fn drop_record(&mut self, ks: &mut K, crawl: &[u8], field: &[u8]) -> Result<bool> {
+        let records = self.crawl_key(ks, crawl, CrawlKey::Records);
+        match self.locate(ks, &records, &Digest::of_field(field))? {
+            Some((spelling, _)) => Ok(ks.hash_del(&records, &spelling)?),
+            None => Ok(false),
+        }
+    }
+
+    /// Deletes a crawl's keys, its claims, and its marks as uncommitted or being committed.
+    fn drop_crawl(&mut self, ks: &mut K, crawl: &[u8]) -> Result<()> {
+        for key in CrawlKey::ALL {
+            let key = self.crawl_key(ks, crawl, key);
+            ks.delete(&key)?;
+        }
+        self.drop_claims(ks, crawl)?;
+        if self.is_committing(ks, crawl)? {
+            self.set_commit_state(ks, crawl, None)?;
+        }
+        if self.is_uncommitted(ks, crawl)? {
+            self.set_uncommitted(ks, crawl, false)?;
+        }
+        Ok(())
+    }
+}

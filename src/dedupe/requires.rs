@@ -1,0 +1,265 @@
+//! Which WACZ files a crawl with revisits cannot be replayed without: `relation.requires` of a
+//! WACZ's `datapackage.json`, and the same question the other way round.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::keyspace::{Batch, Keyspace};
+use crate::reply::Reply;
+use crate::text::parse_unsigned;
+
+use super::error::{Error, Result};
+use super::index::{CrawlKey, Index};
+use super::job::{Job, Step, Time, Walk};
+use super::wacz::{write_json_string, Entry};
+
+/// What the dependencies are asked of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Of {
+    /// All that a crawl requires.
+    Crawl(Vec<u8>),
+    /// What the WACZ with this id refers to.
+    Wacz(Vec<u8>),
+    /// References kept elsewhere: `crawl waczIndex` each.
+    References(Vec<Vec<u8>>),
+}
+
+/// How the entries are given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// One bulk string: a JSON array, ready for `datapackage.json`.
+    Json,
+    /// An array of maps.
+    Resp,
+}
+
+/// Reads `crawl waczIndex`; the id may hold spaces.
+pub fn parse_reference(reference: &[u8]) -> Option<(&[u8], u64)> {
+    let space = memchr::memrchr(b' ', reference)?;
+    let index = parse_unsigned(&reference[space + 1..])?;
+    (space > 0).then_some((&reference[..space], index))
+}
+
+/// The work of `REQUIRES`.
+pub struct Requires {
+    of: Of,
+    transitive: bool,
+    format: Format,
+    started: bool,
+    /// Crawls whose WACZ files all count, still to be listed.
+    crawls: Vec<Vec<u8>>,
+    /// Crawls whose own requirements are followed, still to be looked at.
+    follow: Vec<Vec<u8>>,
+    seen: BTreeSet<Vec<u8>>,
+    found: BTreeMap<(Vec<u8>, u64), Entry>,
+}
+
+impl Requires {
+    /// A question not yet asked.
+    pub fn new(of: Of, transitive: bool, format: Format) -> Requires {
+        Requires {
+            of,
+            transitive,
+            format,
+            started: false,
+            crawls: Vec::new(),
+            follow: Vec::new(),
+            seen: BTreeSet::new(),
+            found: BTreeMap::new(),
+        }
+    }
+
+    fn start<K: Keyspace>(&mut self, index: &mut Index<K>, ks: &mut K) -> Result<()> {
+        match &self.of {
+            Of::Crawl(crawl) => {
+                index.require_known(ks, crawl)?;
+                self.seen.insert(crawl.clone());
+                self.crawls = required_by(index, ks, crawl)?;
+            }
+            Of::Wacz(uuid) => {
+                let key = index.references_key(ks, uuid);
+                let references = members(ks, &key)?;
+                self.refer(index, ks, references)?;
+            }
+            Of::References(references) => {
+                let references = references.clone();
+                self.refer(index, ks, references)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn refer<K: Keyspace>(
+        &mut self,
+        index: &mut Index<K>,
+        ks: &mut K,
+        references: Vec<Vec<u8>>,
+    ) -> Result<()> {
+        for reference in references {
+            let Some((crawl, i)) = parse_reference(&reference) else {
+                continue;
+            };
+            let waczs = index.crawl_key(ks, crawl, CrawlKey::Waczs);
+            if let Some(json) = ks.list_get(&waczs, i)? {
+                if let Some(entry) = Entry::parse(json.as_ref()) {
+                    self.found.insert((crawl.to_vec(), i), entry);
+                }
+            }
+            if self.transitive {
+                self.follow.push(crawl.to_vec());
+            }
+        }
+        Ok(())
+    }
+
+    fn answer(&self) -> Reply {
+        match self.format {
+            Format::Json => {
+                let mut json = b"[".to_vec();
+                for ((crawl, _), entry) in &self.found {
+                    if json.len() > 1 {
+                        json.push(b',');
+                    }
+                    json.push(b'{');
+                    entry.write_members(&mut json);
+                    json.extend_from_slice(b",\"crawlId\":");
+                    write_json_string(crawl, &mut json);
+                    json.push(b'}');
+                }
+                json.push(b']');
+                Reply::Bulk(json)
+            }
+            Format::Resp => Reply::Array(
+                self.found
+                    .iter()
+                    .map(|((crawl, _), entry)| {
+                        let mut members = entry_members(entry);
+                        members.push(("crawlId", Reply::bulk(crawl)));
+                        Reply::named(members)
+                    })
+                    .collect(),
+            ),
+        }
+    }
+}
+
+/// A WACZ entry as the members of a reply map.
+pub fn entry_members(entry: &Entry) -> Vec<(&'static str, Reply)> {
+    let mut members = vec![("filename", Reply::bulk(&entry.filename))];
+    members.extend(entry.hash.as_ref().map(|hash| ("hash", Reply::bulk(hash))));
+    members.extend(entry.size.map(|size| ("size", Reply::count(size))));
+    members
+}
+
+fn members<K: Keyspace>(ks: &mut K, key: &K::Name) -> Result<Vec<Vec<u8>>> {
+    let mut batch = Batch::default();
+    let mut cursor = ks.cursor();
+    while ks.set_scan(key, &mut cursor, &mut batch)? {}
+    let mut members: Vec<Vec<u8>> = batch.iter().map(|(member, _)| member.to_vec()).collect();
+    members.sort();
+    members.dedup();
+    Ok(members)
+}
+
+fn required_by<K: Keyspace>(
+    index: &mut Index<K>,
+    ks: &mut K,
+    crawl: &[u8],
+) -> Result<Vec<Vec<u8>>> {
+    let key = index.crawl_key(ks, crawl, CrawlKey::Requires);
+    members(ks, &key)
+}
+
+impl<K: Keyspace> Job<K> for Requires {
+    fn step(&mut self, index: &mut Index<K>, ks: &mut K, time: Time<'_>) -> Result<Step> {
+        if !self.started {
+            self.start(index, ks)?;
+            self.started = true;
+        }
+        loop {
+            if let Some(crawl) = self.crawls.pop() {
+                if self.seen.insert(crawl.clone()) {
+                    for (i, entry) in index.wacz_list(ks, &crawl)?.into_iter().enumerate() {
+                        self.found.insert((crawl.clone(), i as u64), entry);
+                    }
+                    if self.transitive {
+                        self.follow.push(crawl);
+                    }
+                }
+            } else if let Some(crawl) = self.follow.pop() {
+                let required = required_by(index, ks, &crawl)?;
+                let unseen = required.into_iter().filter(|c| !self.seen.contains(c));
+                self.crawls.extend(unseen);
+            } else {
+                return Ok(Step::Done(self.answer()));
+            }
+            if !time() {
+                return Ok(Step::More);
+            }
+        }
+    }
+}
+
+/// The work of `REQUIREDBY`: which crawls have revisits of this one's records.
+pub struct RequiredBy<K: Keyspace> {
+    crawl: Vec<u8>,
+    walks: Vec<Walk<K>>,
+    found: BTreeMap<Vec<u8>, Option<u64>>,
+}
+
+impl<K: Keyspace> RequiredBy<K> {
+    /// Asks of this crawl.
+    pub fn new(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Result<RequiredBy<K>> {
+        index.require_known(ks, crawl)?;
+        let sets = [index.names.allcrawls.clone(), index.names.uncommitted.clone()];
+        Ok(RequiredBy {
+            crawl: crawl.to_vec(),
+            walks: sets.into_iter().map(|set| Walk::set(ks, set)).collect(),
+            found: BTreeMap::new(),
+        })
+    }
+}
+
+impl<K: Keyspace> Job<K> for RequiredBy<K> {
+    fn step(&mut self, index: &mut Index<K>, ks: &mut K, time: Time<'_>) -> Result<Step> {
+        while let Some(walk) = self.walks.last_mut() {
+            let (crawl, found) = (&self.crawl, &mut self.found);
+            let done = walk.run(index, ks, time, |index, ks, other, _| {
+                let requires = index.crawl_key(ks, other, CrawlKey::Requires);
+                if ks.set_has(&requires, crawl)? {
+                    let deps = index.crawl_key(ks, other, CrawlKey::Deps);
+                    let revisits = ks
+                        .hash_get(&deps, crawl)?
+                        .and_then(|n| parse_unsigned(n.as_ref()));
+                    found.insert(other.to_vec(), revisits);
+                }
+                Ok(())
+            })?;
+            if !done {
+                return Ok(Step::More);
+            }
+            self.walks.pop();
+        }
+        Ok(Step::Done(Reply::Array(
+            self.found
+                .iter()
+                .map(|(crawl, revisits)| {
+                    let revisits = revisits.map_or(Reply::Nil, Reply::count);
+                    Reply::Array(vec![Reply::bulk(crawl), revisits])
+                })
+                .collect(),
+        )))
+    }
+}
+
+/// Refuses references that cannot be read.
+pub fn check_references(references: &[&[u8]]) -> Result<()> {
+    for reference in references {
+        if parse_reference(reference).is_none() {
+            return Err(Error::Argument(format!(
+                "reference '{}' is not a crawl id, a space and a WACZ index",
+                crate::text::Shown(reference)
+            )));
+        }
+    }
+    Ok(())
+}

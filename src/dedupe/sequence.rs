@@ -1,0 +1,54 @@
+//! `SEQ writer n`: what makes a retry safe when the first reply was lost.
+
+use crate::keyspace::Keyspace;
+use crate::text::Shown;
+
+use super::error::{Error, Result};
+use super::index::{parse_numbers, write_numbers, CrawlKey, Index};
+
+/// Longest name of a writer, in bytes.
+pub const WRITER_BYTES: usize = 1024;
+
+/// A numbered command of one writer of a crawl. Numbers of a writer only grow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sequence<'a> {
+    /// Who numbers: a worker's name, say.
+    pub writer: &'a [u8],
+    /// The number, 1 or more.
+    pub n: u64,
+}
+
+impl<K: Keyspace> Index<K> {
+    /// The stored reply when this number was carried out before.
+    ///
+    /// # Errors
+    /// `STALE` when the writer has gone on to a higher number: its reply is no longer kept.
+    pub fn replayed(&mut self, ks: &mut K, crawl: &[u8], seq: Sequence<'_>) -> Result<Option<u64>> {
+        let key = self.crawl_key(ks, crawl, CrawlKey::Seq);
+        let Some(value) = ks.hash_get(&key, seq.writer)? else {
+            return Ok(None);
+        };
+        match parse_numbers(value.as_ref())[..] {
+            [n, reply] if n == seq.n => Ok(Some(reply)),
+            [n, _] if n > seq.n => Err(Error::Stale(format!(
+                "sequence number {} of writer '{}' is older than its last, {n}; nothing was changed",
+                seq.n,
+                Shown(seq.writer)
+            ))),
+            _ => Ok(None),
+        }
+    }
+
+    /// Keeps the reply of a numbered command.
+    pub fn store_reply(
+        &mut self,
+        ks: &mut K,
+        crawl: &[u8],
+        seq: Sequence<'_>,
+        reply: u64,
+    ) -> Result<()> {
+        let key = self.crawl_key(ks, crawl, CrawlKey::Seq);
+        ks.hash_set(&key, seq.writer, &write_numbers(&[seq.n, reply]))?;
+        Ok(())
+    }
+}

@@ -1,0 +1,206 @@
+//! Figures for people and for scripts.
+
+use std::collections::BTreeMap;
+
+use crate::keyspace::Keyspace;
+use crate::reply::Reply;
+
+use super::counts;
+use super::error::{Error, Result};
+use super::index::{CrawlKey, Index, State};
+use super::job::{Job, Step, Time, Walk};
+
+impl<K: Keyspace> Index<K> {
+    fn crawl_figures(
+        &mut self,
+        ks: &mut K,
+        crawl: &[u8],
+        state: State,
+    ) -> Result<Vec<(&'static str, Reply)>> {
+        let records = self.crawl_key(ks, crawl, CrawlKey::Records);
+        let counts_key = self.crawl_key(ks, crawl, CrawlKey::Counts);
+        let waczs = self.crawl_key(ks, crawl, CrawlKey::Waczs);
+        let mut figures = vec![
+            ("state", Reply::bulk(state.name())),
+            ("hashes", Reply::count(ks.hash_len(&records)?)),
+        ];
+        for name in counts::SHOWN {
+            let shown = std::str::from_utf8(name).expect("count names are ASCII");
+            figures.push((shown, Reply::Int(counts::read(ks, &counts_key, name)?)));
+        }
+        figures.push(("waczs", Reply::count(ks.list_len(&waczs)?)));
+        Ok(figures)
+    }
+
+    /// Figures of one crawl.
+    pub fn crawl_stats(&mut self, ks: &mut K, crawl: &[u8]) -> Result<Reply> {
+        let state = self.require_known(ks, crawl)?;
+        let mut figures = self.crawl_figures(ks, crawl, state)?;
+        let requires = self.crawl_key(ks, crawl, CrawlKey::Requires);
+        figures.push(("requires", Reply::count(ks.set_len(&requires)?)));
+        figures.push(("memory", Reply::count(self.crawl_memory(ks, crawl))));
+        Ok(Reply::named(figures))
+    }
+
+    fn crawl_memory(&mut self, ks: &mut K, crawl: &[u8]) -> u64 {
+        CrawlKey::ALL
+            .into_iter()
+            .map(|which| {
+                let key = self.crawl_key(ks, crawl, which);
+                ks.memory(&key)
+            })
+            .sum()
+    }
+}
+
+/// The work of `STATS` for a whole index.
+pub struct Stats<K: Keyspace> {
+    walks: Vec<Walk<K>>,
+    memory: BTreeMap<Vec<u8>, u64>,
+}
+
+impl<K: Keyspace> Stats<K> {
+    /// Not yet begun.
+    pub fn new(index: &Index<K>, ks: &mut K) -> Stats<K> {
+        Stats {
+            walks: both_sets(index, ks),
+            memory: BTreeMap::new(),
+        }
+    }
+}
+
+fn both_sets<K: Keyspace>(index: &Index<K>, ks: &mut K) -> Vec<Walk<K>> {
+    let committed = Walk::set(ks, index.names.allcrawls.clone());
+    let uncommitted = Walk::set(ks, index.names.uncommitted.clone());
+    vec![committed, uncommitted]
+}
+
+impl<K: Keyspace> Job<K> for Stats<K> {
+    fn step(&mut self, index: &mut Index<K>, ks: &mut K, time: Time<'_>) -> Result<Step> {
+        while let Some(walk) = self.walks.last_mut() {
+            let memory = &mut self.memory;
+            let done = walk.run(index, ks, time, |index, ks, crawl, _| {
+                if !memory.contains_key(crawl) {
+                    memory.insert(crawl.to_vec(), index.crawl_memory(ks, crawl));
+                }
+                Ok(())
+            })?;
+            if !done {
+                return Ok(Step::More);
+            }
+            self.walks.pop();
+        }
+        let names = &index.names;
+        let mut memory: u64 = self.memory.values().sum();
+        for key in [
+            &names.merged,
+            &names.allcounts,
+            &names.allcrawls,
+            &names.uncommitted,
+            &names.commits,
+            &names.holders,
+            &names.claims,
+        ] {
+            memory += ks.memory(key);
+        }
+        let progress = ks.hash_get(&names.allcounts, counts::UPDATE_PROGRESS)?;
+        let mut figures = vec![
+            ("profile", Reply::bulk(index.profile().name())),
+            ("storage", Reply::bulk("plain")),
+            ("crawls", Reply::count(ks.set_len(&index.names.allcrawls)?)),
+            (
+                "uncommitted",
+                Reply::count(ks.set_len(&index.names.uncommitted)?),
+            ),
+            ("hashes", Reply::count(ks.hash_len(&index.names.merged)?)),
+        ];
+        for name in counts::SHOWN
+            .into_iter()
+            .chain([counts::REMOVED_CRAWLS, counts::REMOVED_CRAWL_SIZE])
+        {
+            let shown = std::str::from_utf8(name).expect("count names are ASCII");
+            let n = counts::read(ks, &index.names.allcounts, name)?;
+            figures.push((shown, Reply::Int(n)));
+        }
+        figures.push((
+            "updateProgress",
+            progress.map_or(Reply::Nil, |p| Reply::bulk(p.as_ref())),
+        ));
+        figures.push(("memory", Reply::count(memory)));
+        Ok(Step::Done(Reply::named(figures)))
+    }
+}
+
+/// Which crawls `CRAWLS` lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// All of them.
+    All,
+    /// Those in `uncommittedcrawls`.
+    Uncommitted,
+    /// Those in `allcrawls`.
+    Committed,
+}
+
+/// The work of `CRAWLS`.
+pub struct Crawls<K: Keyspace> {
+    walks: Vec<Walk<K>>,
+    found: BTreeMap<Vec<u8>, Reply>,
+}
+
+impl<K: Keyspace> Crawls<K> {
+    /// Not yet begun.
+    pub fn new(index: &Index<K>, ks: &mut K, which: Which) -> Crawls<K> {
+        let mut walks = both_sets(index, ks);
+        match which {
+            Which::All => {}
+            Which::Uncommitted => drop(walks.remove(0)),
+            Which::Committed => drop(walks.remove(1)),
+        }
+        Crawls {
+            walks,
+            found: BTreeMap::new(),
+        }
+    }
+}
+
+impl<K: Keyspace> Job<K> for Crawls<K> {
+    fn step(&mut self, index: &mut Index<K>, ks: &mut K, time: Time<'_>) -> Result<Step> {
+        while let Some(walk) = self.walks.last_mut() {
+            let found = &mut self.found;
+            let done = walk.run(index, ks, time, |index, ks, crawl, _| {
+                if !found.contains_key(crawl) {
+                    let Some(state) = index.state(ks, crawl)? else {
+                        return Ok(());
+                    };
+                    let figures = index.crawl_figures(ks, crawl, state)?;
+                    found.insert(crawl.to_vec(), Reply::named(figures));
+                }
+                Ok(())
+            })?;
+            if !done {
+                return Ok(Step::More);
+            }
+            self.walks.pop();
+        }
+        let found = std::mem::take(&mut self.found);
+        Ok(Step::Done(Reply::named(found)))
+    }
+}
+
+/// Refuses crawls that the index does not know.
+///
+/// # Errors
+/// `NOCRAWL` names the first.
+pub fn check_known<K: Keyspace>(
+    index: &mut Index<K>,
+    ks: &mut K,
+    crawls: &[&[u8]],
+) -> Result<()> {
+    for &crawl in crawls {
+        if index.state(ks, crawl)?.is_none() {
+            return Err(Error::NoCrawl(crawl.to_vec()));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,170 @@
+//! How a continued crawl gets back to its last commit.
+//!
+//! `h:<crawl>:base` holds what the last commit saw: `base.<count>`, `hashes`, `wacz` (length of
+//! the WACZ list), `commits`. Changes since then that the counts do not tell are written there
+//! the first time they happen: `undo.wacz.<i>` the old list element, `undo.dep.<crawl>` the old
+//! number of revisits (empty: no dependency yet, `0`: one that a plain client wrote), `undo.ref.<uuid>` a new set of references.
+//! A commit turns `undo.` into `done.` and its own counts into `cut.`; when it ends those go.
+
+use crate::keyspace::Keyspace;
+
+use super::counts;
+use super::error::Result;
+use super::index::{CrawlKey, Index};
+use super::wacz::Entry;
+
+impl<K: Keyspace> Index<K> {
+    /// Keeps what `what` was before its first change since the last commit, or since the start of
+    /// the one under way. Only crawls that can be taken back to a commit need it.
+    pub fn remember_for_undo(
+        &mut self,
+        ks: &mut K,
+        crawl: &[u8],
+        what: &[u8],
+        was: &[u8],
+    ) -> Result<()> {
+        if !self.is_continuing(ks, crawl)? {
+            return Ok(());
+        }
+        let base = self.crawl_key(ks, crawl, CrawlKey::Base);
+        let field = [b"undo.", what].concat();
+        if !ks.hash_has(&base, &field)? {
+            ks.hash_set(&base, &field, was)?;
+        }
+        Ok(())
+    }
+
+    /// The start of a commit: what was new so far is the commit's, what comes is the next one's.
+    pub fn cut_base(&mut self, ks: &mut K, crawl: &[u8]) -> Result<()> {
+        let base = self.crawl_key(ks, crawl, CrawlKey::Base);
+        let counts_key = self.crawl_key(ks, crawl, CrawlKey::Counts);
+        let waczs = self.crawl_key(ks, crawl, CrawlKey::Waczs);
+        for (name, n) in counts::all(ks, &counts_key, b"")? {
+            ks.hash_set(&base, &[b"cut.", &name[..]].concat(), n.to_string().as_bytes())?;
+        }
+        let files = ks.list_len(&waczs)?;
+        ks.hash_set(&base, b"cutwacz", files.to_string().as_bytes())?;
+        for (field, value) in counts::fields(ks, &base)?.iter() {
+            if let Some(what) = field.strip_prefix(b"undo.") {
+                let done = [b"done.", what].concat();
+                if !ks.hash_has(&base, &done)? {
+                    ks.hash_set(&base, &done, value)?;
+                }
+                ks.hash_del(&base, field)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The end of a commit: its counts are the base now.
+    pub fn settle_base(&mut self, ks: &mut K, crawl: &[u8], number: u64) -> Result<()> {
+        let base = self.crawl_key(ks, crawl, CrawlKey::Base);
+        let mut numbers = self.numbers_of(ks, crawl)?;
+        if !numbers.contains(&number) {
+            numbers.push(number);
+        }
+        let fields = counts::fields(ks, &base)?;
+        for (field, _) in fields.iter() {
+            if [&b"done."[..], b"base.", b"cut."].iter().any(|p| field.starts_with(p)) {
+                ks.hash_del(&base, field)?;
+            }
+        }
+        for (field, value) in fields.iter() {
+            if let Some(name) = field.strip_prefix(b"cut.") {
+                ks.hash_set(&base, &[b"base.", name].concat(), value)?;
+            }
+        }
+        if let Some(files) = ks.hash_get(&base, b"cutwacz")? {
+            ks.hash_set(&base, b"wacz", files.as_ref())?;
+            ks.hash_del(&base, b"cutwacz")?;
+        }
+        let records = self.crawl_key(ks, crawl, CrawlKey::Records);
+        let fresh = self.crawl_key(ks, crawl, CrawlKey::Fresh);
+        let hashes = ks.hash_len(&records)? - ks.hash_len(&fresh)?;
+        ks.hash_set(&base, b"hashes", hashes.to_string().as_bytes())?;
+        ks.hash_set(
+            &base,
+            b"commits",
+            &super::index::write_numbers(&numbers),
+        )?;
+        Ok(())
+    }
+
+    /// Takes a continued crawl's counts, WACZ list and dependencies back to its last commit.
+    /// Its hashes are taken back before this.
+    pub fn restore_base(&mut self, ks: &mut K, crawl: &[u8]) -> Result<()> {
+        let base = self.crawl_key(ks, crawl, CrawlKey::Base);
+        let counts_key = self.crawl_key(ks, crawl, CrawlKey::Counts);
+        let waczs = self.crawl_key(ks, crawl, CrawlKey::Waczs);
+        let deps = self.crawl_key(ks, crawl, CrawlKey::Deps);
+        let requires = self.crawl_key(ks, crawl, CrawlKey::Requires);
+        let refs = self.crawl_key(ks, crawl, CrawlKey::Refs);
+        let fields = counts::fields(ks, &base)?;
+
+        for (name, _) in counts::all(ks, &counts_key, b"")? {
+            if !ks.hash_has(&base, &[b"base.", &name[..]].concat())? {
+                ks.hash_del(&counts_key, &name)?;
+            }
+        }
+        if let Some(files) = ks.hash_get(&base, b"wacz")? {
+            if let Some(files) = crate::text::parse_unsigned(files.as_ref()) {
+                if ks.list_len(&waczs)? > files {
+                    for i in files..ks.list_len(&waczs)? {
+                        self.forget_finished(ks, &waczs, i)?;
+                    }
+                    ks.list_trim(&waczs, files)?;
+                }
+            }
+        }
+        // What was undone first is the newer state, so the older one is put back last.
+        for generation in [&b"undo."[..], b"done."] {
+            for (field, was) in fields.iter() {
+                let Some(what) = field.strip_prefix(generation) else {
+                    continue;
+                };
+                if let Some(i) = what.strip_prefix(b"wacz.") {
+                    let i = crate::text::parse_unsigned(i).unwrap_or(u64::MAX);
+                    if ks.list_get(&waczs, i)?.is_some() {
+                        self.forget_finished(ks, &waczs, i)?;
+                        ks.list_set(&waczs, i, was)?;
+                    }
+                } else if let Some(source) = what.strip_prefix(b"dep.") {
+                    if was.is_empty() {
+                        ks.hash_del(&deps, source)?;
+                        ks.set_del(&requires, source)?;
+                    } else if was == b"0" {
+                        ks.hash_del(&deps, source)?;
+                    } else {
+                        ks.hash_set(&deps, source, was)?;
+                    }
+                } else if let Some(uuid) = what.strip_prefix(b"ref.") {
+                    let references = self.references_key(ks, uuid);
+                    ks.delete(&references)?;
+                    ks.set_del(&refs, uuid)?;
+                }
+            }
+        }
+        for (field, value) in fields.iter() {
+            if let Some(name) = field.strip_prefix(b"base.") {
+                ks.hash_set(&counts_key, name, value)?;
+            } else if field.starts_with(b"undo.")
+                || field.starts_with(b"done.")
+                || field.starts_with(b"cut")
+            {
+                ks.hash_del(&base, field)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the name of list element `i` out of `src:d`.
+    pub fn forget_finished(&mut self, ks: &mut K, waczs: &K::Name, i: u64) -> Result<()> {
+        let entry = ks
+            .list_get(waczs, i)?
+            .and_then(|json| Entry::parse(json.as_ref()));
+        if let Some(entry) = entry {
+            ks.set_del(&self.names.finished, &entry.filename)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,280 @@
+//! The key space of tests: plain maps, the semantics of Redis.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+
+use super::{Batch, KeyError, Keyspace, Kind, Result};
+
+/// A value of one key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Plain {
+    /// A hash.
+    Hash(BTreeMap<Vec<u8>, Vec<u8>>),
+    /// A set.
+    Set(BTreeSet<Vec<u8>>),
+    /// A list.
+    List(Vec<Vec<u8>>),
+    /// A string.
+    Text(Vec<u8>),
+}
+
+/// Keys in memory. Scans give entries in byte order, and every few steps give some again, as a
+/// scan of a growing Redis hash may.
+#[derive(Clone, Debug, Default)]
+pub struct MemoryKeyspace {
+    /// All keys with their values.
+    pub keys: BTreeMap<Vec<u8>, Plain>,
+    /// Every so many scan steps, step back and repeat; 0 for never.
+    pub repeat_every: u32,
+    steps: u32,
+}
+
+const SCAN_STEP: usize = 3;
+
+macro_rules! typed {
+    ($self:ident, $key:ident, $variant:ident) => {
+        match $self.keys.get($key) {
+            None => None,
+            Some(Plain::$variant(value)) => Some(value),
+            Some(_) => return Err(wrong_type($key, Kind::$variant)),
+        }
+    };
+}
+
+macro_rules! typed_mut {
+    ($self:ident, $key:ident, $variant:ident) => {
+        match $self
+            .keys
+            .entry($key.clone())
+            .or_insert_with(|| Plain::$variant(Default::default()))
+        {
+            Plain::$variant(value) => value,
+            _ => return Err(wrong_type($key, Kind::$variant)),
+        }
+    };
+}
+
+fn wrong_type(key: &[u8], needs: Kind) -> KeyError {
+    KeyError::WrongType {
+        key: key.to_vec(),
+        needs,
+    }
+}
+
+impl MemoryKeyspace {
+    fn drop_if_empty(&mut self, key: &[u8]) {
+        let empty = match self.keys.get(key) {
+            Some(Plain::Hash(v)) => v.is_empty(),
+            Some(Plain::Set(v)) => v.is_empty(),
+            Some(Plain::List(v)) => v.is_empty(),
+            Some(Plain::Text(_)) | None => false,
+        };
+        if empty {
+            self.keys.remove(key);
+        }
+    }
+
+    /// Whether this scan step leaves the cursor where it was, so that its entries come again.
+    fn repeats(&mut self) -> bool {
+        self.steps = self.steps.wrapping_add(1);
+        self.repeat_every > 0 && self.steps.is_multiple_of(self.repeat_every)
+    }
+}
+
+fn after(cursor: &Option<Vec<u8>>) -> Bound<&[u8]> {
+    match cursor {
+        Some(last) => Bound::Excluded(last.as_slice()),
+        None => Bound::Unbounded,
+    }
+}
+
+impl Keyspace for MemoryKeyspace {
+    type Name = Vec<u8>;
+    type Value = Vec<u8>;
+    type Cursor = Option<Vec<u8>>;
+
+    fn name(&mut self, parts: &[&[u8]]) -> Vec<u8> {
+        parts.concat()
+    }
+
+    fn cursor(&mut self) -> Self::Cursor {
+        None
+    }
+
+    fn exists(&mut self, key: &Vec<u8>) -> bool {
+        self.keys.contains_key(key)
+    }
+
+    fn delete(&mut self, key: &Vec<u8>) -> Result<bool> {
+        Ok(self.keys.remove(key).is_some())
+    }
+
+    fn rename(&mut self, from: &Vec<u8>, to: &Vec<u8>) -> Result<()> {
+        let value = self
+            .keys
+            .remove(from)
+            .ok_or_else(|| KeyError::Refused("ERR no such key".into()))?;
+        self.keys.insert(to.clone(), value);
+        Ok(())
+    }
+
+    fn memory(&mut self, key: &Vec<u8>) -> u64 {
+        match self.keys.get(key) {
+            None => 0,
+            Some(Plain::Hash(v)) => v.iter().map(|(f, v)| f.len() + v.len()).sum::<usize>() as u64,
+            Some(Plain::Set(v)) => v.iter().map(Vec::len).sum::<usize>() as u64,
+            Some(Plain::List(v)) => v.iter().map(Vec::len).sum::<usize>() as u64,
+            Some(Plain::Text(v)) => v.len() as u64,
+        }
+    }
+
+    fn string_set(&mut self, key: &Vec<u8>, value: &[u8]) -> Result<()> {
+        self.keys.insert(key.clone(), Plain::Text(value.to_vec()));
+        Ok(())
+    }
+
+    fn hash_get(&mut self, key: &Vec<u8>, field: &[u8]) -> Result<Option<Vec<u8>>> {
+        Ok(typed!(self, key, Hash).and_then(|h| h.get(field).cloned()))
+    }
+
+    fn hash_has(&mut self, key: &Vec<u8>, field: &[u8]) -> Result<bool> {
+        Ok(typed!(self, key, Hash).is_some_and(|h| h.contains_key(field)))
+    }
+
+    fn hash_len(&mut self, key: &Vec<u8>) -> Result<u64> {
+        Ok(typed!(self, key, Hash).map_or(0, |h| h.len() as u64))
+    }
+
+    fn hash_set(&mut self, key: &Vec<u8>, field: &[u8], value: &[u8]) -> Result<bool> {
+        let hash = typed_mut!(self, key, Hash);
+        Ok(hash.insert(field.to_vec(), value.to_vec()).is_none())
+    }
+
+    fn hash_del(&mut self, key: &Vec<u8>, field: &[u8]) -> Result<bool> {
+        if typed!(self, key, Hash).is_none() {
+            return Ok(false);
+        }
+        let gone = typed_mut!(self, key, Hash).remove(field).is_some();
+        self.drop_if_empty(key);
+        Ok(gone)
+    }
+
+    fn hash_scan(
+        &mut self,
+        key: &Vec<u8>,
+        cursor: &mut Self::Cursor,
+        out: &mut Batch,
+    ) -> Result<bool> {
+        let repeat = self.repeats();
+        let Some(hash) = typed!(self, key, Hash) else {
+            return Ok(false);
+        };
+        let mut more = hash.range::<[u8], _>((after(cursor), Bound::Unbounded));
+        let mut last = None;
+        for (field, value) in more.by_ref().take(SCAN_STEP) {
+            out.push(field, value);
+            last = Some(field.clone());
+        }
+        let unfinished = more.next().is_some();
+        if repeat {
+            return Ok(true);
+        }
+        *cursor = last;
+        Ok(unfinished)
+    }
+
+    fn set_has(&mut self, key: &Vec<u8>, member: &[u8]) -> Result<bool> {
+        Ok(typed!(self, key, Set).is_some_and(|s| s.contains(member)))
+    }
+
+    fn set_len(&mut self, key: &Vec<u8>) -> Result<u64> {
+        Ok(typed!(self, key, Set).map_or(0, |s| s.len() as u64))
+    }
+
+    fn set_add(&mut self, key: &Vec<u8>, member: &[u8]) -> Result<bool> {
+        let set = typed_mut!(self, key, Set);
+        Ok(set.insert(member.to_vec()))
+    }
+
+    fn set_del(&mut self, key: &Vec<u8>, member: &[u8]) -> Result<bool> {
+        if typed!(self, key, Set).is_none() {
+            return Ok(false);
+        }
+        let gone = typed_mut!(self, key, Set).remove(member);
+        self.drop_if_empty(key);
+        Ok(gone)
+    }
+
+    fn set_scan(
+        &mut self,
+        key: &Vec<u8>,
+        cursor: &mut Self::Cursor,
+        out: &mut Batch,
+    ) -> Result<bool> {
+        let repeat = self.repeats();
+        let Some(set) = typed!(self, key, Set) else {
+            return Ok(false);
+        };
+        let mut more = set.range::<[u8], _>((after(cursor), Bound::Unbounded));
+        let mut last = None;
+        for member in more.by_ref().take(SCAN_STEP) {
+            out.push(member, b"");
+            last = Some(member.clone());
+        }
+        let unfinished = more.next().is_some();
+        if repeat {
+            return Ok(true);
+        }
+        *cursor = last;
+        Ok(unfinished)
+    }
+
+    fn list_len(&mut self, key: &Vec<u8>) -> Result<u64> {
+        Ok(typed!(self, key, List).map_or(0, |l| l.len() as u64))
+    }
+
+    fn list_get(&mut self, key: &Vec<u8>, i: u64) -> Result<Option<Vec<u8>>> {
+        Ok(typed!(self, key, List).and_then(|l| l.get(i as usize).cloned()))
+    }
+
+    fn list_push(&mut self, key: &Vec<u8>, element: &[u8]) -> Result<u64> {
+        let list = typed_mut!(self, key, List);
+        list.push(element.to_vec());
+        Ok(list.len() as u64)
+    }
+
+    fn list_set(&mut self, key: &Vec<u8>, i: u64, element: &[u8]) -> Result<()> {
+        let list = typed_mut!(self, key, List);
+        list[i as usize] = element.to_vec();
+        Ok(())
+    }
+
+    fn list_trim(&mut self, key: &Vec<u8>, len: u64) -> Result<()> {
+        if typed!(self, key, List).is_none() {
+            return Ok(());
+        }
+        typed_mut!(self, key, List).truncate(len as usize);
+        self.drop_if_empty(key);
+        Ok(())
+    }
+
+    fn keys_scan(&mut self, prefix: &[u8], cursor: &mut Self::Cursor, out: &mut Batch) -> bool {
+        let from = match &*cursor {
+            Some(last) => Bound::Excluded(last.as_slice()),
+            None => Bound::Included(prefix),
+        };
+        let mut more = self
+            .keys
+            .range::<[u8], _>((from, Bound::Unbounded))
+            .map(|(key, _)| key)
+            .take_while(|key| key.starts_with(prefix));
+        let mut last = None;
+        for key in more.by_ref().take(SCAN_STEP) {
+            out.push(key, b"");
+            last = Some(key.clone());
+        }
+        let unfinished = more.next().is_some();
+        *cursor = last;
+        unfinished
+    }
+}

@@ -1,0 +1,32 @@
+//! Crawlspace: the Redis module with the state that web-archive crawlers share.
+//!
+//! This file registers; the rules are in [`dedupe`], what touches the server in `server`.
+
+pub mod dedupe;
+pub mod keyspace;
+pub mod reply;
+#[cfg(feature = "module")]
+pub mod server;
+pub mod text;
+
+/// Memory comes from the server, so that `INFO memory` and `maxmemory` see it. Unit tests have no
+/// server around them.
+#[cfg(all(feature = "module", not(test)))]
+#[global_allocator]
+static ALLOCATOR: redis_module::alloc::RedisAlloc = redis_module::alloc::RedisAlloc;
+
+/// Called by the server when it loads the module.
+///
+/// # Safety
+/// The pointers are the server's: a context, and `argc` live strings.
+#[cfg(feature = "module")]
+#[no_mangle]
+#[allow(non_snake_case)]
+pub unsafe extern "C" fn RedisModule_OnLoad(
+    ctx: server::api::Ctx,
+    argv: *mut *mut server::api::raw::RedisModuleString,
+    argc: std::os::raw::c_int,
+) -> std::os::raw::c_int {
+    // SAFETY: by contract.
+    unsafe { server::load::on_load(ctx, argv, argc, dedupe::commands::register_all) }
+}

@@ -1,0 +1,83 @@
+//! What the current user may do to keys whose names a command derives from its prefix.
+//!
+//! The prefix itself is declared to the server as not being a key, so that it checks nothing; this
+//! is where every key is checked instead.
+
+use std::os::raw::c_int;
+
+use crate::text::Shown;
+
+use super::api::{raw, rm, Ctx, RmString};
+
+/// What a command does to a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Reads it.
+    Read,
+    /// Reads it and changes it.
+    Write,
+}
+
+/// The user that runs the current command; none for the server's own work.
+pub struct User(*mut raw::RedisModuleUser);
+
+impl User {
+    /// The user of the context's client.
+    pub fn current(ctx: Ctx) -> User {
+        User::current_name(ctx).map_or(User(std::ptr::null_mut()), |name| User::named(&name))
+    }
+
+    /// The user of this name, for work that goes on after its client's command.
+    pub fn named(name: &RmString) -> User {
+        // SAFETY: main thread, live name; released by `drop`.
+        User(unsafe { rm!(RedisModule_GetModuleUserFromUserName(name.raw())) })
+    }
+
+    /// Name of the user of the context's client.
+    pub fn current_name(ctx: Ctx) -> Option<RmString> {
+        // SAFETY: main thread, live context; the string is the caller's.
+        unsafe {
+            let name = rm!(RedisModule_GetCurrentUserName(ctx));
+            (!name.is_null()).then(|| RmString::from_owned(name))
+        }
+    }
+
+    /// Refuses with `NOPERM` when the user may not do that to the key.
+    pub fn check(&self, key: &RmString, access: Access) -> Result<(), String> {
+        if self.0.is_null() {
+            return Ok(());
+        }
+        let flags = match access {
+            Access::Read => raw::REDISMODULE_CMD_KEY_ACCESS,
+            Access::Write => {
+                raw::REDISMODULE_CMD_KEY_ACCESS
+                    | raw::REDISMODULE_CMD_KEY_UPDATE
+                    | raw::REDISMODULE_CMD_KEY_INSERT
+                    | raw::REDISMODULE_CMD_KEY_DELETE
+            }
+        };
+        // SAFETY: main thread, live user and name.
+        let allowed =
+            unsafe { rm!(RedisModule_ACLCheckKeyPermissions(self.0, key.raw(), flags as c_int)) };
+        if allowed == raw::REDISMODULE_OK as c_int {
+            return Ok(());
+        }
+        let what = match access {
+            Access::Read => "read",
+            Access::Write => "write",
+        };
+        Err(format!(
+            "NOPERM this user may not {what} key '{}'; grant it with ACL SETUSER",
+            Shown(key.as_ref())
+        ))
+    }
+}
+
+impl Drop for User {
+    fn drop(&mut self) {
+        if !self.0.is_null() {
+            // SAFETY: main thread; ours, released once.
+            unsafe { rm!(RedisModule_FreeModuleUser(self.0)) };
+        }
+    }
+}

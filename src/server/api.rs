@@ -1,0 +1,153 @@
+//! The raw module API, named once.
+//!
+//! The function table is filled by the server when it loads the module and never changes; all
+//! calls happen on the server's main thread. The safe wrapper of the crate is not used: it lacks
+//! most of what this module needs, and costs a fifth of a look-up.
+
+pub use redis_module::raw;
+
+use std::ffi::CString;
+use std::os::raw::{c_char, c_int};
+use std::ptr;
+
+/// Calls one function of the module API.
+///
+/// The caller argues safety: it needs the server's main thread, and pointers that are alive.
+macro_rules! rm {
+    ($name:ident ( $($arg:expr),* $(,)? )) => {
+        // The functions used exist since Redis 7.0; loading fails before on older servers.
+        ($crate::server::api::raw::$name.expect(stringify!($name)))($($arg),*)
+    };
+}
+pub(crate) use rm;
+
+/// A context handed to a callback by the server.
+pub type Ctx = *mut raw::RedisModuleCtx;
+
+/// An owned reference to a server string.
+#[derive(Debug)]
+pub struct RmString {
+    raw: *mut raw::RedisModuleString,
+    bytes: *const u8,
+    len: usize,
+}
+
+impl RmString {
+    /// A new string; any bytes.
+    pub fn new(bytes: &[u8]) -> RmString {
+        // SAFETY: main thread; a string without context is released by `drop`.
+        unsafe {
+            RmString::from_owned(rm!(RedisModule_CreateString(
+                ptr::null_mut(),
+                bytes.as_ptr().cast(),
+                bytes.len()
+            )))
+        }
+    }
+
+    /// Takes over a reference.
+    ///
+    /// # Safety
+    /// `raw` is a live string, and its reference is the caller's to give away.
+    pub unsafe fn from_owned(raw: *mut raw::RedisModuleString) -> RmString {
+        // SAFETY: `raw` is alive by contract.
+        let bytes = unsafe { string_bytes(raw) };
+        RmString {
+            raw,
+            bytes: bytes.as_ptr(),
+            len: bytes.len(),
+        }
+    }
+
+    /// The string for a call that only reads it, or takes a reference of its own.
+    pub fn raw(&self) -> *mut raw::RedisModuleString {
+        self.raw
+    }
+}
+
+impl AsRef<[u8]> for RmString {
+    fn as_ref(&self) -> &[u8] {
+        // SAFETY: the string is alive, and nobody changes a string that is shared or ours.
+        unsafe { std::slice::from_raw_parts(self.bytes, self.len) }
+    }
+}
+
+impl Clone for RmString {
+    fn clone(&self) -> Self {
+        // SAFETY: main thread; the string is alive. One more reference, released by `drop`.
+        unsafe { rm!(RedisModule_RetainString(ptr::null_mut(), self.raw)) };
+        RmString { ..*self }
+    }
+}
+
+impl Drop for RmString {
+    fn drop(&mut self) {
+        // SAFETY: main thread; the reference is ours and is not used again.
+        unsafe { rm!(RedisModule_FreeString(ptr::null_mut(), self.raw)) };
+    }
+}
+
+/// The bytes of a server string.
+///
+/// # Safety
+/// The string lives and is not changed for `'a`.
+pub unsafe fn string_bytes<'a>(raw: *const raw::RedisModuleString) -> &'a [u8] {
+    let mut len = 0;
+    // SAFETY: `raw` is alive by contract.
+    unsafe {
+        let ptr = rm!(RedisModule_StringPtrLen(raw, &mut len));
+        std::slice::from_raw_parts(ptr.cast(), len)
+    }
+}
+
+/// Text for the server as a C string. Our own texts are ASCII; anything else is replaced, because
+/// the server takes bytes as characters.
+pub fn c_string(text: &str) -> CString {
+    let ascii: Vec<u8> = text
+        .bytes()
+        .map(|b| match b {
+            0 | b'\r' | b'\n' => b' ',
+            0x80.. => b'?',
+            b => b,
+        })
+        .collect();
+    CString::new(ascii).expect("NUL was replaced")
+}
+
+/// How a log line is meant.
+#[derive(Clone, Copy, Debug)]
+pub enum Level {
+    /// Something an operator wants to know.
+    Notice,
+    /// Something an operator should act on.
+    Warning,
+}
+
+/// Writes a line to the server's log. The text goes in as an argument, never as the format.
+pub fn log(ctx: Ctx, level: Level, text: &str) {
+    let level: *const c_char = match level {
+        Level::Notice => c"notice".as_ptr(),
+        Level::Warning => c"warning".as_ptr(),
+    };
+    let text = c_string(text);
+    // SAFETY: main thread; the format takes exactly one string.
+    unsafe { rm!(RedisModule_Log(ctx, level, c"%s".as_ptr(), text.as_ptr())) };
+}
+
+/// The flags of a context.
+pub fn context_flags(ctx: Ctx) -> u32 {
+    // SAFETY: main thread; a null context gives the server's own flags.
+    unsafe { rm!(RedisModule_GetContextFlags(ctx)) as u32 }
+}
+
+/// The database that a context works on.
+pub fn selected_db(ctx: Ctx) -> c_int {
+    // SAFETY: main thread, live context.
+    unsafe { rm!(RedisModule_GetSelectedDb(ctx)) }
+}
+
+/// Milliseconds since the epoch, by the server's clock.
+pub fn now_ms() -> u64 {
+    // SAFETY: main thread.
+    unsafe { rm!(RedisModule_Milliseconds()) as u64 }
+}

@@ -1,0 +1,122 @@
+//! Clients that wait for their answer.
+
+use std::os::raw::{c_int, c_void};
+use std::ptr;
+
+use rustc_hash::{FxBuildHasher, FxHashMap};
+
+use super::api::{context_flags, raw, rm, Ctx};
+use super::guard::guarded;
+use super::main_thread::MainThread;
+use super::reply::{send_outcome, Outcome};
+
+/// A client that waits. It must be answered once, or forgotten when it is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockedClient(*mut raw::RedisModuleBlockedClient);
+
+/// Called when a waiting client's connection ends.
+pub type Gone = fn(BlockedClient);
+/// Called when a waiting client's time is up; gives its answer.
+pub type TimedOut = fn(Ctx, BlockedClient) -> Outcome;
+
+/// Whether the client of this context may wait: not in `MULTI`, in a script, or where blocking is
+/// denied. Asked before blocking, because the server replies an error itself otherwise.
+pub fn can_block(ctx: Ctx) -> bool {
+    let denied = raw::REDISMODULE_CTX_FLAGS_MULTI
+        | raw::REDISMODULE_CTX_FLAGS_LUA
+        | raw::REDISMODULE_CTX_FLAGS_DENY_BLOCKING;
+    context_flags(ctx) & denied == 0
+}
+
+/// What is to be done about a waiting client from outside.
+struct Hooks {
+    gone: Gone,
+    timed_out: Option<TimedOut>,
+}
+
+static HOOKS: MainThread<FxHashMap<usize, Hooks>> =
+    MainThread::new(FxHashMap::with_hasher(FxBuildHasher));
+
+fn take_hooks(client: BlockedClient) -> Option<Hooks> {
+    HOOKS.borrow().remove(&(client.0 as usize))
+}
+
+extern "C" fn reply(ctx: Ctx, _: *mut *mut raw::RedisModuleString, _: c_int) -> c_int {
+    let _ = guarded("a delayed reply", || {
+        // SAFETY: main thread; the data is the outcome that `answer` left, owned by the server
+        // until `free` takes it back.
+        unsafe {
+            let outcome = rm!(RedisModule_GetBlockedClientPrivateData(ctx)).cast::<Outcome>();
+            if let Some(outcome) = outcome.as_ref() {
+                send_outcome(ctx, outcome);
+            }
+        }
+    });
+    raw::REDISMODULE_OK as c_int
+}
+
+extern "C" fn free(_: Ctx, data: *mut c_void) {
+    if !data.is_null() {
+        // SAFETY: made by `Box::into_raw` in `answer`, given back once.
+        drop(unsafe { Box::from_raw(data.cast::<Outcome>()) });
+    }
+}
+
+extern "C" fn timeout(ctx: Ctx, _: *mut *mut raw::RedisModuleString, _: c_int) -> c_int {
+    let _ = guarded("a timeout", || {
+        // SAFETY: main thread, context of a timed-out client.
+        let client = BlockedClient(unsafe { rm!(RedisModule_GetBlockedClientHandle(ctx)) });
+        if let Some(timed_out) = take_hooks(client).and_then(|hooks| hooks.timed_out) {
+            send_outcome(ctx, &timed_out(ctx, client));
+        }
+    });
+    raw::REDISMODULE_OK as c_int
+}
+
+extern "C" fn disconnected(_: Ctx, client: *mut raw::RedisModuleBlockedClient) {
+    let client = BlockedClient(client);
+    let _ = guarded("a disconnect", || {
+        if let Some(hooks) = take_hooks(client) {
+            (hooks.gone)(client);
+            // SAFETY: main thread; not unblocked before, because its hooks were still there.
+            unsafe { rm!(RedisModule_UnblockClient(client.0, ptr::null_mut())) };
+        }
+    });
+}
+
+impl BlockedClient {
+    /// Makes the client of `ctx` wait: for `ms` milliseconds when `timed_out` is given, 0 for ever.
+    pub fn block(ctx: Ctx, ms: u64, gone: Gone, timed_out: Option<TimedOut>) -> BlockedClient {
+        let on_timeout: raw::RedisModuleCmdFunc = if timed_out.is_some() {
+            Some(timeout)
+        } else {
+            None
+        };
+        // SAFETY: main thread, live context of a client that may block.
+        let client = BlockedClient(unsafe {
+            let client = rm!(RedisModule_BlockClient(
+                ctx,
+                Some(reply),
+                on_timeout,
+                Some(free),
+                ms as std::os::raw::c_longlong
+            ));
+            rm!(RedisModule_SetDisconnectCallback(client, Some(disconnected)));
+            client
+        });
+        HOOKS
+            .borrow()
+            .insert(client.0 as usize, Hooks { gone, timed_out });
+        client
+    }
+
+    /// Answers the client. One that is gone or timed out meanwhile is passed over.
+    pub fn answer(self, outcome: Outcome) {
+        if take_hooks(self).is_none() {
+            return;
+        }
+        let data = Box::into_raw(Box::new(outcome));
+        // SAFETY: main thread; the client waits still, and is unblocked once.
+        unsafe { rm!(RedisModule_UnblockClient(self.0, data.cast())) };
+    }
+}

@@ -1,0 +1,390 @@
+//! Commands: how one is described, registered, and called.
+
+use std::ffi::CString;
+use std::os::raw::{c_char, c_int};
+use std::ptr;
+
+use smallvec::SmallVec;
+
+use super::acl::User;
+use super::api::{c_string, context_flags, raw, rm, selected_db, string_bytes, Ctx};
+use super::args::Args;
+use super::guard::guarded;
+use super::keyspace::RedisKeyspace;
+use super::reply::{send, send_error};
+use crate::reply::Reply;
+
+/// Longest key prefix, in bytes.
+pub const PREFIX_BYTES: usize = 1024;
+
+/// Kind of an argument in the command's documentation.
+#[derive(Clone, Copy, Debug)]
+pub enum ArgKind {
+    /// Any bytes.
+    Text,
+    /// An integer.
+    Integer,
+    /// The key or key prefix.
+    Prefix,
+    /// A word that stands for itself.
+    Word,
+    /// One of the sub-arguments.
+    OneOf,
+    /// The sub-arguments together.
+    Block,
+}
+
+/// An argument in the command's documentation.
+#[derive(Clone, Copy, Debug)]
+pub struct Arg {
+    name: &'static str,
+    kind: ArgKind,
+    token: Option<&'static str>,
+    optional: bool,
+    multiple: bool,
+    parts: &'static [Arg],
+}
+
+impl Arg {
+    const fn new(name: &'static str, kind: ArgKind) -> Arg {
+        Arg {
+            name,
+            kind,
+            token: None,
+            optional: false,
+            multiple: false,
+            parts: &[],
+        }
+    }
+
+    /// The key prefix, first argument of every command.
+    pub const fn prefix() -> Arg {
+        Arg::new("prefix", ArgKind::Prefix)
+    }
+
+    /// Any bytes.
+    pub const fn text(name: &'static str) -> Arg {
+        Arg::new(name, ArgKind::Text)
+    }
+
+    /// An integer.
+    pub const fn integer(name: &'static str) -> Arg {
+        Arg::new(name, ArgKind::Integer)
+    }
+
+    /// A word that stands for itself.
+    pub const fn word(name: &'static str, word: &'static str) -> Arg {
+        Arg {
+            token: Some(word),
+            ..Arg::new(name, ArgKind::Word)
+        }
+    }
+
+    /// Several arguments together.
+    pub const fn block(name: &'static str, parts: &'static [Arg]) -> Arg {
+        Arg {
+            parts,
+            ..Arg::new(name, ArgKind::Block)
+        }
+    }
+
+    /// One of several arguments.
+    pub const fn one_of(name: &'static str, parts: &'static [Arg]) -> Arg {
+        Arg {
+            parts,
+            ..Arg::new(name, ArgKind::OneOf)
+        }
+    }
+
+    /// The same after a keyword.
+    pub const fn after(self, word: &'static str) -> Arg {
+        Arg {
+            token: Some(word),
+            ..self
+        }
+    }
+
+    /// The same, but it may be left out.
+    pub const fn optional(self) -> Arg {
+        Arg {
+            optional: true,
+            ..self
+        }
+    }
+
+    /// The same, one or more times.
+    pub const fn multiple(self) -> Arg {
+        Arg {
+            multiple: true,
+            ..self
+        }
+    }
+}
+
+/// How a command is described to the server and its users.
+#[derive(Clone, Copy, Debug)]
+pub struct Spec {
+    /// Name in lower case.
+    pub name: &'static str,
+    /// Flags of the server: `readonly` or `write`, `fast`, `deny-oom`, …
+    pub flags: &'static str,
+    /// Number of arguments with the name; negative for at least so many.
+    pub arity: i32,
+    /// What it does, in one sentence.
+    pub summary: &'static str,
+    /// What it costs.
+    pub complexity: &'static str,
+    /// Its arguments in order.
+    pub args: &'static [Arg],
+}
+
+/// What running a command came to.
+pub enum Answer {
+    /// This goes out as the reply.
+    Reply(Reply),
+    /// The reply is out already, or comes later.
+    Sent,
+}
+
+/// A command.
+pub trait Command {
+    /// How it is described.
+    const SPEC: Spec;
+    /// Reads the arguments, does it, and answers. An error text has its code word first.
+    fn run(call: &mut Call<'_>) -> Result<Answer, String>;
+}
+
+/// One call of a command.
+pub struct Call<'a> {
+    /// The context of the call.
+    pub ctx: Ctx,
+    /// The arguments after the prefix.
+    pub args: Args<'a>,
+    /// The key prefix.
+    pub prefix: &'a [u8],
+    /// The keys of the selected database.
+    pub keys: RedisKeyspace,
+    /// The number of the selected database.
+    pub db: c_int,
+}
+
+impl Call<'_> {
+    /// The user that called.
+    pub fn user(&self) -> User {
+        User::current(self.ctx)
+    }
+}
+
+/// Whether the server is a cluster's.
+pub fn in_cluster(ctx: Ctx) -> bool {
+    context_flags(ctx) & raw::REDISMODULE_CTX_FLAGS_CLUSTER != 0
+}
+
+/// Whether a prefix has a hash tag, so that all keys that begin with it share a slot (Redis Cluster
+/// specification, hash tags: the first `{` with something before the next `}`).
+pub fn has_hash_tag(prefix: &[u8]) -> bool {
+    let Some(open) = memchr::memchr(b'{', prefix) else {
+        return false;
+    };
+    memchr::memchr(b'}', &prefix[open + 1..]).is_some_and(|len| len > 0)
+}
+
+fn check_prefix(ctx: Ctx, prefix: &[u8]) -> Result<(), String> {
+    if prefix.len() > PREFIX_BYTES {
+        return Err(format!(
+            "BADPREFIX prefix has {} bytes, more than {PREFIX_BYTES} (argument 1)",
+            prefix.len()
+        ));
+    }
+    if in_cluster(ctx) && !has_hash_tag(prefix) {
+        return Err(
+            "BADPREFIX in cluster mode the prefix needs a hash tag, such as {coll-42}:, so that all keys of the index share a slot (argument 1)"
+                .to_string(),
+        );
+    }
+    Ok(())
+}
+
+extern "C" fn entry<C: Command>(
+    ctx: Ctx,
+    argv: *mut *mut raw::RedisModuleString,
+    argc: c_int,
+) -> c_int {
+    let called = guarded(C::SPEC.name, || {
+        // SAFETY: the server gives `argc` live strings, alive until this returns.
+        let arguments: SmallVec<[&[u8]; 16]> = unsafe {
+            std::slice::from_raw_parts(argv, argc as usize)
+                .iter()
+                .map(|&argument| string_bytes(argument))
+                .collect()
+        };
+        let [_, prefix, rest @ ..] = &arguments[..] else {
+            // The server checks arity before; this is for callers that pass it by.
+            return Err(format!(
+                "ERR wrong number of arguments for '{}' command",
+                C::SPEC.name
+            ));
+        };
+        check_prefix(ctx, prefix)?;
+        C::run(&mut Call {
+            ctx,
+            args: Args::after_prefix(rest),
+            prefix,
+            keys: RedisKeyspace::new(ctx),
+            db: selected_db(ctx),
+        })
+    });
+    match called {
+        Ok(Ok(Answer::Reply(reply))) => send(ctx, &reply),
+        Ok(Ok(Answer::Sent)) => {}
+        Ok(Err(error)) | Err(error) => send_error(ctx, &error),
+    }
+    raw::REDISMODULE_OK as c_int
+}
+
+/// Makes a command known to the server, with its documentation, arity and key specification.
+///
+/// # Safety
+/// Called with the context of the module's load.
+pub unsafe fn register<C: Command>(ctx: Ctx) -> Result<(), String> {
+    let spec = C::SPEC;
+    let name = c_string(spec.name);
+    let flags = c_string(spec.flags);
+    // SAFETY: main thread, the context of the load; the server copies the texts.
+    unsafe {
+        let created = rm!(RedisModule_CreateCommand(
+            ctx,
+            name.as_ptr(),
+            Some(entry::<C>),
+            flags.as_ptr(),
+            0,
+            0,
+            0
+        ));
+        if created != raw::REDISMODULE_OK as c_int {
+            return Err(format!("the server refused command {}", spec.name));
+        }
+        let command = rm!(RedisModule_GetCommand(ctx, name.as_ptr()));
+        describe(command, &spec)?;
+        // Categories came after 7.0; there the server derives them from the flags.
+        if let Some(set_categories) = raw::RedisModule_SetCommandACLCategories {
+            let write = spec.flags.split(' ').any(|flag| flag == "write");
+            let fast = spec.flags.split(' ').any(|flag| flag == "fast");
+            let categories = c_string(&format!(
+                "{} {}",
+                if write { "write" } else { "read" },
+                if fast { "fast" } else { "slow" }
+            ));
+            set_categories(command, categories.as_ptr());
+        }
+    }
+    Ok(())
+}
+
+/// Texts that must live while the server reads a description.
+#[derive(Default)]
+struct Texts {
+    strings: Vec<CString>,
+    arguments: Vec<Vec<raw::RedisModuleCommandArg>>,
+}
+
+impl Texts {
+    fn keep(&mut self, text: &str) -> *const c_char {
+        self.strings.push(c_string(text));
+        self.strings.last().expect("just pushed").as_ptr()
+    }
+
+    /// Descriptions of arguments, ended as the server expects.
+    fn arguments(&mut self, args: &[Arg]) -> *mut raw::RedisModuleCommandArg {
+        if args.is_empty() {
+            return ptr::null_mut();
+        }
+        let mut described: Vec<raw::RedisModuleCommandArg> =
+            args.iter().map(|arg| self.argument(arg)).collect();
+        // SAFETY: the structure is plain data, and all zeroes mark the end.
+        described.push(unsafe { std::mem::zeroed() });
+        self.arguments.push(described);
+        self.arguments.last_mut().expect("just pushed").as_mut_ptr()
+    }
+
+    fn argument(&mut self, arg: &Arg) -> raw::RedisModuleCommandArg {
+        let type_ = match arg.kind {
+            ArgKind::Text => raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_STRING,
+            ArgKind::Integer => raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_INTEGER,
+            ArgKind::Prefix => raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_KEY,
+            ArgKind::Word => raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_PURE_TOKEN,
+            ArgKind::OneOf => raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_ONEOF,
+            ArgKind::Block => raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_BLOCK,
+        };
+        let mut flags = raw::REDISMODULE_CMD_ARG_NONE;
+        if arg.optional {
+            flags |= raw::REDISMODULE_CMD_ARG_OPTIONAL;
+        }
+        if arg.multiple {
+            flags |= raw::REDISMODULE_CMD_ARG_MULTIPLE;
+        }
+        raw::RedisModuleCommandArg {
+            name: self.keep(arg.name),
+            type_,
+            key_spec_index: if matches!(arg.kind, ArgKind::Prefix) { 0 } else { -1 },
+            token: arg.token.map_or(ptr::null(), |token| self.keep(token)),
+            summary: ptr::null(),
+            since: ptr::null(),
+            flags: flags as c_int,
+            deprecated_since: ptr::null(),
+            subargs: self.arguments(arg.parts),
+            display_text: ptr::null(),
+        }
+    }
+}
+
+/// # Safety
+/// `command` was just created by the server.
+unsafe fn describe(command: *mut raw::RedisModuleCommand, spec: &Spec) -> Result<(), String> {
+    let mut texts = Texts::default();
+    let version = raw::RedisModuleCommandInfoVersion {
+        version: 1,
+        sizeof_historyentry: size_of::<raw::RedisModuleCommandHistoryEntry>(),
+        sizeof_keyspec: size_of::<raw::RedisModuleCommandKeySpec>(),
+        sizeof_arg: size_of::<raw::RedisModuleCommandArg>(),
+    };
+    // The prefix says which slot a command goes to, but is not itself a key that a user must have
+    // access to: the keys that are made from it are checked one by one.
+    let key_spec = raw::RedisModuleCommandKeySpec {
+        notes: texts.keep("key prefix: the names of all keys of the index begin with it"),
+        flags: u64::from(raw::REDISMODULE_CMD_KEY_NOT_KEY | raw::REDISMODULE_CMD_KEY_RW),
+        begin_search_type:
+            raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_INDEX,
+        bs: raw::RedisModuleCommandKeySpec__bindgen_ty_1 {
+            index: raw::RedisModuleCommandKeySpec__bindgen_ty_1__bindgen_ty_1 { pos: 1 },
+        },
+        find_keys_type: raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_RANGE,
+        fk: raw::RedisModuleCommandKeySpec__bindgen_ty_2 {
+            range: raw::RedisModuleCommandKeySpec__bindgen_ty_2__bindgen_ty_1 {
+                lastkey: 0,
+                keystep: 1,
+                limit: 0,
+            },
+        },
+    };
+    // SAFETY: plain data; all zeroes mark the end of the list.
+    let mut key_specs = [key_spec, unsafe { std::mem::zeroed() }];
+    let info = raw::RedisModuleCommandInfo {
+        version: &version,
+        summary: texts.keep(spec.summary),
+        complexity: texts.keep(spec.complexity),
+        since: texts.keep(env!("CARGO_PKG_VERSION")),
+        history: ptr::null_mut(),
+        tips: ptr::null(),
+        arity: spec.arity,
+        key_specs: key_specs.as_mut_ptr(),
+        args: texts.arguments(spec.args),
+    };
+    // SAFETY: a live command; the server copies everything that the description points to.
+    let described = unsafe { rm!(RedisModule_SetCommandInfo(command, &info)) };
+    if described == raw::REDISMODULE_OK as c_int {
+        Ok(())
+    } else {
+        Err(format!("the server refused the description of {}", spec.name))
+    }
+}

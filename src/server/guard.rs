@@ -1,0 +1,33 @@
+//! No panic leaves the module: every callback runs inside [`guarded`].
+
+use std::any::Any;
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::ptr;
+
+use super::api::{log, Level};
+use super::info;
+
+/// Runs a callback. A panic in it is logged and counted, and comes back as its text.
+///
+/// What the callback borrowed is released by unwinding; rules write to keys only after everything
+/// that can fail was looked at, so that a bug leaves no half-written data behind.
+pub fn guarded<T>(what: &str, callback: impl FnOnce() -> T) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(callback)).map_err(|panic| {
+        let text = panic_text(&panic);
+        info::count_panic();
+        log(
+            ptr::null_mut(),
+            Level::Warning,
+            &format!("crawlspace: a bug in {what}, please report it: {text}"),
+        );
+        format!("ERR internal error, a bug in {what}; the server's log has the details")
+    })
+}
+
+fn panic_text(panic: &Box<dyn Any + Send>) -> String {
+    let text = panic
+        .downcast_ref::<&str>()
+        .map(|text| (*text).to_string())
+        .or_else(|| panic.downcast_ref::<String>().cloned());
+    text.unwrap_or_else(|| "no message".to_string())
+}

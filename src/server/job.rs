@@ -1,0 +1,389 @@
+//! Long work in slices, of which only the client that asked takes notice.
+//!
+//! Jobs of one queue run one after the other; queues take turns. A slice is an internal command
+//! that the event loop runs once per turn while there is work, so that everything written in it is
+//! replicated as one transaction. (Writing from the event-loop callback itself aborts the server,
+//! and a thread that takes the global lock again and again makes others wait for long.)
+
+use std::collections::VecDeque;
+use std::os::raw::{c_int, c_void};
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use super::api::{context_flags, raw, rm, Ctx};
+use super::blocked::{can_block, BlockedClient};
+use super::config;
+use super::guard::guarded;
+use super::info::{count, FIGURES};
+use super::main_thread::MainThread;
+use super::notify::Change;
+use super::reply::Outcome;
+
+/// What a slice came to.
+pub enum Progress {
+    /// There is more to do.
+    More,
+    /// The job has ended.
+    Done(Outcome),
+}
+
+/// Work that is done in slices.
+pub trait Slices {
+    /// Works until `time` says no, at least a little.
+    fn slice(&mut self, ctx: Ctx, time: &mut dyn FnMut() -> bool) -> Progress;
+    /// The database that it works on.
+    fn db(&self) -> c_int;
+    /// Whether it writes; one that does not may run on a replica.
+    fn writes(&self) -> bool;
+    /// Whether it takes more memory, so that it must stop at `maxmemory`.
+    fn grows(&self) -> bool;
+}
+
+/// Which queue a job stands in, and what it is: the same job asked for again is the same work.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobId {
+    /// Jobs of one queue exclude each other.
+    pub queue: Vec<u8>,
+    /// Names the work within the queue.
+    pub work: Vec<u8>,
+}
+
+struct Queued {
+    id: JobId,
+    job: Box<dyn Slices>,
+    waiting: Vec<BlockedClient>,
+}
+
+struct Runner {
+    queues: VecDeque<VecDeque<Queued>>,
+    /// The descriptor that wakes the event loop.
+    event: c_int,
+    ctx: usize,
+    in_slice: bool,
+}
+
+static RUNNER: MainThread<Runner> = MainThread::new(Runner {
+    queues: VecDeque::new(),
+    event: -1,
+    ctx: 0,
+    in_slice: false,
+});
+
+/// What became of a job that was handed in.
+pub enum Submitted {
+    /// It is done, and this is the answer.
+    Done(Outcome),
+    /// The client waits, and will be answered.
+    Waiting,
+}
+
+/// Why a job is not attached to one that is the same: see [`submit`].
+pub type MayAttach = bool;
+
+/// Hands a job in for the client of `ctx`. It starts at once when its queue is empty, and if one
+/// slice is enough the client gets its answer without waiting. With `may_attach` a client that asks
+/// for the same work waits for the job that is there. Where a client cannot wait (`MULTI`, scripts)
+/// the queue is worked off and the job run to its end.
+pub fn submit(ctx: Ctx, id: JobId, mut job: Box<dyn Slices>, may_attach: MayAttach) -> Submitted {
+    if !can_block(ctx) {
+        finish_queue(ctx, &id.queue);
+        let outcome = run_to_end(ctx, &mut *job);
+        count(&FIGURES.jobs_done, 1);
+        return Submitted::Done(outcome);
+    }
+    let idle = !RUNNER.borrow().queues.iter().any(|q| q[0].id.queue == id.queue);
+    if idle {
+        if let Progress::Done(outcome) = timed_slice(ctx, &mut *job) {
+            count(&FIGURES.jobs_done, 1);
+            return Submitted::Done(outcome);
+        }
+    }
+    let client = BlockedClient::block(ctx, 0, forget_client, None);
+    let mut runner = RUNNER.borrow();
+    let queue = runner.queues.iter_mut().find(|q| q[0].id.queue == id.queue);
+    let same = queue.and_then(|queue| {
+        if may_attach && queue.iter().any(|queued| queued.id == id) {
+            return queue.iter_mut().find(|queued| queued.id == id);
+        }
+        None
+    });
+    if let Some(queued) = same {
+        queued.waiting.push(client);
+        return Submitted::Waiting;
+    }
+    let queued = Queued {
+        id,
+        job,
+        waiting: vec![client],
+    };
+    let at = runner
+        .queues
+        .iter()
+        .position(|q| q[0].id.queue == queued.id.queue);
+    match at {
+        Some(at) => runner.queues[at].push_back(queued),
+        None => runner.queues.push_back(VecDeque::from([queued])),
+    }
+    runner.show();
+    runner.wake();
+    Submitted::Waiting
+}
+
+/// Takes jobs off their queue that `which` names, and answers their clients; gives their number.
+pub fn abort(outcome: &Outcome, which: impl Fn(&JobId, &dyn Slices) -> bool) -> usize {
+    let mut aborted = Vec::new();
+    {
+        let mut runner = RUNNER.borrow();
+        for queue in &mut runner.queues {
+            let (gone, kept): (Vec<_>, Vec<_>) = std::mem::take(queue)
+                .into_iter()
+                .partition(|queued| which(&queued.id, &*queued.job));
+            aborted.extend(gone);
+            queue.extend(kept);
+        }
+        runner.queues.retain(|queue| !queue.is_empty());
+        runner.show();
+    }
+    let n = aborted.len();
+    for queued in aborted {
+        for client in queued.waiting {
+            client.answer(outcome.clone());
+        }
+    }
+    n
+}
+
+/// Whether a job with this id is there.
+pub fn is_queued(id: &JobId) -> bool {
+    let runner = RUNNER.borrow();
+    runner.queues.iter().flatten().any(|queued| queued.id == *id)
+}
+
+/// A client that waited is gone; its job goes on.
+fn forget_client(client: BlockedClient) {
+    for queued in RUNNER.borrow().queues.iter_mut().flatten() {
+        queued.waiting.retain(|waiting| *waiting != client);
+    }
+}
+
+fn run_to_end(ctx: Ctx, job: &mut dyn Slices) -> Outcome {
+    loop {
+        let step = guarded("a job", || job.slice(ctx, &mut || true));
+        match step {
+            Ok(Progress::More) => {}
+            Ok(Progress::Done(outcome)) => return outcome,
+            Err(panic) => return Err(panic),
+        }
+    }
+}
+
+/// Works a queue off at once, for a client that cannot wait for its turn.
+fn finish_queue(ctx: Ctx, queue: &[u8]) {
+    loop {
+        let next = {
+            let mut runner = RUNNER.borrow();
+            let at = runner.queues.iter().position(|q| q[0].id.queue == queue);
+            let Some(at) = at else { return };
+            let next = runner.queues[at].pop_front();
+            runner.queues.retain(|queue| !queue.is_empty());
+            next
+        };
+        let Some(mut queued) = next else { return };
+        let outcome = run_to_end(ctx, &mut *queued.job);
+        finished(queued, outcome);
+    }
+}
+
+fn finished(queued: Queued, outcome: Outcome) {
+    count(&FIGURES.jobs_done, 1);
+    RUNNER.borrow().show();
+    for client in queued.waiting {
+        client.answer(outcome.clone());
+    }
+}
+
+fn timed_slice(ctx: Ctx, job: &mut dyn Slices) -> Progress {
+    let start = Instant::now();
+    let budget = Duration::from_micros(config::slice_us());
+    let progress = guarded("a job", || job.slice(ctx, &mut || start.elapsed() < budget))
+        .unwrap_or_else(|panic| Progress::Done(Err(panic)));
+    count(&FIGURES.slices, 1);
+    let us = start.elapsed().as_micros() as u64;
+    if us > FIGURES.slice_longest_us.load(Relaxed) {
+        FIGURES.slice_longest_us.store(us, Relaxed);
+    }
+    progress
+}
+
+impl Runner {
+    fn show(&self) {
+        let jobs = self.queues.iter().map(VecDeque::len).sum::<usize>() as u64;
+        FIGURES.jobs_running.store(jobs, Relaxed);
+    }
+
+    /// Asks the event loop for a slice in its next turn.
+    fn wake(&self) {
+        if self.queues.is_empty() {
+            return;
+        }
+        let one: u64 = 1;
+        // SAFETY: an event descriptor of ours takes 8 bytes; a full one is awake already.
+        unsafe { libc::write(self.event, (&raw const one).cast(), 8) };
+    }
+
+    fn ctx(&self) -> Ctx {
+        self.ctx as Ctx
+    }
+}
+
+extern "C" fn awake(event: c_int, _: *mut c_void, _: c_int) {
+    let _ = guarded("the event loop", || {
+        let mut n: u64 = 0;
+        // SAFETY: reads the 8 bytes of an event descriptor of ours.
+        unsafe { libc::read(event, (&raw mut n).cast(), 8) };
+        if avoid_writing() {
+            later();
+            return;
+        }
+        let ctx = {
+            let mut runner = RUNNER.borrow();
+            if runner.queues.is_empty() {
+                return;
+            }
+            runner.in_slice = true;
+            runner.ctx()
+        };
+        // SAFETY: main thread, our detached context; `!` replicates what the slice writes.
+        unsafe {
+            let reply = rm!(RedisModule_Call(
+                ctx,
+                c"crawlspace.slice".as_ptr(),
+                c"!".as_ptr()
+            ));
+            if !reply.is_null() {
+                rm!(RedisModule_FreeCallReply(reply));
+            }
+        }
+        let mut runner = RUNNER.borrow();
+        runner.in_slice = false;
+        runner.wake();
+    });
+}
+
+/// Whether the server asks not to write just now: a failover, or paused writes.
+fn avoid_writing() -> bool {
+    // SAFETY: main thread.
+    unsafe { rm!(RedisModule_AvoidReplicaTraffic()) != 0 }
+}
+
+/// Looks again in a few milliseconds.
+fn later() {
+    extern "C" fn again(_: Ctx, _: *mut c_void) {
+        let _ = guarded("a timer", || RUNNER.borrow().wake());
+    }
+    let ctx = RUNNER.borrow().ctx();
+    // SAFETY: main thread, our detached context.
+    unsafe { rm!(RedisModule_CreateTimer(ctx, 5, Some(again), std::ptr::null_mut())) };
+}
+
+/// The internal command: one slice of the job whose turn it is.
+pub fn run_slice(ctx: Ctx) -> Result<(), String> {
+    let mut queued = {
+        let mut runner = RUNNER.borrow();
+        if !runner.in_slice {
+            return Err(
+                "ERR crawlspace.slice is for the server's own use; there is nothing to do with it"
+                    .to_string(),
+            );
+        }
+        // Queues take turns; the job is out of its queue while it runs, but its place is kept.
+        runner.queues.rotate_left(1);
+        let Some(queued) = runner.queues.back_mut().and_then(VecDeque::pop_front) else {
+            return Ok(());
+        };
+        queued
+    };
+    // SAFETY: main thread, live context.
+    unsafe { rm!(RedisModule_SelectDb(ctx, queued.job.db())) };
+    let progress = match obstacle(ctx, &*queued.job) {
+        Some(error) => Progress::Done(Err(error)),
+        None => timed_slice(ctx, &mut *queued.job),
+    };
+    let mut runner = RUNNER.borrow();
+    match progress {
+        Progress::More => {
+            match runner.queues.back_mut() {
+                Some(queue) if queue.front().is_none_or(|q| q.id.queue == queued.id.queue) => {
+                    queue.push_front(queued);
+                }
+                // Its place is gone: everything that waited there was aborted meanwhile.
+                _ => runner.queues.push_back(VecDeque::from([queued])),
+            }
+        }
+        Progress::Done(outcome) => {
+            runner.queues.retain(|queue| !queue.is_empty());
+            drop(runner);
+            finished(queued, outcome);
+        }
+    }
+    Ok(())
+}
+
+/// Why a job cannot go on.
+fn obstacle(ctx: Ctx, job: &dyn Slices) -> Option<String> {
+    if job.writes() && context_flags(ctx) & raw::REDISMODULE_CTX_FLAGS_MASTER == 0 {
+        return Some(ROLE_CHANGED.to_string());
+    }
+    // SAFETY: main thread.
+    let full = unsafe { rm!(RedisModule_GetUsedMemoryRatio()) } > 1.0;
+    (full && job.grows()).then(|| {
+        "OOM the job stopped at 'maxmemory'; what is done is kept, and running it again with more memory finishes it"
+            .to_string()
+    })
+}
+
+const ROLE_CHANGED: &str = "UNBLOCKED the server is not a master any more; run the command again on the master, which finishes what was begun";
+
+/// Jobs do not outlive what they work on.
+pub fn on_change(_: Ctx, change: Change<'_>) {
+    match change {
+        Change::Key(..) => {}
+        Change::Role => {
+            abort(&Err(ROLE_CHANGED.to_string()), |_, job| job.writes());
+        }
+        Change::Everything => {
+            abort(
+                &Err("UNBLOCKED the database was emptied, swapped or loaded while the job ran; run the command again".to_string()),
+                |_, _| true,
+            );
+        }
+    }
+}
+
+/// Readies the event loop.
+///
+/// # Safety
+/// Called once, with the context of the module's load.
+pub unsafe fn start(ctx: Ctx) -> Result<(), String> {
+    // SAFETY: by contract; the descriptor is ours for the life of the process.
+    unsafe {
+        let event = libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC);
+        if event < 0 {
+            return Err("no event descriptor to be had".to_string());
+        }
+        let added = rm!(RedisModule_EventLoopAdd(
+            event,
+            raw::REDISMODULE_EVENTLOOP_READABLE as c_int,
+            Some(awake),
+            std::ptr::null_mut()
+        ));
+        if added != raw::REDISMODULE_OK as c_int {
+            return Err("the server's event loop took no descriptor".to_string());
+        }
+        let mut runner = RUNNER.borrow();
+        runner.event = event;
+        runner.ctx = rm!(RedisModule_GetDetachedThreadSafeContext(ctx)) as usize;
+    }
+    super::notify::listen(on_change);
+    Ok(())
+}

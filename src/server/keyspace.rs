@@ -1,0 +1,626 @@
+//! [`Keyspace`] on the keys of a Redis database.
+//!
+//! Hash fields go through the raw key API; sets and lists through commands, because they have no
+//! raw API. Every write is replicated as the plain command that has its effect: consecutive
+//! fields of one hash as one `HSET` or `HDEL`. So a replica or an AOF needs no module.
+
+use std::os::raw::{c_int, c_void};
+use std::ptr;
+
+use smallvec::SmallVec;
+
+use crate::keyspace::{Batch, KeyError, Keyspace, Kind, Result};
+
+use super::acl::{Access, User};
+use super::api::{raw, rm, string_bytes, Ctx, RmString};
+use super::notify::own_write;
+
+/// How many fields are gathered at most before they are replicated as one command.
+const REPLICATED_FIELDS: usize = 512;
+
+/// `REDISMODULE_HASH_DELETE`: the value that stands for deletion.
+const HASH_DELETE: *mut raw::RedisModuleString = 1 as *mut raw::RedisModuleString;
+
+/// An open key; closed when dropped.
+struct OpenKey(*mut raw::RedisModuleKey);
+
+impl Drop for OpenKey {
+    fn drop(&mut self) {
+        if !self.0.is_null() {
+            // SAFETY: main thread; opened by us, closed once.
+            unsafe { rm!(RedisModule_CloseKey(self.0)) };
+        }
+    }
+}
+
+/// Hash fields written and not yet replicated.
+struct Pending {
+    key: RmString,
+    handle: OpenKey,
+    deletes: bool,
+    /// For `HSET` field and value in turn, for `HDEL` fields.
+    arguments: Vec<RmString>,
+}
+
+/// A position in a scan.
+pub struct ScanCursor(*mut raw::RedisModuleScanCursor);
+
+impl Drop for ScanCursor {
+    fn drop(&mut self) {
+        // SAFETY: main thread; made by us, destroyed once.
+        unsafe { rm!(RedisModule_ScanCursorDestroy(self.0)) };
+    }
+}
+
+/// The keys of the database that `ctx` has selected, for the time of one command or slice.
+pub struct RedisKeyspace {
+    ctx: Ctx,
+    open: SmallVec<[(RmString, OpenKey); 8]>,
+    pending: Option<Pending>,
+    last_value: Option<RmString>,
+    reader: Option<(User, Exempt)>,
+}
+
+/// Whether a key is the module's own book-keeping, which any user of a command may have read.
+pub type Exempt = fn(&[u8]) -> bool;
+
+impl RedisKeyspace {
+    /// For the time of one callback with this context.
+    pub fn new(ctx: Ctx) -> RedisKeyspace {
+        RedisKeyspace {
+            ctx,
+            open: SmallVec::new(),
+            pending: None,
+            last_value: None,
+            reader: None,
+        }
+    }
+
+    /// Refuses every read of a key that this user may not read, but for exempt ones. For work that
+    /// only reads: a refusal in the middle of writing would leave half of it.
+    pub fn read_as(&mut self, user: User, exempt: Exempt) {
+        self.reader = Some((user, exempt));
+    }
+
+    /// A key opened for reading; null when there is none. Stays open until something is written
+    /// that could move it.
+    fn read(&mut self, key: &RmString, needs: Kind) -> Result<*mut raw::RedisModuleKey> {
+        let found = self.open.iter().find(|(name, _)| name.raw() == key.raw());
+        if let Some((_, handle)) = found {
+            return Ok(handle.0);
+        }
+        if let Some((user, exempt)) = &self.reader {
+            if !exempt(key.as_ref()) {
+                user.check(key, Access::Read).map_err(KeyError::Refused)?;
+            }
+        }
+        // SAFETY: main thread, live context and name.
+        let handle = OpenKey(unsafe {
+            rm!(RedisModule_OpenKey(
+                self.ctx,
+                key.raw(),
+                raw::REDISMODULE_READ as c_int
+            ))
+        });
+        if !handle.0.is_null() {
+            check_type(&handle, key, needs)?;
+        }
+        let raw = handle.0;
+        self.open.push((key.clone(), handle));
+        Ok(raw)
+    }
+
+    /// Closes what was read of one key, before it changes in a way that open handles do not see.
+    fn forget(&mut self, key: &RmString) {
+        self.open
+            .retain(|(name, _)| name.raw() != key.raw() && name.as_ref() != key.as_ref());
+    }
+
+    /// Opens a hash for writing and readies the replication of what is written.
+    fn write(&mut self, key: &RmString, deletes: bool) -> Result<&mut Pending> {
+        let fits = self.pending.as_ref().is_some_and(|pending| {
+            pending.deletes == deletes
+                && pending.arguments.len() < 2 * REPLICATED_FIELDS
+                && (pending.key.raw() == key.raw() || pending.key.as_ref() == key.as_ref())
+        });
+        if !fits {
+            self.flush();
+            // SAFETY: main thread, live context and name.
+            let handle = OpenKey(unsafe {
+                rm!(RedisModule_OpenKey(
+                    self.ctx,
+                    key.raw(),
+                    (raw::REDISMODULE_READ | raw::REDISMODULE_WRITE) as c_int
+                ))
+            });
+            check_type(&handle, key, Kind::Hash)?;
+            self.pending = Some(Pending {
+                key: key.clone(),
+                handle,
+                deletes,
+                arguments: Vec::new(),
+            });
+        }
+        Ok(self.pending.as_mut().expect("just made"))
+    }
+
+    /// Replicates the hash fields written so far, and tells the key space's listeners.
+    pub fn flush(&mut self) {
+        let Some(pending) = self.pending.take() else {
+            return;
+        };
+        if pending.arguments.is_empty() {
+            return;
+        }
+        let mut arguments: Vec<*mut raw::RedisModuleString> =
+            pending.arguments.iter().map(RmString::raw).collect();
+        let (command, event) = if pending.deletes {
+            (c"HDEL", c"hdel")
+        } else {
+            (c"HSET", c"hset")
+        };
+        // SAFETY: main thread, live context; key and argument strings live until after the call,
+        // and the server takes its own references.
+        let emptied = unsafe {
+            rm!(RedisModule_Replicate(
+                self.ctx,
+                command.as_ptr(),
+                c"sv".as_ptr(),
+                pending.key.raw(),
+                arguments.as_mut_ptr(),
+                arguments.len()
+            ));
+            rm!(RedisModule_KeyType(pending.handle.0)) == raw::REDISMODULE_KEYTYPE_EMPTY as c_int
+        };
+        drop(pending.handle);
+        let _own = own_write();
+        // SAFETY: main thread, live context and name.
+        unsafe {
+            rm!(RedisModule_NotifyKeyspaceEvent(
+                self.ctx,
+                raw::REDISMODULE_NOTIFY_HASH,
+                event.as_ptr(),
+                pending.key.raw()
+            ));
+            if emptied {
+                rm!(RedisModule_NotifyKeyspaceEvent(
+                    self.ctx,
+                    raw::REDISMODULE_NOTIFY_GENERIC,
+                    c"del".as_ptr(),
+                    pending.key.raw()
+                ));
+            }
+        }
+    }
+
+    /// The value string for `bytes`; consecutive equal values share one.
+    fn value_string(&mut self, bytes: &[u8]) -> RmString {
+        match &self.last_value {
+            Some(last) if last.as_ref() == bytes => last.clone(),
+            _ => {
+                let value = RmString::new(bytes);
+                self.last_value = Some(value.clone());
+                value
+            }
+        }
+    }
+
+    /// Runs a command on one key, replicated as it is.
+    fn call(&mut self, command: &std::ffi::CStr, key: &RmString, rest: &[&[u8]]) -> Result<Answer> {
+        self.flush();
+        self.open.clear();
+        self.call_unflushed(command, c"!Esv", key, rest)
+    }
+
+    /// Runs a command that only reads.
+    fn ask(&mut self, command: &std::ffi::CStr, key: &RmString, rest: &[&[u8]]) -> Result<Answer> {
+        self.call_unflushed(command, c"Esv", key, rest)
+    }
+
+    fn call_unflushed(
+        &mut self,
+        command: &std::ffi::CStr,
+        format: &std::ffi::CStr,
+        key: &RmString,
+        rest: &[&[u8]],
+    ) -> Result<Answer> {
+        let strings: SmallVec<[RmString; 4]> = rest.iter().map(|b| RmString::new(b)).collect();
+        let mut arguments: SmallVec<[*mut raw::RedisModuleString; 4]> =
+            strings.iter().map(RmString::raw).collect();
+        let _own = own_write();
+        // SAFETY: main thread, live context; the format matches the arguments, all alive.
+        let reply = unsafe {
+            rm!(RedisModule_Call(
+                self.ctx,
+                command.as_ptr(),
+                format.as_ptr(),
+                key.raw(),
+                arguments.as_mut_ptr(),
+                arguments.len()
+            ))
+        };
+        let reply = Answer(reply);
+        if reply.0.is_null() {
+            return Err(KeyError::Refused(format!(
+                "ERR the server refused {} on key '{}'",
+                command.to_string_lossy(),
+                crate::text::Shown(key.as_ref())
+            )));
+        }
+        // SAFETY: main thread, live reply.
+        let kind = unsafe { rm!(RedisModule_CallReplyType(reply.0)) };
+        if kind == raw::REDISMODULE_REPLY_ERROR as c_int {
+            let text = String::from_utf8_lossy(reply.bytes()).into_owned();
+            return Err(KeyError::Refused(text));
+        }
+        Ok(reply)
+    }
+
+    /// The length of a key of the given kind; 0 when there is none.
+    fn length(&mut self, key: &RmString, kind: Kind) -> Result<u64> {
+        let handle = self.read(key, kind)?;
+        if handle.is_null() {
+            return Ok(0);
+        }
+        // SAFETY: main thread, open key.
+        Ok(unsafe { rm!(RedisModule_ValueLength(handle)) } as u64)
+    }
+
+    fn scan(
+        &mut self,
+        key: &RmString,
+        kind: Kind,
+        cursor: &mut ScanCursor,
+        out: &mut Batch,
+    ) -> Result<bool> {
+        extern "C" fn each(
+            _key: *mut raw::RedisModuleKey,
+            field: *mut raw::RedisModuleString,
+            value: *mut raw::RedisModuleString,
+            out: *mut c_void,
+        ) {
+            // SAFETY: `out` is the batch of the call below, used by nobody else meanwhile; the
+            // strings live during the callback.
+            unsafe {
+                let value = if value.is_null() {
+                    &[]
+                } else {
+                    string_bytes(value)
+                };
+                (*out.cast::<Batch>()).push(string_bytes(field), value);
+            }
+        }
+        let handle = self.read(key, kind)?;
+        if handle.is_null() {
+            return Ok(false);
+        }
+        // SAFETY: main thread, open key and cursor; the callback gets the batch it expects.
+        let more = unsafe {
+            rm!(RedisModule_ScanKey(
+                handle,
+                cursor.0,
+                Some(each),
+                ptr::from_mut(out).cast()
+            ))
+        };
+        Ok(more == 1)
+    }
+}
+
+impl Drop for RedisKeyspace {
+    fn drop(&mut self) {
+        self.flush();
+    }
+}
+
+/// The reply to a command that we ran.
+struct Answer(*mut raw::RedisModuleCallReply);
+
+impl Answer {
+    fn integer(&self) -> i64 {
+        // SAFETY: main thread, live reply.
+        unsafe { rm!(RedisModule_CallReplyInteger(self.0)) }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        let mut len = 0;
+        // SAFETY: main thread, live reply; the bytes live as long as it.
+        unsafe {
+            let ptr = rm!(RedisModule_CallReplyStringPtr(self.0, &mut len));
+            if ptr.is_null() {
+                return &[];
+            }
+            std::slice::from_raw_parts(ptr.cast(), len)
+        }
+    }
+}
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        if !self.0.is_null() {
+            // SAFETY: main thread; ours, freed once.
+            unsafe { rm!(RedisModule_FreeCallReply(self.0)) };
+        }
+    }
+}
+
+fn check_type(handle: &OpenKey, key: &RmString, needs: Kind) -> Result<()> {
+    // SAFETY: main thread, open key.
+    let is = unsafe { rm!(RedisModule_KeyType(handle.0)) } as isize;
+    let wanted = match needs {
+        Kind::Hash => raw::REDISMODULE_KEYTYPE_HASH,
+        Kind::Set => raw::REDISMODULE_KEYTYPE_SET,
+        Kind::List => raw::REDISMODULE_KEYTYPE_LIST,
+    };
+    if is == wanted || is == raw::REDISMODULE_KEYTYPE_EMPTY {
+        Ok(())
+    } else {
+        Err(KeyError::WrongType {
+            key: key.as_ref().to_vec(),
+            needs,
+        })
+    }
+}
+
+impl Keyspace for RedisKeyspace {
+    type Name = RmString;
+    type Value = RmString;
+    type Cursor = ScanCursor;
+
+    fn name(&mut self, parts: &[&[u8]]) -> RmString {
+        let mut name: SmallVec<[u8; 128]> = SmallVec::new();
+        for part in parts {
+            name.extend_from_slice(part);
+        }
+        RmString::new(&name)
+    }
+
+    fn cursor(&mut self) -> ScanCursor {
+        // SAFETY: main thread.
+        ScanCursor(unsafe { rm!(RedisModule_ScanCursorCreate()) })
+    }
+
+    fn exists(&mut self, key: &RmString) -> bool {
+        // SAFETY: main thread, live context and name.
+        let handle = OpenKey(unsafe {
+            rm!(RedisModule_OpenKey(
+                self.ctx,
+                key.raw(),
+                raw::REDISMODULE_READ as c_int
+            ))
+        });
+        !handle.0.is_null()
+    }
+
+    fn delete(&mut self, key: &RmString) -> Result<bool> {
+        if !self.exists(key) {
+            return Ok(false);
+        }
+        Ok(self.call(c"UNLINK", key, &[])?.integer() == 1)
+    }
+
+    fn rename(&mut self, from: &RmString, to: &RmString) -> Result<()> {
+        self.call(c"RENAME", from, &[to.as_ref()]).map(drop)
+    }
+
+    fn memory(&mut self, key: &RmString) -> u64 {
+        self.flush();
+        let usage = RmString::new(b"USAGE");
+        self.call_unflushed(
+            c"MEMORY",
+            c"Esv",
+            &usage,
+            &[key.as_ref(), b"SAMPLES", b"5"],
+        )
+        .map_or(0, |answer| answer.integer().max(0) as u64)
+    }
+
+    fn string_set(&mut self, key: &RmString, value: &[u8]) -> Result<()> {
+        self.call(c"SET", key, &[value]).map(drop)
+    }
+
+    fn hash_get(&mut self, key: &RmString, field: &[u8]) -> Result<Option<RmString>> {
+        let handle = self.read(key, Kind::Hash)?;
+        if handle.is_null() {
+            return Ok(None);
+        }
+        let field = RmString::new(field);
+        let mut value: *mut raw::RedisModuleString = ptr::null_mut();
+        // SAFETY: main thread, open hash; field and out-parameter in pairs, ended by null.
+        unsafe {
+            rm!(RedisModule_HashGet(
+                handle,
+                raw::REDISMODULE_HASH_NONE as c_int,
+                field.raw(),
+                &mut value as *mut *mut raw::RedisModuleString,
+                ptr::null_mut::<c_void>()
+            ));
+            Ok((!value.is_null()).then(|| RmString::from_owned(value)))
+        }
+    }
+
+    fn hash_has(&mut self, key: &RmString, field: &[u8]) -> Result<bool> {
+        let handle = self.read(key, Kind::Hash)?;
+        if handle.is_null() {
+            return Ok(false);
+        }
+        let field = RmString::new(field);
+        let mut there: c_int = 0;
+        // SAFETY: as in `hash_get`, with an integer as out-parameter.
+        unsafe {
+            rm!(RedisModule_HashGet(
+                handle,
+                raw::REDISMODULE_HASH_EXISTS as c_int,
+                field.raw(),
+                &mut there as *mut c_int,
+                ptr::null_mut::<c_void>()
+            ));
+        }
+        Ok(there != 0)
+    }
+
+    fn hash_len(&mut self, key: &RmString) -> Result<u64> {
+        self.length(key, Kind::Hash)
+    }
+
+    fn hash_set(&mut self, key: &RmString, field: &[u8], value: &[u8]) -> Result<bool> {
+        self.read(key, Kind::Hash)?;
+        let field = RmString::new(field);
+        let value = self.value_string(value);
+        let pending = self.write(key, false)?;
+        let handle = pending.handle.0;
+        // SAFETY: main thread, hash open for writing; field and value in pairs, ended by null.
+        let existed = unsafe {
+            rm!(RedisModule_HashSet(
+                handle,
+                raw::REDISMODULE_HASH_NONE as c_int,
+                field.raw(),
+                value.raw(),
+                ptr::null_mut::<c_void>()
+            ))
+        };
+        pending.arguments.push(field);
+        pending.arguments.push(value);
+        // A handle that saw no key does not see the new one.
+        self.open
+            .retain(|(name, open)| !open.0.is_null() || name.as_ref() != key.as_ref());
+        Ok(existed == 0)
+    }
+
+    fn hash_del(&mut self, key: &RmString, field: &[u8]) -> Result<bool> {
+        if !self.hash_has(key, field)? {
+            return Ok(false);
+        }
+        // The last field takes the key with it, so no other handle may stay open.
+        self.forget(key);
+        let field = RmString::new(field);
+        let pending = self.write(key, true)?;
+        // SAFETY: as in `hash_set`, with the value that stands for deletion.
+        unsafe {
+            rm!(RedisModule_HashSet(
+                pending.handle.0,
+                raw::REDISMODULE_HASH_NONE as c_int,
+                field.raw(),
+                HASH_DELETE,
+                ptr::null_mut::<c_void>()
+            ));
+        }
+        pending.arguments.push(field);
+        Ok(true)
+    }
+
+    fn hash_scan(
+        &mut self,
+        key: &RmString,
+        cursor: &mut ScanCursor,
+        out: &mut Batch,
+    ) -> Result<bool> {
+        self.scan(key, Kind::Hash, cursor, out)
+    }
+
+    fn set_has(&mut self, key: &RmString, member: &[u8]) -> Result<bool> {
+        if self.length(key, Kind::Set)? == 0 {
+            return Ok(false);
+        }
+        Ok(self.ask(c"SISMEMBER", key, &[member])?.integer() == 1)
+    }
+
+    fn set_len(&mut self, key: &RmString) -> Result<u64> {
+        self.length(key, Kind::Set)
+    }
+
+    fn set_add(&mut self, key: &RmString, member: &[u8]) -> Result<bool> {
+        if self.set_has(key, member)? {
+            return Ok(false);
+        }
+        Ok(self.call(c"SADD", key, &[member])?.integer() == 1)
+    }
+
+    fn set_del(&mut self, key: &RmString, member: &[u8]) -> Result<bool> {
+        if !self.set_has(key, member)? {
+            return Ok(false);
+        }
+        Ok(self.call(c"SREM", key, &[member])?.integer() == 1)
+    }
+
+    fn set_scan(
+        &mut self,
+        key: &RmString,
+        cursor: &mut ScanCursor,
+        out: &mut Batch,
+    ) -> Result<bool> {
+        self.scan(key, Kind::Set, cursor, out)
+    }
+
+    fn list_len(&mut self, key: &RmString) -> Result<u64> {
+        self.length(key, Kind::List)
+    }
+
+    fn list_get(&mut self, key: &RmString, i: u64) -> Result<Option<RmString>> {
+        let handle = self.read(key, Kind::List)?;
+        let Ok(i) = i64::try_from(i) else {
+            return Ok(None);
+        };
+        if handle.is_null() {
+            return Ok(None);
+        }
+        // SAFETY: main thread, open list; the string it gives is the caller's.
+        unsafe {
+            let element = rm!(RedisModule_ListGet(handle, i as std::os::raw::c_long));
+            Ok((!element.is_null()).then(|| RmString::from_owned(element)))
+        }
+    }
+
+    fn list_push(&mut self, key: &RmString, element: &[u8]) -> Result<u64> {
+        self.length(key, Kind::List)?;
+        Ok(self.call(c"RPUSH", key, &[element])?.integer() as u64)
+    }
+
+    fn list_set(&mut self, key: &RmString, i: u64, element: &[u8]) -> Result<()> {
+        self.length(key, Kind::List)?;
+        self.call(c"LSET", key, &[i.to_string().as_bytes(), element])
+            .map(drop)
+    }
+
+    fn list_trim(&mut self, key: &RmString, len: u64) -> Result<()> {
+        if self.length(key, Kind::List)? <= len {
+            return Ok(());
+        }
+        if len == 0 {
+            return self.delete(key).map(drop);
+        }
+        let last = (len - 1).to_string();
+        self.call(c"LTRIM", key, &[b"0", last.as_bytes()]).map(drop)
+    }
+
+    fn keys_scan(&mut self, prefix: &[u8], cursor: &mut ScanCursor, out: &mut Batch) -> bool {
+        struct Wanted<'a>(&'a [u8], &'a mut Batch);
+        extern "C" fn each(
+            _ctx: Ctx,
+            name: *mut raw::RedisModuleString,
+            _key: *mut raw::RedisModuleKey,
+            wanted: *mut c_void,
+        ) {
+            // SAFETY: `wanted` is the value of the call below, used by nobody else meanwhile;
+            // the name lives during the callback.
+            unsafe {
+                let Wanted(prefix, out) = &mut *wanted.cast::<Wanted<'_>>();
+                let name = string_bytes(name);
+                if name.starts_with(prefix) {
+                    out.push(name, b"");
+                }
+            }
+        }
+        let mut wanted = Wanted(prefix, out);
+        // SAFETY: main thread, live context and cursor; the callback gets the value it expects.
+        let more = unsafe {
+            rm!(RedisModule_Scan(
+                self.ctx,
+                cursor.0,
+                Some(each),
+                ptr::from_mut(&mut wanted).cast()
+            ))
+        };
+        more == 1
+    }
+}

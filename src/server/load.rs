@@ -1,0 +1,151 @@
+//! The module's way into the server.
+
+use std::os::raw::{c_char, c_int};
+use std::ptr;
+
+use super::api::{log, raw, rm, string_bytes, Ctx, Level};
+use super::{config, guard, info, job, notify};
+
+const NAME: &std::ffi::CStr = c"crawlspace";
+
+/// The module's version as the server wants it: one number.
+const VERSION: c_int = 100;
+
+/// Registers everything. Called by the server, once.
+///
+/// # Safety
+/// The pointers are the server's: a context, and `argc` live strings.
+pub unsafe fn on_load(
+    ctx: Ctx,
+    argv: *mut *mut raw::RedisModuleString,
+    argc: c_int,
+    families: fn(Ctx) -> Result<(), String>,
+) -> c_int {
+    // Nothing may be allocated before this: the allocator is the server's.
+    // SAFETY: by contract; fills the function table that everything else calls through.
+    let ready = unsafe {
+        raw::Export_RedisModule_Init(ctx, NAME.as_ptr(), VERSION, raw::REDISMODULE_APIVER_1 as c_int)
+    };
+    if ready == raw::REDISMODULE_ERR as c_int {
+        return ready;
+    }
+    let loaded = guard::guarded("loading", || {
+        // SAFETY: by contract.
+        unsafe {
+            let arguments: Vec<&[u8]> = if argc == 0 {
+                Vec::new()
+            } else {
+                std::slice::from_raw_parts(argv, argc as usize)
+                    .iter()
+                    .map(|&argument| string_bytes(argument))
+                    .collect()
+            };
+            register(ctx, &arguments, families)
+        }
+    });
+    match loaded {
+        Ok(Ok(())) => raw::REDISMODULE_OK as c_int,
+        Ok(Err(error)) | Err(error) => {
+            log(ctx, Level::Warning, &format!("crawlspace did not load: {error}"));
+            raw::REDISMODULE_ERR as c_int
+        }
+    }
+}
+
+/// # Safety
+/// As [`on_load`], after the function table is filled.
+unsafe fn register(
+    ctx: Ctx,
+    arguments: &[&[u8]],
+    families: fn(Ctx) -> Result<(), String>,
+) -> Result<(), String> {
+    if raw_missing() {
+        return Err("this server is too old; Redis 7.0 or Valkey 8.0 is needed".to_string());
+    }
+    config::read_arguments(arguments)?;
+    // SAFETY: main thread, the context of the load, once each.
+    unsafe {
+        // A truncated payload is an error to us, not the end of the process.
+        rm!(RedisModule_SetModuleOptions(
+            ctx,
+            raw::REDISMODULE_OPTIONS_HANDLE_IO_ERRORS as c_int
+        ));
+        register_slice_command(ctx)?;
+        families(ctx)?;
+        config::register(ctx)?;
+        info::register(ctx);
+        job::start(ctx)?;
+        notify::subscribe(ctx)
+            .map_err(|what| format!("the server refused {}", what.to_string_lossy()))?;
+    }
+    if policy_may_evict() {
+        log(
+            ctx,
+            Level::Warning,
+            "crawlspace: maxmemory-policy may evict keys, which destroys an index; set it to noeviction",
+        );
+    }
+    Ok(())
+}
+
+fn raw_missing() -> bool {
+    // SAFETY: reads of a table that was filled before.
+    unsafe {
+        let event_loop = raw::RedisModule_EventLoopAdd;
+        let command_info = raw::RedisModule_SetCommandInfo;
+        let maps = raw::RedisModule_ReplyWithMap;
+        let settings = raw::RedisModule_RegisterEnumConfig;
+        event_loop.is_none() || command_info.is_none() || maps.is_none() || settings.is_none()
+    }
+}
+
+/// # Safety
+/// Called with the context of the module's load.
+unsafe fn register_slice_command(ctx: Ctx) -> Result<(), String> {
+    extern "C" fn slice(ctx: Ctx, _: *mut *mut raw::RedisModuleString, _: c_int) -> c_int {
+        match guard::guarded("crawlspace.slice", || job::run_slice(ctx)) {
+            Ok(Ok(())) => super::reply::send(ctx, &crate::reply::Reply::Ok),
+            Ok(Err(error)) | Err(error) => super::reply::send_error(ctx, &error),
+        }
+        raw::REDISMODULE_OK as c_int
+    }
+    // SAFETY: main thread, the context of the load.
+    let created = unsafe {
+        rm!(RedisModule_CreateCommand(
+            ctx,
+            c"crawlspace.slice".as_ptr(),
+            Some(slice),
+            c"write admin deny-script no-slowlog no-monitor".as_ptr(),
+            0,
+            0,
+            0
+        ))
+    };
+    if created == raw::REDISMODULE_OK as c_int {
+        Ok(())
+    } else {
+        Err("the server refused command crawlspace.slice".to_string())
+    }
+}
+
+/// Whether the server may throw keys away that have no expiry, when memory is short.
+pub fn policy_may_evict() -> bool {
+    // SAFETY: main thread, outside of any command; the context, information and text are released.
+    unsafe {
+        let info = rm!(RedisModule_GetServerInfo(ptr::null_mut(), c"memory".as_ptr()));
+        if info.is_null() {
+            return false;
+        }
+        let mut len = 0;
+        let field = c"maxmemory_policy";
+        let policy: *const c_char = rm!(RedisModule_ServerInfoGetFieldC(info, field.as_ptr()));
+        let allkeys = if policy.is_null() {
+            false
+        } else {
+            len += libc::strlen(policy);
+            std::slice::from_raw_parts(policy.cast::<u8>(), len).starts_with(b"allkeys")
+        };
+        rm!(RedisModule_FreeServerInfo(ptr::null_mut(), info));
+        allkeys
+    }
+}

@@ -1,0 +1,18 @@
+//! Everything that touches the server: the module API, keys, replies, blocked clients, sliced work.
+//!
+//! The command families stand on this and know no other part of the server.
+
+pub mod acl;
+pub mod api;
+pub mod args;
+pub mod blocked;
+pub mod command;
+pub mod config;
+pub mod guard;
+pub mod info;
+pub mod job;
+pub mod keyspace;
+pub mod load;
+pub mod main_thread;
+pub mod notify;
+pub mod reply;

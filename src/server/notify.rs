@@ -1,0 +1,134 @@
+//! What others do to the keys that the module remembers something of.
+//!
+//! The server tells of every change of a key, by commands, replication, expiry or eviction. Changes
+//! that this module makes itself are marked, so that it does not distrust its own memory.
+
+use std::cell::Cell;
+use std::ffi::CStr;
+use std::os::raw::{c_char, c_int, c_void};
+
+use super::api::{raw, rm, selected_db, string_bytes, Ctx};
+use super::guard::guarded;
+use super::main_thread::MainThread;
+
+thread_local! {
+    static OWN_WRITES: Cell<u32> = const { Cell::new(0) };
+}
+
+/// While this lives, changes of keys are this module's own.
+pub struct OwnWrite(());
+
+/// Marks what follows as this module's own writes.
+pub fn own_write() -> OwnWrite {
+    OWN_WRITES.with(|n| n.set(n.get() + 1));
+    OwnWrite(())
+}
+
+impl Drop for OwnWrite {
+    fn drop(&mut self) {
+        OWN_WRITES.with(|n| n.set(n.get() - 1));
+    }
+}
+
+/// Something happened to keys that this module did not do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change<'a> {
+    /// One key of a database changed.
+    Key(c_int, &'a [u8]),
+    /// Databases were emptied, swapped or loaded: nothing that was remembered holds.
+    Everything,
+    /// The server became a master or a replica.
+    Role,
+}
+
+/// Takes note of a change. It must not change keys.
+pub type Listener = fn(Ctx, Change<'_>);
+
+static LISTENERS: MainThread<Vec<Listener>> = MainThread::new(Vec::new());
+
+fn tell(ctx: Ctx, change: Change<'_>) {
+    let listeners = match LISTENERS.try_borrow() {
+        Some(listeners) => listeners.clone(),
+        None => return,
+    };
+    for listener in listeners {
+        listener(ctx, change);
+    }
+}
+
+/// Hears of every change from now on.
+pub fn listen(listener: Listener) {
+    LISTENERS.borrow().push(listener);
+}
+
+extern "C" fn key_changed(
+    ctx: Ctx,
+    kind: c_int,
+    _event: *const c_char,
+    key: *mut raw::RedisModuleString,
+) -> c_int {
+    // Expiry and eviction can happen in the middle of our own writes, and are never ours.
+    let forced = raw::REDISMODULE_NOTIFY_EXPIRED | raw::REDISMODULE_NOTIFY_EVICTED;
+    if OWN_WRITES.with(Cell::get) > 0 && kind & forced == 0 {
+        return raw::REDISMODULE_OK as c_int;
+    }
+    let _ = guarded("a keyspace event", || {
+        // SAFETY: the key's name lives during the callback.
+        let name = unsafe { string_bytes(key) };
+        tell(ctx, Change::Key(selected_db(ctx), name));
+    });
+    raw::REDISMODULE_OK as c_int
+}
+
+extern "C" fn server_event(
+    ctx: Ctx,
+    event: raw::RedisModuleEvent,
+    _subevent: u64,
+    _data: *mut c_void,
+) {
+    let _ = guarded("a server event", || {
+        let change = if event.id == raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED {
+            Change::Role
+        } else {
+            Change::Everything
+        };
+        tell(ctx, change);
+    });
+}
+
+/// Subscribes to everything that matters.
+///
+/// # Safety
+/// Called once, with the context of the module's load.
+pub unsafe fn subscribe(ctx: Ctx) -> Result<(), &'static CStr> {
+    let kinds = raw::REDISMODULE_NOTIFY_GENERIC
+        | raw::REDISMODULE_NOTIFY_STRING
+        | raw::REDISMODULE_NOTIFY_LIST
+        | raw::REDISMODULE_NOTIFY_SET
+        | raw::REDISMODULE_NOTIFY_HASH
+        | raw::REDISMODULE_NOTIFY_ZSET
+        | raw::REDISMODULE_NOTIFY_STREAM
+        | raw::REDISMODULE_NOTIFY_EXPIRED
+        | raw::REDISMODULE_NOTIFY_EVICTED;
+    // SAFETY: main thread, the context of the load.
+    let subscribed =
+        unsafe { rm!(RedisModule_SubscribeToKeyspaceEvents(ctx, kinds, Some(key_changed))) };
+    if subscribed != raw::REDISMODULE_OK as c_int {
+        return Err(c"keyspace events");
+    }
+    for id in [
+        raw::REDISMODULE_EVENT_FLUSHDB,
+        raw::REDISMODULE_EVENT_SWAPDB,
+        raw::REDISMODULE_EVENT_LOADING,
+        raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED,
+    ] {
+        let event = raw::RedisModuleEvent { id, dataver: 1 };
+        // SAFETY: as above.
+        let subscribed =
+            unsafe { rm!(RedisModule_SubscribeToServerEvent(ctx, event, Some(server_event))) };
+        if subscribed != raw::REDISMODULE_OK as c_int {
+            return Err(c"server events");
+        }
+    }
+    Ok(())
+}

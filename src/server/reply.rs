@@ -1,0 +1,82 @@
+//! Replies as they go out.
+
+use std::os::raw::c_long;
+
+use crate::reply::Reply;
+
+use super::api::{c_string, rm, Ctx};
+
+/// What a command came to: an answer, or an error text with its code word first.
+pub type Outcome = Result<Reply, String>;
+
+/// Sends an outcome.
+pub fn send_outcome(ctx: Ctx, outcome: &Outcome) {
+    match outcome {
+        Ok(reply) => send(ctx, reply),
+        Err(text) => send_error(ctx, text),
+    }
+}
+
+/// Sends an error; the text is made fit for a reply line.
+pub fn send_error(ctx: Ctx, text: &str) {
+    let text = c_string(text);
+    // SAFETY: main thread, live context.
+    unsafe { rm!(RedisModule_ReplyWithError(ctx, text.as_ptr())) };
+}
+
+/// Sends a whole reply.
+pub fn send(ctx: Ctx, reply: &Reply) {
+    match reply {
+        Reply::Nil => send_nil(ctx),
+        Reply::Ok => {
+            // SAFETY: main thread, live context.
+            unsafe { rm!(RedisModule_ReplyWithSimpleString(ctx, c"OK".as_ptr())) };
+        }
+        Reply::Int(n) => send_int(ctx, *n),
+        Reply::Bulk(bytes) => send_bulk(ctx, bytes),
+        Reply::Array(elements) => {
+            send_array(ctx, elements.len());
+            for element in elements {
+                send(ctx, element);
+            }
+        }
+        Reply::Map(entries) => {
+            // SAFETY: main thread, live context; as many pairs follow. A flat array in RESP2.
+            unsafe { rm!(RedisModule_ReplyWithMap(ctx, entries.len() as c_long)) };
+            for (key, value) in entries {
+                send(ctx, key);
+                send(ctx, value);
+            }
+        }
+    }
+}
+
+/// Sends a null.
+pub fn send_nil(ctx: Ctx) {
+    // SAFETY: main thread, live context.
+    unsafe { rm!(RedisModule_ReplyWithNull(ctx)) };
+}
+
+/// Sends an integer.
+pub fn send_int(ctx: Ctx, n: i64) {
+    // SAFETY: main thread, live context.
+    unsafe { rm!(RedisModule_ReplyWithLongLong(ctx, n)) };
+}
+
+/// Sends a bulk string of any bytes.
+pub fn send_bulk(ctx: Ctx, bytes: &[u8]) {
+    // SAFETY: main thread, live context; the bytes are copied.
+    unsafe {
+        rm!(RedisModule_ReplyWithStringBuffer(
+            ctx,
+            bytes.as_ptr().cast(),
+            bytes.len()
+        ))
+    };
+}
+
+/// Starts an array; as many elements must follow.
+pub fn send_array(ctx: Ctx, len: usize) {
+    // SAFETY: main thread, live context.
+    unsafe { rm!(RedisModule_ReplyWithArray(ctx, len as c_long)) };
+}

@@ -1,0 +1,74 @@
+//! Bytes from clients, made fit for error sentences.
+
+use std::fmt;
+
+/// Shows bytes that a client sent in an error or log line: printable ASCII as it is, everything
+/// else as `\xNN`, and long values cut.
+#[derive(Clone, Copy, Debug)]
+pub struct Shown<'a>(pub &'a [u8]);
+
+const SHOWN_BYTES: usize = 64;
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for &byte in self.0.iter().take(SHOWN_BYTES) {
+            match byte {
+                b'\\' => f.write_str("\\\\")?,
+                b'\'' => f.write_str("\\'")?,
+                0x20..=0x7e => write!(f, "{}", byte as char)?,
+                _ => write!(f, "\\x{byte:02x}")?,
+            }
+        }
+        if self.0.len() > SHOWN_BYTES {
+            write!(f, "... ({} bytes)", self.0.len())?;
+        }
+        Ok(())
+    }
+}
+
+/// A decimal number without sign, as Redis writes integers; `None` for anything else or above
+/// `i64::MAX`, because replies and counters are signed.
+pub fn parse_unsigned(bytes: &[u8]) -> Option<u64> {
+    if bytes.is_empty() || bytes.len() > 19 || (bytes.len() > 1 && bytes[0] == b'0') {
+        return None;
+    }
+    let mut n: u64 = 0;
+    for &b in bytes {
+        if !b.is_ascii_digit() {
+            return None;
+        }
+        n = n.checked_mul(10)?.checked_add(u64::from(b - b'0'))?;
+    }
+    (n <= i64::MAX as u64).then_some(n)
+}
+
+/// A decimal number with an optional minus sign.
+pub fn parse_signed(bytes: &[u8]) -> Option<i64> {
+    match bytes.strip_prefix(b"-") {
+        Some(digits) => parse_unsigned(digits).map(|n| -(n as i64)),
+        None => parse_unsigned(bytes).map(|n| n as i64),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn client_bytes_never_reach_an_error_line_raw() {
+        assert_eq!(Shown(b"a%n\r\n\0\xff'").to_string(), r"a%n\x0d\x0a\x00\xff\'");
+        let long = Shown(&[b'x'; 100]).to_string();
+        assert!(long.ends_with("... (100 bytes)"), "{long}");
+    }
+
+    #[test]
+    fn numbers_are_strict() {
+        for bad in ["", "-1", "+1", " 1", "1 ", "01", "1e3", "9223372036854775808", "x"] {
+            assert_eq!(parse_unsigned(bad.as_bytes()), None, "{bad}");
+        }
+        assert_eq!(parse_unsigned(b"0"), Some(0));
+        assert_eq!(parse_unsigned(b"9223372036854775807"), Some(i64::MAX as u64));
+        assert_eq!(parse_signed(b"-5"), Some(-5));
+        assert_eq!(parse_signed(b"--5"), None);
+    }
+}
