@@ -28,13 +28,13 @@ build: ## Build the module (target/release/libcrawlspace.so) and the `crawlspace
 run: ## Run a Redis server with the module (PORT=6379, DIR= to keep the data, ARGS= for the server, REDIS_SERVER=)
 	@scripts/need cc libclang redis-server redis-cli
 	@$(CARGO) build --release --package crawlspace
-	@PORT='$(PORT)' DIR='$(DIR)' ARGS='$(ARGS)' MODULE='$(MODULE)' scripts/run
+	@exec env PORT='$(PORT)' DIR='$(DIR)' ARGS='$(ARGS)' MODULE='$(MODULE)' scripts/run
 
 demo: ## Crawl a small site twice with wget, and see what the second crawl saves (under a minute)
 	@scripts/need cc libclang redis-server redis-cli wget
 	@$(CARGO) build --release --package crawlspace
 	@$(CARGO) build --package crawlspace-client --bin crawlspace --example demo
-	@CRAWLSPACE_MODULE='$(MODULE)' '$(TARGET)/debug/examples/demo'
+	@exec env CRAWLSPACE_MODULE='$(MODULE)' '$(TARGET)/debug/examples/demo'
 
 test: test-unit test-live demo ## Run every test: unit, property, live server, client, documentation (REDIS_SERVER=)
 	@echo "make test: everything passed"
