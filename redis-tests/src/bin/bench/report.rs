@@ -12,8 +12,10 @@ use crate::Plan;
 pub enum Goal {
     /// A ratio of at least so much.
     AtLeast(f64),
-    /// At most so many of the unit.
+    /// At most so many of the unit, usually.
     AtMost(f64, &'static str),
+    /// Never more than so many of the unit, in any repetition.
+    Never(f64, &'static str),
     /// Measured to know it.
     Known,
 }
@@ -39,7 +41,7 @@ pub struct Row {
 impl Row {
     fn result_text(&self) -> String {
         let unit = match self.goal {
-            Goal::AtMost(_, unit) => unit,
+            Goal::AtMost(_, unit) | Goal::Never(_, unit) => unit,
             _ => "×",
         };
         let digits = |v: f64| if v.abs() >= 20.0 { 0 } else { 2 };
@@ -55,7 +57,7 @@ impl Row {
     fn goal_text(&self) -> String {
         match self.goal {
             Goal::AtLeast(ratio) => format!("≥ {ratio} ×"),
-            Goal::AtMost(limit, unit) => format!("≤ {limit} {unit}"),
+            Goal::AtMost(limit, unit) | Goal::Never(limit, unit) => format!("≤ {limit} {unit}"),
             Goal::Known => "–".into(),
         }
     }
@@ -64,6 +66,7 @@ impl Row {
         let met = match self.goal {
             Goal::AtLeast(ratio) => self.result.median() >= ratio,
             Goal::AtMost(limit, _) => self.result.median() <= limit,
+            Goal::Never(limit, _) => self.result.high() <= limit,
             Goal::Known => return "–",
         };
         if met {

@@ -166,7 +166,7 @@ fn findings(
         show(lua),
         time(slices.high() / 1e3),
         slices.clone(),
-        Goal::AtMost(1.0, "ms"),
+        Goal::Never(1.0, "ms"),
     );
     row(
         "others meanwhile: p50 / p99 / p99.9; p99.9 above idle",
