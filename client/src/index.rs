@@ -195,6 +195,7 @@ impl Pass<'_> {
         let mut here: HashMap<&[u8], &Capture> = HashMap::new();
         let mut added = Vec::new();
         let mut revisited = Vec::new();
+        let (mut unresolved, mut bytes_saved) = (0, 0);
         for (capture, known) in batch.iter().zip(&known) {
             let is_response = capture.header.record_type() == RecordType::Response;
             let original = match (known, here.get(capture.hash())) {
@@ -214,23 +215,25 @@ impl Pass<'_> {
                         url: capture.uri(),
                         size: capture.extent.size,
                     });
-                    self.tally.unique += 1;
                 }
-                None => self.tally.unresolved += 1,
+                None => unresolved += 1,
                 Some((uri, date, size)) => {
                     let revisit = capture.size_as_revisit(uri, date);
                     revisited.push(Revisited {
                         hash: capture.hash(),
                         size: revisit,
                     });
-                    self.tally.duplicates += 1;
-                    self.tally.bytes_saved += size.saturating_sub(revisit);
+                    bytes_saved += size.saturating_sub(revisit);
                 }
             }
         }
         self.index
             .write(self.crawl, &self.writer, self.sequence, &added, &revisited)?;
         self.sequence += 2;
+        self.tally.unique += added.len() as u64;
+        self.tally.duplicates += revisited.len() as u64;
+        self.tally.unresolved += unresolved;
+        self.tally.bytes_saved += bytes_saved;
         Ok(())
     }
 
