@@ -258,9 +258,10 @@ fn findings(
         "The crawl is committed into an index of as many hashes, of which it shares 5 %. The documented loop waits for \
          one reply for each hash ({:.0} µs each, over loopback; over a network several times that). The script saves \
          the round trips, but calls into Redis through its command table for each hash, holds all of them in Lua's \
-         memory, and nobody else is served for {}. `COMMIT` takes {:.2} µs a hash; it writes the same `HSETNX` by \
-         the low-level key interface, remembers further holders of known hashes, and sends each slice to replicas and \
-         the append-only file.",
+         memory, and nobody else is served for {}. `COMMIT` takes {:.2} µs a hash; it \
+         looks each one up and sets it by the low-level key interface, remembers further holders of known hashes, and \
+         sends each slice to replicas and the append-only file as plain `HSET`. Every run starts from a server that has \
+         just loaded the data from its RDB file.",
         1e6 * client.median() / size as f64, show(lua), 1e6 * ours.median() / size as f64,
     ));
     found.note("D5, others.", format!(
