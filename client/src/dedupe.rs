@@ -278,7 +278,8 @@ impl Index {
         Ok(())
     }
 
-    /// `DEDUPE.COMMIT`: the crawl becomes part of the merged index.
+    /// `DEDUPE.COMMIT`: the crawl becomes part of the merged index. If the connection breaks and the command
+    /// has to be sent again, the reply tells what was left for the second time: nothing, as a rule.
     ///
     /// # Errors
     /// `NOCRAWL` when there is no such crawl, `CANCELED` when somebody cancelled it meanwhile; or when the

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use crawlspace_client::warc::{Compression, Writer};
 use redis_tests::{Options, Reply, Server};
@@ -217,6 +219,49 @@ fn reading_a_file_again_changes_nothing() {
     }
     let (_, json, _) = index(&server, "one", &["--commit"], &[file]);
     assert_eq!(json["committed"]["new"], first["unique"]);
+}
+
+#[test]
+fn a_connection_that_breaks_loses_nothing_and_counts_nothing_twice() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut warc = Warc::new(dir.path(), "many.warc.gz");
+    for n in 0..6000 {
+        let payload = if n % 3 == 0 { n / 2 } else { n };
+        warc.capture(
+            "response",
+            &format!("http://a.example/{n}"),
+            &hash(payload),
+            b"x",
+        );
+    }
+    let file = warc.save();
+    let (calm, rough) = (Server::start(), Server::start());
+    let (status, expected, _) = index(&calm, "one", &[], &[file]);
+    assert_eq!(status, 0);
+
+    let done = AtomicBool::new(false);
+    let (status, found, errors) = std::thread::scope(|scope| {
+        let vandal = scope.spawn(|| {
+            let mut wire = rough.wire();
+            let mut killed = 0;
+            while !done.load(Ordering::Relaxed) {
+                if let Reply::Int(n) =
+                    wire.expect_ok(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"])
+                {
+                    killed += n;
+                }
+                std::thread::sleep(Duration::from_millis(25));
+            }
+            killed
+        });
+        let outcome = index(&rough, "one", &[], &[file]);
+        done.store(true, Ordering::Relaxed);
+        assert!(vandal.join().unwrap() > 0, "no connection was broken");
+        outcome
+    });
+    assert_eq!((status, &errors[..]), (0, ""));
+    assert_eq!(found, expected);
+    assert_eq!(rough.snapshot(), calm.snapshot());
 }
 
 #[test]
