@@ -43,6 +43,12 @@ impl Snapshot {
         self
     }
 
+    /// The same without keys `<prefix>crawlspace`: their counters (commits, claim tokens) only
+    /// grow, so that no number is given twice, even when nothing else is left of a crawl.
+    pub fn without_counters(self) -> Snapshot {
+        self.without(|key| key.ends_with(b"crawlspace"))
+    }
+
     /// Only the keys with this prefix, and without it.
     pub fn under(&self, prefix: &str) -> Snapshot {
         let keys = self.keys.iter().filter_map(|(key, value)| {

@@ -43,12 +43,16 @@ fn finds_and_repairs(damage: impl Fn(&mut Wire), finding: &str) {
 #[test]
 fn dangling_owners_are_found_and_repaired() {
     finds_and_repairs(
-        |c| drop(ok!(c, "HSET", "p:allhashes", sha256_of(500), "nobody")),
-        "danglingOwners",
-    );
-    finds_and_repairs(
         |c| drop(ok!(c, "HDEL", "p:h:a", sha256_of(3))),
         "danglingOwners",
+    );
+}
+
+#[test]
+fn owners_that_no_list_of_crawls_has_are_found_and_repaired() {
+    finds_and_repairs(
+        |c| drop(ok!(c, "HSET", "p:allhashes", sha256_of(500), "nobody")),
+        "hiddenOwners",
     );
 }
 
@@ -69,11 +73,21 @@ fn drifted_counts_are_found_and_repaired() {
 }
 
 #[test]
-fn bad_records_are_found_and_repaired() {
-    finds_and_repairs(
-        |c| drop(ok!(c, "HSET", "p:h:a", sha256_of(3), "no record")),
-        "badRecords",
-    );
+fn bad_records_are_found_and_own_nothing() {
+    let server = Server::start();
+    let mut c = server.wire();
+    index(&mut c);
+    for n in [3, 15] {
+        ok!(c, "HSET", "p:h:a", sha256_of(n), "no record");
+    }
+    let check = ok!(c, "DEDUPE.CHECK", P);
+    assert_eq!(check.field("badRecords"), int(2), "{check:?}");
+    assert_eq!(owners(&mut c, P, [3, 15]), ["-", "b"]);
+    ok!(c, "DEDUPE.REPAIR", P);
+    let check = ok!(c, "DEDUPE.CHECK", P);
+    assert_eq!(check.field("danglingOwners"), int(0), "{check:?}");
+    assert_eq!(owners(&mut c, P, [3, 15]), ["-", "b"]);
+    assert_eq!(ok!(c, "HGET", "p:allhashes", sha256_of(3)), nil());
 }
 
 #[test]
@@ -109,6 +123,7 @@ fn placeholders_are_counted_but_are_no_fault() {
     let mut c = server.wire();
     index(&mut c);
     ok!(c, "DEDUPE.WACZOPEN", P, "open", "open.wacz");
+    commit(&mut c, P, "open");
     let check = ok!(c, "DEDUPE.CHECK", P);
     assert_eq!(check.field("placeholders"), int(1));
     assert_eq!(check.field("ok"), int(1));

@@ -454,7 +454,7 @@ fn claim_arguments_are_checked() {
         (&["PX", "10", "BLOCK", "x"], "BLOCK"),
         (&["PX", "10", "BLOCK", "-1"], "BLOCK"),
         (&["PX", "10", "WAIT", "5"], "WAIT"),
-        (&["EX", "10"], "EX"),
+        (&["EX", "10"], "PX"),
     ] {
         let hash = sha256_of(1);
         let mut all = vec!["DEDUPE.CLAIM", P, "a", &hash];

@@ -107,7 +107,6 @@ fn owners_of(parts: &[Part]) -> BTreeMap<String, String> {
 fn random_parts(rng: &mut Rng) -> Vec<Part> {
     let crawls = 2 + rng.below(7);
     let mut held: BTreeMap<u64, BTreeSet<u64>> = BTreeMap::new();
-    let mut index: BTreeSet<u64> = BTreeSet::new();
     (0..crawls + rng.below(4))
         .map(|i| {
             let crawl = if i < crawls { i } else { rng.below(crawls) };
@@ -117,9 +116,8 @@ fn random_parts(rng: &mut Rng) -> Vec<Part> {
             let own = held.entry(crawl).or_default();
             hashes = hashes.difference(own).copied().collect();
             own.extend(hashes.iter());
-            index.extend(hashes.iter());
-            let mut revisits: Vec<u64> = index.iter().copied().collect();
-            revisits.retain(|_| rng.chance(10));
+            // Of its own hashes, so that they are there in the rebuild too.
+            let revisits = own.iter().copied().filter(|_| rng.chance(10)).collect();
             Part {
                 crawl: format!("crawl-{crawl}"),
                 hashes,
