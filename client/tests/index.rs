@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crawlspace_client::warc::{Compression, Writer};
-use redis_tests::{Options, Reply, Server};
+use redis_tests::{until, Options, Reply, Server};
 use serde_json::Value;
 
 const DATE: &str = "2026-03-19T10:20:15Z";
@@ -243,6 +243,9 @@ fn a_connection_that_breaks_loses_nothing_and_counts_nothing_twice() {
     let (status, found, errors) = std::thread::scope(|scope| {
         let vandal = scope.spawn(|| {
             let mut wire = rough.wire();
+            until("the crawl has begun", || {
+                wire.expect_ok(&["EXISTS", "h:one"]) == Reply::Int(1)
+            });
             let mut killed = 0;
             while !done.load(Ordering::Relaxed) {
                 if let Reply::Int(n) =
@@ -250,7 +253,7 @@ fn a_connection_that_breaks_loses_nothing_and_counts_nothing_twice() {
                 {
                     killed += n;
                 }
-                std::thread::sleep(Duration::from_millis(25));
+                std::thread::sleep(Duration::from_millis(100));
             }
             killed
         });
