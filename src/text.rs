@@ -7,7 +7,8 @@ use std::fmt;
 #[derive(Clone, Copy, Debug)]
 pub struct Shown<'a>(pub &'a [u8]);
 
-const SHOWN_BYTES: usize = 64;
+/// Long enough for any usual hash in full.
+const SHOWN_BYTES: usize = 144;
 
 impl fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -56,18 +57,34 @@ mod tests {
 
     #[test]
     fn client_bytes_never_reach_an_error_line_raw() {
-        assert_eq!(Shown(b"a%n\r\n\0\xff'").to_string(), r"a%n\x0d\x0a\x00\xff\'");
-        let long = Shown(&[b'x'; 100]).to_string();
-        assert!(long.ends_with("... (100 bytes)"), "{long}");
+        assert_eq!(
+            Shown(b"a%n\r\n\0\xff'").to_string(),
+            r"a%n\x0d\x0a\x00\xff\'"
+        );
+        let long = Shown(&[b'x'; 200]).to_string();
+        assert!(long.ends_with("... (200 bytes)"), "{long}");
     }
 
     #[test]
     fn numbers_are_strict() {
-        for bad in ["", "-1", "+1", " 1", "1 ", "01", "1e3", "9223372036854775808", "x"] {
+        for bad in [
+            "",
+            "-1",
+            "+1",
+            " 1",
+            "1 ",
+            "01",
+            "1e3",
+            "9223372036854775808",
+            "x",
+        ] {
             assert_eq!(parse_unsigned(bad.as_bytes()), None, "{bad}");
         }
         assert_eq!(parse_unsigned(b"0"), Some(0));
-        assert_eq!(parse_unsigned(b"9223372036854775807"), Some(i64::MAX as u64));
+        assert_eq!(
+            parse_unsigned(b"9223372036854775807"),
+            Some(i64::MAX as u64)
+        );
         assert_eq!(parse_signed(b"-5"), Some(-5));
         assert_eq!(parse_signed(b"--5"), None);
     }

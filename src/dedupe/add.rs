@@ -76,12 +76,12 @@ impl<K: Keyspace> Index<K> {
             }
             None => Vec::new(),
         };
-        self.start(ks, crawl)?;
 
         let (mut new, mut urls) = (0, 0);
         for Response { digest, record } in responses {
-            match self.get(ks, &records, digest)? {
+            match self.get_record(ks, crawl, &records, digest)? {
                 None => {
+                    self.start(ks, crawl)?;
                     ks.hash_set(&records, digest.written(self.profile()), &record.to_value())?;
                     if continuing {
                         ks.hash_set(&fresh, digest.canonical(), b"")?;
@@ -96,7 +96,11 @@ impl<K: Keyspace> Index<K> {
                 }
             }
         }
-        counts::add(ks, &counts_key, counts::TOTAL_URLS, urls)?;
+        if urls > 0 {
+            // A mere retry does not make a committed crawl a continued one.
+            self.start(ks, crawl)?;
+            counts::add(ks, &counts_key, counts::TOTAL_URLS, urls)?;
+        }
         if let Some(token) = token {
             self.settle(ks, &digests, token)?;
         }
@@ -132,7 +136,11 @@ impl<K: Keyspace> Index<K> {
             Dependency::Wacz(uuid) => Some((uuid, self.references_key(ks, uuid))),
             Dependency::Crawl | Dependency::Elsewhere => None,
         };
-        for count in [counts::TOTAL_URLS, counts::DUPE_URLS, counts::CONSERVED_SIZE] {
+        for count in [
+            counts::TOTAL_URLS,
+            counts::DUPE_URLS,
+            counts::CONSERVED_SIZE,
+        ] {
             counts::read(ks, &counts_key, count)?;
         }
         ks.set_len(&requires)?;
@@ -148,8 +156,7 @@ impl<K: Keyspace> Index<K> {
                 return Err(Error::NoHash(revisit.given.to_vec()));
             };
             let original = found.record();
-            conserved =
-                conserved.saturating_add(original.size.saturating_sub(revisit.size) as i64);
+            conserved = conserved.saturating_add(original.size.saturating_sub(revisit.size) as i64);
             if found.crawl.id() != crawl && dependency != Dependency::Elsewhere {
                 sources.push((found.crawl.id().to_vec(), original.wacz_index));
             }

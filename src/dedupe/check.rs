@@ -48,6 +48,7 @@ pub struct Check<K: Keyspace> {
     current: Vec<u8>,
     numbers: Numbers,
     sums: BTreeMap<Vec<u8>, i64>,
+    sums_unknown: bool,
     findings: Findings,
 }
 
@@ -65,6 +66,7 @@ impl<K: Keyspace> Check<K> {
             current: Vec::new(),
             numbers: Numbers::new(),
             sums: BTreeMap::new(),
+            sums_unknown: false,
             findings: Findings::default(),
         }
     }
@@ -83,6 +85,9 @@ impl<K: Keyspace> Check<K> {
         } else {
             counts::all(ks, &counts_key, b"")?
         };
+        // Plain clients both committed it and went on with it: what part of its counts is
+        // committed, nothing says.
+        self.sums_unknown |= !adopted && index.is_uncommitted(ks, &crawl)?;
         for (name, n) in committed {
             *self.sums.entry(name).or_default() += n;
         }
@@ -102,6 +107,9 @@ impl<K: Keyspace> Check<K> {
 
     /// Sums in `allcounts` that are not the sums of the crawls' counts.
     fn check_sums(&mut self, index: &mut Index<K>, ks: &mut K) -> Result<()> {
+        if self.sums_unknown {
+            return Ok(());
+        }
         let ours = [
             counts::REMOVED_CRAWLS,
             counts::REMOVED_CRAWL_SIZE,
@@ -228,10 +236,13 @@ impl<K: Keyspace> Job<K> for Check<K> {
                     let prefix = index.prefix().to_vec();
                     let more = ks.keys_scan(&prefix, cursor, &mut batch);
                     for (key, _) in batch.iter() {
-                        let Some(crawl) = owner_of_key(&key[prefix.len()..]) else {
+                        let Some((crawl, which)) = owner_of_key(&key[prefix.len()..]) else {
                             continue;
                         };
-                        if index.state(ks, &crawl)?.is_none() && !index.is_removing(ks, &crawl)? {
+                        if index.state(ks, &crawl)?.is_none()
+                            && !index.is_removing(ks, &crawl)?
+                            && looks_ours(ks, key, which)
+                        {
                             findings.leaked_keys += 1;
                             if repair {
                                 let key = ks.name(&[key]);
@@ -273,11 +284,15 @@ fn check_record<K: Keyspace>(
             return Ok(()); // not committed yet
         }
     }
-    let merged = index.names.merged.clone();
-    match index.get(ks, &merged, &digest)? {
+    // What a plain client added to a continued crawl is not listed anywhere before its commit.
+    let unlisted = index.is_uncommitted(ks, crawl)? && index.has_unseen_fields(ks, crawl)?;
+    match index.get_owner(ks, &digest)? {
+        None if unlisted => {}
         None => {
             findings.missing_hashes += 1;
             if repair {
+                let merged = index.names.merged.clone();
+                index.note_merged(&digest, field);
                 ks.hash_set(&merged, field, crawl)?;
                 findings.repaired += 1;
             }
@@ -290,7 +305,8 @@ fn check_record<K: Keyspace>(
             };
             let base = index.crawl_key(ks, crawl, CrawlKey::Base);
             let mut holders = index.holders(ks, &digest)?;
-            if !holders.iter().any(|n| numbers.contains(n)) && !ks.hash_has(&base, b"found")? {
+            let recorded = holders.iter().any(|n| numbers.contains(n));
+            if !recorded && !unlisted && !ks.hash_has(&base, b"found")? {
                 findings.stale_holders += 1;
                 if repair {
                     holders.push(last);
@@ -371,12 +387,41 @@ fn check_holders<K: Keyspace>(
 }
 
 /// The crawl that a key (without prefix) belongs to, if it is a crawl's.
-fn owner_of_key(key: &[u8]) -> Option<Vec<u8>> {
+fn owner_of_key(key: &[u8]) -> Option<(Vec<u8>, CrawlKey)> {
     // The plainest form last: every `h:<crawl>:counts` also looks like the records of a crawl.
-    let named = CrawlKey::ALL.into_iter().rev().find_map(|which| {
+    let (crawl, which) = CrawlKey::ALL.into_iter().rev().find_map(|which| {
         let (before, after) = which.around();
         let crawl = key.strip_prefix(before)?.strip_suffix(after)?;
-        (!crawl.is_empty()).then(|| crawl.to_vec())
+        (!crawl.is_empty()).then(|| (crawl.to_vec(), which))
     })?;
-    (super::index::check_crawl_id(&named).is_ok()).then_some(named)
+    (super::index::check_crawl_id(&crawl).is_ok()).then_some((crawl, which))
+}
+
+/// Whether a key of a crawl that the index does not know has the content of such a key. Others may
+/// use the same database and names such as `h:session`; and crawlers may keep their requirements
+/// here while the crawl itself is elsewhere.
+fn looks_ours<K: Keyspace>(ks: &mut K, key: &[u8], which: CrawlKey) -> bool {
+    let key = ks.name(&[key]);
+    let mut batch = Batch::default();
+    let mut cursor = ks.cursor();
+    match which {
+        CrawlKey::Requires => false,
+        CrawlKey::Records => {
+            let _ = ks.hash_scan(&key, &mut cursor, &mut batch);
+            let mut entries = batch.iter();
+            entries.next().is_some_and(|(field, value)| {
+                Digest::parse(field).is_ok() && Record::parse(value).is_some()
+            })
+        }
+        CrawlKey::Counts => counts::SHOWN
+            .iter()
+            .any(|name| ks.hash_has(&key, name).unwrap_or(false)),
+        CrawlKey::Waczs => ks
+            .list_get(&key, 0)
+            .is_ok_and(|first| first.is_some_and(|json| Entry::parse(json.as_ref()).is_some())),
+        CrawlKey::Refs => ks.set_len(&key).is_ok(),
+        CrawlKey::Base | CrawlKey::Fresh | CrawlKey::Cut | CrawlKey::Deps | CrawlKey::Seq => {
+            ks.hash_len(&key).is_ok()
+        }
+    }
 }

@@ -183,15 +183,17 @@ impl<K: Keyspace> Index<K> {
         }
     }
 
-    /// Gives up all claims of a crawl, and sweeps those that ran out.
-    pub fn drop_claims(&mut self, ks: &mut K, crawl: &[u8]) -> Result<()> {
-        for (hash, value) in counts_fields(ks, &self.names.claims)?.iter() {
-            if Claim::parse(value).is_none_or(|claim| claim.crawl == crawl) {
-                ks.hash_del(&self.names.claims, hash)?;
-            }
+    /// Gives up one claim if it is this crawl's, or unreadable.
+    pub fn drop_claim_of(
+        &mut self,
+        ks: &mut K,
+        crawl: &[u8],
+        hash: &[u8],
+        value: &[u8],
+    ) -> Result<()> {
+        if Claim::parse(value).is_none_or(|claim| claim.crawl == crawl) {
+            ks.hash_del(&self.names.claims, hash)?;
         }
         Ok(())
     }
 }
-
-use super::counts::fields as counts_fields;

@@ -16,6 +16,7 @@ use super::job::{Adoption, Job, Step, Time, Walk};
 use super::wacz::Entry;
 
 enum Phase<K: Keyspace> {
+    Check,
     Adopt(Adoption<K>),
     Start,
     /// Another commit or a removal came between a crash and this run: what the first run did is
@@ -43,7 +44,7 @@ impl<K: Keyspace> Commit<K> {
     pub fn new(crawl: &[u8]) -> Commit<K> {
         Commit {
             crawl: crawl.to_vec(),
-            phase: Phase::Adopt(Adoption::new()),
+            phase: Phase::Check,
             state: CommitState {
                 number: 0,
                 new: 0,
@@ -54,6 +55,23 @@ impl<K: Keyspace> Commit<K> {
             new: 0,
             known: 0,
         }
+    }
+
+    /// Everything that can be refused is looked at before the first write.
+    fn check(&self, index: &mut Index<K>, ks: &mut K) -> Result<()> {
+        let crawl = &self.crawl[..];
+        index.refuse_while_removing(ks, crawl)?;
+        let records = index.crawl_key(ks, crawl, CrawlKey::Records);
+        // A plain client may have written the hashes without announcing the crawl.
+        if index.state(ks, crawl)?.is_none() && !ks.exists(&records) {
+            return Err(Error::NoCrawl(crawl.to_vec()));
+        }
+        index.check_types(ks, Some(crawl))?;
+        let counts_key = index.crawl_key(ks, crawl, CrawlKey::Counts);
+        for (name, _) in counts::all(ks, &counts_key, b"")? {
+            counts::read(ks, &index.names.allcounts, &name)?;
+        }
+        Ok(())
     }
 
     fn start(&mut self, index: &mut Index<K>, ks: &mut K) -> Result<Option<Reply>> {
@@ -71,33 +89,10 @@ impl<K: Keyspace> Commit<K> {
             };
             return Ok(None);
         }
-        let records = index.crawl_key(ks, crawl, CrawlKey::Records);
-        match index.state(ks, crawl)? {
-            Some(State::Committed) if !index.has_unseen_fields(ks, crawl)? => {
-                return Ok(Some(Reply::counts(&[self.new, self.known])));
-            }
-            Some(_) => {}
-            // A plain client may have written the hashes without announcing the crawl.
-            None if ks.exists(&records) => {}
-            None => return Err(Error::NoCrawl(crawl.to_vec())),
+        let state = index.state(ks, crawl)?;
+        if state == Some(State::Committed) && !index.has_unseen_fields(ks, crawl)? {
+            return Ok(Some(Reply::counts(&[self.new, self.known])));
         }
-        for key in [CrawlKey::Records, CrawlKey::Fresh, CrawlKey::Cut, CrawlKey::Base] {
-            let key = index.crawl_key(ks, crawl, key);
-            ks.hash_len(&key)?;
-        }
-        let waczs = index.crawl_key(ks, crawl, CrawlKey::Waczs);
-        ks.list_len(&waczs)?;
-        for key in [&index.names.merged, &index.names.allcounts, &index.names.holders] {
-            ks.hash_len(key)?;
-        }
-        for key in [&index.names.allcrawls, &index.names.finished, &index.names.uncommitted] {
-            ks.set_len(key)?;
-        }
-        let counts_key = index.crawl_key(ks, crawl, CrawlKey::Counts);
-        for (name, _) in counts::all(ks, &counts_key, b"")? {
-            counts::read(ks, &index.names.allcounts, &name)?;
-        }
-
         self.state = CommitState {
             number: index.next_number(ks)?,
             new: 0,
@@ -165,6 +160,10 @@ impl<K: Keyspace> Job<K> for Commit<K> {
     fn step(&mut self, index: &mut Index<K>, ks: &mut K, time: Time<'_>) -> Result<Step> {
         loop {
             match &mut self.phase {
+                Phase::Check => {
+                    self.check(index, ks)?;
+                    self.phase = Phase::Adopt(Adoption::new());
+                }
                 Phase::Adopt(adoption) => {
                     if !adoption.step(index, ks, time)? {
                         return Ok(Step::More);
@@ -197,7 +196,7 @@ impl<K: Keyspace> Job<K> for Commit<K> {
                 }
                 Phase::Gather(walk) => {
                     let crawl = &self.crawl[..];
-                    let mut gather = Gather::new(index, ks, crawl)?;
+                    let mut gather = Gather::new(index, ks, crawl, false)?;
                     let done = walk.run(index, ks, time, |index, ks, field, _| {
                         gather.field(index, ks, crawl, field)
                     })?;
@@ -268,8 +267,9 @@ pub struct Gather<N> {
     cut: N,
     fresh: N,
     numbers: Numbers,
-    /// Committed by plain clients: nobody wrote down which hashes it holds beside its owner.
-    found: bool,
+    /// Nobody wrote down which hashes a crawl that plain clients committed holds beside their
+    /// owner. A commit takes them for new, which does no harm; a cancel must not drop them.
+    spare_unrecorded: bool,
 }
 
 impl<N: Clone + AsRef<[u8]>> Gather<N> {
@@ -278,6 +278,7 @@ impl<N: Clone + AsRef<[u8]>> Gather<N> {
         index: &mut Index<K>,
         ks: &mut K,
         crawl: &[u8],
+        for_cancel: bool,
     ) -> Result<Gather<N>> {
         let base = index.crawl_key(ks, crawl, CrawlKey::Base);
         let mut numbers = index.numbers_of(ks, crawl)?;
@@ -288,7 +289,7 @@ impl<N: Clone + AsRef<[u8]>> Gather<N> {
             cut: index.crawl_key(ks, crawl, CrawlKey::Cut),
             fresh: index.crawl_key(ks, crawl, CrawlKey::Fresh),
             numbers,
-            found: ks.hash_has(&base, b"found")?,
+            spare_unrecorded: for_cancel && ks.hash_has(&base, b"found")?,
         })
     }
 
@@ -304,11 +305,10 @@ impl<N: Clone + AsRef<[u8]>> Gather<N> {
         if ks.hash_has(&self.fresh, digest.canonical())? {
             return Ok(());
         }
-        let merged = index.names.merged.clone();
-        let recorded = match index.get(ks, &merged, &digest)? {
+        let recorded = match index.get_owner(ks, &digest)? {
             Some(owner) if owner.as_ref() == crawl => true,
             Some(_) => {
-                self.found
+                self.spare_unrecorded
                     || index
                         .holders(ks, &digest)?
                         .iter()
@@ -335,14 +335,19 @@ impl<K: Keyspace> Index<K> {
         state: &mut CommitState,
     ) -> Result<()> {
         let merged = self.names.merged.clone();
-        let Some((spelling, owner)) = self.locate(ks, &merged, digest)? else {
-            match spelling {
-                Some(spelling) => ks.hash_set(&merged, spelling, crawl)?,
+        let Some((spelling, owner)) = self.locate_owner(ks, digest)? else {
+            // The merged index spells a hash as the crawl's own does, so that the documented
+            // second look-up works.
+            let found;
+            let spelling = match spelling {
+                Some(spelling) => spelling,
                 None => {
-                    let spelling = self.spelling_in_records(ks, crawl, digest)?;
-                    ks.hash_set(&merged, &spelling, crawl)?
+                    found = self.spelling_in(ks, crawl, digest)?;
+                    found.as_deref().unwrap_or(digest.written(self.profile()))
                 }
             };
+            self.note_merged(digest, spelling);
+            ks.hash_set(&merged, spelling, crawl)?;
             state.new += 1;
             return Ok(());
         };
@@ -374,21 +379,6 @@ impl<K: Keyspace> Index<K> {
         self.set_holders(ks, digest, &numbers)?;
         state.known += 1;
         Ok(())
-    }
-
-    /// How the crawl's own hash spells the digest, which is how the merged index must spell it
-    /// for the documented second look-up to work.
-    fn spelling_in_records(
-        &mut self,
-        ks: &mut K,
-        crawl: &[u8],
-        digest: &Digest,
-    ) -> Result<Vec<u8>> {
-        let records = self.crawl_key(ks, crawl, CrawlKey::Records);
-        Ok(match self.locate(ks, &records, digest)? {
-            Some((spelling, _)) => spelling,
-            None => digest.written(self.profile()).to_vec(),
-        })
     }
 
     /// Takes the numbers of a crawl's commits out of a list of holders.
@@ -424,7 +414,7 @@ impl<K: Keyspace> Index<K> {
         let mut holders = self.holders(ks, &digest)?;
         let before = holders.len();
         holders.retain(|n| !numbers.contains(n));
-        let owner = self.locate(ks, &merged, &digest)?;
+        let owner = self.locate_owner(ks, &digest)?;
         let Some((spelling, _)) = owner.filter(|(_, owner)| owner.as_ref() == crawl) else {
             if holders.len() != before {
                 self.set_holders(ks, &digest, &holders)?;
@@ -438,10 +428,10 @@ impl<K: Keyspace> Index<K> {
             }
             return Ok(Withdrawn::Dropped);
         };
-        let records = self.crawl_key(ks, &heir, CrawlKey::Records);
         let heirs_spelling = self
-            .locate(ks, &records, &digest)?
-            .map_or_else(|| spelling.clone(), |(spelling, _)| spelling);
+            .spelling_in(ks, &heir, &digest)?
+            .unwrap_or_else(|| spelling.clone());
+        self.note_merged(&digest, &heirs_spelling);
         if heirs_spelling != spelling {
             ks.hash_del(&merged, &spelling)?;
         }

@@ -321,7 +321,12 @@ mod tests {
 
     #[test]
     fn malformed_hashes_are_refused() {
-        for bad in [&b""[..], b"sha256:abc", &[b'a'; 257], b"sha256:0123456789\nabcdef"] {
+        for bad in [
+            &b""[..],
+            b"sha256:abc",
+            &[b'a'; 257],
+            b"sha256:0123456789\nabcdef",
+        ] {
             assert!(matches!(Digest::parse(bad), Err(Error::BadHash(_))));
         }
         assert!(Digest::parse(&[b'a'; 16]).is_ok());

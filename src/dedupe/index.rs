@@ -20,8 +20,18 @@ pub const CRAWL_BYTES: usize = 1024;
 /// Endings that a crawl id must not have, because `h:<id>` would then be a key of another crawl,
 /// or `<id>:reqCrawls` and `<uuid>:duperefs` could be read as the hashes of one.
 pub const RESERVED_ENDINGS: [&str; 12] = [
-    ":counts", ":wacz", ":base", ":fresh", ":cut", ":deps", ":refs", ":seq", ":reqCrawls",
-    ":duperefs", ":duperef", ":claims",
+    ":counts",
+    ":wacz",
+    ":base",
+    ":fresh",
+    ":cut",
+    ":deps",
+    ":refs",
+    ":seq",
+    ":reqCrawls",
+    ":duperefs",
+    ":duperef",
+    ":claims",
 ];
 
 /// The format of the index that this version writes.
@@ -130,6 +140,8 @@ struct Remembered<N> {
     counts: N,
     committed: Option<bool>,
     uncommitted: Option<bool>,
+    /// Whether every field of `records` is known to be in the written form.
+    is_written: bool,
 }
 
 /// Where a crawl stands.
@@ -211,7 +223,9 @@ pub struct Index<K: Keyspace> {
     pub names: Names<K::Name>,
     registered: bool,
     anchored: bool,
-    foreign_spellings: bool,
+    /// Whether every field of the merged index is known to be in the written form, so that a
+    /// look-up need not try the other spellings.
+    merged_is_written: bool,
     crawls: FxHashMap<Box<[u8]>, Remembered<K::Name>>,
     committing: Option<FxHashSet<Box<[u8]>>>,
     removing: Option<FxHashSet<Box<[u8]>>>,
@@ -266,17 +280,15 @@ impl<K: Keyspace> Index<K> {
             holders: ks.name(&[prefix, b"holders"]),
             claims: ks.name(&[prefix, b"claims"]),
         };
-        let in_use = ks.exists(&names.merged)
-            || ks.exists(&names.allcrawls)
-            || ks.exists(&names.uncommitted);
+        // What was there before this process watched may be spelled in any way.
+        let merged_is_written = !ks.exists(&names.merged);
         Ok(Index {
             prefix: prefix.to_vec(),
             profile,
             names,
             registered: stored.is_some(),
             anchored,
-            // What was there before this process watched may be spelled in any way.
-            foreign_spellings: in_use,
+            merged_is_written,
             crawls: FxHashMap::default(),
             committing: None,
             removing: None,
@@ -294,6 +306,11 @@ impl<K: Keyspace> Index<K> {
     /// The layout of this index.
     pub fn profile(&self) -> Profile {
         self.profile
+    }
+
+    /// Whether the layout is written down; before that it follows the configuration.
+    pub fn is_registered(&self) -> bool {
+        self.registered
     }
 
     /// Sets the layout of an index without crawls.
@@ -333,9 +350,16 @@ impl<K: Keyspace> Index<K> {
         Ok(())
     }
 
-    /// Somebody else wrote hash fields of this index: look-ups try every spelling from now on.
-    pub fn distrust_spellings(&mut self) {
-        self.foreign_spellings = true;
+    /// Somebody else wrote records of a crawl: look-ups in it try every spelling from now on.
+    pub fn distrust_records(&mut self, crawl: &[u8]) {
+        if let Some(remembered) = self.crawls.get_mut(crawl) {
+            remembered.is_written = false;
+        }
+    }
+
+    /// A field goes into the merged index as it is spelled.
+    pub fn note_merged(&mut self, digest: &Digest, spelling: &[u8]) {
+        self.merged_is_written &= digest.written(self.profile) == spelling;
     }
 
     /// The name of a crawl's key.
@@ -362,6 +386,7 @@ impl<K: Keyspace> Index<K> {
         if !self.crawls.contains_key(crawl) {
             let records = ks.name(&[&self.prefix, b"h:", crawl]);
             let counts = ks.name(&[&self.prefix, b"h:", crawl, b":counts"]);
+            let is_written = !ks.exists(&records);
             self.crawls.insert(
                 crawl.into(),
                 Remembered {
@@ -369,6 +394,7 @@ impl<K: Keyspace> Index<K> {
                     counts,
                     committed: None,
                     uncommitted: None,
+                    is_written,
                 },
             );
         }
@@ -502,6 +528,37 @@ impl<K: Keyspace> Index<K> {
         Ok(())
     }
 
+    /// Refuses an index, or a crawl in it, with a key of another type than it should be: looked at
+    /// before a job's first write, so that nothing is half-written.
+    pub fn check_types(&mut self, ks: &mut K, crawl: Option<&[u8]>) -> Result<()> {
+        let names = &self.names;
+        for hash in [
+            &names.merged,
+            &names.allcounts,
+            &names.meta,
+            &names.committing,
+            &names.removing,
+            &names.commits,
+            &names.holders,
+            &names.claims,
+        ] {
+            ks.hash_len(hash)?;
+        }
+        for set in [&names.allcrawls, &names.uncommitted, &names.finished] {
+            ks.set_len(set)?;
+        }
+        let Some(crawl) = crawl else { return Ok(()) };
+        for which in CrawlKey::ALL {
+            let key = self.crawl_key(ks, crawl, which);
+            match which {
+                CrawlKey::Waczs => ks.list_len(&key)?,
+                CrawlKey::Requires | CrawlKey::Refs => ks.set_len(&key)?,
+                _ => ks.hash_len(&key)?,
+            };
+        }
+        Ok(())
+    }
+
     /// Readies a crawl for a record: the first one makes it known, and one after its commit
     /// makes it a continued crawl.
     ///
@@ -552,15 +609,25 @@ impl<K: Keyspace> Index<K> {
         let continued = self.is_uncommitted(ks, crawl)?;
         for (name, n) in counts::all(ks, &counts_key, b"")? {
             let n = if continued {
-                self.committed_share(ks, crawl, &name)?
+                match self.committed_share(ks, crawl, &name)? {
+                    0 => continue,
+                    share => share,
+                }
             } else {
                 n
             };
-            ks.hash_set(&base, &[b"base.", &name[..]].concat(), n.to_string().as_bytes())?;
+            ks.hash_set(
+                &base,
+                &[b"base.", &name[..]].concat(),
+                n.to_string().as_bytes(),
+            )?;
         }
         let hashes = ks.hash_len(&records)?;
         let wacz_files = ks.list_len(&waczs)?;
-        ks.hash_set(&base, b"hashes", hashes.to_string().as_bytes())?;
+        if !continued {
+            // Of a continued crawl nobody knows which of its hashes came before the commit.
+            ks.hash_set(&base, b"hashes", hashes.to_string().as_bytes())?;
+        }
         ks.hash_set(&base, b"wacz", wacz_files.to_string().as_bytes())?;
         ks.hash_set(&base, b"found", b"1")?;
         let text = number.to_string();
@@ -635,26 +702,63 @@ impl<K: Keyspace> Index<K> {
             .unwrap_or_default())
     }
 
-    /// A field of a documented hash under any of its spellings.
-    pub fn get(&self, ks: &mut K, key: &K::Name, digest: &Digest) -> Result<Option<K::Value>> {
-        if let Some(value) = ks.hash_get(key, digest.written(self.profile))? {
+    /// The owner that the merged index has for a hash, under any of its spellings.
+    pub fn get_owner(&self, ks: &mut K, digest: &Digest) -> Result<Option<K::Value>> {
+        if let Some(value) = ks.hash_get(&self.names.merged, digest.written(self.profile))? {
             return Ok(Some(value));
         }
-        Ok(self.get_foreign(ks, key, digest)?.map(|(_, value)| value))
+        if self.merged_is_written {
+            return Ok(None);
+        }
+        let foreign = self.get_foreign(ks, &self.names.merged, digest)?;
+        Ok(foreign.map(|(_, value)| value))
     }
 
     /// The same, with the spelling under which it stands.
-    pub fn locate(
-        &self,
-        ks: &mut K,
-        key: &K::Name,
-        digest: &Digest,
-    ) -> Result<Option<(Vec<u8>, K::Value)>> {
+    pub fn locate_owner(&self, ks: &mut K, digest: &Digest) -> Result<Option<(Vec<u8>, K::Value)>> {
         let written = digest.written(self.profile);
-        if let Some(value) = ks.hash_get(key, written)? {
+        if let Some(value) = ks.hash_get(&self.names.merged, written)? {
             return Ok(Some((written.to_vec(), value)));
         }
-        self.get_foreign(ks, key, digest)
+        if self.merged_is_written {
+            return Ok(None);
+        }
+        self.get_foreign(ks, &self.names.merged, digest)
+    }
+
+    /// The record of a crawl for a hash, under any of its spellings. `records` is the name of the
+    /// crawl's key.
+    pub fn get_record(
+        &self,
+        ks: &mut K,
+        crawl: &[u8],
+        records: &K::Name,
+        digest: &Digest,
+    ) -> Result<Option<K::Value>> {
+        if let Some(value) = ks.hash_get(records, digest.written(self.profile))? {
+            return Ok(Some(value));
+        }
+        if self.crawls.get(crawl).is_some_and(|c| c.is_written) {
+            return Ok(None);
+        }
+        let foreign = self.get_foreign(ks, records, digest)?;
+        Ok(foreign.map(|(_, value)| value))
+    }
+
+    /// How a crawl's own hash spells the digest, if it has it.
+    pub fn spelling_in(
+        &mut self,
+        ks: &mut K,
+        crawl: &[u8],
+        digest: &Digest,
+    ) -> Result<Option<Vec<u8>>> {
+        let records = self.crawl_key(ks, crawl, CrawlKey::Records);
+        let written = digest.written(self.profile);
+        if ks.hash_has(&records, written)? {
+            return Ok(Some(written.to_vec()));
+        }
+        let foreign = self.get_foreign(ks, &records, digest)?;
+        Ok(foreign.map(|(spelling, _)| spelling))
     }
 
     fn get_foreign(
@@ -663,9 +767,6 @@ impl<K: Keyspace> Index<K> {
         key: &K::Name,
         digest: &Digest,
     ) -> Result<Option<(Vec<u8>, K::Value)>> {
-        if !self.foreign_spellings {
-            return Ok(None);
-        }
         let mut found = Ok(None);
         digest.other_spellings(self.profile, |spelling| {
             match ks.hash_get(key, spelling) {
@@ -768,7 +869,7 @@ impl<K: Keyspace> Index<K> {
             }
         }
         let records = self.crawl_key(ks, crawl, CrawlKey::Records);
-        let Some(value) = self.get(ks, &records, digest)? else {
+        let Some(value) = self.get_record(ks, crawl, &records, digest)? else {
             return Ok(None);
         };
         let whole = super::record::Record::parse(value.as_ref()).is_some();

@@ -30,7 +30,7 @@ pub trait Job<K: Keyspace> {
 
 /// How many entries are read before they are worked on. A batch is always worked off in the slice
 /// that read it: nothing read is kept while others may change it.
-const BATCH: usize = 32;
+const BATCH: usize = if cfg!(test) { 2 } else { 32 };
 
 /// A walk over all entries of a hash or set.
 pub struct Walk<K: Keyspace> {

@@ -49,7 +49,7 @@ impl<K: Keyspace> Index<K> {
         digest: &Digest,
         own: Option<&[u8]>,
     ) -> Result<Option<Found<K::Value>>> {
-        if let Some(owner) = self.get(ks, &self.names.merged, digest)? {
+        if let Some(owner) = self.get_owner(ks, digest)? {
             if let Some(value) = self.committed_record(ks, owner.as_ref(), digest)? {
                 let crawl = Crawl::Read(owner);
                 return Ok(Some(Found { crawl, value }));
@@ -62,7 +62,7 @@ impl<K: Keyspace> Index<K> {
         }
         let Some(own) = own else { return Ok(None) };
         let records = self.crawl_key(ks, own, CrawlKey::Records);
-        let Some(value) = self.get(ks, &records, digest)? else {
+        let Some(value) = self.get_record(ks, own, &records, digest)? else {
             return Ok(None);
         };
         Ok(Record::parse(value.as_ref()).is_some().then(|| Found {

@@ -112,7 +112,14 @@ mod tests {
 
     #[test]
     fn broken_values_are_not_records() {
-        for bad in ["", "0", "x 2026 http://x 1", "0 2026", "0  http://x/ 1", "-1 2026 u 1"] {
+        for bad in [
+            "",
+            "0",
+            "x 2026 http://x 1",
+            "0 2026",
+            "0  http://x/ 1",
+            "-1 2026 u 1",
+        ] {
             assert_eq!(Record::parse(bad.as_bytes()), None, "{bad}");
         }
     }
@@ -129,7 +136,14 @@ mod tests {
         ] {
             assert!(is_date(good.as_bytes()), "{good}");
         }
-        for bad in ["", "2026", "2026-03-19", "20260319 102015", "2026-03-19T10:20:15.Z", "now"] {
+        for bad in [
+            "",
+            "2026",
+            "2026-03-19",
+            "20260319 102015",
+            "2026-03-19T10:20:15.Z",
+            "now",
+        ] {
             assert!(!is_date(bad.as_bytes()), "{bad}");
         }
     }

@@ -22,12 +22,13 @@ const GONE: &[u8] = b"gone";
 const CANCEL: &[u8] = b"cancel ";
 
 enum RemovalPhase<K: Keyspace> {
+    Check,
     Adopt(Adoption<K>),
     Start,
     Mark(usize),
     Open,
     Walk(Walk<K>, Numbers),
-    Leave(Leaving),
+    Leave(Leaving<K>),
     End,
 }
 
@@ -49,7 +50,7 @@ impl<K: Keyspace> Removal<K> {
         Removal {
             crawls,
             at: 0,
-            phase: RemovalPhase::Adopt(Adoption::new()),
+            phase: RemovalPhase::Check,
             removed: 0,
             dropped: 0,
             reowned: 0,
@@ -75,10 +76,6 @@ impl<K: Keyspace> Removal<K> {
 
     /// Joins what a crash left of an earlier removal with what is asked now.
     fn start(&mut self, index: &mut Index<K>, ks: &mut K) -> Result<()> {
-        for key in [&index.names.merged, &index.names.holders, &index.names.allcounts] {
-            ks.hash_len(key)?;
-        }
-        ks.set_len(&index.names.finished)?;
         let mut wanted = Vec::new();
         for (crawl, state) in counts::fields(ks, &index.names.removing)?.iter() {
             if crawl == FIGURES {
@@ -115,6 +112,13 @@ impl<K: Keyspace> Job<K> for Removal<K> {
     fn step(&mut self, index: &mut Index<K>, ks: &mut K, time: Time<'_>) -> Result<Step> {
         loop {
             match &mut self.phase {
+                RemovalPhase::Check => {
+                    index.check_types(ks, None)?;
+                    for crawl in &self.crawls {
+                        index.check_types(ks, Some(crawl))?;
+                    }
+                    self.phase = RemovalPhase::Adopt(Adoption::new());
+                }
                 RemovalPhase::Adopt(adoption) => {
                     if !adoption.step(index, ks, time)? {
                         return Ok(Step::More);
@@ -161,7 +165,8 @@ impl<K: Keyspace> Job<K> for Removal<K> {
                     self.dropped += dropped;
                     self.reowned += reowned;
                     if done {
-                        self.phase = RemovalPhase::Leave(Leaving::default());
+                        let leaving = Leaving::new(index, ks, crawl, true);
+                        self.phase = RemovalPhase::Leave(leaving);
                     }
                     self.write_figures(index, ks)?;
                     if !done {
@@ -212,37 +217,68 @@ fn is_gone<K: Keyspace>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Resul
     Ok(state.is_some_and(|state| state.as_ref() == GONE))
 }
 
-/// Takes what a crawl wrote outside its own keys away, in slices: the names of its WACZ files in
-/// `src:d`, and its sets of references.
-#[derive(Default)]
-struct Leaving {
-    file: u64,
+/// Takes what a crawl wrote outside its own keys away, in slices: its claims, and, when all of it
+/// leaves, the names of its WACZ files in `src:d` and its sets of references.
+struct Leaving<K: Keyspace> {
+    /// The claims, then the sets of references.
+    walks: Vec<(Outside, Walk<K>)>,
+    file: Option<u64>,
 }
 
-impl Leaving {
-    fn step<K: Keyspace>(
+#[derive(Clone, Copy)]
+enum Outside {
+    Claims,
+    References,
+}
+
+impl<K: Keyspace> Leaving<K> {
+    /// With `whole`, nothing of the crawl stays.
+    fn new(index: &mut Index<K>, ks: &mut K, crawl: &[u8], whole: bool) -> Leaving<K> {
+        let claims = index.names.claims.clone();
+        let mut walks = vec![(Outside::Claims, Walk::hash(ks, claims))];
+        if whole {
+            let refs = index.crawl_key(ks, crawl, CrawlKey::Refs);
+            walks.push((Outside::References, Walk::set(ks, refs)));
+        }
+        Leaving {
+            walks,
+            file: whole.then_some(0),
+        }
+    }
+
+    fn step(
         &mut self,
         index: &mut Index<K>,
         ks: &mut K,
         crawl: &[u8],
         time: Time<'_>,
     ) -> Result<bool> {
-        let waczs = index.crawl_key(ks, crawl, CrawlKey::Waczs);
-        while ks.list_get(&waczs, self.file)?.is_some() {
-            index.forget_finished(ks, &waczs, self.file)?;
-            self.file += 1;
-            if self.file.is_multiple_of(8) && !time() {
-                return Ok(false);
+        if let Some(file) = &mut self.file {
+            let waczs = index.crawl_key(ks, crawl, CrawlKey::Waczs);
+            while ks.list_get(&waczs, *file)?.is_some() {
+                index.forget_finished(ks, &waczs, *file)?;
+                *file += 1;
+                if file.is_multiple_of(8) && !time() {
+                    return Ok(false);
+                }
             }
         }
-        let refs = index.crawl_key(ks, crawl, CrawlKey::Refs);
-        let mut walk = Walk::set(ks, refs);
-        let complete = walk.run(index, ks, time, |index, ks, uuid, _| {
-            let references = index.references_key(ks, uuid);
-            ks.delete(&references)?;
-            Ok(())
-        })?;
-        Ok(complete)
+        while let Some((outside, walk)) = self.walks.last_mut() {
+            let outside = *outside;
+            let done = walk.run(index, ks, time, |index, ks, field, value| match outside {
+                Outside::Claims => index.drop_claim_of(ks, crawl, field, value),
+                Outside::References => {
+                    let references = index.references_key(ks, field);
+                    ks.delete(&references)?;
+                    Ok(())
+                }
+            })?;
+            if !done {
+                return Ok(false);
+            }
+            self.walks.pop();
+        }
+        Ok(true)
     }
 }
 
@@ -251,7 +287,7 @@ enum CancelPhase<K: Keyspace> {
     Gather(Walk<K>),
     Walk(Walk<K>),
     Fresh(Walk<K>),
-    Leave(Leaving),
+    Leave(Leaving<K>),
     End,
 }
 
@@ -295,13 +331,14 @@ impl<K: Keyspace> Cancel<K> {
     fn start(&mut self, index: &mut Index<K>, ks: &mut K) -> Result<()> {
         let crawl = &self.crawl[..];
         Self::check(index, ks, crawl)?;
+        index.check_types(ks, Some(crawl))?;
         self.continued = index.is_committed(ks, crawl)?;
         self.numbers
             .extend(index.commit_state(ks, crawl)?.map(|state| state.number));
         let records = index.crawl_key(ks, crawl, CrawlKey::Records);
-        let marked = ks.hash_get(&index.names.removing, crawl)?.and_then(|state| {
-            parse_unsigned(state.as_ref().strip_prefix(CANCEL)?)
-        });
+        let marked = ks
+            .hash_get(&index.names.removing, crawl)?
+            .and_then(|state| parse_unsigned(state.as_ref().strip_prefix(CANCEL)?));
         if let Some(dropped) = marked {
             self.dropped = dropped;
         } else {
@@ -344,7 +381,7 @@ impl<K: Keyspace> Job<K> for Cancel<K> {
                 CancelPhase::Start => self.start(index, ks)?,
                 CancelPhase::Gather(walk) => {
                     let crawl = &self.crawl[..];
-                    let mut gather = Gather::new(index, ks, crawl)?;
+                    let mut gather = Gather::new(index, ks, crawl, true)?;
                     let done = walk.run(index, ks, time, |index, ks, field, _| {
                         gather.field(index, ks, crawl, field)
                     })?;
@@ -376,7 +413,7 @@ impl<K: Keyspace> Job<K> for Cancel<K> {
                     self.phase = if self.continued {
                         CancelPhase::Fresh(Walk::hash(ks, fresh))
                     } else {
-                        CancelPhase::Leave(Leaving::default())
+                        CancelPhase::Leave(Leaving::new(index, ks, &self.crawl, true))
                     };
                 }
                 CancelPhase::Fresh(walk) => {
@@ -391,7 +428,8 @@ impl<K: Keyspace> Job<K> for Cancel<K> {
                     if !done {
                         return Ok(Step::More);
                     }
-                    self.phase = CancelPhase::End;
+                    let leaving = Leaving::new(index, ks, &self.crawl, false);
+                    self.phase = CancelPhase::Leave(leaving);
                 }
                 CancelPhase::Leave(leaving) => {
                     if !leaving.step(index, ks, &self.crawl, time)? {
@@ -407,7 +445,6 @@ impl<K: Keyspace> Job<K> for Cancel<K> {
                             let key = index.crawl_key(ks, crawl, key);
                             ks.delete(&key)?;
                         }
-                        index.drop_claims(ks, crawl)?;
                         index.set_commit_state(ks, crawl, None)?;
                         index.set_uncommitted(ks, crawl, false)?;
                     } else {
@@ -476,7 +513,12 @@ impl<K: Keyspace> Job<K> for Retain<K> {
                     (counts::REMOVED_CRAWLS, others as i64),
                     (counts::REMOVED_CRAWL_SIZE, self.size),
                 ] {
-                    ks.hash_set(&index.names.allcounts, count, n.to_string().as_bytes())?;
+                    let n = n.to_string();
+                    let was = ks.hash_get(&index.names.allcounts, count)?;
+                    // The same list again changes nothing.
+                    if was.is_none_or(|was| was.as_ref() != n.as_bytes()) {
+                        ks.hash_set(&index.names.allcounts, count, n.as_bytes())?;
+                    }
                 }
                 return Ok(Step::Done(Reply::counts(&[others, 0, 0])));
             }
@@ -512,19 +554,18 @@ impl<K: Keyspace> Index<K> {
     /// Deletes one record of a crawl, whatever its spelling; true when it was there.
     fn drop_record(&mut self, ks: &mut K, crawl: &[u8], field: &[u8]) -> Result<bool> {
         let records = self.crawl_key(ks, crawl, CrawlKey::Records);
-        match self.locate(ks, &records, &Digest::of_field(field))? {
-            Some((spelling, _)) => Ok(ks.hash_del(&records, &spelling)?),
+        match self.spelling_in(ks, crawl, &Digest::of_field(field))? {
+            Some(spelling) => Ok(ks.hash_del(&records, &spelling)?),
             None => Ok(false),
         }
     }
 
-    /// Deletes a crawl's keys, its claims, and its marks as uncommitted or being committed.
+    /// Deletes a crawl's keys, and its marks as uncommitted or being committed.
     fn drop_crawl(&mut self, ks: &mut K, crawl: &[u8]) -> Result<()> {
         for key in CrawlKey::ALL {
             let key = self.crawl_key(ks, crawl, key);
             ks.delete(&key)?;
         }
-        self.drop_claims(ks, crawl)?;
         if self.is_committing(ks, crawl)? {
             self.set_commit_state(ks, crawl, None)?;
         }

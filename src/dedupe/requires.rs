@@ -210,7 +210,10 @@ impl<K: Keyspace> RequiredBy<K> {
     /// Asks of this crawl.
     pub fn new(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Result<RequiredBy<K>> {
         index.require_known(ks, crawl)?;
-        let sets = [index.names.allcrawls.clone(), index.names.uncommitted.clone()];
+        let sets = [
+            index.names.allcrawls.clone(),
+            index.names.uncommitted.clone(),
+        ];
         Ok(RequiredBy {
             crawl: crawl.to_vec(),
             walks: sets.into_iter().map(|set| Walk::set(ks, set)).collect(),

@@ -192,11 +192,7 @@ impl<K: Keyspace> Job<K> for Crawls<K> {
 ///
 /// # Errors
 /// `NOCRAWL` names the first.
-pub fn check_known<K: Keyspace>(
-    index: &mut Index<K>,
-    ks: &mut K,
-    crawls: &[&[u8]],
-) -> Result<()> {
+pub fn check_known<K: Keyspace>(index: &mut Index<K>, ks: &mut K, crawls: &[&[u8]]) -> Result<()> {
     for &crawl in crawls {
         if index.state(ks, crawl)?.is_none() {
             return Err(Error::NoCrawl(crawl.to_vec()));

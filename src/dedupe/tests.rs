@@ -1,1 +1,698 @@
+//! Random histories against a model that knows nothing of keys: an index must hold exactly what
+//! replaying the commits of the crawls that are left would give.
 
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+
+use crate::keyspace::memory::{MemoryKeyspace, Plain};
+use crate::keyspace::Keyspace;
+use crate::reply::Reply;
+
+use super::add::{Dependency, Response, Revisit};
+use super::check::Check;
+use super::commit::Commit;
+use super::digest::Digest;
+use super::error::Error;
+use super::index::Index;
+use super::job::{Job, Step};
+use super::profile::Profile;
+use super::record::Record;
+use super::removal::{Cancel, Removal, Retain};
+
+type MemoryIndex = Index<MemoryKeyspace>;
+
+const CRAWLS: [&[u8]; 4] = [b"a", b"b", b"crawl c", b"\xff\0d"];
+const HASHES: usize = 7;
+
+fn hash(i: usize) -> Vec<u8> {
+    match i % 3 {
+        0 => format!("sha256:{:064x}", i + 1).into_bytes(),
+        1 => format!("md5:{:032x}", i + 1).into_bytes(),
+        _ => format!("other-hash-number-{i:04}").into_bytes(),
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    Add {
+        crawl: usize,
+        hash: usize,
+        url: u8,
+    },
+    Revisit {
+        crawl: usize,
+        hash: usize,
+    },
+    Wacz {
+        crawl: usize,
+        size: u16,
+    },
+    Commit {
+        crawl: usize,
+    },
+    Cancel {
+        crawl: usize,
+    },
+    Remove {
+        crawls: Vec<usize>,
+    },
+    Purge {
+        keep: Vec<usize>,
+    },
+    /// A record written by plain commands, in another spelling where the hash has one.
+    PlainAdd {
+        crawl: usize,
+        hash: usize,
+    },
+    /// A commit by the documented client loop.
+    PlainCommit {
+        crawl: usize,
+    },
+    /// `steps` of a commit, removal or cancel, and then the process dies.
+    Crash {
+        op: Box<Op>,
+        steps: usize,
+    },
+    /// The process restarts: nothing is remembered.
+    Restart,
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let crawl = 0..CRAWLS.len();
+    let job = prop_oneof![
+        4 => crawl.clone().prop_map(|crawl| Op::Commit { crawl }),
+        2 => crawl.clone().prop_map(|crawl| Op::Cancel { crawl }),
+        2 => proptest::collection::vec(crawl.clone(), 1..3).prop_map(|crawls| Op::Remove { crawls }),
+        1 => proptest::collection::vec(crawl.clone(), 1..3).prop_map(|keep| Op::Purge { keep }),
+    ];
+    prop_oneof![
+        12 => (crawl.clone(), 0..HASHES, 0..3u8).prop_map(|(crawl, hash, url)| Op::Add { crawl, hash, url }),
+        3 => (crawl.clone(), 0..HASHES).prop_map(|(crawl, hash)| Op::Revisit { crawl, hash }),
+        2 => (crawl.clone(), any::<u16>()).prop_map(|(crawl, size)| Op::Wacz { crawl, size }),
+        8 => job.clone(),
+        2 => (crawl.clone(), 0..HASHES).prop_map(|(crawl, hash)| Op::PlainAdd { crawl, hash }),
+        1 => crawl.prop_map(|crawl| Op::PlainCommit { crawl }),
+        4 => (job, 0..6usize).prop_map(|(op, steps)| Op::Crash { op: Box::new(op), steps }),
+        1 => Just(Op::Restart),
+    ]
+}
+
+/// What is known of a crawl at one moment.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Part {
+    records: BTreeMap<usize, (u8, u64)>,
+    counts: BTreeMap<&'static str, i64>,
+    waczs: usize,
+    requires: BTreeSet<usize>,
+}
+
+impl Part {
+    fn count(&mut self, name: &'static str, by: i64) {
+        let n = self.counts.entry(name).or_default();
+        *n += by;
+        if *n == 0 {
+            self.counts.remove(name);
+        }
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+struct ModelCrawl {
+    now: Part,
+    committed: Option<Part>,
+    uncommitted: bool,
+    /// Committed by plain commands at first.
+    plainly: bool,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Model {
+    crawls: BTreeMap<usize, ModelCrawl>,
+    /// Commits in order, with the hashes that were new in each.
+    commits: Vec<(usize, Vec<usize>)>,
+}
+
+impl Model {
+    fn owners(&self) -> BTreeMap<usize, usize> {
+        let mut owners = BTreeMap::new();
+        for (crawl, hashes) in &self.commits {
+            for &hash in hashes {
+                owners.entry(hash).or_insert(*crawl);
+            }
+        }
+        owners
+    }
+
+    fn counts(&self) -> BTreeMap<&'static str, i64> {
+        let mut sums = Part::default();
+        for part in self.crawls.values().filter_map(|c| c.committed.as_ref()) {
+            for (name, n) in &part.counts {
+                sums.count(name, *n);
+            }
+        }
+        sums.counts
+    }
+
+    fn committed(&self) -> Vec<usize> {
+        let committed = self.crawls.iter().filter(|(_, c)| c.committed.is_some());
+        committed.map(|(&crawl, _)| crawl).collect()
+    }
+
+    fn original(&self, crawl: usize, hash: usize) -> Option<(usize, u64)> {
+        let owner = self.owners().get(&hash).copied();
+        let holder = owner.or(self
+            .crawls
+            .get(&crawl)
+            .filter(|c| c.now.records.contains_key(&hash))
+            .map(|_| crawl))?;
+        Some((holder, self.crawls[&holder].now.records[&hash].1))
+    }
+
+    fn commit(&mut self, crawl: usize) -> Option<(u64, u64)> {
+        let owners = self.owners();
+        let state = self.crawls.get_mut(&crawl)?;
+        let before: BTreeSet<usize> = match &state.committed {
+            Some(part) => part.records.keys().copied().collect(),
+            None => BTreeSet::new(),
+        };
+        let fresh: Vec<usize> = state
+            .now
+            .records
+            .keys()
+            .copied()
+            .filter(|h| !before.contains(h))
+            .collect();
+        let known = fresh.iter().filter(|h| owners.contains_key(h)).count() as u64;
+        state.committed = Some(state.now.clone());
+        state.uncommitted = false;
+        let new = fresh.len() as u64 - known;
+        self.commits.push((crawl, fresh));
+        Some((new, known))
+    }
+
+    fn cancel(&mut self, crawl: usize) -> Option<u64> {
+        let state = self.crawls.get_mut(&crawl).filter(|c| c.uncommitted)?;
+        let now = state.now.records.len();
+        match state.committed.clone() {
+            Some(part) => {
+                let dropped = now - part.records.len();
+                state.now = part;
+                state.uncommitted = false;
+                Some(dropped as u64)
+            }
+            None => {
+                self.crawls.remove(&crawl);
+                Some(now as u64)
+            }
+        }
+    }
+
+    fn remove(&mut self, crawls: &BTreeSet<usize>) -> (u64, u64, u64) {
+        let before = self.owners();
+        self.crawls.retain(|crawl, _| !crawls.contains(crawl));
+        self.commits.retain(|(crawl, _)| !crawls.contains(crawl));
+        let after = self.owners();
+        let dropped = before.len() - after.len();
+        let lost = before
+            .values()
+            .filter(|owner| crawls.contains(owner))
+            .count();
+        (crawls.len() as u64, dropped as u64, (lost - dropped) as u64)
+    }
+}
+
+struct World {
+    ks: MemoryKeyspace,
+    index: MemoryIndex,
+    model: Model,
+    clock: u64,
+}
+
+fn open(ks: &mut MemoryKeyspace) -> MemoryIndex {
+    Index::open(ks, b"{p}:", Profile::Document, false).unwrap()
+}
+
+fn run(
+    job: &mut dyn Job<MemoryKeyspace>,
+    index: &mut MemoryIndex,
+    ks: &mut MemoryKeyspace,
+) -> Result<Reply, Error> {
+    loop {
+        if let Step::Done(reply) = job.step(index, ks, &mut || false)? {
+            return Ok(reply);
+        }
+    }
+}
+
+fn names(crawls: impl IntoIterator<Item = usize>) -> Vec<Vec<u8>> {
+    crawls.into_iter().map(|c| CRAWLS[c].to_vec()).collect()
+}
+
+impl World {
+    #[allow(clippy::field_reassign_with_default)]
+    fn new(repeat_every: u32) -> World {
+        let mut ks = MemoryKeyspace::default();
+        ks.repeat_every = repeat_every;
+        let index = open(&mut ks);
+        World {
+            ks,
+            index,
+            model: Model::default(),
+            clock: 1_000_000,
+        }
+    }
+
+    fn record(url: u8) -> (Vec<u8>, Vec<u8>, u64) {
+        (
+            b"20260319102015".to_vec(),
+            format!("http://example.com/a b/{url}").into_bytes(),
+            100 + u64::from(url),
+        )
+    }
+
+    fn add(&mut self, crawl: usize, hash_at: usize, url: u8) {
+        let (date, text, size) = Self::record(url);
+        let digest = Digest::parse(&hash(hash_at)).unwrap();
+        let record = Record {
+            wacz_index: 0,
+            date: &date,
+            url: &text,
+            size,
+        };
+        let response = [Response { digest, record }];
+        let new = self
+            .index
+            .add(
+                &mut self.ks,
+                CRAWLS[crawl],
+                &response,
+                None,
+                None,
+                self.clock,
+            )
+            .unwrap();
+        let state = self.model.crawls.entry(crawl).or_default();
+        let stored = state.now.records.get(&hash_at);
+        // The same record again changes nothing.
+        state.uncommitted |= stored.is_none_or(|(stored, _)| *stored != url);
+        match stored {
+            None => {
+                state.now.records.insert(hash_at, (url, size));
+                state.now.count("totalUrls", 1);
+                assert_eq!(new, 1);
+            }
+            Some((stored, _)) => {
+                state.now.count("totalUrls", i64::from(*stored != url));
+                assert_eq!(new, 0);
+            }
+        }
+    }
+
+    fn revisit(&mut self, crawl: usize, hash_at: usize) {
+        let given = hash(hash_at);
+        let digest = Digest::parse(&given).unwrap();
+        let revisits = [Revisit {
+            digest,
+            given: &given,
+            size: 40,
+        }];
+        let done = self.index.revisit(
+            &mut self.ks,
+            CRAWLS[crawl],
+            &revisits,
+            Dependency::Crawl,
+            None,
+        );
+        let Some((holder, size)) = self.model.original(crawl, hash_at) else {
+            assert!(matches!(done, Err(Error::NoHash(_))), "{done:?}");
+            return;
+        };
+        assert_eq!(done, Ok(1));
+        let state = self.model.crawls.entry(crawl).or_default();
+        state.uncommitted = true;
+        state.now.count("totalUrls", 1);
+        state.now.count("dupeUrls", 1);
+        state.now.count("conservedSize", size as i64 - 40);
+        if holder != crawl {
+            state.now.requires.insert(holder);
+        }
+    }
+
+    fn wacz(&mut self, crawl: usize, size: u16) {
+        let state = self.model.crawls.entry(crawl).or_default();
+        let name = format!("{crawl}-{}.wacz", state.now.waczs).into_bytes();
+        let i = self
+            .index
+            .wacz_open(&mut self.ks, CRAWLS[crawl], &name)
+            .unwrap();
+        assert_eq!(i, state.now.waczs as u64);
+        for _ in 0..2 {
+            self.index
+                .wacz_close(
+                    &mut self.ks,
+                    CRAWLS[crawl],
+                    i,
+                    &name,
+                    b"sha256:00",
+                    u64::from(size),
+                )
+                .unwrap();
+        }
+        state.uncommitted = true;
+        state.now.waczs += 1;
+        state.now.count("totalCrawlSize", i64::from(size));
+    }
+
+    fn job(&mut self, op: &Op) -> Option<Box<dyn Job<MemoryKeyspace>>> {
+        Some(match op {
+            Op::Commit { crawl } => Box::new(Commit::new(CRAWLS[*crawl])),
+            Op::Cancel { crawl } => {
+                Cancel::check(&mut self.index, &mut self.ks, CRAWLS[*crawl]).ok()?;
+                Box::new(Cancel::new(CRAWLS[*crawl]))
+            }
+            Op::Remove { crawls } => {
+                let ids: Vec<&[u8]> = crawls.iter().map(|&c| CRAWLS[c]).collect();
+                Removal::check(&mut self.index, &mut self.ks, &ids).ok()?;
+                Box::new(Removal::new(names(crawls.iter().copied()), false))
+            }
+            Op::Purge { keep } => Box::new(Retain::new(names(keep.iter().copied()), true)),
+            _ => return None,
+        })
+    }
+
+    /// Runs a job to its end, on the keys and in the model.
+    fn finish(&mut self, op: &Op) {
+        let reply = self
+            .job(op)
+            .map(|mut job| run(&mut *job, &mut self.index, &mut self.ks));
+        let model = &mut self.model;
+        match op {
+            Op::Commit { crawl } => {
+                let reply = reply.unwrap();
+                match model.commit(*crawl) {
+                    Some((new, _)) if model.crawls[crawl].plainly => {
+                        // What it held beside other owners before, nobody wrote down.
+                        let Ok(Reply::Array(figures)) = &reply else {
+                            panic!("{reply:?}")
+                        };
+                        assert_eq!(figures[0], Reply::count(new));
+                    }
+                    Some((new, known)) => assert_eq!(reply, Ok(Reply::counts(&[new, known]))),
+                    None => assert!(matches!(reply, Err(Error::NoCrawl(_))), "{reply:?}"),
+                }
+            }
+            Op::Cancel { crawl } => match model.cancel(*crawl) {
+                Some(dropped) => assert_eq!(reply.unwrap(), Ok(Reply::count(dropped))),
+                None => assert!(reply.is_none()),
+            },
+            Op::Remove { crawls } => {
+                let crawls: BTreeSet<usize> = crawls.iter().copied().collect();
+                let committed = model.committed();
+                if crawls.iter().all(|c| committed.contains(c)) {
+                    let (n, dropped, reowned) = model.remove(&crawls);
+                    let figures = Reply::counts(&[n, dropped, reowned]);
+                    assert_eq!(reply.unwrap(), Ok(figures));
+                } else {
+                    assert!(reply.is_none());
+                }
+            }
+            Op::Purge { keep } => {
+                let others = model
+                    .committed()
+                    .into_iter()
+                    .filter(|c| !keep.contains(c))
+                    .collect();
+                let (n, dropped, reowned) = model.remove(&others);
+                assert_eq!(reply.unwrap(), Ok(Reply::counts(&[n, dropped, reowned])));
+                self.forget_tracked();
+            }
+            _ => {}
+        }
+    }
+
+    /// The tracking of removed crawls is not what these tests are about.
+    fn forget_tracked(&mut self) {
+        let allcounts = self.index.names.allcounts.clone();
+        self.ks.hash_del(&allcounts, b"removedCrawls").unwrap();
+        self.ks.hash_del(&allcounts, b"removedCrawlSize").unwrap();
+    }
+
+    fn apply(&mut self, op: &Op) {
+        match op {
+            Op::Add { crawl, hash, url } => self.add(*crawl, *hash, *url),
+            Op::Revisit { crawl, hash } => self.revisit(*crawl, *hash),
+            Op::Wacz { crawl, size } => self.wacz(*crawl, *size),
+            Op::PlainAdd { crawl, hash } => self.plain_add(*crawl, *hash),
+            Op::PlainCommit { crawl } => self.plain_commit(*crawl),
+            Op::Crash { op, steps } => {
+                if let Some(mut job) = self.job(op) {
+                    let mut done = false;
+                    for _ in 0..*steps {
+                        match job.step(&mut self.index, &mut self.ks, &mut || false) {
+                            Ok(Step::More) => {}
+                            Ok(Step::Done(_)) | Err(_) => {
+                                done = true;
+                                break;
+                            }
+                        }
+                    }
+                    drop(job);
+                    self.index = open(&mut self.ks);
+                    if !done {
+                        self.lookups_hold();
+                        self.finish(op);
+                        return;
+                    }
+                    self.settle_finished(op);
+                } else {
+                    self.finish(op);
+                }
+            }
+            Op::Restart => self.index = open(&mut self.ks),
+            job => self.finish(job),
+        }
+    }
+
+    /// A job that ended before it was to be cut short: the model follows.
+    fn settle_finished(&mut self, op: &Op) {
+        let model = &mut self.model;
+        match op {
+            Op::Commit { crawl } => drop(model.commit(*crawl)),
+            Op::Cancel { crawl } => drop(model.cancel(*crawl)),
+            Op::Remove { crawls } => {
+                model.remove(&crawls.iter().copied().collect());
+            }
+            Op::Purge { keep } => {
+                let others = model
+                    .committed()
+                    .into_iter()
+                    .filter(|c| !keep.contains(c))
+                    .collect();
+                model.remove(&others);
+                self.forget_tracked();
+            }
+            _ => {}
+        }
+    }
+
+    fn plain_add(&mut self, crawl: usize, hash_at: usize) {
+        let owned = self.model.owners().contains_key(&hash_at);
+        let state = self.model.crawls.entry(crawl).or_default();
+        if state.now.records.contains_key(&hash_at) {
+            return; // a crawler writes a revisit instead
+        }
+        if state.plainly && owned {
+            return; // nothing tells such a record from one of the plain commit
+        }
+        let id = CRAWLS[crawl];
+        let key = |parts: &[&[u8]]| [&[&b"{p}:"[..]], parts].concat().concat();
+        let spelled = hash(hash_at);
+        let spelled = spelled.strip_prefix(b"md5:").unwrap_or(&spelled);
+        let value = b"0 20260319102015 http://example.com/plain 100";
+        self.ks.set_add(&key(&[b"uncommittedcrawls"]), id).unwrap();
+        self.ks
+            .hash_set(&key(&[b"h:", id]), spelled, value)
+            .unwrap();
+        let counts_key = key(&[b"h:", id, b":counts"]);
+        super::counts::add(&mut self.ks, &counts_key, b"totalUrls", 1).unwrap();
+        self.index = open(&mut self.ks);
+        state.uncommitted = true;
+        state.now.records.insert(hash_at, (u8::MAX, 100));
+        state.now.count("totalUrls", 1);
+    }
+
+    /// What a crawler with nothing but plain commands does at the end of a crawl.
+    fn plain_commit(&mut self, crawl: usize) {
+        let Some(state) = self.model.crawls.get(&crawl) else {
+            return;
+        };
+        // The documents know no second commit of a crawl.
+        if state.committed.is_some() {
+            return;
+        }
+        let id = CRAWLS[crawl];
+        let key = |parts: &[&[u8]]| [&[&b"{p}:"[..]], parts].concat().concat();
+        let fields = match self.ks.keys.get(&key(&[b"h:", id])) {
+            Some(Plain::Hash(fields)) => fields.clone(),
+            _ => BTreeMap::new(),
+        };
+        let merged = match self.ks.keys.get(&key(&[b"allhashes"])) {
+            Some(Plain::Hash(merged)) => merged.clone(),
+            _ => BTreeMap::new(),
+        };
+        let spelled_otherwise = |field: &Vec<u8>| {
+            let same = |other: &&Vec<u8>| Digest::of_field(other) == Digest::of_field(field);
+            merged.keys().find(same).is_some_and(|other| other != field)
+        };
+        if fields.keys().any(spelled_otherwise) {
+            return; // plain commands take another spelling for another hash
+        }
+        for field in fields.keys() {
+            if !self.ks.hash_has(&key(&[b"allhashes"]), field).unwrap() {
+                self.ks.hash_set(&key(&[b"allhashes"]), field, id).unwrap();
+            }
+        }
+        let counts = match self.ks.keys.get(&key(&[b"h:", id, b":counts"])) {
+            Some(Plain::Hash(counts)) => counts.clone(),
+            _ => BTreeMap::new(),
+        };
+        for (name, n) in &counts {
+            let sum = super::counts::read(&mut self.ks, &key(&[b"allcounts"]), name).unwrap();
+            let n: i64 = std::str::from_utf8(n).unwrap().parse().unwrap();
+            let sum = (sum + n).to_string();
+            self.ks
+                .hash_set(&key(&[b"allcounts"]), name, sum.as_bytes())
+                .unwrap();
+        }
+        self.ks.set_del(&key(&[b"uncommittedcrawls"]), id).unwrap();
+        self.ks.set_add(&key(&[b"allcrawls"]), id).unwrap();
+        // The server would tell the module of these changes.
+        self.index = open(&mut self.ks);
+        self.model.commit(crawl);
+        self.model.crawls.get_mut(&crawl).unwrap().plainly = true;
+    }
+
+    /// Look-ups give the model's owners, also while a job is cut short in the middle.
+    fn lookups_hold(&mut self) {
+        let removing = self.ks.keys.contains_key(&b"{p}:removing"[..]);
+        let owners = self.model.owners();
+        for i in 0..HASHES {
+            let digest = Digest::parse(&hash(i)).unwrap();
+            let found = self.index.find(&mut self.ks, &digest, None).unwrap();
+            let crawl = found.as_ref().map(|f| f.crawl.id().to_vec());
+            if removing {
+                // A removal takes hashes out one by one; what is found is never dangling.
+                if let Some(crawl) = crawl {
+                    let holder = CRAWLS.iter().position(|c| *c == crawl).unwrap();
+                    assert!(self.model.crawls[&holder].now.records.contains_key(&i));
+                }
+            } else {
+                let owner = owners.get(&i).map(|&o| CRAWLS[o].to_vec());
+                assert_eq!(crawl, owner, "hash {i}");
+            }
+        }
+    }
+
+    fn keys_hold(&mut self) {
+        self.lookups_hold();
+        let merged = match self.ks.keys.get(&b"{p}:allhashes"[..]) {
+            Some(Plain::Hash(merged)) => merged.clone(),
+            _ => BTreeMap::new(),
+        };
+        let merged: BTreeMap<Vec<u8>, Vec<u8>> = merged
+            .into_iter()
+            .map(|(field, owner)| (Digest::of_field(&field).canonical().to_vec(), owner))
+            .collect();
+        let expected: BTreeMap<Vec<u8>, Vec<u8>> = self
+            .model
+            .owners()
+            .into_iter()
+            .map(|(h, c)| {
+                (
+                    Digest::parse(&hash(h)).unwrap().canonical().to_vec(),
+                    CRAWLS[c].to_vec(),
+                )
+            })
+            .collect();
+        assert_eq!(merged, expected);
+        let allcounts = self.index.names.allcounts.clone();
+        let sums = super::counts::all(&mut self.ks, &allcounts, b"").unwrap();
+        let sums: BTreeMap<String, i64> = sums
+            .into_iter()
+            .map(|(name, n)| (String::from_utf8(name).unwrap(), n))
+            .collect();
+        let expected: BTreeMap<String, i64> = self
+            .model
+            .counts()
+            .into_iter()
+            .map(|(name, n)| (name.to_string(), n))
+            .collect();
+        assert_eq!(sums, expected);
+        for (at, id) in CRAWLS.iter().enumerate() {
+            let state = self.index.state(&mut self.ks, id).unwrap();
+            let model = self.model.crawls.get(&at);
+            let expected = model.map(|m| (m.committed.is_some(), m.uncommitted));
+            assert_eq!(
+                state.map(super::index::State::name),
+                expected.map(|e| match e {
+                    (true, true) => "continued",
+                    (true, false) => "committed",
+                    (false, _) => "uncommitted",
+                }),
+                "crawl {at}"
+            );
+            let counts_key = self
+                .index
+                .crawl_key(&mut self.ks, id, super::index::CrawlKey::Counts);
+            let counts = super::counts::all(&mut self.ks, &counts_key, b"").unwrap();
+            let counts: BTreeMap<String, i64> = counts
+                .into_iter()
+                .map(|(name, n)| (String::from_utf8(name).unwrap(), n))
+                .collect();
+            let expected: BTreeMap<String, i64> = model
+                .map(|m| {
+                    m.now
+                        .counts
+                        .iter()
+                        .map(|(n, c)| (n.to_string(), *c))
+                        .collect()
+                })
+                .unwrap_or_default();
+            assert_eq!(counts, expected, "counts of crawl {at}");
+            let requires = self
+                .index
+                .crawl_key(&mut self.ks, id, super::index::CrawlKey::Requires);
+            let n = self.ks.set_len(&requires).unwrap() as usize;
+            assert_eq!(
+                n,
+                model.map_or(0, |m| m.now.requires.len()),
+                "requires of crawl {at}"
+            );
+        }
+        let mut check = Check::new(&self.index, &mut self.ks, false);
+        let Ok(Reply::Map(findings)) = run(&mut check, &mut self.index, &mut self.ks) else {
+            panic!("CHECK gives a map");
+        };
+        assert!(
+            findings.contains(&(Reply::bulk("ok"), Reply::Int(1))),
+            "{findings:?}"
+        );
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases.max(1500), ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_history_gives_what_replaying_its_commits_gives(
+        ops in proptest::collection::vec(op(), 1..40),
+        repeat_every in 2..6u32,
+    ) {
+        let mut world = World::new(repeat_every);
+        for op in &ops {
+            world.apply(op);
+            world.keys_hold();
+        }
+    }
+}

@@ -40,7 +40,11 @@ impl<K: Keyspace> Index<K> {
         let counts_key = self.crawl_key(ks, crawl, CrawlKey::Counts);
         let waczs = self.crawl_key(ks, crawl, CrawlKey::Waczs);
         for (name, n) in counts::all(ks, &counts_key, b"")? {
-            ks.hash_set(&base, &[b"cut.", &name[..]].concat(), n.to_string().as_bytes())?;
+            ks.hash_set(
+                &base,
+                &[b"cut.", &name[..]].concat(),
+                n.to_string().as_bytes(),
+            )?;
         }
         let files = ks.list_len(&waczs)?;
         ks.hash_set(&base, b"cutwacz", files.to_string().as_bytes())?;
@@ -65,7 +69,10 @@ impl<K: Keyspace> Index<K> {
         }
         let fields = counts::fields(ks, &base)?;
         for (field, _) in fields.iter() {
-            if [&b"done."[..], b"base.", b"cut."].iter().any(|p| field.starts_with(p)) {
+            if [&b"done."[..], b"base.", b"cut."]
+                .iter()
+                .any(|p| field.starts_with(p))
+            {
                 ks.hash_del(&base, field)?;
             }
         }
@@ -82,11 +89,7 @@ impl<K: Keyspace> Index<K> {
         let fresh = self.crawl_key(ks, crawl, CrawlKey::Fresh);
         let hashes = ks.hash_len(&records)? - ks.hash_len(&fresh)?;
         ks.hash_set(&base, b"hashes", hashes.to_string().as_bytes())?;
-        ks.hash_set(
-            &base,
-            b"commits",
-            &super::index::write_numbers(&numbers),
-        )?;
+        ks.hash_set(&base, b"commits", &super::index::write_numbers(&numbers))?;
         Ok(())
     }
 
@@ -125,7 +128,9 @@ impl<K: Keyspace> Index<K> {
                 if let Some(i) = what.strip_prefix(b"wacz.") {
                     let i = crate::text::parse_unsigned(i).unwrap_or(u64::MAX);
                     if ks.list_get(&waczs, i)?.is_some() {
-                        self.forget_finished(ks, &waczs, i)?;
+                        if !Entry::parse(was).is_some_and(|entry| entry.is_closed()) {
+                            self.forget_finished(ks, &waczs, i)?;
+                        }
                         ks.list_set(&waczs, i, was)?;
                     }
                 } else if let Some(source) = what.strip_prefix(b"dep.") {

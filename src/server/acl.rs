@@ -57,8 +57,13 @@ impl User {
             }
         };
         // SAFETY: main thread, live user and name.
-        let allowed =
-            unsafe { rm!(RedisModule_ACLCheckKeyPermissions(self.0, key.raw(), flags as c_int)) };
+        let allowed = unsafe {
+            rm!(RedisModule_ACLCheckKeyPermissions(
+                self.0,
+                key.raw(),
+                flags as c_int
+            ))
+        };
         if allowed == raw::REDISMODULE_OK as c_int {
             return Ok(());
         }

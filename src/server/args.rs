@@ -51,7 +51,10 @@ impl<'a> Args<'a> {
     pub fn bytes(&mut self, name: &str, longest: usize) -> Result<&'a [u8], Error> {
         let argument = self.next(name)?;
         if argument.is_empty() {
-            return Err(format!("ERR {name} is empty (argument {})", self.position()));
+            return Err(format!(
+                "ERR {name} is empty (argument {})",
+                self.position()
+            ));
         }
         if argument.len() > longest {
             return Err(format!(

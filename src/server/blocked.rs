@@ -66,9 +66,15 @@ extern "C" fn timeout(ctx: Ctx, _: *mut *mut raw::RedisModuleString, _: c_int) -
     let _ = guarded("a timeout", || {
         // SAFETY: main thread, context of a timed-out client.
         let client = BlockedClient(unsafe { rm!(RedisModule_GetBlockedClientHandle(ctx)) });
-        if let Some(timed_out) = take_hooks(client).and_then(|hooks| hooks.timed_out) {
+        let Some(hooks) = take_hooks(client) else {
+            return;
+        };
+        if let Some(timed_out) = hooks.timed_out {
             send_outcome(ctx, &timed_out(ctx, client));
         }
+        // SAFETY: main thread; not unblocked before, because its hooks were still there. The
+        // server frees what belongs to a blocked client only when it is told.
+        unsafe { rm!(RedisModule_UnblockClient(client.0, ptr::null_mut())) };
     });
     raw::REDISMODULE_OK as c_int
 }
@@ -101,7 +107,10 @@ impl BlockedClient {
                 Some(free),
                 ms as std::os::raw::c_longlong
             ));
-            rm!(RedisModule_SetDisconnectCallback(client, Some(disconnected)));
+            rm!(RedisModule_SetDisconnectCallback(
+                client,
+                Some(disconnected)
+            ));
             client
         });
         HOOKS

@@ -7,7 +7,7 @@ use std::ptr;
 use smallvec::SmallVec;
 
 use super::acl::User;
-use super::api::{c_string, context_flags, raw, rm, selected_db, string_bytes, Ctx};
+use super::api::{c_string, context_flags, raw, rm, selected_db, string_bytes, Ctx, RmString};
 use super::args::Args;
 use super::guard::guarded;
 use super::keyspace::RedisKeyspace;
@@ -189,6 +189,33 @@ pub fn has_hash_tag(prefix: &[u8]) -> bool {
     memchr::memchr(b'}', &prefix[open + 1..]).is_some_and(|len| len > 0)
 }
 
+/// Refuses with `TRYAGAIN` while the slot of these keys migrates and only some of them are here.
+///
+/// A command declares one argument, so the server cannot see this itself; it looks at all keys of a
+/// command that we run, with the caller's `ASKING`, and refuses that one.
+pub fn check_slot(ctx: Ctx, keys: &[RmString]) -> Result<(), String> {
+    let mut names: Vec<_> = keys.iter().map(RmString::raw).collect();
+    // SAFETY: main thread, live context and names; the reply is released.
+    let served = unsafe {
+        let reply = rm!(RedisModule_Call(
+            ctx,
+            c"EXISTS".as_ptr(),
+            c"v".as_ptr(),
+            names.as_mut_ptr(),
+            names.len()
+        ));
+        if !reply.is_null() {
+            rm!(RedisModule_FreeCallReply(reply));
+        }
+        !reply.is_null()
+    };
+    if served {
+        Ok(())
+    } else {
+        Err("TRYAGAIN the index's slot is migrating and only a part of its keys is here; try again when it has moved".to_string())
+    }
+}
+
 fn check_prefix(ctx: Ctx, prefix: &[u8]) -> Result<(), String> {
     if prefix.len() > PREFIX_BYTES {
         return Err(format!(
@@ -326,7 +353,11 @@ impl Texts {
         raw::RedisModuleCommandArg {
             name: self.keep(arg.name),
             type_,
-            key_spec_index: if matches!(arg.kind, ArgKind::Prefix) { 0 } else { -1 },
+            key_spec_index: if matches!(arg.kind, ArgKind::Prefix) {
+                0
+            } else {
+                -1
+            },
             token: arg.token.map_or(ptr::null(), |token| self.keep(token)),
             summary: ptr::null(),
             since: ptr::null(),
@@ -353,8 +384,7 @@ unsafe fn describe(command: *mut raw::RedisModuleCommand, spec: &Spec) -> Result
     let key_spec = raw::RedisModuleCommandKeySpec {
         notes: texts.keep("key prefix: the names of all keys of the index begin with it"),
         flags: u64::from(raw::REDISMODULE_CMD_KEY_NOT_KEY | raw::REDISMODULE_CMD_KEY_RW),
-        begin_search_type:
-            raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_INDEX,
+        begin_search_type: raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_INDEX,
         bs: raw::RedisModuleCommandKeySpec__bindgen_ty_1 {
             index: raw::RedisModuleCommandKeySpec__bindgen_ty_1__bindgen_ty_1 { pos: 1 },
         },
@@ -385,6 +415,9 @@ unsafe fn describe(command: *mut raw::RedisModuleCommand, spec: &Spec) -> Result
     if described == raw::REDISMODULE_OK as c_int {
         Ok(())
     } else {
-        Err(format!("the server refused the description of {}", spec.name))
+        Err(format!(
+            "the server refused the description of {}",
+            spec.name
+        ))
     }
 }

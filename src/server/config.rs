@@ -126,7 +126,10 @@ pub unsafe fn register(ctx: Ctx) -> Result<(), String> {
             rm!(RedisModule_LoadConfigs(ctx)),
         ]
     };
-    if done.iter().all(|&status| status == raw::REDISMODULE_OK as c_int) {
+    if done
+        .iter()
+        .all(|&status| status == raw::REDISMODULE_OK as c_int)
+    {
         Ok(())
     } else {
         Err("the server refused the settings".to_string())

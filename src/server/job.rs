@@ -91,7 +91,11 @@ pub fn submit(ctx: Ctx, id: JobId, mut job: Box<dyn Slices>, may_attach: MayAtta
         count(&FIGURES.jobs_done, 1);
         return Submitted::Done(outcome);
     }
-    let idle = !RUNNER.borrow().queues.iter().any(|q| q[0].id.queue == id.queue);
+    let idle = !RUNNER
+        .borrow()
+        .queues
+        .iter()
+        .any(|q| q[0].id.queue == id.queue);
     if idle {
         if let Progress::Done(outcome) = timed_slice(ctx, &mut *job) {
             count(&FIGURES.jobs_done, 1);
@@ -156,7 +160,11 @@ pub fn abort(outcome: &Outcome, which: impl Fn(&JobId, &dyn Slices) -> bool) -> 
 /// Whether a job with this id is there.
 pub fn is_queued(id: &JobId) -> bool {
     let runner = RUNNER.borrow();
-    runner.queues.iter().flatten().any(|queued| queued.id == *id)
+    runner
+        .queues
+        .iter()
+        .flatten()
+        .any(|queued| queued.id == *id)
 }
 
 /// A client that waited is gone; its job goes on.
@@ -283,7 +291,14 @@ fn later() {
     }
     let ctx = RUNNER.borrow().ctx();
     // SAFETY: main thread, our detached context.
-    unsafe { rm!(RedisModule_CreateTimer(ctx, 5, Some(again), std::ptr::null_mut())) };
+    unsafe {
+        rm!(RedisModule_CreateTimer(
+            ctx,
+            5,
+            Some(again),
+            std::ptr::null_mut()
+        ))
+    };
 }
 
 /// The internal command: one slice of the job whose turn it is.

@@ -406,13 +406,8 @@ impl Keyspace for RedisKeyspace {
     fn memory(&mut self, key: &RmString) -> u64 {
         self.flush();
         let usage = RmString::new(b"USAGE");
-        self.call_unflushed(
-            c"MEMORY",
-            c"Esv",
-            &usage,
-            &[key.as_ref(), b"SAMPLES", b"5"],
-        )
-        .map_or(0, |answer| answer.integer().max(0) as u64)
+        self.call_unflushed(c"MEMORY", c"Esv", &usage, &[key.as_ref(), b"SAMPLES", b"5"])
+            .map_or(0, |answer| answer.integer().max(0) as u64)
     }
 
     fn string_set(&mut self, key: &RmString, value: &[u8]) -> Result<()> {

@@ -2,6 +2,7 @@
 
 use std::os::raw::{c_char, c_int};
 use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::api::{log, raw, rm, string_bytes, Ctx, Level};
 use super::{config, guard, info, job, notify};
@@ -24,7 +25,12 @@ pub unsafe fn on_load(
     // Nothing may be allocated before this: the allocator is the server's.
     // SAFETY: by contract; fills the function table that everything else calls through.
     let ready = unsafe {
-        raw::Export_RedisModule_Init(ctx, NAME.as_ptr(), VERSION, raw::REDISMODULE_APIVER_1 as c_int)
+        raw::Export_RedisModule_Init(
+            ctx,
+            NAME.as_ptr(),
+            VERSION,
+            raw::REDISMODULE_APIVER_1 as c_int,
+        )
     };
     if ready == raw::REDISMODULE_ERR as c_int {
         return ready;
@@ -46,7 +52,11 @@ pub unsafe fn on_load(
     match loaded {
         Ok(Ok(())) => raw::REDISMODULE_OK as c_int,
         Ok(Err(error)) | Err(error) => {
-            log(ctx, Level::Warning, &format!("crawlspace did not load: {error}"));
+            log(
+                ctx,
+                Level::Warning,
+                &format!("crawlspace did not load: {error}"),
+            );
             raw::REDISMODULE_ERR as c_int
         }
     }
@@ -78,14 +88,22 @@ unsafe fn register(
         notify::subscribe(ctx)
             .map_err(|what| format!("the server refused {}", what.to_string_lossy()))?;
     }
-    if policy_may_evict() {
+    warn_of_eviction(ctx);
+    Ok(())
+}
+
+/// Warns once each time that the server's policy comes to be one that would destroy an index.
+pub fn warn_of_eviction(ctx: Ctx) {
+    static WARNED: AtomicBool = AtomicBool::new(false);
+    let evicts = policy_may_evict();
+    if evicts && !WARNED.swap(evicts, Relaxed) {
         log(
             ctx,
             Level::Warning,
             "crawlspace: maxmemory-policy may evict keys, which destroys an index; set it to noeviction",
         );
     }
-    Ok(())
+    WARNED.store(evicts, Relaxed);
 }
 
 fn raw_missing() -> bool {
@@ -132,7 +150,10 @@ unsafe fn register_slice_command(ctx: Ctx) -> Result<(), String> {
 pub fn policy_may_evict() -> bool {
     // SAFETY: main thread, outside of any command; the context, information and text are released.
     unsafe {
-        let info = rm!(RedisModule_GetServerInfo(ptr::null_mut(), c"memory".as_ptr()));
+        let info = rm!(RedisModule_GetServerInfo(
+            ptr::null_mut(),
+            c"memory".as_ptr()
+        ));
         if info.is_null() {
             return false;
         }

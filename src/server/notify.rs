@@ -87,6 +87,10 @@ extern "C" fn server_event(
     _data: *mut c_void,
 ) {
     let _ = guarded("a server event", || {
+        if event.id == raw::REDISMODULE_EVENT_CONFIG {
+            super::load::warn_of_eviction(ctx);
+            return;
+        }
         let change = if event.id == raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED {
             Change::Role
         } else {
@@ -111,8 +115,13 @@ pub unsafe fn subscribe(ctx: Ctx) -> Result<(), &'static CStr> {
         | raw::REDISMODULE_NOTIFY_EXPIRED
         | raw::REDISMODULE_NOTIFY_EVICTED;
     // SAFETY: main thread, the context of the load.
-    let subscribed =
-        unsafe { rm!(RedisModule_SubscribeToKeyspaceEvents(ctx, kinds, Some(key_changed))) };
+    let subscribed = unsafe {
+        rm!(RedisModule_SubscribeToKeyspaceEvents(
+            ctx,
+            kinds,
+            Some(key_changed)
+        ))
+    };
     if subscribed != raw::REDISMODULE_OK as c_int {
         return Err(c"keyspace events");
     }
@@ -121,11 +130,17 @@ pub unsafe fn subscribe(ctx: Ctx) -> Result<(), &'static CStr> {
         raw::REDISMODULE_EVENT_SWAPDB,
         raw::REDISMODULE_EVENT_LOADING,
         raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED,
+        raw::REDISMODULE_EVENT_CONFIG,
     ] {
         let event = raw::RedisModuleEvent { id, dataver: 1 };
         // SAFETY: as above.
-        let subscribed =
-            unsafe { rm!(RedisModule_SubscribeToServerEvent(ctx, event, Some(server_event))) };
+        let subscribed = unsafe {
+            rm!(RedisModule_SubscribeToServerEvent(
+                ctx,
+                event,
+                Some(server_event)
+            ))
+        };
         if subscribed != raw::REDISMODULE_OK as c_int {
             return Err(c"server events");
         }

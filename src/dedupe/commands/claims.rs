@@ -60,7 +60,8 @@ impl Command for Claim {
         name: "dedupe.claim",
         flags: "write deny-oom blocking",
         arity: -6,
-        summary: "Looks a hash up, or else reserves it, so that only one worker stores the payload.",
+        summary:
+            "Looks a hash up, or else reserves it, so that only one worker stores the payload.",
         complexity: "O(1)",
         args: &[
             Arg::prefix(),
@@ -98,7 +99,7 @@ impl Command for Claim {
         )?;
         let now = now_ms();
         let outcome = on_index(call, |remembered, keys| {
-            let Remembered { index, sweep } = remembered;
+            let Remembered { index, sweep, .. } = remembered;
             let outcome = index.claim(keys, crawl, &digest, ms, now)?;
             if matches!(outcome, Outcome::Claimed(_)) {
                 index.sweep_claims(keys, sweep, now)?;
@@ -148,7 +149,13 @@ impl Command for Unclaim {
             remembered.index.unclaim(keys, &digest, token, now_ms())
         })?;
         if given_up && anybody_waits() {
-            serve(call.ctx, call.db, call.prefix, &mut call.keys, Some(&[digest]));
+            serve(
+                call.ctx,
+                call.db,
+                call.prefix,
+                &mut call.keys,
+                Some(&[digest]),
+            );
         }
         Ok(Answer::Reply(Reply::Int(i64::from(given_up))))
     }
@@ -232,9 +239,7 @@ pub fn serve(
 impl Waiters {
     /// Shows how many wait, and sets the timer for the claim that runs out first.
     fn arrange(&mut self, ctx: Ctx) {
-        FIGURES
-            .claims_pending
-            .store(self.all.len() as u64, Relaxed);
+        FIGURES.claims_pending.store(self.all.len() as u64, Relaxed);
         match self.all.iter().map(|waiter| waiter.deadline).min() {
             Some(first) => self.wake_at(ctx, first),
             None => self.stop_timer(ctx),
@@ -329,9 +334,8 @@ pub fn on_change(ctx: Ctx, change: Change<'_>) {
         }
         Change::Everything => waiters.wake_at(ctx, 0),
         Change::Key(db, key) => {
-            let touched = possible_prefixes(key).any(|(prefix, _)| {
-                waiters.all.iter().any(|w| w.db == db && w.prefix == prefix)
-            });
+            let touched = possible_prefixes(key)
+                .any(|(prefix, _)| waiters.all.iter().any(|w| w.db == db && w.prefix == prefix));
             if touched {
                 waiters.wake_at(ctx, 0);
             }

@@ -120,7 +120,13 @@ impl Command for Repair {
         let committed = on_index(call, |remembered, keys| remembered.index.committed(keys))?;
         let crawls: Vec<_> = committed
             .iter()
-            .map(|crawl| (&crawl[..], &[CrawlKey::Records, CrawlKey::Counts][..], Access::Read))
+            .map(|crawl| {
+                (
+                    &crawl[..],
+                    &[CrawlKey::Records, CrawlKey::Counts][..],
+                    Access::Read,
+                )
+            })
             .collect();
         permit(call, &WHOLE_INDEX, &crawls)?;
         let job = on_index(call, |remembered, keys| {

@@ -7,10 +7,11 @@ use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::dedupe::error::{Error, Result};
 use crate::dedupe::index::{CrawlKey, Index, Names};
+use crate::dedupe::profile::Profile;
 use crate::keyspace::KeyError;
 use crate::server::acl::Access;
 use crate::server::api::{Ctx, RmString};
-use crate::server::command::{in_cluster, Call};
+use crate::server::command::{check_slot, in_cluster, Call};
 use crate::server::config;
 use crate::server::info::FIGURES;
 use crate::server::keyspace::{RedisKeyspace, ScanCursor};
@@ -29,6 +30,8 @@ pub struct Remembered {
     pub index: RedisIndex,
     /// Where the sweep of claims that ran out goes on.
     pub sweep: Option<ScanCursor>,
+    /// The layout that it would have if it were new.
+    default_profile: Profile,
 }
 
 struct Indexes {
@@ -60,12 +63,20 @@ pub fn with_index<T>(
         indexes.panics = panics;
     }
     let of_db = indexes.by_db.entry(db).or_default();
-    if !of_db.contains_key(prefix) {
+    let default_profile = config::dedupe_profile();
+    let fits = of_db.get(prefix).is_some_and(|remembered| {
+        remembered.default_profile == default_profile || remembered.index.is_registered()
+    });
+    if !fits {
         if of_db.len() >= INDEXES_REMEMBERED {
             of_db.clear();
         }
-        let index = Index::open(keys, prefix, config::dedupe_profile(), in_cluster(ctx))?;
-        let remembered = Remembered { index, sweep: None };
+        let index = Index::open(keys, prefix, default_profile, in_cluster(ctx))?;
+        let remembered = Remembered {
+            index,
+            sweep: None,
+            default_profile,
+        };
         of_db.insert(prefix.into(), remembered);
         FIGURES.indexes.store(of_db.len() as u64, Relaxed);
     }
@@ -89,27 +100,41 @@ pub fn on_index<T>(
 /// One of the keys of an index, for a check of permissions.
 pub type Once = fn(&Names<RmString>) -> &RmString;
 
-/// Refuses with `NOPERM` unless the user may do all of this.
+/// Refuses with `NOPERM` unless the user may do all of this, and in a cluster with `TRYAGAIN` while
+/// only some of these keys are here because their slot migrates.
 pub fn permit(
     call: &mut Call<'_>,
     once: &[(Once, Access)],
     crawls: &[(&[u8], &[CrawlKey], Access)],
 ) -> std::result::Result<(), String> {
     let user = call.user();
+    let cluster = in_cluster(call.ctx);
     let mut refused = None;
+    let mut names = Vec::new();
     on_index(call, |remembered, keys| {
         let index = &mut remembered.index;
         for (name, access) in once {
-            refused = refused.take().or(user.check(name(&index.names), *access).err());
+            let key = name(&index.names);
+            refused = refused.take().or(user.check(key, *access).err());
+            if cluster {
+                names.push(key.clone());
+            }
         }
         for (crawl, which, access) in crawls {
             for &which in *which {
                 let key = index.crawl_key(keys, crawl, which);
                 refused = refused.take().or(user.check(&key, *access).err());
+                if cluster {
+                    names.push(key);
+                }
             }
         }
         Ok(())
     })?;
+    if cluster {
+        names.push(RmString::new(call.prefix));
+        refused = refused.or(check_slot(call.ctx, &names).err());
+    }
     refused.map_or(Ok(()), Err)
 }
 
@@ -127,21 +152,32 @@ const ONCE: [&[u8]; 10] = [
     b"claims",
 ];
 
-/// The prefixes that a key may belong to, with whether it is one that exists once.
-pub fn possible_prefixes(key: &[u8]) -> impl Iterator<Item = (&[u8], bool)> {
+/// The prefixes that a key may belong to, each with the crawl whose records it then holds; `None`
+/// for a key that exists once.
+pub fn possible_prefixes(key: &[u8]) -> impl Iterator<Item = (&[u8], Option<&[u8]>)> {
     let once = ONCE
         .iter()
         .filter_map(|ending| key.strip_suffix(*ending))
-        .map(|prefix| (prefix, true));
-    let of_crawl = memchr::memmem::find_iter(key, b"h:").map(|at| (&key[..at], false));
-    once.chain(of_crawl)
+        .map(|prefix| (prefix, None));
+    let records =
+        memchr::memmem::find_iter(key, b"h:").map(|at| (&key[..at], Some(&key[at + 2..])));
+    once.chain(records)
 }
 
 /// Whether a key is book-keeping of ours that says nothing of anybody's data.
 pub fn is_bookkeeping(key: &[u8]) -> bool {
     const OURS: [&[u8]; 11] = [
-        b"crawlspace", b"committing", b"removing", b"commits", b"holders", b"claims", b":base",
-        b":fresh", b":cut", b":deps", b":seq",
+        b"crawlspace",
+        b"committing",
+        b"removing",
+        b"commits",
+        b"holders",
+        b"claims",
+        b":base",
+        b":fresh",
+        b":cut",
+        b":deps",
+        b":seq",
     ];
     OURS.iter().any(|ending| key.ends_with(ending))
 }
@@ -158,12 +194,15 @@ pub fn on_change(_: Ctx, change: Change<'_>) {
             let Some(of_db) = indexes.by_db.get_mut(&db) else {
                 return;
             };
-            for (prefix, once) in possible_prefixes(key) {
-                if once {
-                    // Spellings and sets both: the next command reads everything anew.
-                    of_db.remove(prefix);
-                } else if let Some(remembered) = of_db.get_mut(prefix) {
-                    remembered.index.distrust_spellings();
+            for (prefix, crawl) in possible_prefixes(key) {
+                match crawl {
+                    // The next command reads everything anew.
+                    None => drop(of_db.remove(prefix)),
+                    Some(crawl) => {
+                        if let Some(remembered) = of_db.get_mut(prefix) {
+                            remembered.index.distrust_records(crawl);
+                        }
+                    }
                 }
             }
         }
@@ -178,5 +217,7 @@ pub fn slice<T>(
     keys: &mut RedisKeyspace,
     act: impl FnOnce(&mut RedisIndex, &mut RedisKeyspace) -> Result<T>,
 ) -> Result<T> {
-    with_index(ctx, db, prefix, keys, |remembered, keys| act(&mut remembered.index, keys))
+    with_index(ctx, db, prefix, keys, |remembered, keys| {
+        act(&mut remembered.index, keys)
+    })
 }

@@ -11,7 +11,7 @@ use crate::dedupe::{commit, error::Error};
 use crate::server::acl::{Access, User};
 use crate::server::api::{Ctx, RmString};
 use crate::server::args::Args;
-use crate::server::command::{Answer, Arg, Call, Command, Spec};
+use crate::server::command::{check_slot, in_cluster, Answer, Arg, Call, Command, Spec};
 use crate::server::job::{self, JobId, Progress, Slices, Submitted};
 use crate::server::keyspace::RedisKeyspace;
 use crate::text::Shown;
@@ -45,6 +45,21 @@ struct IndexJob {
 impl Slices for IndexJob {
     fn slice(&mut self, ctx: Ctx, time: &mut dyn FnMut() -> bool) -> Progress {
         let mut keys = RedisKeyspace::new(ctx);
+        if in_cluster(ctx) {
+            let names = slice(ctx, self.db, &self.prefix, &mut keys, |index, _| {
+                let names = &index.names;
+                Ok(vec![
+                    names.meta.clone(),
+                    names.allcrawls.clone(),
+                    names.merged.clone(),
+                ])
+            });
+            let mut names = names.unwrap_or_default();
+            names.push(RmString::new(&self.prefix));
+            if let Err(error) = check_slot(ctx, &names) {
+                return Progress::Done(Err(error));
+            }
+        }
         if let (Kind::Reads, Some(user)) = (self.kind, &self.user) {
             keys.read_as(User::named(user), is_bookkeeping);
         }
@@ -161,8 +176,10 @@ impl Command for Commit {
         name: "dedupe.commit",
         flags: "write deny-oom blocking",
         arity: 3,
-        summary: "Makes a crawl part of the merged index: all of its hashes become visible at once.",
-        complexity: "O(N) where N is the number of hashes that are new since the last commit, in slices",
+        summary:
+            "Makes a crawl part of the merged index: all of its hashes become visible at once.",
+        complexity:
+            "O(N) where N is the number of hashes that are new since the last commit, in slices",
         args: &[Arg::prefix(), Arg::text("crawl")],
     };
 
@@ -196,7 +213,8 @@ impl Command for Cancel {
         name: "dedupe.cancel",
         flags: "write blocking",
         arity: 3,
-        summary: "Drops an uncommitted crawl, or what came since the last commit of a continued one.",
+        summary:
+            "Drops an uncommitted crawl, or what came since the last commit of a continued one.",
         complexity: "O(N) where N is the number of hashes dropped, in slices",
         args: &[Arg::prefix(), Arg::text("crawl")],
     };
@@ -212,7 +230,13 @@ impl Command for Cancel {
         let canceled = Err(Error::Canceled(crawl.to_vec()).to_string());
         job::abort(&canceled, |id, _| *id == commit);
         let id = id(call, Kind::Shrinks, "cancel", &[crawl]);
-        submit(call, Kind::Shrinks, id, Box::new(CancelJob::new(crawl)), true)
+        submit(
+            call,
+            Kind::Shrinks,
+            id,
+            Box::new(CancelJob::new(crawl)),
+            true,
+        )
     }
 }
 
@@ -245,7 +269,10 @@ impl Command for Remove {
 
     fn run(call: &mut Call<'_>) -> Result<Answer, String> {
         let crawls = crawl_arguments(&mut call.args)?;
-        let keys: Vec<_> = crawls.iter().map(|c| (*c, &OF_CRAWL[..], Access::Write)).collect();
+        let keys: Vec<_> = crawls
+            .iter()
+            .map(|c| (*c, &OF_CRAWL[..], Access::Write))
+            .collect();
         permit(call, &WHOLE_INDEX, &keys)?;
         on_index(call, |remembered, keys| {
             Removal::check(&mut remembered.index, keys, &crawls)
@@ -264,8 +291,10 @@ impl Command for Retain {
         name: "dedupe.retain",
         flags: "write blocking",
         arity: -3,
-        summary: "Says which crawls are the whole collection: others are tracked as removed, or purged.",
-        complexity: "O(C) where C is the number of crawls; with PURGE also the cost of removing the others",
+        summary:
+            "Says which crawls are the whole collection: others are tracked as removed, or purged.",
+        complexity:
+            "O(C) where C is the number of crawls; with PURGE also the cost of removing the others",
         args: &[
             Arg::prefix(),
             Arg::word("purge", "PURGE").optional(),
@@ -319,7 +348,8 @@ impl Command for Requires {
         name: "dedupe.requires",
         flags: "readonly blocking",
         arity: -3,
-        summary: "Lists the WACZ files that a crawl or a WACZ depends on, ready for relation.requires.",
+        summary:
+            "Lists the WACZ files that a crawl or a WACZ depends on, ready for relation.requires.",
         complexity: "O(N) where N is the number of WACZ files of the required crawls",
         args: &[
             Arg::prefix(),
@@ -332,9 +362,12 @@ impl Command for Requires {
                 ],
             ),
             Arg::word("transitive", "TRANSITIVE").optional(),
-            Arg::one_of("format", &[Arg::word("json", "JSON"), Arg::word("resp", "RESP")])
-                .after("FORMAT")
-                .optional(),
+            Arg::one_of(
+                "format",
+                &[Arg::word("json", "JSON"), Arg::word("resp", "RESP")],
+            )
+            .after("FORMAT")
+            .optional(),
         ],
     };
 
@@ -399,7 +432,8 @@ impl Command for RequiredBy {
         name: "dedupe.requiredby",
         flags: "readonly blocking",
         arity: 3,
-        summary: "Lists the crawls that would break if this one went, with their numbers of revisits.",
+        summary:
+            "Lists the crawls that would break if this one went, with their numbers of revisits.",
         complexity: "O(C) where C is the number of crawls, in slices",
         args: &[Arg::prefix(), Arg::text("crawl")],
     };
@@ -412,4 +446,3 @@ impl Command for RequiredBy {
         submit_reading(call, "requiredby", &[crawl], Box::new(job))
     }
 }
-

@@ -7,11 +7,11 @@ use crate::dedupe::index::CrawlKey;
 use crate::dedupe::lookup::Found;
 use crate::server::acl::Access;
 use crate::server::api::RmString;
-use crate::server::command::{Answer, Arg, Call, Command, Spec};
+use crate::server::command::{in_cluster, Answer, Arg, Call, Command, Spec};
 use crate::server::info::{count, FIGURES};
 use crate::server::reply::{send_array, send_bulk, send_int, send_nil};
 
-use super::indexes::on_index;
+use super::indexes::{on_index, permit};
 use super::{crawl_argument, hash_argument};
 
 /// The two documented look-ups in one, for many hashes.
@@ -54,6 +54,16 @@ impl Command for Lookup {
             }
         }
 
+        if in_cluster(call.ctx) {
+            permit(
+                call,
+                &[
+                    (|names| &names.merged, Access::Read),
+                    (|names| &names.allcrawls, Access::Read),
+                ],
+                &[],
+            )?;
+        }
         let user = call.user();
         let mut refused = Ok(());
         let found: SmallVec<[Option<Hit>; 1]> = on_index(call, |remembered, keys| {

@@ -64,8 +64,8 @@ fn crawl_argument<'a>(args: &mut Args<'a>) -> Result<&'a [u8], String> {
 /// Reads a hash in any spelling.
 fn hash_argument<'a>(args: &mut Args<'a>) -> Result<(&'a [u8], Digest), String> {
     let hash = args.next("hash")?;
-    let digest = Digest::parse(hash)
-        .map_err(|error| format!("{error} (argument {})", args.position()))?;
+    let digest =
+        Digest::parse(hash).map_err(|error| format!("{error} (argument {})", args.position()))?;
     Ok((hash, digest))
 }
 

@@ -56,7 +56,8 @@ impl Command for Add {
         name: "dedupe.add",
         flags: "write deny-oom fast",
         arity: -8,
-        summary: "Tells that response records were written, and settles the claim on their payload.",
+        summary:
+            "Tells that response records were written, and settles the claim on their payload.",
         complexity: "O(N) where N is the number of records",
         args: &[
             Arg::prefix(),
@@ -108,7 +109,13 @@ impl Command for Add {
         count(&FIGURES.adds, responses.len() as u64);
         if claims::anybody_waits() {
             let digests: Vec<_> = responses.into_iter().map(|r| r.digest).collect();
-            claims::serve(call.ctx, call.db, call.prefix, &mut call.keys, Some(&digests));
+            claims::serve(
+                call.ctx,
+                call.db,
+                call.prefix,
+                &mut call.keys,
+                Some(&digests),
+            );
         }
         Ok(Answer::Reply(Reply::count(new)))
     }
@@ -122,7 +129,8 @@ impl Command for Revisit {
         name: "dedupe.revisit",
         flags: "write deny-oom fast",
         arity: -5,
-        summary: "Tells that revisit records were written: what they save, and what they depend on.",
+        summary:
+            "Tells that revisit records were written: what they save, and what they depend on.",
         complexity: "O(N) where N is the number of records",
         args: &[
             Arg::prefix(),
