@@ -471,3 +471,41 @@ fn claim_arguments_are_checked() {
         array([redis_tests::nil()])
     );
 }
+
+#[test]
+fn claims_that_ran_out_do_not_pile_up() {
+    let server = Server::start();
+    let mut c = server.wire();
+    for n in 0..300 {
+        claimed(&ok!(c, "DEDUPE.CLAIM", P, "a", sha256_of(n), "PX", 1));
+    }
+    until("old claims are swept as new ones are made", || {
+        let n = 1000 + ok!(c, "INCR", "next").int() as u64;
+        claimed(&ok!(c, "DEDUPE.CLAIM", P, "a", sha256_of(n), "PX", 1));
+        ok!(c, "HLEN", "p:claims").int() < 50
+    });
+}
+
+#[test]
+fn waits_that_time_out_leave_nothing_behind() {
+    let server = Server::start();
+    let mut c = server.wire();
+    claimed(&claim(&mut c, "a", 1));
+    for _ in 0..50 {
+        let reply = ok!(
+            c,
+            "DEDUPE.CLAIM",
+            P,
+            "b",
+            sha256_of(1),
+            "PX",
+            1000,
+            "BLOCK",
+            1
+        );
+        assert_eq!(pending(&reply).0, "a");
+    }
+    assert_eq!(server.info_number("blocked_clients"), 0);
+    assert_eq!(server.info_number("claims_pending"), 0);
+    assert_eq!(server.info_number("panics"), 0);
+}

@@ -225,3 +225,77 @@ fn odd_values_of_plain_clients_are_no_records_and_do_no_harm() {
     assert_eq!(check.field("ok"), int(0), "{check:?}");
     ok!(c, "PING");
 }
+
+#[test]
+fn what_is_kept_in_memory_follows_every_plain_change() {
+    let server = Server::start();
+    let replica = redis_tests::Options::new().replica_of(&server).start();
+    let (mut c, mut r) = (server.wire(), replica.wire());
+    let hash = sha256_of(1);
+    let bare = hash.strip_prefix("sha256:").unwrap().to_owned();
+    let value = format!("0 {DATE} http://e.com/ 7");
+    // Each line changes what the owner of hash 1 is, in another way.
+    let steps: Vec<(Vec<&str>, &str)> = vec![
+        (vec!["SREM", "p:allcrawls", "a"], "-"),
+        (vec!["SADD", "p:allcrawls", "a"], "a"),
+        (vec!["RENAME", "p:allcrawls", "x"], "-"),
+        (vec!["COPY", "x", "p:allcrawls"], "a"),
+        (vec!["PEXPIRE", "p:allcrawls", "0"], "-"),
+        (vec!["SUNIONSTORE", "p:allcrawls", "x"], "a"),
+        (vec!["DEL", "p:allhashes"], "-"),
+        (vec!["HSET", "p:allhashes", &bare, "a"], "a"),
+        (vec!["HSET", "p:allhashes", &hash, "b"], "-"),
+        (vec!["SADD", "p:allcrawls", "b"], "-"),
+        (vec!["HSET", "p:h:b", &bare, &value], "b"),
+        (vec!["HSET", "p:committing", "b", "9 0 0"], "b"),
+        (vec!["SREM", "p:allcrawls", "b"], "-"),
+        (vec!["HSET", "p:allhashes", &hash, "a"], "a"),
+        (vec!["RENAME", "p:h:a", "y"], "-"),
+        (
+            vec![
+                "EVAL",
+                "return redis.call('RENAME', 'y', 'p:h:a')",
+                "2",
+                "y",
+                "p:h:a",
+            ],
+            "a",
+        ),
+        (vec!["FLUSHDB"], "-"),
+    ];
+    add(&mut c, P, "a", [1]);
+    commit(&mut c, P, "a");
+    assert_eq!(owners(&mut c, P, [1]), ["a"]);
+    for (words, owner) in steps {
+        c.expect_ok(&words);
+        assert_eq!(owners(&mut c, P, [1]), [owner], "after {words:?}");
+        server.wait_for_replica_offset(&replica);
+        assert_eq!(
+            owners(&mut r, P, [1]),
+            [owner],
+            "on the replica after {words:?}"
+        );
+    }
+}
+
+#[test]
+fn holders_found_by_looking_come_after_those_on_record() {
+    let server = Server::start();
+    let mut c = server.wire();
+    add(&mut c, P, "a", 0..10);
+    commit(&mut c, P, "a");
+    add(&mut c, P, "b", 0..10);
+    commit(&mut c, P, "b");
+    // A plain client commits a third holder, which no command has seen.
+    plain_crawl(&mut c, "0-plain", 0, 10);
+    commit_plainly(&mut c, "0-plain");
+    assert_eq!(ok!(c, "DEDUPE.REMOVE", P, "a").ints(), [1, 0, 10]);
+    assert_eq!(owners(&mut c, P, 0..10), ["b"; 10]);
+    assert_eq!(ok!(c, "DEDUPE.REMOVE", P, "b").ints(), [1, 0, 10]);
+    assert_eq!(owners(&mut c, P, 0..10), ["0-plain"; 10]);
+    assert_eq!(
+        counts(&mut c, "p:allcounts"),
+        counts(&mut c, "p:h:0-plain:counts")
+    );
+    assert_consistent(&mut c, P);
+}

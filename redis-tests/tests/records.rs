@@ -609,3 +609,55 @@ fn profile_is_kept_and_refused_once_the_index_has_crawls() {
     );
     assert_eq!(ok!(c, "DEDUPE.PROFILE", "q:"), bulk("browsertrix"));
 }
+
+#[test]
+fn retry_after_the_commit_changes_nothing() {
+    let server = Server::start();
+    let mut c = server.wire();
+    let h = sha256_of(1);
+    let words = [
+        "DEDUPE.ADD",
+        P,
+        "a",
+        "SEQ",
+        "w",
+        "1",
+        &h,
+        "0",
+        DATE,
+        "http://e.com/",
+        "5",
+    ];
+    let plain = ["DEDUPE.ADD", P, "a", &h, "0", DATE, "http://e.com/", "5"];
+    assert_eq!(c.expect_ok(&words), int(1));
+    commit(&mut c, P, "a");
+    let before = server.snapshot();
+    assert_eq!(c.expect_ok(&words), int(1));
+    server.snapshot().assert_same(&before, "numbered retry");
+    assert_eq!(c.expect_ok(&plain), int(0));
+    server
+        .snapshot()
+        .assert_same(&before, "the same record again");
+}
+
+#[test]
+fn index_of_a_newer_format_is_left_alone() {
+    let server = Server::start();
+    let mut c = server.wire();
+    add(&mut c, P, "a", [1]);
+    ok!(c, "HSET", "p:crawlspace", "format", "999");
+    let before = server.snapshot();
+    for words in [
+        &["DEDUPE.LOOKUP", P, &sha256_of(1)][..],
+        &["DEDUPE.COMMIT", P, "a"],
+        &["DEDUPE.REPAIR", P],
+        &["DEDUPE.STATS", P],
+    ] {
+        let line = c.expect_error(words);
+        assert!(
+            line.starts_with("BADFORMAT ") && line.contains("999"),
+            "{line}"
+        );
+    }
+    server.snapshot().assert_same(&before, "refused commands");
+}
