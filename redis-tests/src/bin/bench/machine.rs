@@ -1,7 +1,7 @@
 //! Where and when a run was made.
 
 use std::fs;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use redis_tests::Options;
 
@@ -49,6 +49,38 @@ fn today() -> String {
     let month = (month_from_march + 2) % 12 + 1;
     let year = year_of_era + era * 400 + i64::from(month <= 2);
     format!("{year}-{month:02}-{day:02}")
+}
+
+/// Percent of the machine's processors that others use while this process waits for a second.
+pub fn busy_with_others() -> f64 {
+    let before = idle_and_all();
+    std::thread::sleep(Duration::from_secs(1));
+    let after = idle_and_all();
+    100.0 * (1.0 - (after.0 - before.0) / (after.1 - before.1).max(1.0))
+}
+
+/// Ticks that all processors were idle, and all ticks, since the start.
+fn idle_and_all() -> (f64, f64) {
+    let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
+    let first = stat.lines().next().unwrap_or_default();
+    let ticks = first.split_whitespace().skip(1).take(8);
+    let ticks: Vec<f64> = ticks.filter_map(|t| t.parse().ok()).collect();
+    // The fourth is idle, the fifth is waiting for a disk.
+    (ticks.iter().skip(3).take(2).sum(), ticks.iter().sum())
+}
+
+/// Looks at the clock and does nothing else for `span`: the longest time, in seconds, that the
+/// operating system kept this thread from it.
+pub fn longest_stall(span: Duration) -> f64 {
+    let start = Instant::now();
+    let mut last = start;
+    let mut longest = Duration::ZERO;
+    while last - start < span {
+        let now = Instant::now();
+        longest = longest.max(now - last);
+        last = now;
+    }
+    longest.as_secs_f64()
 }
 
 /// Seconds of processor time that a process has used so far.

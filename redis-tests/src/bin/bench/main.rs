@@ -59,7 +59,14 @@ fn main() {
     let (plan, only) = arguments();
     choose_module();
     let started = Instant::now();
-    println!("{}", machine::describe());
+    let mut machine = machine::describe();
+    let others = machine::busy_with_others();
+    if others > 5.0 {
+        machine.push_str(&format!(
+            "; **other programs used {others:.0} % of the machine** when the run began"
+        ));
+    }
+    println!("{machine}");
     println!("seed {}, {} repetitions", plan.seed, plan.reps);
     let mut measured = Vec::new();
     for (name, measure) in SECTIONS {
@@ -77,7 +84,7 @@ fn main() {
     }
     let file = root().join("docs/benchmarks.md");
     for (name, section) in &measured {
-        report::write(&file, name, &section.markdown(&machine::describe(), &plan));
+        report::write(&file, name, &section.markdown(&machine, &plan));
     }
     println!("written to docs/benchmarks.md");
 }

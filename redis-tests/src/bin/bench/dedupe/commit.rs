@@ -9,6 +9,7 @@ use super::corpus::{Corpus, Crawl};
 use super::documented::{self, index_digest, COMMIT_SCRIPT};
 use super::{reset, say, Findings, Scene, PREFIX};
 use crate::load::{encode, Batches, Connection};
+use crate::machine::longest_stall;
 use crate::others::{Others, RATE};
 use crate::report::{Goal, Row};
 use crate::series::{time, Series};
@@ -26,6 +27,7 @@ pub fn measure(plan: &Plan, corpus: &Corpus) -> Findings {
     scene.fill(corpus, &crawls, 5);
     scene.save();
 
+    let stall = longest_stall(Duration::from_secs(2));
     let outcome = [size as i64, known as i64];
     let run = Run {
         crawl,
@@ -71,8 +73,8 @@ pub fn measure(plan: &Plan, corpus: &Corpus) -> Findings {
     findings(
         size,
         &[ours, lua, client, slices],
-        &ours_loaded,
-        &lua_loaded,
+        [&ours_loaded, &lua_loaded],
+        stall,
     )
 }
 
@@ -120,9 +122,13 @@ impl Run<'_> {
     }
 }
 
-/// Longest slice of the server's jobs so far, in milliseconds.
+/// Longest slice of the server's jobs so far, in milliseconds: of processor time if the module
+/// tells it, or else by the clock on the wall.
 pub fn slice_longest(server: &Server) -> f64 {
-    server.info_number("slice_longest_us") as f64 / 1e3
+    let cpu = server
+        .info("slice_longest_cpu_us")
+        .and_then(|us| us.parse().ok());
+    cpu.unwrap_or_else(|| server.info_number("slice_longest_us") as f64) / 1e3
 }
 
 /// What others ask meanwhile: every second request is a look-up of a hash below `known`, the others
@@ -196,8 +202,8 @@ impl Loaded {
 fn findings(
     size: u64,
     [ours, lua, client, slices]: &[Series; 4],
-    ours_loaded: &Loaded,
-    lua_loaded: &Loaded,
+    [ours_loaded, lua_loaded]: [&Loaded; 2],
+    stall: f64,
 ) -> Findings {
     let what = format!("`COMMIT` of {} k hashes", size / 1000);
     let against_lua = "one Lua script";
@@ -269,9 +275,10 @@ fn findings(
          one is answered, so that a pause is charged with all that came in it. Idle, they wait {} (half, 99 %, 99.9 % \
          of them); during `COMMIT` {}; during the script {}. Slices leave the server to others after every half \
          millisecond of work, and the more others ask the longer the job takes: {} in place of {}. The longest slice of \
-         any repetition was {:.2} ms, by the clock on the wall: what the operating system took away counts too.",
+         any repetition was {:.2} ms; a \
+         thread that did nothing but look at the clock for two seconds before these runs was kept from it for up to {:.2} ms.",
         Loaded::quantiles(&ours_loaded.idle), Loaded::quantiles(&ours_loaded.during),
-        Loaded::quantiles(&lua_loaded.during), show(&ours_loaded.seconds), show(ours), slices.high(),
+        Loaded::quantiles(&lua_loaded.during), show(&ours_loaded.seconds), show(ours), slices.high(), 1e3 * stall,
     ));
     found
 }
