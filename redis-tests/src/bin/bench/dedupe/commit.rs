@@ -9,7 +9,7 @@ use super::corpus::{Corpus, Crawl};
 use super::documented::{self, index_digest, COMMIT_SCRIPT};
 use super::{reset, say, Findings, Scene, PREFIX};
 use crate::load::{encode, Batches, Connection};
-use crate::machine::longest_stall;
+use crate::machine::{cpu_seconds, longest_stall};
 use crate::others::{Others, RATE};
 use crate::report::{Goal, Row};
 use crate::series::{time, Series};
@@ -36,6 +36,7 @@ pub fn measure(plan: &Plan, corpus: &Corpus) -> Findings {
     };
     let (mut ours, mut lua, mut client) = <(Series, Series, Series)>::default();
     let (mut ours_loaded, mut lua_loaded) = (Loaded::default(), Loaded::default());
+    let (mut ours_cpu, mut lua_cpu) = <(Series, Series)>::default();
     let mut slices = Series::default();
     for rep in 1..=plan.reps {
         say(&format!(
@@ -43,11 +44,15 @@ pub fn measure(plan: &Plan, corpus: &Corpus) -> Findings {
             plan.reps
         ));
         reset(&mut scene.ours);
+        let cpu = cpu_seconds(scene.ours.pid());
         ours.0.push(run.commit(&scene.ours));
+        ours_cpu.0.push(cpu_seconds(scene.ours.pid()) - cpu);
         slices.0.push(slice_longest(&scene.ours));
         let digest = index_digest(&scene.ours);
         reset(&mut scene.plain);
+        let cpu = cpu_seconds(scene.plain.pid());
         lua.0.push(run.script(&scene.plain));
+        lua_cpu.0.push(cpu_seconds(scene.plain.pid()) - cpu);
         assert_eq!(
             digest,
             index_digest(&scene.plain),
@@ -72,7 +77,7 @@ pub fn measure(plan: &Plan, corpus: &Corpus) -> Findings {
     }
     findings(
         size,
-        &[ours, lua, client, slices],
+        &[ours, lua, client, slices, ours_cpu, lua_cpu],
         [&ours_loaded, &lua_loaded],
         stall,
     )
@@ -201,7 +206,7 @@ impl Loaded {
 
 fn findings(
     size: u64,
-    [ours, lua, client, slices]: &[Series; 4],
+    [ours, lua, client, slices, ours_cpu, lua_cpu]: &[Series; 6],
     [ours_loaded, lua_loaded]: [&Loaded; 2],
     stall: f64,
 ) -> Findings {
@@ -235,6 +240,14 @@ fn findings(
         show(lua),
         lua.over(ours),
         Goal::AtLeast(1.0),
+    );
+    row(
+        "the same, processor time of the server".into(),
+        against_lua,
+        show(ours_cpu),
+        show(lua_cpu),
+        lua_cpu.over(ours_cpu),
+        Goal::Known,
     );
     row(
         format!("{what}, others ask {RATE} times a second"),
