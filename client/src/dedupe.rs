@@ -221,8 +221,8 @@ impl Index {
         self.retry("DEDUPE.LOOKUP", |connection| lookup.query(connection))
     }
 
-    /// `DEDUPE.ADD` and `DEDUPE.REVISIT` of one batch, in one round trip. `writer` and `sequence` (two
-    /// numbers, this one and the next) make it safe to send the batch twice: it is counted once.
+    /// `DEDUPE.ADD` and `DEDUPE.REVISIT` of one batch, in one round trip. `writer` and `sequence` (numbers
+    /// that go up from 1) make it safe to send the batch twice: it is counted once.
     ///
     /// # Errors
     /// When the server refuses one of the two (the other may have been counted), or cannot be reached.
@@ -237,9 +237,15 @@ impl Index {
         let mut batch = Pipeline::new();
         batch.ignore_errors();
         let mut names = Vec::new();
+        // Two sequences, so that an ADD that was refused is not taken for one that was counted because
+        // the REVISIT after it was.
+        let sequence_of = |kind: &[u8]| [writer, b" ", kind].concat();
         if !added.is_empty() {
             let mut add = self.command("DEDUPE.ADD");
-            add.arg(crawl).arg("SEQ").arg(writer).arg(sequence);
+            add.arg(crawl)
+                .arg("SEQ")
+                .arg(sequence_of(b"add"))
+                .arg(sequence);
             for one in added {
                 add.arg(one.hash)
                     .arg(one.wacz_index)
@@ -252,7 +258,11 @@ impl Index {
         }
         if !revisited.is_empty() {
             let mut revisit = self.command("DEDUPE.REVISIT");
-            revisit.arg(crawl).arg("SEQ").arg(writer).arg(sequence + 1);
+            revisit
+                .arg(crawl)
+                .arg("SEQ")
+                .arg(sequence_of(b"revisit"))
+                .arg(sequence);
             for one in revisited {
                 revisit.arg(one.hash).arg(one.size);
             }

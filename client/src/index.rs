@@ -229,7 +229,7 @@ impl Pass<'_> {
         }
         self.index
             .write(self.crawl, &self.writer, self.sequence, &added, &revisited)?;
-        self.sequence += 2;
+        self.sequence += 1;
         self.tally.unique += added.len() as u64;
         self.tally.duplicates += revisited.len() as u64;
         self.tally.unresolved += unresolved;

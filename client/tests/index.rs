@@ -268,6 +268,35 @@ fn a_connection_that_breaks_loses_nothing_and_counts_nothing_twice() {
 }
 
 #[test]
+fn what_was_refused_is_counted_when_it_is_allowed_and_what_was_counted_is_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start();
+    let mut warc = Warc::new(dir.path(), "1.warc.gz");
+    warc.capture("response", "http://a.example/", &hash(1), &body(1));
+    let (status, ..) = index(&server, "one", &["--commit"], &[warc.save()]);
+    assert_eq!(status, 0);
+
+    // The batch has an ADD, which is refused, and a REVISIT, which is not.
+    let mut warc = Warc::new(dir.path(), "2.warc.gz");
+    warc.capture("response", "http://a.example/copy", &hash(1), &body(1));
+    warc.capture("response", "http://b.example/", &hash(2), &body(2));
+    let file = warc.save();
+    let mut wire = server.wire();
+    wire.expect_ok(&["ACL", "SETUSER", "default", "-dedupe.add"]);
+    let (status, json, errors) = index(&server, "two", &["--commit"], &[file]);
+    assert_eq!((status, &json["unique"]), (1, &0.into()));
+    assert!(errors.contains("DEDUPE.ADD: NOPERM"), "{errors}");
+    assert_eq!(get(&server, &["HGET", "h:two:counts", "dupeUrls"]), "1");
+
+    wire.expect_ok(&["ACL", "SETUSER", "default", "+dedupe.add"]);
+    let (status, json, _) = index(&server, "two", &["--commit"], &[file]);
+    assert_eq!((status, &json["committed"]["new"]), (0, &1.into()));
+    assert_eq!(get(&server, &["HGET", "h:two:counts", "dupeUrls"]), "1");
+    assert_eq!(get(&server, &["HGET", "h:two:counts", "totalUrls"]), "2");
+    assert_eq!(get(&server, &["HGET", "allhashes", &hash(2)]), "two");
+}
+
+#[test]
 fn a_file_that_is_cut_off_gives_its_whole_records_and_no_commit() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start();
