@@ -23,10 +23,17 @@ static ALLOCATOR: redis_module::alloc::RedisAlloc = redis_module::alloc::RedisAl
 #[no_mangle]
 #[allow(non_snake_case)]
 pub unsafe extern "C" fn RedisModule_OnLoad(
-    ctx: server::api::Ctx,
+    ctx: server::api::RawCtx,
     argv: *mut *mut server::api::raw::RedisModuleString,
     argc: std::os::raw::c_int,
 ) -> std::os::raw::c_int {
     // SAFETY: by contract.
-    unsafe { server::load::on_load(ctx, argv, argc, dedupe::commands::register_all) }
+    unsafe {
+        server::load::on_load(
+            server::api::Ctx::new(ctx),
+            argv,
+            argc,
+            dedupe::commands::register_all,
+        )
+    }
 }

@@ -58,7 +58,7 @@ impl<K: Keyspace> Check<K> {
         Check {
             repair,
             phase: if repair {
-                Phase::Adopt(Adoption::new())
+                Phase::Adopt(Adoption::default())
             } else {
                 Phase::Crawls(Walk::set(ks, index.names.allcrawls.clone()))
             },

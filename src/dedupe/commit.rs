@@ -162,7 +162,7 @@ impl<K: Keyspace> Job<K> for Commit<K> {
             match &mut self.phase {
                 Phase::Check => {
                     self.check(index, ks)?;
-                    self.phase = Phase::Adopt(Adoption::new());
+                    self.phase = Phase::Adopt(Adoption::default());
                 }
                 Phase::Adopt(adoption) => {
                     if !adoption.step(index, ks, time)? {
@@ -335,6 +335,14 @@ impl<K: Keyspace> Index<K> {
         state: &mut CommitState,
     ) -> Result<()> {
         let merged = self.names.merged.clone();
+        if let Some(spelling) = spelling {
+            // Nearly always the hash is new, and one step does it.
+            let only_written = self.only_written(digest, spelling);
+            if only_written && ks.hash_set_new(&merged, spelling, crawl)? {
+                state.new += 1;
+                return Ok(());
+            }
+        }
         let Some((spelling, owner)) = self.locate_owner(ks, digest)? else {
             // The merged index spells a hash as the crawl's own does, so that the documented
             // second look-up works.

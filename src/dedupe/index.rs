@@ -357,6 +357,11 @@ impl<K: Keyspace> Index<K> {
         }
     }
 
+    /// Whether `spelling` is the only one under which the merged index can have this hash.
+    pub fn only_written(&self, digest: &Digest, spelling: &[u8]) -> bool {
+        self.merged_is_written && digest.written(self.profile) == spelling
+    }
+
     /// A field goes into the merged index as it is spelled.
     pub fn note_merged(&mut self, digest: &Digest, spelling: &[u8]) {
         self.merged_is_written &= digest.written(self.profile) == spelling;
@@ -822,6 +827,18 @@ impl<K: Keyspace> Index<K> {
         while ks.set_scan(&self.names.allcrawls, &mut cursor, &mut members)? {}
         let crawls: FxHashSet<&[u8]> = members.iter().map(|(crawl, _)| crawl).collect();
         Ok(crawls.into_iter().map(<[u8]>::to_vec).collect())
+    }
+
+    /// Ids of the WACZ files whose references a crawl wrote.
+    pub fn references_of(&mut self, ks: &mut K, crawl: &[u8]) -> Result<Vec<K::Name>> {
+        let refs = self.crawl_key(ks, crawl, CrawlKey::Refs);
+        let mut members = Batch::default();
+        let mut cursor = ks.cursor();
+        while ks.set_scan(&refs, &mut cursor, &mut members)? {}
+        let uuids = members
+            .iter()
+            .map(|(uuid, _)| self.references_key(ks, uuid));
+        Ok(uuids.collect())
     }
 
     /// Committed crawls whose holdings nobody wrote down, because plain clients committed them,

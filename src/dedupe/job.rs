@@ -99,15 +99,16 @@ pub struct Adoption<K: Keyspace> {
     found: Vec<Vec<u8>>,
 }
 
-impl<K: Keyspace> Adoption<K> {
-    /// An adoption that has not begun.
-    pub fn new() -> Adoption<K> {
+impl<K: Keyspace> Default for Adoption<K> {
+    fn default() -> Self {
         Adoption {
             walk: None,
             found: Vec::new(),
         }
     }
+}
 
+impl<K: Keyspace> Adoption<K> {
     /// Works until done (true) or out of time.
     pub fn step(&mut self, index: &mut Index<K>, ks: &mut K, time: Time<'_>) -> Result<bool> {
         if index.all_adopted() {

@@ -117,7 +117,7 @@ impl<K: Keyspace> Job<K> for Removal<K> {
                     for crawl in &self.crawls {
                         index.check_types(ks, Some(crawl))?;
                     }
-                    self.phase = RemovalPhase::Adopt(Adoption::new());
+                    self.phase = RemovalPhase::Adopt(Adoption::default());
                 }
                 RemovalPhase::Adopt(adoption) => {
                     if !adoption.step(index, ks, time)? {

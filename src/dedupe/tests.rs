@@ -124,6 +124,9 @@ struct ModelCrawl {
     uncommitted: bool,
     /// Committed by plain commands at first.
     plainly: bool,
+    /// And gone on with by plain commands: nothing tells its new records from the committed ones,
+    /// so that a cancel keeps some of them.
+    murky: bool,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -186,6 +189,7 @@ impl Model {
         let known = fresh.iter().filter(|h| owners.contains_key(h)).count() as u64;
         state.committed = Some(state.now.clone());
         state.uncommitted = false;
+        state.murky = false;
         let new = fresh.len() as u64 - known;
         self.commits.push((crawl, fresh));
         Some((new, known))
@@ -439,6 +443,15 @@ impl World {
     }
 
     fn apply(&mut self, op: &Op) {
+        let inner = match op {
+            Op::Crash { op, .. } => op,
+            op => op,
+        };
+        if let Op::Cancel { crawl } = inner {
+            if self.model.crawls.get(crawl).is_some_and(|c| c.murky) {
+                return;
+            }
+        }
         match op {
             Op::Add { crawl, hash, url } => self.add(*crawl, *hash, *url),
             Op::Revisit { crawl, hash } => self.revisit(*crawl, *hash),
@@ -497,14 +510,11 @@ impl World {
     }
 
     fn plain_add(&mut self, crawl: usize, hash_at: usize) {
-        let owned = self.model.owners().contains_key(&hash_at);
         let state = self.model.crawls.entry(crawl).or_default();
         if state.now.records.contains_key(&hash_at) {
             return; // a crawler writes a revisit instead
         }
-        if state.plainly && owned {
-            return; // nothing tells such a record from one of the plain commit
-        }
+        state.murky |= state.plainly;
         let id = CRAWLS[crawl];
         let key = |parts: &[&[u8]]| [&[&b"{p}:"[..]], parts].concat().concat();
         let spelled = hash(hash_at);

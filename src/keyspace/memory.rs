@@ -150,6 +150,13 @@ impl Keyspace for MemoryKeyspace {
         Ok(hash.insert(field.to_vec(), value.to_vec()).is_none())
     }
 
+    fn hash_set_new(&mut self, key: &Vec<u8>, field: &[u8], value: &[u8]) -> Result<bool> {
+        if self.hash_has(key, field)? {
+            return Ok(false);
+        }
+        self.hash_set(key, field, value)
+    }
+
     fn hash_del(&mut self, key: &Vec<u8>, field: &[u8]) -> Result<bool> {
         if typed!(self, key, Hash).is_none() {
             return Ok(false);

@@ -143,6 +143,8 @@ pub trait Keyspace {
     fn hash_len(&mut self, key: &Self::Name) -> Result<u64>;
     /// Sets a field; true when it is new.
     fn hash_set(&mut self, key: &Self::Name, field: &[u8], value: &[u8]) -> Result<bool>;
+    /// Sets a field only if it is not there; true when it was set.
+    fn hash_set_new(&mut self, key: &Self::Name, field: &[u8], value: &[u8]) -> Result<bool>;
     /// Deletes a field; true when it was there.
     fn hash_del(&mut self, key: &Self::Name, field: &[u8]) -> Result<bool>;
     /// Appends some entries to `out`; false when the scan is complete. Every entry that is there

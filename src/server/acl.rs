@@ -37,7 +37,7 @@ impl User {
     pub fn current_name(ctx: Ctx) -> Option<RmString> {
         // SAFETY: main thread, live context; the string is the caller's.
         unsafe {
-            let name = rm!(RedisModule_GetCurrentUserName(ctx));
+            let name = rm!(RedisModule_GetCurrentUserName(ctx.raw()));
             (!name.is_null()).then(|| RmString::from_owned(name))
         }
     }

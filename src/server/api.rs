@@ -21,8 +21,33 @@ macro_rules! rm {
 }
 pub(crate) use rm;
 
-/// A context handed to a callback by the server.
-pub type Ctx = *mut raw::RedisModuleCtx;
+/// A context as the server hands it to a callback.
+pub type RawCtx = *mut raw::RedisModuleCtx;
+
+/// A context: in whose name the module acts on the server. Used while the callback runs that it was
+/// handed to; the detached one lives as long as the module.
+#[derive(Clone, Copy, Debug)]
+pub struct Ctx(RawCtx);
+
+impl Ctx {
+    /// Takes a context from the server.
+    ///
+    /// # Safety
+    /// It lives as long as the result is used, and all of that is on the main thread.
+    pub unsafe fn new(raw: RawCtx) -> Ctx {
+        Ctx(raw)
+    }
+
+    /// No context, for calls that can do without.
+    pub const fn none() -> Ctx {
+        Ctx(ptr::null_mut())
+    }
+
+    /// The context for a call of the module API.
+    pub fn raw(self) -> RawCtx {
+        self.0
+    }
+}
 
 /// An owned reference to a server string.
 #[derive(Debug)]
@@ -131,19 +156,26 @@ pub fn log(ctx: Ctx, level: Level, text: &str) {
     };
     let text = c_string(text);
     // SAFETY: main thread; the format takes exactly one string.
-    unsafe { rm!(RedisModule_Log(ctx, level, c"%s".as_ptr(), text.as_ptr())) };
+    unsafe {
+        rm!(RedisModule_Log(
+            ctx.raw(),
+            level,
+            c"%s".as_ptr(),
+            text.as_ptr()
+        ))
+    };
 }
 
 /// The flags of a context.
 pub fn context_flags(ctx: Ctx) -> u32 {
     // SAFETY: main thread; a null context gives the server's own flags.
-    unsafe { rm!(RedisModule_GetContextFlags(ctx)) as u32 }
+    unsafe { rm!(RedisModule_GetContextFlags(ctx.raw())) as u32 }
 }
 
 /// The database that a context works on.
 pub fn selected_db(ctx: Ctx) -> c_int {
     // SAFETY: main thread, live context.
-    unsafe { rm!(RedisModule_GetSelectedDb(ctx)) }
+    unsafe { rm!(RedisModule_GetSelectedDb(ctx.raw())) }
 }
 
 /// Milliseconds since the epoch, by the server's clock.

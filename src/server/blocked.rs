@@ -5,7 +5,7 @@ use std::ptr;
 
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
-use super::api::{context_flags, raw, rm, Ctx};
+use super::api::{context_flags, raw, rm, Ctx, RawCtx};
 use super::guard::guarded;
 use super::main_thread::MainThread;
 use super::reply::{send_outcome, Outcome};
@@ -41,12 +41,14 @@ fn take_hooks(client: BlockedClient) -> Option<Hooks> {
     HOOKS.borrow().remove(&(client.0 as usize))
 }
 
-extern "C" fn reply(ctx: Ctx, _: *mut *mut raw::RedisModuleString, _: c_int) -> c_int {
+extern "C" fn reply(ctx: RawCtx, _: *mut *mut raw::RedisModuleString, _: c_int) -> c_int {
+    // SAFETY: the server hands a live context to this callback, on its main thread.
+    let ctx = unsafe { Ctx::new(ctx) };
     let _ = guarded("a delayed reply", || {
         // SAFETY: main thread; the data is the outcome that `answer` left, owned by the server
         // until `free` takes it back.
         unsafe {
-            let outcome = rm!(RedisModule_GetBlockedClientPrivateData(ctx)).cast::<Outcome>();
+            let outcome = rm!(RedisModule_GetBlockedClientPrivateData(ctx.raw())).cast::<Outcome>();
             if let Some(outcome) = outcome.as_ref() {
                 send_outcome(ctx, outcome);
             }
@@ -55,17 +57,19 @@ extern "C" fn reply(ctx: Ctx, _: *mut *mut raw::RedisModuleString, _: c_int) -> 
     raw::REDISMODULE_OK as c_int
 }
 
-extern "C" fn free(_: Ctx, data: *mut c_void) {
+extern "C" fn free(_: RawCtx, data: *mut c_void) {
     if !data.is_null() {
         // SAFETY: made by `Box::into_raw` in `answer`, given back once.
         drop(unsafe { Box::from_raw(data.cast::<Outcome>()) });
     }
 }
 
-extern "C" fn timeout(ctx: Ctx, _: *mut *mut raw::RedisModuleString, _: c_int) -> c_int {
+extern "C" fn timeout(ctx: RawCtx, _: *mut *mut raw::RedisModuleString, _: c_int) -> c_int {
+    // SAFETY: the server hands a live context to this callback, on its main thread.
+    let ctx = unsafe { Ctx::new(ctx) };
     let _ = guarded("a timeout", || {
         // SAFETY: main thread, context of a timed-out client.
-        let client = BlockedClient(unsafe { rm!(RedisModule_GetBlockedClientHandle(ctx)) });
+        let client = BlockedClient(unsafe { rm!(RedisModule_GetBlockedClientHandle(ctx.raw())) });
         let Some(hooks) = take_hooks(client) else {
             return;
         };
@@ -79,7 +83,7 @@ extern "C" fn timeout(ctx: Ctx, _: *mut *mut raw::RedisModuleString, _: c_int) -
     raw::REDISMODULE_OK as c_int
 }
 
-extern "C" fn disconnected(_: Ctx, client: *mut raw::RedisModuleBlockedClient) {
+extern "C" fn disconnected(_: RawCtx, client: *mut raw::RedisModuleBlockedClient) {
     let client = BlockedClient(client);
     let _ = guarded("a disconnect", || {
         if let Some(hooks) = take_hooks(client) {
@@ -101,7 +105,7 @@ impl BlockedClient {
         // SAFETY: main thread, live context of a client that may block.
         let client = BlockedClient(unsafe {
             let client = rm!(RedisModule_BlockClient(
-                ctx,
+                ctx.raw(),
                 Some(reply),
                 on_timeout,
                 Some(free),

@@ -7,7 +7,9 @@ use std::ptr;
 use smallvec::SmallVec;
 
 use super::acl::User;
-use super::api::{c_string, context_flags, raw, rm, selected_db, string_bytes, Ctx, RmString};
+use super::api::{
+    c_string, context_flags, raw, rm, selected_db, string_bytes, Ctx, RawCtx, RmString,
+};
 use super::args::Args;
 use super::guard::guarded;
 use super::keyspace::RedisKeyspace;
@@ -198,7 +200,7 @@ pub fn check_slot(ctx: Ctx, keys: &[RmString]) -> Result<(), String> {
     // SAFETY: main thread, live context and names; the reply is released.
     let served = unsafe {
         let reply = rm!(RedisModule_Call(
-            ctx,
+            ctx.raw(),
             c"EXISTS".as_ptr(),
             c"v".as_ptr(),
             names.as_mut_ptr(),
@@ -233,10 +235,12 @@ fn check_prefix(ctx: Ctx, prefix: &[u8]) -> Result<(), String> {
 }
 
 extern "C" fn entry<C: Command>(
-    ctx: Ctx,
+    ctx: RawCtx,
     argv: *mut *mut raw::RedisModuleString,
     argc: c_int,
 ) -> c_int {
+    // SAFETY: the server hands a live context to this callback, on its main thread.
+    let ctx = unsafe { Ctx::new(ctx) };
     let called = guarded(C::SPEC.name, || {
         // SAFETY: the server gives `argc` live strings, alive until this returns.
         let arguments: SmallVec<[&[u8]; 16]> = unsafe {
@@ -280,7 +284,7 @@ pub unsafe fn register<C: Command>(ctx: Ctx) -> Result<(), String> {
     // SAFETY: main thread, the context of the load; the server copies the texts.
     unsafe {
         let created = rm!(RedisModule_CreateCommand(
-            ctx,
+            ctx.raw(),
             name.as_ptr(),
             Some(entry::<C>),
             flags.as_ptr(),
@@ -291,7 +295,7 @@ pub unsafe fn register<C: Command>(ctx: Ctx) -> Result<(), String> {
         if created != raw::REDISMODULE_OK as c_int {
             return Err(format!("the server refused command {}", spec.name));
         }
-        let command = rm!(RedisModule_GetCommand(ctx, name.as_ptr()));
+        let command = rm!(RedisModule_GetCommand(ctx.raw(), name.as_ptr()));
         describe(command, &spec)?;
         // Categories came after 7.0; there the server derives them from the flags.
         if let Some(set_categories) = raw::RedisModule_SetCommandACLCategories {

@@ -99,7 +99,7 @@ pub unsafe fn register(ctx: Ctx) -> Result<(), String> {
     let done = unsafe {
         [
             rm!(RedisModule_RegisterEnumConfig(
-                ctx,
+                ctx.raw(),
                 c"dedupe-profile".as_ptr(),
                 DEDUPE_PROFILE.load(Relaxed) as c_int,
                 raw::REDISMODULE_CONFIG_DEFAULT,
@@ -112,7 +112,7 @@ pub unsafe fn register(ctx: Ctx) -> Result<(), String> {
                 std::ptr::null_mut()
             )),
             rm!(RedisModule_RegisterNumericConfig(
-                ctx,
+                ctx.raw(),
                 c"slice-us".as_ptr(),
                 SLICE_US.load(Relaxed),
                 raw::REDISMODULE_CONFIG_DEFAULT,
@@ -123,7 +123,7 @@ pub unsafe fn register(ctx: Ctx) -> Result<(), String> {
                 None,
                 std::ptr::null_mut()
             )),
-            rm!(RedisModule_LoadConfigs(ctx)),
+            rm!(RedisModule_LoadConfigs(ctx.raw())),
         ]
     };
     if done

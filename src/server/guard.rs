@@ -2,9 +2,8 @@
 
 use std::any::Any;
 use std::panic::{catch_unwind, AssertUnwindSafe};
-use std::ptr;
 
-use super::api::{log, Level};
+use super::api::{log, Ctx, Level};
 use super::info;
 
 /// Runs a callback. A panic in it is logged and counted, and comes back as its text.
@@ -16,7 +15,7 @@ pub fn guarded<T>(what: &str, callback: impl FnOnce() -> T) -> Result<T, String>
         let text = panic_text(&panic);
         info::count_panic();
         log(
-            ptr::null_mut(),
+            Ctx::none(),
             Level::Warning,
             &format!("crawlspace: a bug in {what}, please report it: {text}"),
         );

@@ -104,5 +104,5 @@ extern "C" fn report(info: *mut raw::RedisModuleInfoCtx, for_crash_report: c_int
 /// Called once, with the context of the module's load.
 pub unsafe fn register(ctx: Ctx) {
     // SAFETY: by contract.
-    unsafe { rm!(RedisModule_RegisterInfoFunc(ctx, Some(report))) };
+    unsafe { rm!(RedisModule_RegisterInfoFunc(ctx.raw(), Some(report))) };
 }

@@ -10,7 +10,7 @@ use std::os::raw::{c_int, c_void};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use super::api::{context_flags, raw, rm, Ctx};
+use super::api::{context_flags, raw, rm, Ctx, RawCtx};
 use super::blocked::{can_block, BlockedClient};
 use super::config;
 use super::guard::guarded;
@@ -58,14 +58,14 @@ struct Runner {
     queues: VecDeque<VecDeque<Queued>>,
     /// The descriptor that wakes the event loop.
     event: c_int,
-    ctx: usize,
+    ctx: Ctx,
     in_slice: bool,
 }
 
 static RUNNER: MainThread<Runner> = MainThread::new(Runner {
     queues: VecDeque::new(),
     event: -1,
-    ctx: 0,
+    ctx: Ctx::none(),
     in_slice: false,
 });
 
@@ -240,7 +240,7 @@ impl Runner {
     }
 
     fn ctx(&self) -> Ctx {
-        self.ctx as Ctx
+        self.ctx
     }
 }
 
@@ -264,7 +264,7 @@ extern "C" fn awake(event: c_int, _: *mut c_void, _: c_int) {
         // SAFETY: main thread, our detached context; `!` replicates what the slice writes.
         unsafe {
             let reply = rm!(RedisModule_Call(
-                ctx,
+                ctx.raw(),
                 c"crawlspace.slice".as_ptr(),
                 c"!".as_ptr()
             ));
@@ -286,14 +286,14 @@ fn avoid_writing() -> bool {
 
 /// Looks again in a few milliseconds.
 fn later() {
-    extern "C" fn again(_: Ctx, _: *mut c_void) {
+    extern "C" fn again(_: RawCtx, _: *mut c_void) {
         let _ = guarded("a timer", || RUNNER.borrow().wake());
     }
     let ctx = RUNNER.borrow().ctx();
     // SAFETY: main thread, our detached context.
     unsafe {
         rm!(RedisModule_CreateTimer(
-            ctx,
+            ctx.raw(),
             5,
             Some(again),
             std::ptr::null_mut()
@@ -319,7 +319,7 @@ pub fn run_slice(ctx: Ctx) -> Result<(), String> {
         queued
     };
     // SAFETY: main thread, live context.
-    unsafe { rm!(RedisModule_SelectDb(ctx, queued.job.db())) };
+    unsafe { rm!(RedisModule_SelectDb(ctx.raw(), queued.job.db())) };
     let progress = match obstacle(ctx, &*queued.job) {
         Some(error) => Progress::Done(Err(error)),
         None => timed_slice(ctx, &mut *queued.job),
@@ -397,7 +397,7 @@ pub unsafe fn start(ctx: Ctx) -> Result<(), String> {
         }
         let mut runner = RUNNER.borrow();
         runner.event = event;
-        runner.ctx = rm!(RedisModule_GetDetachedThreadSafeContext(ctx)) as usize;
+        runner.ctx = Ctx::new(rm!(RedisModule_GetDetachedThreadSafeContext(ctx.raw())));
     }
     super::notify::listen(on_change);
     Ok(())

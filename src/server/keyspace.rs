@@ -12,14 +12,14 @@ use smallvec::SmallVec;
 use crate::keyspace::{Batch, KeyError, Keyspace, Kind, Result};
 
 use super::acl::{Access, User};
-use super::api::{raw, rm, string_bytes, Ctx, RmString};
+use super::api::{raw, rm, string_bytes, Ctx, RawCtx, RmString};
 use super::notify::own_write;
 
 /// How many fields are gathered at most before they are replicated as one command.
 const REPLICATED_FIELDS: usize = 512;
 
 /// `REDISMODULE_HASH_DELETE`: the value that stands for deletion.
-const HASH_DELETE: *mut raw::RedisModuleString = 1 as *mut raw::RedisModuleString;
+const HASH_DELETE: *mut raw::RedisModuleString = ptr::without_provenance_mut(1);
 
 /// An open key; closed when dropped.
 struct OpenKey(*mut raw::RedisModuleKey);
@@ -97,7 +97,7 @@ impl RedisKeyspace {
         // SAFETY: main thread, live context and name.
         let handle = OpenKey(unsafe {
             rm!(RedisModule_OpenKey(
-                self.ctx,
+                self.ctx.raw(),
                 key.raw(),
                 raw::REDISMODULE_READ as c_int
             ))
@@ -128,7 +128,7 @@ impl RedisKeyspace {
             // SAFETY: main thread, live context and name.
             let handle = OpenKey(unsafe {
                 rm!(RedisModule_OpenKey(
-                    self.ctx,
+                    self.ctx.raw(),
                     key.raw(),
                     (raw::REDISMODULE_READ | raw::REDISMODULE_WRITE) as c_int
                 ))
@@ -163,7 +163,7 @@ impl RedisKeyspace {
         // and the server takes its own references.
         let emptied = unsafe {
             rm!(RedisModule_Replicate(
-                self.ctx,
+                self.ctx.raw(),
                 command.as_ptr(),
                 c"sv".as_ptr(),
                 pending.key.raw(),
@@ -177,14 +177,14 @@ impl RedisKeyspace {
         // SAFETY: main thread, live context and name.
         unsafe {
             rm!(RedisModule_NotifyKeyspaceEvent(
-                self.ctx,
+                self.ctx.raw(),
                 raw::REDISMODULE_NOTIFY_HASH,
                 event.as_ptr(),
                 pending.key.raw()
             ));
             if emptied {
                 rm!(RedisModule_NotifyKeyspaceEvent(
-                    self.ctx,
+                    self.ctx.raw(),
                     raw::REDISMODULE_NOTIFY_GENERIC,
                     c"del".as_ptr(),
                     pending.key.raw()
@@ -231,7 +231,7 @@ impl RedisKeyspace {
         // SAFETY: main thread, live context; the format matches the arguments, all alive.
         let reply = unsafe {
             rm!(RedisModule_Call(
-                self.ctx,
+                self.ctx.raw(),
                 command.as_ptr(),
                 format.as_ptr(),
                 key.raw(),
@@ -254,6 +254,39 @@ impl RedisKeyspace {
             return Err(KeyError::Refused(text));
         }
         Ok(reply)
+    }
+
+    /// Sets a field as `flags` say, and readies it for replication if it was set; gives what the
+    /// server counted.
+    fn set_field(
+        &mut self,
+        key: &RmString,
+        field: &[u8],
+        value: &[u8],
+        flags: u32,
+    ) -> Result<c_int> {
+        let field = RmString::new(field);
+        let value = self.value_string(value);
+        let pending = self.write(key, false)?;
+        let handle = pending.handle.0;
+        // SAFETY: main thread, hash open for writing; field and value in pairs, ended by null.
+        let counted = unsafe {
+            rm!(RedisModule_HashSet(
+                handle,
+                flags as c_int,
+                field.raw(),
+                value.raw(),
+                ptr::null_mut::<c_void>()
+            ))
+        };
+        if flags & raw::REDISMODULE_HASH_NX == 0 || counted > 0 {
+            pending.arguments.push(field);
+            pending.arguments.push(value);
+            // A handle that saw no key does not see the new one.
+            self.open
+                .retain(|(name, open)| !open.0.is_null() || name.as_ref() != key.as_ref());
+        }
+        Ok(counted)
     }
 
     /// The length of a key of the given kind; 0 when there is none.
@@ -384,7 +417,7 @@ impl Keyspace for RedisKeyspace {
         // SAFETY: main thread, live context and name.
         let handle = OpenKey(unsafe {
             rm!(RedisModule_OpenKey(
-                self.ctx,
+                self.ctx.raw(),
                 key.raw(),
                 raw::REDISMODULE_READ as c_int
             ))
@@ -459,27 +492,13 @@ impl Keyspace for RedisKeyspace {
     }
 
     fn hash_set(&mut self, key: &RmString, field: &[u8], value: &[u8]) -> Result<bool> {
-        self.read(key, Kind::Hash)?;
-        let field = RmString::new(field);
-        let value = self.value_string(value);
-        let pending = self.write(key, false)?;
-        let handle = pending.handle.0;
-        // SAFETY: main thread, hash open for writing; field and value in pairs, ended by null.
-        let existed = unsafe {
-            rm!(RedisModule_HashSet(
-                handle,
-                raw::REDISMODULE_HASH_NONE as c_int,
-                field.raw(),
-                value.raw(),
-                ptr::null_mut::<c_void>()
-            ))
-        };
-        pending.arguments.push(field);
-        pending.arguments.push(value);
-        // A handle that saw no key does not see the new one.
-        self.open
-            .retain(|(name, open)| !open.0.is_null() || name.as_ref() != key.as_ref());
-        Ok(existed == 0)
+        // Without a flag the server counts fields that were there.
+        Ok(self.set_field(key, field, value, raw::REDISMODULE_HASH_NONE)? == 0)
+    }
+
+    fn hash_set_new(&mut self, key: &RmString, field: &[u8], value: &[u8]) -> Result<bool> {
+        let flags = raw::REDISMODULE_HASH_NX | raw::REDISMODULE_HASH_COUNT_ALL;
+        Ok(self.set_field(key, field, value, flags)? == 1)
     }
 
     fn hash_del(&mut self, key: &RmString, field: &[u8]) -> Result<bool> {
@@ -591,7 +610,7 @@ impl Keyspace for RedisKeyspace {
     fn keys_scan(&mut self, prefix: &[u8], cursor: &mut ScanCursor, out: &mut Batch) -> bool {
         struct Wanted<'a>(&'a [u8], &'a mut Batch);
         extern "C" fn each(
-            _ctx: Ctx,
+            _ctx: RawCtx,
             name: *mut raw::RedisModuleString,
             _key: *mut raw::RedisModuleKey,
             wanted: *mut c_void,
@@ -610,7 +629,7 @@ impl Keyspace for RedisKeyspace {
         // SAFETY: main thread, live context and cursor; the callback gets the value it expects.
         let more = unsafe {
             rm!(RedisModule_Scan(
-                self.ctx,
+                self.ctx.raw(),
                 cursor.0,
                 Some(each),
                 ptr::from_mut(&mut wanted).cast()

@@ -4,7 +4,7 @@ use std::os::raw::{c_char, c_int};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use super::api::{log, raw, rm, string_bytes, Ctx, Level};
+use super::api::{log, raw, rm, string_bytes, Ctx, Level, RawCtx};
 use super::{config, guard, info, job, notify};
 
 const NAME: &std::ffi::CStr = c"crawlspace";
@@ -26,7 +26,7 @@ pub unsafe fn on_load(
     // SAFETY: by contract; fills the function table that everything else calls through.
     let ready = unsafe {
         raw::Export_RedisModule_Init(
-            ctx,
+            ctx.raw(),
             NAME.as_ptr(),
             VERSION,
             raw::REDISMODULE_APIVER_1 as c_int,
@@ -77,7 +77,7 @@ unsafe fn register(
     unsafe {
         // A truncated payload is an error to us, not the end of the process.
         rm!(RedisModule_SetModuleOptions(
-            ctx,
+            ctx.raw(),
             raw::REDISMODULE_OPTIONS_HANDLE_IO_ERRORS as c_int
         ));
         register_slice_command(ctx)?;
@@ -120,7 +120,9 @@ fn raw_missing() -> bool {
 /// # Safety
 /// Called with the context of the module's load.
 unsafe fn register_slice_command(ctx: Ctx) -> Result<(), String> {
-    extern "C" fn slice(ctx: Ctx, _: *mut *mut raw::RedisModuleString, _: c_int) -> c_int {
+    extern "C" fn slice(ctx: RawCtx, _: *mut *mut raw::RedisModuleString, _: c_int) -> c_int {
+        // SAFETY: the server hands a live context to this callback, on its main thread.
+        let ctx = unsafe { Ctx::new(ctx) };
         match guard::guarded("crawlspace.slice", || job::run_slice(ctx)) {
             Ok(Ok(())) => super::reply::send(ctx, &crate::reply::Reply::Ok),
             Ok(Err(error)) | Err(error) => super::reply::send_error(ctx, &error),
@@ -130,7 +132,7 @@ unsafe fn register_slice_command(ctx: Ctx) -> Result<(), String> {
     // SAFETY: main thread, the context of the load.
     let created = unsafe {
         rm!(RedisModule_CreateCommand(
-            ctx,
+            ctx.raw(),
             c"crawlspace.slice".as_ptr(),
             Some(slice),
             c"write admin deny-script no-slowlog no-monitor".as_ptr(),

@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::ffi::CStr;
 use std::os::raw::{c_char, c_int, c_void};
 
-use super::api::{raw, rm, selected_db, string_bytes, Ctx};
+use super::api::{raw, rm, selected_db, string_bytes, Ctx, RawCtx};
 use super::guard::guarded;
 use super::main_thread::MainThread;
 
@@ -62,11 +62,13 @@ pub fn listen(listener: Listener) {
 }
 
 extern "C" fn key_changed(
-    ctx: Ctx,
+    ctx: RawCtx,
     kind: c_int,
     _event: *const c_char,
     key: *mut raw::RedisModuleString,
 ) -> c_int {
+    // SAFETY: the server hands a live context to this callback, on its main thread.
+    let ctx = unsafe { Ctx::new(ctx) };
     // Expiry and eviction can happen in the middle of our own writes, and are never ours.
     let forced = raw::REDISMODULE_NOTIFY_EXPIRED | raw::REDISMODULE_NOTIFY_EVICTED;
     if OWN_WRITES.with(Cell::get) > 0 && kind & forced == 0 {
@@ -81,11 +83,13 @@ extern "C" fn key_changed(
 }
 
 extern "C" fn server_event(
-    ctx: Ctx,
+    ctx: RawCtx,
     event: raw::RedisModuleEvent,
     _subevent: u64,
     _data: *mut c_void,
 ) {
+    // SAFETY: the server hands a live context to this callback, on its main thread.
+    let ctx = unsafe { Ctx::new(ctx) };
     let _ = guarded("a server event", || {
         if event.id == raw::REDISMODULE_EVENT_CONFIG {
             super::load::warn_of_eviction(ctx);
@@ -117,7 +121,7 @@ pub unsafe fn subscribe(ctx: Ctx) -> Result<(), &'static CStr> {
     // SAFETY: main thread, the context of the load.
     let subscribed = unsafe {
         rm!(RedisModule_SubscribeToKeyspaceEvents(
-            ctx,
+            ctx.raw(),
             kinds,
             Some(key_changed)
         ))
@@ -136,7 +140,7 @@ pub unsafe fn subscribe(ctx: Ctx) -> Result<(), &'static CStr> {
         // SAFETY: as above.
         let subscribed = unsafe {
             rm!(RedisModule_SubscribeToServerEvent(
-                ctx,
+                ctx.raw(),
                 event,
                 Some(server_event)
             ))

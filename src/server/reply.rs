@@ -21,7 +21,7 @@ pub fn send_outcome(ctx: Ctx, outcome: &Outcome) {
 pub fn send_error(ctx: Ctx, text: &str) {
     let text = c_string(text);
     // SAFETY: main thread, live context.
-    unsafe { rm!(RedisModule_ReplyWithError(ctx, text.as_ptr())) };
+    unsafe { rm!(RedisModule_ReplyWithError(ctx.raw(), text.as_ptr())) };
 }
 
 /// Sends a whole reply.
@@ -30,7 +30,7 @@ pub fn send(ctx: Ctx, reply: &Reply) {
         Reply::Nil => send_nil(ctx),
         Reply::Ok => {
             // SAFETY: main thread, live context.
-            unsafe { rm!(RedisModule_ReplyWithSimpleString(ctx, c"OK".as_ptr())) };
+            unsafe { rm!(RedisModule_ReplyWithSimpleString(ctx.raw(), c"OK".as_ptr())) };
         }
         Reply::Int(n) => send_int(ctx, *n),
         Reply::Bulk(bytes) => send_bulk(ctx, bytes),
@@ -42,7 +42,7 @@ pub fn send(ctx: Ctx, reply: &Reply) {
         }
         Reply::Map(entries) => {
             // SAFETY: main thread, live context; as many pairs follow. A flat array in RESP2.
-            unsafe { rm!(RedisModule_ReplyWithMap(ctx, entries.len() as c_long)) };
+            unsafe { rm!(RedisModule_ReplyWithMap(ctx.raw(), entries.len() as c_long)) };
             for (key, value) in entries {
                 send(ctx, key);
                 send(ctx, value);
@@ -54,13 +54,13 @@ pub fn send(ctx: Ctx, reply: &Reply) {
 /// Sends a null.
 pub fn send_nil(ctx: Ctx) {
     // SAFETY: main thread, live context.
-    unsafe { rm!(RedisModule_ReplyWithNull(ctx)) };
+    unsafe { rm!(RedisModule_ReplyWithNull(ctx.raw())) };
 }
 
 /// Sends an integer.
 pub fn send_int(ctx: Ctx, n: i64) {
     // SAFETY: main thread, live context.
-    unsafe { rm!(RedisModule_ReplyWithLongLong(ctx, n)) };
+    unsafe { rm!(RedisModule_ReplyWithLongLong(ctx.raw(), n)) };
 }
 
 /// Sends a bulk string of any bytes.
@@ -68,7 +68,7 @@ pub fn send_bulk(ctx: Ctx, bytes: &[u8]) {
     // SAFETY: main thread, live context; the bytes are copied.
     unsafe {
         rm!(RedisModule_ReplyWithStringBuffer(
-            ctx,
+            ctx.raw(),
             bytes.as_ptr().cast(),
             bytes.len()
         ))
@@ -78,5 +78,5 @@ pub fn send_bulk(ctx: Ctx, bytes: &[u8]) {
 /// Starts an array; as many elements must follow.
 pub fn send_array(ctx: Ctx, len: usize) {
     // SAFETY: main thread, live context.
-    unsafe { rm!(RedisModule_ReplyWithArray(ctx, len as c_long)) };
+    unsafe { rm!(RedisModule_ReplyWithArray(ctx.raw(), len as c_long)) };
 }

@@ -13,7 +13,7 @@ use crate::dedupe::index::CrawlKey;
 use crate::dedupe::lookup::Found;
 use crate::reply::Reply;
 use crate::server::acl::Access;
-use crate::server::api::{context_flags, now_ms, raw, rm, Ctx, RmString};
+use crate::server::api::{context_flags, now_ms, raw, rm, Ctx, RawCtx, RmString};
 use crate::server::blocked::{can_block, BlockedClient};
 use crate::server::command::{Answer, Arg, Call, Command, Spec};
 use crate::server::guard::guarded;
@@ -255,7 +255,7 @@ impl Waiters {
         // SAFETY: main thread, live context; the timer carries no data.
         let id = unsafe {
             rm!(RedisModule_CreateTimer(
-                ctx,
+                ctx.raw(),
                 delay as i64,
                 Some(fired),
                 std::ptr::null_mut()
@@ -267,13 +267,15 @@ impl Waiters {
     fn stop_timer(&mut self, ctx: Ctx) {
         if let Some((id, _)) = self.timer.take() {
             // SAFETY: main thread; a timer that fired meanwhile is unknown, which is no harm.
-            unsafe { rm!(RedisModule_StopTimer(ctx, id, std::ptr::null_mut())) };
+            unsafe { rm!(RedisModule_StopTimer(ctx.raw(), id, std::ptr::null_mut())) };
         }
     }
 }
 
 /// A claim ran out, or somebody else changed the index: those who wait look again.
-extern "C" fn fired(ctx: Ctx, _: *mut c_void) {
+extern "C" fn fired(ctx: RawCtx, _: *mut c_void) {
+    // SAFETY: the server hands a live context to this callback, on its main thread.
+    let ctx = unsafe { Ctx::new(ctx) };
     let _ = guarded("a claim timer", || {
         let mut places: Vec<(c_int, Vec<u8>)> = {
             let mut waiters = WAITERS.borrow();
@@ -288,7 +290,7 @@ extern "C" fn fired(ctx: Ctx, _: *mut c_void) {
         places.dedup();
         for (db, prefix) in places {
             // SAFETY: main thread, the context of this timer.
-            unsafe { rm!(RedisModule_SelectDb(ctx, db)) };
+            unsafe { rm!(RedisModule_SelectDb(ctx.raw(), db)) };
             serve(ctx, db, &prefix, &mut RedisKeyspace::new(ctx), None);
         }
     });

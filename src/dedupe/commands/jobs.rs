@@ -225,6 +225,7 @@ impl Command for Cancel {
         on_index(call, |remembered, keys| {
             CancelJob::check(&mut remembered.index, keys, crawl)
         })?;
+        permit_references(call, &[crawl])?;
         // A commit of the same crawl loses against this.
         let commit = id(call, Kind::Grows, "commit", &[crawl]);
         let canceled = Err(Error::Canceled(crawl.to_vec()).to_string());
@@ -277,6 +278,7 @@ impl Command for Remove {
         on_index(call, |remembered, keys| {
             Removal::check(&mut remembered.index, keys, &crawls)
         })?;
+        permit_references(call, &crawls)?;
         let id = id(call, Kind::Shrinks, "remove", &crawls);
         let job = Box::new(Removal::new(owned(&crawls), false));
         submit(call, Kind::Shrinks, id, job, true)
@@ -337,7 +339,24 @@ fn permit_removal_of_others(call: &mut Call<'_>, kept: &[&[u8]]) -> Result<(), S
         .filter(|crawl| !kept.contains(crawl))
         .map(|crawl| (crawl, &OF_CRAWL[..], Access::Write))
         .collect();
-    permit(call, &[], &others)
+    permit(call, &[], &others)?;
+    let others: Vec<&[u8]> = others.into_iter().map(|(crawl, ..)| crawl).collect();
+    permit_references(call, &others)
+}
+
+/// The sets of references that a crawl wrote go with it.
+fn permit_references(call: &mut Call<'_>, crawls: &[&[u8]]) -> Result<(), String> {
+    let user = call.user();
+    let references = on_index(call, |remembered, keys| {
+        let mut all = Vec::new();
+        for crawl in crawls {
+            all.extend(remembered.index.references_of(keys, crawl)?);
+        }
+        Ok(all)
+    })?;
+    references
+        .iter()
+        .try_for_each(|key| user.check(key, Access::Write))
 }
 
 /// What a crawl cannot be replayed without.
