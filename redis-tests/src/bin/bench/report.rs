@@ -137,7 +137,7 @@ impl Section {
         }
         let _ = writeln!(
             out,
-            "\nFigures are medians of {} repetitions, in parentheses the lowest and the highest.",
+            "\nFigures are medians (repetitions: {}), in parentheses the lowest and the highest.",
             plan.reps
         );
         for (heading, text) in &self.analysis {

@@ -64,3 +64,42 @@ pub fn time(seconds: f64) -> String {
         s => format!("{:.0} µs", s * 1e6),
     }
 }
+
+/// `1 000 000`.
+pub fn grouped(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i) % 3 == 0 {
+            out.push(' ');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_written_as_people_read_them() {
+        assert_eq!(grouped(1_000_000), "1 000 000");
+        assert_eq!(grouped(999), "999");
+        assert_eq!(rate(2_060_000.0), "2.06 M/s");
+        assert_eq!(rate(315_400.0), "315 k/s");
+        assert_eq!(time(0.0131), "13 ms");
+        assert_eq!(time(0.000_048), "48 µs");
+    }
+
+    #[test]
+    fn a_median_is_the_figure_in_the_middle() {
+        let series = Series(vec![3.0, 1.0, 9.0]);
+        assert_eq!(
+            (series.median(), series.low(), series.high()),
+            (3.0, 1.0, 9.0)
+        );
+        assert_eq!(Series::default().median(), 0.0);
+        assert_eq!(series.over(&Series(vec![1.0, 2.0, 3.0])).0, [3.0, 0.5, 3.0]);
+    }
+}

@@ -12,6 +12,7 @@ use std::fs;
 use redis_tests::{Options, Server};
 
 use crate::report::{Row, Section};
+use crate::series::grouped;
 use crate::Plan;
 use corpus::{Corpus, Crawl};
 use documented::Feeder;
@@ -65,13 +66,14 @@ fn method(plan: &Plan, corpus: &Corpus, hashes: u64) -> String {
     let sample = 10_000;
     let bytes: usize = (0..sample).map(|n| corpus.record(n, 0).value().len()).sum();
     format!(
-        "Corpus: {hashes} hashes (`sha256:` and 64 hex digits) in 10 crawls, URLs on 5 000 hosts of very unequal \
+        "Corpus: {} hashes (`sha256:` and 64 hex digits) in 10 crawls, URLs on 5 000 hosts of very unequal \
          size, records of {:.0} bytes on average; seed {}. Ours runs in a server with the module, on plain keys; peers \
          run in a server of the same version without it. Both hold the same data, and each pair is measured one after \
          the other in every repetition. Rates are those of requests encoded beforehand, sent over the unix socket on 8 \
          connections, with hashes drawn at random from all; \"busy\" is the share of a core that the server used, and \
          tells that the server and not the generator is measured. Replies are checked: every look-up returns a record, \
          and the index after a commit or a removal is compared with what the peer made.",
+        grouped(hashes),
         bytes as f64 / sample as f64,
         plan.seed
     )

@@ -11,7 +11,7 @@ use super::{reset, say, Findings, Scene, PREFIX};
 use crate::load::Connection;
 use crate::others::RATE;
 use crate::report::{Goal, Row};
-use crate::series::{time, Series};
+use crate::series::{grouped, time, Series};
 use crate::Plan;
 
 /// Number of the crawl that goes.
@@ -178,12 +178,12 @@ fn findings(
     );
     found.note("D8.", format!(
         "A rebuild reads and writes every hash of the crawls that stay; a removal touches those of the crawl that goes, \
-         {} of {hashes} here, of which {re_owned} go to the next crawl that holds them and the rest leave the index. So \
+         {} of {} here, of which {re_owned} go to the next crawl that holds them and the rest leave the index. So \
          the ratio grows with the number of crawls. Between its `DEL allhashes` and its end the documented rebuild \
          answers \"unknown\" for hashes that it knows, and a crawler stores them again; during `REMOVE` other clients \
          looked up hashes of crawls that stay, {RATE} requests a second with `GET` among them, and none was missing. They \
          waited {} idle and {} meanwhile. The result was compared with both rebuilds: the same hashes, owners and counts.",
-        hashes / 10, Loaded::quantiles(&loaded.idle), Loaded::quantiles(&loaded.during),
+        grouped(hashes / 10), grouped(hashes), Loaded::quantiles(&loaded.idle), Loaded::quantiles(&loaded.during),
     ));
     found
 }
