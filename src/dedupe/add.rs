@@ -79,7 +79,7 @@ impl<K: Keyspace> Index<K> {
 
         let (mut new, mut urls) = (0, 0);
         for Response { digest, record } in responses {
-            match self.get_record(ks, crawl, &records, digest)? {
+            match self.record_of(ks, crawl, digest)? {
                 None => {
                     self.start(ks, crawl)?;
                     ks.hash_set(&records, digest.written(self.profile()), &record.to_value())?;

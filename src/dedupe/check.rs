@@ -407,7 +407,8 @@ fn looks_ours<K: Keyspace>(ks: &mut K, key: &[u8], which: CrawlKey) -> bool {
     match which {
         CrawlKey::Requires => false,
         CrawlKey::Records => {
-            let _ = ks.hash_scan(&key, &mut cursor, &mut batch);
+            // A step of a scan may come up empty.
+            while batch.is_empty() && ks.hash_scan(&key, &mut cursor, &mut batch) == Ok(true) {}
             let mut entries = batch.iter();
             entries.next().is_some_and(|(field, value)| {
                 Digest::parse(field).is_ok() && Record::parse(value).is_some()

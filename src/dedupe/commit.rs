@@ -19,6 +19,8 @@ enum Phase<K: Keyspace> {
     Check,
     Adopt(Adoption<K>),
     Start,
+    /// Fields that came after a commit was cut short join those that it was to commit.
+    Join(Walk<K>),
     /// Another commit or a removal came between a crash and this run: what the first run did is
     /// taken back, and the crawl gets a new place in the order.
     Undo(Walk<K>),
@@ -34,9 +36,6 @@ pub struct Commit<K: Keyspace> {
     phase: Phase<K>,
     state: CommitState,
     continued: bool,
-    resumed: bool,
-    new: u64,
-    known: u64,
 }
 
 impl<K: Keyspace> Commit<K> {
@@ -51,9 +50,6 @@ impl<K: Keyspace> Commit<K> {
                 known: 0,
             },
             continued: false,
-            resumed: false,
-            new: 0,
-            known: 0,
         }
     }
 
@@ -79,19 +75,20 @@ impl<K: Keyspace> Commit<K> {
         index.refuse_while_removing(ks, crawl)?;
         self.continued = index.is_committed(ks, crawl)?;
         if let Some(state) = index.commit_state(ks, crawl)? {
-            self.resumed = true;
+            // An earlier run was cut short. What came since belongs to this one as well.
             self.state = state;
-            let key = self.walked_key(index, ks);
-            self.phase = if index.last_number(ks)? > state.number {
-                Phase::Undo(Walk::hash(ks, key))
+            let fresh = index.crawl_key(ks, crawl, CrawlKey::Fresh);
+            if self.continued {
+                self.phase = Phase::Join(Walk::hash(ks, fresh));
             } else {
-                self.after_cut(index, ks)?
-            };
+                ks.delete(&fresh)?;
+                self.resume(index, ks)?;
+            }
             return Ok(None);
         }
         let state = index.state(ks, crawl)?;
         if state == Some(State::Committed) && !index.has_unseen_fields(ks, crawl)? {
-            return Ok(Some(Reply::counts(&[self.new, self.known])));
+            return Ok(Some(Reply::counts(&[0, 0])));
         }
         self.state = CommitState {
             number: index.next_number(ks)?,
@@ -109,6 +106,18 @@ impl<K: Keyspace> Commit<K> {
         }
         self.phase = self.after_cut(index, ks)?;
         Ok(None)
+    }
+
+    /// Goes on with a commit that was cut short.
+    fn resume(&mut self, index: &mut Index<K>, ks: &mut K) -> Result<()> {
+        index.cut_base(ks, &self.crawl)?;
+        self.phase = if index.last_number(ks)? > self.state.number {
+            let key = self.walked_key(index, ks);
+            Phase::Undo(Walk::hash(ks, key))
+        } else {
+            self.after_cut(index, ks)?
+        };
+        Ok(())
     }
 
     /// The hash whose fields this commit walks.
@@ -150,8 +159,6 @@ impl<K: Keyspace> Commit<K> {
         index.set_commit_state(ks, crawl, None)?;
         index.set_uncommitted(ks, crawl, more_came)?;
         index.set_committed(ks, crawl, true)?;
-        self.new += self.state.new;
-        self.known += self.state.known;
         Ok(())
     }
 }
@@ -174,6 +181,19 @@ impl<K: Keyspace> Job<K> for Commit<K> {
                     if let Some(reply) = self.start(index, ks)? {
                         return Ok(Step::Done(reply));
                     }
+                }
+                Phase::Join(walk) => {
+                    let cut = index.crawl_key(ks, &self.crawl, CrawlKey::Cut);
+                    let fresh = index.crawl_key(ks, &self.crawl, CrawlKey::Fresh);
+                    let done = walk.run(index, ks, time, |_, ks, field, _| {
+                        ks.hash_set(&cut, field, b"")?;
+                        ks.hash_del(&fresh, field)?;
+                        Ok(())
+                    })?;
+                    if !done {
+                        return Ok(Step::More);
+                    }
+                    self.resume(index, ks)?;
                 }
                 Phase::Undo(walk) => {
                     let crawl = &self.crawl[..];
@@ -248,13 +268,8 @@ impl<K: Keyspace> Job<K> for Commit<K> {
                 }
                 Phase::Finish => {
                     self.finish(index, ks)?;
-                    if self.resumed && index.is_uncommitted(ks, &self.crawl)? {
-                        // The caller came back after a crash, and with more: that too.
-                        self.resumed = false;
-                        self.phase = Phase::Start;
-                        continue;
-                    }
-                    return Ok(Step::Done(Reply::counts(&[self.new, self.known])));
+                    let figures = [self.state.new, self.state.known];
+                    return Ok(Step::Done(Reply::counts(&figures)));
                 }
             }
         }

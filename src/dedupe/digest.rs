@@ -32,7 +32,7 @@ pub struct Digest {
 const BASE32: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
 
 fn unhex(text: &[u8]) -> Option<SmallVec<[u8; 32]>> {
-    if text.len() % 2 != 0 {
+    if !text.len().is_multiple_of(2) {
         return None;
     }
     text.chunks_exact(2)

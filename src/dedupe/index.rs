@@ -13,6 +13,7 @@ use super::counts;
 use super::digest::Digest;
 use super::error::{Error, Result};
 use super::profile::Profile;
+use super::record::Record;
 
 /// Longest crawl id, in bytes.
 pub const CRAWL_BYTES: usize = 1024;
@@ -226,6 +227,8 @@ pub struct Index<K: Keyspace> {
     /// Whether every field of the merged index is known to be in the written form, so that a
     /// look-up need not try the other spellings.
     merged_is_written: bool,
+    /// The size of the merged index that says so in the `crawlspace` key.
+    written_size: Option<u64>,
     crawls: FxHashMap<Box<[u8]>, Remembered<K::Name>>,
     committing: Option<FxHashSet<Box<[u8]>>>,
     removing: Option<FxHashSet<Box<[u8]>>>,
@@ -280,8 +283,13 @@ impl<K: Keyspace> Index<K> {
             holders: ks.name(&[prefix, b"holders"]),
             claims: ks.name(&[prefix, b"claims"]),
         };
-        // What was there before this process watched may be spelled in any way.
-        let merged_is_written = !ks.exists(&names.merged);
+        // Every job that changes the merged index writes down its size while all of it is in the
+        // written form. Plain clients add hashes, and then the sizes differ.
+        let size = ks.hash_len(&names.merged)?;
+        let written_size = ks
+            .hash_get(&names.meta, b"written")?
+            .and_then(|n| parse_unsigned(n.as_ref()));
+        let merged_is_written = size == 0 || written_size == Some(size);
         Ok(Index {
             prefix: prefix.to_vec(),
             profile,
@@ -289,6 +297,7 @@ impl<K: Keyspace> Index<K> {
             registered: stored.is_some(),
             anchored,
             merged_is_written,
+            written_size,
             crawls: FxHashMap::default(),
             committing: None,
             removing: None,
@@ -355,6 +364,33 @@ impl<K: Keyspace> Index<K> {
         if let Some(remembered) = self.crawls.get_mut(crawl) {
             remembered.is_written = false;
         }
+    }
+
+    /// Somebody else wrote to the merged index: look-ups try every spelling from now on.
+    pub fn distrust_merged(&mut self) {
+        self.merged_is_written = false;
+    }
+
+    /// Writes down whether the merged index has only written forms, so that a restart need not
+    /// look at all of it. Belongs at the end of every step that changed it.
+    pub fn write_spelling(&mut self, ks: &mut K) -> Result<()> {
+        let size = match self.merged_is_written {
+            true => Some(ks.hash_len(&self.names.merged)?).filter(|&size| size > 0),
+            false => None,
+        };
+        if size != self.written_size {
+            match size {
+                Some(size) => {
+                    self.register(ks)?;
+                    ks.hash_set(&self.names.meta, b"written", size.to_string().as_bytes())?;
+                }
+                None => {
+                    ks.hash_del(&self.names.meta, b"written")?;
+                }
+            }
+            self.written_size = size;
+        }
+        Ok(())
     }
 
     /// Whether `spelling` is the only one under which the merged index can have this hash.
@@ -731,19 +767,33 @@ impl<K: Keyspace> Index<K> {
         self.get_foreign(ks, &self.names.merged, digest)
     }
 
-    /// The record of a crawl for a hash, under any of its spellings. `records` is the name of the
-    /// crawl's key.
-    pub fn get_record(
-        &self,
+    /// The record of a crawl for a hash, under any of its spellings, committed or not.
+    pub fn record_of(
+        &mut self,
         ks: &mut K,
         crawl: &[u8],
+        digest: &Digest,
+    ) -> Result<Option<K::Value>> {
+        let Remembered {
+            records,
+            is_written,
+            ..
+        } = self.remembered(ks, crawl);
+        let (records, is_written) = (records.clone(), *is_written);
+        self.get_record(ks, is_written, &records, digest)
+    }
+
+    fn get_record(
+        &self,
+        ks: &mut K,
+        is_written: bool,
         records: &K::Name,
         digest: &Digest,
     ) -> Result<Option<K::Value>> {
         if let Some(value) = ks.hash_get(records, digest.written(self.profile))? {
             return Ok(Some(value));
         }
-        if self.crawls.get(crawl).is_some_and(|c| c.is_written) {
+        if is_written {
             return Ok(None);
         }
         let foreign = self.get_foreign(ks, records, digest)?;
@@ -873,24 +923,31 @@ impl<K: Keyspace> Index<K> {
         crawl: &[u8],
         digest: &Digest,
     ) -> Result<Option<K::Value>> {
+        // The usual crawl: committed, not gone on with, and known to be so.
+        if let (Some(known), Some(committing)) = (self.crawls.get(crawl), &self.committing) {
+            if known.committed == Some(true)
+                && known.uncommitted == Some(false)
+                && committing.is_empty()
+            {
+                let value = self.get_record(ks, known.is_written, &known.records, digest)?;
+                return Ok(value.filter(|value| Record::parse(value.as_ref()).is_some()));
+            }
+        }
         if !self.is_committed(ks, crawl)? {
             return Ok(None);
         }
         // A continued crawl that is being committed again shows none of its new hashes yet.
-        for part in [CrawlKey::Cut, CrawlKey::Fresh] {
-            if self.is_uncommitted(ks, crawl)? || self.is_committing(ks, crawl)? {
+        let committing = self.is_committing(ks, crawl)?;
+        if self.is_uncommitted(ks, crawl)? || committing {
+            for part in [CrawlKey::Cut, CrawlKey::Fresh] {
                 let key = self.crawl_key(ks, crawl, part);
                 if ks.hash_has(&key, digest.canonical())? {
                     return Ok(None);
                 }
             }
         }
-        let records = self.crawl_key(ks, crawl, CrawlKey::Records);
-        let Some(value) = self.get_record(ks, crawl, &records, digest)? else {
-            return Ok(None);
-        };
-        let whole = super::record::Record::parse(value.as_ref()).is_some();
-        Ok(whole.then_some(value))
+        let value = self.record_of(ks, crawl, digest)?;
+        Ok(value.filter(|value| Record::parse(value.as_ref()).is_some()))
     }
 
     /// The first committed crawl, in commit order, that holds the hash beside its owner; crawls
@@ -909,7 +966,11 @@ impl<K: Keyspace> Index<K> {
         }
         let unrecorded = self.unrecorded(ks)?;
         if !unrecorded.is_empty() {
-            candidates.extend(unrecorded);
+            // What such a crawl got by a later commit of ours is written down like any other.
+            let recorded = |crawl: &Vec<u8>| candidates.iter().any(|(_, c)| c == crawl);
+            let mut unwritten = unrecorded;
+            unwritten.retain(|(_, crawl)| !recorded(crawl));
+            candidates.extend(unwritten);
             candidates.sort();
         }
         for (_, crawl) in candidates {

@@ -61,8 +61,7 @@ impl<K: Keyspace> Index<K> {
             }
         }
         let Some(own) = own else { return Ok(None) };
-        let records = self.crawl_key(ks, own, CrawlKey::Records);
-        let Some(value) = self.get_record(ks, own, &records, digest)? else {
+        let Some(value) = self.record_of(ks, own, digest)? else {
             return Ok(None);
         };
         Ok(Record::parse(value.as_ref()).is_some().then(|| Found {

@@ -154,9 +154,15 @@ impl<K: Keyspace> Job<K> for Removal<K> {
                     let excluded =
                         |other: &[u8]| crawls.binary_search_by(|c| c[..].cmp(other)).is_ok();
                     let (mut dropped, mut reowned) = (0, 0);
+                    let cut = index.crawl_key(ks, crawl, CrawlKey::Cut);
+                    let has_cut = ks.exists(&cut);
                     let done = walk.run(index, ks, time, |index, ks, field, _| {
+                        // What a commit cut short had put in does not count: nobody saw it.
+                        let unseen =
+                            has_cut && ks.hash_has(&cut, Digest::of_field(field).canonical())?;
                         match index.withdraw(ks, crawl, numbers, field, &excluded)? {
                             Withdrawn::NotOwner => {}
+                            _ if unseen => {}
                             Withdrawn::Reowned => reowned += 1,
                             Withdrawn::Dropped => dropped += 1,
                         }

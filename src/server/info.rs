@@ -28,6 +28,9 @@ pub struct Figures {
     pub slices: AtomicU64,
     /// The longest slice, in microseconds.
     pub slice_longest_us: AtomicU64,
+    /// The same in time that the server's thread had the processor, which other processes cannot
+    /// lengthen.
+    pub slice_longest_cpu_us: AtomicU64,
     /// Bugs that the panic guard caught.
     pub panics: AtomicU64,
     /// Indexes that something is remembered of.
@@ -46,6 +49,7 @@ pub static FIGURES: Figures = Figures {
     jobs_done: AtomicU64::new(0),
     slices: AtomicU64::new(0),
     slice_longest_us: AtomicU64::new(0),
+    slice_longest_cpu_us: AtomicU64::new(0),
     panics: AtomicU64::new(0),
     indexes: AtomicU64::new(0),
 };
@@ -54,6 +58,13 @@ pub static FIGURES: Figures = Figures {
 pub fn count(figure: &AtomicU64, by: u64) {
     // Only the main thread writes, so no atomic addition is needed.
     figure.store(figure.load(Relaxed).wrapping_add(by), Relaxed);
+}
+
+/// Keeps the larger.
+pub fn peak(figure: &AtomicU64, n: u64) {
+    if n > figure.load(Relaxed) {
+        figure.store(n, Relaxed);
+    }
 }
 
 /// Counts a caught bug.
@@ -78,6 +89,7 @@ extern "C" fn report(info: *mut raw::RedisModuleInfoCtx, for_crash_report: c_int
             (c"jobs_done", &f.jobs_done),
             (c"slices", &f.slices),
             (c"slice_longest_us", &f.slice_longest_us),
+            (c"slice_longest_cpu_us", &f.slice_longest_cpu_us),
             (c"panics", &f.panics),
             (c"indexes", &f.indexes),
         ];

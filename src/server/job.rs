@@ -14,7 +14,7 @@ use super::api::{context_flags, raw, rm, Ctx, RawCtx};
 use super::blocked::{can_block, BlockedClient};
 use super::config;
 use super::guard::guarded;
-use super::info::{count, FIGURES};
+use super::info::{count, peak, FIGURES};
 use super::main_thread::MainThread;
 use super::notify::Change;
 use super::reply::Outcome;
@@ -212,15 +212,31 @@ fn finished(queued: Queued, outcome: Outcome) {
 
 fn timed_slice(ctx: Ctx, job: &mut dyn Slices) -> Progress {
     let start = Instant::now();
+    let cpu = thread_cpu_time();
     let budget = Duration::from_micros(config::slice_us());
     let progress = guarded("a job", || job.slice(ctx, &mut || start.elapsed() < budget))
         .unwrap_or_else(|panic| Progress::Done(Err(panic)));
     count(&FIGURES.slices, 1);
-    let us = start.elapsed().as_micros() as u64;
-    if us > FIGURES.slice_longest_us.load(Relaxed) {
-        FIGURES.slice_longest_us.store(us, Relaxed);
-    }
+    peak(
+        &FIGURES.slice_longest_us,
+        start.elapsed().as_micros() as u64,
+    );
+    peak(
+        &FIGURES.slice_longest_cpu_us,
+        (thread_cpu_time() - cpu).as_micros() as u64,
+    );
     progress
+}
+
+/// How long this thread has had a processor.
+fn thread_cpu_time() -> Duration {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: writes the structure it is given.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 impl Runner {

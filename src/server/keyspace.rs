@@ -58,6 +58,7 @@ pub struct RedisKeyspace {
     open: SmallVec<[(RmString, OpenKey); 8]>,
     pending: Option<Pending>,
     last_value: Option<RmString>,
+    last_field: Option<RmString>,
     reader: Option<(User, Exempt)>,
 }
 
@@ -72,6 +73,7 @@ impl RedisKeyspace {
             open: SmallVec::new(),
             pending: None,
             last_value: None,
+            last_field: None,
             reader: None,
         }
     }
@@ -195,14 +197,12 @@ impl RedisKeyspace {
 
     /// The value string for `bytes`; consecutive equal values share one.
     fn value_string(&mut self, bytes: &[u8]) -> RmString {
-        match &self.last_value {
-            Some(last) if last.as_ref() == bytes => last.clone(),
-            _ => {
-                let value = RmString::new(bytes);
-                self.last_value = Some(value.clone());
-                value
-            }
-        }
+        remembered(&mut self.last_value, bytes)
+    }
+
+    /// The field string for `bytes`; the same hash is mostly looked for in several keys in turn.
+    fn field_string(&mut self, bytes: &[u8]) -> RmString {
+        remembered(&mut self.last_field, bytes)
     }
 
     /// Runs a command on one key, replicated as it is.
@@ -265,7 +265,7 @@ impl RedisKeyspace {
         value: &[u8],
         flags: u32,
     ) -> Result<c_int> {
-        let field = RmString::new(field);
+        let field = self.field_string(field);
         let value = self.value_string(value);
         let pending = self.write(key, false)?;
         let handle = pending.handle.0;
@@ -377,6 +377,13 @@ impl Drop for Answer {
     }
 }
 
+fn remembered(last: &mut Option<RmString>, bytes: &[u8]) -> RmString {
+    match last {
+        Some(last) if last.as_ref() == bytes => last.clone(),
+        _ => last.insert(RmString::new(bytes)).clone(),
+    }
+}
+
 fn check_type(handle: &OpenKey, key: &RmString, needs: Kind) -> Result<()> {
     // SAFETY: main thread, open key.
     let is = unsafe { rm!(RedisModule_KeyType(handle.0)) } as isize;
@@ -452,7 +459,7 @@ impl Keyspace for RedisKeyspace {
         if handle.is_null() {
             return Ok(None);
         }
-        let field = RmString::new(field);
+        let field = self.field_string(field);
         let mut value: *mut raw::RedisModuleString = ptr::null_mut();
         // SAFETY: main thread, open hash; field and out-parameter in pairs, ended by null.
         unsafe {
@@ -472,7 +479,7 @@ impl Keyspace for RedisKeyspace {
         if handle.is_null() {
             return Ok(false);
         }
-        let field = RmString::new(field);
+        let field = self.field_string(field);
         let mut there: c_int = 0;
         // SAFETY: as in `hash_get`, with an integer as out-parameter.
         unsafe {
@@ -507,7 +514,7 @@ impl Keyspace for RedisKeyspace {
         }
         // The last field takes the key with it, so no other handle may stay open.
         self.forget(key);
-        let field = RmString::new(field);
+        let field = self.field_string(field);
         let pending = self.write(key, true)?;
         // SAFETY: as in `hash_set`, with the value that stands for deletion.
         unsafe {

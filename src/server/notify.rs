@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::ffi::CStr;
 use std::os::raw::{c_char, c_int, c_void};
 
-use super::api::{raw, rm, selected_db, string_bytes, Ctx, RawCtx};
+use super::api::{context_flags, raw, rm, selected_db, string_bytes, Ctx, RawCtx};
 use super::guard::guarded;
 use super::main_thread::MainThread;
 
@@ -34,11 +34,21 @@ impl Drop for OwnWrite {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change<'a> {
     /// One key of a database changed.
-    Key(c_int, &'a [u8]),
+    Key(c_int, &'a [u8], By),
     /// Databases were emptied, swapped or loaded: nothing that was remembered holds.
     Everything,
     /// The server became a master or a replica.
     Role,
+}
+
+/// Who changed a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    /// A client of this server, or expiry or eviction.
+    Client,
+    /// The master, or a file that is being loaded: what comes from there is a whole story, the
+    /// module's own book-keeping included.
+    Replication,
 }
 
 /// Takes note of a change. It must not change keys.
@@ -47,12 +57,13 @@ pub type Listener = fn(Ctx, Change<'_>);
 static LISTENERS: MainThread<Vec<Listener>> = MainThread::new(Vec::new());
 
 fn tell(ctx: Ctx, change: Change<'_>) {
-    let listeners = match LISTENERS.try_borrow() {
-        Some(listeners) => listeners.clone(),
-        None => return,
-    };
-    for listener in listeners {
+    // One at a time, so that a listener may cause events itself; and without a copy of the list,
+    // because this runs for every change of every key.
+    let listener = |at: usize| LISTENERS.try_borrow()?.get(at).copied();
+    let mut at = 0;
+    while let Some(listener) = listener(at) {
         listener(ctx, change);
+        at += 1;
     }
 }
 
@@ -77,7 +88,13 @@ extern "C" fn key_changed(
     let _ = guarded("a keyspace event", || {
         // SAFETY: the key's name lives during the callback.
         let name = unsafe { string_bytes(key) };
-        tell(ctx, Change::Key(selected_db(ctx), name));
+        let told = raw::REDISMODULE_CTX_FLAGS_REPLICATED | raw::REDISMODULE_CTX_FLAGS_LOADING;
+        let by = if context_flags(ctx) & told == 0 {
+            By::Client
+        } else {
+            By::Replication
+        };
+        tell(ctx, Change::Key(selected_db(ctx), name, by));
     });
     raw::REDISMODULE_OK as c_int
 }

@@ -335,7 +335,7 @@ pub fn on_change(ctx: Ctx, change: Change<'_>) {
             FIGURES.claims_pending.store(0, Relaxed);
         }
         Change::Everything => waiters.wake_at(ctx, 0),
-        Change::Key(db, key) => {
+        Change::Key(db, key, _) => {
             let touched = possible_prefixes(key)
                 .any(|(prefix, _)| waiters.all.iter().any(|w| w.db == db && w.prefix == prefix));
             if touched {

@@ -3,7 +3,7 @@
 use std::os::raw::c_int;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use rustc_hash::{FxBuildHasher, FxHashMap};
+use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 
 use crate::dedupe::error::{Error, Result};
 use crate::dedupe::index::{CrawlKey, Index, Names};
@@ -16,7 +16,7 @@ use crate::server::config;
 use crate::server::info::FIGURES;
 use crate::server::keyspace::{RedisKeyspace, ScanCursor};
 use crate::server::main_thread::MainThread;
-use crate::server::notify::Change;
+use crate::server::notify::{By, Change};
 
 /// An index on the keys of this server.
 pub type RedisIndex = Index<RedisKeyspace>;
@@ -36,11 +36,14 @@ pub struct Remembered {
 
 struct Indexes {
     by_db: FxHashMap<c_int, FxHashMap<Box<[u8]>, Remembered>>,
+    /// Where plain clients wrote to the merged index while this process watched.
+    distrusted: FxHashSet<(c_int, Box<[u8]>)>,
     panics: u64,
 }
 
 static INDEXES: MainThread<Indexes> = MainThread::new(Indexes {
     by_db: FxHashMap::with_hasher(FxBuildHasher),
+    distrusted: FxHashSet::with_hasher(FxBuildHasher),
     panics: 0,
 });
 
@@ -56,6 +59,7 @@ pub fn with_index<T>(
     act: impl FnOnce(&mut Remembered, &mut RedisKeyspace) -> Result<T>,
 ) -> Result<T> {
     let mut indexes = INDEXES.borrow();
+    let indexes = &mut *indexes;
     let panics = FIGURES.panics.load(Relaxed);
     if DISTRUST.swap(false, Relaxed) || indexes.panics != panics {
         // After a bug nothing that was remembered is believed.
@@ -71,7 +75,10 @@ pub fn with_index<T>(
         if of_db.len() >= INDEXES_REMEMBERED {
             of_db.clear();
         }
-        let index = Index::open(keys, prefix, default_profile, in_cluster(ctx))?;
+        let mut index = Index::open(keys, prefix, default_profile, in_cluster(ctx))?;
+        if indexes.distrusted.contains(&(db, prefix.into())) {
+            index.distrust_merged();
+        }
         let remembered = Remembered {
             index,
             sweep: None,
@@ -164,6 +171,13 @@ pub fn possible_prefixes(key: &[u8]) -> impl Iterator<Item = (&[u8], Option<&[u8
     once.chain(records)
 }
 
+/// Whether a key's name, without the prefix, is that of a merged index.
+fn is_merged(name: &[u8]) -> bool {
+    Profile::ALL
+        .iter()
+        .any(|profile| name == profile.merged_index())
+}
+
 /// Whether a key is book-keeping of ours that says nothing of anybody's data.
 pub fn is_bookkeeping(key: &[u8]) -> bool {
     const OURS: [&[u8]; 11] = [
@@ -189,12 +203,22 @@ pub fn on_change(_: Ctx, change: Change<'_>) {
         return;
     };
     match change {
-        Change::Everything | Change::Role => indexes.by_db.clear(),
-        Change::Key(db, key) => {
-            let Some(of_db) = indexes.by_db.get_mut(&db) else {
+        Change::Everything | Change::Role => {
+            indexes.by_db.clear();
+            indexes.distrusted.clear();
+        }
+        Change::Key(db, key, by) => {
+            let Indexes {
+                by_db, distrusted, ..
+            } = &mut *indexes;
+            let Some(of_db) = by_db.get_mut(&db) else {
                 return;
             };
             for (prefix, crawl) in possible_prefixes(key) {
+                if by == By::Client && of_db.contains_key(prefix) && is_merged(&key[prefix.len()..])
+                {
+                    distrusted.insert((db, prefix.into()));
+                }
                 match crawl {
                     // The next command reads everything anew.
                     None => drop(of_db.remove(prefix)),

@@ -63,9 +63,13 @@ impl Slices for IndexJob {
         if let (Kind::Reads, Some(user)) = (self.kind, &self.user) {
             keys.read_as(User::named(user), is_bookkeeping);
         }
-        let job = &mut self.job;
+        let (job, kind) = (&mut self.job, self.kind);
         let step = slice(ctx, self.db, &self.prefix, &mut keys, |index, keys| {
-            job.step(index, keys, time)
+            let step = job.step(index, keys, time);
+            if kind != Kind::Reads {
+                index.write_spelling(keys)?;
+            }
+            step
         });
         let outcome = match step {
             Ok(Step::More) => return Progress::More,
