@@ -7,7 +7,7 @@ use crate::dedupe::index::CrawlKey;
 use crate::dedupe::lookup::Found;
 use crate::server::acl::Access;
 use crate::server::api::RmString;
-use crate::server::command::{in_cluster, Answer, Arg, Call, Command, Spec};
+use crate::server::command::{check_slot, in_cluster, Answer, Arg, Call, Command, Spec};
 use crate::server::info::{count, FIGURES};
 use crate::server::reply::{send_array, send_bulk, send_int, send_nil};
 
@@ -100,6 +100,9 @@ impl Command for Lookup {
             Ok(found)
         })?;
         refused?;
+        if in_cluster(call.ctx) {
+            refuse_what_has_moved(call, &digests, &found, own)?;
+        }
 
         count(&FIGURES.lookups, found.len() as u64);
         send_array(call.ctx, found.len());
@@ -125,4 +128,33 @@ impl Command for Lookup {
         }
         Ok(Answer::Sent)
     }
+}
+
+/// In a cluster, a record that is not here may be on the other side of a migration: the hash's owner
+/// is known here and its crawl's key is not.
+fn refuse_what_has_moved(
+    call: &mut Call<'_>,
+    digests: &[Digest],
+    found: &[Option<Hit>],
+    own: Option<&[u8]>,
+) -> Result<(), String> {
+    let missing = || digests.iter().zip(found).filter(|(_, hit)| hit.is_none());
+    if missing().next().is_none() {
+        return Ok(());
+    }
+    let prefix = RmString::new(call.prefix);
+    let names = on_index(call, |remembered, keys| {
+        let index = &mut remembered.index;
+        let mut names = vec![prefix];
+        for (digest, _) in missing() {
+            if let Some(owner) = index.get_owner(keys, digest)? {
+                names.push(index.crawl_key(keys, owner.as_ref(), CrawlKey::Records));
+            }
+        }
+        if let Some(own) = own {
+            names.push(index.crawl_key(keys, own, CrawlKey::Records));
+        }
+        Ok(names)
+    })?;
+    check_slot(call.ctx, &names)
 }
