@@ -267,6 +267,14 @@ impl Stream {
         }
         .expect("the socket takes a timeout");
     }
+
+    fn set_nonblocking(&self, on: bool) {
+        match self {
+            Stream::Tcp(s) => s.set_nonblocking(on),
+            Stream::Unix(s) => s.set_nonblocking(on),
+        }
+        .expect("the socket takes the flag");
+    }
 }
 
 impl Read for Stream {
@@ -364,6 +372,17 @@ impl Wire {
         );
         self.stream.get_ref().set_read_timeout(PATIENCE);
         silent
+    }
+
+    /// True when a reply is there, or the connection has ended. Does not wait.
+    pub fn has_reply(&mut self) -> bool {
+        if !self.stream.buffer().is_empty() {
+            return true;
+        }
+        self.stream.get_ref().set_nonblocking(true);
+        let read = std::io::BufRead::fill_buf(&mut self.stream).map(<[u8]>::len);
+        self.stream.get_ref().set_nonblocking(false);
+        !matches!(read, Err(e) if e.kind() == std::io::ErrorKind::WouldBlock)
     }
 
     /// Sends a command and reads its reply.

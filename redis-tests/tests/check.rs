@@ -153,7 +153,7 @@ fn check_of_a_large_index_lets_others_through() {
     let mut checker = server.wire();
     checker.send(&["DEDUPE.CHECK", P]);
     let mut pings = 0;
-    while checker.is_silent_for(std::time::Duration::from_micros(1)) {
+    while !checker.has_reply() {
         ok!(c, "PING");
         pings += 1;
     }
