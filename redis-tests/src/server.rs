@@ -81,8 +81,14 @@ impl Options {
             .args(&["--aof-use-rdb-preamble", preamble])
     }
 
-    /// Append-only file, synchronised every second: quicker, and `kill -9` of the process alone
-    /// loses nothing of it either.
+    /// Append-only file, written before each reply but left to the kernel to synchronise: quick,
+    /// and `kill -9` of the process alone loses nothing of it. (With `everysec` the server holds
+    /// writes back for up to two seconds while it synchronises, and a kill loses those.)
+    pub fn aof_unsynced(self, preamble: bool) -> Options {
+        self.aof(preamble).args(&["--appendfsync", "no"])
+    }
+
+    /// Append-only file synchronised every second, as servers are run in the field.
     pub fn aof_everysec(self, preamble: bool) -> Options {
         self.aof(preamble).args(&["--appendfsync", "everysec"])
     }

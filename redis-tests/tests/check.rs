@@ -296,7 +296,7 @@ fn resp3_replies_are_maps_and_resp2_replies_the_same_flat() {
 
 #[test]
 fn counts_of_an_interrupted_commit_are_told() {
-    let mut server = Options::new().aof_everysec(true).start();
+    let mut server = Options::new().aof_unsynced(true).start();
     let mut c = server.wire();
     ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 50);
     redis_tests::Crawl {

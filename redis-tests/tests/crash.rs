@@ -38,7 +38,7 @@ fn until_indexed(server: &Server, at_least: i64) {
 }
 
 fn commit_survives_kill9(preamble: bool) {
-    let mut server = Options::new().aof_everysec(preamble).start();
+    let mut server = Options::new().aof_unsynced(preamble).start();
     build(&mut server.wire());
     let mut committer = server.wire();
     committer.send(&["DEDUPE.COMMIT", P, "big"]);
@@ -150,7 +150,7 @@ fn killed_jobs_finish_after_an_append_only_file_without_preamble() {
 
 #[test]
 fn killed_commit_can_be_canceled() {
-    let mut server = Options::new().aof_everysec(true).start();
+    let mut server = Options::new().aof_unsynced(true).start();
     let mut c = server.wire();
     add(&mut c, P, "base", 0..100);
     commit(&mut c, P, "base");
@@ -181,7 +181,7 @@ fn killed_commit_can_be_canceled() {
 
 #[test]
 fn killed_cancel_finishes_when_run_again() {
-    let mut server = Options::new().aof_everysec(false).start();
+    let mut server = Options::new().aof_unsynced(false).start();
     let mut c = server.wire();
     add(&mut c, P, "base", 0..100);
     commit(&mut c, P, "base");
@@ -212,7 +212,7 @@ fn killed_cancel_finishes_when_run_again() {
 
 #[test]
 fn killed_continuation_keeps_the_first_part_visible() {
-    let mut server = Options::new().aof_everysec(true).start();
+    let mut server = Options::new().aof_unsynced(true).start();
     let mut c = server.wire();
     add(&mut c, P, "a", 1_000_000..1_000_100);
     commit(&mut c, P, "a");
@@ -263,7 +263,7 @@ fn sequence_numbers_survive_a_crash() {
 /// A server that died in the middle of committing `a` (60 000 hashes, from 0), with `base` (every
 /// hash from 0 to 99, from 1 000 000 to 1 000 099) committed before and `b` (30 000 to 90 000) open.
 fn died_in_a_commit() -> Server {
-    let mut server = Options::new().aof_everysec(true).start();
+    let mut server = Options::new().aof_unsynced(true).start();
     let mut c = server.wire();
     add(&mut c, P, "base", (0..100).chain(1_000_000..1_000_100));
     commit(&mut c, P, "base");

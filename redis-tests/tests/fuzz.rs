@@ -196,7 +196,7 @@ fn run(c: &mut Wire, rng: &mut Rng, log: &mut Vec<String>) {
 #[test]
 fn random_commands_on_spoiled_keys_do_no_harm() {
     let mut rng = Rng::new("random_commands_on_spoiled_keys_do_no_harm");
-    let mut server = Options::new().aof_everysec(false).start();
+    let mut server = Options::new().aof_unsynced(false).start();
     let replica = Options::new().replica_of(&server).start();
     let mut spoiled = 0;
     for _ in 0..40 {

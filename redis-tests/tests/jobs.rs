@@ -119,7 +119,7 @@ fn killed_connection_does_not_end_the_job() {
 
 #[test]
 fn append_only_file_rewritten_during_a_job_is_whole() {
-    let mut server = Options::new().aof_everysec(false).start();
+    let mut server = Options::new().aof_unsynced(false).start();
     let mut c = server.wire();
     ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 50);
     big(P, "a", 150_000).add(&mut c);

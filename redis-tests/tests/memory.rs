@@ -52,7 +52,7 @@ fn growing_commands_are_refused_and_others_work() {
 
 #[test]
 fn commit_that_meets_maxmemory_stops_cleanly_and_finishes_later() {
-    let server = Options::new().aof_everysec(false).start();
+    let server = Options::new().aof_unsynced(false).start();
     let replica = Options::new().replica_of(&server).start();
     let (mut c, mut committer) = (server.wire(), server.wire());
     ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 50);

@@ -338,7 +338,7 @@ fn random_histories_match_the_model() {
 
 #[test]
 fn what_is_kept_in_memory_survives_reloads_and_restarts() {
-    let mut server = Options::new().aof_everysec(false).start();
+    let mut server = Options::new().aof_unsynced(false).start();
     let mut rng = Rng::new("what_is_kept_in_memory_survives_reloads_and_restarts");
     let mut model = Model::default();
     for round in 0..60 {

@@ -87,7 +87,7 @@ fn rewrite_aof(server: &Server) {
 
 fn replay_equals_the_original(preamble: bool) {
     let mut rng = Rng::new("replay_equals_the_original");
-    let mut server = Options::new().aof_everysec(preamble).start();
+    let mut server = Options::new().aof_unsynced(preamble).start();
     let replica = Options::new().replica_of(&server).start();
     let bare = Options::new().no_module().replica_of(&server).start();
     mixed_workload(&mut server.wire(), &mut rng, 1500);
@@ -127,7 +127,7 @@ fn replay_equals_the_original(preamble: bool) {
     assert_eq!(late.digest(), digest);
 
     // Plain data needs no module.
-    let port_free = Options::new().no_module().aof_everysec(preamble);
+    let port_free = Options::new().no_module().aof_unsynced(preamble);
     server.restart_as(port_free);
     assert_eq!(server.digest(), digest, "without the module");
 }
@@ -178,7 +178,7 @@ fn rdb_restart_equals_the_original() {
 
 #[test]
 fn sliced_jobs_replicate_like_small_ones() {
-    let server = Options::new().aof_everysec(false).start();
+    let server = Options::new().aof_unsynced(false).start();
     let replica = Options::new().replica_of(&server).start();
     let mut c = server.wire();
     ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 50);
