@@ -84,6 +84,18 @@ impl RmString {
         }
     }
 
+    /// One more reference to a string of somebody else's, such as an argument.
+    ///
+    /// # Safety
+    /// `raw` is a live string.
+    pub unsafe fn shared(raw: *mut raw::RedisModuleString) -> RmString {
+        // SAFETY: by contract; the new reference is ours.
+        unsafe {
+            rm!(RedisModule_RetainString(ptr::null_mut(), raw));
+            RmString::from_owned(raw)
+        }
+    }
+
     /// The string for a call that only reads it, or takes a reference of its own.
     pub fn raw(&self) -> *mut raw::RedisModuleString {
         self.raw

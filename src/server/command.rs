@@ -168,9 +168,16 @@ pub struct Call<'a> {
     pub keys: RedisKeyspace,
     /// The number of the selected database.
     pub db: c_int,
+    argv: &'a [*mut raw::RedisModuleString],
 }
 
 impl Call<'_> {
+    /// The argument that was read last, as the server's own string.
+    pub fn last_argument(&self) -> RmString {
+        // SAFETY: the arguments live as long as the call; the position is that of one of them.
+        unsafe { RmString::shared(self.argv[self.args.position()]) }
+    }
+
     /// The user that called.
     pub fn user(&self) -> User {
         User::current(self.ctx)
@@ -243,12 +250,12 @@ extern "C" fn entry<C: Command>(
     let ctx = unsafe { Ctx::new(ctx) };
     let called = guarded(C::SPEC.name, || {
         // SAFETY: the server gives `argc` live strings, alive until this returns.
-        let arguments: SmallVec<[&[u8]; 16]> = unsafe {
-            std::slice::from_raw_parts(argv, argc as usize)
-                .iter()
-                .map(|&argument| string_bytes(argument))
-                .collect()
-        };
+        let argv = unsafe { std::slice::from_raw_parts(argv, argc as usize) };
+        let arguments: SmallVec<[&[u8]; 16]> = argv
+            .iter()
+            // SAFETY: as above.
+            .map(|&argument| unsafe { string_bytes(argument) })
+            .collect();
         let [_, prefix, rest @ ..] = &arguments[..] else {
             // The server checks arity before; this is for callers that pass it by.
             return Err(format!(
@@ -263,6 +270,7 @@ extern "C" fn entry<C: Command>(
             prefix,
             keys: RedisKeyspace::new(ctx),
             db: selected_db(ctx),
+            argv,
         })
     });
     match called {

@@ -200,6 +200,12 @@ impl RedisKeyspace {
         remembered(&mut self.last_value, bytes)
     }
 
+    /// Offers a string that a field is likely to be asked for by: an argument is a string of the
+    /// server already, and need not be made again.
+    pub fn offer_field(&mut self, field: RmString) {
+        self.last_field = Some(field);
+    }
+
     /// The field string for `bytes`; the same hash is mostly looked for in several keys in turn.
     fn field_string(&mut self, bytes: &[u8]) -> RmString {
         remembered(&mut self.last_field, bytes)

@@ -47,8 +47,10 @@ impl Command for Lookup {
             }
         }
         let mut digests: SmallVec<[Digest; 1]> = SmallVec::new();
+        let mut given: SmallVec<[RmString; 1]> = SmallVec::new();
         loop {
             digests.push(hash_argument(&mut call.args)?.1);
+            given.push(call.last_argument());
             if call.args.left() == 0 {
                 break;
             }
@@ -73,10 +75,11 @@ impl Command for Lookup {
                 .and_then(|()| user.check(&index.names.allcrawls, Access::Read));
             let mut found = SmallVec::with_capacity(digests.len());
             let mut allowed: SmallVec<[RmString; 4]> = SmallVec::new();
-            for digest in &digests {
+            for (digest, given) in digests.iter().zip(given) {
                 if refused.is_err() {
                     break;
                 }
+                keys.offer_field(given);
                 let Some(hit) = index.find(keys, digest, own)? else {
                     found.push(None);
                     continue;
