@@ -49,6 +49,8 @@ pub struct Check<K: Keyspace> {
     numbers: Numbers,
     sums: BTreeMap<Vec<u8>, i64>,
     sums_unknown: bool,
+    /// Whether every hash of the merged index is in the written form; look-ups are faster then.
+    all_written: bool,
     findings: Findings,
 }
 
@@ -67,6 +69,7 @@ impl<K: Keyspace> Check<K> {
             numbers: Numbers::new(),
             sums: BTreeMap::new(),
             sums_unknown: false,
+            all_written: true,
             findings: Findings::default(),
         }
     }
@@ -74,6 +77,7 @@ impl<K: Keyspace> Check<K> {
     /// The next committed crawl, or the merged index when all were looked at.
     fn next_crawl(&mut self, index: &mut Index<K>, ks: &mut K) -> Result<Phase<K>> {
         let Some(crawl) = self.crawls.pop() else {
+            index.begin_census();
             return Ok(Phase::Merged(Walk::hash(ks, index.names.merged.clone())));
         };
         self.findings.crawls += 1;
@@ -206,11 +210,16 @@ impl<K: Keyspace> Job<K> for Check<K> {
                     self.phase = self.next_crawl(index, ks)?;
                 }
                 Phase::Merged(walk) => {
+                    let all_written = &mut self.all_written;
                     let done = walk.run(index, ks, time, |index, ks, field, owner| {
+                        *all_written &= Digest::of_field(field).written(index.profile()) == field;
                         check_owner(index, ks, field, owner, findings, repair)
                     })?;
                     if !done {
                         return Ok(Step::More);
+                    }
+                    if self.all_written {
+                        index.end_census();
                     }
                     self.check_sums(index, ks)?;
                     self.findings.hashes = ks.hash_len(&index.names.merged)?;

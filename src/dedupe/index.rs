@@ -229,6 +229,8 @@ pub struct Index<K: Keyspace> {
     merged_is_written: bool,
     /// The size of the merged index that says so in the `crawlspace` key.
     written_size: Option<u64>,
+    /// Whether a look at all fields of the merged index is under way, undisturbed so far.
+    census: bool,
     crawls: FxHashMap<Box<[u8]>, Remembered<K::Name>>,
     committing: Option<FxHashSet<Box<[u8]>>>,
     removing: Option<FxHashSet<Box<[u8]>>>,
@@ -298,6 +300,7 @@ impl<K: Keyspace> Index<K> {
             anchored,
             merged_is_written,
             written_size,
+            census: false,
             crawls: FxHashMap::default(),
             committing: None,
             removing: None,
@@ -367,8 +370,25 @@ impl<K: Keyspace> Index<K> {
     }
 
     /// Somebody else wrote to the merged index: look-ups try every spelling from now on.
-    pub fn distrust_merged(&mut self) {
-        self.merged_is_written = false;
+    pub fn distrust_merged(&mut self, ks: &mut K) -> Result<()> {
+        self.merged_is_written &= ks.hash_len(&self.names.merged)? == 0;
+        Ok(())
+    }
+
+    /// Whether look-ups need not try other spellings.
+    pub fn is_merged_written(&self) -> bool {
+        self.merged_is_written
+    }
+
+    /// Somebody looks at every field of the merged index from now on.
+    pub fn begin_census(&mut self) {
+        self.census = true;
+    }
+
+    /// And has found them all in the written form. What was disturbed meanwhile does not count: then
+    /// the index is remembered anew, and knows of no census.
+    pub fn end_census(&mut self) {
+        self.merged_is_written |= std::mem::take(&mut self.census);
     }
 
     /// Writes down whether the merged index has only written forms, so that a restart need not
@@ -400,7 +420,10 @@ impl<K: Keyspace> Index<K> {
 
     /// A field goes into the merged index as it is spelled.
     pub fn note_merged(&mut self, digest: &Digest, spelling: &[u8]) {
-        self.merged_is_written &= digest.written(self.profile) == spelling;
+        if digest.written(self.profile) != spelling {
+            self.merged_is_written = false;
+            self.census = false;
+        }
     }
 
     /// The name of a crawl's key.

@@ -77,7 +77,7 @@ pub fn with_index<T>(
         }
         let mut index = Index::open(keys, prefix, default_profile, in_cluster(ctx))?;
         if indexes.distrusted.contains(&(db, prefix.into())) {
-            index.distrust_merged();
+            index.distrust_merged(keys)?;
         }
         let remembered = Remembered {
             index,
@@ -89,6 +89,9 @@ pub fn with_index<T>(
     }
     let remembered = of_db.get_mut(prefix).expect("inserted above");
     let done = act(remembered, keys);
+    if !indexes.distrusted.is_empty() && remembered.index.is_merged_written() {
+        indexes.distrusted.remove(&(db, prefix.into()));
+    }
     if matches!(done, Err(Error::Key(KeyError::Refused(_)))) {
         // The server stopped something half-way, so memory and keys may differ.
         of_db.remove(prefix);
