@@ -8,7 +8,7 @@ use crate::reply::Reply;
 use super::counts;
 use super::digest::Digest;
 use super::error::Result;
-use super::index::{parse_numbers, CrawlKey, Index, Numbers};
+use super::index::{parse_numbers, write_numbers, CrawlKey, Index, Numbers};
 use super::job::{Adoption, Job, Step, Time, Walk};
 use super::record::Record;
 use super::wacz::Entry;
@@ -103,10 +103,43 @@ impl<K: Keyspace> Check<K> {
                 .is_some_and(|entry| entry.is_closed());
             self.findings.placeholders += u64::from(!closed);
         }
-        self.numbers = index.numbers_of(ks, &crawl)?;
+        self.check_numbers(index, ks, &crawl)?;
         let records = index.crawl_key(ks, &crawl, CrawlKey::Records);
         self.current = crawl;
         Ok(Phase::Records(Walk::hash(ks, records)))
+    }
+
+    /// The numbers of a crawl's commits must lead back to it.
+    fn check_numbers(&mut self, index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Result<()> {
+        self.numbers = index.numbers_of(ks, crawl)?;
+        let mut kept = Numbers::new();
+        for &number in &self.numbers {
+            let known = index.crawl_of(ks, number)?;
+            if known.as_deref() == Some(crawl) {
+                kept.push(number);
+                continue;
+            }
+            self.findings.stale_holders += 1;
+            if self.repair && known.is_none() && number <= index.last_number(ks)? {
+                kept.push(number);
+                ks.hash_set(&index.names.commits, number.to_string().as_bytes(), crawl)?;
+            }
+        }
+        if self.repair && kept != self.numbers {
+            let base = index.crawl_key(ks, crawl, CrawlKey::Base);
+            if kept.is_empty() {
+                // All are another crawl's: this one goes to the end of the order.
+                kept.push(index.next_number(ks)?);
+                let number = kept[0].to_string();
+                ks.hash_set(&index.names.commits, number.as_bytes(), crawl)?;
+            }
+            ks.hash_set(&base, b"commits", &write_numbers(&kept))?;
+            self.findings.repaired += 1;
+        }
+        if self.repair {
+            self.numbers = kept;
+        }
+        Ok(())
     }
 
     /// Sums in `allcounts` that are not the sums of the crawls' counts.
