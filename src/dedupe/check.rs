@@ -84,7 +84,7 @@ impl<K: Keyspace> Check<K> {
         let base = index.crawl_key(ks, &crawl, CrawlKey::Base);
         let counts_key = index.crawl_key(ks, &crawl, CrawlKey::Counts);
         let adopted = ks.hash_has(&base, b"commits")?;
-        let committed = if adopted {
+        let committed = if adopted && index.is_uncommitted(ks, &crawl)? {
             counts::all(ks, &base, b"base.")?
         } else {
             counts::all(ks, &counts_key, b"")?
@@ -283,6 +283,7 @@ impl<K: Keyspace> Job<K> for Check<K> {
                         };
                         if index.state(ks, &crawl)?.is_none()
                             && !index.is_removing(ks, &crawl)?
+                            && !is_of_another_index(ks, key, prefix.len())
                             && looks_ours(ks, key, which)
                         {
                             findings.leaked_keys += 1;
@@ -437,6 +438,27 @@ fn owner_of_key(key: &[u8]) -> Option<(Vec<u8>, CrawlKey)> {
         (!crawl.is_empty()).then(|| (crawl.to_vec(), which))
     })?;
     (super::index::check_crawl_id(&crawl).is_ok()).then_some((crawl, which))
+}
+
+/// Whether a key may be one of an index whose prefix begins with this one's: `h:h:c1` is of crawl
+/// `h:c1` in the index with prefix ``, and of crawl `c1` in the one with prefix `h:`.
+fn is_of_another_index<K: Keyspace>(ks: &mut K, key: &[u8], prefix_len: usize) -> bool {
+    (prefix_len + 1..key.len()).any(|end| {
+        let (deeper, rest) = key.split_at(end);
+        let is_crawls = CrawlKey::ALL.into_iter().any(|which| {
+            let (before, after) = which.around();
+            rest.len() > before.len() + after.len()
+                && rest.starts_with(before)
+                && rest.ends_with(after)
+        });
+        is_crawls
+            && [&b"crawlspace"[..], b"allcrawls", b"uncommittedcrawls"]
+                .iter()
+                .any(|name| {
+                    let name = ks.name(&[deeper, name]);
+                    ks.exists(&name)
+                })
+    })
 }
 
 /// Whether a key of a crawl that the index does not know has the content of such a key. Others may

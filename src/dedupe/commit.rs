@@ -86,6 +86,9 @@ impl<K: Keyspace> Commit<K> {
             }
             return Ok(None);
         }
+        if !self.continued {
+            index.drop_leftovers(ks, crawl, &[CrawlKey::Base, CrawlKey::Cut, CrawlKey::Fresh])?;
+        }
         let state = index.state(ks, crawl)?;
         if state == Some(State::Committed) && !index.has_unseen_fields(ks, crawl)? {
             return Ok(Some(Reply::counts(&[0, 0])));
@@ -252,12 +255,19 @@ impl<K: Keyspace> Job<K> for Commit<K> {
                 }
                 Phase::Files(next) => {
                     let waczs = index.crawl_key(ks, &self.crawl, CrawlKey::Waczs);
+                    let base = index.crawl_key(ks, &self.crawl, CrawlKey::Base);
+                    let committed = counts::read(ks, &base, b"wacz")?.max(0) as u64;
                     while let Some(json) = ks.list_get(&waczs, *next)? {
                         *next += 1;
                         let entry = Entry::parse(json.as_ref()).filter(Entry::is_closed);
                         if let Some(entry) = entry {
-                            if !ks.set_has(&index.names.finished, &entry.filename)? {
-                                ks.set_add(&index.names.finished, &entry.filename)?;
+                            let names = &index.names;
+                            if !ks.set_has(&names.finished, &entry.filename)? {
+                                ks.set_add(&names.finished, &entry.filename)?;
+                            } else if *next > committed {
+                                // Another crawl's too, or an importer put it there, or an
+                                // earlier run of this: whoever removes it looks.
+                                ks.set_add(&names.shared, &entry.filename)?;
                             }
                         }
                         if next.is_multiple_of(8) && !time() {

@@ -76,6 +76,8 @@ pub struct Names<N> {
     pub holders: N,
     /// `claims`: hash → `token deadline crawl`.
     pub claims: N,
+    /// `sharedwaczs`: names in `src:d` that more than one crawl may have.
+    pub shared: N,
 }
 
 /// Which key of a crawl.
@@ -110,6 +112,16 @@ impl CrawlKey {
         CrawlKey::Counts,
         CrawlKey::Waczs,
         CrawlKey::Requires,
+        CrawlKey::Base,
+        CrawlKey::Fresh,
+        CrawlKey::Cut,
+        CrawlKey::Deps,
+        CrawlKey::Refs,
+        CrawlKey::Seq,
+    ];
+
+    /// Those that the documents do not know.
+    pub const OURS: [CrawlKey; 6] = [
         CrawlKey::Base,
         CrawlKey::Fresh,
         CrawlKey::Cut,
@@ -169,6 +181,17 @@ impl State {
 
 /// Numbers of commits, ascending, as `holders` and `base` keep them.
 pub type Numbers = SmallVec<[u64; 4]>;
+
+/// What a removal under way marks its crawls with, in `removing`.
+pub const REMOVE: &[u8] = b"remove";
+/// What it marks those with that are out already.
+pub const GONE: &[u8] = b"gone";
+/// What a cancel under way marks its crawl with, before the number of hashes dropped so far.
+pub const CANCEL: &[u8] = b"cancel ";
+
+fn leaves_whole(state: &[u8]) -> bool {
+    state == REMOVE || state == GONE
+}
 
 /// Reads space-separated numbers; anything else in the value is passed over.
 pub fn parse_numbers(value: &[u8]) -> Numbers {
@@ -233,7 +256,8 @@ pub struct Index<K: Keyspace> {
     census: bool,
     crawls: FxHashMap<Box<[u8]>, Remembered<K::Name>>,
     committing: Option<FxHashSet<Box<[u8]>>>,
-    removing: Option<FxHashSet<Box<[u8]>>>,
+    /// Crawls on their way out; true for those that leave whole, and not only what is new of them.
+    removing: Option<FxHashMap<Box<[u8]>, bool>>,
     has_holders: Option<bool>,
     unrecorded: Option<Vec<(u64, Vec<u8>)>>,
     adopted: bool,
@@ -284,6 +308,7 @@ impl<K: Keyspace> Index<K> {
             commits: ks.name(&[prefix, b"commits"]),
             holders: ks.name(&[prefix, b"holders"]),
             claims: ks.name(&[prefix, b"claims"]),
+            shared: ks.name(&[prefix, b"sharedwaczs"]),
         };
         // Every job that changes the merged index writes down its size while all of it is in the
         // written form. Plain clients add hashes, and then the sizes differ.
@@ -373,11 +398,6 @@ impl<K: Keyspace> Index<K> {
     pub fn distrust_merged(&mut self, ks: &mut K) -> Result<()> {
         self.merged_is_written &= ks.hash_len(&self.names.merged)? == 0;
         Ok(())
-    }
-
-    /// Whether look-ups need not try other spellings.
-    pub fn is_merged_written(&self) -> bool {
-        self.merged_is_written
     }
 
     /// Somebody looks at every field of the merged index from now on.
@@ -564,10 +584,24 @@ impl<K: Keyspace> Index<K> {
 
     /// Whether the crawl is being removed or canceled, or such a job was cut short.
     pub fn is_removing(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
+        Ok(self.removing(ks)?.contains_key(crawl))
+    }
+
+    /// Whether the crawl is being removed whole. Look-ups pass over it from the start, so that all
+    /// of it goes at once.
+    fn is_leaving(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
+        Ok(self.removing(ks)?.get(crawl) == Some(&true))
+    }
+
+    fn removing(&mut self, ks: &mut K) -> Result<&FxHashMap<Box<[u8]>, bool>> {
         if self.removing.is_none() {
-            self.removing = Some(Self::fields_of(ks, &self.names.removing)?);
+            let marks = counts::fields(ks, &self.names.removing)?;
+            let marks = marks
+                .iter()
+                .map(|(crawl, state)| (crawl.into(), leaves_whole(state)));
+            self.removing = Some(marks.collect());
         }
-        Ok(self.removing.as_ref().is_some_and(|r| r.contains(crawl)))
+        Ok(self.removing.as_ref().expect("read above"))
     }
 
     /// Marks a crawl as being removed (`Some(state)`), or no longer.
@@ -578,7 +612,7 @@ impl<K: Keyspace> Index<K> {
         };
         if let Some(removing) = &mut self.removing {
             match state {
-                Some(_) => removing.insert(crawl.into()),
+                Some(state) => removing.insert(crawl.into(), leaves_whole(state)),
                 None => removing.remove(crawl),
             };
         }
@@ -608,7 +642,12 @@ impl<K: Keyspace> Index<K> {
         ] {
             ks.hash_len(hash)?;
         }
-        for set in [&names.allcrawls, &names.uncommitted, &names.finished] {
+        for set in [
+            &names.allcrawls,
+            &names.uncommitted,
+            &names.finished,
+            &names.shared,
+        ] {
             ks.set_len(set)?;
         }
         let Some(crawl) = crawl else { return Ok(()) };
@@ -634,8 +673,28 @@ impl<K: Keyspace> Index<K> {
         if !self.is_uncommitted(ks, crawl)? {
             if self.is_committed(ks, crawl)? {
                 self.ensure_base(ks, crawl)?;
+            } else {
+                self.drop_leftovers(ks, crawl, &CrawlKey::OURS)?;
             }
             self.set_uncommitted(ks, crawl, true)?;
+        }
+        Ok(())
+    }
+
+    /// A plain client removes a crawl without knowing of our keys. Before its id is used again they
+    /// go, so that the new crawl is not taken for the old one.
+    pub fn drop_leftovers(&mut self, ks: &mut K, crawl: &[u8], keys: &[CrawlKey]) -> Result<()> {
+        for number in self.numbers_of(ks, crawl)? {
+            if self.crawl_of(ks, number)?.as_deref() == Some(crawl) {
+                ks.hash_del(&self.names.commits, number.to_string().as_bytes())?;
+            }
+        }
+        for &which in keys {
+            let key = self.crawl_key(ks, crawl, which);
+            ks.delete(&key)?;
+        }
+        if self.is_committing(ks, crawl)? {
+            self.set_commit_state(ks, crawl, None)?;
         }
         Ok(())
     }
@@ -716,7 +775,8 @@ impl<K: Keyspace> Index<K> {
     /// What a committed crawl adds to a field of `allcounts`.
     pub fn committed_count(&mut self, ks: &mut K, crawl: &[u8], name: &[u8]) -> Result<i64> {
         let base = self.crawl_key(ks, crawl, CrawlKey::Base);
-        if ks.hash_has(&base, b"commits")? {
+        // Of a crawl that is not gone on with, all of its counts are committed, whoever did that.
+        if self.is_uncommitted(ks, crawl)? && ks.hash_has(&base, b"commits")? {
             return counts::read(ks, &base, &[b"base.", name].concat());
         }
         let counts_key = self.crawl_key(ks, crawl, CrawlKey::Counts);
@@ -947,16 +1007,19 @@ impl<K: Keyspace> Index<K> {
         digest: &Digest,
     ) -> Result<Option<K::Value>> {
         // The usual crawl: committed, not gone on with, and known to be so.
-        if let (Some(known), Some(committing)) = (self.crawls.get(crawl), &self.committing) {
+        if let (Some(known), Some(committing), Some(removing)) =
+            (self.crawls.get(crawl), &self.committing, &self.removing)
+        {
             if known.committed == Some(true)
                 && known.uncommitted == Some(false)
                 && committing.is_empty()
+                && removing.is_empty()
             {
                 let value = self.get_record(ks, known.is_written, &known.records, digest)?;
                 return Ok(value.filter(|value| Record::parse(value.as_ref()).is_some()));
             }
         }
-        if !self.is_committed(ks, crawl)? {
+        if !self.is_committed(ks, crawl)? || self.is_leaving(ks, crawl)? {
             return Ok(None);
         }
         // A continued crawl that is being committed again shows none of its new hashes yet.

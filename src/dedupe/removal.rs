@@ -12,14 +12,13 @@ use super::commit::{Gather, Withdrawn};
 use super::counts;
 use super::digest::Digest;
 use super::error::{Error, Result};
-use super::index::{parse_numbers, write_numbers, CrawlKey, Index, Numbers, State};
+use super::index::{
+    parse_numbers, write_numbers, CrawlKey, Index, Numbers, State, CANCEL, GONE, REMOVE,
+};
 use super::job::{Adoption, Job, Step, Time, Walk};
 
 /// The field of `removing` with the figures so far: no crawl has an empty id.
 const FIGURES: &[u8] = b"";
-const REMOVE: &[u8] = b"remove";
-const GONE: &[u8] = b"gone";
-const CANCEL: &[u8] = b"cancel ";
 
 enum RemovalPhase<K: Keyspace> {
     Check,
@@ -262,7 +261,7 @@ impl<K: Keyspace> Leaving<K> {
         if let Some(file) = &mut self.file {
             let waczs = index.crawl_key(ks, crawl, CrawlKey::Waczs);
             while ks.list_get(&waczs, *file)?.is_some() {
-                index.forget_finished(ks, &waczs, *file)?;
+                index.forget_finished(ks, crawl, &waczs, *file)?;
                 *file += 1;
                 if file.is_multiple_of(8) && !time() {
                     return Ok(false);
@@ -339,6 +338,9 @@ impl<K: Keyspace> Cancel<K> {
         Self::check(index, ks, crawl)?;
         index.check_types(ks, Some(crawl))?;
         self.continued = index.is_committed(ks, crawl)?;
+        if !self.continued && !index.is_committing(ks, crawl)? {
+            index.drop_leftovers(ks, crawl, &[CrawlKey::Base, CrawlKey::Fresh, CrawlKey::Cut])?;
+        }
         self.numbers
             .extend(index.commit_state(ks, crawl)?.map(|state| state.number));
         let records = index.crawl_key(ks, crawl, CrawlKey::Records);

@@ -24,6 +24,10 @@ impl<K: Keyspace> Index<K> {
     /// # Errors
     /// `STALE` when the writer has gone on to a higher number: its reply is no longer kept.
     pub fn replayed(&mut self, ks: &mut K, crawl: &[u8], seq: Sequence<'_>) -> Result<Option<u64>> {
+        // What is left of a crawl that plain clients removed does not count for a new one.
+        if self.state(ks, crawl)?.is_none() {
+            return Ok(None);
+        }
         let key = self.crawl_key(ks, crawl, CrawlKey::Seq);
         let Some(value) = ks.hash_get(&key, seq.writer)? else {
             return Ok(None);

@@ -113,7 +113,7 @@ impl<K: Keyspace> Index<K> {
             if let Some(files) = crate::text::parse_unsigned(files.as_ref()) {
                 if ks.list_len(&waczs)? > files {
                     for i in files..ks.list_len(&waczs)? {
-                        self.forget_finished(ks, &waczs, i)?;
+                        self.forget_finished(ks, crawl, &waczs, i)?;
                     }
                     ks.list_trim(&waczs, files)?;
                 }
@@ -129,7 +129,7 @@ impl<K: Keyspace> Index<K> {
                     let i = crate::text::parse_unsigned(i).unwrap_or(u64::MAX);
                     if ks.list_get(&waczs, i)?.is_some() {
                         if !Entry::parse(was).is_some_and(|entry| entry.is_closed()) {
-                            self.forget_finished(ks, &waczs, i)?;
+                            self.forget_finished(ks, crawl, &waczs, i)?;
                         }
                         ks.list_set(&waczs, i, was)?;
                     }
@@ -162,14 +162,39 @@ impl<K: Keyspace> Index<K> {
         Ok(())
     }
 
-    /// Takes the name of list element `i` out of `src:d`.
-    pub fn forget_finished(&mut self, ks: &mut K, waczs: &K::Name, i: u64) -> Result<()> {
-        let entry = ks
+    /// Takes the name of list element `i` of a crawl out of `src:d`, unless another committed crawl
+    /// has a finished file of that name, which is rare and takes looking through their lists.
+    pub fn forget_finished(
+        &mut self,
+        ks: &mut K,
+        crawl: &[u8],
+        waczs: &K::Name,
+        i: u64,
+    ) -> Result<()> {
+        let Some(entry) = ks
             .list_get(waczs, i)?
-            .and_then(|json| Entry::parse(json.as_ref()));
-        if let Some(entry) = entry {
-            ks.set_del(&self.names.finished, &entry.filename)?;
+            .and_then(|json| Entry::parse(json.as_ref()))
+        else {
+            return Ok(());
+        };
+        let name = entry.filename;
+        if ks.set_has(&self.names.shared, &name)? {
+            let mut holders = 0;
+            for other in self.committed(ks)? {
+                if other != crawl && !self.is_removing(ks, &other)? {
+                    let entries = self.wacz_list(ks, &other)?;
+                    let has = entries.iter().any(|e| e.is_closed() && e.filename == name);
+                    holders += u32::from(has);
+                }
+            }
+            if holders < 2 {
+                ks.set_del(&self.names.shared, &name)?;
+            }
+            if holders > 0 {
+                return Ok(());
+            }
         }
+        ks.set_del(&self.names.finished, &name)?;
         Ok(())
     }
 }

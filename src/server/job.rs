@@ -294,8 +294,9 @@ extern "C" fn awake(event: c_int, _: *mut c_void, _: c_int) {
     });
 }
 
-/// Whether the server asks not to write just now: a failover, or paused writes.
-fn avoid_writing() -> bool {
+/// Whether the server asks not to write just now: a failover, or paused writes. Whoever writes on
+/// his own account, and not in a client's command, must ask: the server aborts otherwise.
+pub fn avoid_writing() -> bool {
     // SAFETY: main thread.
     unsafe { rm!(RedisModule_AvoidReplicaTraffic()) != 0 }
 }
@@ -382,14 +383,18 @@ pub fn on_change(_: Ctx, change: Change<'_>) {
         Change::Role => {
             abort(&Err(ROLE_CHANGED.to_string()), |_, job| job.writes());
         }
+        Change::Databases(databases) => {
+            abort(&Err(DATA_CHANGED.to_string()), |_, job| {
+                databases.contains(&job.db())
+            });
+        }
         Change::Everything => {
-            abort(
-                &Err("UNBLOCKED the database was emptied, swapped or loaded while the job ran; run the command again".to_string()),
-                |_, _| true,
-            );
+            abort(&Err(DATA_CHANGED.to_string()), |_, _| true);
         }
     }
 }
+
+const DATA_CHANGED: &str = "UNBLOCKED the database was emptied, swapped or loaded while the job ran; run the command again";
 
 /// Readies the event loop.
 ///

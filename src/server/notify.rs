@@ -35,7 +35,9 @@ impl Drop for OwnWrite {
 pub enum Change<'a> {
     /// One key of a database changed.
     Key(c_int, &'a [u8], By),
-    /// Databases were emptied, swapped or loaded: nothing that was remembered holds.
+    /// One or two databases were emptied or swapped: nothing that was remembered of them holds.
+    Databases(&'a [c_int]),
+    /// All of them were emptied, or are loaded.
     Everything,
     /// The server became a master or a replica.
     Role,
@@ -103,7 +105,7 @@ extern "C" fn server_event(
     ctx: RawCtx,
     event: raw::RedisModuleEvent,
     _subevent: u64,
-    _data: *mut c_void,
+    data: *mut c_void,
 ) {
     // SAFETY: the server hands a live context to this callback, on its main thread.
     let ctx = unsafe { Ctx::new(ctx) };
@@ -112,10 +114,25 @@ extern "C" fn server_event(
             super::load::warn_of_eviction(ctx);
             return;
         }
-        let change = if event.id == raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED {
-            Change::Role
-        } else {
-            Change::Everything
+        let mut databases = [0; 2];
+        let change = match event.id {
+            raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED => Change::Role,
+            raw::REDISMODULE_EVENT_FLUSHDB => {
+                // SAFETY: this event's data is this structure, alive during the callback.
+                let flushed = unsafe { &*data.cast::<raw::RedisModuleFlushInfo>() };
+                databases[0] = flushed.dbnum;
+                match flushed.dbnum {
+                    0.. => Change::Databases(&databases[..1]),
+                    _ => Change::Everything,
+                }
+            }
+            raw::REDISMODULE_EVENT_SWAPDB => {
+                // SAFETY: as above.
+                let swapped = unsafe { &*data.cast::<raw::RedisModuleSwapDbInfo>() };
+                databases = [swapped.dbnum_first, swapped.dbnum_second];
+                Change::Databases(&databases)
+            }
+            _ => Change::Everything,
         };
         tell(ctx, change);
     });

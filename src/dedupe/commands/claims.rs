@@ -18,6 +18,7 @@ use crate::server::blocked::{can_block, BlockedClient};
 use crate::server::command::{Answer, Arg, Call, Command, Spec};
 use crate::server::guard::guarded;
 use crate::server::info::{count, FIGURES};
+use crate::server::job;
 use crate::server::keyspace::RedisKeyspace;
 use crate::server::main_thread::MainThread;
 use crate::server::notify::Change;
@@ -27,6 +28,9 @@ use super::{crawl_argument, hash_argument};
 
 /// Longest wait for a claim, in milliseconds; 0 waits for ever.
 const BLOCK_MS: u64 = CLAIM_MS;
+
+/// How soon to look again when the server asks not to write, in milliseconds.
+const RETRY_MS: u64 = 5;
 
 /// A client that waits for a claim.
 struct Waiter {
@@ -286,6 +290,10 @@ extern "C" fn fired(ctx: RawCtx, _: *mut c_void) {
         if context_flags(ctx) & raw::REDISMODULE_CTX_FLAGS_MASTER == 0 {
             return;
         }
+        if job::avoid_writing() {
+            WAITERS.borrow().wake_at(ctx, now_ms() + RETRY_MS);
+            return;
+        }
         places.sort();
         places.dedup();
         for (db, prefix) in places {
@@ -334,7 +342,7 @@ pub fn on_change(ctx: Ctx, change: Change<'_>) {
             }
             FIGURES.claims_pending.store(0, Relaxed);
         }
-        Change::Everything => waiters.wake_at(ctx, 0),
+        Change::Databases(_) | Change::Everything => waiters.wake_at(ctx, 0),
         Change::Key(db, key, _) => {
             let touched = possible_prefixes(key)
                 .any(|(prefix, _)| waiters.all.iter().any(|w| w.db == db && w.prefix == prefix));

@@ -1,6 +1,6 @@
 //! The indexes that something is remembered of, per database and prefix.
 
-use std::os::raw::c_int;
+use std::os::raw::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
@@ -10,10 +10,12 @@ use crate::dedupe::index::{CrawlKey, Index, Names};
 use crate::dedupe::profile::Profile;
 use crate::keyspace::KeyError;
 use crate::server::acl::Access;
-use crate::server::api::{Ctx, RmString};
+use crate::server::api::{context_flags, raw, rm, Ctx, RawCtx, RmString};
 use crate::server::command::{check_slot, in_cluster, Call};
 use crate::server::config;
+use crate::server::guard::guarded;
 use crate::server::info::FIGURES;
+use crate::server::job;
 use crate::server::keyspace::{RedisKeyspace, ScanCursor};
 use crate::server::main_thread::MainThread;
 use crate::server::notify::{By, Change};
@@ -36,7 +38,7 @@ pub struct Remembered {
 
 struct Indexes {
     by_db: FxHashMap<c_int, FxHashMap<Box<[u8]>, Remembered>>,
-    /// Where plain clients wrote to the merged index while this process watched.
+    /// Where plain clients wrote to the merged index a moment ago.
     distrusted: FxHashSet<(c_int, Box<[u8]>)>,
     panics: u64,
 }
@@ -76,7 +78,7 @@ pub fn with_index<T>(
             of_db.clear();
         }
         let mut index = Index::open(keys, prefix, default_profile, in_cluster(ctx))?;
-        if indexes.distrusted.contains(&(db, prefix.into())) {
+        if !indexes.distrusted.is_empty() && indexes.distrusted.contains(&(db, prefix.into())) {
             index.distrust_merged(keys)?;
         }
         let remembered = Remembered {
@@ -89,9 +91,6 @@ pub fn with_index<T>(
     }
     let remembered = of_db.get_mut(prefix).expect("inserted above");
     let done = act(remembered, keys);
-    if !indexes.distrusted.is_empty() && remembered.index.is_merged_written() {
-        indexes.distrusted.remove(&(db, prefix.into()));
-    }
     if matches!(done, Err(Error::Key(KeyError::Refused(_)))) {
         // The server stopped something half-way, so memory and keys may differ.
         of_db.remove(prefix);
@@ -183,7 +182,8 @@ fn is_merged(name: &[u8]) -> bool {
 
 /// Whether a key is book-keeping of ours that says nothing of anybody's data.
 pub fn is_bookkeeping(key: &[u8]) -> bool {
-    const OURS: [&[u8]; 11] = [
+    const OURS: [&[u8]; 12] = [
+        b"sharedwaczs",
         b"crawlspace",
         b"committing",
         b"removing",
@@ -200,28 +200,25 @@ pub fn is_bookkeeping(key: &[u8]) -> bool {
 }
 
 /// Forgets what somebody else changed.
-pub fn on_change(_: Ctx, change: Change<'_>) {
+pub fn on_change(ctx: Ctx, change: Change<'_>) {
     let Some(mut indexes) = INDEXES.try_borrow() else {
         DISTRUST.store(true, Relaxed);
         return;
     };
+    let Indexes {
+        by_db, distrusted, ..
+    } = &mut *indexes;
     match change {
-        Change::Everything | Change::Role => {
-            indexes.by_db.clear();
-            indexes.distrusted.clear();
-        }
+        Change::Everything | Change::Role => by_db.clear(),
+        Change::Databases(databases) => by_db.retain(|db, _| !databases.contains(db)),
         Change::Key(db, key, by) => {
-            let Indexes {
-                by_db, distrusted, ..
-            } = &mut *indexes;
-            let Some(of_db) = by_db.get_mut(&db) else {
-                return;
-            };
             for (prefix, crawl) in possible_prefixes(key) {
-                if by == By::Client && of_db.contains_key(prefix) && is_merged(&key[prefix.len()..])
-                {
-                    distrusted.insert((db, prefix.into()));
+                if by == By::Client && is_merged(&key[prefix.len()..]) {
+                    distrust(ctx, distrusted, db, prefix);
                 }
+                let Some(of_db) = by_db.get_mut(&db) else {
+                    continue;
+                };
                 match crawl {
                     // The next command reads everything anew.
                     None => drop(of_db.remove(prefix)),
@@ -234,6 +231,54 @@ pub fn on_change(_: Ctx, change: Change<'_>) {
             }
         }
     }
+}
+
+/// A plain client wrote to a merged index, in whatever spelling: what the index says of that is
+/// taken back, once the event that told of it is over.
+fn distrust(ctx: Ctx, distrusted: &mut FxHashSet<(c_int, Box<[u8]>)>, db: c_int, prefix: &[u8]) {
+    if distrusted.is_empty() {
+        take_back_at(ctx, 0);
+    }
+    if distrusted.len() < INDEXES_REMEMBERED {
+        distrusted.insert((db, prefix.into()));
+    }
+}
+
+fn take_back_at(ctx: Ctx, delay_ms: i64) {
+    // SAFETY: main thread, live context; the timer carries no data.
+    unsafe {
+        rm!(RedisModule_CreateTimer(
+            ctx.raw(),
+            delay_ms,
+            Some(take_back),
+            std::ptr::null_mut()
+        ))
+    };
+}
+
+/// Indexes to which plain clients wrote no longer say that they have only written forms.
+extern "C" fn take_back(ctx: RawCtx, _: *mut c_void) {
+    // SAFETY: the server hands a live context to this callback, on its main thread.
+    let ctx = unsafe { Ctx::new(ctx) };
+    let _ = guarded("a timer", || {
+        if context_flags(ctx) & raw::REDISMODULE_CTX_FLAGS_MASTER != 0 && job::avoid_writing() {
+            return take_back_at(ctx, 5);
+        }
+        let places = std::mem::take(&mut INDEXES.borrow().distrusted);
+        // A replica gets this from its master.
+        if context_flags(ctx) & raw::REDISMODULE_CTX_FLAGS_MASTER == 0 {
+            return;
+        }
+        for (db, prefix) in places {
+            // SAFETY: main thread, the context of this timer.
+            unsafe { rm!(RedisModule_SelectDb(ctx.raw(), db)) };
+            let mut keys = RedisKeyspace::new(ctx);
+            let _ = with_index(ctx, db, &prefix, &mut keys, |remembered, keys| {
+                remembered.index.distrust_merged(keys)?;
+                remembered.index.write_spelling(keys)
+            });
+        }
+    });
 }
 
 /// What a slice of a job does with its index.
