@@ -443,15 +443,18 @@ fn owner_of_key(key: &[u8]) -> Option<(Vec<u8>, CrawlKey)> {
 /// Whether a key may be one of an index whose prefix begins with this one's: `h:h:c1` is of crawl
 /// `h:c1` in the index with prefix ``, and of crawl `c1` in the one with prefix `h:`.
 fn is_of_another_index<K: Keyspace>(ks: &mut K, key: &[u8], prefix_len: usize) -> bool {
-    (prefix_len + 1..key.len()).any(|end| {
+    // A crawl's key begins like this, or has its id right behind the prefix.
+    let starts = [&b"h:"[..], b"c:"]
+        .into_iter()
+        .flat_map(|start| memchr::memmem::find_iter(key, start));
+    let mut ends: Vec<usize> = starts
+        .filter(|&at| at > prefix_len)
+        .take(MOST_NESTED)
+        .collect();
+    ends.dedup();
+    ends.into_iter().any(|end| {
         let (deeper, rest) = key.split_at(end);
-        let is_crawls = CrawlKey::ALL.into_iter().any(|which| {
-            let (before, after) = which.around();
-            rest.len() > before.len() + after.len()
-                && rest.starts_with(before)
-                && rest.ends_with(after)
-        });
-        is_crawls
+        owner_of_key(rest).is_some()
             && [&b"crawlspace"[..], b"allcrawls", b"uncommittedcrawls"]
                 .iter()
                 .any(|name| {
@@ -460,6 +463,9 @@ fn is_of_another_index<K: Keyspace>(ks: &mut K, key: &[u8], prefix_len: usize) -
                 })
     })
 }
+
+/// How many places in a key's name are looked at for the end of a longer prefix.
+const MOST_NESTED: usize = 64;
 
 /// Whether a key of a crawl that the index does not know has the content of such a key. Others may
 /// use the same database and names such as `h:session`; and crawlers may keep their requirements

@@ -511,7 +511,9 @@ impl<K: Keyspace> Index<K> {
             ks.set_add(&self.names.allcrawls, crawl)?;
         } else {
             ks.set_del(&self.names.allcrawls, crawl)?;
-            self.unrecorded = None;
+            if let Some(unrecorded) = &mut self.unrecorded {
+                unrecorded.retain(|(_, other)| other != crawl);
+            }
         }
         self.remembered(ks, crawl).committed = Some(is);
         Ok(())
@@ -756,7 +758,11 @@ impl<K: Keyspace> Index<K> {
         let text = number.to_string();
         ks.hash_set(&base, b"commits", text.as_bytes())?;
         ks.hash_set(&self.names.commits, text.as_bytes(), crawl)?;
-        self.unrecorded = None;
+        if let Some(unrecorded) = &mut self.unrecorded {
+            unrecorded.retain(|(_, other)| other != crawl);
+            unrecorded.push((number, crawl.to_vec()));
+            unrecorded.sort();
+        }
         Ok(())
     }
 
@@ -814,7 +820,25 @@ impl<K: Keyspace> Index<K> {
     /// Says that they have.
     pub fn set_all_adopted(&mut self) {
         self.adopted = true;
-        self.unrecorded = None;
+    }
+
+    /// Takes note of the crawls whose holdings nobody wrote down, found by going through all.
+    pub fn set_unrecorded(&mut self, mut unrecorded: Vec<(u64, Vec<u8>)>) {
+        unrecorded.sort();
+        unrecorded.dedup();
+        self.unrecorded = Some(unrecorded);
+    }
+
+    /// Whether a crawl is one of those, with the first number of its commits.
+    pub fn unrecorded_number(&mut self, ks: &mut K, crawl: &[u8]) -> Result<Option<u64>> {
+        let base = self.crawl_key(ks, crawl, CrawlKey::Base);
+        let number = ks
+            .hash_get(&base, b"commits")?
+            .and_then(|n| parse_numbers(n.as_ref()).first().copied());
+        Ok(match number {
+            None => Some(u64::MAX),
+            Some(number) => ks.hash_has(&base, b"found")?.then_some(number),
+        })
     }
 
     /// Numbers of the commits of a crawl.
@@ -982,21 +1006,12 @@ impl<K: Keyspace> Index<K> {
         }
         let mut unrecorded = Vec::new();
         for crawl in self.committed(ks)? {
-            let base = ks.name(&[&self.prefix, b"h:", &crawl, b":base"]);
-            let number = ks
-                .hash_get(&base, b"commits")?
-                .and_then(|n| parse_numbers(n.as_ref()).first().copied());
-            match number {
-                None => unrecorded.push((u64::MAX, crawl)),
-                Some(number) if ks.hash_has(&base, b"found")? => {
-                    unrecorded.push((number, crawl));
-                }
-                Some(_) => {}
+            if let Some(number) = self.unrecorded_number(ks, &crawl)? {
+                unrecorded.push((number, crawl));
             }
         }
-        unrecorded.sort();
-        self.unrecorded = Some(unrecorded.clone());
-        Ok(unrecorded)
+        self.set_unrecorded(unrecorded);
+        Ok(self.unrecorded.clone().unwrap_or_default())
     }
 
     /// The record of a crawl for a hash, if it is part of the merged index.

@@ -97,6 +97,8 @@ impl<K: Keyspace> Walk<K> {
 pub struct Adoption<K: Keyspace> {
     walk: Option<Walk<K>>,
     found: Vec<Vec<u8>>,
+    unrecorded: Vec<(u64, Vec<u8>)>,
+    listed: bool,
 }
 
 impl<K: Keyspace> Default for Adoption<K> {
@@ -104,6 +106,8 @@ impl<K: Keyspace> Default for Adoption<K> {
         Adoption {
             walk: None,
             found: Vec::new(),
+            unrecorded: Vec::new(),
+            listed: false,
         }
     }
 }
@@ -118,15 +122,21 @@ impl<K: Keyspace> Adoption<K> {
             self.walk = Some(Walk::set(ks, index.names.allcrawls.clone()));
         }
         let walk = self.walk.as_mut().expect("made above");
-        let found = &mut self.found;
+        let (found, unrecorded) = (&mut self.found, &mut self.unrecorded);
         let complete = walk.run(index, ks, time, |index, ks, crawl, _| {
-            if index.numbers_of(ks, crawl)?.is_empty() {
-                found.push(crawl.to_vec());
+            match index.unrecorded_number(ks, crawl)? {
+                Some(u64::MAX) => found.push(crawl.to_vec()),
+                Some(number) => unrecorded.push((number, crawl.to_vec())),
+                None => {}
             }
             Ok(())
         })?;
         if !complete {
             return Ok(false);
+        }
+        if !self.listed {
+            index.set_unrecorded(std::mem::take(unrecorded));
+            self.listed = true;
         }
         // From the back, so that the crawl with the lowest id is last off and first in order.
         self.found.sort_by(|a, b| b.cmp(a));

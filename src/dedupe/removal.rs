@@ -21,7 +21,7 @@ use super::job::{Adoption, Job, Step, Time, Walk};
 const FIGURES: &[u8] = b"";
 
 enum RemovalPhase<K: Keyspace> {
-    Check,
+    Check(usize),
     Adopt(Adoption<K>),
     Start,
     Mark(usize),
@@ -49,7 +49,7 @@ impl<K: Keyspace> Removal<K> {
         Removal {
             crawls,
             at: 0,
-            phase: RemovalPhase::Check,
+            phase: RemovalPhase::Check(0),
             removed: 0,
             dropped: 0,
             reowned: 0,
@@ -111,10 +111,14 @@ impl<K: Keyspace> Job<K> for Removal<K> {
     fn step(&mut self, index: &mut Index<K>, ks: &mut K, time: Time<'_>) -> Result<Step> {
         loop {
             match &mut self.phase {
-                RemovalPhase::Check => {
+                RemovalPhase::Check(next) => {
                     index.check_types(ks, None)?;
-                    for crawl in &self.crawls {
+                    while let Some(crawl) = self.crawls.get(*next) {
                         index.check_types(ks, Some(crawl))?;
+                        *next += 1;
+                        if next.is_multiple_of(8) && !time() {
+                            return Ok(Step::More);
+                        }
                     }
                     self.phase = RemovalPhase::Adopt(Adoption::default());
                 }
@@ -473,6 +477,7 @@ pub struct Retain<K: Keyspace> {
     walk: Option<Walk<K>>,
     others: Vec<Vec<u8>>,
     size: i64,
+    summed: usize,
     removal: Option<Removal<K>>,
 }
 
@@ -486,6 +491,7 @@ impl<K: Keyspace> Retain<K> {
             walk: None,
             others: Vec::new(),
             size: 0,
+            summed: 0,
             removal: None,
         }
     }
@@ -512,8 +518,12 @@ impl<K: Keyspace> Job<K> for Retain<K> {
             self.others.sort();
             self.others.dedup();
             if !self.purge {
-                for crawl in &self.others {
+                while let Some(crawl) = self.others.get(self.summed) {
                     self.size += index.committed_count(ks, crawl, counts::TOTAL_CRAWL_SIZE)?;
+                    self.summed += 1;
+                    if self.summed.is_multiple_of(8) && !time() {
+                        return Ok(Step::More);
+                    }
                 }
                 index.register(ks)?;
                 let others = self.others.len() as u64;

@@ -8,6 +8,7 @@ use std::os::raw::c_int;
 use crate::text::Shown;
 
 use super::api::{raw, rm, Ctx, RmString};
+use super::main_thread::MainThread;
 
 /// What a command does to a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,18 +20,42 @@ pub enum Access {
 }
 
 /// The user that runs the current command; none for the server's own work.
-pub struct User(*mut raw::RedisModuleUser);
+pub struct User {
+    raw: *mut raw::RedisModuleUser,
+    /// Released with this value.
+    owned: bool,
+}
+
+/// The user `default`, which nearly every client is, and which cannot be deleted: made ready once.
+static DEFAULT: MainThread<Option<User>> = MainThread::new(None);
 
 impl User {
+    const NOBODY: User = User {
+        raw: std::ptr::null_mut(),
+        owned: false,
+    };
+
     /// The user of the context's client.
     pub fn current(ctx: Ctx) -> User {
-        User::current_name(ctx).map_or(User(std::ptr::null_mut()), |name| User::named(&name))
+        User::current_name(ctx).map_or(User::NOBODY, |name| User::named(&name))
     }
 
     /// The user of this name, for work that goes on after its client's command.
     pub fn named(name: &RmString) -> User {
         // SAFETY: main thread, live name; released by `drop`.
-        User(unsafe { rm!(RedisModule_GetModuleUserFromUserName(name.raw())) })
+        let make = || unsafe { rm!(RedisModule_GetModuleUserFromUserName(name.raw())) };
+        if name.as_ref() != b"default" {
+            return User {
+                raw: make(),
+                owned: true,
+            };
+        }
+        let mut default = DEFAULT.borrow();
+        let user = default.get_or_insert_with(|| User {
+            raw: make(),
+            owned: false,
+        });
+        User { ..*user }
     }
 
     /// Name of the user of the context's client.
@@ -44,7 +69,7 @@ impl User {
 
     /// Refuses with `NOPERM` when the user may not do that to the key.
     pub fn check(&self, key: &RmString, access: Access) -> Result<(), String> {
-        if self.0.is_null() {
+        if self.raw.is_null() {
             return Ok(());
         }
         let flags = match access {
@@ -59,7 +84,7 @@ impl User {
         // SAFETY: main thread, live user and name.
         let allowed = unsafe {
             rm!(RedisModule_ACLCheckKeyPermissions(
-                self.0,
+                self.raw,
                 key.raw(),
                 flags as c_int
             ))
@@ -80,9 +105,9 @@ impl User {
 
 impl Drop for User {
     fn drop(&mut self) {
-        if !self.0.is_null() {
+        if self.owned && !self.raw.is_null() {
             // SAFETY: main thread; ours, released once.
-            unsafe { rm!(RedisModule_FreeModuleUser(self.0)) };
+            unsafe { rm!(RedisModule_FreeModuleUser(self.raw)) };
         }
     }
 }

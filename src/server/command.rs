@@ -3,6 +3,7 @@
 use std::ffi::CString;
 use std::os::raw::{c_char, c_int};
 use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use smallvec::SmallVec;
 
@@ -184,9 +185,18 @@ impl Call<'_> {
     }
 }
 
+static IN_CLUSTER: AtomicBool = AtomicBool::new(false);
+
 /// Whether the server is a cluster's.
-pub fn in_cluster(ctx: Ctx) -> bool {
-    context_flags(ctx) & raw::REDISMODULE_CTX_FLAGS_CLUSTER != 0
+pub fn in_cluster() -> bool {
+    IN_CLUSTER.load(Relaxed)
+}
+
+/// Takes note of the server's mode, which stays as it is. (Asking for the flags of a context also
+/// measures the server's memory, which is too much for every command.)
+pub fn note_mode(ctx: Ctx) {
+    let flags = context_flags(ctx);
+    IN_CLUSTER.store(flags & raw::REDISMODULE_CTX_FLAGS_CLUSTER != 0, Relaxed);
 }
 
 /// Whether a prefix has a hash tag, so that all keys that begin with it share a slot (Redis Cluster
@@ -225,14 +235,14 @@ pub fn check_slot(ctx: Ctx, keys: &[RmString]) -> Result<(), String> {
     }
 }
 
-fn check_prefix(ctx: Ctx, prefix: &[u8]) -> Result<(), String> {
+fn check_prefix(prefix: &[u8]) -> Result<(), String> {
     if prefix.len() > PREFIX_BYTES {
         return Err(format!(
             "BADPREFIX prefix has {} bytes, more than {PREFIX_BYTES} (argument 1)",
             prefix.len()
         ));
     }
-    if in_cluster(ctx) && !has_hash_tag(prefix) {
+    if in_cluster() && !has_hash_tag(prefix) {
         return Err(
             "BADPREFIX in cluster mode the prefix needs a hash tag, such as {coll-42}:, so that all keys of the index share a slot (argument 1)"
                 .to_string(),
@@ -263,7 +273,7 @@ extern "C" fn entry<C: Command>(
                 C::SPEC.name
             ));
         };
-        check_prefix(ctx, prefix)?;
+        check_prefix(prefix)?;
         C::run(&mut Call {
             ctx,
             args: Args::after_prefix(rest),

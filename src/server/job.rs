@@ -16,7 +16,7 @@ use super::config;
 use super::guard::guarded;
 use super::info::{count, peak, FIGURES};
 use super::main_thread::MainThread;
-use super::notify::Change;
+use super::notify::{Change, Listener};
 use super::reply::Outcome;
 
 /// What a slice came to.
@@ -377,7 +377,7 @@ fn obstacle(ctx: Ctx, job: &dyn Slices) -> Option<String> {
 const ROLE_CHANGED: &str = "UNBLOCKED the server is not a master any more; run the command again on the master, which finishes what was begun";
 
 /// Jobs do not outlive what they work on.
-pub fn on_change(_: Ctx, change: Change<'_>) {
+fn on_change(_: Ctx, change: Change<'_>) {
     match change {
         Change::Key(..) => {}
         Change::Role => {
@@ -420,6 +420,9 @@ pub unsafe fn start(ctx: Ctx) -> Result<(), String> {
         runner.event = event;
         runner.ctx = Ctx::new(rm!(RedisModule_GetDetachedThreadSafeContext(ctx.raw())));
     }
-    super::notify::listen(on_change);
+    super::notify::listen(Listener {
+        cares_for: |_| false,
+        hear: on_change,
+    });
     Ok(())
 }

@@ -18,6 +18,9 @@ use super::notify::own_write;
 /// How many fields are gathered at most before they are replicated as one command.
 const REPLICATED_FIELDS: usize = 512;
 
+/// How many keys stay open for reading at most.
+const OPEN_KEYS: usize = 16;
+
 /// `REDISMODULE_HASH_DELETE`: the value that stands for deletion.
 const HASH_DELETE: *mut raw::RedisModuleString = ptr::without_provenance_mut(1);
 
@@ -108,6 +111,10 @@ impl RedisKeyspace {
             check_type(&handle, key, needs)?;
         }
         let raw = handle.0;
+        // Whoever goes through many keys comes back to few of them; and the list is searched.
+        if self.open.len() >= OPEN_KEYS {
+            self.open.clear();
+        }
         self.open.push((key.clone(), handle));
         Ok(raw)
     }
@@ -193,6 +200,12 @@ impl RedisKeyspace {
                 ));
             }
         }
+    }
+
+    /// Replicates what was written and closes every key: somebody else may change them from here.
+    pub fn release(&mut self) {
+        self.flush();
+        self.open.clear();
     }
 
     /// The value string for `bytes`; consecutive equal values share one.

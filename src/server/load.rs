@@ -5,7 +5,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::api::{log, raw, rm, string_bytes, Ctx, Level, RawCtx};
-use super::{config, guard, info, job, notify};
+use super::{command, config, guard, info, job, notify};
 
 const NAME: &std::ffi::CStr = c"crawlspace";
 
@@ -72,6 +72,7 @@ unsafe fn register(
     if raw_missing() {
         return Err("this server is too old; Redis 7.0 or Valkey 8.0 is needed".to_string());
     }
+    command::note_mode(ctx);
     config::read_arguments(arguments)?;
     // SAFETY: main thread, the context of the load, once each.
     unsafe {

@@ -53,10 +53,24 @@ pub enum By {
     Replication,
 }
 
-/// Takes note of a change. It must not change keys.
-pub type Listener = fn(Ctx, Change<'_>);
+/// Takes note of changes. It must not change keys.
+#[derive(Clone, Copy)]
+pub struct Listener {
+    /// Whether a key of this name can matter. Asked for every change of every key of the server,
+    /// so it must be quick.
+    pub cares_for: fn(&[u8]) -> bool,
+    /// Takes note of one change.
+    pub hear: fn(Ctx, Change<'_>),
+}
 
 static LISTENERS: MainThread<Vec<Listener>> = MainThread::new(Vec::new());
+
+/// Whether anybody listens for changes of this key; yes when that cannot be told now.
+fn anybody_cares_for(key: &[u8]) -> bool {
+    LISTENERS
+        .try_borrow()
+        .is_none_or(|listeners| listeners.iter().any(|listener| (listener.cares_for)(key)))
+}
 
 fn tell(ctx: Ctx, change: Change<'_>) {
     // One at a time, so that a listener may cause events itself; and without a copy of the list,
@@ -64,7 +78,7 @@ fn tell(ctx: Ctx, change: Change<'_>) {
     let listener = |at: usize| LISTENERS.try_borrow()?.get(at).copied();
     let mut at = 0;
     while let Some(listener) = listener(at) {
-        listener(ctx, change);
+        (listener.hear)(ctx, change);
         at += 1;
     }
 }
@@ -87,9 +101,12 @@ extern "C" fn key_changed(
     if OWN_WRITES.with(Cell::get) > 0 && kind & forced == 0 {
         return raw::REDISMODULE_OK as c_int;
     }
+    // SAFETY: the key's name lives during the callback.
+    let name = unsafe { string_bytes(key) };
+    if !anybody_cares_for(name) {
+        return raw::REDISMODULE_OK as c_int;
+    }
     let _ = guarded("a keyspace event", || {
-        // SAFETY: the key's name lives during the callback.
-        let name = unsafe { string_bytes(key) };
         let told = raw::REDISMODULE_CTX_FLAGS_REPLICATED | raw::REDISMODULE_CTX_FLAGS_LOADING;
         let by = if context_flags(ctx) & told == 0 {
             By::Client

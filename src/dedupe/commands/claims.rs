@@ -219,7 +219,7 @@ pub fn serve(
             kept.push(waiter);
             continue;
         }
-        let outcome = with_index(ctx, db, prefix, keys, |remembered, keys| {
+        let outcome = with_index(db, prefix, keys, |remembered, keys| {
             let Waiter {
                 crawl, digest, ms, ..
             } = &waiter;

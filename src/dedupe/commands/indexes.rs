@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 
 use crate::dedupe::error::{Error, Result};
-use crate::dedupe::index::{CrawlKey, Index, Names};
+use crate::dedupe::index::{CrawlKey, Index, Names, CRAWL_BYTES};
 use crate::dedupe::profile::Profile;
 use crate::keyspace::KeyError;
 use crate::server::acl::Access;
 use crate::server::api::{context_flags, raw, rm, Ctx, RawCtx, RmString};
-use crate::server::command::{check_slot, in_cluster, Call};
+use crate::server::command::{check_slot, in_cluster, Call, PREFIX_BYTES};
 use crate::server::config;
 use crate::server::guard::guarded;
 use crate::server::info::FIGURES;
@@ -54,7 +54,6 @@ static DISTRUST: AtomicBool = AtomicBool::new(false);
 
 /// Does something with an index, opening it if nothing is remembered of it.
 pub fn with_index<T>(
-    ctx: Ctx,
     db: c_int,
     prefix: &[u8],
     keys: &mut RedisKeyspace,
@@ -77,7 +76,7 @@ pub fn with_index<T>(
         if of_db.len() >= INDEXES_REMEMBERED {
             of_db.clear();
         }
-        let mut index = Index::open(keys, prefix, default_profile, in_cluster(ctx))?;
+        let mut index = Index::open(keys, prefix, default_profile, in_cluster())?;
         if !indexes.distrusted.is_empty() && indexes.distrusted.contains(&(db, prefix.into())) {
             index.distrust_merged(keys)?;
         }
@@ -103,7 +102,7 @@ pub fn on_index<T>(
     call: &mut Call<'_>,
     act: impl FnOnce(&mut Remembered, &mut RedisKeyspace) -> Result<T>,
 ) -> std::result::Result<T, String> {
-    with_index(call.ctx, call.db, call.prefix, &mut call.keys, act).map_err(|e| e.to_string())
+    with_index(call.db, call.prefix, &mut call.keys, act).map_err(|e| e.to_string())
 }
 
 /// One of the keys of an index, for a check of permissions.
@@ -117,7 +116,7 @@ pub fn permit(
     crawls: &[(&[u8], &[CrawlKey], Access)],
 ) -> std::result::Result<(), String> {
     let user = call.user();
-    let cluster = in_cluster(call.ctx);
+    let cluster = in_cluster();
     let mut refused = None;
     let mut names = Vec::new();
     on_index(call, |remembered, keys| {
@@ -161,23 +160,28 @@ const ONCE: [&[u8]; 10] = [
     b"claims",
 ];
 
+/// Whether a key may be one that something is remembered of. Nearly all keys of a server that has
+/// other data are none, and are told by their last byte and their colons.
+pub fn may_be_ours(key: &[u8]) -> bool {
+    let ends_like_ours = matches!(key.last(), Some(b's' | b'e' | b'g'))
+        && ONCE.iter().any(|ending| key.ends_with(ending));
+    ends_like_ours || memchr::memchr_iter(b':', key).any(|at| at > 0 && key[at - 1] == b'h')
+}
+
 /// The prefixes that a key may belong to, each with the crawl whose records it then holds; `None`
-/// for a key that exists once.
+/// for a key that exists once. Names are as long as clients like, prefixes and crawl ids are not.
 pub fn possible_prefixes(key: &[u8]) -> impl Iterator<Item = (&[u8], Option<&[u8]>)> {
     let once = ONCE
         .iter()
         .filter_map(|ending| key.strip_suffix(*ending))
+        .filter(|prefix| prefix.len() <= PREFIX_BYTES)
         .map(|prefix| (prefix, None));
-    let records =
-        memchr::memmem::find_iter(key, b"h:").map(|at| (&key[..at], Some(&key[at + 2..])));
+    let longest = PREFIX_BYTES + 2 + CRAWL_BYTES;
+    let searched = if key.len() > longest { &[] } else { key };
+    let records = memchr::memmem::find_iter(searched, b"h:")
+        .take_while(|&at| at <= PREFIX_BYTES)
+        .map(|at| (&key[..at], Some(&key[at + 2..])));
     once.chain(records)
-}
-
-/// Whether a key's name, without the prefix, is that of a merged index.
-fn is_merged(name: &[u8]) -> bool {
-    Profile::ALL
-        .iter()
-        .any(|profile| name == profile.merged_index())
 }
 
 /// Whether a key is book-keeping of ours that says nothing of anybody's data.
@@ -212,13 +216,16 @@ pub fn on_change(ctx: Ctx, change: Change<'_>) {
         Change::Everything | Change::Role => by_db.clear(),
         Change::Databases(databases) => by_db.retain(|db, _| !databases.contains(db)),
         Change::Key(db, key, by) => {
+            let merged = Profile::ALL
+                .iter()
+                .find_map(|p| key.strip_suffix(p.merged_index()));
+            if let (By::Client, Some(prefix)) = (by, merged) {
+                distrust(ctx, distrusted, db, prefix);
+            }
+            let Some(of_db) = by_db.get_mut(&db).filter(|of_db| !of_db.is_empty()) else {
+                return;
+            };
             for (prefix, crawl) in possible_prefixes(key) {
-                if by == By::Client && is_merged(&key[prefix.len()..]) {
-                    distrust(ctx, distrusted, db, prefix);
-                }
-                let Some(of_db) = by_db.get_mut(&db) else {
-                    continue;
-                };
                 match crawl {
                     // The next command reads everything anew.
                     None => drop(of_db.remove(prefix)),
@@ -236,6 +243,9 @@ pub fn on_change(ctx: Ctx, change: Change<'_>) {
 /// A plain client wrote to a merged index, in whatever spelling: what the index says of that is
 /// taken back, once the event that told of it is over.
 fn distrust(ctx: Ctx, distrusted: &mut FxHashSet<(c_int, Box<[u8]>)>, db: c_int, prefix: &[u8]) {
+    if prefix.len() > PREFIX_BYTES {
+        return;
+    }
     if distrusted.is_empty() {
         take_back_at(ctx, 0);
     }
@@ -273,7 +283,7 @@ extern "C" fn take_back(ctx: RawCtx, _: *mut c_void) {
             // SAFETY: main thread, the context of this timer.
             unsafe { rm!(RedisModule_SelectDb(ctx.raw(), db)) };
             let mut keys = RedisKeyspace::new(ctx);
-            let _ = with_index(ctx, db, &prefix, &mut keys, |remembered, keys| {
+            let _ = with_index(db, &prefix, &mut keys, |remembered, keys| {
                 remembered.index.distrust_merged(keys)?;
                 remembered.index.write_spelling(keys)
             });
@@ -283,13 +293,12 @@ extern "C" fn take_back(ctx: RawCtx, _: *mut c_void) {
 
 /// What a slice of a job does with its index.
 pub fn slice<T>(
-    ctx: Ctx,
     db: c_int,
     prefix: &[u8],
     keys: &mut RedisKeyspace,
     act: impl FnOnce(&mut RedisIndex, &mut RedisKeyspace) -> Result<T>,
 ) -> Result<T> {
-    with_index(ctx, db, prefix, keys, |remembered, keys| {
+    with_index(db, prefix, keys, |remembered, keys| {
         act(&mut remembered.index, keys)
     })
 }

@@ -45,8 +45,8 @@ struct IndexJob {
 impl Slices for IndexJob {
     fn slice(&mut self, ctx: Ctx, time: &mut dyn FnMut() -> bool) -> Progress {
         let mut keys = RedisKeyspace::new(ctx);
-        if in_cluster(ctx) {
-            let names = slice(ctx, self.db, &self.prefix, &mut keys, |index, _| {
+        if in_cluster() {
+            let names = slice(self.db, &self.prefix, &mut keys, |index, _| {
                 let names = &index.names;
                 Ok(vec![
                     names.meta.clone(),
@@ -64,7 +64,7 @@ impl Slices for IndexJob {
             keys.read_as(User::named(user), is_bookkeeping);
         }
         let (job, kind) = (&mut self.job, self.kind);
-        let step = slice(ctx, self.db, &self.prefix, &mut keys, |index, keys| {
+        let step = slice(self.db, &self.prefix, &mut keys, |index, keys| {
             let step = job.step(index, keys, time);
             if kind != Kind::Reads {
                 index.write_spelling(keys)?;
@@ -119,8 +119,9 @@ pub fn submit(
     job: Box<dyn Job<RedisKeyspace>>,
     may_attach: bool,
 ) -> Result<Answer, String> {
-    // What the command did so far is replicated before the job's own writes.
-    call.keys.flush();
+    // What the command did so far is replicated before the job's own writes, and no key stays open
+    // that the job may free.
+    call.keys.release();
     let job = IndexJob {
         db: call.db,
         prefix: call.prefix.to_vec(),

@@ -56,7 +56,7 @@ impl Command for Lookup {
             }
         }
 
-        if in_cluster(call.ctx) {
+        if in_cluster() {
             permit(
                 call,
                 &[
@@ -103,7 +103,7 @@ impl Command for Lookup {
             Ok(found)
         })?;
         refused?;
-        if in_cluster(call.ctx) {
+        if in_cluster() {
             refuse_what_has_moved(call, &digests, &found, own)?;
         }
 

@@ -12,7 +12,7 @@ mod wacz;
 use crate::server::api::Ctx;
 use crate::server::args::Args;
 use crate::server::command::register;
-use crate::server::notify;
+use crate::server::notify::{self, Listener};
 
 use super::digest::Digest;
 use super::index::{check_crawl_id, CRAWL_BYTES};
@@ -42,8 +42,12 @@ pub fn register_all(ctx: Ctx) -> Result<(), String> {
         register::<crawls::Repair>(ctx)?;
         register::<crawls::Profile>(ctx)?;
     }
-    notify::listen(indexes::on_change);
-    notify::listen(claims::on_change);
+    for hear in [indexes::on_change, claims::on_change] {
+        notify::listen(Listener {
+            cares_for: indexes::may_be_ours,
+            hear,
+        });
+    }
     Ok(())
 }
 
