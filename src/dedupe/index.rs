@@ -449,7 +449,10 @@ impl<K: Keyspace> Index<K> {
     /// The name of a crawl's key.
     pub fn crawl_key(&mut self, ks: &mut K, crawl: &[u8], which: CrawlKey) -> K::Name {
         match which {
-            CrawlKey::Records => self.remembered(ks, crawl).records.clone(),
+            CrawlKey::Records => match self.crawls.get(crawl) {
+                Some(remembered) => remembered.records.clone(),
+                None => self.remembered(ks, crawl).records.clone(),
+            },
             CrawlKey::Counts => self.remembered(ks, crawl).counts.clone(),
             _ => {
                 let (before, after) = which.around();

@@ -4,6 +4,7 @@ use std::os::raw::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
+use smallvec::SmallVec;
 
 use crate::dedupe::error::{Error, Result};
 use crate::dedupe::index::{CrawlKey, Index, Names, CRAWL_BYTES};
@@ -37,17 +38,26 @@ pub struct Remembered {
 }
 
 struct Indexes {
-    by_db: FxHashMap<c_int, FxHashMap<Box<[u8]>, Remembered>>,
+    by_place: FxHashMap<Box<[u8]>, Remembered>,
     /// Where plain clients wrote to the merged index a moment ago.
-    distrusted: FxHashSet<(c_int, Box<[u8]>)>,
+    distrusted: FxHashSet<Box<[u8]>>,
     panics: u64,
 }
 
 static INDEXES: MainThread<Indexes> = MainThread::new(Indexes {
-    by_db: FxHashMap::with_hasher(FxBuildHasher),
+    by_place: FxHashMap::with_hasher(FxBuildHasher),
     distrusted: FxHashSet::with_hasher(FxBuildHasher),
     panics: 0,
 });
+
+/// Where an index is: the number of its database in four bytes, then its prefix. Never empty: a
+/// comparison of empty slices reads from no address in a way that is slow on some processors, and
+/// the empty prefix is the commonest.
+fn place(db: c_int, prefix: &[u8]) -> SmallVec<[u8; 64]> {
+    let mut place = SmallVec::from_slice(&db.to_ne_bytes());
+    place.extend_from_slice(prefix);
+    place
+}
 
 /// Set when something changed while the indexes were in use.
 static DISTRUST: AtomicBool = AtomicBool::new(false);
@@ -64,35 +74,40 @@ pub fn with_index<T>(
     let panics = FIGURES.panics.load(Relaxed);
     if DISTRUST.swap(false, Relaxed) || indexes.panics != panics {
         // After a bug nothing that was remembered is believed.
-        indexes.by_db.clear();
+        indexes.by_place.clear();
         indexes.panics = panics;
     }
-    let of_db = indexes.by_db.entry(db).or_default();
+    let place = place(db, prefix);
     let default_profile = config::dedupe_profile();
-    let fits = of_db.get(prefix).is_some_and(|remembered| {
+    let known = indexes.by_place.get_mut(&place[..]).filter(|remembered| {
         remembered.default_profile == default_profile || remembered.index.is_registered()
     });
-    if !fits {
-        if of_db.len() >= INDEXES_REMEMBERED {
-            of_db.clear();
+    let done = match known {
+        Some(remembered) => act(remembered, keys),
+        None => {
+            let mut index = Index::open(keys, prefix, default_profile, in_cluster())?;
+            if indexes.distrusted.contains(&place[..]) {
+                index.distrust_merged(keys)?;
+            }
+            if indexes.by_place.len() >= INDEXES_REMEMBERED {
+                indexes.by_place.clear();
+            }
+            let mut remembered = Remembered {
+                index,
+                sweep: None,
+                default_profile,
+            };
+            let done = act(&mut remembered, keys);
+            indexes.by_place.insert(place[..].into(), remembered);
+            FIGURES
+                .indexes
+                .store(indexes.by_place.len() as u64, Relaxed);
+            done
         }
-        let mut index = Index::open(keys, prefix, default_profile, in_cluster())?;
-        if !indexes.distrusted.is_empty() && indexes.distrusted.contains(&(db, prefix.into())) {
-            index.distrust_merged(keys)?;
-        }
-        let remembered = Remembered {
-            index,
-            sweep: None,
-            default_profile,
-        };
-        of_db.insert(prefix.into(), remembered);
-        FIGURES.indexes.store(of_db.len() as u64, Relaxed);
-    }
-    let remembered = of_db.get_mut(prefix).expect("inserted above");
-    let done = act(remembered, keys);
+    };
     if matches!(done, Err(Error::Key(KeyError::Refused(_)))) {
         // The server stopped something half-way, so memory and keys may differ.
-        of_db.remove(prefix);
+        indexes.by_place.remove(&place[..]);
     }
     done
 }
@@ -210,11 +225,19 @@ pub fn on_change(ctx: Ctx, change: Change<'_>) {
         return;
     };
     let Indexes {
-        by_db, distrusted, ..
+        by_place,
+        distrusted,
+        ..
     } = &mut *indexes;
     match change {
-        Change::Everything | Change::Role => by_db.clear(),
-        Change::Databases(databases) => by_db.retain(|db, _| !databases.contains(db)),
+        Change::Everything | Change::Role => by_place.clear(),
+        Change::Databases(databases) => {
+            by_place.retain(|place, _| {
+                !databases
+                    .iter()
+                    .any(|db| place.starts_with(&db.to_ne_bytes()))
+            });
+        }
         Change::Key(db, key, by) => {
             let merged = Profile::ALL
                 .iter()
@@ -222,15 +245,16 @@ pub fn on_change(ctx: Ctx, change: Change<'_>) {
             if let (By::Client, Some(prefix)) = (by, merged) {
                 distrust(ctx, distrusted, db, prefix);
             }
-            let Some(of_db) = by_db.get_mut(&db).filter(|of_db| !of_db.is_empty()) else {
+            if by_place.is_empty() {
                 return;
-            };
+            }
             for (prefix, crawl) in possible_prefixes(key) {
+                let place = place(db, prefix);
                 match crawl {
                     // The next command reads everything anew.
-                    None => drop(of_db.remove(prefix)),
+                    None => drop(by_place.remove(&place[..])),
                     Some(crawl) => {
-                        if let Some(remembered) = of_db.get_mut(prefix) {
+                        if let Some(remembered) = by_place.get_mut(&place[..]) {
                             remembered.index.distrust_records(crawl);
                         }
                     }
@@ -242,7 +266,7 @@ pub fn on_change(ctx: Ctx, change: Change<'_>) {
 
 /// A plain client wrote to a merged index, in whatever spelling: what the index says of that is
 /// taken back, once the event that told of it is over.
-fn distrust(ctx: Ctx, distrusted: &mut FxHashSet<(c_int, Box<[u8]>)>, db: c_int, prefix: &[u8]) {
+fn distrust(ctx: Ctx, distrusted: &mut FxHashSet<Box<[u8]>>, db: c_int, prefix: &[u8]) {
     if prefix.len() > PREFIX_BYTES {
         return;
     }
@@ -250,7 +274,7 @@ fn distrust(ctx: Ctx, distrusted: &mut FxHashSet<(c_int, Box<[u8]>)>, db: c_int,
         take_back_at(ctx, 0);
     }
     if distrusted.len() < INDEXES_REMEMBERED {
-        distrusted.insert((db, prefix.into()));
+        distrusted.insert(place(db, prefix)[..].into());
     }
 }
 
@@ -279,11 +303,13 @@ extern "C" fn take_back(ctx: RawCtx, _: *mut c_void) {
         if context_flags(ctx) & raw::REDISMODULE_CTX_FLAGS_MASTER == 0 {
             return;
         }
-        for (db, prefix) in places {
+        for place in places {
+            let (db, prefix) = place.split_at(size_of::<c_int>());
+            let db = c_int::from_ne_bytes(db.try_into().expect("a place begins with a number"));
             // SAFETY: main thread, the context of this timer.
             unsafe { rm!(RedisModule_SelectDb(ctx.raw(), db)) };
             let mut keys = RedisKeyspace::new(ctx);
-            let _ = with_index(db, &prefix, &mut keys, |remembered, keys| {
+            let _ = with_index(db, prefix, &mut keys, |remembered, keys| {
                 remembered.index.distrust_merged(keys)?;
                 remembered.index.write_spelling(keys)
             });
