@@ -37,3 +37,12 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
         )
     }
 }
+
+/// Called by the server before it unloads the module, which is refused: the event loop holds a
+/// callback of this module.
+#[cfg(feature = "module")]
+#[no_mangle]
+#[allow(non_snake_case)]
+pub extern "C" fn RedisModule_OnUnload(_: server::api::RawCtx) -> std::os::raw::c_int {
+    server::api::raw::REDISMODULE_ERR as std::os::raw::c_int
+}

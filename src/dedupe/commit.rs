@@ -238,6 +238,14 @@ impl<K: Keyspace> Job<K> for Commit<K> {
                     // Fields that come while a first commit runs are the next one's.
                     let skip_fresh = !continued && ks.hash_len(&fresh)? > 0;
                     let done = walk.run(index, ks, time, |index, ks, field, _| {
+                        // Nearly always the hash is new, and one step does it.
+                        if !continued && !skip_fresh && index.only_written(field) {
+                            let merged = &index.names.merged;
+                            if ks.hash_set_new(merged, field, crawl)? {
+                                state.new += 1;
+                                return Ok(());
+                            }
+                        }
                         let digest = Digest::of_field(field);
                         if skip_fresh && ks.hash_has(&fresh, digest.canonical())? {
                             return Ok(());
@@ -360,14 +368,6 @@ impl<K: Keyspace> Index<K> {
         state: &mut CommitState,
     ) -> Result<()> {
         let merged = self.names.merged.clone();
-        if let Some(spelling) = spelling {
-            // Nearly always the hash is new, and one step does it.
-            let only_written = self.only_written(digest, spelling);
-            if only_written && ks.hash_set_new(&merged, spelling, crawl)? {
-                state.new += 1;
-                return Ok(());
-            }
-        }
         let Some((spelling, owner)) = self.locate_owner(ks, digest)? else {
             // The merged index spells a hash as the crawl's own does, so that the documented
             // second look-up works.

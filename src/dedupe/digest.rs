@@ -163,33 +163,48 @@ fn recognise(text: &[u8]) -> Option<(Algorithm, SmallVec<[u8; 32]>)> {
     }
 }
 
+/// Whether a field is `sha256:` and 64 lower-case hex digits: the commonest spelling, and already
+/// the written one. Without an early way out the loop is done many bytes at a time.
+fn is_written_sha256(field: &[u8]) -> bool {
+    field.len() == 71
+        && field.starts_with(b"sha256:")
+        && field[7..].iter().fold(true, |ok, c| {
+            ok & (c.is_ascii_digit() | (b'a'..=b'f').contains(c))
+        })
+}
+
 impl Digest {
     /// Reads a hash argument in any spelling.
     ///
     /// # Errors
     /// `BADHASH` when it is shorter than 16 or longer than 256 bytes, or holds control bytes.
     pub fn parse(text: &[u8]) -> Result<Digest, Error> {
-        // Without an early way out the loop is done many bytes at a time.
-        let controls = text
-            .iter()
-            .fold(false, |found, &b| found | (b < 0x20) | (b == 0x7f));
-        if !HASH_BYTES.contains(&text.len()) || controls {
+        let controls = || text.iter().any(|&b| b < 0x20 || b == 0x7f);
+        if is_written_sha256(text) {
+            return Ok(Digest::of_field(text));
+        }
+        if !HASH_BYTES.contains(&text.len()) || controls() {
             return Err(Error::BadHash(text.to_vec()));
         }
         Ok(Digest::of_field(text))
     }
 
+    /// Whether a field is spelled as `profile` writes it, told without taking it apart for the
+    /// commonest kind of hash.
+    pub fn is_written(field: &[u8], profile: Profile) -> bool {
+        match profile {
+            Profile::Document if is_written_sha256(field) => true,
+            _ => Digest::of_field(field).written(profile) == field,
+        }
+    }
+
     /// The digest that a field of a documented hash stands for. Fields are data, so anything goes.
     pub fn of_field(field: &[u8]) -> Digest {
-        // The commonest spelling is already the written one: nothing to convert.
-        if let Some(value) = field.strip_prefix(b"sha256:") {
-            let is_hex = |ok, &c: &u8| ok & (c.is_ascii_digit() | (b'a'..=b'f').contains(&c));
-            if value.len() == 64 && value.iter().fold(true, is_hex) {
-                return Digest {
-                    algorithm: Some(Algorithm::Sha256),
-                    text: Text::from_slice(field),
-                };
-            }
+        if is_written_sha256(field) {
+            return Digest {
+                algorithm: Some(Algorithm::Sha256),
+                text: Text::from_slice(field),
+            };
         }
         match recognise(field) {
             Some((algorithm, raw)) => {

@@ -433,9 +433,9 @@ impl<K: Keyspace> Index<K> {
         Ok(())
     }
 
-    /// Whether `spelling` is the only one under which the merged index can have this hash.
-    pub fn only_written(&self, digest: &Digest, spelling: &[u8]) -> bool {
-        self.merged_is_written && digest.written(self.profile) == spelling
+    /// Whether `spelling` is the only one under which the merged index can have its hash.
+    pub fn only_written(&self, spelling: &[u8]) -> bool {
+        self.merged_is_written && Digest::is_written(spelling, self.profile)
     }
 
     /// A field goes into the merged index as it is spelled.

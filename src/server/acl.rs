@@ -7,7 +7,7 @@ use std::os::raw::c_int;
 
 use crate::text::Shown;
 
-use super::api::{raw, rm, Ctx, RmString};
+use super::api::{context_flags, raw, rm, Ctx, RmString};
 use super::main_thread::MainThread;
 
 /// What a command does to a key.
@@ -58,11 +58,18 @@ impl User {
         User { ..*user }
     }
 
-    /// Name of the user of the context's client.
+    /// Name of the user of the context's client; `None` when there is none, and then nothing is
+    /// checked: the server itself, or another module that runs a command in nobody's name.
     pub fn current_name(ctx: Ctx) -> Option<RmString> {
-        // SAFETY: main thread, live context; the string is the caller's.
+        // SAFETY: main thread, live context; the strings are the caller's.
         unsafe {
-            let name = rm!(RedisModule_GetCurrentUserName(ctx.raw()));
+            let id = rm!(RedisModule_GetClientId(ctx.raw()));
+            let mut name = rm!(RedisModule_GetClientUserNameById(ctx.raw(), id));
+            // The client of a script is not in the table of clients, and has its caller's user.
+            // Elsewhere a client without user must not be asked: Redis 7.0 does not expect it.
+            if name.is_null() && context_flags(ctx) & raw::REDISMODULE_CTX_FLAGS_LUA != 0 {
+                name = rm!(RedisModule_GetCurrentUserName(ctx.raw()));
+            }
             (!name.is_null()).then(|| RmString::from_owned(name))
         }
     }

@@ -16,7 +16,7 @@ pub struct BlockedClient(*mut raw::RedisModuleBlockedClient);
 
 /// Called when a waiting client's connection ends.
 pub type Gone = fn(BlockedClient);
-/// Called when a waiting client's time is up; gives its answer.
+/// Called when a waiting client's wait is ended from outside; gives its answer.
 pub type TimedOut = fn(Ctx, BlockedClient) -> Outcome;
 
 /// Whether the client of this context may wait: not in `MULTI`, in a script, or where blocking is
@@ -95,8 +95,9 @@ extern "C" fn disconnected(_: RawCtx, client: *mut raw::RedisModuleBlockedClient
 }
 
 impl BlockedClient {
-    /// Makes the client of `ctx` wait: for `ms` milliseconds when `timed_out` is given, 0 for ever.
-    pub fn block(ctx: Ctx, ms: u64, gone: Gone, timed_out: Option<TimedOut>) -> BlockedClient {
+    /// Makes the client of `ctx` wait until it is answered. `timed_out` answers it when somebody
+    /// ends the wait with `CLIENT UNBLOCK`.
+    pub fn block(ctx: Ctx, gone: Gone, timed_out: Option<TimedOut>) -> BlockedClient {
         let on_timeout: raw::RedisModuleCmdFunc = if timed_out.is_some() {
             Some(timeout)
         } else {
@@ -109,7 +110,7 @@ impl BlockedClient {
                 Some(reply),
                 on_timeout,
                 Some(free),
-                ms as std::os::raw::c_longlong
+                0
             ));
             rm!(RedisModule_SetDisconnectCallback(
                 client,

@@ -102,7 +102,7 @@ pub fn submit(ctx: Ctx, id: JobId, mut job: Box<dyn Slices>, may_attach: MayAtta
             return Submitted::Done(outcome);
         }
     }
-    let client = BlockedClient::block(ctx, 0, forget_client, None);
+    let client = BlockedClient::block(ctx, forget_client, None);
     let mut runner = RUNNER.borrow();
     let queue = runner.queues.iter_mut().find(|q| q[0].id.queue == id.queue);
     let same = queue.and_then(|queue| {

@@ -4,6 +4,7 @@
 //! raw API. Every write is replicated as the plain command that has its effect: consecutive
 //! fields of one hash as one `HSET` or `HDEL`. So a replica or an AOF needs no module.
 
+use std::collections::VecDeque;
 use std::os::raw::{c_int, c_void};
 use std::ptr;
 
@@ -17,6 +18,9 @@ use super::notify::own_write;
 
 /// How many fields are gathered at most before they are replicated as one command.
 const REPLICATED_FIELDS: usize = 512;
+
+/// How many fields of a scan are kept at most.
+const SCANNED_FIELDS: usize = 64;
 
 /// How many keys stay open for reading at most.
 const OPEN_KEYS: usize = 16;
@@ -62,6 +66,8 @@ pub struct RedisKeyspace {
     pending: Option<Pending>,
     last_value: Option<RmString>,
     last_field: Option<RmString>,
+    /// Fields that the last scan gave, in its order: whoever scans mostly asks for them next.
+    scanned: VecDeque<RmString>,
     reader: Option<(User, Exempt)>,
 }
 
@@ -77,6 +83,7 @@ impl RedisKeyspace {
             pending: None,
             last_value: None,
             last_field: None,
+            scanned: VecDeque::new(),
             reader: None,
         }
     }
@@ -221,6 +228,15 @@ impl RedisKeyspace {
 
     /// The field string for `bytes`; the same hash is mostly looked for in several keys in turn.
     fn field_string(&mut self, bytes: &[u8]) -> RmString {
+        match &self.last_field {
+            Some(last) if last.as_ref() == bytes => return last.clone(),
+            _ => {}
+        }
+        // Those before the one that is asked for were passed over.
+        if let Some(at) = self.scanned.iter().position(|f| f.as_ref() == bytes) {
+            let field = self.scanned.drain(..=at).next_back();
+            self.last_field = field;
+        }
         remembered(&mut self.last_field, bytes)
     }
 
@@ -325,34 +341,43 @@ impl RedisKeyspace {
         cursor: &mut ScanCursor,
         out: &mut Batch,
     ) -> Result<bool> {
+        struct Found<'a>(&'a mut Batch, &'a mut VecDeque<RmString>);
         extern "C" fn each(
             _key: *mut raw::RedisModuleKey,
             field: *mut raw::RedisModuleString,
             value: *mut raw::RedisModuleString,
-            out: *mut c_void,
+            found: *mut c_void,
         ) {
-            // SAFETY: `out` is the batch of the call below, used by nobody else meanwhile; the
-            // strings live during the callback.
+            // SAFETY: `found` is the value of the call below, used by nobody else meanwhile; the
+            // strings live during the callback, and the field for as long as we hold it.
             unsafe {
+                let Found(batch, scanned) = &mut *found.cast::<Found<'_>>();
                 let value = if value.is_null() {
                     &[]
                 } else {
                     string_bytes(value)
                 };
-                (*out.cast::<Batch>()).push(string_bytes(field), value);
+                batch.push(string_bytes(field), value);
+                if scanned.len() < SCANNED_FIELDS {
+                    scanned.push_back(RmString::shared(field));
+                }
             }
+        }
+        if out.is_empty() {
+            self.scanned.clear();
         }
         let handle = self.read(key, kind)?;
         if handle.is_null() {
             return Ok(false);
         }
-        // SAFETY: main thread, open key and cursor; the callback gets the batch it expects.
+        let mut found = Found(out, &mut self.scanned);
+        // SAFETY: main thread, open key and cursor; the callback gets the value it expects.
         let more = unsafe {
             rm!(RedisModule_ScanKey(
                 handle,
                 cursor.0,
                 Some(each),
-                ptr::from_mut(out).cast()
+                ptr::from_mut(&mut found).cast()
             ))
         };
         Ok(more == 1)

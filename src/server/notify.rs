@@ -34,7 +34,7 @@ impl Drop for OwnWrite {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change<'a> {
     /// One key of a database changed.
-    Key(c_int, &'a [u8], By),
+    Key(c_int, &'a [u8]),
     /// One or two databases were emptied or swapped: nothing that was remembered of them holds.
     Databases(&'a [c_int]),
     /// All of them were emptied, or are loaded.
@@ -43,14 +43,12 @@ pub enum Change<'a> {
     Role,
 }
 
-/// Who changed a key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum By {
-    /// A client of this server, or expiry or eviction.
-    Client,
-    /// The master, or a file that is being loaded: what comes from there is a whole story, the
-    /// module's own book-keeping included.
-    Replication,
+/// Whether a change comes from the master, or from a file that is being loaded: from there comes a
+/// whole story, the module's own book-keeping included. Costs more than most that is done with a
+/// change, so it is asked last.
+pub fn is_replicated(ctx: Ctx) -> bool {
+    let told = raw::REDISMODULE_CTX_FLAGS_REPLICATED | raw::REDISMODULE_CTX_FLAGS_LOADING;
+    context_flags(ctx) & told != 0
 }
 
 /// Takes note of changes. It must not change keys.
@@ -107,13 +105,7 @@ extern "C" fn key_changed(
         return raw::REDISMODULE_OK as c_int;
     }
     let _ = guarded("a keyspace event", || {
-        let told = raw::REDISMODULE_CTX_FLAGS_REPLICATED | raw::REDISMODULE_CTX_FLAGS_LOADING;
-        let by = if context_flags(ctx) & told == 0 {
-            By::Client
-        } else {
-            By::Replication
-        };
-        tell(ctx, Change::Key(selected_db(ctx), name, by));
+        tell(ctx, Change::Key(selected_db(ctx), name));
     });
     raw::REDISMODULE_OK as c_int
 }

@@ -41,7 +41,11 @@ struct Waiter {
     digest: Digest,
     ms: u64,
     holder: Vec<u8>,
+    /// When the claim that it waits for runs out.
     deadline: Millis,
+    /// When it has waited enough. Our own timer watches this, and not the server's: that one may
+    /// drop an answer that was given in the same turn of the event loop.
+    until: Option<Millis>,
 }
 
 struct Waiters {
@@ -112,7 +116,7 @@ impl Command for Claim {
         })?;
         match (outcome, block) {
             (Outcome::Pending { holder, deadline }, Some(block)) if can_block(call.ctx) => {
-                let client = BlockedClient::block(call.ctx, block, gone, Some(timed_out));
+                let client = BlockedClient::block(call.ctx, gone, Some(timed_out));
                 let mut waiters = WAITERS.borrow();
                 waiters.all.push(Waiter {
                     client,
@@ -123,6 +127,7 @@ impl Command for Claim {
                     ms,
                     holder,
                     deadline,
+                    until: (block > 0).then(|| now + block),
                 });
                 waiters.arrange(call.ctx);
                 Ok(Answer::Sent)
@@ -244,7 +249,8 @@ impl Waiters {
     /// Shows how many wait, and sets the timer for the claim that runs out first.
     fn arrange(&mut self, ctx: Ctx) {
         FIGURES.claims_pending.store(self.all.len() as u64, Relaxed);
-        match self.all.iter().map(|waiter| waiter.deadline).min() {
+        let times = |waiter: &Waiter| waiter.until.unwrap_or(Millis::MAX).min(waiter.deadline);
+        match self.all.iter().map(times).min() {
             Some(first) => self.wake_at(ctx, first),
             None => self.stop_timer(ctx),
         }
@@ -281,9 +287,18 @@ extern "C" fn fired(ctx: RawCtx, _: *mut c_void) {
     // SAFETY: the server hands a live context to this callback, on its main thread.
     let ctx = unsafe { Ctx::new(ctx) };
     let _ = guarded("a claim timer", || {
+        let now = now_ms();
         let mut places: Vec<(c_int, Vec<u8>)> = {
             let mut waiters = WAITERS.borrow();
             waiters.timer = None;
+            let done = |waiter: &Waiter| waiter.until.is_some_and(|until| until <= now);
+            let (done, kept) = std::mem::take(&mut waiters.all).into_iter().partition(done);
+            waiters.all = kept;
+            waiters.arrange(ctx);
+            for waiter in done {
+                let reply = pending_reply(&waiter.holder, waiter.deadline, now);
+                waiter.client.answer(Ok(reply));
+            }
             let places = waiters.all.iter().map(|w| (w.db, w.prefix.clone()));
             places.collect()
         };
@@ -291,7 +306,7 @@ extern "C" fn fired(ctx: RawCtx, _: *mut c_void) {
             return;
         }
         if job::avoid_writing() {
-            WAITERS.borrow().wake_at(ctx, now_ms() + RETRY_MS);
+            WAITERS.borrow().wake_at(ctx, now + RETRY_MS);
             return;
         }
         places.sort();
@@ -312,7 +327,7 @@ fn gone(client: BlockedClient) {
     FIGURES.claims_pending.store(n, Relaxed);
 }
 
-/// A waiting client's time is up: it learns who holds the claim.
+/// Somebody ended a client's wait with `CLIENT UNBLOCK`: it learns who holds the claim.
 fn timed_out(_: Ctx, client: BlockedClient) -> Result<Reply, String> {
     let mut waiters = WAITERS.borrow();
     let at = waiters.all.iter().position(|w| w.client == client);
@@ -343,7 +358,7 @@ pub fn on_change(ctx: Ctx, change: Change<'_>) {
             FIGURES.claims_pending.store(0, Relaxed);
         }
         Change::Databases(_) | Change::Everything => waiters.wake_at(ctx, 0),
-        Change::Key(db, key, _) => {
+        Change::Key(db, key) => {
             let touched = possible_prefixes(key)
                 .any(|(prefix, _)| waiters.all.iter().any(|w| w.db == db && w.prefix == prefix));
             if touched {

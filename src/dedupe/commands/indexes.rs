@@ -19,7 +19,7 @@ use crate::server::info::FIGURES;
 use crate::server::job;
 use crate::server::keyspace::{RedisKeyspace, ScanCursor};
 use crate::server::main_thread::MainThread;
-use crate::server::notify::{By, Change};
+use crate::server::notify::{is_replicated, Change};
 
 /// An index on the keys of this server.
 pub type RedisIndex = Index<RedisKeyspace>;
@@ -238,11 +238,11 @@ pub fn on_change(ctx: Ctx, change: Change<'_>) {
                     .any(|db| place.starts_with(&db.to_ne_bytes()))
             });
         }
-        Change::Key(db, key, by) => {
+        Change::Key(db, key) => {
             let merged = Profile::ALL
                 .iter()
                 .find_map(|p| key.strip_suffix(p.merged_index()));
-            if let (By::Client, Some(prefix)) = (by, merged) {
+            if let Some(prefix) = merged.filter(|_| !is_replicated(ctx)) {
                 distrust(ctx, distrusted, db, prefix);
             }
             if by_place.is_empty() {
