@@ -265,7 +265,7 @@ extern "C" fn awake(event: c_int, _: *mut c_void, _: c_int) {
         let mut n: u64 = 0;
         // SAFETY: reads the 8 bytes of an event descriptor of ours.
         unsafe { libc::read(event, (&raw mut n).cast(), 8) };
-        if avoid_writing() {
+        if avoid_writing() || in_the_middle() {
             later();
             return;
         }
@@ -299,6 +299,15 @@ extern "C" fn awake(event: c_int, _: *mut c_void, _: c_int) {
 pub fn avoid_writing() -> bool {
     // SAFETY: main thread.
     unsafe { rm!(RedisModule_AvoidReplicaTraffic()) != 0 }
+}
+
+/// Whether the event loop turns in the middle of something that must not be disturbed: the server
+/// serves its descriptors, but no timers, while a slow script runs or a file is loaded.
+fn in_the_middle() -> bool {
+    let busy = raw::REDISMODULE_CTX_FLAGS_LUA
+        | raw::REDISMODULE_CTX_FLAGS_MULTI
+        | raw::REDISMODULE_CTX_FLAGS_LOADING;
+    context_flags(Ctx::none()) & busy != 0
 }
 
 /// Looks again in a few milliseconds.

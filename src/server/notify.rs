@@ -43,12 +43,13 @@ pub enum Change<'a> {
     Role,
 }
 
-/// Whether a change comes from the master, or from a file that is being loaded: from there comes a
+/// Whether changes come from the master now, or from a file that is being loaded: from there comes a
 /// whole story, the module's own book-keeping included. Costs more than most that is done with a
 /// change, so it is asked last.
 pub fn is_replicated(ctx: Ctx) -> bool {
-    let told = raw::REDISMODULE_CTX_FLAGS_REPLICATED | raw::REDISMODULE_CTX_FLAGS_LOADING;
-    context_flags(ctx) & told != 0
+    let flags = context_flags(ctx);
+    flags & raw::REDISMODULE_CTX_FLAGS_LOADING != 0
+        || flags & raw::REDISMODULE_CTX_FLAGS_MASTER == 0
 }
 
 /// Takes note of changes. It must not change keys.
