@@ -1,7 +1,7 @@
 //! `response` and `revisit` records as they are written.
 
 use crate::keyspace::Keyspace;
-use crate::text::{parse_unsigned, Shown};
+use crate::text::parse_unsigned;
 
 use super::claim::Millis;
 use super::counts;
@@ -205,14 +205,4 @@ impl<K: Keyspace> Index<K> {
         self.state(ks, crawl)?
             .ok_or_else(|| Error::NoCrawl(crawl.to_vec()))
     }
-}
-
-/// Reads an integer argument that counts something.
-pub fn unsigned_argument(name: &str, bytes: &[u8]) -> Result<u64> {
-    parse_unsigned(bytes).ok_or_else(|| {
-        Error::Argument(format!(
-            "{name} '{}' is not an integer of 0 or more",
-            Shown(bytes)
-        ))
-    })
 }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::keyspace::{Batch, Keyspace};
 use crate::reply::Reply;
+use crate::text::parse_signed;
 
 use super::counts;
 use super::digest::Digest;
@@ -31,6 +32,7 @@ struct Findings {
 
 enum Phase<K: Keyspace> {
     Adopt(Adoption<K>),
+    Uncommitted(Walk<K>),
     Crawls(Walk<K>),
     Records(Walk<K>),
     Merged(Walk<K>),
@@ -51,6 +53,8 @@ pub struct Check<K: Keyspace> {
     sums_unknown: bool,
     /// Whether every hash of the merged index is in the written form; look-ups are faster then.
     all_written: bool,
+    /// Which look at the merged index this is.
+    census: u64,
     findings: Findings,
 }
 
@@ -62,7 +66,7 @@ impl<K: Keyspace> Check<K> {
             phase: if repair {
                 Phase::Adopt(Adoption::default())
             } else {
-                Phase::Crawls(Walk::set(ks, index.names.allcrawls.clone()))
+                Phase::Uncommitted(Walk::set(ks, index.names.uncommitted.clone()))
             },
             crawls: Vec::new(),
             current: Vec::new(),
@@ -70,6 +74,7 @@ impl<K: Keyspace> Check<K> {
             sums: BTreeMap::new(),
             sums_unknown: false,
             all_written: true,
+            census: 0,
             findings: Findings::default(),
         }
     }
@@ -77,10 +82,13 @@ impl<K: Keyspace> Check<K> {
     /// The next committed crawl, or the merged index when all were looked at.
     fn next_crawl(&mut self, index: &mut Index<K>, ks: &mut K) -> Result<Phase<K>> {
         let Some(crawl) = self.crawls.pop() else {
-            index.begin_census();
+            self.census = index.begin_census();
             return Ok(Phase::Merged(Walk::hash(ks, index.names.merged.clone())));
         };
         self.findings.crawls += 1;
+        if !index.is_uncommitted(ks, &crawl)? {
+            check_counts(index, ks, &crawl, &mut self.findings, self.repair)?;
+        }
         let base = index.crawl_key(ks, &crawl, CrawlKey::Base);
         let counts_key = index.crawl_key(ks, &crawl, CrawlKey::Counts);
         let adopted = ks.hash_has(&base, b"commits")?;
@@ -152,10 +160,13 @@ impl<K: Keyspace> Check<K> {
             counts::REMOVED_CRAWL_SIZE,
             counts::UPDATE_PROGRESS,
         ];
+        for name in counts::SHOWN {
+            self.sums.entry(name.to_vec()).or_default();
+        }
         for (name, n) in counts::all(ks, &index.names.allcounts, b"")? {
             if !ours.contains(&&name[..]) {
                 let sum = self.sums.entry(name.clone()).or_default();
-                if n == 0 && *sum == 0 {
+                if n == 0 && *sum == 0 && !counts::SHOWN.contains(&&name[..]) {
                     self.sums.remove(&name);
                 }
             }
@@ -163,7 +174,7 @@ impl<K: Keyspace> Check<K> {
         for (name, &sum) in &self.sums {
             let is = ks
                 .hash_get(&index.names.allcounts, name)?
-                .map(|value| crate::text::parse_signed(value.as_ref()));
+                .map(|value| parse_signed(value.as_ref()));
             if is.unwrap_or(Some(0)) != Some(sum) {
                 self.findings.count_drift += 1;
                 if self.repair {
@@ -216,6 +227,16 @@ impl<K: Keyspace> Job<K> for Check<K> {
                     if !adoption.step(index, ks, time)? {
                         return Ok(Step::More);
                     }
+                    let uncommitted = index.names.uncommitted.clone();
+                    self.phase = Phase::Uncommitted(Walk::set(ks, uncommitted));
+                }
+                Phase::Uncommitted(walk) => {
+                    let done = walk.run(index, ks, time, |index, ks, crawl, _| {
+                        check_counts(index, ks, crawl, findings, repair)
+                    })?;
+                    if !done {
+                        return Ok(Step::More);
+                    }
                     self.phase = Phase::Crawls(Walk::set(ks, index.names.allcrawls.clone()));
                 }
                 Phase::Crawls(walk) => {
@@ -241,6 +262,9 @@ impl<K: Keyspace> Job<K> for Check<K> {
                         return Ok(Step::More);
                     }
                     self.phase = self.next_crawl(index, ks)?;
+                    if !time() {
+                        return Ok(Step::More);
+                    }
                 }
                 Phase::Merged(walk) => {
                     let all_written = &mut self.all_written;
@@ -252,7 +276,7 @@ impl<K: Keyspace> Job<K> for Check<K> {
                         return Ok(Step::More);
                     }
                     if self.all_written {
-                        index.end_census();
+                        index.end_census(self.census);
                     }
                     self.check_sums(index, ks)?;
                     self.findings.hashes = ks.hash_len(&index.names.merged)?;
@@ -304,6 +328,28 @@ impl<K: Keyspace> Job<K> for Check<K> {
             }
         }
     }
+}
+
+/// A crawl's counts must be integers.
+fn check_counts<K: Keyspace>(
+    index: &mut Index<K>,
+    ks: &mut K,
+    crawl: &[u8],
+    findings: &mut Findings,
+    repair: bool,
+) -> Result<()> {
+    let key = index.crawl_key(ks, crawl, CrawlKey::Counts);
+    for name in counts::SHOWN {
+        let value = ks.hash_get(&key, name)?;
+        if value.is_some_and(|value| parse_signed(value.as_ref()).is_none()) {
+            findings.count_drift += 1;
+            if repair {
+                ks.hash_del(&key, name)?;
+                findings.repaired += 1;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// A committed crawl's hash must be in the merged index, as its owner or as a holder.
@@ -447,11 +493,10 @@ fn is_of_another_index<K: Keyspace>(ks: &mut K, key: &[u8], prefix_len: usize) -
     let starts = [&b"h:"[..], b"c:"]
         .into_iter()
         .flat_map(|start| memchr::memmem::find_iter(key, start));
-    let mut ends: Vec<usize> = starts
-        .filter(|&at| at > prefix_len)
-        .take(MOST_NESTED)
-        .collect();
-    ends.dedup();
+    let ends: Vec<usize> = starts.filter(|&at| at > prefix_len).collect();
+    if ends.len() > MOST_NESTED {
+        return true; // in doubt it is not ours to delete
+    }
     ends.into_iter().any(|end| {
         let (deeper, rest) = key.split_at(end);
         owner_of_key(rest).is_some()

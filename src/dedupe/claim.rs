@@ -140,7 +140,7 @@ impl<K: Keyspace> Index<K> {
         match other {
             None => Ok(()),
             Some(claim) => Err(Error::Stale(format!(
-                "token {token} ran out and crawl '{}' holds the claim now; nothing was changed",
+                "token {token} is not that of the claim, which crawl '{}' holds now; nothing was changed",
                 Shown(&claim.crawl)
             ))),
         }

@@ -147,9 +147,18 @@ impl<K: Keyspace> Commit<K> {
         let base = index.crawl_key(ks, crawl, CrawlKey::Base);
         let cut = index.crawl_key(ks, crawl, CrawlKey::Cut);
         let before = counts::all(ks, &base, b"base.")?;
+        let mut sums = Vec::new();
         for (name, n) in counts::all(ks, &base, b"cut.")? {
             let was = before.iter().find(|(b, _)| *b == name).map_or(0, |b| b.1);
-            counts::add(ks, &index.names.allcounts, &name, n - was)?;
+            let more = n.saturating_sub(was);
+            if more != 0 {
+                // All are read before one is written: a plain client may have spoiled one by now.
+                let sum = counts::read(ks, &index.names.allcounts, &name)?;
+                sums.push((name, sum.saturating_add(more)));
+            }
+        }
+        for (name, sum) in sums {
+            counts::set(ks, &index.names.allcounts, &name, sum)?;
         }
         let more_came = index.newer_than_cut(ks, crawl)?;
         ks.delete(&cut)?;

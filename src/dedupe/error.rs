@@ -34,6 +34,8 @@ pub enum Error {
     Stale(String),
     /// `HASCRAWLS`: the profile of an index in use cannot change.
     HasCrawls,
+    /// `BUSY`: called from a callback in the middle of another command of this module.
+    Busy,
     /// `BADFORMAT`: the index was written by a newer version.
     BadFormat(Vec<u8>),
 }
@@ -82,7 +84,7 @@ impl fmt::Display for Error {
             ),
             Error::Canceled(crawl) => write!(
                 f,
-                "CANCELED crawl '{}' was canceled while it was being committed",
+                "CANCELED crawl '{}' was canceled meanwhile",
                 Shown(crawl)
             ),
             Error::Removing(crawl) => write!(
@@ -93,6 +95,9 @@ impl fmt::Display for Error {
             Error::Stale(text) => write!(f, "STALE {text}"),
             Error::HasCrawls => f.write_str(
                 "HASCRAWLS the profile cannot change once the index has crawls; use another prefix",
+            ),
+            Error::Busy => f.write_str(
+                "BUSY a command of this module is in the middle of its work; a keyspace callback must put its own off until that is done",
             ),
             Error::BadFormat(format) => write!(
                 f,

@@ -3,6 +3,8 @@
 //! The keys are the truth. Everything kept here beside the prefix is a cache that is rebuilt from
 //! them; the server forgets it whenever somebody else changes the keys it came from.
 
+use std::rc::Rc;
+
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
@@ -193,6 +195,9 @@ fn leaves_whole(state: &[u8]) -> bool {
     state == REMOVE || state == GONE
 }
 
+/// Crawls whose holdings nobody wrote down, each after the number of its commit, in their order.
+pub type Unrecorded = Vec<(u64, Vec<u8>)>;
+
 /// Reads space-separated numbers; anything else in the value is passed over.
 pub fn parse_numbers(value: &[u8]) -> Numbers {
     value
@@ -252,14 +257,15 @@ pub struct Index<K: Keyspace> {
     merged_is_written: bool,
     /// The size of the merged index that says so in the `crawlspace` key.
     written_size: Option<u64>,
-    /// Whether a look at all fields of the merged index is under way, undisturbed so far.
-    census: bool,
+    /// How often the merged index got a field in a form that is not the written one: a look at all
+    /// of its fields holds if this is the same at its end as at its beginning.
+    oddities: u64,
     crawls: FxHashMap<Box<[u8]>, Remembered<K::Name>>,
     committing: Option<FxHashSet<Box<[u8]>>>,
     /// Crawls on their way out; true for those that leave whole, and not only what is new of them.
     removing: Option<FxHashMap<Box<[u8]>, bool>>,
     has_holders: Option<bool>,
-    unrecorded: Option<Vec<(u64, Vec<u8>)>>,
+    unrecorded: Option<Rc<Unrecorded>>,
     adopted: bool,
 }
 
@@ -325,7 +331,7 @@ impl<K: Keyspace> Index<K> {
             anchored,
             merged_is_written,
             written_size,
-            census: false,
+            oddities: 1,
             crawls: FxHashMap::default(),
             committing: None,
             removing: None,
@@ -401,14 +407,14 @@ impl<K: Keyspace> Index<K> {
     }
 
     /// Somebody looks at every field of the merged index from now on.
-    pub fn begin_census(&mut self) {
-        self.census = true;
+    pub fn begin_census(&self) -> u64 {
+        self.oddities
     }
 
     /// And has found them all in the written form. What was disturbed meanwhile does not count: then
     /// the index is remembered anew, and knows of no census.
-    pub fn end_census(&mut self) {
-        self.merged_is_written |= std::mem::take(&mut self.census);
+    pub fn end_census(&mut self, begun: u64) {
+        self.merged_is_written |= self.oddities == begun;
     }
 
     /// Writes down whether the merged index has only written forms, so that a restart need not
@@ -442,7 +448,7 @@ impl<K: Keyspace> Index<K> {
     pub fn note_merged(&mut self, digest: &Digest, spelling: &[u8]) {
         if digest.written(self.profile) != spelling {
             self.merged_is_written = false;
-            self.census = false;
+            self.oddities += 1;
         }
     }
 
@@ -515,7 +521,7 @@ impl<K: Keyspace> Index<K> {
         } else {
             ks.set_del(&self.names.allcrawls, crawl)?;
             if let Some(unrecorded) = &mut self.unrecorded {
-                unrecorded.retain(|(_, other)| other != crawl);
+                Rc::make_mut(unrecorded).retain(|(_, other)| other != crawl);
             }
         }
         self.remembered(ks, crawl).committed = Some(is);
@@ -576,12 +582,12 @@ impl<K: Keyspace> Index<K> {
         let remembered = self.committing.as_mut().expect("read above");
         match state {
             Some(state) => {
-                remembered.insert(crawl.into());
                 ks.hash_set(&self.names.committing, crawl, &state.to_value())?;
+                remembered.insert(crawl.into());
             }
             None => {
-                remembered.remove(crawl);
                 ks.hash_del(&self.names.committing, crawl)?;
+                remembered.remove(crawl);
             }
         }
         Ok(())
@@ -762,6 +768,7 @@ impl<K: Keyspace> Index<K> {
         ks.hash_set(&base, b"commits", text.as_bytes())?;
         ks.hash_set(&self.names.commits, text.as_bytes(), crawl)?;
         if let Some(unrecorded) = &mut self.unrecorded {
+            let unrecorded = Rc::make_mut(unrecorded);
             unrecorded.retain(|(_, other)| other != crawl);
             unrecorded.push((number, crawl.to_vec()));
             unrecorded.sort();
@@ -775,7 +782,7 @@ impl<K: Keyspace> Index<K> {
         let mut share = counts::read(ks, &self.names.allcounts, name)?;
         for other in self.committed(ks)? {
             if other != crawl {
-                share -= self.committed_count(ks, &other, name)?;
+                share = share.saturating_sub(self.committed_count(ks, &other, name)?);
             }
         }
         Ok(share.max(0))
@@ -826,10 +833,17 @@ impl<K: Keyspace> Index<K> {
     }
 
     /// Takes note of the crawls whose holdings nobody wrote down, found by going through all.
-    pub fn set_unrecorded(&mut self, mut unrecorded: Vec<(u64, Vec<u8>)>) {
+    pub fn set_unrecorded(&mut self, mut unrecorded: Unrecorded) {
         unrecorded.sort();
         unrecorded.dedup();
-        self.unrecorded = Some(unrecorded);
+        self.unrecorded = Some(Rc::new(unrecorded));
+    }
+
+    /// How many hashes may be worked on between two looks at the clock: each costs a look into every
+    /// crawl whose holdings nobody wrote down.
+    pub fn batch(&self, usual: usize) -> usize {
+        let unrecorded = self.unrecorded.as_ref().map_or(0, |list| list.len());
+        (usual * 16 / (unrecorded + 16)).max(1)
     }
 
     /// Whether a crawl is one of those, with the first number of its commits.
@@ -1003,9 +1017,9 @@ impl<K: Keyspace> Index<K> {
 
     /// Committed crawls whose holdings nobody wrote down, because plain clients committed them,
     /// in commit order as far as it is known.
-    fn unrecorded(&mut self, ks: &mut K) -> Result<Vec<(u64, Vec<u8>)>> {
+    fn unrecorded(&mut self, ks: &mut K) -> Result<Rc<Unrecorded>> {
         if let Some(known) = &self.unrecorded {
-            return Ok(known.clone());
+            return Ok(Rc::clone(known));
         }
         let mut unrecorded = Vec::new();
         for crawl in self.committed(ks)? {
@@ -1070,21 +1084,31 @@ impl<K: Keyspace> Index<K> {
         }
         let unrecorded = self.unrecorded(ks)?;
         if !unrecorded.is_empty() {
-            // What such a crawl got by a later commit of ours is written down like any other.
-            let recorded = |crawl: &Vec<u8>| candidates.iter().any(|(_, c)| c == crawl);
-            let mut unwritten = unrecorded;
-            unwritten.retain(|(_, crawl)| !recorded(crawl));
-            candidates.extend(unwritten);
             candidates.sort();
         }
-        for (_, crawl) in candidates {
-            if excluded(&crawl) {
+        // Both are in order, and are gone through together.
+        let (mut recorded, mut looked) =
+            (candidates.iter().peekable(), unrecorded.iter().peekable());
+        loop {
+            let (_, crawl) = match (recorded.peek(), looked.peek()) {
+                (Some(r), Some(l)) if r.0 <= l.0 => recorded.next().expect("peeked"),
+                (_, Some(_)) => {
+                    let next = looked.next().expect("peeked");
+                    // What such a crawl got by a later commit of ours is written down like any other.
+                    if candidates.iter().any(|(_, c)| *c == next.1) {
+                        continue;
+                    }
+                    next
+                }
+                (Some(_), None) => recorded.next().expect("peeked"),
+                (None, None) => return Ok(None),
+            };
+            if excluded(crawl) {
                 continue;
             }
-            if let Some(record) = self.committed_record(ks, &crawl, digest)? {
-                return Ok(Some((crawl, record)));
+            if let Some(record) = self.committed_record(ks, crawl, digest)? {
+                return Ok(Some((crawl.clone(), record)));
             }
         }
-        Ok(None)
     }
 }

@@ -8,7 +8,7 @@ use crate::keyspace::{Batch, Keyspace};
 use crate::reply::Reply;
 
 use super::error::Result;
-use super::index::Index;
+use super::index::{Index, Unrecorded};
 
 /// Whether there is time left in this slice.
 pub type Time<'a> = &'a mut dyn FnMut() -> bool;
@@ -71,7 +71,7 @@ impl<K: Keyspace> Walk<K> {
     ) -> Result<bool> {
         loop {
             self.batch.clear();
-            while !self.done && self.batch.len() < BATCH {
+            while !self.done && self.batch.len() < index.batch(BATCH) {
                 let more = if self.is_set {
                     ks.set_scan(&self.key, &mut self.cursor, &mut self.batch)?
                 } else {
@@ -97,7 +97,7 @@ impl<K: Keyspace> Walk<K> {
 pub struct Adoption<K: Keyspace> {
     walk: Option<Walk<K>>,
     found: Vec<Vec<u8>>,
-    unrecorded: Vec<(u64, Vec<u8>)>,
+    unrecorded: Unrecorded,
     listed: bool,
 }
 

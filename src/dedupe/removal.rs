@@ -189,7 +189,7 @@ impl<K: Keyspace> Job<K> for Removal<K> {
                     }
                     for (name, _) in counts::all(ks, &index.names.allcounts, b"")? {
                         let share = index.committed_count(ks, &crawl, &name)?;
-                        counts::add(ks, &index.names.allcounts, &name, -share)?;
+                        counts::add(ks, &index.names.allcounts, &name, share.saturating_neg())?;
                     }
                     for n in index.numbers_of(ks, &crawl)? {
                         ks.hash_del(&index.names.commits, n.to_string().as_bytes())?;
@@ -453,7 +453,8 @@ impl<K: Keyspace> Job<K> for Cancel<K> {
                     let crawl = &self.crawl[..];
                     if self.continued {
                         index.restore_base(ks, crawl)?;
-                        for key in [CrawlKey::Fresh, CrawlKey::Cut, CrawlKey::Seq] {
+                        // Sequence numbers only grow, and those from before the commit still count.
+                        for key in [CrawlKey::Fresh, CrawlKey::Cut] {
                             let key = index.crawl_key(ks, crawl, key);
                             ks.delete(&key)?;
                         }
@@ -519,7 +520,8 @@ impl<K: Keyspace> Job<K> for Retain<K> {
             self.others.dedup();
             if !self.purge {
                 while let Some(crawl) = self.others.get(self.summed) {
-                    self.size += index.committed_count(ks, crawl, counts::TOTAL_CRAWL_SIZE)?;
+                    let size = index.committed_count(ks, crawl, counts::TOTAL_CRAWL_SIZE)?;
+                    self.size = self.size.saturating_add(size);
                     self.summed += 1;
                     if self.summed.is_multiple_of(8) && !time() {
                         return Ok(Step::More);

@@ -126,7 +126,8 @@ impl Requires {
                     json.push(b'}');
                 }
                 json.push(b']');
-                Reply::Bulk(json)
+                // JSON is UTF-8; names of other bytes are only whole in the other format.
+                Reply::bulk(String::from_utf8_lossy(&json).as_bytes())
             }
             Format::Resp => Reply::Array(
                 self.found

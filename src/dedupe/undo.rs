@@ -87,7 +87,7 @@ impl<K: Keyspace> Index<K> {
         }
         let records = self.crawl_key(ks, crawl, CrawlKey::Records);
         let fresh = self.crawl_key(ks, crawl, CrawlKey::Fresh);
-        let hashes = ks.hash_len(&records)? - ks.hash_len(&fresh)?;
+        let hashes = ks.hash_len(&records)?.saturating_sub(ks.hash_len(&fresh)?);
         ks.hash_set(&base, b"hashes", hashes.to_string().as_bytes())?;
         ks.hash_set(&base, b"commits", &super::index::write_numbers(&numbers))?;
         Ok(())

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use super::api::{context_flags, raw, rm, Ctx, RawCtx};
 use super::blocked::{can_block, BlockedClient};
+use super::command::in_cluster;
 use super::config;
 use super::guard::guarded;
 use super::info::{count, peak, FIGURES};
@@ -77,15 +78,14 @@ pub enum Submitted {
     Waiting,
 }
 
-/// Why a job is not attached to one that is the same: see [`submit`].
-pub type MayAttach = bool;
-
 /// Hands a job in for the client of `ctx`. It starts at once when its queue is empty, and if one
 /// slice is enough the client gets its answer without waiting. With `may_attach` a client that asks
 /// for the same work waits for the job that is there. Where a client cannot wait (`MULTI`, scripts)
 /// the queue is worked off and the job run to its end.
-pub fn submit(ctx: Ctx, id: JobId, mut job: Box<dyn Slices>, may_attach: MayAttach) -> Submitted {
-    if !can_block(ctx) {
+pub fn submit(ctx: Ctx, id: JobId, mut job: Box<dyn Slices>, may_attach: bool) -> Submitted {
+    // A cluster's replica reads only in the name of a client that asked it to.
+    let replica = || context_flags(ctx) & raw::REDISMODULE_CTX_FLAGS_MASTER == 0;
+    if !can_block(ctx) || (!job.writes() && in_cluster() && replica()) {
         finish_queue(ctx, &id.queue);
         let outcome = run_to_end(ctx, &mut *job);
         count(&FIGURES.jobs_done, 1);
@@ -95,7 +95,7 @@ pub fn submit(ctx: Ctx, id: JobId, mut job: Box<dyn Slices>, may_attach: MayAtta
         .borrow()
         .queues
         .iter()
-        .any(|q| q[0].id.queue == id.queue);
+        .any(|q| stands_for(q, &id.queue));
     if idle {
         if let Progress::Done(outcome) = timed_slice(ctx, &mut *job) {
             count(&FIGURES.jobs_done, 1);
@@ -104,7 +104,7 @@ pub fn submit(ctx: Ctx, id: JobId, mut job: Box<dyn Slices>, may_attach: MayAtta
     }
     let client = BlockedClient::block(ctx, forget_client, None);
     let mut runner = RUNNER.borrow();
-    let queue = runner.queues.iter_mut().find(|q| q[0].id.queue == id.queue);
+    let queue = runner.queues.iter_mut().find(|q| stands_for(q, &id.queue));
     let same = queue.and_then(|queue| {
         if may_attach && queue.iter().any(|queued| queued.id == id) {
             return queue.iter_mut().find(|queued| queued.id == id);
@@ -123,7 +123,7 @@ pub fn submit(ctx: Ctx, id: JobId, mut job: Box<dyn Slices>, may_attach: MayAtta
     let at = runner
         .queues
         .iter()
-        .position(|q| q[0].id.queue == queued.id.queue);
+        .position(|q| stands_for(q, &queued.id.queue));
     match at {
         Some(at) => runner.queues[at].push_back(queued),
         None => runner.queues.push_back(VecDeque::from([queued])),
@@ -157,14 +157,9 @@ pub fn abort(outcome: &Outcome, which: impl Fn(&JobId, &dyn Slices) -> bool) -> 
     n
 }
 
-/// Whether a job with this id is there.
-pub fn is_queued(id: &JobId) -> bool {
-    let runner = RUNNER.borrow();
-    runner
-        .queues
-        .iter()
-        .flatten()
-        .any(|queued| queued.id == *id)
+/// Whether jobs of this queue stand here. Its only job may be out, because its slice runs.
+fn stands_for(queue: &VecDeque<Queued>, name: &[u8]) -> bool {
+    queue.front().is_some_and(|queued| queued.id.queue == name)
 }
 
 /// A client that waited is gone; its job goes on.
@@ -190,7 +185,7 @@ fn finish_queue(ctx: Ctx, queue: &[u8]) {
     loop {
         let next = {
             let mut runner = RUNNER.borrow();
-            let at = runner.queues.iter().position(|q| q[0].id.queue == queue);
+            let at = runner.queues.iter().position(|q| stands_for(q, queue));
             let Some(at) = at else { return };
             let next = runner.queues[at].pop_front();
             runner.queues.retain(|queue| !queue.is_empty());

@@ -232,10 +232,8 @@ impl RedisKeyspace {
             Some(last) if last.as_ref() == bytes => return last.clone(),
             _ => {}
         }
-        // Those before the one that is asked for were passed over.
-        if let Some(at) = self.scanned.iter().position(|f| f.as_ref() == bytes) {
-            let field = self.scanned.drain(..=at).next_back();
-            self.last_field = field;
+        if self.scanned.front().is_some_and(|f| f.as_ref() == bytes) {
+            self.last_field = self.scanned.pop_front();
         }
         remembered(&mut self.last_field, bytes)
     }

@@ -1,5 +1,6 @@
 //! The module's way into the server.
 
+use std::ffi::CStr;
 use std::os::raw::{c_char, c_int};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -7,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use super::api::{log, raw, rm, string_bytes, Ctx, Level, RawCtx};
 use super::{command, config, guard, info, job, notify};
 
-const NAME: &std::ffi::CStr = c"crawlspace";
+const NAME: &CStr = c"crawlspace";
 
 /// The module's version as the server wants it: one number.
 const VERSION: c_int = 100;
@@ -160,15 +161,10 @@ pub fn policy_may_evict() -> bool {
         if info.is_null() {
             return false;
         }
-        let mut len = 0;
         let field = c"maxmemory_policy";
         let policy: *const c_char = rm!(RedisModule_ServerInfoGetFieldC(info, field.as_ptr()));
-        let allkeys = if policy.is_null() {
-            false
-        } else {
-            len += libc::strlen(policy);
-            std::slice::from_raw_parts(policy.cast::<u8>(), len).starts_with(b"allkeys")
-        };
+        let allkeys =
+            !policy.is_null() && CStr::from_ptr(policy).to_bytes().starts_with(b"allkeys");
         rm!(RedisModule_FreeServerInfo(ptr::null_mut(), info));
         allkeys
     }

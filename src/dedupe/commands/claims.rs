@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crate::dedupe::claim::{Millis, Outcome, CLAIM_MS};
 use crate::dedupe::digest::Digest;
+use crate::dedupe::error::Error;
 use crate::dedupe::index::CrawlKey;
 use crate::dedupe::lookup::Found;
 use crate::reply::Reply;
@@ -317,6 +318,25 @@ extern "C" fn fired(ctx: RawCtx, _: *mut c_void) {
             serve(ctx, db, &prefix, &mut RedisKeyspace::new(ctx), None);
         }
     });
+}
+
+/// Those who wait for a claim in the name of a crawl that is canceled need not wait on.
+pub fn cancel_waiters(db: c_int, prefix: &[u8], crawl: &[u8]) {
+    if !anybody_waits() {
+        return;
+    }
+    let mut waiters = WAITERS.borrow();
+    let canceled = |w: &Waiter| w.db == db && w.prefix == prefix && w.crawl == crawl;
+    let (gone, kept) = std::mem::take(&mut waiters.all)
+        .into_iter()
+        .partition(canceled);
+    waiters.all = kept;
+    let n = waiters.all.len() as u64;
+    FIGURES.claims_pending.store(n, Relaxed);
+    for waiter in gone {
+        let error = Error::Canceled(crawl.to_vec()).to_string();
+        waiter.client.answer(Err(error));
+    }
 }
 
 /// A waiting client's connection ended.

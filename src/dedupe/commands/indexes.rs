@@ -69,7 +69,7 @@ pub fn with_index<T>(
     keys: &mut RedisKeyspace,
     act: impl FnOnce(&mut Remembered, &mut RedisKeyspace) -> Result<T>,
 ) -> Result<T> {
-    let mut indexes = INDEXES.borrow();
+    let mut indexes = INDEXES.try_borrow().ok_or(Error::Busy)?;
     let indexes = &mut *indexes;
     let panics = FIGURES.panics.load(Relaxed);
     if DISTRUST.swap(false, Relaxed) || indexes.panics != panics {

@@ -2,6 +2,8 @@
 
 use std::os::raw::c_int;
 
+use rustc_hash::FxHashSet;
+
 use crate::dedupe::index::CrawlKey;
 use crate::dedupe::job::{Job, Step};
 use crate::dedupe::removal::{Cancel as CancelJob, Removal, Retain as RetainJob};
@@ -231,6 +233,7 @@ impl Command for Cancel {
             CancelJob::check(&mut remembered.index, keys, crawl)
         })?;
         permit_references(call, &[crawl])?;
+        claims::cancel_waiters(call.db, call.prefix, crawl);
         // A commit of the same crawl loses against this.
         let commit = id(call, Kind::Grows, "commit", &[crawl]);
         let canceled = Err(Error::Canceled(crawl.to_vec()).to_string());
@@ -338,10 +341,11 @@ impl Command for Retain {
 /// Who purges must be allowed to remove each crawl that is not listed.
 fn permit_removal_of_others(call: &mut Call<'_>, kept: &[&[u8]]) -> Result<(), String> {
     let committed = on_index(call, |remembered, keys| remembered.index.committed(keys))?;
+    let kept: FxHashSet<&[u8]> = kept.iter().copied().collect();
     let others: Vec<_> = committed
         .iter()
         .map(|crawl| &crawl[..])
-        .filter(|crawl| !kept.contains(crawl))
+        .filter(|crawl| !kept.contains(*crawl))
         .map(|crawl| (crawl, &OF_CRAWL[..], Access::Write))
         .collect();
     permit(call, &[], &others)?;
