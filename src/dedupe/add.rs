@@ -7,7 +7,8 @@ use super::claim::Millis;
 use super::counts;
 use super::digest::Digest;
 use super::error::{Error, Result};
-use super::index::{CrawlKey, Index};
+use super::index::Index;
+use super::keys::CrawlKey;
 use super::record::Record;
 use super::sequence::Sequence;
 
@@ -178,11 +179,17 @@ impl<K: Keyspace> Index<K> {
                 ks.set_add(&requires, &source)?;
             }
             if let Some((uuid, references)) = &references {
-                if !ks.exists(references) {
+                let is_new = !ks.exists(references);
+                if is_new {
                     self.remember_for_undo(ks, crawl, &[b"ref.", *uuid].concat(), b"")?;
                 }
                 let reference = [&source[..], b" ", wacz_index.to_string().as_bytes()].concat();
                 if !ks.set_has(references, &reference)? {
+                    if !is_new {
+                        let what = format!("member.{}:", uuid.len()).into_bytes();
+                        let what = [&what[..], *uuid, &reference[..]].concat();
+                        self.remember_for_undo(ks, crawl, &what, b"")?;
+                    }
                     ks.set_add(references, &reference)?;
                 }
                 if !ks.set_has(&refs, uuid)? {

@@ -9,8 +9,10 @@ use crate::text::parse_signed;
 use super::counts;
 use super::digest::Digest;
 use super::error::Result;
-use super::index::{parse_numbers, write_numbers, CrawlKey, Index, Numbers};
+use super::holders::{parse_numbers, write_numbers, Numbers};
+use super::index::Index;
 use super::job::{Adoption, Job, Step, Time, Walk};
+use super::keys::CrawlKey;
 use super::record::Record;
 use super::wacz::Entry;
 
@@ -483,7 +485,7 @@ fn owner_of_key(key: &[u8]) -> Option<(Vec<u8>, CrawlKey)> {
         let crawl = key.strip_prefix(before)?.strip_suffix(after)?;
         (!crawl.is_empty()).then(|| (crawl.to_vec(), which))
     })?;
-    (super::index::check_crawl_id(&crawl).is_ok()).then_some((crawl, which))
+    (super::keys::check_crawl_id(&crawl).is_ok()).then_some((crawl, which))
 }
 
 /// Whether a key may be one of an index whose prefix begins with this one's: `h:h:c1` is of crawl

@@ -11,8 +11,12 @@ use crate::reply::Reply;
 use super::counts;
 use super::digest::Digest;
 use super::error::{Error, Result};
-use super::index::{CommitState, CrawlKey, Index, Numbers, State};
+use super::holders::Numbers;
+use super::index::{Index, State};
 use super::job::{Adoption, Job, Step, Time, Walk};
+use super::keys::CrawlKey;
+use super::progress::CommitState;
+use super::record::Record;
 use super::wacz::Entry;
 
 enum Phase<K: Keyspace> {
@@ -246,7 +250,10 @@ impl<K: Keyspace> Job<K> for Commit<K> {
                     let fresh = index.crawl_key(ks, crawl, CrawlKey::Fresh);
                     // Fields that come while a first commit runs are the next one's.
                     let skip_fresh = !continued && ks.hash_len(&fresh)? > 0;
-                    let done = walk.run(index, ks, time, |index, ks, field, _| {
+                    let done = walk.run(index, ks, time, |index, ks, field, value| {
+                        if !continued && Record::parse(value).is_none() {
+                            return Ok(()); // what is no record cannot be looked up
+                        }
                         // Nearly always the hash is new, and one step does it.
                         if !continued && !skip_fresh && index.only_written(field) {
                             let merged = &index.names.merged;
@@ -405,7 +412,7 @@ impl<K: Keyspace> Index<K> {
         if !visible {
             // The owner is not committed, or its record is gone: the next one in line owns it,
             // which is this crawl unless another committed one holds it.
-            match self.next_holder(ks, digest, &is_owner)? {
+            match self.next_holder(ks, digest, owner.as_ref(), &is_owner)? {
                 Some((holder, _)) => {
                     ks.hash_set(&merged, &spelling, &holder)?;
                     self.drop_numbers_of(ks, digest, &mut numbers, &holder)?;
@@ -463,7 +470,7 @@ impl<K: Keyspace> Index<K> {
             }
             return Ok(Withdrawn::NotOwner);
         };
-        let Some((heir, _)) = self.next_holder(ks, &digest, excluded)? else {
+        let Some((heir, _)) = self.next_holder(ks, &digest, crawl, excluded)? else {
             ks.hash_del(&merged, &spelling)?;
             if before > 0 {
                 self.set_holders(ks, &digest, &[])?;

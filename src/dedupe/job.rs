@@ -8,7 +8,8 @@ use crate::keyspace::{Batch, Keyspace};
 use crate::reply::Reply;
 
 use super::error::Result;
-use super::index::{Index, Unrecorded};
+use super::holders::Unrecorded;
+use super::index::Index;
 
 /// Whether there is time left in this slice.
 pub type Time<'a> = &'a mut dyn FnMut() -> bool;

@@ -4,7 +4,8 @@ use crate::keyspace::Keyspace;
 
 use super::digest::Digest;
 use super::error::Result;
-use super::index::{CrawlKey, Index};
+use super::index::Index;
+use super::keys::CrawlKey;
 use super::record::Record;
 use super::wacz;
 
@@ -55,7 +56,7 @@ impl<K: Keyspace> Index<K> {
                 return Ok(Some(Found { crawl, value }));
             }
             let is_owner = |crawl: &[u8]| crawl == owner.as_ref();
-            if let Some((crawl, value)) = self.next_holder(ks, digest, &is_owner)? {
+            if let Some((crawl, value)) = self.next_holder(ks, digest, owner.as_ref(), &is_owner)? {
                 let crawl = Crawl::Given(crawl);
                 return Ok(Some(Found { crawl, value }));
             }

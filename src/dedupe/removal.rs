@@ -12,10 +12,11 @@ use super::commit::{Gather, Withdrawn};
 use super::counts;
 use super::digest::Digest;
 use super::error::{Error, Result};
-use super::index::{
-    parse_numbers, write_numbers, CrawlKey, Index, Numbers, State, CANCEL, GONE, REMOVE,
-};
+use super::holders::{parse_numbers, write_numbers, Numbers};
+use super::index::{Index, State};
 use super::job::{Adoption, Job, Step, Time, Walk};
+use super::keys::CrawlKey;
+use super::progress::{CANCEL, GONE, REMOVE};
 
 /// The field of `removing` with the figures so far: no crawl has an empty id.
 const FIGURES: &[u8] = b"";
@@ -574,10 +575,12 @@ impl<K: Keyspace> Index<K> {
     /// Deletes one record of a crawl, whatever its spelling; true when it was there.
     fn drop_record(&mut self, ks: &mut K, crawl: &[u8], field: &[u8]) -> Result<bool> {
         let records = self.crawl_key(ks, crawl, CrawlKey::Records);
-        match self.spelling_in(ks, crawl, &Digest::of_field(field))? {
-            Some(spelling) => Ok(ks.hash_del(&records, &spelling)?),
-            None => Ok(false),
+        let digest = Digest::of_field(field);
+        let mut dropped = false;
+        while let Some(spelling) = self.spelling_in(ks, crawl, &digest)? {
+            dropped |= ks.hash_del(&records, &spelling)?;
         }
+        Ok(dropped)
     }
 
     /// Deletes a crawl's keys, and its marks as uncommitted or being committed.

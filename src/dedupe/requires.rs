@@ -8,8 +8,9 @@ use crate::reply::Reply;
 use crate::text::parse_unsigned;
 
 use super::error::{Error, Result};
-use super::index::{CrawlKey, Index};
+use super::index::Index;
 use super::job::{Job, Step, Time, Walk};
+use super::keys::CrawlKey;
 use super::wacz::{write_json_string, Entry};
 
 /// What the dependencies are asked of.

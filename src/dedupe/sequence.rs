@@ -4,7 +4,9 @@ use crate::keyspace::Keyspace;
 use crate::text::Shown;
 
 use super::error::{Error, Result};
-use super::index::{parse_numbers, write_numbers, CrawlKey, Index};
+use super::holders::{parse_numbers, write_numbers};
+use super::index::Index;
+use super::keys::CrawlKey;
 
 /// Longest name of a writer, in bytes.
 pub const WRITER_BYTES: usize = 1024;

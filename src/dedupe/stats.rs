@@ -7,8 +7,9 @@ use crate::reply::Reply;
 
 use super::counts;
 use super::error::{Error, Result};
-use super::index::{CrawlKey, Index, State};
+use super::index::{Index, State};
 use super::job::{Job, Step, Time, Walk};
+use super::keys::CrawlKey;
 
 impl<K: Keyspace> Index<K> {
     fn crawl_figures(

@@ -669,7 +669,7 @@ impl World {
             );
             let counts_key = self
                 .index
-                .crawl_key(&mut self.ks, id, super::index::CrawlKey::Counts);
+                .crawl_key(&mut self.ks, id, super::keys::CrawlKey::Counts);
             let counts = super::counts::all(&mut self.ks, &counts_key, b"").unwrap();
             let counts: BTreeMap<String, i64> = counts
                 .into_iter()
@@ -687,7 +687,7 @@ impl World {
             assert_eq!(counts, expected, "counts of crawl {at}");
             let requires = self
                 .index
-                .crawl_key(&mut self.ks, id, super::index::CrawlKey::Requires);
+                .crawl_key(&mut self.ks, id, super::keys::CrawlKey::Requires);
             let n = self.ks.set_len(&requires).unwrap() as usize;
             assert_eq!(
                 n,

@@ -3,15 +3,25 @@
 //! `h:<crawl>:base` holds what the last commit saw: `base.<count>`, `hashes`, `wacz` (length of
 //! the WACZ list), `commits`. Changes since then that the counts do not tell are written there
 //! the first time they happen: `undo.wacz.<i>` the old list element, `undo.dep.<crawl>` the old
-//! number of revisits (empty: no dependency yet, `0`: one that a plain client wrote), `undo.ref.<uuid>` a new set of references.
+//! number of revisits (empty: no dependency yet, `0`: one that a plain client wrote), `undo.ref.<uuid>` a new set of references,
+//! `undo.member.<length of uuid>:<uuid><reference>` a new member of one that was there.
 //! A commit turns `undo.` into `done.` and its own counts into `cut.`; when it ends those go.
 
 use crate::keyspace::Keyspace;
 
 use super::counts;
 use super::error::Result;
-use super::index::{CrawlKey, Index};
+use super::index::Index;
+use super::keys::CrawlKey;
 use super::wacz::Entry;
+
+/// Reads `member.<length of uuid>:<uuid><reference>`.
+fn parse_member(what: &[u8]) -> Option<(&[u8], &[u8])> {
+    let rest = what.strip_prefix(b"member.")?;
+    let colon = memchr::memchr(b':', rest)?;
+    let len = crate::text::parse_unsigned(&rest[..colon])?;
+    rest[colon + 1..].split_at_checked(usize::try_from(len).ok()?)
+}
 
 impl<K: Keyspace> Index<K> {
     /// Keeps what `what` was before its first change since the last commit, or since the start of
@@ -89,7 +99,7 @@ impl<K: Keyspace> Index<K> {
         let fresh = self.crawl_key(ks, crawl, CrawlKey::Fresh);
         let hashes = ks.hash_len(&records)?.saturating_sub(ks.hash_len(&fresh)?);
         ks.hash_set(&base, b"hashes", hashes.to_string().as_bytes())?;
-        ks.hash_set(&base, b"commits", &super::index::write_numbers(&numbers))?;
+        ks.hash_set(&base, b"commits", &super::holders::write_numbers(&numbers))?;
         Ok(())
     }
 
@@ -142,6 +152,9 @@ impl<K: Keyspace> Index<K> {
                     } else {
                         ks.hash_set(&deps, source, was)?;
                     }
+                } else if let Some((uuid, reference)) = parse_member(what) {
+                    let references = self.references_key(ks, uuid);
+                    ks.set_del(&references, reference)?;
                 } else if let Some(uuid) = what.strip_prefix(b"ref.") {
                     let references = self.references_key(ks, uuid);
                     ks.delete(&references)?;

@@ -8,7 +8,8 @@ use crate::text::Shown;
 
 use super::counts;
 use super::error::{Error, Result};
-use super::index::{CrawlKey, Index};
+use super::index::Index;
+use super::keys::CrawlKey;
 
 /// Longest file name, in bytes.
 pub const FILENAME_BYTES: usize = 4096;

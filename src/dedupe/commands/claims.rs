@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use crate::dedupe::claim::{Millis, Outcome, CLAIM_MS};
 use crate::dedupe::digest::Digest;
 use crate::dedupe::error::Error;
-use crate::dedupe::index::CrawlKey;
+use crate::dedupe::keys::CrawlKey;
 use crate::dedupe::lookup::Found;
 use crate::reply::Reply;
 use crate::server::acl::Access;

@@ -1,7 +1,7 @@
 //! Figures, checks and the profile of an index.
 
 use crate::dedupe::check;
-use crate::dedupe::index::CrawlKey;
+use crate::dedupe::keys::CrawlKey;
 use crate::dedupe::profile::Profile as Layout;
 use crate::dedupe::stats::{self, Which};
 use crate::reply::Reply;

@@ -7,7 +7,8 @@ use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
 use crate::dedupe::error::{Error, Result};
-use crate::dedupe::index::{CrawlKey, Index, Names, CRAWL_BYTES};
+use crate::dedupe::index::Index;
+use crate::dedupe::keys::{CrawlKey, Names, CRAWL_BYTES};
 use crate::dedupe::profile::Profile;
 use crate::keyspace::KeyError;
 use crate::server::acl::Access;

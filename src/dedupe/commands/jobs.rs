@@ -4,8 +4,8 @@ use std::os::raw::c_int;
 
 use rustc_hash::FxHashSet;
 
-use crate::dedupe::index::CrawlKey;
 use crate::dedupe::job::{Job, Step};
+use crate::dedupe::keys::CrawlKey;
 use crate::dedupe::removal::{Cancel as CancelJob, Removal, Retain as RetainJob};
 use crate::dedupe::requires::{self, Format, Of};
 use crate::dedupe::stats::check_known;

@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use crate::dedupe::digest::Digest;
-use crate::dedupe::index::CrawlKey;
+use crate::dedupe::keys::CrawlKey;
 use crate::dedupe::lookup::Found;
 use crate::server::acl::Access;
 use crate::server::api::RmString;

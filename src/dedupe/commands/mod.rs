@@ -15,7 +15,7 @@ use crate::server::command::register;
 use crate::server::notify::{self, Listener};
 
 use super::digest::Digest;
-use super::index::{check_crawl_id, CRAWL_BYTES};
+use super::keys::{check_crawl_id, CRAWL_BYTES};
 use super::sequence::{Sequence, WRITER_BYTES};
 
 /// Makes all commands of the family known to the server.

@@ -1,7 +1,7 @@
 //! `DEDUPE.ADD` and `DEDUPE.REVISIT`.
 
 use crate::dedupe::add::{Dependency, Response, Revisit as Revisited};
-use crate::dedupe::index::CrawlKey;
+use crate::dedupe::keys::CrawlKey;
 use crate::dedupe::record::{is_date, Record, DATE_BYTES, URL_BYTES};
 use crate::reply::Reply;
 use crate::server::acl::Access;

@@ -1,6 +1,6 @@
 //! `DEDUPE.WACZOPEN`, `DEDUPE.WACZCLOSE` and `DEDUPE.WACZLIST`.
 
-use crate::dedupe::index::CrawlKey;
+use crate::dedupe::keys::CrawlKey;
 use crate::dedupe::requires::entry_members;
 use crate::dedupe::wacz::{FILENAME_BYTES, WACZ_HASH_BYTES};
 use crate::reply::Reply;

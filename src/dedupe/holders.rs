@@ -1,0 +1,326 @@
+//! Who holds a hash, in the order of commits.
+//!
+//! The merged index names the owner. Every commit has a number, `commits` says whose it is, and
+//! `holders` keeps for a hash the numbers of the commits that met it after its owner's. Crawls that
+//! plain clients committed get a number when they are first seen, but nobody wrote down what they
+//! hold: it is found by looking.
+
+use std::rc::Rc;
+
+use smallvec::SmallVec;
+
+use crate::keyspace::Keyspace;
+use crate::text::parse_unsigned;
+
+use super::counts;
+use super::digest::Digest;
+use super::error::Result;
+use super::index::Index;
+use super::keys::CrawlKey;
+use super::record::Record;
+
+/// Numbers of commits, ascending, as `holders` and `base` keep them.
+pub type Numbers = SmallVec<[u64; 4]>;
+
+/// Crawls whose holdings nobody wrote down, each after the number of its commit, in their order.
+pub type Unrecorded = Vec<(u64, Vec<u8>)>;
+
+/// Reads space-separated numbers; anything else in the value is passed over.
+pub fn parse_numbers(value: &[u8]) -> Numbers {
+    value
+        .split(|&b| b == b' ')
+        .filter_map(parse_unsigned)
+        .collect()
+}
+
+/// The value that [`parse_numbers`] reads.
+pub fn write_numbers(numbers: &[u64]) -> Vec<u8> {
+    let mut value = Vec::with_capacity(numbers.len() * 8);
+    for n in numbers {
+        if !value.is_empty() {
+            value.push(b' ');
+        }
+        value.extend_from_slice(n.to_string().as_bytes());
+    }
+    value
+}
+
+impl<K: Keyspace> Index<K> {
+    /// A committed crawl that plain clients committed gets a base: its counts as they are.
+    pub fn ensure_base(&mut self, ks: &mut K, crawl: &[u8]) -> Result<()> {
+        let base = self.crawl_key(ks, crawl, CrawlKey::Base);
+        if ks.hash_has(&base, b"commits")? {
+            return Ok(());
+        }
+        let number = self.next_number(ks)?;
+        self.adopt(ks, crawl, number)
+    }
+
+    /// Gives a crawl that plain clients committed a place in the order of commits.
+    pub fn adopt(&mut self, ks: &mut K, crawl: &[u8], number: u64) -> Result<()> {
+        let base = self.crawl_key(ks, crawl, CrawlKey::Base);
+        let counts_key = self.crawl_key(ks, crawl, CrawlKey::Counts);
+        let records = self.crawl_key(ks, crawl, CrawlKey::Records);
+        let waczs = self.crawl_key(ks, crawl, CrawlKey::Waczs);
+        let continued = self.is_uncommitted(ks, crawl)?;
+        for (name, n) in counts::all(ks, &counts_key, b"")? {
+            let n = if continued {
+                match self.committed_share(ks, crawl, &name)? {
+                    0 => continue,
+                    share => share,
+                }
+            } else {
+                n
+            };
+            ks.hash_set(
+                &base,
+                &[b"base.", &name[..]].concat(),
+                n.to_string().as_bytes(),
+            )?;
+        }
+        let hashes = ks.hash_len(&records)?;
+        let wacz_files = ks.list_len(&waczs)?;
+        if !continued {
+            // Of a continued crawl nobody knows which of its hashes came before the commit.
+            ks.hash_set(&base, b"hashes", hashes.to_string().as_bytes())?;
+        }
+        ks.hash_set(&base, b"wacz", wacz_files.to_string().as_bytes())?;
+        ks.hash_set(&base, b"found", b"1")?;
+        let text = number.to_string();
+        ks.hash_set(&base, b"commits", text.as_bytes())?;
+        ks.hash_set(&self.names.commits, text.as_bytes(), crawl)?;
+        self.everybody = None;
+        if let Some(unrecorded) = &mut self.unrecorded {
+            let unrecorded = Rc::make_mut(unrecorded);
+            unrecorded.retain(|(_, other)| other != crawl);
+            unrecorded.push((number, crawl.to_vec()));
+            unrecorded.sort();
+        }
+        Ok(())
+    }
+
+    /// What of `allcounts` is this crawl's, when plain clients both committed it and went on with
+    /// it: what the other crawls do not account for.
+    pub(super) fn committed_share(&mut self, ks: &mut K, crawl: &[u8], name: &[u8]) -> Result<i64> {
+        let mut share = counts::read(ks, &self.names.allcounts, name)?;
+        for other in self.committed(ks)? {
+            if other != crawl {
+                share = share.saturating_sub(self.committed_count(ks, &other, name)?);
+            }
+        }
+        Ok(share.max(0))
+    }
+
+    /// What a committed crawl adds to a field of `allcounts`.
+    pub fn committed_count(&mut self, ks: &mut K, crawl: &[u8], name: &[u8]) -> Result<i64> {
+        let base = self.crawl_key(ks, crawl, CrawlKey::Base);
+        // Of a crawl that is not gone on with, all of its counts are committed, whoever did that.
+        if self.is_uncommitted(ks, crawl)? && ks.hash_has(&base, b"commits")? {
+            return counts::read(ks, &base, &[b"base.", name].concat());
+        }
+        let counts_key = self.crawl_key(ks, crawl, CrawlKey::Counts);
+        counts::read(ks, &counts_key, name)
+    }
+
+    /// Whether all committed crawls have their place in the order of commits.
+    pub fn all_adopted(&self) -> bool {
+        self.adopted
+    }
+
+    /// Says that they have.
+    pub fn set_all_adopted(&mut self) {
+        self.adopted = true;
+    }
+
+    /// Takes note of the crawls whose holdings nobody wrote down, found by going through all.
+    pub fn set_unrecorded(&mut self, mut unrecorded: Unrecorded) {
+        unrecorded.sort();
+        unrecorded.dedup();
+        self.unrecorded = Some(Rc::new(unrecorded));
+    }
+
+    /// How many hashes may be worked on between two looks at the clock: each costs a look into every
+    /// crawl whose holdings nobody wrote down.
+    pub fn batch(&self, usual: usize) -> usize {
+        let looked = [&self.unrecorded, &self.everybody];
+        let looked = looked.into_iter().flatten().map(|list| list.len()).max();
+        (usual * 16 / (looked.unwrap_or(0) + 16)).max(1)
+    }
+
+    /// Whether a crawl is one of those, with the first number of its commits.
+    pub fn unrecorded_number(&mut self, ks: &mut K, crawl: &[u8]) -> Result<Option<u64>> {
+        let base = self.crawl_key(ks, crawl, CrawlKey::Base);
+        let number = ks
+            .hash_get(&base, b"commits")?
+            .and_then(|n| parse_numbers(n.as_ref()).first().copied());
+        Ok(match number {
+            None => Some(u64::MAX),
+            Some(number) => ks.hash_has(&base, b"found")?.then_some(number),
+        })
+    }
+
+    /// Numbers of the commits of a crawl.
+    pub fn numbers_of(&mut self, ks: &mut K, crawl: &[u8]) -> Result<Numbers> {
+        let base = self.crawl_key(ks, crawl, CrawlKey::Base);
+        Ok(ks
+            .hash_get(&base, b"commits")?
+            .map(|value| parse_numbers(value.as_ref()))
+            .unwrap_or_default())
+    }
+
+    /// Further holders of a hash: numbers of commits.
+    pub fn holders(&mut self, ks: &mut K, digest: &Digest) -> Result<Numbers> {
+        if self.has_holders.is_none() {
+            self.has_holders = Some(ks.exists(&self.names.holders));
+        }
+        if self.has_holders == Some(false) {
+            return Ok(Numbers::new());
+        }
+        Ok(ks
+            .hash_get(&self.names.holders, digest.canonical())?
+            .map(|value| parse_numbers(value.as_ref()))
+            .unwrap_or_default())
+    }
+
+    /// Writes the further holders of a hash.
+    pub fn set_holders(&mut self, ks: &mut K, digest: &Digest, numbers: &[u64]) -> Result<()> {
+        if numbers.is_empty() {
+            ks.hash_del(&self.names.holders, digest.canonical())?;
+        } else {
+            self.has_holders = Some(true);
+            ks.hash_set(
+                &self.names.holders,
+                digest.canonical(),
+                &write_numbers(numbers),
+            )?;
+        }
+        Ok(())
+    }
+
+    /// The crawl of a commit number.
+    pub fn crawl_of(&mut self, ks: &mut K, number: u64) -> Result<Option<Vec<u8>>> {
+        Ok(ks
+            .hash_get(&self.names.commits, number.to_string().as_bytes())?
+            .map(|crawl| crawl.as_ref().to_vec()))
+    }
+
+    /// Committed crawls whose holdings nobody wrote down, because plain clients committed them,
+    /// in commit order as far as it is known.
+    pub(super) fn unrecorded(&mut self, ks: &mut K) -> Result<Rc<Unrecorded>> {
+        if let Some(known) = &self.unrecorded {
+            return Ok(Rc::clone(known));
+        }
+        let mut unrecorded = Vec::new();
+        for crawl in self.committed(ks)? {
+            if let Some(number) = self.unrecorded_number(ks, &crawl)? {
+                unrecorded.push((number, crawl));
+            }
+        }
+        self.set_unrecorded(unrecorded);
+        Ok(self.unrecorded.clone().unwrap_or_default())
+    }
+
+    /// All committed crawls, in commit order as far as it is known.
+    fn everybody(&mut self, ks: &mut K) -> Result<Rc<Unrecorded>> {
+        if let Some(known) = &self.everybody {
+            return Ok(Rc::clone(known));
+        }
+        let mut everybody = Unrecorded::new();
+        for crawl in self.committed(ks)? {
+            let first = self.numbers_of(ks, &crawl)?.first().copied();
+            everybody.push((first.unwrap_or(u64::MAX), crawl));
+        }
+        everybody.sort();
+        let everybody = Rc::new(everybody);
+        self.everybody = Some(Rc::clone(&everybody));
+        Ok(everybody)
+    }
+
+    /// The record of a crawl for a hash, if it is part of the merged index.
+    pub fn committed_record(
+        &mut self,
+        ks: &mut K,
+        crawl: &[u8],
+        digest: &Digest,
+    ) -> Result<Option<K::Value>> {
+        // The usual crawl: committed, not gone on with, and known to be so.
+        if let (Some(known), Some(committing), Some(removing)) =
+            (self.crawls.get(crawl), &self.committing, &self.removing)
+        {
+            if known.committed == Some(true)
+                && known.uncommitted == Some(false)
+                && committing.is_empty()
+                && removing.is_empty()
+            {
+                let value = self.get_record(ks, known.is_written, &known.records, digest)?;
+                return Ok(value.filter(|value| Record::parse(value.as_ref()).is_some()));
+            }
+        }
+        if !self.is_committed(ks, crawl)? || self.is_leaving(ks, crawl)? {
+            return Ok(None);
+        }
+        // A continued crawl that is being committed again shows none of its new hashes yet.
+        let committing = self.is_committing(ks, crawl)?;
+        if self.is_uncommitted(ks, crawl)? || committing {
+            for part in [CrawlKey::Cut, CrawlKey::Fresh] {
+                let key = self.crawl_key(ks, crawl, part);
+                if ks.hash_has(&key, digest.canonical())? {
+                    return Ok(None);
+                }
+            }
+        }
+        let value = self.record_of(ks, crawl, digest)?;
+        Ok(value.filter(|value| Record::parse(value.as_ref()).is_some()))
+    }
+
+    /// The first committed crawl, in commit order, that holds the hash beside its `owner`; crawls
+    /// that `excluded` names do not count. Gives the crawl and its record.
+    pub fn next_holder(
+        &mut self,
+        ks: &mut K,
+        digest: &Digest,
+        owner: &[u8],
+        excluded: &dyn Fn(&[u8]) -> bool,
+    ) -> Result<Option<(Vec<u8>, K::Value)>> {
+        let mut candidates: Vec<(u64, Vec<u8>)> = Vec::new();
+        for number in self.holders(ks, digest)? {
+            if let Some(crawl) = self.crawl_of(ks, number)? {
+                candidates.push((number, crawl));
+            }
+        }
+        // A plain client's commit may have taken a hash from any crawl that owned it.
+        let plain = self.is_committed(ks, owner)? && self.unrecorded_number(ks, owner)?.is_some();
+        let unrecorded = if plain {
+            self.everybody(ks)?
+        } else {
+            self.unrecorded(ks)?
+        };
+        if !unrecorded.is_empty() {
+            candidates.sort();
+        }
+        // Both are in order, and are gone through together.
+        let (mut recorded, mut looked) =
+            (candidates.iter().peekable(), unrecorded.iter().peekable());
+        loop {
+            let (_, crawl) = match (recorded.peek(), looked.peek()) {
+                (Some(r), Some(l)) if r.0 <= l.0 => recorded.next().expect("peeked"),
+                (_, Some(_)) => {
+                    let next = looked.next().expect("peeked");
+                    // What such a crawl got by a later commit of ours is written down like any other.
+                    if candidates.iter().any(|(_, c)| *c == next.1) {
+                        continue;
+                    }
+                    next
+                }
+                (Some(_), None) => recorded.next().expect("peeked"),
+                (None, None) => return Ok(None),
+            };
+            if excluded(crawl) {
+                continue;
+            }
+            if let Some(record) = self.committed_record(ks, crawl, digest)? {
+                return Ok(Some((crawl.clone(), record)));
+            }
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! One hash, many spellings.
+//!
+//! Our own commands write each hash in one form. Plain clients may have written it in others, so a
+//! look-up that misses tries those too, but only where plain clients can have written: of the merged
+//! index the `crawlspace` key says in `written` how large it was when all of its fields were in the
+//! written form.
+
+use crate::keyspace::Keyspace;
+
+use super::digest::Digest;
+use super::error::Result;
+use super::index::{Index, Remembered};
+use super::keys::CrawlKey;
+
+impl<K: Keyspace> Index<K> {
+    /// Somebody else wrote records of a crawl: look-ups in it try every spelling from now on.
+    pub fn distrust_records(&mut self, crawl: &[u8]) {
+        if let Some(remembered) = self.crawls.get_mut(crawl) {
+            remembered.is_written = false;
+        }
+    }
+
+    /// Somebody else wrote to the merged index: look-ups try every spelling from now on.
+    pub fn distrust_merged(&mut self, ks: &mut K) -> Result<()> {
+        self.merged_is_written &= ks.hash_len(&self.names.merged)? == 0;
+        Ok(())
+    }
+
+    /// Somebody looks at every field of the merged index from now on.
+    pub fn begin_census(&self) -> u64 {
+        self.oddities
+    }
+
+    /// And has found them all in the written form. What was disturbed meanwhile does not count: then
+    /// the index is remembered anew, and knows of no census.
+    pub fn end_census(&mut self, begun: u64) {
+        self.merged_is_written |= self.oddities == begun;
+    }
+
+    /// Writes down whether the merged index has only written forms, so that a restart need not
+    /// look at all of it. Belongs at the end of every step that changed it.
+    pub fn write_spelling(&mut self, ks: &mut K) -> Result<()> {
+        let size = match self.merged_is_written {
+            true => Some(ks.hash_len(&self.names.merged)?).filter(|&size| size > 0),
+            false => None,
+        };
+        if size != self.written_size {
+            match size {
+                Some(size) => {
+                    self.register(ks)?;
+                    ks.hash_set(&self.names.meta, b"written", size.to_string().as_bytes())?;
+                }
+                None => {
+                    ks.hash_del(&self.names.meta, b"written")?;
+                }
+            }
+            self.written_size = size;
+        }
+        Ok(())
+    }
+
+    /// Whether `spelling` is the only one under which the merged index can have its hash.
+    pub fn only_written(&self, spelling: &[u8]) -> bool {
+        self.merged_is_written && Digest::is_written(spelling, self.profile)
+    }
+
+    /// A field goes into the merged index as it is spelled.
+    pub fn note_merged(&mut self, digest: &Digest, spelling: &[u8]) {
+        if digest.written(self.profile) != spelling {
+            self.merged_is_written = false;
+            self.oddities += 1;
+        }
+    }
+
+    /// The owner that the merged index has for a hash, under any of its spellings.
+    pub fn get_owner(&self, ks: &mut K, digest: &Digest) -> Result<Option<K::Value>> {
+        if let Some(value) = ks.hash_get(&self.names.merged, digest.written(self.profile))? {
+            return Ok(Some(value));
+        }
+        if self.merged_is_written {
+            return Ok(None);
+        }
+        let foreign = self.get_foreign(ks, &self.names.merged, digest)?;
+        Ok(foreign.map(|(_, value)| value))
+    }
+
+    /// The same, with the spelling under which it stands.
+    pub fn locate_owner(&self, ks: &mut K, digest: &Digest) -> Result<Option<(Vec<u8>, K::Value)>> {
+        let written = digest.written(self.profile);
+        if let Some(value) = ks.hash_get(&self.names.merged, written)? {
+            return Ok(Some((written.to_vec(), value)));
+        }
+        if self.merged_is_written {
+            return Ok(None);
+        }
+        self.get_foreign(ks, &self.names.merged, digest)
+    }
+
+    /// The record of a crawl for a hash, under any of its spellings, committed or not.
+    pub fn record_of(
+        &mut self,
+        ks: &mut K,
+        crawl: &[u8],
+        digest: &Digest,
+    ) -> Result<Option<K::Value>> {
+        let Remembered {
+            records,
+            is_written,
+            ..
+        } = self.remembered(ks, crawl);
+        let (records, is_written) = (records.clone(), *is_written);
+        self.get_record(ks, is_written, &records, digest)
+    }
+
+    pub(super) fn get_record(
+        &self,
+        ks: &mut K,
+        is_written: bool,
+        records: &K::Name,
+        digest: &Digest,
+    ) -> Result<Option<K::Value>> {
+        if let Some(value) = ks.hash_get(records, digest.written(self.profile))? {
+            return Ok(Some(value));
+        }
+        if is_written {
+            return Ok(None);
+        }
+        let foreign = self.get_foreign(ks, records, digest)?;
+        Ok(foreign.map(|(_, value)| value))
+    }
+
+    /// How a crawl's own hash spells the digest, if it has it.
+    pub fn spelling_in(
+        &mut self,
+        ks: &mut K,
+        crawl: &[u8],
+        digest: &Digest,
+    ) -> Result<Option<Vec<u8>>> {
+        let records = self.crawl_key(ks, crawl, CrawlKey::Records);
+        let written = digest.written(self.profile);
+        if ks.hash_has(&records, written)? {
+            return Ok(Some(written.to_vec()));
+        }
+        let foreign = self.get_foreign(ks, &records, digest)?;
+        Ok(foreign.map(|(spelling, _)| spelling))
+    }
+
+    pub(super) fn get_foreign(
+        &self,
+        ks: &mut K,
+        key: &K::Name,
+        digest: &Digest,
+    ) -> Result<Option<(Vec<u8>, K::Value)>> {
+        let mut found = Ok(None);
+        digest.other_spellings(self.profile, |spelling| {
+            match ks.hash_get(key, spelling) {
+                Ok(None) => return false,
+                Ok(Some(value)) => found = Ok(Some((spelling.to_vec(), value))),
+                Err(error) => found = Err(error.into()),
+            }
+            true
+        });
+        found
+    }
+}
