@@ -109,7 +109,7 @@ impl Scene {
         );
     }
 
-    /// Saves both, so that [`Scene::reset`] can go back here.
+    /// Saves both, so that a later repetition can go back here.
     fn save(&self) {
         for server in [&self.ours, &self.plain] {
             redis_tests::ok!(server.wire(), "SAVE");
