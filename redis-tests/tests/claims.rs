@@ -512,3 +512,98 @@ fn waits_that_time_out_leave_nothing_behind() {
     assert_eq!(server.info_number("claims_pending"), 0);
     assert_eq!(server.info_number("panics"), 0);
 }
+
+#[test]
+fn claim_that_runs_out_while_writes_are_paused_is_handed_on_afterwards() {
+    // Whoever writes during such a pause and has to pass it on ends the server.
+    let server = Options::new().aof(false).start();
+    let replica = Options::new().replica_of(&server).start();
+    server.wait_for_replica_offset(&replica);
+    let mut c = server.wire();
+    claimed(&ok!(c, "DEDUPE.CLAIM", P, "a", sha256_of(1), "PX", 1500));
+    let seconds = |c: &mut Wire| -> f64 {
+        let time = ok!(c, "TIME").texts();
+        time[0].parse::<f64>().unwrap() + time[1].parse::<f64>().unwrap() / 1e6
+    };
+    let end = seconds(&mut c) + 1.5;
+    let mut waiter = blocked(&server, "b", 1);
+    ok!(c, "CLIENT", "PAUSE", 60_000, "WRITE");
+    assert!(
+        !waiter.has_reply(),
+        "the claim ran out before the pause began"
+    );
+    until("the claim has run out", || seconds(&mut c) > end);
+    assert!(waiter.is_silent_for(QUIET), "nobody may write now");
+    ok!(c, "CLIENT", "UNPAUSE");
+    let token = claimed(&waiter.recv());
+    assert_eq!(settle(&mut c, "b", &token, 1), int(1));
+    server.wait_for_replica_offset(&replica);
+    assert_eq!(server.digest(), replica.digest());
+}
+
+#[test]
+fn wait_that_ends_together_with_the_claim_is_answered() {
+    let server = Server::start();
+    let mut c = server.wire();
+    let mut waiters: Vec<Wire> = (0..60).map(|_| server.wire()).collect();
+    let mut first = 0;
+    for time in ["1", "2", "3", "20", "50"] {
+        for (n, waiter) in waiters.iter_mut().enumerate() {
+            let hash = sha256_of(first + n as u64);
+            claimed(&ok!(c, "DEDUPE.CLAIM", P, "a", hash, "PX", time));
+            let words = ["DEDUPE.CLAIM", P, "b", &hash, "PX", "600000", "BLOCK", time];
+            waiter.send(&words);
+        }
+        for (n, waiter) in waiters.iter_mut().enumerate() {
+            let hash = sha256_of(first + n as u64);
+            let reply = waiter
+                .try_recv()
+                .unwrap_or_else(|e| panic!("waiter {n} of BLOCK {time} has no answer: {e}"));
+            if reply.items()[0] == bulk("CLAIMED") {
+                let token = claimed(&reply);
+                assert_eq!(ok!(c, "DEDUPE.UNCLAIM", P, hash, token), int(1));
+            } else {
+                // Then it has not got a token that it was not told of.
+                pending(&reply);
+                until_claimed(&mut c, "c", first + n as u64);
+            }
+        }
+        first += waiters.len() as u64;
+    }
+    assert_eq!(server.info_number("blocked_clients"), 0);
+    assert_eq!(server.info_number("claims_pending"), 0);
+}
+
+#[test]
+fn cancel_ends_the_waits_of_its_crawl() {
+    let server = Server::start();
+    let mut c = server.wire();
+    add(&mut c, P, "b", [7]);
+    let token = claimed(&claim(&mut c, "a", 1));
+    let mut canceled = blocked(&server, "b", 1);
+    let mut behind = blocked(&server, "c", 1);
+    assert_eq!(ok!(c, "DEDUPE.CANCEL", P, "b"), int(1));
+    match canceled.recv() {
+        Reply::Error(line) => assert!(line.starts_with(b"CANCELED "), "{line:?}"),
+        other => panic!("the crawl is gone, but its waiter got {other:?}"),
+    }
+    assert!(behind.is_silent_for(QUIET));
+    assert_eq!(ok!(c, "DEDUPE.UNCLAIM", P, sha256_of(1), token), int(1));
+    claimed(&behind.recv());
+    assert_eq!(pending(&claim(&mut c, "d", 1)).0, "c");
+}
+
+#[test]
+fn token_that_was_never_given_is_not_said_to_have_run_out() {
+    let server = Server::start();
+    let mut c = server.wire();
+    claimed(&claim(&mut c, "a", 1));
+    match settle(&mut c, "a", "999999", 1) {
+        Reply::Error(line) => {
+            let line = String::from_utf8_lossy(&line).into_owned();
+            assert!(line.starts_with("STALE "), "{line}");
+            assert!(!line.contains("ran out"), "{line}");
+        }
+        other => panic!("{other:?}"),
+    }
+}

@@ -4,7 +4,8 @@
 use std::time::{Duration, Instant};
 
 use redis_tests::{
-    add, assert_consistent, commit, int, ok, owners, until, Crawl, Options, Server, Wire,
+    add, assert_consistent, commit, err, int, ok, owners, sha256_of, until, Crawl, Options, Reply,
+    Server, Wire, DATE,
 };
 
 const P: &str = "p:";
@@ -196,5 +197,130 @@ fn lookups_and_adds_of_other_crawls_go_on_during_a_removal() {
     }
     assert_eq!(remover.recv().ints(), [1, 99_990, 10]);
     assert_eq!(commit(&mut c, P, "new"), (added as i64, 0));
+    assert_consistent(&mut c, P);
+}
+
+#[test]
+fn jobs_stand_still_while_a_script_runs() {
+    // A long script lets the server answer BUSY to others in between; nobody may write then.
+    let server = Server::start();
+    let (mut c, mut runner) = (server.wire(), server.wire());
+    ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 50);
+    ok!(c, "CONFIG", "SET", "lua-time-limit", 20);
+    big(P, "a", 200_000).add(&mut c);
+    let mut committer = started(&server, P, "a");
+    let script = "local before = redis.call('HLEN', KEYS[1]) \
+                  for i = 1, 100000000 do end \
+                  return {before, redis.call('HLEN', KEYS[1])}";
+    runner.send(&["EVAL", script, "1", "p:allhashes"]);
+    until("others are told that a script runs", || {
+        assert!(!runner.has_reply(), "the script was too short");
+        c.call(&["PING"]).is_error()
+    });
+    let lengths = runner.recv().ints();
+    assert_eq!(lengths[0], lengths[1], "the script saw a change under it");
+    assert!(lengths[0] < 200_000, "the commit was over already");
+    assert_eq!(committer.recv().ints(), [200_000, 0]);
+    assert_consistent(&mut c, P);
+}
+
+#[test]
+fn module_cannot_be_unloaded_under_a_job() {
+    let server = Options::new()
+        .args(&["--enable-module-command", "yes"])
+        .start();
+    let mut c = server.wire();
+    ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 50);
+    big(P, "a", 100_000).add(&mut c);
+    started(&server, P, "a").hang_up();
+    err!(c, "MODULE", "UNLOAD", "crawlspace");
+    assert_eq!(commit(&mut c, P, "a"), (100_000, 0));
+    err!(c, "MODULE", "UNLOAD", "crawlspace");
+    assert_consistent(&mut c, P);
+}
+
+/// One crawl and the keys it needs, by a plain client: nothing of the index is in memory.
+fn cold(c: &mut Wire, p: &str, committed: bool) {
+    let key = |name: &str| format!("{p}{name}");
+    let (set, hash) = match committed {
+        true => ("allcrawls", sha256_of(1)),
+        false => ("uncommittedcrawls", sha256_of(2)),
+    };
+    let record = format!("0 {DATE} http://e.com/ 7");
+    ok!(c, "HSET", key("h:c"), hash, record);
+    ok!(c, "HSET", key("h:c:counts"), "totalUrls", 1);
+    ok!(c, "RPUSH", key("c:c:wacz"), r#"{"filename":"c.wacz"}"#);
+    ok!(c, "SADD", key(set), "c");
+    if committed {
+        ok!(c, "HSET", key("allhashes"), hash, "c");
+        ok!(c, "HSET", key("allcounts"), "totalUrls", 1);
+        ok!(c, "SADD", key("src:d"), "c.wacz");
+    }
+}
+
+#[test]
+fn jobs_that_end_in_their_first_slice_harm_nothing() {
+    // They delete keys which the command itself has looked at a moment ago.
+    let server = Server::start();
+    let mut c = server.wire();
+    for round in 0..150 {
+        for (command, committed) in [
+            ("DEDUPE.CANCEL", false),
+            ("DEDUPE.COMMIT", false),
+            ("DEDUPE.REMOVE", true),
+        ] {
+            let direct = |p: &str| format!("{command}-{round}-{p}:");
+            let expected = |reply: Reply| match command {
+                "DEDUPE.CANCEL" => assert_eq!(reply, int(1)),
+                "DEDUPE.COMMIT" => assert_eq!(reply.ints(), [1, 0]),
+                _ => assert_eq!(reply.ints(), [1, 1, 0]),
+            };
+            let p = direct("direct");
+            cold(&mut c, &p, committed);
+            expected(c.call(&[command, &p, "c"]));
+            let p = direct("multi");
+            cold(&mut c, &p, committed);
+            ok!(c, "MULTI");
+            ok!(c, command, p, "c");
+            expected(ok!(c, "EXEC").items()[0].clone());
+            let p = direct("script");
+            cold(&mut c, &p, committed);
+            let script = "return redis.call(ARGV[1], KEYS[1], 'c')";
+            expected(ok!(c, "EVAL", script, 1, p, command));
+        }
+        ok!(c, "FLUSHALL");
+    }
+    assert_eq!(server.info_number("panics"), 0);
+}
+
+#[test]
+fn work_on_thousands_of_small_crawls_goes_in_slices() {
+    let server = Server::start();
+    let mut c = server.wire();
+    ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 50);
+    let crawls = 3000;
+    for n in 0..crawls {
+        let crawl = format!("crawl-{n}");
+        add(&mut c, P, &crawl, [n]);
+        commit(&mut c, P, &crawl);
+    }
+    let kept: Vec<String> = (0..crawls)
+        .step_by(2)
+        .map(|n| format!("crawl-{n}"))
+        .collect();
+    let mut retain = vec!["DEDUPE.RETAIN", P, "PURGE"];
+    retain.extend(kept.iter().map(String::as_str));
+    for words in [
+        &["DEDUPE.CHECK", P][..],
+        &["DEDUPE.REPAIR", P],
+        &["DEDUPE.CRAWLS", P],
+        &retain,
+        &["DEDUPE.CHECK", P],
+    ] {
+        let before = server.info_number("slices");
+        c.expect_ok(words);
+        let slices = server.info_number("slices") - before;
+        assert!(slices > 20, "{} went in {slices} slices", words[0]);
+    }
     assert_consistent(&mut c, P);
 }
