@@ -1,8 +1,8 @@
 //! CHECK finds what is wrong with an index, REPAIR mends it; STATS and CRAWLS say what is there.
 
 use redis_tests::{
-    add, assert_consistent, bulk, commit, counts, int, nil, ok, owners, sha256_of, Options, Reply,
-    Server, Wire,
+    add, assert_consistent, bulk, commit, counts, err, int, nil, ok, owners, sha256_of, Options,
+    Reply, Server, Wire,
 };
 
 const P: &str = "p:";
@@ -319,4 +319,71 @@ fn counts_of_an_interrupted_commit_are_told() {
     commit(&mut c, P, "big");
     assert_consistent(&mut c, P);
     assert_eq!(counts(&mut c, "p:allcounts")["totalUrls"], 100_000);
+}
+
+#[test]
+fn repair_spares_the_keys_of_indexes_with_a_longer_prefix() {
+    // Keys such as `h:h:a` are records of crawl `h:a` under one prefix, of crawl `a` under another.
+    let server = Server::start();
+    let mut c = server.wire();
+    let prefixes = ["", "h:", "c:", "h:site:", "c:site:", "x", "xh:", "xc:h:"];
+    for (n, p) in (0..).zip(prefixes) {
+        add(&mut c, p, "a", n * 10..n * 10 + 5);
+        ok!(c, "DEDUPE.WACZOPEN", p, "a", "a.wacz");
+        ok!(c, "DEDUPE.WACZCLOSE", p, "a", 0, "a.wacz", "sha256:ab", 9);
+        commit(&mut c, p, "a");
+        // A continuation and an open crawl have more keys than a committed one.
+        add(&mut c, p, "a", [n * 10 + 7]);
+        add(&mut c, p, "open", [n * 10 + 8]);
+    }
+    let before = server.snapshot().without_counters();
+    for p in prefixes {
+        let check = ok!(c, "DEDUPE.CHECK", p);
+        assert_eq!(check.field("leakedKeys"), int(0), "{p:?}: {check:?}");
+        assert_consistent(&mut c, p);
+        let repair = ok!(c, "DEDUPE.REPAIR", p);
+        assert_eq!(repair.field("repaired"), int(0), "{p:?}: {repair:?}");
+    }
+    server
+        .snapshot()
+        .without_counters()
+        .assert_same(&before, "nothing was to repair");
+    for (n, p) in (0..).zip(prefixes) {
+        assert_eq!(owners(&mut c, p, [n * 10]), ["a"], "{p:?}");
+        assert_eq!(ok!(c, "DEDUPE.WACZLIST", p, "a").items().len(), 1, "{p:?}");
+    }
+}
+
+#[test]
+fn counts_that_are_no_numbers_are_found_and_repaired() {
+    for key in ["p:h:a:counts", "p:h:open:counts", "p:allcounts"] {
+        finds_and_repairs(
+            |c| drop(ok!(c, "HSET", key, "totalUrls", "x")),
+            "countDrift",
+        );
+    }
+}
+
+#[test]
+fn commands_that_met_spoiled_counts_work_after_a_repair() {
+    let server = Server::start();
+    let mut c = server.wire();
+    add(&mut c, P, "a", 0..5);
+    ok!(c, "HSET", "p:h:a:counts", "totalUrls", "x");
+    let [hash, index, date, url, size] = redis_tests::words_of(9);
+    let line = err!(c, "DEDUPE.ADD", P, "a", hash, index, date, url, size);
+    assert!(line.contains("DEDUPE.REPAIR"), "{line}");
+    ok!(c, "DEDUPE.REPAIR", P);
+    assert_eq!(add(&mut c, P, "a", [9]), 1);
+    // No crawl is committed yet, so that nothing but the field itself is wrong.
+    ok!(c, "HSET", "p:allcounts", "totalUrls", "x");
+    let line = err!(c, "DEDUPE.COMMIT", P, "a");
+    assert!(line.contains("DEDUPE.REPAIR"), "{line}");
+    ok!(c, "DEDUPE.REPAIR", P);
+    assert_eq!(commit(&mut c, P, "a"), (6, 0));
+    assert_consistent(&mut c, P);
+    assert_eq!(
+        counts(&mut c, "p:allcounts"),
+        counts(&mut c, "p:h:a:counts")
+    );
 }

@@ -2,7 +2,7 @@
 
 use redis_tests::{
     add, array, assert_consistent, bulk, commit, counts, err, hash_key, int, nil, ok, owners,
-    record_of, set_key, sha256_of, until, Crawl, Server, Snapshot,
+    record_of, set_key, sha256_of, until, Crawl, Server, Snapshot, Wire,
 };
 
 const P: &str = "{coll-42}:";
@@ -433,5 +433,26 @@ fn two_commits_and_a_cancel_at_once_end_in_a_serial_outcome() {
     assert!((30_000..60_000).all(|n| all[&sha256_of(n)] == owner));
     assert_eq!(counts(&mut c, COUNTS)["totalUrls"], 120_000);
     assert_eq!(ok!(c, "HGET", key("h:c"), sha256_of(15_000)), nil());
+    assert_consistent(&mut c, P);
+}
+
+#[test]
+fn numbers_from_before_the_commit_outlive_a_canceled_continuation() {
+    let server = Server::start();
+    let mut c = server.wire();
+    let revisit = |c: &mut Wire, n: i32| {
+        let words = ok!(c, "DEDUPE.REVISIT", P, "a", "SEQ", "w", n, sha256_of(1), 10);
+        words.int()
+    };
+    add(&mut c, P, "a", 0..5);
+    assert_eq!(revisit(&mut c, 1), 1);
+    commit(&mut c, P, "a");
+    let sums = counts(&mut c, &key("h:a:counts"));
+    assert_eq!(sums["dupeUrls"], 1);
+    add(&mut c, P, "a", 5..9);
+    assert_eq!(ok!(c, "DEDUPE.CANCEL", P, "a"), int(4));
+    // A retry of the call from before: its stored reply, and nothing is counted.
+    assert_eq!(revisit(&mut c, 1), 1);
+    assert_eq!(counts(&mut c, &key("h:a:counts")), sums);
     assert_consistent(&mut c, P);
 }

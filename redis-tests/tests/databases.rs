@@ -181,3 +181,47 @@ fn deleting_keys_in_the_middle_of_a_job_does_not_hang_it() {
         assert_consistent(&mut c, P);
     }
 }
+
+#[test]
+fn flush_and_swap_of_other_databases_leave_jobs_and_waits_alone() {
+    let server = Server::start();
+    let (mut c, mut five) = (server.wire(), server.wire());
+    ok!(five, "SELECT", 5);
+    ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 50);
+    Crawl {
+        prefix: P,
+        id: "a",
+        first: 0,
+        hashes: 100_000,
+    }
+    .add(&mut c);
+    add(&mut five, P, "a", 0..3);
+    let (hash, mut waiter) = (sha256_of(900_000), server.wire());
+    ok!(c, "DEDUPE.CLAIM", P, "a", hash, "PX", 600_000);
+    waiter.send(&[
+        "DEDUPE.CLAIM",
+        P,
+        "b",
+        &hash,
+        "PX",
+        "600000",
+        "BLOCK",
+        "60000",
+    ]);
+    until("the claim is blocked", || {
+        server.info_number("claims_pending") == 1
+    });
+    let mut committer = server.wire();
+    committer.send(&["DEDUPE.COMMIT", P, "a"]);
+    until("the commit is under way", || {
+        ok!(c, "EXISTS", "p:committing") == int(1)
+    });
+    ok!(five, "FLUSHDB");
+    ok!(five, "SWAPDB", 5, 6);
+    assert!(!committer.has_reply(), "the commit was over already");
+    assert_eq!(committer.recv().ints(), [100_000, 0]);
+    assert_consistent(&mut c, P);
+    assert!(!waiter.has_reply());
+    ok!(c, "DEL", "p:claims");
+    assert_eq!(waiter.recv().items()[0].text(), "CLAIMED");
+}

@@ -2,7 +2,7 @@
 
 use redis_tests::{
     add, array, assert_consistent, bulk, commit, counts, fill_crawl, int, nil, ok, owners,
-    record_of, set_key, sha256_of, Crawl, Server, Wire, DATE,
+    record_of, set_key, sha256_of, Crawl, Options, Server, Wire, DATE,
 };
 
 const P: &str = "p:";
@@ -297,5 +297,136 @@ fn holders_found_by_looking_come_after_those_on_record() {
         counts(&mut c, "p:allcounts"),
         counts(&mut c, "p:h:0-plain:counts")
     );
+    assert_consistent(&mut c, P);
+}
+
+#[test]
+fn id_of_a_crawl_that_was_purged_plainly_starts_from_nothing() {
+    let server = Server::start();
+    let mut c = server.wire();
+    add(&mut c, P, "a", 0..5);
+    commit(&mut c, P, "a");
+    ok!(c, "DEL", "p:h:a", "p:h:a:counts", "p:c:a:wacz");
+    ok!(c, "SREM", "p:allcrawls", "a");
+    ok!(c, "DEL", "p:allhashes", "p:allcounts");
+    assert_eq!(add(&mut c, P, "a", [1]), 1);
+    assert_eq!(commit(&mut c, P, "a"), (1, 0));
+    assert_eq!(counts(&mut c, "p:allcounts")["totalUrls"], 1);
+    assert_eq!(owners(&mut c, P, 0..2), ["-", "a"]);
+    assert_consistent(&mut c, P);
+}
+
+#[test]
+fn numbers_of_a_crawl_that_was_canceled_plainly_do_not_count_for_the_next() {
+    let server = Server::start();
+    let mut c = server.wire();
+    let [hash, index, date, url, size] = redis_tests::words_of(1);
+    for round in 0..2 {
+        let words = ["DEDUPE.ADD", P, "a", "SEQ", "w", "1"].map(|w| w.as_bytes().to_vec());
+        let record = [&hash, &index, &date, &url, &size].map(Vec::clone);
+        let new = c.expect_ok(&[&words[..], &record].concat());
+        assert_eq!(new, int(1));
+        assert_eq!(ok!(c, "HLEN", "p:h:a"), int(1), "round {round}");
+        ok!(c, "DEL", "p:h:a", "p:h:a:counts", "p:c:a:wacz");
+        ok!(c, "SREM", "p:uncommittedcrawls", "a");
+    }
+}
+
+#[test]
+fn field_in_another_spelling_is_found_whatever_happens_to_the_server() {
+    let mut server = Options::new().aof(true).start();
+    let replica = Options::new().replica_of(&server).start();
+    let (mut c, mut r, mut three) = (server.wire(), replica.wire(), server.wire());
+    ok!(three, "SELECT", 3);
+    let hash = sha256_of(1);
+    let bare = hash.strip_prefix("sha256:").unwrap();
+    add(&mut c, P, "a", 0..3);
+    commit(&mut c, P, "a");
+    assert_eq!(owners(&mut c, P, [1]), ["a"]);
+    server.wait_for_replica_offset(&replica);
+    assert_eq!(owners(&mut r, P, [1]), ["a"]);
+    // As many fields as before, so that their number tells nothing.
+    ok!(c, "HDEL", "p:allhashes", hash);
+    ok!(c, "HSET", "p:allhashes", bare, "a");
+    assert_eq!(owners(&mut c, P, [1]), ["a"]);
+    ok!(three, "SET", "x", 1);
+    ok!(three, "FLUSHDB");
+    assert_eq!(owners(&mut c, P, [1]), ["a"], "after FLUSHDB of another");
+    server.wait_for_replica_offset(&replica);
+    assert_eq!(owners(&mut r, P, [1]), ["a"], "on the replica");
+    ok!(c, "SWAPDB", 3, 4);
+    assert_eq!(owners(&mut c, P, [1]), ["a"], "after SWAPDB of others");
+    ok!(c, "DEBUG", "RELOAD");
+    assert_eq!(owners(&mut c, P, [1]), ["a"], "after a reload");
+    server.restart();
+    let mut c = server.wire();
+    assert_eq!(owners(&mut c, P, [1]), ["a"], "after a restart");
+    server.wait_for_replica_offset(&replica);
+    ok!(r, "REPLICAOF", "NO", "ONE");
+    assert_eq!(owners(&mut r, P, [1]), ["a"], "on the new master");
+    for wire in [&mut c, &mut r] {
+        assert_eq!(ok!(wire, "DEDUPE.CHECK", P).field("missingHashes"), int(0));
+        ok!(wire, "DEDUPE.REPAIR", P);
+        assert_eq!(ok!(wire, "HLEN", "p:allhashes"), int(3));
+    }
+}
+
+#[test]
+fn key_whose_name_looks_like_thousands_of_ours_is_written_as_any_other() {
+    let server = Server::start();
+    let mut c = server.wire();
+    for p in ["", P] {
+        add(&mut c, p, "a", 0..3);
+        commit(&mut c, p, "a");
+    }
+    for part in ["h:", "c:", "p:h:", "h:c:claims"] {
+        let name = part.repeat(200_000);
+        ok!(c, "SET", name, 1);
+        ok!(c, "HSET", format!("{name}x"), sha256_of(1), "0 2 3 4");
+        ok!(c, "DEL", name);
+        assert_eq!(owners(&mut c, "", [1]), ["a"]);
+    }
+    for p in ["", P] {
+        assert_eq!(owners(&mut c, p, 0..4), ["a", "a", "a", "-"]);
+        assert_consistent(&mut c, p);
+    }
+}
+
+#[test]
+fn counts_spoiled_during_a_commit_do_not_add_a_part_of_it_twice() {
+    let server = Server::start();
+    let mut c = server.wire();
+    ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 50);
+    let crawl = Crawl {
+        prefix: P,
+        id: "a",
+        first: 0,
+        hashes: 60_000,
+    };
+    crawl.add(&mut c);
+    ok!(c, "DEDUPE.WACZOPEN", P, "a", "a.wacz");
+    ok!(c, "DEDUPE.WACZCLOSE", P, "a", 0, "a.wacz", "sha256:ab", 9);
+    ok!(c, "DEDUPE.REVISIT", P, "a", sha256_of(1), 1);
+    let sums = counts(&mut c, "p:h:a:counts");
+    assert!(sums.len() >= 3, "{sums:?}");
+    for name in sums.keys() {
+        let mut committer = server.wire();
+        committer.send(&["DEDUPE.COMMIT", P, "a"]);
+        redis_tests::until("the commit is under way", || {
+            ok!(c, "EXISTS", "p:committing") == int(1)
+        });
+        ok!(c, "HSET", "p:allcounts", name, "x");
+        assert!(committer.recv().is_error(), "{name} is no number");
+        ok!(c, "HDEL", "p:allcounts", name);
+        assert_eq!(counts(&mut c, "p:allcounts").len(), 0, "after {name}");
+        // From the start again.
+        assert_eq!(ok!(c, "DEDUPE.CANCEL", P, "a"), int(60_000));
+        crawl.add(&mut c);
+        ok!(c, "DEDUPE.WACZOPEN", P, "a", "a.wacz");
+        ok!(c, "DEDUPE.WACZCLOSE", P, "a", 0, "a.wacz", "sha256:ab", 9);
+        ok!(c, "DEDUPE.REVISIT", P, "a", sha256_of(1), 1);
+    }
+    assert_eq!(commit(&mut c, P, "a"), (60_000, 0));
+    assert_eq!(counts(&mut c, "p:allcounts"), sums);
     assert_consistent(&mut c, P);
 }

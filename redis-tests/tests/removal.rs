@@ -446,3 +446,28 @@ fn crawl_under_removal_takes_no_new_records() {
     assert_eq!(add(&mut c, P, "a", [7]), 1);
     assert_consistent(&mut c, P);
 }
+
+#[test]
+fn name_of_a_wacz_that_another_crawl_has_too_stays() {
+    let server = Server::start();
+    let mut c = server.wire();
+    for (n, id) in (0..).zip(["a", "b", "c"]) {
+        add(&mut c, P, id, [n]);
+        let own = format!("{id}.wacz");
+        for (i, name) in ["same.wacz", own.as_str()].iter().enumerate() {
+            ok!(c, "DEDUPE.WACZOPEN", P, id, name);
+            ok!(c, "DEDUPE.WACZCLOSE", P, id, i, name, "sha256:ab", 9);
+        }
+        commit(&mut c, P, id);
+    }
+    ok!(c, "DEDUPE.REMOVE", P, "a");
+    assert_eq!(
+        set_key(&mut c, "p:src:d"),
+        ["b.wacz", "c.wacz", "same.wacz"]
+    );
+    ok!(c, "DEDUPE.RETAIN", P, "PURGE", "c");
+    assert_eq!(set_key(&mut c, "p:src:d"), ["c.wacz", "same.wacz"]);
+    ok!(c, "DEDUPE.REMOVE", P, "c");
+    assert_eq!(set_key(&mut c, "p:src:d"), [""; 0]);
+    assert_consistent(&mut c, P);
+}

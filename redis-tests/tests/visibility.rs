@@ -186,3 +186,32 @@ fn shared_hash_is_never_missing_while_its_owner_is_removed() {
     assert_eq!(owners(&mut c, P, [0, 59_999]), ["b", "b"]);
     assert_consistent(&mut c, P);
 }
+
+#[test]
+fn lookups_during_a_removal_see_all_or_none() {
+    let server = Server::start();
+    let mut c = server.wire();
+    ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 50);
+    let crawl = Crawl {
+        prefix: P,
+        id: "a",
+        first: 0,
+        hashes: HASHES,
+    };
+    crawl.add(&mut c);
+    commit(&mut c, P, "a");
+    let mut remover = server.wire();
+    remover.send(&["DEDUPE.REMOVE", P, "a"]);
+    let (mut looks, mut gone) = (0, false);
+    while !remover.has_reply() {
+        let mut seen = owners(&mut c, P, sample(&crawl));
+        seen.dedup();
+        assert_eq!(seen.len(), 1, "look {looks} saw a part of the crawl");
+        assert!(!gone || seen == ["-"], "the crawl came back");
+        gone = seen == ["-"];
+        looks += 1;
+    }
+    assert!(looks > 10, "only {looks} looks during the removal");
+    assert_eq!(remover.recv().ints(), [1, HASHES as i64, 0]);
+    assert_consistent(&mut c, P);
+}

@@ -330,3 +330,36 @@ fn unknown_crawls_are_named() {
         );
     }
 }
+
+#[test]
+fn requires_is_utf8_whatever_bytes_names_have() {
+    let server = Server::start();
+    let mut c = server.wire();
+    let (crawl, file) = (b"base\xfe\"\\", b"f\xff\xc3\x28\xed\xa0\x80\x01\"\\.wacz");
+    ok!(c, "DEDUPE.WACZOPEN", P, crawl, file);
+    let [hash, index, date, url, size] = redis_tests::words_of(1);
+    ok!(c, "DEDUPE.ADD", P, crawl, hash, index, date, url, size);
+    ok!(c, "DEDUPE.COMMIT", P, crawl);
+    add(&mut c, P, "top", [2]);
+    ok!(c, "DEDUPE.REVISIT", P, "top", "REF", "u", sha256_of(1), 1);
+    for words in [
+        &["DEDUPE.REQUIRES", P, "top"][..],
+        &["DEDUPE.REQUIRES", P, "REF", "u"],
+    ] {
+        let json = c.expect_ok(words);
+        let text = std::str::from_utf8(json.bytes()).expect("JSON text is UTF-8");
+        assert!(text.contains("\"filename\":\"f\u{fffd}"), "{text}");
+        assert!(
+            text.contains("\"crawlId\":\"base\u{fffd}\\\"\\\\\""),
+            "{text}"
+        );
+        assert!(!text.bytes().any(|b| b < b' '), "{text:?}");
+        // Every quote but those of the three or more strings is escaped.
+        let quotes = text.replace("\\\\", "").replace("\\\"", "");
+        assert_eq!(quotes.matches('"').count() % 4, 0, "{text}");
+    }
+    // Who wants the bytes themselves gets them.
+    let list = ok!(c, "DEDUPE.REQUIRES", P, "top", "FORMAT", "RESP");
+    assert_eq!(list.items()[0].field("filename"), bulk(file));
+    assert_eq!(list.items()[0].field("crawlId"), bulk(crawl));
+}
