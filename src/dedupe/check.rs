@@ -81,11 +81,12 @@ impl<K: Keyspace> Check<K> {
         }
     }
 
-    /// The next committed crawl, or the merged index when all were looked at.
+    /// The next committed crawl, or what comes after all of them.
     fn next_crawl(&mut self, index: &mut Index<K>, ks: &mut K) -> Result<Phase<K>> {
         let Some(crawl) = self.crawls.pop() else {
-            self.census = index.begin_census();
-            return Ok(Phase::Merged(Walk::hash(ks, index.names.merged.clone())));
+            self.check_sums(index, ks)?;
+            self.findings.hashes = ks.hash_len(&index.names.merged)?;
+            return Ok(Phase::Holders(Walk::hash(ks, index.names.holders.clone())));
         };
         self.findings.crawls += 1;
         if !index.is_uncommitted(ks, &crawl)? {
@@ -253,7 +254,8 @@ impl<K: Keyspace> Job<K> for Check<K> {
                     self.crawls.sort();
                     self.crawls.dedup();
                     self.crawls.reverse();
-                    self.phase = self.next_crawl(index, ks)?;
+                    self.census = index.begin_census();
+                    self.phase = Phase::Merged(Walk::hash(ks, index.names.merged.clone()));
                 }
                 Phase::Records(walk) => {
                     let (crawl, numbers) = (&self.current, &self.numbers);
@@ -277,12 +279,13 @@ impl<K: Keyspace> Job<K> for Check<K> {
                     if !done {
                         return Ok(Step::More);
                     }
+                    // Known before the crawls' hashes are looked for in it.
                     if self.all_written {
                         index.end_census(self.census);
+                    } else {
+                        index.distrust_merged(ks)?;
                     }
-                    self.check_sums(index, ks)?;
-                    self.findings.hashes = ks.hash_len(&index.names.merged)?;
-                    self.phase = Phase::Holders(Walk::hash(ks, index.names.holders.clone()));
+                    self.phase = self.next_crawl(index, ks)?;
                 }
                 Phase::Holders(walk) => {
                     let done = walk.run(index, ks, time, |index, ks, hash, value| {

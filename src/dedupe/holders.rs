@@ -310,6 +310,14 @@ impl<K: Keyspace> Index<K> {
                     if candidates.iter().any(|(_, c)| *c == next.1) {
                         continue;
                     }
+                    // Of a crawl that goes on, what plain clients add is not committed, and nothing
+                    // tells it from what is.
+                    let unclear = plain
+                        && self.is_uncommitted(ks, &next.1)?
+                        && self.has_unseen_fields(ks, &next.1)?;
+                    if unclear {
+                        continue;
+                    }
                     next
                 }
                 (Some(_), None) => recorded.next().expect("peeked"),
