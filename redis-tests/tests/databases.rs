@@ -218,7 +218,6 @@ fn flush_and_swap_of_other_databases_leave_jobs_and_waits_alone() {
     });
     ok!(five, "FLUSHDB");
     ok!(five, "SWAPDB", 5, 6);
-    assert!(!committer.has_reply(), "the commit was over already");
     assert_eq!(committer.recv().ints(), [100_000, 0]);
     assert_consistent(&mut c, P);
     assert!(!waiter.has_reply());
