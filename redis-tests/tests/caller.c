@@ -1,4 +1,4 @@
-/* A module that runs commands of others: in nobody's name, or from a timer. */
+/* A module that runs commands of others: in nobody's name, from a timer, or in the middle of a write. */
 #include "redismodule.h"
 
 #define UNUSED(x) ((void)(x))
@@ -46,11 +46,41 @@ static int call_later(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
     return RedisModule_ReplyWithSimpleString(ctx, "OK");
 }
 
+static RedisModuleString *watched; /* prefix */
+static long long looks, refused;
+
+/* CALLER.WATCH prefix: looks into this index at every change of a hash; replies what came of it. */
+static int watch(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
+    if (argc != 2) return RedisModule_WrongArity(ctx);
+    if (watched == NULL) watched = RedisModule_CreateStringFromString(NULL, argv[1]);
+    RedisModule_ReplyWithArray(ctx, 2);
+    RedisModule_ReplyWithLongLong(ctx, looks);
+    return RedisModule_ReplyWithLongLong(ctx, refused);
+}
+
+static int on_hash(RedisModuleCtx *ctx, int type, const char *event, RedisModuleString *key) {
+    UNUSED(type);
+    UNUSED(event);
+    UNUSED(key);
+    if (watched == NULL) return REDISMODULE_OK;
+    RedisModuleCallReply *reply = RedisModule_Call(ctx, "DEDUPE.CRAWLS", "s", watched);
+    looks++;
+    if (reply == NULL || RedisModule_CallReplyType(reply) == REDISMODULE_REPLY_ERROR) {
+        size_t len = 0;
+        const char *text = reply ? RedisModule_CallReplyStringPtr(reply, &len) : NULL;
+        refused += len >= 5 && text[0] == 'B' && text[1] == 'U' && text[2] == 'S' && text[3] == 'Y';
+    }
+    if (reply) RedisModule_FreeCallReply(reply);
+    return REDISMODULE_OK;
+}
+
 int RedisModule_OnLoad(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
     UNUSED(argv);
     UNUSED(argc);
     if (RedisModule_Init(ctx, "caller", 1, REDISMODULE_APIVER_1) != REDISMODULE_OK ||
-        RedisModule_CreateCommand(ctx, "caller.call", call, "write", 0, 0, 0) != REDISMODULE_OK) {
+        RedisModule_CreateCommand(ctx, "caller.call", call, "write", 0, 0, 0) != REDISMODULE_OK ||
+        RedisModule_CreateCommand(ctx, "caller.watch", watch, "", 0, 0, 0) != REDISMODULE_OK ||
+        RedisModule_SubscribeToKeyspaceEvents(ctx, REDISMODULE_NOTIFY_HASH, on_hash) != REDISMODULE_OK) {
         return REDISMODULE_ERR;
     }
     return RedisModule_CreateCommand(ctx, "caller.later", call_later, "write", 0, 0, 0);

@@ -146,3 +146,24 @@ fn large_job_of_another_module_runs_through_and_is_replicated() {
     server.wait_for_replica_offset(&replica);
     assert_eq!(server.digest(), replica.digest());
 }
+
+#[test]
+fn module_that_looks_into_the_index_during_a_write_is_refused_and_harms_nothing() {
+    let dir = TempDir::new().expect("a temporary directory");
+    let Some(server) = server(&dir) else { return };
+    let mut c = server.wire();
+    ok!(c, "CALLER.WATCH", P);
+    add(&mut c, P, "a", 0..50);
+    add(&mut c, P, "b", 25..75);
+    assert_eq!(commit(&mut c, P, "a"), (50, 0));
+    assert_eq!(commit(&mut c, P, "b"), (25, 25));
+    assert_eq!(ok!(c, "DEDUPE.REMOVE", P, "a").ints(), [1, 25, 25]);
+    assert_eq!(owners(&mut c, P, [0, 30, 60]), ["-", "b", "b"]);
+    let seen = ok!(c, "CALLER.WATCH", P).ints();
+    assert!(seen[0] > 100 && seen[1] > 100, "{seen:?}");
+    // Changes by others may be looked at.
+    ok!(c, "HSET", "another", "field", 1);
+    assert_eq!(ok!(c, "CALLER.WATCH", P).ints(), [seen[0] + 1, seen[1]]);
+    assert_consistent(&mut c, P);
+    assert_eq!(server.info_number("panics"), 0);
+}
