@@ -81,3 +81,14 @@ pub fn fields<K: Keyspace>(ks: &mut K, key: &K::Name) -> Result<Batch> {
     while ks.hash_scan(key, &mut cursor, &mut out)? {}
     Ok(out)
 }
+
+/// All members of a set, sorted, each once.
+pub fn members<K: Keyspace>(ks: &mut K, key: &K::Name) -> Result<Vec<Vec<u8>>> {
+    let mut batch = Batch::default();
+    let mut cursor = ks.cursor();
+    while ks.set_scan(key, &mut cursor, &mut batch)? {}
+    let mut members: Vec<Vec<u8>> = batch.iter().map(|(member, _)| member.to_vec()).collect();
+    members.sort();
+    members.dedup();
+    Ok(members)
+}

@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::keyspace::{Batch, Keyspace};
+use crate::keyspace::Keyspace;
 use crate::text::parse_unsigned;
 
 use super::counts;
@@ -410,24 +410,16 @@ impl<K: Keyspace> Index<K> {
         Ok(counts::read(ks, &self.names.meta, b"commits")?.max(0) as u64)
     }
 
-    /// All committed crawls, in no order.
+    /// All committed crawls, sorted by id.
     pub fn committed(&mut self, ks: &mut K) -> Result<Vec<Vec<u8>>> {
-        let mut members = Batch::default();
-        let mut cursor = ks.cursor();
-        while ks.set_scan(&self.names.allcrawls, &mut cursor, &mut members)? {}
-        let crawls: FxHashSet<&[u8]> = members.iter().map(|(crawl, _)| crawl).collect();
-        Ok(crawls.into_iter().map(<[u8]>::to_vec).collect())
+        counts::members(ks, &self.names.allcrawls)
     }
 
     /// Ids of the WACZ files whose references a crawl wrote.
     pub fn references_of(&mut self, ks: &mut K, crawl: &[u8]) -> Result<Vec<K::Name>> {
         let refs = self.crawl_key(ks, crawl, CrawlKey::Refs);
-        let mut members = Batch::default();
-        let mut cursor = ks.cursor();
-        while ks.set_scan(&refs, &mut cursor, &mut members)? {}
-        let uuids = members
-            .iter()
-            .map(|(uuid, _)| self.references_key(ks, uuid));
-        Ok(uuids.collect())
+        let uuids = counts::members(ks, &refs)?;
+        let names = uuids.iter().map(|uuid| self.references_key(ks, uuid));
+        Ok(names.collect())
     }
 }

@@ -3,10 +3,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::keyspace::{Batch, Keyspace};
+use crate::keyspace::Keyspace;
 use crate::reply::Reply;
 use crate::text::parse_unsigned;
 
+use super::counts;
 use super::error::{Error, Result};
 use super::index::Index;
 use super::job::{Job, Step, Time, Walk};
@@ -78,7 +79,7 @@ impl Requires {
             }
             Of::Wacz(uuid) => {
                 let key = index.references_key(ks, uuid);
-                let references = members(ks, &key)?;
+                let references = counts::members(ks, &key)?;
                 self.refer(index, ks, references)?;
             }
             Of::References(references) => {
@@ -152,23 +153,13 @@ pub fn entry_members(entry: &Entry) -> Vec<(&'static str, Reply)> {
     members
 }
 
-fn members<K: Keyspace>(ks: &mut K, key: &K::Name) -> Result<Vec<Vec<u8>>> {
-    let mut batch = Batch::default();
-    let mut cursor = ks.cursor();
-    while ks.set_scan(key, &mut cursor, &mut batch)? {}
-    let mut members: Vec<Vec<u8>> = batch.iter().map(|(member, _)| member.to_vec()).collect();
-    members.sort();
-    members.dedup();
-    Ok(members)
-}
-
 fn required_by<K: Keyspace>(
     index: &mut Index<K>,
     ks: &mut K,
     crawl: &[u8],
 ) -> Result<Vec<Vec<u8>>> {
     let key = index.crawl_key(ks, crawl, CrawlKey::Requires);
-    members(ks, &key)
+    counts::members(ks, &key)
 }
 
 impl<K: Keyspace> Job<K> for Requires {
