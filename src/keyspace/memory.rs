@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 use super::{Batch, KeyError, Keyspace, Kind, Result};
+use crate::text::parse_signed;
 
 /// A value of one key.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Plain {
     /// A hash.
     Hash(BTreeMap<Vec<u8>, Vec<u8>>),
@@ -14,6 +15,8 @@ pub enum Plain {
     Set(BTreeSet<Vec<u8>>),
     /// A list.
     List(Vec<Vec<u8>>),
+    /// A sorted set: member and score.
+    SortedSet(BTreeMap<Vec<u8>, f64>),
     /// A string.
     Text(Vec<u8>),
 }
@@ -67,11 +70,23 @@ impl MemoryKeyspace {
             Some(Plain::Hash(v)) => v.is_empty(),
             Some(Plain::Set(v)) => v.is_empty(),
             Some(Plain::List(v)) => v.is_empty(),
+            Some(Plain::SortedSet(v)) => v.is_empty(),
             Some(Plain::Text(_)) | None => false,
         };
         if empty {
             self.keys.remove(key);
         }
+    }
+
+    /// The members of a sorted set as Redis orders them: by score, then by bytes.
+    fn ranked(&self, key: &[u8]) -> Result<Vec<(&Vec<u8>, f64)>> {
+        let mut ranked: Vec<_> = typed!(self, key, SortedSet)
+            .into_iter()
+            .flatten()
+            .map(|(member, &score)| (member, score))
+            .collect();
+        ranked.sort_by(|a, b| a.1.total_cmp(&b.1));
+        Ok(ranked)
     }
 
     /// Whether this scan step leaves the cursor where it was, so that its entries come again.
@@ -124,6 +139,7 @@ impl Keyspace for MemoryKeyspace {
             Some(Plain::Hash(v)) => v.iter().map(|(f, v)| f.len() + v.len()).sum::<usize>() as u64,
             Some(Plain::Set(v)) => v.iter().map(Vec::len).sum::<usize>() as u64,
             Some(Plain::List(v)) => v.iter().map(Vec::len).sum::<usize>() as u64,
+            Some(Plain::SortedSet(v)) => v.keys().map(|m| m.len() + 8).sum::<usize>() as u64,
             Some(Plain::Text(v)) => v.len() as u64,
         }
     }
@@ -135,6 +151,22 @@ impl Keyspace for MemoryKeyspace {
 
     fn hash_get(&mut self, key: &Vec<u8>, field: &[u8]) -> Result<Option<Vec<u8>>> {
         Ok(typed!(self, key, Hash).and_then(|h| h.get(field).cloned()))
+    }
+
+    fn hash_get_many<const N: usize>(
+        &mut self,
+        key: &Vec<u8>,
+        fields: [&Vec<u8>; N],
+    ) -> Result<[Option<Vec<u8>>; N]> {
+        let hash = typed!(self, key, Hash);
+        Ok(fields.map(|field| hash?.get(field).cloned()))
+    }
+
+    fn hash_set_many(&mut self, key: &Vec<u8>, fields: &[(&Vec<u8>, &[u8])]) -> Result<()> {
+        for (field, value) in fields {
+            self.hash_set(key, field, value)?;
+        }
+        Ok(())
     }
 
     fn hash_has(&mut self, key: &Vec<u8>, field: &[u8]) -> Result<bool> {
@@ -263,6 +295,60 @@ impl Keyspace for MemoryKeyspace {
         typed_mut!(self, key, List).truncate(len as usize);
         self.drop_if_empty(key);
         Ok(())
+    }
+
+    fn list_take(&mut self, key: &Vec<u8>, i: u64) -> Result<Option<Vec<u8>>> {
+        if self.list_len(key)? <= i {
+            return Ok(None);
+        }
+        let taken = typed_mut!(self, key, List).remove(i as usize);
+        self.drop_if_empty(key);
+        Ok(Some(taken))
+    }
+
+    fn zset_score(&mut self, key: &Vec<u8>, member: &[u8]) -> Result<Option<f64>> {
+        Ok(typed!(self, key, SortedSet).and_then(|z| z.get(member).copied()))
+    }
+
+    fn zset_at(&mut self, key: &Vec<u8>, rank: u64) -> Result<Option<(Vec<u8>, f64)>> {
+        let ranked = self.ranked(key)?;
+        Ok(ranked.get(rank as usize).map(|(m, s)| ((*m).clone(), *s)))
+    }
+
+    fn zset_len(&mut self, key: &Vec<u8>) -> Result<u64> {
+        Ok(typed!(self, key, SortedSet).map_or(0, |z| z.len() as u64))
+    }
+
+    fn zset_count(&mut self, key: &Vec<u8>, most: f64) -> Result<u64> {
+        let ranked = self.ranked(key)?;
+        Ok(ranked.iter().filter(|(_, score)| *score <= most).count() as u64)
+    }
+
+    fn zset_add(&mut self, key: &Vec<u8>, member: &[u8], score: f64) -> Result<()> {
+        typed_mut!(self, key, SortedSet).insert(member.to_vec(), score);
+        Ok(())
+    }
+
+    fn zset_del(&mut self, key: &Vec<u8>, member: &[u8]) -> Result<bool> {
+        if typed!(self, key, SortedSet).is_none() {
+            return Ok(false);
+        }
+        let gone = typed_mut!(self, key, SortedSet).remove(member).is_some();
+        self.drop_if_empty(key);
+        Ok(gone)
+    }
+
+    fn number(&mut self, key: &Vec<u8>) -> Result<i64> {
+        match self.keys.get(key) {
+            None => Ok(0),
+            Some(Plain::Text(text)) => Ok(parse_signed(text).unwrap_or(0)),
+            Some(_) => Err(wrong_type(key, Kind::String)),
+        }
+    }
+
+    fn number_set(&mut self, key: &Vec<u8>, n: i64) -> Result<()> {
+        self.number(key)?;
+        self.string_set(key, n.to_string().as_bytes())
     }
 
     fn keys_scan(&mut self, prefix: &[u8], cursor: &mut Self::Cursor, out: &mut Batch) -> bool {

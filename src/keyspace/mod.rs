@@ -18,6 +18,10 @@ pub enum Kind {
     Set,
     /// A list.
     List,
+    /// A sorted set.
+    SortedSet,
+    /// A string.
+    String,
 }
 
 impl fmt::Display for Kind {
@@ -26,6 +30,8 @@ impl fmt::Display for Kind {
             Kind::Hash => "hash",
             Kind::Set => "set",
             Kind::List => "list",
+            Kind::SortedSet => "sorted set",
+            Kind::String => "number",
         })
     }
 }
@@ -137,6 +143,14 @@ pub trait Keyspace {
 
     /// One field of a hash.
     fn hash_get(&mut self, key: &Self::Name, field: &[u8]) -> Result<Option<Self::Value>>;
+    /// Several fields of a hash at once, named beforehand.
+    fn hash_get_many<const N: usize>(
+        &mut self,
+        key: &Self::Name,
+        fields: [&Self::Name; N],
+    ) -> Result<[Option<Self::Value>; N]>;
+    /// Sets several fields, named beforehand.
+    fn hash_set_many(&mut self, key: &Self::Name, fields: &[(&Self::Name, &[u8])]) -> Result<()>;
     /// Whether a hash has the field.
     fn hash_has(&mut self, key: &Self::Name, field: &[u8]) -> Result<bool>;
     /// Number of fields.
@@ -182,6 +196,27 @@ pub trait Keyspace {
     fn list_set(&mut self, key: &Self::Name, i: u64, element: &[u8]) -> Result<()>;
     /// Keeps the first `len` elements.
     fn list_trim(&mut self, key: &Self::Name, len: u64) -> Result<()>;
+
+    /// Takes element `i` out of a list, counted from the head.
+    fn list_take(&mut self, key: &Self::Name, i: u64) -> Result<Option<Self::Value>>;
+
+    /// The score of a member.
+    fn zset_score(&mut self, key: &Self::Name, member: &[u8]) -> Result<Option<f64>>;
+    /// The member at a rank, counted from the lowest score, with its score.
+    fn zset_at(&mut self, key: &Self::Name, rank: u64) -> Result<Option<(Self::Value, f64)>>;
+    /// Number of members.
+    fn zset_len(&mut self, key: &Self::Name) -> Result<u64>;
+    /// Number of members with a score of at most `most`.
+    fn zset_count(&mut self, key: &Self::Name, most: f64) -> Result<u64>;
+    /// Sets a member's score, adding it if it is not there.
+    fn zset_add(&mut self, key: &Self::Name, member: &[u8], score: f64) -> Result<()>;
+    /// Removes a member; true when it was there.
+    fn zset_del(&mut self, key: &Self::Name, member: &[u8]) -> Result<bool>;
+
+    /// A whole number kept in a string; 0 when there is none. Text that is no number counts as 0.
+    fn number(&mut self, key: &Self::Name) -> Result<i64>;
+    /// Sets a number.
+    fn number_set(&mut self, key: &Self::Name, n: i64) -> Result<()>;
 
     /// Appends names of keys that start with `prefix`, of any type; false when complete.
     fn keys_scan(&mut self, prefix: &[u8], cursor: &mut Self::Cursor, out: &mut Batch) -> bool;

@@ -1,8 +1,10 @@
 //! [`Keyspace`] on the keys of a Redis database.
 //!
-//! Hash fields go through the raw key API; sets and lists through commands, because they have no
-//! raw API. Every write is replicated as the plain command that has its effect: consecutive
+//! Hash fields and [`queues`] go through the raw key API; sets through commands, because they have
+//! no raw API. Every write is replicated as the plain command that has its effect: consecutive
 //! fields of one hash as one `HSET` or `HDEL`. So a replica or an AOF needs no module.
+
+mod queues;
 
 use std::collections::VecDeque;
 use std::os::raw::{c_int, c_void};
@@ -22,6 +24,9 @@ const REPLICATED_FIELDS: usize = 512;
 /// How many fields of a scan are kept at most.
 const SCANNED_FIELDS: usize = 64;
 
+/// How many fields are read at once at most.
+const MANY_FIELDS: usize = 6;
+
 /// How many keys stay open for reading at most.
 const OPEN_KEYS: usize = 16;
 
@@ -29,13 +34,42 @@ const OPEN_KEYS: usize = 16;
 const HASH_DELETE: *mut raw::RedisModuleString = ptr::without_provenance_mut(1);
 
 /// An open key; closed when dropped.
-struct OpenKey(*mut raw::RedisModuleKey);
+struct OpenKey {
+    raw: *mut raw::RedisModuleKey,
+    writes: bool,
+}
+
+impl OpenKey {
+    /// Opens a key, to be written to as well if asked for.
+    fn open(ctx: Ctx, key: &RmString, writes: bool) -> OpenKey {
+        let mut mode = raw::REDISMODULE_READ;
+        if writes {
+            mode |= raw::REDISMODULE_WRITE;
+        }
+        // SAFETY: main thread, live context and name.
+        let raw = unsafe { rm!(RedisModule_OpenKey(ctx.raw(), key.raw(), mode as c_int)) };
+        OpenKey { raw, writes }
+    }
+
+    fn raw(&self) -> *mut raw::RedisModuleKey {
+        self.raw
+    }
+
+    /// Whether there was no such key. Never so when opened for writing.
+    fn is_null(&self) -> bool {
+        self.raw.is_null()
+    }
+
+    fn writes(&self) -> bool {
+        self.writes
+    }
+}
 
 impl Drop for OpenKey {
     fn drop(&mut self) {
-        if !self.0.is_null() {
+        if !self.raw.is_null() {
             // SAFETY: main thread; opened by us, closed once.
-            unsafe { rm!(RedisModule_CloseKey(self.0)) };
+            unsafe { rm!(RedisModule_CloseKey(self.raw)) };
         }
     }
 }
@@ -99,31 +133,29 @@ impl RedisKeyspace {
     fn read(&mut self, key: &RmString, needs: Kind) -> Result<*mut raw::RedisModuleKey> {
         let found = self.open.iter().find(|(name, _)| name.raw() == key.raw());
         if let Some((_, handle)) = found {
-            return Ok(handle.0);
+            return Ok(handle.raw());
         }
-        if let Some((user, exempt)) = &self.reader {
-            if !exempt(key.as_ref()) {
-                user.check(key, Access::Read).map_err(KeyError::Refused)?;
-            }
-        }
-        // SAFETY: main thread, live context and name.
-        let handle = OpenKey(unsafe {
-            rm!(RedisModule_OpenKey(
-                self.ctx.raw(),
-                key.raw(),
-                raw::REDISMODULE_READ as c_int
-            ))
-        });
-        if !handle.0.is_null() {
+        self.permit_reading(key)?;
+        let handle = OpenKey::open(self.ctx, key, false);
+        if !handle.is_null() {
             check_type(&handle, key, needs)?;
         }
-        let raw = handle.0;
+        let raw = handle.raw();
         // Whoever goes through many keys comes back to few of them; and the list is searched.
         if self.open.len() >= OPEN_KEYS {
             self.open.clear();
         }
         self.open.push((key.clone(), handle));
         Ok(raw)
+    }
+
+    fn permit_reading(&self, key: &RmString) -> Result<()> {
+        match &self.reader {
+            Some((user, exempt)) if !exempt(key.as_ref()) => {
+                user.check(key, Access::Read).map_err(KeyError::Refused)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Closes what was read of one key, before it changes in a way that open handles do not see.
@@ -141,14 +173,7 @@ impl RedisKeyspace {
         });
         if !fits {
             self.flush();
-            // SAFETY: main thread, live context and name.
-            let handle = OpenKey(unsafe {
-                rm!(RedisModule_OpenKey(
-                    self.ctx.raw(),
-                    key.raw(),
-                    (raw::REDISMODULE_READ | raw::REDISMODULE_WRITE) as c_int
-                ))
-            });
+            let handle = OpenKey::open(self.ctx, key, true);
             check_type(&handle, key, Kind::Hash)?;
             self.pending = Some(Pending {
                 key: key.clone(),
@@ -186,7 +211,8 @@ impl RedisKeyspace {
                 arguments.as_mut_ptr(),
                 arguments.len()
             ));
-            rm!(RedisModule_KeyType(pending.handle.0)) == raw::REDISMODULE_KEYTYPE_EMPTY as c_int
+            rm!(RedisModule_KeyType(pending.handle.raw()))
+                == raw::REDISMODULE_KEYTYPE_EMPTY as c_int
         };
         drop(pending.handle);
         let _own = own_write();
@@ -299,9 +325,19 @@ impl RedisKeyspace {
         flags: u32,
     ) -> Result<c_int> {
         let field = self.field_string(field);
+        self.put_field(key, field, value, flags)
+    }
+
+    fn put_field(
+        &mut self,
+        key: &RmString,
+        field: RmString,
+        value: &[u8],
+        flags: u32,
+    ) -> Result<c_int> {
         let value = self.value_string(value);
         let pending = self.write(key, false)?;
-        let handle = pending.handle.0;
+        let handle = pending.handle.raw();
         // SAFETY: main thread, hash open for writing; field and value in pairs, ended by null.
         let counted = unsafe {
             rm!(RedisModule_HashSet(
@@ -317,14 +353,17 @@ impl RedisKeyspace {
             pending.arguments.push(value);
             // A handle that saw no key does not see the new one.
             self.open
-                .retain(|(name, open)| !open.0.is_null() || name.as_ref() != key.as_ref());
+                .retain(|(name, open)| !open.is_null() || name.as_ref() != key.as_ref());
         }
         Ok(counted)
     }
 
     /// The length of a key of the given kind; 0 when there is none.
     fn length(&mut self, key: &RmString, kind: Kind) -> Result<u64> {
-        let handle = self.read(key, kind)?;
+        let handle = match kind {
+            Kind::List | Kind::SortedSet => self.handle(key, kind, false)?,
+            _ => self.read(key, kind)?,
+        };
         if handle.is_null() {
             return Ok(0);
         }
@@ -397,6 +436,15 @@ impl Answer {
         unsafe { rm!(RedisModule_CallReplyInteger(self.0)) }
     }
 
+    /// Element `i` of an array of strings.
+    fn element(&self, i: usize) -> Option<Vec<u8>> {
+        // SAFETY: main thread, live reply; the element lives as long as it.
+        let element = unsafe { rm!(RedisModule_CallReplyArrayElement(self.0, i)) };
+        // Not dropped: it is part of this reply.
+        let element = std::mem::ManuallyDrop::new(Answer(element));
+        (!element.0.is_null()).then(|| element.bytes().to_vec())
+    }
+
     fn bytes(&self) -> &[u8] {
         let mut len = 0;
         // SAFETY: main thread, live reply; the bytes live as long as it.
@@ -428,11 +476,13 @@ fn remembered(last: &mut Option<RmString>, bytes: &[u8]) -> RmString {
 
 fn check_type(handle: &OpenKey, key: &RmString, needs: Kind) -> Result<()> {
     // SAFETY: main thread, open key.
-    let is = unsafe { rm!(RedisModule_KeyType(handle.0)) } as isize;
+    let is = unsafe { rm!(RedisModule_KeyType(handle.raw())) } as isize;
     let wanted = match needs {
         Kind::Hash => raw::REDISMODULE_KEYTYPE_HASH,
         Kind::Set => raw::REDISMODULE_KEYTYPE_SET,
         Kind::List => raw::REDISMODULE_KEYTYPE_LIST,
+        Kind::SortedSet => raw::REDISMODULE_KEYTYPE_ZSET,
+        Kind::String => raw::REDISMODULE_KEYTYPE_STRING,
     };
     if is == wanted || is == raw::REDISMODULE_KEYTYPE_EMPTY {
         Ok(())
@@ -463,15 +513,7 @@ impl Keyspace for RedisKeyspace {
     }
 
     fn exists(&mut self, key: &RmString) -> bool {
-        // SAFETY: main thread, live context and name.
-        let handle = OpenKey(unsafe {
-            rm!(RedisModule_OpenKey(
-                self.ctx.raw(),
-                key.raw(),
-                raw::REDISMODULE_READ as c_int
-            ))
-        });
-        !handle.0.is_null()
+        !OpenKey::open(self.ctx, key, false).is_null()
     }
 
     fn delete(&mut self, key: &RmString) -> Result<bool> {
@@ -514,6 +556,55 @@ impl Keyspace for RedisKeyspace {
             ));
             Ok((!value.is_null()).then(|| RmString::from_owned(value)))
         }
+    }
+
+    fn hash_get_many<const N: usize>(
+        &mut self,
+        key: &RmString,
+        fields: [&RmString; N],
+    ) -> Result<[Option<RmString>; N]> {
+        const { assert!(N <= MANY_FIELDS, "the call below passes that many") };
+        let handle = self.read(key, Kind::Hash)?;
+        let mut values = [ptr::null_mut::<raw::RedisModuleString>(); MANY_FIELDS];
+        if !handle.is_null() {
+            let mut named = [ptr::null_mut(); MANY_FIELDS];
+            for (name, field) in named.iter_mut().zip(fields) {
+                *name = field.raw();
+            }
+            let [a, b, c, d, e, f] = &mut values;
+            // SAFETY: main thread, open hash; fields and out-parameters in pairs, ended by null,
+            // and the first null field ends them too.
+            unsafe {
+                rm!(RedisModule_HashGet(
+                    handle,
+                    raw::REDISMODULE_HASH_NONE as c_int,
+                    named[0],
+                    ptr::from_mut(a),
+                    named[1],
+                    ptr::from_mut(b),
+                    named[2],
+                    ptr::from_mut(c),
+                    named[3],
+                    ptr::from_mut(d),
+                    named[4],
+                    ptr::from_mut(e),
+                    named[5],
+                    ptr::from_mut(f),
+                    ptr::null_mut::<c_void>()
+                ));
+            }
+        }
+        // SAFETY: the values that the server gave are the caller's.
+        Ok(std::array::from_fn(|i| unsafe {
+            (!values[i].is_null()).then(|| RmString::from_owned(values[i]))
+        }))
+    }
+
+    fn hash_set_many(&mut self, key: &RmString, fields: &[(&RmString, &[u8])]) -> Result<()> {
+        for (field, value) in fields {
+            self.put_field(key, (*field).clone(), value, raw::REDISMODULE_HASH_NONE)?;
+        }
+        Ok(())
     }
 
     fn hash_has(&mut self, key: &RmString, field: &[u8]) -> Result<bool> {
@@ -561,7 +652,7 @@ impl Keyspace for RedisKeyspace {
         // SAFETY: as in `hash_set`, with the value that stands for deletion.
         unsafe {
             rm!(RedisModule_HashSet(
-                pending.handle.0,
+                pending.handle.raw(),
                 raw::REDISMODULE_HASH_NONE as c_int,
                 field.raw(),
                 HASH_DELETE,
@@ -620,23 +711,11 @@ impl Keyspace for RedisKeyspace {
     }
 
     fn list_get(&mut self, key: &RmString, i: u64) -> Result<Option<RmString>> {
-        let handle = self.read(key, Kind::List)?;
-        let Ok(i) = i64::try_from(i) else {
-            return Ok(None);
-        };
-        if handle.is_null() {
-            return Ok(None);
-        }
-        // SAFETY: main thread, open list; the string it gives is the caller's.
-        unsafe {
-            let element = rm!(RedisModule_ListGet(handle, i as std::os::raw::c_long));
-            Ok((!element.is_null()).then(|| RmString::from_owned(element)))
-        }
+        self.element(key, i)
     }
 
     fn list_push(&mut self, key: &RmString, element: &[u8]) -> Result<u64> {
-        self.length(key, Kind::List)?;
-        Ok(self.call(c"RPUSH", key, &[element])?.integer() as u64)
+        self.push(key, element)
     }
 
     fn list_set(&mut self, key: &RmString, i: u64, element: &[u8]) -> Result<()> {
@@ -654,6 +733,42 @@ impl Keyspace for RedisKeyspace {
         }
         let last = (len - 1).to_string();
         self.call(c"LTRIM", key, &[b"0", last.as_bytes()]).map(drop)
+    }
+
+    fn list_take(&mut self, key: &RmString, i: u64) -> Result<Option<RmString>> {
+        self.take(key, i)
+    }
+
+    fn zset_score(&mut self, key: &RmString, member: &[u8]) -> Result<Option<f64>> {
+        self.score(key, member)
+    }
+
+    fn zset_at(&mut self, key: &RmString, rank: u64) -> Result<Option<(RmString, f64)>> {
+        self.at_rank(key, rank)
+    }
+
+    fn zset_len(&mut self, key: &RmString) -> Result<u64> {
+        self.length(key, Kind::SortedSet)
+    }
+
+    fn zset_count(&mut self, key: &RmString, most: f64) -> Result<u64> {
+        self.count_up_to(key, most)
+    }
+
+    fn zset_add(&mut self, key: &RmString, member: &[u8], score: f64) -> Result<()> {
+        self.put_score(key, member, score)
+    }
+
+    fn zset_del(&mut self, key: &RmString, member: &[u8]) -> Result<bool> {
+        self.drop_member(key, member)
+    }
+
+    fn number(&mut self, key: &RmString) -> Result<i64> {
+        self.read_number(key)
+    }
+
+    fn number_set(&mut self, key: &RmString, n: i64) -> Result<()> {
+        self.write_number(key, n)
     }
 
     fn keys_scan(&mut self, prefix: &[u8], cursor: &mut ScanCursor, out: &mut Batch) -> bool {

@@ -1,0 +1,339 @@
+//! Sorted sets, lists and numbers: what queues are made of.
+//!
+//! Through the raw key API, with one handle a key for the time of a command: a queue is looked at,
+//! taken from and put to in turn, and opening it each time would cost as much again.
+
+use std::ffi::CStr;
+use std::os::raw::{c_int, c_long};
+use std::ptr;
+
+use crate::keyspace::{KeyError, Kind, Result};
+use crate::server::api::{raw, rm, RmString};
+use crate::server::notify::own_write;
+use crate::text::parse_signed;
+
+use super::{check_type, OpenKey, RedisKeyspace, OPEN_KEYS};
+
+const TAIL: c_int = raw::REDISMODULE_LIST_TAIL as c_int;
+
+impl RedisKeyspace {
+    /// The handle of a key, which also writes if asked to; null when there is nothing to read.
+    pub(super) fn handle(
+        &mut self,
+        key: &RmString,
+        needs: Kind,
+        writes: bool,
+    ) -> Result<*mut raw::RedisModuleKey> {
+        let same = |name: &RmString| name.raw() == key.raw() || name.as_ref() == key.as_ref();
+        if let Some(at) = self.open.iter().position(|(name, _)| same(name)) {
+            let handle = &self.open[at].1;
+            if handle.writes() || (!writes && !handle.is_null()) {
+                check_type(handle, key, needs)?;
+                return Ok(handle.raw());
+            }
+            self.open.swap_remove(at);
+        }
+        self.permit_reading(key)?;
+        let handle = OpenKey::open(self.ctx, key, writes);
+        if !handle.is_null() {
+            check_type(&handle, key, needs)?;
+        }
+        let raw = handle.raw();
+        if self.open.len() >= OPEN_KEYS {
+            self.open.clear();
+        }
+        self.open.push((key.clone(), handle));
+        Ok(raw)
+    }
+
+    /// Whether a handle for writing holds nothing (more).
+    fn is_empty(handle: *mut raw::RedisModuleKey) -> bool {
+        // SAFETY: main thread, open key.
+        let is = unsafe { rm!(RedisModule_KeyType(handle)) };
+        is == raw::REDISMODULE_KEYTYPE_EMPTY as c_int
+    }
+
+    /// Tells the listeners of the key space what became of a key.
+    fn notify(&self, kind: c_int, event: &CStr, key: &RmString, emptied: bool) {
+        let _own = own_write();
+        // SAFETY: main thread, live context and name.
+        unsafe {
+            rm!(RedisModule_NotifyKeyspaceEvent(
+                self.ctx.raw(),
+                kind,
+                event.as_ptr(),
+                key.raw()
+            ));
+            if emptied {
+                rm!(RedisModule_NotifyKeyspaceEvent(
+                    self.ctx.raw(),
+                    raw::REDISMODULE_NOTIFY_GENERIC,
+                    c"del".as_ptr(),
+                    key.raw()
+                ));
+            }
+        }
+    }
+
+    pub(super) fn score(&mut self, key: &RmString, member: &[u8]) -> Result<Option<f64>> {
+        let handle = self.handle(key, Kind::SortedSet, false)?;
+        if handle.is_null() || Self::is_empty(handle) {
+            return Ok(None);
+        }
+        let member = self.field_string(member);
+        let mut score = 0.0;
+        // SAFETY: main thread, open sorted set, live member.
+        let found = unsafe { rm!(RedisModule_ZsetScore(handle, member.raw(), &mut score)) };
+        Ok((found == raw::REDISMODULE_OK as c_int).then_some(score))
+    }
+
+    pub(super) fn at_rank(&mut self, key: &RmString, rank: u64) -> Result<Option<(RmString, f64)>> {
+        let handle = self.handle(key, Kind::SortedSet, false)?;
+        if handle.is_null() || Self::is_empty(handle) {
+            return Ok(None);
+        }
+        if rank > 0 {
+            return self.at_higher_rank(key, rank);
+        }
+        let mut score = 0.0;
+        // SAFETY: main thread, open sorted set; the walk is ended before anything else happens to
+        // it, and the string that it gives is the caller's.
+        let first = unsafe {
+            let begun = rm!(RedisModule_ZsetFirstInScoreRange(
+                handle,
+                f64::NEG_INFINITY,
+                f64::INFINITY,
+                0,
+                0
+            ));
+            if begun != raw::REDISMODULE_OK as c_int {
+                return Ok(None);
+            }
+            let first = rm!(RedisModule_ZsetRangeCurrentElement(handle, &mut score));
+            rm!(RedisModule_ZsetRangeStop(handle));
+            (!first.is_null()).then(|| RmString::from_owned(first))
+        };
+        Ok(first.map(|member| (member, score)))
+    }
+
+    /// Ranks have no raw API.
+    fn at_higher_rank(&mut self, key: &RmString, rank: u64) -> Result<Option<(RmString, f64)>> {
+        let rank = rank.to_string();
+        let answer = self.ask(c"ZRANGE", key, &[rank.as_bytes(), rank.as_bytes()])?;
+        let Some(member) = answer.element(0) else {
+            return Ok(None);
+        };
+        Ok(self
+            .score(key, &member)?
+            .map(|score| (RmString::new(&member), score)))
+    }
+
+    pub(super) fn count_up_to(&mut self, key: &RmString, most: f64) -> Result<u64> {
+        if self.length(key, Kind::SortedSet)? == 0 {
+            return Ok(0);
+        }
+        let most = most.to_string();
+        let answer = self.ask(c"ZCOUNT", key, &[b"-inf", most.as_bytes()])?;
+        Ok(answer.integer().max(0) as u64)
+    }
+
+    pub(super) fn put_score(&mut self, key: &RmString, member: &[u8], score: f64) -> Result<()> {
+        self.flush();
+        let handle = self.handle(key, Kind::SortedSet, true)?;
+        let member = self.field_string(member);
+        // SAFETY: main thread, sorted set open for writing; the format matches its arguments,
+        // which live until after the call.
+        unsafe {
+            rm!(RedisModule_ZsetAdd(
+                handle,
+                score,
+                member.raw(),
+                ptr::null_mut()
+            ));
+            if score.fract() == 0.0 && score.abs() < 9e15 {
+                rm!(RedisModule_Replicate(
+                    self.ctx.raw(),
+                    c"ZADD".as_ptr(),
+                    c"sls".as_ptr(),
+                    key.raw(),
+                    score as i64,
+                    member.raw()
+                ));
+            } else {
+                let text = score.to_string();
+                rm!(RedisModule_Replicate(
+                    self.ctx.raw(),
+                    c"ZADD".as_ptr(),
+                    c"sbs".as_ptr(),
+                    key.raw(),
+                    text.as_ptr(),
+                    text.len(),
+                    member.raw()
+                ));
+            }
+        }
+        self.notify(raw::REDISMODULE_NOTIFY_ZSET, c"zadd", key, false);
+        Ok(())
+    }
+
+    pub(super) fn drop_member(&mut self, key: &RmString, member: &[u8]) -> Result<bool> {
+        if !self.holds(key, Kind::SortedSet)? {
+            return Ok(false);
+        }
+        self.flush();
+        let handle = self.handle(key, Kind::SortedSet, true)?;
+        let member = self.field_string(member);
+        let mut deleted = 0;
+        // SAFETY: as in `put_score`.
+        unsafe {
+            rm!(RedisModule_ZsetRem(handle, member.raw(), &mut deleted));
+            if deleted == 0 {
+                return Ok(false);
+            }
+            rm!(RedisModule_Replicate(
+                self.ctx.raw(),
+                c"ZREM".as_ptr(),
+                c"ss".as_ptr(),
+                key.raw(),
+                member.raw()
+            ));
+        }
+        let emptied = Self::is_empty(handle);
+        self.notify(raw::REDISMODULE_NOTIFY_ZSET, c"zrem", key, emptied);
+        Ok(true)
+    }
+
+    /// Whether there is such a key with something in it; looks without opening it for writing.
+    fn holds(&mut self, key: &RmString, kind: Kind) -> Result<bool> {
+        let handle = self.handle(key, kind, false)?;
+        Ok(!handle.is_null() && !Self::is_empty(handle))
+    }
+
+    pub(super) fn push(&mut self, key: &RmString, element: &[u8]) -> Result<u64> {
+        self.flush();
+        let handle = self.handle(key, Kind::List, true)?;
+        let element = self.field_string(element);
+        // SAFETY: as in `put_score`, for a list.
+        let len = unsafe {
+            rm!(RedisModule_ListPush(handle, TAIL, element.raw()));
+            rm!(RedisModule_Replicate(
+                self.ctx.raw(),
+                c"RPUSH".as_ptr(),
+                c"ss".as_ptr(),
+                key.raw(),
+                element.raw()
+            ));
+            rm!(RedisModule_ValueLength(handle)) as u64
+        };
+        self.notify(raw::REDISMODULE_NOTIFY_LIST, c"rpush", key, false);
+        Ok(len)
+    }
+
+    pub(super) fn element(&mut self, key: &RmString, i: u64) -> Result<Option<RmString>> {
+        let handle = self.handle(key, Kind::List, false)?;
+        let Ok(i) = c_long::try_from(i) else {
+            return Ok(None);
+        };
+        if handle.is_null() || Self::is_empty(handle) {
+            return Ok(None);
+        }
+        // SAFETY: main thread, open list; the string it gives is the caller's.
+        unsafe {
+            let element = rm!(RedisModule_ListGet(handle, i));
+            Ok((!element.is_null()).then(|| RmString::from_owned(element)))
+        }
+    }
+
+    pub(super) fn take(&mut self, key: &RmString, i: u64) -> Result<Option<RmString>> {
+        let Some(element) = self.element(key, i)? else {
+            return Ok(None);
+        };
+        if i > 0 {
+            // A unique mark, and its removal, is how a plain client takes one out of the middle;
+            // here the element is the mark, because the first of its name is as good as another.
+            self.call(c"LREM", key, &[b"1", element.as_ref()])?;
+            return Ok(Some(element));
+        }
+        self.flush();
+        let handle = self.handle(key, Kind::List, true)?;
+        // SAFETY: as in `put_score`, for a list; the popped string is ours.
+        unsafe {
+            let popped = rm!(RedisModule_ListPop(
+                handle,
+                raw::REDISMODULE_LIST_HEAD as c_int
+            ));
+            if popped.is_null() {
+                return Ok(None);
+            }
+            drop(RmString::from_owned(popped));
+            rm!(RedisModule_Replicate(
+                self.ctx.raw(),
+                c"LPOP".as_ptr(),
+                c"s".as_ptr(),
+                key.raw()
+            ));
+        }
+        let emptied = Self::is_empty(handle);
+        self.notify(raw::REDISMODULE_NOTIFY_LIST, c"lpop", key, emptied);
+        Ok(Some(element))
+    }
+
+    pub(super) fn read_number(&mut self, key: &RmString) -> Result<i64> {
+        let handle = self.handle(key, Kind::String, false)?;
+        if handle.is_null() || Self::is_empty(handle) {
+            return Ok(0);
+        }
+        let mut len = 0;
+        // SAFETY: main thread, open string; the bytes are read before anything else happens.
+        let text = unsafe {
+            let start = rm!(RedisModule_StringDMA(
+                handle,
+                &mut len,
+                raw::REDISMODULE_READ as c_int
+            ));
+            std::slice::from_raw_parts(start.cast::<u8>(), len)
+        };
+        Ok(parse_signed(text).unwrap_or(0))
+    }
+
+    pub(super) fn write_number(&mut self, key: &RmString, n: i64) -> Result<()> {
+        self.flush();
+        let handle = self.handle(key, Kind::String, true)?;
+        let text = n.to_string();
+        // SAFETY: main thread, string open for writing; it has as many bytes as were asked for when
+        // they are written. The format matches its arguments.
+        unsafe {
+            if Self::is_empty(handle) {
+                rm!(RedisModule_StringSet(
+                    handle,
+                    RmString::new(text.as_bytes()).raw()
+                ));
+            } else {
+                let mut len = 0;
+                let writes = raw::REDISMODULE_WRITE as c_int;
+                let mut start = rm!(RedisModule_StringDMA(handle, &mut len, writes));
+                if len != text.len() {
+                    rm!(RedisModule_StringTruncate(handle, text.len()));
+                    start = rm!(RedisModule_StringDMA(handle, &mut len, writes));
+                }
+                if start.is_null() || len != text.len() {
+                    return Err(KeyError::Refused(format!(
+                        "ERR the server refused to write key '{}'",
+                        crate::text::Shown(key.as_ref())
+                    )));
+                }
+                ptr::copy_nonoverlapping(text.as_ptr(), start.cast(), len);
+            }
+            rm!(RedisModule_Replicate(
+                self.ctx.raw(),
+                c"SET".as_ptr(),
+                c"slc".as_ptr(),
+                key.raw(),
+                n,
+                c"KEEPTTL".as_ptr()
+            ));
+        }
+        self.notify(raw::REDISMODULE_NOTIFY_STRING, c"set", key, false);
+        Ok(())
+    }
+}
