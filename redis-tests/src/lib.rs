@@ -5,6 +5,7 @@
 //!   binary text. [`cmd!`], [`ok!`] and [`err!`] run one command on it.
 //! * [`Server::conn`] gives a connection of the `redis` crate for whoever wants a real client.
 //! * [`Snapshot`] is a data set as sorted text, so that two of them can be compared and printed.
+//! * [`Frontier`] is a connection for `CHG.*`: a command a line, at a simulated time or not.
 //! * [`until`] waits for a condition with a deadline; nothing here sleeps and hopes.
 //!
 //! ```no_run
@@ -18,6 +19,7 @@
 mod corpus;
 mod crawler;
 mod dataset;
+mod frontier;
 mod rng;
 mod server;
 mod wait;
@@ -28,6 +30,7 @@ pub use crawler::{
     add, assert_consistent, commit, counts, hash_key, owners, record_of, set_key, words_of,
 };
 pub use dataset::Snapshot;
+pub use frontier::{blocked, release, server_time, simulated, Frontier, Lease, T0, TEN_YEARS};
 pub use rng::Rng;
 pub use server::{module_path, Options, Server};
 pub use wait::{until, until_some, within};

@@ -50,6 +50,7 @@ pub struct Options {
     args: Vec<String>,
     master: Option<u16>,
     cluster: bool,
+    environment: Vec<(String, String)>,
 }
 
 impl Options {
@@ -113,6 +114,12 @@ impl Options {
     /// In cluster mode (no slots assigned yet).
     pub fn cluster_enabled(mut self) -> Options {
         self.cluster = true;
+        self
+    }
+
+    /// A variable of the server's environment.
+    pub fn env(mut self, name: &str, value: &str) -> Options {
+        self.environment.push((name.to_owned(), value.to_owned()));
         self
     }
 
@@ -309,6 +316,7 @@ impl Server {
         command
             .args(self.arguments())
             .env("RUST_BACKTRACE", "0")
+            .envs(self.options.environment.iter().cloned())
             .stdin(Stdio::null())
             .stdout(out)
             .stderr(errors);

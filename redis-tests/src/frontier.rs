@@ -1,0 +1,392 @@
+//! A frontier on the stage: one `CHG.*` command a line, at a simulated time or at the server's own.
+//!
+//! ```no_run
+//! use redis_tests::{Frontier, T0};
+//! let server = redis_tests::simulated().start();
+//! let mut f = Frontier::at(&server, T0);
+//! f.add("crawl", "host", T0);
+//! let lease = f.take("host");
+//! assert_eq!(f.release(&lease, format!("AT {} DONE crawl", T0 + 2000)), T0 + 2000);
+//! f.pass(2000);
+//! f.assert_conserved();
+//! ```
+
+use crate::server::{Options, Server};
+use crate::wire::{Reply, Wire};
+
+/// Where simulated time begins in tests: 14 November 2023, so that server timers, which know only
+/// the real time, never come before it.
+pub const T0: i64 = 1_700_000_000_000;
+
+/// Ten years, beyond which no time may lie: the shortest that any ten years have been.
+pub const TEN_YEARS: i64 = 3652 * 24 * 3_600_000;
+
+/// A server that takes `NOW`.
+pub fn simulated() -> Options {
+    Options::new().module_args(&["chg-simulated-time", "yes"])
+}
+
+/// What `CHG.NEXT` grants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lease {
+    /// The group.
+    pub chg: String,
+    /// What a release must show.
+    pub token: i64,
+    /// When the lease runs out.
+    pub deadline: i64,
+    /// The group's due time as it was before.
+    pub n: i64,
+    /// URIs queued, this one included.
+    pub c: i64,
+    /// The execution of the URI, if the frontier keeps it.
+    pub execution: Option<String>,
+    /// The URI, if the frontier keeps it.
+    pub uri: Option<String>,
+}
+
+impl Lease {
+    /// One lease of a reply.
+    ///
+    /// # Panics
+    /// When it does not have the seven documented elements.
+    #[track_caller]
+    pub fn of(reply: &Reply) -> Lease {
+        let [chg, token, deadline, n, c, execution, uri] = reply.items() else {
+            panic!("a lease expected, got {reply:?}");
+        };
+        let text = |reply: &Reply| (!reply.is_nil()).then(|| reply.text());
+        Lease {
+            chg: chg.text(),
+            token: token.int(),
+            deadline: deadline.int(),
+            n: n.int(),
+            c: c.int(),
+            execution: text(execution),
+            uri: text(uri),
+        }
+    }
+
+    /// The leases in a reply of `CHG.NEXT`, which says nil when there are none.
+    #[track_caller]
+    pub fn all(reply: &Reply) -> Vec<Lease> {
+        if reply.is_nil() {
+            return Vec::new();
+        }
+        let leases: Vec<Lease> = reply.items().iter().map(Lease::of).collect();
+        assert!(!leases.is_empty(), "no lease is nil, not an empty array");
+        leases
+    }
+
+    /// The only lease in a reply of `CHG.NEXT`.
+    #[track_caller]
+    pub fn only(reply: &Reply) -> Lease {
+        let mut leases = Lease::all(reply);
+        assert_eq!(leases.len(), 1, "{leases:?}");
+        leases.remove(0)
+    }
+}
+
+/// A connection that works on one frontier.
+pub struct Frontier {
+    /// The connection, for plain commands.
+    pub wire: Wire,
+    /// Simulated time; `None` is the server's own.
+    pub now: Option<i64>,
+    prefix: String,
+}
+
+impl Frontier {
+    /// The frontier `{f}:` at a simulated time.
+    pub fn at(server: &Server, now: i64) -> Frontier {
+        Frontier {
+            now: Some(now),
+            ..Frontier::of(server, "{f}:")
+        }
+    }
+
+    /// The frontier `{f}:` in the server's own time.
+    pub fn real(server: &Server) -> Frontier {
+        Frontier::of(server, "{f}:")
+    }
+
+    /// A frontier in the server's own time.
+    pub fn of(server: &Server, prefix: &str) -> Frontier {
+        Frontier::over(server.wire(), prefix)
+    }
+
+    /// A frontier in the server's own time, over this connection.
+    pub fn over(wire: Wire, prefix: &str) -> Frontier {
+        Frontier {
+            wire,
+            now: None,
+            prefix: prefix.to_owned(),
+        }
+    }
+
+    /// Its prefix.
+    pub fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
+    /// A key of this frontier.
+    pub fn key(&self, name: &str) -> String {
+        format!("{}{name}", self.prefix)
+    }
+
+    /// The time: simulated, or what the server's clock shows.
+    pub fn time(&mut self) -> i64 {
+        self.now.unwrap_or_else(|| server_time(&mut self.wire))
+    }
+
+    /// Lets simulated time pass.
+    pub fn pass(&mut self, ms: i64) {
+        *self.now.as_mut().expect("simulated time") += ms;
+    }
+
+    /// The words of a command: `ADD crawl host 0` is `CHG.ADD {f}: NOW <now> crawl host 0`.
+    pub fn words(&self, line: impl AsRef<str>) -> Vec<Vec<u8>> {
+        let mut rest = line.as_ref().split(' ');
+        let name = rest.next().unwrap_or_default();
+        let mut words = vec![format!("CHG.{name}"), self.prefix.clone()];
+        if let Some(now) = self.now {
+            words.extend(["NOW".to_owned(), now.to_string()]);
+        }
+        words.extend(rest.map(str::to_owned));
+        words.into_iter().map(String::into_bytes).collect()
+    }
+
+    /// Runs a command, words parted by single spaces.
+    pub fn call(&mut self, line: impl AsRef<str>) -> Reply {
+        let words = self.words(line);
+        self.wire.call(&words)
+    }
+
+    /// Runs a command that must succeed.
+    #[track_caller]
+    pub fn ok(&mut self, line: impl AsRef<str>) -> Reply {
+        let words = self.words(line);
+        self.wire.expect_ok(&words)
+    }
+
+    /// Runs a command that must fail, and gives the error line.
+    #[track_caller]
+    pub fn err(&mut self, line: impl AsRef<str>) -> String {
+        let words = self.words(line);
+        self.wire.expect_error(&words)
+    }
+
+    /// Sends a command without reading its reply.
+    pub fn send(&mut self, line: impl AsRef<str>) {
+        let words = self.words(line);
+        self.wire.send(&words);
+    }
+
+    /// `ADD` of one URI; how many the group has now.
+    #[track_caller]
+    pub fn add(&mut self, execution: &str, chg: &str, at: i64) -> i64 {
+        let reply = self.ok(format!("ADD {execution} {chg} {at}"));
+        assert_eq!(reply.items().len(), 1, "{reply:?}");
+        reply.items()[0].int()
+    }
+
+    /// `ADDURI` of one URI; how many the group has now.
+    #[track_caller]
+    pub fn add_uri(&mut self, execution: &str, chg: &str, at: i64, depth: u32, uri: &str) -> i64 {
+        let reply = self.ok(format!("ADDURI {execution} {chg} {at} {depth} {uri}"));
+        assert_eq!(reply.items().len(), 1, "{reply:?}");
+        reply.items()[0].int()
+    }
+
+    /// `NEXT`: the lease, if there is a group that is due.
+    #[track_caller]
+    pub fn next(&mut self) -> Option<Lease> {
+        let mut leases = Lease::all(&self.ok("NEXT"));
+        assert!(leases.len() <= 1, "{leases:?}");
+        leases.pop()
+    }
+
+    /// `NEXT`, which must lease this group.
+    #[track_caller]
+    pub fn take(&mut self, chg: &str) -> Lease {
+        let lease = self.next();
+        let lease = lease.unwrap_or_else(|| panic!("{chg} was to be leased, got nothing"));
+        assert_eq!(lease.chg, chg, "{lease:?}");
+        lease
+    }
+
+    /// `NEXT`, which must find nothing.
+    #[track_caller]
+    pub fn take_none(&mut self) {
+        assert_eq!(self.next(), None, "nothing was to be leased");
+    }
+
+    /// `RELEASE` of this lease; the due time that it replies.
+    #[track_caller]
+    pub fn release(&mut self, lease: &Lease, rest: impl AsRef<str>) -> i64 {
+        self.ok(release(lease, rest)).int()
+    }
+
+    /// A number that a hash of ours or of the seed has in this field.
+    pub fn number(&mut self, key: &str, field: &str) -> Option<i64> {
+        let key = self.key(key);
+        let value = self.wire.expect_ok(&["HGET", &key, field]);
+        (!value.is_nil()).then(|| {
+            let text = value.text();
+            text.parse()
+                .unwrap_or_else(|_| panic!("{key} {field} is {text}"))
+        })
+    }
+
+    /// `n` of a group.
+    pub fn due(&mut self, chg: &str) -> Option<i64> {
+        self.number(&format!("CHG:{chg}"), "n")
+    }
+
+    /// `c` of a group; 0 when there is none.
+    pub fn count(&mut self, chg: &str) -> i64 {
+        self.number(&format!("CHG:{chg}"), "c").unwrap_or(0)
+    }
+
+    /// True while the group's hash is there.
+    pub fn exists(&mut self, chg: &str) -> bool {
+        let key = self.key(&format!("CHG:{chg}"));
+        self.wire.expect_ok(&["EXISTS", &key]).int() == 1
+    }
+
+    /// `QCT`.
+    pub fn total(&mut self) -> i64 {
+        let key = self.key("QCT");
+        let value = self.wire.expect_ok(&["GET", &key]);
+        match value {
+            Reply::Nil => 0,
+            value => value.text().parse().expect("QCT is a number"),
+        }
+    }
+
+    /// `EIDC` of an execution; 0 when it is not there.
+    pub fn queued(&mut self, execution: &str) -> i64 {
+        self.number("EIDC", execution).unwrap_or(0)
+    }
+
+    /// `chg_ready`, from its head.
+    pub fn ready(&mut self) -> Vec<String> {
+        let key = self.key("chg_ready");
+        self.wire.expect_ok(&["LRANGE", &key, "0", "-1"]).texts()
+    }
+
+    /// `chg_wait` in its order, times in whole milliseconds.
+    pub fn wait(&mut self) -> Vec<(String, i64)> {
+        self.zset("chg_wait")
+    }
+
+    /// `chg_busy` in its order.
+    pub fn busy(&mut self) -> Vec<(String, i64)> {
+        self.zset("chg_busy")
+    }
+
+    fn zset(&mut self, name: &str) -> Vec<(String, i64)> {
+        let key = self.key(name);
+        let members = self
+            .wire
+            .expect_ok(&["ZRANGE", &key, "0", "-1", "WITHSCORES"])
+            .texts();
+        let pairs = members.chunks_exact(2);
+        pairs
+            .map(|pair| {
+                let score: f64 = pair[1].parse().expect("a score");
+                (pair[0].clone(), score.floor() as i64)
+            })
+            .collect()
+    }
+
+    /// Which queues a group is in: `""`, `"wait"`, `"ready"`, `"busy"`, or several with `+`.
+    pub fn place(&mut self, chg: &str) -> String {
+        let in_zset = |members: Vec<(String, i64)>| members.iter().any(|(id, _)| id == chg);
+        let places = [
+            ("wait", in_zset(self.wait())),
+            ("ready", self.ready().iter().any(|id| id == chg)),
+            ("busy", in_zset(self.busy())),
+        ];
+        let names = places
+            .iter()
+            .filter(|(_, there)| *there)
+            .map(|(name, _)| *name);
+        names.collect::<Vec<_>>().join("+")
+    }
+
+    /// `WHY` of a group.
+    pub fn why(&mut self, chg: &str) -> Reply {
+        self.ok(format!("WHY {chg}"))
+    }
+
+    /// The state that `WHY` tells.
+    pub fn state(&mut self, chg: &str) -> String {
+        self.why(chg).field("state").text()
+    }
+
+    /// A number of `INFO`.
+    pub fn figure(&mut self, field: &str) -> i64 {
+        self.ok("INFO").field(field).int()
+    }
+
+    /// Sum of `c`, sum of `EIDC`, and `QCT`, as a plain client reads them.
+    pub fn sums(&mut self) -> [i64; 3] {
+        let pattern = self.key("CHG:*").replace(['[', ']', '?'], "?");
+        let keys = self.wire.expect_ok(&["KEYS", &pattern]).texts();
+        let counts = self
+            .wire
+            .pipeline(keys.iter().map(|key| vec!["HGET", key.as_str(), "c"]));
+        let numbers = |replies: Vec<Reply>| -> i64 {
+            let texts = replies
+                .iter()
+                .filter(|r| !r.is_nil())
+                .map(|r| r.text().parse::<i64>());
+            texts.map(|n| n.expect("a number")).sum()
+        };
+        let key = self.key("EIDC");
+        let executions = self.wire.expect_ok(&["HVALS", &key]).items().to_vec();
+        [numbers(counts), numbers(executions), self.total()]
+    }
+
+    /// Fails unless the sum of `c`, the sum of `EIDC` and `QCT` are the same, each group stands
+    /// where it should, and `CHECK` says so too.
+    #[track_caller]
+    pub fn assert_conserved(&mut self) {
+        let [groups, executions, total] = self.sums();
+        assert!(
+            groups == executions && executions == total,
+            "sum of c {groups}, sum of EIDC {executions}, QCT {total}"
+        );
+        let check = self.ok("CHECK");
+        assert_eq!(check.field("consistent").int(), 1, "{check:?}");
+        assert_eq!(check.field("total").int(), total, "{check:?}");
+    }
+}
+
+/// The line that releases a lease.
+pub fn release(lease: &Lease, rest: impl AsRef<str>) -> String {
+    format!("RELEASE {} {} {}", lease.chg, lease.token, rest.as_ref())
+}
+
+/// The server's clock in milliseconds.
+pub fn server_time(wire: &mut Wire) -> i64 {
+    let reply = wire.expect_ok(&["TIME"]);
+    let parts: Vec<i64> = reply
+        .texts()
+        .iter()
+        .map(|t| t.parse().expect("a number"))
+        .collect();
+    parts[0] * 1000 + parts[1] / 1000
+}
+
+/// A client of this frontier that is blocked in `line`, as the server sees it.
+pub fn blocked(server: &Server, prefix: &str, line: &str) -> Frontier {
+    let before = server.info_number("blocked_clients");
+    let mut waiter = Frontier::of(server, prefix);
+    waiter.send(line);
+    crate::until("the client is blocked", || {
+        server.info_number("blocked_clients") > before
+    });
+    waiter
+}
