@@ -200,7 +200,7 @@ impl Frontier {
 
     /// `NEXT`: the lease, if there is a group that is due.
     #[track_caller]
-    pub fn next(&mut self) -> Option<Lease> {
+    pub fn try_take(&mut self) -> Option<Lease> {
         let mut leases = Lease::all(&self.ok("NEXT"));
         assert!(leases.len() <= 1, "{leases:?}");
         leases.pop()
@@ -209,7 +209,7 @@ impl Frontier {
     /// `NEXT`, which must lease this group.
     #[track_caller]
     pub fn take(&mut self, chg: &str) -> Lease {
-        let lease = self.next();
+        let lease = self.try_take();
         let lease = lease.unwrap_or_else(|| panic!("{chg} was to be leased, got nothing"));
         assert_eq!(lease.chg, chg, "{lease:?}");
         lease
@@ -218,7 +218,7 @@ impl Frontier {
     /// `NEXT`, which must find nothing.
     #[track_caller]
     pub fn take_none(&mut self) {
-        assert_eq!(self.next(), None, "nothing was to be leased");
+        assert_eq!(self.try_take(), None, "nothing was to be leased");
     }
 
     /// `RELEASE` of this lease; the due time that it replies.

@@ -16,6 +16,7 @@
 //! assert!(err!(c, "DEDUPE.COMMIT", "p:", "crawl-1").starts_with("NOCRAWL "));
 //! ```
 
+mod busy_frontier;
 mod corpus;
 mod crawler;
 mod dataset;
@@ -25,6 +26,7 @@ mod server;
 mod wait;
 mod wire;
 
+pub use busy_frontier::{random_step, BusyFrontier};
 pub use corpus::{fill_crawl, sha256_of, size_of, url_of, Crawl, DATE};
 pub use crawler::{
     add, assert_consistent, commit, counts, hash_key, owners, record_of, set_key, words_of,
