@@ -11,55 +11,13 @@
 //! # Ok::<(), crawlspace_client::dedupe::Error>(())
 //! ```
 
-use std::fmt;
 use std::time::Duration;
 
-use redis::{
-    Cmd, Connection, ConnectionLike, ErrorKind, FromRedisValue, Pipeline, RedisError, Value,
-};
+use redis::{Cmd, FromRedisValue, Pipeline, RedisError, Value};
 use serde::Serialize;
 
-const CONNECT: Duration = Duration::from_secs(5);
-/// A commit blocks its caller for as long as it takes, so this is a matter of minutes.
-const REPLY: Duration = Duration::from_secs(600);
-/// How often a command is sent again after the connection broke, and the pause before the first time.
-const RETRIES: u32 = 4;
-const PAUSE: Duration = Duration::from_millis(200);
-
-/// Why a command failed.
-#[derive(Debug)]
-pub struct Error {
-    doing: String,
-    cause: RedisError,
-}
-
-impl Error {
-    /// The code word that the server's error begins with: `NOCRAWL`, `STALE`, … `None` when it was not
-    /// the server that refused.
-    pub fn code(&self) -> Option<&str> {
-        self.cause.code()
-    }
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: ", self.doing)?;
-        match (self.cause.code(), self.cause.detail()) {
-            (_, Some(detail)) if detail.starts_with("unknown command 'DEDUPE.") => {
-                f.write_str("the server has not loaded the Crawlspace module")
-            }
-            // The server's own words, which name the argument or key.
-            (Some(code), Some(detail)) => write!(f, "{code} {detail}"),
-            _ => self.cause.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for Error {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.cause)
-    }
-}
+pub use crate::connection::Error;
+use crate::connection::{Connection, REPLY};
 
 /// The record that a hash was first stored with.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,6 +58,17 @@ pub struct Added<'a> {
     pub size: u64,
 }
 
+impl Added<'_> {
+    fn write_to(&self, command: &mut Cmd) {
+        command
+            .arg(self.hash)
+            .arg(self.wacz_index)
+            .arg(self.date)
+            .arg(self.url)
+            .arg(self.size);
+    }
+}
+
 /// A `revisit` record that was written.
 #[derive(Clone, Copy, Debug)]
 pub struct Revisited<'a> {
@@ -118,11 +87,41 @@ pub struct Committed {
     pub known: u64,
 }
 
+/// What a claim came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Claim {
+    /// The payload is known: write a `revisit` record.
+    Known(Original),
+    /// Yours: store the record, and settle with this token.
+    Yours(Vec<u8>),
+    /// Another worker is about to store it.
+    Pending {
+        /// The crawl of that worker.
+        holder: Vec<u8>,
+        /// When its claim ends by itself.
+        left: Duration,
+    },
+}
+
+impl FromRedisValue for Claim {
+    fn from_redis_value(value: Value) -> Result<Self, redis::ParsingError> {
+        let mut parts = Vec::<Value>::from_redis_value(value)?.into_iter();
+        let mut next = || parts.next().unwrap_or(Value::Nil);
+        let state = Vec::<u8>::from_redis_value(next())?;
+        match &state[..] {
+            b"DUPE" => Ok(Claim::Known(Original::from_redis_value(next())?)),
+            b"CLAIMED" => Ok(Claim::Yours(FromRedisValue::from_redis_value(next())?)),
+            _ => Ok(Claim::Pending {
+                holder: FromRedisValue::from_redis_value(next())?,
+                left: Duration::from_millis(u64::from_redis_value(next())?),
+            }),
+        }
+    }
+}
+
 /// A dedupe index: the keys of one prefix on one server.
 pub struct Index {
-    url: String,
-    client: redis::Client,
-    connection: Option<Connection>,
+    server: Connection,
     prefix: Vec<u8>,
 }
 
@@ -133,65 +132,10 @@ impl Index {
     /// # Errors
     /// When the URL is none, or nobody answers there.
     pub fn open(url: &str, prefix: impl Into<Vec<u8>>) -> Result<Index, Error> {
-        let failed = |cause| Error {
-            doing: format!("connecting to {}", without_password(url)),
-            cause,
-        };
-        let client = redis::Client::open(url).map_err(failed)?;
-        let mut index = Index {
-            url: without_password(url),
-            client,
-            connection: None,
+        Ok(Index {
+            server: Connection::open(url)?,
             prefix: prefix.into(),
-        };
-        index.connect().map_err(failed)?;
-        Ok(index)
-    }
-
-    fn connect(&mut self) -> Result<&mut Connection, RedisError> {
-        if self
-            .connection
-            .as_ref()
-            .is_none_or(|connection| !connection.is_open())
-        {
-            let connection = self.client.get_connection_with_timeout(CONNECT)?;
-            connection.set_read_timeout(Some(REPLY))?;
-            connection.set_write_timeout(Some(REPLY))?;
-            self.connection = Some(connection);
-        }
-        match &mut self.connection {
-            Some(connection) => Ok(connection),
-            None => unreachable!("connected above"),
-        }
-    }
-
-    /// Sends something that may be sent twice, again and again while the connection breaks.
-    fn retry<T>(
-        &mut self,
-        doing: &str,
-        mut send: impl FnMut(&mut Connection) -> Result<T, RedisError>,
-    ) -> Result<T, Error> {
-        let mut pause = PAUSE;
-        let mut left = RETRIES;
-        loop {
-            match self.connect().and_then(&mut send) {
-                Ok(reply) => return Ok(reply),
-                Err(cause) if left > 0 && (cause.is_io_error() || loading(&cause)) => {
-                    self.connection = None;
-                    std::thread::sleep(pause);
-                    pause *= 2;
-                    left -= 1;
-                }
-                Err(cause) => {
-                    let doing = if cause.is_io_error() {
-                        format!("{doing} at {}", self.url)
-                    } else {
-                        doing.to_owned()
-                    };
-                    return Err(Error { doing, cause });
-                }
-            }
-        }
+        })
     }
 
     fn command(&self, name: &str) -> Cmd {
@@ -218,7 +162,58 @@ impl Index {
             lookup.arg("CRAWL").arg(crawl);
         }
         lookup.arg(hashes);
-        self.retry("DEDUPE.LOOKUP", |connection| lookup.query(connection))
+        self.server
+            .retry("DEDUPE.LOOKUP", |connection| lookup.query(connection))
+    }
+
+    /// `DEDUPE.CLAIM`: looks up, and if nobody knows the payload, reserves it for the caller during
+    /// `lasting`. If another worker holds it, waits up to `wait` for what comes of that.
+    ///
+    /// A claim that a broken connection swallowed ends by itself, so this is sent again.
+    ///
+    /// # Errors
+    /// `CANCELED` when the crawl was cancelled meanwhile; or when the server refuses or cannot be reached.
+    pub fn claim(
+        &mut self,
+        crawl: &[u8],
+        hash: &[u8],
+        lasting: Duration,
+        wait: Duration,
+    ) -> Result<Claim, Error> {
+        let mut claim = self.command("DEDUPE.CLAIM");
+        claim.arg(crawl).arg(hash);
+        claim.arg("PX").arg(lasting.as_millis() as u64);
+        if !wait.is_zero() {
+            // 0 would mean: for as long as it takes. And our own patience ends some time.
+            let wait = wait.min(REPLY / 2).max(Duration::from_millis(1));
+            claim.arg("BLOCK").arg(wait.as_millis() as u64);
+        }
+        self.server
+            .retry("DEDUPE.CLAIM", |connection| claim.query(connection))
+    }
+
+    /// `DEDUPE.ADD` with the token of a claim: the record was stored. Sending it twice counts once.
+    ///
+    /// # Errors
+    /// `STALE` when somebody else has claimed the payload meanwhile (nothing was counted: claim again); or
+    /// when the server refuses or cannot be reached.
+    pub fn settle(&mut self, crawl: &[u8], token: &[u8], added: &Added<'_>) -> Result<(), Error> {
+        let mut add = self.command("DEDUPE.ADD");
+        add.arg(crawl).arg("TOKEN").arg(token);
+        added.write_to(&mut add);
+        self.server
+            .retry("DEDUPE.ADD", |connection| add.exec(connection))
+    }
+
+    /// `DEDUPE.UNCLAIM`: the record could not be stored, so somebody else may.
+    ///
+    /// # Errors
+    /// When the server refuses or cannot be reached.
+    pub fn unclaim(&mut self, hash: &[u8], token: &[u8]) -> Result<(), Error> {
+        let mut unclaim = self.command("DEDUPE.UNCLAIM");
+        unclaim.arg(hash).arg(token);
+        self.server
+            .retry("DEDUPE.UNCLAIM", |connection| unclaim.exec(connection))
     }
 
     /// `DEDUPE.ADD` and `DEDUPE.REVISIT` of one batch, in one round trip. `writer` and `sequence` (numbers
@@ -247,11 +242,7 @@ impl Index {
                 .arg(sequence_of(b"add"))
                 .arg(sequence);
             for one in added {
-                add.arg(one.hash)
-                    .arg(one.wacz_index)
-                    .arg(one.date)
-                    .arg(one.url)
-                    .arg(one.size);
+                one.write_to(&mut add);
             }
             batch.add_command(add);
             names.push("DEDUPE.ADD");
@@ -272,8 +263,9 @@ impl Index {
         if names.is_empty() {
             return Ok(());
         }
-        let replies: Vec<Result<u64, RedisError>> =
-            self.retry(names[0], |connection| batch.query(connection))?;
+        let replies: Vec<Result<u64, RedisError>> = self
+            .server
+            .retry(names[0], |connection| batch.query(connection))?;
         for (reply, name) in replies.into_iter().zip(names) {
             match reply {
                 Ok(_) => {}
@@ -297,57 +289,9 @@ impl Index {
     pub fn commit(&mut self, crawl: &[u8]) -> Result<Committed, Error> {
         let mut commit = self.command("DEDUPE.COMMIT");
         commit.arg(crawl);
-        let (new, known) = self.retry("DEDUPE.COMMIT", |connection| commit.query(connection))?;
+        let (new, known) = self
+            .server
+            .retry("DEDUPE.COMMIT", |connection| commit.query(connection))?;
         Ok(Committed { new, known })
-    }
-}
-
-/// A server that is still reading its data from disk will answer in a moment.
-fn loading(error: &RedisError) -> bool {
-    matches!(
-        error.kind(),
-        ErrorKind::Server(redis::ServerErrorKind::BusyLoading)
-    )
-}
-
-/// An URL as it may be shown.
-fn without_password(url: &str) -> String {
-    match url
-        .split_once("://")
-        .and_then(|(scheme, rest)| Some((scheme, rest.rsplit_once('@')?.1)))
-    {
-        Some((scheme, host)) => format!("{scheme}://{host}"),
-        None => url.to_owned(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_password_is_never_shown() {
-        assert_eq!(
-            without_password("redis://user:se@cret@host:6379/0"),
-            "redis://host:6379/0"
-        );
-        assert_eq!(
-            without_password("redis://host:6379/0"),
-            "redis://host:6379/0"
-        );
-    }
-
-    #[test]
-    fn nobody_there_is_an_error_that_names_the_address() {
-        let error = Index::open("redis://127.0.0.1:1/", "")
-            .err()
-            .expect("nobody listens on port 1");
-        assert!(
-            error
-                .to_string()
-                .starts_with("connecting to redis://127.0.0.1:1/: "),
-            "{error}"
-        );
-        assert_eq!(error.code(), None);
     }
 }

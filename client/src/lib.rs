@@ -2,10 +2,13 @@
 //!
 //! * [`warc`] reads and writes WARC files.
 //! * [`dedupe`] calls the `DEDUPE.*` commands, with types in place of reply arrays.
+//! * [`frontier`] calls the `CHG.*` commands: which host may be fetched from now.
 //! * [`index`] brings the records of WARC files into a dedupe index, as a crawler would have done live.
 //!
 //! The binary `crawlspace` is a thin command line around them.
 
+mod connection;
 pub mod dedupe;
+pub mod frontier;
 pub mod index;
 pub mod warc;

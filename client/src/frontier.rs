@@ -1,0 +1,720 @@
+//! The `CHG.*` commands, with types in place of reply arrays.
+//!
+//! ```no_run
+//! use std::time::{Duration, Instant};
+//! use crawlspace_client::frontier::{Facts, Frontier, Next, Uri, Wait};
+//! let mut frontier = Frontier::open("redis://127.0.0.1/", "")?;
+//! let seed = Uri { chg: b"example.com", at: 0, depth: 0, uri: b"https://example.com/" };
+//! frontier.add_uris(b"crawl-1", None, &[seed])?;
+//! let next = Next { wait: Wait::UpTo(Duration::from_secs(60)), ..Next::default() };
+//! let mut lease = frontier.next(&next)?.pop();
+//! while let Some(held) = lease {
+//!     let begun = Instant::now();
+//!     // fetch held.uri, store it, add what it links to
+//!     let facts = Facts { elapsed: begun.elapsed(), min: Some(Duration::from_secs(1)), ..Facts::default() };
+//!     lease = frontier.release_and_next(&held, &facts.into(), &held.done(), &next)?.1;
+//! }
+//! # Ok::<(), crawlspace_client::frontier::Error>(())
+//! ```
+
+mod figures;
+
+use std::time::{Duration, Instant};
+
+use redis::{Cmd, FromRedisValue, ParsingError, Value};
+use serde::{Serialize, Serializer};
+
+pub use self::figures::{Check, Execution, Info, Leased, Repair, Why};
+use crate::connection::Connection;
+pub use crate::connection::Error;
+
+/// How long the server may keep a caller that waits, before the client asks again. Less than the time
+/// after which the connection gives a silent server up for dead.
+const LONGEST_WAIT: Duration = Duration::from_secs(300);
+
+/// A moment, in milliseconds since the epoch by the server's clock.
+pub type Millis = u64;
+
+/// A URI that was found.
+#[derive(Clone, Copy, Debug)]
+pub struct Uri<'a> {
+    /// The group of hosts that it belongs to.
+    pub chg: &'a [u8],
+    /// When it may be fetched; a time in the past, such as 0, means now.
+    pub at: Millis,
+    /// How far from a seed it was found.
+    pub depth: u32,
+    /// The URI.
+    pub uri: &'a [u8],
+}
+
+/// The right to fetch from one group of hosts, until it is released or its deadline passes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Lease {
+    /// The group.
+    #[serde(serialize_with = "as_text")]
+    pub chg: Vec<u8>,
+    /// What tells this lease from every other one.
+    pub token: u64,
+    /// When it runs out and the group goes to somebody else.
+    pub deadline: Millis,
+    /// When the group became due.
+    pub due: Millis,
+    /// How many URIs of the group are queued, the leased one included.
+    pub count: u64,
+    /// Whose URI this is. `None` when the frontier only counts URIs.
+    #[serde(serialize_with = "as_optional_text")]
+    pub execution: Option<Vec<u8>>,
+    /// What to fetch. `None` when the frontier only counts URIs.
+    #[serde(serialize_with = "as_optional_text")]
+    pub uri: Option<Vec<u8>>,
+}
+
+impl Lease {
+    /// What to release it with when its URI is dealt with. Where the frontier only counts URIs it does not
+    /// know whose: then this is [`Fetched::Nothing`], and the caller says [`Fetched::Done`] with the execution.
+    pub fn done(&self) -> Fetched<'_> {
+        match &self.execution {
+            Some(execution) => Fetched::Done {
+                execution,
+                count: 1,
+            },
+            None => Fetched::Nothing,
+        }
+    }
+}
+
+impl FromRedisValue for Lease {
+    fn from_redis_value(value: Value) -> Result<Lease, ParsingError> {
+        let (chg, token, deadline, due, count, execution, uri) =
+            FromRedisValue::from_redis_value(value)?;
+        Ok(Lease {
+            chg,
+            token,
+            deadline,
+            due,
+            count,
+            execution,
+            uri,
+        })
+    }
+}
+
+/// What leases are wanted.
+#[derive(Clone, Copy, Debug)]
+pub struct Next {
+    /// How long they last; the server's `crawlspace.chg-lease` when it is not said.
+    pub lease: Option<Duration>,
+    /// How many at most.
+    pub count: u32,
+    /// What to do when no group is due.
+    pub wait: Wait,
+}
+
+impl Default for Next {
+    /// One, and only if there is one now.
+    fn default() -> Next {
+        Next {
+            lease: None,
+            count: 1,
+            wait: Wait::No,
+        }
+    }
+}
+
+/// How long to wait for a group that is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// Not at all.
+    No,
+    /// Up to so long.
+    UpTo(Duration),
+    /// For ever.
+    ForEver,
+}
+
+impl Wait {
+    /// For how many milliseconds the server is to be asked to wait, after so long. `None`: not at all.
+    fn left(self, waited: Duration) -> Option<u64> {
+        let left = match self {
+            Wait::No => return None,
+            Wait::UpTo(whole) => whole.checked_sub(waited)?.min(LONGEST_WAIT),
+            Wait::ForEver => LONGEST_WAIT,
+        };
+        // 0 would mean for ever.
+        u64::try_from(left.as_millis()).ok().filter(|&ms| ms > 0)
+    }
+}
+
+/// How long the group has to be left alone now.
+#[derive(Clone, Copy, Debug)]
+pub enum Pause {
+    /// Until then.
+    Until(Millis),
+    /// For so long from now on.
+    For(Duration),
+    /// For as long as the server makes of these facts.
+    Computed(Facts),
+}
+
+impl From<Facts> for Pause {
+    fn from(facts: Facts) -> Pause {
+        Pause::Computed(facts)
+    }
+}
+
+/// What a fetch was like.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Facts {
+    /// How long it took.
+    pub elapsed: Duration,
+    /// The pause is so many times as long; 1 when it is not said.
+    pub factor: Option<f64>,
+    /// It is at least so long.
+    pub min: Option<Duration>,
+    /// What is computed from the time that the fetch took is at most so long.
+    pub max: Option<Duration>,
+    /// `Crawl-delay` of the host's robots.txt.
+    pub crawl_delay: Option<Duration>,
+    /// `Retry-After` of the answer.
+    pub retry_after: Option<Duration>,
+    /// The status of the answer; negative when there was none. 429, 503 and their like make the server
+    /// back off, step by step.
+    pub status: Option<i32>,
+}
+
+/// What becomes of the URI of a lease.
+#[derive(Clone, Copy, Debug)]
+pub enum Fetched<'a> {
+    /// It is dealt with. Where the frontier only counts URIs: `count` of this execution are.
+    #[allow(missing_docs)]
+    Done { execution: &'a [u8], count: u64 },
+    /// It is to be tried again then.
+    Retry(Millis),
+    /// It goes back as it was.
+    Nothing,
+}
+
+/// What to hold, or to let go on.
+#[derive(Clone, Copy, Debug)]
+pub enum Held<'a> {
+    /// Every group of the frontier.
+    Everything,
+    /// One group.
+    Group(&'a [u8]),
+    /// One crawl.
+    Execution(&'a [u8]),
+}
+
+/// What a group is allowed. What is not said stays as it is.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Limits {
+    /// How many fetches at a time.
+    pub parallel: Option<u32>,
+    /// The shortest time from the beginning of one fetch to that of the next.
+    pub gap: Option<Duration>,
+    /// How many more URIs it takes in.
+    pub budget: Option<Budget>,
+}
+
+/// How many more URIs a group takes in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Budget {
+    /// So many.
+    Left(u64),
+    /// Any number.
+    Unlimited,
+}
+
+/// A lease that ran out before it was released.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Expired {
+    /// The group.
+    #[serde(serialize_with = "as_text")]
+    pub chg: Vec<u8>,
+    /// Whose URI was leased, if the frontier keeps URIs.
+    #[serde(serialize_with = "as_optional_text")]
+    pub execution: Option<Vec<u8>>,
+    /// The URI that was leased, if the frontier keeps URIs.
+    #[serde(serialize_with = "as_optional_text")]
+    pub uri: Option<Vec<u8>>,
+    /// How many times this has happened to it.
+    pub times: u64,
+}
+
+impl FromRedisValue for Expired {
+    fn from_redis_value(value: Value) -> Result<Expired, ParsingError> {
+        let (chg, execution, uri, times) = FromRedisValue::from_redis_value(value)?;
+        Ok(Expired {
+            chg,
+            execution,
+            uri,
+            times,
+        })
+    }
+}
+
+/// A frontier: the keys of one prefix on one server.
+///
+/// A call whose connection breaks is sent again unless its description says otherwise.
+pub struct Frontier {
+    server: Connection,
+    prefix: Vec<u8>,
+}
+
+impl Frontier {
+    /// Connects to the server at `url` (`redis://host:port/db`, or `unix:///path`). `prefix` stands before
+    /// every key of the frontier, and may be empty.
+    ///
+    /// # Errors
+    /// When the URL is none, or nobody answers there.
+    pub fn open(url: &str, prefix: impl Into<Vec<u8>>) -> Result<Frontier, Error> {
+        Ok(Frontier {
+            server: Connection::open(url)?,
+            prefix: prefix.into(),
+        })
+    }
+
+    fn command(&self, name: &str) -> Cmd {
+        let mut command = redis::cmd(name);
+        command.arg(&self.prefix[..]);
+        command
+    }
+
+    fn retry<T: FromRedisValue>(&mut self, name: &str, command: &Cmd) -> Result<T, Error> {
+        self.server
+            .retry(name, |connection| command.query(connection))
+    }
+
+    fn once<T: FromRedisValue>(&mut self, name: &str, command: &Cmd) -> Result<T, Error> {
+        self.server
+            .once(name, |connection| command.query(connection))
+    }
+
+    /// `CHG.ADD`: a URI was queued for each of these groups, to be fetched at that time; the frontier
+    /// counts it. Gives the number of URIs that each group has now; `None` where its budget is spent and
+    /// the URI was not taken.
+    ///
+    /// `sequence` is the name of a writer and a number that goes up from 1 with each of its calls. It makes
+    /// the call safe to send twice; without it, the call is not sent again after a connection that broke.
+    ///
+    /// # Errors
+    /// `STALE` when the writer has sent a higher number before; or when the server refuses or cannot be
+    /// reached. Nothing was counted then, unless the connection broke.
+    pub fn add(
+        &mut self,
+        execution: &[u8],
+        sequence: Option<(&[u8], u64)>,
+        uris: &[(&[u8], Millis)],
+    ) -> Result<Vec<Option<u64>>, Error> {
+        if uris.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut add = self.command("CHG.ADD");
+        add.arg(execution);
+        if let Some((writer, number)) = sequence {
+            add.arg("SEQ").arg(writer).arg(number);
+        }
+        for (chg, at) in uris {
+            add.arg(*chg).arg(at);
+        }
+        match sequence {
+            Some(_) => self.retry("CHG.ADD", &add),
+            None => self.once("CHG.ADD", &add),
+        }
+    }
+
+    /// `CHG.ADDURI`: these URIs were found; the frontier keeps them. One that this execution has queued
+    /// already counts once. Gives the number of URIs that each one's group has now; `None` where its budget
+    /// is spent and the URI was not taken.
+    ///
+    /// `weight` is the execution's share of the fetches of a group that several executions want, from 1 to
+    /// a million; it stays as it is when it is not said, and is 1 at first.
+    ///
+    /// # Errors
+    /// When the server refuses or cannot be reached. Nothing was counted then, unless the connection broke.
+    pub fn add_uris(
+        &mut self,
+        execution: &[u8],
+        weight: Option<u32>,
+        uris: &[Uri<'_>],
+    ) -> Result<Vec<Option<u64>>, Error> {
+        if uris.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut add = self.command("CHG.ADDURI");
+        add.arg(execution);
+        if let Some(weight) = weight {
+            add.arg("WEIGHT").arg(weight);
+        }
+        for uri in uris {
+            add.arg(uri.chg).arg(uri.at).arg(uri.depth).arg(uri.uri);
+        }
+        self.retry("CHG.ADDURI", &add)
+    }
+
+    /// `CHG.NEXT`: leases of the groups that have been due for longest. Empty when there were none in time.
+    ///
+    /// A lease that a broken connection swallowed runs out at its deadline, and the group goes to somebody
+    /// else.
+    ///
+    /// # Errors
+    /// `UNBLOCKED` when the server became a replica while this waited; or when the server refuses or cannot
+    /// be reached.
+    pub fn next(&mut self, next: &Next) -> Result<Vec<Lease>, Error> {
+        let begun = Instant::now();
+        loop {
+            let (prefix, server) = (&self.prefix, &mut self.server);
+            let mut block = None;
+            let leases: Option<Vec<Lease>> = server.retry("CHG.NEXT", |connection| {
+                let mut command = redis::cmd("CHG.NEXT");
+                command.arg(&prefix[..]);
+                if let Some(lease) = next.lease {
+                    command.arg("LEASE").arg(millis(lease));
+                }
+                if next.count != 1 {
+                    command.arg("COUNT").arg(next.count);
+                }
+                block = next.wait.left(begun.elapsed());
+                if let Some(block) = block {
+                    command.arg("BLOCK").arg(block);
+                }
+                command.query(connection)
+            })?;
+            match (leases, block) {
+                (Some(leases), _) => return Ok(leases),
+                // `CLIENT UNBLOCK` also ends a wait; whoever waits for ever asks again then as well.
+                (None, Some(_)) if next.wait.left(begun.elapsed()).is_some() => {}
+                (None, _) => return Ok(Vec::new()),
+            }
+        }
+    }
+
+    /// `CHG.RELEASE`: the fetch has ended. Gives the time at which the group will be due.
+    ///
+    /// Sending it twice changes nothing and gives the first answer, as long as nobody has leased the group
+    /// since.
+    ///
+    /// # Errors
+    /// `STALE` when the lease is not held any more, `NOCHG` when there is no such group (nothing was
+    /// changed); or when the server refuses or cannot be reached. After a connection that broke, `STALE`
+    /// may also mean that the release was done and the group is leased again.
+    pub fn release(
+        &mut self,
+        lease: &Lease,
+        pause: &Pause,
+        fetched: &Fetched<'_>,
+    ) -> Result<Millis, Error> {
+        let release = self.release_command(lease, pause, fetched);
+        self.retry("CHG.RELEASE", &release)
+    }
+
+    /// `CHG.RELEASE … NEXT`: the same, and the next lease in the same round trip. `next.count` is not
+    /// looked at: one lease is given for one that was released.
+    ///
+    /// # Errors
+    /// As [`release`](Frontier::release), and `UNBLOCKED` when the server became a replica while this
+    /// waited: the release is done then.
+    pub fn release_and_next(
+        &mut self,
+        lease: &Lease,
+        pause: &Pause,
+        fetched: &Fetched<'_>,
+        next: &Next,
+    ) -> Result<(Millis, Option<Lease>), Error> {
+        let begun = Instant::now();
+        let mut release = self.release_command(lease, pause, fetched);
+        release.arg("NEXT");
+        if let Some(lease) = next.lease {
+            release.arg("LEASE").arg(millis(lease));
+        }
+        if let Some(block) = next.wait.left(Duration::ZERO) {
+            release.arg("BLOCK").arg(block);
+        }
+        let (due, taken): (Millis, Option<Lease>) = self.retry("CHG.RELEASE", &release)?;
+        if taken.is_some() || next.wait == Wait::No {
+            return Ok((due, taken));
+        }
+        // It waited for as long as a call may, or it was sent again: such a call does not wait.
+        let wait = match next.wait {
+            Wait::UpTo(whole) => match whole.checked_sub(begun.elapsed()) {
+                Some(left) => Wait::UpTo(left),
+                None => return Ok((due, None)),
+            },
+            for_ever => for_ever,
+        };
+        let rest = Next {
+            wait,
+            count: 1,
+            ..*next
+        };
+        Ok((due, self.next(&rest)?.pop()))
+    }
+
+    fn release_command(&self, lease: &Lease, pause: &Pause, fetched: &Fetched<'_>) -> Cmd {
+        let mut release = self.command("CHG.RELEASE");
+        release.arg(&lease.chg[..]).arg(lease.token);
+        match pause {
+            Pause::Until(at) => {
+                release.arg("AT").arg(at);
+            }
+            Pause::For(delay) => {
+                release.arg("DELAY").arg(millis(*delay));
+            }
+            Pause::Computed(facts) => facts.write_to(&mut release),
+        }
+        match fetched {
+            Fetched::Done { execution, count } => {
+                release.arg("DONE").arg(*execution);
+                if *count != 1 {
+                    release.arg(count);
+                }
+            }
+            Fetched::Retry(at) => {
+                release.arg("RETRY").arg(at);
+            }
+            Fetched::Nothing => {}
+        }
+        release
+    }
+
+    /// `CHG.EXTEND`: the lease lasts so long from now on. Gives the new deadline.
+    ///
+    /// # Errors
+    /// `STALE` when the lease is not held any more, `NOCHG` when there is no such group; or when the server
+    /// refuses or cannot be reached.
+    pub fn extend(&mut self, lease: &Lease, by: Duration) -> Result<Millis, Error> {
+        let mut extend = self.command("CHG.EXTEND");
+        extend.arg(&lease.chg[..]).arg(lease.token).arg(millis(by));
+        self.retry("CHG.EXTEND", &extend)
+    }
+
+    /// `CHG.BLOCK`: no fetches from this group until then. A time in the past ends a block.
+    ///
+    /// # Errors
+    /// `NOCHG` when there is no such group; or when the server refuses or cannot be reached.
+    pub fn block(&mut self, chg: &[u8], until: Millis) -> Result<(), Error> {
+        let mut block = self.command("CHG.BLOCK");
+        block.arg(chg).arg("UNTIL").arg(until);
+        self.retry("CHG.BLOCK", &block)
+    }
+
+    /// `CHG.PAUSE`: no new fetches of these, until [`resume`](Frontier::resume).
+    ///
+    /// # Errors
+    /// `NOCHG` when there is no such group; or when the server refuses or cannot be reached.
+    pub fn pause(&mut self, held: Held<'_>) -> Result<(), Error> {
+        self.hold("CHG.PAUSE", held)
+    }
+
+    /// `CHG.RESUME`: fetches of these go on.
+    ///
+    /// # Errors
+    /// As [`pause`](Frontier::pause).
+    pub fn resume(&mut self, held: Held<'_>) -> Result<(), Error> {
+        self.hold("CHG.RESUME", held)
+    }
+
+    fn hold(&mut self, name: &str, held: Held<'_>) -> Result<(), Error> {
+        let mut hold = self.command(name);
+        match held {
+            Held::Everything => {}
+            Held::Group(chg) => {
+                hold.arg(chg);
+            }
+            Held::Execution(execution) => {
+                hold.arg("EXECUTION").arg(execution);
+            }
+        }
+        self.retry(name, &hold)
+    }
+
+    /// `CHG.LIMIT`: what the group is allowed. May come before its first URI. With a budget it is not sent
+    /// again after a connection that broke, because what was taken in meanwhile would not count.
+    ///
+    /// # Errors
+    /// When no limit is given, or the server refuses or cannot be reached.
+    pub fn limit(&mut self, chg: &[u8], limits: &Limits) -> Result<(), Error> {
+        let mut limit = self.command("CHG.LIMIT");
+        limit.arg(chg);
+        if let Some(parallel) = limits.parallel {
+            limit.arg("PARALLEL").arg(parallel);
+        }
+        if let Some(gap) = limits.gap {
+            limit.arg("GAP").arg(millis(gap));
+        }
+        match limits.budget {
+            Some(Budget::Left(uris)) => limit.arg("BUDGET").arg(uris),
+            Some(Budget::Unlimited) => limit.arg("BUDGET").arg(-1),
+            None => return self.retry("CHG.LIMIT", &limit),
+        };
+        self.once("CHG.LIMIT", &limit)
+    }
+
+    /// `CHG.GROUP`: of these groups together, which are on one server for example, only one is fetched from
+    /// at a time, and the pause after a fetch holds for all. An empty name takes them out of their group.
+    ///
+    /// # Errors
+    /// When the server refuses or cannot be reached.
+    pub fn share_gate(&mut self, group: &[u8], chgs: &[&[u8]]) -> Result<(), Error> {
+        if chgs.is_empty() {
+            return Ok(());
+        }
+        let mut share = self.command("CHG.GROUP");
+        share.arg(group).arg(chgs);
+        self.retry("CHG.GROUP", &share)
+    }
+
+    /// `CHG.MOVE`: everything queued for `from` belongs to `to` now. Gives the number of URIs moved, and the
+    /// number that `to` has now. It is not sent again after a connection that broke.
+    ///
+    /// # Errors
+    /// `LEASED` while somebody fetches from `from`, `NOCHG` when there is no such group; or when the server
+    /// refuses or cannot be reached.
+    pub fn move_uris(&mut self, from: &[u8], to: &[u8]) -> Result<(u64, u64), Error> {
+        let mut moving = self.command("CHG.MOVE");
+        moving.arg(from).arg(to);
+        self.once("CHG.MOVE", &moving)
+    }
+
+    /// `CHG.DROP`: this crawl is aborted; its URIs go. Gives the number of groups that had any, and the
+    /// number of URIs. After a connection that broke, what was left for the second time.
+    ///
+    /// # Errors
+    /// When the server refuses or cannot be reached.
+    pub fn drop_execution(&mut self, execution: &[u8]) -> Result<(u64, u64), Error> {
+        let mut drop = self.command("CHG.DROP");
+        drop.arg(execution);
+        self.retry("CHG.DROP", &drop)
+    }
+
+    /// `CHG.SWEEP`: moves what is due to `chg_ready`, for plain clients that take groups from there. Gives
+    /// the number of groups from `chg_wait` and from `chg_busy`.
+    ///
+    /// # Errors
+    /// When the server refuses or cannot be reached.
+    pub fn sweep(&mut self) -> Result<(u64, u64), Error> {
+        let sweep = self.command("CHG.SWEEP");
+        self.retry("CHG.SWEEP", &sweep)
+    }
+
+    /// `CHG.EXPIRED`: up to `count` leases that ran out, oldest first. Each is reported once, and not again
+    /// when the connection breaks on the way.
+    ///
+    /// # Errors
+    /// When the server refuses or cannot be reached.
+    pub fn expired(&mut self, count: u32) -> Result<Vec<Expired>, Error> {
+        let mut expired = self.command("CHG.EXPIRED");
+        expired.arg("COUNT").arg(count);
+        self.retry("CHG.EXPIRED", &expired)
+    }
+
+    /// `CHG.WHY`: why is this group not being fetched from?
+    ///
+    /// # Errors
+    /// `NOCHG` when there is no such group; or when the server refuses or cannot be reached.
+    pub fn why(&mut self, chg: &[u8]) -> Result<Why, Error> {
+        let mut why = self.command("CHG.WHY");
+        why.arg(chg);
+        self.retry("CHG.WHY", &why)
+    }
+
+    /// `CHG.INFO`: the figures of the frontier.
+    ///
+    /// # Errors
+    /// When the server refuses or cannot be reached.
+    pub fn info(&mut self) -> Result<Info, Error> {
+        let info = self.command("CHG.INFO");
+        self.retry("CHG.INFO", &info)
+    }
+
+    /// `CHG.CHECK`: do all counts agree, and is each group where it belongs?
+    ///
+    /// # Errors
+    /// When the server refuses or cannot be reached.
+    pub fn check(&mut self) -> Result<Check, Error> {
+        let check = self.command("CHG.CHECK");
+        self.retry("CHG.CHECK", &check)
+    }
+
+    /// `CHG.REPAIR`: makes it so. Gives what was mended.
+    ///
+    /// # Errors
+    /// When the server refuses or cannot be reached.
+    pub fn repair(&mut self) -> Result<Repair, Error> {
+        let repair = self.command("CHG.REPAIR");
+        self.retry("CHG.REPAIR", &repair)
+    }
+}
+
+impl Facts {
+    fn write_to(&self, command: &mut Cmd) {
+        command.arg("ELAPSED").arg(millis(self.elapsed));
+        if let Some(factor) = self.factor {
+            command.arg("FACTOR").arg(factor);
+        }
+        for (name, time) in [
+            ("MIN", self.min),
+            ("MAX", self.max),
+            ("CRAWLDELAY", self.crawl_delay),
+            ("RETRYAFTER", self.retry_after),
+        ] {
+            if let Some(time) = time {
+                command.arg(name).arg(millis(time));
+            }
+        }
+        if let Some(status) = self.status {
+            command.arg("STATUS").arg(status);
+        }
+    }
+}
+
+/// Whole milliseconds, rounded up: a pause may be longer than it was asked for, never shorter.
+fn millis(time: Duration) -> u64 {
+    let whole = time.as_nanos().div_ceil(1_000_000);
+    u64::try_from(whole).unwrap_or(u64::MAX)
+}
+
+/// Ids and URIs are bytes; people and JSON want text.
+fn as_text<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&String::from_utf8_lossy(bytes))
+}
+
+fn as_optional_text<S: Serializer>(
+    bytes: &Option<Vec<u8>>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    match bytes {
+        Some(bytes) => as_text(bytes, serializer),
+        None => serializer.serialize_none(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_server_is_never_asked_to_wait_for_longer_than_the_connection_does() {
+        let hour = Duration::from_secs(3600);
+        let longest = LONGEST_WAIT.as_millis() as u64;
+        assert!(LONGEST_WAIT < crate::connection::REPLY);
+        assert_eq!(Wait::No.left(Duration::ZERO), None);
+        assert_eq!(Wait::UpTo(hour).left(Duration::ZERO), Some(longest));
+        assert_eq!(Wait::ForEver.left(hour), Some(longest));
+        let left = Wait::UpTo(hour).left(hour - Duration::from_millis(7));
+        assert_eq!(left, Some(7));
+        // `BLOCK 0` would be for ever.
+        let left = Wait::UpTo(hour).left(hour - Duration::from_micros(7));
+        assert_eq!(left, None);
+        assert_eq!(Wait::UpTo(hour).left(2 * hour), None);
+    }
+
+    #[test]
+    fn a_pause_is_rounded_up() {
+        assert_eq!(millis(Duration::from_micros(1)), 1);
+        assert_eq!(millis(Duration::from_micros(1000)), 1);
+        assert_eq!(millis(Duration::from_micros(1001)), 2);
+        assert_eq!(millis(Duration::MAX), u64::MAX);
+    }
+}

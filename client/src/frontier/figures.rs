@@ -1,0 +1,196 @@
+//! What the commands for operators answer: maps, whose fields have the names of the reply.
+
+use std::collections::HashMap;
+
+use redis::{FromRedisValue, ParsingError, Value};
+use serde::Serialize;
+
+use super::{as_optional_text, as_text, Millis};
+
+/// A struct that is read from a reply of names and values, whose names have `-` where its fields have `_`.
+/// What is not in the reply is nil, so a field that an older server does not know may be an `Option`.
+macro_rules! map_reply {
+    ($(#[$about:meta])* $name:ident { $($(#[$field_about:meta])* $field:ident: $type:ty,)* }) => {
+        $(#[$about])*
+        #[derive(Clone, Debug, PartialEq, Serialize)]
+        #[serde(rename_all = "kebab-case")]
+        pub struct $name {
+            $($(#[$field_about])* pub $field: $type,)*
+        }
+
+        impl FromRedisValue for $name {
+            fn from_redis_value(value: Value) -> Result<$name, ParsingError> {
+                let mut map = HashMap::<String, Value>::from_redis_value(value)?;
+                Ok($name {
+                    $($field: take(&mut map, stringify!($field))?,)*
+                })
+            }
+        }
+    };
+}
+
+fn take<T: FromRedisValue>(
+    map: &mut HashMap<String, Value>,
+    field: &str,
+) -> Result<T, ParsingError> {
+    let name = field.trim_start_matches("r#").replace('_', "-");
+    let value = map.remove(&name).unwrap_or(Value::Nil);
+    T::from_redis_value(value).map_err(|error| format!("field {name}: {error}").into())
+}
+
+map_reply! {
+    /// Why a group is not being fetched from (`CHG.WHY`).
+    Why {
+        /// The group.
+        #[serde(serialize_with = "as_text")]
+        chg: Vec<u8>,
+        /// `ready`, `waiting`, `busy`, `idle`, `blocked`, `paused` or `gated`.
+        state: String,
+        /// The reason, in a sentence.
+        why: String,
+        /// When it is due. `None` when that depends on something else than the time.
+        due: Option<Millis>,
+        /// Milliseconds until then.
+        r#in: Option<u64>,
+        /// URIs queued.
+        count: u64,
+        /// Its politeness gate: when the pause after the last fetch is over.
+        gate: Option<Millis>,
+        /// Until when it is blocked.
+        blocked_until: Option<Millis>,
+        /// What is paused: the group, everything, or its executions.
+        paused: Option<String>,
+        /// Leases that are held.
+        leases: Vec<Leased>,
+        /// How many fetches at a time it allows.
+        parallel: u64,
+        /// The shortest time between two beginnings of fetches, in milliseconds.
+        gap: u64,
+        /// How many more URIs it takes in. `None`: any number.
+        budget: Option<u64>,
+        /// The group of CHGs that share a gate with it.
+        #[serde(serialize_with = "as_optional_text")]
+        group: Option<Vec<u8>>,
+        /// When that shared gate opens.
+        group_gate: Option<Millis>,
+        /// Steps of back-off.
+        backoff: u64,
+        /// Leases that ran out in a row.
+        expired: u64,
+        /// Executions with queued URIs.
+        executions: Vec<Execution>,
+    }
+}
+
+map_reply! {
+    /// A lease that is held, as [`Why`] tells of it.
+    Leased {
+        /// Its token.
+        token: u64,
+        /// When it was given.
+        granted: Option<Millis>,
+        /// How long ago that was, in milliseconds.
+        age: Option<u64>,
+        /// When it runs out.
+        deadline: Millis,
+        /// Whose URI is leased, if the frontier keeps URIs.
+        #[serde(serialize_with = "as_optional_text")]
+        execution: Option<Vec<u8>>,
+        /// The URI that is leased, if the frontier keeps URIs.
+        #[serde(serialize_with = "as_optional_text")]
+        uri: Option<Vec<u8>>,
+    }
+}
+
+map_reply! {
+    /// An execution with URIs in a group.
+    Execution {
+        /// Its id.
+        #[serde(serialize_with = "as_text")]
+        execution: Vec<u8>,
+        /// Its share of the fetches.
+        weight: Option<u64>,
+        /// Its URIs here.
+        uris: u64,
+    }
+}
+
+map_reply! {
+    /// The figures of a frontier (`CHG.INFO`).
+    Info {
+        /// Groups that wait for their time.
+        groups_waiting: u64,
+        /// Groups that can be leased.
+        groups_ready: u64,
+        /// Groups that are leased.
+        groups_busy: u64,
+        /// Groups without URIs whose politeness gate is not over yet.
+        groups_idle: u64,
+        /// URIs queued.
+        uris: u64,
+        /// Executions with queued URIs.
+        executions: u64,
+        /// Groups that wait and whose time has come.
+        due: u64,
+        /// For how long the group that is ready for longest has been so, in milliseconds.
+        oldest_ready_ms: Option<u64>,
+        /// Clients that wait in `NEXT`.
+        waiters: u64,
+        /// Leases given.
+        leases: u64,
+        /// Leases released.
+        releases: u64,
+        /// Leases that ran out.
+        expired: u64,
+        /// Reports of them that nobody has read.
+        expired_reports: u64,
+        /// Leases a second, over the last ten.
+        rate_leases: f64,
+        /// Whether everything is paused.
+        paused: u64,
+        /// Pauses between two fetches of a group that were measured.
+        pauses_observed: u64,
+        /// The shortest of them, in milliseconds.
+        smallest_pause_ms: Option<u64>,
+        /// The shortest that was asked for.
+        smallest_pause_asked_ms: Option<u64>,
+        /// The smallest difference of the two for one pause: negative if a fetch came too soon.
+        smallest_margin_ms: Option<i64>,
+        /// The token that was given last.
+        token: u64,
+    }
+}
+
+map_reply! {
+    /// Whether the frontier is consistent (`CHG.CHECK`).
+    Check {
+        /// Groups.
+        groups: u64,
+        /// URIs that are kept.
+        uris: u64,
+        /// Executions with queued URIs.
+        executions: u64,
+        /// `QCT`.
+        total: i64,
+        /// Sum of the groups' counts.
+        sum_groups: i64,
+        /// Sum of the executions' counts.
+        sum_executions: i64,
+        /// Whether nothing is wrong.
+        consistent: bool,
+        /// What is wrong: the first hundred.
+        problems: Vec<String>,
+        /// How many things are wrong.
+        problems_total: u64,
+        /// Whether the frontier was written to meanwhile, so that some findings may not be true.
+        disturbed: bool,
+    }
+}
+
+map_reply! {
+    /// What was mended (`CHG.REPAIR`).
+    Repair {
+        /// Groups looked at.
+        groups: u64,
+    }
+}
