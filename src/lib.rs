@@ -2,6 +2,7 @@
 //!
 //! This file registers; the rules are in [`dedupe`], what touches the server in `server`.
 
+pub mod chg;
 pub mod dedupe;
 pub mod keyspace;
 pub mod reply;

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 use super::{Batch, KeyError, Keyspace, Kind, Result};
+use crate::chg::uris::Uris;
 use crate::text::parse_signed;
 
 /// A value of one key.
@@ -19,6 +20,8 @@ pub enum Plain {
     SortedSet(BTreeMap<Vec<u8>, f64>),
     /// A string.
     Text(Vec<u8>),
+    /// The URIs of a crawl host group.
+    Uris(Box<Uris>),
 }
 
 /// Keys in memory. Scans give entries in byte order, and every few steps give some again, as a
@@ -71,6 +74,7 @@ impl MemoryKeyspace {
             Some(Plain::Set(v)) => v.is_empty(),
             Some(Plain::List(v)) => v.is_empty(),
             Some(Plain::SortedSet(v)) => v.is_empty(),
+            Some(Plain::Uris(v)) => v.is_empty(),
             Some(Plain::Text(_)) | None => false,
         };
         if empty {
@@ -141,6 +145,7 @@ impl Keyspace for MemoryKeyspace {
             Some(Plain::List(v)) => v.iter().map(Vec::len).sum::<usize>() as u64,
             Some(Plain::SortedSet(v)) => v.keys().map(|m| m.len() + 8).sum::<usize>() as u64,
             Some(Plain::Text(v)) => v.len() as u64,
+            Some(Plain::Uris(v)) => v.memory() as u64,
         }
     }
 

@@ -22,6 +22,8 @@ pub enum Kind {
     SortedSet,
     /// A string.
     String,
+    /// A type of this module, by its name in errors.
+    Native(&'static str),
 }
 
 impl fmt::Display for Kind {
@@ -32,6 +34,7 @@ impl fmt::Display for Kind {
             Kind::List => "list",
             Kind::SortedSet => "sorted set",
             Kind::String => "number",
+            Kind::Native(name) => name,
         })
     }
 }

@@ -483,6 +483,7 @@ fn check_type(handle: &OpenKey, key: &RmString, needs: Kind) -> Result<()> {
         Kind::List => raw::REDISMODULE_KEYTYPE_LIST,
         Kind::SortedSet => raw::REDISMODULE_KEYTYPE_ZSET,
         Kind::String => raw::REDISMODULE_KEYTYPE_STRING,
+        Kind::Native(_) => raw::REDISMODULE_KEYTYPE_MODULE,
     };
     if is == wanted || is == raw::REDISMODULE_KEYTYPE_EMPTY {
         Ok(())

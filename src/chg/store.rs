@@ -1,0 +1,53 @@
+//! What the rules of politeness need of a key space besides plain keys: the URIs of a group, one
+//! value a key.
+
+use crate::keyspace::memory::{MemoryKeyspace, Plain};
+use crate::keyspace::{KeyError, Keyspace, Kind, Result};
+
+use super::uris::{Changed, Op, Uris};
+
+/// What an error says a key should hold.
+pub const KEPT_URIS: Kind = Kind::Native("queue of URIs");
+
+/// Keys with the URIs of groups.
+pub trait Store: Keyspace {
+    /// Looks at the URIs of a key; `None` when there is no such key.
+    fn uris<T>(&mut self, key: &Self::Name, read: impl FnOnce(&Uris) -> T) -> Result<Option<T>>;
+
+    /// Makes a change. [`Op::Add`] and [`Op::Load`] make the key if it is not there, and it goes
+    /// with its last URI and lease.
+    fn change_uris(&mut self, key: &Self::Name, op: &Op<'_>) -> Result<Changed>;
+
+    /// Whether the key is there. An error when it holds something else.
+    fn keeps_uris(&mut self, key: &Self::Name) -> Result<bool> {
+        Ok(self.uris(key, |_| ())?.is_some())
+    }
+}
+
+impl Store for MemoryKeyspace {
+    fn uris<T>(&mut self, key: &Vec<u8>, read: impl FnOnce(&Uris) -> T) -> Result<Option<T>> {
+        match self.keys.get(key) {
+            None => Ok(None),
+            Some(Plain::Uris(uris)) => Ok(Some(read(uris))),
+            Some(_) => Err(KeyError::WrongType {
+                key: key.clone(),
+                needs: KEPT_URIS,
+            }),
+        }
+    }
+
+    fn change_uris(&mut self, key: &Vec<u8>, op: &Op<'_>) -> Result<Changed> {
+        if !self.keeps_uris(key)? && !op.makes_the_key() {
+            return Ok(Changed::Nothing);
+        }
+        let value = self.keys.entry(key.clone());
+        let Plain::Uris(uris) = value.or_insert_with(|| Plain::Uris(Box::default())) else {
+            unreachable!("looked at above");
+        };
+        let changed = uris.apply(op);
+        if uris.is_empty() {
+            self.keys.remove(key);
+        }
+        Ok(changed)
+    }
+}

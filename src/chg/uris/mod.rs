@@ -1,0 +1,488 @@
+//! The URIs that the frontier keeps for one crawl host group.
+//!
+//! [`Uris`] is a value: it changes by [`Op`]s alone, which are replicated as they are, and knows no
+//! clock. Queued URIs stand in [`queue`], whose turn it is says [`share`].
+
+mod encoding;
+mod op;
+mod queue;
+mod share;
+
+use super::time::Millis;
+
+pub use encoding::CHUNK_BYTES;
+pub use op::{Changed, Op, EXECUTION_BYTES, URI_BYTES};
+pub use share::MAX_WEIGHT;
+
+use queue::{Place, Queue, Record};
+use share::Executions;
+
+/// The URIs of a group: queued ones and leased ones.
+#[derive(Clone, Debug, Default)]
+pub struct Uris {
+    queue: Queue,
+    executions: Executions,
+    leases: Vec<Lease>,
+    /// Order of adding of the next URI.
+    next: u64,
+}
+
+/// A leased URI.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Lease {
+    token: u64,
+    place: Place,
+    attempts: u32,
+    dropped: bool,
+    uri: Box<[u8]>,
+}
+
+/// A URI that is leased.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Leased<'a> {
+    /// Names the lease.
+    pub token: u64,
+    /// The crawl execution.
+    pub execution: &'a [u8],
+    /// The URI.
+    pub uri: &'a [u8],
+    /// How often it was tried in vain.
+    pub attempts: u32,
+    /// How many links it is away from a seed.
+    pub depth: u32,
+    /// When it was due.
+    pub due: Millis,
+    /// Whether its execution was dropped meanwhile: it counts no more.
+    pub dropped: bool,
+}
+
+/// A URI that is queued.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Queued {
+    /// The crawl execution.
+    pub execution: Vec<u8>,
+    /// The weight of the execution.
+    pub weight: u64,
+    /// When the URI is due.
+    pub due: Millis,
+    /// How many links it is away from a seed.
+    pub depth: u32,
+    /// How often it was tried in vain.
+    pub attempts: u32,
+    /// The URI.
+    pub uri: Vec<u8>,
+}
+
+/// How many bytes of URIs one batch holds, more or less.
+const BATCH_BYTES: usize = 1 << 20;
+
+impl Uris {
+    /// Whether nothing is queued or leased. Then the key of the value goes.
+    pub fn is_empty(&self) -> bool {
+        self.queue.len() == 0 && self.leases.is_empty()
+    }
+
+    /// How many URIs count: queued ones, and leased ones that were not dropped.
+    pub fn len(&self) -> u64 {
+        let leased = self.leases.iter().filter(|lease| !lease.dropped).count();
+        self.queue.len() + leased as u64
+    }
+
+    /// How many URIs of one execution count.
+    pub fn count_of(&self, execution: &[u8]) -> u64 {
+        self.executions
+            .find(execution)
+            .map_or(0, |e| e.queued + u64::from(e.leased))
+    }
+
+    /// Which execution is next, among those with a URI that is due now and that are not `paused`:
+    /// in proportion to their weights, and among equals the one that came first.
+    pub fn pick(&self, now: Millis, paused: &dyn Fn(&[u8]) -> bool) -> Option<&[u8]> {
+        self.executions.pick(now, paused).map(|e| &*e.id)
+    }
+
+    /// When the first queued URI is due; `None` without any.
+    pub fn earliest(&self) -> Option<Millis> {
+        let queued = self.executions.iter().filter(|e| e.queued > 0);
+        queued.map(|e| e.earliest).min()
+    }
+
+    /// The same of the executions that are not `paused`.
+    pub fn earliest_of(&self, paused: &dyn Fn(&[u8]) -> bool) -> Option<Millis> {
+        let queued = self.executions.iter().filter(|e| e.queued > 0);
+        queued.filter(|e| !paused(&e.id)).map(|e| e.earliest).min()
+    }
+
+    /// The URI of a lease.
+    pub fn leased(&self, token: u64) -> Option<Leased<'_>> {
+        self.leases().find(|lease| lease.token == token)
+    }
+
+    /// All leased URIs, in the order in which they were taken.
+    pub fn leases(&self) -> impl Iterator<Item = Leased<'_>> {
+        self.leases.iter().map(|lease| Leased {
+            token: lease.token,
+            execution: self
+                .executions
+                .by_number(lease.place.execution)
+                .map_or(&[], |e| &e.id),
+            uri: &lease.uri,
+            attempts: lease.attempts,
+            depth: lease.place.depth,
+            due: lease.place.due,
+            dropped: lease.dropped,
+        })
+    }
+
+    /// Executions with URIs that count, in order of appearance: name, weight, and how many of their
+    /// URIs are queued.
+    pub fn executions(&self) -> impl Iterator<Item = (&[u8], u64, u64)> {
+        self.executions
+            .iter()
+            .filter(|e| e.queued > 0 || e.leased > 0)
+            .map(|e| (&*e.id, u64::from(e.weight), e.queued))
+    }
+
+    /// Up to `limit` queued URIs, first ones first; fewer if they are long, but at least one.
+    pub fn batch(&self, limit: usize) -> Vec<Queued> {
+        let mut batch = Vec::new();
+        let mut bytes = 0;
+        if limit == 0 {
+            return batch;
+        }
+        self.queue.walk(Place::first_of(0), &mut |record| {
+            let execution = self.executions.by_number(record.place.execution);
+            let execution = execution.expect("a queued URI has an execution");
+            bytes += record.uri.len();
+            batch.push(Queued {
+                execution: execution.id.to_vec(),
+                weight: execution.weight.into(),
+                due: record.place.due,
+                depth: record.place.depth,
+                attempts: record.attempts,
+                uri: record.uri.to_vec(),
+            });
+            batch.len() < limit && bytes < BATCH_BYTES
+        });
+        batch
+    }
+
+    /// Bytes of memory.
+    pub fn memory(&self) -> usize {
+        let leased: usize = self
+            .leases
+            .iter()
+            .map(|lease| lease.uri.len().next_multiple_of(16))
+            .sum();
+        size_of::<Uris>()
+            + self.queue.memory()
+            + self.executions.memory()
+            + self.leases.capacity() * size_of::<Lease>()
+            + leased
+    }
+
+    /// How much work it is to free the value: pieces of memory.
+    pub fn free_effort(&self) -> usize {
+        1 + self.queue.pieces() + self.leases.len()
+    }
+
+    /// Makes a change. The same changes in the same order give the same value everywhere.
+    ///
+    /// ```
+    /// use crawlspace::chg::uris::{Changed, Op, Uris};
+    ///
+    /// let mut uris = Uris::default();
+    /// let add = Op::Add {
+    ///     execution: b"crawl-1",
+    ///     weight: None,
+    ///     due: 1000,
+    ///     depth: 0,
+    ///     attempts: 0,
+    ///     uri: b"http://example.com/",
+    /// };
+    /// assert_eq!(uris.apply(&add), Changed::Added);
+    /// assert_eq!(uris.apply(&add), Changed::Nothing);
+    /// assert_eq!(uris.pick(999, &|_| false), None);
+    /// let next = uris.pick(1000, &|_| false).unwrap().to_vec();
+    /// uris.apply(&Op::Take { token: 7, execution: &next, now: 1000 });
+    /// assert_eq!(uris.leased(7).unwrap().uri, b"http://example.com/");
+    /// assert_eq!(uris.apply(&Op::Done { token: 7 }), Changed::Removed(1));
+    /// assert!(uris.is_empty());
+    /// ```
+    pub fn apply(&mut self, op: &Op<'_>) -> Changed {
+        let changed = match *op {
+            Op::Add {
+                execution,
+                weight,
+                due,
+                depth,
+                attempts,
+                uri,
+            } => self.add(execution, weight, due, depth, attempts, uri),
+            Op::Take {
+                token,
+                execution,
+                now,
+            } => self.take(token, execution, now),
+            Op::Done { token } => self.done(token),
+            Op::Return { token, due, failed } => self.put_back(token, due, failed),
+            Op::Drop { execution, limit } => self.drop_execution(execution, limit),
+            Op::Remove { execution, uri } => self.remove(execution, uri),
+            Op::Load { chunk } => match self.load(chunk) {
+                Ok(uris) => Changed::Loaded(uris),
+                Err(_) => Changed::Nothing,
+            },
+        };
+        if self.is_empty() {
+            // Its key goes now; so that nothing depends on whether it did.
+            *self = Uris::default();
+        }
+        changed
+    }
+
+    fn add(
+        &mut self,
+        execution: &[u8],
+        weight: Option<u64>,
+        due: Millis,
+        depth: u32,
+        attempts: u32,
+        uri: &[u8],
+    ) -> Changed {
+        let number = self.executions.enter(execution, weight);
+        let weighed = weight.is_some_and(|weight| self.executions.weigh(number, weight));
+        if self.knows(number, uri) {
+            return match weighed {
+                true => Changed::Weighed,
+                false => Changed::Nothing,
+            };
+        }
+        let place = Place {
+            execution: number,
+            depth,
+            due,
+            seq: self.next,
+        };
+        self.enqueue(Record {
+            place,
+            attempts,
+            uri,
+        });
+        Changed::Added
+    }
+
+    /// Whether an execution has a URI, queued or leased.
+    fn knows(&self, execution: u64, uri: &[u8]) -> bool {
+        let leased = self.leases.iter().any(|lease| {
+            !lease.dropped && lease.place.execution == execution && *lease.uri == *uri
+        });
+        leased || self.queue.find(execution, uri).is_some()
+    }
+
+    /// Queues a URI that the execution has not.
+    fn enqueue(&mut self, record: Record<'_>) {
+        let mut record = record;
+        self.next = self.next.max(record.place.seq + 1);
+        if !self.queue.insert(record) {
+            // Only a hand-made value has two URIs at one place.
+            record.place.seq = self.next;
+            self.next += 1;
+            self.queue.insert(record);
+        }
+        let execution = self.executions.by_number_mut(record.place.execution);
+        let execution = execution.expect("a queued URI has an execution");
+        execution.queued += 1;
+        execution.earliest = execution.earliest.min(record.place.due);
+    }
+
+    /// Takes a URI out of the queue.
+    fn dequeue(&mut self, place: Place) -> Option<(u32, Box<[u8]>)> {
+        let removed = self.queue.remove(place)?;
+        let execution = self.executions.by_number_mut(place.execution);
+        let execution = execution.expect("a queued URI has an execution");
+        execution.queued -= 1;
+        if execution.earliest == place.due {
+            execution.earliest = Millis::MAX;
+            if execution.queued > 0 {
+                let mut earliest = Millis::MAX;
+                self.each_depth(place.execution, |first| {
+                    earliest = earliest.min(first.due);
+                    true
+                });
+                let execution = self.executions.by_number_mut(place.execution);
+                execution.expect("as above").earliest = earliest;
+            }
+        }
+        Some(removed)
+    }
+
+    /// The first queued URI of each depth of an execution, lowest depth first, until told to stop.
+    /// A crawl goes breadth first, so there are few depths at any time.
+    fn each_depth(&self, execution: u64, mut each: impl FnMut(Place) -> bool) {
+        let mut from = Place::first_of(execution);
+        while let Some(first) = self.queue.first_from(from) {
+            if first.execution != execution || !each(first) {
+                return;
+            }
+            match first.depth.checked_add(1) {
+                Some(depth) => from.depth = depth,
+                None => return,
+            }
+        }
+    }
+
+    fn take(&mut self, token: u64, execution: &[u8], now: Millis) -> Changed {
+        let known = self.executions.find(execution);
+        let Some(execution) = known.filter(|e| e.queued > 0 && e.earliest <= now) else {
+            return Changed::Nothing;
+        };
+        if self.leases.iter().any(|lease| lease.token == token) {
+            return Changed::Nothing;
+        }
+        let number = execution.number;
+        let mut next = None;
+        self.each_depth(number, |first| {
+            next = (first.due <= now).then_some(first);
+            next.is_none()
+        });
+        let Some(place) = next else {
+            return Changed::Nothing;
+        };
+        let Some((attempts, uri)) = self.dequeue(place) else {
+            return Changed::Nothing;
+        };
+        if self.leases.is_empty() {
+            self.leases.reserve_exact(1);
+        }
+        self.leases.push(Lease {
+            token,
+            place,
+            attempts,
+            dropped: false,
+            uri,
+        });
+        if let Some(execution) = self.executions.by_number_mut(number) {
+            execution.leased += 1;
+            execution.held += 1;
+        }
+        self.executions.advance(number);
+        Changed::Taken
+    }
+
+    /// Ends a lease.
+    fn end(&mut self, token: u64) -> Option<Lease> {
+        let at = self.leases.iter().position(|lease| lease.token == token)?;
+        let lease = self.leases.remove(at);
+        if self.leases.is_empty() {
+            self.leases = Vec::new();
+        }
+        if let Some(execution) = self.executions.by_number_mut(lease.place.execution) {
+            execution.held -= 1;
+            execution.leased -= u32::from(!lease.dropped);
+        }
+        Some(lease)
+    }
+
+    fn done(&mut self, token: u64) -> Changed {
+        let Some(lease) = self.end(token) else {
+            return Changed::Nothing;
+        };
+        self.executions.forget_idle();
+        Changed::Removed(u64::from(!lease.dropped))
+    }
+
+    fn put_back(&mut self, token: u64, due: Option<Millis>, failed: bool) -> Changed {
+        let Some(lease) = self.end(token) else {
+            return Changed::Nothing;
+        };
+        if lease.dropped {
+            self.executions.forget_idle();
+            return Changed::Removed(0);
+        }
+        let mut place = lease.place;
+        place.due = due.unwrap_or(place.due);
+        self.enqueue(Record {
+            place,
+            attempts: lease.attempts.saturating_add(failed.into()),
+            uri: &lease.uri,
+        });
+        Changed::Returned
+    }
+
+    fn drop_execution(&mut self, execution: &[u8], limit: u64) -> Changed {
+        let Some(number) = self.executions.find(execution).map(|e| e.number) else {
+            return Changed::Nothing;
+        };
+        let mut removed = 0;
+        for lease in &mut self.leases {
+            if lease.place.execution == number && !lease.dropped {
+                lease.dropped = true;
+                removed += 1;
+            }
+        }
+        if let Some(execution) = self.executions.by_number_mut(number) {
+            execution.leased = 0;
+        }
+        let mut left = limit;
+        while left > 0 {
+            let first = self.queue.first_from(Place::first_of(number));
+            let Some(place) = first.filter(|place| place.execution == number) else {
+                break;
+            };
+            self.dequeue(place);
+            removed += 1;
+            left -= 1;
+        }
+        self.executions.forget_idle();
+        match removed {
+            0 => Changed::Nothing,
+            n => Changed::Removed(n),
+        }
+    }
+
+    fn remove(&mut self, execution: &[u8], uri: &[u8]) -> Changed {
+        let Some(number) = self.executions.find(execution).map(|e| e.number) else {
+            return Changed::Nothing;
+        };
+        let Some(place) = self.queue.find(number, uri) else {
+            return Changed::Nothing;
+        };
+        self.dequeue(place);
+        self.executions.forget_idle();
+        Changed::Removed(1)
+    }
+}
+
+/// By content, in order; how it lies in memory is no matter.
+impl PartialEq for Uris {
+    fn eq(&self, other: &Uris) -> bool {
+        let mut same = self.next == other.next
+            && self.executions == other.executions
+            && self.leases == other.leases
+            && self.queue.len() == other.queue.len();
+        if !same {
+            return false;
+        }
+        let mut at = Place::first_of(0);
+        while let Some(place) = self.queue.first_from(at) {
+            let mut ours = None;
+            let record =
+                |record: Record<'_>| Some((record.place, record.attempts, record.uri.to_vec()));
+            self.queue.walk(place, &mut |r| {
+                ours = record(r);
+                false
+            });
+            let mut theirs = None;
+            other.queue.walk(at, &mut |r| {
+                theirs = record(r);
+                false
+            });
+            same &= ours == theirs;
+            at = Place {
+                seq: place.seq + 1,
+                ..place
+            };
+        }
+        same
+    }
+}

@@ -1,0 +1,225 @@
+//! Whose URI is next: crawl executions share a group in proportion to their weights.
+//!
+//! Stride scheduling (Waldspurger and Weihl 1995): every URI that is taken moves its execution's
+//! pass on by `STRIDE / weight`, and the lowest pass is next. Over a long run that gives the exact
+//! share: the rounding of a stride is below 2^-64 of it.
+//!
+//! The clock of the group is the pass at which a URI was taken last. An execution that had nothing
+//! due meanwhile, or was paused, counts as if it had kept up with the clock, so that it neither
+//! catches up nor waits; one that is new starts one stride after the clock, so that a stream of new
+//! ones keeps nobody waiting for ever.
+
+use super::super::time::Millis;
+
+/// The highest weight.
+pub const MAX_WEIGHT: u64 = 1_000_000;
+
+/// How far the pass of an execution of weight 1 moves for each URI. Passes have 44 bits more.
+const STRIDE: u128 = 1 << 84;
+
+/// Passes of a file or a call are below this.
+pub(super) const MAX_PASS: u128 = 1 << 120;
+
+fn stride(weight: u32) -> u128 {
+    STRIDE / u128::from(weight.max(1))
+}
+
+/// A crawl execution of a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Execution {
+    pub(super) id: Box<[u8]>,
+    /// A short hash of the id, to compare first.
+    mark: u32,
+    /// Stands for it in the queue; grows in order of appearance.
+    pub(super) number: u64,
+    pub(super) weight: u32,
+    pub(super) pass: u128,
+    /// How many URIs are queued.
+    pub(super) queued: u64,
+    /// How many are leased and count.
+    pub(super) leased: u32,
+    /// How many leases there are, of dropped URIs too.
+    pub(super) held: u32,
+    /// When the first queued one is due; the end of time without any.
+    pub(super) earliest: Millis,
+}
+
+impl Execution {
+    fn is_idle(&self) -> bool {
+        self.queued == 0 && self.held == 0
+    }
+}
+
+/// The executions of a group, in order of appearance. A list, because there are few; a look through
+/// ten thousand takes some microseconds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Executions {
+    all: Vec<Execution>,
+    pub(super) clock: u128,
+    /// The number of the next new one.
+    pub(super) next: u64,
+}
+
+fn mark(id: &[u8]) -> u32 {
+    // FNV-1a: the same everywhere, and quick for what is this short. Who finds two ids with the same
+    // one has gained a comparison of their bytes.
+    id.iter().fold(0x811c_9dc5, |hash, &byte| {
+        (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
+    })
+}
+
+impl Executions {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Execution> {
+        self.all.iter()
+    }
+
+    pub(super) fn find(&self, id: &[u8]) -> Option<&Execution> {
+        let mark = mark(id);
+        self.all.iter().find(|e| e.mark == mark && *e.id == *id)
+    }
+
+    pub(super) fn by_number(&self, number: u64) -> Option<&Execution> {
+        let at = self.at(number)?;
+        Some(&self.all[at])
+    }
+
+    pub(super) fn by_number_mut(&mut self, number: u64) -> Option<&mut Execution> {
+        let at = self.at(number)?;
+        Some(&mut self.all[at])
+    }
+
+    fn at(&self, number: u64) -> Option<usize> {
+        self.all.binary_search_by_key(&number, |e| e.number).ok()
+    }
+
+    /// The number of an execution, which is new if it was not known.
+    pub(super) fn enter(&mut self, id: &[u8], weight: Option<u64>) -> u64 {
+        if let Some(known) = self.find(id) {
+            return known.number;
+        }
+        let weight = weight.map_or(1, |w| w.clamp(1, MAX_WEIGHT)) as u32;
+        let number = self.next;
+        self.next += 1;
+        self.push(Execution {
+            id: id.into(),
+            mark: mark(id),
+            number,
+            weight,
+            pass: self.clock.saturating_add(stride(weight)),
+            queued: 0,
+            leased: 0,
+            held: 0,
+            earliest: Millis::MAX,
+        });
+        number
+    }
+
+    fn push(&mut self, execution: Execution) {
+        if self.all.is_empty() {
+            // Most groups have one.
+            self.all.reserve_exact(1);
+        }
+        self.all.push(execution);
+    }
+
+    /// Puts an execution back as it was told in a file or call. False when its number belongs to
+    /// another one.
+    pub(super) fn restore(&mut self, id: &[u8], number: u64, weight: u32, pass: u128) -> bool {
+        if let Some(known) = self.find(id).map(|e| e.number) {
+            let known = self.by_number_mut(known).expect("just found");
+            known.weight = weight;
+            known.pass = pass;
+            return true;
+        }
+        let Err(at) = self.all.binary_search_by_key(&number, |e| e.number) else {
+            return false;
+        };
+        self.next = self.next.max(number + 1);
+        if self.all.is_empty() {
+            self.all.reserve_exact(1);
+        }
+        let execution = Execution {
+            id: id.into(),
+            mark: mark(id),
+            number,
+            weight,
+            pass,
+            queued: 0,
+            leased: 0,
+            held: 0,
+            earliest: Millis::MAX,
+        };
+        self.all.insert(at, execution);
+        true
+    }
+
+    /// Gives an execution another weight; what it has yet to wait changes with it. True when it is
+    /// another one.
+    pub(super) fn weigh(&mut self, number: u64, weight: u64) -> bool {
+        let weight = weight.clamp(1, MAX_WEIGHT) as u32;
+        let clock = self.clock;
+        let Some(execution) = self.by_number_mut(number) else {
+            return false;
+        };
+        if execution.weight == weight {
+            return false;
+        }
+        let ahead = execution.pass.saturating_sub(clock);
+        if ahead > 0 {
+            let ahead = ahead.saturating_mul(u128::from(execution.weight)) / u128::from(weight);
+            execution.pass = clock.saturating_add(ahead);
+        }
+        execution.weight = weight;
+        true
+    }
+
+    /// Which execution is next, among those with a URI that is due, and that are not paused.
+    pub(super) fn pick(&self, now: Millis, paused: &dyn Fn(&[u8]) -> bool) -> Option<&Execution> {
+        let mut best: Option<(&Execution, u128)> = None;
+        for execution in &self.all {
+            let pass = execution.pass.max(self.clock);
+            if execution.queued > 0
+                && execution.earliest <= now
+                && best.is_none_or(|(_, lowest)| pass < lowest)
+                && !paused(&execution.id)
+            {
+                best = Some((execution, pass));
+            }
+        }
+        best.map(|(execution, _)| execution)
+    }
+
+    /// Moves on for a URI that was taken.
+    pub(super) fn advance(&mut self, number: u64) {
+        let clock = self.clock;
+        let Some(execution) = self.by_number_mut(number) else {
+            return;
+        };
+        let at = execution.pass.max(clock);
+        execution.pass = at.saturating_add(stride(execution.weight));
+        self.clock = at;
+        self.forget_idle();
+    }
+
+    /// Forgets executions that have nothing and would not be told from new ones. One that is ahead
+    /// of the clock is remembered, or leaving and coming back would get it more than its share.
+    pub(super) fn forget_idle(&mut self) {
+        let clock = self.clock;
+        self.all.retain(|e| !e.is_idle() || e.pass > clock);
+    }
+
+    /// Forgets everything.
+    pub(super) fn clear(&mut self) {
+        *self = Executions::default();
+    }
+
+    /// Bytes of memory.
+    pub(super) fn memory(&self) -> usize {
+        let ids: usize = self
+            .all
+            .iter()
+            .map(|e| e.id.len().next_multiple_of(16))
+            .sum();
+        self.all.capacity() * size_of::<Execution>() + ids
+    }
+}
