@@ -1,5 +1,30 @@
 //! Politeness: crawl host groups, each fetched from by one at a time and with pauses.
+//!
+//! A group's life is one circle: it waits until it is due ([`add`]), is leased ([`next`]), and is
+//! released ([`lease`]) to wait again. [`frontier`] is what they all work on.
 
+pub mod add;
+mod audit;
+pub mod dropping;
+pub mod error;
+pub mod expired;
+mod figures;
+pub mod frontier;
+mod gate;
+pub mod group;
+pub mod hold;
+mod idle;
+pub mod job;
+pub mod keys;
+pub mod lease;
+pub mod moving;
+pub mod next;
+pub mod politeness;
 pub mod store;
+pub mod sweep;
 pub mod time;
 pub mod uris;
+mod why;
+
+/// Names a lease. Tokens of a frontier only grow.
+pub type Token = u64;

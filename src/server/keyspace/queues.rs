@@ -88,12 +88,20 @@ impl RedisKeyspace {
     }
 
     pub(super) fn at_rank(&mut self, key: &RmString, rank: u64) -> Result<Option<(RmString, f64)>> {
+        if rank > 0 {
+            return self.at_higher_rank(key, rank);
+        }
+        self.first_from(key, f64::NEG_INFINITY)
+    }
+
+    pub(super) fn first_from(
+        &mut self,
+        key: &RmString,
+        least: f64,
+    ) -> Result<Option<(RmString, f64)>> {
         let handle = self.handle(key, Kind::SortedSet, false)?;
         if handle.is_null() || Self::is_empty(handle) {
             return Ok(None);
-        }
-        if rank > 0 {
-            return self.at_higher_rank(key, rank);
         }
         let mut score = 0.0;
         // SAFETY: main thread, open sorted set; the walk is ended before anything else happens to
@@ -101,7 +109,7 @@ impl RedisKeyspace {
         let first = unsafe {
             let begun = rm!(RedisModule_ZsetFirstInScoreRange(
                 handle,
-                f64::NEG_INFINITY,
+                least,
                 f64::INFINITY,
                 0,
                 0

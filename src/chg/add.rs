@@ -1,0 +1,236 @@
+//! URIs were queued for groups: the seed's *Adding a uri*.
+
+use super::error::{Error, Result};
+use super::frontier::{Frontier, Loaded};
+use super::store::Store;
+use super::time::Millis;
+use super::uris::{Changed, Op};
+use crate::text::{parse_unsigned, push_number};
+
+/// A numbered command of one writer of an execution, so that it can be sent again safely. The numbers of
+/// a writer only grow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sequence<'a> {
+    /// Who numbers: a worker's name, say.
+    pub writer: &'a [u8],
+    /// The number, 1 or more.
+    pub n: u64,
+}
+
+/// A URI that was queued elsewhere, for a group.
+#[derive(Clone, Copy, Debug)]
+pub struct Queued<'a> {
+    /// The group.
+    pub chg: &'a [u8],
+    /// When it may be fetched.
+    pub at: Millis,
+}
+
+/// A URI that the frontier keeps.
+#[derive(Clone, Copy, Debug)]
+pub struct Kept<'a> {
+    /// The group.
+    pub chg: &'a [u8],
+    /// When it may be fetched.
+    pub at: Millis,
+    /// How far from a seed it was found.
+    pub depth: u32,
+    /// The URI.
+    pub uri: &'a [u8],
+}
+
+/// The count of a group after adding; `None` where its budget is spent, and nothing was added.
+pub type Counts = Vec<Option<u64>>;
+
+impl<K: Store> Frontier<K> {
+    /// Counts URIs that the crawler keeps itself.
+    ///
+    /// # Errors
+    /// `STALE` when the writer has gone on to a higher number.
+    pub fn add(
+        &mut self,
+        ks: &mut K,
+        execution: &[u8],
+        sequence: Option<Sequence<'_>>,
+        uris: &[Queued<'_>],
+        now: Millis,
+    ) -> Result<Counts> {
+        if let Some(sequence) = sequence {
+            if let Some(counts) = self.replayed(ks, execution, sequence)? {
+                return Ok(counts);
+            }
+        }
+        let mut counts = Vec::with_capacity(uris.len());
+        let mut added = 0;
+        for uri in uris {
+            let mut loaded = self.load(ks, uri.chg)?;
+            if !spend(&mut loaded) {
+                counts.push(None);
+                continue;
+            }
+            self.arrive(ks, &mut loaded, uri.at, now)?;
+            counts.push(Some(loaded.group.uris));
+            self.save(ks, &loaded)?;
+            self.count(ks, &loaded.key, execution, 1)?;
+            added += 1;
+        }
+        self.tally(ks, execution, added)?;
+        if let Some(sequence) = sequence {
+            self.store_counts(ks, execution, sequence, &counts)?;
+        }
+        Ok(counts)
+    }
+
+    /// Takes URIs in to keep. One that is queued or being fetched for the same execution counts once.
+    pub fn add_kept(
+        &mut self,
+        ks: &mut K,
+        execution: &[u8],
+        weight: Option<u64>,
+        uris: &[Kept<'_>],
+        now: Millis,
+    ) -> Result<Counts> {
+        let mut counts = Vec::with_capacity(uris.len());
+        let mut added = 0;
+        for uri in uris {
+            let mut loaded = self.load(ks, uri.chg)?;
+            let key = self.uris_key(ks, uri.chg);
+            if loaded.group.options.budget == Some(0) {
+                let has = ks.uris(&key, |kept| kept.contains(execution, uri.uri))?;
+                let known = has.unwrap_or(false);
+                counts.push(known.then_some(loaded.group.uris));
+                continue;
+            }
+            let add = Op::Add {
+                execution,
+                weight,
+                due: uri.at.max(now),
+                depth: uri.depth,
+                attempts: 0,
+                uri: uri.uri,
+            };
+            if ks.change_uris(&key, &add)? != Changed::Added {
+                counts.push(Some(loaded.group.uris));
+                continue;
+            }
+            spend(&mut loaded);
+            self.arrive(ks, &mut loaded, uri.at, now)?;
+            counts.push(Some(loaded.group.uris));
+            self.save(ks, &loaded)?;
+            added += 1;
+        }
+        self.tally(ks, execution, added)?;
+        Ok(counts)
+    }
+
+    /// One more URI for a group, due at `at`: queues it, or pulls it forward where it waits.
+    pub(super) fn arrive(
+        &mut self,
+        ks: &mut K,
+        loaded: &mut Loaded<K>,
+        at: Millis,
+        now: Millis,
+    ) -> Result<()> {
+        let group = &mut loaded.group;
+        let was_runnable = group.is_runnable();
+        let was_idle = group.known && group.is_idle();
+        let was_new = !group.known;
+        group.uris += 1;
+        group.known = true;
+        if !group.is_runnable() {
+            return Ok(());
+        }
+        let due = at.max(group.closed_until()).max(now);
+        if was_runnable {
+            if due < group.due && ks.zset_score(&self.names.wait, &loaded.id)?.is_some() {
+                loaded.group.due = due;
+                self.wait_from(ks, loaded, due, now)?;
+            }
+            return Ok(());
+        }
+        if was_idle {
+            ks.zset_del(&self.names.idle, &loaded.id)?;
+        }
+        // A plain client that holds the group queues it when it is done.
+        let held_by_others = !was_new
+            && loaded.group.holds.is_empty()
+            && ks.zset_score(&self.names.busy, &loaded.id)?.is_some();
+        if !held_by_others {
+            loaded.group.due = due;
+            self.wait_from(ks, loaded, due, now)?;
+        }
+        Ok(())
+    }
+
+    /// Puts a group into `chg_wait`; those due now in the order in which they came.
+    fn wait_from(
+        &mut self,
+        ks: &mut K,
+        loaded: &Loaded<K>,
+        due: Millis,
+        now: Millis,
+    ) -> Result<()> {
+        let score = if due == now {
+            self.arrivals.score(now)
+        } else {
+            due as f64
+        };
+        self.wait(ks, &loaded.id, score)
+    }
+
+    /// The stored reply when this number was carried out before.
+    fn replayed(
+        &mut self,
+        ks: &mut K,
+        execution: &[u8],
+        sequence: Sequence<'_>,
+    ) -> Result<Option<Counts>> {
+        let key = self.sequence_key(ks, execution);
+        let Some(stored) = ks.hash_get(&key, sequence.writer)? else {
+            return Ok(None);
+        };
+        let mut numbers = stored.as_ref().split(|&b| b == b' ').map(parse_unsigned);
+        match numbers.next().flatten() {
+            Some(last) if last == sequence.n => Ok(Some(numbers.collect())),
+            Some(last) if last > sequence.n => Err(Error::PassedBy {
+                writer: sequence.writer.to_vec(),
+                n: sequence.n,
+                last,
+            }),
+            _ => Ok(None),
+        }
+    }
+
+    fn store_counts(
+        &mut self,
+        ks: &mut K,
+        execution: &[u8],
+        sequence: Sequence<'_>,
+        counts: &Counts,
+    ) -> Result<()> {
+        let mut stored = Vec::new();
+        push_number(&mut stored, sequence.n);
+        for count in counts {
+            stored.push(b' ');
+            match count {
+                Some(count) => push_number(&mut stored, *count),
+                None => stored.push(b'-'),
+            }
+        }
+        let key = self.sequence_key(ks, execution);
+        ks.hash_set(&key, sequence.writer, &stored)?;
+        Ok(())
+    }
+}
+
+/// Takes one URI from the budget; false when it is spent.
+fn spend<K: Store>(loaded: &mut Loaded<K>) -> bool {
+    match &mut loaded.group.options.budget {
+        None => true,
+        Some(0) => false,
+        Some(left) => {
+            *left -= 1;
+            true
+        }
+    }
+}

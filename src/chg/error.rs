@@ -1,0 +1,76 @@
+//! What can go wrong with a `CHG.*` command: the code word and the sentence beside each other.
+
+use std::fmt;
+
+use crate::keyspace::KeyError;
+use crate::text::Shown;
+
+use super::time::Millis;
+use super::Token;
+
+/// An error reply. Its text starts with the code word and is ASCII.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Error {
+    /// The key space refused.
+    Key(KeyError),
+    /// `ERR`: an argument is not what it should be; the text is the sentence.
+    Argument(String),
+    /// `NOCHG`: the frontier does not know the group.
+    NoChg(Vec<u8>),
+    /// `STALE`: the token is not that of a lease that is held.
+    Stale(Vec<u8>, Token),
+    /// `STALE`: a sequence number that its writer has passed by.
+    PassedBy {
+        /// Who numbers.
+        writer: Vec<u8>,
+        /// The number that was sent.
+        n: u64,
+        /// The number that came last.
+        last: u64,
+    },
+    /// `LEASED`: the group is being fetched from.
+    Leased(Vec<u8>, Millis),
+    /// `BUSY`: called from a callback in the middle of another command of this module.
+    Busy,
+}
+
+impl From<KeyError> for Error {
+    fn from(error: KeyError) -> Self {
+        Error::Key(error)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Key(error) => error.fmt(f),
+            Error::Argument(text) => write!(f, "ERR {text}"),
+            Error::NoChg(chg) => write!(
+                f,
+                "NOCHG group '{}' is not in this frontier; CHG.ADD or CHG.ADDURI makes it known",
+                Shown(chg)
+            ),
+            Error::Stale(chg, token) => write!(
+                f,
+                "STALE token {token} is not that of a lease of group '{}' that is held: it ran out or was released before; nothing was changed",
+                Shown(chg)
+            ),
+            Error::PassedBy { writer, n, last } => write!(
+                f,
+                "STALE sequence number {n} of writer '{}' is older than its last, {last}; nothing was changed",
+                Shown(writer)
+            ),
+            Error::Leased(chg, deadline) => write!(
+                f,
+                "LEASED group '{}' is being fetched from, until {deadline} at the latest; release it first, or try again then",
+                Shown(chg)
+            ),
+            Error::Busy => f.write_str(
+                "BUSY a command of this module is in the middle of its work; a keyspace callback must put its own off until that is done",
+            ),
+        }
+    }
+}
+
+/// Result of a rule of this family.
+pub type Result<T> = std::result::Result<T, Error>;

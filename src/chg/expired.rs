@@ -1,0 +1,156 @@
+//! Reports of leases that ran out.
+
+use super::error::Result;
+use super::frontier::Frontier;
+use super::next::Lease;
+use super::store::Store;
+use super::time::{of_score, Millis};
+use super::Token;
+use crate::text::{parse_unsigned, push_number};
+
+/// How many reports are kept at most of URIs that go back; those of URIs that are given up are
+/// always kept, because nothing else knows of these.
+const REPORTS: u64 = 100_000;
+
+/// A lease that ran out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// The group.
+    pub chg: Vec<u8>,
+    /// Execution and URI, if the frontier keeps them.
+    pub uri: Option<(Vec<u8>, Vec<u8>)>,
+    /// How many leases of the URI ran out; of the group, in a row, where no URI is kept.
+    pub times: u64,
+    /// Whether the URI is not tried again.
+    pub given_up: bool,
+    /// Whether the URI still counted: its execution was not dropped.
+    pub counts: bool,
+}
+
+impl Report {
+    pub(super) fn of_group(chg: &[u8], times: u64) -> Report {
+        Report {
+            chg: chg.to_vec(),
+            uri: None,
+            times,
+            given_up: false,
+            counts: true,
+        }
+    }
+
+    /// As an element of `chg_expired`: how often, the lengths of group, execution and URI (`-` for
+    /// none), and these three.
+    fn write(&self) -> Vec<u8> {
+        let mut text = Vec::new();
+        push_number(&mut text, self.times);
+        let uri = self.uri.as_ref();
+        let parts = [
+            Some(&self.chg),
+            uri.map(|(execution, _)| execution),
+            uri.map(|(_, uri)| uri),
+        ];
+        for part in parts {
+            text.push(b' ');
+            match part {
+                Some(part) => push_number(&mut text, part.len() as u64),
+                None => text.push(b'-'),
+            }
+        }
+        text.push(b' ');
+        for part in parts.into_iter().flatten() {
+            text.extend_from_slice(part);
+        }
+        text
+    }
+
+    fn read(text: &[u8]) -> Option<Report> {
+        let mut words = text.splitn(5, |&b| b == b' ');
+        let times = parse_unsigned(words.next()?)?;
+        let mut len = || Some(parse_unsigned(words.next()?).map(|n| n as usize));
+        let (chg, execution, uri) = (len()??, len()?, len()?);
+        let mut rest = words.next()?;
+        let mut take = |len: usize| {
+            let (part, after) = rest.split_at_checked(len)?;
+            rest = after;
+            Some(part.to_vec())
+        };
+        Some(Report {
+            chg: take(chg)?,
+            uri: match (execution, uri) {
+                (Some(execution), Some(uri)) => Some((take(execution)?, take(uri)?)),
+                _ => None,
+            },
+            times,
+            given_up: false,
+            counts: true,
+        })
+    }
+}
+
+impl<K: Store> Frontier<K> {
+    /// Keeps a report until somebody reads it.
+    pub(super) fn report(&mut self, ks: &mut K, report: &Report) -> Result<()> {
+        if !report.given_up && ks.list_len(&self.names.expired)? >= REPORTS {
+            self.figures.reports_dropped += 1;
+            return Ok(());
+        }
+        ks.list_push(&self.names.expired, &report.write())?;
+        Ok(())
+    }
+
+    /// Takes the oldest reports off the list. Leases that ran out unnoticed are noticed first.
+    pub fn expired(&mut self, ks: &mut K, most: usize, now: Millis) -> Result<Vec<Report>> {
+        for _ in 0..most {
+            let first = ks.zset_at(&self.names.busy, 0)?;
+            let Some((id, _)) = first.filter(|(_, score)| of_score(*score) <= now) else {
+                break;
+            };
+            let mut loaded = self.load(ks, id.as_ref())?;
+            self.make_ready(ks, &mut loaded, now)?;
+        }
+        let mut reports = Vec::new();
+        while reports.len() < most {
+            let Some(text) = ks.list_take(&self.names.expired, 0)? else {
+                break;
+            };
+            // What a plain client put there is passed over.
+            reports.extend(Report::read(text.as_ref()));
+        }
+        Ok(reports)
+    }
+
+    /// Keeps the lease that was taken together with the last release of a forgotten group.
+    pub(super) fn remember_past_next(
+        &mut self,
+        ks: &mut K,
+        id: &[u8],
+        token: Token,
+        next: &Lease,
+    ) -> Result<()> {
+        let Some((mut released, _)) = self.past(ks, id, token)? else {
+            return Ok(());
+        };
+        let old = ks.zset_from(&self.names.past, token as f64)?;
+        if let Some((old, _)) = old {
+            ks.zset_del(&self.names.past, old.as_ref())?;
+        }
+        released.next = next.token;
+        self.keep_past(ks, id, released, &next.chg)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_is_read_as_it_was_written() {
+        let mut report = Report::of_group(b"a b\xff", 3);
+        assert_eq!(Report::read(&report.write()), Some(report.clone()));
+        report.uri = Some((b"exec 1".to_vec(), b"https://h/ 7 9".to_vec()));
+        assert_eq!(Report::read(&report.write()), Some(report));
+        for bad in ["", "1", "1 2 - -", "x 1 - - a", "1 9 - - a", "1 1 9 9 a"] {
+            assert_eq!(Report::read(bad.as_bytes()), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,394 @@
+//! One politeness frontier: the keys that share a prefix, and what is remembered of them.
+//!
+//! The keys are the truth. What is remembered here is rebuilt from them at any time; whoever hears
+//! that somebody else changed them makes a new one.
+
+use smallvec::SmallVec;
+
+use crate::keyspace::Batch;
+
+use super::audit::Audit;
+use super::error::{Error, Result};
+use super::figures::Figures;
+use super::group::{Group, FIELDS};
+use super::keys::{Names, COUNTED, GROUP, SEQUENCE, URIS};
+use super::store::Store;
+use super::time::{of_score, Arrivals, Millis};
+use super::Token;
+
+/// How often a kept URI is given out whose leases run out, unless set otherwise.
+pub const ATTEMPTS: u64 = 5;
+
+/// The id of a group.
+pub type Id = SmallVec<[u8; 64]>;
+
+/// A frontier.
+pub struct Frontier<K: Store> {
+    pub(super) prefix: Box<[u8]>,
+    /// Names of the keys that exist once.
+    pub names: Names<K::Name>,
+    /// How often a kept URI is given out whose leases run out.
+    pub attempts: u64,
+    /// What happened since it was opened.
+    pub figures: Figures,
+    pub(super) arrivals: Arrivals,
+    pub(super) passed: Passed,
+    pub(super) paused: Option<Paused>,
+    /// No idle group goes before this; `None` when that is not known.
+    pub(super) idle_from: Option<Millis>,
+    pub(super) audit: Option<Audit>,
+}
+
+/// Groups at the head of the queues that are paused, and keep their place.
+#[derive(Debug, Default)]
+pub(super) struct Passed {
+    /// So many at the head of `chg_ready`.
+    pub ready: u64,
+    /// So many at the head of `chg_wait`.
+    pub wait: u64,
+    /// The score of the last one of them.
+    pub wait_score: f64,
+}
+
+/// What is paused beside single groups.
+#[derive(Debug, Default)]
+pub(super) struct Paused {
+    pub all: bool,
+    pub executions: Vec<Vec<u8>>,
+}
+
+impl Paused {
+    pub(super) fn has(&self, execution: &[u8]) -> bool {
+        self.executions.iter().any(|paused| paused == execution)
+    }
+}
+
+/// A group with the fields that it was read from.
+pub(super) struct Loaded<K: Store> {
+    pub id: Id,
+    pub key: K::Name,
+    pub group: Group,
+    raw: [Option<K::Value>; FIELDS],
+}
+
+impl<K: Store> Frontier<K> {
+    /// The frontier with this prefix.
+    pub fn open(ks: &mut K, prefix: &[u8]) -> Frontier<K> {
+        Frontier {
+            prefix: prefix.into(),
+            names: Names::new(ks, prefix),
+            attempts: ATTEMPTS,
+            figures: Figures::default(),
+            arrivals: Arrivals::default(),
+            passed: Passed::default(),
+            paused: None,
+            idle_from: None,
+            audit: None,
+        }
+    }
+
+    /// Forgets what was read from keys, because others changed them.
+    pub fn distrust(&mut self) {
+        self.passed = Passed::default();
+        self.paused = None;
+        self.idle_from = None;
+        if let Some(audit) = &mut self.audit {
+            audit.disturb();
+        }
+    }
+
+    /// The key of a group, or of something that goes with one.
+    pub fn key(&self, ks: &mut K, kind: &[u8], id: &[u8]) -> K::Name {
+        ks.name(&[&self.prefix, kind, id])
+    }
+
+    pub(super) fn load(&self, ks: &mut K, id: &[u8]) -> Result<Loaded<K>> {
+        let key = self.key(ks, GROUP, id);
+        let names = &self.names.field;
+        let raw = ks.hash_get_many(
+            &key,
+            [
+                &names.due,
+                &names.count,
+                &names.state,
+                &names.leases,
+                &names.options,
+            ],
+        )?;
+        let mut fields = raw.iter().map(|field| field.as_ref().map(AsRef::as_ref));
+        let group = Group::read(std::array::from_fn(|_| fields.next().flatten()));
+        Ok(Loaded {
+            id: Id::from_slice(id),
+            key,
+            group,
+            raw,
+        })
+    }
+
+    /// A group that must be known.
+    pub(super) fn known(&self, ks: &mut K, id: &[u8]) -> Result<Loaded<K>> {
+        let loaded = self.load(ks, id)?;
+        if loaded.group.known {
+            Ok(loaded)
+        } else {
+            Err(Error::NoChg(id.to_vec()))
+        }
+    }
+
+    /// Writes the fields that changed.
+    pub(super) fn save(&mut self, ks: &mut K, loaded: &Loaded<K>) -> Result<()> {
+        let written = loaded.group.write();
+        self.note_count(loaded);
+        let names = &self.names.field;
+        let fields = [
+            &names.due,
+            &names.count,
+            &names.state,
+            &names.leases,
+            &names.options,
+        ];
+        let mut changed: SmallVec<[(&K::Name, &[u8]); FIELDS]> = SmallVec::new();
+        for ((name, new), old) in fields.iter().zip(&written).zip(&loaded.raw) {
+            let old = old.as_ref().map(AsRef::as_ref);
+            match new {
+                Some(new) if old != Some(&new[..]) => changed.push((name, new)),
+                _ => {}
+            }
+        }
+        ks.hash_set_many(&loaded.key, &changed)?;
+        for ((name, new), old) in fields.iter().zip(&written).zip(&loaded.raw) {
+            if new.is_none() && old.is_some() {
+                ks.hash_del(&loaded.key, name.as_ref())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells an audit under way of a count that changes behind it.
+    fn note_count(&mut self, loaded: &Loaded<K>) {
+        if let Some(audit) = &mut self.audit {
+            audit.before(&loaded.id, loaded.stored_count());
+        }
+    }
+
+    /// Deletes the hash of a group, but for what was set for it.
+    pub(super) fn forget(&mut self, ks: &mut K, loaded: &Loaded<K>) -> Result<()> {
+        self.note_count(loaded);
+        if loaded.group.options == Default::default() {
+            ks.delete(&loaded.key)?;
+            return Ok(());
+        }
+        let names = &self.names.field;
+        for field in [
+            &names.due,
+            &names.count,
+            &names.state,
+            &names.leases,
+            &names.next,
+        ] {
+            ks.hash_del(&loaded.key, field.as_ref())?;
+        }
+        Ok(())
+    }
+
+    /// Counts queued URIs of an execution up or down, in the whole frontier; the group's own count is
+    /// the caller's.
+    pub(super) fn tally(&mut self, ks: &mut K, execution: &[u8], change: i64) -> Result<()> {
+        if change == 0 {
+            return Ok(());
+        }
+        let executions = self.names.executions.clone();
+        let before = self.queued_of(ks, execution)?;
+        if let Some(audit) = &mut self.audit {
+            audit.before_execution(execution, before);
+        }
+        add_field(ks, &executions, execution, before, change)?;
+        let total = ks.number(&self.names.total)?;
+        ks.number_set(&self.names.total, (total + change).max(0))?;
+        Ok(())
+    }
+
+    /// `EIDC` of an execution.
+    pub(super) fn queued_of(&mut self, ks: &mut K, execution: &[u8]) -> Result<u64> {
+        field_number(ks, &self.names.executions, execution)
+    }
+
+    /// The field in which a group counts the URIs of an execution that are not kept here.
+    pub(super) fn counted_field(execution: &[u8]) -> Id {
+        let mut field = Id::from_slice(COUNTED);
+        field.extend_from_slice(execution);
+        field
+    }
+
+    /// How many URIs of an execution a group counts without keeping them.
+    pub(super) fn counted(&self, ks: &mut K, key: &K::Name, execution: &[u8]) -> Result<u64> {
+        field_number(ks, key, &Self::counted_field(execution))
+    }
+
+    /// Changes that number.
+    pub(super) fn count(
+        &self,
+        ks: &mut K,
+        key: &K::Name,
+        execution: &[u8],
+        change: i64,
+    ) -> Result<()> {
+        let field = Self::counted_field(execution);
+        let before = field_number(ks, key, &field)?;
+        add_field(ks, key, &field, before, change)
+    }
+
+    /// The key of the URIs that are kept for a group.
+    pub(super) fn uris_key(&self, ks: &mut K, id: &[u8]) -> K::Name {
+        self.key(ks, URIS, id)
+    }
+
+    /// The key of the numbered commands of an execution.
+    pub(super) fn sequence_key(&self, ks: &mut K, execution: &[u8]) -> K::Name {
+        self.key(ks, SEQUENCE, execution)
+    }
+
+    /// Mints a token. It is above the clock in microseconds, so that tokens grow even when the
+    /// newest ones were lost, with a replica that lagged behind its master or the last second of an
+    /// append-only file; a token stays exact in the numbers of JavaScript.
+    pub(super) fn mint(&mut self, ks: &mut K, now: Millis) -> Result<Token> {
+        let last = ks.number(&self.names.token)?.max(0) as u64;
+        let token = (last + 1).max(now * 1000);
+        ks.number_set(&self.names.token, token as i64)?;
+        Ok(token)
+    }
+
+    /// Puts a group into `chg_wait`, or moves it there.
+    pub(super) fn wait(&mut self, ks: &mut K, id: &[u8], score: f64) -> Result<()> {
+        if self.passed.wait > 0 {
+            let moves = ks.zset_score(&self.names.wait, id)?.is_some();
+            if moves || score <= self.passed.wait_score {
+                self.passed.wait = 0;
+            }
+        }
+        Ok(ks.zset_add(&self.names.wait, id, score)?)
+    }
+
+    /// Takes a group out of `chg_wait`; true when it was there.
+    pub(super) fn leave_wait(&mut self, ks: &mut K, id: &[u8]) -> Result<bool> {
+        let left = ks.zset_del(&self.names.wait, id)?;
+        if left {
+            self.passed.wait = 0;
+        }
+        Ok(left)
+    }
+
+    /// Queues a group that stands in no queue: into `chg_ready` when it is due, else into
+    /// `chg_wait`.
+    pub(super) fn queue(
+        &mut self,
+        ks: &mut K,
+        loaded: &mut Loaded<K>,
+        due: Millis,
+        now: Millis,
+    ) -> Result<()> {
+        loaded.group.due = due;
+        if due <= now {
+            ks.list_push(&self.names.ready, &loaded.id)?;
+        } else {
+            self.wait(ks, &loaded.id, due as f64)?;
+        }
+        Ok(())
+    }
+
+    /// Sets the score of a group in `chg_busy` to its first deadline, or takes it out.
+    pub(super) fn show_busy(&mut self, ks: &mut K, loaded: &Loaded<K>) -> Result<()> {
+        match loaded.group.first_deadline() {
+            Some(deadline) => {
+                ks.zset_add(&self.names.busy, &loaded.id, deadline as f64)?;
+            }
+            None => {
+                ks.zset_del(&self.names.busy, &loaded.id)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// When a group is due that has just become free: after its pause and block, and when one of the
+    /// URIs kept for it is due, if it has only such.
+    pub(super) fn due_of(&mut self, ks: &mut K, loaded: &Loaded<K>) -> Result<Millis> {
+        let key = self.uris_key(ks, &loaded.id);
+        let kept = ks.uris(&key, |uris| (uris.len(), uris.earliest()))?;
+        let closed = loaded.group.closed_until();
+        Ok(match kept {
+            Some((kept, Some(earliest))) if kept >= loaded.group.uris => closed.max(earliest),
+            _ => closed,
+        })
+    }
+
+    /// What is paused.
+    pub(super) fn paused(&mut self, ks: &mut K) -> Result<&Paused> {
+        if self.paused.is_none() {
+            let mut paused = Paused::default();
+            let (mut batch, mut cursor) = (Batch::default(), ks.cursor());
+            while ks.hash_scan(&self.names.paused, &mut cursor, &mut batch)? {}
+            for (field, _) in batch.iter() {
+                match field.strip_prefix(COUNTED) {
+                    Some(execution) if !paused.has(execution) => {
+                        paused.executions.push(execution.to_vec());
+                    }
+                    Some(_) => {}
+                    None => paused.all = true,
+                }
+            }
+            self.paused = Some(paused);
+        }
+        Ok(self.paused.as_ref().expect("read above"))
+    }
+
+    /// When something may next be given out or must be tidied up, for whoever sets a timer.
+    pub fn wake_at(&mut self, ks: &mut K, now: Millis) -> Result<Option<Millis>> {
+        let idle = self.next_idle(ks)?;
+        if self.paused(ks)?.all {
+            return Ok(idle);
+        }
+        let wait = ks.zset_at(&self.names.wait, self.passed.wait)?;
+        let busy = ks.zset_at(&self.names.busy, 0)?;
+        let ready = ks.list_len(&self.names.ready)? > self.passed.ready;
+        let times = [wait, busy].into_iter().flatten();
+        let first = times.map(|(_, score)| of_score(score)).min();
+        Ok([first, idle, ready.then_some(now)]
+            .into_iter()
+            .flatten()
+            .min())
+    }
+}
+
+impl<K: Store> Loaded<K> {
+    /// The count that stands in the key.
+    fn stored_count(&self) -> u64 {
+        let stored = self.raw[1].as_ref().map(AsRef::as_ref);
+        stored.and_then(crate::text::parse_unsigned).unwrap_or(0)
+    }
+}
+
+/// The number in a field; 0 when there is none.
+pub(super) fn field_number<K: Store>(ks: &mut K, key: &K::Name, field: &[u8]) -> Result<u64> {
+    let value = ks.hash_get(key, field)?;
+    let number = value.and_then(|value| crate::text::parse_unsigned(value.as_ref()));
+    Ok(number.unwrap_or(0))
+}
+
+/// Changes the number in a field; one that comes to 0 is deleted.
+fn add_field<K: Store>(
+    ks: &mut K,
+    key: &K::Name,
+    field: &[u8],
+    before: u64,
+    change: i64,
+) -> Result<()> {
+    let after = before.saturating_add_signed(change);
+    if after == 0 {
+        ks.hash_del(key, field)?;
+    } else {
+        let mut text = super::group::Text::new();
+        crate::text::push_number(&mut text, after);
+        ks.hash_set(key, field, &text)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,153 @@
+//! Gates that many groups share, because one server or operator is behind them: while one of them is
+//! fetched from, or the pause after that runs, no other one is.
+//!
+//! A gate is the hash `chg_gate:<name>`: `n`, when it opens, and `w`, which of its groups stands in
+//! `chg_wait` for all of them. The others stand in the list `chg_gated:<name>`, so that its opening
+//! moves one group and not thousands.
+
+use crate::text::push_number;
+
+use super::error::Result;
+use super::frontier::{field_number, Frontier, Loaded};
+use super::group::Text;
+use super::keys::{GATE, GATED};
+use super::store::Store;
+use super::time::Millis;
+
+/// The field with the time when a gate opens.
+const OPENS: &[u8] = b"n";
+/// The field with the group that stands in `chg_wait` for the others.
+const FIRST: &[u8] = b"w";
+/// How many groups behind a gate are looked at for one that can stand for them. If none can, the next
+/// one does all the same: when it comes up, the search goes on.
+const LOOKED_AT: usize = 1000;
+/// How far into the queue behind a gate one looks for a group that leaves it.
+const SEARCHED: u64 = 1000;
+
+impl<K: Store> Frontier<K> {
+    /// When a gate opens; a time in the past when it is open.
+    pub(super) fn gate_closed_until(&self, ks: &mut K, gate: &[u8]) -> Result<Millis> {
+        let key = self.key(ks, GATE, gate);
+        field_number(ks, &key, OPENS)
+    }
+
+    /// The group that stands in `chg_wait` for the others, if it still does.
+    fn first_at(&self, ks: &mut K, key: &K::Name) -> Result<Option<K::Value>> {
+        let Some(first) = ks.hash_get(key, FIRST)? else {
+            return Ok(None);
+        };
+        let waits = ks.zset_score(&self.names.wait, first.as_ref())?.is_some();
+        Ok(waits.then_some(first))
+    }
+
+    /// Closes a gate until a time: a lease of `leased` began, was extended, or ended in a pause.
+    pub(super) fn close_gate(
+        &mut self,
+        ks: &mut K,
+        gate: &[u8],
+        leased: Option<&[u8]>,
+        until: Millis,
+    ) -> Result<()> {
+        let key = self.key(ks, GATE, gate);
+        let mut opens = Text::new();
+        push_number(&mut opens, until);
+        ks.hash_set(&key, OPENS, &opens)?;
+        let first = self.first_at(ks, &key)?;
+        match first.filter(|first| leased != Some(first.as_ref())) {
+            Some(first) => {
+                let mut first = self.load(ks, first.as_ref())?;
+                self.stand_first(ks, &mut first, until)
+            }
+            None => self.promote(ks, gate, &key, until),
+        }
+    }
+
+    /// A group came up and found the gate closed: it stands for all behind it, or joins them.
+    pub(super) fn stand_behind(
+        &mut self,
+        ks: &mut K,
+        loaded: &mut Loaded<K>,
+        until: Millis,
+    ) -> Result<()> {
+        let gate = loaded.group.options.gate.clone();
+        let key = self.key(ks, GATE, &gate);
+        let first = self.first_at(ks, &key)?;
+        if first.is_some_and(|first| first.as_ref() != &loaded.id[..]) {
+            let gated = self.key(ks, GATED, &gate);
+            ks.list_push(&gated, &loaded.id)?;
+            return Ok(());
+        }
+        ks.hash_set(&key, FIRST, &loaded.id)?;
+        self.stand_first(ks, loaded, until)
+    }
+
+    fn stand_first(&mut self, ks: &mut K, loaded: &mut Loaded<K>, until: Millis) -> Result<()> {
+        let due = self.due_of(ks, loaded)?.max(until);
+        loaded.group.due = due;
+        self.wait(ks, &loaded.id, due as f64)?;
+        self.save(ks, loaded)
+    }
+
+    /// The next group behind a gate stands for the others from now on.
+    fn promote(&mut self, ks: &mut K, gate: &[u8], key: &K::Name, until: Millis) -> Result<()> {
+        let gated = self.key(ks, GATED, gate);
+        for looked_at in 0.. {
+            let Some(id) = ks.list_take(&gated, 0)? else {
+                break;
+            };
+            let mut loaded = self.load(ks, id.as_ref())?;
+            let waits = ks.zset_score(&self.names.wait, id.as_ref())?.is_some();
+            let can_stand = loaded.group.is_runnable() && !waits;
+            if !can_stand && looked_at < LOOKED_AT {
+                continue;
+            }
+            if can_stand && loaded.group.options.gate != gate {
+                let due = self.due_of(ks, &mut loaded)?;
+                self.stand_first(ks, &mut loaded, due)?;
+                continue;
+            }
+            ks.hash_set(key, FIRST, id.as_ref())?;
+            return self.stand_first(ks, &mut loaded, until);
+        }
+        ks.hash_del(key, FIRST)?;
+        Ok(())
+    }
+
+    /// A group that stood for the others behind its gate does so no longer: the next one does. True
+    /// when it was the one.
+    pub(super) fn hand_over(&mut self, ks: &mut K, loaded: &Loaded<K>) -> Result<bool> {
+        let gate = &loaded.group.options.gate;
+        if gate.is_empty() {
+            return Ok(false);
+        }
+        let key = self.key(ks, GATE, gate);
+        let first = ks.hash_get(&key, FIRST)?;
+        if first.is_none_or(|first| first.as_ref() != &loaded.id[..]) {
+            return Ok(false);
+        }
+        let until = self.gate_closed_until(ks, gate)?;
+        self.promote(ks, gate, &key, until)?;
+        Ok(true)
+    }
+
+    /// A group leaves its gate. True when it was queued behind it, and stands nowhere now.
+    pub(super) fn leave_gate(&mut self, ks: &mut K, loaded: &Loaded<K>) -> Result<bool> {
+        let gate = &loaded.group.options.gate;
+        if gate.is_empty() {
+            return Ok(false);
+        }
+        if self.hand_over(ks, loaded)? {
+            return Ok(false);
+        }
+        let gated = self.key(ks, GATED, gate);
+        let len = ks.list_len(&gated)?.min(SEARCHED);
+        for i in 0..len {
+            let here = ks.list_get(&gated, i)?;
+            if here.is_some_and(|id| id.as_ref() == &loaded.id[..]) {
+                ks.list_take(&gated, i)?;
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}

@@ -1,0 +1,366 @@
+//! What is known of one crawl host group, and how it stands in the hash `CHG:<id>`.
+//!
+//! `n` and `c` are the documented fields. The others are this module's, short so that the hash of a
+//! group stays in the server's compact form (values of at most 64 bytes):
+//!
+//! | field | holds |
+//! |---|---|
+//! | `s` | due time as written here, gate, time of the last release, steps of back-off, time of the last step; zeros at the end are left out |
+//! | `l` | leases that ran out in a row; then for each lease that is held `H` token, start, deadline; then for the last release `R` token, its answer, token of the lease that it took |
+//! | `o` | fetches at a time, gap, budget (`-` for none), blocked until, whether paused, shared gate |
+
+use smallvec::SmallVec;
+
+use crate::text::{parse_unsigned, push_number};
+
+use super::politeness::Backoff;
+use super::time::Millis;
+use super::Token;
+
+/// The bytes of a field.
+pub type Text = SmallVec<[u8; 64]>;
+
+/// Leave to fetch from a group, until it is released or runs out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hold {
+    /// Names it.
+    pub token: Token,
+    /// When it was granted.
+    pub granted: Millis,
+    /// When it runs out.
+    pub deadline: Millis,
+}
+
+/// The release that was last, so that the same one again gets the same answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Released {
+    /// Of the lease that was released.
+    pub token: Token,
+    /// The due time that was answered.
+    pub due: Millis,
+    /// Of the lease that was taken in the same step; 0 for none.
+    pub next: Token,
+}
+
+/// What an operator or crawler set for a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// How many fetches at a time.
+    pub parallel: u64,
+    /// Shortest time from the start of one fetch to the start of the next.
+    pub gap: Millis,
+    /// How many more URIs it takes in; `None` for any number.
+    pub budget: Option<u64>,
+    /// No fetch before.
+    pub blocked: Millis,
+    /// No fetch until it is resumed.
+    pub paused: bool,
+    /// The gate that it shares with other groups; empty for none.
+    pub gate: Vec<u8>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            parallel: 1,
+            gap: 0,
+            budget: None,
+            blocked: 0,
+            paused: false,
+            gate: Vec::new(),
+        }
+    }
+}
+
+/// A group.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Group {
+    /// Whether anything is known of it.
+    pub known: bool,
+    /// Whether this module has written its state, and not only plain clients.
+    pub ours: bool,
+    /// `n`: when it is due.
+    pub due: Millis,
+    /// `c`: URIs queued, those being fetched included.
+    pub uris: u64,
+    /// No fetch begins before: the end of the politeness pause.
+    pub gate: Millis,
+    /// When the last fetch ended; 0 before the first.
+    pub released: Millis,
+    /// How much trouble the host is in.
+    pub backoff: Backoff,
+    /// Leases that ran out in a row.
+    pub expired: u64,
+    /// Leases that are held; some may have run out unnoticed.
+    pub holds: SmallVec<[Hold; 1]>,
+    /// The release that was last.
+    pub last: Option<Released>,
+    /// What was set for it.
+    pub options: Options,
+}
+
+/// The fields of a group in the order of [`Group::read`].
+pub const FIELDS: usize = 5;
+
+impl Group {
+    /// From the fields `n`, `c`, `s`, `l`, `o`. Whatever a plain client wrote there, something comes
+    /// of it: text that is no number counts as 0.
+    pub fn read(fields: [Option<&[u8]>; FIELDS]) -> Group {
+        let [due, uris, state, leases, options] = fields;
+        let number = |field: Option<&[u8]>| field.and_then(parse_unsigned).unwrap_or(0);
+        let mut group = Group {
+            known: due.is_some() || uris.is_some() || options.is_some(),
+            ours: state.is_some(),
+            due: number(due),
+            uris: number(uris),
+            ..Group::default()
+        };
+        let mut written = 0;
+        if let Some(state) = state {
+            let mut numbers = state.split(|&b| b == b' ').map(|n| number(Some(n)));
+            let mut next = || numbers.next().unwrap_or(0);
+            written = next();
+            group.gate = next();
+            group.released = next();
+            group.backoff.steps = u32::try_from(next()).unwrap_or(0);
+            group.backoff.since = next();
+        }
+        if written != group.due {
+            // A plain client set the due time: at a release, as far as one can know, so it is the
+            // end of a pause.
+            group.gate = group.gate.max(group.due);
+        }
+        group.read_leases(leases.unwrap_or_default());
+        if let Some(options) = options {
+            group.options = Options::read(options);
+        }
+        group
+    }
+
+    fn read_leases(&mut self, text: &[u8]) {
+        let mut words = text.split(|&b| b == b' ');
+        self.expired = words.next().and_then(parse_unsigned).unwrap_or(0);
+        while let Some(kind) = words.next() {
+            let mut next = || words.next().and_then(parse_unsigned).unwrap_or(0);
+            let (token, first, second) = (next(), next(), next());
+            match kind {
+                b"H" => self.holds.push(Hold {
+                    token,
+                    granted: first,
+                    deadline: second,
+                }),
+                b"R" => {
+                    self.last = Some(Released {
+                        token,
+                        due: first,
+                        next: second,
+                    });
+                }
+                _ => return,
+            }
+        }
+    }
+
+    /// The fields as they are stored; `None` for one that is not.
+    pub fn write(&self) -> [Option<Text>; FIELDS] {
+        let number = |n: u64| {
+            let mut text = Text::new();
+            push_number(&mut text, n);
+            text
+        };
+        let state = [
+            self.due,
+            self.gate,
+            self.released,
+            u64::from(self.backoff.steps),
+            self.backoff.since,
+        ];
+        let used = state.iter().rposition(|&n| n != 0).map_or(1, |at| at + 1);
+        let mut leases = number(self.expired);
+        for hold in &self.holds {
+            push_words(&mut leases, b'H', [hold.token, hold.granted, hold.deadline]);
+        }
+        if let Some(last) = self.last {
+            push_words(&mut leases, b'R', [last.token, last.due, last.next]);
+        }
+        [
+            Some(number(self.due)),
+            Some(number(self.uris)),
+            Some(join(&state[..used])),
+            (leases[..] != b"0"[..]).then_some(leases),
+            (self.options != Options::default()).then(|| self.options.write()),
+        ]
+    }
+
+    /// The lease of this token, if it is held and has not run out.
+    pub fn hold(&self, token: Token, now: Millis) -> Option<Hold> {
+        let held = self.holds.iter().find(|hold| hold.token == token);
+        held.copied().filter(|hold| now < hold.deadline)
+    }
+
+    /// When the first of its leases runs out.
+    pub fn first_deadline(&self) -> Option<Millis> {
+        self.holds.iter().map(|hold| hold.deadline).min()
+    }
+
+    /// Whether another fetch could be given out, now or later.
+    pub fn is_runnable(&self) -> bool {
+        let out = self.holds.len() as u64;
+        self.uris > out && out < self.options.parallel
+    }
+
+    /// No fetch begins before this, whatever is queued.
+    pub fn closed_until(&self) -> Millis {
+        self.gate.max(self.options.blocked)
+    }
+
+    /// Whether nothing is queued and nothing held, so that it stands in no queue.
+    pub fn is_idle(&self) -> bool {
+        self.uris == 0 && self.holds.is_empty()
+    }
+}
+
+impl Options {
+    fn read(text: &[u8]) -> Options {
+        let mut words = text.splitn(6, |&b| b == b' ');
+        let mut next = || words.next().unwrap_or_default();
+        Options {
+            parallel: parse_unsigned(next()).unwrap_or(1).max(1),
+            gap: parse_unsigned(next()).unwrap_or(0),
+            budget: parse_unsigned(next()),
+            blocked: parse_unsigned(next()).unwrap_or(0),
+            paused: next() == b"1",
+            gate: next().to_vec(),
+        }
+    }
+
+    /// As the field `o`.
+    pub(super) fn write(&self) -> Text {
+        let mut text = join(&[self.parallel, self.gap]);
+        text.push(b' ');
+        match self.budget {
+            Some(budget) => push_number(&mut text, budget),
+            None => text.push(b'-'),
+        }
+        text.push(b' ');
+        push_number(&mut text, self.blocked);
+        text.extend_from_slice(if self.paused { b" 1 " } else { b" 0 " });
+        text.extend_from_slice(&self.gate);
+        text
+    }
+}
+
+fn join(numbers: &[u64]) -> Text {
+    let mut text = Text::new();
+    for (i, &n) in numbers.iter().enumerate() {
+        if i > 0 {
+            text.push(b' ');
+        }
+        push_number(&mut text, n);
+    }
+    text
+}
+
+fn push_words(text: &mut Text, kind: u8, numbers: [u64; 3]) {
+    text.extend_from_slice(&[b' ', kind, b' ']);
+    text.extend_from_slice(&join(&numbers));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use smallvec::smallvec;
+
+    fn reread(group: &Group) -> Group {
+        let fields = group.write();
+        let mut fields = fields.iter().map(|field| field.as_deref());
+        Group::read(std::array::from_fn(|_| fields.next().flatten()))
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let bare = Group {
+            known: true,
+            ours: true,
+            due: 5,
+            uris: 1,
+            ..Group::default()
+        };
+        assert_eq!(reread(&bare), bare);
+        let full = Group {
+            gate: 7,
+            released: 3,
+            backoff: Backoff { steps: 2, since: 3 },
+            expired: 4,
+            holds: smallvec![
+                Hold {
+                    token: 9,
+                    granted: 1,
+                    deadline: 20
+                },
+                Hold {
+                    token: 11,
+                    granted: 2,
+                    deadline: 21
+                },
+            ],
+            last: Some(Released {
+                token: 8,
+                due: 7,
+                next: 9,
+            }),
+            options: Options {
+                parallel: 2,
+                gap: 10,
+                budget: Some(0),
+                blocked: 99,
+                paused: true,
+                gate: b"an operator \xff".to_vec(),
+            },
+            ..bare
+        };
+        assert_eq!(reread(&full), full);
+    }
+
+    #[test]
+    fn a_group_of_plain_clients_is_held_to_its_due_time() {
+        let group = Group::read([Some(b"100"), Some(b"2"), None, None, None]);
+        assert_eq!((group.gate, group.uris, group.ours), (100, 2, false));
+        // A plain release after one of ours.
+        let group = Group::read([Some(b"100"), Some(b"2"), Some(b"50 50 40"), None, None]);
+        assert_eq!((group.gate, group.ours), (100, true));
+    }
+
+    #[test]
+    fn nonsense_in_a_field_is_no_group_and_no_panic() {
+        for text in [
+            &b""[..],
+            b"x",
+            b"- - -",
+            b"1 H",
+            b"0 Q 1",
+            b"\xff\xff 1",
+            b"-1",
+        ] {
+            let group = Group::read([Some(text); FIELDS]);
+            assert!(group.options.parallel >= 1);
+        }
+    }
+
+    #[test]
+    fn a_usual_group_stays_in_the_compact_form() {
+        let group = Group {
+            due: 1_790_000_000_000,
+            uris: 1_000_000,
+            gate: 1_790_000_000_000,
+            released: 1_790_000_000_000,
+            holds: smallvec![Hold {
+                token: 1_790_000_000_000_000,
+                granted: 1_790_000_000_000,
+                deadline: 1_790_000_600_000,
+            }],
+            ..Group::default()
+        };
+        assert!(group.write().iter().flatten().all(|text| text.len() <= 64));
+    }
+}

@@ -1,0 +1,150 @@
+//! What operators and crawlers set: blocks, pauses, limits, shared gates.
+
+use super::error::Result;
+use super::frontier::{Frontier, Loaded};
+use super::group::Options;
+use super::keys::COUNTED;
+use super::store::Store;
+use super::time::Millis;
+
+/// What is paused or resumed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target<'a> {
+    /// The whole frontier.
+    All,
+    /// One group.
+    Group(&'a [u8]),
+    /// One crawl execution.
+    Execution(&'a [u8]),
+}
+
+/// Limits to be set; `None` leaves one as it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// How many fetches at a time.
+    pub parallel: Option<u64>,
+    /// Shortest time from the start of one fetch to the start of the next.
+    pub gap: Option<Millis>,
+    /// How many more URIs the group takes in; `Some(None)` for any number.
+    pub budget: Option<Option<u64>>,
+}
+
+impl<K: Store> Frontier<K> {
+    /// No fetch from a group before a time; one in the past ends a block.
+    ///
+    /// # Errors
+    /// `NOCHG` for an unknown group.
+    pub fn block(&mut self, ks: &mut K, id: &[u8], until: Millis, now: Millis) -> Result<()> {
+        let mut loaded = self.known(ks, id)?;
+        let until = if until > now { until } else { 0 };
+        let before = std::mem::replace(&mut loaded.group.options.blocked, until);
+        self.settle_in(ks, &mut loaded, before)?;
+        self.save(ks, &loaded)
+    }
+
+    /// Moves a group that waits to where its due time is now; `before` is what held it until now.
+    fn settle_in(&mut self, ks: &mut K, loaded: &mut Loaded<K>, before: Millis) -> Result<()> {
+        if ks.zset_score(&self.names.wait, &loaded.id)?.is_none() {
+            return Ok(());
+        }
+        let mut due = self.due_of(ks, loaded)?;
+        if loaded.group.due != before {
+            due = due.max(loaded.group.due);
+        }
+        let gate = &loaded.group.options.gate;
+        if !gate.is_empty() {
+            due = due.max(self.gate_closed_until(ks, gate)?);
+        }
+        loaded.group.due = due;
+        self.wait(ks, &loaded.id, due as f64)
+    }
+
+    /// Pauses, or ends a pause.
+    ///
+    /// # Errors
+    /// `NOCHG` for an unknown group.
+    pub fn pause(&mut self, ks: &mut K, target: Target<'_>, pause: bool) -> Result<()> {
+        match target {
+            Target::Group(id) => {
+                let mut loaded = self.known(ks, id)?;
+                loaded.group.options.paused = pause;
+                self.save(ks, &loaded)?;
+            }
+            Target::All | Target::Execution(_) => {
+                let field = match target {
+                    Target::Execution(execution) => [COUNTED, execution].concat(),
+                    _ => b"all".to_vec(),
+                };
+                if pause {
+                    ks.hash_set(&self.names.paused, &field, b"1")?;
+                } else {
+                    ks.hash_del(&self.names.paused, &field)?;
+                }
+                self.paused = None;
+            }
+        }
+        self.passed = Default::default();
+        Ok(())
+    }
+
+    /// Sets limits of a group, which need not be known yet.
+    pub fn limit(&mut self, ks: &mut K, id: &[u8], limits: &Limits, now: Millis) -> Result<()> {
+        let mut loaded = self.load(ks, id)?;
+        let was_runnable = loaded.group.is_runnable();
+        let options = &mut loaded.group.options;
+        options.parallel = limits.parallel.unwrap_or(options.parallel);
+        options.gap = limits.gap.unwrap_or(options.gap);
+        options.budget = limits.budget.unwrap_or(options.budget);
+        if !was_runnable && loaded.group.is_runnable() {
+            let due = self.due_of(ks, &loaded)?.max(now);
+            self.queue(ks, &mut loaded, due, now)?;
+        }
+        self.save_options(ks, &loaded)
+    }
+
+    /// Puts groups behind one gate; an empty name takes them away from theirs. They need not be known
+    /// yet.
+    pub fn group(&mut self, ks: &mut K, gate: &[u8], ids: &[&[u8]], now: Millis) -> Result<()> {
+        for id in ids {
+            let mut loaded = self.load(ks, id)?;
+            if loaded.group.options.gate == gate {
+                continue;
+            }
+            let before = self.gate_closed_until(ks, &loaded.group.options.gate)?;
+            let stood_behind = self.leave_gate(ks, &loaded)?;
+            loaded.group.options.gate = gate.to_vec();
+            if stood_behind {
+                let due = self.due_of(ks, &loaded)?;
+                self.queue(ks, &mut loaded, due, now)?;
+            } else {
+                self.settle_in(ks, &mut loaded, before)?;
+            }
+            self.save_options(ks, &loaded)?;
+            // What is being fetched from now closes the new gate too.
+            let held = loaded.group.first_deadline();
+            if let (Some(deadline), false) = (held, gate.is_empty()) {
+                let until = self.gate_closed_until(ks, gate)?.max(deadline);
+                self.close_gate(ks, gate, Some(id), until)?;
+            } else if loaded.group.gate > now && !gate.is_empty() {
+                let until = self.gate_closed_until(ks, gate)?.max(loaded.group.gate);
+                self.close_gate(ks, gate, None, until)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Saves a group of which perhaps nothing but its options is known: it gets no due time, so that a
+    /// plain client that queues its first URI sees that it is new.
+    fn save_options(&mut self, ks: &mut K, loaded: &Loaded<K>) -> Result<()> {
+        if loaded.group.ours || !loaded.group.is_idle() || loaded.group.due != 0 {
+            return self.save(ks, loaded);
+        }
+        let field = self.names.field.options.clone();
+        if loaded.group.options == Options::default() {
+            ks.hash_del(&loaded.key, field.as_ref())?;
+        } else {
+            ks.hash_set_many(&loaded.key, &[(&field, &loaded.group.options.write())])?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,159 @@
+//! Groups with nothing queued and nothing held. They stand in none of the documented queues; their
+//! hash stays until the politeness gate has passed, so that a URI that comes a moment after the last one
+//! was fetched still waits.
+
+use super::error::Result;
+use super::frontier::{Frontier, Loaded};
+use super::group::Released;
+use super::store::Store;
+use super::time::{of_score, Millis};
+use super::Token;
+use crate::text::{parse_unsigned, push_number};
+
+/// How many groups are forgotten at most by one command that does something else.
+const TIDIED: usize = 4;
+
+/// How many releases of groups that are forgotten are remembered.
+const PAST: u64 = 1 << 16;
+
+/// A remembered release, and the group of the lease that it took.
+pub(super) type Past = (Released, Vec<u8>);
+
+impl<K: Store> Frontier<K> {
+    /// Lays a group to rest that may have nothing queued and nothing held any more.
+    pub(super) fn rest(&mut self, ks: &mut K, loaded: &mut Loaded<K>, now: Millis) -> Result<()> {
+        if !loaded.group.is_idle() {
+            return Ok(());
+        }
+        self.hand_over(ks, loaded)?;
+        let until = loaded.group.gate;
+        loaded.group.due = until;
+        if until <= now {
+            self.end(ks, loaded)?;
+            ks.zset_del(&self.names.idle, &loaded.id)?;
+            return Ok(());
+        }
+        self.save(ks, loaded)?;
+        ks.zset_add(&self.names.idle, &loaded.id, until as f64)?;
+        self.idle_from = self.idle_from.map(|from| from.min(until));
+        Ok(())
+    }
+
+    /// Forgets a group, but not its last release.
+    fn end(&mut self, ks: &mut K, loaded: &Loaded<K>) -> Result<()> {
+        if let Some(last) = loaded.group.last {
+            self.remember(ks, loaded, last)?;
+        }
+        self.forget(ks, loaded)
+    }
+
+    /// When the first idle group is to be forgotten.
+    pub(super) fn next_idle(&mut self, ks: &mut K) -> Result<Option<Millis>> {
+        if self.idle_from.is_none() {
+            let first = ks.zset_at(&self.names.idle, 0)?;
+            self.idle_from = Some(first.map_or(Millis::MAX, |(_, score)| of_score(score)));
+        }
+        Ok(self.idle_from.filter(|&from| from < Millis::MAX))
+    }
+
+    /// Forgets idle groups whose gate has passed, a few at a time. One that a plain client queued URIs
+    /// for meanwhile starts to wait: its client saw that the group was known, and did not queue it.
+    pub fn tidy(&mut self, ks: &mut K, now: Millis) -> Result<()> {
+        for _ in 0..TIDIED {
+            if self.next_idle(ks)?.is_none_or(|from| from > now) {
+                return Ok(());
+            }
+            self.idle_from = None;
+            let Some((id, score)) = ks.zset_at(&self.names.idle, 0)? else {
+                continue;
+            };
+            if of_score(score) > now {
+                continue;
+            }
+            let mut loaded = self.load(ks, id.as_ref())?;
+            ks.zset_del(&self.names.idle, id.as_ref())?;
+            if loaded.group.is_idle() {
+                self.end(ks, &loaded)?;
+            } else if loaded.group.is_runnable() {
+                self.adopt(ks, &mut loaded)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Queues a group that plain clients queued URIs for while it was idle.
+    pub fn adopt_if_idle(&mut self, ks: &mut K, id: &[u8]) -> Result<()> {
+        let mut loaded = self.load(ks, id)?;
+        if loaded.group.is_runnable() && ks.zset_del(&self.names.idle, id)? {
+            self.idle_from = None;
+            self.adopt(ks, &mut loaded)?;
+        }
+        Ok(())
+    }
+
+    fn adopt(&mut self, ks: &mut K, loaded: &mut Loaded<K>) -> Result<()> {
+        if ks.zset_score(&self.names.wait, &loaded.id)?.is_some() {
+            return Ok(());
+        }
+        loaded.group.due = loaded.group.closed_until();
+        self.wait(ks, &loaded.id, loaded.group.due as f64)?;
+        self.save(ks, loaded)
+    }
+
+    /// Keeps the last release of a group that is forgotten: whoever sent it may not have seen the
+    /// answer.
+    fn remember(&mut self, ks: &mut K, loaded: &Loaded<K>, last: Released) -> Result<()> {
+        let next = match last.next {
+            0 => None,
+            _ => ks.hash_get(&loaded.key, self.names.field.next.as_ref())?,
+        };
+        let next = next.as_ref().map_or(&b""[..], AsRef::as_ref);
+        self.keep_past(ks, &loaded.id, last, next)
+    }
+
+    /// Keeps a release in `chg_past`, and lets the oldest go when there are many.
+    pub(super) fn keep_past(
+        &mut self,
+        ks: &mut K,
+        id: &[u8],
+        last: Released,
+        next: &[u8],
+    ) -> Result<()> {
+        let mut text = Vec::new();
+        for n in [last.due, last.next, id.len() as u64] {
+            push_number(&mut text, n);
+            text.push(b' ');
+        }
+        text.extend_from_slice(id);
+        text.extend_from_slice(next);
+        ks.zset_add(&self.names.past, &text, last.token as f64)?;
+        if ks.zset_len(&self.names.past)? > PAST {
+            if let Some((oldest, _)) = ks.zset_at(&self.names.past, 0)? {
+                ks.zset_del(&self.names.past, oldest.as_ref())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The release of this token, if it is remembered of a group that was forgotten.
+    pub(super) fn past(&self, ks: &mut K, id: &[u8], token: Token) -> Result<Option<Past>> {
+        let found = ks.zset_from(&self.names.past, token as f64)?;
+        let Some((text, score)) = found.filter(|(_, score)| *score == token as f64) else {
+            return Ok(None);
+        };
+        debug_assert_eq!(score as Token, token);
+        let mut parts = text.as_ref().splitn(4, |&b| b == b' ');
+        let mut next = || parts.next().unwrap_or_default();
+        let (due, lease, len) = (next(), next(), next());
+        let (ids, len) = (next(), parse_unsigned(len).unwrap_or(0) as usize);
+        if len > ids.len() || &ids[..len] != id {
+            return Ok(None);
+        }
+        let released = Released {
+            token,
+            due: parse_unsigned(due).unwrap_or(0),
+            next: parse_unsigned(lease).unwrap_or(0),
+        };
+        Ok(Some((released, ids[len..].to_vec())))
+    }
+}

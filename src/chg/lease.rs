@@ -1,0 +1,450 @@
+//! The end of a lease: released, extended, or run out.
+
+use super::error::{Error, Result};
+use super::expired::Report;
+use super::frontier::{Frontier, Loaded};
+use super::group::{Hold, Released};
+use super::next::Lease;
+use super::politeness::{self, Facts};
+use super::store::Store;
+use super::time::Millis;
+use super::uris::Op;
+use super::Token;
+
+/// When a host may be fetched from again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// At a time.
+    At(Millis),
+    /// So long from now.
+    Delay(Millis),
+    /// After a pause that follows from the fetch.
+    Facts(Facts),
+}
+
+/// What became of the URI that was fetched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate<'a> {
+    /// It goes back as it was.
+    Unchanged,
+    /// It is done; where URIs are not kept, so many are.
+    Done {
+        /// The execution that it was queued for.
+        execution: &'a [u8],
+        /// How many; 1 unless given.
+        count: Option<u64>,
+    },
+    /// It is to be fetched again then.
+    Retry(Millis),
+}
+
+/// The answer to a release.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// It was carried out: when the group is due.
+    Released(Millis),
+    /// It was carried out before: the first answer, and the lease that it took, while that is held.
+    Before(Millis, Option<Lease>),
+}
+
+impl<K: Store> Frontier<K> {
+    /// A fetch ended.
+    ///
+    /// # Errors
+    /// `NOCHG` for an unknown group, `STALE` for a token whose lease is not held, `ERR` when the
+    /// execution is not the one whose URI is leased. Nothing is changed then.
+    pub fn release(
+        &mut self,
+        ks: &mut K,
+        id: &[u8],
+        token: Token,
+        when: &When,
+        fate: &Fate<'_>,
+        now: Millis,
+    ) -> Result<Answer> {
+        let mut loaded = self.load(ks, id)?;
+        let Some(hold) = loaded.group.hold(token, now) else {
+            return self.released_before(ks, &loaded, token, now);
+        };
+        let change = self.fate_of(ks, &loaded, token, fate)?;
+
+        let was_runnable = loaded.group.is_runnable();
+        loaded.group.holds.retain(|held| held.token != token);
+        loaded.group.expired = 0;
+        self.settle(ks, &mut loaded, &change)?;
+        let gate = self.gate_after(&mut loaded, hold, when, now);
+        loaded.group.released = now;
+        let mut due = self.due_of(ks, &loaded)?;
+        if let (Fate::Retry(at), Change::Nothing, 1) = (fate, &change, loaded.group.uris) {
+            // The only URI of the group, which its crawler keeps.
+            due = due.max(*at);
+        }
+        self.show_busy(ks, &loaded)?;
+        if !loaded.group.options.gate.is_empty() {
+            let shared = loaded.group.options.gate.clone();
+            self.close_gate(ks, &shared, None, gate)?;
+        }
+        if loaded.group.is_idle() {
+            due = loaded.group.gate;
+        } else if loaded.group.is_runnable() && !was_runnable {
+            self.queue(ks, &mut loaded, due, now)?;
+        } else if loaded.group.is_runnable() {
+            // Others may fetch from it at the same time, so it stands in a queue already.
+            if due > loaded.group.due && ks.zset_score(&self.names.wait, id)?.is_some() {
+                self.wait(ks, id, due as f64)?;
+                loaded.group.due = due;
+            }
+        }
+        loaded.group.last = Some(Released {
+            token,
+            due,
+            next: 0,
+        });
+        self.figures.releases += 1;
+        if loaded.group.is_idle() {
+            self.rest(ks, &mut loaded, now)?;
+        } else {
+            self.save(ks, &loaded)?;
+        }
+        Ok(Answer::Released(due))
+    }
+
+    /// Remembers the lease that was taken together with a release, for whoever sends that again.
+    pub fn remember_next(
+        &mut self,
+        ks: &mut K,
+        id: &[u8],
+        token: Token,
+        next: &Lease,
+    ) -> Result<()> {
+        let mut loaded = self.load(ks, id)?;
+        match &mut loaded.group.last {
+            Some(last) if last.token == token => {
+                last.next = next.token;
+                self.save(ks, &loaded)?;
+                ks.hash_set_many(&loaded.key, &[(&self.names.field.next, &next.chg)])?;
+                Ok(())
+            }
+            _ => self.remember_past_next(ks, id, token, next),
+        }
+    }
+
+    /// The lease was released before, or never was, or is over.
+    fn released_before(
+        &mut self,
+        ks: &mut K,
+        loaded: &Loaded<K>,
+        token: Token,
+        now: Millis,
+    ) -> Result<Answer> {
+        let last = loaded.group.last.filter(|last| last.token == token);
+        let found = match last {
+            Some(last) => {
+                let next = match last.next {
+                    0 => None,
+                    _ => ks.hash_get(&loaded.key, self.names.field.next.as_ref())?,
+                };
+                let next = next.map_or_else(Vec::new, |next| next.as_ref().to_vec());
+                Some((last, next))
+            }
+            // A group that was forgotten, and perhaps made again but not leased since.
+            None if loaded.group.holds.is_empty() && loaded.group.last.is_none() => {
+                self.past(ks, &loaded.id, token)?
+            }
+            None => None,
+        };
+        match found {
+            Some((last, next)) => {
+                let lease = self.lease_of(ks, &next, last.next, now)?;
+                Ok(Answer::Before(last.due, lease))
+            }
+            None if !loaded.group.known => Err(Error::NoChg(loaded.id.to_vec())),
+            None => Err(Error::Stale(loaded.id.to_vec(), token)),
+        }
+    }
+
+    /// A lease that is held, as it was granted.
+    fn lease_of(
+        &mut self,
+        ks: &mut K,
+        id: &[u8],
+        token: Token,
+        now: Millis,
+    ) -> Result<Option<Lease>> {
+        if token == 0 {
+            return Ok(None);
+        }
+        let loaded = self.load(ks, id)?;
+        let Some(hold) = loaded.group.hold(token, now) else {
+            return Ok(None);
+        };
+        let key = self.uris_key(ks, id);
+        let uri = ks.uris(&key, |uris| {
+            let leased = uris.leased(token)?;
+            Some((leased.execution.to_vec(), leased.uri.to_vec()))
+        })?;
+        Ok(Some(Lease {
+            chg: id.to_vec(),
+            token,
+            deadline: hold.deadline,
+            due: loaded.group.due,
+            uris: loaded.group.uris,
+            uri: uri.flatten(),
+        }))
+    }
+
+    /// What a release does to the counts, looked at before anything is written.
+    fn fate_of(
+        &mut self,
+        ks: &mut K,
+        loaded: &Loaded<K>,
+        token: Token,
+        fate: &Fate<'_>,
+    ) -> Result<Change> {
+        let key = self.uris_key(ks, &loaded.id);
+        let kept = ks.uris(&key, |uris| {
+            let leased = uris
+                .leased(token)
+                .map(|leased| (leased.execution.to_vec(), leased.dropped));
+            (leased, uris.len())
+        })?;
+        let (leased, kept) = kept.unwrap_or((None, 0));
+        let Some((own, dropped)) = leased else {
+            let Fate::Done { execution, count } = *fate else {
+                return Ok(Change::Nothing);
+            };
+            let counted = loaded.group.uris.saturating_sub(kept);
+            return self.uncount(ks, loaded, execution, count.unwrap_or(1).min(counted));
+        };
+        Ok(match *fate {
+            Fate::Unchanged => Change::Return(token, None),
+            Fate::Retry(at) => Change::Return(token, Some(at)),
+            Fate::Done { execution, .. } if execution != own => {
+                return Err(Error::Argument(format!(
+                    "the lease is of a URI of execution '{}', not '{}'; nothing was changed",
+                    crate::text::Shown(&own),
+                    crate::text::Shown(execution)
+                )));
+            }
+            Fate::Done { count, .. } if count.is_some_and(|count| count != 1) => {
+                return Err(Error::Argument(
+                    "a lease of a kept URI is done with that one, so the count is 1; nothing was changed"
+                        .to_string(),
+                ));
+            }
+            Fate::Done { .. } => Change::Done(token, (!dropped).then_some(own)),
+        })
+    }
+
+    /// How many counted URIs of an execution can be taken off a group: never more than were queued
+    /// for it, in this group or by plain clients, who do not say for whom.
+    fn uncount(
+        &mut self,
+        ks: &mut K,
+        loaded: &Loaded<K>,
+        execution: &[u8],
+        most: u64,
+    ) -> Result<Change> {
+        let most = most.min(self.queued_of(ks, execution)?);
+        let own = self.counted(ks, &loaded.key, execution)?.min(most);
+        let mut whole = own;
+        if own < most {
+            let others = self.unattributed(ks, loaded)?;
+            whole += others.min(most - own);
+        }
+        Ok(Change::Uncount {
+            execution: execution.to_vec(),
+            own,
+            whole,
+        })
+    }
+
+    fn settle(&mut self, ks: &mut K, loaded: &mut Loaded<K>, change: &Change) -> Result<()> {
+        match change {
+            Change::Nothing => {}
+            Change::Uncount {
+                execution,
+                own,
+                whole,
+            } => {
+                loaded.group.uris -= whole;
+                if *own > 0 {
+                    self.count(ks, &loaded.key, execution, -(*own as i64))?;
+                }
+                self.tally(ks, execution, -(*whole as i64))?;
+            }
+            Change::Return(token, due) => {
+                let key = self.uris_key(ks, &loaded.id);
+                let back = Op::Return {
+                    token: *token,
+                    due: *due,
+                    failed: false,
+                };
+                ks.change_uris(&key, &back)?;
+            }
+            Change::Done(token, execution) => {
+                let key = self.uris_key(ks, &loaded.id);
+                ks.change_uris(&key, &Op::Done { token: *token })?;
+                if let Some(execution) = execution {
+                    loaded.group.uris = loaded.group.uris.saturating_sub(1);
+                    self.tally(ks, execution, -1)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Closes the gate of a group after a fetch.
+    fn gate_after(
+        &mut self,
+        loaded: &mut Loaded<K>,
+        hold: Hold,
+        when: &When,
+        now: Millis,
+    ) -> Millis {
+        let group = &mut loaded.group;
+        let gate = match when {
+            When::At(at) => (*at).max(now),
+            When::Delay(delay) => now + delay,
+            When::Facts(facts) => {
+                let (pause, backoff) = politeness::pause(facts, group.backoff, hold.granted, now);
+                group.backoff = backoff;
+                now.saturating_add(pause)
+            }
+        };
+        group.gate = group.gate.max(gate);
+        group.gate
+    }
+
+    /// A lease lasts longer; the new deadline.
+    ///
+    /// # Errors
+    /// `NOCHG` and `STALE`, as for a release.
+    pub fn extend(
+        &mut self,
+        ks: &mut K,
+        id: &[u8],
+        token: Token,
+        ms: Millis,
+        now: Millis,
+    ) -> Result<Millis> {
+        let mut loaded = self.known(ks, id)?;
+        let deadline = now + ms;
+        let mut holds = loaded.group.holds.iter_mut();
+        match holds.find(|hold| hold.token == token && now < hold.deadline) {
+            Some(hold) => hold.deadline = deadline,
+            None => return Err(Error::Stale(id.to_vec(), token)),
+        }
+        self.show_busy(ks, &loaded)?;
+        let gate = loaded.group.options.gate.clone();
+        if !gate.is_empty() {
+            self.close_gate(ks, &gate, Some(id), deadline)?;
+        }
+        self.save(ks, &loaded)?;
+        Ok(deadline)
+    }
+
+    /// Ends the leases of a group that have run out. Their URIs go back, or are given up when they
+    /// were tried often enough; either way there is a report. The group is the caller's to save and
+    /// to queue.
+    pub(super) fn expire(&mut self, ks: &mut K, loaded: &mut Loaded<K>, now: Millis) -> Result<()> {
+        let over: Vec<Hold> = {
+            let holds = loaded.group.holds.iter();
+            holds.filter(|hold| hold.deadline <= now).copied().collect()
+        };
+        loaded.group.holds.retain(|hold| hold.deadline > now);
+        if over.is_empty() && loaded.group.holds.is_empty() {
+            // A plain client's, which keeps no token.
+            self.figures.expired += 1;
+            loaded.group.expired += 1;
+            let report = Report::of_group(&loaded.id, loaded.group.expired);
+            self.report(ks, &report)?;
+        }
+        for hold in over {
+            self.figures.expired += 1;
+            loaded.group.expired += 1;
+            loaded.group.last = None;
+            let report = self.end_attempt(ks, loaded, hold.token)?;
+            self.report(ks, &report)?;
+        }
+        self.show_busy(ks, loaded)
+    }
+
+    fn end_attempt(&mut self, ks: &mut K, loaded: &mut Loaded<K>, token: Token) -> Result<Report> {
+        let key = self.uris_key(ks, &loaded.id);
+        let leased = ks.uris(&key, |uris| {
+            let leased = uris.leased(token)?;
+            Some(Report {
+                chg: loaded.id.to_vec(),
+                uri: Some((leased.execution.to_vec(), leased.uri.to_vec())),
+                times: u64::from(leased.attempts) + 1,
+                given_up: false,
+                counts: !leased.dropped,
+            })
+        })?;
+        let Some(mut report) = leased.flatten() else {
+            return Ok(Report::of_group(&loaded.id, loaded.group.expired));
+        };
+        report.given_up = report.times >= self.attempts;
+        if !report.given_up || !report.counts {
+            let back = Op::Return {
+                token,
+                due: None,
+                failed: true,
+            };
+            ks.change_uris(&key, &back)?;
+            return Ok(report);
+        }
+        ks.change_uris(&key, &Op::Done { token })?;
+        if let Some((execution, _)) = &report.uri {
+            loaded.group.uris = loaded.group.uris.saturating_sub(1);
+            self.tally(ks, execution, -1)?;
+        }
+        Ok(report)
+    }
+}
+
+/// What a release does to the counts of a group.
+enum Change {
+    Nothing,
+    /// URIs that the crawler keeps are done: so many that are counted for the execution, and so many
+    /// in all, with those that plain clients counted.
+    Uncount {
+        execution: Vec<u8>,
+        own: u64,
+        whole: u64,
+    },
+    /// The leased URI goes back.
+    Return(Token, Option<Millis>),
+    /// It is done; with its execution, if it still counts.
+    Done(Token, Option<Vec<u8>>),
+}
+
+impl<K: Store> Frontier<K> {
+    /// Of the URIs that a group counts, how many plain clients queued: they do not say in the group
+    /// for which execution.
+    fn unattributed(&mut self, ks: &mut K, loaded: &Loaded<K>) -> Result<u64> {
+        let key = self.uris_key(ks, &loaded.id);
+        let kept = ks.uris(&key, super::uris::Uris::len)?.unwrap_or(0);
+        let counted = self.counted_in(ks, &loaded.key)?;
+        let attributed: u64 = counted.iter().map(|(_, n)| n).sum();
+        Ok(loaded.group.uris.saturating_sub(kept + attributed))
+    }
+
+    /// The executions that a group counts URIs of without keeping them.
+    pub(super) fn counted_in(&self, ks: &mut K, key: &K::Name) -> Result<Vec<(Vec<u8>, u64)>> {
+        let (mut batch, mut cursor) = (crate::keyspace::Batch::default(), ks.cursor());
+        while ks.hash_scan(key, &mut cursor, &mut batch)? {}
+        let mut counted: Vec<(Vec<u8>, u64)> = batch
+            .iter()
+            .filter_map(|(field, value)| {
+                let execution = field.strip_prefix(super::keys::COUNTED)?;
+                Some((execution.to_vec(), crate::text::parse_unsigned(value)?))
+            })
+            .collect();
+        // A scan may give a field twice.
+        counted.sort();
+        counted.dedup_by(|a, b| a.0 == b.0);
+        Ok(counted)
+    }
+}

@@ -1,0 +1,143 @@
+//! `CHG.MOVE`: what is queued for one group is from now on queued for another, because a host turned
+//! out to share its address with others.
+
+use crate::reply::Reply;
+
+use super::error::{Error, Result};
+use super::frontier::{Frontier, Loaded};
+use super::job::{Job, Step, Time};
+use super::store::Store;
+use super::time::{of_score, Millis};
+use super::uris::{Changed, Op, Queued};
+
+/// How many kept URIs move at a time.
+const BATCH: usize = 64;
+
+/// Moves everything that is queued for a group.
+#[derive(Debug)]
+pub struct Moving {
+    from: Vec<u8>,
+    to: Vec<u8>,
+    now: Millis,
+    moved: u64,
+}
+
+impl Moving {
+    /// From one group to another.
+    pub fn new(from: &[u8], to: &[u8], now: Millis) -> Moving {
+        Moving {
+            from: from.to_vec(),
+            to: to.to_vec(),
+            now,
+            moved: 0,
+        }
+    }
+
+    /// Moves URIs that the frontier keeps.
+    fn move_kept<K: Store>(
+        &mut self,
+        frontier: &mut Frontier<K>,
+        ks: &mut K,
+        from: &mut Loaded<K>,
+        to: &mut Loaded<K>,
+        uris: &[Queued],
+    ) -> Result<()> {
+        let from_key = frontier.uris_key(ks, &self.from);
+        let to_key = frontier.uris_key(ks, &self.to);
+        for queued in uris {
+            let Queued { execution, uri, .. } = queued;
+            let add = Op::Add {
+                execution,
+                weight: Some(queued.weight),
+                due: queued.due,
+                depth: queued.depth,
+                attempts: queued.attempts,
+                uri,
+            };
+            let added = ks.change_uris(&to_key, &add)? == Changed::Added;
+            ks.change_uris(&from_key, &Op::Remove { execution, uri })?;
+            from.group.uris = from.group.uris.saturating_sub(1);
+            if added {
+                frontier.arrive(ks, to, queued.due, self.now)?;
+                self.moved += 1;
+            } else {
+                // The other group has it already: it counts once.
+                frontier.tally(ks, execution, -1)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves the counts of URIs that crawlers keep.
+    fn move_counted<K: Store>(
+        &mut self,
+        frontier: &mut Frontier<K>,
+        ks: &mut K,
+        from: &mut Loaded<K>,
+        to: &mut Loaded<K>,
+    ) -> Result<()> {
+        let counted = from.group.uris;
+        if counted == 0 {
+            return Ok(());
+        }
+        for (execution, n) in frontier.counted_in(ks, &from.key)? {
+            frontier.count(ks, &from.key, &execution, -(n as i64))?;
+            frontier.count(ks, &to.key, &execution, n as i64)?;
+        }
+        from.group.uris = 0;
+        frontier.arrive(ks, to, from.group.due, self.now)?;
+        to.group.uris += counted - 1;
+        self.moved += counted;
+        Ok(())
+    }
+}
+
+impl<K: Store> Job<K> for Moving {
+    fn step(&mut self, frontier: &mut Frontier<K>, ks: &mut K, time: Time<'_>) -> Result<Step> {
+        loop {
+            let mut from = match frontier.known(ks, &self.from) {
+                Ok(from) => from,
+                // What was left of it went while its URIs were moved.
+                Err(Error::NoChg(_)) if self.moved > 0 => {
+                    let to = frontier.load(ks, &self.to)?;
+                    let counts = [self.moved, to.group.uris];
+                    return Ok(Step::Done(Reply::counts(&counts)));
+                }
+                Err(error) => return Err(error),
+            };
+            let busy = ks.zset_score(&frontier.names.busy, &self.from)?;
+            let deadline = from.group.first_deadline().or(busy.map(of_score));
+            if let Some(deadline) = deadline {
+                return Err(Error::Leased(self.from.clone(), deadline));
+            }
+            let mut to = frontier.load(ks, &self.to)?;
+            // It is one host now, so both pauses hold.
+            to.group.gate = to.group.gate.max(from.group.gate);
+            to.group.released = to.group.released.max(from.group.released);
+            let blocked = from.group.options.blocked.max(to.group.options.blocked);
+            to.group.options.blocked = blocked;
+            let key = frontier.uris_key(ks, &self.from);
+            let uris = ks.uris(&key, |uris| uris.batch(BATCH))?.unwrap_or_default();
+            self.move_kept(frontier, ks, &mut from, &mut to, &uris)?;
+            let done = uris.len() < BATCH;
+            if done {
+                self.move_counted(frontier, ks, &mut from, &mut to)?;
+            }
+            if to.group.uris > 0 {
+                frontier.save(ks, &to)?;
+            }
+            if done {
+                if !frontier.leave_wait(ks, &self.from)? {
+                    frontier.leave_ready(ks, &self.from)?;
+                }
+                frontier.rest(ks, &mut from, self.now)?;
+                let counts = [self.moved, to.group.uris];
+                return Ok(Step::Done(Reply::counts(&counts)));
+            }
+            frontier.save(ks, &from)?;
+            if !time() {
+                return Ok(Step::More);
+            }
+        }
+    }
+}

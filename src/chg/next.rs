@@ -1,0 +1,349 @@
+//! Who may be fetched from next.
+//!
+//! Three queues have candidates: `chg_ready`, the head of `chg_wait` once it is due, and the head of
+//! `chg_busy` once its lease has run out. The one that is due longest goes first. Nothing is moved in
+//! bulk, so it costs the same whether one group is due or a million.
+
+use super::error::Result;
+use super::figures::Pause;
+use super::frontier::{Frontier, Id, Loaded, Paused};
+use super::group::Hold;
+use super::store::Store;
+use super::time::{of_score, Millis};
+use super::uris::Op;
+use super::Token;
+
+/// Leave to fetch one URI from a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lease {
+    /// The group.
+    pub chg: Vec<u8>,
+    /// Names the lease.
+    pub token: Token,
+    /// When it runs out.
+    pub deadline: Millis,
+    /// When the group was due.
+    pub due: Millis,
+    /// URIs queued for the group, the one to be fetched included.
+    pub uris: u64,
+    /// Execution and URI, if the frontier keeps them.
+    pub uri: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Ask<'a> {
+    /// How long a lease lasts.
+    pub lease: Millis,
+    /// How many leases at most.
+    pub count: usize,
+    /// The release that this is fused with, whose answer stays remembered.
+    pub after: Option<(&'a [u8], Token)>,
+}
+
+/// Whether all candidates were looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Search {
+    /// There are as many leases as asked for, or no more to be had.
+    Complete,
+    /// Time was up in the middle of passing over paused groups or parking blocked ones.
+    Unfinished,
+}
+
+/// Which queue a candidate stands in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Ready,
+    Wait,
+    /// In none (any more): its lease ran out.
+    None,
+}
+
+/// Who stands first.
+enum Front<K: Store> {
+    Candidate(Place, Loaded<K>),
+    /// Somebody whose lease had run out, and who is where he belongs now.
+    Settled,
+    Nobody,
+}
+
+/// What becomes of a candidate.
+enum Verdict {
+    /// It is leased, with the next URI of this execution if URIs are kept for it.
+    Lease(Option<Vec<u8>>),
+    /// It is not due before this.
+    Park(Millis),
+    /// It is paused, and keeps its place.
+    Pass,
+    /// The gate that it shares is closed until this.
+    Gate(Millis),
+    /// It should not be here.
+    Remove,
+}
+
+impl<K: Store> Frontier<K> {
+    /// Grants leases until there are enough, no more to be had, or time is up.
+    pub fn next(
+        &mut self,
+        ks: &mut K,
+        ask: &Ask<'_>,
+        now: Millis,
+        time: &mut dyn FnMut() -> bool,
+        leases: &mut Vec<Lease>,
+    ) -> Result<Search> {
+        self.tidy(ks, now)?;
+        while leases.len() < ask.count {
+            if self.paused(ks)?.all {
+                break;
+            }
+            let lease = match self.front(ks, now)? {
+                Front::Nobody => break,
+                Front::Settled => None,
+                Front::Candidate(place, mut loaded) => {
+                    self.consider(ks, place, &mut loaded, ask, now)?
+                }
+            };
+            match lease {
+                Some(lease) => leases.push(lease),
+                None if !time() => return Ok(Search::Unfinished),
+                None => {}
+            }
+        }
+        Ok(Search::Complete)
+    }
+
+    /// The candidate that is due longest.
+    fn front(&mut self, ks: &mut K, now: Millis) -> Result<Front<K>> {
+        let due =
+            |first: Option<(K::Value, f64)>| first.filter(|(_, score)| of_score(*score) <= now);
+        let ready = ks.list_get(&self.names.ready, self.passed.ready)?;
+        let wait = due(ks.zset_at(&self.names.wait, self.passed.wait)?);
+        let busy = due(ks.zset_at(&self.names.busy, 0)?);
+        let waits_from = wait.as_ref().map_or(f64::INFINITY, |(_, score)| *score);
+        let busy_from = busy.as_ref().map_or(f64::INFINITY, |(_, score)| *score);
+        if let Some(id) = ready {
+            let loaded = self.load(ks, id.as_ref())?;
+            // What stands in this queue is ready, whatever its due time says.
+            let ready_from = loaded.group.due.min(now) as f64;
+            if ready_from <= waits_from && ready_from <= busy_from {
+                return Ok(Front::Candidate(Place::Ready, loaded));
+            }
+        }
+        if let Some((id, _)) = busy.filter(|_| busy_from < waits_from) {
+            let mut loaded = self.load(ks, id.as_ref())?;
+            let was_runnable = loaded.group.is_runnable();
+            self.expire(ks, &mut loaded, now)?;
+            self.save(ks, &loaded)?;
+            if was_runnable || !loaded.group.is_runnable() {
+                // It stands in a queue already, or has nothing left to fetch.
+                self.rest(ks, &mut loaded, now)?;
+                return Ok(Front::Settled);
+            }
+            return Ok(Front::Candidate(Place::None, loaded));
+        }
+        Ok(match wait {
+            Some((id, _)) => Front::Candidate(Place::Wait, self.load(ks, id.as_ref())?),
+            None => Front::Nobody,
+        })
+    }
+
+    /// Leases a candidate, or puts it where it belongs.
+    fn consider(
+        &mut self,
+        ks: &mut K,
+        place: Place,
+        loaded: &mut Loaded<K>,
+        ask: &Ask<'_>,
+        now: Millis,
+    ) -> Result<Option<Lease>> {
+        match self.verdict(ks, loaded, now)? {
+            Verdict::Lease(execution) => {
+                self.unqueue(ks, place, &loaded.id)?;
+                self.grant(ks, loaded, execution, ask, now).map(Some)
+            }
+            Verdict::Park(due) => {
+                if place == Place::Ready {
+                    self.unqueue(ks, place, &loaded.id)?;
+                }
+                loaded.group.due = due;
+                // Behind all that were passed over, so these stay so.
+                ks.zset_add(&self.names.wait, &loaded.id, due as f64)?;
+                self.save(ks, loaded)?;
+                Ok(None)
+            }
+            Verdict::Gate(until) => {
+                self.unqueue(ks, place, &loaded.id)?;
+                self.stand_behind(ks, loaded, until)?;
+                self.save(ks, loaded)?;
+                Ok(None)
+            }
+            Verdict::Pass => {
+                match place {
+                    Place::Ready => self.passed.ready += 1,
+                    Place::Wait => {
+                        let score = ks.zset_score(&self.names.wait, &loaded.id)?;
+                        self.passed.wait += 1;
+                        self.passed.wait_score = score.unwrap_or_default();
+                    }
+                    Place::None => {
+                        let due = self.due_of(ks, loaded)?;
+                        self.queue(ks, loaded, due, now)?;
+                        self.save(ks, loaded)?;
+                    }
+                }
+                Ok(None)
+            }
+            Verdict::Remove => {
+                self.unqueue(ks, place, &loaded.id)?;
+                if !loaded.group.holds.is_empty() {
+                    // So that it comes back when its lease runs out, whoever took it from there.
+                    self.show_busy(ks, loaded)?;
+                } else if loaded.group.is_idle() {
+                    self.rest(ks, loaded, now)?;
+                }
+                Ok(None)
+            }
+        }
+    }
+
+    fn unqueue(&mut self, ks: &mut K, place: Place, id: &Id) -> Result<()> {
+        match place {
+            Place::Ready => drop(ks.list_take(&self.names.ready, self.passed.ready)?),
+            Place::Wait => drop(ks.zset_del(&self.names.wait, id)?),
+            Place::None => {}
+        }
+        Ok(())
+    }
+
+    /// Whether a candidate may be fetched from, by everything that can hold it back.
+    fn verdict(&mut self, ks: &mut K, loaded: &Loaded<K>, now: Millis) -> Result<Verdict> {
+        let group = &loaded.group;
+        let held = group.holds.len() as u64;
+        // Plain clients may queue a group of which nothing is known, or nothing is counted.
+        let from_outside = !group.ours && group.uris == 0;
+        if held >= group.options.parallel || (group.uris <= held && !from_outside) {
+            return Ok(Verdict::Remove);
+        }
+        if group.options.paused {
+            return Ok(Verdict::Pass);
+        }
+        let closed = group.closed_until();
+        // A group that only plain clients know is ready when they say so.
+        if closed > now && (group.ours || group.options.blocked > now) {
+            return Ok(Verdict::Park(closed));
+        }
+        if !group.options.gate.is_empty() {
+            let until = self.gate_closed_until(ks, &group.options.gate)?;
+            if until > now {
+                return Ok(Verdict::Gate(until));
+            }
+        }
+        let key = self.uris_key(ks, &loaded.id);
+        self.paused(ks)?;
+        let paused = self.paused.as_ref().expect("just read");
+        let kept = ks.uris(&key, |uris| {
+            let next = uris.pick(now, &|execution| paused.has(execution));
+            (
+                next.map(<[u8]>::to_vec),
+                uris.earliest(),
+                uris.len(),
+                uris.leases().count() as u64,
+            )
+        })?;
+        let (next, earliest, kept, kept_held) = kept.unwrap_or((None, None, 0, 0));
+        if next.is_some() {
+            return Ok(Verdict::Lease(next));
+        }
+        // Beside URIs that are kept there may be others that are only counted.
+        let counted = group.uris.saturating_sub(kept);
+        let mut free = counted.saturating_sub(held.saturating_sub(kept_held));
+        if free > 0 && !paused.executions.is_empty() {
+            free = self.unpaused(ks, loaded, counted)?.min(free);
+        }
+        if free > 0 || from_outside {
+            return Ok(Verdict::Lease(None));
+        }
+        Ok(match earliest {
+            Some(earliest) if earliest > now => Verdict::Park(earliest),
+            _ => Verdict::Pass,
+        })
+    }
+
+    /// Of the URIs that a group counts, how many are not of a paused execution.
+    fn unpaused(&self, ks: &mut K, loaded: &Loaded<K>, counted: u64) -> Result<u64> {
+        let none = Paused::default();
+        let paused = self.paused.as_ref().unwrap_or(&none);
+        let mut left = counted;
+        for execution in &paused.executions {
+            left = left.saturating_sub(self.counted(ks, &loaded.key, execution)?);
+        }
+        Ok(left)
+    }
+
+    /// Leases a group that stands in no queue.
+    fn grant(
+        &mut self,
+        ks: &mut K,
+        loaded: &mut Loaded<K>,
+        execution: Option<Vec<u8>>,
+        ask: &Ask<'_>,
+        now: Millis,
+    ) -> Result<Lease> {
+        let token = self.mint(ks, now)?;
+        let deadline = now + ask.lease;
+        let group = &mut loaded.group;
+        if !group.ours && group.uris == 0 && group.due == 0 {
+            group.due = now;
+        }
+        let pause = (group.released > 0).then(|| Pause {
+            observed: now.saturating_sub(group.released),
+            asked: group.gate.saturating_sub(group.released),
+        });
+        self.figures.lease(now, pause);
+        let due = group.due;
+        group.holds.push(Hold {
+            token,
+            granted: now,
+            deadline,
+        });
+        if group.options.gap > 0 {
+            group.gate = group.gate.max(now + group.options.gap);
+        }
+        // The answer of a release is remembered until the next lease, unless that is part of it.
+        let id = &loaded.id;
+        let own = |token| ask.after == Some((&id[..], token));
+        group.last = group.last.filter(|last| own(last.token));
+        let uri = match execution {
+            None => None,
+            Some(execution) => {
+                let key = self.uris_key(ks, &loaded.id);
+                let take = Op::Take {
+                    token,
+                    execution: &execution,
+                    now,
+                };
+                ks.change_uris(&key, &take)?;
+                let taken = ks.uris(&key, |uris| uris.leased(token).map(|l| l.uri.to_vec()))?;
+                taken.flatten().map(|uri| (execution, uri))
+            }
+        };
+        self.show_busy(ks, loaded)?;
+        if !loaded.group.options.gate.is_empty() {
+            let gate = loaded.group.options.gate.clone();
+            self.close_gate(ks, &gate, Some(&loaded.id), deadline)?;
+        }
+        if loaded.group.is_runnable() {
+            let due = self.due_of(ks, loaded)?.max(now);
+            self.queue(ks, loaded, due, now)?;
+        }
+        self.save(ks, loaded)?;
+        Ok(Lease {
+            chg: loaded.id.to_vec(),
+            token,
+            deadline,
+            due,
+            uris: loaded.group.uris,
+            uri,
+        })
+    }
+}

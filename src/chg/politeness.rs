@@ -1,0 +1,219 @@
+//! How long to leave a host alone after a fetch.
+
+use super::time::Millis;
+
+/// Longest pause that back-off asks for.
+pub const LONGEST_BACKOFF: Millis = 24 * 60 * 60 * 1000;
+
+/// What back-off takes a pause for that is shorter.
+const BACKOFF_BASE: Millis = 1000;
+
+/// Most steps of back-off: beyond it [`LONGEST_BACKOFF`] is reached from any pause.
+const MOST_STEPS: u32 = 17;
+
+/// A factor with three decimals.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Factor {
+    thousandths: u64,
+}
+
+impl Factor {
+    /// Leaves a number as it is.
+    pub const ONE: Factor = Factor { thousandths: 1000 };
+
+    /// Reads a decimal number from 0 to 1000 with at most three decimals.
+    pub fn parse(text: &[u8]) -> Option<Factor> {
+        let text = std::str::from_utf8(text).ok()?;
+        let (whole, decimals) = text.split_once('.').unwrap_or((text, "0"));
+        let digits = |s: &str| !s.is_empty() && s.bytes().all(|b| b.is_ascii_digit());
+        if !digits(whole) || !digits(decimals) || whole.len() > 4 || decimals.len() > 3 {
+            return None;
+        }
+        let scale = 10_u64.pow(3 - decimals.len() as u32);
+        let thousandths = whole.parse::<u64>().ok()? * 1000 + decimals.parse::<u64>().ok()? * scale;
+        (thousandths <= 1_000_000).then_some(Factor { thousandths })
+    }
+
+    fn of(self, ms: Millis) -> Millis {
+        (u128::from(ms) * u128::from(self.thousandths)).div_ceil(1000) as Millis
+    }
+}
+
+/// What is known of a fetch, from which the pause after it follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Facts {
+    /// How long the fetch took.
+    pub elapsed: Millis,
+    /// How many times as long the pause shall be.
+    pub factor: Factor,
+    /// Shortest pause.
+    pub min: Millis,
+    /// Longest pause that `elapsed` and `factor` may make.
+    pub max: Option<Millis>,
+    /// What robots.txt asks for (`Crawl-delay`).
+    pub crawl_delay: Millis,
+    /// What the response asks for (`Retry-After`, RFC 9110 section 10.2.3), as a time span.
+    pub retry_after: Millis,
+    /// Status of the response; negative when there was none.
+    pub status: Option<i64>,
+}
+
+/// How often in a row a host was in trouble.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Backoff {
+    /// Steps taken; each doubles the pause.
+    pub steps: u32,
+    /// When the last one was taken. A fetch that began before belongs to the same incident.
+    pub since: Millis,
+}
+
+/// Whether a status says that the host wants or needs fewer requests: too many requests, a gateway or
+/// service that is down, bandwidth used up, the errors of content networks in front of a dead origin,
+/// or no response at all. Other errors are of one page.
+fn is_trouble(status: i64) -> bool {
+    matches!(status, 429 | 502..=504 | 509 | 520..=530) || status < 0
+}
+
+/// The pause after a fetch that began at `begun` and ended at `now`, and the back-off from then on.
+pub fn pause(facts: &Facts, before: Backoff, begun: Millis, now: Millis) -> (Millis, Backoff) {
+    let longest = facts.max.unwrap_or(Millis::MAX).max(facts.min);
+    let own = facts.factor.of(facts.elapsed).clamp(facts.min, longest);
+    let asked = own.max(facts.crawl_delay).max(facts.retry_after);
+    match facts.status {
+        Some(status) if is_trouble(status) => {
+            let same_incident = before.steps > 0 && begun < before.since;
+            let after = if same_incident {
+                before
+            } else {
+                Backoff {
+                    steps: (before.steps + 1).min(MOST_STEPS),
+                    since: now,
+                }
+            };
+            let doubled = own.max(BACKOFF_BASE).saturating_mul(1 << after.steps);
+            (asked.max(doubled.min(LONGEST_BACKOFF)), after)
+        }
+        Some(_) => (asked, Backoff::default()),
+        None => (asked, before),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FACTS: Facts = Facts {
+        elapsed: 400,
+        factor: Factor { thousandths: 5000 },
+        min: 500,
+        max: Some(30_000),
+        crawl_delay: 0,
+        retry_after: 0,
+        status: Some(200),
+    };
+
+    fn pause_of(facts: Facts) -> Millis {
+        pause(&facts, Backoff::default(), 0, 400).0
+    }
+
+    #[test]
+    fn a_pause_is_elapsed_time_times_factor_between_min_and_max() {
+        assert_eq!(pause_of(FACTS), 2000);
+        assert_eq!(
+            pause_of(Facts {
+                elapsed: 1,
+                ..FACTS
+            }),
+            500
+        );
+        assert_eq!(
+            pause_of(Facts {
+                elapsed: 60_000,
+                ..FACTS
+            }),
+            30_000
+        );
+        let factor = Factor::parse(b"0.333").unwrap();
+        assert_eq!(
+            pause_of(Facts {
+                factor,
+                min: 0,
+                ..FACTS
+            }),
+            134
+        );
+    }
+
+    #[test]
+    fn what_the_host_asks_for_goes_beyond_max() {
+        assert_eq!(
+            pause_of(Facts {
+                crawl_delay: 45_000,
+                ..FACTS
+            }),
+            45_000
+        );
+        assert_eq!(
+            pause_of(Facts {
+                retry_after: 90_000,
+                ..FACTS
+            }),
+            90_000
+        );
+        assert_eq!(
+            pause_of(Facts {
+                crawl_delay: 10,
+                ..FACTS
+            }),
+            2000
+        );
+    }
+
+    #[test]
+    fn back_off_takes_one_step_an_incident() {
+        let trouble = Facts {
+            status: Some(503),
+            ..FACTS
+        };
+        let (first, after) = pause(&trouble, Backoff::default(), 600, 1000);
+        assert_eq!((first, after.steps), (4000, 1));
+        // A second fetch from the same host was under way when the first one failed.
+        let (same, after) = pause(&trouble, after, 900, 1300);
+        assert_eq!((same, after.steps), (4000, 1));
+        let (next, after) = pause(&trouble, after, 6000, 6400);
+        assert_eq!((next, after.steps), (8000, 2));
+        let unknown = Facts {
+            status: None,
+            ..FACTS
+        };
+        assert_eq!(pause(&unknown, after, 9000, 9400), (2000, after));
+        let (well, after) = pause(&FACTS, after, 9000, 9400);
+        assert_eq!((well, after), (2000, Backoff::default()));
+    }
+
+    #[test]
+    fn back_off_ends_at_a_day() {
+        let gone = Facts {
+            status: Some(-2),
+            ..FACTS
+        };
+        let mut backoff = Backoff::default();
+        for n in 0..100 {
+            let (ms, after) = pause(&gone, backoff, n * 10, n * 10 + 1);
+            assert!(ms <= LONGEST_BACKOFF);
+            backoff = after;
+        }
+        assert_eq!(pause(&gone, backoff, 5000, 5001).0, LONGEST_BACKOFF);
+    }
+
+    #[test]
+    fn factors_are_plain_decimals() {
+        for bad in [
+            "", ".5", "5.", "-1", "1e3", "1000.001", "1.2345", "x", "12345",
+        ] {
+            assert_eq!(Factor::parse(bad.as_bytes()), None, "{bad}");
+        }
+        assert_eq!(Factor::parse(b"1"), Some(Factor::ONE));
+        assert_eq!(Factor::parse(b"1.5").unwrap().of(3), 5);
+    }
+}

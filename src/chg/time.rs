@@ -1,0 +1,63 @@
+//! Times as the politeness frontier uses them: whole milliseconds since the epoch, by the clock of
+//! whoever calls. No rule asks a clock itself.
+
+/// Milliseconds: since the epoch, or between two times.
+pub type Millis = u64;
+
+/// How far off a time may be: ten years. What is later is a mistake in units.
+pub const TEN_YEARS: Millis = 3653 * 24 * 60 * 60 * 1000;
+
+/// The time that a score in a sorted set of due times stands for. Groups that became due in the same
+/// millisecond are told apart by fractions; plain clients may write anything.
+pub fn of_score(score: f64) -> Millis {
+    // Saturates, and takes what is no number for 0.
+    score.floor() as Millis
+}
+
+/// Gives groups that become due "now" scores in the order in which they came.
+#[derive(Debug, Default)]
+pub struct Arrivals {
+    now: Millis,
+    n: u32,
+}
+
+/// How many arrivals in one millisecond are told apart: a double that holds a time in milliseconds
+/// until the year 2527 has twelve bits to spare.
+const ARRIVALS: u32 = 1 << 11;
+
+impl Arrivals {
+    /// The score of the next arrival at this time.
+    pub fn score(&mut self, now: Millis) -> f64 {
+        self.n = if self.now == now {
+            (self.n + 1).min(ARRIVALS - 1)
+        } else {
+            0
+        };
+        self.now = now;
+        now as f64 + f64::from(self.n) / f64::from(ARRIVALS)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arrivals_of_one_millisecond_keep_their_order() {
+        let mut arrivals = Arrivals::default();
+        let now = 1_790_000_000_000;
+        let scores: Vec<f64> = (0..ARRIVALS).map(|_| arrivals.score(now)).collect();
+        assert_eq!(scores[0], now as f64);
+        assert!(scores.windows(2).all(|pair| pair[0] < pair[1]));
+        assert!(scores.iter().all(|&score| of_score(score) == now));
+        assert_eq!(arrivals.score(now + 1), (now + 1) as f64);
+    }
+
+    #[test]
+    fn scores_of_plain_clients_are_times_too() {
+        assert_eq!(of_score(f64::NEG_INFINITY), 0);
+        assert_eq!(of_score(-5.0), 0);
+        assert_eq!(of_score(f64::INFINITY), Millis::MAX);
+        assert_eq!(of_score(10.7), 10);
+    }
+}

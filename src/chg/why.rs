@@ -1,0 +1,254 @@
+//! Why a host is not being fetched from: everything that is known of a group, in words.
+
+use crate::reply::Reply;
+
+use super::error::Result;
+use super::frontier::{Frontier, Loaded};
+use super::group::Hold;
+use super::keys::GATED;
+use super::store::Store;
+use super::time::{of_score, Millis};
+
+impl<K: Store> Frontier<K> {
+    /// The state of a group.
+    ///
+    /// # Errors
+    /// `NOCHG` for an unknown group.
+    pub fn why(&mut self, ks: &mut K, id: &[u8], now: Millis) -> Result<Reply> {
+        let loaded = self.known(ks, id)?;
+        let (state, due, why) = self.state_of(ks, &loaded, now)?;
+        let group = &loaded.group;
+        let options = &group.options;
+        let key = self.uris_key(ks, id);
+        let mut executions: Vec<(Vec<u8>, Option<u64>, u64)> = ks
+            .uris(&key, |uris| {
+                let executions = uris.executions();
+                let each = executions.map(|(id, weight, n)| (id.to_vec(), Some(weight), n));
+                each.collect()
+            })?
+            .unwrap_or_default();
+        for (execution, n) in self.counted_in(ks, &loaded.key)? {
+            executions.push((execution, None, n));
+        }
+        let mut leases = Vec::new();
+        for hold in &group.holds {
+            leases.push(self.hold_reply(ks, &loaded, hold, now)?);
+        }
+        let gate = match &options.gate[..] {
+            b"" => None,
+            gate => Some(self.gate_closed_until(ks, gate)?),
+        };
+        let optional = |n: Option<u64>| n.map_or(Reply::Nil, Reply::count);
+        let executions = executions.into_iter().map(|(id, weight, n)| {
+            Reply::named([
+                ("execution", Reply::bulk(id)),
+                ("weight", optional(weight)),
+                ("uris", Reply::count(n)),
+            ])
+        });
+        Ok(Reply::named([
+            ("chg", Reply::bulk(id)),
+            ("state", Reply::bulk(state)),
+            ("why", Reply::bulk(why)),
+            ("due", Reply::count(due)),
+            ("in", Reply::count(due.saturating_sub(now))),
+            ("count", Reply::count(group.uris)),
+            ("gate", Reply::count(group.gate)),
+            ("blocked-until", Reply::count(options.blocked)),
+            ("paused", Reply::Int(i64::from(options.paused))),
+            ("leases", Reply::Array(leases)),
+            ("parallel", Reply::count(options.parallel)),
+            ("gap", Reply::count(options.gap)),
+            ("budget", optional(options.budget)),
+            (
+                "group",
+                match &options.gate[..] {
+                    b"" => Reply::Nil,
+                    gate => Reply::bulk(gate),
+                },
+            ),
+            ("group-gate", optional(gate)),
+            ("backoff", Reply::count(u64::from(group.backoff.steps))),
+            ("expired", Reply::count(group.expired)),
+            ("executions", Reply::Array(executions.collect())),
+        ]))
+    }
+
+    fn hold_reply(
+        &mut self,
+        ks: &mut K,
+        loaded: &Loaded<K>,
+        hold: &Hold,
+        now: Millis,
+    ) -> Result<Reply> {
+        let key = self.uris_key(ks, &loaded.id);
+        let uri = ks.uris(&key, |uris| {
+            let leased = uris.leased(hold.token)?;
+            Some((Reply::bulk(leased.execution), Reply::bulk(leased.uri)))
+        })?;
+        let (execution, uri) = uri.flatten().unwrap_or((Reply::Nil, Reply::Nil));
+        Ok(Reply::named([
+            ("token", Reply::count(hold.token)),
+            ("granted", Reply::count(hold.granted)),
+            ("age", Reply::count(now.saturating_sub(hold.granted))),
+            ("deadline", Reply::count(hold.deadline)),
+            ("execution", execution),
+            ("uri", uri),
+        ]))
+    }
+
+    /// The name of a group's state, when it is due, and a sentence.
+    fn state_of(
+        &mut self,
+        ks: &mut K,
+        loaded: &Loaded<K>,
+        now: Millis,
+    ) -> Result<(&'static str, Millis, String)> {
+        let group = &loaded.group;
+        let waits = ks.zset_score(&self.names.wait, &loaded.id)?.map(of_score);
+        let busy = ks.zset_score(&self.names.busy, &loaded.id)?.map(of_score);
+        let all = self.paused(ks)?.all;
+        let due = waits.unwrap_or(group.due);
+        if let Some(deadline) = group.first_deadline().or(busy) {
+            if group.holds.len() as u64 >= group.options.parallel || !group.is_runnable() {
+                let why = if deadline <= now {
+                    "its lease ran out; the next CHG.NEXT or CHG.SWEEP takes it back".to_string()
+                } else if group.holds.is_empty() {
+                    format!("a plain client fetches from it, until {deadline} at the latest")
+                } else {
+                    format!("it is being fetched from, until {deadline} at the latest")
+                };
+                return Ok(("busy", due, why));
+            }
+        }
+        if group.is_idle() {
+            let why = match group.gate > now {
+                true => "nothing is queued; its pause runs on, for what comes".to_string(),
+                false => "nothing is queued".to_string(),
+            };
+            return Ok(("idle", due, why));
+        }
+        if group.options.paused || all {
+            let why = match all {
+                true => "the whole frontier is paused; CHG.RESUME ends that",
+                false => "it is paused; CHG.RESUME ends that",
+            };
+            return Ok(("paused", due, why.to_string()));
+        }
+        let blocked = group.options.blocked;
+        if blocked > now {
+            let why = format!("it is blocked until {blocked}; CHG.BLOCK ... UNTIL 0 ends that");
+            return Ok(("blocked", due.max(blocked), why));
+        }
+        if !group.options.gate.is_empty() {
+            let opens = self.gate_closed_until(ks, &group.options.gate)?;
+            let gated = self.key(ks, GATED, &group.options.gate);
+            let behind = waits.is_none() && ks.list_len(&gated)? > 0;
+            if opens > now && (behind || due >= opens) {
+                let why = format!("another group behind the same gate has it until {opens}");
+                return Ok(("gated", due.max(opens), why));
+            }
+        }
+        match waits {
+            Some(due) if due > now => {
+                let why = match group.gate >= due {
+                    true => "the pause after the last fetch runs",
+                    false => "nothing queued for it is due yet",
+                };
+                Ok(("waiting", due, why.to_string()))
+            }
+            _ if self.holds_only_paused(ks, loaded)? => {
+                let why = "all that is queued for it is of paused executions";
+                Ok(("paused", due, why.to_string()))
+            }
+            Some(_) => Ok((
+                "waiting",
+                due,
+                "it is due, and the next CHG.NEXT may take it".into(),
+            )),
+            None => Ok((
+                "ready",
+                due,
+                "it is ready, and the next CHG.NEXT may take it".into(),
+            )),
+        }
+    }
+
+    fn holds_only_paused(&mut self, ks: &mut K, loaded: &Loaded<K>) -> Result<bool> {
+        if self.paused(ks)?.executions.is_empty() {
+            return Ok(false);
+        }
+        let paused = self.paused.as_ref().expect("just read");
+        let key = self.uris_key(ks, &loaded.id);
+        let kept = ks.uris(&key, |uris| {
+            let free = uris.executions().any(|(id, _, n)| n > 0 && !paused.has(id));
+            (free, uris.len())
+        })?;
+        let (free, kept) = kept.unwrap_or((false, 0));
+        let counted = loaded.group.uris.saturating_sub(kept);
+        let mut others = counted;
+        for execution in &paused.executions {
+            others = others.saturating_sub(self.counted(ks, &loaded.key, execution)?);
+        }
+        Ok(!free && others == 0)
+    }
+
+    /// The figures of the whole frontier; `waiters` is how many clients wait for a lease.
+    pub fn info(&mut self, ks: &mut K, waiters: u64, now: Millis) -> Result<Reply> {
+        let due = ks.zset_count(&self.names.wait, now as f64 + 0.999)?;
+        let ready = ks.list_len(&self.names.ready)?;
+        let mut oldest = ks
+            .zset_at(&self.names.wait, 0)?
+            .map(|(_, score)| of_score(score))
+            .filter(|&due| due <= now);
+        if let Some(first) = ks.list_get(&self.names.ready, 0)? {
+            let first = self.load(ks, first.as_ref())?.group.due;
+            if first > 0 {
+                oldest = Some(oldest.map_or(first, |oldest| oldest.min(first)));
+            }
+        }
+        let paused = self.paused(ks)?;
+        let paused = match paused.all {
+            true => Reply::bulk("all"),
+            false => Reply::count(paused.executions.len() as u64),
+        };
+        let figures = &self.figures;
+        let pause = |n: Option<i64>| n.map_or(Reply::Nil, Reply::Int);
+        let count = Reply::count;
+        Ok(Reply::named([
+            ("groups-waiting", count(ks.zset_len(&self.names.wait)?)),
+            ("groups-ready", count(ready)),
+            ("groups-busy", count(ks.zset_len(&self.names.busy)?)),
+            ("groups-idle", count(ks.zset_len(&self.names.idle)?)),
+            ("due", count(due + ready)),
+            (
+                "oldest-ready-ms",
+                count(oldest.map_or(0, |due| now.saturating_sub(due))),
+            ),
+            ("uris", count(ks.number(&self.names.total)?.max(0) as u64)),
+            ("executions", count(ks.hash_len(&self.names.executions)?)),
+            ("paused", paused),
+            ("waiters", count(waiters)),
+            ("leases", count(figures.leases)),
+            ("releases", count(figures.releases)),
+            ("expired", count(figures.expired)),
+            ("expired-reports", count(ks.list_len(&self.names.expired)?)),
+            ("reports-dropped", count(figures.reports_dropped)),
+            ("rate-leases", count(figures.rate(now))),
+            ("pauses-observed", count(figures.pauses)),
+            (
+                "smallest-pause-ms",
+                pause(figures.shortest.map(|pause| pause.observed as i64)),
+            ),
+            (
+                "smallest-pause-asked-ms",
+                pause(figures.shortest.map(|pause| pause.asked as i64)),
+            ),
+            (
+                "smallest-margin-ms",
+                pause(figures.tightest.map(|pause| pause.margin())),
+            ),
+            ("token", count(ks.number(&self.names.token)?.max(0) as u64)),
+        ]))
+    }
+}
