@@ -1,20 +1,59 @@
 //! Settings: `CONFIG GET/SET crawlspace.*`, and module arguments of the same names.
 
+use std::ops::RangeInclusive;
 use std::os::raw::{c_char, c_int, c_longlong, c_void};
-use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering::Relaxed};
 
 use crate::dedupe::profile::Profile;
 
 use super::api::{c_string, raw, rm, Ctx};
 
-static SLICE_US: AtomicI64 = AtomicI64::new(500);
-static DEDUPE_PROFILE: AtomicUsize = AtomicUsize::new(0);
+/// A whole number that can be set.
+struct Number {
+    name: &'static str,
+    value: AtomicI64,
+    range: RangeInclusive<i64>,
+}
 
-const SLICE_US_RANGE: std::ops::RangeInclusive<i64> = 50..=1000;
+impl Number {
+    const fn new(name: &'static str, value: i64, range: RangeInclusive<i64>) -> Number {
+        Number {
+            name,
+            value: AtomicI64::new(value),
+            range,
+        }
+    }
+
+    fn get(&self) -> u64 {
+        self.value.load(Relaxed) as u64
+    }
+}
+
+static SLICE_US: Number = Number::new("slice-us", 500, 50..=1000);
+static CHG_LEASE: Number = Number::new("chg-lease", 600_000, 1..=315_360_000_000);
+static CHG_ATTEMPTS: Number = Number::new("chg-attempts", 5, 1..=1_000_000);
+static NUMBERS: [&Number; 3] = [&SLICE_US, &CHG_LEASE, &CHG_ATTEMPTS];
+static CHG_SIMULATED_TIME: AtomicBool = AtomicBool::new(false);
+static DEDUPE_PROFILE: AtomicUsize = AtomicUsize::new(0);
 
 /// How long a slice of a job may take, in microseconds.
 pub fn slice_us() -> u64 {
-    SLICE_US.load(Relaxed) as u64
+    SLICE_US.get()
+}
+
+/// How long a lease lasts unless its client says, in milliseconds.
+pub fn chg_lease() -> u64 {
+    CHG_LEASE.get()
+}
+
+/// How many leases of a kept URI may run out before it is given up.
+pub fn chg_attempts() -> u64 {
+    CHG_ATTEMPTS.get()
+}
+
+/// Whether clients may say what time it is.
+pub fn chg_simulated_time() -> bool {
+    CHG_SIMULATED_TIME.load(Relaxed)
 }
 
 /// The layout of indexes that do not exist yet.
@@ -22,17 +61,42 @@ pub fn dedupe_profile() -> Profile {
     Profile::ALL[DEDUPE_PROFILE.load(Relaxed) % Profile::ALL.len()]
 }
 
-extern "C" fn get_number(_: *const c_char, _: *mut c_void) -> c_longlong {
-    SLICE_US.load(Relaxed)
+/// The number that a callback is about.
+///
+/// # Safety
+/// `data` is what [`register`] gave to the server with the number.
+unsafe fn number<'a>(data: *mut c_void) -> &'a Number {
+    // SAFETY: by contract a pointer to one of the statics above.
+    unsafe { &*data.cast::<Number>() }
+}
+
+extern "C" fn get_number(_: *const c_char, data: *mut c_void) -> c_longlong {
+    // SAFETY: the data that was registered.
+    unsafe { number(data) }.value.load(Relaxed)
 }
 
 extern "C" fn set_number(
     _: *const c_char,
     value: c_longlong,
+    data: *mut c_void,
+    _: *mut *mut raw::RedisModuleString,
+) -> c_int {
+    // SAFETY: the data that was registered.
+    unsafe { number(data) }.value.store(value, Relaxed);
+    raw::REDISMODULE_OK as c_int
+}
+
+extern "C" fn get_switch(_: *const c_char, _: *mut c_void) -> c_int {
+    c_int::from(chg_simulated_time())
+}
+
+extern "C" fn set_switch(
+    _: *const c_char,
+    value: c_int,
     _: *mut c_void,
     _: *mut *mut raw::RedisModuleString,
 ) -> c_int {
-    SLICE_US.store(value, Relaxed);
+    CHG_SIMULATED_TIME.store(value != 0, Relaxed);
     raw::REDISMODULE_OK as c_int
 }
 
@@ -59,30 +123,45 @@ pub fn read_arguments(arguments: &[&[u8]]) -> Result<(), String> {
         let [value, tail @ ..] = tail else {
             return Err(format!("module argument {plain} has no value"));
         };
-        match plain {
-            "dedupe-profile" => {
-                let profile = Profile::parse(value).ok_or_else(|| {
-                    "module argument dedupe-profile is document or browsertrix".to_string()
-                })?;
-                let at = Profile::ALL.iter().position(|p| *p == profile);
-                DEDUPE_PROFILE.store(at.unwrap_or(0), Relaxed);
-            }
-            "slice-us" => {
-                let us = crate::text::parse_unsigned(value)
-                    .map(|us| us as i64)
-                    .filter(|us| SLICE_US_RANGE.contains(us))
-                    .ok_or_else(|| {
-                        "module argument slice-us is a number from 50 to 1000".to_string()
-                    })?;
-                SLICE_US.store(us, Relaxed);
-            }
-            _ => {
-                return Err(format!(
-                    "unknown module argument {plain}; there are dedupe-profile and slice-us"
-                ))
-            }
-        }
+        read_argument(plain, value)?;
         rest = tail;
+    }
+    Ok(())
+}
+
+fn read_argument(name: &str, value: &[u8]) -> Result<(), String> {
+    if let Some(number) = NUMBERS.iter().find(|number| number.name == name) {
+        let n = crate::text::parse_unsigned(value)
+            .map(|n| n as i64)
+            .filter(|n| number.range.contains(n))
+            .ok_or_else(|| {
+                let (least, most) = (number.range.start(), number.range.end());
+                format!("module argument {name} is a number from {least} to {most}")
+            })?;
+        number.value.store(n, Relaxed);
+        return Ok(());
+    }
+    match name {
+        "dedupe-profile" => {
+            let profile = Profile::parse(value).ok_or_else(|| {
+                "module argument dedupe-profile is document or browsertrix".to_string()
+            })?;
+            let at = Profile::ALL.iter().position(|p| *p == profile);
+            DEDUPE_PROFILE.store(at.unwrap_or(0), Relaxed);
+        }
+        "chg-simulated-time" => {
+            let yes = match &value.to_ascii_lowercase()[..] {
+                b"yes" => true,
+                b"no" => false,
+                _ => return Err("module argument chg-simulated-time is yes or no".to_string()),
+            };
+            CHG_SIMULATED_TIME.store(yes, Relaxed);
+        }
+        _ => {
+            return Err(format!(
+                "unknown module argument {name}; there are dedupe-profile, slice-us, chg-lease, chg-attempts and chg-simulated-time"
+            ))
+        }
     }
     Ok(())
 }
@@ -95,36 +174,48 @@ pub unsafe fn register(ctx: Ctx) -> Result<(), String> {
     let names: Vec<_> = Profile::ALL.iter().map(|p| c_string(p.name())).collect();
     let mut pointers: Vec<*const c_char> = names.iter().map(|name| name.as_ptr()).collect();
     let values: Vec<c_int> = (0..names.len() as c_int).collect();
-    // SAFETY: main thread, the context of the load; the server copies names and values.
-    let done = unsafe {
-        [
-            rm!(RedisModule_RegisterEnumConfig(
+    let mut done = Vec::new();
+    // SAFETY: main thread, the context of the load; the server copies names and values. The numbers
+    // are statics, and only their atomics are ever written.
+    unsafe {
+        done.push(rm!(RedisModule_RegisterEnumConfig(
+            ctx.raw(),
+            c"dedupe-profile".as_ptr(),
+            DEDUPE_PROFILE.load(Relaxed) as c_int,
+            raw::REDISMODULE_CONFIG_DEFAULT,
+            pointers.as_mut_ptr(),
+            values.as_ptr(),
+            values.len() as c_int,
+            Some(get_choice),
+            Some(set_choice),
+            None,
+            std::ptr::null_mut()
+        )));
+        for number in NUMBERS {
+            done.push(rm!(RedisModule_RegisterNumericConfig(
                 ctx.raw(),
-                c"dedupe-profile".as_ptr(),
-                DEDUPE_PROFILE.load(Relaxed) as c_int,
+                c_string(number.name).as_ptr(),
+                number.value.load(Relaxed),
                 raw::REDISMODULE_CONFIG_DEFAULT,
-                pointers.as_mut_ptr(),
-                values.as_ptr(),
-                values.len() as c_int,
-                Some(get_choice),
-                Some(set_choice),
-                None,
-                std::ptr::null_mut()
-            )),
-            rm!(RedisModule_RegisterNumericConfig(
-                ctx.raw(),
-                c"slice-us".as_ptr(),
-                SLICE_US.load(Relaxed),
-                raw::REDISMODULE_CONFIG_DEFAULT,
-                *SLICE_US_RANGE.start(),
-                *SLICE_US_RANGE.end(),
+                *number.range.start(),
+                *number.range.end(),
                 Some(get_number),
                 Some(set_number),
                 None,
-                std::ptr::null_mut()
-            )),
-            rm!(RedisModule_LoadConfigs(ctx.raw())),
-        ]
+                std::ptr::from_ref(number).cast_mut().cast()
+            )));
+        }
+        done.push(rm!(RedisModule_RegisterBoolConfig(
+            ctx.raw(),
+            c"chg-simulated-time".as_ptr(),
+            c_int::from(chg_simulated_time()),
+            raw::REDISMODULE_CONFIG_DEFAULT,
+            Some(get_switch),
+            Some(set_switch),
+            None,
+            std::ptr::null_mut()
+        )));
+        done.push(rm!(RedisModule_LoadConfigs(ctx.raw())));
     };
     if done
         .iter()

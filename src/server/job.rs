@@ -60,14 +60,24 @@ struct Runner {
     /// The descriptor that wakes the event loop.
     event: c_int,
     ctx: Ctx,
-    in_slice: bool,
+    /// What the internal command is to do; nothing when somebody else calls it.
+    turn: Option<Turn>,
+}
+
+/// What happens in one call of the internal command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Turn {
+    /// A slice of the job whose turn it is.
+    Slice,
+    /// Those who sleep until an alarm.
+    Alarm,
 }
 
 static RUNNER: MainThread<Runner> = MainThread::new(Runner {
     queues: VecDeque::new(),
     event: -1,
     ctx: Ctx::none(),
-    in_slice: false,
+    turn: None,
 });
 
 /// What became of a job that was handed in.
@@ -260,33 +270,50 @@ extern "C" fn awake(event: c_int, _: *mut c_void, _: c_int) {
         let mut n: u64 = 0;
         // SAFETY: reads the 8 bytes of an event descriptor of ours.
         unsafe { libc::read(event, (&raw mut n).cast(), 8) };
-        if avoid_writing() || in_the_middle() {
+        if must_not_write() {
             later();
             return;
         }
-        let ctx = {
-            let mut runner = RUNNER.borrow();
-            if runner.queues.is_empty() {
-                return;
-            }
-            runner.in_slice = true;
-            runner.ctx()
-        };
-        // SAFETY: main thread, our detached context; `!` replicates what the slice writes.
-        unsafe {
-            let reply = rm!(RedisModule_Call(
-                ctx.raw(),
-                c"crawlspace.slice".as_ptr(),
-                c"!".as_ptr()
-            ));
-            if !reply.is_null() {
-                rm!(RedisModule_FreeCallReply(reply));
-            }
+        if !RUNNER.borrow().queues.is_empty() {
+            take_turn(Turn::Slice);
         }
-        let mut runner = RUNNER.borrow();
-        runner.in_slice = false;
-        runner.wake();
+        RUNNER.borrow().wake();
     });
+}
+
+/// Runs those who sleep until an alarm; soon, if nobody may write now.
+pub fn run_alarm() {
+    if must_not_write() {
+        super::alarm::set(super::api::now_ms() + LATER_MS);
+        return;
+    }
+    take_turn(Turn::Alarm);
+}
+
+/// Whether what the module does on its own account must wait.
+fn must_not_write() -> bool {
+    avoid_writing() || in_the_middle()
+}
+
+/// Runs the internal command, so that everything written in it is replicated as one transaction.
+fn take_turn(turn: Turn) {
+    let ctx = {
+        let mut runner = RUNNER.borrow();
+        runner.turn = Some(turn);
+        runner.ctx()
+    };
+    // SAFETY: main thread, our detached context; `!` replicates what is written.
+    unsafe {
+        let reply = rm!(RedisModule_Call(
+            ctx.raw(),
+            c"crawlspace.slice".as_ptr(),
+            c"!".as_ptr()
+        ));
+        if !reply.is_null() {
+            rm!(RedisModule_FreeCallReply(reply));
+        }
+    }
+    RUNNER.borrow().turn = None;
 }
 
 /// Whether the server asks not to write just now: a failover, or paused writes. Whoever writes on
@@ -305,6 +332,9 @@ fn in_the_middle() -> bool {
     context_flags(Ctx::none()) & busy != 0
 }
 
+/// How soon to look again when nobody may write, in milliseconds.
+const LATER_MS: u64 = 5;
+
 /// Looks again in a few milliseconds.
 fn later() {
     extern "C" fn again(_: RawCtx, _: *mut c_void) {
@@ -315,27 +345,36 @@ fn later() {
     unsafe {
         rm!(RedisModule_CreateTimer(
             ctx.raw(),
-            5,
+            LATER_MS as i64,
             Some(again),
             std::ptr::null_mut()
         ))
     };
 }
 
-/// The internal command: one slice of the job whose turn it is.
-pub fn run_slice(ctx: Ctx) -> Result<(), String> {
-    let mut queued = {
-        let mut runner = RUNNER.borrow();
-        if !runner.in_slice {
+/// The internal command: one slice of the job whose turn it is, or what an alarm was set for.
+pub fn run_turn(ctx: Ctx) -> Result<(), String> {
+    let turn = RUNNER.borrow().turn.take();
+    match turn {
+        Some(Turn::Slice) => run_slice(ctx),
+        Some(Turn::Alarm) => super::alarm::run_sleepers(ctx),
+        None => {
             return Err(
                 "ERR crawlspace.slice is for the server's own use; there is nothing to do with it"
                     .to_string(),
-            );
+            )
         }
+    }
+    Ok(())
+}
+
+fn run_slice(ctx: Ctx) {
+    let mut queued = {
+        let mut runner = RUNNER.borrow();
         // Queues take turns; the job is out of its queue while it runs, but its place is kept.
         runner.queues.rotate_left(1);
         let Some(queued) = runner.queues.back_mut().and_then(VecDeque::pop_front) else {
-            return Ok(());
+            return;
         };
         queued
     };
@@ -362,7 +401,6 @@ pub fn run_slice(ctx: Ctx) -> Result<(), String> {
             finished(queued, outcome);
         }
     }
-    Ok(())
 }
 
 /// Why a job cannot go on.

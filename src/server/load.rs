@@ -6,7 +6,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::api::{log, raw, rm, string_bytes, Ctx, Level, RawCtx};
-use super::{command, config, guard, info, job, notify};
+use super::{alarm, command, config, guard, info, job, notify};
 
 const NAME: &CStr = c"crawlspace";
 
@@ -87,6 +87,7 @@ unsafe fn register(
         config::register(ctx)?;
         info::register(ctx);
         job::start(ctx)?;
+        alarm::start()?;
         notify::subscribe(ctx)
             .map_err(|what| format!("the server refused {}", what.to_string_lossy()))?;
     }
@@ -125,7 +126,7 @@ unsafe fn register_slice_command(ctx: Ctx) -> Result<(), String> {
     extern "C" fn slice(ctx: RawCtx, _: *mut *mut raw::RedisModuleString, _: c_int) -> c_int {
         // SAFETY: the server hands a live context to this callback, on its main thread.
         let ctx = unsafe { Ctx::new(ctx) };
-        match guard::guarded("crawlspace.slice", || job::run_slice(ctx)) {
+        match guard::guarded("crawlspace.slice", || job::run_turn(ctx)) {
             Ok(Ok(())) => super::reply::send(ctx, &crate::reply::Reply::Ok),
             Ok(Err(error)) | Err(error) => super::reply::send_error(ctx, &error),
         }

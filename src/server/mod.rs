@@ -3,6 +3,7 @@
 //! The command families stand on this and know no other part of the server.
 
 pub mod acl;
+pub mod alarm;
 pub mod api;
 pub mod args;
 pub mod blocked;
@@ -15,4 +16,5 @@ pub mod keyspace;
 pub mod load;
 pub mod main_thread;
 pub mod notify;
+pub mod place;
 pub mod reply;

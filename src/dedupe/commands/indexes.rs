@@ -4,7 +4,6 @@ use std::os::raw::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
-use smallvec::SmallVec;
 
 use crate::dedupe::error::{Error, Result};
 use crate::dedupe::index::Index;
@@ -21,6 +20,7 @@ use crate::server::job;
 use crate::server::keyspace::{RedisKeyspace, ScanCursor};
 use crate::server::main_thread::MainThread;
 use crate::server::notify::{is_replicated, Change};
+use crate::server::place::{is_in, place, split};
 
 /// An index on the keys of this server.
 pub type RedisIndex = Index<RedisKeyspace>;
@@ -50,15 +50,6 @@ static INDEXES: MainThread<Indexes> = MainThread::new(Indexes {
     distrusted: FxHashSet::with_hasher(FxBuildHasher),
     panics: 0,
 });
-
-/// Where an index is: the number of its database in four bytes, then its prefix. Never empty: a
-/// comparison of empty slices reads from no address in a way that is slow on some processors, and
-/// the empty prefix is the commonest.
-fn place(db: c_int, prefix: &[u8]) -> SmallVec<[u8; 64]> {
-    let mut place = SmallVec::from_slice(&db.to_ne_bytes());
-    place.extend_from_slice(prefix);
-    place
-}
 
 /// Set when something changed while the indexes were in use.
 static DISTRUST: AtomicBool = AtomicBool::new(false);
@@ -233,11 +224,7 @@ pub fn on_change(ctx: Ctx, change: Change<'_>) {
     match change {
         Change::Everything | Change::Role => by_place.clear(),
         Change::Databases(databases) => {
-            by_place.retain(|place, _| {
-                !databases
-                    .iter()
-                    .any(|db| place.starts_with(&db.to_ne_bytes()))
-            });
+            by_place.retain(|place, _| !databases.iter().any(|&db| is_in(place, db)));
         }
         Change::Key(db, key) => {
             let merged = Profile::ALL
@@ -305,8 +292,7 @@ extern "C" fn take_back(ctx: RawCtx, _: *mut c_void) {
             return;
         }
         for place in places {
-            let (db, prefix) = place.split_at(size_of::<c_int>());
-            let db = c_int::from_ne_bytes(db.try_into().expect("a place begins with a number"));
+            let (db, prefix) = split(&place);
             // SAFETY: main thread, the context of this timer.
             unsafe { rm!(RedisModule_SelectDb(ctx.raw(), db)) };
             let mut keys = RedisKeyspace::new(ctx);

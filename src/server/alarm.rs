@@ -1,0 +1,113 @@
+//! An alarm clock: wakes those who have something to do at a time, and nobody otherwise.
+//!
+//! It is a timer descriptor in the server's event loop, because the server's own timers count in
+//! whole milliseconds of a clock that may be set back, which would hold them up for as long. This one
+//! counts time as it passes, and looks at the clock at least once a second while it is set.
+
+use std::os::raw::{c_int, c_void};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use super::api::{now_ms, raw, rm, Ctx};
+use super::guard::guarded;
+use super::job;
+use super::main_thread::MainThread;
+
+/// How far ahead it is set at most, so that no jump of the clock delays anybody by more.
+const LONGEST: Duration = Duration::from_secs(1);
+
+struct Clock {
+    timer: c_int,
+    /// What it is set to.
+    set: Option<u64>,
+    sleepers: Vec<fn(Ctx)>,
+}
+
+static CLOCK: MainThread<Clock> = MainThread::new(Clock {
+    timer: -1,
+    set: None,
+    sleepers: Vec::new(),
+});
+
+/// Wakes this function from now on whenever the alarm goes off, which may be earlier than it asked
+/// for. It may write, as a command may.
+pub fn wakes(sleeper: fn(Ctx)) {
+    CLOCK.borrow().sleepers.push(sleeper);
+}
+
+/// Sets the alarm to a time in milliseconds since the epoch, unless it goes off earlier anyway.
+pub fn set(when: u64) {
+    let mut clock = CLOCK.borrow();
+    if clock.set.is_some_and(|set| set <= when) {
+        return;
+    }
+    clock.set = Some(when);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let left = Duration::from_millis(when).saturating_sub(now.unwrap_or_default());
+    // Nothing at all would switch it off.
+    clock.arm(left.clamp(Duration::from_nanos(1), LONGEST));
+}
+
+impl Clock {
+    fn arm(&self, left: Duration) {
+        let time = |of: Duration| libc::timespec {
+            tv_sec: of.as_secs() as libc::time_t,
+            tv_nsec: libc::c_long::from(of.subsec_nanos() as i32),
+        };
+        let setting = libc::itimerspec {
+            it_interval: time(Duration::ZERO),
+            it_value: time(left),
+        };
+        // SAFETY: a descriptor of ours, and a structure that is only read.
+        unsafe { libc::timerfd_settime(self.timer, 0, &setting, std::ptr::null_mut()) };
+    }
+}
+
+/// Runs those who sleep.
+pub(super) fn run_sleepers(ctx: Ctx) {
+    let sleeper = |at: usize| CLOCK.borrow().sleepers.get(at).copied();
+    let mut at = 0;
+    while let Some(sleeper) = sleeper(at) {
+        let _ = guarded("an alarm", || sleeper(ctx));
+        at += 1;
+    }
+}
+
+extern "C" fn went_off(timer: c_int, _: *mut c_void, _: c_int) {
+    let _ = guarded("the alarm clock", || {
+        let mut n: u64 = 0;
+        // SAFETY: reads the 8 bytes of a timer descriptor of ours.
+        unsafe { libc::read(timer, (&raw mut n).cast(), 8) };
+        let set = CLOCK.borrow().set.take();
+        match set {
+            // It was set further ahead than it is ever wound up.
+            Some(when) if when > now_ms() => self::set(when),
+            _ => job::run_alarm(),
+        }
+    });
+}
+
+/// Readies the clock.
+///
+/// # Safety
+/// Called once, with the context of the module's load.
+pub unsafe fn start() -> Result<(), String> {
+    // SAFETY: by contract; the descriptor is ours for the life of the process.
+    unsafe {
+        let flags = libc::TFD_NONBLOCK | libc::TFD_CLOEXEC;
+        let timer = libc::timerfd_create(libc::CLOCK_MONOTONIC, flags);
+        if timer < 0 {
+            return Err("no timer descriptor to be had".to_string());
+        }
+        let added = rm!(RedisModule_EventLoopAdd(
+            timer,
+            raw::REDISMODULE_EVENTLOOP_READABLE as c_int,
+            Some(went_off),
+            std::ptr::null_mut()
+        ));
+        if added != raw::REDISMODULE_OK as c_int {
+            return Err("the server's event loop took no descriptor".to_string());
+        }
+        CLOCK.borrow().timer = timer;
+    }
+    Ok(())
+}
