@@ -168,7 +168,7 @@ impl From<Facts> for Pause {
 pub struct Facts {
     /// How long it took.
     pub elapsed: Duration,
-    /// The pause is so many times as long; 1 when it is not said.
+    /// The pause is so many times as long: 0 to 1000, of which three decimals count; 1 when it is not said.
     pub factor: Option<f64>,
     /// It is at least so long.
     pub min: Option<Duration>,
@@ -651,7 +651,8 @@ impl Facts {
     fn write_to(&self, command: &mut Cmd) {
         command.arg("ELAPSED").arg(millis(self.elapsed));
         if let Some(factor) = self.factor {
-            command.arg("FACTOR").arg(factor);
+            // The server reads plain decimals, and no more than three.
+            command.arg("FACTOR").arg(format!("{factor:.3}"));
         }
         for (name, time) in [
             ("MIN", self.min),

@@ -48,18 +48,18 @@ map_reply! {
         state: String,
         /// The reason, in a sentence.
         why: String,
-        /// When it is due. `None` when that depends on something else than the time.
-        due: Option<Millis>,
+        /// When it is due, as far as that depends on the time.
+        due: Millis,
         /// Milliseconds until then.
-        r#in: Option<u64>,
+        r#in: u64,
         /// URIs queued.
         count: u64,
         /// Its politeness gate: when the pause after the last fetch is over.
-        gate: Option<Millis>,
-        /// Until when it is blocked.
-        blocked_until: Option<Millis>,
-        /// What is paused: the group, everything, or its executions.
-        paused: Option<String>,
+        gate: Millis,
+        /// Until when it is blocked; 0 when it is not.
+        blocked_until: Millis,
+        /// Whether it is paused by itself.
+        paused: bool,
         /// Leases that are held.
         leases: Vec<Leased>,
         /// How many fetches at a time it allows.
@@ -88,9 +88,9 @@ map_reply! {
         /// Its token.
         token: u64,
         /// When it was given.
-        granted: Option<Millis>,
+        granted: Millis,
         /// How long ago that was, in milliseconds.
-        age: Option<u64>,
+        age: u64,
         /// When it runs out.
         deadline: Millis,
         /// Whose URI is leased, if the frontier keeps URIs.
@@ -126,14 +126,16 @@ map_reply! {
         groups_busy: u64,
         /// Groups without URIs whose politeness gate is not over yet.
         groups_idle: u64,
+        /// Groups that can be leased now: the ready ones, and those that wait and whose time has come.
+        due: u64,
+        /// For how long the first of them has been so, in milliseconds.
+        oldest_ready_ms: u64,
         /// URIs queued.
         uris: u64,
         /// Executions with queued URIs.
         executions: u64,
-        /// Groups that wait and whose time has come.
-        due: u64,
-        /// For how long the group that is ready for longest has been so, in milliseconds.
-        oldest_ready_ms: Option<u64>,
+        /// `all` when everything is paused, else the number of executions that are.
+        paused: String,
         /// Clients that wait in `NEXT`.
         waiters: u64,
         /// Leases given.
@@ -144,17 +146,17 @@ map_reply! {
         expired: u64,
         /// Reports of them that nobody has read.
         expired_reports: u64,
-        /// Leases a second, over the last ten.
-        rate_leases: f64,
-        /// Whether everything is paused.
-        paused: u64,
+        /// Reports that were not kept, because nobody read the others.
+        reports_dropped: u64,
+        /// Leases a second, over the last seconds.
+        rate_leases: u64,
         /// Pauses between two fetches of a group that were measured.
         pauses_observed: u64,
         /// The shortest of them, in milliseconds.
         smallest_pause_ms: Option<u64>,
-        /// The shortest that was asked for.
+        /// What was asked for that one.
         smallest_pause_asked_ms: Option<u64>,
-        /// The smallest difference of the two for one pause: negative if a fetch came too soon.
+        /// The smallest difference between a pause and what was asked for it: negative if a fetch came too soon.
         smallest_margin_ms: Option<i64>,
         /// The token that was given last.
         token: u64,

@@ -1,0 +1,91 @@
+//! Figures as a person reads them, or as a program does.
+
+use std::io::{self, IsTerminal, StdoutLock, Write};
+
+use serde::Serialize;
+
+/// A value as one line of JSON.
+pub fn print_json(value: &impl Serialize) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    serde_json::to_writer(&mut out, value)?;
+    writeln!(out)?;
+    out.flush()
+}
+
+/// Rows of a name, a figure and what it means, on standard output.
+pub struct Table {
+    out: StdoutLock<'static>,
+    width: usize,
+}
+
+impl Table {
+    /// A table under a heading, for names of up to so many characters.
+    pub fn new(heading: &str, width: usize) -> io::Result<Table> {
+        let mut out = io::stdout().lock();
+        if out.is_terminal() {
+            writeln!(out, "\x1b[1m{heading}\x1b[0m")?;
+        } else {
+            writeln!(out, "{heading}")?;
+        }
+        Ok(Table { out, width })
+    }
+
+    /// One row; an empty note leaves nothing behind the figure.
+    pub fn row(&mut self, name: &str, figure: impl AsRef<str>, note: &str) -> io::Result<()> {
+        let (figure, width) = (figure.as_ref(), self.width);
+        let line = format!("  {name:<width$}{figure:>12}  {note}");
+        writeln!(self.out, "{}", line.trim_end())
+    }
+
+    /// Text under the rows.
+    pub fn line(&mut self, text: &str) -> io::Result<()> {
+        writeln!(self.out, "  {text}")
+    }
+
+    /// Everything is out.
+    pub fn end(mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+/// 1234567 as `1 234 567`.
+pub fn count(n: u64) -> String {
+    let digits = n.to_string();
+    let mut text = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            text.push(' ');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A part as percentage of the whole.
+pub fn share(part: u64, whole: u64) -> String {
+    if whole == 0 {
+        return String::new();
+    }
+    format!("{:.1} %", part as f64 * 100.0 / whole as f64)
+}
+
+/// Bytes in the unit that fits.
+pub fn size(bytes: u64) -> String {
+    match bytes as f64 {
+        b if b >= 1e9 => format!("{:.1} GB", b / 1e9),
+        b if b >= 1e6 => format!("{:.1} MB", b / 1e6),
+        b if b >= 1e3 => format!("{:.1} kB", b / 1e3),
+        _ => String::new(),
+    }
+}
+
+/// Milliseconds in the unit that fits.
+pub fn duration(ms: u64) -> String {
+    match ms as f64 / 1000.0 {
+        s if s >= 2.0 * 86_400.0 => format!("{:.1} days", s / 86_400.0),
+        s if s >= 2.0 * 3600.0 => format!("{:.1} h", s / 3600.0),
+        s if s >= 120.0 => format!("{:.1} min", s / 60.0),
+        s if s >= 1.0 => format!("{s:.1} s"),
+        _ => format!("{ms} ms"),
+    }
+}
