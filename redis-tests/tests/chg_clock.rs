@@ -1,0 +1,194 @@
+//! A wall clock that jumps, forwards or backwards, delays nobody by more than a second.
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use redis_tests::{blocked, nil, release, within, Frontier, Lease, Options, Server};
+use tempfile::TempDir;
+
+const F: &str = "{f}:";
+const HOUR: i64 = 3_600_000;
+/// A second, and as much again for a machine that does other things as well.
+const SOON: Duration = Duration::from_secs(2);
+
+/// A server whose wall clock can be moved.
+struct Shifted {
+    server: Server,
+    shift: File,
+    _dir: TempDir,
+}
+
+impl Shifted {
+    /// `None`, with the reason printed, when this machine has no C compiler.
+    fn start() -> Option<Shifted> {
+        let dir = TempDir::new().expect("a temporary directory");
+        let library = dir.path().join("clock.so");
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clock.c");
+        let built = Command::new("cc")
+            .args(["-shared", "-fPIC", "-O1", "-o"])
+            .args([&library, &source])
+            .output();
+        match built {
+            Ok(done) => assert!(
+                done.status.success(),
+                "{}",
+                String::from_utf8_lossy(&done.stderr)
+            ),
+            Err(e) => {
+                eprintln!("skipped: no C compiler: {e}");
+                return None;
+            }
+        }
+        let path = dir.path().join("shift");
+        std::fs::write(&path, 0i64.to_ne_bytes()).expect("the file can be written");
+        let shift = OpenOptions::new()
+            .write(true)
+            .open(&path)
+            .expect("it is there");
+        let server = Options::new()
+            .env("LD_PRELOAD", &library.to_string_lossy())
+            .env("CRAWLSPACE_CLOCK", &path.to_string_lossy())
+            .start();
+        let shifted = Shifted {
+            server,
+            shift,
+            _dir: dir,
+        };
+        let mut f = Frontier::real(&shifted.server);
+        let before = f.time();
+        shifted.jump(HOUR);
+        let passed = f.time() - before;
+        assert!((HOUR..HOUR + 60_000).contains(&passed), "{passed} ms");
+        shifted.jump(0);
+        Some(shifted)
+    }
+
+    /// Sets the clock this many milliseconds before or behind the true time.
+    fn jump(&self, ms: i64) {
+        let us = (ms * 1000).to_ne_bytes();
+        self.shift.write_all_at(&us, 0).expect("it can be written");
+    }
+}
+
+/// The reply, which must come soon.
+#[track_caller]
+fn soon(what: &str, waiter: &mut Frontier) -> redis_tests::Reply {
+    let start = Instant::now();
+    let reply = within(Duration::from_secs(15), || {
+        waiter.wire.has_reply().then(|| waiter.wire.recv())
+    });
+    let took = start.elapsed();
+    let reply = reply.unwrap_or_else(|| panic!("{what}: nothing came"));
+    assert!(took < SOON, "{what}: it took {took:?}");
+    reply
+}
+
+#[test]
+fn jump_over_the_due_time_wakes_the_waiter() {
+    let Some(clock) = Shifted::start() else {
+        return;
+    };
+    let mut f = Frontier::real(&clock.server);
+    let due = f.time() + HOUR / 2;
+    f.add("crawl", "host", due);
+    let mut waiter = blocked(&clock.server, F, "NEXT BLOCK 0");
+    clock.jump(HOUR);
+    let lease = Lease::only(&soon("a due group", &mut waiter));
+    assert_eq!((lease.chg.as_str(), lease.n), ("host", due));
+    waiter.release(&lease, "AT 0 DONE crawl");
+}
+
+#[test]
+fn jump_over_a_deadline_wakes_the_waiter() {
+    let Some(clock) = Shifted::start() else {
+        return;
+    };
+    let mut f = Frontier::real(&clock.server);
+    f.add("crawl", "host", 0);
+    let old = f.take("host");
+    let mut waiter = blocked(&clock.server, F, "NEXT BLOCK 0");
+    clock.jump(HOUR);
+    let new = Lease::only(&soon("a lease that ended", &mut waiter));
+    assert!(new.token > old.token);
+    assert!(f.err(release(&old, "AT 0")).starts_with("STALE "));
+}
+
+#[test]
+fn jump_backwards_does_not_hold_up_a_group_that_comes_due() {
+    let Some(clock) = Shifted::start() else {
+        return;
+    };
+    let mut f = Frontier::real(&clock.server);
+    let due = f.time() + 300;
+    f.add("crawl", "host", due);
+    let mut waiter = blocked(&clock.server, F, "NEXT BLOCK 0");
+    clock.jump(-HOUR);
+    assert_eq!(Lease::only(&soon("a due group", &mut waiter)).chg, "host");
+}
+
+#[test]
+fn jump_backwards_does_not_hold_up_a_lease_that_ends() {
+    let Some(clock) = Shifted::start() else {
+        return;
+    };
+    let mut f = Frontier::real(&clock.server);
+    f.add("crawl", "host", 0);
+    f.ok("NEXT LEASE 300");
+    let mut waiter = blocked(&clock.server, F, "NEXT BLOCK 0");
+    clock.jump(-HOUR);
+    assert_eq!(
+        Lease::only(&soon("a lease that ended", &mut waiter)).chg,
+        "host"
+    );
+}
+
+#[test]
+fn jump_backwards_does_not_lengthen_a_wait() {
+    let Some(clock) = Shifted::start() else {
+        return;
+    };
+    let mut waiter = blocked(&clock.server, F, "NEXT BLOCK 400");
+    clock.jump(-HOUR);
+    assert_eq!(soon("the end of the wait", &mut waiter), nil());
+}
+
+#[test]
+fn jump_forwards_wakes_nobody_for_nothing() {
+    let Some(clock) = Shifted::start() else {
+        return;
+    };
+    let mut f = Frontier::real(&clock.server);
+    let due = f.time() + 24 * HOUR;
+    f.add("crawl", "host", due);
+    let mut waiter = blocked(&clock.server, F, "NEXT BLOCK 0");
+    clock.jump(HOUR);
+    assert!(waiter.wire.is_silent_for(Duration::from_millis(1500)));
+    f.add("crawl", "now", 0);
+    assert_eq!(Lease::only(&soon("a new group", &mut waiter)).chg, "now");
+}
+
+#[test]
+fn frontier_works_on_through_jumps_in_both_directions() {
+    let Some(clock) = Shifted::start() else {
+        return;
+    };
+    let mut f = Frontier::real(&clock.server);
+    let mut last = 0;
+    for (n, hours) in [5, -3, 0, 100, -100, 1].into_iter().enumerate() {
+        clock.jump(hours * HOUR);
+        let chg = format!("host-{n}");
+        f.add("crawl", &chg, 0);
+        let mut waiter = Frontier::real(&clock.server);
+        waiter.send("NEXT BLOCK 0");
+        let lease = Lease::only(&soon("a new group", &mut waiter));
+        assert_eq!(lease.chg, chg);
+        assert!(lease.token > last, "tokens only grow");
+        last = lease.token;
+        f.release(&lease, "AT 0 DONE crawl");
+        f.assert_conserved();
+    }
+    assert_eq!(clock.server.info_number("panics"), 0);
+}
