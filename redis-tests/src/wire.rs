@@ -345,6 +345,12 @@ impl Wire {
         self.stream.get_mut().write_all(&out)
     }
 
+    /// Sends bytes as they are, as much of a command as they may be.
+    pub fn send_bytes(&mut self, bytes: &[u8]) {
+        let sent = self.stream.get_mut().write_all(bytes);
+        sent.expect("the server takes the bytes");
+    }
+
     /// The next reply. Push messages before it are kept for [`Wire::pushes`].
     pub fn recv(&mut self) -> Reply {
         self.try_recv().expect("the server replies")

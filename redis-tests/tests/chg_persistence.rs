@@ -1,0 +1,266 @@
+//! After a restart or on a replica every gate, block and lease is as it was, by absolute time.
+
+use redis_tests::{
+    ok, random_step, release, simulated, until, BusyFrontier, Frontier, Lease, Options, Reply, Rng,
+    Server, T0,
+};
+
+fn options() -> Options {
+    simulated()
+}
+
+/// What `WHY` tells of every group.
+fn told(f: &mut Frontier) -> Vec<(String, Reply)> {
+    let groups = BusyFrontier::GROUPS.iter().chain(&["ready"]);
+    groups.map(|chg| ((*chg).to_owned(), f.why(chg))).collect()
+}
+
+/// Leases, gates, blocks, pauses and numbers still mean what they meant.
+fn goes_on(f: &mut Frontier, out: &BusyFrontier) {
+    // The same release again, of a group that is idle behind its gate.
+    let (idle, gate) = &out.released;
+    let again = release(idle, format!("AT {} DONE crawl", gate + 1));
+    assert_eq!(f.ok(again).int(), *gate);
+    assert_eq!(f.ok("ADD crawl SEQ writer 3 numbered 0").ints(), [1]);
+    let error = f.err("ADD crawl SEQ writer 2 numbered 0");
+    assert!(error.starts_with("STALE "), "{error}");
+    // Leases: one is released, one extended, one runs out at its deadline.
+    let now = f.time();
+    assert_eq!(f.release(&out.held, "DELAY 1000 DONE crawl"), now + 1000);
+    let extended = f.ok(format!("EXTEND kept {} 9000", out.kept.token));
+    assert_eq!(extended.int(), now + 9000);
+    assert_eq!(f.take("ready").c, 1);
+    assert_eq!(f.why("ready").field("expired").int(), 1);
+    f.take_none();
+    f.add("crawl", "idle", 0);
+    assert_eq!(f.due("idle"), Some(*gate));
+    f.pass(1000);
+    let mut came = vec![
+        f.try_take().expect("held").chg,
+        f.try_take().expect("parallel").chg,
+    ];
+    came.sort();
+    assert_eq!(came, ["held", "parallel"]);
+    f.take_none();
+    f.pass(9000 - 1000 - 1);
+    f.take_none();
+    f.pass(1);
+    let kept = f.take("kept");
+    assert!(kept.uri.is_some());
+    f.now = Some(T0 + 60_000);
+    let mut came: Vec<String> = std::iter::from_fn(|| f.try_take()).map(|l| l.chg).collect();
+    came.sort();
+    assert_eq!(came, ["later", "numbered", "waiting"]);
+    f.now = Some(gate - 1);
+    f.take_none();
+    f.pass(1);
+    f.take("idle");
+    f.now = Some(T0 + 180_000 - 1);
+    f.take_none();
+    f.pass(1);
+    f.take("blocked");
+    f.take_none();
+    f.ok("RESUME paused");
+    f.take("paused");
+    f.ok("RESUME EXECUTION held-back");
+    f.take("of-a-paused-crawl");
+    f.take_none();
+    f.assert_conserved();
+}
+
+fn restart_keeps_everything(options: Options, how: impl Fn(&mut Server)) {
+    let mut server = options.start();
+    let mut f = Frontier::at(&server, T0);
+    let out = BusyFrontier::build(&mut f);
+    let (before, digest, snapshot) = (told(&mut f), server.digest(), server.snapshot());
+    let now = f.now;
+    how(&mut server);
+    server
+        .snapshot()
+        .assert_same(&snapshot, "after the restart");
+    assert_eq!(server.digest(), digest);
+    let mut f = Frontier::at(&server, now.expect("simulated"));
+    assert_eq!(told(&mut f), before);
+    goes_on(&mut f, &out);
+}
+
+fn rewritten(server: &mut Server) {
+    ok!(server.wire(), "BGREWRITEAOF");
+    until("the append-only file is rewritten", || {
+        server.info_number("aof_rewrite_in_progress") == 0
+            && server.info_number("aof_rewrite_scheduled") == 0
+    });
+    server.kill9();
+    server.restart();
+}
+
+#[test]
+fn rdb_restart_keeps_gates_blocks_and_leases() {
+    restart_keeps_everything(options().rdb(), |server| {
+        server.shutdown();
+        server.restart();
+    });
+}
+
+#[test]
+fn replayed_append_only_file_keeps_gates_blocks_and_leases() {
+    restart_keeps_everything(options().aof_unsynced(false), Server::restart);
+}
+
+#[test]
+fn rewritten_append_only_file_keeps_gates_blocks_and_leases() {
+    restart_keeps_everything(options().aof_unsynced(false), rewritten);
+}
+
+#[test]
+fn append_only_file_with_preamble_keeps_gates_blocks_and_leases() {
+    restart_keeps_everything(options().aof_unsynced(true), rewritten);
+}
+
+#[test]
+fn debug_reload_keeps_gates_blocks_and_leases() {
+    restart_keeps_everything(options(), |server| {
+        ok!(server.wire(), "DEBUG", "RELOAD");
+    });
+}
+
+#[test]
+fn tokens_grow_on_after_a_restart() {
+    let mut server = options().aof_unsynced(false).start();
+    let mut f = Frontier::at(&server, T0);
+    f.add("crawl", "host", T0);
+    let first = f.take("host");
+    f.release(&first, "AT 0");
+    server.kill9();
+    server.restart();
+    // The clock of the other machine may be behind.
+    let mut f = Frontier::at(&server, T0 - 60_000);
+    f.add("crawl", "another", 0);
+    let second = f.take("another");
+    assert!(second.token > first.token);
+}
+
+#[test]
+fn replica_has_what_the_master_has_and_goes_on_with_it() {
+    let mut server = options().start();
+    let early = options().replica_of(&server).start();
+    let mut f = Frontier::at(&server, T0);
+    let out = BusyFrontier::build(&mut f);
+    let late = options().replica_of(&server).start();
+    let before = told(&mut f);
+    for replica in [&early, &late] {
+        server.wait_for_replica_offset(replica);
+        replica
+            .snapshot()
+            .assert_same(&server.snapshot(), "replica");
+        assert_eq!(replica.digest(), server.digest());
+        let mut r = Frontier::at(replica, f.now.expect("simulated"));
+        assert_eq!(told(&mut r), before);
+    }
+    server.kill9();
+    for replica in [&early, &late] {
+        ok!(replica.wire(), "REPLICAOF", "NO", "ONE");
+        let mut r = Frontier::at(replica, f.now.expect("simulated"));
+        goes_on(&mut r, &out);
+    }
+}
+
+fn random_crawl_is_the_same_everywhere(preamble: bool) {
+    let mut rng = Rng::new("random_crawl_is_the_same_everywhere");
+    let mut server = options().aof_unsynced(preamble).start();
+    let replica = options().replica_of(&server).start();
+    let mut f = Frontier::at(&server, T0);
+    let mut held = Vec::new();
+    for round in 0..4 {
+        for _ in 0..250 {
+            if rng.chance(5) {
+                // In a transaction, where nothing is done later.
+                ok!(f.wire, "MULTI");
+                let line = f.words("NEXT LEASE 50");
+                f.wire.expect_ok(&line);
+                ok!(f.wire, "EXEC");
+            }
+            random_step(&mut f, &mut rng, &mut held);
+        }
+        server.wait_for_replica_offset(&replica);
+        let (digest, snapshot) = (server.digest(), server.snapshot());
+        replica.snapshot().assert_same(&snapshot, "replica");
+        assert_eq!(replica.digest(), digest);
+        let now = f.now;
+        if round % 2 == 0 {
+            server.kill9();
+            server.restart();
+        } else {
+            rewritten(&mut server);
+        }
+        server.snapshot().assert_same(&snapshot, "restart");
+        assert_eq!(server.digest(), digest);
+        f = Frontier::at(&server, now.expect("simulated"));
+        f.assert_conserved();
+        ok!(f.wire, "DEBUG", "RELOAD");
+        assert_eq!(server.digest(), digest, "reload");
+    }
+    assert_eq!(server.info_number("panics"), 0);
+}
+
+#[test]
+fn random_crawl_is_the_same_on_a_replica_and_after_restarts() {
+    random_crawl_is_the_same_everywhere(false);
+}
+
+#[test]
+fn random_crawl_is_the_same_on_a_replica_and_after_restarts_with_preamble() {
+    random_crawl_is_the_same_everywhere(true);
+}
+
+#[test]
+fn frontier_that_keeps_no_uris_needs_no_module_to_be_loaded() {
+    let mut server = options().aof_unsynced(true).start();
+    let bare = Options::new().no_module().replica_of(&server).start();
+    let mut f = Frontier::at(&server, T0);
+    for n in 0..20 {
+        f.ok(format!("ADD crawl SEQ w {} host-{n} {T0} all {T0}", n + 1));
+    }
+    f.ok("GROUP shared host-1 host-2");
+    f.ok("LIMIT all PARALLEL 2");
+    f.ok("PAUSE host-3");
+    let leases = f.ok("NEXT LEASE 5 COUNT 7");
+    assert_eq!(leases.items().len(), 7);
+    f.pass(5);
+    f.ok("SWEEP");
+    server.wait_for_replica_offset(&bare);
+    let digest = server.digest();
+    assert_eq!(bare.digest(), digest);
+    server.kill9();
+    server.restart_as(Options::new().no_module().aof_unsynced(true));
+    assert_eq!(server.digest(), digest);
+}
+
+#[test]
+fn nothing_that_depends_on_the_clock_is_replicated_as_it_was_said() {
+    // Real time: the replica applies everything later than the master did.
+    let server = Options::new().aof_unsynced(false).start();
+    let replica = Options::new().replica_of(&server).start();
+    let mut f = Frontier::real(&server);
+    for n in 0..30 {
+        f.ok(format!("ADD crawl host-{n} 0 host-{n} 0"));
+        let lease = Lease::only(&f.ok("NEXT LEASE 1"));
+        if n % 3 == 0 {
+            f.call(release(&lease, "DELAY 5 DONE crawl"));
+        }
+        let lease = Lease::only(&f.ok("NEXT BLOCK 0 LEASE 2"));
+        f.call(release(&lease, "ELAPSED 3 MIN 1 STATUS 503"));
+    }
+    until("some leases have ended", || f.figure("expired") > 0);
+    f.ok("EXPIRED COUNT 5");
+    server.wait_for_replica_offset(&replica);
+    replica
+        .snapshot()
+        .assert_same(&server.snapshot(), "replica");
+    assert_eq!(replica.digest(), server.digest());
+    let digest = server.digest();
+    let mut server = server;
+    server.kill9();
+    server.restart();
+    assert_eq!(server.digest(), digest);
+}

@@ -1,0 +1,226 @@
+//! Replicas read and do not write; a change of role ends waits and jobs, and loses nothing.
+
+use redis_tests::{
+    blocked, ok, release, simulated, until, BusyFrontier, Frontier, Lease, Options, Server, T0,
+};
+
+const F: &str = "{f}:";
+
+fn pair() -> (Server, Server) {
+    let server = simulated().start();
+    let replica = simulated().replica_of(&server).start();
+    (server, replica)
+}
+
+#[test]
+fn replica_answers_why_info_and_check_as_the_master_does() {
+    let (server, replica) = pair();
+    let mut f = Frontier::at(&server, T0);
+    BusyFrontier::build(&mut f);
+    server.wait_for_replica_offset(&replica);
+    let mut r = Frontier::at(&replica, f.time());
+    for chg in BusyFrontier::GROUPS {
+        assert_eq!(r.why(chg), f.why(chg), "{chg}");
+    }
+    assert_eq!(r.ok("CHECK"), f.ok("CHECK"));
+    for field in [
+        "groups-waiting",
+        "groups-ready",
+        "groups-busy",
+        "groups-idle",
+        "uris",
+        "executions",
+        "due",
+    ] {
+        assert_eq!(r.figure(field), f.figure(field), "{field}");
+    }
+    assert!(r.err("WHY nobody").starts_with("NOCHG "));
+    assert_eq!(server.digest(), replica.digest(), "reads write nothing");
+}
+
+#[test]
+fn replica_refuses_writes() {
+    let (server, replica) = pair();
+    let mut f = Frontier::at(&server, T0);
+    let out = BusyFrontier::build(&mut f);
+    server.wait_for_replica_offset(&replica);
+    let mut r = Frontier::at(&replica, f.time());
+    let token = out.held.token;
+    for line in [
+        "ADD crawl host 0",
+        "ADDURI crawl host 0 0 http://host/",
+        "NEXT",
+        &format!("RELEASE held {token} AT 0"),
+        &format!("EXTEND held {token} 5"),
+        "SWEEP",
+        "EXPIRED",
+        "BLOCK held UNTIL 0",
+        "PAUSE",
+        "RESUME",
+        "LIMIT held GAP 1",
+        "GROUP g held",
+        "DROP crawl",
+        "MOVE waiting later",
+        "REPAIR",
+    ] {
+        let error = r.err(line);
+        assert!(error.starts_with("READONLY "), "{line}: {error}");
+    }
+    r.now = None;
+    let error = r.err("NEXT BLOCK 1000");
+    assert!(error.starts_with("READONLY "), "{error}");
+    assert_eq!(server.digest(), replica.digest());
+}
+
+#[test]
+fn becoming_a_replica_ends_waits() {
+    let (server, other) = (Server::start(), Server::start());
+    let mut f = Frontier::real(&server);
+    f.add("crawl", "host", 0);
+    let held = f.take("host");
+    let mut waiter = blocked(&server, F, "NEXT BLOCK 0");
+    let mut releaser = blocked(
+        &server,
+        F,
+        &release(&held, "DELAY 600000 DONE crawl NEXT BLOCK 0"),
+    );
+    ok!(f.wire, "REPLICAOF", "127.0.0.1", other.port());
+    for waiter in [&mut waiter, &mut releaser] {
+        let reply = waiter.wire.recv();
+        assert!(reply.is_error(), "{reply:?}");
+        assert!(format!("{reply:?}").contains("UNBLOCKED"), "{reply:?}");
+    }
+    assert_eq!(server.info_number("blocked_clients"), 0);
+    other.wait_for_replica_offset(&server);
+    assert_eq!(server.digest(), other.digest());
+    // And it serves again when it is a master again.
+    ok!(f.wire, "REPLICAOF", "NO", "ONE");
+    let mut waiter = blocked(&server, F, "NEXT BLOCK 0");
+    f.add("crawl", "host", 0);
+    assert_eq!(Lease::only(&waiter.wire.recv()).chg, "host");
+}
+
+#[test]
+fn failover_with_blocked_clients_loses_no_lease_gate_or_group() {
+    let mut server = Server::start();
+    let replica = Options::new().replica_of(&server).start();
+    let mut f = Frontier::real(&server);
+    f.ok("ADD crawl gated 0 leased 0 held 0 gated 0");
+    let gated = f.take("gated");
+    let leased = Lease::only(&f.ok("NEXT LEASE 1500"));
+    let held = f.take("held");
+    let gate = f.release(&gated, "DELAY 1000 DONE crawl");
+    let due = f.time() + 1200;
+    f.add("crawl", "waiting", due);
+    let mut waiter = blocked(&server, F, "NEXT BLOCK 0");
+    server.wait_for_replica_offset(&replica);
+    assert_eq!(server.digest(), replica.digest());
+    server.kill9();
+    assert!(waiter.wire.try_recv().is_err());
+    let mut r = Frontier::real(&replica);
+    ok!(r.wire, "REPLICAOF", "NO", "ONE");
+    assert_eq!(leased.chg, "leased");
+    for (chg, at) in [
+        ("gated", gate),
+        ("waiting", due),
+        ("leased", leased.deadline),
+    ] {
+        let lease = Lease::only(&r.ok("NEXT BLOCK 0"));
+        assert_eq!(lease.chg, chg);
+        let granted = lease.deadline - 600_000;
+        assert!(granted >= at, "{chg} {} ms too early", at - granted);
+        assert!(lease.token > held.token, "{chg}");
+    }
+    r.release(&held, "AT 0 DONE crawl");
+    r.assert_conserved();
+}
+
+#[test]
+fn what_waiters_were_given_is_replicated() {
+    let server = Options::new().aof_unsynced(false).start();
+    let replica = Options::new().replica_of(&server).start();
+    let mut f = Frontier::real(&server);
+    let mut waiters: Vec<Frontier> = (0..6)
+        .map(|_| blocked(&server, F, "NEXT BLOCK 0"))
+        .collect();
+    let now = f.time();
+    // By a command, by the time, by a plain write, by a lease that ends.
+    f.ok(format!("ADD crawl a 0 b {} c {}", now + 40, now + 80));
+    let ready = f.key("chg_ready");
+    ok!(f.wire, "RPUSH", ready, "plain");
+    for waiter in &mut waiters[..4] {
+        let lease = Lease::only(&waiter.wire.recv());
+        if lease.chg == "a" {
+            f.ok(format!("EXTEND a {} 30", lease.token));
+        }
+    }
+    assert_eq!(Lease::only(&waiters[4].wire.recv()).chg, "a");
+    server.wait_for_replica_offset(&replica);
+    replica
+        .snapshot()
+        .assert_same(&server.snapshot(), "replica");
+    assert_eq!(server.digest(), replica.digest());
+    let digest = server.digest();
+    let mut server = server;
+    server.kill9();
+    server.restart();
+    assert_eq!(server.digest(), digest);
+}
+
+#[test]
+fn failover_pause_delays_waiters_and_writes_nothing_meanwhile() {
+    let server = Server::start();
+    let replica = Options::new().replica_of(&server).start();
+    let mut f = Frontier::real(&server);
+    let due = f.time() + 100;
+    f.add("crawl", "host", due);
+    let mut waiter = blocked(&server, F, "NEXT BLOCK 0");
+    server.wait_for_replica_offset(&replica);
+    ok!(f.wire, "CLIENT", "PAUSE", 60_000, "WRITE");
+    let place = f.place("host");
+    until("it is due", || f.time() > due + 100);
+    assert!(!waiter.wire.has_reply());
+    assert_eq!(f.place("host"), place);
+    ok!(f.wire, "CLIENT", "UNPAUSE");
+    assert_eq!(Lease::only(&waiter.wire.recv()).chg, "host");
+    server.wait_for_replica_offset(&replica);
+    assert_eq!(server.digest(), replica.digest());
+}
+
+#[test]
+fn role_change_during_a_sweep_loses_nothing() {
+    let server = simulated().start();
+    let replica = simulated().replica_of(&server).start();
+    let mut f = Frontier::at(&server, T0);
+    ok!(f.wire, "CONFIG", "SET", "crawlspace.slice-us", 50);
+    let groups = 40_000;
+    let head = f.words("ADD crawl");
+    for first in (0..groups).step_by(1000) {
+        let mut words = head.clone();
+        for n in first..first + 1000 {
+            words.push(format!("host-{n}").into_bytes());
+            words.push((T0 + n).to_string().into_bytes());
+        }
+        f.wire.expect_ok(&words);
+    }
+    server.wait_for_replica_offset(&replica);
+    let mut sweeper = Frontier::at(&server, T0 + 1_000_000);
+    sweeper.send("SWEEP");
+    let ready = f.key("chg_ready");
+    until("the sweep is under way", || {
+        ok!(f.wire, "LLEN", ready).int() > 2000
+    });
+    ok!(f.wire, "REPLICAOF", "127.0.0.1", replica.port());
+    assert!(sweeper.wire.recv().is_error());
+    until("nothing runs any more", || {
+        server.info_number("jobs_running") == 0
+    });
+    // The one that takes over finishes it.
+    let mut r = Frontier::at(&replica, T0 + 1_000_000);
+    ok!(r.wire, "REPLICAOF", "NO", "ONE");
+    r.ok("SWEEP");
+    let ready = r.ready();
+    let order: Vec<String> = (0..groups).map(|n| format!("host-{n}")).collect();
+    assert!(ready == order, "{} of {groups} in order", ready.len());
+    r.assert_conserved();
+}

@@ -1,0 +1,284 @@
+//! `SWEEP`, the seed's queue worker, for a frontier of any size.
+
+use std::time::{Duration, Instant};
+
+use redis_tests::{int, ok, simulated, until, Frontier, Lease, Options, Rng, Server, T0};
+
+fn stage() -> (Server, Frontier) {
+    let server = simulated().start();
+    let frontier = Frontier::at(&server, T0);
+    (server, frontier)
+}
+
+/// Adds groups that come due one after the other, in a random order, and gives their names in the
+/// order in which they come due.
+fn fill(f: &mut Frontier, rng: &mut Rng, groups: usize) -> Vec<String> {
+    let start = f.time();
+    let names: Vec<String> = (0..groups).map(|n| format!("host-{n:06}")).collect();
+    let mut order: Vec<usize> = (0..groups).collect();
+    rng.shuffle(&mut order);
+    let head = f.words("ADD crawl");
+    let adds = order.chunks(1000).map(|chunk| {
+        let mut words = head.clone();
+        for &n in chunk {
+            // Ten groups a millisecond: those keep the order of adding.
+            words.push(names[n].clone().into_bytes());
+            words.push((start + n as i64 / 10).to_string().into_bytes());
+        }
+        words
+    });
+    let replies = f.wire.pipeline(adds.collect::<Vec<_>>());
+    assert!(replies.iter().all(|r| !r.is_error()), "{:?}", replies[0]);
+    let mut arrived: Vec<(usize, usize)> = order.iter().map(|&n| n / 10).zip(0..).collect();
+    arrived.sort_unstable();
+    arrived
+        .into_iter()
+        .map(|(_, at)| names[order[at]].clone())
+        .collect()
+}
+
+#[test]
+fn sweep_moves_what_is_due_and_nothing_else() {
+    let (_server, mut f) = stage();
+    for (chg, at) in [("a", 30), ("b", 10), ("c", 20), ("later", 101)] {
+        f.add("crawl", chg, T0 + at);
+    }
+    f.pass(100);
+    assert_eq!(f.ok("SWEEP").ints(), [3, 0]);
+    assert_eq!(f.ready(), ["b", "c", "a"]);
+    assert_eq!(f.wait(), [("later".to_owned(), T0 + 101)]);
+    assert_eq!(f.ok("SWEEP").ints(), [0, 0]);
+    f.take("b");
+}
+
+#[test]
+fn sweep_merges_due_groups_and_ended_leases_by_time() {
+    let (_server, mut f) = stage();
+    for n in 0..4 {
+        f.add("crawl", &format!("leased-{n}"), T0);
+    }
+    for n in 0..4 {
+        f.ok(format!("NEXT LEASE {}", 10 + 20 * n));
+    }
+    for n in 0..4 {
+        f.add("crawl", &format!("waiting-{n}"), T0 + 20 * n);
+    }
+    f.pass(1000);
+    assert_eq!(f.ok("SWEEP").ints(), [4, 4]);
+    let merged: Vec<String> = (0..4)
+        .flat_map(|n| [format!("waiting-{n}"), format!("leased-{n}")])
+        .collect();
+    assert_eq!(f.ready(), merged);
+    assert_eq!(f.ok("EXPIRED").items().len(), 4);
+    f.assert_conserved();
+}
+
+#[test]
+fn sweep_goes_behind_those_that_are_ready() {
+    let (_server, mut f) = stage();
+    f.add("crawl", "first", T0);
+    f.ok("SWEEP");
+    f.add("crawl", "second", T0);
+    f.ok("SWEEP");
+    assert_eq!(f.ready(), ["first", "second"]);
+}
+
+#[test]
+fn limit_is_how_many_a_sweep_moves_at_most() {
+    let (_server, mut f) = stage();
+    for n in 0..5 {
+        f.add("crawl", &format!("host-{n}"), T0 + n);
+    }
+    f.pass(100);
+    assert_eq!(f.ok("SWEEP LIMIT 2").ints(), [2, 0]);
+    assert_eq!(f.ready(), ["host-0", "host-1"]);
+    assert_eq!(f.ok("SWEEP LIMIT 100").ints(), [3, 0]);
+}
+
+#[test]
+fn blocked_groups_are_parked_again_and_paused_ones_stay() {
+    let (_server, mut f) = stage();
+    for chg in ["blocked", "paused", "free"] {
+        f.add("crawl", chg, T0 + 10);
+    }
+    f.ok(format!("BLOCK blocked UNTIL {}", T0 + 5000));
+    f.ok("PAUSE paused");
+    f.pass(100);
+    f.ok("SWEEP");
+    assert!(f.ready().contains(&"free".to_owned()));
+    assert!(!f.ready().contains(&"blocked".to_owned()));
+    assert!(f.wait().contains(&("blocked".to_owned(), T0 + 5000)));
+    f.take("free");
+    f.take_none();
+    f.ok("RESUME paused");
+    f.take("paused");
+    f.pass(5000);
+    f.ok("SWEEP");
+    assert_eq!(f.ready(), ["blocked"]);
+}
+
+#[test]
+fn many_due_groups_are_swept_in_order_while_others_are_served() {
+    let mut rng = Rng::new("many_due_groups_are_swept_in_order_while_others_are_served");
+    let (server, mut f) = stage();
+    let order = fill(&mut f, &mut rng, 200_000);
+    f.pass(1_000_000);
+    let (mut sweeper, mut other) = (Frontier::at(&server, 0), server.wire());
+    sweeper.now = f.now;
+    let slices = server.info_number("slices");
+    sweeper.send("SWEEP");
+    let mut waits = Vec::new();
+    while !sweeper.wire.has_reply() {
+        let start = Instant::now();
+        ok!(other, "PING");
+        waits.push(start.elapsed());
+    }
+    assert_eq!(sweeper.wire.recv().ints(), [200_000, 0]);
+    let swept = f.ready();
+    assert_eq!(swept.len(), order.len());
+    let first = swept
+        .iter()
+        .zip(&order)
+        .position(|(is, should)| is != should);
+    assert_eq!(first, None, "the first one out of order");
+    // A slice is half a millisecond long, and that in time of the processor, which other
+    // processes do not lengthen.
+    let slices = server.info_number("slices") - slices;
+    assert!(slices >= 50, "only {slices} slices");
+    let longest = server.info_number("slice_longest_cpu_us");
+    assert!(longest <= 1000, "a slice took {longest} us");
+    waits.sort();
+    let median = waits[waits.len() / 2];
+    assert!(waits.len() > 50, "only {} PINGs were served", waits.len());
+    assert!(median < Duration::from_millis(5), "{median:?}");
+    assert_eq!(server.info_number("jobs_running"), 0);
+    // First in, first out.
+    for chg in &order[..10] {
+        f.take(chg);
+    }
+}
+
+#[test]
+fn groups_are_leased_and_added_while_a_sweep_runs() {
+    let mut rng = Rng::new("groups_are_leased_and_added_while_a_sweep_runs");
+    let (server, mut f) = stage();
+    ok!(f.wire, "CONFIG", "SET", "crawlspace.slice-us", 50);
+    let order = fill(&mut f, &mut rng, 30_000);
+    f.pass(1_000_000);
+    let mut sweeper = Frontier::at(&server, T0 + 1_000_000);
+    sweeper.send("SWEEP");
+    until("the sweep is under way", || !f.ready().is_empty());
+    let mut leased = Vec::new();
+    let mut added = 0;
+    while !sweeper.wire.has_reply() {
+        leased.extend(f.try_take().map(|lease| lease.chg));
+        let now = f.time();
+        f.add("crawl", &format!("new-{added}"), now + 500);
+        added += 1;
+    }
+    assert!(
+        leased.len() > 5,
+        "only {} were leased meanwhile",
+        leased.len()
+    );
+    assert_eq!(leased, order[..leased.len()]);
+    assert_eq!(f.ready(), order[leased.len()..]);
+    let wait = f.wait();
+    assert_eq!(wait.len(), added);
+    f.assert_conserved();
+}
+
+#[test]
+fn sweep_outlives_the_client_that_asked_for_it() {
+    let mut rng = Rng::new("sweep_outlives_the_client_that_asked_for_it");
+    let (server, mut f) = stage();
+    ok!(f.wire, "CONFIG", "SET", "crawlspace.slice-us", 50);
+    let order = fill(&mut f, &mut rng, 30_000);
+    f.pass(1_000_000);
+    let mut sweeper = Frontier::at(&server, T0 + 1_000_000);
+    sweeper.send("SWEEP");
+    until("the sweep is under way", || !f.ready().is_empty());
+    sweeper.wire.hang_up();
+    until("the sweep is done", || f.wait().is_empty());
+    assert_eq!(f.ready(), order);
+}
+
+#[test]
+fn sweep_in_a_transaction_runs_through() {
+    let mut rng = Rng::new("sweep_in_a_transaction_runs_through");
+    let (_server, mut f) = stage();
+    let order = fill(&mut f, &mut rng, 5000);
+    f.pass(1_000_000);
+    let sweep = f.words("SWEEP");
+    ok!(f.wire, "MULTI");
+    f.wire.expect_ok(&sweep);
+    assert_eq!(ok!(f.wire, "EXEC").items()[0].ints(), [5000, 0]);
+    assert_eq!(f.ready(), order);
+}
+
+#[test]
+fn server_killed_during_a_sweep_loses_no_group_and_doubles_none() {
+    let mut rng = Rng::new("server_killed_during_a_sweep_loses_no_group_and_doubles_none");
+    let options = Options::new()
+        .module_args(&["chg-simulated-time", "yes"])
+        .aof_unsynced(false);
+    let mut server = options.start();
+    let mut f = Frontier::at(&server, T0);
+    ok!(f.wire, "CONFIG", "SET", "crawlspace.slice-us", 50);
+    let order = fill(&mut f, &mut rng, 40_000);
+    f.pass(1_000_000);
+    let mut sweeper = Frontier::at(&server, T0 + 1_000_000);
+    sweeper.send("SWEEP");
+    let ready = f.key("chg_ready");
+    until("the sweep is half way", || {
+        ok!(f.wire, "LLEN", ready).int() > 5000
+    });
+    server.kill9();
+    assert!(sweeper.wire.try_recv().is_err(), "it was over before");
+    server.restart();
+    let mut f = Frontier::at(&server, T0 + 1_000_000);
+    let swept = f.ready();
+    assert!(swept.len() < order.len());
+    assert_eq!(swept, order[..swept.len()]);
+    let wait: Vec<String> = f.wait().into_iter().map(|(chg, _)| chg).collect();
+    assert_eq!(wait, order[swept.len()..]);
+    let left = (order.len() - swept.len()) as i64;
+    assert_eq!(f.ok("SWEEP").ints(), [left, 0]);
+    assert_eq!(f.ready(), order);
+    f.assert_conserved();
+}
+
+#[test]
+fn two_sweeps_at_once_move_every_group_once() {
+    let mut rng = Rng::new("two_sweeps_at_once_move_every_group_once");
+    let (server, mut f) = stage();
+    ok!(f.wire, "CONFIG", "SET", "crawlspace.slice-us", 50);
+    let order = fill(&mut f, &mut rng, 30_000);
+    let mut sweepers = [0, 1].map(|_| Frontier::at(&server, T0 + 1_000_000));
+    for sweeper in &mut sweepers {
+        sweeper.send("SWEEP");
+    }
+    for sweeper in &mut sweepers {
+        let moved = sweeper.wire.recv().ints();
+        assert!(moved[0] <= 30_000 && moved[1] == 0, "{moved:?}");
+    }
+    assert_eq!(f.ready(), order);
+    assert_eq!(server.info_number("jobs_running"), 0);
+}
+
+#[test]
+fn next_needs_no_sweep_however_many_are_due() {
+    let mut rng = Rng::new("next_needs_no_sweep_however_many_are_due");
+    let (_server, mut f) = stage();
+    let order = fill(&mut f, &mut rng, 20_000);
+    f.pass(1_000_000);
+    let leases = Lease::all(&f.ok("NEXT COUNT 1000"));
+    let names: Vec<String> = leases.into_iter().map(|lease| lease.chg).collect();
+    assert_eq!(names, order[..1000]);
+    let wait = f.key("chg_wait");
+    assert_eq!(
+        ok!(f.wire, "ZCARD", wait),
+        int(19_000),
+        "nothing is moved in bulk"
+    );
+}
