@@ -1,24 +1,401 @@
-//! A value as bytes.
+//! The URIs of a group as bytes, for RDB files, append-only files and other servers.
+//!
+//! A value is one chunk or several of about a mebibyte, each of which stands for itself: whoever
+//! loads all of them into an empty value gets an equal one. A chunk is:
+//!
+//! | bytes | |
+//! |---|---|
+//! | 1 | version: 1 |
+//! | 8 | checksum of what follows, lowest byte first |
+//! | number, 16 bytes, number | order of adding of the next URI; the group's clock, lowest byte first; number of the next execution |
+//! | number | how many executions follow, numbers ascending: number, weight, 16 bytes of pass, length and bytes of the name |
+//! | number | how many leases follow: token, 1 if dropped, number of execution, depth, due time, order of adding, attempts, length and bytes of the URI |
+//! | rest | queued URIs in order, as described in [`super::record`] |
+//!
+//! Numbers are of variable length, as in records. What is read is checked before anything is done
+//! with it, because it may come from a broken file, or from anybody who may run `RESTORE`.
 
-use super::Uris;
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::op::{EXECUTION_BYTES, MOST, URI_BYTES};
+use super::record::{append, get_number, put_number, Corrupt, Place, Reader, Record, MAX_NUMBER};
+use super::share::{Execution, MAX_PASS, MAX_WEIGHT};
+use super::{Lease, Uris, MOST_LEASES};
 
 /// How many bytes a chunk has, more or less.
 pub const CHUNK_BYTES: usize = 1 << 20;
 
+const VERSION: u8 = 1;
+
+/// How many bytes of URIs a chunk stands for at most. They are told by what they do not share, so
+/// that a few bytes could stand for very many.
+const CHUNK_URIS: usize = 16 << 20;
+
+/// A chunk, checked.
+struct Chunk<'a> {
+    next: u64,
+    clock: u128,
+    next_execution: u64,
+    /// In order of numbers.
+    executions: Vec<Told<'a>>,
+    leases: Vec<ToldLease<'a>>,
+    records: &'a [u8],
+}
+
+struct Told<'a> {
+    number: u64,
+    weight: u32,
+    pass: u128,
+    id: &'a [u8],
+}
+
+struct ToldLease<'a> {
+    token: u64,
+    dropped: bool,
+    place: Place,
+    attempts: u32,
+    uri: &'a [u8],
+}
+
+/// A checksum. Each step can be undone, so a change of a single word never gives the same one.
+fn checksum(bytes: &[u8]) -> u64 {
+    let mut sum = bytes.len() as u64;
+    for word in bytes.chunks(8) {
+        let mut padded = [0; 8];
+        padded[..word.len()].copy_from_slice(word);
+        sum = (sum ^ u64::from_le_bytes(padded)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        sum ^= sum >> 32;
+    }
+    sum
+}
+
+/// Reads the parts of a chunk in turn.
+struct Parts<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Parts<'a> {
+    fn number(&mut self, most: u64) -> Result<u64, Corrupt> {
+        get_number(self.bytes, &mut self.at, most)
+    }
+
+    fn bytes(&mut self, len: usize) -> Result<&'a [u8], Corrupt> {
+        let end = self.at.checked_add(len).ok_or(Corrupt)?;
+        let bytes = self.bytes.get(self.at..end).ok_or(Corrupt)?;
+        self.at = end;
+        Ok(bytes)
+    }
+
+    /// Length and bytes of something that is not empty.
+    fn text(&mut self, longest: usize) -> Result<&'a [u8], Corrupt> {
+        match self.number(longest as u64)? {
+            0 => Err(Corrupt),
+            len => self.bytes(len as usize),
+        }
+    }
+
+    fn pass(&mut self) -> Result<u128, Corrupt> {
+        let bytes = self.bytes(16)?.try_into().map_err(|_| Corrupt)?;
+        let pass = u128::from_le_bytes(bytes);
+        if pass <= MAX_PASS {
+            Ok(pass)
+        } else {
+            Err(Corrupt)
+        }
+    }
+}
+
+impl<'a> Chunk<'a> {
+    fn read(bytes: &'a [u8]) -> Result<Chunk<'a>, String> {
+        let (Some(&version), Some(sum), Some(body)) =
+            (bytes.first(), bytes.get(1..9), bytes.get(9..))
+        else {
+            return Err("a chunk of URIs is cut off".to_string());
+        };
+        if version != VERSION {
+            return Err(format!(
+                "a chunk of URIs is of version {version}; this module reads version {VERSION}"
+            ));
+        }
+        if sum != checksum(body).to_le_bytes() {
+            return Err("a chunk of URIs is damaged: its checksum differs".to_string());
+        }
+        Chunk::read_body(body).map_err(|Corrupt| "a chunk of URIs is malformed".to_string())
+    }
+
+    fn read_body(body: &'a [u8]) -> Result<Chunk<'a>, Corrupt> {
+        let mut parts = Parts { bytes: body, at: 0 };
+        let next = parts.number(MAX_NUMBER)?;
+        let clock = parts.pass()?;
+        let next_execution = parts.number(MAX_NUMBER)?;
+
+        let mut executions: Vec<Told<'_>> = Vec::new();
+        let mut ids = BTreeSet::new();
+        for _ in 0..parts.number(MOST)? {
+            let told = Told {
+                number: parts.number(MAX_NUMBER - 1)?,
+                weight: parts.number(MAX_WEIGHT)? as u32,
+                pass: parts.pass()?,
+                id: parts.text(EXECUTION_BYTES)?,
+            };
+            let ascends = executions.last().is_none_or(|l| l.number < told.number);
+            if !ascends || told.weight == 0 || !ids.insert(told.id) {
+                return Err(Corrupt);
+            }
+            executions.push(told);
+        }
+        let known = |number: u64| {
+            executions
+                .binary_search_by_key(&number, |e| e.number)
+                .is_ok()
+        };
+
+        let mut leases = Vec::new();
+        for _ in 0..parts.number(MOST_LEASES as u64)? {
+            let lease = ToldLease {
+                token: parts.number(MOST)?,
+                dropped: parts.number(1)? == 1,
+                place: Place {
+                    execution: parts.number(MAX_NUMBER - 1)?,
+                    depth: parts.number(u32::MAX.into())? as u32,
+                    due: parts.number(MOST)?,
+                    seq: parts.number(MAX_NUMBER - 1)?,
+                },
+                attempts: parts.number(u32::MAX.into())? as u32,
+                uri: parts.text(URI_BYTES)?,
+            };
+            if !known(lease.place.execution) {
+                return Err(Corrupt);
+            }
+            leases.push(lease);
+        }
+
+        let records = &body[parts.at..];
+        let mut reader = Reader::new(records);
+        let mut last = None;
+        let mut uris = 0;
+        while reader.next()? {
+            let record = reader.record().ok_or(Corrupt)?;
+            uris += record.uri.len();
+            let ascends = last.is_none_or(|last| last < record.place);
+            if !ascends || !known(record.place.execution) || uris > CHUNK_URIS {
+                return Err(Corrupt);
+            }
+            last = Some(record.place);
+        }
+        Ok(Chunk {
+            next,
+            clock,
+            next_execution,
+            executions,
+            leases,
+            records,
+        })
+    }
+}
+
 /// Whether a chunk is whole.
 pub(super) fn check(chunk: &[u8]) -> Result<(), String> {
-    let _ = chunk;
-    Err("not yet".to_string())
+    Chunk::read(chunk).map(drop)
+}
+
+/// Makes the checksum of a chunk fit.
+#[cfg(test)]
+pub(super) fn reseal(chunk: &mut [u8]) {
+    let sum = checksum(&chunk[9..]);
+    chunk[1..9].copy_from_slice(&sum.to_le_bytes());
+}
+
+/// A chunk that is being made.
+struct Encoder<'a> {
+    uris: &'a Uris,
+    chunk_bytes: usize,
+    each: &'a mut dyn FnMut(&[u8]),
+    executions: BTreeMap<u64, &'a Execution>,
+    leases: Vec<u8>,
+    leased: u64,
+    records: Vec<u8>,
+    last: Option<(Place, Vec<u8>)>,
+    /// Bytes of executions, and of URIs.
+    named: usize,
+    stood_for: usize,
+}
+
+impl<'a> Encoder<'a> {
+    fn name(&mut self, execution: &'a Execution) {
+        if self
+            .executions
+            .insert(execution.number, execution)
+            .is_none()
+        {
+            self.named += execution.id.len() + 40;
+        }
+    }
+
+    fn execution(&self, number: u64) -> &'a Execution {
+        let execution = self.uris.executions.by_number(number);
+        execution.expect("a URI has an execution")
+    }
+
+    fn lease(&mut self, lease: &Lease) {
+        self.name(self.execution(lease.place.execution));
+        let out = &mut self.leases;
+        put_number(out, lease.token);
+        put_number(out, lease.dropped.into());
+        put_number(out, lease.place.execution);
+        put_number(out, lease.place.depth.into());
+        put_number(out, lease.place.due);
+        put_number(out, lease.place.seq);
+        put_number(out, lease.attempts.into());
+        put_number(out, lease.uri.len() as u64);
+        out.extend_from_slice(&lease.uri);
+        self.leased += 1;
+        self.end_if_long();
+    }
+
+    fn record(&mut self, record: Record<'_>) {
+        self.name(self.execution(record.place.execution));
+        let before = self.last.as_ref().map(|(place, uri)| Record {
+            place: *place,
+            attempts: 0,
+            uri,
+        });
+        append(&mut self.records, before, record);
+        self.stood_for += record.uri.len();
+        let last = self.last.get_or_insert_with(|| (record.place, Vec::new()));
+        last.0 = record.place;
+        last.1.clear();
+        last.1.extend_from_slice(record.uri);
+        self.end_if_long();
+    }
+
+    fn end_if_long(&mut self) {
+        let long = self.named + self.leases.len() + self.records.len();
+        if long >= self.chunk_bytes || self.stood_for > CHUNK_URIS - 2 * URI_BYTES {
+            self.end();
+        }
+    }
+
+    fn end(&mut self) {
+        let mut chunk =
+            Vec::with_capacity(self.named + self.leases.len() + self.records.len() + 64);
+        chunk.push(VERSION);
+        chunk.extend_from_slice(&[0; 8]);
+        put_number(&mut chunk, self.uris.next);
+        chunk.extend_from_slice(&self.uris.executions.clock.to_le_bytes());
+        put_number(&mut chunk, self.uris.executions.next);
+        put_number(&mut chunk, self.executions.len() as u64);
+        for execution in self.executions.values() {
+            put_number(&mut chunk, execution.number);
+            put_number(&mut chunk, execution.weight.into());
+            chunk.extend_from_slice(&execution.pass.to_le_bytes());
+            put_number(&mut chunk, execution.id.len() as u64);
+            chunk.extend_from_slice(&execution.id);
+        }
+        put_number(&mut chunk, self.leased);
+        chunk.extend_from_slice(&self.leases);
+        chunk.extend_from_slice(&self.records);
+        let sum = checksum(&chunk[9..]);
+        chunk[1..9].copy_from_slice(&sum.to_le_bytes());
+        (self.each)(&chunk);
+        self.executions.clear();
+        self.leases.clear();
+        self.records.clear();
+        self.last = None;
+        (self.leased, self.named, self.stood_for) = (0, 0, 0);
+    }
 }
 
 impl Uris {
-    /// The value in chunks of at most `chunk_bytes`, more or less; each can be loaded by itself.
+    /// The value in chunks of about `chunk_bytes`, which end with the URI or execution that fills
+    /// them. Equal values give equal chunks.
     pub fn encode(&self, chunk_bytes: usize, each: &mut dyn FnMut(&[u8])) {
-        let _ = (chunk_bytes, each);
+        let mut encoder = Encoder {
+            uris: self,
+            chunk_bytes,
+            each,
+            executions: BTreeMap::new(),
+            leases: Vec::new(),
+            leased: 0,
+            records: Vec::new(),
+            last: None,
+            named: 0,
+            stood_for: 0,
+        };
+        for lease in &self.leases {
+            encoder.lease(lease);
+        }
+        self.queue.walk(Place::first_of(0), &mut |record| {
+            encoder.record(record);
+            true
+        });
+        // Those that only wait for the clock come last, when the value is not empty any more.
+        for execution in self.executions.iter().filter(|e| e.is_idle()) {
+            encoder.name(execution);
+            encoder.end_if_long();
+        }
+        if !encoder.executions.is_empty() || self.is_empty() {
+            encoder.end();
+        }
     }
 
-    /// Adds what a chunk holds; how many URIs it gave. Nothing changes on an error.
+    /// Adds what a chunk holds; how many URIs it gave, leased ones included. What is there already
+    /// is passed over. Nothing changes on an error, which says what is wrong.
     pub fn load(&mut self, chunk: &[u8]) -> Result<u64, String> {
-        check(chunk).map(|()| 0)
+        let chunk = Chunk::read(chunk)?;
+        let mut numbers = BTreeMap::new();
+        for told in &chunk.executions {
+            let known = self.executions.find(told.id);
+            if known.is_none() && self.executions.by_number(told.number).is_some() {
+                return Err("a chunk of URIs is of another group".to_string());
+            }
+            numbers.insert(told.number, known.map_or(told.number, |e| e.number));
+        }
+        self.next = self.next.max(chunk.next);
+        self.executions.clock = self.executions.clock.max(chunk.clock);
+        self.executions.next = self.executions.next.max(chunk.next_execution);
+        for told in &chunk.executions {
+            self.executions
+                .restore(told.id, told.number, told.weight, told.pass);
+        }
+        let mut loaded = 0;
+        for told in &chunk.leases {
+            let execution = numbers[&told.place.execution];
+            if self.leased(told.token).is_some()
+                || self.leases.len() >= MOST_LEASES
+                || (!told.dropped && self.knows(execution, told.uri))
+            {
+                continue;
+            }
+            self.next = self.next.max(told.place.seq + 1);
+            self.leases.push(Lease {
+                token: told.token,
+                place: Place {
+                    execution,
+                    ..told.place
+                },
+                attempts: told.attempts,
+                dropped: told.dropped,
+                uri: told.uri.into(),
+            });
+            if let Some(execution) = self.executions.by_number_mut(execution) {
+                execution.held += 1;
+                execution.leased += u32::from(!told.dropped);
+            }
+            loaded += 1;
+        }
+        let mut reader = Reader::new(chunk.records);
+        while let Ok(true) = reader.next() {
+            let Some(mut record) = reader.record() else {
+                break;
+            };
+            record.place.execution = numbers[&record.place.execution];
+            if !self.knows(record.place.execution, record.uri) {
+                self.enqueue(record);
+                loaded += 1;
+            }
+        }
+        Ok(loaded)
     }
 }

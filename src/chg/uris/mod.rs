@@ -5,8 +5,12 @@
 
 mod encoding;
 mod op;
+mod page;
 mod queue;
+mod record;
 mod share;
+#[cfg(test)]
+mod tests;
 
 use super::time::Millis;
 
@@ -14,7 +18,9 @@ pub use encoding::CHUNK_BYTES;
 pub use op::{Changed, Op, EXECUTION_BYTES, URI_BYTES};
 pub use share::MAX_WEIGHT;
 
+use op::MOST;
 use queue::{Place, Queue, Record};
+use record::MAX_NUMBER;
 use share::Executions;
 
 /// The URIs of a group: queued ones and leased ones.
@@ -72,6 +78,9 @@ pub struct Queued {
     /// The URI.
     pub uri: Vec<u8>,
 }
+
+/// How many leases there are of one group at most; more than a group may have fetches at a time.
+const MOST_LEASES: usize = 4096;
 
 /// How many bytes of URIs one batch holds, more or less.
 const BATCH_BYTES: usize = 1 << 20;
@@ -249,7 +258,15 @@ impl Uris {
         attempts: u32,
         uri: &[u8],
     ) -> Changed {
-        let number = self.executions.enter(execution, weight);
+        if !(1..=URI_BYTES).contains(&uri.len()) {
+            return Changed::Nothing;
+        }
+        if self.next >= MAX_NUMBER {
+            return Changed::Nothing;
+        }
+        let Some(number) = self.executions.enter(execution, weight) else {
+            return Changed::Nothing;
+        };
         let weighed = weight.is_some_and(|weight| self.executions.weigh(number, weight));
         if self.knows(number, uri) {
             return match weighed {
@@ -260,7 +277,7 @@ impl Uris {
         let place = Place {
             execution: number,
             depth,
-            due,
+            due: due.min(MOST),
             seq: self.next,
         };
         self.enqueue(Record {
@@ -269,6 +286,12 @@ impl Uris {
             uri,
         });
         Changed::Added
+    }
+
+    /// Whether a URI is queued or leased for an execution, so that adding it changes nothing.
+    pub fn contains(&self, execution: &[u8], uri: &[u8]) -> bool {
+        let execution = self.executions.find(execution);
+        execution.is_some_and(|execution| self.knows(execution.number, uri))
     }
 
     /// Whether an execution has a URI, queued or leased.
@@ -283,11 +306,10 @@ impl Uris {
     fn enqueue(&mut self, record: Record<'_>) {
         let mut record = record;
         self.next = self.next.max(record.place.seq + 1);
-        if !self.queue.insert(record) {
+        while !self.queue.insert(record) {
             // Only a hand-made value has two URIs at one place.
-            record.place.seq = self.next;
-            self.next += 1;
-            self.queue.insert(record);
+            record.place.seq = (record.place.seq + 1) % MAX_NUMBER;
+            self.next = self.next.max(record.place.seq + 1);
         }
         let execution = self.executions.by_number_mut(record.place.execution);
         let execution = execution.expect("a queued URI has an execution");
@@ -336,7 +358,8 @@ impl Uris {
         let Some(execution) = known.filter(|e| e.queued > 0 && e.earliest <= now) else {
             return Changed::Nothing;
         };
-        if self.leases.iter().any(|lease| lease.token == token) {
+        let used = self.leases.iter().any(|lease| lease.token == token);
+        if used || self.leases.len() >= MOST_LEASES {
             return Changed::Nothing;
         }
         let number = execution.number;
@@ -400,7 +423,7 @@ impl Uris {
             return Changed::Removed(0);
         }
         let mut place = lease.place;
-        place.due = due.unwrap_or(place.due);
+        place.due = due.unwrap_or(place.due).min(MOST);
         self.enqueue(Record {
             place,
             attempts: lease.attempts.saturating_add(failed.into()),
@@ -460,29 +483,18 @@ impl PartialEq for Uris {
             && self.executions == other.executions
             && self.leases == other.leases
             && self.queue.len() == other.queue.len();
-        if !same {
-            return false;
-        }
-        let mut at = Place::first_of(0);
-        while let Some(place) = self.queue.first_from(at) {
-            let mut ours = None;
-            let record =
-                |record: Record<'_>| Some((record.place, record.attempts, record.uri.to_vec()));
-            self.queue.walk(place, &mut |r| {
-                ours = record(r);
+        let mut from = Place::first_of(0);
+        self.queue.walk(from, &mut |ours| {
+            other.queue.walk(from, &mut |theirs| {
+                same &= ours == theirs;
                 false
             });
-            let mut theirs = None;
-            other.queue.walk(at, &mut |r| {
-                theirs = record(r);
-                false
-            });
-            same &= ours == theirs;
-            at = Place {
-                seq: place.seq + 1,
-                ..place
+            from = Place {
+                seq: ours.place.seq + 1,
+                ..ours.place
             };
-        }
+            same
+        });
         same
     }
 }

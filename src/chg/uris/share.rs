@@ -10,6 +10,7 @@
 //! ones keeps nobody waiting for ever.
 
 use super::super::time::Millis;
+use super::record::MAX_NUMBER;
 
 /// The highest weight.
 pub const MAX_WEIGHT: u64 = 1_000_000;
@@ -17,8 +18,12 @@ pub const MAX_WEIGHT: u64 = 1_000_000;
 /// How far the pass of an execution of weight 1 moves for each URI. Passes have 44 bits more.
 const STRIDE: u128 = 1 << 84;
 
-/// Passes of a file or a call are below this.
+/// No pass goes beyond this; out of reach, but for whoever makes a value by hand.
 pub(super) const MAX_PASS: u128 = 1 << 120;
+
+fn later(pass: u128, by: u128) -> u128 {
+    pass.saturating_add(by).min(MAX_PASS)
+}
 
 fn stride(weight: u32) -> u128 {
     STRIDE / u128::from(weight.max(1))
@@ -45,7 +50,7 @@ pub(super) struct Execution {
 }
 
 impl Execution {
-    fn is_idle(&self) -> bool {
+    pub(super) fn is_idle(&self) -> bool {
         self.queued == 0 && self.held == 0
     }
 }
@@ -92,52 +97,29 @@ impl Executions {
         self.all.binary_search_by_key(&number, |e| e.number).ok()
     }
 
-    /// The number of an execution, which is new if it was not known.
-    pub(super) fn enter(&mut self, id: &[u8], weight: Option<u64>) -> u64 {
+    /// The number of an execution, which is new if it was not known; `None` when there are no more
+    /// numbers.
+    pub(super) fn enter(&mut self, id: &[u8], weight: Option<u64>) -> Option<u64> {
         if let Some(known) = self.find(id) {
-            return known.number;
+            return Some(known.number);
+        }
+        if self.next >= MAX_NUMBER {
+            return None;
         }
         let weight = weight.map_or(1, |w| w.clamp(1, MAX_WEIGHT)) as u32;
         let number = self.next;
         self.next += 1;
-        self.push(Execution {
-            id: id.into(),
-            mark: mark(id),
-            number,
-            weight,
-            pass: self.clock.saturating_add(stride(weight)),
-            queued: 0,
-            leased: 0,
-            held: 0,
-            earliest: Millis::MAX,
-        });
-        number
+        let pass = later(self.clock, stride(weight));
+        self.insert(id, number, weight, pass);
+        Some(number)
     }
 
-    fn push(&mut self, execution: Execution) {
+    fn insert(&mut self, id: &[u8], number: u64, weight: u32, pass: u128) {
         if self.all.is_empty() {
             // Most groups have one.
             self.all.reserve_exact(1);
         }
-        self.all.push(execution);
-    }
-
-    /// Puts an execution back as it was told in a file or call. False when its number belongs to
-    /// another one.
-    pub(super) fn restore(&mut self, id: &[u8], number: u64, weight: u32, pass: u128) -> bool {
-        if let Some(known) = self.find(id).map(|e| e.number) {
-            let known = self.by_number_mut(known).expect("just found");
-            known.weight = weight;
-            known.pass = pass;
-            return true;
-        }
-        let Err(at) = self.all.binary_search_by_key(&number, |e| e.number) else {
-            return false;
-        };
-        self.next = self.next.max(number + 1);
-        if self.all.is_empty() {
-            self.all.reserve_exact(1);
-        }
+        let at = self.all.partition_point(|e| e.number < number);
         let execution = Execution {
             id: id.into(),
             mark: mark(id),
@@ -150,7 +132,21 @@ impl Executions {
             earliest: Millis::MAX,
         };
         self.all.insert(at, execution);
-        true
+    }
+
+    /// Puts an execution back as it was told in a file or call; its number is not another one's.
+    pub(super) fn restore(&mut self, id: &[u8], number: u64, weight: u32, pass: u128) {
+        let known = self.find(id).map(|e| e.number);
+        match known.and_then(|number| self.by_number_mut(number)) {
+            Some(known) => {
+                known.weight = weight;
+                known.pass = pass;
+            }
+            None => {
+                self.next = self.next.max(number + 1);
+                self.insert(id, number, weight, pass);
+            }
+        }
     }
 
     /// Gives an execution another weight; what it has yet to wait changes with it. True when it is
@@ -167,7 +163,7 @@ impl Executions {
         let ahead = execution.pass.saturating_sub(clock);
         if ahead > 0 {
             let ahead = ahead.saturating_mul(u128::from(execution.weight)) / u128::from(weight);
-            execution.pass = clock.saturating_add(ahead);
+            execution.pass = later(clock, ahead);
         }
         execution.weight = weight;
         true
@@ -196,7 +192,7 @@ impl Executions {
             return;
         };
         let at = execution.pass.max(clock);
-        execution.pass = at.saturating_add(stride(execution.weight));
+        execution.pass = later(at, stride(execution.weight));
         self.clock = at;
         self.forget_idle();
     }
@@ -206,11 +202,6 @@ impl Executions {
     pub(super) fn forget_idle(&mut self) {
         let clock = self.clock;
         self.all.retain(|e| !e.is_idle() || e.pass > clock);
-    }
-
-    /// Forgets everything.
-    pub(super) fn clear(&mut self) {
-        *self = Executions::default();
     }
 
     /// Bytes of memory.

@@ -1,0 +1,240 @@
+//! A page of queued URIs: up to about two kilobytes of records in one piece of memory.
+
+use super::record::{append, Place, Reader, Record, Told};
+
+/// How many bytes a page has at most, unless it holds a single URI. Longer ones take less memory for
+/// each URI, and more time for each change.
+pub(super) const PAGE_BYTES: usize = 2048;
+
+/// Records in order.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Page(Vec<u8>);
+
+/// Where a record came to stand.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stands {
+    start: usize,
+    end: usize,
+    /// Whether the next one is of the same execution and depth.
+    run_goes_on: bool,
+}
+
+/// How much memory is asked for: what the allocator would give anyway (jemalloc's size classes), so
+/// that growing needs a new piece only now and then.
+fn rounded(bytes: usize) -> usize {
+    let step = (bytes.next_power_of_two() / 8).max(16);
+    bytes.next_multiple_of(step)
+}
+
+/// A reader of records that this module has written itself.
+struct Walk<'a>(Reader<'a>);
+
+impl<'a> Walk<'a> {
+    fn peek(&self) -> Option<Told<'a>> {
+        self.0.peek().expect("a page is whole")
+    }
+
+    fn step(&mut self) -> Option<Record<'_>> {
+        if !self.0.next().expect("a page is whole") {
+            return None;
+        }
+        self.0.record()
+    }
+}
+
+impl Page {
+    fn records(&self) -> Walk<'_> {
+        Walk(Reader::new(&self.0))
+    }
+
+    /// Bytes of records.
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Bytes of memory.
+    pub(super) fn memory(&self) -> usize {
+        self.0.capacity()
+    }
+
+    /// The place of the first URI.
+    pub(super) fn first(&self) -> Option<Place> {
+        self.records().peek().map(|told| told.place)
+    }
+
+    /// The first place that is taken, from this one on.
+    pub(super) fn first_from(&self, place: Place) -> Option<Place> {
+        let mut records = self.records();
+        while let Some(told) = records.peek() {
+            if told.place >= place {
+                return Some(told.place);
+            }
+            records.0.accept(told);
+        }
+        None
+    }
+
+    /// Where a URI stands.
+    pub(super) fn find(&self, execution: u64, uri: &[u8]) -> Option<Place> {
+        let mut records = self.records();
+        while let Some(record) = records.step() {
+            if record.place.execution == execution && record.uri == uri {
+                return Some(record.place);
+            }
+        }
+        None
+    }
+
+    /// Goes through URIs from a place on, until told to stop; false when it was.
+    pub(super) fn walk(&self, from: Place, each: &mut dyn FnMut(Record<'_>) -> bool) -> bool {
+        let mut records = self.records();
+        while let Some(record) = records.step() {
+            if record.place >= from && !each(record) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Puts a URI in; `None` when its place is taken.
+    pub(super) fn insert(&mut self, record: Record<'_>) -> Option<Stands> {
+        let mut records = self.records();
+        let mut next = records.peek();
+        while let Some(told) = next.filter(|told| told.place <= record.place) {
+            if told.place == record.place {
+                return None;
+            }
+            records.0.accept(told);
+            next = records.peek();
+        }
+        let start = records.0.at();
+        let mut patch = Vec::with_capacity(record.uri.len() + 64);
+        append(&mut patch, records.0.record(), record);
+        let end = start + patch.len();
+        let mut replaced = start;
+        let mut run_goes_on = false;
+        if let Some(after) = records.step() {
+            append(&mut patch, Some(record), after);
+            run_goes_on = (after.place.execution, after.place.depth)
+                == (record.place.execution, record.place.depth);
+            replaced = records.0.at();
+        }
+        self.replace(start, replaced, &patch);
+        Some(Stands {
+            start,
+            end,
+            run_goes_on,
+        })
+    }
+
+    /// Takes out the URI at a place.
+    pub(super) fn remove(&mut self, place: Place) -> Option<(u32, Box<[u8]>)> {
+        let mut records = self.records();
+        let mut next = records.peek()?;
+        while next.place < place {
+            records.0.accept(next);
+            next = records.peek()?;
+        }
+        if next.place > place {
+            return None;
+        }
+        let start = records.0.at();
+        let before = records.0.record();
+        let before = before.map(|r| (r.place, r.attempts, r.uri.to_vec()));
+        let before = before.as_ref().map(|(place, attempts, uri)| Record {
+            place: *place,
+            attempts: *attempts,
+            uri,
+        });
+        let removed = records.step()?;
+        let removed = (removed.attempts, removed.uri.into());
+        let mut patch = Vec::new();
+        if let Some(after) = records.step() {
+            append(&mut patch, before, after);
+        }
+        let replaced = records.0.at();
+        self.replace(start, replaced, &patch);
+        Some(removed)
+    }
+
+    /// Other bytes instead of those from `start` to `end`.
+    fn replace(&mut self, start: usize, end: usize, patch: &[u8]) {
+        let bytes = &mut self.0;
+        let len = bytes.len() - (end - start) + patch.len();
+        let wanted = rounded(len);
+        // Not too small, and not so large that giving back is worth a copy.
+        if len > bytes.capacity() || wanted < bytes.capacity() / 4 * 3 {
+            let mut moved = Vec::with_capacity(wanted);
+            moved.extend_from_slice(&bytes[..start]);
+            moved.extend_from_slice(patch);
+            moved.extend_from_slice(&bytes[end..]);
+            *bytes = moved;
+            return;
+        }
+        let tail = start + patch.len();
+        if tail > end {
+            let old = bytes.len();
+            bytes.resize(len, 0);
+            bytes.copy_within(end..old, tail);
+        } else {
+            bytes.copy_within(end.., tail);
+            bytes.truncate(len);
+        }
+        bytes[start..tail].copy_from_slice(patch);
+    }
+
+    /// Where to split a page that got too long by a URI: behind it when it is the last of its
+    /// execution and depth, where more will come; before it when it is the last of all, so that a
+    /// page to which nothing more is added stays full; else in the middle.
+    pub(super) fn cut(&self, stands: Stands) -> usize {
+        if stands.end == self.len() {
+            stands.start
+        } else if !stands.run_goes_on {
+            stands.end
+        } else {
+            self.len() / 2
+        }
+    }
+
+    /// Takes the records from the first one that begins at or behind `cut`, and at least the last
+    /// one, into a page of their own; `None` for a single record.
+    pub(super) fn split(&mut self, cut: usize) -> Option<Page> {
+        let mut records = self.records();
+        let mut start = 0;
+        loop {
+            let at = records.0.at();
+            if records.step().is_none() {
+                break;
+            }
+            start = at;
+            if start > 0 && start >= cut {
+                break;
+            }
+        }
+        if start == 0 {
+            return None;
+        }
+        let mut first = Vec::new();
+        append(&mut first, None, records.0.record()?);
+        let rest = &self.0[records.0.at()..];
+        let mut right = Vec::with_capacity(rounded(first.len() + rest.len()));
+        right.extend_from_slice(&first);
+        right.extend_from_slice(rest);
+        self.replace(start, self.len(), &[]);
+        Some(Page(right))
+    }
+
+    /// Appends a page whose URIs all come behind.
+    pub(super) fn join(&mut self, right: &Page) {
+        let mut records = self.records();
+        while records.step().is_some() {}
+        let mut others = right.records();
+        let Some(first) = others.step() else {
+            return;
+        };
+        let mut patch = Vec::with_capacity(right.len());
+        append(&mut patch, records.0.record(), first);
+        patch.extend_from_slice(&right.0[others.0.at()..]);
+        self.replace(self.len(), self.len(), &patch);
+    }
+}

@@ -1,0 +1,246 @@
+//! Queued URIs as bytes, one after the other, each told by what differs from the one before.
+//!
+//! URIs of one group are of few hosts, and were mostly added together. So a record says how many
+//! bytes its URI shares with the one before, and in the same execution and depth only how much later
+//! it is due; numbers are of variable length (seven bits a byte, lowest first). A record is:
+//!
+//! 1. a byte: bit 0 for the same execution and depth as before, bit 1 for attempts that follow, the
+//!    upper six bits how many bytes are shared, or 63 for 63 and more;
+//! 2. in the same execution and depth the due time minus the one before, and the order of adding
+//!    minus the one before (zigzag); else execution, depth, due time, order of adding;
+//! 3. attempts, if there were any; bytes shared beyond 63;
+//! 4. the length of the rest of the URI, and the rest.
+//!
+//! This is also how URIs stand in files, so it may only change with the version of the encoding.
+
+use smallvec::SmallVec;
+
+use super::op::{MOST, URI_BYTES};
+
+const SAME: u8 = 1;
+const TRIED: u8 = 2;
+const SHARED_SHIFT: u32 = 2;
+const SHARED_MOST: usize = 63;
+
+/// Numbers that grow by one for every URI or execution stay below this, by refusing more: out of
+/// reach, but for whoever makes a value by hand.
+pub(super) const MAX_NUMBER: u64 = 1 << 56;
+
+/// Where a URI stands in the queue: by execution, then depth, then due time, then order of adding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Place {
+    /// Number of its execution.
+    pub(super) execution: u64,
+    pub(super) depth: u32,
+    pub(super) due: u64,
+    /// Order of adding.
+    pub(super) seq: u64,
+}
+
+impl Place {
+    /// The lowest place of an execution.
+    pub(super) fn first_of(execution: u64) -> Place {
+        Place {
+            execution,
+            depth: 0,
+            due: 0,
+            seq: 0,
+        }
+    }
+}
+
+/// A queued URI.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Record<'a> {
+    pub(super) place: Place,
+    pub(super) attempts: u32,
+    pub(super) uri: &'a [u8],
+}
+
+/// Bytes that are no records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Corrupt;
+
+/// Appends a number.
+pub(super) fn put_number(out: &mut Vec<u8>, mut n: u64) {
+    while n >= 0x80 {
+        out.push(n as u8 | 0x80);
+        n >>= 7;
+    }
+    out.push(n as u8);
+}
+
+/// Reads a number of at most `most` and moves on behind it.
+pub(super) fn get_number(bytes: &[u8], at: &mut usize, most: u64) -> Result<u64, Corrupt> {
+    let mut n: u64 = 0;
+    for shift in (0..63).step_by(7) {
+        let &byte = bytes.get(*at).ok_or(Corrupt)?;
+        *at += 1;
+        n |= u64::from(byte & 0x7f) << shift;
+        if byte & 0x80 == 0 {
+            return if n <= most { Ok(n) } else { Err(Corrupt) };
+        }
+    }
+    Err(Corrupt)
+}
+
+/// How many bytes two URIs have in common at the start.
+fn shared(a: &[u8], b: &[u8]) -> usize {
+    a.iter().zip(b).take_while(|(a, b)| a == b).count()
+}
+
+/// Appends a record that follows another one, or is the first.
+pub(super) fn append(out: &mut Vec<u8>, before: Option<Record<'_>>, record: Record<'_>) {
+    let place = record.place;
+    let same = before.filter(|before| {
+        (before.place.execution, before.place.depth) == (place.execution, place.depth)
+            && before.place.due <= place.due
+    });
+    let shared = before.map_or(0, |before| shared(before.uri, record.uri));
+    let mut head = (shared.min(SHARED_MOST) as u8) << SHARED_SHIFT;
+    if same.is_some() {
+        head |= SAME;
+    }
+    if record.attempts > 0 {
+        head |= TRIED;
+    }
+    out.push(head);
+    match same {
+        Some(before) => {
+            put_number(out, place.due - before.place.due);
+            let more = place.seq.wrapping_sub(before.place.seq) as i64;
+            put_number(out, (more << 1 ^ more >> 63) as u64);
+        }
+        None => {
+            put_number(out, place.execution);
+            put_number(out, place.depth.into());
+            put_number(out, place.due);
+            put_number(out, place.seq);
+        }
+    }
+    if record.attempts > 0 {
+        put_number(out, record.attempts.into());
+    }
+    if shared >= SHARED_MOST {
+        put_number(out, (shared - SHARED_MOST) as u64);
+    }
+    put_number(out, (record.uri.len() - shared) as u64);
+    out.extend_from_slice(&record.uri[shared..]);
+}
+
+/// What a record says, without its URI put together.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Told<'a> {
+    pub(super) place: Place,
+    attempts: u32,
+    shared: usize,
+    rest: &'a [u8],
+    /// Where the next record begins.
+    end: usize,
+}
+
+/// Reads records one after the other.
+pub(super) struct Reader<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    place: Option<Place>,
+    attempts: u32,
+    uri: SmallVec<[u8; 256]>,
+}
+
+impl<'a> Reader<'a> {
+    /// Before the first record.
+    pub(super) fn new(bytes: &'a [u8]) -> Reader<'a> {
+        Reader {
+            bytes,
+            at: 0,
+            place: None,
+            attempts: 0,
+            uri: SmallVec::new(),
+        }
+    }
+
+    /// Where the next record begins.
+    pub(super) fn at(&self) -> usize {
+        self.at
+    }
+
+    /// The record that was read last.
+    pub(super) fn record(&self) -> Option<Record<'_>> {
+        Some(Record {
+            place: self.place?,
+            attempts: self.attempts,
+            uri: &self.uri,
+        })
+    }
+
+    /// The next record without reading it; `None` at the end.
+    pub(super) fn peek(&self) -> Result<Option<Told<'a>>, Corrupt> {
+        let mut at = self.at;
+        let Some(&head) = self.bytes.get(at) else {
+            return Ok(None);
+        };
+        at += 1;
+        let mut number = |most| get_number(self.bytes, &mut at, most);
+        let place = if head & SAME == 0 {
+            Place {
+                execution: number(MAX_NUMBER - 1)?,
+                depth: number(u32::MAX.into())? as u32,
+                due: number(MOST)?,
+                seq: number(MAX_NUMBER - 1)?,
+            }
+        } else {
+            let before = self.place.ok_or(Corrupt)?;
+            let due = number(MOST - before.due)?;
+            let more = number(MAX_NUMBER << 1)?;
+            let seq = if more & 1 == 0 {
+                before.seq.checked_add(more >> 1)
+            } else {
+                before.seq.checked_sub((more >> 1) + 1)
+            };
+            Place {
+                due: before.due + due,
+                seq: seq.filter(|&seq| seq < MAX_NUMBER).ok_or(Corrupt)?,
+                ..before
+            }
+        };
+        let attempts = match head & TRIED {
+            0 => 0,
+            _ => number(u32::MAX.into())? as u32,
+        };
+        let mut shared = usize::from(head >> SHARED_SHIFT);
+        if shared == SHARED_MOST {
+            shared += number(URI_BYTES as u64)? as usize;
+        }
+        let len = number(URI_BYTES as u64)? as usize;
+        let rest = self.bytes.get(at..at + len).ok_or(Corrupt)?;
+        if shared > self.uri.len() || !(1..=URI_BYTES).contains(&(shared + len)) {
+            return Err(Corrupt);
+        }
+        Ok(Some(Told {
+            place,
+            attempts,
+            shared,
+            rest,
+            end: at + len,
+        }))
+    }
+
+    /// Reads the record that was told of.
+    pub(super) fn accept(&mut self, told: Told<'a>) {
+        self.place = Some(told.place);
+        self.attempts = told.attempts;
+        self.uri.truncate(told.shared);
+        self.uri.extend_from_slice(told.rest);
+        self.at = told.end;
+    }
+
+    /// Reads the next record; false at the end.
+    pub(super) fn next(&mut self) -> Result<bool, Corrupt> {
+        let told = self.peek()?;
+        if let Some(told) = told {
+            self.accept(told);
+        }
+        Ok(told.is_some())
+    }
+}
