@@ -4,21 +4,21 @@
 //! index; the second is held against it. Every figure is then checked by another way: what the site is
 //! known to hold, and what `zcat` and `grep` count in the files. The exit status is 0 only if all agree.
 
+#[allow(dead_code)] // the polite crawler uses the rest
 mod site;
+mod stage;
+#[allow(dead_code)]
 mod web;
 
 use std::collections::BTreeSet;
-use std::error::Error;
-use std::io::IsTerminal;
-use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::path::Path;
+use std::process::ExitCode;
 
 use redis_tests::Server;
 use serde_json::Value;
 use site::Site;
+use stage::{crawlspace_tool, indent, step, Outcome, Shell};
 use web::WebServer;
-
-type Outcome<T> = Result<T, Box<dyn Error>>;
 
 fn main() -> ExitCode {
     match demo() {
@@ -218,14 +218,6 @@ fn demo() -> Outcome<bool> {
     Ok(checks.all_right)
 }
 
-fn step(n: u32, what: &str) {
-    if std::io::stdout().is_terminal() {
-        println!("\n\x1b[1m{n}. {what}\x1b[0m");
-    } else {
-        println!("\n{n}. {what}");
-    }
-}
-
 fn figure(result: &Value, name: &str) -> u64 {
     result[name].as_u64().unwrap_or(u64::MAX)
 }
@@ -238,29 +230,6 @@ fn number(text: &str) -> u64 {
 fn stats_field(map: &str, name: &str) -> u64 {
     let mut lines = map.lines().skip_while(|line| *line != name).skip(1);
     lines.next().map_or(u64::MAX, number)
-}
-
-/// The `crawlspace` binary of the same build.
-fn crawlspace_tool() -> Outcome<PathBuf> {
-    let demo = std::env::current_exe()?;
-    let tool = demo
-        .ancestors()
-        .nth(2)
-        .ok_or("no target folder")?
-        .join("crawlspace");
-    if !tool.exists() {
-        return Err(format!(
-            "{} is not there: cargo build --package crawlspace-client",
-            tool.display()
-        )
-        .into());
-    }
-    Ok(tool)
-}
-
-/// Runs commands in the demo's folder, and shows them as a person would type them.
-struct Shell {
-    folder: PathBuf,
 }
 
 impl Shell {
@@ -290,13 +259,6 @@ impl Shell {
         Ok(serde_json::from_str(&run(" --json")?)?)
     }
 
-    fn show(&self, command: &str) -> Outcome<String> {
-        println!("  $ {command}");
-        let output = self.quiet(command)?;
-        indent(&output);
-        Ok(output)
-    }
-
     /// Shows a query of redis-cli with the reply as a person sees it, and gives the reply as a script gets it.
     fn redis(&self, query: &str) -> Outcome<String> {
         println!("  $ {query}");
@@ -304,32 +266,11 @@ impl Shell {
         self.quiet(query)
     }
 
-    fn quiet(&self, command: &str) -> Outcome<String> {
-        let output = Command::new("sh")
-            .args(["-c", command])
-            .current_dir(&self.folder)
-            .stdin(Stdio::null())
-            .stderr(Stdio::inherit())
-            .output()?;
-        if !output.status.success() {
-            return Err(format!("{command}: {}", output.status).into());
-        }
-        Ok(String::from_utf8_lossy(&output.stdout)
-            .trim_end()
-            .to_owned())
-    }
-
     fn digests(&self, crawl: &str) -> Outcome<BTreeSet<String>> {
         let found = self.quiet(&format!(
             "zcat {crawl}.warc.gz | grep -a '^WARC-Payload-Digest: ' | tr -d '\\r' | sort -u"
         ))?;
         Ok(found.lines().map(str::to_owned).collect())
-    }
-}
-
-fn indent(text: &str) {
-    for line in text.lines() {
-        println!("    {line}");
     }
 }
 

@@ -32,9 +32,7 @@ impl Site {
     }
 
     fn edition(later: bool) -> Site {
-        let mut site = Site {
-            files: BTreeMap::new(),
-        };
+        let mut site = Site::empty();
         let articles = if later { ARTICLES + 1 } else { ARTICLES };
         let pictures = if later { PICTURES + 1 } else { PICTURES };
         let mut links: Vec<String> = (1..=articles)
@@ -89,7 +87,20 @@ impl Site {
         self.add(path, "text/html; charset=utf-8", page.into_bytes());
     }
 
-    fn add(&mut self, path: &str, media_type: &'static str, payload: Vec<u8>) {
+    /// A site without files.
+    pub fn empty() -> Site {
+        Site {
+            files: BTreeMap::new(),
+        }
+    }
+
+    /// Its files, by path.
+    pub fn files(&self) -> impl Iterator<Item = (&str, &File)> {
+        self.files.iter().map(|(path, file)| (&path[..], file))
+    }
+
+    /// Puts a file there.
+    pub fn add(&mut self, path: &str, media_type: &'static str, payload: Vec<u8>) {
         self.files.insert(
             path.to_owned(),
             File {

@@ -1,70 +1,129 @@
-//! A web server that is just enough for wget, on a free port of the loopback interface.
+//! A web server that is just enough for a crawler, on a free port of the loopback interface. It keeps a
+//! log of its visitors.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use crate::site::Site;
 
 /// Serves one site until the process ends.
 pub struct WebServer {
     address: SocketAddr,
-    site: Arc<Mutex<Site>>,
+    state: Arc<Mutex<State>>,
+}
+
+struct State {
+    site: Site,
+    /// A path that is refused the next time somebody asks for it.
+    refused: Option<String>,
+    visits: Vec<Visit>,
+}
+
+/// A request as the server saw it. The visitor began before `begun`, and had not all of the answer at
+/// `ended`: so a pause between two visits was never shorter than it looks from here.
+#[derive(Clone, Debug)]
+pub struct Visit {
+    /// The name that the visitor used for the server.
+    pub host: String,
+    /// What it asked for.
+    pub path: String,
+    /// The request was read.
+    pub begun: Instant,
+    /// The answer is about to go out.
+    pub ended: Instant,
+    /// The status of the answer.
+    pub status: u16,
 }
 
 impl WebServer {
     /// Begins to serve.
     pub fn start(site: Site) -> io::Result<WebServer> {
         let listener = TcpListener::bind(("127.0.0.1", 0))?;
+        let state = State {
+            site,
+            refused: None,
+            visits: Vec::new(),
+        };
         let web = WebServer {
             address: listener.local_addr()?,
-            site: Arc::new(Mutex::new(site)),
+            state: Arc::new(Mutex::new(state)),
         };
-        let site = Arc::clone(&web.site);
+        let state = Arc::clone(&web.state);
         std::thread::spawn(move || {
             for connection in listener.incoming().flatten() {
-                let site = Arc::clone(&site);
+                let state = Arc::clone(&state);
                 // A client that goes away in the middle is its own business.
-                std::thread::spawn(move || answer(&connection, &site));
+                std::thread::spawn(move || answer(&connection, &state));
             }
         });
         Ok(web)
     }
 
     /// Where it is.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Where it is, for a person or wget.
     pub fn url(&self) -> String {
         format!("http://{}/", self.address)
     }
 
     /// Serves another edition from now on.
     pub fn serve(&self, site: Site) {
-        *self.site.lock().unwrap_or_else(PoisonError::into_inner) = site;
+        lock(&self.state).site = site;
+    }
+
+    /// Pretends to be overloaded when somebody asks for this path the next time.
+    pub fn refuse_once(&self, path: &str) {
+        lock(&self.state).refused = Some(path.to_owned());
+    }
+
+    /// Who has been here, in order.
+    pub fn visits(&self) -> Vec<Visit> {
+        lock(&self.state).visits.clone()
     }
 }
 
-fn answer(connection: &TcpStream, site: &Mutex<Site>) -> io::Result<()> {
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn answer(connection: &TcpStream, state: &Mutex<State>) -> io::Result<()> {
     connection.set_read_timeout(Some(Duration::from_secs(10)))?;
     let mut request = String::new();
     let mut reader = BufReader::new(connection);
     reader.read_line(&mut request)?;
+    let begun = Instant::now();
+    let mut host = String::new();
     let mut line = String::new();
     while reader.read_line(&mut line)? > 2 {
+        if let Some((name, value)) = line.split_once(':') {
+            if name.eq_ignore_ascii_case("Host") {
+                host = value.trim().to_owned();
+            }
+        }
         line.clear();
     }
     let path = request.split(' ').nth(1).unwrap_or_default();
-    let file = site
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .get(path)
-        .cloned();
-    let (status, media_type, payload) = match file {
-        Some(file) => ("200 OK", file.media_type, file.payload),
-        None => (
-            "404 Not Found",
-            "text/plain",
-            b"There is no such page.\n".to_vec(),
-        ),
+    let (status, media_type, payload) = {
+        let mut state = lock(state);
+        if state.refused.as_deref() == Some(path) {
+            state.refused = None;
+            let sorry = b"Too much to do.\n".to_vec();
+            (
+                "503 Service Unavailable\r\nRetry-After: 1",
+                "text/plain",
+                sorry,
+            )
+        } else if let Some(file) = state.site.get(path) {
+            ("200 OK", file.media_type, file.payload.clone())
+        } else {
+            let sorry = b"There is no such page.\n".to_vec();
+            ("404 Not Found", "text/plain", sorry)
+        }
     };
     let head = format!(
         "HTTP/1.1 {status}\r\nContent-Type: {media_type}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
@@ -72,5 +131,12 @@ fn answer(connection: &TcpStream, site: &Mutex<Site>) -> io::Result<()> {
     );
     let mut out = connection;
     out.write_all(head.as_bytes())?;
+    lock(state).visits.push(Visit {
+        host,
+        path: path.to_owned(),
+        begun,
+        ended: Instant::now(),
+        status: status[..3].parse().unwrap_or_default(),
+    });
     out.write_all(&payload)
 }

@@ -1,0 +1,75 @@
+//! What both acts of the demo do on the stage: headings, and commands as a person would type them.
+
+use std::error::Error;
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+/// What may go wrong on the stage.
+pub type Outcome<T> = Result<T, Box<dyn Error>>;
+
+/// The heading of a step.
+pub fn step(n: u32, what: &str) {
+    if std::io::stdout().is_terminal() {
+        println!("\n\x1b[1m{n}. {what}\x1b[0m");
+    } else {
+        println!("\n{n}. {what}");
+    }
+}
+
+/// The `crawlspace` binary of the same build.
+pub fn crawlspace_tool() -> Outcome<PathBuf> {
+    let demo = std::env::current_exe()?;
+    let tool = demo
+        .ancestors()
+        .nth(2)
+        .ok_or("no target folder")?
+        .join("crawlspace");
+    if !tool.exists() {
+        return Err(format!(
+            "{} is not there: cargo build --package crawlspace-client",
+            tool.display()
+        )
+        .into());
+    }
+    Ok(tool)
+}
+
+/// Runs commands in the demo's folder, and shows them as a person would type them.
+pub struct Shell {
+    /// That folder.
+    pub folder: PathBuf,
+}
+
+impl Shell {
+    /// Shows a command and what it prints.
+    pub fn show(&self, command: &str) -> Outcome<String> {
+        println!("  $ {command}");
+        let output = self.quiet(command)?;
+        indent(&output);
+        Ok(output)
+    }
+
+    /// Runs a command of the shell and gives what it prints.
+    pub fn quiet(&self, command: &str) -> Outcome<String> {
+        let output = Command::new("sh")
+            .args(["-c", command])
+            .current_dir(&self.folder)
+            .stdin(Stdio::null())
+            .stderr(Stdio::inherit())
+            .output()?;
+        if !output.status.success() {
+            return Err(format!("{command}: {}", output.status).into());
+        }
+        Ok(String::from_utf8_lossy(&output.stdout)
+            .trim_end()
+            .to_owned())
+    }
+}
+
+/// Prints what a command said.
+pub fn indent(text: &str) {
+    for line in text.lines() {
+        println!("    {line}");
+    }
+}

@@ -1,0 +1,298 @@
+//! Second act of `make demo`: several workers crawl several hosts, and none is asked too much.
+//!
+//! The demo's site is spread over four host names on three servers. Workers that know nothing of each other
+//! lease hosts, fetch, store what is new, add the links that they find, and release the hosts. One of them
+//! drops dead on the way, and a host has a bad minute. The servers keep a log of their visitors, and that
+//! log must show what was promised. The exit status is 0 only if it does.
+
+mod archive;
+mod hosts;
+mod http;
+#[allow(dead_code)] // the first act uses the rest
+#[path = "../demo/site.rs"]
+mod site;
+#[path = "../demo/stage.rs"]
+mod stage;
+#[allow(dead_code)]
+#[path = "../demo/web.rs"]
+mod web;
+mod worker;
+
+use std::collections::{BTreeSet, HashMap};
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use crawlspace_client::dedupe::Index;
+use crawlspace_client::frontier::Frontier;
+use crawlspace_client::warc::{Reader, RecordType};
+use redis_tests::Server;
+
+use archive::Archive;
+use hosts::{Hosts, SEED};
+use stage::{crawlspace_tool, indent, step, Outcome, Shell};
+use web::Visit;
+use worker::{Crawl, Worker, LEASE, LEAST_PAUSE};
+
+const EXECUTION: &[u8] = b"crawl-1";
+const WORKERS: usize = 4;
+/// Which worker drops dead, and after how many pages.
+const UNLUCKY: (usize, u32) = (2, 5);
+
+fn main() -> ExitCode {
+    match act() {
+        Ok(true) => {
+            println!("\nThe polite crawl is over. Every promise was kept.");
+            ExitCode::SUCCESS
+        }
+        Ok(false) => {
+            println!("\nThe polite crawl is over. Some promises were BROKEN, see above.");
+            ExitCode::FAILURE
+        }
+        Err(error) => {
+            eprintln!("polite: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn act() -> Outcome<bool> {
+    let folder = tempfile::Builder::new()
+        .prefix("crawlspace-polite-")
+        .tempdir()?;
+    let shell = Shell {
+        folder: folder.path().to_owned(),
+    };
+    let crawl = Crawl {
+        execution: EXECUTION,
+        hosts: Hosts::start()?,
+        delays: Mutex::new(HashMap::new()),
+    };
+
+    step(1, "Four hosts on three servers, and what each asks for");
+    for (name, delay) in crawl.hosts.names() {
+        let asks = match delay {
+            0 => format!(
+                "nothing, and gets {} ms all the same",
+                LEAST_PAUSE.as_millis()
+            ),
+            ms => format!("a pause of {ms} ms"),
+        };
+        let beside = crawl.hosts.beside(name);
+        let shared = match beside.iter().find(|other| **other != name) {
+            Some(other) => format!("; shares a server with {other}"),
+            None => String::new(),
+        };
+        println!("  {name:<17} asks for {asks}{shared}");
+    }
+
+    step(
+        2,
+        &format!(
+            "{WORKERS} workers crawl from {SEED}; number {} drops dead on the way",
+            UNLUCKY.0 + 1
+        ),
+    );
+    let server = Server::start();
+    let began = Instant::now();
+    crawl_with_workers(&crawl, &server, folder.path())?;
+    let took = began.elapsed();
+    println!("  Done after {:.1} s.", took.as_secs_f64());
+    let mut frontier = Frontier::open(&server.url(), "")?;
+    let expired = frontier.expired(100)?;
+    for report in &expired {
+        println!(
+            "  {} of the dead worker went to another one after {} ms.",
+            String::from_utf8_lossy(report.uri.as_deref().unwrap_or_default()),
+            LEASE.as_millis()
+        );
+    }
+
+    step(3, "What the servers saw");
+    let mut promises = Promises { all_kept: true };
+    println!(
+        "  {:<17}{:>8} {:>12} {:>15} {:>10}",
+        "host", "visits", "at a time", "smallest pause", "asked"
+    );
+    for (name, delay) in crawl.hosts.names() {
+        let visits = crawl.hosts.visits(&crawl.hosts.beside(name));
+        let asked = Duration::from_millis(delay).max(LEAST_PAUSE);
+        let pause = smallest_pause(&visits).ok_or("a host that nobody visited")?;
+        let here = visits.iter().filter(|visit| visit.host == name).count();
+        println!(
+            "  {name:<17}{here:>8} {:>12} {:>12} ms {:>7} ms",
+            most_at_a_time(&visits),
+            pause.as_millis(),
+            asked.as_millis()
+        );
+    }
+    for (name, delay) in crawl.hosts.names() {
+        let visits = crawl.hosts.visits(&crawl.hosts.beside(name));
+        let asked = Duration::from_millis(delay).max(LEAST_PAUSE);
+        promises.keep(
+            &format!("{name}: never two visits at a time"),
+            most_at_a_time(&visits) == 1,
+        );
+        // The clock of the server ticks in milliseconds.
+        let pause = smallest_pause(&visits).unwrap_or_default() + Duration::from_millis(1);
+        promises.keep(
+            &format!(
+                "{name}: never a shorter pause than {} ms",
+                asked.as_millis()
+            ),
+            pause >= asked,
+        );
+    }
+    let names: Vec<&str> = crawl.hosts.names().map(|(name, _)| name).collect();
+    let visits = crawl.hosts.visits(&names);
+    let refusal = visits.iter().find(|visit| visit.status == 503);
+    let left_alone = refusal.and_then(|refusal| {
+        let later = visits
+            .iter()
+            .filter(|visit| visit.host == refusal.host && visit.begun > refusal.ended);
+        later.map(|visit| visit.begun - refusal.ended).min()
+    });
+    let left_alone = left_alone.ok_or("no host had a bad minute")?;
+    promises.keep(
+        &format!(
+            "print.example said 503, and was left alone for {} ms",
+            left_alone.as_millis()
+        ),
+        left_alone >= Duration::from_millis(1999),
+    );
+
+    step(4, "Nothing lost, nothing twice");
+    let urls: BTreeSet<(&str, &str)> = visits.iter().map(|v| (&v.host[..], &v.path[..])).collect();
+    let good = visits.iter().filter(|visit| visit.status == 200).count();
+    promises.keep(
+        &format!("each of the {} URLs was fetched, and once", urls.len()),
+        good == urls.len(),
+    );
+    promises.keep(
+        "the page that was refused came later",
+        good + 1 == visits.len(),
+    );
+    promises.keep("the page of the dead worker came later", expired.len() == 1);
+    let check = frontier.check()?;
+    promises.keep(
+        "CHG.CHECK finds nothing wrong, and no URI left",
+        check.consistent && check.total == 0,
+    );
+    let info = frontier.info()?;
+    promises.keep(
+        "CHG.INFO has seen no pause that was too short",
+        info.smallest_margin_ms.is_some_and(|ms| ms >= 0),
+    );
+
+    step(
+        5,
+        "What was stored: a payload once, and for each copy a small revisit record",
+    );
+    let records = records(folder.path())?;
+    let of = |kind| {
+        records
+            .iter()
+            .filter(|(of_kind, _)| *of_kind == kind)
+            .count()
+    };
+    let count = "zcat worker-*.warc.gz | grep -a '^WARC-Type: re[sv]' | sort | uniq -c";
+    shell.show(count)?;
+    let payloads: BTreeSet<&Vec<u8>> = records.iter().map(|(_, digest)| digest).collect();
+    println!(
+        "  {} responses and {} revisits in {WORKERS} WARC files",
+        of(RecordType::Response),
+        of(RecordType::Revisit)
+    );
+    promises.keep("a record for each URL", records.len() == urls.len());
+    promises.keep(
+        &format!("a response for each of the {} payloads", payloads.len()),
+        of(RecordType::Response) == payloads.len(),
+    );
+    let committed = Index::open(&server.url(), "")?.commit(EXECUTION)?;
+    promises.keep(
+        "DEDUPE.COMMIT makes them known to the next crawl",
+        committed.new == payloads.len() as u64,
+    );
+
+    step(6, "The frontier as an operator sees it");
+    let info = format!("frontier info --redis {}", server.url());
+    println!("  $ crawlspace {info}");
+    indent(&shell.quiet(&format!("{} {info}", crawlspace_tool()?.display()))?);
+    Ok(promises.all_kept)
+}
+
+fn crawl_with_workers(crawl: &Crawl, server: &Server, folder: &Path) -> Outcome<()> {
+    let mut workers = Vec::new();
+    for number in 0..WORKERS {
+        let file = folder.join(format!("worker-{}.warc.gz", number + 1));
+        let index = Index::open(&server.url(), "")?;
+        workers.push(Worker {
+            crawl,
+            frontier: Frontier::open(&server.url(), "")?,
+            archive: Archive::create(&file, index, EXECUTION)?,
+            found: server.conn(),
+            dies_after: (number == UNLUCKY.0).then_some(UNLUCKY.1),
+        });
+    }
+    workers[0].add(&[SEED.to_owned()], 1)?;
+    std::thread::scope(|scope| {
+        let running: Vec<_> = workers
+            .iter_mut()
+            // An error ends one worker, as a thread of its own knows it: in words.
+            .map(|worker| scope.spawn(|| worker.run().map_err(|error| error.to_string())))
+            .collect();
+        for (number, worker) in running.into_iter().enumerate() {
+            let fetched = worker.join().map_err(|_| "a worker panicked")??;
+            println!("  Worker {} fetched {fetched} pages.", number + 1);
+        }
+        Ok(())
+    })
+}
+
+/// The shortest time between the end of one visit and the beginning of the next.
+fn smallest_pause(visits: &[Visit]) -> Option<Duration> {
+    let pairs = visits.windows(2);
+    pairs
+        .map(|pair| pair[1].begun.saturating_duration_since(pair[0].ended))
+        .min()
+}
+
+/// How many visitors were there at the same time, at most.
+fn most_at_a_time(visits: &[Visit]) -> usize {
+    let with = |one: &Visit| {
+        visits
+            .iter()
+            .filter(|other| other.begun <= one.begun && one.begun <= other.ended)
+            .count()
+    };
+    visits.iter().map(with).max().unwrap_or_default()
+}
+
+/// Type and payload digest of each capture in the WARC files.
+fn records(folder: &Path) -> Outcome<Vec<(RecordType, Vec<u8>)>> {
+    let mut records = Vec::new();
+    for entry in std::fs::read_dir(folder)? {
+        let mut warc: Reader<BufReader<File>> = Reader::open(&entry?.path())?;
+        while let Some(record) = warc.next()? {
+            let header = record.header();
+            if let Some(digest) = header.payload_digest() {
+                records.push((header.record_type(), digest.to_vec()));
+            }
+        }
+    }
+    Ok(records)
+}
+
+struct Promises {
+    all_kept: bool,
+}
+
+impl Promises {
+    fn keep(&mut self, what: &str, kept: bool) {
+        println!("  {} {what}", if kept { "ok    " } else { "BROKEN" });
+        self.all_kept &= kept;
+    }
+}
