@@ -1,6 +1,6 @@
 //! Commands: how one is described, registered, and called.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::os::raw::{c_char, c_int};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -289,6 +289,87 @@ extern "C" fn entry<C: Command>(
         Ok(Err(error)) | Err(error) => send_error(ctx, &error),
     }
     raw::REDISMODULE_OK as c_int
+}
+
+/// A command that the module needs for itself: `name key argument …`, answered with `OK`.
+pub trait Internal {
+    /// Name in lower case.
+    const NAME: &'static CStr;
+    /// Flags of the server.
+    const FLAGS: &'static CStr;
+    /// Does it. An error text has its code word first.
+    fn run(call: &mut InternalCall<'_>) -> Result<(), String>;
+}
+
+/// One call of an internal command.
+pub struct InternalCall<'a> {
+    /// The keys of the selected database.
+    pub keys: RedisKeyspace,
+    /// The key.
+    pub key: RmString,
+    /// The arguments after the key.
+    pub arguments: &'a [&'a [u8]],
+}
+
+/// Makes an internal command known to the server, which checks access to its key.
+///
+/// # Safety
+/// Called with the context of the module's load.
+pub unsafe fn register_internal<C: Internal>(ctx: Ctx) -> Result<(), String> {
+    extern "C" fn entry<C: Internal>(
+        ctx: RawCtx,
+        argv: *mut *mut raw::RedisModuleString,
+        argc: c_int,
+    ) -> c_int {
+        // SAFETY: the server hands a live context to this callback, on its main thread.
+        let ctx = unsafe { Ctx::new(ctx) };
+        let name = C::NAME.to_string_lossy();
+        let called = guarded(&name, || {
+            // SAFETY: the server gives `argc` live strings, alive until this returns.
+            let argv = unsafe { std::slice::from_raw_parts(argv, argc as usize) };
+            let [_, key, rest @ ..] = argv else {
+                return Err(format!(
+                    "ERR wrong number of arguments for '{name}' command"
+                ));
+            };
+            let arguments: SmallVec<[&[u8]; 8]> = rest
+                .iter()
+                // SAFETY: as above.
+                .map(|&argument| unsafe { string_bytes(argument) })
+                .collect();
+            C::run(&mut InternalCall {
+                keys: RedisKeyspace::new(ctx),
+                // SAFETY: as above.
+                key: unsafe { RmString::shared(*key) },
+                arguments: &arguments,
+            })
+        });
+        match called {
+            Ok(Ok(())) => send(ctx, &Reply::Ok),
+            Ok(Err(error)) | Err(error) => send_error(ctx, &error),
+        }
+        raw::REDISMODULE_OK as c_int
+    }
+    // SAFETY: main thread, the context of the load; the server copies the texts.
+    let created = unsafe {
+        rm!(RedisModule_CreateCommand(
+            ctx.raw(),
+            C::NAME.as_ptr(),
+            Some(entry::<C>),
+            C::FLAGS.as_ptr(),
+            1,
+            1,
+            1
+        ))
+    };
+    if created == raw::REDISMODULE_OK as c_int {
+        Ok(())
+    } else {
+        Err(format!(
+            "the server refused command {}",
+            C::NAME.to_string_lossy()
+        ))
+    }
 }
 
 /// Makes a command known to the server, with its documentation, arity and key specification.

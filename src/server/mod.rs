@@ -15,6 +15,7 @@ pub mod job;
 pub mod keyspace;
 pub mod load;
 pub mod main_thread;
+pub mod native;
 pub mod notify;
 pub mod place;
 pub mod reply;

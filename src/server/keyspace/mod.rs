@@ -4,6 +4,7 @@
 //! no raw API. Every write is replicated as the plain command that has its effect: consecutive
 //! fields of one hash as one `HSET` or `HDEL`. So a replica or an AOF needs no module.
 
+mod native;
 mod queues;
 
 use std::collections::VecDeque;
@@ -17,6 +18,8 @@ use crate::keyspace::{Batch, KeyError, Keyspace, Kind, Result};
 use super::acl::{Access, User};
 use super::api::{raw, rm, string_bytes, Ctx, RawCtx, RmString};
 use super::notify::own_write;
+
+pub use native::Told;
 
 /// How many fields are gathered at most before they are replicated as one command.
 const REPLICATED_FIELDS: usize = 512;

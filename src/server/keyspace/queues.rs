@@ -47,14 +47,14 @@ impl RedisKeyspace {
     }
 
     /// Whether a handle for writing holds nothing (more).
-    fn is_empty(handle: *mut raw::RedisModuleKey) -> bool {
+    pub(super) fn is_empty(handle: *mut raw::RedisModuleKey) -> bool {
         // SAFETY: main thread, open key.
         let is = unsafe { rm!(RedisModule_KeyType(handle)) };
         is == raw::REDISMODULE_KEYTYPE_EMPTY as c_int
     }
 
     /// Tells the listeners of the key space what became of a key.
-    fn notify(&self, kind: c_int, event: &CStr, key: &RmString, emptied: bool) {
+    pub(super) fn notify(&self, kind: c_int, event: &CStr, key: &RmString, emptied: bool) {
         let _own = own_write();
         // SAFETY: main thread, live context and name.
         unsafe {

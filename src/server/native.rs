@@ -1,0 +1,283 @@
+//! Types of our own for the values of keys.
+//!
+//! A type is what implements [`Native`]: a value that can be written in chunks and read from them.
+//! The server's callbacks for RDB files, append-only files, copies, digests, memory and freeing are
+//! made from that here, each inside the panic guard.
+
+use std::ffi::CStr;
+use std::os::raw::{c_char, c_int, c_void};
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
+
+use super::api::{log, raw, rm, Ctx, Level};
+use super::guard::guarded;
+
+/// A value of a key. It is used by one thread at a time, mostly the main one, but a large one that is
+/// deleted is dropped by a thread of the server.
+pub trait Native: Clone + Default + Send + 'static {
+    /// Its name in RDB files: nine characters of `A-Za-z0-9_-`. Never to be changed.
+    const NAME: &'static CStr;
+    /// Version of what [`Native::save`] gives. Values of earlier versions are read, later ones not.
+    const VERSION: c_int;
+    /// What an error says that a key should hold.
+    const WHAT: &'static str;
+    /// The command that adds one chunk to a key when an append-only file is replayed, called as
+    /// `command key word chunk`.
+    const REBUILT_BY: &'static CStr;
+    /// The word.
+    const REBUILT_WITH: &'static CStr;
+
+    /// Where the server's name for the type is kept.
+    fn registered() -> &'static Registered;
+    /// Gives the value in chunks of at most some mebibytes, equal ones for equal values.
+    fn save(&self, chunk: &mut dyn FnMut(&[u8]));
+    /// Adds what a chunk holds. It may come from anybody who may run `RESTORE`.
+    fn load(&mut self, chunk: &[u8], version: c_int) -> Result<(), String>;
+    /// Whether there is nothing in it; then its key goes.
+    fn is_empty(&self) -> bool;
+    /// Bytes of memory; must not take long.
+    fn memory(&self) -> usize;
+    /// Pieces of memory that are freed with it. Beyond 64 the server does that in the background.
+    fn free_effort(&self) -> usize;
+}
+
+/// The server's name for a type, once it is registered.
+pub struct Registered(AtomicPtr<raw::RedisModuleType>);
+
+impl Registered {
+    /// Not registered yet; for a `static`.
+    pub const fn new() -> Registered {
+        Registered(AtomicPtr::new(ptr::null_mut()))
+    }
+
+    /// For calls of the module API.
+    pub fn raw(&self) -> *mut raw::RedisModuleType {
+        self.0.load(Relaxed)
+    }
+}
+
+impl Default for Registered {
+    fn default() -> Self {
+        Registered::new()
+    }
+}
+
+/// Makes a type known to the server.
+///
+/// # Safety
+/// Called once a type, with the context of the module's load.
+pub unsafe fn register<T: Native>(ctx: Ctx) -> Result<(), String> {
+    // SAFETY: plain data; all zeroes stand for callbacks that there are not.
+    let mut methods: raw::RedisModuleTypeMethods = unsafe { std::mem::zeroed() };
+    // The last version that Redis 7.0 knows.
+    methods.version = 4;
+    methods.rdb_load = Some(rdb_load::<T>);
+    methods.rdb_save = Some(rdb_save::<T>);
+    methods.aof_rewrite = Some(aof_rewrite::<T>);
+    methods.digest = Some(digest::<T>);
+    methods.free = Some(free::<T>);
+    methods.mem_usage2 = Some(mem_usage::<T>);
+    methods.free_effort2 = Some(free_effort::<T>);
+    methods.copy2 = Some(copy::<T>);
+    // SAFETY: main thread, the context of the load; the server copies the methods and the name.
+    let made = unsafe {
+        rm!(RedisModule_CreateDataType(
+            ctx.raw(),
+            T::NAME.as_ptr(),
+            T::VERSION,
+            &mut methods
+        ))
+    };
+    if made.is_null() {
+        return Err(format!(
+            "the server refused the type {}",
+            T::NAME.to_string_lossy()
+        ));
+    }
+    T::registered().0.store(made, Relaxed);
+    Ok(())
+}
+
+/// Marks of an RDB file: a chunk follows, or none.
+const MORE: u64 = 1;
+const END: u64 = 0;
+
+extern "C" fn rdb_save<T: Native>(rdb: *mut raw::RedisModuleIO, value: *mut c_void) {
+    // A panic leaves out the mark of the end, so that the file is refused and not read as whole.
+    let _ = guarded("saving a value", || {
+        // SAFETY: the server hands us one of our values.
+        let value = unsafe { &*value.cast::<T>() };
+        value.save(&mut |chunk| {
+            // SAFETY: `rdb` lives during the callback; the bytes are written before the call ends.
+            unsafe {
+                rm!(RedisModule_SaveUnsigned(rdb, MORE));
+                rm!(RedisModule_SaveStringBuffer(
+                    rdb,
+                    chunk.as_ptr().cast(),
+                    chunk.len()
+                ));
+            }
+        });
+        // SAFETY: as above.
+        unsafe { rm!(RedisModule_SaveUnsigned(rdb, END)) };
+    });
+}
+
+extern "C" fn rdb_load<T: Native>(rdb: *mut raw::RedisModuleIO, version: c_int) -> *mut c_void {
+    let loaded = guarded("loading a value", || {
+        let mut value = T::default();
+        if version > T::VERSION {
+            return Err(format!("it is of the later version {version}"));
+        }
+        while read_mark(rdb)? {
+            with_chunk(rdb, |chunk| value.load(chunk, version))?;
+        }
+        if value.is_empty() {
+            return Err("it is empty".to_string());
+        }
+        Ok(value)
+    });
+    match loaded {
+        Ok(Ok(value)) => Box::into_raw(Box::new(value)).cast(),
+        Ok(Err(error)) | Err(error) => {
+            let what = T::WHAT;
+            let text = format!("crawlspace: a {what} cannot be read: {error}");
+            log(Ctx::none(), Level::Warning, &text);
+            ptr::null_mut()
+        }
+    }
+}
+
+const CUT_OFF: &str = "it is cut off";
+
+/// Whether a chunk follows.
+fn read_mark(rdb: *mut raw::RedisModuleIO) -> Result<bool, String> {
+    // SAFETY: `rdb` lives during the callback; what was read counts only without an error.
+    let (mark, failed) = unsafe {
+        let mark = rm!(RedisModule_LoadUnsigned(rdb));
+        (mark, rm!(RedisModule_IsIOError(rdb)) != 0)
+    };
+    match mark {
+        _ if failed => Err(CUT_OFF.to_string()),
+        MORE => Ok(true),
+        END => Ok(false),
+        _ => Err("there is no chunk where one should be".to_string()),
+    }
+}
+
+/// Reads a chunk. The server's copy is given back whatever happens.
+fn with_chunk(
+    rdb: *mut raw::RedisModuleIO,
+    load: impl FnOnce(&[u8]) -> Result<(), String>,
+) -> Result<(), String> {
+    struct Buffer(*mut c_char);
+    impl Drop for Buffer {
+        fn drop(&mut self) {
+            if !self.0.is_null() {
+                // SAFETY: the server's allocator made it, and it is ours to free, once.
+                unsafe { rm!(RedisModule_Free(self.0.cast())) };
+            }
+        }
+    }
+    let mut len = 0;
+    // SAFETY: as in `read_mark`.
+    let (buffer, failed) = unsafe {
+        let buffer = Buffer(rm!(RedisModule_LoadStringBuffer(rdb, &mut len)));
+        (buffer, rm!(RedisModule_IsIOError(rdb)) != 0)
+    };
+    if failed || buffer.0.is_null() {
+        return Err(CUT_OFF.to_string());
+    }
+    // SAFETY: the server gave so many bytes, which live as long as the buffer.
+    load(unsafe { std::slice::from_raw_parts(buffer.0.cast::<u8>(), len) })
+}
+
+extern "C" fn aof_rewrite<T: Native>(
+    aof: *mut raw::RedisModuleIO,
+    key: *mut raw::RedisModuleString,
+    value: *mut c_void,
+) {
+    let _ = guarded("rewriting a value", || {
+        // SAFETY: the server hands us one of our values.
+        let value = unsafe { &*value.cast::<T>() };
+        value.save(&mut |chunk| {
+            // SAFETY: `aof` and `key` live during the callback; the format matches the arguments,
+            // which are written before the call ends.
+            unsafe {
+                rm!(RedisModule_EmitAOF(
+                    aof,
+                    T::REBUILT_BY.as_ptr(),
+                    c"scb".as_ptr(),
+                    key,
+                    T::REBUILT_WITH.as_ptr(),
+                    chunk.as_ptr(),
+                    chunk.len()
+                ));
+            }
+        });
+    });
+}
+
+extern "C" fn digest<T: Native>(digest: *mut raw::RedisModuleDigest, value: *mut c_void) {
+    let _ = guarded("the digest of a value", || {
+        // SAFETY: the server hands us one of our values; `digest` lives during the callback.
+        unsafe {
+            let value = &*value.cast::<T>();
+            value.save(&mut |chunk| {
+                rm!(RedisModule_DigestAddStringBuffer(
+                    digest,
+                    chunk.as_ptr().cast(),
+                    chunk.len()
+                ));
+            });
+            rm!(RedisModule_DigestEndSequence(digest));
+        }
+    });
+}
+
+extern "C" fn free<T: Native>(value: *mut c_void) {
+    // On any thread of the server.
+    let _ = guarded("freeing a value", || {
+        // SAFETY: the server gives back one of our values, made by `Box::into_raw`, once.
+        drop(unsafe { Box::from_raw(value.cast::<T>()) });
+    });
+}
+
+extern "C" fn mem_usage<T: Native>(
+    _: *mut raw::RedisModuleKeyOptCtx,
+    value: *const c_void,
+    _samples: usize,
+) -> usize {
+    // SAFETY: the server hands us one of our values.
+    guarded("the size of a value", || unsafe {
+        (*value.cast::<T>()).memory()
+    })
+    .unwrap_or(0)
+}
+
+extern "C" fn free_effort<T: Native>(
+    _: *mut raw::RedisModuleKeyOptCtx,
+    value: *const c_void,
+) -> usize {
+    // SAFETY: the server hands us one of our values.
+    guarded("the effort to free a value", || unsafe {
+        // None at all would mean "in the background, always".
+        (*value.cast::<T>()).free_effort().max(1)
+    })
+    .unwrap_or(1)
+}
+
+extern "C" fn copy<T: Native>(
+    _: *mut raw::RedisModuleKeyOptCtx,
+    value: *const c_void,
+) -> *mut c_void {
+    // SAFETY: the server hands us one of our values.
+    let copied = guarded("copying a value", || unsafe {
+        (*value.cast::<T>()).clone()
+    });
+    match copied {
+        Ok(value) => Box::into_raw(Box::new(value)).cast(),
+        // The server says that it cannot copy this type.
+        Err(_) => ptr::null_mut(),
+    }
+}
