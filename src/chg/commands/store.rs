@@ -1,0 +1,69 @@
+//! The URIs of a group as a native value of a key.
+
+use std::ffi::CStr;
+use std::os::raw::c_int;
+
+use crate::chg::store::{Store, KEPT_URIS};
+use crate::chg::uris::{Changed, Op, Uris, CHUNK_BYTES};
+use crate::keyspace::{Kind, Result};
+use crate::server::api::RmString;
+use crate::server::keyspace::{RedisKeyspace, Told};
+use crate::server::native::{Native, Registered};
+
+/// The internal command that makes a change, for replicas and append-only files.
+pub const CHANGE: &CStr = c"crawlspace.uris";
+
+static URIS: Registered = Registered::new();
+
+impl Native for Uris {
+    const NAME: &'static CStr = c"crawluris";
+    const VERSION: c_int = 1;
+    const WHAT: &'static str = match KEPT_URIS {
+        Kind::Native(what) => what,
+        _ => panic!("kept URIs are a native value"),
+    };
+    const REBUILT_BY: &'static CStr = CHANGE;
+    const REBUILT_WITH: &'static CStr = c"LOAD";
+
+    fn registered() -> &'static Registered {
+        &URIS
+    }
+
+    fn save(&self, chunk: &mut dyn FnMut(&[u8])) {
+        self.encode(CHUNK_BYTES, chunk);
+    }
+
+    fn load(&mut self, chunk: &[u8], _version: c_int) -> std::result::Result<(), String> {
+        Uris::load(self, chunk).map(drop)
+    }
+
+    fn is_empty(&self) -> bool {
+        Uris::is_empty(self)
+    }
+
+    fn memory(&self) -> usize {
+        Uris::memory(self)
+    }
+
+    fn free_effort(&self) -> usize {
+        Uris::free_effort(self)
+    }
+}
+
+impl Store for RedisKeyspace {
+    fn uris<T>(&mut self, key: &RmString, read: impl FnOnce(&Uris) -> T) -> Result<Option<T>> {
+        Ok(self.native::<Uris>(key)?.map(read))
+    }
+
+    fn change_uris(&mut self, key: &RmString, op: &Op<'_>) -> Result<Changed> {
+        let changed = self.change_native(key, op.makes_the_key(), |uris: &mut Uris| {
+            let changed = uris.apply(op);
+            let told = (changed != Changed::Nothing).then(|| Told {
+                arguments: op.to_args(),
+                event: CHANGE,
+            });
+            (changed, told)
+        })?;
+        Ok(changed.unwrap_or(Changed::Nothing))
+    }
+}

@@ -1,0 +1,40 @@
+//! `crawlspace.uris key change …`: one change of the URIs of a group.
+//!
+//! Changes are replicated, and append-only files rewritten, as calls of this command. Nobody else
+//! needs it; a call by hand changes the URIs of a key as told and can break nothing, but the counts
+//! of the group then differ.
+
+use std::ffi::CStr;
+
+use crate::chg::store::Store;
+use crate::chg::uris::{Op, Uris};
+use crate::server::api::Ctx;
+use crate::server::command::{register_internal, Internal, InternalCall};
+use crate::server::native;
+
+use super::store::CHANGE;
+
+struct Change;
+
+impl Internal for Change {
+    const NAME: &'static CStr = CHANGE;
+    const FLAGS: &'static CStr = c"write deny-oom admin";
+
+    fn run(call: &mut InternalCall<'_>) -> Result<(), String> {
+        let op = Op::parse(call.arguments).map_err(|error| format!("ERR {error}"))?;
+        let changed = call.keys.change_uris(&call.key, &op);
+        changed.map(drop).map_err(|error| error.to_string())
+    }
+}
+
+/// Makes the type and the command known to the server.
+///
+/// # Safety
+/// Called once, with the context of the module's load.
+pub unsafe fn register(ctx: Ctx) -> Result<(), String> {
+    // SAFETY: by contract.
+    unsafe {
+        native::register::<Uris>(ctx)?;
+        register_internal::<Change>(ctx)
+    }
+}
