@@ -30,12 +30,10 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
 ) -> std::os::raw::c_int {
     // SAFETY: by contract.
     unsafe {
-        server::load::on_load(
-            server::api::Ctx::new(ctx),
-            argv,
-            argc,
-            dedupe::commands::register_all,
-        )
+        server::load::on_load(server::api::Ctx::new(ctx), argv, argc, |ctx| {
+            dedupe::commands::register_all(ctx)?;
+            chg::commands::register_all(ctx)
+        })
     }
 }
 

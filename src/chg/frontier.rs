@@ -92,6 +92,11 @@ impl<K: Store> Frontier<K> {
         self.passed = Passed::default();
         self.paused = None;
         self.idle_from = None;
+        self.disturb_audit();
+    }
+
+    /// Plain clients wrote to a group, so an audit under way proves nothing.
+    pub fn disturb_audit(&mut self) {
         if let Some(audit) = &mut self.audit {
             audit.disturb();
         }
@@ -166,6 +171,9 @@ impl<K: Store> Frontier<K> {
 
     /// Tells an audit under way of a count that changes behind it.
     fn note_count(&mut self, loaded: &Loaded<K>) {
+        if self.audit.as_ref().is_some_and(|audit| !audit.is_wanted()) {
+            self.audit = None;
+        }
         if let Some(audit) = &mut self.audit {
             audit.before(&loaded.id, loaded.stored_count());
         }

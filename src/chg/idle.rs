@@ -48,7 +48,7 @@ impl<K: Store> Frontier<K> {
     }
 
     /// When the first idle group is to be forgotten.
-    pub(super) fn next_idle(&mut self, ks: &mut K) -> Result<Option<Millis>> {
+    pub fn next_idle(&mut self, ks: &mut K) -> Result<Option<Millis>> {
         if self.idle_from.is_none() {
             let first = ks.zset_at(&self.names.idle, 0)?;
             self.idle_from = Some(first.map_or(Millis::MAX, |(_, score)| of_score(score)));

@@ -5,6 +5,9 @@
 
 pub mod add;
 mod audit;
+pub mod check;
+#[cfg(feature = "module")]
+pub mod commands;
 pub mod dropping;
 pub mod error;
 pub mod expired;

@@ -208,7 +208,12 @@ impl<K: Store> Frontier<K> {
 
     fn unqueue(&mut self, ks: &mut K, place: Place, id: &Id) -> Result<()> {
         match place {
-            Place::Ready => drop(ks.list_take(&self.names.ready, self.passed.ready)?),
+            Place::Ready => {
+                ks.list_take(&self.names.ready, self.passed.ready)?;
+                if let Some(audit) = &mut self.audit {
+                    audit.taken += 1;
+                }
+            }
             Place::Wait => drop(ks.zset_del(&self.names.wait, id)?),
             Place::None => {}
         }

@@ -100,6 +100,26 @@ impl MemoryKeyspace {
     }
 }
 
+/// Gives some entries and moves the cursor behind them, unless this step is to be repeated; whether
+/// there are more.
+fn scan_step<'a, V>(
+    mut rest: impl Iterator<Item = (&'a Vec<u8>, V)>,
+    repeat: bool,
+    cursor: &mut Option<Vec<u8>>,
+    mut give: impl FnMut(&[u8], V),
+) -> bool {
+    let mut last = None;
+    for (entry, value) in rest.by_ref().take(SCAN_STEP) {
+        give(entry, value);
+        last = Some(entry.clone());
+    }
+    if repeat {
+        return true;
+    }
+    *cursor = last;
+    rest.next().is_some()
+}
+
 fn after(cursor: &Option<Vec<u8>>) -> Bound<&[u8]> {
     match cursor {
         Some(last) => Bound::Excluded(last.as_slice()),
@@ -213,18 +233,10 @@ impl Keyspace for MemoryKeyspace {
         let Some(hash) = typed!(self, key, Hash) else {
             return Ok(false);
         };
-        let mut more = hash.range::<[u8], _>((after(cursor), Bound::Unbounded));
-        let mut last = None;
-        for (field, value) in more.by_ref().take(SCAN_STEP) {
-            out.push(field, value);
-            last = Some(field.clone());
-        }
-        let unfinished = more.next().is_some();
-        if repeat {
-            return Ok(true);
-        }
-        *cursor = last;
-        Ok(unfinished)
+        let rest = hash.range::<[u8], _>((after(cursor), Bound::Unbounded));
+        Ok(scan_step(rest, repeat, cursor, |field, value| {
+            out.push(field, value)
+        }))
     }
 
     fn set_has(&mut self, key: &Vec<u8>, member: &[u8]) -> Result<bool> {
@@ -259,18 +271,11 @@ impl Keyspace for MemoryKeyspace {
         let Some(set) = typed!(self, key, Set) else {
             return Ok(false);
         };
-        let mut more = set.range::<[u8], _>((after(cursor), Bound::Unbounded));
-        let mut last = None;
-        for member in more.by_ref().take(SCAN_STEP) {
-            out.push(member, b"");
-            last = Some(member.clone());
-        }
-        let unfinished = more.next().is_some();
-        if repeat {
-            return Ok(true);
-        }
-        *cursor = last;
-        Ok(unfinished)
+        let rest = set.range::<[u8], _>((after(cursor), Bound::Unbounded));
+        let rest = rest.map(|member| (member, ()));
+        Ok(scan_step(rest, repeat, cursor, |member, ()| {
+            out.push(member, b"")
+        }))
     }
 
     fn list_len(&mut self, key: &Vec<u8>) -> Result<u64> {
@@ -311,6 +316,14 @@ impl Keyspace for MemoryKeyspace {
         Ok(Some(taken))
     }
 
+    fn list_range(&mut self, key: &Vec<u8>, i: u64, n: u64, out: &mut Batch) -> Result<()> {
+        let elements = typed!(self, key, List).into_iter().flatten();
+        for element in elements.skip(i as usize).take(n as usize) {
+            out.push(element, b"");
+        }
+        Ok(())
+    }
+
     fn zset_score(&mut self, key: &Vec<u8>, member: &[u8]) -> Result<Option<f64>> {
         Ok(typed!(self, key, SortedSet).and_then(|z| z.get(member).copied()))
     }
@@ -347,6 +360,22 @@ impl Keyspace for MemoryKeyspace {
         let gone = typed_mut!(self, key, SortedSet).remove(member).is_some();
         self.drop_if_empty(key);
         Ok(gone)
+    }
+
+    fn zset_scan(
+        &mut self,
+        key: &Vec<u8>,
+        cursor: &mut Self::Cursor,
+        out: &mut Batch,
+    ) -> Result<bool> {
+        let repeat = self.repeats();
+        let Some(zset) = typed!(self, key, SortedSet) else {
+            return Ok(false);
+        };
+        let rest = zset.range::<[u8], _>((after(cursor), Bound::Unbounded));
+        Ok(scan_step(rest, repeat, cursor, |member, score| {
+            out.push(member, score.to_string().as_bytes());
+        }))
     }
 
     fn number(&mut self, key: &Vec<u8>) -> Result<i64> {

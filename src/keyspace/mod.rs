@@ -203,6 +203,9 @@ pub trait Keyspace {
     /// Takes element `i` out of a list, counted from the head.
     fn list_take(&mut self, key: &Self::Name, i: u64) -> Result<Option<Self::Value>>;
 
+    /// Appends up to `n` elements from element `i` on to `out`, with empty values.
+    fn list_range(&mut self, key: &Self::Name, i: u64, n: u64, out: &mut Batch) -> Result<()>;
+
     /// The score of a member.
     fn zset_score(&mut self, key: &Self::Name, member: &[u8]) -> Result<Option<f64>>;
     /// The member at a rank, counted from the lowest score, with its score.
@@ -217,6 +220,13 @@ pub trait Keyspace {
     fn zset_add(&mut self, key: &Self::Name, member: &[u8], score: f64) -> Result<()>;
     /// Removes a member; true when it was there.
     fn zset_del(&mut self, key: &Self::Name, member: &[u8]) -> Result<bool>;
+    /// Like [`Keyspace::hash_scan`], with scores as values.
+    fn zset_scan(
+        &mut self,
+        key: &Self::Name,
+        cursor: &mut Self::Cursor,
+        out: &mut Batch,
+    ) -> Result<bool>;
 
     /// A whole number kept in a string; 0 when there is none. Text that is no number counts as 0.
     fn number(&mut self, key: &Self::Name) -> Result<i64>;

@@ -33,6 +33,11 @@ impl<'a> Args<'a> {
         self.all.get(self.at).copied()
     }
 
+    /// The argument after the next one, without reading it.
+    pub fn peek_second(&self) -> Option<&'a [u8]> {
+        self.all.get(self.at + 1).copied()
+    }
+
     /// Position of the argument that was read last.
     pub fn position(&self) -> usize {
         self.at + self.before

@@ -35,6 +35,18 @@ pub struct Figures {
     pub panics: AtomicU64,
     /// Indexes that something is remembered of.
     pub indexes: AtomicU64,
+    /// Frontiers that something is remembered of.
+    pub frontiers: AtomicU64,
+    /// URIs queued by `CHG.ADD` and `CHG.ADDURI`.
+    pub chg_added: AtomicU64,
+    /// Leases granted.
+    pub chg_leases: AtomicU64,
+    /// Leases released.
+    pub chg_releases: AtomicU64,
+    /// Leases that ran out.
+    pub chg_expired: AtomicU64,
+    /// Clients that wait for a lease now.
+    pub chg_waiters: AtomicU64,
 }
 
 /// The figures.
@@ -52,6 +64,12 @@ pub static FIGURES: Figures = Figures {
     slice_longest_cpu_us: AtomicU64::new(0),
     panics: AtomicU64::new(0),
     indexes: AtomicU64::new(0),
+    frontiers: AtomicU64::new(0),
+    chg_added: AtomicU64::new(0),
+    chg_leases: AtomicU64::new(0),
+    chg_releases: AtomicU64::new(0),
+    chg_expired: AtomicU64::new(0),
+    chg_waiters: AtomicU64::new(0),
 };
 
 /// Counts something once.
@@ -92,6 +110,12 @@ extern "C" fn report(info: *mut raw::RedisModuleInfoCtx, for_crash_report: c_int
             (c"slice_longest_cpu_us", &f.slice_longest_cpu_us),
             (c"panics", &f.panics),
             (c"indexes", &f.indexes),
+            (c"frontiers", &f.frontiers),
+            (c"chg_added", &f.chg_added),
+            (c"chg_leases", &f.chg_leases),
+            (c"chg_releases", &f.chg_releases),
+            (c"chg_expired", &f.chg_expired),
+            (c"chg_waiters", &f.chg_waiters),
         ];
         // SAFETY: main thread, the info context of this callback; names are constants.
         unsafe {

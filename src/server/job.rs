@@ -49,6 +49,25 @@ pub struct JobId {
     pub work: Vec<u8>,
 }
 
+impl JobId {
+    /// Of work on the keys of a prefix. Jobs that write there run one after the other; those that
+    /// read need no turn.
+    pub fn new(db: c_int, prefix: &[u8], writes: bool, work: &str, arguments: &[&[u8]]) -> JobId {
+        let mut queue = format!("{db} ").into_bytes();
+        queue.extend_from_slice(prefix);
+        let mut name = work.as_bytes().to_vec();
+        for argument in arguments {
+            name.extend_from_slice(format!(" {}:", argument.len()).as_bytes());
+            name.extend_from_slice(argument);
+        }
+        if !writes {
+            queue.extend_from_slice(b" reading ");
+            queue.extend_from_slice(&name);
+        }
+        JobId { queue, work: name }
+    }
+}
+
 struct Queued {
     id: JobId,
     job: Box<dyn Slices>,

@@ -99,18 +99,7 @@ impl Slices for IndexJob {
 
 /// Jobs that write to one index run one after the other; those that read need no turn.
 fn id(call: &Call<'_>, kind: Kind, work: &str, arguments: &[&[u8]]) -> JobId {
-    let mut queue = format!("{} ", call.db).into_bytes();
-    queue.extend_from_slice(call.prefix);
-    let mut name = work.as_bytes().to_vec();
-    for argument in arguments {
-        name.extend_from_slice(format!(" {}:", argument.len()).as_bytes());
-        name.extend_from_slice(argument);
-    }
-    if kind == Kind::Reads {
-        queue.extend_from_slice(b" reading ");
-        queue.extend_from_slice(&name);
-    }
-    JobId { queue, work: name }
+    JobId::new(call.db, call.prefix, kind != Kind::Reads, work, arguments)
 }
 
 /// Hands a job in for the client that called.

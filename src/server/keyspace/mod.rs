@@ -406,7 +406,10 @@ impl RedisKeyspace {
         if out.is_empty() {
             self.scanned.clear();
         }
-        let handle = self.read(key, kind)?;
+        let handle = match kind {
+            Kind::SortedSet => self.handle(key, kind, false)?,
+            _ => self.read(key, kind)?,
+        };
         if handle.is_null() {
             return Ok(false);
         }
@@ -743,6 +746,10 @@ impl Keyspace for RedisKeyspace {
         self.take(key, i)
     }
 
+    fn list_range(&mut self, key: &RmString, i: u64, n: u64, out: &mut Batch) -> Result<()> {
+        self.elements(key, i, n, out)
+    }
+
     fn zset_score(&mut self, key: &RmString, member: &[u8]) -> Result<Option<f64>> {
         self.score(key, member)
     }
@@ -769,6 +776,15 @@ impl Keyspace for RedisKeyspace {
 
     fn zset_del(&mut self, key: &RmString, member: &[u8]) -> Result<bool> {
         self.drop_member(key, member)
+    }
+
+    fn zset_scan(
+        &mut self,
+        key: &RmString,
+        cursor: &mut ScanCursor,
+        out: &mut Batch,
+    ) -> Result<bool> {
+        self.scan(key, Kind::SortedSet, cursor, out)
     }
 
     fn number(&mut self, key: &RmString) -> Result<i64> {

@@ -7,7 +7,7 @@ use std::ffi::CStr;
 use std::os::raw::{c_int, c_long};
 use std::ptr;
 
-use crate::keyspace::{KeyError, Kind, Result};
+use crate::keyspace::{Batch, KeyError, Kind, Result};
 use crate::server::api::{raw, rm, RmString};
 use crate::server::notify::own_write;
 use crate::text::parse_signed;
@@ -250,6 +250,27 @@ impl RedisKeyspace {
             let element = rm!(RedisModule_ListGet(handle, i));
             Ok((!element.is_null()).then(|| RmString::from_owned(element)))
         }
+    }
+
+    pub(super) fn elements(
+        &mut self,
+        key: &RmString,
+        i: u64,
+        n: u64,
+        out: &mut Batch,
+    ) -> Result<()> {
+        if n == 0 || self.length(key, Kind::List)? <= i {
+            return Ok(());
+        }
+        let (first, last) = (i.to_string(), (i + n - 1).to_string());
+        let answer = self.ask(c"LRANGE", key, &[first.as_bytes(), last.as_bytes()])?;
+        for at in 0.. {
+            let Some(element) = answer.element(at) else {
+                break;
+            };
+            out.push(&element, b"");
+        }
+        Ok(())
     }
 
     pub(super) fn take(&mut self, key: &RmString, i: u64) -> Result<Option<RmString>> {

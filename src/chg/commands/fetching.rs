@@ -1,0 +1,568 @@
+//! What a crawler's fetch loop runs on: `CHG.ADD`, `CHG.ADDURI`, `CHG.NEXT`, `CHG.RELEASE`,
+//! `CHG.EXTEND` and `CHG.EXPIRED`.
+
+use std::time::{Duration, Instant};
+
+use crate::chg::add::{Counts, Kept, Queued, Sequence};
+use crate::chg::lease::{self, Fate, When};
+use crate::chg::next::{Ask, Lease, Search};
+use crate::chg::politeness::{Factor, Facts};
+use crate::chg::time::Millis;
+use crate::chg::uris::{MAX_WEIGHT, URI_BYTES};
+use crate::chg::Token;
+use crate::reply::Reply;
+use crate::server::acl::Access;
+use crate::server::args::Args;
+use crate::server::blocked::{can_block, BlockedClient};
+use crate::server::command::{Answer, Arg, Call, Command, Spec};
+use crate::server::config;
+use crate::server::info::{count, FIGURES};
+use crate::text::{parse_unsigned, Shown};
+
+use super::arguments::{self, id, now, span, status, time, token, Now};
+use super::frontiers::{gone, on_frontier, permit, timed_out, Touched, Waiter};
+use super::reply::{leases_reply, released_reply};
+use super::NOW;
+
+/// Most leases at a time, and most reports.
+const MOST: u64 = 1000;
+
+fn counts_reply(counts: Counts) -> Reply {
+    let counts = counts.into_iter();
+    Reply::Array(counts.map(|c| c.map_or(Reply::Nil, Reply::count)).collect())
+}
+
+/// URIs were queued that the crawler keeps itself.
+pub struct Add;
+
+impl Command for Add {
+    const SPEC: Spec = Spec {
+        name: "chg.add",
+        flags: "write deny-oom",
+        arity: -5,
+        summary:
+            "Tells that URIs were queued for crawl host groups, which wait until they are due.",
+        complexity: "O(N log M) where N is the number of URIs and M that of waiting groups",
+        args: &[
+            Arg::prefix(),
+            NOW,
+            Arg::text("execution"),
+            Arg::block("sequence", &[Arg::text("writer"), Arg::integer("n")])
+                .after("SEQ")
+                .optional(),
+            Arg::block("uri", &[Arg::text("chg"), Arg::integer("at")]).multiple(),
+        ],
+    };
+
+    fn run(call: &mut Call<'_>) -> Result<Answer, String> {
+        let now = now(call)?;
+        let args = &mut call.args;
+        let execution = id(args, "execution")?;
+        // Pairs follow, so an odd number of arguments says that SEQ is there.
+        let sequence = if args.left() % 2 == 1 {
+            if !args.keyword("SEQ") {
+                return Err(format!(
+                    "ERR syntax error: after the execution come pairs of group and time, or first SEQ with writer and number (argument {})",
+                    args.position() + 1
+                ));
+            }
+            Some(Sequence {
+                writer: id(args, "writer")?,
+                n: args.unsigned("sequence number", 1, i64::MAX as u64)?,
+            })
+        } else {
+            None
+        };
+        let mut uris = Vec::with_capacity(args.left() / 2);
+        loop {
+            uris.push(Queued {
+                chg: id(args, "chg")?,
+                at: time(args, "at", now.ms)?,
+            });
+            if args.left() == 0 {
+                break;
+            }
+        }
+        let groups: Vec<&[u8]> = uris.iter().map(|uri| uri.chg).collect();
+        permit(call, &Touched::Groups(&groups), Access::Write)?;
+        let counts = on_frontier(call, |remembered, keys| {
+            remembered.simulated = now.simulated;
+            let frontier = &mut remembered.frontier;
+            let counts = frontier.add(keys, execution, sequence, &uris, now.ms)?;
+            remembered.serve(keys, now.ms)?;
+            Ok(counts)
+        })?;
+        count(&FIGURES.chg_added, counts.len() as u64);
+        Ok(Answer::Reply(counts_reply(counts)))
+    }
+}
+
+/// URIs that the frontier is to keep.
+pub struct AddUri;
+
+impl Command for AddUri {
+    const SPEC: Spec = Spec {
+        name: "chg.adduri",
+        flags: "write deny-oom",
+        arity: -7,
+        summary: "Queues URIs for crawl host groups, and keeps them until they are leased.",
+        complexity:
+            "O(N log M) where N is the number of URIs and M that of waiting groups and kept URIs",
+        args: &[
+            Arg::prefix(),
+            NOW,
+            Arg::text("execution"),
+            Arg::integer("weight").after("WEIGHT").optional(),
+            Arg::block(
+                "uri",
+                &[
+                    Arg::text("chg"),
+                    Arg::integer("at"),
+                    Arg::integer("depth"),
+                    Arg::text("uri"),
+                ],
+            )
+            .multiple(),
+        ],
+    };
+
+    fn run(call: &mut Call<'_>) -> Result<Answer, String> {
+        let now = now(call)?;
+        let args = &mut call.args;
+        let execution = id(args, "execution")?;
+        // Tuples of four follow, so the number of arguments says whether WEIGHT is there.
+        let weight = match args.left() % 4 {
+            2 if args.keyword("WEIGHT") => Some(args.unsigned("WEIGHT", 1, MAX_WEIGHT)?),
+            0 => None,
+            _ => {
+                return Err(format!(
+                    "ERR syntax error: after the execution come group, time, depth and URI, once or more, or first WEIGHT with a number (argument {})",
+                    args.position() + 1
+                ))
+            }
+        };
+        let mut uris = Vec::with_capacity(args.left() / 4);
+        loop {
+            uris.push(Kept {
+                chg: id(args, "chg")?,
+                at: time(args, "at", now.ms)?,
+                depth: args.unsigned("depth", 0, u64::from(u32::MAX))? as u32,
+                uri: args.bytes("uri", URI_BYTES)?,
+            });
+            if args.left() == 0 {
+                break;
+            }
+        }
+        let groups: Vec<&[u8]> = uris.iter().map(|uri| uri.chg).collect();
+        permit(call, &Touched::Groups(&groups), Access::Write)?;
+        let counts = on_frontier(call, |remembered, keys| {
+            remembered.simulated = now.simulated;
+            let frontier = &mut remembered.frontier;
+            let counts = frontier.add_kept(keys, execution, weight, &uris, now.ms)?;
+            remembered.serve(keys, now.ms)?;
+            Ok(counts)
+        })?;
+        count(&FIGURES.chg_added, counts.len() as u64);
+        Ok(Answer::Reply(counts_reply(counts)))
+    }
+}
+
+/// What is asked of `NEXT`, alone or as a part of `RELEASE`.
+#[derive(Clone, Copy, Debug)]
+struct Wanted {
+    lease: Millis,
+    count: usize,
+    block: Option<Millis>,
+}
+
+impl Wanted {
+    /// Reads options up to the end of the arguments.
+    fn read(args: &mut Args<'_>, now: &Now, with_count: bool) -> Result<Wanted, String> {
+        let mut wanted = Wanted {
+            lease: config::chg_lease(),
+            count: 1,
+            block: None,
+        };
+        while args.left() > 0 {
+            if args.keyword("LEASE") {
+                wanted.lease = span(args, "LEASE", 1)?;
+            } else if with_count && args.keyword("COUNT") {
+                wanted.count = args.unsigned("COUNT", 1, MOST)? as usize;
+            } else if args.keyword("BLOCK") {
+                if now.simulated {
+                    return Err(format!(
+                        "ERR BLOCK waits by the server's clock, and cannot go with NOW (argument {})",
+                        args.position()
+                    ));
+                }
+                wanted.block = Some(span(args, "BLOCK", 0)?);
+            } else {
+                args.end()?;
+            }
+        }
+        Ok(wanted)
+    }
+
+    fn ask<'a>(&self, after: Option<(&'a [u8], Token)>) -> Ask<'a> {
+        Ask {
+            lease: self.lease,
+            count: self.count,
+            after,
+        }
+    }
+}
+
+/// A group is leased.
+pub struct Next;
+
+impl Command for Next {
+    const SPEC: Spec = Spec {
+        name: "chg.next",
+        flags: "write blocking",
+        arity: -2,
+        summary: "Leases the groups that have been ready longest, waiting for them if asked to.",
+        complexity:
+            "O(N log M) where N is the number of leases and M that of waiting and busy groups",
+        args: &[
+            Arg::prefix(),
+            NOW,
+            Arg::integer("milliseconds").after("LEASE").optional(),
+            Arg::integer("count").after("COUNT").optional(),
+            Arg::integer("block-milliseconds").after("BLOCK").optional(),
+        ],
+    };
+
+    fn run(call: &mut Call<'_>) -> Result<Answer, String> {
+        let now = now(call)?;
+        let wanted = Wanted::read(&mut call.args, &now, true)?;
+        permit(call, &Touched::AnyGroup, Access::Write)?;
+        match next(call, &wanted, None, &now)? {
+            Some(leases) => Ok(Answer::Reply(leases_reply(&leases))),
+            None => Ok(Answer::Sent),
+        }
+    }
+}
+
+/// Leases for the client of a call, or `None` when it waits for them from now on.
+fn next(
+    call: &mut Call<'_>,
+    wanted: &Wanted,
+    after: Option<(&[u8], Token, Millis)>,
+    now: &Now,
+) -> Result<Option<Vec<Lease>>, String> {
+    let ctx = call.ctx;
+    let found = on_frontier(call, |remembered, keys| {
+        remembered.simulated = now.simulated;
+        if !remembered.waiters.is_empty() {
+            // They have waited longer.
+            remembered.serve(keys, now.ms)?;
+        }
+        let ask = wanted.ask(after.map(|(chg, token, _)| (chg, token)));
+        let mut leases = Vec::new();
+        let start = Instant::now();
+        let budget = Duration::from_micros(config::slice_us());
+        // Asked when a candidate was no good; a clock would cost as much as a lease.
+        let mut looked_at = 0_u32;
+        let mut in_time = || {
+            looked_at += 1;
+            looked_at % 32 != 0 || start.elapsed() < budget
+        };
+        let frontier = &mut remembered.frontier;
+        let mut search = frontier.next(keys, &ask, now.ms, &mut in_time, &mut leases)?;
+        if search == Search::Unfinished && !can_block(ctx) {
+            search = frontier.next(keys, &ask, now.ms, &mut || true, &mut leases)?;
+        }
+        let until = match (wanted.block, search) {
+            _ if !leases.is_empty() => None,
+            (Some(block), _) if can_block(ctx) => {
+                Some((block > 0).then(|| now.ms.saturating_add(block)))
+            }
+            // Nothing yet, and more to look at than there is time for now.
+            (_, Search::Unfinished) => Some(Some(now.ms)),
+            _ => None,
+        };
+        let Some(until) = until else {
+            if let (Some((chg, token, _)), Some(lease)) = (after, leases.first()) {
+                frontier.remember_next(keys, chg, token, lease)?;
+            }
+            remembered.arrange(keys, now.ms, false)?;
+            return Ok(Some(leases));
+        };
+        remembered.waiters.push_back(Waiter {
+            client: BlockedClient::block(ctx, gone, Some(timed_out)),
+            lease: wanted.lease,
+            count: wanted.count,
+            until,
+            after: after.map(|(chg, token, due)| (chg.to_vec(), token, due)),
+            leases,
+        });
+        remembered.arrange(keys, now.ms, search == Search::Unfinished)?;
+        Ok(None)
+    })?;
+    if let Some(leases) = &found {
+        count(&FIGURES.chg_leases, leases.len() as u64);
+    }
+    Ok(found)
+}
+
+/// A fetch ended.
+pub struct Release;
+
+impl Command for Release {
+    const SPEC: Spec = Spec {
+        name: "chg.release",
+        flags: "write blocking",
+        arity: -6,
+        summary:
+            "Ends a lease: the group waits for as long as politeness asks, then it is due again.",
+        complexity: "O(log M) where M is the number of waiting and busy groups",
+        args: &[
+            Arg::prefix(),
+            NOW,
+            Arg::text("chg"),
+            Arg::integer("token"),
+            Arg::one_of(
+                "when",
+                &[
+                    Arg::integer("time").after("AT"),
+                    Arg::integer("milliseconds").after("DELAY"),
+                    Arg::block(
+                        "facts",
+                        &[
+                            Arg::integer("elapsed").after("ELAPSED"),
+                            Arg::text("factor").after("FACTOR").optional(),
+                            Arg::integer("min").after("MIN").optional(),
+                            Arg::integer("max").after("MAX").optional(),
+                            Arg::integer("crawl-delay").after("CRAWLDELAY").optional(),
+                            Arg::integer("retry-after").after("RETRYAFTER").optional(),
+                            Arg::integer("status").after("STATUS").optional(),
+                        ],
+                    ),
+                ],
+            ),
+            Arg::one_of(
+                "fate",
+                &[
+                    Arg::block(
+                        "done",
+                        &[Arg::text("execution"), Arg::integer("count").optional()],
+                    )
+                    .after("DONE"),
+                    Arg::integer("at").after("RETRY"),
+                ],
+            )
+            .optional(),
+            Arg::block(
+                "next",
+                &[
+                    Arg::word("take", "NEXT"),
+                    Arg::integer("milliseconds").after("LEASE").optional(),
+                    Arg::integer("block-milliseconds").after("BLOCK").optional(),
+                ],
+            )
+            .optional(),
+        ],
+    };
+
+    fn run(call: &mut Call<'_>) -> Result<Answer, String> {
+        let now = now(call)?;
+        let args = &mut call.args;
+        let chg = id(args, "chg")?;
+        let token = token(args)?;
+        let when = read_when(args, &now)?;
+        let mut fate = Fate::Unchanged;
+        let mut wanted = None;
+        while args.left() > 0 {
+            let before = fate;
+            if args.keyword("DONE") {
+                fate = read_done(args)?;
+            } else if args.keyword("RETRY") {
+                fate = Fate::Retry(time(args, "RETRY", now.ms)?);
+            } else if args.keyword("NEXT") {
+                wanted = Some(Wanted::read(args, &now, false)?);
+            } else {
+                args.end()?;
+            }
+            if before != Fate::Unchanged && fate != before {
+                return Err(format!(
+                    "ERR syntax error: a URI is either DONE or to RETRY, and only once (argument {})",
+                    args.position()
+                ));
+            }
+        }
+        let touched = match wanted {
+            Some(_) => Touched::AnyGroup,
+            None => Touched::Groups(&[chg]),
+        };
+        permit(call, &touched, Access::Write)?;
+        let answer = on_frontier(call, |remembered, keys| {
+            remembered.simulated = now.simulated;
+            let frontier = &mut remembered.frontier;
+            let answer = frontier.release(keys, chg, token, &when, &fate, now.ms)?;
+            remembered.serve(keys, now.ms)?;
+            Ok(answer)
+        })?;
+        let due = match answer {
+            lease::Answer::Released(due) => due,
+            lease::Answer::Before(due, lease) => {
+                return Ok(Answer::Reply(match wanted {
+                    Some(_) => released_reply(due, lease.as_ref()),
+                    None => Reply::count(due),
+                }));
+            }
+        };
+        count(&FIGURES.chg_releases, 1);
+        let Some(wanted) = wanted else {
+            return Ok(Answer::Reply(Reply::count(due)));
+        };
+        match next(call, &wanted, Some((chg, token, due)), &now)? {
+            Some(leases) => Ok(Answer::Reply(released_reply(due, leases.first()))),
+            None => Ok(Answer::Sent),
+        }
+    }
+}
+
+fn read_when(args: &mut Args<'_>, now: &Now) -> Result<When, String> {
+    if args.keyword("AT") {
+        return Ok(When::At(time(args, "AT", now.ms)?));
+    }
+    if args.keyword("DELAY") {
+        return Ok(When::Delay(span(args, "DELAY", 0)?));
+    }
+    if !args.keyword("ELAPSED") {
+        return Err(format!(
+            "ERR syntax error: AT, DELAY or ELAPSED is missing, which say when the host may be fetched from again (argument {})",
+            args.position() + 1
+        ));
+    }
+    let mut facts = Facts {
+        elapsed: span(args, "ELAPSED", 0)?,
+        factor: Factor::ONE,
+        min: 0,
+        max: None,
+        crawl_delay: 0,
+        retry_after: 0,
+        status: None,
+    };
+    loop {
+        if args.keyword("FACTOR") {
+            let text = args.next("FACTOR")?;
+            facts.factor = Factor::parse(text).ok_or_else(|| {
+                format!(
+                    "ERR FACTOR '{}' is not a number from 0 to 1000 with at most three decimals (argument {})",
+                    Shown(text),
+                    args.position()
+                )
+            })?;
+        } else if args.keyword("MIN") {
+            facts.min = span(args, "MIN", 0)?;
+        } else if args.keyword("MAX") {
+            facts.max = Some(span(args, "MAX", 0)?);
+        } else if args.keyword("CRAWLDELAY") {
+            facts.crawl_delay = span(args, "CRAWLDELAY", 0)?;
+        } else if args.keyword("RETRYAFTER") {
+            facts.retry_after = span(args, "RETRYAFTER", 0)?;
+        } else if args.keyword("STATUS") {
+            facts.status = Some(status(args)?);
+        } else {
+            break;
+        }
+    }
+    match facts.max {
+        Some(max) if max < facts.min => Err(format!(
+            "ERR MAX {max} is less than MIN {} (argument {})",
+            facts.min,
+            args.position()
+        )),
+        _ => Ok(When::Facts(facts)),
+    }
+}
+
+fn read_done<'a>(args: &mut Args<'a>) -> Result<Fate<'a>, String> {
+    let execution = id(args, "execution")?;
+    let has_count = args.peek().and_then(parse_unsigned).is_some();
+    let count = match has_count {
+        true => Some(args.unsigned("count", 1, i64::MAX as u64)?),
+        false => None,
+    };
+    Ok(Fate::Done { execution, count })
+}
+
+/// A fetch takes longer.
+pub struct Extend;
+
+impl Command for Extend {
+    const SPEC: Spec = Spec {
+        name: "chg.extend",
+        flags: "write fast",
+        arity: -5,
+        summary: "Gives a lease a new deadline, for a fetch that takes longer.",
+        complexity: "O(log M) where M is the number of busy groups",
+        args: &[
+            Arg::prefix(),
+            NOW,
+            Arg::text("chg"),
+            Arg::integer("token"),
+            Arg::integer("milliseconds"),
+        ],
+    };
+
+    fn run(call: &mut Call<'_>) -> Result<Answer, String> {
+        let now = now(call)?;
+        let chg = id(&mut call.args, "chg")?;
+        let token = arguments::token(&mut call.args)?;
+        let ms = span(&mut call.args, "milliseconds", 1)?;
+        call.args.end()?;
+        permit(call, &Touched::Groups(&[chg]), Access::Write)?;
+        let deadline = on_frontier(call, |remembered, keys| {
+            remembered.simulated = now.simulated;
+            remembered.frontier.extend(keys, chg, token, ms, now.ms)
+        })?;
+        Ok(Answer::Reply(Reply::count(deadline)))
+    }
+}
+
+/// Leases ran out.
+pub struct Expired;
+
+impl Command for Expired {
+    const SPEC: Spec = Spec {
+        name: "chg.expired",
+        flags: "write",
+        arity: -2,
+        summary: "Takes reports of leases that ran out off their list.",
+        complexity: "O(N log M) where N is the number of reports and M that of busy groups",
+        args: &[
+            Arg::prefix(),
+            NOW,
+            Arg::integer("count").after("COUNT").optional(),
+        ],
+    };
+
+    fn run(call: &mut Call<'_>) -> Result<Answer, String> {
+        let now = now(call)?;
+        let most = match call.args.keyword("COUNT") {
+            true => call.args.unsigned("COUNT", 1, MOST)?,
+            false => 100,
+        };
+        call.args.end()?;
+        permit(call, &Touched::AnyGroup, Access::Write)?;
+        let reports = on_frontier(call, |remembered, keys| {
+            remembered.simulated = now.simulated;
+            let reports = remembered.frontier.expired(keys, most as usize, now.ms)?;
+            remembered.serve(keys, now.ms)?;
+            Ok(reports)
+        })?;
+        let optional = |part: Option<&Vec<u8>>| part.map_or(Reply::Nil, Reply::bulk);
+        let reports = reports.iter().map(|report| {
+            let uri = report.uri.as_ref();
+            Reply::Array(vec![
+                Reply::bulk(&report.chg),
+                optional(uri.map(|(execution, _)| execution)),
+                optional(uri.map(|(_, uri)| uri)),
+                Reply::count(report.times),
+            ])
+        });
+        Ok(Answer::Reply(Reply::Array(reports.collect())))
+    }
+}

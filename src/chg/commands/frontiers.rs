@@ -1,0 +1,483 @@
+//! The frontiers that something is remembered of, per database and prefix, with the clients that wait
+//! for a lease.
+//!
+//! Clients of a frontier stand in one line. Whatever makes a group due serves it from the front: a
+//! command in its own step, else the alarm, which is set to when the next group is due.
+
+use std::collections::VecDeque;
+use std::os::raw::c_int;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use rustc_hash::{FxBuildHasher, FxHashMap};
+
+use crate::chg::error::{Error, Result};
+use crate::chg::frontier::Frontier;
+use crate::chg::next::{Ask, Lease, Search};
+use crate::chg::time::Millis;
+use crate::chg::Token;
+use crate::reply::Reply;
+use crate::server::acl::Access;
+use crate::server::alarm;
+use crate::server::api::{context_flags, now_ms, raw, rm, Ctx, RmString};
+use crate::server::blocked::BlockedClient;
+use crate::server::command::{check_slot, in_cluster, Call, PREFIX_BYTES};
+use crate::server::config;
+use crate::server::info::FIGURES;
+use crate::server::keyspace::RedisKeyspace;
+use crate::server::main_thread::MainThread;
+use crate::server::notify::{is_replicated, Change};
+use crate::server::place::{is_in, place, split};
+
+use super::reply::leases_reply;
+
+/// How many frontiers are remembered at most; beyond it those that nobody waits for are forgotten.
+const FRONTIERS_REMEMBERED: usize = 4096;
+
+/// How many groups that plain clients wrote to are looked at, at most, before the next alarm.
+const ADOPTED: usize = 1024;
+
+/// A client that waits for a lease.
+pub struct Waiter {
+    /// The client.
+    pub client: BlockedClient,
+    /// How long a lease shall last.
+    pub lease: Millis,
+    /// How many leases it takes at most.
+    pub count: usize,
+    /// When it has waited enough. Our own alarm watches this, and not the server's timer: that one may
+    /// drop an answer that was given in the same turn of the event loop.
+    pub until: Option<Millis>,
+    /// The release that this is fused with: group, token, and due time that was answered.
+    pub after: Option<(Vec<u8>, Token, Millis)>,
+    /// The leases that it has so far.
+    pub leases: Vec<Lease>,
+}
+
+/// What is remembered of one frontier.
+pub struct Remembered {
+    /// The frontier.
+    pub frontier: Frontier<RedisKeyspace>,
+    /// Who waits, in the order in which they came.
+    pub waiters: VecDeque<Waiter>,
+    /// Groups that plain clients wrote to.
+    touched: Vec<Box<[u8]>>,
+    /// When there is something to do.
+    wake: Option<Millis>,
+    /// Whether its clients say what time it is: then nothing happens by the clock.
+    pub simulated: bool,
+}
+
+struct Frontiers {
+    by_place: FxHashMap<Box<[u8]>, Remembered>,
+    panics: u64,
+}
+
+static FRONTIERS: MainThread<Frontiers> = MainThread::new(Frontiers {
+    by_place: FxHashMap::with_hasher(FxBuildHasher),
+    panics: 0,
+});
+
+/// Does something with a frontier.
+pub fn with_frontier<T>(
+    db: c_int,
+    prefix: &[u8],
+    keys: &mut RedisKeyspace,
+    act: impl FnOnce(&mut Remembered, &mut RedisKeyspace) -> Result<T>,
+) -> Result<T> {
+    let mut frontiers = FRONTIERS.try_borrow().ok_or(Error::Busy)?;
+    let frontiers = &mut *frontiers;
+    let panics = FIGURES.panics.load(Relaxed);
+    if frontiers.panics != panics {
+        // After a bug nothing that was remembered is believed.
+        frontiers.panics = panics;
+        for remembered in frontiers.by_place.values_mut() {
+            remembered.frontier.distrust();
+        }
+    }
+    let place = place(db, prefix);
+    if !frontiers.by_place.contains_key(&place[..]) {
+        if frontiers.by_place.len() >= FRONTIERS_REMEMBERED {
+            let in_use = |_: &Box<[u8]>, r: &mut Remembered| !r.waiters.is_empty();
+            frontiers.by_place.retain(in_use);
+        }
+        let remembered = Remembered {
+            frontier: Frontier::open(keys, prefix),
+            waiters: VecDeque::new(),
+            touched: Vec::new(),
+            wake: None,
+            simulated: false,
+        };
+        frontiers.by_place.insert(place[..].into(), remembered);
+    }
+    let remembered = frontiers.by_place.get_mut(&place[..]);
+    let remembered = remembered.expect("just made sure of");
+    remembered.frontier.attempts = config::chg_attempts();
+    act(remembered, keys)
+}
+
+/// The same for the call of a command, with the error as its text.
+pub fn on_frontier<T>(
+    call: &mut Call<'_>,
+    act: impl FnOnce(&mut Remembered, &mut RedisKeyspace) -> Result<T>,
+) -> std::result::Result<T, String> {
+    with_frontier(call.db, call.prefix, &mut call.keys, act).map_err(|e| e.to_string())
+}
+
+/// Which keys a command touches, beside those that exist once.
+pub enum Touched<'a> {
+    /// Hashes of these groups.
+    Groups(&'a [&'a [u8]]),
+    /// Those of any group.
+    AnyGroup,
+}
+
+/// Refuses with `NOPERM` unless the user may do this to the documented keys, and in a cluster with
+/// `TRYAGAIN` while only some of them are here because their slot migrates.
+pub fn permit(
+    call: &mut Call<'_>,
+    touched: &Touched<'_>,
+    access: Access,
+) -> std::result::Result<(), String> {
+    let user = call.user();
+    let cluster = in_cluster();
+    let mut names: Vec<RmString> = Vec::new();
+    let checked = on_frontier(call, |remembered, keys| {
+        let frontier = &remembered.frontier;
+        let once = &frontier.names;
+        let mut check = |key: &RmString| {
+            if cluster {
+                names.push(key.clone());
+            }
+            user.check(key, access)
+        };
+        let all = [
+            &once.wait,
+            &once.busy,
+            &once.ready,
+            &once.executions,
+            &once.total,
+        ];
+        let mut result = all.into_iter().try_for_each(&mut check);
+        let any: &[&[u8]] = &[b""];
+        let groups = match touched {
+            Touched::Groups(groups) => groups,
+            Touched::AnyGroup => any,
+        };
+        for id in groups {
+            let key = frontier.key(keys, crate::chg::keys::GROUP, id);
+            result = result.and_then(|()| check(&key));
+        }
+        Ok(result)
+    })?;
+    checked?;
+    if cluster {
+        names.push(RmString::new(call.prefix));
+        check_slot(call.ctx, &names)?;
+        if access == Access::Write {
+            anchor(call)?;
+        }
+    }
+    Ok(())
+}
+
+/// In a cluster there is a key of exactly the prefix's name, so that the server sends clients to the
+/// right node while the slot migrates.
+fn anchor(call: &mut Call<'_>) -> std::result::Result<(), String> {
+    use crate::keyspace::Keyspace;
+    let anchor = RmString::new(call.prefix);
+    if call.keys.exists(&anchor) {
+        return Ok(());
+    }
+    let made = call.keys.string_set(&anchor, b"crawlspace");
+    made.map_err(|error| error.to_string())
+}
+
+impl Remembered {
+    /// Grants what can be granted to those who wait, longest waiter first, and sets the alarm for
+    /// what comes.
+    pub fn serve(&mut self, keys: &mut RedisKeyspace, now: Millis) -> Result<()> {
+        if self.waiters.is_empty() {
+            return self.arrange(keys, now, false);
+        }
+        let start = Instant::now();
+        let budget = Duration::from_micros(config::slice_us());
+        let mut time = || start.elapsed() < budget;
+        let mut unfinished = false;
+        while let Some(first) = self.waiters.front_mut() {
+            let ask = Ask {
+                lease: first.lease,
+                count: first.count,
+                after: first
+                    .after
+                    .as_ref()
+                    .map(|(chg, token, _)| (&chg[..], *token)),
+            };
+            let searched = self
+                .frontier
+                .next(keys, &ask, now, &mut time, &mut first.leases);
+            let over = first.until.is_some_and(|until| until <= now);
+            let waits_on = match searched {
+                Ok(Search::Unfinished) => {
+                    unfinished = true;
+                    break;
+                }
+                Ok(Search::Complete) => first.leases.is_empty() && !over,
+                Err(_) => false,
+            };
+            if waits_on {
+                break;
+            }
+            let mut waiter = self.waiters.pop_front().expect("the front");
+            let answer = match searched {
+                Ok(_) => waiter.answer(&mut self.frontier, keys),
+                // What it has already is more than an error to it.
+                Err(_) if !waiter.leases.is_empty() => waiter.answer(&mut self.frontier, keys),
+                Err(error) => Err(error),
+            };
+            waiter
+                .client
+                .answer(answer.map_err(|error| error.to_string()));
+        }
+        self.arrange(keys, now, unfinished)
+    }
+
+    /// Shows how many wait, and sets the alarm.
+    pub fn arrange(
+        &mut self,
+        keys: &mut RedisKeyspace,
+        now: Millis,
+        unfinished: bool,
+    ) -> Result<()> {
+        let mut wake = if unfinished {
+            Some(now)
+        } else if self.waiters.is_empty() {
+            self.frontier.next_idle(keys)?
+        } else {
+            let until = self.waiters.iter().filter_map(|waiter| waiter.until).min();
+            let due = self.frontier.wake_at(keys, now)?;
+            [until, due].into_iter().flatten().min()
+        };
+        if !self.touched.is_empty() {
+            wake = Some(now);
+        }
+        if self.simulated && self.waiters.is_empty() {
+            wake = None;
+        }
+        self.wake = wake;
+        if let Some(wake) = wake {
+            alarm::set(wake);
+        }
+        Ok(())
+    }
+
+    /// Everything that is due.
+    fn awake(&mut self, keys: &mut RedisKeyspace, now: Millis) -> Result<()> {
+        for id in std::mem::take(&mut self.touched) {
+            self.frontier.adopt_if_idle(keys, &id)?;
+        }
+        self.frontier.tidy(keys, now)?;
+        self.serve(keys, now)?;
+        // Whoever has waited enough behind somebody who waits on.
+        let over = |waiter: &Waiter| waiter.until.is_some_and(|until| until <= now);
+        let (over, kept): (VecDeque<_>, VecDeque<_>) = std::mem::take(&mut self.waiters)
+            .into_iter()
+            .partition(over);
+        self.waiters = kept;
+        for mut waiter in over {
+            let answer = waiter.answer(&mut self.frontier, keys);
+            waiter
+                .client
+                .answer(answer.map_err(|error| error.to_string()));
+        }
+        self.arrange(keys, now, self.wake == Some(now))
+    }
+}
+
+impl Waiter {
+    /// What the client gets: its leases, or nil.
+    fn answer(
+        &mut self,
+        frontier: &mut Frontier<RedisKeyspace>,
+        keys: &mut RedisKeyspace,
+    ) -> Result<Reply> {
+        if let (Some((chg, token, _)), Some(lease)) = (&self.after, self.leases.first()) {
+            frontier.remember_next(keys, chg, *token, lease)?;
+        }
+        Ok(self.reply())
+    }
+
+    fn reply(&self) -> Reply {
+        match &self.after {
+            None => leases_reply(&self.leases),
+            Some((_, _, due)) => super::reply::released_reply(*due, self.leases.first()),
+        }
+    }
+}
+
+/// Figures of all frontiers.
+fn show_waiters(frontiers: &Frontiers) {
+    let waiters = frontiers.by_place.values().map(|r| r.waiters.len() as u64);
+    FIGURES.chg_waiters.store(waiters.sum(), Relaxed);
+    FIGURES
+        .frontiers
+        .store(frontiers.by_place.len() as u64, Relaxed);
+}
+
+/// The alarm went off.
+pub fn awake(ctx: Ctx) {
+    let now = now_ms();
+    let places: Vec<Box<[u8]>> = {
+        let frontiers = FRONTIERS.borrow();
+        show_waiters(&frontiers);
+        let due = frontiers.by_place.iter();
+        due.filter(|(_, r)| r.wake.is_some_and(|wake| wake <= now))
+            .map(|(place, _)| place.clone())
+            .collect()
+    };
+    if context_flags(ctx) & raw::REDISMODULE_CTX_FLAGS_MASTER != 0 {
+        for place in places {
+            let (db, prefix) = split(&place);
+            // SAFETY: main thread, the context of this callback.
+            unsafe { rm!(RedisModule_SelectDb(ctx.raw(), db)) };
+            let mut keys = RedisKeyspace::new(ctx);
+            let woken = with_frontier(db, prefix, &mut keys, |remembered, keys| {
+                remembered.wake = None;
+                match remembered.simulated && remembered.waiters.is_empty() {
+                    true => Ok(()),
+                    false => remembered.awake(keys, now),
+                }
+            });
+            if let Err(error) = woken {
+                // A key of another type, say: nobody can be served until somebody mends it, and
+                // those who wait are told so.
+                fail_waiters(db, prefix, &error.to_string());
+            }
+        }
+    }
+    let frontiers = FRONTIERS.borrow();
+    show_waiters(&frontiers);
+    let next = frontiers.by_place.values().filter_map(|r| r.wake).min();
+    drop(frontiers);
+    if let Some(next) = next {
+        alarm::set(next);
+    }
+}
+
+fn fail_waiters(db: c_int, prefix: &[u8], error: &str) {
+    let mut frontiers = FRONTIERS.borrow();
+    if let Some(remembered) = frontiers.by_place.get_mut(&place(db, prefix)[..]) {
+        for waiter in std::mem::take(&mut remembered.waiters) {
+            waiter.client.answer(Err(error.to_string()));
+        }
+    }
+}
+
+/// A waiting client's connection ended.
+pub fn gone(client: BlockedClient) {
+    let mut frontiers = FRONTIERS.borrow();
+    for remembered in frontiers.by_place.values_mut() {
+        remembered.waiters.retain(|waiter| waiter.client != client);
+    }
+    show_waiters(&frontiers);
+}
+
+/// Somebody ended a client's wait with `CLIENT UNBLOCK`: it gets what it has, mostly nothing.
+pub fn timed_out(_: Ctx, client: BlockedClient) -> std::result::Result<Reply, String> {
+    let mut frontiers = FRONTIERS.borrow();
+    let mut answer = Reply::Nil;
+    for remembered in frontiers.by_place.values_mut() {
+        let waiters = &mut remembered.waiters;
+        if let Some(at) = waiters.iter().position(|waiter| waiter.client == client) {
+            let waiter = waiters.remove(at).expect("just found");
+            answer = waiter.reply();
+        }
+    }
+    show_waiters(&frontiers);
+    Ok(answer)
+}
+
+/// Whether a key may be one that something is remembered of.
+pub fn may_be_ours(key: &[u8]) -> bool {
+    let tail = &key[key.len().saturating_sub(11)..];
+    memchr::memmem::find(tail, b"chg_").is_some()
+        || memchr::memmem::find(key, crate::chg::keys::GROUP).is_some()
+}
+
+/// The queues of a frontier.
+const QUEUES: [&[u8]; 5] = [
+    b"chg_wait",
+    b"chg_ready",
+    b"chg_busy",
+    b"chg_paused",
+    b"chg_idle",
+];
+
+/// Others changed keys: those who wait are served soon, or are told why they cannot wait on.
+pub fn on_change(ctx: Ctx, change: Change<'_>) {
+    let Some(mut frontiers) = FRONTIERS.try_borrow() else {
+        return;
+    };
+    let by_place = &mut frontiers.by_place;
+    if by_place.is_empty() {
+        return;
+    }
+    match change {
+        Change::Role => {
+            for remembered in by_place.values_mut() {
+                remembered.frontier.distrust();
+                remembered.touched.clear();
+                for waiter in std::mem::take(&mut remembered.waiters) {
+                    waiter.client.answer(Err(
+                        "UNBLOCKED the server is not the master any more, or only just became it; ask again, on the master".to_string(),
+                    ));
+                }
+            }
+            show_waiters(&frontiers);
+        }
+        Change::Everything => {
+            for remembered in by_place.values_mut() {
+                remembered.disturbed();
+            }
+        }
+        Change::Databases(databases) => {
+            for (place, remembered) in by_place.iter_mut() {
+                if databases.iter().any(|&db| is_in(place, db)) {
+                    remembered.disturbed();
+                }
+            }
+        }
+        Change::Key(db, key) => {
+            for queue in QUEUES {
+                let prefix = key.strip_suffix(queue).filter(|p| p.len() <= PREFIX_BYTES);
+                if let Some(prefix) = prefix {
+                    if let Some(remembered) = by_place.get_mut(&place(db, prefix)[..]) {
+                        remembered.disturbed();
+                    }
+                }
+            }
+            let group = crate::chg::keys::GROUP;
+            let ids = memchr::memmem::find_iter(key, group).take_while(|&at| at <= PREFIX_BYTES);
+            for at in ids {
+                let Some(remembered) = by_place.get_mut(&place(db, &key[..at])[..]) else {
+                    continue;
+                };
+                remembered.frontier.disturb_audit();
+                if remembered.touched.len() < ADOPTED && !is_replicated(ctx) {
+                    remembered.touched.push(key[at + group.len()..].into());
+                    remembered.wake = Some(0);
+                    alarm::set(0);
+                }
+            }
+        }
+    }
+}
+
+impl Remembered {
+    /// Others changed what was read.
+    fn disturbed(&mut self) {
+        self.frontier.distrust();
+        self.wake = Some(0);
+        alarm::set(0);
+    }
+}

@@ -1,0 +1,273 @@
+//! Commands whose work is done in slices: `CHG.SWEEP`, `CHG.DROP`, `CHG.MOVE`, `CHG.CHECK`,
+//! `CHG.REPAIR`.
+
+use std::os::raw::c_int;
+
+use crate::chg::check::Check as CheckJob;
+use crate::chg::dropping::Dropping;
+use crate::chg::job::{Job, Step};
+use crate::chg::moving::Moving;
+use crate::chg::sweep::Sweep as SweepJob;
+use crate::server::acl::{Access, User};
+use crate::server::api::{now_ms, Ctx, RmString};
+use crate::server::command::{check_slot, in_cluster, Answer, Arg, Call, Command, Spec};
+use crate::server::job::{self, JobId, Progress, Slices, Submitted};
+use crate::server::keyspace::RedisKeyspace;
+
+use super::arguments::{id, now};
+use super::frontiers::{on_frontier, permit, with_frontier, Touched};
+use super::NOW;
+
+/// A job of the rules, on the keys of this server.
+struct FrontierJob {
+    db: c_int,
+    prefix: Vec<u8>,
+    writes: bool,
+    /// In whose name a job reads.
+    user: Option<RmString>,
+    /// What time the client says it is.
+    simulated: Option<u64>,
+    job: Box<dyn Job<RedisKeyspace>>,
+}
+
+/// Whether a key is book-keeping that any user of a command may have read.
+fn is_bookkeeping(key: &[u8]) -> bool {
+    let tail = &key[key.len().saturating_sub(11)..];
+    memchr::memmem::find(tail, b"chg_idle").is_some()
+        || memchr::memmem::find(tail, b"chg_paused").is_some()
+        || memchr::memmem::find(key, crate::chg::keys::URIS).is_some()
+        || memchr::memmem::find(key, crate::chg::keys::GATED).is_some()
+}
+
+impl Slices for FrontierJob {
+    fn slice(&mut self, ctx: Ctx, time: &mut dyn FnMut() -> bool) -> Progress {
+        let mut keys = RedisKeyspace::new(ctx);
+        if in_cluster() {
+            let names = with_frontier(self.db, &self.prefix, &mut keys, |remembered, _| {
+                let names = &remembered.frontier.names;
+                Ok(vec![names.wait.clone(), names.executions.clone()])
+            });
+            let mut names = names.unwrap_or_default();
+            names.push(RmString::new(&self.prefix));
+            if let Err(error) = check_slot(ctx, &names) {
+                return Progress::Done(Err(error));
+            }
+        }
+        if let (false, Some(user)) = (self.writes, &self.user) {
+            keys.read_as(User::named(user), is_bookkeeping);
+        }
+        let (job, writes, simulated) = (&mut self.job, self.writes, self.simulated);
+        let step = with_frontier(self.db, &self.prefix, &mut keys, |remembered, keys| {
+            let step = job.step(&mut remembered.frontier, keys, time)?;
+            if writes {
+                remembered.simulated = simulated.is_some();
+                remembered.serve(keys, simulated.unwrap_or_else(now_ms))?;
+            }
+            Ok(step)
+        });
+        match step {
+            Ok(Step::More) => Progress::More,
+            Ok(Step::Done(reply)) => Progress::Done(Ok(reply)),
+            Err(error) => Progress::Done(Err(error.to_string())),
+        }
+    }
+
+    fn db(&self) -> c_int {
+        self.db
+    }
+
+    fn writes(&self) -> bool {
+        self.writes
+    }
+
+    fn grows(&self) -> bool {
+        false
+    }
+}
+
+fn submit(
+    call: &mut Call<'_>,
+    writes: bool,
+    simulated: Option<u64>,
+    (work, arguments): (&str, &[&[u8]]),
+    job: Box<dyn Job<RedisKeyspace>>,
+) -> Result<Answer, String> {
+    // What the command did so far is replicated before the job's own writes, and no key stays open
+    // that the job may free.
+    call.keys.release();
+    let id = JobId::new(call.db, call.prefix, writes, work, arguments);
+    let job = FrontierJob {
+        db: call.db,
+        prefix: call.prefix.to_vec(),
+        writes,
+        user: User::current_name(call.ctx),
+        simulated,
+        job,
+    };
+    // Who says what time it is asks for something else each time, and so does who reads as himself.
+    let may_attach = writes && simulated.is_none();
+    match job::submit(call.ctx, id, Box::new(job), may_attach) {
+        Submitted::Done(outcome) => outcome.map(Answer::Reply),
+        Submitted::Waiting => Ok(Answer::Sent),
+    }
+}
+
+/// What is due becomes ready.
+pub struct Sweep;
+
+impl Command for Sweep {
+    const SPEC: Spec = Spec {
+        name: "chg.sweep",
+        flags: "write blocking",
+        arity: -2,
+        summary: "Moves groups that are due to the ready queue, for workers that pop it themselves.",
+        complexity: "O(N log M) where N is the number of groups moved and M that of waiting and busy ones, in slices",
+        args: &[
+            Arg::prefix(),
+            NOW,
+            Arg::integer("groups").after("LIMIT").optional(),
+        ],
+    };
+
+    fn run(call: &mut Call<'_>) -> Result<Answer, String> {
+        let now = now(call)?;
+        let limited = call.args.keyword("LIMIT");
+        let limit = match limited {
+            true => call.args.unsigned("LIMIT", 1, i64::MAX as u64)?,
+            false => u64::MAX,
+        };
+        call.args.end()?;
+        permit(call, &Touched::AnyGroup, Access::Write)?;
+        let simulated = now.simulated.then_some(now.ms);
+        let limit_text = limit.to_string();
+        let work = ("sweep", &[limit_text.as_bytes()][..]);
+        submit(
+            call,
+            true,
+            simulated,
+            work,
+            Box::new(SweepJob::new(now.ms, limit)),
+        )
+    }
+}
+
+/// A crawl is aborted.
+pub struct Drop;
+
+impl Command for Drop {
+    const SPEC: Spec = Spec {
+        name: "chg.drop",
+        flags: "write blocking",
+        arity: -3,
+        summary: "Takes the URIs of a crawl execution out of all groups.",
+        complexity:
+            "O(N) where N is the number of keys in the database and of URIs dropped, in slices",
+        args: &[Arg::prefix(), NOW, Arg::text("execution")],
+    };
+
+    fn run(call: &mut Call<'_>) -> Result<Answer, String> {
+        let now = now(call)?;
+        let execution = id(&mut call.args, "execution")?;
+        call.args.end()?;
+        permit(call, &Touched::AnyGroup, Access::Write)?;
+        let simulated = now.simulated.then_some(now.ms);
+        let dropping = on_frontier(call, |remembered, keys| {
+            Ok(Dropping::new(&remembered.frontier, keys, execution, now.ms))
+        })?;
+        submit(
+            call,
+            true,
+            simulated,
+            ("drop", &[execution]),
+            Box::new(dropping),
+        )
+    }
+}
+
+/// A host got another group.
+pub struct Move;
+
+impl Command for Move {
+    const SPEC: Spec = Spec {
+        name: "chg.move",
+        flags: "write deny-oom blocking",
+        arity: -4,
+        summary: "Moves everything that is queued for one group to another.",
+        complexity: "O(N log M) where N is the number of URIs moved and M that of the other group, in slices",
+        args: &[Arg::prefix(), NOW, Arg::text("from"), Arg::text("to")],
+    };
+
+    fn run(call: &mut Call<'_>) -> Result<Answer, String> {
+        let now = now(call)?;
+        let from = id(&mut call.args, "from")?;
+        let to = id(&mut call.args, "to")?;
+        if from == to {
+            return Err(format!(
+                "ERR from and to are the same group (argument {})",
+                call.args.position()
+            ));
+        }
+        call.args.end()?;
+        permit(call, &Touched::Groups(&[from, to]), Access::Write)?;
+        let simulated = now.simulated.then_some(now.ms);
+        let moving = Moving::new(from, to, now.ms);
+        submit(
+            call,
+            true,
+            simulated,
+            ("move", &[from, to]),
+            Box::new(moving),
+        )
+    }
+}
+
+/// Proof of conservation.
+pub struct Check;
+
+impl Command for Check {
+    const SPEC: Spec = Spec {
+        name: "chg.check",
+        flags: "readonly blocking",
+        arity: -2,
+        summary:
+            "Proves that every queued URI is counted once and every group stands in one queue.",
+        complexity: "O(N) where N is the number of keys in the database, in slices",
+        args: &[Arg::prefix(), NOW],
+    };
+
+    fn run(call: &mut Call<'_>) -> Result<Answer, String> {
+        let now = now(call)?;
+        call.args.end()?;
+        permit(call, &Touched::AnyGroup, Access::Read)?;
+        let check = on_frontier(call, |remembered, keys| {
+            Ok(CheckJob::new(&remembered.frontier, keys, false, now.ms))
+        })?;
+        submit(call, false, None, ("check", &[]), Box::new(check))
+    }
+}
+
+/// What a check finds is mended.
+pub struct Repair;
+
+impl Command for Repair {
+    const SPEC: Spec = Spec {
+        name: "chg.repair",
+        flags: "write deny-oom blocking",
+        arity: -2,
+        summary:
+            "Mends what CHG.CHECK finds: counts that drifted, and groups that stand in no queue.",
+        complexity: "O(N) where N is the number of keys in the database, in slices",
+        args: &[Arg::prefix(), NOW],
+    };
+
+    fn run(call: &mut Call<'_>) -> Result<Answer, String> {
+        let now = now(call)?;
+        call.args.end()?;
+        permit(call, &Touched::AnyGroup, Access::Write)?;
+        let simulated = now.simulated.then_some(now.ms);
+        let repair = on_frontier(call, |remembered, keys| {
+            Ok(CheckJob::new(&remembered.frontier, keys, true, now.ms))
+        })?;
+        submit(call, true, simulated, ("repair", &[]), Box::new(repair))
+    }
+}

@@ -1,0 +1,50 @@
+//! `CHG.*`: arguments in, reply out.
+
+mod arguments;
+mod fetching;
+mod frontiers;
+mod holding;
+mod jobs;
+mod reply;
+pub mod store;
+pub mod uris;
+
+use crate::server::alarm;
+use crate::server::api::Ctx;
+use crate::server::command::{register, Arg};
+use crate::server::notify::{self, Listener};
+
+/// What a client says the time is; for simulations.
+const NOW: Arg = Arg::integer("now").after("NOW").optional();
+
+/// Makes all commands of the family known to the server.
+pub fn register_all(ctx: Ctx) -> Result<(), String> {
+    // SAFETY: called with the context of the module's load.
+    unsafe {
+        uris::register(ctx)?;
+        register::<fetching::Add>(ctx)?;
+        register::<fetching::AddUri>(ctx)?;
+        register::<fetching::Next>(ctx)?;
+        register::<fetching::Release>(ctx)?;
+        register::<fetching::Extend>(ctx)?;
+        register::<fetching::Expired>(ctx)?;
+        register::<jobs::Sweep>(ctx)?;
+        register::<holding::Block>(ctx)?;
+        register::<holding::Pause>(ctx)?;
+        register::<holding::Resume>(ctx)?;
+        register::<holding::Limit>(ctx)?;
+        register::<holding::Group>(ctx)?;
+        register::<jobs::Drop>(ctx)?;
+        register::<jobs::Move>(ctx)?;
+        register::<holding::Why>(ctx)?;
+        register::<holding::Info>(ctx)?;
+        register::<jobs::Check>(ctx)?;
+        register::<jobs::Repair>(ctx)?;
+    }
+    alarm::wakes(frontiers::awake);
+    notify::listen(Listener {
+        cares_for: frontiers::may_be_ours,
+        hear: frontiers::on_change,
+    });
+    Ok(())
+}
