@@ -102,7 +102,7 @@ impl<K: Store> Frontier<K> {
                 continue;
             }
             if can_stand && loaded.group.options.gate != gate {
-                let due = self.due_of(ks, &mut loaded)?;
+                let due = self.due_of(ks, &loaded)?;
                 self.stand_first(ks, &mut loaded, due)?;
                 continue;
             }

@@ -60,6 +60,9 @@ enum Place {
 }
 
 /// Who stands first.
+///
+/// As large as a candidate, which is what it mostly is: a box would cost an allocation a lease.
+#[allow(clippy::large_enum_variant)]
 enum Front<K: Store> {
     Candidate(Place, Loaded<K>),
     /// Somebody whose lease had run out, and who is where he belongs now.

@@ -265,7 +265,7 @@ fn next(
         let mut looked_at = 0_u32;
         let mut in_time = || {
             looked_at += 1;
-            looked_at % 32 != 0 || start.elapsed() < budget
+            !looked_at.is_multiple_of(32) || start.elapsed() < budget
         };
         let frontier = &mut remembered.frontier;
         let mut search = frontier.next(keys, &ask, now.ms, &mut in_time, &mut leases)?;

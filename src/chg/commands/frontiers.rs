@@ -98,8 +98,7 @@ pub fn with_frontier<T>(
     let place = place(db, prefix);
     if !frontiers.by_place.contains_key(&place[..]) {
         if frontiers.by_place.len() >= FRONTIERS_REMEMBERED {
-            let in_use = |_: &Box<[u8]>, r: &mut Remembered| !r.waiters.is_empty();
-            frontiers.by_place.retain(in_use);
+            frontiers.by_place.retain(|_, r| !r.waiters.is_empty());
         }
         let remembered = Remembered {
             frontier: Frontier::open(keys, prefix),
