@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 use redis::{Cmd, FromRedisValue, ParsingError, Value};
 use serde::{Serialize, Serializer};
 
-pub use self::figures::{Check, Execution, Info, Leased, Repair, Why};
+pub use self::figures::{Check, Execution, Info, Leased, Why};
 use crate::connection::Connection;
 pub use crate::connection::Error;
 
@@ -142,7 +142,7 @@ impl Wait {
             Wait::ForEver => LONGEST_WAIT,
         };
         // 0 would mean for ever.
-        u64::try_from(left.as_millis()).ok().filter(|&ms| ms > 0)
+        Some(millis(left)).filter(|&ms| ms > 0)
     }
 }
 
@@ -637,11 +637,11 @@ impl Frontier {
         self.retry("CHG.CHECK", &check)
     }
 
-    /// `CHG.REPAIR`: makes it so. Gives what was mended.
+    /// `CHG.REPAIR`: makes it so. Gives what was found, and how much of it was mended.
     ///
     /// # Errors
     /// When the server refuses or cannot be reached.
-    pub fn repair(&mut self) -> Result<Repair, Error> {
+    pub fn repair(&mut self) -> Result<Check, Error> {
         let repair = self.command("CHG.REPAIR");
         self.retry("CHG.REPAIR", &repair)
     }
@@ -705,9 +705,10 @@ mod tests {
         assert_eq!(Wait::ForEver.left(hour), Some(longest));
         let left = Wait::UpTo(hour).left(hour - Duration::from_millis(7));
         assert_eq!(left, Some(7));
-        // `BLOCK 0` would be for ever.
         let left = Wait::UpTo(hour).left(hour - Duration::from_micros(7));
-        assert_eq!(left, None);
+        assert_eq!(left, Some(1));
+        // `BLOCK 0` would be for ever.
+        assert_eq!(Wait::UpTo(hour).left(hour), None);
         assert_eq!(Wait::UpTo(hour).left(2 * hour), None);
     }
 

@@ -1,5 +1,5 @@
-//! The programs in docs/guide/dedupe.md run as they stand there, with the real clients of their languages.
-//! All blocks of a language are one program.
+//! The programs in docs/guide run as they stand there, with the real clients of their languages. All blocks
+//! of a language in one guide are one program.
 //!
 //! The clients come from the package registries of their languages. Where those cannot be reached, or the
 //! language is not installed, the test says so and leaves its program out.
@@ -10,8 +10,11 @@ use std::process::{Command, Output, Stdio};
 
 use redis_tests::{Reply, Server};
 
+/// The guides, by the names of their files.
+const GUIDES: [&str; 2] = ["dedupe", "frontier"];
+
 #[test]
-fn the_python_program_runs_with_redis_py() {
+fn the_python_programs_run_with_redis_py() {
     let folder = workplace("guide-python");
     let python = folder.join("bin").join("python");
     let install = || {
@@ -26,16 +29,18 @@ fn the_python_program_runs_with_redis_py() {
             return;
         }
     }
-    must_run(
-        &mut Command::new(&python),
-        &folder,
-        "guide.py",
-        &program("python"),
-    );
+    for guide in GUIDES {
+        must_run(
+            Command::new(&python),
+            &folder,
+            &format!("{guide}.py"),
+            &program(guide, "python"),
+        );
+    }
 }
 
 #[test]
-fn the_javascript_program_runs_with_ioredis() {
+fn the_javascript_programs_run_with_ioredis() {
     let folder = workplace("guide-node");
     if !folder.join("node_modules").join("ioredis").exists() {
         let install = [
@@ -52,12 +57,14 @@ fn the_javascript_program_runs_with_ioredis() {
             return;
         }
     }
-    must_run(
-        &mut Command::new("node"),
-        &folder,
-        "guide.js",
-        &program("js"),
-    );
+    for guide in GUIDES {
+        must_run(
+            Command::new("node"),
+            &folder,
+            &format!("{guide}.js"),
+            &program(guide, "js"),
+        );
+    }
 }
 
 /// Says so past the test runner, which keeps what a passing test prints to itself.
@@ -76,10 +83,11 @@ fn workplace(name: &str) -> PathBuf {
     folder
 }
 
-/// All fenced blocks of a language in the guide, one after the other.
-fn program(language: &str) -> String {
-    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/guide/dedupe.md");
-    let text = std::fs::read_to_string(guide).unwrap();
+/// All fenced blocks of a language in a guide, one after the other.
+fn program(guide: &str, language: &str) -> String {
+    let path = format!("../docs/guide/{guide}.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+    let text = std::fs::read_to_string(path).unwrap();
     let fence = format!("```{language}");
     let mut program = String::new();
     let mut inside = false;
@@ -94,14 +102,14 @@ fn program(language: &str) -> String {
         }
     }
     assert!(
-        program.contains("DEDUPE."),
-        "the guide has no program in {language}"
+        program.contains("execute_command(") || program.contains("redis.call("),
+        "the guide {guide} has no program in {language}"
     );
     program
 }
 
 /// Runs the program against a server of its own.
-fn must_run(interpreter: &mut Command, folder: &Path, name: &str, program: &str) {
+fn must_run(mut interpreter: Command, folder: &Path, name: &str, program: &str) {
     std::fs::write(folder.join(name), program).unwrap();
     let server = Server::start();
     let command = interpreter

@@ -3,13 +3,17 @@
 //! An example is a fenced block ` ```redis ` with lines `> COMMAND args`, each followed by the reply
 //! as redis-cli shows it. The blocks of one page run in order, starting from an empty database.
 //! `<any>` in an expected line stands for whatever is there (a time left, a figure of memory, the
-//! sentence of an error).
+//! sentence of an error). The server takes `NOW ms`, so that an example of `CHG` may say what time it is.
+//!
+//! In a block ` ```redis live ` numbers of ten digits and more, which are times and tokens, stand for
+//! whatever number of that length is there, the same one wherever they are repeated, also in a command.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use redis_tests::{array, bulk, int, nil, ok, simple, Options, Reply, Server, Wire};
+use redis_tests::{array, bulk, int, nil, ok, simple, simulated, Options, Reply, Server, Wire};
 
 /// A command of an example and the reply that the page promises.
 #[derive(Debug, PartialEq)]
@@ -18,6 +22,8 @@ struct Step {
     line: usize,
     command: String,
     expected: Vec<String>,
+    /// Whether times and tokens are those of the moment.
+    live: bool,
 }
 
 /// What a reader of a command's page may rely on to find.
@@ -33,7 +39,7 @@ const PARTS_OF_A_PAGE: [&str; 7] = [
 
 #[test]
 fn examples_give_the_replies_they_show() {
-    let server = Server::start();
+    let server = simulated().start();
     let mut failures = Vec::new();
     let mut ran = 0;
     for page in pages_with_examples() {
@@ -148,6 +154,7 @@ fn examples_are_read_from_fenced_blocks() {
         line,
         command: command.into(),
         expected: vec![reply.into()],
+        live: false,
     };
     assert_eq!(
         steps(text),
@@ -160,6 +167,15 @@ fn examples_are_read_from_fenced_blocks() {
     assert!(matches_line("2) (integer) <any>", "2) (integer) 12"));
     assert!(!matches_line("2) (integer) <any>", "2) (nil)"));
     assert!(matches_line("<any>", "anything"));
+    assert!(steps("```redis live\n> PING\nPONG\n```\n")[0].live);
+
+    let mut now = Live::default();
+    assert!(now.matches("2) (integer) 1774000000000", "2) (integer) 1790000000123"));
+    assert!(now.matches("3) (integer) 1774000000000", "3) (integer) 1790000000123"));
+    assert!(!now.matches("3) (integer) 1774000000000", "3) (integer) 1790000000124"));
+    assert!(!now.matches("4) (integer) 1774000000001", "4) (integer) 179000000012"));
+    assert!(!now.matches("5) (integer) 7", "5) (integer) 8"));
+    assert_eq!(now.translate("X 1774000000000 a7"), "X 1790000000123 a7");
 }
 
 fn root() -> PathBuf {
@@ -190,10 +206,11 @@ fn pages_with_examples() -> Vec<PathBuf> {
 
 fn steps(text: &str) -> Vec<Step> {
     let mut steps: Vec<Step> = Vec::new();
-    let mut inside = false;
+    let (mut inside, mut live) = (false, false);
     for (number, line) in text.lines().enumerate() {
         if let Some(fence) = line.strip_prefix("```") {
-            inside = !inside && fence.trim() == "redis";
+            inside = !inside && matches!(fence.trim(), "redis" | "redis live");
+            live = inside && fence.trim() == "redis live";
         } else if !inside {
             continue;
         } else if let Some(command) = line.strip_prefix("> ") {
@@ -201,6 +218,7 @@ fn steps(text: &str) -> Vec<Step> {
                 line: number + 1,
                 command: command.to_owned(),
                 expected: Vec::new(),
+                live,
             });
         } else if let (Some(step), false) = (steps.last_mut(), line.trim().is_empty()) {
             step.expected.push(line.trim_end().to_owned());
@@ -212,14 +230,20 @@ fn steps(text: &str) -> Vec<Step> {
 /// Runs a page's steps and says what differs, `line: …` each.
 fn run(wire: &mut Wire, steps: &[Step]) -> Vec<String> {
     let mut failures = Vec::new();
+    let mut now = Live::default();
     for step in steps {
-        let got = show(&wire.call(&words(&step.command)));
+        let command = if step.live {
+            now.translate(&step.command)
+        } else {
+            step.command.clone()
+        };
+        let got = show(&wire.call(&words(&command)));
         let same = got.len() == step.expected.len()
             && step
                 .expected
                 .iter()
                 .zip(&got)
-                .all(|(e, g)| matches_line(e, g));
+                .all(|(e, g)| matches_line(e, g) || (step.live && now.matches(e, g)));
         if !same {
             failures.push(format!(
                 "{}: > {}\nexpected:\n  {}\ngot:\n  {}",
@@ -253,6 +277,54 @@ fn matches_line(expected: &str, got: &str) -> bool {
     match last {
         None => rest.is_empty(),
         Some(piece) => piece.is_empty() || got.ends_with(piece),
+    }
+}
+
+/// The times and tokens of a page as they are shown, and as they are now.
+#[derive(Default)]
+struct Live {
+    numbers: BTreeMap<String, String>,
+}
+
+impl Live {
+    fn is_time(piece: &str) -> bool {
+        piece.len() >= 10 && piece.starts_with(|c: char| c.is_ascii_digit())
+    }
+
+    /// Digits and what is between them.
+    fn pieces(line: &str) -> Vec<&str> {
+        let bytes = line.as_bytes();
+        let mut pieces = Vec::new();
+        let mut from = 0;
+        for at in 1..=bytes.len() {
+            let ends =
+                at == bytes.len() || bytes[at].is_ascii_digit() != bytes[at - 1].is_ascii_digit();
+            if ends && line.is_char_boundary(at) {
+                pieces.push(&line[from..at]);
+                from = at;
+            }
+        }
+        pieces
+    }
+
+    /// Whether a line is as expected but for the time, of which it takes note.
+    fn matches(&mut self, expected: &str, got: &str) -> bool {
+        let (expected, got) = (Live::pieces(expected), Live::pieces(got));
+        expected.len() == got.len()
+            && expected.iter().zip(got).all(|(&expected, got)| {
+                if !Live::is_time(expected) {
+                    return expected == got;
+                }
+                let known = self.numbers.entry(expected.to_owned());
+                let now = known.or_insert_with(|| got.to_owned());
+                now == got && got.len() == expected.len()
+            })
+    }
+
+    fn translate(&self, command: &str) -> String {
+        let pieces = Live::pieces(command);
+        let now = |piece| self.numbers.get(piece).map_or(piece, |now| &now[..]);
+        pieces.into_iter().map(now).collect()
     }
 }
 

@@ -164,35 +164,27 @@ map_reply! {
 }
 
 map_reply! {
-    /// Whether the frontier is consistent (`CHG.CHECK`).
+    /// Whether the frontier is consistent (`CHG.CHECK`), and what was mended if it was not (`CHG.REPAIR`).
     Check {
         /// Groups.
         groups: u64,
-        /// URIs that are kept.
-        uris: u64,
         /// Executions with queued URIs.
         executions: u64,
         /// `QCT`.
-        total: i64,
+        total: u64,
         /// Sum of the groups' counts.
-        sum_groups: i64,
+        sum_groups: u64,
         /// Sum of the executions' counts.
-        sum_executions: i64,
-        /// Whether nothing is wrong.
+        sum_executions: u64,
+        /// Whether nothing is wrong, or was before it was mended.
         consistent: bool,
-        /// What is wrong: the first hundred.
+        /// What is or was wrong: the first hundred.
         problems: Vec<String>,
-        /// How many things are wrong.
+        /// How many things are or were wrong.
         problems_total: u64,
-        /// Whether the frontier was written to meanwhile, so that some findings may not be true.
+        /// Whether plain clients wrote to the frontier meanwhile, so that some findings may not be true.
         disturbed: bool,
-    }
-}
-
-map_reply! {
-    /// What was mended (`CHG.REPAIR`).
-    Repair {
-        /// Groups looked at.
-        groups: u64,
+        /// How many things were mended. `None` for a check, which mends nothing.
+        mended: Option<u64>,
     }
 }

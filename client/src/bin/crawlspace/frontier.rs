@@ -174,18 +174,10 @@ fn print_check(check: &Check) -> io::Result<()> {
     let mut table = Table::new(verdict, 16)?;
     table.row("groups", count(check.groups), "")?;
     table.row("executions", count(check.executions), "")?;
-    let signed = |n: i64| match u64::try_from(n) {
-        Ok(n) => count(n),
-        Err(_) => n.to_string(),
-    };
-    table.row("URIs", signed(check.total), "in all (QCT)")?;
-    let sums = [
-        ("", check.sum_groups, "sum over the groups"),
-        ("", check.sum_executions, "sum over the executions"),
-    ];
-    for (name, figure, note) in sums {
-        table.row(name, signed(figure), note)?;
-    }
+    table.row("URIs", count(check.total), "in all (QCT)")?;
+    table.row("", count(check.sum_groups), "sum over the groups")?;
+    let executions = "sum over the executions";
+    table.row("", count(check.sum_executions), executions)?;
     table.row("problems", count(check.problems_total), "")?;
     for problem in &check.problems {
         table.line(problem)?;
