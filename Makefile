@@ -30,11 +30,12 @@ run: ## Run a Redis server with the module (PORT=6379, DIR= to keep the data, AR
 	@$(CARGO) build --release --package crawlspace
 	@exec env PORT='$(PORT)' DIR='$(DIR)' ARGS='$(ARGS)' MODULE='$(MODULE)' scripts/run
 
-demo: ## Crawl a small site twice with wget, and see what the second crawl saves (under a minute)
+demo: ## Crawl a small site twice with wget and see what the second crawl saves; then politely (under a minute)
 	@scripts/need cc libclang redis-server redis-cli wget
 	@$(CARGO) build --release --package crawlspace
-	@$(CARGO) build --package crawlspace-client --bin crawlspace --example demo
-	@exec env CRAWLSPACE_MODULE='$(MODULE)' '$(TARGET)/debug/examples/demo'
+	@$(CARGO) build --package crawlspace-client --bin crawlspace --example demo --example polite
+	@CRAWLSPACE_MODULE='$(MODULE)' '$(TARGET)/debug/examples/demo'
+	@CRAWLSPACE_MODULE='$(MODULE)' '$(TARGET)/debug/examples/polite'
 
 test: test-unit test-live demo ## Run every test: unit, property, live server, client, documentation (REDIS_SERVER=)
 	@echo "make test: everything passed"
