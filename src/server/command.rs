@@ -362,14 +362,20 @@ pub unsafe fn register_internal<C: Internal>(ctx: Ctx) -> Result<(), String> {
             1
         ))
     };
-    if created == raw::REDISMODULE_OK as c_int {
-        Ok(())
-    } else {
-        Err(format!(
+    if created != raw::REDISMODULE_OK as c_int {
+        return Err(format!(
             "the server refused command {}",
             C::NAME.to_string_lossy()
-        ))
+        ));
     }
+    // SAFETY: main thread, the context of the load, a live command.
+    unsafe {
+        if let Some(set_categories) = raw::RedisModule_SetCommandACLCategories {
+            let command = rm!(RedisModule_GetCommand(ctx.raw(), C::NAME.as_ptr()));
+            set_categories(command, c"write slow admin dangerous".as_ptr());
+        }
+    }
+    Ok(())
 }
 
 /// Makes a command known to the server, with its documentation, arity and key specification.
