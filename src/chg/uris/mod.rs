@@ -2,6 +2,11 @@
 //!
 //! [`Uris`] is a value: it changes by [`Op`]s alone, which are replicated as they are, and knows no
 //! clock. Queued URIs stand in [`queue`], whose turn it is says [`share`].
+//!
+//! For URLs of 91 bytes that share their host and nothing else, all included: a group takes about 240
+//! bytes and 110 for its first URI, ten URIs take 88 to 100 bytes each, a hundred or a million 98; with
+//! a directory in common, 86. A change takes some microseconds however many there are, because nothing
+//! grows but by pages of two kilobytes and by nodes of B-trees.
 
 mod encoding;
 mod op;

@@ -468,7 +468,7 @@ fn add(uris: &mut Uris, execution: &[u8], n: usize) {
         weight: None,
         due: n as u64 % 7,
         depth: n as u32 % 3,
-        attempts: (n % 4 == 0).into(),
+        attempts: n.is_multiple_of(4).into(),
         uri: uri.as_bytes(),
     };
     assert_eq!(uris.apply(&op), Changed::Added);
