@@ -15,7 +15,7 @@ use crate::http::{self, Answer};
 /// The shortest pause between two fetches from a host that asks for none.
 pub const LEAST_PAUSE: Duration = Duration::from_millis(50);
 /// A worker that says nothing for so long is taken for dead.
-pub const LEASE: Duration = Duration::from_millis(1500);
+pub const LEASE: Duration = Duration::from_secs(3);
 
 /// What all workers have in common.
 pub struct Crawl {
@@ -66,10 +66,15 @@ impl Worker<'_> {
             let outcome = if done { held.done() } else { Fetched::Retry(0) };
             fetched += 1;
             // The host goes back and the next one comes, in one round trip.
-            lease = self
+            lease = match self
                 .frontier
-                .release_and_next(&held, &facts.into(), &outcome, &next)?
-                .1;
+                .release_and_next(&held, &facts.into(), &outcome, &next)
+            {
+                Ok((_, lease)) => lease,
+                // It took longer than it said: somebody else has that page now.
+                Err(error) if error.code() == Some("STALE") => self.frontier.next(&next)?.pop(),
+                Err(error) => return Err(error.into()),
+            };
         }
     }
 
