@@ -311,7 +311,7 @@ impl<K: Store> Check<K> {
             )
         });
         if self.repairs {
-            let due = frontier.due_of(ks, &loaded)?;
+            let due = frontier.due_of(ks, &loaded)?.max(self.now);
             frontier.queue(ks, &mut loaded, due, self.now)?;
             frontier.save(ks, &loaded)?;
             self.mended += 1;

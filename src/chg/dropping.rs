@@ -13,10 +13,6 @@ use super::uris::{Changed, Op};
 /// How many URIs of one group leave at a time.
 const BATCH: u64 = 128;
 
-/// How far into `chg_ready` one looks for a group that has nothing left; further behind it is passed
-/// over when it comes up.
-const SEARCHED: u64 = 100;
-
 /// Takes the URIs of an execution out of all groups. A URI that is being fetched counts no more, but
 /// its host stays leased.
 pub struct Dropping<K: Store> {
@@ -64,12 +60,11 @@ impl<K: Store> Dropping<K> {
             return Ok((0, false));
         }
         frontier.count(ks, &loaded.key, &self.execution, -(counted as i64))?;
+        let was_runnable = loaded.group.is_runnable();
         loaded.group.uris -= gone;
         frontier.tally(ks, &self.execution, -(gone as i64))?;
+        frontier.leave_queues(ks, &loaded, was_runnable)?;
         if loaded.group.is_idle() {
-            if !frontier.leave_wait(ks, id)? {
-                frontier.leave_ready(ks, id)?;
-            }
             frontier.rest(ks, &mut loaded, self.now)?;
         } else {
             frontier.save(ks, &loaded)?;
@@ -105,21 +100,5 @@ impl<K: Store> Job<K> for Dropping<K> {
         ks.hash_del(&frontier.names.paused, &field)?;
         frontier.paused = None;
         Ok(Step::Done(Reply::counts(&[self.touched, self.dropped])))
-    }
-}
-
-impl<K: Store> Frontier<K> {
-    /// Takes a group out of `chg_ready` if it stands near its head.
-    pub(super) fn leave_ready(&mut self, ks: &mut K, id: &[u8]) -> Result<()> {
-        let len = ks.list_len(&self.names.ready)?.min(SEARCHED);
-        for i in 0..len {
-            let here = ks.list_get(&self.names.ready, i)?;
-            if here.is_some_and(|here| here.as_ref() == id) {
-                ks.list_take(&self.names.ready, i)?;
-                self.passed.ready = 0;
-                return Ok(());
-            }
-        }
-        Ok(())
     }
 }

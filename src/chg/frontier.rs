@@ -19,6 +19,10 @@ use super::Token;
 /// How often a kept URI is given out whose leases run out, unless set otherwise.
 pub const ATTEMPTS: u64 = 5;
 
+/// How far into `chg_ready` one looks for a group that has nothing left; further behind it is passed
+/// over when it comes up.
+const SEARCHED: u64 = 100;
+
 /// The id of a group.
 pub type Id = SmallVec<[u8; 64]>;
 
@@ -284,6 +288,33 @@ impl<K: Store> Frontier<K> {
             self.passed.wait = 0;
         }
         Ok(left)
+    }
+
+    /// Takes a group out of its queue that could be leased until now, and has nothing left for that.
+    pub(super) fn leave_queues(
+        &mut self,
+        ks: &mut K,
+        loaded: &Loaded<K>,
+        was_runnable: bool,
+    ) -> Result<()> {
+        if was_runnable && !loaded.group.is_runnable() && !self.leave_wait(ks, &loaded.id)? {
+            self.leave_ready(ks, &loaded.id)?;
+        }
+        Ok(())
+    }
+
+    /// Takes a group out of `chg_ready` if it stands near its head.
+    fn leave_ready(&mut self, ks: &mut K, id: &[u8]) -> Result<()> {
+        let len = ks.list_len(&self.names.ready)?.min(SEARCHED);
+        for i in 0..len {
+            let here = ks.list_get(&self.names.ready, i)?;
+            if here.is_some_and(|here| here.as_ref() == id) {
+                ks.list_take(&self.names.ready, i)?;
+                self.passed.ready = 0;
+                return Ok(());
+            }
+        }
+        Ok(())
     }
 
     /// Queues a group that stands in no queue: into `chg_ready` when it is due, else into

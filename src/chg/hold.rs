@@ -38,23 +38,27 @@ impl<K: Store> Frontier<K> {
         let mut loaded = self.known(ks, id)?;
         let until = if until > now { until } else { 0 };
         let before = std::mem::replace(&mut loaded.group.options.blocked, until);
-        self.settle_in(ks, &mut loaded, before)?;
+        // One that came up meanwhile was parked until the end of its block.
+        if loaded.group.due == before {
+            self.settle_in(ks, &mut loaded, before, now)?;
+        }
         self.save(ks, &loaded)
     }
 
-    /// Moves a group that waits to where its due time is now; `before` is what held it until now.
-    fn settle_in(&mut self, ks: &mut K, loaded: &mut Loaded<K>, before: Millis) -> Result<()> {
-        if ks.zset_score(&self.names.wait, &loaded.id)?.is_none() {
+    /// Moves a group that waits until `before`, when what held it would have ended, to when it is due
+    /// without that.
+    fn settle_in(
+        &mut self,
+        ks: &mut K,
+        loaded: &mut Loaded<K>,
+        before: Millis,
+        now: Millis,
+    ) -> Result<()> {
+        let waits = ks.zset_score(&self.names.wait, &loaded.id)?.is_some();
+        if !waits || loaded.group.due != before {
             return Ok(());
         }
-        let mut due = self.due_of(ks, loaded)?;
-        if loaded.group.due != before {
-            due = due.max(loaded.group.due);
-        }
-        let gate = &loaded.group.options.gate;
-        if !gate.is_empty() {
-            due = due.max(self.gate_closed_until(ks, gate)?);
-        }
+        let due = self.due_of(ks, loaded)?.max(now);
         loaded.group.due = due;
         self.wait(ks, &loaded.id, due as f64)
     }
@@ -95,6 +99,7 @@ impl<K: Store> Frontier<K> {
         options.parallel = limits.parallel.unwrap_or(options.parallel);
         options.gap = limits.gap.unwrap_or(options.gap);
         options.budget = limits.budget.unwrap_or(options.budget);
+        self.leave_queues(ks, &loaded, was_runnable)?;
         if !was_runnable && loaded.group.is_runnable() {
             let due = self.due_of(ks, &loaded)?.max(now);
             self.queue(ks, &mut loaded, due, now)?;
@@ -117,7 +122,7 @@ impl<K: Store> Frontier<K> {
                 let due = self.due_of(ks, &loaded)?;
                 self.queue(ks, &mut loaded, due, now)?;
             } else {
-                self.settle_in(ks, &mut loaded, before)?;
+                self.settle_in(ks, &mut loaded, before, now)?;
             }
             self.save_options(ks, &loaded)?;
             // What is being fetched from now closes the new gate too.

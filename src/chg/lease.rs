@@ -80,6 +80,7 @@ impl<K: Store> Frontier<K> {
             due = due.max(*at);
         }
         self.show_busy(ks, &loaded)?;
+        self.leave_queues(ks, &loaded, was_runnable)?;
         if !loaded.group.options.gate.is_empty() {
             let shared = loaded.group.options.gate.clone();
             self.close_gate(ks, &shared, None, gate)?;
@@ -352,7 +353,12 @@ impl<K: Store> Frontier<K> {
             let holds = loaded.group.holds.iter();
             holds.filter(|hold| hold.deadline <= now).copied().collect()
         };
+        let was_runnable = loaded.group.is_runnable();
         loaded.group.holds.retain(|hold| hold.deadline > now);
+        if let (false, Some(last)) = (was_runnable, over.iter().map(|hold| hold.deadline).max()) {
+            // It has been ready since.
+            loaded.group.due = last;
+        }
         if over.is_empty() && loaded.group.holds.is_empty() {
             // A plain client's, which keeps no token.
             self.figures.expired += 1;
@@ -363,7 +369,6 @@ impl<K: Store> Frontier<K> {
         for hold in over {
             self.figures.expired += 1;
             loaded.group.expired += 1;
-            loaded.group.last = None;
             let report = self.end_attempt(ks, loaded, hold.token)?;
             self.report(ks, &report)?;
         }

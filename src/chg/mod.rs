@@ -31,3 +31,6 @@ mod why;
 
 /// Names a lease. Tokens of a frontier only grow.
 pub type Token = u64;
+
+#[cfg(test)]
+mod tests;

@@ -110,6 +110,7 @@ impl<K: Store> Job<K> for Moving {
             if let Some(deadline) = deadline {
                 return Err(Error::Leased(self.from.clone(), deadline));
             }
+            let was_runnable = from.group.is_runnable();
             let mut to = frontier.load(ks, &self.to)?;
             // It is one host now, so both pauses hold.
             to.group.gate = to.group.gate.max(from.group.gate);
@@ -127,9 +128,7 @@ impl<K: Store> Job<K> for Moving {
                 frontier.save(ks, &to)?;
             }
             if done {
-                if !frontier.leave_wait(ks, &self.from)? {
-                    frontier.leave_ready(ks, &self.from)?;
-                }
+                frontier.leave_queues(ks, &from, was_runnable)?;
                 frontier.rest(ks, &mut from, self.now)?;
                 let counts = [self.moved, to.group.uris];
                 return Ok(Step::Done(Reply::counts(&counts)));

@@ -436,13 +436,13 @@ pub fn on_change(ctx: Ctx, change: Change<'_>) {
         }
         Change::Everything => {
             for remembered in by_place.values_mut() {
-                remembered.disturbed();
+                remembered.emptied();
             }
         }
         Change::Databases(databases) => {
             for (place, remembered) in by_place.iter_mut() {
                 if databases.iter().any(|&db| is_in(place, db)) {
-                    remembered.disturbed();
+                    remembered.emptied();
                 }
             }
         }
@@ -473,6 +473,12 @@ pub fn on_change(ctx: Ctx, change: Change<'_>) {
 }
 
 impl Remembered {
+    /// There is another database now.
+    fn emptied(&mut self) {
+        self.frontier.figures = Default::default();
+        self.disturbed();
+    }
+
     /// Others changed what was read.
     fn disturbed(&mut self) {
         self.frontier.distrust();

@@ -1,0 +1,507 @@
+//! Random histories on plain maps, with jobs cut into steps between other commands: whatever
+//! happens, a host is fetched from by one at a time and not too soon, and no URI is lost or counted
+//! twice.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use crate::keyspace::memory::{MemoryKeyspace, Plain};
+use crate::reply::Reply;
+
+use super::add::{Kept, Queued};
+use super::check::Check;
+use super::dropping::Dropping;
+use super::error::Error;
+use super::frontier::Frontier;
+use super::hold::{Limits, Target};
+use super::job::{Job, Step};
+use super::lease::{Answer, Fate, When};
+use super::moving::Moving;
+use super::next::{Ask, Lease};
+use super::sweep::Sweep;
+use super::time::Millis;
+use super::Token;
+
+const GROUPS: [&[u8]; 4] = [b"a", b"b.example", b"c d", b"\xff\0e"];
+const EXECUTIONS: [&[u8]; 3] = [b"x", b"y y", b"\0z"];
+const PREFIX: &[u8] = b"{f}:";
+const LEASE: Millis = 1000;
+
+#[derive(Clone, Debug)]
+enum Op {
+    Add {
+        group: usize,
+        execution: usize,
+        at: i64,
+    },
+    AddKept {
+        group: usize,
+        execution: usize,
+        at: i64,
+        depth: u8,
+        uri: u8,
+    },
+    Next {
+        count: usize,
+    },
+    Release {
+        which: usize,
+        delay: u16,
+        fate: u8,
+        again: bool,
+    },
+    Extend {
+        which: usize,
+        ms: u16,
+    },
+    Pass {
+        ms: u16,
+    },
+    Block {
+        group: usize,
+        ms: i64,
+    },
+    Pause {
+        what: u8,
+        pause: bool,
+    },
+    Limit {
+        group: usize,
+        parallel: u8,
+        gap: u16,
+    },
+    Budget {
+        group: usize,
+        left: Option<u8>,
+    },
+    Gate {
+        group: usize,
+        gate: u8,
+    },
+    Sweep {
+        steps: usize,
+    },
+    Drop {
+        execution: usize,
+        steps: usize,
+    },
+    Move {
+        from: usize,
+        to: usize,
+        steps: usize,
+    },
+    Check {
+        steps: usize,
+    },
+    Expired,
+    /// The process dies: nothing is remembered but the keys.
+    Restart,
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let group = 0..GROUPS.len();
+    let execution = 0..EXECUTIONS.len();
+    let at = -500_i64..3000;
+    prop_oneof![
+        6 => (group.clone(), execution.clone(), at.clone())
+            .prop_map(|(group, execution, at)| Op::Add { group, execution, at }),
+        6 => (group.clone(), execution.clone(), at, 0..3_u8, 0..6_u8).prop_map(
+            |(group, execution, at, depth, uri)| Op::AddKept { group, execution, at, depth, uri }
+        ),
+        10 => (1..3_usize).prop_map(|count| Op::Next { count }),
+        10 => (0..6_usize, 0..1500_u16, 0..4_u8, any::<bool>())
+            .prop_map(|(which, delay, fate, again)| Op::Release { which, delay, fate, again }),
+        1 => (0..6_usize, 1..2000_u16).prop_map(|(which, ms)| Op::Extend { which, ms }),
+        8 => (0..900_u16).prop_map(|ms| Op::Pass { ms }),
+        1 => (group.clone(), -100_i64..2000).prop_map(|(group, ms)| Op::Block { group, ms }),
+        1 => (0..8_u8, any::<bool>()).prop_map(|(what, pause)| Op::Pause { what, pause }),
+        1 => (group.clone(), 1..4_u8, 0..500_u16)
+            .prop_map(|(group, parallel, gap)| Op::Limit { group, parallel, gap }),
+        1 => (group.clone(), any::<Option<u8>>())
+            .prop_map(|(group, left)| Op::Budget { group, left: left.map(|n| n % 4) }),
+        1 => (group.clone(), 0..3_u8).prop_map(|(group, gate)| Op::Gate { group, gate }),
+        1 => (1..4_usize).prop_map(|steps| Op::Sweep { steps }),
+        1 => (execution, 1..9_usize).prop_map(|(execution, steps)| Op::Drop { execution, steps }),
+        1 => (group.clone(), group, 1..4_usize)
+            .prop_map(|(from, to, steps)| Op::Move { from, to, steps }),
+        1 => (1..30_usize).prop_map(|steps| Op::Check { steps }),
+        1 => Just(Op::Expired),
+        1 => Just(Op::Restart),
+    ]
+}
+
+/// What a group was asked to keep to, as its leases and releases said.
+#[derive(Default)]
+struct Watched {
+    leases: BTreeMap<Token, Millis>,
+    not_before: Millis,
+}
+
+struct World {
+    ks: MemoryKeyspace,
+    frontier: Frontier<MemoryKeyspace>,
+    now: Millis,
+    groups: BTreeMap<Vec<u8>, Watched>,
+    /// Every lease ever granted, newest last.
+    granted: Vec<Lease>,
+    last_token: Token,
+}
+
+impl World {
+    fn new() -> World {
+        let mut ks = MemoryKeyspace::default();
+        ks.repeat_every = 3;
+        let frontier = Frontier::open(&mut ks, PREFIX);
+        World {
+            ks,
+            frontier,
+            now: 1_000_000,
+            groups: BTreeMap::new(),
+            granted: Vec::new(),
+            last_token: 0,
+        }
+    }
+
+    fn time(&self, from_now: i64) -> Millis {
+        self.now.saturating_add_signed(from_now)
+    }
+
+    fn apply(&mut self, op: &Op) {
+        let (ks, frontier, now) = (&mut self.ks, &mut self.frontier, self.now);
+        match *op {
+            Op::Add {
+                group,
+                execution,
+                at,
+            } => {
+                let at = now.saturating_add_signed(at);
+                let uri = Queued {
+                    chg: GROUPS[group],
+                    at,
+                };
+                frontier
+                    .add(ks, EXECUTIONS[execution], None, &[uri], now)
+                    .unwrap();
+            }
+            Op::AddKept {
+                group,
+                execution,
+                at,
+                depth,
+                uri,
+            } => {
+                let at = now.saturating_add_signed(at);
+                let uri = [b'u', uri];
+                let uri = Kept {
+                    chg: GROUPS[group],
+                    at,
+                    depth: depth.into(),
+                    uri: &uri,
+                };
+                frontier
+                    .add_kept(ks, EXECUTIONS[execution], None, &[uri], now)
+                    .unwrap();
+            }
+            Op::Next { count } => self.next(count),
+            Op::Release {
+                which,
+                delay,
+                fate,
+                again,
+            } => self.release(which, delay, fate, again),
+            Op::Extend { which, ms } => {
+                let Some(lease) = self.granted.iter().rev().nth(which) else {
+                    return;
+                };
+                let (chg, token) = (lease.chg.clone(), lease.token);
+                let held = self.groups[&chg].leases.get(&token).copied();
+                let extended = frontier.extend(ks, &chg, token, ms.into(), now);
+                match held.filter(|deadline| now < *deadline) {
+                    Some(_) => {
+                        assert_eq!(extended, Ok(now + u64::from(ms)));
+                        let watched = self.groups.get_mut(&chg).unwrap();
+                        watched.leases.insert(token, now + u64::from(ms));
+                    }
+                    None => assert!(extended.is_err()),
+                }
+            }
+            Op::Pass { ms } => self.now += u64::from(ms),
+            Op::Block { group, ms } => {
+                let until = self.time(ms);
+                let blocked = self.frontier.block(&mut self.ks, GROUPS[group], until, now);
+                assert!(matches!(blocked, Ok(()) | Err(Error::NoChg(_))));
+            }
+            Op::Pause { what, pause } => {
+                let target = match what {
+                    0 => Target::All,
+                    1..=4 => Target::Group(GROUPS[usize::from(what) - 1]),
+                    _ => Target::Execution(EXECUTIONS[usize::from(what) - 5]),
+                };
+                let paused = frontier.pause(ks, target, pause);
+                assert!(matches!(paused, Ok(()) | Err(Error::NoChg(_))));
+            }
+            Op::Limit {
+                group,
+                parallel,
+                gap,
+            } => {
+                let limits = Limits {
+                    parallel: Some(parallel.into()),
+                    gap: Some(gap.into()),
+                    budget: None,
+                };
+                frontier.limit(ks, GROUPS[group], &limits, now).unwrap();
+            }
+            Op::Budget { group, left } => {
+                let limits = Limits {
+                    budget: Some(left.map(u64::from)),
+                    ..Limits::default()
+                };
+                frontier.limit(ks, GROUPS[group], &limits, now).unwrap();
+            }
+            Op::Gate { group, gate } => {
+                let gate: &[u8] = [&b""[..], b"g", b"h h"][usize::from(gate)];
+                frontier.group(ks, gate, &[GROUPS[group]], now).unwrap();
+            }
+            Op::Sweep { steps } => self.run(Box::new(Sweep::new(now, u64::MAX)), steps),
+            Op::Drop { execution, steps } => {
+                let job = Dropping::new(frontier, ks, EXECUTIONS[execution], now);
+                self.run(Box::new(job), steps);
+            }
+            Op::Move { from, to, steps } => {
+                if from != to {
+                    let job = Moving::new(GROUPS[from], GROUPS[to], now);
+                    self.run(Box::new(job), steps);
+                }
+            }
+            Op::Check { steps } => {
+                let job = Check::new(frontier, ks, false, now);
+                self.run(Box::new(job), steps);
+            }
+            Op::Expired => {
+                frontier.expired(ks, 3, now).unwrap();
+            }
+            Op::Restart => self.frontier = Frontier::open(ks, PREFIX),
+        }
+    }
+
+    /// Some steps of a job, which is then left behind as by a crash.
+    fn run(&mut self, mut job: Box<dyn Job<MemoryKeyspace>>, steps: usize) {
+        for _ in 0..steps {
+            match job.step(&mut self.frontier, &mut self.ks, &mut || false) {
+                Ok(Step::More) => {}
+                Ok(Step::Done(_)) | Err(Error::NoChg(_) | Error::Leased(..)) => return,
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+
+    fn next(&mut self, count: usize) {
+        let ask = Ask {
+            lease: LEASE,
+            count,
+            after: None,
+        };
+        let mut leases = Vec::new();
+        let (ks, now) = (&mut self.ks, self.now);
+        self.frontier
+            .next(ks, &ask, now, &mut || true, &mut leases)
+            .unwrap();
+        for lease in leases {
+            let group = self.frontier.load(ks, &lease.chg).unwrap().group;
+            let watched = self.groups.entry(lease.chg.clone()).or_default();
+            watched.leases.retain(|_, deadline| *deadline > now);
+            assert!(
+                (watched.leases.len() as u64) < group.options.parallel,
+                "two leases of one group"
+            );
+            assert!(watched.not_before <= now, "leased in the pause");
+            assert!(group.options.blocked <= now && !group.options.paused);
+            assert!(lease.token > self.last_token, "tokens grow");
+            self.last_token = lease.token;
+            watched.leases.insert(lease.token, lease.deadline);
+            watched.not_before = watched.not_before.max(now + group.options.gap);
+            self.granted.push(lease);
+        }
+    }
+
+    fn release(&mut self, which: usize, delay: u16, fate: u8, again: bool) {
+        let Some(lease) = self.granted.iter().rev().nth(which).cloned() else {
+            return;
+        };
+        let now = self.now;
+        let execution = match &lease.uri {
+            Some((execution, _)) => execution.clone(),
+            None => EXECUTIONS[which % EXECUTIONS.len()].to_vec(),
+        };
+        let fate = match fate {
+            0 => Fate::Unchanged,
+            1 => Fate::Retry(now + 700),
+            _ => Fate::Done {
+                execution: &execution,
+                count: None,
+            },
+        };
+        let when = When::Delay(delay.into());
+        let chg = &lease.chg[..];
+        let watched = self.groups.get_mut(chg).unwrap();
+        let held = watched
+            .leases
+            .get(&lease.token)
+            .is_some_and(|deadline| now < *deadline);
+        let before = self.ks.keys.clone();
+        let ks = &mut self.ks;
+        let answer = self
+            .frontier
+            .release(ks, chg, lease.token, &when, &fate, now);
+        if !held {
+            assert!(!matches!(answer, Ok(Answer::Released(_))), "released twice");
+            assert_eq!(ks.keys, before, "a stale release changed something");
+            return;
+        }
+        let Ok(Answer::Released(due)) = answer else {
+            panic!("{answer:?}")
+        };
+        watched.leases.remove(&lease.token);
+        watched.not_before = watched.not_before.max(now + u64::from(delay));
+        assert!(due >= now + u64::from(delay));
+        if again {
+            let before = ks.keys.clone();
+            let again = self
+                .frontier
+                .release(ks, chg, lease.token, &when, &fate, now);
+            assert_eq!(again, Ok(Answer::Before(due, None)));
+            assert_eq!(self.ks.keys, before);
+        }
+    }
+
+    /// Counts agree, and every group stands where it should: what `CHG.CHECK` says, and that by
+    /// itself.
+    fn inspect(&mut self) {
+        let mut check = Check::new(&self.frontier, &mut self.ks, false, self.now);
+        let step = check
+            .step(&mut self.frontier, &mut self.ks, &mut || true)
+            .unwrap();
+        let Step::Done(Reply::Map(report)) = step else {
+            panic!("not done")
+        };
+        let says = |name: &str| {
+            let entry = report.iter().find(|(key, _)| *key == Reply::bulk(name));
+            entry.map(|(_, value)| value.clone()).expect(name)
+        };
+        assert_eq!(says("problems"), Reply::Array(Vec::new()));
+        assert_eq!(
+            (says("consistent"), says("disturbed")),
+            (Reply::Int(1), Reply::Int(0))
+        );
+
+        let keys = &self.ks.keys;
+        let sum: u64 = keys
+            .iter()
+            .filter(|(key, _)| key.starts_with(b"{f}:CHG:"))
+            .map(|(_, value)| match value {
+                Plain::Hash(fields) => fields.get(&b"c"[..]).map_or(0, |c| number(c)),
+                other => panic!("{other:?}"),
+            })
+            .sum();
+        let total = match keys.get(&b"{f}:QCT"[..]) {
+            Some(Plain::Text(text)) => number(text),
+            _ => 0,
+        };
+        let executions: u64 = match keys.get(&b"{f}:EIDC"[..]) {
+            Some(Plain::Hash(fields)) => fields.values().map(|n| number(n)).sum(),
+            _ => 0,
+        };
+        assert_eq!((sum, sum), (total, executions));
+    }
+
+    /// Whatever is queued can be fetched in the end, and then nothing is left.
+    fn drain(&mut self) {
+        let frontier = &mut self.frontier;
+        frontier.pause(&mut self.ks, Target::All, false).unwrap();
+        for group in GROUPS {
+            let _ = frontier.pause(&mut self.ks, Target::Group(group), false);
+        }
+        for execution in EXECUTIONS {
+            frontier
+                .pause(&mut self.ks, Target::Execution(execution), false)
+                .unwrap();
+        }
+        for _ in 0..3000 {
+            self.next(10);
+            let held: Vec<Lease> = {
+                let held = |lease: &&Lease| {
+                    let leases = &self.groups[&lease.chg].leases;
+                    leases
+                        .get(&lease.token)
+                        .is_some_and(|deadline| self.now < *deadline)
+                };
+                self.granted.iter().filter(held).cloned().collect()
+            };
+            for lease in held {
+                self.finish(&lease);
+            }
+            self.now += 300;
+        }
+        let left: Vec<_> = self
+            .ks
+            .keys
+            .keys()
+            .filter(|key| key.ends_with(b"QCT"))
+            .collect();
+        if !left.is_empty() {
+            let total = self.ks.keys[left[0]].clone();
+            assert_eq!(total, Plain::Text(b"0".to_vec()), "{:?}", self.ks.keys);
+        }
+        self.inspect();
+    }
+
+    fn finish(&mut self, lease: &Lease) {
+        let (ks, now) = (&mut self.ks, self.now);
+        // A crawler knows whose URIs it keeps; here whoever has any is asked.
+        let executions: Vec<Vec<u8>> = match &lease.uri {
+            Some((execution, _)) => vec![execution.clone()],
+            None => {
+                let loaded = self.frontier.load(ks, &lease.chg).unwrap();
+                let counted = self.frontier.counted_in(ks, &loaded.key).unwrap();
+                counted
+                    .into_iter()
+                    .map(|(execution, _)| execution)
+                    .collect()
+            }
+        };
+        let fate = match executions.first() {
+            Some(execution) => Fate::Done {
+                execution,
+                count: None,
+            },
+            None => Fate::Unchanged,
+        };
+        let chg = &lease.chg[..];
+        let released = self
+            .frontier
+            .release(ks, chg, lease.token, &When::Delay(0), &fate, now);
+        assert!(matches!(released, Ok(Answer::Released(_))), "{released:?}");
+        let watched = self.groups.get_mut(chg).unwrap();
+        watched.leases.remove(&lease.token);
+    }
+}
+
+fn number(text: &[u8]) -> u64 {
+    crate::text::parse_unsigned(text).unwrap()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    #[test]
+    fn politeness_is_kept_and_nothing_is_lost(ops in prop::collection::vec(op(), 1..120)) {
+        let mut world = World::new();
+        for op in &ops {
+            world.apply(op);
+            world.inspect();
+        }
+        world.drain();
+    }
+}
