@@ -456,6 +456,29 @@ fn operators_hold_and_limit_and_move_and_drop() {
 }
 
 #[test]
+fn replies_of_either_protocol_are_understood() {
+    let server = Server::start();
+    for protocol in ["resp2", "resp3"] {
+        let url = format!("{}?protocol={protocol}", server.url());
+        let mut frontier = Frontier::open(&url, format!("{{{protocol}}}:")).unwrap();
+        frontier
+            .add_uris(b"crawl", None, &[seed("a", "u:1"), seed("b", "u:2")])
+            .unwrap();
+        let lease = take(&mut frontier);
+        let why = frontier.why(b"a").unwrap();
+        assert_eq!(why.leases[0].uri, lease.uri, "{protocol}");
+        let now = Pause::For(Duration::ZERO);
+        let (_, next) = frontier
+            .release_and_next(&lease, &now, &lease.done(), &Next::default())
+            .unwrap();
+        assert_eq!(next.unwrap().chg, b"b", "{protocol}");
+        let info = frontier.info().unwrap();
+        assert_eq!((info.uris, info.smallest_pause_ms), (1, None), "{protocol}");
+        assert!(frontier.check().unwrap().consistent, "{protocol}");
+    }
+}
+
+#[test]
 fn leases_that_ran_out_are_reported_once() {
     let server = Server::start();
     let mut frontier = open(&server);

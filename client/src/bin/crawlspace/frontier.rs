@@ -144,7 +144,9 @@ fn print_why(why: &Why) -> io::Result<()> {
     let chg = String::from_utf8_lossy(&why.chg);
     let mut table = Table::new(&format!("{chg}: {}", why.state), 12)?;
     table.line(&why.why)?;
-    table.row("due in", duration(why.r#in), "")?;
+    if why.r#in > 0 && why.leases.is_empty() {
+        table.row("due in", duration(why.r#in), "")?;
+    }
     table.row("URIs", count(why.count), "")?;
     for one in &why.executions {
         let whose = format!("of crawl {}", String::from_utf8_lossy(&one.execution));
@@ -152,8 +154,12 @@ fn print_why(why: &Why) -> io::Result<()> {
     }
     for lease in &why.leases {
         let age = duration(lease.age);
+        let left = lease.deadline.saturating_sub(lease.granted + lease.age);
         let uri = lease.uri.as_deref().map(String::from_utf8_lossy);
-        let what = format!("ago: {}", uri.as_deref().unwrap_or("no URI is kept"));
+        let what = match uri {
+            Some(uri) => format!("ago, for another {}: {uri}", duration(left)),
+            None => format!("ago, for another {}", duration(left)),
+        };
         table.row("leased", age, &what)?;
     }
     if why.backoff > 0 {
