@@ -114,6 +114,7 @@ impl<K: Store> Frontier<K> {
                 continue;
             }
             spend(&mut loaded);
+            loaded.group.keeps = true;
             self.arrive(ks, &mut loaded, uri.at, now)?;
             counts.push(Some(loaded.group.uris));
             self.save(ks, &loaded)?;

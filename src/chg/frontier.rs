@@ -14,10 +14,14 @@ use super::group::{Group, FIELDS};
 use super::keys::{Names, COUNTED, GROUP, SEQUENCE, URIS};
 use super::store::Store;
 use super::time::{of_score, Arrivals, Millis};
+use super::uris::Uris;
 use super::Token;
 
 /// How often a kept URI is given out whose leases run out, unless set otherwise.
 pub const ATTEMPTS: u64 = 5;
+
+/// How many tokens are reserved ahead: a second's worth.
+const RESERVED: Token = 1_000_000;
 
 /// How far into `chg_ready` one looks for a group that has nothing left; further behind it is passed
 /// over when it comes up.
@@ -40,6 +44,10 @@ pub struct Frontier<K: Store> {
     pub(super) paused: Option<Paused>,
     /// No idle group goes before this; `None` when that is not known.
     pub(super) idle_from: Option<Millis>,
+    /// The token minted last, and up to which they are reserved; `None` when that is not known.
+    pub(super) tokens: Option<(Token, Token)>,
+    /// No lease runs out before this; `None` when that is not known.
+    pub(super) busy_from: Option<Millis>,
     pub(super) audit: Option<Audit>,
 }
 
@@ -87,6 +95,8 @@ impl<K: Store> Frontier<K> {
             passed: Passed::default(),
             paused: None,
             idle_from: None,
+            tokens: None,
+            busy_from: None,
             audit: None,
         }
     }
@@ -96,7 +106,15 @@ impl<K: Store> Frontier<K> {
         self.passed = Passed::default();
         self.paused = None;
         self.idle_from = None;
+        self.busy_from = None;
         self.disturb_audit();
+    }
+
+    /// Forgets everything but what has been given out: there is another database, or another master.
+    pub fn forget_all(&mut self) {
+        self.distrust();
+        self.tokens = None;
+        self.figures = Figures::default();
     }
 
     /// Plain clients wrote to a group, so an audit under way proves nothing.
@@ -260,13 +278,25 @@ impl<K: Store> Frontier<K> {
         self.key(ks, SEQUENCE, execution)
     }
 
-    /// Mints a token. It is above the clock in microseconds, so that tokens grow even when the
+    /// Mints a token. Tokens are reserved in the key for some time ahead, so that most of them cost no
+    /// write, and whoever takes over from the key goes on above all that were ever minted. It is above the clock in microseconds, so that tokens grow even when the
     /// newest ones were lost, with a replica that lagged behind its master or the last second of an
     /// append-only file; a token stays exact in the numbers of JavaScript.
     pub(super) fn mint(&mut self, ks: &mut K, now: Millis) -> Result<Token> {
-        let last = ks.number(&self.names.token)?.max(0) as u64;
+        let (last, reserved) = match self.tokens {
+            Some(tokens) => tokens,
+            None => {
+                let reserved = ks.number(&self.names.token)?.max(0) as u64;
+                (reserved, reserved)
+            }
+        };
         let token = (last + 1).max(now * 1000);
-        ks.number_set(&self.names.token, token as i64)?;
+        let mut until = reserved;
+        if token > reserved {
+            until = token + RESERVED;
+            ks.number_set(&self.names.token, until as i64)?;
+        }
+        self.tokens = Some((token, until));
         Ok(token)
     }
 
@@ -340,6 +370,7 @@ impl<K: Store> Frontier<K> {
         match loaded.group.first_deadline() {
             Some(deadline) => {
                 ks.zset_add(&self.names.busy, &loaded.id, deadline as f64)?;
+                self.busy_from = self.busy_from.map(|from| from.min(deadline));
             }
             None => {
                 ks.zset_del(&self.names.busy, &loaded.id)?;
@@ -348,11 +379,24 @@ impl<K: Store> Frontier<K> {
         Ok(())
     }
 
+    /// Looks at the URIs that are kept for a group, if any.
+    pub(super) fn kept<T>(
+        &self,
+        ks: &mut K,
+        loaded: &Loaded<K>,
+        look: impl FnOnce(&Uris) -> T,
+    ) -> Result<Option<T>> {
+        if !loaded.group.keeps {
+            return Ok(None);
+        }
+        let key = self.uris_key(ks, &loaded.id);
+        Ok(ks.uris(&key, look)?)
+    }
+
     /// When a group is due that has just become free: after its pause and block, and when one of the
     /// URIs kept for it is due, if it has only such.
     pub(super) fn due_of(&mut self, ks: &mut K, loaded: &Loaded<K>) -> Result<Millis> {
-        let key = self.uris_key(ks, &loaded.id);
-        let kept = ks.uris(&key, |uris| (uris.len(), uris.earliest()))?;
+        let kept = self.kept(ks, loaded, |uris| (uris.len(), uris.earliest()))?;
         let closed = loaded.group.closed_until();
         Ok(match kept {
             Some((kept, Some(earliest))) if kept >= loaded.group.uris => closed.max(earliest),
@@ -380,6 +424,16 @@ impl<K: Store> Frontier<K> {
         Ok(self.paused.as_ref().expect("read above"))
     }
 
+    /// The group whose lease runs out first.
+    pub(super) fn first_busy(&mut self, ks: &mut K) -> Result<Option<(K::Value, f64)>> {
+        let first = ks.zset_at(&self.names.busy, 0)?;
+        let from = first
+            .as_ref()
+            .map_or(Millis::MAX, |(_, score)| of_score(*score));
+        self.busy_from = Some(from);
+        Ok(first)
+    }
+
     /// When something may next be given out or must be tidied up, for whoever sets a timer.
     pub fn wake_at(&mut self, ks: &mut K, now: Millis) -> Result<Option<Millis>> {
         let idle = self.next_idle(ks)?;
@@ -387,7 +441,7 @@ impl<K: Store> Frontier<K> {
             return Ok(idle);
         }
         let wait = ks.zset_at(&self.names.wait, self.passed.wait)?;
-        let busy = ks.zset_at(&self.names.busy, 0)?;
+        let busy = self.first_busy(ks)?;
         let ready = ks.list_len(&self.names.ready)? > self.passed.ready;
         let times = [wait, busy].into_iter().flatten();
         let first = times.map(|(_, score)| of_score(score)).min();

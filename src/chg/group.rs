@@ -5,7 +5,7 @@
 //!
 //! | field | holds |
 //! |---|---|
-//! | `s` | due time as written here, gate, time of the last release, steps of back-off, time of the last step; zeros at the end are left out |
+//! | `s` | due time as written here, gate, time of the last release, steps of back-off, time of the last step, whether URIs are kept for it; zeros at the end are left out |
 //! | `l` | leases that ran out in a row; then for each lease that is held `H` token, start, deadline; then for the last release `R` token, its answer, token of the lease that it took |
 //! | `o` | fetches at a time, gap, budget (`-` for none), blocked until, whether paused, shared gate |
 
@@ -89,6 +89,8 @@ pub struct Group {
     pub released: Millis,
     /// How much trouble the host is in.
     pub backoff: Backoff,
+    /// Whether URIs may be kept for it, and not only counted.
+    pub keeps: bool,
     /// Leases that ran out in a row.
     pub expired: u64,
     /// Leases that are held; some may have run out unnoticed.
@@ -124,6 +126,7 @@ impl Group {
             group.released = next();
             group.backoff.steps = u32::try_from(next()).unwrap_or(0);
             group.backoff.since = next();
+            group.keeps = next() != 0;
         }
         if written != group.due {
             // A plain client set the due time: at a release, as far as one can know, so it is the
@@ -174,6 +177,7 @@ impl Group {
             self.released,
             u64::from(self.backoff.steps),
             self.backoff.since,
+            u64::from(self.keeps),
         ];
         let used = state.iter().rposition(|&n| n != 0).map_or(1, |at| at + 1);
         let mut leases = number(self.expired);
@@ -291,6 +295,7 @@ mod tests {
             gate: 7,
             released: 3,
             backoff: Backoff { steps: 2, since: 3 },
+            keeps: true,
             expired: 4,
             holds: smallvec![
                 Hold {

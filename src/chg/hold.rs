@@ -39,7 +39,7 @@ impl<K: Store> Frontier<K> {
         let until = if until > now { until } else { 0 };
         let before = std::mem::replace(&mut loaded.group.options.blocked, until);
         // One that came up meanwhile was parked until the end of its block.
-        if loaded.group.due == before {
+        if before > 0 && loaded.group.due == before {
             self.settle_in(ks, &mut loaded, before, now)?;
         }
         self.save(ks, &loaded)

@@ -27,6 +27,8 @@ pub struct Names<N> {
     pub paused: N,
     /// `chg_expired`: reports of leases that ran out.
     pub expired: N,
+    /// `CHG:`, which stands for the keys of all groups where permissions are checked.
+    pub any_group: N,
     /// Fields of `CHG:<id>`.
     pub field: Fields<N>,
 }
@@ -62,6 +64,7 @@ impl<N> Names<N> {
             past: name(b"chg_past"),
             paused: name(b"chg_paused"),
             expired: name(b"chg_expired"),
+            any_group: name(GROUP),
             field: Fields {
                 due: ks.name(&[b"n"]),
                 count: ks.name(&[b"c"]),

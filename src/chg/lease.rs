@@ -179,8 +179,7 @@ impl<K: Store> Frontier<K> {
         let Some(hold) = loaded.group.hold(token, now) else {
             return Ok(None);
         };
-        let key = self.uris_key(ks, id);
-        let uri = ks.uris(&key, |uris| {
+        let uri = self.kept(ks, &loaded, |uris| {
             let leased = uris.leased(token)?;
             Some((leased.execution.to_vec(), leased.uri.to_vec()))
         })?;
@@ -202,8 +201,7 @@ impl<K: Store> Frontier<K> {
         token: Token,
         fate: &Fate<'_>,
     ) -> Result<Change> {
-        let key = self.uris_key(ks, &loaded.id);
-        let kept = ks.uris(&key, |uris| {
+        let kept = self.kept(ks, loaded, |uris| {
             let leased = uris
                 .leased(token)
                 .map(|leased| (leased.execution.to_vec(), leased.dropped));
@@ -429,8 +427,7 @@ impl<K: Store> Frontier<K> {
     /// Of the URIs that a group counts, how many plain clients queued: they do not say in the group
     /// for which execution.
     fn unattributed(&mut self, ks: &mut K, loaded: &Loaded<K>) -> Result<u64> {
-        let key = self.uris_key(ks, &loaded.id);
-        let kept = ks.uris(&key, super::uris::Uris::len)?.unwrap_or(0);
+        let kept = self.kept(ks, loaded, super::uris::Uris::len)?.unwrap_or(0);
         let counted = self.counted_in(ks, &loaded.key)?;
         let attributed: u64 = counted.iter().map(|(_, n)| n).sum();
         Ok(loaded.group.uris.saturating_sub(kept + attributed))

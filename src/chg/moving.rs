@@ -58,6 +58,7 @@ impl Moving {
             ks.change_uris(&from_key, &Op::Remove { execution, uri })?;
             from.group.uris = from.group.uris.saturating_sub(1);
             if added {
+                to.group.keeps = true;
                 frontier.arrive(ks, to, queued.due, self.now)?;
                 self.moved += 1;
             } else {

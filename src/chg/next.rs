@@ -121,7 +121,10 @@ impl<K: Store> Frontier<K> {
             |first: Option<(K::Value, f64)>| first.filter(|(_, score)| of_score(*score) <= now);
         let ready = ks.list_get(&self.names.ready, self.passed.ready)?;
         let wait = due(ks.zset_at(&self.names.wait, self.passed.wait)?);
-        let busy = due(ks.zset_at(&self.names.busy, 0)?);
+        let busy = match self.busy_from {
+            Some(from) if from > now => None,
+            _ => due(self.first_busy(ks)?),
+        };
         let waits_from = wait.as_ref().map_or(f64::INFINITY, |(_, score)| *score);
         let busy_from = busy.as_ref().map_or(f64::INFINITY, |(_, score)| *score);
         if let Some(id) = ready {
@@ -246,10 +249,9 @@ impl<K: Store> Frontier<K> {
                 return Ok(Verdict::Gate(until));
             }
         }
-        let key = self.uris_key(ks, &loaded.id);
         self.paused(ks)?;
         let paused = self.paused.as_ref().expect("just read");
-        let kept = ks.uris(&key, |uris| {
+        let kept = self.kept(ks, loaded, |uris| {
             let next = uris.pick(now, &|execution| paused.has(execution));
             (
                 next.map(<[u8]>::to_vec),

@@ -23,7 +23,8 @@ impl<K: Store> Frontier<K> {
         let mut executions: Vec<(Vec<u8>, Option<u64>, u64)> = ks
             .uris(&key, |uris| {
                 let executions = uris.executions();
-                let each = executions.map(|(id, weight, n)| (id.to_vec(), Some(weight), n));
+                let each = executions
+                    .map(|(id, weight, _)| (id.to_vec(), Some(weight), uris.count_of(id)));
                 each.collect()
             })?
             .unwrap_or_default();
@@ -248,7 +249,13 @@ impl<K: Store> Frontier<K> {
                 "smallest-margin-ms",
                 pause(figures.tightest.map(|pause| pause.margin())),
             ),
-            ("token", count(ks.number(&self.names.token)?.max(0) as u64)),
+            (
+                "token",
+                count(match self.tokens {
+                    Some((last, _)) => last,
+                    None => ks.number(&self.names.token)?.max(0) as u64,
+                }),
+            ),
         ]))
     }
 }

@@ -158,10 +158,12 @@ pub fn permit(
             &once.total,
         ];
         let mut result = all.into_iter().try_for_each(&mut check);
-        let any: &[&[u8]] = &[b""];
         let groups = match touched {
-            Touched::Groups(groups) => groups,
-            Touched::AnyGroup => any,
+            Touched::Groups(groups) => *groups,
+            Touched::AnyGroup => {
+                result = result.and_then(|()| check(&once.any_group));
+                &[]
+            }
         };
         for id in groups {
             let key = frontier.key(keys, crate::chg::keys::GROUP, id);
@@ -424,7 +426,7 @@ pub fn on_change(ctx: Ctx, change: Change<'_>) {
     match change {
         Change::Role => {
             for remembered in by_place.values_mut() {
-                remembered.frontier.distrust();
+                remembered.frontier.forget_all();
                 remembered.touched.clear();
                 for waiter in std::mem::take(&mut remembered.waiters) {
                     waiter.client.answer(Err(
@@ -447,6 +449,11 @@ pub fn on_change(ctx: Ctx, change: Change<'_>) {
             }
         }
         Change::Key(db, key) => {
+            if let Some(prefix) = key.strip_suffix(b"chg_token") {
+                if let Some(remembered) = by_place.get_mut(&place(db, prefix)[..]) {
+                    remembered.frontier.forget_all();
+                }
+            }
             for queue in QUEUES {
                 let prefix = key.strip_suffix(queue).filter(|p| p.len() <= PREFIX_BYTES);
                 if let Some(prefix) = prefix {
@@ -475,7 +482,7 @@ pub fn on_change(ctx: Ctx, change: Change<'_>) {
 impl Remembered {
     /// There is another database now.
     fn emptied(&mut self) {
-        self.frontier.figures = Default::default();
+        self.frontier.forget_all();
         self.disturbed();
     }
 
