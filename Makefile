@@ -15,7 +15,7 @@ export REDIS_SERVER
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help build run demo test test-unit test-live lint bench clean
+.PHONY: help build run demo test test-unit test-live lint simulate bench clean
 
 help: ## List what can be done here (this list)
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | while IFS="$$(printf '\t')" read -r target text; do \
@@ -59,7 +59,12 @@ lint: ## Formatting, clippy, documentation, licences and advisories of the depen
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps
 	@scripts/deny
 
-bench: ## Measure against plain Redis and write docs/benchmarks.md (ONLY=dedupe, QUICK=1)
+simulate: ## Fetch a million URIs in simulated time with workers that crash, stall and do things twice (SEED=)
+	@scripts/need cc libclang redis-server
+	$(CARGO) build --release --package crawlspace
+	CRAWLSPACE_MODULE='$(MODULE)' $(CARGO) run --release --package redis-tests --bin simulate
+
+bench: ## Measure against plain Redis and write docs/benchmarks.md (ONLY=dedupe or chg, QUICK=1)
 	@scripts/need cc libclang redis-server redis-cli
 	$(CARGO) build --release --package crawlspace
 	MODULE='$(MODULE)' ONLY='$(ONLY)' QUICK='$(QUICK)' $(CARGO) run --release --package redis-tests --bin bench

@@ -6,6 +6,7 @@
 //! * [`Server::conn`] gives a connection of the `redis` crate for whoever wants a real client.
 //! * [`Snapshot`] is a data set as sorted text, so that two of them can be compared and printed.
 //! * [`Frontier`] is a connection for `CHG.*`: a command a line, at a simulated time or not.
+//! * [`simulation`] is a whole crawl in simulated time, with workers that crash and stall.
 //! * [`until`] waits for a condition with a deadline; nothing here sleeps and hopes.
 //!
 //! ```no_run
@@ -23,6 +24,7 @@ mod dataset;
 mod frontier;
 mod rng;
 mod server;
+pub mod simulation;
 mod wait;
 mod wire;
 

@@ -17,6 +17,11 @@ impl Rng {
         Rng(seed)
     }
 
+    /// A generator with this seed, for one thread of several.
+    pub fn seeded(seed: u64) -> Rng {
+        Rng(seed)
+    }
+
     /// The next 64 random bits.
     pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);

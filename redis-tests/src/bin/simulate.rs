@@ -1,0 +1,44 @@
+//! `make simulate`: a million fetches over a hundred thousand host groups in simulated time, with
+//! workers that crash, stall and do things twice, and a race of threads in real time.
+//!
+//! ```text
+//! SEED=7 cargo run --release -p redis-tests --bin simulate -- [--tenth]
+//! ```
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use redis_tests::simulation::{race, Simulation, Size};
+use redis_tests::{Rng, Server};
+
+fn main() -> ExitCode {
+    let size = match std::env::args().any(|arg| arg == "--tenth") {
+        true => Size::tenth(),
+        false => Size::full(),
+    };
+    let mut rng = Rng::new("simulate");
+    let (groups, uris) = (size.groups, size.uris);
+    println!("{uris} URIs, {groups} groups, {} workers", size.workers);
+    let started = Instant::now();
+    let server = Simulation::server();
+    let simulated = Simulation::new(&server, size, Rng::seeded(rng.bits())).run();
+    match simulated {
+        Ok(report) => println!("{report}"),
+        Err(wrong) => return failed(&wrong),
+    }
+    println!("simulated in {:.0} s", started.elapsed().as_secs_f64());
+    let server = Server::start();
+    match race(&server, 8, 20, Duration::from_secs(5), &mut rng) {
+        Ok(race) => println!(
+            "race of 8 threads: {} leases, {} of them left to run out, none overlapped",
+            race.leases, race.crashed
+        ),
+        Err(wrong) => return failed(&wrong),
+    }
+    ExitCode::SUCCESS
+}
+
+fn failed(wrong: &str) -> ExitCode {
+    eprintln!("what must hold did not:\n{wrong}");
+    ExitCode::FAILURE
+}

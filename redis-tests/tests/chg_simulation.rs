@@ -1,0 +1,28 @@
+//! A crawl of a hundred thousand fetches with workers that crash, stall and do things twice: no two
+//! leases of a group overlap, no pause is cut short, nothing is lost. (`make simulate` does ten
+//! times as many.)
+
+use std::time::Duration;
+
+use redis_tests::simulation::{race, Simulation, Size};
+use redis_tests::{Rng, Server};
+
+#[test]
+fn a_crawl_with_crashing_stalling_and_duplicate_workers_keeps_every_promise() {
+    let server = Simulation::server();
+    let simulation = Simulation::new(&server, Size::tenth(), Rng::new("chg_simulation"));
+    match simulation.run() {
+        Ok(report) => eprintln!("{report}"),
+        Err(wrong) => panic!("{wrong}"),
+    }
+}
+
+#[test]
+fn threads_that_race_for_leases_never_hold_a_group_together() {
+    let server = Server::start();
+    let mut rng = Rng::new("chg_race");
+    match race(&server, 8, 20, Duration::from_secs(2), &mut rng) {
+        Ok(race) => assert!(race.leases > 500 && race.crashed > 0, "{race:?}"),
+        Err(wrong) => panic!("{wrong}"),
+    }
+}
