@@ -74,6 +74,7 @@ impl<K: Store> Frontier<K> {
             self.count(ks, &loaded.key, execution, 1)?;
             added += 1;
         }
+        self.figures.added += added as u64;
         self.tally(ks, execution, added)?;
         if let Some(sequence) = sequence {
             self.store_counts(ks, execution, sequence, &counts)?;
@@ -120,6 +121,7 @@ impl<K: Store> Frontier<K> {
             self.save(ks, &loaded)?;
             added += 1;
         }
+        self.figures.added += added as u64;
         self.tally(ks, execution, added)?;
         Ok(counts)
     }

@@ -24,6 +24,8 @@ impl Pause {
 /// Counts since the frontier was opened, which is at the latest when the server started.
 #[derive(Debug, Default)]
 pub struct Figures {
+    /// URIs taken in.
+    pub added: u64,
     /// Leases granted.
     pub leases: u64,
     /// Leases released.
@@ -43,6 +45,11 @@ pub struct Figures {
 }
 
 impl Figures {
+    /// URIs taken in, leases granted, leases released, leases that ran out.
+    pub fn totals(&self) -> [u64; 4] {
+        [self.added, self.leases, self.releases, self.expired]
+    }
+
     /// Counts a lease, and the pause before it if there was a fetch before.
     pub fn lease(&mut self, now: Millis, pause: Option<Pause>) {
         self.leases += 1;

@@ -227,14 +227,11 @@ impl<K: Store> Frontier<K> {
         if change == 0 {
             return Ok(());
         }
-        let executions = self.names.executions.clone();
-        let before = self.queued_of(ks, execution)?;
+        let before = ks.hash_add(&self.names.executions, execution, change)?;
         if let Some(audit) = &mut self.audit {
             audit.before_execution(execution, before);
         }
-        add_field(ks, &executions, execution, before, change)?;
-        let total = ks.number(&self.names.total)?;
-        ks.number_set(&self.names.total, (total + change).max(0))?;
+        ks.number_add(&self.names.total, change)?;
         Ok(())
     }
 
@@ -263,9 +260,8 @@ impl<K: Store> Frontier<K> {
         execution: &[u8],
         change: i64,
     ) -> Result<()> {
-        let field = Self::counted_field(execution);
-        let before = field_number(ks, key, &field)?;
-        add_field(ks, key, &field, before, change)
+        ks.hash_add(key, &Self::counted_field(execution), change)?;
+        Ok(())
     }
 
     /// The key of the URIs that are kept for a group.
@@ -465,23 +461,4 @@ pub(super) fn field_number<K: Store>(ks: &mut K, key: &K::Name, field: &[u8]) ->
     let value = ks.hash_get(key, field)?;
     let number = value.and_then(|value| crate::text::parse_unsigned(value.as_ref()));
     Ok(number.unwrap_or(0))
-}
-
-/// Changes the number in a field; one that comes to 0 is deleted.
-fn add_field<K: Store>(
-    ks: &mut K,
-    key: &K::Name,
-    field: &[u8],
-    before: u64,
-    change: i64,
-) -> Result<()> {
-    let after = before.saturating_add_signed(change);
-    if after == 0 {
-        ks.hash_del(key, field)?;
-    } else {
-        let mut text = super::group::Text::new();
-        crate::text::push_number(&mut text, after);
-        ks.hash_set(key, field, &text)?;
-    }
-    Ok(())
 }

@@ -5,7 +5,7 @@ use std::ops::Bound;
 
 use super::{Batch, KeyError, Keyspace, Kind, Result};
 use crate::chg::uris::Uris;
-use crate::text::parse_signed;
+use crate::text::{parse_signed, parse_unsigned};
 
 /// A value of one key.
 #[derive(Clone, Debug, PartialEq)]
@@ -214,6 +214,16 @@ impl Keyspace for MemoryKeyspace {
         self.hash_set(key, field, value)
     }
 
+    fn hash_add(&mut self, key: &Vec<u8>, field: &[u8], change: i64) -> Result<u64> {
+        let value = self.hash_get(key, field)?;
+        let before = value.and_then(|value| parse_unsigned(&value)).unwrap_or(0);
+        match before.saturating_add_signed(change) {
+            0 => drop(self.hash_del(key, field)?),
+            sum => drop(self.hash_set(key, field, sum.to_string().as_bytes())?),
+        }
+        Ok(before)
+    }
+
     fn hash_del(&mut self, key: &Vec<u8>, field: &[u8]) -> Result<bool> {
         if typed!(self, key, Hash).is_none() {
             return Ok(false);
@@ -384,6 +394,11 @@ impl Keyspace for MemoryKeyspace {
             Some(Plain::Text(text)) => Ok(parse_signed(text).unwrap_or(0)),
             Some(_) => Err(wrong_type(key, Kind::String)),
         }
+    }
+
+    fn number_add(&mut self, key: &Vec<u8>, change: i64) -> Result<()> {
+        let sum = self.number(key)? + change;
+        self.number_set(key, sum.max(0))
     }
 
     fn number_set(&mut self, key: &Vec<u8>, n: i64) -> Result<()> {

@@ -162,6 +162,9 @@ pub trait Keyspace {
     fn hash_set(&mut self, key: &Self::Name, field: &[u8], value: &[u8]) -> Result<bool>;
     /// Sets a field only if it is not there; true when it was set.
     fn hash_set_new(&mut self, key: &Self::Name, field: &[u8], value: &[u8]) -> Result<bool>;
+    /// Adds to the number in a field, which does not go below zero, and at zero is deleted; what it
+    /// was before.
+    fn hash_add(&mut self, key: &Self::Name, field: &[u8], change: i64) -> Result<u64>;
     /// Deletes a field; true when it was there.
     fn hash_del(&mut self, key: &Self::Name, field: &[u8]) -> Result<bool>;
     /// Appends some entries to `out`; false when the scan is complete. Every entry that is there
@@ -232,6 +235,8 @@ pub trait Keyspace {
     fn number(&mut self, key: &Self::Name) -> Result<i64>;
     /// Sets a number.
     fn number_set(&mut self, key: &Self::Name, n: i64) -> Result<()>;
+    /// Adds to a number, which does not go below zero.
+    fn number_add(&mut self, key: &Self::Name, change: i64) -> Result<()>;
 
     /// Appends names of keys that start with `prefix`, of any type; false when complete.
     fn keys_scan(&mut self, prefix: &[u8], cursor: &mut Self::Cursor, out: &mut Batch) -> bool;

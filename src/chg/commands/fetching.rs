@@ -16,7 +16,6 @@ use crate::server::args::Args;
 use crate::server::blocked::{can_block, BlockedClient};
 use crate::server::command::{Answer, Arg, Call, Command, Spec};
 use crate::server::config;
-use crate::server::info::{count, FIGURES};
 use crate::text::{parse_unsigned, Shown};
 
 use super::arguments::{self, id, now, span, status, time, token, Now};
@@ -92,7 +91,6 @@ impl Command for Add {
             remembered.serve(keys, now.ms)?;
             Ok(counts)
         })?;
-        count(&FIGURES.chg_added, counts.len() as u64);
         Ok(Answer::Reply(counts_reply(counts)))
     }
 }
@@ -162,7 +160,6 @@ impl Command for AddUri {
             remembered.serve(keys, now.ms)?;
             Ok(counts)
         })?;
-        count(&FIGURES.chg_added, counts.len() as u64);
         Ok(Answer::Reply(counts_reply(counts)))
     }
 }
@@ -251,7 +248,7 @@ fn next(
     now: &Now,
 ) -> Result<Option<Vec<Lease>>, String> {
     let ctx = call.ctx;
-    let found = on_frontier(call, |remembered, keys| {
+    on_frontier(call, |remembered, keys| {
         remembered.simulated = now.simulated;
         if !remembered.waiters.is_empty() {
             // They have waited longer.
@@ -299,11 +296,7 @@ fn next(
         });
         remembered.arrange(keys, now.ms, search == Search::Unfinished)?;
         Ok(None)
-    })?;
-    if let Some(leases) = &found {
-        count(&FIGURES.chg_leases, leases.len() as u64);
-    }
-    Ok(found)
+    })
 }
 
 /// A fetch ended.
@@ -412,7 +405,6 @@ impl Command for Release {
                 }));
             }
         };
-        count(&FIGURES.chg_releases, 1);
         let Some(wanted) = wanted else {
             return Ok(Answer::Reply(Reply::count(due)));
         };

@@ -23,7 +23,7 @@ use crate::server::api::{context_flags, now_ms, raw, rm, Ctx, RmString};
 use crate::server::blocked::BlockedClient;
 use crate::server::command::{check_slot, in_cluster, Call, PREFIX_BYTES};
 use crate::server::config;
-use crate::server::info::FIGURES;
+use crate::server::info::{count, FIGURES};
 use crate::server::keyspace::RedisKeyspace;
 use crate::server::main_thread::MainThread;
 use crate::server::notify::{is_replicated, Change};
@@ -112,7 +112,21 @@ pub fn with_frontier<T>(
     let remembered = frontiers.by_place.get_mut(&place[..]);
     let remembered = remembered.expect("just made sure of");
     remembered.frontier.attempts = config::chg_attempts();
-    act(remembered, keys)
+    let before = remembered.frontier.figures.totals();
+    let done = act(remembered, keys);
+    let after = remembered.frontier.figures.totals();
+    let shown = [
+        &FIGURES.chg_added,
+        &FIGURES.chg_leases,
+        &FIGURES.chg_releases,
+        &FIGURES.chg_expired,
+    ];
+    for (figure, (before, after)) in shown.into_iter().zip(before.into_iter().zip(after)) {
+        if after > before {
+            count(figure, after - before);
+        }
+    }
+    done
 }
 
 /// The same for the call of a command, with the error as its text.

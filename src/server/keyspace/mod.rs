@@ -14,6 +14,7 @@ use std::ptr;
 use smallvec::SmallVec;
 
 use crate::keyspace::{Batch, KeyError, Keyspace, Kind, Result};
+use crate::text::{parse_unsigned, push_number};
 
 use super::acl::{Access, User};
 use super::api::{raw, rm, string_bytes, Ctx, RawCtx, RmString};
@@ -480,6 +481,24 @@ fn remembered(last: &mut Option<RmString>, bytes: &[u8]) -> RmString {
     }
 }
 
+/// The number in a field of an open hash; 0 when there is none.
+fn number_in(handle: *mut raw::RedisModuleKey, field: &RmString) -> u64 {
+    let mut value: *mut raw::RedisModuleString = ptr::null_mut();
+    // SAFETY: main thread, open hash or nothing yet; field and out-parameter in pairs, ended by null.
+    let value = unsafe {
+        rm!(RedisModule_HashGet(
+            handle,
+            raw::REDISMODULE_HASH_NONE as c_int,
+            field.raw(),
+            &mut value as *mut *mut raw::RedisModuleString,
+            ptr::null_mut::<c_void>()
+        ));
+        (!value.is_null()).then(|| RmString::from_owned(value))
+    };
+    let number = value.and_then(|value| parse_unsigned(value.as_ref()));
+    number.unwrap_or(0)
+}
+
 fn check_type(handle: &OpenKey, key: &RmString, needs: Kind) -> Result<()> {
     // SAFETY: main thread, open key.
     let is = unsafe { rm!(RedisModule_KeyType(handle.raw())) } as isize;
@@ -648,6 +667,21 @@ impl Keyspace for RedisKeyspace {
         Ok(self.set_field(key, field, value, flags)? == 1)
     }
 
+    fn hash_add(&mut self, key: &RmString, field: &[u8], change: i64) -> Result<u64> {
+        let name = self.field_string(field);
+        let handle = self.write(key, false)?.handle.raw();
+        let before = number_in(handle, &name);
+        match before.saturating_add_signed(change) {
+            0 => drop(self.hash_del(key, field)?),
+            sum => {
+                let mut text: SmallVec<[u8; 20]> = SmallVec::new();
+                push_number(&mut text, sum);
+                self.put_field(key, name, &text, raw::REDISMODULE_HASH_NONE)?;
+            }
+        }
+        Ok(before)
+    }
+
     fn hash_del(&mut self, key: &RmString, field: &[u8]) -> Result<bool> {
         if !self.hash_has(key, field)? {
             return Ok(false);
@@ -789,6 +823,10 @@ impl Keyspace for RedisKeyspace {
 
     fn number(&mut self, key: &RmString) -> Result<i64> {
         self.read_number(key)
+    }
+
+    fn number_add(&mut self, key: &RmString, change: i64) -> Result<()> {
+        self.add_to_number(key, change)
     }
 
     fn number_set(&mut self, key: &RmString, n: i64) -> Result<()> {

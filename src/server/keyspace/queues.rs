@@ -309,50 +309,18 @@ impl RedisKeyspace {
 
     pub(super) fn read_number(&mut self, key: &RmString) -> Result<i64> {
         let handle = self.handle(key, Kind::String, false)?;
-        if handle.is_null() || Self::is_empty(handle) {
+        if handle.is_null() {
             return Ok(0);
         }
-        let mut len = 0;
-        // SAFETY: main thread, open string; the bytes are read before anything else happens.
-        let text = unsafe {
-            let start = rm!(RedisModule_StringDMA(
-                handle,
-                &mut len,
-                raw::REDISMODULE_READ as c_int
-            ));
-            std::slice::from_raw_parts(start.cast::<u8>(), len)
-        };
-        Ok(parse_signed(text).unwrap_or(0))
+        Ok(number_of(handle).unwrap_or(0))
     }
 
     pub(super) fn write_number(&mut self, key: &RmString, n: i64) -> Result<()> {
         self.flush();
         let handle = self.handle(key, Kind::String, true)?;
-        let text = n.to_string();
-        // SAFETY: main thread, string open for writing; it has as many bytes as were asked for when
-        // they are written. The format matches its arguments.
+        put_number(handle, key, n)?;
+        // SAFETY: main thread, live context; the format matches its arguments.
         unsafe {
-            if Self::is_empty(handle) {
-                rm!(RedisModule_StringSet(
-                    handle,
-                    RmString::new(text.as_bytes()).raw()
-                ));
-            } else {
-                let mut len = 0;
-                let writes = raw::REDISMODULE_WRITE as c_int;
-                let mut start = rm!(RedisModule_StringDMA(handle, &mut len, writes));
-                if len != text.len() {
-                    rm!(RedisModule_StringTruncate(handle, text.len()));
-                    start = rm!(RedisModule_StringDMA(handle, &mut len, writes));
-                }
-                if start.is_null() || len != text.len() {
-                    return Err(KeyError::Refused(format!(
-                        "ERR the server refused to write key '{}'",
-                        crate::text::Shown(key.as_ref())
-                    )));
-                }
-                ptr::copy_nonoverlapping(text.as_ptr(), start.cast(), len);
-            }
             rm!(RedisModule_Replicate(
                 self.ctx.raw(),
                 c"SET".as_ptr(),
@@ -365,4 +333,77 @@ impl RedisKeyspace {
         self.notify(raw::REDISMODULE_NOTIFY_STRING, c"set", key, false);
         Ok(())
     }
+
+    pub(super) fn add_to_number(&mut self, key: &RmString, change: i64) -> Result<()> {
+        self.flush();
+        let handle = self.handle(key, Kind::String, true)?;
+        let before = number_of(handle);
+        let Some(before) = before.filter(|&n| n.checked_add(change).is_some_and(|sum| sum >= 0))
+        else {
+            let sum = before.unwrap_or(0).saturating_add(change);
+            return self.write_number(key, sum.max(0));
+        };
+        put_number(handle, key, before + change)?;
+        // SAFETY: as in `write_number`.
+        unsafe {
+            rm!(RedisModule_Replicate(
+                self.ctx.raw(),
+                c"INCRBY".as_ptr(),
+                c"sl".as_ptr(),
+                key.raw(),
+                change
+            ));
+        }
+        self.notify(raw::REDISMODULE_NOTIFY_STRING, c"incrby", key, false);
+        Ok(())
+    }
+}
+
+/// The number that an open string holds; `None` when it is no number. 0 when it is empty.
+fn number_of(handle: *mut raw::RedisModuleKey) -> Option<i64> {
+    if RedisKeyspace::is_empty(handle) {
+        return Some(0);
+    }
+    let mut len = 0;
+    // SAFETY: main thread, open string; the bytes are read before anything else happens.
+    let text = unsafe {
+        let start = rm!(RedisModule_StringDMA(
+            handle,
+            &mut len,
+            raw::REDISMODULE_READ as c_int
+        ));
+        std::slice::from_raw_parts(start.cast::<u8>(), len)
+    };
+    parse_signed(text)
+}
+
+/// Writes a number into a string that is open for writing, in place where there is one.
+fn put_number(handle: *mut raw::RedisModuleKey, key: &RmString, n: i64) -> Result<()> {
+    let text = n.to_string();
+    // SAFETY: main thread, string open for writing; it has as many bytes as were asked for when they
+    // are written.
+    unsafe {
+        if RedisKeyspace::is_empty(handle) {
+            rm!(RedisModule_StringSet(
+                handle,
+                RmString::new(text.as_bytes()).raw()
+            ));
+            return Ok(());
+        }
+        let mut len = 0;
+        let writes = raw::REDISMODULE_WRITE as c_int;
+        let mut start = rm!(RedisModule_StringDMA(handle, &mut len, writes));
+        if len != text.len() {
+            rm!(RedisModule_StringTruncate(handle, text.len()));
+            start = rm!(RedisModule_StringDMA(handle, &mut len, writes));
+        }
+        if start.is_null() || len != text.len() {
+            return Err(KeyError::Refused(format!(
+                "ERR the server refused to write key '{}'",
+                crate::text::Shown(key.as_ref())
+            )));
+        }
+        ptr::copy_nonoverlapping(text.as_ptr(), start.cast(), len);
+    }
+    Ok(())
 }
