@@ -69,8 +69,21 @@ fn frontier_with_a_hash_tag_works_in_its_slot() {
     let node = one_node();
     let mut f = Frontier::at(&node, T0);
     f.ok("INFO");
-    f.take_none();
+    f.ok("CHECK");
+    f.err("WHY nobody");
     assert_eq!(ok!(f.wire, "DBSIZE"), int(0), "looking creates nothing");
+    for line in [
+        "RELEASE nobody 1 AT 0",
+        "PAUSE nobody",
+        "ADD crawl host soon",
+    ] {
+        f.err(line);
+        assert_eq!(
+            ok!(f.wire, "DBSIZE"),
+            int(0),
+            "{line} is refused, and creates nothing"
+        );
+    }
     let out = BusyFrontier::build(&mut f);
     f.release(&out.held, "DELAY 5 DONE crawl");
     f.ok("DROP other");

@@ -46,6 +46,39 @@ fn block_that_has_passed_is_none() {
 }
 
 #[test]
+fn block_that_is_taken_away_leaves_the_due_time_that_was_before() {
+    for kept in [false, true] {
+        let (_server, mut f) = stage();
+        if kept {
+            f.add_uri("crawl", "host", T0 + 9000, 0, "a");
+        } else {
+            f.add("crawl", "host", T0 + 9000);
+        }
+        for until in [T0 + 5000, T0 + 20_000] {
+            f.ok(format!("BLOCK host UNTIL {until}"));
+            f.ok("BLOCK host UNTIL 0");
+            f.take_none();
+            assert_eq!(f.due("host"), Some(T0 + 9000), "kept {kept}, until {until}");
+        }
+        f.pass(9000);
+        f.take("host");
+    }
+}
+
+#[test]
+fn shorter_block_replaces_a_longer_one() {
+    let (_server, mut f) = stage();
+    add(&mut f, "host", 1);
+    f.ok(format!("BLOCK host UNTIL {}", T0 + 9000));
+    f.take_none();
+    f.ok(format!("BLOCK host UNTIL {}", T0 + 2000));
+    f.pass(1999);
+    f.take_none();
+    f.pass(1);
+    f.take("host");
+}
+
+#[test]
 fn block_holds_a_ready_group_a_leased_one_and_one_that_is_added_to() {
     let (_server, mut f) = stage();
     let until = T0 + 5000;
@@ -88,6 +121,16 @@ fn paused_frontier_leases_nothing_and_goes_on_where_it_was() {
     for chg in ["a", "b", "c", "d"] {
         f.take(chg);
     }
+}
+
+#[test]
+fn what_a_plain_client_wrote_among_the_pauses_pauses_nothing() {
+    let (_server, mut f) = stage();
+    add(&mut f, "host", 1);
+    ok!(f.wire, "HSET", "{f}:chg_paused", "x", 1);
+    f.ok("PAUSE");
+    f.ok("RESUME");
+    f.take("host");
 }
 
 #[test]
@@ -143,6 +186,39 @@ fn many_paused_groups_do_not_hide_the_one_behind_them() {
 }
 
 #[test]
+fn many_paused_groups_do_not_hide_the_one_behind_them_in_real_time() {
+    let server = Server::start();
+    let mut f = Frontier::real(&server);
+    f.ok("PAUSE EXECUTION paused");
+    for first in 0..20 {
+        let groups = (0..1000).map(|n| format!(" {first}-{n} 0"));
+        f.ok(format!("ADD paused{}", groups.collect::<String>()));
+    }
+    f.add("free", "free", 0);
+    f.take("free");
+    f.take_none();
+    f.ok("RESUME EXECUTION paused");
+    f.take("0-0");
+}
+
+#[test]
+fn uri_of_another_execution_brings_a_paused_group_up() {
+    for kept in [false, true] {
+        let (_server, mut f) = stage();
+        f.ok("PAUSE EXECUTION crawl");
+        add(&mut f, "host", 1);
+        f.take_none();
+        if kept {
+            f.add_uri("another", "host", T0, 0, "a");
+        } else {
+            f.add("another", "host", T0);
+        }
+        assert_eq!(f.take("host").c, 2, "kept {kept}");
+        f.take_none();
+    }
+}
+
+#[test]
 fn paused_execution_holds_its_uris_and_no_others() {
     let (_server, mut f) = stage();
     f.add_uri("held", "both", T0, 0, "of-held");
@@ -160,16 +236,6 @@ fn paused_execution_holds_its_uris_and_no_others() {
     names.sort();
     assert_eq!(names, ["both", "counted", "only-held"]);
     f.assert_conserved();
-}
-
-#[test]
-fn execution_may_be_paused_before_it_begins() {
-    let (_server, mut f) = stage();
-    f.ok("PAUSE EXECUTION crawl");
-    add(&mut f, "host", 1);
-    f.take_none();
-    f.add("another", "host", T0);
-    f.take("host");
 }
 
 // Limits.
@@ -363,7 +429,16 @@ fn members_of_a_group_share_one_gate() {
 }
 
 #[test]
-fn members_take_turns_and_each_keeps_its_own_pause() {
+fn members_take_turns() {
+    take_turns(false);
+}
+
+#[test]
+fn members_take_turns_when_others_ask_meanwhile() {
+    take_turns(true);
+}
+
+fn take_turns(asked_meanwhile: bool) {
     let (_server, mut f) = stage();
     f.ok("GROUP shared a b");
     add(&mut f, "a", 9);
@@ -371,6 +446,9 @@ fn members_take_turns_and_each_keeps_its_own_pause() {
     let mut order = Vec::new();
     for _ in 0..6 {
         let lease = f.try_take().expect("one of them");
+        if asked_meanwhile {
+            f.take_none();
+        }
         f.release(&lease, "DELAY 100 DONE crawl");
         order.push(lease.chg);
         f.pass(100);
