@@ -1,0 +1,220 @@
+//! Moving what is queued for one group to another, and dropping a whole crawl.
+
+use redis_tests::{ok, simulated, until, Frontier, Server, T0};
+
+fn stage() -> (Server, Frontier) {
+    let server = simulated().start();
+    let frontier = Frontier::at(&server, T0);
+    (server, frontier)
+}
+
+/// `uris` URIs for a group, due now.
+fn add(f: &mut Frontier, chg: &str, uris: usize) {
+    let now = f.time();
+    f.ok(format!("ADD crawl{}", format!(" {chg} {now}").repeat(uris)));
+}
+
+#[test]
+fn move_takes_everything_that_is_queued() {
+    let (_server, mut f) = stage();
+    f.add("one", "from", T0 + 1000);
+    f.add_uri("two", "from", T0 + 2000, 0, "a");
+    f.add_uri("two", "to", T0 + 3000, 0, "b");
+    assert_eq!(f.ok("MOVE from to").ints(), [2, 3]);
+    assert_eq!(f.sums(), [3, 3, 3]);
+    assert_eq!((f.count("from"), f.count("to")), (0, 3));
+    assert_eq!((f.queued("one"), f.queued("two")), (1, 2));
+    assert_eq!(f.place("from"), "");
+    assert_eq!(f.due("to"), Some(T0 + 1000));
+    f.pass(3000);
+    let mut seen = Vec::new();
+    for _ in 0..3 {
+        let lease = f.take("to");
+        let execution = lease.execution.clone().unwrap_or("one".into());
+        f.release(&lease, format!("AT 0 DONE {execution}"));
+        seen.push(lease.uri.unwrap_or_default());
+    }
+    seen.sort();
+    assert_eq!(seen, ["", "a", "b"]);
+    f.assert_conserved();
+}
+
+#[test]
+fn moved_group_keeps_the_later_of_both_gates() {
+    for (from, to) in [(4000, 1000), (1000, 4000)] {
+        let (_server, mut f) = stage();
+        add(&mut f, "from", 2);
+        add(&mut f, "to", 2);
+        let leases = [f.take("from"), f.take("to")];
+        f.release(&leases[0], format!("DELAY {from} DONE crawl"));
+        f.release(&leases[1], format!("DELAY {to} DONE crawl"));
+        assert_eq!(f.ok("MOVE from to").ints(), [1, 2]);
+        assert_eq!(f.due("to"), Some(T0 + 4000));
+        f.pass(3999);
+        f.take_none();
+        f.pass(1);
+        f.take("to");
+        f.assert_conserved();
+    }
+}
+
+#[test]
+fn move_into_a_leased_group_leaves_its_lease() {
+    let (_server, mut f) = stage();
+    add(&mut f, "to", 1);
+    let to = f.take("to");
+    add(&mut f, "from", 2);
+    assert_eq!(f.ok("MOVE from to").ints(), [2, 3]);
+    f.take_none();
+    f.release(&to, "AT 0 DONE crawl");
+    assert_eq!(f.take("to").c, 2);
+    f.assert_conserved();
+}
+
+#[test]
+fn same_uri_in_both_groups_is_counted_once_after_a_move() {
+    let (_server, mut f) = stage();
+    for chg in ["from", "to"] {
+        f.add_uri("crawl", chg, T0, 0, "http://same/");
+    }
+    let reply = f.ok("MOVE from to").ints();
+    assert_eq!(reply[1], f.count("to"));
+    f.assert_conserved();
+    let lease = f.take("to");
+    f.release(&lease, "AT 0 DONE crawl");
+    f.take_none();
+    assert_eq!(f.total(), 0);
+}
+
+#[test]
+fn moves_that_cannot_be_are_refused() {
+    let (server, mut f) = stage();
+    add(&mut f, "leased", 2);
+    f.take("leased");
+    add(&mut f, "host", 1);
+    let before = server.snapshot();
+    for (line, code) in [
+        ("MOVE leased host", "LEASED "),
+        ("MOVE nobody host", "NOCHG "),
+        ("MOVE host host", "ERR "),
+    ] {
+        let error = f.err(line);
+        assert!(error.starts_with(code), "{line}: {error}");
+        server.snapshot().assert_same(&before, line);
+    }
+    assert_eq!(f.ok("MOVE host new").ints(), [1, 1]);
+    f.take("new");
+}
+
+#[test]
+fn drop_takes_one_execution_out_of_every_group() {
+    let (_server, mut f) = stage();
+    f.ok(format!("ADD gone a {T0} a {T0} b {T0} c {}", T0 + 500));
+    f.ok(format!("ADD stays a {T0} d {T0}"));
+    f.add_uri("gone", "kept", T0, 0, "u1");
+    f.add_uri("stays", "kept", T0, 0, "u2");
+    assert_eq!(f.ok("DROP gone").ints(), [4, 5]);
+    assert_eq!(f.sums(), [3, 3, 3]);
+    assert_eq!((f.queued("gone"), f.queued("stays")), (0, 3));
+    let mut names: Vec<String> = std::iter::from_fn(|| f.try_take()).map(|l| l.chg).collect();
+    names.sort();
+    assert_eq!(names, ["a", "d", "kept"]);
+    f.pass(1000);
+    f.take_none();
+    assert_eq!(f.ok("DROP gone").ints(), [0, 0]);
+    assert_eq!(f.ok("DROP nobody").ints(), [0, 0]);
+    f.assert_conserved();
+}
+
+#[test]
+fn dropped_execution_leaves_the_pause_of_what_is_being_fetched() {
+    let (_server, mut f) = stage();
+    f.add_uri("gone", "kept", T0, 0, "u1");
+    add(&mut f, "counted", 1);
+    let kept = f.take("kept");
+    let counted = f.take("counted");
+    f.ok("DROP gone");
+    f.ok("DROP crawl");
+    assert_eq!(f.sums(), [0, 0, 0]);
+    for chg in ["kept", "counted"] {
+        assert_eq!(f.place(chg), "busy", "{chg}: somebody is still there");
+    }
+    assert_eq!(f.release(&kept, "DELAY 1000 DONE gone"), T0 + 1000);
+    assert_eq!(f.release(&counted, "DELAY 1000 DONE crawl"), T0 + 1000);
+    assert_eq!(f.sums(), [0, 0, 0]);
+    f.add("another", "kept", T0);
+    assert_eq!(f.due("kept"), Some(T0 + 1000));
+    f.assert_conserved();
+}
+
+#[test]
+fn large_drop_is_a_job() {
+    let (server, mut f) = stage();
+    ok!(f.wire, "CONFIG", "SET", "crawlspace.slice-us", 50);
+    for first in 0..30 {
+        let groups = (0..1000).map(|n| format!(" host-{first}-{n} {T0}"));
+        f.ok(format!("ADD gone{}", groups.collect::<String>()));
+    }
+    f.ok(format!("ADD stays host-0-0 {T0} host-29-999 {T0}"));
+    let slices = server.info_number("slices");
+    let mut dropper = Frontier::at(&server, T0);
+    dropper.send("DROP gone");
+    let mut pings = 0;
+    while !dropper.wire.has_reply() {
+        ok!(f.wire, "PING");
+        pings += 1;
+    }
+    assert_eq!(dropper.wire.recv().ints(), [30_000, 30_000]);
+    assert!(pings > 20, "only {pings} PINGs were served");
+    assert!(server.info_number("slices") - slices > 20);
+    assert_eq!(f.sums(), [2, 2, 2]);
+    f.take("host-0-0");
+    f.take("host-29-999");
+    f.take_none();
+    f.assert_conserved();
+}
+
+#[test]
+fn large_drop_outlives_its_client_and_can_be_asked_for_again() {
+    let (server, mut f) = stage();
+    ok!(f.wire, "CONFIG", "SET", "crawlspace.slice-us", 50);
+    for first in 0..20 {
+        let groups = (0..1000).map(|n| format!(" host-{first}-{n} {T0}"));
+        f.ok(format!("ADD gone{}", groups.collect::<String>()));
+    }
+    let mut dropper = Frontier::at(&server, T0);
+    dropper.send("DROP gone");
+    until("it is under way", || f.total() < 20_000);
+    dropper.wire.hang_up();
+    f.ok("DROP gone");
+    assert_eq!(f.sums(), [0, 0, 0]);
+    f.take_none();
+    f.assert_conserved();
+}
+
+#[test]
+fn drop_leaves_a_writer_free_to_begin_again() {
+    let (_server, mut f) = stage();
+    f.ok(format!("ADD gone SEQ w 9 host {T0}"));
+    f.ok("DROP gone");
+    // The numbers went with the execution.
+    assert_eq!(f.ok(format!("ADD gone SEQ w 1 host {T0}")).ints(), [1]);
+    f.take("host");
+    f.assert_conserved();
+}
+
+#[test]
+fn moved_uris_keep_their_attempts_and_weights() {
+    let (_server, mut f) = stage();
+    ok!(f.wire, "CONFIG", "SET", "crawlspace.chg-attempts", 2);
+    f.add_uri("crawl", "from", T0, 0, "poison");
+    f.ok("NEXT LEASE 100");
+    f.pass(100);
+    f.ok("SWEEP");
+    assert_eq!(f.ok("MOVE from to").ints(), [1, 1]);
+    f.ok("NEXT LEASE 100");
+    f.pass(100);
+    f.take_none();
+    assert_eq!(f.total(), 0, "the second attempt was the last");
+    f.assert_conserved();
+}

@@ -1,0 +1,317 @@
+//! A gate that many groups share: while one of them is fetched from, no other one is.
+
+use redis_tests::{ok, simulated, Frontier, Lease, Server, T0};
+
+fn stage() -> (Server, Frontier) {
+    let server = simulated().start();
+    let frontier = Frontier::at(&server, T0);
+    (server, frontier)
+}
+
+/// `uris` URIs for a group, due now.
+fn add(f: &mut Frontier, chg: &str, uris: usize) {
+    let now = f.time();
+    f.ok(format!("ADD crawl{}", format!(" {chg} {now}").repeat(uris)));
+}
+
+#[test]
+fn members_of_a_group_share_one_gate() {
+    let (_server, mut f) = stage();
+    assert_eq!(f.ok("GROUP shared a b c").text(), "OK");
+    for chg in ["a", "b", "c", "d"] {
+        add(&mut f, chg, 2);
+    }
+    let a = f.take("a");
+    f.take("d");
+    f.take_none();
+    assert_eq!(f.state("b"), "gated");
+    assert_eq!(f.why("b").field("group").text(), "shared");
+    assert_eq!(f.release(&a, "DELAY 1000 DONE crawl"), T0 + 1000);
+    f.pass(999);
+    f.take_none();
+    f.pass(1);
+    let b = f.take("b");
+    f.take_none();
+    f.release(&b, "DELAY 1000 DONE crawl");
+    f.pass(1000);
+    f.take("c");
+    f.take_none();
+    f.assert_conserved();
+}
+
+#[test]
+fn members_take_turns() {
+    take_turns(false);
+}
+
+#[test]
+fn members_take_turns_when_others_ask_meanwhile() {
+    take_turns(true);
+}
+
+fn take_turns(asked_meanwhile: bool) {
+    let (_server, mut f) = stage();
+    f.ok("GROUP shared a b");
+    add(&mut f, "a", 9);
+    add(&mut f, "b", 9);
+    let mut order = Vec::new();
+    for _ in 0..6 {
+        let lease = f.try_take().expect("one of them");
+        if asked_meanwhile {
+            f.take_none();
+        }
+        f.release(&lease, "DELAY 100 DONE crawl");
+        order.push(lease.chg);
+        f.pass(100);
+    }
+    assert_eq!(order, ["a", "b", "a", "b", "a", "b"]);
+    f.assert_conserved();
+}
+
+#[test]
+fn one_of_many_gated_members_waits_for_the_gate() {
+    let (_server, mut f) = stage();
+    let members: Vec<String> = (0..200).map(|n| format!("m{n:03}")).collect();
+    f.ok(format!("GROUP shared {}", members.join(" ")));
+    for chg in &members {
+        add(&mut f, chg, 1);
+    }
+    let first = f.take("m000");
+    f.take_none();
+    f.release(&first, "DELAY 1000 DONE crawl");
+    f.take_none();
+    assert_eq!(f.wait().len(), 1, "{:?}", f.wait());
+    assert_eq!(f.wait()[0].1, T0 + 1000);
+    assert_eq!((f.ready().len(), f.busy().len()), (0, 0));
+    // All of them come, one after the other, in order.
+    for chg in &members[1..] {
+        f.pass(1000);
+        let lease = f.take(chg);
+        f.take_none();
+        f.release(&lease, "DELAY 1000 DONE crawl");
+        assert!(f.wait().len() <= 1, "{:?}", f.wait());
+    }
+    assert_eq!(f.total(), 0);
+    f.assert_conserved();
+}
+
+#[test]
+fn member_that_leaves_is_its_own_again() {
+    let (_server, mut f) = stage();
+    f.ok("GROUP shared a b");
+    add(&mut f, "a", 1);
+    add(&mut f, "b", 1);
+    let a = f.take("a");
+    f.take_none();
+    // The empty name.
+    f.ok("GROUP  b");
+    f.take("b");
+    f.release(&a, "AT 0 DONE crawl");
+    f.assert_conserved();
+}
+
+#[test]
+fn member_with_a_lease_that_ended_opens_the_gate() {
+    let (_server, mut f) = stage();
+    f.ok("GROUP shared a b");
+    add(&mut f, "a", 1);
+    add(&mut f, "b", 1);
+    assert_eq!(Lease::only(&f.ok("NEXT LEASE 100")).chg, "a");
+    f.take_none();
+    f.pass(100);
+    let mut names = Vec::new();
+    let lease = f.try_take().expect("one of the two");
+    names.push(lease.chg.clone());
+    f.take_none();
+    f.release(&lease, "AT 0 DONE crawl");
+    names.push(f.try_take().expect("the other").chg);
+    names.sort();
+    assert_eq!(names, ["a", "b"]);
+    f.assert_conserved();
+}
+
+#[test]
+fn leased_group_may_join_a_group() {
+    let (_server, mut f) = stage();
+    add(&mut f, "a", 1);
+    let a = f.take("a");
+    f.ok("GROUP shared a b");
+    add(&mut f, "b", 1);
+    f.take_none();
+    f.release(&a, "DELAY 500 DONE crawl");
+    f.take_none();
+    f.pass(500);
+    f.take("b");
+    f.assert_conserved();
+}
+
+/// `a` is leased, `b` waits for the gate for all others, `c` and `d` stand behind it.
+fn closed() -> (Server, Frontier, Lease) {
+    let (server, mut f) = stage();
+    f.ok("GROUP shared a b c d");
+    for chg in ["a", "b", "c", "d"] {
+        add(&mut f, chg, 1);
+    }
+    let a = f.take("a");
+    f.take_none();
+    (server, f, a)
+}
+
+#[test]
+fn one_that_is_held_back_does_not_hold_back_those_behind_it() {
+    for line in [
+        "PAUSE b".to_owned(),
+        format!("BLOCK b UNTIL {}", T0 + 600_000),
+        "MOVE b elsewhere".to_owned(),
+        // The empty name.
+        "GROUP  b".to_owned(),
+    ] {
+        let (_server, mut f, a) = closed();
+        f.ok(&line);
+        f.release(&a, "DELAY 1000 DONE crawl");
+        f.pass(1000);
+        let mut names = Vec::new();
+        for _ in 0..4 {
+            if let Some(lease) = f.try_take() {
+                f.release(&lease, "DELAY 1000 DONE crawl");
+                names.push(lease.chg);
+            }
+            f.pass(1000);
+        }
+        names.retain(|chg| chg == "c" || chg == "d");
+        assert_eq!(names, ["c", "d"], "{line}");
+        f.assert_conserved();
+    }
+}
+
+#[test]
+fn one_whose_uris_are_dropped_lets_the_next_one_stand_for_the_others() {
+    let (_server, mut f) = stage();
+    f.ok("GROUP shared a b c");
+    add(&mut f, "a", 1);
+    f.add("dropped", "b", T0);
+    add(&mut f, "c", 1);
+    let a = f.take("a");
+    f.take_none();
+    f.ok("DROP dropped");
+    f.release(&a, "DELAY 1000 DONE crawl");
+    f.pass(1000);
+    f.take("c");
+    f.assert_conserved();
+}
+
+#[test]
+fn one_of_a_paused_execution_lets_others_pass() {
+    let (_server, mut f) = stage();
+    f.ok("GROUP shared a b c");
+    add(&mut f, "a", 1);
+    f.add("paused", "b", T0);
+    add(&mut f, "c", 1);
+    let a = f.take("a");
+    f.take_none();
+    f.ok("PAUSE EXECUTION paused");
+    f.release(&a, "DELAY 1000 DONE crawl");
+    f.pass(1000);
+    f.take("c");
+}
+
+#[test]
+fn one_that_a_plain_client_deleted_is_replaced_after_repair() {
+    let (_server, mut f, a) = closed();
+    for key in ["CHG:b", "chg_wait"] {
+        let key = f.key(key);
+        ok!(f.wire, "DEL", key);
+    }
+    f.release(&a, "DELAY 1000 DONE crawl");
+    f.ok("REPAIR");
+    f.assert_conserved();
+    f.pass(1000);
+    let mut names = Vec::new();
+    while let Some(lease) = f.try_take() {
+        f.release(&lease, "DELAY 1000 DONE crawl");
+        names.push(lease.chg);
+        f.pass(1000);
+    }
+    names.sort();
+    assert_eq!(names, ["c", "d"]);
+    assert_eq!(f.total(), 0);
+}
+
+#[test]
+fn lost_gate_is_mended() {
+    for keys in [
+        &["chg_gate:shared"][..],
+        &["chg_gated:shared"],
+        &["chg_gate:shared", "chg_gated:shared"],
+    ] {
+        let (_server, mut f, a) = closed();
+        for key in keys {
+            let key = f.key(key);
+            ok!(f.wire, "DEL", key);
+        }
+        f.ok("REPAIR");
+        f.assert_conserved();
+        assert_eq!(f.ok("CHECK").field("problems-total").int(), 0, "{keys:?}");
+        f.release(&a, "DELAY 1000 DONE crawl");
+        let mut names = Vec::new();
+        for _ in 0..10 {
+            // Long enough for whoever waits for the lease that was out to end.
+            f.pass(600_000);
+            while let Some(lease) = f.try_take() {
+                f.release(&lease, "DELAY 1000 DONE crawl");
+                names.push(lease.chg);
+            }
+        }
+        names.sort();
+        assert_eq!(names, ["b", "c", "d"], "{keys:?}");
+        f.assert_conserved();
+    }
+}
+
+#[test]
+fn group_may_change_its_gate() {
+    let (_server, mut f, a) = closed();
+    f.ok("GROUP another c");
+    f.take("c");
+    f.take_none();
+    f.release(&a, "AT 0 DONE crawl");
+    f.take("b");
+    f.take_none();
+    assert_eq!(f.why("c").field("group").text(), "another");
+    f.assert_conserved();
+}
+
+#[test]
+fn gate_holds_for_uris_that_come_while_it_is_closed() {
+    let (_server, mut f, a) = closed();
+    f.ok("GROUP shared late");
+    add(&mut f, "late", 1);
+    f.take_none();
+    f.release(&a, "DELAY 1000 DONE crawl");
+    f.take_none();
+    for chg in ["b", "c", "d", "late"] {
+        f.pass(1000);
+        let lease = f.take(chg);
+        f.take_none();
+        f.release(&lease, "DELAY 1000 DONE crawl");
+    }
+    f.assert_conserved();
+}
+
+#[test]
+fn gate_is_kept_when_it_is_asked_for_by_waiters() {
+    let server = Server::start();
+    let mut f = Frontier::real(&server);
+    f.ok("GROUP shared a b c d e");
+    f.ok("ADD crawl a 0 b 0 c 0 d 0 e 0");
+    let mut last = 0;
+    let mut names = Vec::new();
+    for _ in 0..5 {
+        let lease = Lease::only(&f.ok("NEXT BLOCK 5000"));
+        let granted = lease.deadline - 600_000;
+        assert!(granted >= last + 30, "{} ms after the last", granted - last);
+        last = f.release(&lease, "DELAY 30 DONE crawl") - 30;
+        names.push(lease.chg);
+    }
+    assert_eq!(names, ["a", "b", "c", "d", "e"]);
+}
