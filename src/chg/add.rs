@@ -96,9 +96,13 @@ impl<K: Store> Frontier<K> {
         for uri in uris {
             let mut loaded = self.load(ks, uri.chg)?;
             let key = self.uris_key(ks, uri.chg);
+            let has = self.kept(ks, &loaded, |kept| kept.contains(execution, uri.uri))?;
+            let known = has.unwrap_or(false);
+            if known && weight.is_none() {
+                counts.push(Some(loaded.group.uris));
+                continue;
+            }
             if loaded.group.options.budget == Some(0) {
-                let has = ks.uris(&key, |kept| kept.contains(execution, uri.uri))?;
-                let known = has.unwrap_or(false);
                 counts.push(known.then_some(loaded.group.uris));
                 continue;
             }
@@ -145,7 +149,8 @@ impl<K: Store> Frontier<K> {
         }
         let due = at.max(group.closed_until()).max(now);
         if was_runnable {
-            if due < group.due && ks.zset_score(&self.names.wait, &loaded.id)?.is_some() {
+            self.look_again(ks, loaded)?;
+            if due < loaded.group.due && ks.zset_score(&self.names.wait, &loaded.id)?.is_some() {
                 loaded.group.due = due;
                 self.wait_from(ks, loaded, due, now)?;
             }

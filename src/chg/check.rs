@@ -285,6 +285,43 @@ impl<K: Store> Check<K> {
         Ok(batch.len() as u64)
     }
 
+    /// The same for `chg_ready`, where nobody should stand who stands elsewhere too.
+    fn look_at_ready(&mut self, frontier: &mut Frontier<K>, ks: &mut K, from: u64) -> Result<u64> {
+        let mut batch = Batch::default();
+        ks.list_range(&frontier.names.ready, from, PAGE, &mut batch)?;
+        let mut kept = 0;
+        for (id, _) in batch.iter() {
+            kept += 1;
+            let expected = self.elsewhere.remove(id);
+            let audit = self.audit(frontier);
+            if expected || audit.is_none_or(|audit| audit.groups.contains_key(id)) {
+                continue;
+            }
+            let group = frontier.load(ks, id)?.group;
+            let waits = ks.zset_score(&frontier.names.wait, id)?.is_some();
+            let busy = ks.zset_score(&frontier.names.busy, id)?.is_some();
+            let shown = Shown(id);
+            if !group.known {
+                self.problem(|| format!("'{shown}' is in chg_ready, but there is no such group"));
+            } else if waits || (busy && group.options.parallel == 1) {
+                let other = if waits { "chg_wait" } else { "chg_busy" };
+                self.problem(|| format!("group '{shown}' is in chg_ready and in {other}"));
+            } else if group.is_idle() {
+                continue;
+            } else {
+                self.problem(|| format!("group '{shown}' is in chg_ready more than once"));
+            }
+            if self.repairs {
+                kept -= 1;
+                ks.list_take(&frontier.names.ready, from + kept)?;
+                frontier.passed = Default::default();
+                self.mended += 1;
+            }
+        }
+        // How far the walk is now, of those that are left; nothing at the end.
+        Ok(if batch.is_empty() { 0 } else { kept.max(1) })
+    }
+
     /// Those that stand nowhere, unless something happened to them since they were looked at.
     fn lost(&mut self, frontier: &mut Frontier<K>, ks: &mut K) -> Result<bool> {
         let Some(id) = self.elsewhere.iter().next().cloned() else {
@@ -461,8 +498,7 @@ impl<K: Store> Check<K> {
                 // Those at the head are taken while this goes on.
                 let taken = self.audit(frontier).map_or(0, |audit| audit.taken);
                 let from = at.saturating_sub(taken);
-                let ready = frontier.names.ready.clone();
-                match self.cross_off(ks, &ready, from)? {
+                match self.look_at_ready(frontier, ks, from)? {
                     0 => Phase::Gates(0),
                     n => Phase::Ready(taken + from + n),
                 }

@@ -3,6 +3,8 @@
 //! The keys are the truth. What is remembered here is rebuilt from them at any time; whoever hears
 //! that somebody else changed them makes a new one.
 
+use std::collections::VecDeque;
+
 use smallvec::SmallVec;
 
 use crate::keyspace::Batch;
@@ -60,6 +62,8 @@ pub(super) struct Passed {
     pub wait: u64,
     /// The score of the last one of them.
     pub wait_score: f64,
+    /// Those of them that something was queued for since: perhaps they can be leased now.
+    pub again: VecDeque<Id>,
 }
 
 /// What is paused beside single groups.
@@ -114,6 +118,7 @@ impl<K: Store> Frontier<K> {
     pub fn forget_all(&mut self) {
         self.distrust();
         self.tokens = None;
+        self.arrivals = Arrivals::default();
         self.figures = Figures::default();
     }
 
@@ -296,6 +301,20 @@ impl<K: Store> Frontier<K> {
         Ok(token)
     }
 
+    /// Something was queued for a group that may have been passed over.
+    pub(super) fn look_again(&mut self, ks: &mut K, loaded: &Loaded<K>) -> Result<()> {
+        if self.passed.ready > 0 {
+            self.passed.ready = 0;
+        }
+        if self.passed.wait > 0 {
+            let score = ks.zset_score(&self.names.wait, &loaded.id)?;
+            if score.is_some_and(|score| score <= self.passed.wait_score) {
+                self.passed.again.push_back(loaded.id.clone());
+            }
+        }
+        Ok(())
+    }
+
     /// Puts a group into `chg_wait`, or moves it there.
     pub(super) fn wait(&mut self, ks: &mut K, id: &[u8], score: f64) -> Result<()> {
         if self.passed.wait > 0 {
@@ -305,6 +324,11 @@ impl<K: Store> Frontier<K> {
             }
         }
         Ok(ks.zset_add(&self.names.wait, id, score)?)
+    }
+
+    /// Whether a group stands in `chg_wait`.
+    pub(super) fn stands_in_wait(&self, ks: &mut K, loaded: &Loaded<K>) -> Result<bool> {
+        Ok(ks.zset_score(&self.names.wait, &loaded.id)?.is_some())
     }
 
     /// Takes a group out of `chg_wait`; true when it was there.

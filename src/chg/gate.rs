@@ -53,16 +53,17 @@ impl<K: Store> Frontier<K> {
         push_number(&mut opens, until);
         ks.hash_set(&key, OPENS, &opens)?;
         let first = self.first_at(ks, &key)?;
-        match first.filter(|first| leased != Some(first.as_ref())) {
-            Some(first) => {
-                let mut first = self.load(ks, first.as_ref())?;
-                self.stand_first(ks, &mut first, until)
+        if let Some(first) = first.filter(|first| leased != Some(first.as_ref())) {
+            let mut first = self.load(ks, first.as_ref())?;
+            if self.stand_first(ks, &mut first, until)? {
+                return Ok(());
             }
-            None => self.promote(ks, gate, &key, until),
         }
+        self.promote(ks, gate, &key, until)
     }
 
-    /// A group came up and found the gate closed: it stands for all behind it, or joins them.
+    /// A group that stands in no queue, and could be fetched from but for its gate: it stands for all
+    /// behind the gate, or joins them. One that is not due when the gate opens waits by itself.
     pub(super) fn stand_behind(
         &mut self,
         ks: &mut K,
@@ -72,20 +73,28 @@ impl<K: Store> Frontier<K> {
         let gate = loaded.group.options.gate.clone();
         let key = self.key(ks, GATE, &gate);
         let first = self.first_at(ks, &key)?;
-        if first.is_some_and(|first| first.as_ref() != &loaded.id[..]) {
+        let others = first.is_some_and(|first| first.as_ref() != &loaded.id[..]);
+        if others && self.due_of(ks, loaded)? <= until {
             let gated = self.key(ks, GATED, &gate);
             ks.list_push(&gated, &loaded.id)?;
+            loaded.group.due = until;
             return Ok(());
         }
-        ks.hash_set(&key, FIRST, &loaded.id)?;
-        self.stand_first(ks, loaded, until)
+        if self.stand_first(ks, loaded, until)? && !others {
+            ks.hash_set(&key, FIRST, &loaded.id)?;
+        }
+        Ok(())
     }
 
-    fn stand_first(&mut self, ks: &mut K, loaded: &mut Loaded<K>, until: Millis) -> Result<()> {
-        let due = self.due_of(ks, loaded)?.max(until);
+    /// Puts a group into `chg_wait` for when its gate opens, or for when it is due if that is later;
+    /// true when it is due as soon as the gate opens, so that it can stand for others.
+    fn stand_first(&mut self, ks: &mut K, loaded: &mut Loaded<K>, until: Millis) -> Result<bool> {
+        let own = self.due_of(ks, loaded)?;
+        let due = own.max(until);
         loaded.group.due = due;
         self.wait(ks, &loaded.id, due as f64)?;
-        self.save(ks, loaded)
+        self.save(ks, loaded)?;
+        Ok(own <= until)
     }
 
     /// The next group behind a gate stands for the others from now on.
@@ -102,12 +111,11 @@ impl<K: Store> Frontier<K> {
                 continue;
             }
             if can_stand && loaded.group.options.gate != gate {
-                let due = self.due_of(ks, &loaded)?;
-                self.stand_first(ks, &mut loaded, due)?;
-                continue;
+                self.stand_first(ks, &mut loaded, 0)?;
+            } else if self.stand_first(ks, &mut loaded, until)? {
+                ks.hash_set(key, FIRST, id.as_ref())?;
+                return Ok(());
             }
-            ks.hash_set(key, FIRST, id.as_ref())?;
-            return self.stand_first(ks, &mut loaded, until);
         }
         ks.hash_del(key, FIRST)?;
         Ok(())

@@ -213,6 +213,12 @@ impl Group {
         self.uris > out && out < self.options.parallel
     }
 
+    /// Whether it stands in a queue while it is in `chg_busy`: more can be fetched from it at the same
+    /// time. A plain client that fetches from it has taken it from there.
+    pub fn stands_beside_leases(&self) -> bool {
+        !self.holds.is_empty() && self.is_runnable()
+    }
+
     /// No fetch begins before this, whatever is queued.
     pub fn closed_until(&self) -> Millis {
         self.gate.max(self.options.blocked)

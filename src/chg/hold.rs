@@ -79,6 +79,10 @@ impl<K: Store> Frontier<K> {
                     Target::Execution(execution) => [COUNTED, execution].concat(),
                     _ => b"all".to_vec(),
                 };
+                let is_paused = ks.hash_has(&self.names.paused, &field)?;
+                if pause == is_paused {
+                    return Ok(());
+                }
                 if pause {
                     ks.hash_set(&self.names.paused, &field, b"1")?;
                 } else {
@@ -118,7 +122,7 @@ impl<K: Store> Frontier<K> {
             let before = self.gate_closed_until(ks, &loaded.group.options.gate)?;
             let stood_behind = self.leave_gate(ks, &loaded)?;
             loaded.group.options.gate = gate.to_vec();
-            if stood_behind {
+            if stood_behind && loaded.group.is_runnable() {
                 let due = self.due_of(ks, &loaded)?;
                 self.queue(ks, &mut loaded, due, now)?;
             } else {

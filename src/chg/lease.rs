@@ -7,7 +7,7 @@ use super::group::{Hold, Released};
 use super::next::Lease;
 use super::politeness::{self, Facts};
 use super::store::Store;
-use super::time::Millis;
+use super::time::{Millis, TEN_YEARS};
 use super::uris::Op;
 use super::Token;
 
@@ -88,7 +88,11 @@ impl<K: Store> Frontier<K> {
         if loaded.group.is_idle() {
             due = loaded.group.gate;
         } else if loaded.group.is_runnable() && !was_runnable {
-            self.queue(ks, &mut loaded, due, now)?;
+            if loaded.group.options.gate.is_empty() || due > gate {
+                self.queue(ks, &mut loaded, due, now)?;
+            } else {
+                self.stand_behind(ks, &mut loaded, gate)?;
+            }
         } else if loaded.group.is_runnable() {
             // Others may fetch from it at the same time, so it stands in a queue already.
             if due > loaded.group.due && ks.zset_score(&self.names.wait, id)?.is_some() {
@@ -308,7 +312,7 @@ impl<K: Store> Frontier<K> {
             When::Facts(facts) => {
                 let (pause, backoff) = politeness::pause(facts, group.backoff, hold.granted, now);
                 group.backoff = backoff;
-                now.saturating_add(pause)
+                now + pause.min(TEN_YEARS)
             }
         };
         group.gate = group.gate.max(gate);
@@ -351,9 +355,9 @@ impl<K: Store> Frontier<K> {
             let holds = loaded.group.holds.iter();
             holds.filter(|hold| hold.deadline <= now).copied().collect()
         };
-        let was_runnable = loaded.group.is_runnable();
+        let was_queued = loaded.group.stands_beside_leases();
         loaded.group.holds.retain(|hold| hold.deadline > now);
-        if let (false, Some(last)) = (was_runnable, over.iter().map(|hold| hold.deadline).max()) {
+        if let (false, Some(last)) = (was_queued, over.iter().map(|hold| hold.deadline).max()) {
             // It has been ready since.
             loaded.group.due = last;
         }

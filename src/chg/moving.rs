@@ -125,6 +125,11 @@ impl<K: Store> Job<K> for Moving {
             if done {
                 self.move_counted(frontier, ks, &mut from, &mut to)?;
             }
+            let closed = to.group.closed_until();
+            if to.group.due < closed && frontier.stands_in_wait(ks, &to)? {
+                to.group.due = closed;
+                frontier.wait(ks, &self.to, closed as f64)?;
+            }
             if to.group.uris > 0 {
                 frontier.save(ks, &to)?;
             }

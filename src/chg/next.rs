@@ -55,6 +55,8 @@ pub enum Search {
 enum Place {
     Ready,
     Wait,
+    /// In `chg_wait`, among those that were passed over.
+    Passed,
     /// In none (any more): its lease ran out.
     None,
 }
@@ -119,6 +121,9 @@ impl<K: Store> Frontier<K> {
     fn front(&mut self, ks: &mut K, now: Millis) -> Result<Front<K>> {
         let due =
             |first: Option<(K::Value, f64)>| first.filter(|(_, score)| of_score(*score) <= now);
+        if let Some(loaded) = self.again(ks, now)? {
+            return Ok(Front::Candidate(Place::Passed, loaded));
+        }
         let ready = ks.list_get(&self.names.ready, self.passed.ready)?;
         let wait = due(ks.zset_at(&self.names.wait, self.passed.wait)?);
         let busy = match self.busy_from {
@@ -137,10 +142,10 @@ impl<K: Store> Frontier<K> {
         }
         if let Some((id, _)) = busy.filter(|_| busy_from < waits_from) {
             let mut loaded = self.load(ks, id.as_ref())?;
-            let was_runnable = loaded.group.is_runnable();
+            let was_queued = loaded.group.stands_beside_leases();
             self.expire(ks, &mut loaded, now)?;
             self.save(ks, &loaded)?;
-            if was_runnable || !loaded.group.is_runnable() {
+            if was_queued || !loaded.group.is_runnable() {
                 // It stands in a queue already, or has nothing left to fetch.
                 self.rest(ks, &mut loaded, now)?;
                 return Ok(Front::Settled);
@@ -151,6 +156,18 @@ impl<K: Store> Frontier<K> {
             Some((id, _)) => Front::Candidate(Place::Wait, self.load(ks, id.as_ref())?),
             None => Front::Nobody,
         })
+    }
+
+    /// One that was passed over, and that something was queued for since.
+    fn again(&mut self, ks: &mut K, now: Millis) -> Result<Option<Loaded<K>>> {
+        while let Some(id) = self.passed.again.pop_front() {
+            let score = ks.zset_score(&self.names.wait, &id)?;
+            let limit = self.passed.wait_score;
+            if score.is_some_and(|score| score <= limit && of_score(score) <= now) {
+                return Ok(Some(self.load(ks, &id)?));
+            }
+        }
+        Ok(None)
     }
 
     /// Leases a candidate, or puts it where it belongs.
@@ -168,8 +185,10 @@ impl<K: Store> Frontier<K> {
                 self.grant(ks, loaded, execution, ask, now).map(Some)
             }
             Verdict::Park(due) => {
-                if place == Place::Ready {
-                    self.unqueue(ks, place, &loaded.id)?;
+                match place {
+                    Place::Ready => self.unqueue(ks, place, &loaded.id)?,
+                    Place::Passed => self.passed.wait = self.passed.wait.saturating_sub(1),
+                    Place::Wait | Place::None => {}
                 }
                 loaded.group.due = due;
                 // Behind all that were passed over, so these stay so.
@@ -186,6 +205,7 @@ impl<K: Store> Frontier<K> {
             Verdict::Pass => {
                 match place {
                     Place::Ready => self.passed.ready += 1,
+                    Place::Passed => {}
                     Place::Wait => {
                         let score = ks.zset_score(&self.names.wait, &loaded.id)?;
                         self.passed.wait += 1;
@@ -221,6 +241,10 @@ impl<K: Store> Frontier<K> {
                 }
             }
             Place::Wait => drop(ks.zset_del(&self.names.wait, id)?),
+            Place::Passed => {
+                ks.zset_del(&self.names.wait, id)?;
+                self.passed.wait = self.passed.wait.saturating_sub(1);
+            }
             Place::None => {}
         }
         Ok(())

@@ -103,12 +103,12 @@ impl<K: Store> Frontier<K> {
         loaded: &mut Loaded<K>,
         now: Millis,
     ) -> Result<()> {
-        let was_runnable = loaded.group.is_runnable();
+        let was_queued = loaded.group.stands_beside_leases();
         self.expire(ks, loaded, now)?;
         if loaded.group.is_idle() && loaded.group.known {
             return self.rest(ks, loaded, now);
         }
-        if !was_runnable || !loaded.group.ours {
+        if !was_queued && (loaded.group.is_runnable() || !loaded.group.ours) {
             ks.list_push(&self.names.ready, &loaded.id)?;
         }
         self.save(ks, loaded)

@@ -111,7 +111,7 @@ impl<K: Store> Frontier<K> {
         let all = self.paused(ks)?.all;
         let due = waits.unwrap_or(group.due);
         if let Some(deadline) = group.first_deadline().or(busy) {
-            if group.holds.len() as u64 >= group.options.parallel || !group.is_runnable() {
+            if !group.stands_beside_leases() {
                 let why = if deadline <= now {
                     "its lease ran out; the next CHG.NEXT or CHG.SWEEP takes it back".to_string()
                 } else if group.holds.is_empty() {

@@ -5,9 +5,10 @@
 //! counts time as it passes, and looks at the clock at least once a second while it is set.
 
 use std::os::raw::{c_int, c_void};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
-use super::api::{now_ms, raw, rm, Ctx};
+use super::api::{raw, rm, Ctx};
+use super::clock;
 use super::guard::guarded;
 use super::job;
 use super::main_thread::MainThread;
@@ -34,15 +35,14 @@ pub fn wakes(sleeper: fn(Ctx)) {
     CLOCK.borrow().sleepers.push(sleeper);
 }
 
-/// Sets the alarm to a time in milliseconds since the epoch, unless it goes off earlier anyway.
+/// Sets the alarm to a time of [`clock`], in milliseconds, unless it goes off earlier anyway.
 pub fn set(when: u64) {
     let mut clock = CLOCK.borrow();
     if clock.set.is_some_and(|set| set <= when) {
         return;
     }
     clock.set = Some(when);
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    let left = Duration::from_millis(when).saturating_sub(now.unwrap_or_default());
+    let left = Duration::from_millis(when).saturating_sub(clock::now());
     // Nothing at all would switch it off.
     clock.arm(left.clamp(Duration::from_nanos(1), LONGEST));
 }
@@ -80,7 +80,7 @@ extern "C" fn went_off(timer: c_int, _: *mut c_void, _: c_int) {
         let set = CLOCK.borrow().set.take();
         match set {
             // It was set further ahead than it is ever wound up.
-            Some(when) if when > now_ms() => self::set(when),
+            Some(when) if when > clock::now_ms() => self::set(when),
             _ => job::run_alarm(),
         }
     });

@@ -303,7 +303,7 @@ extern "C" fn awake(event: c_int, _: *mut c_void, _: c_int) {
 /// Runs those who sleep until an alarm; soon, if nobody may write now.
 pub fn run_alarm() {
     if must_not_write() {
-        super::alarm::set(super::api::now_ms() + LATER_MS);
+        super::alarm::set(super::clock::now_ms() + LATER_MS);
         return;
     }
     take_turn(Turn::Alarm);

@@ -7,6 +7,7 @@ pub mod alarm;
 pub mod api;
 pub mod args;
 pub mod blocked;
+pub mod clock;
 pub mod command;
 pub mod config;
 pub mod guard;

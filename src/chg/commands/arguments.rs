@@ -3,8 +3,8 @@
 use crate::chg::keys::ID_BYTES;
 use crate::chg::time::{Millis, TEN_YEARS};
 use crate::chg::Token;
-use crate::server::api::now_ms;
 use crate::server::args::Args;
+use crate::server::clock::now_ms;
 use crate::server::command::Call;
 use crate::server::config;
 use crate::text::{parse_unsigned, Shown};

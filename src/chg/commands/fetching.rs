@@ -19,7 +19,7 @@ use crate::server::config;
 use crate::text::{parse_unsigned, Shown};
 
 use super::arguments::{self, id, now, span, status, time, token, Now};
-use super::frontiers::{gone, on_frontier, permit, timed_out, Touched, Waiter};
+use super::frontiers::{anchor, gone, on_frontier, permit, timed_out, Touched, Waiter};
 use super::reply::{leases_reply, released_reply};
 use super::NOW;
 
@@ -91,6 +91,7 @@ impl Command for Add {
             remembered.serve(keys, now.ms)?;
             Ok(counts)
         })?;
+        anchor(call)?;
         Ok(Answer::Reply(counts_reply(counts)))
     }
 }
@@ -160,6 +161,7 @@ impl Command for AddUri {
             remembered.serve(keys, now.ms)?;
             Ok(counts)
         })?;
+        anchor(call)?;
         Ok(Answer::Reply(counts_reply(counts)))
     }
 }
@@ -276,7 +278,7 @@ fn next(
                 Some((block > 0).then(|| now.ms.saturating_add(block)))
             }
             // Nothing yet, and more to look at than there is time for now.
-            (_, Search::Unfinished) => Some(Some(now.ms)),
+            (_, Search::Unfinished) => Some(None),
             _ => None,
         };
         let Some(until) = until else {
@@ -291,6 +293,7 @@ fn next(
             lease: wanted.lease,
             count: wanted.count,
             until,
+            searches: wanted.block.is_none(),
             after: after.map(|(chg, token, due)| (chg.to_vec(), token, due)),
             leases,
         });
@@ -509,7 +512,9 @@ impl Command for Extend {
         permit(call, &Touched::Groups(&[chg]), Access::Write)?;
         let deadline = on_frontier(call, |remembered, keys| {
             remembered.simulated = now.simulated;
-            remembered.frontier.extend(keys, chg, token, ms, now.ms)
+            let deadline = remembered.frontier.extend(keys, chg, token, ms, now.ms)?;
+            remembered.serve(keys, now.ms)?;
+            Ok(deadline)
         })?;
         Ok(Answer::Reply(Reply::count(deadline)))
     }

@@ -16,11 +16,13 @@ use crate::chg::frontier::Frontier;
 use crate::chg::next::{Ask, Lease, Search};
 use crate::chg::time::Millis;
 use crate::chg::Token;
+use crate::keyspace::Keyspace;
 use crate::reply::Reply;
 use crate::server::acl::Access;
 use crate::server::alarm;
-use crate::server::api::{context_flags, now_ms, raw, rm, Ctx, RmString};
+use crate::server::api::{context_flags, raw, rm, Ctx, RmString};
 use crate::server::blocked::BlockedClient;
+use crate::server::clock::now_ms;
 use crate::server::command::{check_slot, in_cluster, Call, PREFIX_BYTES};
 use crate::server::config;
 use crate::server::info::{count, FIGURES};
@@ -48,6 +50,8 @@ pub struct Waiter {
     /// When it has waited enough. Our own alarm watches this, and not the server's timer: that one may
     /// drop an answer that was given in the same turn of the event loop.
     pub until: Option<Millis>,
+    /// Whether it waits for nothing but the end of a search that takes long.
+    pub searches: bool,
     /// The release that this is fused with: group, token, and due time that was answered.
     pub after: Option<(Vec<u8>, Token, Millis)>,
     /// The leases that it has so far.
@@ -189,17 +193,16 @@ pub fn permit(
     if cluster {
         names.push(RmString::new(call.prefix));
         check_slot(call.ctx, &names)?;
-        if access == Access::Write {
-            anchor(call)?;
-        }
     }
     Ok(())
 }
 
 /// In a cluster there is a key of exactly the prefix's name, so that the server sends clients to the
 /// right node while the slot migrates.
-fn anchor(call: &mut Call<'_>) -> std::result::Result<(), String> {
-    use crate::keyspace::Keyspace;
+pub fn anchor(call: &mut Call<'_>) -> std::result::Result<(), String> {
+    if !in_cluster() {
+        return Ok(());
+    }
     let anchor = RmString::new(call.prefix);
     if call.keys.exists(&anchor) {
         return Ok(());
@@ -231,7 +234,7 @@ impl Remembered {
             let searched = self
                 .frontier
                 .next(keys, &ask, now, &mut time, &mut first.leases);
-            let over = first.until.is_some_and(|until| until <= now);
+            let over = first.searches || first.is_over(now);
             let waits_on = match searched {
                 Ok(Search::Unfinished) => {
                     unfinished = true;
@@ -294,10 +297,9 @@ impl Remembered {
         self.frontier.tidy(keys, now)?;
         self.serve(keys, now)?;
         // Whoever has waited enough behind somebody who waits on.
-        let over = |waiter: &Waiter| waiter.until.is_some_and(|until| until <= now);
         let (over, kept): (VecDeque<_>, VecDeque<_>) = std::mem::take(&mut self.waiters)
             .into_iter()
-            .partition(over);
+            .partition(|waiter| waiter.is_over(now));
         self.waiters = kept;
         for mut waiter in over {
             let answer = waiter.answer(&mut self.frontier, keys);
@@ -310,6 +312,10 @@ impl Remembered {
 }
 
 impl Waiter {
+    fn is_over(&self, now: Millis) -> bool {
+        self.until.is_some_and(|until| until <= now)
+    }
+
     /// What the client gets: its leases, or nil.
     fn answer(
         &mut self,

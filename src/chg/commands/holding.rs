@@ -9,7 +9,7 @@ use crate::server::args::Args;
 use crate::server::command::{Answer, Arg, Call, Command, Spec};
 
 use super::arguments::{id, now, span, time};
-use super::frontiers::{on_frontier, permit, Touched};
+use super::frontiers::{anchor, on_frontier, permit, Touched};
 use super::NOW;
 
 /// Most fetches at a time from one group.
@@ -185,6 +185,7 @@ impl Command for Limit {
             remembered.frontier.limit(keys, chg, &limits, now.ms)?;
             remembered.serve(keys, now.ms)
         })?;
+        anchor(call)?;
         Ok(Answer::Reply(Reply::Ok))
     }
 }
@@ -229,6 +230,7 @@ impl Command for Group {
             remembered.frontier.group(keys, gate, &groups, now.ms)?;
             remembered.serve(keys, now.ms)
         })?;
+        anchor(call)?;
         Ok(Answer::Reply(Reply::Ok))
     }
 }

@@ -14,6 +14,9 @@ use crate::text::parse_signed;
 
 use super::{check_type, OpenKey, RedisKeyspace, OPEN_KEYS};
 
+/// What stands for an element for the moment until it is removed; longer than any id.
+const TAKEN: &[u8] = &[0; 2048];
+
 const TAIL: c_int = raw::REDISMODULE_LIST_TAIL as c_int;
 
 impl RedisKeyspace {
@@ -278,9 +281,10 @@ impl RedisKeyspace {
             return Ok(None);
         };
         if i > 0 {
-            // A unique mark, and its removal, is how a plain client takes one out of the middle;
-            // here the element is the mark, because the first of its name is as good as another.
-            self.call(c"LREM", key, &[b"1", element.as_ref()])?;
+            // Lists have no command that takes an element out of their middle.
+            let i = i.to_string();
+            self.call(c"LSET", key, &[i.as_bytes(), TAKEN])?;
+            self.call(c"LREM", key, &[b"1", TAKEN])?;
             return Ok(Some(element));
         }
         self.flush();

@@ -1,0 +1,94 @@
+//! The time by which pauses and leases are measured.
+//!
+//! It is the server's clock, but does not go back while the process lives: when the clock is set back,
+//! this one goes on at the same pace, so that nobody waits for the time to come round again. When the
+//! clock is set forward later, the two meet again; at the latest, after a restart.
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use super::main_thread::MainThread;
+
+/// Steps of the clock that are followed: it is steered by such steps in everyday life.
+const STEP: i64 = 500_000;
+
+/// The state of the clock, in microseconds since the epoch.
+#[derive(Debug, Default)]
+struct Steady {
+    last: Option<(i64, Instant)>,
+    /// How far it is ahead of the server's.
+    ahead: i64,
+}
+
+impl Steady {
+    fn read(&mut self, wall: i64, now: Instant) -> i64 {
+        let Some((last, then)) = self.last else {
+            self.last = Some((wall, now));
+            return wall;
+        };
+        let expected = last + now.saturating_duration_since(then).as_micros() as i64;
+        let off = wall + self.ahead - expected;
+        if off < -STEP {
+            self.ahead -= off;
+        } else if off > STEP {
+            self.ahead -= off.min(self.ahead);
+        }
+        let time = (wall + self.ahead).max(last);
+        self.last = Some((time, now));
+        time
+    }
+}
+
+static STEADY: MainThread<Steady> = MainThread::new(Steady {
+    last: None,
+    ahead: 0,
+});
+
+/// The time since the epoch.
+pub fn now() -> Duration {
+    let wall = SystemTime::now().duration_since(UNIX_EPOCH);
+    let wall = wall.unwrap_or_default().as_micros() as i64;
+    let steady = STEADY.borrow().read(wall, Instant::now());
+    Duration::from_micros(steady.max(0) as u64)
+}
+
+/// The same in whole milliseconds.
+pub fn now_ms() -> u64 {
+    now().as_millis() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR: i64 = 3_600_000_000;
+
+    #[test]
+    fn time_goes_on_when_the_clock_is_set_back() {
+        let mut clock = Steady::default();
+        let start = Instant::now();
+        let at = |s: u64| start + Duration::from_secs(s);
+        assert_eq!(clock.read(10 * HOUR, at(0)), 10 * HOUR);
+        assert_eq!(clock.read(9 * HOUR, at(1)), 10 * HOUR + 1_000_000);
+        assert_eq!(
+            clock.read(9 * HOUR + 1_000_000, at(2)),
+            10 * HOUR + 2_000_000
+        );
+        // Set right again: no second hour ahead.
+        assert_eq!(
+            clock.read(10 * HOUR + 3_000_000, at(3)),
+            10 * HOUR + 3_000_000
+        );
+        // Set forward: followed.
+        assert_eq!(clock.read(12 * HOUR, at(4)), 12 * HOUR);
+    }
+
+    #[test]
+    fn small_steps_are_followed_but_never_back() {
+        let mut clock = Steady::default();
+        let start = Instant::now();
+        clock.read(HOUR, start);
+        let later = start + Duration::from_millis(10);
+        assert_eq!(clock.read(HOUR - 2000, later), HOUR);
+        assert_eq!(clock.read(HOUR + 9000, later), HOUR + 9000);
+    }
+}
