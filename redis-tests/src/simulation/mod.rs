@@ -142,10 +142,6 @@ impl Simulation {
             if !self.book.wrong.is_empty() {
                 return Err(self.book.wrong.join("\n"));
             }
-            if self.book.report.fetches >= self.next_checkpoint {
-                self.next_checkpoint += self.size.uris as u64 / 10;
-                self.checkpoint();
-            }
             // When nothing is due, time passes in longer steps.
             let next = self.agenda.first_key_value().map(|((at, _), _)| *at);
             patience = match granted {
@@ -154,6 +150,10 @@ impl Simulation {
             };
             let step = until.max(self.now + patience);
             self.now = next.map_or(step, |at| step.min(at).max(until));
+            if self.book.report.fetches >= self.next_checkpoint {
+                self.next_checkpoint += self.size.uris as u64 / 10;
+                self.checkpoint();
+            }
             if self.now - T0 > DAY {
                 return Err(format!("the crawl does not end: {}", self.book.left()));
             }
