@@ -215,6 +215,41 @@ pub fn encode(out: &mut Vec<u8>, words: &[&[u8]]) {
     }
 }
 
+/// Sends requests in pieces of some 32 kB and reads their replies.
+pub struct Feeder {
+    connection: Connection,
+    out: Vec<u8>,
+    waiting: usize,
+}
+
+impl Feeder {
+    /// To this server, over its unix socket.
+    pub fn new(server: &Server) -> Feeder {
+        Feeder {
+            connection: Connection::unix(server),
+            out: Vec::new(),
+            waiting: 0,
+        }
+    }
+
+    /// One more request.
+    pub fn request(&mut self, words: &[&[u8]]) {
+        encode(&mut self.out, words);
+        self.waiting += 1;
+        if self.out.len() > 32 << 10 {
+            self.finish();
+        }
+    }
+
+    /// Sends what is left and waits for all replies.
+    pub fn finish(&mut self) {
+        self.connection.send(&self.out);
+        self.connection.read(self.waiting, |_| ());
+        self.out.clear();
+        self.waiting = 0;
+    }
+}
+
 /// Requests encoded beforehand, in batches that are sent as one piece.
 #[derive(Default)]
 pub struct Batches {

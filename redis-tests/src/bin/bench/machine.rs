@@ -83,11 +83,21 @@ pub fn longest_stall(span: Duration) -> f64 {
     longest.as_secs_f64()
 }
 
-/// Seconds of processor time that a process has used so far.
+/// Seconds of processor time that a process has used so far, to the nanosecond (the figures in
+/// `/proc` are in hundredths of a second). 0 when there is no such process.
 pub fn cpu_seconds(pid: u32) -> f64 {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // The name in parentheses may hold spaces; fields 14 and 15 of the whole are user and system.
-    let fields = stat.rsplit(')').next().unwrap_or_default();
-    let ticks = fields.split_whitespace().skip(11).take(2);
-    ticks.filter_map(|t| t.parse::<f64>().ok()).sum::<f64>() / 100.0
+    let mut clock: libc::clockid_t = 0;
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: both pointers are to live values of the right type.
+    let failed = unsafe {
+        libc::clock_getcpuclockid(pid as libc::pid_t, &mut clock) != 0
+            || libc::clock_gettime(clock, &mut time) != 0
+    };
+    match failed {
+        true => 0.0,
+        false => time.tv_sec as f64 + time.tv_nsec as f64 / 1e9,
+    }
 }

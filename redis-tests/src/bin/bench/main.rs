@@ -11,12 +11,14 @@
 //! A part of the benchmark is a section: a name and a function that gives rows and paragraphs. To
 //! add one, write a module and name it in [`SECTIONS`].
 
+mod chg;
 mod dedupe;
 mod load;
 mod machine;
 mod others;
 mod report;
 mod series;
+mod told;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -27,7 +29,7 @@ use report::Section;
 type Part = (&'static str, fn(&Plan) -> Section);
 
 /// Every part, in the order of the report.
-const SECTIONS: [Part; 1] = [("dedupe", dedupe::measure)];
+const SECTIONS: [Part; 2] = [("dedupe", dedupe::measure), ("chg", chg::measure)];
 
 /// How much is to be measured.
 pub struct Plan {
@@ -72,7 +74,7 @@ fn main() {
     for (name, measure) in SECTIONS {
         if only.as_deref().is_none_or(|wanted| wanted == name) {
             let section = measure(&plan);
-            println!("\n{}", section.table());
+            println!("\n{}\n{}", section.table(), section.paragraphs());
             measured.push((name, section));
         }
     }

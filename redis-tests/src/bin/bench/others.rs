@@ -65,6 +65,53 @@ impl Others {
     }
 }
 
+/// Something long with other clients asking before and meanwhile.
+#[derive(Default)]
+pub struct Loaded {
+    /// Seconds of the long thing.
+    pub seconds: Series,
+    /// Milliseconds that others waited before it started.
+    pub idle: Vec<Series>,
+    /// Milliseconds that others waited while it ran.
+    pub during: Vec<Series>,
+}
+
+impl Loaded {
+    /// Does it once. Every look-up of the others must find its hash.
+    pub fn measure(
+        &mut self,
+        server: &Server,
+        requests: Arc<Batches>,
+        long: impl FnOnce(&Server) -> f64,
+    ) {
+        let others = Others::start(server, requests);
+        std::thread::sleep(Duration::from_millis(100));
+        let begin = Instant::now();
+        std::thread::sleep(Duration::from_secs(2));
+        let start = Instant::now();
+        self.seconds.0.push(long(server));
+        let end = Instant::now();
+        let waits = others.finish();
+        assert_eq!(waits.nils, 0, "others find every hash all along");
+        self.idle.push(waits.between(begin, start));
+        self.during.push(waits.between(start, end));
+    }
+
+    /// In each repetition: how much more the slowest one in a thousand waits, in milliseconds.
+    pub fn above_idle(&self) -> Series {
+        let pairs = self.during.iter().zip(&self.idle);
+        let above = pairs.map(|(during, idle)| during.quantile(0.999) - idle.quantile(0.999));
+        above.collect()
+    }
+
+    /// `0.05 / 0.1 / 0.9 ms`: half, 99 %, 99.9 % of all repetitions together.
+    pub fn quantiles(series: &[Series]) -> String {
+        let all: Series = series.iter().flat_map(|s| s.0.iter().copied()).collect();
+        let [half, p99, p999] = [0.5, 0.99, 0.999].map(|q| all.quantile(q));
+        format!("{half:.2} / {p99:.2} / {p999:.2} ms")
+    }
+}
+
 struct Client {
     connection: Connection,
     unsent: Vec<u8>,

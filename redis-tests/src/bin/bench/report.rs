@@ -102,6 +102,33 @@ pub struct Section {
     pub analysis: Vec<(String, String)>,
 }
 
+/// What one measurement gives: rows, and a paragraph on each.
+#[derive(Default)]
+pub struct Findings {
+    /// Lines of the table.
+    pub rows: Vec<Row>,
+    /// Paragraphs: heading, text.
+    pub analysis: Vec<(String, String)>,
+}
+
+impl Findings {
+    /// Adds a paragraph.
+    pub fn note(&mut self, heading: &str, text: String) {
+        self.analysis.push((heading.to_owned(), text));
+    }
+
+    /// Takes over what another measurement gave.
+    pub fn extend(&mut self, other: Findings) {
+        self.rows.extend(other.rows);
+        self.analysis.extend(other.analysis);
+    }
+}
+
+/// Tells whoever waits what is being measured.
+pub fn say(what: &str) {
+    eprintln!("  {what} …");
+}
+
 const HEADINGS: [&str; 8] = [
     "", "what", "against", "ours", "theirs", "result", "to beat", "",
 ];
@@ -125,6 +152,13 @@ impl Section {
             let _ = writeln!(out, "{}", cells.collect::<Vec<_>>().join("  ").trim_end());
         }
         out
+    }
+
+    /// The paragraphs for a terminal.
+    pub fn paragraphs(&self) -> String {
+        let lines = self.analysis.iter();
+        let lines = lines.map(|(heading, text)| format!("{heading} {text}\n"));
+        lines.collect()
     }
 
     /// The section as it stands in `docs/benchmarks.md`.

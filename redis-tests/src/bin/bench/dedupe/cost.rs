@@ -2,9 +2,9 @@
 
 use redis_tests::Server;
 
-use super::{rdb_bytes, reset, say, Findings, Scene};
+use super::{rdb_bytes, reset, Scene};
 use crate::load::{encode, saturate, Batches};
-use crate::report::{Goal, Row};
+use crate::report::{say, Findings, Goal, Row};
 use crate::series::{rate, Series};
 use crate::Plan;
 

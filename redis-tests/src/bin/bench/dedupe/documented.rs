@@ -3,7 +3,7 @@
 use redis_tests::{ok, Server};
 
 use super::corpus::{Corpus, Crawl};
-use crate::load::{encode, Connection, Item};
+use crate::load::{encode, Connection, Feeder, Item};
 
 /// The two documented look-ups as a script. `ARGV[1]`: hash.
 pub const LOOKUP_SCRIPT: &str = "\
@@ -36,41 +36,6 @@ for c = 2, #ARGV do
   for i = 1, #counts, 2 do redis.call('HINCRBY', 'allcounts', counts[i], counts[i + 1]) end
 end
 return #ARGV - 1";
-
-/// Sends requests in pieces of some 32 kB and reads their replies.
-pub struct Feeder {
-    connection: Connection,
-    out: Vec<u8>,
-    waiting: usize,
-}
-
-impl Feeder {
-    /// To this server, over its unix socket.
-    pub fn new(server: &Server) -> Feeder {
-        Feeder {
-            connection: Connection::unix(server),
-            out: Vec::new(),
-            waiting: 0,
-        }
-    }
-
-    /// One more request.
-    pub fn request(&mut self, words: &[&[u8]]) {
-        encode(&mut self.out, words);
-        self.waiting += 1;
-        if self.out.len() > 32 << 10 {
-            self.finish();
-        }
-    }
-
-    /// Sends what is left and waits for all replies.
-    pub fn finish(&mut self) {
-        self.connection.send(&self.out);
-        self.connection.read(self.waiting, |_| ());
-        self.out.clear();
-        self.waiting = 0;
-    }
-}
 
 /// Writes crawls with plain commands; the first `committed` of them are committed.
 pub fn fill(server: &Server, corpus: &Corpus, crawls: &[Crawl], committed: usize) {

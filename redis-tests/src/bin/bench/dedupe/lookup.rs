@@ -5,9 +5,9 @@ use std::time::Duration;
 use redis_tests::{ok, Server};
 
 use super::corpus::{Corpus, HASH_LEN};
-use super::{documented, say, Findings, Scene, PREFIX};
+use super::{documented, Scene, PREFIX};
 use crate::load::{encode, saturate, Batches, Connection, Item, Throughput, Watch};
-use crate::report::{Goal, Row};
+use crate::report::{say, Findings, Goal, Row};
 use crate::series::{rate, Series};
 use crate::Plan;
 

@@ -11,32 +11,14 @@ use std::fs;
 
 use redis_tests::{Options, Server};
 
-use crate::report::{Row, Section};
+use crate::load::Feeder;
+use crate::report::{say, Findings, Section};
 use crate::series::grouped;
 use crate::Plan;
 use corpus::{Corpus, Crawl};
-use documented::Feeder;
 
 /// Prefix of the index: none, so that the keys are the documented ones.
 const PREFIX: &[u8] = b"";
-
-/// What one measurement gives: rows, and a paragraph on each.
-#[derive(Default)]
-struct Findings {
-    rows: Vec<Row>,
-    analysis: Vec<(String, String)>,
-}
-
-impl Findings {
-    fn note(&mut self, heading: &str, text: String) {
-        self.analysis.push((heading.to_owned(), text));
-    }
-
-    fn extend(&mut self, other: Findings) {
-        self.rows.extend(other.rows);
-        self.analysis.extend(other.analysis);
-    }
-}
 
 /// Measures the family.
 pub fn measure(plan: &Plan) -> Section {
@@ -77,10 +59,6 @@ fn method(plan: &Plan, corpus: &Corpus, hashes: u64) -> String {
         bytes as f64 / sample as f64,
         plan.seed
     )
-}
-
-fn say(what: &str) {
-    eprintln!("  {what} …");
 }
 
 /// A server with the module and one without, with the same data.

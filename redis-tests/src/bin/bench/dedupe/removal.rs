@@ -4,14 +4,15 @@ use std::time::Instant;
 
 use redis_tests::{ok, Server};
 
-use super::commit::{requests, slice_longest, Loaded};
+use super::commit::requests;
 use super::corpus::{Corpus, Crawl};
 use super::documented::{self, count, index_digest, REBUILD_SCRIPT};
-use super::{reset, say, Findings, Scene, PREFIX};
+use super::{reset, Scene, PREFIX};
 use crate::load::Connection;
-use crate::others::RATE;
-use crate::report::{Goal, Row};
+use crate::others::{Loaded, RATE};
+use crate::report::{say, Findings, Goal, Row};
 use crate::series::{grouped, time, Series};
+use crate::told::slice_longest;
 use crate::Plan;
 
 /// Number of the crawl that goes.

@@ -1,0 +1,54 @@
+//! What the server itself tells of its work.
+
+use redis_tests::Server;
+
+/// Longest slice of the server's jobs so far, in milliseconds: of processor time if the module
+/// tells it, or else by the clock on the wall.
+pub fn slice_longest(server: &Server) -> f64 {
+    let cpu = server
+        .info("slice_longest_cpu_us")
+        .and_then(|us| us.parse().ok());
+    cpu.unwrap_or_else(|| server.info_number("slice_longest_us") as f64) / 1e3
+}
+
+/// Microseconds that the server spent in commands since its statistics were reset, and how many
+/// calls there were, by command.
+pub struct Spent(Vec<(String, u64, f64)>);
+
+impl Spent {
+    /// Starts counting anew.
+    pub fn reset(server: &Server) {
+        redis_tests::ok!(server.wire(), "CONFIG", "RESETSTAT");
+    }
+
+    /// What was counted since.
+    pub fn since_reset(server: &Server) -> Spent {
+        let text = redis_tests::ok!(server.wire(), "INFO", "commandstats").text();
+        let lines = text.lines().filter_map(|line| {
+            let (name, figures) = line.strip_prefix("cmdstat_")?.split_once(':')?;
+            let figure = |wanted: &str| {
+                let mut pairs = figures.split(',').filter_map(|pair| pair.split_once('='));
+                pairs.find(|(name, _)| *name == wanted)?.1.parse().ok()
+            };
+            let calls: f64 = figure("calls")?;
+            Some((name.to_owned(), calls as u64, figure("usec")?))
+        });
+        Spent(lines.collect())
+    }
+
+    /// Microseconds in these commands together. Time in a script includes what it calls.
+    pub fn micros(&self, commands: &[&str]) -> f64 {
+        let ours = |name: &str| commands.iter().any(|c| c.eq_ignore_ascii_case(name));
+        let spent = self.0.iter().filter(|(name, ..)| ours(name));
+        spent.map(|(.., usec)| usec).sum()
+    }
+
+    /// Calls of a command.
+    pub fn calls(&self, command: &str) -> u64 {
+        let found = self
+            .0
+            .iter()
+            .find(|(name, ..)| command.eq_ignore_ascii_case(name));
+        found.map_or(0, |(_, calls, _)| *calls)
+    }
+}
