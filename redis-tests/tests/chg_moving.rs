@@ -218,3 +218,23 @@ fn moved_uris_keep_their_attempts_and_weights() {
     assert_eq!(f.total(), 0, "the second attempt was the last");
     f.assert_conserved();
 }
+
+#[test]
+fn move_of_several_into_a_leased_group_queues_it() {
+    let (_server, mut f) = stage();
+    f.ok("LIMIT host PARALLEL 3");
+    add(&mut f, "host", 1);
+    let first = f.take("host");
+    f.ok("DROP crawl");
+    let now = f.time();
+    f.ok(format!("ADD other from {now} from {now}"));
+    assert_eq!(f.ok("MOVE from host").ints(), [2, 2]);
+    let second = f.take("host");
+    f.release(&first, "AT 0");
+    f.release(&second, "AT 0 DONE other");
+    let third = f.take("host");
+    f.release(&third, "AT 0 DONE other");
+    f.take_none();
+    assert_eq!(f.total(), 0);
+    f.assert_conserved();
+}
