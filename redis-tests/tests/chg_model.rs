@@ -103,7 +103,8 @@ impl Stage {
     }
 
     fn log(&self) -> String {
-        let from = self.log.len().saturating_sub(30);
+        let lines = std::env::var("LINES_SHOWN").ok().and_then(|n| n.parse().ok());
+        let from = self.log.len().saturating_sub(lines.unwrap_or(30));
         self.log[from..].join("\n")
     }
 }
@@ -133,8 +134,15 @@ fn play(server: &Server, steps: &[Step]) -> Option<(String, String)> {
     None
 }
 
-/// Leaves out of a failing history what it does not take to fail.
-fn shrink(server: &Server, mut steps: Vec<Step>) -> Vec<Step> {
+/// What a verdict is about: its words without names and numbers.
+fn kind(what: &str) -> String {
+    let plain = what.split('"').step_by(2).flat_map(str::chars);
+    plain.filter(|c| c.is_alphabetic()).take(30).collect()
+}
+
+/// Leaves out of a failing history what it does not take to fail in the same way.
+fn shrink(server: &Server, mut steps: Vec<Step>, what: &str) -> Vec<Step> {
+    let same = |played: Option<(String, String)>| played.is_some_and(|p| kind(&p.0) == kind(what));
     let until = Instant::now() + Duration::from_secs(20);
     let mut size = steps.len() / 2;
     while size > 0 && Instant::now() < until {
@@ -142,7 +150,7 @@ fn shrink(server: &Server, mut steps: Vec<Step>) -> Vec<Step> {
         while at < steps.len() && Instant::now() < until {
             let mut fewer = steps.clone();
             fewer.drain(at..(at + size).min(steps.len()));
-            if play(server, &fewer).is_some() {
+            if same(play(server, &fewer)) {
                 steps = fewer;
                 shrunk = true;
             } else {
@@ -172,7 +180,7 @@ fn random_history(server: &Server, rng: &mut Rng, count: usize) -> Stage {
         });
         if let Err(what) = verdict {
             let long = stage.log();
-            let few = shrink(server, steps);
+            let few = shrink(server, steps, &what);
             let (short_what, short) = play(server, &few).unwrap_or_default();
             panic!(
                 "step {id}: {what}\n{taste:?}\n--- the last of the history\n{long}\n\
@@ -230,9 +238,11 @@ fn shares_are_as_the_weights_are() {
         let execution = lease.execution.clone().expect("a kept URI");
         f.release(&lease, format!("AT 0 DONE {execution}"));
         *picks.entry(execution).or_insert(0) += 1;
+        // Exact after every whole round, and never two picks off.
         for (execution, weight) in weights {
             let off = picks.get(execution).unwrap_or(&0) * 8 - round * weight;
-            assert!(off.abs() <= 8, "{execution} in round {round}: {picks:?}");
+            let most = if round % 8 == 0 { 0 } else { 15 };
+            assert!(off.abs() <= most, "{execution} in round {round}: {picks:?}");
         }
     }
     assert_eq!(f.ok("NEXT"), Reply::Nil);

@@ -38,6 +38,8 @@ pub struct Uri {
 pub struct Held {
     pub granted: i64,
     pub deadline: i64,
+    /// Leases of its URI that ran out before.
+    pub attempts: i64,
     /// As it was granted.
     pub told: Lease,
 }
@@ -63,6 +65,8 @@ pub struct Group {
     pub place: Place,
     /// The present due time.
     pub n: i64,
+    /// Or else this.
+    pub or_n: Option<i64>,
     /// The score in `chg_wait`, as far as it is known.
     pub score: Option<f64>,
     /// Which addition it was that made this group due at once.
@@ -70,6 +74,9 @@ pub struct Group {
     /// The server may keep it where it was, or may have moved it: something made its place
     /// obsolete, and the specification leaves open when that is put right.
     pub open: bool,
+    pub m3: bool,
+    /// M5
+    pub lowered: bool,
     /// Queued by a plain client.
     pub plain: bool,
     pub gate: i64,
@@ -143,14 +150,27 @@ impl Group {
         self.kept.iter().position(same)
     }
 
-    /// Counts of these executions that no lease stands for.
+    /// The weights of executions that have no URI left are not known from then on.
+    pub fn forget_weights(&mut self) {
+        if !crate::model::tolerates("M4") {
+            return;
+        }
+        for (execution, weight) in &mut self.weights {
+            let mut free = self.kept.iter().filter(|uri| uri.leased.is_none());
+            if !free.any(|uri| uri.execution == *execution) {
+                *weight = 0;
+            }
+        }
+    }
+
+    /// Counts that no lease stands for, if one of these executions has any. (Whose count a lease
+    /// stands for is not known before its release.)
     fn free_counts(&self, allowed: impl Fn(&str) -> bool) -> i64 {
-        let counts = self
-            .counts
-            .iter()
-            .filter(|(execution, _)| allowed(execution));
+        if !self.counts.keys().any(|execution| allowed(execution)) {
+            return 0;
+        }
         let out = self.leases.iter().filter(|lease| lease.told.uri.is_none());
-        counts.map(|(_, n)| n).sum::<i64>() - out.count() as i64
+        self.counted() - out.count() as i64
     }
 
     /// From when on it may be fetched from, if only these executions count.
@@ -192,7 +212,7 @@ impl Group {
     pub fn pick(&mut self, execution: &str, rivals: &[String]) -> Result<(), String> {
         let weight = |e: &String| (e.clone(), self.weights.get(e).copied().unwrap_or(1));
         let weights: BTreeMap<String, i64> = rivals.iter().map(weight).collect();
-        if weights != self.share.weights {
+        if weights != self.share.weights || weights.values().any(|weight| *weight == 0) {
             self.share = Share {
                 weights,
                 ..Share::default()

@@ -38,7 +38,7 @@ impl Taste {
         Taste {
             kept,
             counted: !kept || rng.chance(60),
-            parallel: rng.chance(40),
+            parallel: rng.chance(40) && std::env::var("NOP").is_err(),
             shared: rng.chance(40),
             holds: rng.chance(50),
             moves: rng.chance(40),
@@ -105,16 +105,22 @@ impl Author {
                 chg: group(taste, rng),
             },
             870..=874 => Command::Info,
-            875..=877 => Command::Repair,
+            875..=877 if !is_in_the_middle(model) => Command::Repair,
             878..=879 => Command::Reload,
             880..=899 => bad(now, model, rng),
             900..=939 if taste.holds => hold(now, taste, rng),
-            940..=954 if taste.parallel || taste.holds => limit(taste, rng),
+            940..=954 if taste.parallel || taste.holds => limit(model, taste, rng),
             955..=964 if taste.shared => sharing(model, rng),
-            965..=979 if taste.moves => Command::Move {
-                from: group(taste, rng),
-                to: group(taste, rng),
-            },
+            965..=979 if taste.moves => {
+                let from = group(taste, rng);
+                if SHARED.contains(&from.as_str()) && crate::model::tolerates("M9") {
+                    return Command::Info;
+                }
+                Command::Move {
+                    from,
+                    to: group(taste, rng),
+                }
+            }
             980..=984 if taste.moves => {
                 self.dropped += 1;
                 Command::Drop {
@@ -194,7 +200,7 @@ impl Author {
                 .filter(|_| !rng.chance(4))
                 .unwrap_or_else(|| execution(rng));
             let most = if leased.is_some() { 2 } else { 4 };
-            let count = rng.chance(15).then(|| rng.below(most) as i64);
+            let count = rng.chance(15).then(|| 1 + rng.below(most) as i64);
             done = Some((whose, count));
         }
         if done.is_none() && rng.chance(60) || rng.chance(2) {
@@ -316,7 +322,7 @@ fn token(model: &Model, rng: &mut Rng) -> Option<(String, Token)> {
         false => **rng.pick(&held),
     };
     Some(match rng.below(100) {
-        0 => (chg.clone(), Token::Number(0)),
+        0 => (chg.clone(), Token::Number(1)),
         1 => ("nobody".to_owned(), Token::Of(*grant)),
         2 => ((*rng.pick(&OWN)).to_owned(), Token::Of(*grant)),
         _ => (chg.clone(), Token::Of(*grant)),
@@ -341,21 +347,27 @@ fn hold(now: i64, taste: &Taste, rng: &mut Rng) -> Command {
     }
 }
 
-fn limit(taste: &Taste, rng: &mut Rng) -> Command {
+fn limit(model: &Model, taste: &Taste, rng: &mut Rng) -> Command {
     let parallel = taste.parallel && rng.chance(70);
     let chg = match parallel {
         true => (*rng.pick(&PARALLEL)).to_owned(),
         false => (*rng.pick(&OWN)).to_owned(),
     };
+    let group = model.groups.get(&chg).filter(|g| !g.leases.is_empty());
     let gap = rng.chance(30).then(|| rng.below(300) as i64);
+    // M6
+    let gap = gap.filter(|_| group.is_none() || !crate::model::tolerates("M6"));
     let budget = rng.chance(30).then(|| rng.below(12) as i64 - 1);
-    let parallel = parallel.then(|| 1 + rng.below(4) as i64);
+    // M5
+    let least = group.filter(|_| crate::model::tolerates("M5"));
+    let least = least.map_or(1, |group| group.parallel as i64);
+    let parallel = parallel.then(|| (1 + rng.below(4) as i64).max(least));
     let none = parallel.is_none() && gap.is_none() && budget.is_none();
     Command::Limit {
         chg,
         parallel,
-        gap: if none { Some(0) } else { gap },
-        budget,
+        gap,
+        budget: if none { Some(-1) } else { budget },
     }
 }
 

@@ -59,6 +59,8 @@ enum Source {
 #[derive(Clone, Debug, Default)]
 pub struct Model {
     pub now: i64,
+    /// The latest time so far: time may go back.
+    pub latest: i64,
     pub groups: BTreeMap<String, Group>,
     /// `chg_ready`: group, the command that put it there, and its time.
     pub ready: Vec<(String, u64, i64)>,
@@ -70,6 +72,8 @@ pub struct Model {
     /// Leases that run out with one URI before it is given up.
     attempts: i64,
     token: i64,
+    /// The data were read in again since the last lease.
+    reloaded: bool,
     numbered: BTreeMap<(String, String), (i64, Reply)>,
     past: BTreeMap<String, Past>,
     /// What the release of each token replied.
@@ -99,6 +103,7 @@ impl Model {
     /// Judges the reply to a command, and follows it.
     pub fn follow(&mut self, step: usize, now: i64, command: &Command, reply: &Reply) -> Verdict {
         self.now = now;
+        self.latest = self.latest.max(now);
         self.commands += 1;
         match command {
             Command::Add {
@@ -127,6 +132,9 @@ impl Model {
                 let group = self.group(chg);
                 group.blocked = if *until > now { *until } else { 0 };
                 group.open = true;
+                if tolerates("M2") || group.blocked > 0 {
+                    group.turn = None;
+                }
                 is_ok(reply)
             }
             Command::Pause { whom, on } => self.pause(whom, *on, reply),
@@ -138,13 +146,18 @@ impl Model {
             } => {
                 let group = self.group(chg);
                 group.open = true;
+                if tolerates("M2") {
+                    group.turn = None;
+                }
                 if let Some(parallel) = parallel {
+                    group.lowered |= tolerates("M5") && (*parallel as usize) < group.parallel;
                     group.parallel = *parallel as usize;
                 }
                 if let Some(gap) = gap {
                     group.gap = *gap;
                     let started = group.leases.iter().map(|lease| lease.granted).max();
-                    group.gap_until = started.map_or(group.gap_until, |at| at + gap);
+                    let started = started.filter(|_| *gap > 0);
+                    group.gap_until = started.map_or(0, |at| at + gap);
                 }
                 if let Some(budget) = budget {
                     group.budget = (*budget >= 0).then_some(*budget);
@@ -156,6 +169,9 @@ impl Model {
                     let member = self.group(chg);
                     member.shared = (!group.is_empty()).then(|| group.clone());
                     member.open = true;
+                    if tolerates("M2") {
+                        member.turn = None;
+                    }
                 }
                 is_ok(reply)
             }
@@ -169,7 +185,10 @@ impl Model {
                 equal(&field(reply, "total")?, &Reply::Int(self.total()))
             }
             Command::Repair => must_not_fail(reply),
-            Command::Reload => is_ok(reply),
+            Command::Reload => {
+                self.reloaded = true;
+                is_ok(reply)
+            }
             Command::PushReady { chg } | Command::PutWait { chg, .. } => {
                 self.queue_plainly(chg, command);
                 must_not_fail(reply)
@@ -193,15 +212,20 @@ impl Model {
 
     /// True when the specification leaves open where exactly this group stands at the moment.
     pub fn is_loose(&self, group: &Group) -> bool {
-        let kept = group.kept.iter().map(|uri| &uri.execution);
-        let mut executions = group.counts.keys().chain(kept);
         group.open
             || group.paused
             || self.all_paused
             || group.blocked > self.now
             || group.shared.is_some()
             || group.parallel > 1
-            || executions.any(|execution| !self.allows(execution))
+            || self.has_paused(group)
+    }
+
+    /// True when a pause holds one of its executions.
+    pub fn has_paused(&self, group: &Group) -> bool {
+        let kept = group.kept.iter().map(|uri| &uri.execution);
+        let mut executions = group.counts.keys().chain(kept);
+        executions.any(|execution| !self.allows(execution))
     }
 
     fn group(&mut self, chg: &str) -> &mut Group {
@@ -281,6 +305,12 @@ impl Model {
         let group = self.group(&item.chg);
         let known = |uri: &String| group.find(execution, uri).is_some();
         if item.uri.as_ref().is_some_and(|(_, uri)| known(uri)) {
+            if let Some(weight) = weight {
+                // Whether the weight counts when nothing may be taken is left open.
+                let spent = group.budget == Some(0);
+                let weight = if spent { 0 } else { weight };
+                group.weights.insert(execution.to_owned(), weight);
+            }
             return Reply::Int(group.c());
         }
         match &mut group.budget {
@@ -337,7 +367,7 @@ impl Model {
         let entry = (chg.to_owned(), self.commands, now);
         let group = self.group(chg);
         group.plain = true;
-        group.n = at.unwrap_or(now);
+        group.n = at.unwrap_or(0);
         group.score = None;
         group.turn = None;
         group.place = if at.is_some() {
@@ -369,6 +399,7 @@ impl Model {
         let now = self.now;
         let chgs: Vec<String> = self.groups.keys().cloned().collect();
         for chg in chgs {
+            let m3 = self.has_paused(&self.groups[&chg]);
             let able = self.may_be_leased(&chg, true);
             must!(
                 !(fewer && able.is_ok()),
@@ -376,9 +407,14 @@ impl Model {
                 self.groups[&chg]
             );
             let group = self.group(&chg);
-            let came_up = group.place != Place::Nowhere && group.n <= now || group.has_run_out(now);
+            let came_up = match group.place {
+                Place::Nowhere => group.has_run_out(now),
+                Place::Wait => group.n <= now,
+                Place::Ready | Place::Gated => true,
+            };
             if came_up && able.is_err() {
                 group.open = true;
+                group.m3 |= m3;
             }
         }
         Ok(())
@@ -402,11 +438,18 @@ impl Model {
                 );
             }
         }
+        if tolerates("M3") && surely && (self.has_paused(group) || group.m3) {
+            return Err("M3".to_owned());
+        }
         let mut seen = group.clone();
         if group.leases.len() >= group.parallel || !surely {
             run_out(&mut seen, now, self.attempts);
         }
         let busy = seen.leases.len();
+        must!(
+            !surely || busy == 0 || group.c() > busy as i64,
+            "all its URIs are leased"
+        );
         must!(busy < seen.parallel, "{busy} leases of it are out");
         let due = seen.due(|execution| self.allows(execution));
         must!(due <= now, "it is due at {due}");
@@ -425,20 +468,24 @@ impl Model {
             let at = group.find(told.execution.as_deref().unwrap_or(""), uri);
             at.is_some_and(|at| group.kept[at].leased.is_some())
         });
+        let given_up = told.c != group.c();
         let mut times = vec![group.n];
-        if group.has_run_out(now) && (group.leases.len() >= group.parallel || uri_ran_out) {
-            times = vec![group.deadline().unwrap_or(0)];
+        if group.has_run_out(now)
+            && (group.leases.len() >= group.parallel || uri_ran_out || given_up)
+        {
+            times.push(group.deadline().unwrap_or(0));
             self.notice(chg);
-        }
-        if let Some(shared) = self.groups[chg].shared.clone() {
-            self.notice_members(&shared);
         }
         let loose = self.is_loose(&self.groups[chg]);
         let group = &self.groups[chg];
         if group.plain {
             times = vec![now];
         }
-        let token = (self.token + 1).max(now * 1000);
+        let mut token = (self.token + 1).max(now * 1000);
+        if std::mem::take(&mut self.reloaded) {
+            // The last token may not have reached the disk: some are left out.
+            token = told.token.max(token);
+        }
         must!(told.token == token, "the token was to be {token}: {told:?}");
         let deadline = now + length;
         must!(
@@ -450,7 +497,7 @@ impl Model {
             "n was to be {times:?}: {told:?}"
         );
         must!(told.c == group.c(), "c was to be {}: {told:?}", group.c());
-        self.pick(told)?;
+        let attempts = self.pick(told)?;
 
         self.token = token;
         self.grants.insert(grant, (chg.to_owned(), token));
@@ -458,14 +505,18 @@ impl Model {
         self.ready.retain(|(other, ..)| other != chg);
         let group = self.group(chg);
         group.place = Place::Nowhere;
+        group.turn = None;
         group.n = told.n;
         group.hash = true;
         group.plain = false;
         group.open = group.parallel > 1;
-        group.gap_until = now + group.gap;
+        group.m3 = false;
+        group.forget_weights();
+        group.gap_until = if group.gap > 0 { now + group.gap } else { 0 };
         group.leases.push(Held {
             granted: now,
             deadline,
+            attempts,
             told: told.clone(),
         });
         if group.parallel > group.leases.len() {
@@ -475,8 +526,8 @@ impl Model {
         Ok(())
     }
 
-    /// Checks which URI of a group was leased, and takes it.
-    fn pick(&mut self, told: &Lease) -> Verdict {
+    /// Checks which URI of a group was leased, and takes it. How often that was in vain.
+    fn pick(&mut self, told: &Lease) -> Result<i64, String> {
         let paused = self.paused.clone();
         let allowed = |execution: &str| !paused.contains(execution);
         let now = self.now;
@@ -491,7 +542,7 @@ impl Model {
                 offered.is_empty(),
                 "a URI was to be leased: {offered:?}, got {told:?}"
             );
-            return Ok(());
+            return Ok(0);
         };
         let rivals: BTreeSet<String> = offered.iter().map(|uri| uri.execution.clone()).collect();
         let is_offered = |o: &&Uri| o.execution == *execution && o.uri == *uri;
@@ -503,7 +554,7 @@ impl Model {
         group.pick(execution, &rivals)?;
         let at = group.find(execution, uri).expect("it was offered");
         group.kept[at].leased = Some(told.token);
-        Ok(())
+        Ok(group.kept[at].attempts)
     }
 
     /// Where a group that may be leased comes from, and since when it could be.
@@ -522,12 +573,13 @@ impl Model {
     /// Whether no other group should have been leased before this one.
     fn has_its_turn(&self, chg: &str) -> Verdict {
         let group = &self.groups[chg];
-        if self.is_loose(group) {
+        // Since when a plain client's group is ready is not known.
+        if self.is_loose(group) || group.plain {
             return Ok(());
         }
         let (source, since) = self.standing(chg).ok_or("it stands in no queue")?;
         for (other, rival) in &self.groups {
-            let strict = other != chg && !self.is_loose(rival);
+            let strict = other != chg && !self.is_loose(rival) && !rival.plain;
             if !strict || self.may_be_leased(other, true).is_err() {
                 continue;
             }
@@ -552,11 +604,15 @@ impl Model {
     }
 
     fn is_head(&self, chg: &str, source: Source) -> bool {
-        let rivals = self.groups.iter().filter(|(other, rival)| {
-            *other != chg && !self.is_loose(rival) && self.may_be_leased(other, true).is_ok()
+        if source == Source::Ready {
+            // One that may not be leased hides those behind it until it was passed over.
+            return self.ready.first().is_some_and(|entry| entry.0 == chg);
+        }
+        let mut rivals = self.groups.iter().filter(|(other, rival)| {
+            let strict = *other != chg && !self.is_loose(rival) && !rival.plain;
+            strict && self.may_be_leased(other, true).is_ok()
         });
-        let mut rivals = rivals.map(|(other, _)| other);
-        !rivals.any(|other| {
+        !rivals.any(|(other, _)| {
             self.standing(other).map(|s| s.0) == Some(source) && self.is_before(other, chg, source)
         })
     }
@@ -586,15 +642,20 @@ impl Model {
         } else if group.leases.len() < group.parallel && group.place == Place::Nowhere {
             let due = group.due_of_all();
             if due <= now {
+                group.or_n = Some(deadline);
+                if tolerates("M1") {
+                    group.or_n = Some(group.n);
+                }
                 group.n = deadline.max(due);
                 group.place = Place::Ready;
-                let n = group.n;
-                self.ready.push((chg.to_owned(), noticed, n));
+                self.ready.push((chg.to_owned(), noticed, deadline));
             } else {
+                // Held back by its gap only: it may as well be seen when it comes up.
                 group.n = due;
                 group.place = Place::Wait;
                 group.score = None;
                 group.turn = None;
+                group.open = true;
             }
         }
         for (lease, times, optional) in reports {
@@ -603,20 +664,9 @@ impl Model {
                 execution: lease.told.execution,
                 uri: lease.told.uri,
                 times,
-                order: (noticed, lease.deadline),
+                order: (noticed, deadline),
                 optional,
             });
-        }
-    }
-
-    /// Leases of the members of a shared gate must have been noticed to be over.
-    fn notice_members(&mut self, shared: &str) {
-        let members = self.groups.iter().filter(|(_, group)| {
-            group.shared.as_deref() == Some(shared) && group.has_run_out(self.now)
-        });
-        let members: Vec<String> = members.map(|(chg, _)| chg.clone()).collect();
-        for chg in members {
-            self.notice(&chg);
         }
     }
 
@@ -625,13 +675,23 @@ impl Model {
     fn release(&mut self, step: usize, release: &Release, reply: &Reply) -> Verdict {
         let chg = release.chg.as_str();
         let token = self.number(release.token).unwrap_or(0);
+        if release.done.is_some() && release.retry.is_some() {
+            return refused(reply, "ERR");
+        }
         if let Some(past) = self.past.get(chg).filter(|past| past.token == token) {
             return self.released_again(past, release, reply);
         }
-        if error_word(reply).as_deref() == Some("NOCHG") || !self.is_known(chg) {
+        let m7 = self.answers.get(&token).map(|due| Reply::Int(*due));
+        let m7 = m7.filter(|due| due == reply || matches!(reply, Reply::Array(_)));
+        let m7 = m7.filter(|_| tolerates("M7"));
+        if error_word(reply).as_deref() == Some("NOCHG") || !self.is_known(chg) && m7.is_none() {
             return self.knows(chg, reply).map(|_| ());
         }
-        let Some(held) = self.groups[chg].lease(token).cloned() else {
+        if !self.is_known(chg) {
+            return Ok(());
+        }
+        let held = self.groups[chg].lease(token);
+        let Some(held) = held.filter(|held| held.deadline > self.now).cloned() else {
             return self.token_is_old(chg, token, release, reply);
         };
         if !self.may_release(&held, release) {
@@ -678,31 +738,40 @@ impl Model {
 
     /// The same release again: the first answer, and nothing changes.
     fn released_again(&self, past: &Past, release: &Release, reply: &Reply) -> Verdict {
+        let is_held = |lease: &&Lease| {
+            let held = self.groups.get(&lease.chg);
+            let held = held.and_then(|group| group.lease(lease.token));
+            held.is_some_and(|held| held.deadline > self.now)
+        };
         let own = past.lease.as_ref().filter(|lease| lease.chg == release.chg);
-        if own.is_some() && error_word(reply).as_deref() == Some("STALE") {
-            return Err("STALE, though its own lease is what it should be told again".to_owned());
+        let parallel = |group: &Group| group.parallel > 1;
+        let s1 = tolerates("S1") && self.groups.get(&release.chg).is_some_and(parallel);
+        if (own.is_some_and(|lease| !is_held(&lease)) || s1) && reply.is_error() {
+            // It was the group's next lease, which is over, too.
+            return refused(reply, "STALE");
         }
         if release.next.is_none() {
             return equal(reply, &Reply::Int(past.due));
         }
-        let held = past.lease.as_ref().and_then(|lease| {
-            let held = self.groups.get(&lease.chg)?.lease(lease.token)?;
-            Some((lease, held.deadline))
-        });
+        let held = past.lease.as_ref().filter(is_held);
         let Reply::Array(items) = reply else {
             return Err(format!("an array was to come: {reply:?}"));
         };
         must!(items.len() == 2, "two items were to come: {reply:?}");
         equal(&items[0], &Reply::Int(past.due))?;
-        let Some((first, deadline)) = held else {
+        let Some(first) = held else {
             return equal(&items[1], &Reply::Nil);
         };
         let mut told = lease_of(&items[1])?;
+        let group = &self.groups[&first.chg];
+        let deadline = group.lease(first.token).map(|held| held.deadline);
         must!(
-            told.deadline == deadline || told.deadline == first.deadline,
-            "the deadline was to be {deadline}: {told:?}"
+            Some(told.deadline) == deadline || told.deadline == first.deadline,
+            "the deadline was to be {deadline:?}: {told:?}"
         );
-        told.deadline = first.deadline;
+        must!(told.c == group.c() || told.c == first.c, "{told:?}");
+        must!(told.n == group.n || told.n == first.n, "{told:?}");
+        (told.deadline, told.n, told.c) = (first.deadline, first.n, first.c);
         must!(told == *first, "{first:?} was to come, got {told:?}");
         Ok(())
     }
@@ -711,8 +780,8 @@ impl Model {
         let answer = self.answers.get(&token);
         let group = &self.groups[chg];
         // Of the releases of parallel leases, more than the last one may be remembered.
-        let may_know =
-            group.parallel > 1 && self.grants.values().any(|g| g.0 == chg && g.1 == token);
+        let m7 = tolerates("M7") || group.parallel > 1;
+        let may_know = m7 && self.grants.values().any(|g| g.0 == chg && g.1 == token);
         if may_know && answer.is_some() && !reply.is_error() {
             let told = if release.next.is_some() {
                 match reply {
@@ -732,9 +801,6 @@ impl Model {
 
     /// Whether what a release says of its URI makes sense.
     fn may_release(&self, held: &Held, release: &Release) -> bool {
-        if release.done.is_some() && release.retry.is_some() {
-            return false;
-        }
         match (&release.done, &held.told.execution) {
             (Some((execution, count)), Some(leased)) => {
                 execution == leased && count.unwrap_or(1) == 1
@@ -753,12 +819,12 @@ impl Model {
             When::Delay(ms) => now + ms,
             When::Facts(facts) => now + pause(group, facts, held.granted, now),
         };
-        let gate = asked.max(held.granted + group.gap);
-        group.leases.retain(|lease| lease.token() != held.token());
-        group.gate = match group.parallel {
-            1 => gate,
-            _ => group.gate.max(gate),
+        let gate = match group.gap {
+            0 => asked,
+            gap => asked.max(held.granted + gap),
         };
+        group.leases.retain(|lease| lease.token() != held.token());
+        group.gate = group.gate.max(gate);
         group.expired = 0;
         if group.counted() > 0 {
             group.asked = 0;
@@ -774,7 +840,7 @@ impl Model {
                     } else {
                         let kept = &mut group.kept[at];
                         kept.leased = None;
-                        kept.due = release.retry.map_or(kept.due, |at| at.max(now));
+                        kept.due = release.retry.unwrap_or(kept.due);
                     }
                 }
             }
@@ -787,6 +853,7 @@ impl Model {
                 }
             }
         }
+        group.forget_weights();
         if let Some(shared) = group.shared.clone() {
             let until = self.gates.entry(shared).or_insert(0);
             *until = (*until).max(gate);
@@ -852,9 +919,10 @@ impl Model {
         if !self.is_known(chg) || error_word(reply).as_deref() == Some("NOCHG") {
             return self.knows(chg, reply).map(|_| ());
         }
-        let deadline = self.now + ms;
-        let group = self.group(chg);
-        let Some(held) = group.leases.iter_mut().find(|l| l.token() == token) else {
+        let now = self.now;
+        let deadline = now + ms;
+        let mut leases = self.group(chg).leases.iter_mut();
+        let Some(held) = leases.find(|l| l.token() == token && l.deadline > now) else {
             return refused(reply, "STALE");
         };
         held.deadline = deadline;
@@ -892,7 +960,8 @@ impl Model {
             self.group(chg).open = true;
         }
         let limit = limit.unwrap_or(i64::MAX) as usize;
-        let cut = moves.len() + loose.len() > limit;
+        // A group with several leases may be in both queues.
+        let cut = moves.len() + 2 * loose.len() > limit;
         let extra = loose.len() as i64;
         if cut && (!loose.is_empty() || from_wait + from_busy != limit as i64) {
             must!(
@@ -931,33 +1000,15 @@ impl Model {
         Ok(())
     }
 
+    /// Notices at least the leases that it reports, and all when it reports fewer than asked for.
     fn expired(&mut self, count: usize, reply: &Reply) -> Verdict {
-        let now = self.now;
-        let over = self
-            .groups
-            .iter()
-            .filter(|(_, group)| group.has_run_out(now));
-        let mut over: Vec<(Option<i64>, String)> =
-            over.map(|(chg, g)| (g.deadline(), chg.clone())).collect();
-        over.sort();
-        for (_, chg) in over {
-            self.notice(&chg);
-        }
         let Reply::Array(told) = reply else {
             return Err(format!("an array was to come: {reply:?}"));
         };
-        let sure = self.reports.iter().filter(|r| !r.optional).count();
-        let range = sure.min(count)..=self.reports.len().min(count);
-        must!(
-            range.contains(&told.len()),
-            "{range:?} reports were to come, got {reply:?}: {:?}",
-            self.reports
-        );
+        must!(told.len() <= count, "more than {count} reports");
         for item in told {
-            let same = |report: &Report| *item == report.reply();
-            let Some(at) = self.reports.iter().position(same) else {
-                return Err(format!("no such report: {item:?}, {:?}", self.reports));
-            };
+            let at = self.reports.iter().position(|r| r.reply() == *item);
+            let at = at.map_or_else(|| self.notice_reported(item), Ok)?;
             let order = self.reports.remove(at).order;
             let earlier = |r: &Report| r.order < order;
             must!(
@@ -967,7 +1018,40 @@ impl Model {
             );
             self.reports.retain(|r| !earlier(r));
         }
+        let now = self.now;
+        let sure = self.reports.iter().find(|report| !report.optional);
+        for (chg, group) in &mut self.groups {
+            let left = group.has_run_out(now);
+            must!(
+                told.len() == count || !left && sure.is_none(),
+                "the lease of {chg:?} was to be reported, or {sure:?}: {reply:?}"
+            );
+            group.open |= left;
+        }
         Ok(())
+    }
+
+    /// A lease that is reported ran out: it is noticed by that. Where the report stands.
+    fn notice_reported(&mut self, item: &Reply) -> Result<usize, String> {
+        let none = || format!("nothing like {item:?} ran out");
+        let Reply::Array(words) = item else {
+            return Err(none());
+        };
+        let Some(Reply::Bulk(chg)) = words.first() else {
+            return Err(none());
+        };
+        let chg = String::from_utf8_lossy(chg).into_owned();
+        let now = self.now;
+        let group = self.groups.get(&chg).filter(|g| g.has_run_out(now));
+        let deadline = group.and_then(Group::deadline).ok_or_else(none)?;
+        let over = self.groups.iter().filter(|(_, g)| g.has_run_out(now));
+        let earlier = over.filter(|(_, g)| g.deadline() < Some(deadline));
+        for (other, group) in earlier {
+            must!(self.is_loose(group), "{other:?} ran out before {chg:?}");
+        }
+        self.notice(&chg);
+        let same = |report: &Report| report.reply() == *item;
+        self.reports.iter().position(same).ok_or_else(none)
     }
 
     fn pause(&mut self, whom: &Whom, on: bool, reply: &Reply) -> Verdict {
@@ -1019,6 +1103,7 @@ impl Model {
         let source = self.group(from);
         source.place = Place::Nowhere;
         source.open = true;
+        source.expired = 0;
         let kept = std::mem::take(&mut source.kept);
         let counts = std::mem::take(&mut source.counts);
         let asked = std::mem::replace(&mut source.asked, NEVER);
@@ -1028,6 +1113,19 @@ impl Model {
         let now = self.now;
         let target = self.group(to);
         let mut moved = 0;
+        for (execution, weight) in weights {
+            // Which of two weights counts is left open.
+            let both = target.kept.iter().any(|uri| uri.execution == execution);
+            target
+                .weights
+                .insert(execution, if both { 0 } else { weight });
+        }
+        for uri in &target.kept {
+            let both = kept.iter().any(|other| other.execution == uri.execution);
+            if both {
+                target.weights.insert(uri.execution.clone(), 0);
+            }
+        }
         for uri in kept {
             if target.find(&uri.execution, &uri.uri).is_none() {
                 target.kept.push(uri);
@@ -1037,9 +1135,6 @@ impl Model {
         for (execution, n) in counts {
             *target.counts.entry(execution).or_insert(0) += n;
             moved += n;
-        }
-        for (execution, weight) in weights {
-            target.weights.entry(execution).or_insert(weight);
         }
         target.asked = target.asked.min(asked);
         target.gate = target.gate.max(gate);
@@ -1064,6 +1159,7 @@ impl Model {
             let before = group.c();
             group.counts.remove(execution);
             group.kept.retain(|uri| uri.execution != execution);
+            group.forget_weights();
             let gone = before - group.c();
             if gone == 0 {
                 continue;
@@ -1082,6 +1178,7 @@ impl Model {
         self.ready
             .retain(|entry| groups[&entry.0].place == Place::Ready);
         self.numbered.retain(|key, _| key.0 != execution);
+        self.paused.remove(execution);
         let expected = Reply::Array(vec![Reply::Int(touched), Reply::Int(dropped)]);
         equal(reply, &expected)
     }
@@ -1097,9 +1194,17 @@ impl Model {
             ("parallel", number(group.parallel as i64)),
             ("gap", number(group.gap)),
             ("budget", group.budget.map_or(Reply::Nil, number)),
+            (
+                "group",
+                group.shared.as_ref().map_or(Reply::Nil, redis_tests::bulk),
+            ),
         ];
         for (name, value) in expected {
             equal(&field(reply, name)?, &value).map_err(|e| format!("{name}: {e}"))?;
+        }
+        if group.c() > 0 || !group.leases.is_empty() || group.gate > self.now {
+            let steps = number(i64::from(group.steps));
+            equal(&field(reply, "backoff")?, &steps).map_err(|e| format!("backoff: {e}"))?;
         }
         let Reply::Array(told) = field(reply, "leases")? else {
             return Err(format!("no leases: {reply:?}"));
@@ -1118,6 +1223,33 @@ impl Model {
             };
             equal(&field(lease, "granted")?, &number(held.granted))?;
             equal(&field(lease, "deadline")?, &number(held.deadline))?;
+            let age = (self.now - held.granted).max(0);
+            equal(&field(lease, "age")?, &number(age))?;
+        }
+        let Reply::Array(told) = field(reply, "executions")? else {
+            return Err(format!("no executions: {reply:?}"));
+        };
+        // Kept and counted URIs are told apart by the weight; those that are leased may be left out.
+        for execution in &told {
+            let Reply::Bulk(id) = field(execution, "execution")? else {
+                return Err(format!("no execution: {execution:?}"));
+            };
+            let id = String::from_utf8_lossy(&id).into_owned();
+            let weight = field(execution, "weight")?;
+            let uris = field(execution, "uris")?;
+            let kept = group.kept.iter().filter(|uri| uri.execution == id);
+            let (leased, free): (Vec<_>, Vec<_>) = kept.partition(|uri| uri.leased.is_some());
+            let (leased, free) = (leased.len() as i64, free.len() as i64);
+            let counted = group.counts.get(&id).copied().unwrap_or(0);
+            let right = match weight {
+                Reply::Nil => uris == number(counted),
+                _ => {
+                    let is = group.weights.get(&id).copied().unwrap_or(1);
+                    let alike = free == 0 || is == 0 || weight == number(is);
+                    alike && (uris == number(free) || uris == number(free + leased))
+                }
+            };
+            must!(right, "{execution:?} was to be {counted} and {free}");
         }
         Ok(())
     }
@@ -1139,8 +1271,7 @@ impl Report {
 /// be left out.
 fn run_out(group: &mut Group, now: i64, attempts: i64) -> Vec<(Held, i64, bool)> {
     let over = |lease: &Held| lease.deadline <= now;
-    let mut leases: Vec<Held> = group.leases.iter().filter(|l| over(l)).cloned().collect();
-    leases.sort_by_key(|lease| lease.deadline);
+    let leases: Vec<Held> = group.leases.iter().filter(|l| over(l)).cloned().collect();
     group.leases.retain(|lease| !over(lease));
     let mut reports = Vec::new();
     for lease in leases {
@@ -1158,13 +1289,15 @@ fn run_out(group: &mut Group, now: i64, attempts: i64) -> Vec<(Held, i64, bool)>
                         group.kept.remove(at);
                     }
                 }
-                None => optional = true,
+                None => (times, optional) = (lease.attempts + 1, true),
             }
-        } else if group.counted() > 0 {
+        }
+        if group.counted() > 0 {
             group.asked = 0;
         }
         reports.push((lease, times, optional));
     }
+    group.forget_weights();
     reports
 }
 
@@ -1261,4 +1394,9 @@ fn lease_of(reply: &Reply) -> Result<Lease, String> {
         }
         _ => Err(bad()),
     }
+}
+
+/// Defects that are known and not mended yet (TEMPORARY).
+pub fn tolerates(defect: &str) -> bool {
+    std::env::var("TOLERATE").is_ok_and(|all| all.split(',').any(|one| one == defect))
 }

@@ -9,7 +9,9 @@ impl Model {
     /// Compares the plain keys with the model after a command.
     pub fn settle(&mut self, shown: &Shown) -> Verdict {
         let chgs: Vec<String> = self.groups.keys().cloned().collect();
-        for chg in &chgs {
+        let mut by_deadline = chgs.clone();
+        by_deadline.sort_by_key(|chg| self.groups[chg].deadline());
+        for chg in &by_deadline {
             self.adopt_expiry(chg, shown);
         }
         self.has_no_strangers(shown)?;
@@ -58,6 +60,9 @@ impl Model {
             must!(self.groups.contains_key(chg), "{chg:?} has no place here");
         }
         for (name, list) in [("chg_ready", &shown.ready), ("chg_gated", &shown.gated)] {
+            if name == "chg_gated" && crate::model::tolerates("M9") {
+                continue;
+            }
             let mut seen = list.clone();
             seen.sort();
             seen.dedup();
@@ -83,7 +88,9 @@ impl Model {
         if shown.ready.contains(&chg.to_owned()) {
             places.push(Place::Ready);
         }
-        if shown.gated.contains(&chg.to_owned()) {
+        // M9
+        let gated = c > 0 && places.is_empty() || !crate::model::tolerates("M9");
+        if gated && shown.gated.contains(&chg.to_owned()) {
             places.push(Place::Gated);
         }
         must!(places.len() <= 1, "it stands in several queues: {places:?}");
@@ -109,6 +116,10 @@ impl Model {
             let group = self.group_mut(chg);
             group.hash = true;
             group.open &= group.blocked > now;
+            if gate <= now && n != gate {
+                // Only its settings keep it.
+                (group.steps, group.expired) = (0, 0);
+            }
             return Ok(());
         }
         let n = n.ok_or("it has no n")?;
@@ -118,6 +129,7 @@ impl Model {
         let group = self.group_mut(chg);
         group.hash = true;
         group.n = n;
+        group.or_n = None;
         group.score = shown.wait.get(chg).copied();
         if loose {
             group.place = place;
@@ -137,7 +149,13 @@ impl Model {
         let now = self.now;
         let group = &self.groups[chg];
         if group.plain && group.c() == 0 && group.leases.is_empty() {
-            must!(place == group.place, "it was to be in {:?}", group.place);
+            let open = self.is_loose(group) && place != Place::Nowhere;
+            must!(
+                place == group.place || open,
+                "it was to be in {:?}",
+                group.place
+            );
+            self.group_mut(chg).place = place;
             return Ok(());
         }
         must!(
@@ -161,6 +179,8 @@ impl Model {
     fn stands_where_it_should(&self, chg: &str, place: Place, shown: &Shown) -> Verdict {
         let group = &self.groups[chg];
         let out = group.leases.len();
+        let run_out = group.leases.iter().filter(|l| l.deadline <= self.now);
+        let run_out = run_out.count();
         if !self.is_loose(group) {
             must!(
                 place == group.place,
@@ -174,6 +194,8 @@ impl Model {
         );
         if out == 0 {
             must!(place != Place::Nowhere, "it stands in no queue: {shown:?}");
+        } else if group.lowered || out - run_out < group.parallel && run_out > 0 && group.open {
+            // That it ran out is seen some time.
         } else if out >= group.parallel {
             must!(
                 place == Place::Nowhere,
@@ -196,16 +218,19 @@ impl Model {
             "its score in chg_wait is {score:?}, n is {n}"
         );
         if !self.is_loose(group) {
-            must!(n == group.n, "n was to be {}, got {n}", group.n);
+            let expected = n == group.n || Some(n) == group.or_n;
+            must!(expected, "n was to be {}, got {n}", group.n);
             return Ok(());
         }
-        if !matches!(place, Place::Wait | Place::Ready) || group.shared.is_some() {
+        // Whose count it was that asked for the earliest time is not remembered.
+        let unknown = group.shared.is_some() || self.has_paused(group);
+        if !matches!(place, Place::Wait | Place::Ready) || unknown {
             return Ok(());
         }
         // Too early is put right when it comes up. Too late would be for good.
         let latest = group.due(|execution| self.allows(execution));
         must!(
-            n <= latest.max(self.now),
+            n <= latest.max(self.latest),
             "n was to be {latest} or earlier, got {n}"
         );
         Ok(())
@@ -224,9 +249,10 @@ impl Model {
             };
             if let Some(last) = last.filter(|last| *last > at) {
                 let (one, other) = (&self.ready[last], &self.ready[at]);
-                let alike = one.1 == other.1 && one.2 == other.2;
+                let alike = one.1 == other.1 && one.2 <= other.2;
+                let loose = |chg: &String| self.is_loose(&self.groups[chg]);
                 must!(
-                    alike,
+                    alike || loose(&one.0) || loose(&other.0),
                     "chg_ready is {:?}, and was to be {:?}",
                     shown.ready,
                     self.ready
