@@ -125,6 +125,34 @@ fn debug_reload_keeps_gates_blocks_and_leases() {
 }
 
 #[test]
+fn release_with_next_is_answered_again_after_a_restart_and_a_failover() {
+    let mut server = options().aof_unsynced(false).start();
+    let replica = options().replica_of(&server).start();
+    let mut f = Frontier::at(&server, T0);
+    f.ok(format!(
+        "ADDURI crawl a {T0} 0 http://a/ b {T0} 0 http://b/"
+    ));
+    let a = f.take("a");
+    let line = release(&a, "DELAY 2000 DONE crawl NEXT LEASE 5000");
+    let first = f.ok(&line);
+    assert_eq!(Lease::of(&first.items()[1]).chg, "b");
+    server.wait_for_replica_offset(&replica);
+    server.kill9();
+    ok!(replica.wire(), "REPLICAOF", "NO", "ONE");
+    server.restart();
+    for server in [&server, &replica] {
+        let mut f = Frontier::at(server, T0 + 10);
+        let before = server.digest();
+        assert_eq!(f.ok(&line), first);
+        assert_eq!(server.digest(), before);
+        let b = Lease::of(&first.items()[1]);
+        f.release(&b, "DELAY 5 DONE crawl");
+        assert_eq!(f.ok(&line).items()[1], redis_tests::nil());
+        f.assert_conserved();
+    }
+}
+
+#[test]
 fn tokens_grow_on_after_a_restart() {
     let mut server = options().aof_unsynced(false).start();
     let mut f = Frontier::at(&server, T0);

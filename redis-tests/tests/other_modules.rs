@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use redis_tests::{
-    add, array, assert_consistent, bulk, commit, int, ok, owners, sha256_of, until, Options, Reply,
-    Server, Wire, Word, DATE,
+    add, array, assert_consistent, blocked, bulk, commit, int, nil, ok, owners, sha256_of,
+    simulated, until, Frontier, Lease, Options, Reply, Server, Wire, Word, DATE, T0,
 };
 use tempfile::TempDir;
 
@@ -165,5 +165,85 @@ fn module_that_looks_into_the_index_during_a_write_is_refused_and_harms_nothing(
     ok!(c, "HSET", "another", "field", 1);
     assert_eq!(ok!(c, "CALLER.WATCH", P).ints(), [seen[0] + 1, seen[1]]);
     assert_consistent(&mut c, P);
+    assert_eq!(server.info_number("panics"), 0);
+}
+
+/// A command of a frontier of each kind, in an order in which all of them succeed on a fresh one.
+fn politeness() -> Vec<String> {
+    let token = T0 * 1000;
+    [
+        &format!("ADD crawl a {T0} a {T0} b {T0}"),
+        &format!("ADDURI crawl kept {T0} 0 http://kept/"),
+        "NEXT",
+        &format!("EXTEND a {token} 5000"),
+        &format!("RELEASE a {token} DELAY 5 DONE crawl NEXT"),
+        "SWEEP",
+        "EXPIRED",
+        "BLOCK a UNTIL 0",
+        "PAUSE a",
+        "RESUME a",
+        "LIMIT a PARALLEL 2",
+        "GROUP shared a",
+        "MOVE a c",
+        "WHY c",
+        "INFO",
+        "CHECK",
+        "REPAIR",
+        "DROP crawl",
+    ]
+    .map(str::to_owned)
+    .into()
+}
+
+#[test]
+fn politeness_commands_work_when_another_module_or_its_timer_calls_them() {
+    let dir = TempDir::new().expect("a temporary directory");
+    let Some(module) = caller(&dir) else { return };
+    let path = module.to_string_lossy();
+    let server = simulated().args(&["--loadmodule", &path]).start();
+    let mut f = Frontier::at(&server, T0);
+    let mut direct = Vec::new();
+    for line in politeness() {
+        direct.push(f.ok(&line));
+    }
+    f.assert_conserved();
+    ok!(f.wire, "FLUSHALL");
+    for (line, expected) in politeness().iter().zip(direct) {
+        let words = f.words(line);
+        let reply = f.wire.expect_ok(&behind("CALLER.CALL", words));
+        if line != "INFO" {
+            assert_eq!(reply, expected, "{line}");
+        }
+    }
+    f.assert_conserved();
+    ok!(f.wire, "FLUSHALL");
+    for (n, line) in (1..).zip(politeness()) {
+        let words = f.words(&line);
+        f.wire.expect_ok(&behind("CALLER.LATER", words));
+        until("the timer has run", || {
+            let mut count = |key: &str| ok!(f.wire, "INCRBY", key, 0).int();
+            assert_eq!(count("caller:failed"), 0, "{line}");
+            count("caller:done") == n
+        });
+    }
+    f.assert_conserved();
+    assert_eq!(server.info_number("panics"), 0);
+}
+
+#[test]
+fn next_of_another_module_does_not_wait_and_its_add_wakes_those_who_do() {
+    let dir = TempDir::new().expect("a temporary directory");
+    let Some(server) = server(&dir) else { return };
+    let mut f = Frontier::real(&server);
+    let next = f.words("NEXT BLOCK 0");
+    assert_eq!(f.wire.call(&behind("CALLER.CALL", next)), nil());
+    for command in ["CALLER.CALL", "CALLER.LATER"] {
+        let mut waiter = blocked(&server, "{f}:", "NEXT BLOCK 0");
+        let words = f.words("ADD crawl host 0");
+        f.wire.expect_ok(&behind(command, words));
+        let lease = Lease::only(&waiter.wire.recv());
+        f.release(&lease, "AT 0 DONE crawl");
+    }
+    f.assert_conserved();
     assert_eq!(server.info_number("panics"), 0);
 }
