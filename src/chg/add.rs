@@ -60,6 +60,10 @@ impl<K: Store> Frontier<K> {
                 return Ok(counts);
             }
         }
+        for uri in uris.iter().skip(1) {
+            // All or nothing: the first one is looked at before anything is written anyway.
+            self.load(ks, uri.chg)?;
+        }
         let mut counts = Vec::with_capacity(uris.len());
         let mut added = 0;
         for uri in uris {
@@ -68,7 +72,7 @@ impl<K: Store> Frontier<K> {
                 counts.push(None);
                 continue;
             }
-            self.arrive(ks, &mut loaded, uri.at, now)?;
+            self.arrive(ks, &mut loaded, 1, uri.at, now)?;
             counts.push(Some(loaded.group.uris));
             self.save(ks, &loaded)?;
             self.count(ks, &loaded.key, execution, 1)?;
@@ -91,6 +95,12 @@ impl<K: Store> Frontier<K> {
         uris: &[Kept<'_>],
         now: Millis,
     ) -> Result<Counts> {
+        for uri in uris.iter().skip(1) {
+            // All or nothing, as in `add`.
+            self.load(ks, uri.chg)?;
+            let key = self.uris_key(ks, uri.chg);
+            ks.keeps_uris(&key)?;
+        }
         let mut counts = Vec::with_capacity(uris.len());
         let mut added = 0;
         for uri in uris {
@@ -120,7 +130,7 @@ impl<K: Store> Frontier<K> {
             }
             spend(&mut loaded);
             loaded.group.keeps = true;
-            self.arrive(ks, &mut loaded, uri.at, now)?;
+            self.arrive(ks, &mut loaded, 1, uri.at, now)?;
             counts.push(Some(loaded.group.uris));
             self.save(ks, &loaded)?;
             added += 1;
@@ -130,11 +140,12 @@ impl<K: Store> Frontier<K> {
         Ok(counts)
     }
 
-    /// One more URI for a group, due at `at`: queues it, or pulls it forward where it waits.
+    /// More URIs for a group, the first due at `at`: queues it, or pulls it forward where it waits.
     pub(super) fn arrive(
         &mut self,
         ks: &mut K,
         loaded: &mut Loaded<K>,
+        more: u64,
         at: Millis,
         now: Millis,
     ) -> Result<()> {
@@ -142,7 +153,7 @@ impl<K: Store> Frontier<K> {
         let was_runnable = group.is_runnable();
         let was_idle = group.known && group.is_idle();
         let was_new = !group.known;
-        group.uris += 1;
+        group.uris += more;
         group.known = true;
         if !group.is_runnable() {
             return Ok(());

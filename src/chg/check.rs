@@ -46,6 +46,8 @@ pub struct Check<K: Store> {
     problems: Vec<String>,
     problems_total: u64,
     mended: u64,
+    /// Groups that were changed by nobody but this.
+    mended_groups: FxHashSet<Box<[u8]>>,
     disturbed: bool,
 }
 
@@ -88,6 +90,7 @@ impl<K: Store> Check<K> {
             problems: Vec::new(),
             problems_total: 0,
             mended: 0,
+            mended_groups: FxHashSet::default(),
             disturbed: false,
         }
     }
@@ -173,6 +176,9 @@ impl<K: Store> Check<K> {
             });
             if self.repairs {
                 loaded.group.uris = uris;
+                if then.is_none() {
+                    self.mended_groups.insert(id.into());
+                }
                 frontier.save(ks, &loaded)?;
                 self.mended += 1;
             }
@@ -329,7 +335,8 @@ impl<K: Store> Check<K> {
         };
         self.elsewhere.remove(&id);
         let audit = self.audit(frontier);
-        if audit.is_none_or(|audit| audit.groups.contains_key(&id)) {
+        let changed = audit.is_none_or(|audit| audit.groups.contains_key(&id));
+        if changed && !self.mended_groups.contains(&id) {
             return Ok(true);
         }
         let mut loaded = frontier.load(ks, &id)?;

@@ -99,6 +99,7 @@ impl<K: Store> Job<K> for Dropping<K> {
         let field = [COUNTED, &self.execution].concat();
         ks.hash_del(&frontier.names.paused, &field)?;
         frontier.paused = None;
+        frontier.passed = Default::default();
         Ok(Step::Done(Reply::counts(&[self.touched, self.dropped])))
     }
 }

@@ -3,7 +3,7 @@
 //! The keys are the truth. What is remembered here is rebuilt from them at any time; whoever hears
 //! that somebody else changed them makes a new one.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use smallvec::SmallVec;
 
@@ -50,6 +50,8 @@ pub struct Frontier<K: Store> {
     pub(super) tokens: Option<(Token, Token)>,
     /// No lease runs out before this; `None` when that is not known.
     pub(super) busy_from: Option<Millis>,
+    /// Whether the keys that exist once are known to hold what they should.
+    types_checked: bool,
     pub(super) audit: Option<Audit>,
 }
 
@@ -64,6 +66,8 @@ pub(super) struct Passed {
     pub wait_score: f64,
     /// Those of them that something was queued for since: perhaps they can be leased now.
     pub again: VecDeque<Id>,
+    /// When a URI that is not paused comes due in one of them.
+    pub later: BTreeSet<(Millis, Id)>,
 }
 
 /// What is paused beside single groups.
@@ -101,6 +105,7 @@ impl<K: Store> Frontier<K> {
             idle_from: None,
             tokens: None,
             busy_from: None,
+            types_checked: false,
             audit: None,
         }
     }
@@ -111,7 +116,39 @@ impl<K: Store> Frontier<K> {
         self.paused = None;
         self.idle_from = None;
         self.busy_from = None;
+        self.types_checked = false;
         self.disturb_audit();
+    }
+
+    /// Looks whether the keys that exist once hold what they should, so that a command that began does
+    /// not stop in the middle; once, until somebody else writes to them.
+    ///
+    /// # Errors
+    /// `WRONGTYPE` for the first that does not.
+    pub fn check_types(&mut self, ks: &mut K) -> Result<()> {
+        if self.types_checked {
+            return Ok(());
+        }
+        let names = &self.names;
+        for zset in [&names.wait, &names.busy, &names.idle, &names.past] {
+            ks.zset_len(zset)?;
+        }
+        for list in [&names.ready, &names.expired] {
+            ks.list_len(list)?;
+        }
+        for hash in [&names.executions, &names.paused] {
+            ks.hash_len(hash)?;
+        }
+        for number in [&names.total, &names.token] {
+            ks.number(number)?;
+        }
+        self.types_checked = true;
+        Ok(())
+    }
+
+    /// Somebody else wrote to a key that exists once.
+    pub fn distrust_types(&mut self) {
+        self.types_checked = false;
     }
 
     /// Forgets everything but what has been given out: there is another database, or another master.
@@ -303,14 +340,15 @@ impl<K: Store> Frontier<K> {
 
     /// Something was queued for a group that may have been passed over.
     pub(super) fn look_again(&mut self, ks: &mut K, loaded: &Loaded<K>) -> Result<()> {
-        if self.passed.ready > 0 {
-            self.passed.ready = 0;
+        if self.passed.ready == 0 && self.passed.wait == 0 {
+            return Ok(());
         }
-        if self.passed.wait > 0 {
-            let score = ks.zset_score(&self.names.wait, &loaded.id)?;
-            if score.is_some_and(|score| score <= self.passed.wait_score) {
+        match ks.zset_score(&self.names.wait, &loaded.id)? {
+            None => self.passed.ready = 0,
+            Some(score) if score <= self.passed.wait_score => {
                 self.passed.again.push_back(loaded.id.clone());
             }
+            Some(_) => {}
         }
         Ok(())
     }
@@ -347,7 +385,10 @@ impl<K: Store> Frontier<K> {
         loaded: &Loaded<K>,
         was_runnable: bool,
     ) -> Result<()> {
-        if was_runnable && !loaded.group.is_runnable() && !self.leave_wait(ks, &loaded.id)? {
+        if !was_runnable || loaded.group.is_runnable() || self.leave_wait(ks, &loaded.id)? {
+            return Ok(());
+        }
+        if !self.leave_gate(ks, loaded)? {
             self.leave_ready(ks, &loaded.id)?;
         }
         Ok(())
@@ -436,7 +477,7 @@ impl<K: Store> Frontier<K> {
                         paused.executions.push(execution.to_vec());
                     }
                     Some(_) => {}
-                    None => paused.all = true,
+                    None => paused.all |= field == b"all",
                 }
             }
             self.paused = Some(paused);
@@ -465,10 +506,10 @@ impl<K: Store> Frontier<K> {
         let ready = ks.list_len(&self.names.ready)? > self.passed.ready;
         let times = [wait, busy].into_iter().flatten();
         let first = times.map(|(_, score)| of_score(score)).min();
-        Ok([first, idle, ready.then_some(now)]
-            .into_iter()
-            .flatten()
-            .min())
+        let later = self.passed.later.first().map(|(due, _)| *due);
+        let again = (!self.passed.again.is_empty()).then_some(now);
+        let times = [first, idle, later, again, ready.then_some(now)];
+        Ok(times.into_iter().flatten().min())
     }
 }
 

@@ -103,6 +103,11 @@ impl<K: Store> Frontier<K> {
         options.parallel = limits.parallel.unwrap_or(options.parallel);
         options.gap = limits.gap.unwrap_or(options.gap);
         options.budget = limits.budget.unwrap_or(options.budget);
+        let (gap, gate) = (options.gap, loaded.group.gate);
+        let begun = loaded.group.holds.iter().map(|hold| hold.granted).max();
+        if let (Some(begun), 1..) = (begun, gap) {
+            loaded.group.gate = gate.max(begun + gap);
+        }
         self.leave_queues(ks, &loaded, was_runnable)?;
         if !was_runnable && loaded.group.is_runnable() {
             let due = self.due_of(ks, &loaded)?.max(now);

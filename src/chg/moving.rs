@@ -59,7 +59,7 @@ impl Moving {
             from.group.uris = from.group.uris.saturating_sub(1);
             if added {
                 to.group.keeps = true;
-                frontier.arrive(ks, to, queued.due, self.now)?;
+                frontier.arrive(ks, to, 1, queued.due, self.now)?;
                 self.moved += 1;
             } else {
                 // The other group has it already: it counts once.
@@ -86,8 +86,7 @@ impl Moving {
             frontier.count(ks, &to.key, &execution, n as i64)?;
         }
         from.group.uris = 0;
-        frontier.arrive(ks, to, from.group.due, self.now)?;
-        to.group.uris += counted - 1;
+        frontier.arrive(ks, to, counted, from.group.due, self.now)?;
         self.moved += counted;
         Ok(())
     }

@@ -78,8 +78,8 @@ enum Verdict {
     Lease(Option<Vec<u8>>),
     /// It is not due before this.
     Park(Millis),
-    /// It is paused, and keeps its place.
-    Pass,
+    /// It is paused, and keeps its place; a URI of it that is not paused is due then.
+    Pass(Option<Millis>),
     /// The gate that it shares is closed until this.
     Gate(Millis),
     /// It should not be here.
@@ -160,6 +160,18 @@ impl<K: Store> Frontier<K> {
 
     /// One that was passed over, and that something was queued for since.
     fn again(&mut self, ks: &mut K, now: Millis) -> Result<Option<Loaded<K>>> {
+        while self
+            .passed
+            .later
+            .first()
+            .is_some_and(|(due, _)| *due <= now)
+        {
+            let (_, id) = self.passed.later.pop_first().expect("just seen");
+            if ks.zset_score(&self.names.wait, &id)?.is_none() {
+                self.passed.ready = 0;
+            }
+            self.passed.again.push_back(id);
+        }
         while let Some(id) = self.passed.again.pop_front() {
             let score = ks.zset_score(&self.names.wait, &id)?;
             let limit = self.passed.wait_score;
@@ -185,6 +197,7 @@ impl<K: Store> Frontier<K> {
                 self.grant(ks, loaded, execution, ask, now).map(Some)
             }
             Verdict::Park(due) => {
+                self.hand_over(ks, loaded)?;
                 match place {
                     Place::Ready => self.unqueue(ks, place, &loaded.id)?,
                     Place::Passed => self.passed.wait = self.passed.wait.saturating_sub(1),
@@ -202,7 +215,12 @@ impl<K: Store> Frontier<K> {
                 self.save(ks, loaded)?;
                 Ok(None)
             }
-            Verdict::Pass => {
+            Verdict::Pass(later) => {
+                // It does not hold back those that it stands for.
+                self.hand_over(ks, loaded)?;
+                if let (Some(later), true) = (later, place != Place::None) {
+                    self.passed.later.insert((later, loaded.id.clone()));
+                }
                 match place {
                     Place::Ready => self.passed.ready += 1,
                     Place::Passed => {}
@@ -260,7 +278,7 @@ impl<K: Store> Frontier<K> {
             return Ok(Verdict::Remove);
         }
         if group.options.paused {
-            return Ok(Verdict::Pass);
+            return Ok(Verdict::Pass(None));
         }
         let closed = group.closed_until();
         // A group that only plain clients know is ready when they say so.
@@ -280,11 +298,12 @@ impl<K: Store> Frontier<K> {
             (
                 next.map(<[u8]>::to_vec),
                 uris.earliest(),
+                uris.earliest_of(&|execution| paused.has(execution)),
                 uris.len(),
                 uris.leases().count() as u64,
             )
         })?;
-        let (next, earliest, kept, kept_held) = kept.unwrap_or((None, None, 0, 0));
+        let (next, earliest, unpaused, kept, kept_held) = kept.unwrap_or((None, None, None, 0, 0));
         if next.is_some() {
             return Ok(Verdict::Lease(next));
         }
@@ -299,7 +318,7 @@ impl<K: Store> Frontier<K> {
         }
         Ok(match earliest {
             Some(earliest) if earliest > now => Verdict::Park(earliest),
-            _ => Verdict::Pass,
+            _ => Verdict::Pass(unpaused),
         })
     }
 

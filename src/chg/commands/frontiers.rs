@@ -160,6 +160,9 @@ pub fn permit(
     let cluster = in_cluster();
     let mut names: Vec<RmString> = Vec::new();
     let checked = on_frontier(call, |remembered, keys| {
+        if access == Access::Write {
+            remembered.frontier.check_types(keys)?;
+        }
         let frontier = &remembered.frontier;
         let once = &frontier.names;
         let mut check = |key: &RmString| {
@@ -291,6 +294,7 @@ impl Remembered {
 
     /// Everything that is due.
     fn awake(&mut self, keys: &mut RedisKeyspace, now: Millis) -> Result<()> {
+        self.frontier.check_types(keys)?;
         for id in std::mem::take(&mut self.touched) {
             self.frontier.adopt_if_idle(keys, &id)?;
         }
@@ -422,6 +426,8 @@ pub fn timed_out(_: Ctx, client: BlockedClient) -> std::result::Result<Reply, St
 pub fn may_be_ours(key: &[u8]) -> bool {
     let tail = &key[key.len().saturating_sub(11)..];
     memchr::memmem::find(tail, b"chg_").is_some()
+        || tail.ends_with(b"EIDC")
+        || tail.ends_with(b"QCT")
         || memchr::memmem::find(key, crate::chg::keys::GROUP).is_some()
 }
 
@@ -433,6 +439,9 @@ const QUEUES: [&[u8]; 5] = [
     b"chg_paused",
     b"chg_idle",
 ];
+
+/// Keys beside them that exist once, whose type was looked at.
+const OTHERS: [&[u8]; 5] = [b"EIDC", b"QCT", b"chg_token", b"chg_past", b"chg_expired"];
 
 /// Others changed keys: those who wait are served soon, or are told why they cannot wait on.
 pub fn on_change(ctx: Ctx, change: Change<'_>) {
@@ -469,6 +478,14 @@ pub fn on_change(ctx: Ctx, change: Change<'_>) {
             }
         }
         Change::Key(db, key) => {
+            for other in OTHERS {
+                let prefix = key.strip_suffix(other).filter(|p| p.len() <= PREFIX_BYTES);
+                if let Some(prefix) = prefix {
+                    if let Some(remembered) = by_place.get_mut(&place(db, prefix)[..]) {
+                        remembered.frontier.distrust_types();
+                    }
+                }
+            }
             if let Some(prefix) = key.strip_suffix(b"chg_token") {
                 if let Some(remembered) = by_place.get_mut(&place(db, prefix)[..]) {
                     remembered.frontier.forget_all();

@@ -59,6 +59,9 @@ impl Slices for FrontierJob {
         }
         let (job, writes, simulated) = (&mut self.job, self.writes, self.simulated);
         let step = with_frontier(self.db, &self.prefix, &mut keys, |remembered, keys| {
+            if writes {
+                remembered.frontier.check_types(keys)?;
+            }
             let step = job.step(&mut remembered.frontier, keys, time)?;
             if writes {
                 remembered.simulated = simulated.is_some();
