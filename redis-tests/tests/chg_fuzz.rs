@@ -207,6 +207,7 @@ fn run(f: &mut Frontier, rng: &mut Rng, held: &mut Vec<Lease>) -> String {
 /// there was something to mend.
 fn repair_mends(f: &mut Frontier, log: &str) -> bool {
     let before = f.call("CHECK");
+    let spoiled = redis_tests::Snapshot::of(&mut f.wire);
     for _ in 0..2 * KEYS.len() {
         let Reply::Error(line) = f.call("REPAIR") else {
             break;
@@ -216,8 +217,11 @@ fn repair_mends(f: &mut Frontier, log: &str) -> bool {
     let check = f.ok("CHECK");
     let left = check.field("problems-total").int();
     if left > 0 || check.field("consistent").int() == 0 {
-        let snapshot = redis_tests::Snapshot::of(&mut f.wire);
-        panic!("REPAIR left {check:?}\n{snapshot:?}\n{log}");
+        let mended = redis_tests::Snapshot::of(&mut f.wire).differences(&spoiled);
+        panic!(
+            "REPAIR left {check:?}\n--- of\n{spoiled:?}\n--- by\n{}\n---\n{log}",
+            mended.join("\n")
+        );
     }
     before.is_error() || before.field("problems-total").int() > 0
 }

@@ -308,6 +308,32 @@ fn check_finds_and_repair_mends_what_was_spoiled() {
 }
 
 #[test]
+fn repair_queues_a_group_whose_count_it_mends() {
+    for kept in [true, false] {
+        let server = simulated().start();
+        let mut f = Frontier::at(&server, T0);
+        match kept {
+            true => f.add_uri("crawl", "host", T0, 0, "http://host/"),
+            false => f.add("crawl", "host", T0),
+        };
+        ok!(f.wire, "HSET", "{f}:CHG:host", "c", 0);
+        ok!(f.wire, "ZREM", "{f}:chg_wait", "host");
+        f.ok("REPAIR");
+        f.assert_conserved();
+        let check = f.ok("CHECK");
+        assert_eq!(
+            check.field("problems-total"),
+            int(0),
+            "kept {kept}: {check:?}"
+        );
+        if f.total() > 0 {
+            assert_eq!(f.take("host").c, 1, "kept {kept}");
+        }
+        assert!(!kept || f.total() == 1, "a kept URI counts");
+    }
+}
+
+#[test]
 fn repaired_frontier_fetches_everything() {
     let (_server, mut f, out) = stage();
     for key in ["chg_wait", "chg_ready", "chg_busy"] {
