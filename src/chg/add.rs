@@ -162,7 +162,6 @@ impl<K: Store> Frontier<K> {
         if was_runnable {
             self.look_again(ks, loaded)?;
             if due < loaded.group.due && ks.zset_score(&self.names.wait, &loaded.id)?.is_some() {
-                loaded.group.due = due;
                 self.wait_from(ks, loaded, due, now)?;
             }
             return Ok(());
@@ -175,26 +174,9 @@ impl<K: Store> Frontier<K> {
             && loaded.group.holds.is_empty()
             && ks.zset_score(&self.names.busy, &loaded.id)?.is_some();
         if !held_by_others {
-            loaded.group.due = due;
             self.wait_from(ks, loaded, due, now)?;
         }
         Ok(())
-    }
-
-    /// Puts a group into `chg_wait`; those due now in the order in which they came.
-    fn wait_from(
-        &mut self,
-        ks: &mut K,
-        loaded: &Loaded<K>,
-        due: Millis,
-        now: Millis,
-    ) -> Result<()> {
-        let score = if due == now {
-            self.arrivals.score(now)
-        } else {
-            due as f64
-        };
-        self.wait(ks, &loaded.id, score)
     }
 
     /// The stored reply when this number was carried out before.

@@ -139,7 +139,7 @@ impl<K: Store> Frontier<K> {
         for hash in [&names.executions, &names.paused] {
             ks.hash_len(hash)?;
         }
-        for number in [&names.total, &names.token] {
+        for number in [&names.total, &names.token, &names.gated] {
             ks.number(number)?;
         }
         self.types_checked = true;
@@ -362,6 +362,23 @@ impl<K: Store> Frontier<K> {
             }
         }
         Ok(ks.zset_add(&self.names.wait, id, score)?)
+    }
+
+    /// Puts a group into `chg_wait`; those due now in the order in which they came.
+    pub(super) fn wait_from(
+        &mut self,
+        ks: &mut K,
+        loaded: &mut Loaded<K>,
+        due: Millis,
+        now: Millis,
+    ) -> Result<()> {
+        loaded.group.due = due;
+        let score = if due == now {
+            self.arrivals.score(now)
+        } else {
+            due as f64
+        };
+        self.wait(ks, &loaded.id, score)
     }
 
     /// Whether a group stands in `chg_wait`.

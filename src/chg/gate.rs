@@ -77,6 +77,7 @@ impl<K: Store> Frontier<K> {
         if others && self.due_of(ks, loaded)? <= until {
             let gated = self.key(ks, GATED, &gate);
             ks.list_push(&gated, &loaded.id)?;
+            ks.number_add(&self.names.gated, 1)?;
             loaded.group.due = until;
             return Ok(());
         }
@@ -104,6 +105,7 @@ impl<K: Store> Frontier<K> {
             let Some(id) = ks.list_take(&gated, 0)? else {
                 break;
             };
+            ks.number_add(&self.names.gated, -1)?;
             let mut loaded = self.load(ks, id.as_ref())?;
             let waits = ks.zset_score(&self.names.wait, id.as_ref())?.is_some();
             let can_stand = loaded.group.is_runnable() && !waits;
@@ -153,6 +155,7 @@ impl<K: Store> Frontier<K> {
             let here = ks.list_get(&gated, i)?;
             if here.is_some_and(|id| id.as_ref() == &loaded.id[..]) {
                 ks.list_take(&gated, i)?;
+                ks.number_add(&self.names.gated, -1)?;
                 return Ok(true);
             }
         }

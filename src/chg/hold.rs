@@ -111,7 +111,7 @@ impl<K: Store> Frontier<K> {
         self.leave_queues(ks, &loaded, was_runnable)?;
         if !was_runnable && loaded.group.is_runnable() {
             let due = self.due_of(ks, &loaded)?.max(now);
-            self.queue(ks, &mut loaded, due, now)?;
+            self.wait_from(ks, &mut loaded, due, now)?;
         }
         self.save_options(ks, &loaded)
     }
@@ -126,7 +126,11 @@ impl<K: Store> Frontier<K> {
             }
             let before = self.gate_closed_until(ks, &loaded.group.options.gate)?;
             let stood_behind = self.leave_gate(ks, &loaded)?;
-            loaded.group.options.gate = gate.to_vec();
+            let old = std::mem::replace(&mut loaded.group.options.gate, gate.to_vec());
+            if !old.is_empty() && !loaded.group.holds.is_empty() {
+                // What is being fetched from closed the old gate, and will not open it any more.
+                self.close_gate(ks, &old, Some(id), now)?;
+            }
             if stood_behind && loaded.group.is_runnable() {
                 let due = self.due_of(ks, &loaded)?;
                 self.queue(ks, &mut loaded, due, now)?;

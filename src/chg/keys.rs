@@ -19,6 +19,8 @@ pub struct Names<N> {
     pub total: N,
     /// `chg_idle`: groups with nothing queued, by the time when they are forgotten.
     pub idle: N,
+    /// `chg_gated`: how many groups stand behind shared gates.
+    pub gated: N,
     /// `chg_token`: the token minted last.
     pub token: N,
     /// `chg_past`: releases of groups that are forgotten, by token.
@@ -60,6 +62,7 @@ impl<N> Names<N> {
             executions: name(b"EIDC"),
             total: name(b"QCT"),
             idle: name(b"chg_idle"),
+            gated: name(b"chg_gated"),
             token: name(b"chg_token"),
             past: name(b"chg_past"),
             paused: name(b"chg_paused"),

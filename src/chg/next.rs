@@ -386,8 +386,9 @@ impl<K: Store> Frontier<K> {
             self.close_gate(ks, &gate, Some(&loaded.id), deadline)?;
         }
         if loaded.group.is_runnable() {
+            // Beside its lease it stands in `chg_wait`, from where it can be taken at any time.
             let due = self.due_of(ks, loaded)?.max(now);
-            self.queue(ks, loaded, due, now)?;
+            self.wait_from(ks, loaded, due, now)?;
         }
         self.save(ks, loaded)?;
         Ok(Lease {

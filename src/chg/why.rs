@@ -221,6 +221,10 @@ impl<K: Store> Frontier<K> {
             ("groups-ready", count(ready)),
             ("groups-busy", count(ks.zset_len(&self.names.busy)?)),
             ("groups-idle", count(ks.zset_len(&self.names.idle)?)),
+            (
+                "groups-gated",
+                count(ks.number(&self.names.gated)?.max(0) as u64),
+            ),
             ("due", count(due + ready)),
             (
                 "oldest-ready-ms",
