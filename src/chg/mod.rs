@@ -23,6 +23,7 @@ pub mod lease;
 pub mod moving;
 pub mod next;
 pub mod politeness;
+mod queues;
 pub mod store;
 pub mod sweep;
 pub mod time;

@@ -19,8 +19,9 @@ use crate::server::config;
 use crate::text::{parse_unsigned, Shown};
 
 use super::arguments::{self, id, now, span, status, time, token, Now};
-use super::frontiers::{anchor, gone, on_frontier, permit, timed_out, Touched, Waiter};
+use super::frontiers::{anchor, gone, on_frontier, permit, timed_out, Touched};
 use super::reply::{leases_reply, released_reply};
+use super::waiters::Waiter;
 use super::NOW;
 
 /// Most leases at a time, and most reports.

@@ -8,6 +8,7 @@ mod jobs;
 mod reply;
 pub mod store;
 pub mod uris;
+mod waiters;
 
 use crate::server::alarm;
 use crate::server::api::Ctx;

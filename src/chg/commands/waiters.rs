@@ -1,0 +1,166 @@
+//! The clients that wait for a lease.
+//!
+//! Clients of a frontier stand in one line. Whatever makes a group due serves it from the front: a
+//! command in its own step, else the alarm, which is set to when the next group is due.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use crate::chg::error::Result;
+use crate::chg::frontier::Frontier;
+use crate::chg::next::{Ask, Lease, Search};
+use crate::chg::time::Millis;
+use crate::chg::Token;
+use crate::reply::Reply;
+use crate::server::alarm;
+use crate::server::blocked::BlockedClient;
+use crate::server::config;
+use crate::server::keyspace::RedisKeyspace;
+
+use super::frontiers::Remembered;
+use super::reply::{leases_reply, released_reply};
+
+/// A client that waits for a lease.
+pub struct Waiter {
+    /// The client.
+    pub client: BlockedClient,
+    /// How long a lease shall last.
+    pub lease: Millis,
+    /// How many leases it takes at most.
+    pub count: usize,
+    /// When it has waited enough. Our own alarm watches this, and not the server's timer: that one may
+    /// drop an answer that was given in the same turn of the event loop.
+    pub until: Option<Millis>,
+    /// Whether it waits for nothing but the end of a search that takes long.
+    pub searches: bool,
+    /// The release that this is fused with: group, token, and due time that was answered.
+    pub after: Option<(Vec<u8>, Token, Millis)>,
+    /// The leases that it has so far.
+    pub leases: Vec<Lease>,
+}
+
+impl Remembered {
+    /// Grants what can be granted to those who wait, longest waiter first, and sets the alarm for
+    /// what comes.
+    pub fn serve(&mut self, keys: &mut RedisKeyspace, now: Millis) -> Result<()> {
+        if self.waiters.is_empty() {
+            return self.arrange(keys, now, false);
+        }
+        let start = Instant::now();
+        let budget = Duration::from_micros(config::slice_us());
+        let mut time = || start.elapsed() < budget;
+        let mut unfinished = false;
+        while let Some(first) = self.waiters.front_mut() {
+            let ask = Ask {
+                lease: first.lease,
+                count: first.count,
+                after: first
+                    .after
+                    .as_ref()
+                    .map(|(chg, token, _)| (&chg[..], *token)),
+            };
+            let searched = self
+                .frontier
+                .next(keys, &ask, now, &mut time, &mut first.leases);
+            let over = first.searches || first.is_over(now);
+            let waits_on = match searched {
+                Ok(Search::Unfinished) => {
+                    unfinished = true;
+                    break;
+                }
+                Ok(Search::Complete) => first.leases.is_empty() && !over,
+                Err(_) => false,
+            };
+            if waits_on {
+                break;
+            }
+            let mut waiter = self.waiters.pop_front().expect("the front");
+            let answer = match searched {
+                Ok(_) => waiter.answer(&mut self.frontier, keys),
+                // What it has already is more than an error to it.
+                Err(_) if !waiter.leases.is_empty() => waiter.answer(&mut self.frontier, keys),
+                Err(error) => Err(error),
+            };
+            waiter
+                .client
+                .answer(answer.map_err(|error| error.to_string()));
+        }
+        self.arrange(keys, now, unfinished)
+    }
+
+    /// Shows how many wait, and sets the alarm.
+    pub fn arrange(
+        &mut self,
+        keys: &mut RedisKeyspace,
+        now: Millis,
+        unfinished: bool,
+    ) -> Result<()> {
+        let mut wake = if unfinished {
+            Some(now)
+        } else if self.waiters.is_empty() {
+            self.frontier.next_idle(keys)?
+        } else {
+            let until = self.waiters.iter().filter_map(|waiter| waiter.until).min();
+            let due = self.frontier.wake_at(keys, now)?;
+            [until, due].into_iter().flatten().min()
+        };
+        if !self.touched.is_empty() {
+            wake = Some(now);
+        }
+        if self.simulated && self.waiters.is_empty() {
+            wake = None;
+        }
+        self.wake = wake;
+        if let Some(wake) = wake {
+            alarm::set(wake);
+        }
+        Ok(())
+    }
+
+    /// Everything that is due.
+    pub(super) fn awake(&mut self, keys: &mut RedisKeyspace, now: Millis) -> Result<()> {
+        self.frontier.check_types(keys)?;
+        for id in std::mem::take(&mut self.touched) {
+            self.frontier.adopt_if_idle(keys, &id)?;
+        }
+        self.frontier.tidy(keys, now)?;
+        self.serve(keys, now)?;
+        // Whoever has waited enough behind somebody who waits on.
+        let (over, kept): (VecDeque<_>, VecDeque<_>) = std::mem::take(&mut self.waiters)
+            .into_iter()
+            .partition(|waiter| waiter.is_over(now));
+        self.waiters = kept;
+        for mut waiter in over {
+            let answer = waiter.answer(&mut self.frontier, keys);
+            waiter
+                .client
+                .answer(answer.map_err(|error| error.to_string()));
+        }
+        self.arrange(keys, now, self.wake == Some(now))
+    }
+}
+
+impl Waiter {
+    fn is_over(&self, now: Millis) -> bool {
+        self.until.is_some_and(|until| until <= now)
+    }
+
+    /// What the client gets: its leases, or nil.
+    fn answer(
+        &mut self,
+        frontier: &mut Frontier<RedisKeyspace>,
+        keys: &mut RedisKeyspace,
+    ) -> Result<Reply> {
+        if let (Some((chg, token, _)), Some(lease)) = (&self.after, self.leases.first()) {
+            frontier.remember_next(keys, chg, *token, lease)?;
+        }
+        Ok(self.reply())
+    }
+
+    pub(super) fn reply(&self) -> Reply {
+        match &self.after {
+            None => leases_reply(&self.leases),
+            Some((_, _, due)) => released_reply(*due, self.leases.first()),
+        }
+    }
+}

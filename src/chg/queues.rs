@@ -1,0 +1,186 @@
+//! The three queues of groups: who waits, who is ready, who is being fetched from.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use super::error::Result;
+use super::frontier::{Frontier, Id, Loaded};
+use super::store::Store;
+use super::time::{of_score, Millis};
+
+/// How far into `chg_ready` one looks for a group that has nothing left; further behind it is passed
+/// over when it comes up.
+const SEARCHED: u64 = 100;
+
+/// Groups at the head of the queues that are paused, and keep their place.
+#[derive(Debug, Default)]
+pub(super) struct Passed {
+    /// So many at the head of `chg_ready`.
+    pub ready: u64,
+    /// So many at the head of `chg_wait`.
+    pub wait: u64,
+    /// The score of the last one of them.
+    pub wait_score: f64,
+    /// Those of them that something was queued for since: perhaps they can be leased now.
+    pub again: VecDeque<Id>,
+    /// When a URI that is not paused comes due in one of them.
+    pub later: BTreeSet<(Millis, Id)>,
+}
+
+impl<K: Store> Frontier<K> {
+    /// Puts a group into `chg_wait`, or moves it there.
+    pub(super) fn wait(&mut self, ks: &mut K, id: &[u8], score: f64) -> Result<()> {
+        if self.passed.wait > 0 {
+            let moves = ks.zset_score(&self.names.wait, id)?.is_some();
+            if moves || score <= self.passed.wait_score {
+                self.passed.wait = 0;
+            }
+        }
+        Ok(ks.zset_add(&self.names.wait, id, score)?)
+    }
+
+    /// Puts a group into `chg_wait`; those due now in the order in which they came.
+    pub(super) fn wait_from(
+        &mut self,
+        ks: &mut K,
+        loaded: &mut Loaded<K>,
+        due: Millis,
+        now: Millis,
+    ) -> Result<()> {
+        loaded.group.due = due;
+        let score = if due == now {
+            self.arrivals.score(now)
+        } else {
+            due as f64
+        };
+        self.wait(ks, &loaded.id, score)
+    }
+
+    /// Whether a group stands in `chg_wait`.
+    pub(super) fn stands_in_wait(&self, ks: &mut K, loaded: &Loaded<K>) -> Result<bool> {
+        Ok(ks.zset_score(&self.names.wait, &loaded.id)?.is_some())
+    }
+
+    /// Takes a group out of `chg_wait`; true when it was there.
+    pub(super) fn leave_wait(&mut self, ks: &mut K, id: &[u8]) -> Result<bool> {
+        let left = ks.zset_del(&self.names.wait, id)?;
+        if left {
+            self.passed.wait = 0;
+        }
+        Ok(left)
+    }
+
+    /// Takes a group out of its queue that could be leased until now, and has nothing left for that.
+    pub(super) fn leave_queues(
+        &mut self,
+        ks: &mut K,
+        loaded: &Loaded<K>,
+        was_runnable: bool,
+    ) -> Result<()> {
+        if !was_runnable || loaded.group.is_runnable() || self.leave_wait(ks, &loaded.id)? {
+            return Ok(());
+        }
+        if !self.leave_gate(ks, loaded)? {
+            self.leave_ready(ks, &loaded.id)?;
+        }
+        Ok(())
+    }
+
+    /// Takes a group out of `chg_ready` if it stands near its head.
+    fn leave_ready(&mut self, ks: &mut K, id: &[u8]) -> Result<()> {
+        let len = ks.list_len(&self.names.ready)?.min(SEARCHED);
+        for i in 0..len {
+            let here = ks.list_get(&self.names.ready, i)?;
+            if here.is_some_and(|here| here.as_ref() == id) {
+                ks.list_take(&self.names.ready, i)?;
+                self.passed.ready = 0;
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Queues a group that stands in no queue: into `chg_ready` when it is due, else into
+    /// `chg_wait`.
+    pub(super) fn queue(
+        &mut self,
+        ks: &mut K,
+        loaded: &mut Loaded<K>,
+        due: Millis,
+        now: Millis,
+    ) -> Result<()> {
+        loaded.group.due = due;
+        if due <= now {
+            ks.list_push(&self.names.ready, &loaded.id)?;
+        } else {
+            self.wait(ks, &loaded.id, due as f64)?;
+        }
+        Ok(())
+    }
+
+    /// Something was queued for a group that may have been passed over.
+    pub(super) fn look_again(&mut self, ks: &mut K, loaded: &Loaded<K>) -> Result<()> {
+        if self.passed.ready == 0 && self.passed.wait == 0 {
+            return Ok(());
+        }
+        match ks.zset_score(&self.names.wait, &loaded.id)? {
+            None => self.passed.ready = 0,
+            Some(score) if score <= self.passed.wait_score => {
+                self.passed.again.push_back(loaded.id.clone());
+            }
+            Some(_) => {}
+        }
+        Ok(())
+    }
+
+    /// Sets the score of a group in `chg_busy` to its first deadline, or takes it out.
+    pub(super) fn show_busy(&mut self, ks: &mut K, loaded: &Loaded<K>) -> Result<()> {
+        match loaded.group.first_deadline() {
+            Some(deadline) => {
+                ks.zset_add(&self.names.busy, &loaded.id, deadline as f64)?;
+                self.busy_from = self.busy_from.map(|from| from.min(deadline));
+            }
+            None => {
+                ks.zset_del(&self.names.busy, &loaded.id)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The group whose lease runs out first.
+    pub(super) fn first_busy(&mut self, ks: &mut K) -> Result<Option<(K::Value, f64)>> {
+        let first = ks.zset_at(&self.names.busy, 0)?;
+        let from = first
+            .as_ref()
+            .map_or(Millis::MAX, |(_, score)| of_score(*score));
+        self.busy_from = Some(from);
+        Ok(first)
+    }
+
+    /// When a group is due that has just become free: after its pause and block, and when one of the
+    /// URIs kept for it is due, if it has only such.
+    pub(super) fn due_of(&mut self, ks: &mut K, loaded: &Loaded<K>) -> Result<Millis> {
+        let kept = self.kept(ks, loaded, |uris| (uris.len(), uris.earliest()))?;
+        let closed = loaded.group.closed_until();
+        Ok(match kept {
+            Some((kept, Some(earliest))) if kept >= loaded.group.uris => closed.max(earliest),
+            _ => closed,
+        })
+    }
+
+    /// When something may next be given out or must be tidied up, for whoever sets a timer.
+    pub fn wake_at(&mut self, ks: &mut K, now: Millis) -> Result<Option<Millis>> {
+        let idle = self.next_idle(ks)?;
+        if self.paused(ks)?.all {
+            return Ok(idle);
+        }
+        let wait = ks.zset_at(&self.names.wait, self.passed.wait)?;
+        let busy = self.first_busy(ks)?;
+        let ready = ks.list_len(&self.names.ready)? > self.passed.ready;
+        let times = [wait, busy].into_iter().flatten();
+        let first = times.map(|(_, score)| of_score(score)).min();
+        let later = self.passed.later.first().map(|(due, _)| *due);
+        let again = (!self.passed.again.is_empty()).then_some(now);
+        let times = [first, idle, later, again, ready.then_some(now)];
+        Ok(times.into_iter().flatten().min())
+    }
+}
