@@ -95,6 +95,7 @@ impl<K: Store> Frontier<K> {
             }
         } else if loaded.group.is_runnable() {
             // Others may fetch from it at the same time, so it stands in a queue already.
+            self.look_again(ks, &loaded)?;
             if due > loaded.group.due && ks.zset_score(&self.names.wait, id)?.is_some() {
                 self.wait(ks, id, due as f64)?;
                 loaded.group.due = due;
@@ -373,6 +374,9 @@ impl<K: Store> Frontier<K> {
             loaded.group.expired += 1;
             let report = self.end_attempt(ks, loaded, hold.token)?;
             self.report(ks, &report)?;
+        }
+        if was_queued {
+            self.look_again(ks, loaded)?;
         }
         self.show_busy(ks, loaded)
     }
