@@ -74,8 +74,7 @@ pub struct Group {
     /// The server may keep it where it was, or may have moved it: something made its place
     /// obsolete, and the specification leaves open when that is put right.
     pub open: bool,
-    pub m3: bool,
-    /// M5
+    /// It was allowed more leases than it is now, and may have them still.
     pub lowered: bool,
     /// Queued by a plain client.
     pub plain: bool,

@@ -38,7 +38,7 @@ impl Taste {
         Taste {
             kept,
             counted: !kept || rng.chance(60),
-            parallel: rng.chance(40) && std::env::var("NOP").is_err(),
+            parallel: rng.chance(40),
             shared: rng.chance(40),
             holds: rng.chance(50),
             moves: rng.chance(40),
@@ -109,7 +109,7 @@ impl Author {
             878..=879 => Command::Reload,
             880..=899 => bad(now, model, rng),
             900..=939 if taste.holds => hold(now, taste, rng),
-            940..=954 if taste.parallel || taste.holds => limit(model, taste, rng),
+            940..=954 if taste.parallel || taste.holds => limit(taste, rng),
             955..=964 if taste.shared => sharing(model, rng),
             965..=979 if taste.moves => {
                 let from = group(taste, rng);
@@ -347,21 +347,15 @@ fn hold(now: i64, taste: &Taste, rng: &mut Rng) -> Command {
     }
 }
 
-fn limit(model: &Model, taste: &Taste, rng: &mut Rng) -> Command {
+fn limit(taste: &Taste, rng: &mut Rng) -> Command {
     let parallel = taste.parallel && rng.chance(70);
     let chg = match parallel {
         true => (*rng.pick(&PARALLEL)).to_owned(),
         false => (*rng.pick(&OWN)).to_owned(),
     };
-    let group = model.groups.get(&chg).filter(|g| !g.leases.is_empty());
     let gap = rng.chance(30).then(|| rng.below(300) as i64);
-    // M6
-    let gap = gap.filter(|_| group.is_none() || !crate::model::tolerates("M6"));
     let budget = rng.chance(30).then(|| rng.below(12) as i64 - 1);
-    // M5
-    let least = group.filter(|_| crate::model::tolerates("M5"));
-    let least = least.map_or(1, |group| group.parallel as i64);
-    let parallel = parallel.then(|| (1 + rng.below(4) as i64).max(least));
+    let parallel = parallel.then(|| 1 + rng.below(4) as i64);
     let none = parallel.is_none() && gap.is_none() && budget.is_none();
     Command::Limit {
         chg,

@@ -132,7 +132,7 @@ impl Model {
                 let group = self.group(chg);
                 group.blocked = if *until > now { *until } else { 0 };
                 group.open = true;
-                if tolerates("M2") || group.blocked > 0 {
+                if group.blocked > 0 {
                     group.turn = None;
                 }
                 is_ok(reply)
@@ -146,18 +146,17 @@ impl Model {
             } => {
                 let group = self.group(chg);
                 group.open = true;
-                if tolerates("M2") {
-                    group.turn = None;
-                }
                 if let Some(parallel) = parallel {
-                    group.lowered |= tolerates("M5") && (*parallel as usize) < group.parallel;
+                    group.lowered |= (*parallel as usize) < group.parallel;
                     group.parallel = *parallel as usize;
                 }
                 if let Some(gap) = gap {
                     group.gap = *gap;
                     let started = group.leases.iter().map(|lease| lease.granted).max();
                     let started = started.filter(|_| *gap > 0);
-                    group.gap_until = started.map_or(0, |at| at + gap);
+                    // What was promised at the start of a fetch stays.
+                    let until = started.map_or(0, |at| at + gap);
+                    group.gap_until = group.gap_until.max(until);
                 }
                 if let Some(budget) = budget {
                     group.budget = (*budget >= 0).then_some(*budget);
@@ -169,9 +168,6 @@ impl Model {
                     let member = self.group(chg);
                     member.shared = (!group.is_empty()).then(|| group.clone());
                     member.open = true;
-                    if tolerates("M2") {
-                        member.turn = None;
-                    }
                 }
                 is_ok(reply)
             }
@@ -399,7 +395,6 @@ impl Model {
         let now = self.now;
         let chgs: Vec<String> = self.groups.keys().cloned().collect();
         for chg in chgs {
-            let m3 = self.has_paused(&self.groups[&chg]);
             let able = self.may_be_leased(&chg, true);
             must!(
                 !(fewer && able.is_ok()),
@@ -414,7 +409,6 @@ impl Model {
             };
             if came_up && able.is_err() {
                 group.open = true;
-                group.m3 |= m3;
             }
         }
         Ok(())
@@ -438,9 +432,8 @@ impl Model {
                 );
             }
         }
-        if tolerates("M3") && surely && (self.has_paused(group) || group.m3) {
-            return Err("M3".to_owned());
-        }
+        // When the clock went back, it is ready when it is as late again.
+        must!(!surely || group.n <= now, "n is {}", group.n);
         let mut seen = group.clone();
         if group.leases.len() >= group.parallel || !surely {
             run_out(&mut seen, now, self.attempts);
@@ -473,7 +466,8 @@ impl Model {
         if group.has_run_out(now)
             && (group.leases.len() >= group.parallel || uri_ran_out || given_up)
         {
-            times.push(group.deadline().unwrap_or(0));
+            let over = group.leases.iter().filter(|lease| lease.deadline <= now);
+            times.extend(over.map(|lease| lease.deadline));
             self.notice(chg);
         }
         let loose = self.is_loose(&self.groups[chg]);
@@ -510,9 +504,9 @@ impl Model {
         group.hash = true;
         group.plain = false;
         group.open = group.parallel > 1;
-        group.m3 = false;
         group.forget_weights();
-        group.gap_until = if group.gap > 0 { now + group.gap } else { 0 };
+        let until = if group.gap > 0 { now + group.gap } else { 0 };
+        group.gap_until = group.gap_until.max(until);
         group.leases.push(Held {
             granted: now,
             deadline,
@@ -523,6 +517,7 @@ impl Model {
             // It is offered again at once, if there is more.
             group.place = Place::Ready;
         }
+        group.lowered &= group.leases.len() > 1;
         Ok(())
     }
 
@@ -636,16 +631,15 @@ impl Model {
         let (now, noticed, attempts) = (self.now, self.commands, self.attempts);
         let group = self.group(chg);
         let deadline = group.deadline().unwrap_or(now);
+        let over = group.leases.iter().map(|lease| lease.deadline);
+        let last = over.filter(|deadline| *deadline <= now).max();
         let reports = run_out(group, now, attempts);
         if group.leases.is_empty() && group.c() == 0 {
             settle_down(group);
         } else if group.leases.len() < group.parallel && group.place == Place::Nowhere {
             let due = group.due_of_all();
             if due <= now {
-                group.or_n = Some(deadline);
-                if tolerates("M1") {
-                    group.or_n = Some(group.n);
-                }
+                group.or_n = last;
                 group.n = deadline.max(due);
                 group.place = Place::Ready;
                 self.ready.push((chg.to_owned(), noticed, deadline));
@@ -744,9 +738,7 @@ impl Model {
             held.is_some_and(|held| held.deadline > self.now)
         };
         let own = past.lease.as_ref().filter(|lease| lease.chg == release.chg);
-        let parallel = |group: &Group| group.parallel > 1;
-        let s1 = tolerates("S1") && self.groups.get(&release.chg).is_some_and(parallel);
-        if (own.is_some_and(|lease| !is_held(&lease)) || s1) && reply.is_error() {
+        if own.is_some_and(|lease| !is_held(&lease)) && reply.is_error() {
             // It was the group's next lease, which is over, too.
             return refused(reply, "STALE");
         }
@@ -819,10 +811,7 @@ impl Model {
             When::Delay(ms) => now + ms,
             When::Facts(facts) => now + pause(group, facts, held.granted, now),
         };
-        let gate = match group.gap {
-            0 => asked,
-            gap => asked.max(held.granted + gap),
-        };
+        let gate = asked.max(group.gap_until);
         group.leases.retain(|lease| lease.token() != held.token());
         group.gate = group.gate.max(gate);
         group.expired = 0;

@@ -107,16 +107,18 @@ impl Model {
             must!(place == Place::Nowhere, "an idle group in {place:?}");
             let gate = group.gate.max(group.gap_until);
             let until = self.gates.values().copied().max().unwrap_or(0);
+            let forgotten = n.is_none_or(|n| n != gate);
             let n = n.unwrap_or(0);
             let shared = group.shared.is_some() && n >= gate && n <= gate.max(until);
             must!(
-                n == gate || shared || n <= now && gate <= now,
+                n == gate || shared || n <= now && gate <= self.latest,
                 "n was to be the gate {gate}, got {n}"
             );
+            let latest = self.latest;
             let group = self.group_mut(chg);
             group.hash = true;
             group.open &= group.blocked > now;
-            if gate <= now && n != gate {
+            if gate <= latest && forgotten {
                 // Only its settings keep it.
                 (group.steps, group.expired) = (0, 0);
             }
@@ -194,7 +196,7 @@ impl Model {
         );
         if out == 0 {
             must!(place != Place::Nowhere, "it stands in no queue: {shown:?}");
-        } else if group.lowered || out - run_out < group.parallel && run_out > 0 && group.open {
+        } else if out - run_out < group.parallel && run_out > 0 && group.open {
             // That it ran out is seen some time.
         } else if out >= group.parallel {
             must!(
@@ -218,7 +220,9 @@ impl Model {
             "its score in chg_wait is {score:?}, n is {n}"
         );
         if !self.is_loose(group) {
-            let expected = n == group.n || Some(n) == group.or_n;
+            // Its leases may still be several.
+            let several = group.lowered && n <= self.latest;
+            let expected = n == group.n || Some(n) == group.or_n || several;
             must!(expected, "n was to be {}, got {n}", group.n);
             return Ok(());
         }

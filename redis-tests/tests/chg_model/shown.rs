@@ -1,11 +1,12 @@
 //! The plain keys of a frontier as a plain client reads them.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use redis_tests::{Reply, Wire};
 
 /// What the plain keys of a frontier say.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Shown {
     /// `chg_ready`, from its head.
     pub ready: Vec<String>,
@@ -21,6 +22,16 @@ pub struct Shown {
     pub total: i64,
     /// Groups queued behind a shared gate.
     pub gated: Vec<String>,
+}
+
+impl fmt::Debug for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "chg_ready {:?}", self.ready)?;
+        writeln!(f, "chg_wait  {:?}", self.wait)?;
+        writeln!(f, "chg_busy  {:?}", self.busy)?;
+        writeln!(f, "gated     {:?}", self.gated)?;
+        write!(f, "n and c   {:?}", self.groups)
+    }
 }
 
 impl Shown {
