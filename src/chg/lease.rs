@@ -95,7 +95,7 @@ impl<K: Store> Frontier<K> {
             }
         } else if loaded.group.is_runnable() {
             // Others may fetch from it at the same time, so it stands in a queue already.
-            self.look_again(ks, &loaded)?;
+            self.come_forward(ks, &mut loaded, now)?;
             if due > loaded.group.due && ks.zset_score(&self.names.wait, id)?.is_some() {
                 self.wait(ks, id, due as f64)?;
                 loaded.group.due = due;
@@ -376,7 +376,7 @@ impl<K: Store> Frontier<K> {
             self.report(ks, &report)?;
         }
         if was_queued {
-            self.look_again(ks, loaded)?;
+            self.come_forward(ks, loaded, now)?;
         }
         self.show_busy(ks, loaded)
     }

@@ -310,6 +310,7 @@ impl<K: Store> Frontier<K> {
         // Beside URIs that are kept there may be others that are only counted.
         let counted = group.uris.saturating_sub(kept);
         let mut free = counted.saturating_sub(held.saturating_sub(kept_held));
+        let all_free = free;
         if free > 0 && !paused.executions.is_empty() {
             free = self.unpaused(ks, loaded, counted)?.min(free);
         }
@@ -317,7 +318,7 @@ impl<K: Store> Frontier<K> {
             return Ok(Verdict::Lease(None));
         }
         Ok(match earliest {
-            Some(earliest) if earliest > now => Verdict::Park(earliest),
+            Some(earliest) if earliest > now && all_free == 0 => Verdict::Park(earliest),
             _ => Verdict::Pass(unpaused),
         })
     }

@@ -6,6 +6,7 @@ use super::error::Result;
 use super::frontier::{Frontier, Id, Loaded};
 use super::store::Store;
 use super::time::{of_score, Millis};
+use super::uris::Uris;
 
 /// How far into `chg_ready` one looks for a group that has nothing left; further behind it is passed
 /// over when it comes up.
@@ -115,6 +116,23 @@ impl<K: Store> Frontier<K> {
             self.wait(ks, &loaded.id, due as f64)?;
         }
         Ok(())
+    }
+
+    /// A lease of a group ended that stands in a queue beside its leases: a URI that went back may be
+    /// due before what it waits for.
+    pub(super) fn come_forward(
+        &mut self,
+        ks: &mut K,
+        loaded: &mut Loaded<K>,
+        now: Millis,
+    ) -> Result<()> {
+        self.look_again(ks, loaded)?;
+        let earliest = self.kept(ks, loaded, Uris::earliest)?.flatten();
+        let due = earliest.map(|due| due.max(loaded.group.closed_until()).max(now));
+        match due.filter(|&due| due < loaded.group.due) {
+            Some(due) if self.stands_in_wait(ks, loaded)? => self.wait_from(ks, loaded, due, now),
+            _ => Ok(()),
+        }
     }
 
     /// Something was queued for a group that may have been passed over.
