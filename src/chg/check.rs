@@ -176,6 +176,7 @@ impl<K: Store> Check<K> {
             });
             if self.repairs {
                 loaded.group.uris = uris;
+                loaded.group.known = true;
                 if then.is_none() {
                     self.mended_groups.insert(id.into());
                 }
