@@ -25,13 +25,14 @@ pub fn measure(plan: &Plan, hosts: &Hosts) -> Findings {
     for rep in 1..=plan.reps {
         say(&format!("C4: wake-ups ({rep}/{})", plan.reps));
         let scene = Scene::empty();
-        fill(&scene, hosts);
+        fill_ours(&scene.ours, hosts);
         ours.push(wait(hosts, span, |pauses| our_client(&scene.ours, pauses)));
         ok!(scene.ours.wire(), "SET", "bench:page", "x".repeat(100));
         let asking = Batches::new(1_000, 1, |out| encode(out, &[b"GET", b"bench:page"]));
         let others = Others::start(&scene.ours, Arc::new(asking));
         loaded.push(wait(hosts, span, |pauses| our_client(&scene.ours, pauses)));
         others.finish();
+        fill_theirs(&scene.plain, hosts);
         let worker = Worker::start(&scene.plain);
         theirs.push(wait(hosts, span, |pauses| {
             their_client(&scene.plain, pauses)
@@ -83,15 +84,22 @@ impl Lateness {
     }
 }
 
-fn fill(scene: &Scene, hosts: &Hosts) {
-    let mut ours = scene.ours.wire();
-    let mut theirs = scene.plain.wire();
-    let scripts = Scripts::load(&scene.plain);
+/// As many groups as clients, due now.
+fn fill_ours(server: &Server, hosts: &Hosts) {
+    let mut wire = server.wire();
     let (execution, _) = hosts.execution(0);
     for n in 0..CLIENTS {
-        let now = now_ms();
-        ok!(ours, "CHG.ADD", PREFIX, execution, hosts.chg(n), now);
-        theirs.expect_ok(&scripts.count(&hosts.chg(n), execution, now));
+        ok!(wire, "CHG.ADD", PREFIX, execution, hosts.chg(n), now_ms());
+    }
+}
+
+/// The same.
+fn fill_theirs(server: &Server, hosts: &Hosts) {
+    let mut wire = server.wire();
+    let scripts = Scripts::load(server);
+    let (execution, _) = hosts.execution(0);
+    for n in 0..CLIENTS {
+        wire.expect_ok(&scripts.count(&hosts.chg(n), execution, now_ms()));
     }
 }
 
