@@ -107,10 +107,10 @@ fn failover_with_blocked_clients_loses_no_lease_gate_or_group() {
     let mut f = Frontier::real(&server);
     f.ok("ADD crawl gated 0 leased 0 held 0 gated 0");
     let gated = f.take("gated");
-    let leased = Lease::only(&f.ok("NEXT LEASE 1500"));
+    let leased = Lease::only(&f.ok("NEXT LEASE 5500"));
     let held = f.take("held");
-    let gate = f.release(&gated, "DELAY 1000 DONE crawl");
-    let due = f.time() + 1200;
+    let gate = f.release(&gated, "DELAY 5000 DONE crawl");
+    let due = f.time() + 5200;
     f.add("crawl", "waiting", due);
     let mut waiter = blocked(&server, F, "NEXT BLOCK 0");
     server.wait_for_replica_offset(&replica);
@@ -172,10 +172,10 @@ fn failover_pause_delays_waiters_and_writes_nothing_meanwhile() {
     let server = Server::start();
     let replica = Options::new().replica_of(&server).start();
     let mut f = Frontier::real(&server);
-    let due = f.time() + 100;
+    server.wait_for_replica_offset(&replica);
+    let due = f.time() + 500;
     f.add("crawl", "host", due);
     let mut waiter = blocked(&server, F, "NEXT BLOCK 0");
-    server.wait_for_replica_offset(&replica);
     ok!(f.wire, "CLIENT", "PAUSE", 60_000, "WRITE");
     let place = f.place("host");
     until("it is due", || f.time() > due + 100);

@@ -216,8 +216,6 @@ impl<K: Store> Frontier<K> {
                 Ok(None)
             }
             Verdict::Pass(later) => {
-                // It does not hold back those that it stands for.
-                self.hand_over(ks, loaded)?;
                 if let (Some(later), true) = (later, place != Place::None) {
                     self.passed.later.insert((later, loaded.id.clone()));
                 }
@@ -235,6 +233,9 @@ impl<K: Store> Frontier<K> {
                         self.save(ks, loaded)?;
                     }
                 }
+                // It does not hold back those that it stands for. Whoever does now may come to stand
+                // before it, so it must have been counted.
+                self.hand_over(ks, loaded)?;
                 Ok(None)
             }
             Verdict::Remove => {
@@ -258,7 +259,7 @@ impl<K: Store> Frontier<K> {
                     audit.taken += 1;
                 }
             }
-            Place::Wait => drop(ks.zset_del(&self.names.wait, id)?),
+            Place::Wait => ks.zset_remove(&self.names.wait, id)?,
             Place::Passed => {
                 ks.zset_del(&self.names.wait, id)?;
                 self.passed.wait = self.passed.wait.saturating_sub(1);

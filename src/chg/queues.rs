@@ -157,9 +157,7 @@ impl<K: Store> Frontier<K> {
                 ks.zset_add(&self.names.busy, &loaded.id, deadline as f64)?;
                 self.busy_from = self.busy_from.map(|from| from.min(deadline));
             }
-            None => {
-                ks.zset_del(&self.names.busy, &loaded.id)?;
-            }
+            None => ks.zset_remove(&self.names.busy, &loaded.id)?,
         }
         Ok(())
     }

@@ -363,6 +363,10 @@ impl Keyspace for MemoryKeyspace {
         Ok(())
     }
 
+    fn zset_remove(&mut self, key: &Vec<u8>, member: &[u8]) -> Result<()> {
+        self.zset_del(key, member).map(drop)
+    }
+
     fn zset_del(&mut self, key: &Vec<u8>, member: &[u8]) -> Result<bool> {
         if typed!(self, key, SortedSet).is_none() {
             return Ok(false);

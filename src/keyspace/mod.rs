@@ -221,6 +221,8 @@ pub trait Keyspace {
     fn zset_count(&mut self, key: &Self::Name, most: f64) -> Result<u64>;
     /// Sets a member's score, adding it if it is not there.
     fn zset_add(&mut self, key: &Self::Name, member: &[u8], score: f64) -> Result<()>;
+    /// Removes a member that is there, as far as anybody knows.
+    fn zset_remove(&mut self, key: &Self::Name, member: &[u8]) -> Result<()>;
     /// Removes a member; true when it was there.
     fn zset_del(&mut self, key: &Self::Name, member: &[u8]) -> Result<bool>;
     /// Like [`Keyspace::hash_scan`], with scores as values.

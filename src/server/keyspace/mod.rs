@@ -332,6 +332,50 @@ impl RedisKeyspace {
         self.put_field(key, field, value, flags)
     }
 
+    /// Sets as many fields as one call takes.
+    fn put_fields(&mut self, key: &RmString, fields: &[(&RmString, &[u8])]) -> Result<()> {
+        let values: SmallVec<[RmString; MANY_FIELDS]> = fields
+            .iter()
+            .map(|(_, value)| RmString::new(value))
+            .collect();
+        let mut named = [ptr::null_mut(); MANY_FIELDS];
+        let mut set = [ptr::null_mut(); MANY_FIELDS];
+        for (i, ((field, _), value)) in fields.iter().zip(&values).enumerate() {
+            named[i] = field.raw();
+            set[i] = value.raw();
+        }
+        let pending = self.write(key, false)?;
+        // SAFETY: main thread, hash open for writing; fields and values in pairs, ended by null, and
+        // the first null field ends them too.
+        unsafe {
+            rm!(RedisModule_HashSet(
+                pending.handle.raw(),
+                raw::REDISMODULE_HASH_NONE as c_int,
+                named[0],
+                set[0],
+                named[1],
+                set[1],
+                named[2],
+                set[2],
+                named[3],
+                set[3],
+                named[4],
+                set[4],
+                named[5],
+                set[5],
+                ptr::null_mut::<c_void>()
+            ));
+        }
+        for ((field, _), value) in fields.iter().zip(values) {
+            pending.arguments.push((*field).clone());
+            pending.arguments.push(value);
+        }
+        // A handle that saw no key does not see the new one.
+        self.open
+            .retain(|(name, open)| !open.is_null() || name.as_ref() != key.as_ref());
+        Ok(())
+    }
+
     fn put_field(
         &mut self,
         key: &RmString,
@@ -627,8 +671,8 @@ impl Keyspace for RedisKeyspace {
     }
 
     fn hash_set_many(&mut self, key: &RmString, fields: &[(&RmString, &[u8])]) -> Result<()> {
-        for (field, value) in fields {
-            self.put_field(key, (*field).clone(), value, raw::REDISMODULE_HASH_NONE)?;
+        for some in fields.chunks(MANY_FIELDS) {
+            self.put_fields(key, some)?;
         }
         Ok(())
     }
@@ -806,6 +850,10 @@ impl Keyspace for RedisKeyspace {
 
     fn zset_add(&mut self, key: &RmString, member: &[u8], score: f64) -> Result<()> {
         self.put_score(key, member, score)
+    }
+
+    fn zset_remove(&mut self, key: &RmString, member: &[u8]) -> Result<()> {
+        self.take_member(key, member).map(drop)
     }
 
     fn zset_del(&mut self, key: &RmString, member: &[u8]) -> Result<bool> {

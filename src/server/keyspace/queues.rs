@@ -191,8 +191,16 @@ impl RedisKeyspace {
         if !self.holds(key, Kind::SortedSet)? {
             return Ok(false);
         }
+        self.take_member(key, member)
+    }
+
+    /// Removes a member from a key that is opened for writing whether the member is there or not.
+    pub(super) fn take_member(&mut self, key: &RmString, member: &[u8]) -> Result<bool> {
         self.flush();
         let handle = self.handle(key, Kind::SortedSet, true)?;
+        if Self::is_empty(handle) {
+            return Ok(false);
+        }
         let member = self.field_string(member);
         let mut deleted = 0;
         // SAFETY: as in `put_score`.
