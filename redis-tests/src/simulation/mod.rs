@@ -1,10 +1,10 @@
 //! A crawl against a real server in simulated time: many workers, some of which crash, stall or do
 //! things twice, and a book of what must hold that is kept beside the server's.
 //!
-//! [`Simulation::run`] is the whole of it; [`race`] lets threads race for leases in real time.
+//! [`Simulation::run`] is the whole of it; `race` lets threads race for leases in real time.
 //!
-//! * [`book`] knows the groups, their URIs and leases, and says what is wrong with a reply.
-//! * [`worker`] draws what becomes of a fetch.
+//! * `book` knows the groups, their URIs and leases, and says what is wrong with a reply.
+//! * `worker` draws what becomes of a fetch.
 //! * This file passes the time: it sends everything that is due within a tenth of a second as one
 //!   pipeline, each command with its own `NOW`, and hands the replies to the book.
 

@@ -1,7 +1,7 @@
 //! The URIs that the frontier keeps for one crawl host group.
 //!
 //! [`Uris`] is a value: it changes by [`Op`]s alone, which are replicated as they are, and knows no
-//! clock. Queued URIs stand in [`queue`], whose turn it is says [`share`].
+//! clock. Queued URIs stand in `queue`, whose turn it is says `share`.
 //!
 //! For URLs of 91 bytes that share their host and nothing else, all included: a group takes about 240
 //! bytes and 110 for its first URI, ten URIs take 88 to 100 bytes each, a hundred or a million 98; with

@@ -1,6 +1,6 @@
 //! [`Keyspace`] on the keys of a Redis database.
 //!
-//! Hash fields and [`queues`] go through the raw key API; sets through commands, because they have
+//! Hash fields and `queues` go through the raw key API; sets through commands, because they have
 //! no raw API. Every write is replicated as the plain command that has its effect: consecutive
 //! fields of one hash as one `HSET` or `HDEL`. So a replica or an AOF needs no module.
 
