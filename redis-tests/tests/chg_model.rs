@@ -62,13 +62,6 @@ impl Stage {
 
     /// Runs a step. A step whose lease was never granted is left out.
     fn run(&mut self, step: &Step) -> Verdict {
-        if let (Command::Group { members, .. }, true) = (&step.command, model::tolerates("M10")) {
-            let groups = &self.model.groups;
-            let leased = |chg: &String| groups.get(chg).is_some_and(|g| !g.leases.is_empty());
-            if members.iter().any(leased) {
-                return Ok(());
-            }
-        }
         let token = |token| self.model.number(token);
         let Some(words) = step.command.words(P, step.now, token) else {
             return Ok(());

@@ -82,6 +82,8 @@ pub struct Group {
     /// The start of the last fetch plus the gap.
     pub gap_until: i64,
     pub blocked: i64,
+    /// It may be held until then.
+    pub late: i64,
     pub paused: bool,
     pub parallel: usize,
     pub gap: i64,
@@ -149,11 +151,8 @@ impl Group {
         self.kept.iter().position(same)
     }
 
-    /// The weights of executions that have no URI left are not known from then on.
+    /// The weights of executions that have no URI to offer are not known from then on.
     pub fn forget_weights(&mut self) {
-        if !crate::model::tolerates("M4") {
-            return;
-        }
         for (execution, weight) in &mut self.weights {
             let mut free = self.kept.iter().filter(|uri| uri.leased.is_none());
             if !free.any(|uri| uri.execution == *execution) {

@@ -35,15 +35,17 @@ impl Taste {
     /// Something of everything, or less.
     pub fn any(rng: &mut Rng) -> Taste {
         let kept = rng.chance(70);
+        let shared = rng.chance(40);
         Taste {
             kept,
             counted: !kept || rng.chance(60),
             parallel: rng.chance(40),
-            shared: rng.chance(40),
+            shared,
             holds: rng.chance(50),
             moves: rng.chance(40),
             plain: rng.chance(30),
-            back: rng.chance(30),
+            // What a gate promises while the clock goes back is left open.
+            back: rng.chance(30) && !shared,
             short_leases: rng.chance(60),
         }
     }
@@ -111,16 +113,10 @@ impl Author {
             900..=939 if taste.holds => hold(now, taste, rng),
             940..=954 if taste.parallel || taste.holds => limit(taste, rng),
             955..=964 if taste.shared => sharing(model, rng),
-            965..=979 if taste.moves => {
-                let from = group(taste, rng);
-                if SHARED.contains(&from.as_str()) && crate::model::tolerates("M9") {
-                    return Command::Info;
-                }
-                Command::Move {
-                    from,
-                    to: group(taste, rng),
-                }
-            }
+            965..=979 if taste.moves => Command::Move {
+                from: group(taste, rng),
+                to: group(taste, rng),
+            },
             980..=984 if taste.moves => {
                 self.dropped += 1;
                 Command::Drop {

@@ -168,6 +168,10 @@ impl Model {
                     let member = self.group(chg);
                     member.shared = (!group.is_empty()).then(|| group.clone());
                     member.open = true;
+                    // The pause of whoever joins runs on for all of them.
+                    let until = member.gate;
+                    let gate = self.gates.entry(group.clone()).or_insert(0);
+                    *gate = (*gate).max(until);
                 }
                 is_ok(reply)
             }
@@ -296,7 +300,7 @@ impl Model {
     fn add_one(&mut self, execution: &str, weight: Option<i64>, item: &Item) -> Reply {
         let now = self.now;
         let at = item.at.max(now);
-        let turn = self.turns;
+        let turn = (now == self.latest).then_some(self.turns);
         self.turns += 1;
         let group = self.group(&item.chg);
         let known = |uri: &String| group.find(execution, uri).is_some();
@@ -329,9 +333,15 @@ impl Model {
                 }
             }
             None => {
+                if group.leases.len() as i64 >= group.c() {
+                    // Those that asked before are being fetched.
+                    group.asked = NEVER;
+                }
                 *group.counts.entry(execution.to_owned()).or_insert(0) += 1;
-                let ready = group.place == Place::Ready;
-                group.asked = group.asked.min(if ready { now } else { at });
+                // Counts have no time of their own: they go with the group.
+                let stands = matches!(group.place, Place::Ready | Place::Wait);
+                let due = if stands { group.n.max(now) } else { NEVER };
+                group.asked = group.asked.min(due.min(at));
             }
         }
         let due = group.due_of_all().max(now);
@@ -340,7 +350,7 @@ impl Model {
                 group.place = Place::Wait;
                 group.n = due;
                 group.score = None;
-                group.turn = (due == now).then_some(turn);
+                group.turn = turn.filter(|_| due == now);
             }
             Place::Wait if due < group.n => {
                 group.n = due;
@@ -433,7 +443,8 @@ impl Model {
             }
         }
         // When the clock went back, it is ready when it is as late again.
-        must!(!surely || group.n <= now, "n is {}", group.n);
+        let n = group.n.max(group.late);
+        must!(!surely || n <= now, "n is {n}");
         let mut seen = group.clone();
         if group.leases.len() >= group.parallel || !surely {
             run_out(&mut seen, now, self.attempts);
@@ -675,10 +686,11 @@ impl Model {
         if let Some(past) = self.past.get(chg).filter(|past| past.token == token) {
             return self.released_again(past, release, reply);
         }
-        let m7 = self.answers.get(&token).map(|due| Reply::Int(*due));
-        let m7 = m7.filter(|due| due == reply || matches!(reply, Reply::Array(_)));
-        let m7 = m7.filter(|_| tolerates("M7"));
-        if error_word(reply).as_deref() == Some("NOCHG") || !self.is_known(chg) && m7.is_none() {
+        // What is remembered of a group that is gone may be remembered for longer.
+        let answer = self.answers.get(&token).map(|due| Reply::Int(*due));
+        let answer = answer.filter(|due| due == reply || matches!(reply, Reply::Array(_)));
+        if error_word(reply).as_deref() == Some("NOCHG") || !self.is_known(chg) && answer.is_none()
+        {
             return self.knows(chg, reply).map(|_| ());
         }
         if !self.is_known(chg) {
@@ -771,9 +783,11 @@ impl Model {
     fn token_is_old(&self, chg: &str, token: i64, release: &Release, reply: &Reply) -> Verdict {
         let answer = self.answers.get(&token);
         let group = &self.groups[chg];
-        // Of the releases of parallel leases, more than the last one may be remembered.
-        let m7 = tolerates("M7") || group.parallel > 1;
-        let may_know = m7 && self.grants.values().any(|g| g.0 == chg && g.1 == token);
+        // Of the releases of parallel leases, more than the last one may be remembered; and one of
+        // a group that is gone until the group is released again.
+        let ended = group.leases.is_empty() && !self.past.contains_key(chg);
+        let its = self.grants.values().any(|g| g.0 == chg && g.1 == token);
+        let may_know = its && (group.parallel > 1 || ended);
         if may_know && answer.is_some() && !reply.is_error() {
             let told = if release.next.is_some() {
                 match reply {
@@ -1098,6 +1112,7 @@ impl Model {
         let asked = std::mem::replace(&mut source.asked, NEVER);
         let gate = source.gate.max(source.gap_until);
         let weights = std::mem::take(&mut source.weights);
+        let blocked = source.blocked;
         source.n = gate;
         let now = self.now;
         let target = self.group(to);
@@ -1127,6 +1142,8 @@ impl Model {
         }
         target.asked = target.asked.min(asked);
         target.gate = target.gate.max(gate);
+        // Whether a block goes with what was blocked is left open.
+        target.late = target.late.max(blocked);
         target.open = true;
         if target.c() > 0 && target.leases.is_empty() {
             let due = target.due_of_all().max(now);
@@ -1383,9 +1400,4 @@ fn lease_of(reply: &Reply) -> Result<Lease, String> {
         }
         _ => Err(bad()),
     }
-}
-
-/// Defects that are known and not mended yet (TEMPORARY).
-pub fn tolerates(defect: &str) -> bool {
-    std::env::var("TOLERATE").is_ok_and(|all| all.split(',').any(|one| one == defect))
 }
