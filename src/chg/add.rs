@@ -2,6 +2,8 @@
 
 use super::error::{Error, Result};
 use super::frontier::{Frontier, Loaded};
+use super::group::Text;
+use super::keys::COUNTED;
 use super::store::Store;
 use super::time::Millis;
 use super::uris::{Changed, Op};
@@ -64,18 +66,20 @@ impl<K: Store> Frontier<K> {
             // All or nothing: the first one is looked at before anything is written anyway.
             self.load(ks, uri.chg)?;
         }
+        let field = ks.name(&[COUNTED, execution]);
         let mut counts = Vec::with_capacity(uris.len());
         let mut added = 0;
         for uri in uris {
-            let mut loaded = self.load(ks, uri.chg)?;
+            let (mut loaded, counted) = self.load_counting(ks, uri.chg, &field)?;
             if !spend(&mut loaded) {
                 counts.push(None);
                 continue;
             }
             self.arrive(ks, &mut loaded, 1, uri.at, now)?;
             counts.push(Some(loaded.group.uris));
-            self.save(ks, &loaded)?;
-            self.count(ks, &loaded.key, execution, 1)?;
+            let mut text = Text::new();
+            push_number(&mut text, counted + 1);
+            self.save_with(ks, &loaded, Some((&field, &text)))?;
             added += 1;
         }
         self.figures.added += added as u64;

@@ -153,25 +153,35 @@ impl<K: Store> Frontier<K> {
 
     pub(super) fn load(&self, ks: &mut K, id: &[u8]) -> Result<Loaded<K>> {
         let key = self.key(ks, GROUP, id);
+        let [a, b, c, d, e] = self.fields();
+        let raw = ks.hash_get_many(&key, [a, b, c, d, e])?;
+        Ok(Loaded::new(id, key, raw))
+    }
+
+    /// A group, and how many URIs it counts in a field of an execution.
+    pub(super) fn load_counting(
+        &self,
+        ks: &mut K,
+        id: &[u8],
+        counted: &K::Name,
+    ) -> Result<(Loaded<K>, u64)> {
+        let key = self.key(ks, GROUP, id);
+        let [a, b, c, d, e] = self.fields();
+        let [a, b, c, d, e, n] = ks.hash_get_many(&key, [a, b, c, d, e, counted])?;
+        let n = n.and_then(|n| crate::text::parse_unsigned(n.as_ref()));
+        Ok((Loaded::new(id, key, [a, b, c, d, e]), n.unwrap_or(0)))
+    }
+
+    /// The fields of a group in the order of [`Group::read`].
+    fn fields(&self) -> [&K::Name; FIELDS] {
         let names = &self.names.field;
-        let raw = ks.hash_get_many(
-            &key,
-            [
-                &names.due,
-                &names.count,
-                &names.state,
-                &names.leases,
-                &names.options,
-            ],
-        )?;
-        let mut fields = raw.iter().map(|field| field.as_ref().map(AsRef::as_ref));
-        let group = Group::read(std::array::from_fn(|_| fields.next().flatten()));
-        Ok(Loaded {
-            id: Id::from_slice(id),
-            key,
-            group,
-            raw,
-        })
+        [
+            &names.due,
+            &names.count,
+            &names.state,
+            &names.leases,
+            &names.options,
+        ]
     }
 
     /// A group that must be known.
@@ -186,17 +196,21 @@ impl<K: Store> Frontier<K> {
 
     /// Writes the fields that changed.
     pub(super) fn save(&mut self, ks: &mut K, loaded: &Loaded<K>) -> Result<()> {
+        self.save_with(ks, loaded, None)
+    }
+
+    /// The same, and one more field.
+    pub(super) fn save_with(
+        &mut self,
+        ks: &mut K,
+        loaded: &Loaded<K>,
+        more: Option<(&K::Name, &[u8])>,
+    ) -> Result<()> {
         let written = loaded.group.write();
         self.note_count(loaded);
-        let names = &self.names.field;
-        let fields = [
-            &names.due,
-            &names.count,
-            &names.state,
-            &names.leases,
-            &names.options,
-        ];
-        let mut changed: SmallVec<[(&K::Name, &[u8]); FIELDS]> = SmallVec::new();
+        let fields = self.fields();
+        let mut changed: SmallVec<[(&K::Name, &[u8]); FIELDS + 1]> = SmallVec::new();
+        changed.extend(more);
         for ((name, new), old) in fields.iter().zip(&written).zip(&loaded.raw) {
             let old = old.as_ref().map(AsRef::as_ref);
             match new {
@@ -354,6 +368,17 @@ impl<K: Store> Frontier<K> {
 }
 
 impl<K: Store> Loaded<K> {
+    fn new(id: &[u8], key: K::Name, raw: [Option<K::Value>; FIELDS]) -> Loaded<K> {
+        let mut fields = raw.iter().map(|field| field.as_ref().map(AsRef::as_ref));
+        let group = Group::read(std::array::from_fn(|_| fields.next().flatten()));
+        Loaded {
+            id: Id::from_slice(id),
+            key,
+            group,
+            raw,
+        }
+    }
+
     /// The count that stands in the key.
     fn stored_count(&self) -> u64 {
         let stored = self.raw[1].as_ref().map(AsRef::as_ref);
