@@ -1,23 +1,38 @@
 //! Random histories of a politeness frontier against a model of it: after every command the reply
 //! and the plain keys are what the specification says.
 //!
-//! A failing history is printed with its seed, cut down to the commands that it takes.
-//! `CHG_MODEL_SECONDS` says how long to go on, `SEED` with which history to begin.
+//! A failing history is printed with its seed and its last commands (`CHG_MODEL_LINES`, 30), and
+//! cut down to the commands that it takes. `CHG_MODEL_SECONDS` says how long to go on (10), `SEED`
+//! with which history to begin.
 
+#[path = "chg_model/add.rs"]
+mod add;
 #[path = "chg_model/command.rs"]
 mod command;
+#[path = "chg_model/expiry.rs"]
+mod expiry;
 #[path = "chg_model/group.rs"]
 mod group;
 #[path = "chg_model/history.rs"]
 mod history;
+#[path = "chg_model/holds.rs"]
+mod holds;
 #[path = "chg_model/model.rs"]
 mod model;
+#[path = "chg_model/next.rs"]
+mod next;
+#[path = "chg_model/release.rs"]
+mod release;
+#[path = "chg_model/replies.rs"]
+mod replies;
 #[path = "chg_model/self_test.rs"]
 mod self_test;
 #[path = "chg_model/settle.rs"]
 mod settle;
 #[path = "chg_model/shown.rs"]
 mod shown;
+#[path = "chg_model/why.rs"]
+mod why;
 
 use std::collections::BTreeMap;
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -108,7 +123,7 @@ impl Stage {
     }
 
     fn log(&self) -> String {
-        let lines = std::env::var("LINES_SHOWN")
+        let lines = std::env::var("CHG_MODEL_LINES")
             .ok()
             .and_then(|n| n.parse().ok());
         let from = self.log.len().saturating_sub(lines.unwrap_or(30));

@@ -230,6 +230,13 @@ impl Group {
         Ok(())
     }
 
+    /// Nothing is queued and nobody holds it: it stands in no queue until its gate has passed.
+    pub fn settle_down(&mut self) {
+        self.place = Place::Nowhere;
+        self.asked = NEVER;
+        self.n = self.gate.max(self.gap_until);
+    }
+
     /// Takes a release's status into account. The pause that the back-off asks for.
     pub fn back_off(&mut self, status: Option<i64>, pause: i64, granted: i64, now: i64) -> i64 {
         let Some(status) = status else { return 0 };
