@@ -25,15 +25,8 @@ impl Model {
         if let Some(past) = self.past.get(chg).filter(|past| past.token == token) {
             return self.released_again(past, release, reply);
         }
-        // What is remembered of a group that is gone may be remembered for longer.
-        let answer = self.answers.get(&token).map(|due| Reply::Int(*due));
-        let answer = answer.filter(|due| due == reply || matches!(reply, Reply::Array(_)));
-        if error_word(reply).as_deref() == Some("NOCHG") || !self.is_known(chg) && answer.is_none()
-        {
+        if error_word(reply).as_deref() == Some("NOCHG") || !self.is_known(chg) {
             return self.knows(chg, reply).map(|_| ());
-        }
-        if !self.is_known(chg) {
-            return Ok(());
         }
         let held = self.groups[chg].lease(token);
         let Some(held) = held.filter(|held| held.deadline > self.now).cloned() else {
@@ -122,11 +115,9 @@ impl Model {
     fn token_is_old(&self, chg: &str, token: i64, release: &Release, reply: &Reply) -> Verdict {
         let answer = self.answers.get(&token);
         let group = &self.groups[chg];
-        // Of the releases of parallel leases, more than the last one may be remembered; and one of
-        // a group that is gone until the group is released again.
-        let ended = group.leases.is_empty() && !self.past.contains_key(chg);
+        // Of the releases of parallel leases, more than the last one may be remembered.
         let its = self.grants.values().any(|g| g.0 == chg && g.1 == token);
-        let may_know = its && (group.parallel > 1 || ended);
+        let may_know = its && group.parallel > 1;
         if may_know && answer.is_some() && !reply.is_error() {
             let told = if release.next.is_some() {
                 match reply {
