@@ -6,13 +6,14 @@ use std::rc::Rc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::keyspace::Batch;
+use crate::keyspace::{Batch, KeyError};
 use crate::reply::Reply;
 use crate::text::{parse_unsigned, Shown};
 
 use super::audit::Audit;
-use super::error::Result;
+use super::error::{Error, Result};
 use super::frontier::{Frontier, Loaded};
+use super::group::Group;
 use super::job::{Groups, Job, Step, Time, Walked};
 use super::keys::GATED;
 use super::store::Store;
@@ -34,10 +35,13 @@ pub struct Check<K: Store> {
     owner: Rc<()>,
     phase: Phase<K>,
     hasher: RandomState,
-    seen: FxHashSet<u64>,
+    seen: Seen,
     /// Groups that should stand in `chg_ready` or behind a gate.
     elsewhere: FxHashSet<Box<[u8]>>,
+    /// Those that were found nowhere.
+    lost: Vec<Box<[u8]>>,
     gates: Vec<Vec<u8>>,
+    gates_seen: FxHashSet<Vec<u8>>,
     /// URIs that groups have of each execution.
     owned: FxHashMap<Box<[u8]>, u64>,
     /// What `EIDC` said when this began.
@@ -49,6 +53,23 @@ pub struct Check<K: Store> {
     /// Groups that were changed by nobody but this.
     mended_groups: FxHashSet<Box<[u8]>>,
     disturbed: bool,
+}
+
+/// What was met, in parts: a table that grows moves all that is in it, which must not take long.
+struct Seen([FxHashSet<u64>; 256]);
+
+impl Default for Seen {
+    fn default() -> Self {
+        Seen(std::array::from_fn(|_| FxHashSet::default()))
+    }
+}
+
+impl Seen {
+    /// True when it is new.
+    fn insert(&mut self, hash: u64) -> bool {
+        // From the top: the tables go by the lower bits.
+        self.0[(hash >> 56) as usize].insert(hash)
+    }
 }
 
 #[derive(Debug, Default)]
@@ -81,9 +102,11 @@ impl<K: Store> Check<K> {
             owner: Rc::new(()),
             phase: Phase::Start,
             hasher: RandomState::new(),
-            seen: FxHashSet::default(),
+            seen: Seen::default(),
             elsewhere: FxHashSet::default(),
+            lost: Vec::new(),
             gates: Vec::new(),
+            gates_seen: FxHashSet::default(),
             owned: FxHashMap::default(),
             found: Vec::new(),
             counts: Counts::default(),
@@ -153,16 +176,23 @@ impl<K: Store> Check<K> {
                     found.push((execution, count));
                 }
             }
-            self.seen.clear();
+            self.seen = Seen::default();
         }
         Ok(more)
     }
 
     fn group(&mut self, frontier: &mut Frontier<K>, ks: &mut K, id: &[u8]) -> Result<()> {
-        if !self.is_new(id) {
+        if id.is_empty() || !self.is_new(id) {
             return Ok(());
         }
-        let mut loaded = frontier.load(ks, id)?;
+        let mut loaded = match frontier.load(ks, id) {
+            Ok(loaded) => loaded,
+            Err(Error::Key(error @ KeyError::WrongType { .. })) => {
+                self.problem(|| error.to_string());
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
         let audit = self.audit(frontier);
         let then = audit.and_then(|audit| audit.groups.get(id)).copied();
         let uris = self.owned_by(frontier, ks, &loaded)?;
@@ -244,8 +274,9 @@ impl<K: Store> Check<K> {
                 self.mended += 1;
             }
         }
-        if !group.options.gate.is_empty() && !self.gates.contains(&group.options.gate) {
-            self.gates.push(group.options.gate.clone());
+        let gate = &group.options.gate;
+        if !gate.is_empty() && self.gates_seen.insert(gate.clone()) {
+            self.gates.push(gate.clone());
         }
         let held_by_others = busy && group.holds.is_empty();
         if group.is_runnable() && !waits && !held_by_others {
@@ -269,7 +300,10 @@ impl<K: Store> Check<K> {
         let mut batch = Batch::default();
         let more = ks.zset_scan(&queue, cursor, &mut batch)?;
         for (id, _) in batch.iter() {
-            if frontier.load(ks, id)?.group.known || ks.zset_score(&queue, id)?.is_none() {
+            let loaded = frontier.load_sound(ks, id)?;
+            if loaded.is_some_and(|loaded| loaded.group.known)
+                || ks.zset_score(&queue, id)?.is_none()
+            {
                 continue;
             }
             self.problem(|| format!("'{}' is in {name}, but there is no such group", Shown(id)));
@@ -304,7 +338,9 @@ impl<K: Store> Check<K> {
             if expected || audit.is_none_or(|audit| audit.groups.contains_key(id)) {
                 continue;
             }
-            let group = frontier.load(ks, id)?.group;
+            let group = frontier
+                .load_sound(ks, id)?
+                .map_or_else(Group::default, |l| l.group);
             let waits = ks.zset_score(&frontier.names.wait, id)?.is_some();
             let busy = ks.zset_score(&frontier.names.busy, id)?.is_some();
             let shown = Shown(id);
@@ -331,10 +367,12 @@ impl<K: Store> Check<K> {
 
     /// Those that stand nowhere, unless something happened to them since they were looked at.
     fn lost(&mut self, frontier: &mut Frontier<K>, ks: &mut K) -> Result<bool> {
-        let Some(id) = self.elsewhere.iter().next().cloned() else {
+        if self.lost.is_empty() {
+            self.lost.extend(self.elsewhere.drain());
+        }
+        let Some(id) = self.lost.pop() else {
             return Ok(false);
         };
-        self.elsewhere.remove(&id);
         let audit = self.audit(frontier);
         let changed = audit.is_none_or(|audit| audit.groups.contains_key(&id));
         if changed && !self.mended_groups.contains(&id) {

@@ -130,10 +130,6 @@ impl<K: Store> Frontier<K> {
         let Some((mut released, _)) = self.past(ks, id, token)? else {
             return Ok(());
         };
-        let old = ks.zset_from(&self.names.past, token as f64)?;
-        if let Some((old, _)) = old {
-            ks.zset_del(&self.names.past, old.as_ref())?;
-        }
         released.next = next.token;
         self.keep_past(ks, id, released, &next.chg)
     }

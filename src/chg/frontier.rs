@@ -3,14 +3,17 @@
 //! The keys are the truth. What is remembered here is rebuilt from them at any time; whoever hears
 //! that somebody else changed them makes a new one.
 
+use std::cell::RefCell;
+
+use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 
-use crate::keyspace::Batch;
+use crate::keyspace::{Batch, KeyError};
 
 use super::audit::Audit;
 use super::error::{Error, Result};
 use super::figures::Figures;
-use super::group::{Group, FIELDS};
+use super::group::{Group, Text, FIELDS};
 use super::keys::{Names, COUNTED, GROUP, SEQUENCE, URIS};
 use super::queues::Passed;
 use super::store::Store;
@@ -20,6 +23,9 @@ use super::Token;
 
 /// How often a kept URI is given out whose leases run out, unless set otherwise.
 pub const ATTEMPTS: u64 = 5;
+
+/// Tokens stay below this, so that they are exact in the numbers of JavaScript.
+const LARGEST: Token = 1 << 53;
 
 /// How many tokens are reserved ahead: a second's worth.
 const RESERVED: Token = 1_000_000;
@@ -34,6 +40,8 @@ pub struct Frontier<K: Store> {
     pub names: Names<K::Name>,
     /// How often a kept URI is given out whose leases run out.
     pub attempts: u64,
+    /// What is added to a pause: the time that a release comes later than its millisecond began.
+    pub rounding: Millis,
     /// What happened since it was opened.
     pub figures: Figures,
     pub(super) arrivals: Arrivals,
@@ -54,12 +62,12 @@ pub struct Frontier<K: Store> {
 #[derive(Debug, Default)]
 pub(super) struct Paused {
     pub all: bool,
-    pub executions: Vec<Vec<u8>>,
+    pub executions: FxHashSet<Vec<u8>>,
 }
 
 impl Paused {
     pub(super) fn has(&self, execution: &[u8]) -> bool {
-        self.executions.iter().any(|paused| paused == execution)
+        self.executions.contains(execution)
     }
 }
 
@@ -69,6 +77,8 @@ pub(super) struct Loaded<K: Store> {
     pub key: K::Name,
     pub group: Group,
     raw: [Option<K::Value>; FIELDS],
+    /// What was written since.
+    saved: RefCell<Option<[Option<Text>; FIELDS]>>,
 }
 
 impl<K: Store> Frontier<K> {
@@ -78,6 +88,7 @@ impl<K: Store> Frontier<K> {
             prefix: prefix.into(),
             names: Names::new(ks, prefix),
             attempts: ATTEMPTS,
+            rounding: 0,
             figures: Figures::default(),
             arrivals: Arrivals::default(),
             passed: Passed::default(),
@@ -116,7 +127,7 @@ impl<K: Store> Frontier<K> {
         for list in [&names.ready, &names.expired] {
             ks.list_len(list)?;
         }
-        for hash in [&names.executions, &names.paused] {
+        for hash in [&names.executions, &names.paused, &names.answers] {
             ks.hash_len(hash)?;
         }
         for number in [&names.total, &names.token, &names.gated] {
@@ -156,6 +167,15 @@ impl<K: Store> Frontier<K> {
         let [a, b, c, d, e] = self.fields();
         let raw = ks.hash_get_many(&key, [a, b, c, d, e])?;
         Ok(Loaded::new(id, key, raw))
+    }
+
+    /// A group, unless its key holds something else: that is nothing to be fetched from.
+    pub(super) fn load_sound(&self, ks: &mut K, id: &[u8]) -> Result<Option<Loaded<K>>> {
+        match self.load(ks, id) {
+            Ok(loaded) => Ok(Some(loaded)),
+            Err(Error::Key(KeyError::WrongType { .. })) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// A group, and how many URIs it counts in a field of an execution.
@@ -211,19 +231,22 @@ impl<K: Store> Frontier<K> {
         let fields = self.fields();
         let mut changed: SmallVec<[(&K::Name, &[u8]); FIELDS + 1]> = SmallVec::new();
         changed.extend(more);
-        for ((name, new), old) in fields.iter().zip(&written).zip(&loaded.raw) {
-            let old = old.as_ref().map(AsRef::as_ref);
+        let saved = loaded.saved.take();
+        let old: [Option<Text>; FIELDS] = std::array::from_fn(|i| loaded.stored(i, saved.as_ref()));
+        for ((name, new), old) in fields.iter().zip(&written).zip(&old) {
             match new {
-                Some(new) if old != Some(&new[..]) => changed.push((name, new)),
+                Some(new) if old.as_ref() != Some(new) => changed.push((name, new)),
                 _ => {}
             }
         }
         ks.hash_set_many(&loaded.key, &changed)?;
-        for ((name, new), old) in fields.iter().zip(&written).zip(&loaded.raw) {
+        drop(changed);
+        for ((name, new), old) in fields.iter().zip(&written).zip(&old) {
             if new.is_none() && old.is_some() {
                 ks.hash_del(&loaded.key, name.as_ref())?;
             }
         }
+        loaded.saved.replace(Some(written));
         Ok(())
     }
 
@@ -318,8 +341,10 @@ impl<K: Store> Frontier<K> {
         let (last, reserved) = match self.tokens {
             Some(tokens) => tokens,
             None => {
-                let reserved = ks.number(&self.names.token)?.max(0) as u64;
-                (reserved, reserved)
+                let reserved = ks.number(&self.names.token)?;
+                // What a plain client put there counts if tokens can grow from it.
+                let reserved = u64::try_from(reserved).ok().filter(|&n| n < LARGEST);
+                (reserved.unwrap_or(0), reserved.unwrap_or(0))
             }
         };
         let token = (last + 1).max(now * 1000);
@@ -354,10 +379,7 @@ impl<K: Store> Frontier<K> {
             while ks.hash_scan(&self.names.paused, &mut cursor, &mut batch)? {}
             for (field, _) in batch.iter() {
                 match field.strip_prefix(COUNTED) {
-                    Some(execution) if !paused.has(execution) => {
-                        paused.executions.push(execution.to_vec());
-                    }
-                    Some(_) => {}
+                    Some(execution) => drop(paused.executions.insert(execution.to_vec())),
                     None => paused.all |= field == b"all",
                 }
             }
@@ -376,6 +398,17 @@ impl<K: Store> Loaded<K> {
             key,
             group,
             raw,
+            saved: RefCell::new(None),
+        }
+    }
+
+    /// What stands in field `i` now.
+    fn stored(&self, i: usize, saved: Option<&[Option<Text>; FIELDS]>) -> Option<Text> {
+        match saved {
+            Some(saved) => saved[i].clone(),
+            None => self.raw[i]
+                .as_ref()
+                .map(|raw| Text::from_slice(raw.as_ref())),
         }
     }
 

@@ -1,11 +1,13 @@
 //! Gates that many groups share, because one server or operator is behind them: while one of them is
 //! fetched from, or the pause after that runs, no other one is.
 //!
-//! A gate is the hash `chg_gate:<name>`: `n`, when it opens, and `w`, which of its groups stands in
-//! `chg_wait` for all of them. The others stand in the list `chg_gated:<name>`, so that its opening
-//! moves one group and not thousands.
+//! A gate is the hash `chg_gate:<name>`: `n`, when it opens; what that follows from, `p`, the end of the
+//! longest pause, and `l:<group>`, the deadline of a lease; and `w`, which of its groups stands in
+//! `chg_wait` for all of them. The others stand in the list `chg_gated:<name>`, so that its opening moves
+//! one group and not thousands.
 
-use crate::text::push_number;
+use crate::keyspace::Batch;
+use crate::text::{parse_unsigned, push_number};
 
 use super::error::Result;
 use super::frontier::{field_number, Frontier, Loaded};
@@ -16,8 +18,14 @@ use super::time::Millis;
 
 /// The field with the time when a gate opens.
 const OPENS: &[u8] = b"n";
+/// The field with the end of the longest pause.
+const PAUSES: &[u8] = b"p";
+/// What stands before a group in the field with the deadline of its lease.
+const LEASED: &[u8] = b"l:";
 /// The field with the group that stands in `chg_wait` for the others.
 const FIRST: &[u8] = b"w";
+/// What puts a group behind all others that are due in the same millisecond.
+const LAST: f64 = 0.999;
 /// How many groups behind a gate are looked at for one that can stand for them. If none can, the next
 /// one does all the same: when it comes up, the search goes on.
 const LOOKED_AT: usize = 1000;
@@ -40,26 +48,68 @@ impl<K: Store> Frontier<K> {
         Ok(waits.then_some(first))
     }
 
-    /// Closes a gate until a time: a lease of `leased` began, was extended, or ended in a pause.
-    pub(super) fn close_gate(
+    /// Tells a gate of one of its groups: until when it is leased, if it is, and when its pause ends.
+    /// The gate is closed for as long as any of its groups is leased or pauses.
+    pub(super) fn tell_gate(
         &mut self,
         ks: &mut K,
         gate: &[u8],
-        leased: Option<&[u8]>,
-        until: Millis,
+        loaded: &Loaded<K>,
+        pause: Millis,
     ) -> Result<()> {
         let key = self.key(ks, GATE, gate);
-        let mut opens = Text::new();
-        push_number(&mut opens, until);
-        ks.hash_set(&key, OPENS, &opens)?;
+        let leased = match loaded.group.options.gate == gate {
+            true => loaded.group.last_deadline(),
+            // It has left.
+            false => None,
+        };
+        let field = [LEASED, &loaded.id].concat();
+        match leased {
+            Some(deadline) => put_number(ks, &key, &field, deadline)?,
+            None => drop(ks.hash_del(&key, &field)?),
+        }
+        let pause = pause.max(field_number(ks, &key, PAUSES)?);
+        put_number(ks, &key, PAUSES, pause)?;
+        let until = self.deadlines(ks, &key)?.max(pause);
+        put_number(ks, &key, OPENS, until)?;
         let first = self.first_at(ks, &key)?;
-        if let Some(first) = first.filter(|first| leased != Some(first.as_ref())) {
-            let mut first = self.load(ks, first.as_ref())?;
-            if self.stand_first(ks, &mut first, until)? {
-                return Ok(());
+        if let Some(first) = first.filter(|first| first.as_ref() != &loaded.id[..]) {
+            if let Some(mut first) = self.load_sound(ks, first.as_ref())? {
+                if self.stand_first(ks, &mut first, until)? {
+                    return Ok(());
+                }
             }
         }
         self.promote(ks, gate, &key, until)
+    }
+
+    /// The latest deadline of the leases behind a gate.
+    fn deadlines(&self, ks: &mut K, key: &K::Name) -> Result<Millis> {
+        let (mut batch, mut cursor) = (Batch::default(), ks.cursor());
+        while ks.hash_scan(key, &mut cursor, &mut batch)? {}
+        let leases = batch.iter().filter(|(field, _)| field.starts_with(LEASED));
+        let deadlines = leases.filter_map(|(_, deadline)| parse_unsigned(deadline));
+        Ok(deadlines.max().unwrap_or(0))
+    }
+
+    /// Looks at what a gate needs before anything is written, so that nothing stops half-way.
+    ///
+    /// # Errors
+    /// `WRONGTYPE`.
+    pub(super) fn look_at_gate(&mut self, ks: &mut K, gate: &[u8]) -> Result<()> {
+        if gate.is_empty() {
+            return Ok(());
+        }
+        let key = self.key(ks, GATE, gate);
+        let gated = self.key(ks, GATED, gate);
+        ks.list_len(&gated)?;
+        let next = ks.list_get(&gated, 0)?;
+        for id in [self.first_at(ks, &key)?, next].into_iter().flatten() {
+            if let Some(loaded) = self.load_sound(ks, id.as_ref())? {
+                self.due_of(ks, &loaded)?;
+            }
+        }
+        Ok(())
     }
 
     /// A group that stands in no queue, and could be fetched from but for its gate: it stands for all
@@ -87,6 +137,22 @@ impl<K: Store> Frontier<K> {
         Ok(())
     }
 
+    /// The same for a group that was fetched from just now: it comes after all others, those too that
+    /// have not come up yet and found the gate closed.
+    pub(super) fn stand_last(
+        &mut self,
+        ks: &mut K,
+        loaded: &mut Loaded<K>,
+        until: Millis,
+    ) -> Result<()> {
+        let key = self.key(ks, GATE, &loaded.group.options.gate);
+        if self.first_at(ks, &key)?.is_some() {
+            return self.stand_behind(ks, loaded, until);
+        }
+        loaded.group.due = self.due_of(ks, loaded)?.max(until);
+        self.wait(ks, &loaded.id, loaded.group.due as f64 + LAST)
+    }
+
     /// Puts a group into `chg_wait` for when its gate opens, or for when it is due if that is later;
     /// true when it is due as soon as the gate opens, so that it can stand for others.
     fn stand_first(&mut self, ks: &mut K, loaded: &mut Loaded<K>, until: Millis) -> Result<bool> {
@@ -106,7 +172,9 @@ impl<K: Store> Frontier<K> {
                 break;
             };
             ks.number_add(&self.names.gated, -1)?;
-            let mut loaded = self.load(ks, id.as_ref())?;
+            let Some(mut loaded) = self.load_sound(ks, id.as_ref())? else {
+                continue;
+            };
             let waits = ks.zset_score(&self.names.wait, id.as_ref())?.is_some();
             let can_stand = loaded.group.is_runnable() && !waits;
             if !can_stand && looked_at < LOOKED_AT {
@@ -161,4 +229,11 @@ impl<K: Store> Frontier<K> {
         }
         Ok(false)
     }
+}
+
+fn put_number<K: Store>(ks: &mut K, key: &K::Name, field: &[u8], n: Millis) -> Result<()> {
+    let mut text = Text::new();
+    push_number(&mut text, n);
+    ks.hash_set(key, field, &text)?;
+    Ok(())
 }

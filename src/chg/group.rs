@@ -207,6 +207,11 @@ impl Group {
         self.holds.iter().map(|hold| hold.deadline).min()
     }
 
+    /// When the last of its leases runs out.
+    pub fn last_deadline(&self) -> Option<Millis> {
+        self.holds.iter().map(|hold| hold.deadline).max()
+    }
+
     /// Whether another fetch could be given out, now or later.
     pub fn is_runnable(&self) -> bool {
         let out = self.holds.len() as u64;

@@ -129,23 +129,19 @@ impl<K: Store> Frontier<K> {
             let old = std::mem::replace(&mut loaded.group.options.gate, gate.to_vec());
             if !old.is_empty() && !loaded.group.holds.is_empty() {
                 // What is being fetched from closed the old gate, and will not open it any more.
-                self.close_gate(ks, &old, Some(id), now)?;
+                self.tell_gate(ks, &old, &loaded, 0)?;
             }
             if stood_behind && loaded.group.is_runnable() {
-                let due = self.due_of(ks, &loaded)?;
-                self.queue(ks, &mut loaded, due, now)?;
+                let due = self.due_of(ks, &loaded)?.max(now);
+                self.wait_from(ks, &mut loaded, due, now)?;
             } else {
                 self.settle_in(ks, &mut loaded, before, now)?;
             }
             self.save_options(ks, &loaded)?;
-            // What is being fetched from now closes the new gate too.
-            let held = loaded.group.first_deadline();
-            if let (Some(deadline), false) = (held, gate.is_empty()) {
-                let until = self.gate_closed_until(ks, gate)?.max(deadline);
-                self.close_gate(ks, gate, Some(id), until)?;
-            } else if loaded.group.gate > now && !gate.is_empty() {
-                let until = self.gate_closed_until(ks, gate)?.max(loaded.group.gate);
-                self.close_gate(ks, gate, None, until)?;
+            // What is being fetched from now, or pauses, closes the new gate too.
+            let closes = !loaded.group.holds.is_empty() || loaded.group.gate > now;
+            if closes && !gate.is_empty() {
+                self.tell_gate(ks, gate, &loaded, loaded.group.gate)?;
             }
         }
         Ok(())

@@ -111,7 +111,7 @@ impl<K: Store> Frontier<K> {
         self.keep_past(ks, &loaded.id, last, next)
     }
 
-    /// Keeps a release in `chg_past`, and lets the oldest go when there are many.
+    /// Keeps the last release of a group in `chg_past`, and lets the oldest go when there are many.
     pub(super) fn keep_past(
         &mut self,
         ks: &mut K,
@@ -120,40 +120,45 @@ impl<K: Store> Frontier<K> {
         next: &[u8],
     ) -> Result<()> {
         let mut text = Vec::new();
-        for n in [last.due, last.next, id.len() as u64] {
+        for n in [last.due, last.next] {
             push_number(&mut text, n);
             text.push(b' ');
         }
-        text.extend_from_slice(id);
         text.extend_from_slice(next);
-        ks.zset_add(&self.names.past, &text, last.token as f64)?;
+        ks.zset_add(&self.names.past, id, last.token as f64)?;
+        ks.hash_set(&self.names.answers, id, &text)?;
         if ks.zset_len(&self.names.past)? > PAST {
             if let Some((oldest, _)) = ks.zset_at(&self.names.past, 0)? {
-                ks.zset_del(&self.names.past, oldest.as_ref())?;
+                self.forget_past(ks, oldest.as_ref())?;
             }
+        }
+        Ok(())
+    }
+
+    /// A group that was forgotten is leased anew, and with that its last release is history.
+    pub(super) fn forget_past(&mut self, ks: &mut K, id: &[u8]) -> Result<()> {
+        if ks.zset_del(&self.names.past, id)? {
+            ks.hash_del(&self.names.answers, id)?;
         }
         Ok(())
     }
 
     /// The release of this token, if it is remembered of a group that was forgotten.
     pub(super) fn past(&self, ks: &mut K, id: &[u8], token: Token) -> Result<Option<Past>> {
-        let found = ks.zset_from(&self.names.past, token as f64)?;
-        let Some((text, score)) = found.filter(|(_, score)| *score == token as f64) else {
-            return Ok(None);
-        };
-        debug_assert_eq!(score as Token, token);
-        let mut parts = text.as_ref().splitn(4, |&b| b == b' ');
-        let mut next = || parts.next().unwrap_or_default();
-        let (due, lease, len) = (next(), next(), next());
-        let (ids, len) = (next(), parse_unsigned(len).unwrap_or(0) as usize);
-        if len > ids.len() || &ids[..len] != id {
+        let last = ks.zset_score(&self.names.past, id)?;
+        if last != Some(token as f64) {
             return Ok(None);
         }
+        let Some(text) = ks.hash_get(&self.names.answers, id)? else {
+            return Ok(None);
+        };
+        let mut parts = text.as_ref().splitn(3, |&b| b == b' ');
+        let mut next = || parts.next().unwrap_or_default();
         let released = Released {
             token,
-            due: parse_unsigned(due).unwrap_or(0),
-            next: parse_unsigned(lease).unwrap_or(0),
+            due: parse_unsigned(next()).unwrap_or(0),
+            next: parse_unsigned(next()).unwrap_or(0),
         };
-        Ok(Some((released, ids[len..].to_vec())))
+        Ok(Some((released, next().to_vec())))
     }
 }

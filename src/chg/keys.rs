@@ -23,8 +23,10 @@ pub struct Names<N> {
     pub gated: N,
     /// `chg_token`: the token minted last.
     pub token: N,
-    /// `chg_past`: releases of groups that are forgotten, by token.
+    /// `chg_past`: groups that are forgotten, by the token of their last release.
     pub past: N,
+    /// `chg_answers`: what was answered to these releases.
+    pub answers: N,
     /// `chg_paused`: what is paused beside single groups.
     pub paused: N,
     /// `chg_expired`: reports of leases that ran out.
@@ -65,6 +67,7 @@ impl<N> Names<N> {
             gated: name(b"chg_gated"),
             token: name(b"chg_token"),
             past: name(b"chg_past"),
+            answers: name(b"chg_answers"),
             paused: name(b"chg_paused"),
             expired: name(b"chg_expired"),
             any_group: name(GROUP),

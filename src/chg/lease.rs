@@ -67,6 +67,7 @@ impl<K: Store> Frontier<K> {
             return self.released_before(ks, &loaded, token, now);
         };
         let change = self.fate_of(ks, &loaded, token, fate)?;
+        self.look_at_gate(ks, &loaded.group.options.gate.clone())?;
 
         let was_runnable = loaded.group.is_runnable();
         loaded.group.holds.retain(|held| held.token != token);
@@ -83,19 +84,21 @@ impl<K: Store> Frontier<K> {
         self.leave_queues(ks, &loaded, was_runnable)?;
         if !loaded.group.options.gate.is_empty() {
             let shared = loaded.group.options.gate.clone();
-            self.close_gate(ks, &shared, None, gate)?;
+            self.tell_gate(ks, &shared, &loaded, gate)?;
         }
         if loaded.group.is_idle() {
             due = loaded.group.gate;
         } else if loaded.group.is_runnable() && !was_runnable {
-            if loaded.group.options.gate.is_empty() || due > gate {
+            if loaded.group.options.gate.is_empty() {
                 self.queue(ks, &mut loaded, due, now)?;
             } else {
-                self.stand_behind(ks, &mut loaded, gate)?;
+                let opens = self.gate_closed_until(ks, &loaded.group.options.gate)?;
+                self.stand_last(ks, &mut loaded, opens)?;
             }
         } else if loaded.group.is_runnable() {
             // Others may fetch from it at the same time, so it stands in a queue already.
-            self.come_forward(ks, &mut loaded, now)?;
+            let counted = matches!(change, Change::Nothing);
+            self.come_forward(ks, &mut loaded, counted, now)?;
             if due > loaded.group.due && ks.zset_score(&self.names.wait, id)?.is_some() {
                 self.wait(ks, id, due as f64)?;
                 loaded.group.due = due;
@@ -309,15 +312,23 @@ impl<K: Store> Frontier<K> {
         let group = &mut loaded.group;
         let gate = match when {
             When::At(at) => (*at).max(now),
-            When::Delay(delay) => now + delay,
+            When::Delay(delay) => now + self.rounded(*delay),
             When::Facts(facts) => {
                 let (pause, backoff) = politeness::pause(facts, group.backoff, hold.granted, now);
                 group.backoff = backoff;
-                now + pause.min(TEN_YEARS)
+                now + self.rounded(pause.min(TEN_YEARS))
             }
         };
         group.gate = group.gate.max(gate);
-        group.gate
+        gate
+    }
+
+    /// A pause that is never shorter than asked, though times are whole milliseconds.
+    fn rounded(&self, pause: Millis) -> Millis {
+        match pause {
+            0 => 0,
+            pause => pause + self.rounding,
+        }
     }
 
     /// A lease lasts longer; the new deadline.
@@ -339,10 +350,11 @@ impl<K: Store> Frontier<K> {
             Some(hold) => hold.deadline = deadline,
             None => return Err(Error::Stale(id.to_vec(), token)),
         }
-        self.show_busy(ks, &loaded)?;
         let gate = loaded.group.options.gate.clone();
+        self.look_at_gate(ks, &gate)?;
+        self.show_busy(ks, &loaded)?;
         if !gate.is_empty() {
-            self.close_gate(ks, &gate, Some(id), deadline)?;
+            self.tell_gate(ks, &gate, &loaded, 0)?;
         }
         self.save(ks, &loaded)?;
         Ok(deadline)
@@ -369,14 +381,20 @@ impl<K: Store> Frontier<K> {
             let report = Report::of_group(&loaded.id, loaded.group.expired);
             self.report(ks, &report)?;
         }
+        let mut counted = false;
         for hold in over {
             self.figures.expired += 1;
             loaded.group.expired += 1;
             let report = self.end_attempt(ks, loaded, hold.token)?;
+            counted |= report.uri.is_none();
             self.report(ks, &report)?;
         }
+        let gate = loaded.group.options.gate.clone();
+        if !gate.is_empty() {
+            self.tell_gate(ks, &gate, loaded, 0)?;
+        }
         if was_queued {
-            self.come_forward(ks, loaded, now)?;
+            self.come_forward(ks, loaded, counted, now)?;
         }
         self.show_busy(ks, loaded)
     }

@@ -86,7 +86,12 @@ impl Moving {
             frontier.count(ks, &to.key, &execution, n as i64)?;
         }
         from.group.uris = 0;
-        frontier.arrive(ks, to, counted, from.group.due, self.now)?;
+        // Behind a shared gate it was due when that opens.
+        let due = match from.group.options.gate.is_empty() {
+            true => from.group.due,
+            false => frontier.due_of(ks, from)?,
+        };
+        frontier.arrive(ks, to, counted, due, self.now)?;
         self.moved += counted;
         Ok(())
     }
@@ -138,6 +143,7 @@ impl<K: Store> Job<K> for Moving {
                 let counts = [self.moved, to.group.uris];
                 return Ok(Step::Done(Reply::counts(&counts)));
             }
+            frontier.leave_queues(ks, &from, was_runnable)?;
             frontier.save(ks, &from)?;
             if !time() {
                 return Ok(Step::More);

@@ -133,7 +133,10 @@ impl<K: Store> Frontier<K> {
         let waits_from = wait.as_ref().map_or(f64::INFINITY, |(_, score)| *score);
         let busy_from = busy.as_ref().map_or(f64::INFINITY, |(_, score)| *score);
         if let Some(id) = ready {
-            let loaded = self.load(ks, id.as_ref())?;
+            let Some(loaded) = self.load_sound(ks, id.as_ref())? else {
+                ks.list_take(&self.names.ready, self.passed.ready)?;
+                return Ok(Front::Settled);
+            };
             // What stands in this queue is ready, whatever its due time says.
             let ready_from = loaded.group.due.min(now) as f64;
             if ready_from <= waits_from && ready_from <= busy_from {
@@ -141,7 +144,10 @@ impl<K: Store> Frontier<K> {
             }
         }
         if let Some((id, _)) = busy.filter(|_| busy_from < waits_from) {
-            let mut loaded = self.load(ks, id.as_ref())?;
+            let Some(mut loaded) = self.load_sound(ks, id.as_ref())? else {
+                ks.zset_del(&self.names.busy, id.as_ref())?;
+                return Ok(Front::Settled);
+            };
             let was_queued = loaded.group.stands_beside_leases();
             self.expire(ks, &mut loaded, now)?;
             self.save(ks, &loaded)?;
@@ -152,9 +158,16 @@ impl<K: Store> Frontier<K> {
             }
             return Ok(Front::Candidate(Place::None, loaded));
         }
-        Ok(match wait {
-            Some((id, _)) => Front::Candidate(Place::Wait, self.load(ks, id.as_ref())?),
-            None => Front::Nobody,
+        let Some((id, _)) = wait else {
+            return Ok(Front::Nobody);
+        };
+        Ok(match self.load_sound(ks, id.as_ref())? {
+            Some(loaded) => Front::Candidate(Place::Wait, loaded),
+            None => {
+                // Its key holds something else; CHECK tells of that.
+                ks.zset_del(&self.names.wait, id.as_ref())?;
+                Front::Settled
+            }
         })
     }
 
@@ -329,8 +342,10 @@ impl<K: Store> Frontier<K> {
         let none = Paused::default();
         let paused = self.paused.as_ref().unwrap_or(&none);
         let mut left = counted;
-        for execution in &paused.executions {
-            left = left.saturating_sub(self.counted(ks, &loaded.key, execution)?);
+        for (execution, n) in self.counted_in(ks, &loaded.key)? {
+            if paused.has(&execution) {
+                left = left.saturating_sub(n);
+            }
         }
         Ok(left)
     }
@@ -354,6 +369,11 @@ impl<K: Store> Frontier<K> {
             observed: now.saturating_sub(group.released),
             asked: group.gate.saturating_sub(group.released),
         });
+        if group.released == 0 && group.last.is_none() {
+            // The first lease since the group was made, perhaps not for the first time.
+            self.forget_past(ks, &loaded.id)?;
+        }
+        let group = &mut loaded.group;
         self.figures.lease(now, pause);
         let due = group.due;
         group.holds.push(Hold {
@@ -385,7 +405,7 @@ impl<K: Store> Frontier<K> {
         self.show_busy(ks, loaded)?;
         if !loaded.group.options.gate.is_empty() {
             let gate = loaded.group.options.gate.clone();
-            self.close_gate(ks, &gate, Some(&loaded.id), deadline)?;
+            self.tell_gate(ks, &gate, loaded, 0)?;
         }
         if loaded.group.is_runnable() {
             // Beside its lease it stands in `chg_wait`, from where it can be taken at any time.

@@ -119,15 +119,19 @@ impl<K: Store> Frontier<K> {
     }
 
     /// A lease of a group ended that stands in a queue beside its leases: a URI that went back may be
-    /// due before what it waits for.
+    /// due before what it waits for, and one that is only counted always is.
     pub(super) fn come_forward(
         &mut self,
         ks: &mut K,
         loaded: &mut Loaded<K>,
+        counted: bool,
         now: Millis,
     ) -> Result<()> {
         self.look_again(ks, loaded)?;
-        let earliest = self.kept(ks, loaded, Uris::earliest)?.flatten();
+        let earliest = match counted {
+            true => Some(0),
+            false => self.kept(ks, loaded, Uris::earliest)?.flatten(),
+        };
         let due = earliest.map(|due| due.max(loaded.group.closed_until()).max(now));
         match due.filter(|&due| due < loaded.group.due) {
             Some(due) if self.stands_in_wait(ks, loaded)? => self.wait_from(ks, loaded, due, now),

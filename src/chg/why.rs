@@ -188,8 +188,11 @@ impl<K: Store> Frontier<K> {
         let (free, kept) = kept.unwrap_or((false, 0));
         let counted = loaded.group.uris.saturating_sub(kept);
         let mut others = counted;
-        for execution in &paused.executions {
-            others = others.saturating_sub(self.counted(ks, &loaded.key, execution)?);
+        for (execution, n) in self.counted_in(ks, &loaded.key)? {
+            let paused = self.paused.as_ref().expect("read above");
+            if paused.has(&execution) {
+                others = others.saturating_sub(n);
+            }
         }
         Ok(!free && others == 0)
     }

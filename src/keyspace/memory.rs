@@ -343,12 +343,6 @@ impl Keyspace for MemoryKeyspace {
         Ok(ranked.get(rank as usize).map(|(m, s)| ((*m).clone(), *s)))
     }
 
-    fn zset_from(&mut self, key: &Vec<u8>, least: f64) -> Result<Option<(Vec<u8>, f64)>> {
-        let ranked = self.ranked(key)?;
-        let first = ranked.iter().find(|(_, score)| *score >= least);
-        Ok(first.map(|(m, s)| ((*m).clone(), *s)))
-    }
-
     fn zset_len(&mut self, key: &Vec<u8>) -> Result<u64> {
         Ok(typed!(self, key, SortedSet).map_or(0, |z| z.len() as u64))
     }

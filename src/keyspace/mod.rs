@@ -213,8 +213,6 @@ pub trait Keyspace {
     fn zset_score(&mut self, key: &Self::Name, member: &[u8]) -> Result<Option<f64>>;
     /// The member at a rank, counted from the lowest score, with its score.
     fn zset_at(&mut self, key: &Self::Name, rank: u64) -> Result<Option<(Self::Value, f64)>>;
-    /// The first member with a score of at least `least`, with its score.
-    fn zset_from(&mut self, key: &Self::Name, least: f64) -> Result<Option<(Self::Value, f64)>>;
     /// Number of members.
     fn zset_len(&mut self, key: &Self::Name) -> Result<u64>;
     /// Number of members with a score of at most `most`.

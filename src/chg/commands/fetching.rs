@@ -396,6 +396,7 @@ impl Command for Release {
         let answer = on_frontier(call, |remembered, keys| {
             remembered.simulated = now.simulated;
             let frontier = &mut remembered.frontier;
+            frontier.rounding = u64::from(!now.simulated);
             let answer = frontier.release(keys, chg, token, &when, &fate, now.ms)?;
             remembered.serve(keys, now.ms)?;
             Ok(answer)

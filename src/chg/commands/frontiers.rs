@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::os::raw::c_int;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
@@ -56,6 +56,9 @@ static FRONTIERS: MainThread<Frontiers> = MainThread::new(Frontiers {
     panics: 0,
 });
 
+/// Set when something changed while the frontiers were in use.
+static DISTRUST: AtomicBool = AtomicBool::new(false);
+
 /// Does something with a frontier.
 pub fn with_frontier<T>(
     db: c_int,
@@ -66,7 +69,7 @@ pub fn with_frontier<T>(
     let mut frontiers = FRONTIERS.try_borrow().ok_or(Error::Busy)?;
     let frontiers = &mut *frontiers;
     let panics = FIGURES.panics.load(Relaxed);
-    if frontiers.panics != panics {
+    if DISTRUST.swap(false, Relaxed) || frontiers.panics != panics {
         // After a bug nothing that was remembered is believed.
         frontiers.panics = panics;
         for remembered in frontiers.by_place.values_mut() {
@@ -294,6 +297,7 @@ const OTHERS: [&[u8]; 5] = [b"EIDC", b"QCT", b"chg_token", b"chg_past", b"chg_ex
 /// Others changed keys: those who wait are served soon, or are told why they cannot wait on.
 pub fn on_change(ctx: Ctx, change: Change<'_>) {
     let Some(mut frontiers) = FRONTIERS.try_borrow() else {
+        DISTRUST.store(true, Relaxed);
         return;
     };
     let by_place = &mut frontiers.by_place;

@@ -836,10 +836,6 @@ impl Keyspace for RedisKeyspace {
         self.at_rank(key, rank)
     }
 
-    fn zset_from(&mut self, key: &RmString, least: f64) -> Result<Option<(RmString, f64)>> {
-        self.first_from(key, least)
-    }
-
     fn zset_len(&mut self, key: &RmString) -> Result<u64> {
         self.length(key, Kind::SortedSet)
     }

@@ -94,14 +94,6 @@ impl RedisKeyspace {
         if rank > 0 {
             return self.at_higher_rank(key, rank);
         }
-        self.first_from(key, f64::NEG_INFINITY)
-    }
-
-    pub(super) fn first_from(
-        &mut self,
-        key: &RmString,
-        least: f64,
-    ) -> Result<Option<(RmString, f64)>> {
         let handle = self.handle(key, Kind::SortedSet, false)?;
         if handle.is_null() || Self::is_empty(handle) {
             return Ok(None);
@@ -112,7 +104,7 @@ impl RedisKeyspace {
         let first = unsafe {
             let begun = rm!(RedisModule_ZsetFirstInScoreRange(
                 handle,
-                least,
+                f64::NEG_INFINITY,
                 f64::INFINITY,
                 0,
                 0
