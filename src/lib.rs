@@ -1,6 +1,6 @@
 //! Crawlspace: the Redis module with the state that web-archive crawlers share.
 //!
-//! This file registers; the rules are in [`dedupe`], what touches the server in `server`.
+//! This file registers; the rules are in [`dedupe`] and [`chg`], what touches the server in `server`.
 
 pub mod chg;
 pub mod dedupe;
@@ -8,6 +8,7 @@ pub mod keyspace;
 pub mod reply;
 #[cfg(feature = "module")]
 pub mod server;
+pub mod slices;
 pub mod text;
 
 /// Memory comes from the server, so that `INFO memory` and `maxmemory` see it. Unit tests have no

@@ -2,24 +2,12 @@
 //! leaves the frontier whole.
 
 use crate::keyspace::Batch;
-use crate::reply::Reply;
+pub use crate::slices::{Step, Time};
 
 use super::error::Result;
 use super::frontier::Frontier;
 use super::keys::GROUP;
 use super::store::Store;
-
-/// Whether there is time left in this slice.
-pub type Time<'a> = &'a mut dyn FnMut() -> bool;
-
-/// What a step came to.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Step {
-    /// There is more to do.
-    More,
-    /// The work is done; this is the answer.
-    Done(Reply),
-}
 
 /// Work on one frontier, done in slices.
 pub trait Job<K: Store> {

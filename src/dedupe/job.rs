@@ -5,23 +5,11 @@
 //! written in the same step as the work that it counts, and every step is safe to repeat.
 
 use crate::keyspace::{Batch, Keyspace};
-use crate::reply::Reply;
+pub use crate::slices::{Step, Time};
 
 use super::error::Result;
 use super::holders::Unrecorded;
 use super::index::Index;
-
-/// Whether there is time left in this slice.
-pub type Time<'a> = &'a mut dyn FnMut() -> bool;
-
-/// What a step came to.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Step {
-    /// There is more to do.
-    More,
-    /// The work is done; this is the answer.
-    Done(Reply),
-}
 
 /// Work on one index, done in slices.
 pub trait Job<K: Keyspace> {
