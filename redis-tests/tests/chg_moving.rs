@@ -238,3 +238,22 @@ fn move_of_several_into_a_leased_group_queues_it() {
     assert_eq!(f.total(), 0);
     f.assert_conserved();
 }
+
+#[test]
+fn move_of_a_full_batch_leaves_nothing_behind_in_the_queues() {
+    let server = simulated().start();
+    for uris in [63, 64, 65, 128] {
+        let mut f = Frontier::at(&server, T0);
+        ok!(f.wire, "FLUSHALL");
+        for n in 0..uris {
+            f.add_uri("crawl", "from", T0, 0, &format!("https://host/{n}"));
+        }
+        f.ok("SWEEP");
+        assert_eq!(f.ready(), ["from"]);
+        assert_eq!(f.ok("MOVE from to").ints(), [uris, uris]);
+        assert!(f.ready().is_empty(), "{uris}");
+        f.take("to");
+        f.take_none();
+        f.assert_conserved();
+    }
+}

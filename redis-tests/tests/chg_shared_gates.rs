@@ -315,3 +315,96 @@ fn gate_is_kept_when_it_is_asked_for_by_waiters() {
     }
     assert_eq!(names, ["a", "b", "c", "d", "e"]);
 }
+
+#[test]
+fn gate_of_groups_that_were_leased_before_stays_closed_for_all_their_leases() {
+    let (_server, mut f) = stage();
+    add(&mut f, "a", 2);
+    add(&mut f, "b", 1);
+    let (a, b) = (f.take("a"), f.take("b"));
+    f.ok("GROUP late a b c");
+    add(&mut f, "c", 1);
+    f.pass(1);
+    f.release(&a, "DELAY 10 DONE crawl");
+    f.pass(19);
+    // b is still being fetched from.
+    f.take_none();
+    f.release(&b, "DELAY 0 DONE crawl");
+    let next = f.try_take().expect("the gate is open");
+    assert!(["a", "c"].contains(&&next.chg[..]));
+    f.assert_conserved();
+}
+
+#[test]
+fn longest_pause_behind_a_gate_counts() {
+    let (_server, mut f) = stage();
+    f.ok("GROUP late c d");
+    add(&mut f, "a", 1);
+    add(&mut f, "c", 1);
+    let (a, c) = (f.take("a"), f.take("c"));
+    f.ok("GROUP late a");
+    add(&mut f, "d", 1);
+    f.release(&c, "DELAY 30000 DONE crawl");
+    f.pass(1);
+    f.release(&a, "DELAY 0 DONE crawl");
+    f.pass(29_998);
+    f.take_none();
+    f.pass(1);
+    f.take("d");
+    f.assert_conserved();
+}
+
+#[test]
+fn extension_of_a_short_lease_does_not_open_the_gate_of_a_longer_one() {
+    let (_server, mut f) = stage();
+    add(&mut f, "a", 1);
+    add(&mut f, "b", 1);
+    let (_a, b) = (f.take("a"), f.take("b"));
+    f.ok("GROUP late a b c");
+    add(&mut f, "c", 1);
+    f.ok(format!("EXTEND b {} 100", b.token));
+    f.pass(200);
+    // The lease of b ran out, and b is due again; a has the gate for ten minutes.
+    f.take_none();
+    f.assert_conserved();
+}
+
+#[test]
+fn one_that_was_just_fetched_comes_after_those_that_were_due_before() {
+    let (_server, mut f) = stage();
+    f.ok("GROUP shared m0 m1 m2");
+    for chg in ["m0", "m0", "m1", "m2"] {
+        add(&mut f, chg, 1);
+    }
+    let mut order = Vec::new();
+    for _ in 0..4 {
+        let lease = f.try_take().expect("one of them");
+        f.pass(1);
+        f.release(&lease, "DELAY 100 DONE crawl");
+        f.pass(1);
+        f.take_none();
+        f.pass(99);
+        order.push(lease.chg);
+    }
+    assert_eq!(order, ["m0", "m1", "m2", "m0"]);
+}
+
+#[test]
+fn broken_key_of_a_gate_stops_a_release_before_anything_is_written() {
+    let (server, mut f) = stage();
+    f.ok("GROUP shared a b");
+    add(&mut f, "a", 2);
+    add(&mut f, "b", 1);
+    let a = f.take("a");
+    f.take_none();
+    let gate = f.key("chg_gate:shared");
+    ok!(f.wire, "DEL", gate);
+    ok!(f.wire, "SET", gate, "x");
+    let before = server.digest();
+    let error = f.err(format!("RELEASE a {} DELAY 500 DONE crawl", a.token));
+    assert!(error.starts_with("WRONGTYPE "), "{error}");
+    assert_eq!(server.digest(), before);
+    ok!(f.wire, "DEL", gate);
+    f.release(&a, "DELAY 500 DONE crawl");
+    f.assert_conserved();
+}
