@@ -140,6 +140,14 @@ impl<K: Store> Check<K> {
         audit
     }
 
+    /// Whether others changed a group since the beginning, so that nothing can be said of where it
+    /// stands.
+    fn was_changed(&mut self, frontier: &Frontier<K>, id: &[u8]) -> bool {
+        let audit = self.audit(frontier);
+        let changed = audit.is_none_or(|audit| audit.groups.contains_key(id));
+        changed && !self.mended_groups.contains(id)
+    }
+
     fn executions(
         &mut self,
         frontier: &Frontier<K>,
@@ -334,8 +342,7 @@ impl<K: Store> Check<K> {
         for (id, _) in batch.iter() {
             kept += 1;
             let expected = self.elsewhere.remove(id);
-            let audit = self.audit(frontier);
-            if expected || audit.is_none_or(|audit| audit.groups.contains_key(id)) {
+            if expected || self.was_changed(frontier, id) {
                 continue;
             }
             let group = frontier
@@ -373,9 +380,7 @@ impl<K: Store> Check<K> {
         let Some(id) = self.lost.pop() else {
             return Ok(false);
         };
-        let audit = self.audit(frontier);
-        let changed = audit.is_none_or(|audit| audit.groups.contains_key(&id));
-        if changed && !self.mended_groups.contains(&id) {
+        if self.was_changed(frontier, &id) {
             return Ok(true);
         }
         let mut loaded = frontier.load(ks, &id)?;
