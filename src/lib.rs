@@ -9,6 +9,7 @@ pub mod reply;
 #[cfg(feature = "module")]
 pub mod server;
 pub mod slices;
+pub mod tags;
 pub mod text;
 
 /// Memory comes from the server, so that `INFO memory` and `maxmemory` see it. Unit tests have no

@@ -1,0 +1,1 @@
+//! The tagging index: which tags records, files and tags carry.

@@ -1,0 +1,3 @@
+//! Tags: which captures a reader may see.
+
+pub mod index;
