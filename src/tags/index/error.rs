@@ -1,0 +1,78 @@
+//! What a change of the index can be refused for.
+
+use std::fmt;
+
+use super::{Kind, MOST_TAGS};
+use crate::text::Shown;
+
+/// Why a change was refused. Nothing has changed then.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Error {
+    /// `tag` carries `carries` already (or is the same), so that it cannot be carried by it.
+    Cycle {
+        /// The tag that was to be carried.
+        tag: Box<[u8]>,
+        /// The tag that was to carry it.
+        carries: Box<[u8]>,
+    },
+    /// There is no staged copy.
+    NotStaged(Kind),
+    /// The staged copy does not hold the number of ids that was expected.
+    StagedCount {
+        /// The kind asked for.
+        kind: Kind,
+        /// Ids in the staged copy.
+        has: u64,
+        /// Ids that should be there.
+        expected: u64,
+    },
+    /// Something that cannot be a tag, and why.
+    BadTag(Box<[u8]>, &'static str),
+    /// Something that cannot be the id of a record or file, and why.
+    BadId(Box<[u8]>, &'static str),
+    /// An id would have more tags than it may.
+    TooMany(Box<[u8]>),
+    /// The index has as many tags as it can number.
+    Full,
+}
+
+impl std::error::Error for Error {}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Cycle { tag, carries } if tag == carries => {
+                write!(f, "CYCLE tag '{}' cannot carry itself", Shown(tag))
+            }
+            Error::Cycle { tag, carries } => write!(
+                f,
+                "CYCLE tag '{}' already carries '{}', itself or through other tags; remove that first",
+                Shown(tag),
+                Shown(carries)
+            ),
+            Error::NotStaged(kind) => write!(
+                f,
+                "NOSTAGE nothing is staged for {}; begin with TAGS.LOAD key {} STAGE",
+                kind.name(),
+                kind.name()
+            ),
+            Error::StagedCount {
+                kind,
+                has,
+                expected,
+            } => write!(
+                f,
+                "NOSTAGE staged copy of {} holds {has} ids, not {expected}; nothing is swapped",
+                kind.name()
+            ),
+            Error::BadTag(tag, why) => write!(f, "BADTAG '{}' {why}", Shown(tag)),
+            Error::BadId(id, why) => write!(f, "BADID '{}' {why}", Shown(id)),
+            Error::TooMany(id) => write!(
+                f,
+                "TOOBIG '{}' would have more than {MOST_TAGS} tags of its own",
+                Shown(id)
+            ),
+            Error::Full => f.write_str("TOOBIG a tag space has room for 4294967294 tags"),
+        }
+    }
+}
