@@ -1,1 +1,33 @@
 //! CDX and CDXJ lines, as the web archive's index servers speak them.
+//!
+//! A [`Line`] is one capture of an index, a [`Field`] a thing in it. A [`Filter`] is one `filter=` of a
+//! CDX server in one of three [`Dialect`]s, a [`Collapse`] one `collapse=`, and a [`Pattern`] a regular
+//! expression that cannot hurt. No I/O here, and nothing of Redis.
+//!
+//! ```
+//! use crawlspace_cdx::{lines, Dialect, Filter, Format, Limits, Line, Read};
+//!
+//! let blob = b" CDX N b a m s k S\n\
+//!     org,example)/ 20240102030405 http://example.org/ text/html 200 SHA1AAAA 1043\n\
+//!     org,example)/x 20240102030406 http://example.org/x text/html 404 SHA1BBBB 512\n";
+//! let found = Filter::parse(b"status:2..", Dialect::Outback, Limits::default()).unwrap();
+//! let mut kept = 0;
+//! for raw in lines(blob) {
+//!     if let Read::Capture(line) = Line::read(raw, Format::Auto).unwrap() {
+//!         kept += found.passes(&line, &mut |_tag| false).unwrap() as usize;
+//!     }
+//! }
+//! assert_eq!(kept, 1);
+//! ```
+
+mod collapse;
+mod field;
+mod filter;
+mod line;
+mod pattern;
+
+pub use collapse::Collapse;
+pub use field::{Field, UnknownField};
+pub use filter::{Dialect, Filter, FilterError};
+pub use line::{lines, BadLine, Format, Line, Lines, Read};
+pub use pattern::{Anchor, BadPattern, Limits, Pattern};

@@ -1,0 +1,254 @@
+//! `filter=` of the CDX servers. What a spec means depends on the server, so the dialect is explicit.
+//!
+//! | spec | OUTBACK | IA | PYWB |
+//! |---|---|---|---|
+//! | `f:x` | regex, full match | regex, full match | contains |
+//! | `~f:x` | contains | contains | regex from the start |
+//! | `=f:x` | error | whole line | equals |
+//! | `!f:x` | not regex | not regex | not contains |
+//! | `!=f:x` | error | not whole line | not equals |
+//! | `!~f:x` | error | not whole line | not regex from the start |
+//! | `~!f:x` | not contains | not contains | field `!f` (always empty) |
+//! | no field | error | whole line | whole line |
+//! | unknown field | error | whole line | empty value |
+//!
+//! Where IA reads the whole line, the regex is still what comes after the first colon: to IA `=f` is the
+//! name of a field, and one it does not know.
+
+mod parse;
+
+use std::borrow::Cow;
+use std::fmt;
+
+use memchr::memmem::Finder;
+
+use crate::{BadPattern, Field, Format, Limits, Line, Pattern, UnknownField};
+
+/// Whose filters they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Dialect {
+    /// OutbackCDX.
+    Outback,
+    /// The Internet Archive's wayback-cdx-server.
+    Ia,
+    /// pywb.
+    Pywb,
+}
+
+impl Dialect {
+    /// The dialect of that name, in any case.
+    ///
+    /// ```
+    /// use crawlspace_cdx::Dialect;
+    /// assert_eq!(Dialect::parse(b"pywb"), Some(Dialect::Pywb));
+    /// assert_eq!(Dialect::parse(b"solr"), None);
+    /// ```
+    pub fn parse(word: &[u8]) -> Option<Dialect> {
+        [Dialect::Outback, Dialect::Ia, Dialect::Pywb]
+            .into_iter()
+            .find(|dialect| dialect.name().as_bytes().eq_ignore_ascii_case(word))
+    }
+
+    /// Its name, in capitals.
+    pub fn name(self) -> &'static str {
+        match self {
+            Dialect::Outback => "OUTBACK",
+            Dialect::Ia => "IA",
+            Dialect::Pywb => "PYWB",
+        }
+    }
+}
+
+/// One filter: a test of a field, of the whole line, or of tags.
+///
+/// ```
+/// use crawlspace_cdx::{Dialect, Filter, Format, Limits, Line, Read};
+/// let public = Filter::parse(b"!tag:private", Dialect::Ia, Limits::default()).unwrap();
+/// let Ok(Read::Capture(line)) = Line::read(b"a.warc.gz", Format::File) else { panic!() };
+/// assert!(public.passes(&line, &mut |_tag| false).unwrap());
+/// assert!(!public.passes(&line, &mut |tag| tag == b"private").unwrap());
+/// ```
+#[derive(Clone, Debug)]
+pub struct Filter {
+    negated: bool,
+    kind: Kind,
+}
+
+#[derive(Clone, Debug)]
+enum Kind {
+    /// Any of these.
+    Tags(Box<[Box<[u8]>]>),
+    Text {
+        of: Subject,
+        test: Test,
+    },
+}
+
+/// What a test reads.
+#[derive(Clone, Debug)]
+enum Subject {
+    Line,
+    Field(Field, Dialect),
+}
+
+#[derive(Clone, Debug)]
+enum Test {
+    Matches(Pattern),
+    Contains(Box<Finder<'static>>),
+    Equals(Box<[u8]>),
+}
+
+impl Filter {
+    /// Reads a spec. `tag.coll:x|y` and `tag:t|u` ask for tags in every dialect.
+    ///
+    /// # Errors
+    ///
+    /// [`FilterError::BadField`] for what no field can be called where the dialect makes that an error;
+    /// a name that only CDXJ lines can have passes, and [`Filter::passes`] or [`Filter::check`] decide.
+    pub fn parse(spec: &[u8], dialect: Dialect, limits: Limits) -> Result<Filter, FilterError> {
+        parse::filter(spec, dialect, limits)
+    }
+
+    /// Whether [`Filter::parse`] may take milliseconds; see [`Pattern::is_heavy`]. Never for tags.
+    ///
+    /// ```
+    /// use crawlspace_cdx::Filter;
+    /// assert!(Filter::is_heavy(&[b"filename:", &b"1068|".repeat(1001)[..]].concat()));
+    /// assert!(!Filter::is_heavy(&[b"tag.coll:", &b"1068|".repeat(1001)[..]].concat()));
+    /// ```
+    pub fn is_heavy(spec: &[u8]) -> bool {
+        !parse::is_tag_test(spec) && Pattern::is_heavy(spec)
+    }
+
+    /// Whether the line passes. `has_tag` is asked for tags that the capture may have, none but those of
+    /// [`Filter::tag_test`], and no longer than until the answer is known.
+    pub fn passes(
+        &self,
+        line: &Line<'_>,
+        has_tag: &mut dyn FnMut(&[u8]) -> bool,
+    ) -> Result<bool, UnknownField> {
+        let found = match &self.kind {
+            Kind::Tags(tags) => tags.iter().any(|tag| has_tag(tag)),
+            Kind::Text { of, test } => test.holds(&of.of(line)?),
+        };
+        Ok(found != self.negated)
+    }
+
+    /// For a test of tags: whether it is negated, and the tags, any of which will do.
+    ///
+    /// ```
+    /// use crawlspace_cdx::{Dialect, Filter, Limits};
+    /// let some = Filter::parse(b"!tag.coll:7|8", Dialect::Pywb, Limits::default()).unwrap();
+    /// let (negated, tags) = some.tag_test().unwrap();
+    /// assert!(negated);
+    /// assert_eq!(tags, [b"coll:7"[..].into(), b"coll:8"[..].into()]);
+    /// ```
+    pub fn tag_test(&self) -> Option<(bool, &[Box<[u8]>])> {
+        match &self.kind {
+            Kind::Tags(tags) => Some((self.negated, tags)),
+            Kind::Text { .. } => None,
+        }
+    }
+
+    /// The field it reads, if it reads one.
+    pub fn field(&self) -> Option<&Field> {
+        match &self.kind {
+            Kind::Text {
+                of: Subject::Field(field, _),
+                ..
+            } => Some(field),
+            _ => None,
+        }
+    }
+
+    /// Whether lines of that format can answer it: fails where [`Filter::passes`] would fail for every
+    /// line that is not CDXJ, and the format has no others.
+    pub fn check(&self, format: Format) -> Result<(), UnknownField> {
+        match &self.kind {
+            Kind::Text {
+                of: Subject::Field(field @ Field::Other(name), Dialect::Outback),
+                ..
+            } if !format.may_have_json() => {
+                debug_assert!(!field.is_standard());
+                Err(UnknownField(name.clone()))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Subject {
+    fn of<'a>(&self, line: &Line<'a>) -> Result<Cow<'a, [u8]>, UnknownField> {
+        let (field, dialect) = match self {
+            Subject::Line => return Ok(Cow::Borrowed(line.raw())),
+            Subject::Field(field, dialect) => (field, dialect),
+        };
+        if *dialect == Dialect::Ia && !field.is_standard() && !line.has(field) {
+            return Ok(Cow::Borrowed(line.raw()));
+        }
+        match (line.field(field), dialect) {
+            (Some(value), _) => Ok(value),
+            (None, Dialect::Pywb) => Ok(Cow::Borrowed(b"")),
+            (None, _) => Err(UnknownField(field.name().into())),
+        }
+    }
+}
+
+impl Test {
+    fn holds(&self, text: &[u8]) -> bool {
+        match self {
+            Test::Matches(pattern) => pattern.is_match(text),
+            Test::Contains(finder) => finder.find(text).is_some(),
+            Test::Equals(wanted) => **wanted == *text,
+        }
+    }
+}
+
+/// Why a spec is refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FilterError {
+    /// It is no spec of its dialect.
+    Syntax {
+        /// The offset in the spec.
+        at: usize,
+        /// What is wrong there.
+        what: &'static str,
+    },
+    /// It names a field that no line can have.
+    BadField(
+        /// The name.
+        Box<[u8]>,
+    ),
+    /// Its regular expression is refused.
+    BadPattern(BadPattern),
+}
+
+impl fmt::Display for FilterError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FilterError::Syntax { at, what } => write!(f, "{what} at byte {at}"),
+            FilterError::BadField(name) => {
+                write!(f, "no field '{}'", String::from_utf8_lossy(name))
+            }
+            FilterError::BadPattern(bad) => bad.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for FilterError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            FilterError::BadPattern(bad) => Some(bad),
+            _ => None,
+        }
+    }
+}
+
+impl From<BadPattern> for FilterError {
+    fn from(bad: BadPattern) -> Self {
+        FilterError::BadPattern(bad)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,165 @@
+//! From a spec to a filter.
+
+use memchr::memmem::Finder;
+
+use super::{Dialect, Filter, FilterError, Kind, Subject, Test};
+use crate::{Anchor, Field, Limits, Pattern};
+
+/// As the module's tags: any byte but a space.
+const TAG_BYTES: usize = 1024;
+
+pub(super) fn filter(spec: &[u8], dialect: Dialect, limits: Limits) -> Result<Filter, FilterError> {
+    if spec.is_empty() {
+        return Err(syntax(0, "an empty filter"));
+    }
+    if let Some(kind) = tags(spec)? {
+        return Ok(Filter {
+            negated: spec[0] == b'!',
+            kind,
+        });
+    }
+    match dialect {
+        Dialect::Outback => outback(spec, limits),
+        Dialect::Ia => ia(spec, limits),
+        Dialect::Pywb => pywb(spec, limits),
+    }
+}
+
+/// Whether all dialects take the spec for a test of tags.
+pub(super) fn is_tag_test(spec: &[u8]) -> bool {
+    let spec = spec.strip_prefix(b"!").unwrap_or(spec);
+    spec.starts_with(b"tag:") || spec.starts_with(b"tag.")
+}
+
+/// `tag.space:x|y` or `tag:t|u`, after a `!` or not.
+fn tags(spec: &[u8]) -> Result<Option<Kind>, FilterError> {
+    let start = spec.iter().take_while(|b| b"!~=".contains(b)).count();
+    let bare = &spec[start..];
+    if !is_tag_test(bare) {
+        return Ok(None);
+    }
+    if start > usize::from(spec[0] == b'!') {
+        return Err(syntax(0, "a tag filter takes no operator but a single '!'"));
+    }
+    let Some(colon) = memchr::memchr(b':', bare) else {
+        return Err(syntax(spec.len(), "a tag filter needs a ':'"));
+    };
+    // Of `tag.coll:`, what each value is prefixed with.
+    let prefix = match &bare[3..=colon] {
+        b":" => &b""[..],
+        b".:" => return Err(syntax(start + 4, "a tag filter needs a name after 'tag.'")),
+        [_, space @ ..] => space,
+        [] => b"",
+    };
+    let mut at = start + colon + 1;
+    let mut names = Vec::new();
+    for value in bare[colon + 1..].split(|&b| b == b'|') {
+        let name = [prefix, value].concat();
+        if value.is_empty() {
+            return Err(syntax(at, "an empty tag"));
+        }
+        if name.len() > TAG_BYTES || name.contains(&b' ') {
+            return Err(syntax(at, "a tag has no spaces, and 1024 bytes at most,"));
+        }
+        names.push(name.into());
+        at += value.len() + 1;
+    }
+    Ok(Some(Kind::Tags(names.into())))
+}
+
+/// `[~][!]field:value`, and nothing else.
+fn outback(spec: &[u8], limits: Limits) -> Result<Filter, FilterError> {
+    let (contains, rest) = strip(spec, b'~');
+    let (negated, rest) = strip(rest, b'!');
+    let start = spec.len() - rest.len();
+    if let [b'=' | b'~' | b'!', ..] = rest {
+        return Err(syntax(
+            start,
+            "this dialect's operators are '!', '~' and '~!'; another",
+        ));
+    }
+    let Some((name, value)) = split(rest) else {
+        return Err(syntax(spec.len(), "this dialect needs a field and a ':'"));
+    };
+    let field = Field::named(name);
+    if !field.is_plausible() {
+        return Err(FilterError::BadField(name.into()));
+    }
+    let test = if contains {
+        Test::contains(value)
+    } else {
+        Test::matches(value, Anchor::Whole, limits)?
+    };
+    let of = Subject::Field(field, Dialect::Outback);
+    let kind = Kind::Text { of, test };
+    Ok(Filter { negated, kind })
+}
+
+/// `[~][!][field:]value`; what is no field's name, be it for an operator in it, is the whole line.
+fn ia(spec: &[u8], limits: Limits) -> Result<Filter, FilterError> {
+    let (contains, rest) = strip(spec, b'~');
+    let (negated, rest) = strip(rest, b'!');
+    let (of, value) = match split(rest) {
+        Some((name, value)) => (Subject::Field(Field::named(name), Dialect::Ia), value),
+        None => (Subject::Line, rest),
+    };
+    let test = if contains {
+        Test::contains(value)
+    } else {
+        Test::matches(value, Anchor::Whole, limits)?
+    };
+    let kind = Kind::Text { of, test };
+    Ok(Filter { negated, kind })
+}
+
+/// `[!][=|~][field:]value`; a name that no field has reads empty, and no name is the whole line.
+fn pywb(spec: &[u8], limits: Limits) -> Result<Filter, FilterError> {
+    let (negated, rest) = strip(spec, b'!');
+    let (equals, rest) = strip(rest, b'=');
+    let (matches, rest) = if equals {
+        (false, rest)
+    } else {
+        strip(rest, b'~')
+    };
+    let (of, value) = match split(rest) {
+        Some((b"", value)) => (Subject::Line, value),
+        Some((name, value)) => (Subject::Field(Field::named(name), Dialect::Pywb), value),
+        None => (Subject::Line, rest),
+    };
+    let test = if equals {
+        Test::Equals(value.into())
+    } else if matches {
+        Test::matches(value, Anchor::Start, limits)?
+    } else {
+        Test::contains(value)
+    };
+    let kind = Kind::Text { of, test };
+    Ok(Filter { negated, kind })
+}
+
+impl Test {
+    fn contains(value: &[u8]) -> Test {
+        Test::Contains(Box::new(Finder::new(value).into_owned()))
+    }
+
+    fn matches(value: &[u8], anchor: Anchor, limits: Limits) -> Result<Test, FilterError> {
+        Ok(Test::Matches(Pattern::compile(value, anchor, limits)?))
+    }
+}
+
+fn strip(spec: &[u8], operator: u8) -> (bool, &[u8]) {
+    match spec {
+        [first, rest @ ..] if *first == operator => (true, rest),
+        _ => (false, spec),
+    }
+}
+
+/// At the first colon.
+fn split(spec: &[u8]) -> Option<(&[u8], &[u8])> {
+    let colon = memchr::memchr(b':', spec)?;
+    Some((&spec[..colon], &spec[colon + 1..]))
+}
+
+fn syntax(at: usize, what: &'static str) -> FilterError {
+    FilterError::Syntax { at, what }
+}

@@ -1,0 +1,353 @@
+//! One line of an index. A CDX line is checked by counting and otherwise left alone until a field is
+//! asked for: most questions are about the file's name, which stands at the end.
+
+mod columns;
+mod json;
+
+use std::borrow::Cow;
+use std::fmt;
+
+use crate::Field;
+use json::Object;
+
+/// How a line is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Format {
+    /// CDXJ if the third column begins with `{`, else CDX.
+    Auto,
+    /// 7, 9, 10, 11, 12, 13 or 14 columns, with one space between them.
+    Cdx,
+    /// `urlkey timestamp {json}`.
+    Cdxj,
+    /// The whole line is the name of a WARC.
+    File,
+    /// A RECORD id: `urlkey timestamp filename offset`, with `-` for what there is not.
+    Record,
+}
+
+impl Format {
+    /// The format of that name, in any case.
+    ///
+    /// ```
+    /// use crawlspace_cdx::Format;
+    /// assert_eq!(Format::parse(b"cdxJ"), Some(Format::Cdxj));
+    /// assert_eq!(Format::parse(b"json"), None);
+    /// ```
+    pub fn parse(word: &[u8]) -> Option<Format> {
+        [
+            Format::Auto,
+            Format::Cdx,
+            Format::Cdxj,
+            Format::File,
+            Format::Record,
+        ]
+        .into_iter()
+        .find(|format| format.name().as_bytes().eq_ignore_ascii_case(word))
+    }
+
+    /// Its name, in capitals.
+    pub fn name(self) -> &'static str {
+        match self {
+            Format::Auto => "AUTO",
+            Format::Cdx => "CDX",
+            Format::Cdxj => "CDXJ",
+            Format::File => "FILE",
+            Format::Record => "RECORD",
+        }
+    }
+
+    /// Whether its lines can be CDXJ, which may have fields of any name.
+    pub fn may_have_json(self) -> bool {
+        matches!(self, Format::Auto | Format::Cdxj)
+    }
+}
+
+/// What a line of an index is.
+#[derive(Clone, Debug)]
+pub enum Read<'a> {
+    /// A blank line, or the ` CDX …` header of an index.
+    Skipped,
+    /// A capture.
+    Capture(Line<'a>),
+}
+
+/// A capture's line. It borrows the bytes it was read from.
+#[derive(Clone, Debug)]
+pub struct Line<'a> {
+    raw: &'a [u8],
+    /// Where the second column ends, in the formats that have columns.
+    second_end: usize,
+    shape: Shape<'a>,
+}
+
+#[derive(Clone, Debug)]
+enum Shape<'a> {
+    Cdx { width: u8 },
+    Cdxj(Object<'a>),
+    File,
+    Record,
+}
+
+/// What a field reads as where the line has no column for it.
+const NONE: &[u8] = b"-";
+
+impl<'a> Line<'a> {
+    /// Reads one line, without the line feed at its end. Time is linear in its length.
+    ///
+    /// ```
+    /// use crawlspace_cdx::{Field, Format, Line, Read};
+    /// let raw = br#"org,example)/ 20240102030405 {"url": "http://example.org/", "status": 200}"#;
+    /// let Ok(Read::Capture(line)) = Line::read(raw, Format::Auto) else { panic!() };
+    /// assert_eq!(line.format(), Format::Cdxj);
+    /// assert_eq!(line.field(&Field::Status).unwrap(), b"200"[..]);
+    ///
+    /// assert!(matches!(Line::read(b" CDX N b a m s k S", Format::Auto), Ok(Read::Skipped)));
+    /// assert!(Line::read(b"three columns only", Format::Auto).is_err());
+    /// ```
+    pub fn read(raw: &'a [u8], format: Format) -> Result<Read<'a>, BadLine> {
+        if raw.first().is_none_or(|b| b.is_ascii_whitespace()) && is_skipped(raw) {
+            return Ok(Read::Skipped);
+        }
+        if format == Format::File {
+            return Ok(Read::Capture(Line {
+                raw,
+                second_end: 0,
+                shape: Shape::File,
+            }));
+        }
+        let first_end = memchr::memchr(b' ', raw).ok_or(BadLine(Reason::Columns(1, format)))?;
+        let timestamp = &raw[first_end + 1..];
+        let second_end = first_end + 1 + columns::timestamp_end(timestamp);
+        let lacks_timestamp = format == Format::Record && timestamp.starts_with(b"- ");
+        let second_end = second_end + usize::from(lacks_timestamp);
+        if second_end == first_end + 1 || raw.get(second_end).is_some_and(|&b| b != b' ') {
+            return Err(BadLine(Reason::Timestamp));
+        }
+        let is_json = raw.get(second_end + 1) == Some(&b'{');
+        let shape = match format {
+            Format::Auto | Format::Cdxj if is_json => {
+                Shape::Cdxj(Object::read(&raw[second_end + 1..]).map_err(BadLine)?)
+            }
+            Format::Cdxj => return Err(BadLine(Reason::NoJson)),
+            _ => columns::check(raw, format).map_err(BadLine)?,
+        };
+        Ok(Read::Capture(Line {
+            raw,
+            second_end,
+            shape,
+        }))
+    }
+
+    /// The line as it was read.
+    pub fn raw(&self) -> &'a [u8] {
+        self.raw
+    }
+
+    /// How it is written; never [`Format::Auto`].
+    pub fn format(&self) -> Format {
+        match self.shape {
+            Shape::Cdx { .. } => Format::Cdx,
+            Shape::Cdxj(_) => Format::Cdxj,
+            Shape::File => Format::File,
+            Shape::Record => Format::Record,
+        }
+    }
+
+    /// The field's value. A standard field that the format has no column for reads `-`; one that a CDXJ
+    /// line lacks reads empty, as does `null`. JSON strings give their text, numbers and booleans what
+    /// is written, arrays and objects their JSON. `None` only for [`Field::Other`] of a line that is not
+    /// CDXJ.
+    ///
+    /// ```
+    /// use crawlspace_cdx::{Field, Format, Line, Read};
+    /// let raw = b"org,example)/ 20240102030405 http://example.org/ text/html 200 SHA1AAAA 1043";
+    /// let Ok(Read::Capture(line)) = Line::read(raw, Format::Auto) else { panic!() };
+    /// assert_eq!(line.field(&Field::Mime).unwrap(), b"text/html"[..]);
+    /// assert_eq!(line.field(&Field::Filename).unwrap(), b"-"[..]);
+    /// assert_eq!(line.field(&Field::named(b"languages")), None);
+    /// ```
+    pub fn field(&self, field: &Field) -> Option<Cow<'a, [u8]>> {
+        let column = match &self.shape {
+            Shape::Cdxj(object) => match field {
+                Field::Urlkey | Field::Timestamp => self.leading(field),
+                _ => return Some(object.text(field).unwrap_or_default()),
+            },
+            Shape::Cdx { width } => match field {
+                Field::Urlkey | Field::Timestamp => self.leading(field),
+                Field::Other(_) => return None,
+                _ => columns::of_cdx(self.raw, *width, field).unwrap_or(NONE),
+            },
+            Shape::Record => match field {
+                Field::Urlkey | Field::Timestamp => self.leading(field),
+                Field::Filename => columns::from_right(self.raw, 1),
+                Field::Offset => columns::from_right(self.raw, 0),
+                Field::Other(_) => return None,
+                _ => NONE,
+            },
+            Shape::File => match field {
+                Field::Filename => self.raw,
+                Field::Other(_) => return None,
+                _ => NONE,
+            },
+        };
+        Some(Cow::Borrowed(column))
+    }
+
+    /// Whether the line has a value of its own for the field, be it empty.
+    ///
+    /// ```
+    /// use crawlspace_cdx::{Field, Format, Line, Read};
+    /// let raw = br#"org,example)/ 2024 {"url": "http://example.org/", "languages": null}"#;
+    /// let Ok(Read::Capture(line)) = Line::read(raw, Format::Auto) else { panic!() };
+    /// assert!(line.has(&Field::named(b"languages")));
+    /// assert!(!line.has(&Field::Mime));
+    /// ```
+    pub fn has(&self, field: &Field) -> bool {
+        match (&self.shape, field) {
+            (Shape::File, _) => *field == Field::Filename,
+            (_, Field::Urlkey | Field::Timestamp) => true,
+            (Shape::Cdxj(object), _) => object.text(field).is_some(),
+            (Shape::Cdx { width }, _) => columns::of_cdx(self.raw, *width, field).is_some(),
+            (Shape::Record, _) => matches!(field, Field::Filename | Field::Offset),
+        }
+    }
+
+    /// [`Line::field`] of [`Field::Filename`], which most callers need of every line.
+    ///
+    /// ```
+    /// use crawlspace_cdx::{Format, Line, Read};
+    /// let Ok(Read::Capture(line)) = Line::read(b"2024/a.warc.gz", Format::File) else { panic!() };
+    /// assert_eq!(line.filename(), b"2024/a.warc.gz"[..]);
+    /// ```
+    #[inline]
+    pub fn filename(&self) -> Cow<'a, [u8]> {
+        match &self.shape {
+            Shape::Cdx { width } => Cow::Borrowed(columns::filename(self.raw, *width)),
+            Shape::Record => Cow::Borrowed(columns::from_right(self.raw, 1)),
+            Shape::File => Cow::Borrowed(self.raw),
+            Shape::Cdxj(object) => object.text(&Field::Filename).unwrap_or_default(),
+        }
+    }
+
+    /// Writes the RECORD id over what `into` holds: `urlkey timestamp filename offset`, with `-` where
+    /// the line has no such thing.
+    ///
+    /// ```
+    /// use crawlspace_cdx::{Format, Line, Read};
+    /// let raw = br#"org,example)/ 20240102030405 {"filename": "a.warc.gz", "offset": "43"}"#;
+    /// let Ok(Read::Capture(line)) = Line::read(raw, Format::Auto) else { panic!() };
+    /// let mut id = Vec::new();
+    /// line.record_id(&mut id);
+    /// assert_eq!(id, b"org,example)/ 20240102030405 a.warc.gz 43");
+    /// ```
+    pub fn record_id(&self, into: &mut Vec<u8>) {
+        into.clear();
+        match self.shape {
+            Shape::Record => return into.extend_from_slice(self.raw),
+            Shape::File => into.extend_from_slice(b"- -"),
+            _ => into.extend_from_slice(&self.raw[..self.second_end]),
+        }
+        let filename = self.filename();
+        // A FILE line has no offset, nor any column to look for one in.
+        let offset = self.field(&Field::Offset).unwrap_or_default();
+        for value in [&filename, &offset] {
+            into.push(b' ');
+            into.extend_from_slice(if value.is_empty() { NONE } else { value });
+        }
+    }
+
+    /// The first or the second column.
+    fn leading(&self, field: &Field) -> &'a [u8] {
+        let both = &self.raw[..self.second_end];
+        // The second holds no space.
+        let space = memchr::memrchr(b' ', both).unwrap_or(both.len());
+        match field {
+            Field::Urlkey => &both[..space],
+            _ => &both[space + 1..],
+        }
+    }
+}
+
+/// Blank, or a header.
+#[cold]
+fn is_skipped(raw: &[u8]) -> bool {
+    raw.trim_ascii().is_empty() || raw.starts_with(b" CDX")
+}
+
+/// The lines of a text: split at line feeds, without them or a carriage return before them. The last
+/// line needs no line feed, and after one that ends the text comes no empty line.
+///
+/// ```
+/// let found: Vec<_> = crawlspace_cdx::lines(b"a\r\n\nb").collect();
+/// assert_eq!(found, [&b"a"[..], b"", b"b"]);
+/// ```
+pub fn lines(blob: &[u8]) -> Lines<'_> {
+    Lines { rest: blob }
+}
+
+/// What [`lines`] returns.
+#[derive(Clone, Debug)]
+pub struct Lines<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Iterator for Lines<'a> {
+    type Item = &'a [u8];
+
+    #[inline]
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let Some(end) = memchr::memchr(b'\n', self.rest) else {
+            return match std::mem::take(&mut self.rest) {
+                [] => None,
+                last => Some(last),
+            };
+        };
+        let line = &self.rest[..end];
+        self.rest = &self.rest[end + 1..];
+        Some(line.strip_suffix(b"\r").unwrap_or(line))
+    }
+}
+
+/// A line that is none of its format. [`Display`](fmt::Display) gives the reason.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadLine(Reason);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Reason {
+    /// That many columns, which the format does not have.
+    Columns(usize, Format),
+    /// The column of that number, from 1.
+    Empty(usize),
+    Timestamp,
+    NoJson,
+    Utf8(usize),
+    Json(Box<str>),
+}
+
+impl fmt::Display for BadLine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Reason::Columns(n, format) => {
+                let s = if *n == 1 { "" } else { "s" };
+                let wanted = match format {
+                    Format::Record => "RECORD ids have 4",
+                    Format::Cdxj => "CDXJ has 3",
+                    _ => "CDX has 7, 9, 10, 11, 12, 13 or 14",
+                };
+                write!(f, "{n} column{s}, where {wanted}")
+            }
+            Reason::Empty(column) => write!(f, "column {column} is empty"),
+            Reason::Timestamp => {
+                write!(f, "its second column must be a timestamp, which is digits")
+            }
+            Reason::NoJson => write!(f, "its third column must be a JSON object"),
+            Reason::Utf8(at) => write!(f, "its JSON is not UTF-8 at byte {at} of the line"),
+            Reason::Json(what) => write!(f, "its JSON is malformed: {what}"),
+        }
+    }
+}
+
+impl std::error::Error for BadLine {}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,104 @@
+//! The JSON object of a CDXJ line. All of it is checked when the line is read; values stay text until
+//! asked for. Values are walked without recursion, so that no nesting can use up the stack.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+use super::Reason;
+use crate::Field;
+
+/// Names and values in the order written; values as written.
+#[derive(Clone, Debug)]
+pub(super) struct Object<'a> {
+    members: Vec<(Cow<'a, str>, &'a str)>,
+}
+
+impl<'a> Object<'a> {
+    /// Reads all that is left of a line, which begins with `{`.
+    pub(super) fn read(json: &'a [u8]) -> Result<Self, Reason> {
+        let text = std::str::from_utf8(json).map_err(|e| Reason::Utf8(e.valid_up_to()))?;
+        serde_json::from_str(text).map_err(|e| Reason::Json(e.to_string().into()))
+    }
+
+    /// The value of the last member that the field's name or alias names.
+    pub(super) fn text(&self, field: &Field) -> Option<Cow<'a, [u8]>> {
+        let named = |(name, _): &&(Cow<'a, str>, &str)| field.is_named(name.as_bytes());
+        let (_, value) = self.members.iter().rev().find(named)?;
+        Some(text_of(value))
+    }
+}
+
+/// A string's text, nothing for `null`, else what is written.
+fn text_of(value: &str) -> Cow<'_, [u8]> {
+    match value.as_bytes() {
+        b"null" => Cow::Borrowed(b""),
+        [b'"', text @ .., b'"'] if memchr::memchr(b'\\', text).is_none() => Cow::Borrowed(text),
+        [b'"', ..] => match serde_json::from_str::<String>(value) {
+            Ok(text) => Cow::Owned(text.into_bytes()),
+            Err(_) => Cow::Borrowed(value.as_bytes()), // not reached: Object::read has decoded it
+        },
+        written => Cow::Borrowed(written),
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Object<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Members;
+
+        impl<'de> Visitor<'de> for Members {
+            type Value = Object<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a JSON object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut members = Vec::with_capacity(16);
+                while let Some(Text(name)) = map.next_key()? {
+                    let value: &'de RawValue = map.next_value()?;
+                    let value = value.get();
+                    // The walk over a value takes any four hexadecimal digits after `\u`, of which
+                    // half a surrogate pair has no text.
+                    if value.starts_with('"') && value.contains('\\') {
+                        serde_json::from_str::<Text<'_>>(value)
+                            .map_err(serde::de::Error::custom)?;
+                    }
+                    members.push((name, value));
+                }
+                Ok(Object { members })
+            }
+        }
+
+        deserializer.deserialize_map(Members)
+    }
+}
+
+/// A string, borrowed where nothing in it is escaped, which `Cow` by itself does not do.
+struct Text<'a>(Cow<'a, str>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Borrowing;
+
+        impl<'de> Visitor<'de> for Borrowing {
+            type Value = Text<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string")
+            }
+
+            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
+                Ok(Text(Cow::Borrowed(text)))
+            }
+
+            fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
+                Ok(Text(Cow::Owned(text.to_owned())))
+            }
+        }
+
+        deserializer.deserialize_str(Borrowing)
+    }
+}

@@ -1,0 +1,276 @@
+//! The one place that compiles regular expressions, within limits: the engine is linear in the text, and
+//! neither the pattern nor what it compiles to may grow without bound.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use regex::bytes::{Regex, RegexBuilder};
+
+/// How deep groups may nest. The parser's own default is 250; people write 5.
+const NESTING: u32 = 100;
+
+/// Above this many alternatives, or bytes of program as estimated from the pattern, compiling takes
+/// milliseconds: too long for the thread that serves everybody.
+const HEAVY_ALTERNATIVES: usize = 1000;
+const HEAVY_SIZE: usize = 8 * 1024;
+
+/// How large a pattern and what it compiles to may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of the pattern's text.
+    pub pattern_bytes: usize,
+    /// Bytes of the compiled program; the engine builds a few of this size at most.
+    pub compiled_bytes: usize,
+}
+
+impl Default for Limits {
+    /// 64 KiB of text, 16 MiB compiled: enough for 64 KiB of plain alternatives.
+    fn default() -> Self {
+        Limits {
+            pattern_bytes: 64 * 1024,
+            compiled_bytes: 16 * 1024 * 1024,
+        }
+    }
+}
+
+/// Where in the text a pattern has to match.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Anchor {
+    /// Anywhere.
+    Anywhere,
+    /// From the first byte on, not necessarily to the last.
+    Start,
+    /// From the first byte to the last.
+    Whole,
+}
+
+/// A compiled regular expression over bytes, in which `.` is a byte and `\d`, `\w`, `(?i)` are ASCII's.
+///
+/// ```
+/// use crawlspace_cdx::{Anchor, Limits, Pattern};
+/// let either = Pattern::compile(b"a|b", Anchor::Whole, Limits::default()).unwrap();
+/// assert!(either.is_match(b"b"));
+/// assert!(!either.is_match(b"ba"));
+/// ```
+#[derive(Clone, Debug)]
+pub struct Pattern {
+    regex: Regex,
+}
+
+impl Pattern {
+    /// Compiles the pattern. Its groups keep their numbers and names, whatever the anchor.
+    pub fn compile(text: &[u8], anchor: Anchor, limits: Limits) -> Result<Pattern, BadPattern> {
+        if text.len() > limits.pattern_bytes {
+            return Err(BadPattern::TooLong {
+                bytes: text.len(),
+                limit: limits.pattern_bytes,
+            });
+        }
+        let text = as_str(text);
+        // By itself first: put into a group, `a)(b` would be well-formed.
+        regex_syntax::ParserBuilder::new()
+            .nest_limit(NESTING)
+            .unicode(false)
+            .utf8(false)
+            .build()
+            .parse(&text)
+            .map_err(BadPattern::syntax)?;
+        let regex = match anchor {
+            Anchor::Anywhere => build(&text, limits),
+            Anchor::Start => grouped(&text, "", limits),
+            Anchor::Whole => grouped(&text, r"\z", limits),
+        }?;
+        Ok(Pattern { regex })
+    }
+
+    /// Whether compiling it may take milliseconds, so that the caller may want to do so on another
+    /// thread. An estimate that reads the text once.
+    ///
+    /// ```
+    /// use crawlspace_cdx::Pattern;
+    /// assert!(!Pattern::is_heavy(br"(?:^|/)ARCHIVEIT-(\d+)-"));
+    /// assert!(Pattern::is_heavy(&b"1068|".repeat(1001)));
+    /// assert!(Pattern::is_heavy(br"((a{100}){100}){100}"));
+    /// ```
+    pub fn is_heavy(text: &[u8]) -> bool {
+        // No text has more alternatives than bytes, so the count is needed for long ones alone.
+        text.len() > HEAVY_ALTERNATIVES
+            && memchr::memchr_iter(b'|', text).count() > HEAVY_ALTERNATIVES
+            || estimate(text) > HEAVY_SIZE
+    }
+
+    /// Whether it matches, as its anchor demands.
+    pub fn is_match(&self, text: &[u8]) -> bool {
+        self.regex.is_match(text)
+    }
+
+    /// The engine's own, for captures; anchored already.
+    pub fn regex(&self) -> &Regex {
+        &self.regex
+    }
+}
+
+/// Anchored at the start, and followed by `end`.
+fn grouped(text: &str, end: &str, limits: Limits) -> Result<Regex, BadPattern> {
+    let short = build(&format!(r"\A(?:{text}){end}"), limits);
+    if !matches!(short, Err(BadPattern::Syntax { .. })) {
+        return short;
+    }
+    // Well-formed by itself, but not in a group: `(?x) a # comment` has swallowed the bracket. A line
+    // feed ends the comment, and is blank where comments are.
+    build(&format!("\\A(?:{text}\n){end}"), limits)
+}
+
+fn build(text: &str, limits: Limits) -> Result<Regex, BadPattern> {
+    RegexBuilder::new(text)
+        .unicode(false)
+        // The group around it is one level more.
+        .nest_limit(NESTING + 2)
+        .size_limit(limits.compiled_bytes)
+        // The lazy DFA's cache, one for each thread: when it is full it begins anew, still linear.
+        .dfa_size_limit(2 * 1024 * 1024)
+        .build()
+        .map_err(|error| match error {
+            regex::Error::CompiledTooBig(limit) => BadPattern::TooBig { limit },
+            other => BadPattern::Syntax {
+                at: None,
+                what: one_line(&other.to_string()),
+            },
+        })
+}
+
+/// The engine takes patterns as text; a byte that is none becomes its escape.
+fn as_str(text: &[u8]) -> Cow<'_, str> {
+    if let Ok(text) = std::str::from_utf8(text) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len() + 64);
+    for chunk in text.utf8_chunks() {
+        out.push_str(chunk.valid());
+        for byte in chunk.invalid() {
+            // A backslash before it would turn the escape into text.
+            let slashes = out.len() - out.trim_end_matches('\\').len();
+            if slashes % 2 == 1 {
+                out.pop();
+            }
+            out.push_str(&format!("\\x{byte:02X}"));
+        }
+    }
+    Cow::Owned(out)
+}
+
+/// Roughly how many bytes of plain text the pattern is as large as: groups and classes count as they
+/// are, a counted repetition multiplies what it repeats.
+fn estimate(text: &[u8]) -> usize {
+    let mut open: Vec<usize> = Vec::new();
+    // Of the group that is open, and of the last thing in it.
+    let (mut size, mut last) = (0_usize, 0_usize);
+    let mut at = 0;
+    while let Some(&byte) = text.get(at) {
+        at += 1;
+        match byte {
+            b'(' => {
+                open.push(size.saturating_add(last));
+                (size, last) = (0, 0);
+            }
+            b')' => {
+                last = last.saturating_add(size);
+                size = open.pop().unwrap_or(0);
+            }
+            b'{' => {
+                let end = memchr::memchr(b'}', &text[at..]).map_or(text.len(), |n| at + n);
+                let most = text[at..end]
+                    .split(|b| !b.is_ascii_digit())
+                    .map(|digits| digits.iter().fold(0_usize, add_digit))
+                    .max();
+                last = last.saturating_mul(most.unwrap_or(1).max(1));
+                at = end.min(text.len());
+            }
+            b'\\' => {
+                size = size.saturating_add(last);
+                last = 1;
+                at += 1;
+            }
+            _ => {
+                size = size.saturating_add(last);
+                last = 1;
+            }
+        }
+    }
+    open.iter()
+        .fold(size.saturating_add(last), |sum, n| sum.saturating_add(*n))
+}
+
+fn add_digit(number: usize, digit: &u8) -> usize {
+    number
+        .saturating_mul(10)
+        .saturating_add((digit - b'0') as usize)
+}
+
+/// The last sentence of an error that was drawn over several lines.
+fn one_line(text: &str) -> Box<str> {
+    let last = text.trim_end().rsplit('\n').next().unwrap_or("");
+    last.strip_prefix("error: ").unwrap_or(last).into()
+}
+
+/// Why a pattern is refused. [`Display`](fmt::Display) gives one line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BadPattern {
+    /// It is not a regular expression, or one of another kind of engine.
+    Syntax {
+        /// The offset in the pattern, where known.
+        at: Option<usize>,
+        /// What is wrong there.
+        what: Box<str>,
+    },
+    /// Its text is too long.
+    TooLong {
+        /// How long it is.
+        bytes: usize,
+        /// How long it may be.
+        limit: usize,
+    },
+    /// What it compiles to is too large.
+    TooBig {
+        /// How large that may be, in bytes.
+        limit: usize,
+    },
+}
+
+impl BadPattern {
+    fn syntax(error: regex_syntax::Error) -> Self {
+        let (at, what) = match &error {
+            regex_syntax::Error::Parse(e) => (Some(e.span().start.offset), e.kind().to_string()),
+            regex_syntax::Error::Translate(e) => {
+                (Some(e.span().start.offset), e.kind().to_string())
+            }
+            other => (None, one_line(&other.to_string()).into()),
+        };
+        BadPattern::Syntax {
+            at,
+            what: what.into(),
+        }
+    }
+}
+
+const ADVICE: &str = "use a tag filter, such as tag.coll:1|2|3, in place of many alternatives";
+
+impl fmt::Display for BadPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BadPattern::Syntax { at: Some(at), what } => {
+                write!(f, "{what} at byte {at} of the regex")
+            }
+            BadPattern::Syntax { at: None, what } => write!(f, "{what}"),
+            BadPattern::TooLong { bytes, limit } => write!(
+                f,
+                "a regex of {bytes} bytes is longer than {limit}; {ADVICE}"
+            ),
+            BadPattern::TooBig { limit } => {
+                write!(f, "the regex compiles to more than {limit} bytes; {ADVICE}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for BadPattern {}
