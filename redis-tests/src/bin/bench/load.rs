@@ -148,9 +148,12 @@ impl Connection {
     }
 
     fn receive(&mut self) -> std::io::Result<usize> {
-        self.buffer.copy_within(self.from..self.to, 0);
-        self.to -= self.from;
-        self.from = 0;
+        if self.from > 0 {
+            // Not for nothing: a reply of a hundred megabytes comes in many pieces.
+            self.buffer.copy_within(self.from..self.to, 0);
+            self.to -= self.from;
+            self.from = 0;
+        }
         if self.to == self.buffer.len() {
             self.buffer.resize(2 * self.to, 0);
         }

@@ -18,6 +18,7 @@ mod machine;
 mod others;
 mod report;
 mod series;
+mod tags;
 mod told;
 
 use std::path::{Path, PathBuf};
@@ -29,7 +30,11 @@ use report::Section;
 type Part = (&'static str, fn(&Plan) -> Section);
 
 /// Every part, in the order of the report.
-const SECTIONS: [Part; 2] = [("dedupe", dedupe::measure), ("chg", chg::measure)];
+const SECTIONS: [Part; 3] = [
+    ("dedupe", dedupe::measure),
+    ("chg", chg::measure),
+    ("tags", tags::measure),
+];
 
 /// How much is to be measured.
 pub struct Plan {

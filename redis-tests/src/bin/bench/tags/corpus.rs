@@ -1,0 +1,195 @@
+//! The made-up archive that everything here is measured on, the same for the same seed: collections
+//! of organisations, a third of them private, and captures in WARC files that are named as
+//! Archive-It names them.
+
+use std::fmt::Write as _;
+
+use redis_tests::Rng;
+
+/// Collections of the archive.
+const COLLECTIONS: usize = 10_000;
+/// Organisations that own them.
+const ORGANISATIONS: u64 = 1_000;
+
+/// A collection.
+pub struct Collection {
+    /// The number in the names of its WARC files.
+    pub id: u64,
+    /// Whose it is.
+    pub organisation: u64,
+    /// Whether it is hidden.
+    pub private: bool,
+}
+
+/// All collections, in no order.
+pub struct Archive {
+    /// Seed of everything.
+    pub seed: u64,
+    /// The collections.
+    pub collections: Vec<Collection>,
+}
+
+/// A capture, field by field.
+pub struct Capture {
+    urlkey: String,
+    timestamp: u64,
+    url: String,
+    mime: &'static str,
+    status: u16,
+    digest: String,
+    length: u64,
+    offset: u64,
+    /// Name of its WARC file, sometimes with a path before it.
+    pub filename: String,
+}
+
+impl Archive {
+    /// The archive of this seed.
+    pub fn new(seed: u64) -> Archive {
+        let mut rng = Rng::seeded(seed);
+        // Numbers have been given for years, and not all of the collections are there any more.
+        let mut ids: Vec<u64> = (1..=2 * COLLECTIONS as u64).collect();
+        rng.shuffle(&mut ids);
+        let collections = ids[..COLLECTIONS].iter().map(|&id| Collection {
+            id,
+            organisation: 1 + rng.below(ORGANISATIONS),
+            private: rng.below(3) == 0,
+        });
+        Archive {
+            seed,
+            collections: collections.collect(),
+        }
+    }
+
+    /// The `n`-th capture. One in twenty is in a file of somebody else, whose name says nothing.
+    pub fn capture(&self, n: u64) -> Capture {
+        let mut rng = Rng::seeded(
+            self.seed
+                .wrapping_add(n)
+                .wrapping_mul(0x2545_f491_4f6c_dd1d),
+        );
+        let timestamp = moment(&mut rng);
+        let host = rng.below(5_000);
+        let section = rng.pick(&["news", "culture", "archive", "politics"]);
+        let path = format!("/{section}/{:x}", rng.below(1 << 32));
+        Capture {
+            urlkey: format!("org,site-{host})/{}", &path[1..]),
+            timestamp,
+            url: format!("https://site-{host}.org{path}"),
+            mime: rng.pick::<&str>(&["text/html", "image/jpeg", "text/css"]),
+            status: *rng.pick(&[200, 200, 200, 301, 404]),
+            digest: base32(&mut rng),
+            length: 500 + rng.below(100_000),
+            offset: rng.below(1_000_000_000),
+            filename: self.file(&mut rng, timestamp),
+        }
+    }
+
+    fn file(&self, rng: &mut Rng, timestamp: u64) -> String {
+        let id = rng.pick(&self.collections).id;
+        let serial = rng.below(100);
+        match rng.below(20) {
+            0 => format!("WEB-{timestamp}-{serial:05}.warc.gz"),
+            1 | 2 => {
+                format!(
+                    "/warcs/{}/ARCHIVEIT-{id}-{timestamp}-{serial:05}.warc.gz",
+                    id % 100
+                )
+            }
+            3..=6 => {
+                let (often, job) = (rng.pick(&["WEEKLY", "MONTHLY", "TEST"]), rng.below(1 << 20));
+                format!("ARCHIVEIT-{id}-{often}-JOB{job}-{timestamp}-{serial:05}.warc.gz")
+            }
+            _ => format!("ARCHIVEIT-{id}-{timestamp}-{serial:05}.warc.gz"),
+        }
+    }
+
+    /// The numbers of all collections, `1068|77|4`, each time in another order.
+    pub fn alternatives(&self, order: u64) -> String {
+        let ids = self.collections.iter().map(|c| c.id.to_string());
+        let mut ids: Vec<String> = ids.collect();
+        Rng::seeded(self.seed ^ order << 32).shuffle(&mut ids);
+        ids.join("|")
+    }
+
+    /// The first `count` captures as a blob, a line each.
+    pub fn blob(&self, count: u64, line: impl Fn(&Capture, &mut String)) -> Vec<u8> {
+        let mut out = String::new();
+        for n in 0..count {
+            line(&self.capture(n), &mut out);
+            out.push('\n');
+        }
+        out.into_bytes()
+    }
+}
+
+impl Capture {
+    /// As a CDX line of 11 fields.
+    pub fn cdx(&self, out: &mut String) {
+        let Capture {
+            urlkey,
+            timestamp,
+            url,
+            mime,
+            status,
+            digest,
+            length,
+            offset,
+            filename,
+        } = self;
+        let written = write!(
+            out,
+            "{urlkey} {timestamp} {url} {mime} {status} {digest} - - {length} {offset} {filename}"
+        );
+        written.expect("a string takes everything");
+    }
+
+    /// As a CDXJ line.
+    pub fn cdxj(&self, out: &mut String) {
+        let Capture {
+            urlkey,
+            timestamp,
+            url,
+            mime,
+            status,
+            digest,
+            length,
+            offset,
+            filename,
+        } = self;
+        let written = write!(
+            out,
+            r#"{urlkey} {timestamp} {{"url": "{url}", "mime": "{mime}", "status": "{status}", "#
+        )
+        .and_then(|()| {
+            write!(
+                out,
+                r#""digest": "{digest}", "length": "{length}", "offset": "{offset}", "filename": "{filename}"}}"#
+            )
+        });
+        written.expect("a string takes everything");
+    }
+
+    /// Its id in the tagging index.
+    pub fn record(&self) -> String {
+        let Capture {
+            urlkey,
+            timestamp,
+            offset,
+            filename,
+            ..
+        } = self;
+        format!("{urlkey} {timestamp} {filename} {offset}")
+    }
+}
+
+/// Some second of some day of twelve years.
+fn moment(rng: &mut Rng) -> u64 {
+    let date = (2008 + rng.below(12)) * 10_000 + (1 + rng.below(12)) * 100 + 1 + rng.below(28);
+    date * 1_000_000 + rng.below(24) * 10_000 + rng.below(60) * 100 + rng.below(60)
+}
+
+fn base32(rng: &mut Rng) -> String {
+    let digit = |_| char::from(*rng.pick(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"));
+    (0..32).map(digit).collect()
+}

@@ -1,0 +1,93 @@
+//! The Java program that does what archives do without tags.
+
+use std::process::{Command, Stdio};
+
+use tempfile::TempDir;
+
+use super::corpus::{Archive, Capture};
+use crate::series::Series;
+
+const SOURCE: &str = include_str!("Peer.java");
+
+/// The program, compiled, with the captures and collections that it works on.
+pub struct Peer {
+    folder: TempDir,
+    /// `17.0.9`, or what the JDK says of itself.
+    pub version: String,
+}
+
+/// What a run of it gave.
+pub struct Outcome {
+    /// Nanoseconds to build the filter.
+    pub build: f64,
+    /// Nanoseconds a capture, the median of the rounds.
+    pub each: f64,
+    /// Which captures pass, the first one as the highest bit of the first byte.
+    pub kept: Vec<u8>,
+}
+
+impl Peer {
+    /// Compiles it; nothing where there is no JDK.
+    ///
+    /// # Panics
+    /// When there is one and it refuses the program.
+    pub fn compile(archive: &Archive, captures: u64) -> Option<Peer> {
+        let version = Command::new("javac").arg("-version").output().ok()?;
+        let version = String::from_utf8_lossy(&version.stdout);
+        let folder = TempDir::new().expect("a temporary directory");
+        let write = |name: &str, bytes: &[u8]| {
+            std::fs::write(folder.path().join(name), bytes).expect("the folder is writable");
+        };
+        write("Peer.java", SOURCE.as_bytes());
+        write("lines", &archive.blob(captures, Capture::cdx));
+        let collections = archive.collections.iter();
+        let collections =
+            collections.map(|c| format!("{} {} {}\n", c.id, c.organisation, u8::from(c.private)));
+        write("collections", collections.collect::<String>().as_bytes());
+        let compiled = Command::new("javac")
+            .args(["-d", ".", "Peer.java"])
+            .current_dir(folder.path())
+            .status();
+        assert!(compiled.is_ok_and(|s| s.success()), "javac takes Peer.java");
+        Some(Peer {
+            version: version.trim().replace("javac ", ""),
+            folder,
+        })
+    }
+
+    /// One method, warmed up and then measured in so many rounds.
+    ///
+    /// # Panics
+    /// When it fails.
+    pub fn run(&self, method: &str, rounds: usize) -> Outcome {
+        let output = Command::new("java")
+            .args(["Peer", "lines", "collections", method, &rounds.to_string()])
+            .current_dir(self.folder.path())
+            .stderr(Stdio::inherit())
+            .output()
+            .expect("java runs");
+        assert!(
+            output.status.success(),
+            "java Peer {method}: {}",
+            output.status
+        );
+        let text = String::from_utf8_lossy(&output.stdout);
+        let mut lines = text.lines();
+        let mut numbers = || {
+            let line = lines.next().unwrap_or_default();
+            let numbers = line
+                .split_whitespace()
+                .map(|n| n.parse().expect("a number"));
+            numbers.collect::<Series>()
+        };
+        let (build, each) = (numbers().median(), numbers().median());
+        let digits = lines.next().unwrap_or_default().as_bytes();
+        let value = |digit: u8| char::from(digit).to_digit(16).expect("a hexadecimal digit") as u8;
+        let byte = |pair: &[u8]| value(pair[0]) << 4 | pair.get(1).map_or(0, |&d| value(d));
+        Outcome {
+            build,
+            each,
+            kept: digits.chunks(2).map(byte).collect(),
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! The archive as a tag space of a server, and what asking it costs.
+
+use std::time::Instant;
+
+use redis_tests::{ok, Server};
+
+use super::corpus::Archive;
+use crate::load::{encode, Connection, Feeder, Item};
+use crate::series::Series;
+use crate::told::Spent;
+
+/// Key of the space.
+pub const KEY: &[u8] = b"tags";
+
+/// Rule, points and collections of the archive.
+pub fn fill(server: &Server, archive: &Archive) {
+    let mut wire = server.wire();
+    let regex = r"(?:^|/)ARCHIVEIT-(\d+)-";
+    ok!(
+        wire,
+        "TAGS.RULESET",
+        KEY,
+        "collection",
+        "filename",
+        regex,
+        "coll:$1"
+    );
+    ok!(wire, "TAGS.POINTSET", KEY, "all", "coll:* & !private");
+    ok!(wire, "TAGS.POINTSET", KEY, r"coll-(\d+)", "coll:$1");
+    ok!(wire, "TAGS.POINTSET", KEY, r"org-(\d+)", "org:$1");
+    let mut feeder = Feeder::new(server);
+    for some in archive.collections.chunks(1_000) {
+        let pairs = some.iter().map(|c| {
+            let private = if c.private { " private" } else { "" };
+            [
+                format!("coll:{}", c.id),
+                format!("org:{}{private}", c.organisation),
+            ]
+        });
+        let pairs: Vec<[String; 2]> = pairs.collect();
+        let mut words: Vec<&[u8]> = vec![b"TAGS.LOAD", KEY, b"TAG", b"MERGE"];
+        words.extend(pairs.iter().flatten().map(|word| word.as_bytes()));
+        feeder.request(&words);
+    }
+    feeder.finish();
+}
+
+/// A `FILTER` of a blob.
+pub fn filter(conditions: &[&[u8]], blob: &[u8]) -> Vec<u8> {
+    let mut words: Vec<&[u8]> = vec![b"TAGS.FILTER", KEY];
+    words.extend(conditions);
+    words.extend([b"BLOB", blob]);
+    let mut out = Vec::with_capacity(blob.len() + 1_000);
+    encode(&mut out, &words);
+    out
+}
+
+/// What a call cost.
+#[derive(Clone, Copy)]
+pub struct Cost {
+    /// Seconds by the server's account, work in the background included.
+    pub server: f64,
+    /// Seconds that the client waited.
+    pub seen: f64,
+}
+
+/// Sends a request and reads its reply, which is one string.
+pub fn call(connection: &mut Connection, request: &[u8]) -> (f64, Vec<u8>) {
+    let mut reply = Vec::new();
+    let start = Instant::now();
+    connection.send(request);
+    connection.read(1, |item| {
+        if let Item::Bulk(bytes) = item {
+            reply.extend_from_slice(bytes);
+        }
+    });
+    (start.elapsed().as_secs_f64(), reply)
+}
+
+/// What one `FILTER` costs, and its reply.
+pub fn cost_of_one(
+    server: &Server,
+    connection: &mut Connection,
+    request: &[u8],
+) -> (Cost, Vec<u8>) {
+    Spent::reset(server);
+    let (seen, reply) = call(connection, request);
+    let cost = Cost {
+        server: Spent::since_reset(server).micros(&["TAGS.FILTER"]) / 1e6,
+        seen,
+    };
+    (cost, reply)
+}
+
+/// What a `FILTER` costs that has been asked before: medians of so many calls, and the reply.
+pub fn cost(server: &Server, request: &[u8], calls: usize) -> (Cost, Vec<u8>) {
+    let mut connection = Connection::unix(server);
+    let (_, first) = call(&mut connection, request);
+    let mut costs = Vec::new();
+    for _ in 0..calls {
+        let (cost, reply) = cost_of_one(server, &mut connection, request);
+        assert!(reply == first, "the same question has the same answer");
+        costs.push(cost);
+    }
+    let median = |of: fn(&Cost) -> f64| costs.iter().map(of).collect::<Series>().median();
+    let cost = Cost {
+        server: median(|c| c.server),
+        seen: median(|c| c.seen),
+    };
+    (cost, first)
+}
+
+/// Bits that are set.
+pub fn kept(bits: &[u8]) -> u32 {
+    bits.iter().map(|byte| byte.count_ones()).sum()
+}
