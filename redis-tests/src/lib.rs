@@ -6,6 +6,7 @@
 //! * [`Server::conn`] gives a connection of the `redis` crate for whoever wants a real client.
 //! * [`Snapshot`] is a data set as sorted text, so that two of them can be compared and printed.
 //! * [`Frontier`] is a connection for `CHG.*`: a command a line, at a simulated time or not.
+//! * [`TagSpace`] is a connection for `TAGS.*`: a command a line.
 //! * [`simulation`] is a whole crawl in simulated time, with workers that crash and stall.
 //! * [`until`] waits for a condition with a deadline; nothing here sleeps and hopes.
 //!
@@ -25,6 +26,7 @@ mod frontier;
 mod rng;
 mod server;
 pub mod simulation;
+mod tag_space;
 mod wait;
 mod wire;
 
@@ -37,5 +39,6 @@ pub use dataset::Snapshot;
 pub use frontier::{blocked, release, server_time, simulated, Frontier, Lease, T0, TEN_YEARS};
 pub use rng::Rng;
 pub use server::{module_path, Options, Server};
+pub use tag_space::TagSpace;
 pub use wait::{until, until_some, within};
 pub use wire::{array, bulk, error_line, int, nil, run, simple, Reply, Wire, Word};

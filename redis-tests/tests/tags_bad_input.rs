@@ -1,0 +1,497 @@
+//! No argument of any `TAGS.*` command harms the server, and an error changes nothing.
+
+use std::time::{Duration, Instant};
+
+use redis_tests::{err, int, ok, Reply, Server, TagSpace, Wire};
+
+/// A space with something of everything.
+fn space(server: &Server) -> TagSpace {
+    let mut s = TagSpace::of(server);
+    ok!(s.wire, "FLUSHALL");
+    s.ok("ADD RECORD 'k 2020 f 5' of-record");
+    s.ok("ADD FILE f of-file");
+    s.ok("ADD TAG of-file org:1");
+    s.ok("LOAD FILE STAGE g of-staged");
+    s.ok("RULESET r filename (.) x:$1");
+    s.ok("POINTSET p of-file");
+    s.ok("POINTSET p-(\\d+) org:$1");
+    s
+}
+
+/// A good call of every command and option.
+const CALLS: [&str; 33] = [
+    "ADD RECORD 'k 2020 f 5' t u",
+    "ADD FILE f t u",
+    "ADD TAG t u",
+    "REM FILE f of-file t",
+    "GET FILE f ALL",
+    "GET RECORD 'k 2020 f 5'",
+    "LOAD FILE MERGE f t g 't u'",
+    "LOAD RECORD SET f t",
+    "LOAD TAG REPLACE f t",
+    "LOAD FILE STAGE f t",
+    "SWAP FILE",
+    "SWAP FILE EXPECT 1",
+    "SWAP FILE DISCARD",
+    "RULESET r filename (.)(.) x:$1 $2",
+    "RULESET new status (?P<a>.) ${a}",
+    "RULEDEL r",
+    "RULES",
+    "POINTSET p 'of-file & !x'",
+    "POINTSET q-(.) org:$1",
+    "POINTDEL p",
+    "POINTS",
+    "POINTS p-7",
+    "FILTER POINT p-1 WHERE of-file DIALECT IA FILTER status:2.. tag.org:1 COLLAPSE timestamp:4 SKIP 0 LIMIT 5 FORMAT AUTO BADLINES DROP RETURN INDEX LINES 'k 2020 u m 200 d 7' x",
+    "FILTER FORMAT FILE BLOB f",
+    "FILTER FORMAT RECORD RETURN TAGS LINES 'k 2020 f 5'",
+    "FILTER FORMAT CDXJ RETURN BITS BADLINES ERROR LINES 'k 2020 {}'",
+    "EXPLAIN POINT p WHERE 'of-file | x' FILTER tag.org:1 FORMAT FILE LINES f",
+    "LIST 'of-* & org:1' PREFIX of CURSOR 0 COUNT 10",
+    "LIST *",
+    "SCAN FILE 0 PREFIX f COUNT 5",
+    "SCAN TAG 0",
+    "INFO",
+    "FILTER WHERE 'filename~\"^(f|g)$\" & url*=x | {a|b}' FORMAT FILE LINES f",
+];
+
+fn words() -> Vec<Vec<u8>> {
+    let all: Vec<u8> = (0..=255).collect();
+    let mut words: Vec<Vec<u8>> = [
+        "",
+        " ",
+        "0",
+        "1",
+        "-1",
+        "1.5",
+        "9223372036854775807",
+        "9223372036854775808",
+        "18446744073709551616",
+        "1e9",
+        "nan",
+        "x",
+        "RECORD",
+        "FILE",
+        "TAG",
+        "ALL",
+        "MERGE",
+        "SET",
+        "REPLACE",
+        "STAGE",
+        "EXPECT",
+        "DISCARD",
+        "POINT",
+        "WHERE",
+        "FILTER",
+        "DIALECT",
+        "COLLAPSE",
+        "SKIP",
+        "LIMIT",
+        "FORMAT",
+        "BADLINES",
+        "RETURN",
+        "LINES",
+        "BLOB",
+        "PREFIX",
+        "CURSOR",
+        "COUNT",
+        "DROP",
+        "PYWB",
+        "CDX",
+        "BITS",
+        "status:200",
+        "tag.a:b",
+        "a:b:c",
+        ":",
+        "status",
+        "timestamp:",
+        "*",
+        "a|b&!c",
+        "@p-1",
+        "@nobody",
+        "((((",
+        "\"",
+        "'",
+        "\\",
+        "(a+)+$",
+        "(",
+        "[a",
+        "a{1000}{1000}",
+        "$1",
+        "${",
+        "%s%n",
+        "k 2020 u m 200 d 7",
+        "k 2020 {\"a\":1}",
+        " CDX",
+        "\n",
+        "\r\n",
+        "a\nb",
+        "k 2020 f 5",
+    ]
+    .map(|word| word.as_bytes().to_vec())
+    .to_vec();
+    words.extend([
+        b"\x00".to_vec(),
+        b"\xff\xfe".to_vec(),
+        all,
+        vec![b'x'; 70_000],
+        vec![b'('; 70_000],
+        vec![b'!'; 70_000],
+    ]);
+    words
+}
+
+fn panics(c: &mut Wire) -> i64 {
+    let info = ok!(c, "INFO", "crawlspace").text();
+    let line = info.lines().find_map(|l| l.split_once("panics:"));
+    line.and_then(|(_, n)| n.trim().parse().ok())
+        .expect("INFO has panics")
+}
+
+fn shown(words: &[Vec<u8>]) -> String {
+    let words = words
+        .iter()
+        .map(|w| w[..w.len().min(60)].escape_ascii().to_string());
+    words.collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn every_argument_position_of_every_command_takes_any_word() {
+    let mut server = Server::start();
+    let mut s = space(&server);
+    let odd = words();
+    let digest = |s: &mut TagSpace| ok!(s.wire, "DEBUG", "DIGEST").text();
+    let mut before = digest(&mut s);
+    for line in CALLS {
+        let good = s.words(line);
+        let reply = s.wire.call(&good);
+        assert!(!reply.is_error(), "{line}: {reply:?}");
+        let mut after = digest(&mut s);
+        for position in 1..=good.len() {
+            // Replaced, put in between, and everything after it left out.
+            for word in &odd {
+                for change in 0..2 {
+                    if after != before {
+                        s = space(&server);
+                        before = digest(&mut s);
+                    }
+                    let mut words = good.clone();
+                    let gone = (change == 0 && position < good.len()) as usize;
+                    words.splice(position..position + gone, [word.clone()]);
+                    let reply = s.wire.call(&words);
+                    after = digest(&mut s);
+                    if after != before {
+                        assert!(
+                            !reply.is_error(),
+                            "an error that changed: {} said {reply:?}",
+                            shown(&words)
+                        );
+                    }
+                    if let Reply::Error(line) = &reply {
+                        let code = line.split(|b| *b == b' ').next().unwrap_or_default();
+                        let is_code = code.len() > 2 && code.iter().all(u8::is_ascii_uppercase);
+                        assert!(is_code, "{} said {reply:?}", shown(&words));
+                    }
+                }
+            }
+            s.wire.call(&good[..position]);
+            after = digest(&mut s);
+        }
+        assert_eq!(panics(&mut s.wire), 0, "a panic: {line}");
+    }
+    assert!(server.is_alive());
+}
+
+#[test]
+fn wrong_arity_is_an_error_that_names_the_command() {
+    let server = Server::start();
+    let mut c = server.wire();
+    for (name, least) in [
+        ("add", 5),
+        ("rem", 5),
+        ("get", 4),
+        ("load", 4),
+        ("swap", 3),
+        ("ruleset", 6),
+        ("ruledel", 3),
+        ("rules", 2),
+        ("pointset", 4),
+        ("pointdel", 3),
+        ("points", 2),
+        ("filter", 3),
+        ("explain", 3),
+        ("list", 3),
+        ("scan", 4),
+        ("info", 2),
+    ] {
+        let name = format!("tags.{name}");
+        for n in 1..least {
+            let mut words = vec![name.clone()];
+            words.resize(n, "FILE".to_owned());
+            let line = c.expect_error(&words);
+            assert!(
+                line.contains("wrong number of arguments"),
+                "{words:?}: {line}"
+            );
+        }
+    }
+    for (name, most) in [
+        ("get", 5),
+        ("swap", 5),
+        ("ruledel", 3),
+        ("rules", 2),
+        ("pointset", 4),
+        ("pointdel", 3),
+        ("points", 3),
+        ("info", 2),
+    ] {
+        let mut words = vec![format!("tags.{name}"), "k".into()];
+        words.resize(most + 1, "FILE".to_owned());
+        c.expect_error(&words);
+    }
+    assert_eq!(ok!(c, "DBSIZE"), int(0));
+}
+
+#[test]
+fn lines_of_ten_megabytes_and_of_any_bytes() {
+    let server = Server::start();
+    let mut s = space(&server);
+    let long = vec![b'x'; 10 << 20];
+    let reply = s.ok_with("FILTER FORMAT FILE LINES", &[&long[..], b"f"]);
+    assert_eq!(reply.items().len(), 2);
+    assert_eq!(reply.items()[0].bytes(), long);
+    assert!(s
+        .err_with("FILTER LINES", &[&long])
+        .starts_with("BADLINE line 1"));
+    let spaces = vec![b' '; 10 << 20];
+    s.call_with("FILTER LINES", &[&spaces]);
+    s.call_with("FILTER FORMAT RECORD LINES", &[&spaces]);
+    let newlines = vec![b'\n'; 10 << 20];
+    assert_eq!(s.ok_with("FILTER RETURN COUNT BLOB", &[&newlines]), int(0));
+    let deep = [b"k 2020 {\"a\":".as_slice(), &vec![b'['; 1 << 20]].concat();
+    assert!(s
+        .err_with("FILTER LINES", &[&deep])
+        .starts_with("BADLINE line 1"));
+    let closed = [
+        b"k 2020 {\"a\":".as_slice(),
+        &vec![b'['; 100_000],
+        &vec![b']'; 100_000],
+        b"}",
+    ]
+    .concat();
+    let reply = s.call_with("FILTER RETURN COUNT LINES", &[&closed]);
+    assert!(reply == int(1) || reply.is_error(), "{reply:?}");
+    let fields = format!(
+        "k 2020 {{{}}}",
+        (0..100_000)
+            .map(|n| format!("\"f{n}\":{n}"))
+            .collect::<Vec<_>>()
+            .join(",")
+    );
+    assert_eq!(
+        s.ok_with("FILTER WHERE f99999=99999 RETURN COUNT LINES", &[&fields]),
+        int(1)
+    );
+    let cdx = [
+        b"k 2020 \x00 \xff\xfe \x01 d 7".as_slice(),
+        b"k 2020 u m 200 d \x00",
+    ];
+    assert_eq!(s.ok_with("FILTER RETURN COUNT LINES", &cdx), int(2));
+    let tags = s.ok_with("FILTER FORMAT FILE RETURN TAGS LINES", &[b"\xff\x00"]);
+    assert_eq!(tags.items()[0].items()[1].items()[0].bytes(), b"x:\xff");
+    assert_eq!(panics(&mut s.wire), 0);
+}
+
+#[test]
+fn hostile_regexes_are_refused_or_run_in_linear_time() {
+    let server = Server::start();
+    let mut s = space(&server);
+    let victim = format!("{}!", "a".repeat(20_000));
+    let run = |s: &mut TagSpace, regex: &str| {
+        let started = Instant::now();
+        let filter = format!("filename:{regex}");
+        let replies = [
+            s.call_with(
+                "FILTER FORMAT FILE RETURN COUNT FILTER",
+                &[&filter[..], "LINES", &victim],
+            ),
+            s.call_with(
+                "FILTER FORMAT FILE RETURN COUNT WHERE",
+                &[&format!("filename~'{regex}'"), "LINES", &victim],
+            ),
+            s.call_with("RULESET hostile filename", &[regex, "t"]),
+        ];
+        let took = started.elapsed();
+        assert!(took < Duration::from_secs(10), "{regex} took {took:?}");
+        s.call("RULEDEL hostile");
+        replies
+    };
+    for regex in [
+        "(a+)+$",
+        "(a|a)*$",
+        "(a|aa)+$",
+        "(.*a){20}$",
+        "(a*)*b",
+        "((a+)+)+x",
+        ".*.*.*.*.*b",
+        "(?:a?){500}a{500}",
+        "^(a+)+!$",
+    ] {
+        for reply in run(&mut s, regex) {
+            assert!(!reply.is_error(), "{regex}: {reply:?}");
+        }
+    }
+    for regex in [
+        "(x{1000}){1000}",
+        "((x{100}){100}){100}",
+        "[\\s\\S]{1000000}",
+        "(((a{99}){99}){99}){99}",
+        "\\pL{1000}{1000}",
+    ] {
+        for reply in run(&mut s, regex) {
+            let Reply::Error(line) = &reply else {
+                panic!("{regex}: {reply:?}");
+            };
+            assert!(line.starts_with(b"BADRE "), "{regex}: {reply:?}");
+        }
+    }
+    for regex in [
+        "(".repeat(60_000),
+        "[".repeat(60_000),
+        "(?:".repeat(20_000),
+        "a*".repeat(30_000),
+        "a?".repeat(30_000),
+        "|".repeat(60_000),
+    ] {
+        run(&mut s, &regex);
+    }
+    assert_eq!(panics(&mut s.wire), 0);
+}
+
+/// `(a|b|…)`, of these many alternatives.
+fn alternatives(count: usize) -> String {
+    let all: Vec<String> = (0..count).map(|n| format!("{n}")).collect();
+    format!("ARCHIVEIT-({})-.*", all.join("|"))
+}
+
+#[test]
+fn regex_of_64_kib_is_accepted_and_a_longer_one_is_sent_to_tags() {
+    let server = Server::start();
+    let mut s = space(&server);
+    let limit = 64 << 10;
+    let padded = |len: usize| {
+        let mut regex = alternatives(10_000);
+        assert!(regex.len() < len);
+        let more = len - regex.len();
+        regex.insert_str(11, &format!("{}|", "9".repeat(more - 1)));
+        assert_eq!(regex.len(), len);
+        regex
+    };
+    let files = [
+        "ARCHIVEIT-7-a",
+        "ARCHIVEIT-9999-a",
+        "ARCHIVEIT-10000-a",
+        "x",
+    ];
+    for regex in [alternatives(10_000), padded(limit)] {
+        let filter = format!("filename:{regex}");
+        let words = [&[&filter[..], "LINES"], &files[..]].concat();
+        for _ in 0..3 {
+            let kept = s.ok_with("FILTER FORMAT FILE FILTER", &words).texts();
+            assert_eq!(kept, files[..2]);
+        }
+        let test = format!(
+            "filename~'^{}'",
+            &regex[..regex.len().min(limit - 1)].trim_end_matches(".*")
+        );
+        let words = [&[&test[..], "LINES"], &files[..]].concat();
+        assert_eq!(
+            s.ok_with("FILTER FORMAT FILE WHERE", &words).texts(),
+            files[..2]
+        );
+        s.ok_with("RULESET big filename", &[&regex, "big:$1"]);
+        assert_eq!(s.tags("FILE ARCHIVEIT-9999-a ALL"), ["big:9999", "x:A"]);
+    }
+    let filter = format!("filename:{}", padded(limit + 1));
+    let error = s.err_with("FILTER FORMAT FILE FILTER", &[&filter[..], "LINES", "x"]);
+    assert!(
+        error.starts_with("BADRE ") && error.contains("tag"),
+        "{error}"
+    );
+    let regex = padded(limit + 1);
+    let error = s.err_with("RULESET big filename", &[&regex, "t"]);
+    assert!(error.starts_with("BADRE "), "{error}");
+    let error = s.err_with(
+        "FILTER FORMAT FILE WHERE",
+        &[&format!("filename~'{regex}'"), "LINES", "x"],
+    );
+    assert!(error.starts_with("BADRE "), "{error}");
+    let error = s.err_with("POINTSET big", &[&format!("filename~'{regex}'")]);
+    assert!(error.starts_with("BADRE "), "{error}");
+    // What it advises takes as many collections as one likes.
+    let many: Vec<String> = (0..200_000).map(|n| n.to_string()).collect();
+    let filter = format!("tag.big:{}", many.join("|"));
+    let words = [&[&filter[..], "LINES"], &files[..]].concat();
+    let kept = s.ok_with("FILTER FORMAT FILE FILTER", &words).texts();
+    assert_eq!(kept, files[..2]);
+}
+
+#[test]
+fn others_are_served_while_a_big_regex_is_compiled() {
+    let server = Server::start();
+    let mut s = space(&server);
+    let filter = format!("filename:{}", alternatives(10_000));
+    let mut other = server.wire();
+    let words = [b"TAGS.FILTER".to_vec(), b"tags".to_vec()];
+    let rest = [
+        "FORMAT",
+        "FILE",
+        "FILTER",
+        &filter,
+        "LINES",
+        "ARCHIVEIT-1-x",
+    ]
+    .map(|w| w.as_bytes().to_vec());
+    s.wire.send(&[&words[..], &rest[..]].concat());
+    let mut longest = Duration::ZERO;
+    while !s.wire.has_reply() {
+        let started = Instant::now();
+        ok!(other, "PING");
+        longest = longest.max(started.elapsed());
+    }
+    assert_eq!(s.wire.recv().texts(), ["ARCHIVEIT-1-x"]);
+    assert!(
+        longest < Duration::from_millis(500),
+        "a PING took {longest:?}"
+    );
+    // The second time it is compiled already.
+    let started = Instant::now();
+    s.wire.expect_ok(&[&words[..], &rest[..]].concat());
+    let again = started.elapsed();
+    eprintln!("longest ping {longest:?}, again {again:?}");
+}
+
+#[test]
+fn keys_are_any_bytes() {
+    let server = Server::start();
+    let mut c = server.wire();
+    for key in [&b""[..], b"\x00\xff", b"a b", b"{", b"*", b"\r\n"] {
+        assert_eq!(ok!(c, "TAGS.ADD", key, "FILE", "f", "t"), int(1));
+        let kept = ok!(
+            c,
+            "TAGS.FILTER",
+            key,
+            "WHERE",
+            "t",
+            "FORMAT",
+            "FILE",
+            "LINES",
+            "f",
+            "g"
+        );
+        assert_eq!(kept.texts(), ["f"]);
+        ok!(c, "TAGS.REM", key, "FILE", "f", "t");
+    }
+    assert_eq!(ok!(c, "DBSIZE"), int(0));
+    assert!(err!(c, "TAGS.NOTHING", "k").starts_with("ERR unknown"));
+}

@@ -1,0 +1,305 @@
+//! Tags of records, files and tags: what is added is there, what is removed is gone, and a tag
+//! never comes to carry itself.
+
+use redis_tests::{array, bulk, int, ok, Server, TagSpace};
+
+const NONE: [&str; 0] = [];
+
+#[test]
+fn adding_counts_edges_that_were_not_there() {
+    let server = Server::start();
+    let mut s = TagSpace::of(&server);
+    assert_eq!(s.ok("ADD FILE a.warc coll:1 public"), int(2));
+    assert_eq!(s.ok("ADD FILE a.warc coll:1 public"), int(0));
+    assert_eq!(s.ok("ADD FILE a.warc public new new"), int(1));
+    assert_eq!(s.tags("FILE a.warc"), ["coll:1", "new", "public"]);
+}
+
+#[test]
+fn removing_counts_edges_that_were_there() {
+    let server = Server::start();
+    let mut s = TagSpace::of(&server);
+    s.ok("ADD FILE a.warc c b a");
+    assert_eq!(s.ok("REM FILE a.warc a nothing"), int(1));
+    assert_eq!(s.ok("REM FILE a.warc a b b"), int(1));
+    assert_eq!(s.ok("REM FILE other c"), int(0));
+    assert_eq!(s.ok("REM RECORD a.warc c"), int(0), "kinds are apart");
+    assert_eq!(s.tags("FILE a.warc"), ["c"]);
+}
+
+#[test]
+fn the_three_kinds_are_apart() {
+    let server = Server::start();
+    let mut s = TagSpace::of(&server);
+    s.ok("ADD FILE x of-file");
+    s.ok("ADD RECORD x of-record");
+    s.ok("ADD TAG x of-tag");
+    assert_eq!(s.tags("FILE x"), ["of-file"]);
+    assert_eq!(s.tags("RECORD x"), ["of-record"]);
+    assert_eq!(s.tags("TAG x"), ["of-tag"]);
+    assert_eq!(s.ok("get file x"), array([bulk("of-file")]), "any case");
+}
+
+#[test]
+fn tags_come_sorted_by_bytes() {
+    let server = Server::start();
+    let mut s = TagSpace::of(&server);
+    let tags: [&[u8]; 6] = [b"b", b"B", b"\xff", b"a", b"\x00", b"aa"];
+    assert_eq!(s.ok_with("ADD FILE f", &tags), int(6));
+    let sorted: [&[u8]; 6] = [b"\x00", b"B", b"a", b"aa", b"b", b"\xff"];
+    assert_eq!(s.ok("GET FILE f"), array(sorted.map(bulk)));
+}
+
+#[test]
+fn a_space_of_which_nothing_is_left_is_gone() {
+    let server = Server::start();
+    let mut s = TagSpace::of(&server);
+    let there_and_gone = [
+        ("ADD FILE f t", "REM FILE f t"),
+        ("ADD RECORD f t", "REM RECORD f t"),
+        ("ADD TAG f t", "REM TAG f t"),
+        ("RULESET r filename x t", "RULEDEL r"),
+        ("POINTSET p t", "POINTDEL p"),
+        ("LOAD FILE MERGE f t", "LOAD FILE REPLACE"),
+        ("LOAD FILE MERGE f t", "LOAD FILE SET f ''"),
+        ("LOAD FILE STAGE f t", "SWAP FILE DISCARD"),
+        ("LOAD FILE STAGE", "SWAP FILE DISCARD"),
+        ("LOAD FILE STAGE", "SWAP FILE"),
+    ];
+    for (there, gone) in there_and_gone {
+        s.ok(there);
+        assert!(s.exists(), "{there}");
+        s.ok(gone);
+        assert!(!s.exists(), "{there}, then {gone}");
+    }
+    for nothing in ["REM FILE f t", "RULEDEL r", "POINTDEL p", "LOAD FILE MERGE"] {
+        s.call(nothing);
+        assert!(!s.exists(), "{nothing} creates nothing");
+    }
+    s.err("ADD FILE f 'a b'");
+    assert!(!s.exists(), "an error creates nothing");
+}
+
+#[test]
+fn what_is_missing_has_no_tags() {
+    let server = Server::start();
+    let mut s = TagSpace::of(&server);
+    for what in ["FILE f", "RECORD r", "TAG t", "FILE f ALL", "TAG t ALL"] {
+        assert_eq!(s.tags(what), NONE, "no key: {what}");
+    }
+    assert!(!s.exists());
+    s.ok("ADD FILE other x");
+    for what in ["FILE f", "RECORD r", "TAG t", "FILE f ALL", "TAG t ALL"] {
+        assert_eq!(s.tags(what), NONE, "{what}");
+    }
+}
+
+#[test]
+fn ids_and_tags_are_bytes() {
+    let server = Server::start();
+    let mut s = TagSpace::of(&server);
+    let id: Vec<u8> = (0..=255).collect();
+    let tag: Vec<u8> = (0..=255).filter(|&b| b != b' ').collect();
+    for kind in ["RECORD", "FILE"] {
+        assert_eq!(s.ok_with(&format!("ADD {kind}"), &[&id, &tag]), int(1));
+        let reply = s.ok_with(&format!("GET {kind}"), &[&id]);
+        assert_eq!(reply, array([bulk(&tag)]));
+    }
+    assert_eq!(s.ok_with("ADD TAG", &[&tag[..], b"\r\n"]), int(1));
+    assert_eq!(s.ok_with("GET TAG", &[&tag]), array([bulk("\r\n")]));
+}
+
+#[test]
+fn lengths_have_limits() {
+    let server = Server::start();
+    let mut s = TagSpace::of(&server);
+    let (tag, long_tag) = ("t".repeat(1024), "t".repeat(1025));
+    let (id, long_id) = ("i".repeat(16_384), "i".repeat(16_385));
+    for kind in ["RECORD", "FILE"] {
+        assert_eq!(s.ok_with(&format!("ADD {kind}"), &[&id, &tag]), int(1));
+        for words in [[&long_id, &tag], [&id, &long_tag]] {
+            s.err_with(&format!("ADD {kind}"), &words);
+        }
+        s.err_with(&format!("ADD {kind}"), &["", "t"]);
+        s.err_with(&format!("ADD {kind}"), &["i", ""]);
+        s.err_with(&format!("ADD {kind}"), &["i", "a b"]);
+        // Nothing of a call with an error is done.
+        s.err_with(&format!("ADD {kind}"), &["i", "good", "not good"]);
+        assert_eq!(s.tags(&format!("{kind} i")), NONE);
+        s.err_with(&format!("REM {kind}"), &[&id[..], &tag, ""]);
+        assert_eq!(s.tags(&format!("{kind} {id}")), [&tag[..]]);
+    }
+    assert_eq!(
+        s.ok_with("ADD TAG", &[&tag, &id[..1024].to_owned()]),
+        int(1)
+    );
+    for words in [[&long_tag[..], "t"], ["a b", "t"], ["", "t"], ["t", ""]] {
+        s.err_with("ADD TAG", &words);
+    }
+}
+
+#[test]
+fn all_is_the_closure() {
+    let server = Server::start();
+    let mut s = TagSpace::of(&server);
+    s.ok("ADD TAG coll:1068 org:77 private");
+    s.ok("ADD TAG org:77 country:nz");
+    s.ok("ADD TAG country:nz pacific");
+    s.ok("ADD FILE a.warc coll:1068 own");
+    assert_eq!(s.tags("TAG coll:1068"), ["org:77", "private"]);
+    let carried = ["country:nz", "org:77", "pacific", "private"];
+    assert_eq!(s.tags("TAG coll:1068 ALL"), carried, "itself it is not");
+    let all = [
+        "coll:1068",
+        "country:nz",
+        "org:77",
+        "own",
+        "pacific",
+        "private",
+    ];
+    assert_eq!(s.tags("FILE a.warc"), ["coll:1068", "own"]);
+    assert_eq!(s.tags("FILE a.warc ALL"), all);
+    s.ok("ADD RECORD 'com,example)/ 20200101000000 a.warc 77' record-tag");
+    let of_record = s.tags("RECORD 'com,example)/ 20200101000000 a.warc 77' ALL");
+    let mut expected = all.to_vec();
+    expected.push("record-tag");
+    expected.sort_unstable();
+    assert_eq!(of_record, expected);
+    // What is reached in two ways is there once, and stays while one of them is left.
+    s.ok("ADD TAG own org:77");
+    assert_eq!(s.tags("FILE a.warc ALL"), all);
+    s.ok("REM TAG coll:1068 org:77");
+    assert_eq!(s.tags("FILE a.warc ALL"), all);
+    s.ok("REM TAG own org:77");
+    assert_eq!(s.tags("FILE a.warc ALL"), ["coll:1068", "own", "private"]);
+}
+
+#[test]
+fn tags_of_a_base_name_hold_in_every_folder() {
+    let server = Server::start();
+    let mut s = TagSpace::of(&server);
+    s.ok("ADD FILE a.warc base");
+    s.ok("ADD FILE x/a.warc in-x");
+    s.ok("ADD FILE y/ folder");
+    assert_eq!(s.tags("FILE x/a.warc"), ["in-x"], "its own");
+    assert_eq!(s.tags("FILE x/a.warc ALL"), ["base", "in-x"]);
+    assert_eq!(s.tags("FILE a.warc ALL"), ["base"]);
+    assert_eq!(s.tags("FILE http://h/y/x/a.warc ALL"), ["base"]);
+    assert_eq!(s.tags("FILE y/ ALL"), ["folder"]);
+    assert_eq!(s.tags("FILE y/b.warc ALL"), NONE);
+    assert_eq!(s.tags("RECORD 'k 1 x/a.warc 0' ALL"), ["base", "in-x"]);
+}
+
+#[test]
+fn cycles_are_refused_and_nothing_is_written() {
+    let server = Server::start();
+    let mut s = TagSpace::of(&server);
+    s.ok("ADD TAG a b");
+    s.ok("ADD TAG b c");
+    s.ok("ADD TAG c d");
+    let before = s.digest();
+    for line in [
+        "ADD TAG a a",
+        "ADD TAG new new",
+        "ADD TAG b a",
+        "ADD TAG d a",
+        "ADD TAG d new a",
+        "ADD TAG d new other b",
+        "LOAD TAG MERGE d a",
+        "LOAD TAG MERGE new e e new",
+        "LOAD TAG MERGE x y d c",
+        "LOAD TAG SET d 'q a'",
+        "LOAD TAG REPLACE x y y z z x",
+        "LOAD TAG REPLACE x x",
+        "LOAD TAG STAGE x y y x",
+        "LOAD TAG STAGE x x",
+    ] {
+        let error = s.err(line);
+        assert!(error.starts_with("CYCLE "), "{line}: {error}");
+        assert_eq!(s.digest(), before, "{line}");
+        assert_eq!(s.figure("staged_tag_ids"), 0, "{line}");
+    }
+    assert!(s.err("ADD TAG d a").contains("'a'"), "it names the tag");
+    // What was in the way may go, also in the same call.
+    s.ok("LOAD TAG SET a ''");
+    s.ok("ADD TAG d a");
+    assert_eq!(s.tags("TAG b ALL"), ["a", "c", "d"]);
+    s.ok("LOAD TAG REPLACE d c c b b a");
+    assert_eq!(s.tags("TAG d ALL"), ["a", "b", "c"]);
+    s.ok("LOAD TAG SET d '' a b b ''");
+    assert_eq!(s.tags("TAG a ALL"), ["b"]);
+}
+
+#[test]
+fn a_long_chain_and_a_wide_fan_of_tags_are_closed() {
+    let server = Server::start();
+    let mut s = TagSpace::of(&server);
+    let chain: Vec<String> = (0..20_000)
+        .flat_map(|n| [format!("t{n}"), format!("t{}", n + 1)])
+        .collect();
+    assert_eq!(s.ok_with("LOAD TAG MERGE", &chain), int(20_000));
+    assert_eq!(s.ok("GET TAG t0 ALL").items().len(), 20_000);
+    assert!(s.err("ADD TAG t20000 t0").starts_with("CYCLE "));
+    s.ok("ADD FILE f t0");
+    assert!(s.passes("t20000", "f"));
+    s.ok("REM TAG t10000 t10001");
+    assert!(!s.passes("t20000", "f"));
+    assert!(s.passes("t10000", "f"));
+    let fan: Vec<String> = (0..20_000).map(|n| format!("fan{n}")).collect();
+    assert_eq!(s.ok_with("ADD TAG wide", &fan), int(20_000));
+    assert_eq!(s.ok("GET TAG wide ALL").items().len(), 20_000);
+    assert_eq!(server.info_number("panics"), 0);
+}
+
+#[test]
+fn a_toggle_holds_for_the_next_call() {
+    let server = Server::start();
+    let mut s = TagSpace::of(&server);
+    let mut reader = TagSpace::of(&server);
+    s.ok("RULESET coll filename '(?:^|/)ARCHIVEIT-(\\d+)-' coll:$1");
+    s.ok("POINTSET all 'coll:* & !private'");
+    let file = "ARCHIVEIT-1068-20200101.warc.gz";
+    let shown = |s: &mut TagSpace| {
+        s.kept("POINT all FORMAT FILE", &[file]).len() == 1
+            && s.passes("coll:1068 & !private", file)
+    };
+    for n in 0..1000 {
+        assert_eq!(s.ok("ADD TAG coll:1068 private"), int(1));
+        assert!(!shown(&mut reader), "toggle {n}: private, and shown");
+        assert_eq!(s.ok("REM TAG coll:1068 private"), int(1));
+        assert!(shown(&mut reader), "toggle {n}: public, and not shown");
+    }
+}
+
+#[test]
+fn every_kind_of_edge_can_be_the_toggle() {
+    let server = Server::start();
+    let mut s = TagSpace::of(&server);
+    let line = "com,example)/ 20200101000000 dir/a.warc 5";
+    for (on, off) in [
+        ("ADD FILE dir/a.warc t", "REM FILE dir/a.warc t"),
+        ("ADD FILE a.warc t", "REM FILE a.warc t"),
+        (
+            "ADD RECORD 'com,example)/ 20200101000000 dir/a.warc 5' t",
+            "REM RECORD 'com,example)/ 20200101000000 dir/a.warc 5' t",
+        ),
+        ("RULESET r filename a\\.warc t", "RULEDEL r"),
+        (
+            "RULESET r filename a\\.warc t",
+            "RULESET r filename b\\.warc t",
+        ),
+        ("LOAD FILE REPLACE a.warc t", "LOAD FILE REPLACE"),
+        ("LOAD FILE SET a.warc t", "LOAD FILE SET a.warc ''"),
+        ("ADD TAG always t", "REM TAG always t"),
+    ] {
+        s.ok("ADD FILE a.warc always");
+        for _ in 0..20 {
+            s.ok(on);
+            assert_eq!(s.kept("WHERE t FORMAT RECORD", &[line]), [line], "{on}");
+            s.ok(off);
+            assert_eq!(s.kept("WHERE t FORMAT RECORD", &[line]), NONE, "{off}");
+            s.ok("ADD FILE a.warc always");
+        }
+        ok!(s.wire, "DEL", "tags");
+    }
+}

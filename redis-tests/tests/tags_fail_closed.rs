@@ -1,0 +1,194 @@
+//! What is not known shows nothing: fail closed.
+
+use redis_tests::{array, bulk, int, ok, Server, TagSpace};
+
+const NONE: [&str; 0] = [];
+
+fn space(server: &Server) -> TagSpace {
+    let mut s = TagSpace::of(server);
+    s.ok("RULESET coll filename '(?:^|/)ARCHIVEIT-(\\d+)-' coll:$1");
+    s.ok("ADD TAG coll:1 org:1");
+    s.ok("ADD TAG coll:2 org:1 private");
+    s.ok("POINTSET all 'coll:* & !private'");
+    s.ok("POINTSET careless !private");
+    s
+}
+
+const FILES: [&str; 4] = [
+    "ARCHIVEIT-1-a.warc",
+    "ARCHIVEIT-2-a.warc",
+    "ARCHIVEIT-3-a.warc",
+    "unrecognised.warc",
+];
+
+#[test]
+fn all_public_needs_a_collection() {
+    let server = Server::start();
+    let mut s = space(&server);
+    assert_eq!(
+        s.kept("POINT all FORMAT FILE", &FILES),
+        [FILES[0], FILES[2]]
+    );
+    // As documented: what no rule recognises is not private either.
+    assert_eq!(
+        s.kept("POINT careless FORMAT FILE", &FILES),
+        [FILES[0], FILES[2], FILES[3]]
+    );
+    assert_eq!(
+        s.kept("WHERE 'org:1 & !private' FORMAT FILE", &FILES),
+        [FILES[0]]
+    );
+}
+
+#[test]
+fn unknown_point_is_an_error_whatever_else_is_asked() {
+    let server = Server::start();
+    let mut s = space(&server);
+    for arguments in [
+        "POINT nobody FORMAT FILE",
+        "POINT nobody WHERE * FORMAT FILE",
+        "POINT nobody FORMAT FILE RETURN COUNT",
+        "POINT nobody LIMIT 0 FORMAT FILE",
+        "POINT nobody FORMAT FILE BADLINES DROP",
+        "WHERE '@nobody | *' FORMAT FILE",
+        "WHERE '* | @nobody' FORMAT FILE LIMIT 0",
+    ] {
+        let words = format!("FILTER {arguments} LINES");
+        let error = s.err_with(&words, &FILES);
+        assert!(error.starts_with("NOPOINT "), "{arguments}: {error}");
+        let error = s.err_with(&words.replace("LINES", "BLOB"), &[""]);
+        assert!(error.starts_with("NOPOINT "), "{arguments}: {error}");
+    }
+    s.ok("POINTDEL all");
+    let words = ["all", "FORMAT", "FILE", "LINES", "x"];
+    assert!(s.err_with("FILTER POINT", &words).starts_with("NOPOINT "));
+    assert!(s.err("LIST @nobody").starts_with("NOPOINT "));
+    let words = ["nobody", "FORMAT", "FILE", "LINES", "x"];
+    assert!(s.err_with("EXPLAIN POINT", &words).starts_with("NOPOINT "));
+}
+
+#[test]
+fn missing_key_shows_nothing() {
+    let server = Server::start();
+    let mut s = TagSpace::of(&server);
+    for arguments in [
+        "",
+        "WHERE *",
+        "WHERE !private",
+        "WHERE 'a | !a'",
+        "FILTER status:.*",
+        "FILTER !tag:private",
+    ] {
+        let line = "k 2020 u m 200 d 7";
+        assert_eq!(s.kept(arguments, &[line]), NONE, "{arguments}");
+        let reply = s.ok_with(&format!("FILTER {arguments} RETURN BITS LINES"), &[line]);
+        assert_eq!(reply, bulk([0]), "{arguments}");
+        let reply = s.ok_with(&format!("FILTER {arguments} RETURN COUNT LINES"), &[line]);
+        assert_eq!(reply, int(0), "{arguments}");
+    }
+    let words = ["all", "LINES", "k 2020 u m 200 d 7"];
+    assert!(s.err_with("FILTER POINT", &words).starts_with("NOPOINT "));
+    let words = ["@all", "LINES", "k 2020 u m 200 d 7"];
+    assert!(s.err_with("FILTER WHERE", &words).starts_with("NOPOINT "));
+    let words = ["*", "FORMAT", "FILE", "LINES", "f"];
+    assert_eq!(s.ok_with("EXPLAIN WHERE", &words).field("keep"), int(0));
+    // What is wrong is wrong all the same.
+    assert!(s
+        .err_with("FILTER WHERE", &["a &", "LINES", "x"])
+        .starts_with("SYNTAX "));
+    assert_eq!(s.ok("LIST *").items()[1], array([]));
+    assert!(!s.exists());
+    for (name, n) in s.ok("INFO").pairs() {
+        assert_eq!(n, int(0), "{name:?}");
+    }
+}
+
+#[test]
+fn key_that_is_deleted_expires_or_is_flushed_shows_nothing() {
+    let server = Server::start();
+    let mut s = space(&server);
+    let gone: [&[&str]; 5] = [
+        &["DEL", "tags"],
+        &["UNLINK", "tags"],
+        &["PEXPIREAT", "tags", "1"],
+        &["FLUSHALL"],
+        &["RENAME", "tags", "other"],
+    ];
+    for words in gone {
+        let mut s = space(&server);
+        assert_eq!(s.kept("POINT all FORMAT FILE", &FILES).len(), 2);
+        s.wire.expect_ok(words);
+        assert_eq!(s.kept("WHERE * FORMAT FILE", &FILES), NONE, "{words:?}");
+        let words = ["all", "FORMAT", "FILE", "LINES", "x"];
+        assert!(s.err_with("FILTER POINT", &words).starts_with("NOPOINT "));
+        ok!(s.wire, "FLUSHALL");
+    }
+    assert_eq!(s.kept("WHERE * FORMAT FILE", &FILES), NONE);
+    // Another one in its place is another one.
+    let mut other = space(&server);
+    other.ok("POINTSET all coll:3");
+    assert_eq!(s.kept("POINT all FORMAT FILE", &FILES), [FILES[2]]);
+}
+
+#[test]
+fn unknown_tags_match_nothing() {
+    let server = Server::start();
+    let mut s = space(&server);
+    for expression in ["coll:99", "nobody*", "coll:{98|99}", "COLL:1", "coll:1*x"] {
+        let words = [expression, "FORMAT", "FILE", "LINES"];
+        let reply = s.call_with("FILTER WHERE", &[&words[..], &FILES].concat());
+        assert!(
+            reply.is_error() || reply == array([]),
+            "{expression}: {reply:?}"
+        );
+    }
+    assert_eq!(s.kept("FILTER tag.coll:99 FORMAT FILE", &FILES), NONE);
+}
+
+#[test]
+fn key_of_another_type_is_refused_by_everyone() {
+    let server = Server::start();
+    let mut s = TagSpace::of(&server);
+    ok!(s.wire, "SET", "tags", "v");
+    ok!(s.wire, "LPUSH", "list", "v");
+    for key in ["tags", "list"] {
+        s.key = key.to_owned();
+        for line in [
+            "ADD FILE f t",
+            "REM FILE f t",
+            "GET FILE f",
+            "GET FILE f ALL",
+            "LOAD FILE MERGE f t",
+            "LOAD FILE REPLACE",
+            "LOAD FILE STAGE f t",
+            "SWAP FILE",
+            "SWAP FILE DISCARD",
+            "RULESET r filename x t",
+            "RULEDEL r",
+            "RULES",
+            "POINTSET p t",
+            "POINTDEL p",
+            "POINTS",
+            "POINTS p",
+            "FILTER LINES x",
+            "FILTER POINT p FORMAT FILE LINES x",
+            "EXPLAIN FORMAT FILE LINES x",
+            "LIST *",
+            "SCAN FILE 0",
+            "INFO",
+        ] {
+            let error = s.err(line);
+            assert!(error.starts_with("WRONGTYPE "), "{line}: {error}");
+        }
+    }
+    // And a space is no string.
+    s.key = "space".to_owned();
+    s.ok("ADD FILE f t");
+    assert!(cmd_error(&mut s, &["GET", "space"]).starts_with("WRONGTYPE "));
+    ok!(s.wire, "SET", "space", "v");
+    s.err("GET FILE f");
+}
+
+fn cmd_error(s: &mut TagSpace, words: &[&str]) -> String {
+    s.wire.expect_error(words)
+}

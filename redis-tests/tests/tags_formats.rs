@@ -1,0 +1,527 @@
+//! Lines of every format, bad lines, and every form of reply.
+
+use redis_tests::{array, bulk, int, ok, Reply, Server, TagSpace};
+
+const NONE: [&str; 0] = [];
+
+/// A line of so many fields. Each column is named by itself.
+fn line_of(width: usize, date: &str) -> String {
+    let first = "urlkey DATE url mime 200 digest";
+    let rest = match width {
+        7 => "length",
+        9 => "redirect offset filename",
+        10 => "redirect robotflags offset filename",
+        11 => "redirect robotflags length offset filename",
+        12 => "redirect offset filename o-length o-offset o-filename",
+        13 => "redirect robotflags offset filename o-length o-offset o-filename",
+        14 => "redirect robotflags length offset filename o-length o-offset o-filename",
+        _ => panic!("no width {width}"),
+    };
+    format!("{first} {rest}").replace("DATE", date)
+}
+
+const WIDTHS: [usize; 7] = [7, 9, 10, 11, 12, 13, 14];
+
+fn space(server: &Server) -> TagSpace {
+    let mut s = TagSpace::of(server);
+    s.ok("ADD TAG unused nothing");
+    s
+}
+
+#[test]
+fn every_width_has_its_columns_in_their_places() {
+    let server = Server::start();
+    let mut s = space(&server);
+    let fields = [
+        ("urlkey", "urlkey", 0),
+        ("timestamp", "2020", 0),
+        ("url", "url", 0),
+        ("original", "url", 0),
+        ("mime", "mime", 0),
+        ("status", "200", 0),
+        ("digest", "digest", 0),
+        ("redirect", "redirect", 9),
+        ("robotflags", "robotflags", 10),
+        ("length", "length", 7),
+        ("offset", "offset", 9),
+        ("filename", "filename", 9),
+    ];
+    for width in WIDTHS {
+        let line = line_of(width, "2020");
+        for (field, value, from) in fields {
+            let has = match field {
+                "length" => [7, 11, 14].contains(&width),
+                "robotflags" => [10, 11, 13, 14].contains(&width),
+                _ => width >= from,
+            };
+            let value = if has { value } else { "-" };
+            for format in ["AUTO", "CDX"] {
+                let arguments = format!("WHERE {field}={value} FORMAT {format}");
+                assert_eq!(
+                    s.kept(&arguments, &[&line]),
+                    [&line[..]],
+                    "{width}: {arguments}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn record_tags_are_found_by_key_date_file_and_offset() {
+    let server = Server::start();
+    let mut s = space(&server);
+    s.ok("ADD RECORD 'urlkey 2020 filename offset' t");
+    s.ok("ADD RECORD 'urlkey 2020 - -' dashes");
+    for width in WIDTHS {
+        let line = line_of(width, "2020");
+        let tag = if width == 7 { "dashes" } else { "t" };
+        for (date, kept) in [("2020", 1), ("2021", 0)] {
+            let line = line.replace("2020", date);
+            let words = [tag, "RETURN", "COUNT", "LINES", &line];
+            assert_eq!(s.ok_with("FILTER WHERE", &words).int(), kept, "{line}");
+        }
+    }
+    let json = r#"urlkey 2020 {"filename": "filename", "offset": "offset"}"#;
+    assert_eq!(s.kept("WHERE t", &[json]), [json]);
+    s.ok("ADD RECORD 'urlkey 2020 filename 7' seven");
+    let json = r#"urlkey 2020 {"filename": "filename", "offset": 7}"#;
+    assert_eq!(s.kept("WHERE seven", &[json]), [json]);
+    let record = "urlkey 2020 filename offset";
+    assert_eq!(s.kept("WHERE t FORMAT RECORD", &[record]), [record]);
+}
+
+#[test]
+fn file_tags_are_found_by_name_and_base_name() {
+    let server = Server::start();
+    let mut s = space(&server);
+    s.ok("ADD FILE a.warc base");
+    s.ok("ADD FILE x/a.warc full");
+    s.ok("ADD FILE - dash");
+    let line = |file: &str| line_of(11, "2020").replace("filename", file);
+    for (file, base, full) in [
+        ("a.warc", 1, 0),
+        ("x/a.warc", 1, 1),
+        ("/y/x/a.warc", 1, 0),
+        ("a.warc/", 0, 0),
+        ("xa.warc", 0, 0),
+    ] {
+        for (tag, kept) in [("base", base), ("full", full)] {
+            let json = format!(r#"k 2020 {{"filename": "{file}"}}"#);
+            for (format, line) in [
+                ("AUTO", line(file)),
+                ("CDXJ", json),
+                ("RECORD", format!("k 2020 {file} 0")),
+                ("FILE", file.to_owned()),
+            ] {
+                let words = [tag, "FORMAT", format, "RETURN", "COUNT", "LINES", &line];
+                assert_eq!(
+                    s.ok_with("FILTER WHERE", &words).int(),
+                    kept,
+                    "{tag}: {line}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn json_fields_are_read_as_they_are_meant() {
+    let server = Server::start();
+    let mut s = space(&server);
+    let line = r#"com,example)/ 20200102 { "url":"http:\/\/e\u00fc\"\\/", "mime" : null, "status":200, "digest":-1.50e3, "length":true, "a":[1, "x"], "o":{"p": {}}, "dup":"first", "dup":"last", "e":"", "filename":"\ud83d\ude00.warc"}"#;
+    for (test, kept) in [
+        ("urlkey=com,example)/", true),
+        ("timestamp=20200102", true),
+        ("url='http://e\u{fc}\"\\\\/'", true),
+        ("original~^http", true),
+        ("mime=''", true),
+        ("status=200", true),
+        ("statuscode=200", true),
+        ("digest=-1.50e3", true),
+        ("length=true", true),
+        ("a*=x", true),
+        ("o*=p", true),
+        ("dup=last", true),
+        ("dup=first", false),
+        ("e=''", true),
+        ("missing=''", true),
+        ("redirect=''", true),
+        ("redirect=-", false),
+        ("filename=\u{1f600}.warc", true),
+    ] {
+        let words = [test, "RETURN", "COUNT", "LINES", line];
+        let got = s.ok_with("FILTER WHERE", &words);
+        // `)` ends a bare value, and so this one is to be quoted.
+        if test.starts_with("urlkey") {
+            continue;
+        }
+        assert_eq!(got, int(i64::from(kept)), "{test}");
+    }
+}
+
+#[test]
+fn formats_are_told_apart_line_by_line() {
+    let server = Server::start();
+    let mut s = space(&server);
+    let lines = [
+        line_of(11, "2020"),
+        r#"k 2020 {"status": "200", "filename": "f"}"#.to_owned(),
+        line_of(7, "2020"),
+        r#"k 2020 {}"#.to_owned(),
+        line_of(9, "2020"),
+    ];
+    let kept = s.kept("WHERE status=200", &lines);
+    assert_eq!(kept, [&lines[0][..], &lines[1], &lines[2], &lines[4]]);
+    for (format, line) in [("CDX", 1), ("CDXJ", 0)] {
+        let words = ["*", "FORMAT", format, "LINES", &lines[line]];
+        let error = s.err_with("FILTER WHERE", &words);
+        assert!(error.starts_with("BADLINE line 1"), "{format}: {error}");
+    }
+}
+
+#[test]
+fn headers_and_blank_lines_count_but_are_never_kept() {
+    let server = Server::start();
+    let mut s = space(&server);
+    let (a, b) = (line_of(11, "1"), line_of(11, "2"));
+    let lines = [" CDX N b a m s k r M S V g", &a, "", " CDX A b", &b, "   "];
+    // A line of spaces is blank, or it is bad; it is not kept.
+    assert_eq!(s.kept("", &lines[..5]), [&a[..], &b]);
+    let index = s.ok_with("FILTER RETURN INDEX LINES", &lines[..5]);
+    assert_eq!(index.ints(), [1, 4]);
+    let bits = s.ok_with("FILTER RETURN BITS LINES", &lines[..5]);
+    assert_eq!(bits, bulk([0b0100_1000]));
+    assert_eq!(s.kept("BADLINES DROP", &lines), [&a[..], &b]);
+    let blob = format!(" CDX N b\r\n{a}\r\n\r\n\n{b}");
+    let reply = s.ok_with("FILTER BLOB", &[&blob]);
+    assert_eq!(reply, bulk(format!("{a}\n{b}\n")));
+    let index = s.ok_with("FILTER RETURN INDEX BLOB", &[&blob]);
+    assert_eq!(index.ints(), [1, 4]);
+}
+
+#[test]
+fn bad_lines_are_numbered_or_dropped() {
+    let server = Server::start();
+    let mut s = space(&server);
+    let good = line_of(11, "2020");
+    let bad: [&[u8]; 21] = [
+        b"a",
+        b"a 2020",
+        b"a 2020 b",
+        b"1 2 3 4 5 6",
+        b"a 2020 u m 200 d 7 8",
+        b"a 2020 u m 200 d 7 8 9 10 11 12 13 14 15",
+        b"a date u m 200 d 7",
+        b"a 20x0 u m 200 d 7",
+        b"a - u m 200 d 7",
+        b"a  2020 u m 200 d 7",
+        b"a 2020  m 200 d 7",
+        b"a 2020 u m 200 d ",
+        b" a 2020 u m 200 d 7",
+        b"a 2020 {",
+        b"a 2020 {}x",
+        b"a 2020 {\"a\":}",
+        b"a 2020 {\"a\":\"\xff\"}",
+        b"a 2020 {\"a\":\"\\ud800x\"}",
+        b"a 2020 {'a':1}",
+        b"a x {}",
+        b"a 2020 {\"a\":1} {\"b\":1}",
+    ];
+    for line in bad {
+        let told = line.escape_ascii();
+        let lines: [&[u8]; 3] = [good.as_bytes(), line, good.as_bytes()];
+        let error = s.err_with("FILTER LINES", &lines);
+        assert!(error.starts_with("BADLINE line 2: "), "{told}: {error}");
+        let blob = lines.join(&b'\n');
+        let error = s.err_with("FILTER BLOB", &[&blob]);
+        assert!(error.starts_with("BADLINE line 2: "), "{told}: {error}");
+        for arguments in ["BADLINES DROP", "BADLINES DROP RETURN INDEX"] {
+            let reply = s.ok_with(&format!("FILTER {arguments} LINES"), &lines);
+            let expected = match arguments.contains("INDEX") {
+                true => array([int(0), int(2)]),
+                false => array([bulk(&good), bulk(&good)]),
+            };
+            assert_eq!(reply, expected, "{told}");
+        }
+        // A line that nobody looks at is not bad.
+        assert_eq!(
+            s.ok_with("FILTER LIMIT 1 LINES", &lines),
+            array([bulk(&good)])
+        );
+        let error = s.err_with("FILTER LIMIT 2 BADLINES ERROR LINES", &lines);
+        assert!(error.starts_with("BADLINE line 2: "), "{told}: {error}");
+    }
+    for line in ["a 2020 b", "a 2020 b c d", "a x b c", "a  b c"] {
+        let words = ["RECORD", "LINES", "k 1 f 0", line];
+        let error = s.err_with("FILTER FORMAT", &words);
+        assert!(error.starts_with("BADLINE line 2: "), "{line}: {error}");
+    }
+}
+
+#[test]
+fn every_form_of_reply_tells_the_same_captures() {
+    let server = Server::start();
+    let mut s = space(&server);
+    s.ok("ADD FILE even t u");
+    s.ok("ADD TAG t carried");
+    let lines: Vec<&str> = (0..19)
+        .map(|n| if n % 3 == 0 { "even" } else { "odd" })
+        .collect();
+    let blob = lines.join("\n");
+    let kept: Vec<i64> = (0..19).filter(|n| n % 3 == 0).collect();
+    for (given, words) in [("LINES", lines.clone()), ("BLOB", vec![&blob[..]])] {
+        let mut ask = |form: &str| {
+            s.ok_with(
+                &format!("FILTER WHERE t FORMAT FILE {form} {given}"),
+                &words,
+            )
+        };
+        let plain = match given {
+            "LINES" => Reply::Array(vec![bulk("even"); 7]),
+            _ => bulk("even\n".repeat(7)),
+        };
+        assert_eq!(ask(""), plain);
+        assert_eq!(ask("RETURN LINES"), plain);
+        assert_eq!(ask("return index").ints(), kept);
+        assert_eq!(ask("RETURN COUNT"), int(7));
+        // 0 3 6 | 9 12 15 | 18
+        assert_eq!(
+            ask("RETURN BITS"),
+            bulk([0b1001_0010, 0b0100_1001, 0b0010_0000])
+        );
+        let tags = || array([bulk("carried"), bulk("t"), bulk("u")]);
+        let pairs = kept.iter().map(|n| array([int(*n), tags()]));
+        assert_eq!(ask("RETURN TAGS"), Reply::Array(pairs.collect()));
+    }
+}
+
+#[test]
+fn nothing_kept_is_empty_not_nil() {
+    let server = Server::start();
+    let mut s = space(&server);
+    for (form, lines, blob) in [
+        ("LINES", array([]), bulk("")),
+        ("INDEX", array([]), array([])),
+        ("COUNT", int(0), int(0)),
+        ("BITS", bulk([0]), bulk([0])),
+        ("TAGS", array([]), array([])),
+    ] {
+        let words = [form, "LINES", "f", "g"];
+        assert_eq!(
+            s.ok_with("FILTER WHERE none FORMAT FILE RETURN", &words),
+            lines,
+            "{form}"
+        );
+        let words = [form, "BLOB", "f\ng\n"];
+        assert_eq!(
+            s.ok_with("FILTER WHERE none FORMAT FILE RETURN", &words),
+            blob,
+            "{form}"
+        );
+    }
+    assert_eq!(s.ok_with("FILTER RETURN BITS BLOB", &[""]), bulk(""));
+    assert_eq!(s.ok_with("FILTER RETURN COUNT BLOB", &[""]), int(0));
+    assert_eq!(s.ok_with("FILTER BLOB", &[""]), bulk(""));
+    let eight = ["f"; 8];
+    assert_eq!(
+        s.ok_with("FILTER FORMAT FILE RETURN BITS LINES", &eight),
+        bulk([0xff])
+    );
+    let nine = ["f"; 9];
+    assert_eq!(
+        s.ok_with("FILTER FORMAT FILE RETURN BITS LINES", &nine),
+        bulk([0xff, 0x80])
+    );
+}
+
+#[test]
+fn lines_are_given_back_byte_for_byte() {
+    let server = Server::start();
+    let mut s = space(&server);
+    let lines: [&[u8]; 4] = [
+        b"\xff\x00\xfe",
+        "\u{fc} \u{20ac}".as_bytes(),
+        b"a\tb",
+        b"LINES",
+    ];
+    let reply = s.ok_with("FILTER FORMAT FILE LINES", &lines);
+    assert_eq!(reply, array(lines.map(bulk)));
+    let blob = lines.join(&b'\n');
+    let reply = s.ok_with("FILTER FORMAT FILE BLOB", &[&blob]);
+    assert_eq!(reply, bulk([&blob[..], b"\n"].concat()));
+}
+
+#[test]
+fn collapse_keeps_the_first_of_each_run() {
+    let server = Server::start();
+    let mut s = space(&server);
+    let line = |key: &str, date: &str, digest: &str| format!("{key} {date} u m 200 {digest} 7");
+    let lines = [
+        line("a", "20200101", "x"),
+        line("a", "20200102", "x"),
+        line("a", "20200103", "y"),
+        line("a", "20210101", "x"),
+        line("b", "20210102", "x"),
+        line("b", "20210103", "x"),
+    ];
+    let index = |s: &mut TagSpace, arguments: &str| {
+        s.ok_with(&format!("FILTER {arguments} RETURN INDEX LINES"), &lines)
+            .ints()
+    };
+    assert_eq!(index(&mut s, "COLLAPSE digest"), [0, 2, 3]);
+    assert_eq!(index(&mut s, "COLLAPSE urlkey"), [0, 4]);
+    assert_eq!(index(&mut s, "collapse timestamp:4"), [0, 3]);
+    assert_eq!(index(&mut s, "COLLAPSE timestamp"), [0, 1, 2, 3, 4, 5]);
+    assert_eq!(index(&mut s, "COLLAPSE timestamp:100"), [0, 1, 2, 3, 4, 5]);
+    assert_eq!(index(&mut s, "COLLAPSE statuscode"), [0]);
+    assert_eq!(
+        index(&mut s, "COLLAPSE filename"),
+        [0],
+        "all of them have none"
+    );
+    // What does not pass stands between nobody.
+    assert_eq!(index(&mut s, "FILTER !digest:y COLLAPSE digest"), [0]);
+    assert_eq!(
+        index(&mut s, "FILTER !timestamp:20200101 COLLAPSE digest"),
+        [1, 2, 3]
+    );
+    let error = s.err_with("FILTER COLLAPSE colour LINES", &lines);
+    assert!(error.starts_with("BADFIELD "), "{error}");
+    for bad in ["timestamp:x", "timestamp:-1", "timestamp:", "", ":4"] {
+        let words = [&[bad, "LINES"][..], &lines.each_ref().map(String::as_str)].concat();
+        s.err_with("FILTER COLLAPSE", &words);
+    }
+    let json = [
+        r#"a 1 {"colour": "red"}"#,
+        r#"a 2 {"colour": "red"}"#,
+        r#"a 3 {}"#,
+        r#"a 4 {}"#,
+    ];
+    assert_eq!(s.kept("COLLAPSE colour", &json), [json[0], json[2]]);
+    // Headers, blank and bad lines do not end a run.
+    let mixed = [&lines[0][..], "", " CDX x", "bad", &lines[1]];
+    assert_eq!(
+        s.kept("COLLAPSE digest BADLINES DROP", &mixed),
+        [&lines[0][..]]
+    );
+}
+
+#[test]
+fn order_is_filter_then_collapse_then_skip_then_limit() {
+    let server = Server::start();
+    let mut s = space(&server);
+    s.ok("RULESET r filename '^(.)' $1");
+    let lines: Vec<String> = "ppqabbaabbcq"
+        .chars()
+        .enumerate()
+        .map(|(n, c)| format!("{c}{n}"))
+        .collect();
+    let mut index = |arguments: &str| {
+        s.ok_with(
+            &format!("FILTER FORMAT FILE {arguments} RETURN INDEX LINES"),
+            &lines,
+        )
+        .ints()
+    };
+    let all: Vec<i64> = (0..12).collect();
+    assert_eq!(index(""), all);
+    assert_eq!(index("SKIP 10"), [10, 11]);
+    assert_eq!(index("SKIP 12"), [0; 0]);
+    assert_eq!(index("SKIP 9223372036854775807"), [0; 0]);
+    assert_eq!(index("LIMIT 2"), [0, 1]);
+    assert_eq!(index("LIMIT 0"), [0; 0]);
+    assert_eq!(index("LIMIT 100"), all);
+    assert_eq!(index("SKIP 3 LIMIT 2"), [3, 4]);
+    assert_eq!(index("LIMIT 2 SKIP 3"), [3, 4]);
+    // a3 b4 b5 a6 a7 b8 b9 c10
+    assert_eq!(index("WHERE 'a|b|c' COLLAPSE filename:1"), [3, 4, 6, 8, 10]);
+    assert_eq!(
+        index("LIMIT 2 WHERE 'a|b|c' SKIP 1 COLLAPSE filename:1"),
+        [4, 6]
+    );
+    assert_eq!(index("COLLAPSE filename:1 SKIP 1 LIMIT 3"), [2, 3, 4]);
+    let bits = s.ok_with(
+        "FILTER FORMAT FILE WHERE 'a|b|c' COLLAPSE filename:1 SKIP 1 LIMIT 2 RETURN BITS LINES",
+        &lines,
+    );
+    assert_eq!(bits, bulk([0b0000_1010, 0]));
+    let count = s.ok_with(
+        "FILTER FORMAT FILE WHERE b SKIP 1 LIMIT 100 RETURN COUNT LINES",
+        &lines,
+    );
+    assert_eq!(count, int(3));
+}
+
+#[test]
+fn point_where_and_filters_are_all_anded() {
+    let server = Server::start();
+    let mut s = space(&server);
+    s.ok("RULESET r filename '^(.)(.)(.)' $1 2$2 3$3");
+    s.ok("POINTSET p a");
+    let lines = ["xyz", "ayz", "abz", "abc", "xbc", "aac"];
+    assert_eq!(
+        s.kept("FORMAT FILE POINT p", &lines),
+        ["ayz", "abz", "abc", "aac"]
+    );
+    assert_eq!(
+        s.kept("FORMAT FILE POINT p WHERE 2b", &lines),
+        ["abz", "abc"]
+    );
+    assert_eq!(
+        s.kept("WHERE 2b FILTER tag:3c POINT p FORMAT FILE", &lines),
+        ["abc"]
+    );
+    assert_eq!(s.kept("FORMAT FILE FILTER tag:3c !tag:2b", &lines), ["aac"]);
+}
+
+#[test]
+fn options_are_given_once_and_lines_last() {
+    let server = Server::start();
+    let mut s = space(&server);
+    s.ok("POINTSET p a");
+    let twice = [
+        "POINT p POINT p",
+        "WHERE a WHERE b",
+        "DIALECT IA DIALECT IA",
+        "COLLAPSE digest COLLAPSE digest",
+        "SKIP 1 SKIP 1",
+        "LIMIT 1 LIMIT 1",
+        "FORMAT CDX FORMAT CDX",
+        "BADLINES DROP BADLINES DROP",
+        "RETURN COUNT RETURN COUNT",
+    ];
+    for arguments in twice {
+        s.err(&format!("FILTER {arguments} LINES x"));
+    }
+    for arguments in [
+        "",
+        "WHERE a",
+        "LINES",
+        "BLOB",
+        "BLOB a b",
+        "NONSENSE LINES x",
+        "FORMAT NONE LINES x",
+        "RETURN NONE LINES x",
+        "BADLINES NONE LINES x",
+        "SKIP -1 LINES x",
+        "SKIP x LINES x",
+        "LIMIT -1 LINES x",
+        "LIMIT 1.5 LINES x",
+        "LIMIT 99999999999999999999 LINES x",
+        "WHERE LINES x",
+        "POINT LINES x",
+    ] {
+        let words = format!("FILTER {arguments}");
+        s.err(words.trim());
+    }
+    assert_eq!(
+        s.kept("FORMAT FILE", &["LINES", "BLOB", "WHERE"]),
+        ["LINES", "BLOB", "WHERE"]
+    );
+    assert_eq!(
+        s.kept("", &NONE[..0].iter().chain(&[""]).collect::<Vec<_>>()),
+        NONE
+    );
+    ok!(s.wire, "PING");
+}

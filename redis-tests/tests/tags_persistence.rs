@@ -1,0 +1,535 @@
+//! A space is the same after a restart, on a replica, in a copy and in a dump; and a dump that is
+//! damaged is refused.
+
+use redis_tests::{array, bulk, cmd, int, ok, until, Options, Reply, Rng, Server, TagSpace};
+
+/// A space with something of everything, odd bytes among it.
+fn fill(s: &mut TagSpace) {
+    s.ok("ADD TAG coll:1 org:1");
+    s.ok("ADD TAG coll:2 org:1 private");
+    s.ok_with(
+        "ADD FILE",
+        &[&b"d/\xff\x00.warc"[..], b"\xfe\x01", b"coll:2"],
+    );
+    let files: Vec<String> = (0..500)
+        .flat_map(|n| [format!("f{n}"), format!("coll:{} own", n % 7)])
+        .collect();
+    s.ok_with("LOAD FILE MERGE", &files);
+    let records: Vec<String> = (0..300)
+        .flat_map(|n| [format!("com,a)/{n} 2020 f{n} {n}"), format!("r{}", n % 3)])
+        .collect();
+    s.ok_with("LOAD RECORD MERGE", &records);
+    s.ok("RULESET coll filename '(?:^|/)ARCHIVEIT-(\\d+)-' coll:$1");
+    s.ok("RULESET json collection (?P<c>.+) coll:${c} json");
+    s.ok_with("RULESET", &[&b"\xff"[..], b"url", b"\\xff", b"\xfe"]);
+    s.ok("POINTSET all 'coll:* & !private'");
+    s.ok("POINTSET org-(\\d+) org:$1");
+    s.ok("POINTSET deep '@org-1 & filename~\"^f\"'");
+    s.ok("LOAD FILE STAGE staged coll:9 other coll:8");
+    s.ok("LOAD TAG STAGE coll:9 org:9");
+    s.ok("LOAD RECORD STAGE");
+}
+
+/// What can be asked of it.
+fn told(s: &mut TagSpace) -> Vec<Reply> {
+    let mut replies: Vec<Reply> = [
+        "RULES",
+        "POINTS",
+        "INFO",
+        "GET FILE f8 ALL",
+        "GET RECORD 'com,a)/8 2020 f8 8' ALL",
+    ]
+    .map(|line| s.ok(line))
+    .to_vec();
+    for (name, value) in replies[2].pairs() {
+        // Memory is what it is.
+        if name != bulk("memory") {
+            replies.push(value);
+        }
+    }
+    replies.remove(2);
+    let files: Vec<String> = (0..500)
+        .map(|n| format!("x/f{n}"))
+        .chain(["ARCHIVEIT-2-".into(), "ARCHIVEIT-1-".into()])
+        .collect();
+    for arguments in [
+        "POINT all",
+        "POINT org-1",
+        "POINT deep",
+        "WHERE 'own & !org:1'",
+        "RETURN TAGS",
+    ] {
+        let line = format!("FILTER {arguments} FORMAT FILE LINES");
+        replies.push(s.ok_with(&line, &files));
+    }
+    replies.push(s.ok_with("GET FILE", &[b"d/\xff\x00.warc"]));
+    replies
+}
+
+/// What was staged can be put in place.
+fn goes_on(s: &mut TagSpace) {
+    assert_eq!(s.ok("SWAP FILE EXPECT 2"), int(2));
+    assert_eq!(s.ok("SWAP TAG"), int(1));
+    assert_eq!(s.ok("SWAP RECORD"), int(0));
+    assert_eq!(s.tags("FILE staged ALL"), ["coll:9", "org:9"]);
+    assert_eq!(s.figure("record_ids"), 0);
+    assert_eq!(
+        s.kept("POINT org-9 FORMAT FILE", &["staged", "other"]),
+        ["staged"]
+    );
+    s.ok("ADD TAG coll:8 org:9");
+    assert_eq!(
+        s.kept("POINT org-9 FORMAT FILE", &["staged", "other"]),
+        ["staged", "other"]
+    );
+}
+
+fn restart_keeps_everything(options: Options, how: impl Fn(&mut Server)) {
+    let mut server = options.start();
+    let mut s = TagSpace::of(&server);
+    fill(&mut s);
+    // What was there and is not any more.
+    s.ok("ADD FILE gone t");
+    s.ok("REM FILE gone t");
+    s.ok("RULESET gone filename x t");
+    s.ok("RULEDEL gone");
+    s.ok("POINTSET gone x");
+    s.ok("POINTDEL gone");
+    let (before, digest) = (told(&mut s), server.digest());
+    how(&mut server);
+    assert_eq!(server.digest(), digest);
+    let mut s = TagSpace::of(&server);
+    assert_eq!(told(&mut s), before);
+    goes_on(&mut s);
+    assert_eq!(server.info_number("panics"), 0);
+}
+
+fn rewritten(server: &mut Server) {
+    ok!(server.wire(), "BGREWRITEAOF");
+    until("the append-only file is rewritten", || {
+        server.info_number("aof_rewrite_in_progress") == 0
+            && server.info_number("aof_rewrite_scheduled") == 0
+    });
+    server.kill9();
+    server.restart();
+}
+
+#[test]
+fn rdb_restart_keeps_everything() {
+    restart_keeps_everything(Options::new().rdb(), |server| {
+        server.shutdown();
+        server.restart();
+    });
+}
+
+#[test]
+fn replayed_append_only_file_keeps_everything() {
+    restart_keeps_everything(Options::new().aof_unsynced(false), Server::restart);
+}
+
+#[test]
+fn rewritten_append_only_file_keeps_everything() {
+    restart_keeps_everything(Options::new().aof_unsynced(false), rewritten);
+}
+
+#[test]
+fn append_only_file_with_preamble_keeps_everything() {
+    restart_keeps_everything(Options::new().aof_unsynced(true), rewritten);
+}
+
+#[test]
+fn debug_reload_keeps_everything() {
+    restart_keeps_everything(Options::new(), |server| {
+        ok!(server.wire(), "DEBUG", "RELOAD");
+    });
+}
+
+#[test]
+fn big_space_survives_a_rewritten_append_only_file() {
+    let mut server = Options::new().aof_unsynced(false).start();
+    let mut s = TagSpace::of(&server);
+    let long = "l".repeat(10_000);
+    for call in 0..10 {
+        let pairs: Vec<String> = (0..10_000)
+            .flat_map(|n| {
+                [
+                    format!("com,a)/{} 20200101000000 f{call} {n}", n * 7919),
+                    format!("coll:{n} own{call}"),
+                ]
+            })
+            .collect();
+        s.ok_with("LOAD RECORD MERGE", &pairs);
+        s.ok_with("LOAD FILE STAGE", &pairs);
+        s.ok_with("ADD FILE", &[&format!("{long}{call}"), "t"]);
+    }
+    let digest = server.digest();
+    rewritten(&mut server);
+    assert_eq!(server.digest(), digest);
+    let mut s = TagSpace::of(&server);
+    assert_eq!(s.figure("record_edges"), 200_000);
+    assert_eq!(s.ok("SWAP FILE EXPECT 100000"), int(100_000));
+}
+
+#[test]
+fn replica_has_what_the_master_has() {
+    let server = Server::start();
+    let early = Options::new().replica_of(&server).start();
+    let mut s = TagSpace::of(&server);
+    fill(&mut s);
+    let late = Options::new().replica_of(&server).start();
+    let before = told(&mut s);
+    for replica in [&early, &late] {
+        server.wait_for_replica_offset(replica);
+        assert_eq!(replica.digest(), server.digest());
+        let mut r = TagSpace::of(replica);
+        assert_eq!(told(&mut r), before);
+        for line in [
+            "ADD FILE f t",
+            "SWAP FILE",
+            "POINTSET p x",
+            "LOAD FILE STAGE",
+            "RULEDEL coll",
+        ] {
+            assert!(r.err(line).starts_with("READONLY "), "{line}");
+        }
+    }
+    s.ok("SWAP FILE");
+    s.ok("LOAD TAG REPLACE a b");
+    s.ok("RULEDEL json");
+    for replica in [&early, &late] {
+        server.wait_for_replica_offset(replica);
+        assert_eq!(replica.digest(), server.digest());
+    }
+    ok!(early.wire(), "REPLICAOF", "NO", "ONE");
+    let mut r = TagSpace::of(&early);
+    r.ok("ADD FILE f t");
+    assert_eq!(r.ok("SWAP RECORD"), int(0));
+}
+
+#[test]
+fn errors_and_calls_that_change_nothing_are_not_replicated() {
+    let server = Server::start();
+    let replica = Options::new().replica_of(&server).start();
+    let mut s = TagSpace::of(&server);
+    fill(&mut s);
+    server.wait_for_replica_offset(&replica);
+    let commands = |server: &Server| {
+        let stats = ok!(server.wire(), "INFO", "commandstats").text();
+        stats
+            .lines()
+            .filter(|line| line.starts_with("cmdstat_tags."))
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    let before = commands(&replica);
+    for line in [
+        "ADD FILE f1 own",
+        "REM FILE f1 nothing",
+        "RULEDEL none",
+        "POINTDEL none",
+        "SWAP RECORD EXPECT 5",
+        "ADD TAG org:1 coll:1",
+        "FILTER LINES x",
+        "GET FILE f1",
+        "POINTS",
+        "INFO",
+    ] {
+        s.call(line);
+    }
+    server.wait_for_replica_offset(&replica);
+    assert_eq!(commands(&replica), before);
+}
+
+#[test]
+fn copy_and_dump_are_equal_and_apart() {
+    let server = Server::start();
+    let mut s = TagSpace::of(&server);
+    fill(&mut s);
+    let (before, digest) = (told(&mut s), s.digest());
+    ok!(s.wire, "COPY", "tags", "copy");
+    let payload = ok!(s.wire, "DUMP", "tags").bytes().to_vec();
+    ok!(s.wire, "RESTORE", "restored", 0, payload);
+    ok!(s.wire, "COPY", "tags", "tags", "DB", 5);
+    ok!(s.wire, "RENAME", "tags", "renamed");
+    for key in ["copy", "restored", "renamed"] {
+        let mut other = TagSpace::over(server.wire(), key);
+        assert_eq!(other.digest(), digest, "{key}");
+        assert_eq!(told(&mut other), before, "{key}");
+        goes_on(&mut other);
+        assert_ne!(other.digest(), digest, "{key}");
+    }
+    let mut elsewhere = server.wire();
+    ok!(elsewhere, "SELECT", 5);
+    let mut elsewhere = TagSpace::over(elsewhere, "tags");
+    assert_eq!(elsewhere.digest(), digest);
+    assert_eq!(told(&mut elsewhere), before);
+    ok!(elsewhere.wire, "SWAPDB", 5, 0);
+    assert_eq!(told(&mut s), before, "now it is here");
+}
+
+#[test]
+fn digest_does_not_depend_on_how_a_space_came_about() {
+    let server = Server::start();
+    let mut rng = Rng::new("digest_does_not_depend_on_how_a_space_came_about");
+    let mut edges: Vec<(&str, String, String)> = (0..400)
+        .map(|n| {
+            let kind = ["FILE", "RECORD", "TAG"][n % 3];
+            let (id, tag) = (format!("{}", n % 37), format!("z{}", n % 11));
+            (kind, id, tag)
+        })
+        .collect();
+    let mut digests = Vec::new();
+    for round in 0..6 {
+        let mut s = TagSpace::over(server.wire(), &format!("round-{round}"));
+        s.ok("RULESET r filename x t");
+        s.ok("POINTSET p t");
+        rng.shuffle(&mut edges);
+        for (kind, id, tag) in &edges {
+            if rng.chance(20) {
+                s.ok(&format!("ADD {kind} {id} passing{}", rng.below(9)));
+            }
+            s.ok(&format!("ADD {kind} {id} {tag}"));
+        }
+        for kind in ["FILE", "RECORD", "TAG"] {
+            for id in 0..37 {
+                let passing: Vec<String> = (0..9).map(|n| format!("passing{n}")).collect();
+                s.ok_with(&format!("REM {kind} {id}"), &passing);
+            }
+        }
+        digests.push(s.digest());
+    }
+    digests.dedup();
+    assert_eq!(digests.len(), 1, "{digests:?}");
+    // Every change is another digest.
+    let mut s = TagSpace::over(server.wire(), "round-0");
+    let mut seen = digests;
+    for line in [
+        "ADD FILE n t",
+        "ADD RECORD n t",
+        "ADD TAG n t",
+        "RULESET r filename x u",
+        "RULESET s filename x u",
+        "POINTSET p u",
+        "POINTSET q u",
+        "LOAD FILE STAGE",
+        "LOAD RECORD STAGE",
+        "LOAD FILE STAGE a b",
+        "SWAP FILE",
+        "SWAP RECORD",
+    ] {
+        s.ok(line);
+        let digest = s.digest();
+        assert!(!seen.contains(&digest), "{line}");
+        seen.push(digest);
+    }
+}
+
+#[test]
+fn memory_usage_grows_with_what_is_in_it() {
+    let server = Server::start();
+    let mut s = TagSpace::of(&server);
+    s.ok("ADD FILE f t");
+    let usage = |s: &mut TagSpace| ok!(s.wire, "MEMORY", "USAGE", "tags").int();
+    let mut before = usage(&mut s);
+    let pairs = |n: usize| -> Vec<String> {
+        (0..n)
+            .flat_map(|n| [format!("file-number-{n}"), format!("t{}", n % 100)])
+            .collect()
+    };
+    for line in ["LOAD FILE MERGE", "LOAD RECORD MERGE", "LOAD FILE STAGE"] {
+        s.ok_with(line, &pairs(20_000));
+        let now = usage(&mut s);
+        assert!(now > before + 20_000 * 16, "{line}: {before}, then {now}");
+        before = now;
+    }
+    let figure = s.figure("memory");
+    assert!(
+        figure > before / 2 && figure < before * 2,
+        "{figure}, {before}"
+    );
+    // And shrinks when it goes.
+    s.ok("SWAP FILE DISCARD");
+    s.ok("LOAD FILE REPLACE");
+    s.ok("LOAD RECORD REPLACE a b");
+    let now = usage(&mut s);
+    assert!(now < before / 4, "{before}, then {now}");
+}
+
+#[test]
+fn big_space_is_freed_without_a_pause() {
+    let server = Server::start();
+    let mut s = TagSpace::of(&server);
+    for call in 0..10 {
+        let pairs: Vec<String> = (0..20_000)
+            .flat_map(|n| [format!("file-number-{call}-{n}"), format!("t{n}")])
+            .collect();
+        s.ok_with("LOAD FILE MERGE", &pairs);
+    }
+    let before = server.info_number("used_memory");
+    ok!(s.wire, "UNLINK", "tags");
+    assert!(!s.exists());
+    until("its memory is given back", || {
+        server.info_number("used_memory") < before / 2
+    });
+    assert!(
+        server.info_number("lazyfreed_objects") > 0,
+        "it was freed aside"
+    );
+    ok!(s.wire, "FLUSHALL", "ASYNC");
+}
+
+/// CRC-64 of Jones, as Redis appends it to a dump.
+fn crc64(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0, |mut crc: u64, &byte| {
+        crc ^= u64::from(byte);
+        for _ in 0..8 {
+            // The polynomial ad93d23594c935a9, its bits turned around.
+            crc = (crc >> 1) ^ (0x95ac_9329_ac4b_c9b5 & (crc & 1).wrapping_neg());
+        }
+        crc
+    })
+}
+
+/// The payload with a footer that fits.
+fn sealed(mut payload: Vec<u8>) -> Vec<u8> {
+    let end = payload.len() - 8;
+    let crc = crc64(&payload[..end]);
+    payload[end..].copy_from_slice(&crc.to_le_bytes());
+    payload
+}
+
+#[test]
+fn checksum_of_a_dump_is_the_one_that_redis_makes() {
+    assert_eq!(crc64(b"123456789"), 0xe9c6_d914_c4b8_d9ca);
+    let server = Server::start();
+    let mut c = server.wire();
+    ok!(c, "SET", "k", "some value");
+    let payload = ok!(c, "DUMP", "k").bytes().to_vec();
+    assert_eq!(sealed(payload.clone()), payload);
+}
+
+/// A small space, so that each of its bytes can be tried.
+fn small(s: &mut TagSpace) {
+    s.ok("ADD FILE f.warc coll:1 b");
+    s.ok("ADD RECORD 'k 2020 f 1' t");
+    s.ok("ADD TAG coll:1 org:1");
+    s.ok("LOAD FILE STAGE g coll:2");
+    s.ok("RULESET r filename (x) t:$1");
+    s.ok("POINTSET p-(.) org:$1");
+    s.ok("POINTSET q a|b");
+}
+
+#[test]
+fn damaged_dumps_are_refused_or_harmless() {
+    let mut server = Server::start();
+    let mut s = TagSpace::of(&server);
+    small(&mut s);
+    let digest = s.digest();
+    let payload = ok!(s.wire, "DUMP", "tags").bytes().to_vec();
+    let mut other = TagSpace::over(server.wire(), "other");
+    let (mut refused, mut equal) = (0, 0);
+    // The first byte says which type of Redis' own it is, the last ten are the footer.
+    let end = payload.len() - 10;
+    let mut try_one = |damaged: Vec<u8>, what: &str| match cmd!(
+        other.wire,
+        "RESTORE",
+        "other",
+        0,
+        sealed(damaged),
+        "REPLACE"
+    ) {
+        Reply::Error(_) => refused += 1,
+        _ => {
+            let is = ok!(other.wire, "DEBUG", "DIGEST-VALUE", "other")
+                .texts()
+                .remove(0);
+            assert_eq!(is, digest, "{what}: accepted, and another value");
+            equal += 1;
+        }
+    };
+    for at in 1..end {
+        for flip in [0x01, 0x02, 0x10, 0x40, 0x80, 0xff] {
+            let mut damaged = payload.clone();
+            damaged[at] ^= flip;
+            try_one(damaged, &format!("byte {at} of {end} ^ {flip:#x}"));
+        }
+        // One byte fewer, one more, and the end cut off.
+        let mut damaged = payload.clone();
+        damaged.remove(at);
+        try_one(damaged, &format!("without byte {at}"));
+        let mut damaged = payload.clone();
+        damaged.insert(at, payload[at]);
+        try_one(damaged, &format!("byte {at} twice"));
+        let cut = [&payload[..at], &payload[end..]].concat();
+        try_one(cut, &format!("cut at {at}"));
+    }
+    eprintln!("{refused} refused, {equal} equal, of {end} bytes");
+    assert!(refused > 9 * equal, "{refused} refused, {equal} equal");
+    assert!(server.is_alive());
+    assert_eq!(server.info_number("panics"), 0);
+    assert_eq!(s.digest(), digest);
+}
+
+#[test]
+fn randomly_damaged_dumps_do_no_harm() {
+    let mut server = Server::start();
+    let mut rng = Rng::new("randomly_damaged_dumps_do_no_harm");
+    let mut s = TagSpace::of(&server);
+    fill(&mut s);
+    let digest = s.digest();
+    let payload = ok!(s.wire, "DUMP", "tags").bytes().to_vec();
+    let end = payload.len() as u64 - 10;
+    for _ in 0..1500 {
+        let mut damaged = payload.clone();
+        for _ in 0..1 + rng.below(3) {
+            let at = 10 + rng.below(end - 10) as usize;
+            damaged[at] = rng.bits() as u8;
+        }
+        let reply = cmd!(s.wire, "RESTORE", "other", 0, sealed(damaged), "REPLACE");
+        if !reply.is_error() {
+            let is = ok!(s.wire, "DEBUG", "DIGEST-VALUE", "other").texts();
+            assert_eq!(is, [digest.clone()]);
+        }
+    }
+    assert!(server.is_alive());
+    assert_eq!(server.info_number("panics"), 0);
+}
+
+#[test]
+fn internal_chunks_of_the_append_only_file_are_not_for_clients() {
+    let server = Server::start();
+    let mut c = server.wire();
+    for words in [
+        &["crawlspace.tags"][..],
+        &["crawlspace.tags", "k"],
+        &["crawlspace.tags", "k", "0"],
+        &["crawlspace.tags", "k", "0", "garbage"],
+        &["crawlspace.tags", "k", "1", ""],
+    ] {
+        assert!(c.call(words).is_error(), "{words:?}");
+    }
+    assert_eq!(ok!(c, "DBSIZE"), int(0));
+    let script = "return redis.call('crawlspace.tags', 'k', '0', 'x')";
+    assert!(cmd!(c, "EVAL", script, 0).is_error());
+    assert_eq!(ok!(c, "KEYS", "*"), array([]));
+}
+
+#[test]
+fn expiry_and_type_are_those_of_a_key() {
+    let server = Server::start();
+    let mut s = TagSpace::of(&server);
+    s.ok("ADD FILE f t");
+    let kind = ok!(s.wire, "TYPE", "tags").text();
+    assert!(!["none", "string", "hash"].contains(&&kind[..]), "{kind}");
+    ok!(s.wire, "PEXPIRE", "tags", 600_000);
+    s.ok("ADD FILE g t");
+    s.ok("LOAD FILE REPLACE h t");
+    assert!(
+        ok!(s.wire, "PTTL", "tags").int() > 0,
+        "changes keep the time to live"
+    );
+    assert_eq!(
+        ok!(s.wire, "SCAN", 0, "TYPE", kind).items()[1],
+        array([bulk("tags")])
+    );
+}

@@ -1,0 +1,296 @@
+//! Rules extract tags from the fields of a capture: all of them apply, each wherever its regex is
+//! found first.
+
+use redis_tests::{array, bulk, int, ok, simple, Server, TagSpace};
+
+const NONE: [&str; 0] = [];
+
+/// A line of eleven fields whose WARC has this name.
+fn cdx(file: &str) -> String {
+    format!(
+        "com,example)/a 20200102030405 http://example.com/a text/html 200 SHA1 - - 123 456 {file}"
+    )
+}
+
+/// The tags of one line.
+fn tags_of(s: &mut TagSpace, line: &str) -> Vec<String> {
+    let kept = s.ok_with("FILTER WHERE * RETURN TAGS LINES", &[line]);
+    let [one] = kept.items() else {
+        panic!("one line expected, got {kept:?}");
+    };
+    assert_eq!(one.items()[0], int(0));
+    one.items()[1].texts()
+}
+
+#[test]
+fn rule_of_the_seed_finds_collections_in_file_names() {
+    let server = Server::start();
+    let mut s = TagSpace::of(&server);
+    let rule = "RULESET coll filename '(?:^|/)ARCHIVEIT-(\\d+)-' coll:$1";
+    assert_eq!(s.ok(rule), simple("OK"));
+    for (file, tags) in [
+        ("ARCHIVEIT-1068-20200101.warc.gz", &["coll:1068"][..]),
+        ("/data/7/ARCHIVEIT-22-x-ARCHIVEIT-33-.warc.gz", &["coll:22"]),
+        ("NOT-ARCHIVEIT-22-.warc.gz", &[]),
+        ("archiveit-22-.warc.gz", &[]),
+        ("ARCHIVEIT--.warc.gz", &[]),
+    ] {
+        assert_eq!(tags_of(&mut s, &cdx(file)), tags, "{file}");
+        assert_eq!(s.tags(&format!("FILE {file} ALL")), tags, "{file}");
+        assert_eq!(s.tags(&format!("FILE {file}")), NONE, "they are not stored");
+    }
+}
+
+#[test]
+fn all_rules_apply_and_each_may_give_many_tags() {
+    let server = Server::start();
+    let mut s = TagSpace::of(&server);
+    s.ok(
+        "RULESET a filename '(?P<year>\\d{4})-(x)?' year:${year} first:$0 opt:$2 cost:$$5 ${1}s $1",
+    );
+    s.ok("RULESET b filename A seen");
+    s.ok("RULESET c status '^(.)' class:$1");
+    s.ok("RULESET d url '^https?://([^/]+)' host:$1");
+    let tags = tags_of(&mut s, &cdx("A-2020-B-2021-x"));
+    let expected = [
+        "2020",
+        "2020s",
+        "class:2",
+        "cost:$5",
+        "first:2020-",
+        "host:example.com",
+        "seen",
+        "year:2020",
+    ];
+    assert_eq!(tags, expected, "an idle group gives no tag");
+    let tags = tags_of(&mut s, &cdx("2021-x"));
+    assert!(tags.contains(&"opt:x".to_owned()), "{tags:?}");
+}
+
+#[test]
+fn a_template_that_makes_no_tag_gives_none() {
+    let server = Server::start();
+    let mut s = TagSpace::of(&server);
+    s.ok("RULESET e filename '(z*)' $1");
+    assert_eq!(tags_of(&mut s, &cdx("abc")), NONE, "nothing is no tag");
+    s.ok("RULESET e filename '^(.*)$' t:$1");
+    let long = "x".repeat(1022);
+    assert_eq!(tags_of(&mut s, &cdx(&long)), [format!("t:{long}")]);
+    assert_eq!(tags_of(&mut s, &cdx(&format!("{long}y"))), NONE, "too long");
+    // A WARC name by itself may hold spaces, a tag may not.
+    let kept = |s: &mut TagSpace, file: &str| {
+        let reply = s.ok_with("FILTER WHERE * FORMAT FILE RETURN TAGS LINES", &[file]);
+        reply.items()[0].items()[1].texts()
+    };
+    assert_eq!(kept(&mut s, "a b"), NONE);
+    assert_eq!(kept(&mut s, "ab"), ["t:ab"]);
+}
+
+#[test]
+fn what_a_rule_gives_is_closed() {
+    let server = Server::start();
+    let mut s = TagSpace::of(&server);
+    s.ok("RULESET coll filename 'C(\\d+)' coll:$1");
+    s.ok("ADD TAG coll:7 org:1 private");
+    s.ok("ADD TAG org:1 country:nz");
+    let all = ["coll:7", "country:nz", "org:1", "private"];
+    assert_eq!(tags_of(&mut s, &cdx("C7")), all);
+    assert_eq!(s.tags("FILE C7 ALL"), all);
+    assert_eq!(s.tags("RECORD 'k 1 d/C7 0' ALL"), all);
+    assert_eq!(tags_of(&mut s, &cdx("C8")), ["coll:8"]);
+}
+
+#[test]
+fn rules_look_at_every_field_and_alias() {
+    let server = Server::start();
+    let mut s = TagSpace::of(&server);
+    // Fourteen fields: the original's length, offset and file name come last.
+    let line = "key 20200102 url mime 200 digest redirect robots 11 22 file 33 44 o-file";
+    for (field, value) in [
+        ("urlkey", "key"),
+        ("timestamp", "20200102"),
+        ("url", "url"),
+        ("original", "url"),
+        ("mime", "mime"),
+        ("mimetype", "mime"),
+        ("status", "200"),
+        ("statuscode", "200"),
+        ("digest", "digest"),
+        ("redirect", "redirect"),
+        ("redirecturl", "redirect"),
+        ("robotflags", "robots"),
+        ("length", "11"),
+        ("offset", "22"),
+        ("filename", "file"),
+    ] {
+        s.ok(&format!("RULESET r {field} (.+) $1"));
+        assert_eq!(tags_of(&mut s, line), [value], "{field}");
+    }
+}
+
+#[test]
+fn get_all_of_a_record_looks_at_its_four_fields() {
+    let server = Server::start();
+    let mut s = TagSpace::of(&server);
+    s.ok("RULESET k urlkey ^com,(\\w+) domain:$1");
+    s.ok("RULESET t timestamp ^(\\d{4}) year:$1");
+    s.ok("RULESET f filename ^(.)/ folder:$1");
+    s.ok("RULESET o offset ^0$ first");
+    let record = "com,example)/ 20200101 d/f.warc 0";
+    let tags = ["domain:example", "first", "folder:d", "year:2020"];
+    assert_eq!(s.tags(&format!("RECORD '{record}' ALL")), tags);
+    let kept = s.ok_with("FILTER WHERE * FORMAT RECORD RETURN TAGS LINES", &[record]);
+    assert_eq!(kept.items()[0].items()[1].texts(), tags);
+    // A record that is no RECORD id at all has the tags that it was given.
+    s.ok("ADD RECORD odd t");
+    assert_eq!(s.tags("RECORD odd ALL"), ["t"]);
+}
+
+#[test]
+fn rules_on_json_fields_are_silent_where_there_are_none() {
+    let server = Server::start();
+    let mut s = TagSpace::of(&server);
+    s.ok("RULESET c collection (.+) coll:$1");
+    s.ok("RULESET d x-my_field.a2 (.+) my:$1");
+    let json =
+        r#"com,example)/ 2020 {"collection": "a\u0062", "x-my_field.a2": 7, "filename": "f"}"#;
+    assert_eq!(tags_of(&mut s, json), ["coll:ab", "my:7"]);
+    assert_eq!(
+        tags_of(&mut s, r#"com,example)/ 2020 {"filename": "f"}"#),
+        NONE
+    );
+    assert_eq!(tags_of(&mut s, &cdx("f")), NONE);
+    assert_eq!(s.tags("FILE f ALL"), NONE);
+}
+
+#[test]
+fn fields_and_templates_are_checked() {
+    let server = Server::start();
+    let mut s = TagSpace::of(&server);
+    let before = s.exists();
+    let long = "f".repeat(65);
+    for field in ["", "a b", "a:b", "f\u{fc}", "f/g", &long, "\0"] {
+        let error = s.err_with("RULESET r", &[field, "x", "t"]);
+        assert!(error.starts_with("BADFIELD "), "{field}: {error}");
+    }
+    for (template, at) in [
+        ("$", 0),
+        ("a$", 1),
+        ("$x", 0),
+        ("ab$3", 2),
+        ("${", 0),
+        ("${1", 0),
+        ("${}", 0),
+        ("${nobody}", 0),
+        ("${9}", 0),
+        ("$$$", 2),
+        ("$1$ ", 2),
+    ] {
+        let error = s.err_with("RULESET r filename (a)(b)", &[template]);
+        assert!(error.starts_with("SYNTAX "), "{template}: {error}");
+        let place = error
+            .rsplit(' ')
+            .next()
+            .and_then(|n| n.parse::<usize>().ok());
+        let place = place.unwrap_or_else(|| panic!("{template}: {error}"));
+        assert!(
+            place >= at && place <= template.len(),
+            "{template}: {error}"
+        );
+        assert!(error.contains(" at byte "), "{template}: {error}");
+    }
+    for regex in [
+        "(",
+        "[",
+        "a**b(",
+        "(?P<a>x)(?P<a>y)",
+        "\\",
+        "(?<n",
+        "x{2,1}",
+        "(?=a)",
+        "\\1",
+    ] {
+        let error = s.err_with("RULESET r filename", &[regex, "t"]);
+        assert!(error.starts_with("BADRE "), "{regex}: {error}");
+    }
+    for name in ["", &"n".repeat(257)] {
+        s.err_with("RULESET", &[name, "filename", "x", "t"]);
+    }
+    assert_eq!(s.exists(), before, "an error creates nothing");
+    s.ok_with("RULESET", &[&"n".repeat(256), "filename", "x", "t"]);
+    s.ok_with("RULESET r", &[&"f".repeat(64), "x", "t"]);
+    s.ok("RULESET r filename (a)(b) $2$1");
+    // What was set stays when it is to be replaced by something bad.
+    s.err("RULESET r filename ( t");
+    assert_eq!(tags_of(&mut s, &cdx("ab")), ["ba"]);
+}
+
+#[test]
+fn rules_are_listed_in_the_order_set_and_replaced_in_place() {
+    let server = Server::start();
+    let mut s = TagSpace::of(&server);
+    assert_eq!(s.ok("RULES"), array([]));
+    s.ok("RULESET b filename x t");
+    s.ok("RULESET a mimetype y t u");
+    s.ok_with("RULESET", &[&b"\xff\x00"[..], b"url", b"\\xff", b"\xfe$0"]);
+    let rule = |name: &[u8], field: &str, regex: &str, templates: &[&[u8]]| {
+        let templates = templates.iter().map(bulk).collect();
+        array([
+            bulk(name),
+            bulk(field),
+            bulk(regex),
+            redis_tests::Reply::Array(templates),
+        ])
+    };
+    let mut rules = s.ok("RULES").items().to_vec();
+    assert_eq!(rules[0], rule(b"b", "filename", "x", &[b"t"]));
+    assert_eq!(rules[2], rule(b"\xff\x00", "url", "\\xff", &[b"\xfe$0"]));
+    assert_eq!(rules[1].items()[3].texts(), ["t", "u"]);
+    s.ok("RULESET b filename z v");
+    rules[0] = rule(b"b", "filename", "z", &[b"v"]);
+    assert_eq!(s.ok("RULES").items(), rules);
+    assert_eq!(s.figure("rules"), 3);
+    assert_eq!(s.ok("RULEDEL b"), int(1));
+    assert_eq!(s.ok("RULEDEL b"), int(0));
+    assert_eq!(s.ok("RULES").items(), &rules[1..]);
+    s.ok("RULESET b filename x t");
+    assert_eq!(
+        s.ok("RULES").items()[2].items()[0],
+        bulk("b"),
+        "now it is last"
+    );
+}
+
+#[test]
+fn regexes_match_bytes() {
+    let server = Server::start();
+    let mut s = TagSpace::of(&server);
+    s.ok("RULESET dot filename '^(.)' first:$1");
+    let kept = |s: &mut TagSpace, file: &[u8]| {
+        let reply = s.ok_with("FILTER WHERE * FORMAT FILE RETURN TAGS LINES", &[file]);
+        reply.items()[0].items()[1].clone()
+    };
+    assert_eq!(kept(&mut s, b"\xc3\xbc"), array([bulk(b"first:\xc3")]));
+    assert_eq!(kept(&mut s, b"\xff"), array([bulk(b"first:\xff")]));
+    s.ok("RULESET dot filename '(\\d+)' n:$1");
+    assert_eq!(kept(&mut s, "\u{663}7".as_bytes()), array([bulk("n:7")]));
+    s.ok("RULESET dot filename '(?i)(WARC)' $1");
+    assert_eq!(kept(&mut s, b"a.warc"), array([bulk("warc")]));
+}
+
+#[test]
+fn a_thousand_rules_are_accepted_and_one_more_is_not() {
+    let server = Server::start();
+    let mut s = TagSpace::of(&server);
+    for n in 0..1000 {
+        s.ok(&format!("RULESET r{n} filename ^{n}$ t{n}"));
+    }
+    let error = s.err("RULESET r1000 filename x t");
+    assert!(error.starts_with("TOOBIG "), "{error}");
+    s.ok("RULESET r7 filename seven t7");
+    assert_eq!(tags_of(&mut s, &cdx("999")), ["t999"]);
+    s.ok("RULEDEL r3");
+    s.ok("RULESET r1000 filename x t");
+    assert_eq!(s.figure("rules"), 1000);
+    ok!(s.wire, "PING");
+}
