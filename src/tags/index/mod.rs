@@ -1,8 +1,34 @@
 //! The tagging index: which tags records, files and tags carry.
+//!
+//! A space may have 10⁷ records and 10⁶ tags, and is toggled while it is read. So all of it consists of
+//! small pieces that copies share ([`pages`], [`buckets`]): a clone is a snapshot, taken in no time, which
+//! another thread may read; a change copies the few pieces that it touches if a snapshot has them too.
+//! Ids are packed side by side ([`table`], [`record`]), and what many of them have in common is kept once
+//! ([`dictionary`]): filenames, and sets of tags.
 
-#![allow(unused_variables, clippy::all, dead_code)]
-
+mod buckets;
+mod carriers;
+mod change;
+mod circle;
+mod contents;
+mod dictionary;
+mod edges;
+mod encoding;
 mod error;
+mod names;
+mod pages;
+mod record;
+mod table;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashSet;
+use std::hash::BuildHasherDefault;
+
+use rustc_hash::FxHasher;
+
+use edges::Edges;
+use names::Names;
 
 pub use error::Error;
 
@@ -68,6 +94,7 @@ impl Mode {
 }
 
 /// The number of a tag in an index, valid until the index is changed.
+#[repr(transparent)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TagId(pub(crate) u32);
 
@@ -75,7 +102,7 @@ pub struct TagId(pub(crate) u32);
 pub const TAG_BYTES: usize = 1024;
 /// Longest id of a record or file, in bytes.
 pub const ID_BYTES: usize = 16384;
-/// Most tags that one id may have of its own.
+/// Most tags that one id may have of its own. A change of one of them takes as long as there are others.
 pub const MOST_TAGS: usize = 10_000;
 
 /// Which tags' closures a change may have changed. Numbers that mean another name now are among them.
@@ -104,122 +131,141 @@ pub struct Counts {
 }
 
 /// What a change has thrown away. Freeing it may take long, and may be done on any thread.
-pub struct Dropped(Option<Box<dyn std::any::Any + Send + Sync>>);
+#[derive(Default)]
+pub struct Dropped(Option<Box<Edges>>);
 
 impl Dropped {
     /// Pieces of memory that are freed with it, roughly.
     pub fn effort(&self) -> usize {
-        todo!()
+        self.0.as_ref().map_or(0, |edges| edges.pieces())
     }
 }
 
 /// Edges from records, files and tags to tags, and a staged copy of each kind.
-#[derive(Clone, Default, Debug)]
-pub struct Index {}
+///
+/// ```
+/// use crawlspace::tags::index::{Index, Kind};
+///
+/// let mut index = Index::default();
+/// index.add(Kind::File, b"a.warc.gz", &[b"coll:1068"]).unwrap();
+/// index.add(Kind::Tag, b"coll:1068", &[b"org:77", b"private"]).unwrap();
+/// let before = index.clone();
+/// index.remove(Kind::Tag, b"coll:1068", &[b"private"]);
+///
+/// let mut tags = Vec::new();
+/// index.closure(index.tags_of(Kind::File, b"a.warc.gz"), &mut tags);
+/// let mut names: Vec<_> = tags.iter().map(|tag| index.name(*tag)).collect();
+/// names.sort();
+/// assert_eq!(names, [&b"coll:1068"[..], b"org:77"]);
+/// assert_eq!(before.counts(Kind::Tag).edges, 2);
+/// ```
+#[derive(Clone)]
+pub struct Index {
+    names: Names,
+    in_place: [Edges; 3],
+    staged: [Option<Edges>; 3],
+}
 
-impl PartialEq for Index {
-    fn eq(&self, other: &Index) -> bool {
-        todo!()
+impl Default for Index {
+    fn default() -> Self {
+        Index {
+            names: Names::default(),
+            in_place: Kind::ALL.map(Edges::new),
+            staged: [None, None, None],
+        }
     }
 }
 
 impl Index {
-    /// Adds edges; how many were not there before.
-    pub fn add(&mut self, kind: Kind, id: &[u8], tags: &[&[u8]]) -> Result<(u64, Touched), Error> {
-        todo!()
-    }
-    /// Removes edges; how many were there.
-    pub fn remove(&mut self, kind: Kind, id: &[u8], tags: &[&[u8]]) -> (u64, Touched) {
-        todo!()
-    }
-    /// Adds edges of many ids, each with its tags separated by spaces.
-    pub fn load(
-        &mut self,
-        kind: Kind,
-        mode: Mode,
-        pairs: &[(&[u8], &[u8])],
-    ) -> Result<(Touched, Dropped), Error> {
-        todo!()
-    }
-    /// Puts the staged copy in place; how many ids it holds. Any closure may differ if `kind` is TAG.
-    pub fn swap(&mut self, kind: Kind, expect: Option<u64>) -> Result<(u64, Dropped), Error> {
-        todo!()
-    }
-    /// Throws the staged copy away; how many ids it held.
-    pub fn discard(&mut self, kind: Kind) -> (u64, Dropped) {
-        todo!()
-    }
     /// Whether there is nothing in it, not even an empty staged copy.
     pub fn is_empty(&self) -> bool {
-        todo!()
+        self.in_place.iter().all(|edges| edges.counts().ids == 0)
+            && self.staged.iter().all(Option::is_none)
     }
+
     /// How much there is of a kind.
     pub fn counts(&self, kind: Kind) -> Counts {
-        todo!()
+        self.of(kind).counts()
     }
+
     /// How much is staged of a kind; `None` if there is no staged copy.
     pub fn staged(&self, kind: Kind) -> Option<Counts> {
-        todo!()
+        self.staged[kind as usize].as_ref().map(Edges::counts)
     }
-    /// How many tags occur in edges in place. After a large copy was swapped or thrown away it takes some changes
-    /// until the number is exact again.
+
+    /// How many tags occur in edges in place. After a large copy was swapped or thrown away it takes some
+    /// changes until the number is exact again.
     pub fn tag_count(&self) -> u64 {
-        todo!()
+        self.names.tags.in_place()
     }
+
     /// Bytes of memory.
     pub fn memory(&self) -> usize {
-        todo!()
+        let copies = self.copies().map(Edges::memory);
+        size_of::<Index>() + self.names.memory() + copies.sum::<usize>()
     }
+
     /// Pieces of memory that are freed with it, roughly.
     pub fn free_effort(&self) -> usize {
-        todo!()
+        self.names.pieces() + self.copies().map(Edges::pieces).sum::<usize>()
     }
+
     /// The number of a tag.
     pub fn tag(&self, name: &[u8]) -> Option<TagId> {
-        todo!()
+        self.names.tag(name)
     }
+
     /// The name of a tag.
     pub fn name(&self, tag: TagId) -> &[u8] {
-        todo!()
+        self.names.get(tag)
     }
+
     /// The tags that a tag carries itself, in order of their numbers.
     pub fn carried(&self, tag: TagId) -> &[TagId] {
-        todo!()
+        self.of(Kind::Tag).carried(tag)
     }
+
     /// The tags that an id has itself, in order of their numbers.
     pub fn tags_of(&self, kind: Kind, id: &[u8]) -> &[TagId] {
-        todo!()
+        let edges = self.of(kind);
+        edges.set(edges.set_of(&self.names, id))
     }
+
     /// Appends these tags and all that they carry, directly or not, each once. `into` is empty before.
     pub fn closure(&self, from: &[TagId], into: &mut Vec<TagId>) {
-        todo!()
+        // So many are searched faster from end to end.
+        const FEW: usize = 24;
+        let mut seen: HashSet<TagId, BuildHasherDefault<FxHasher>> = HashSet::default();
+        let mut add = |into: &mut Vec<TagId>, tags: &[TagId]| {
+            for &tag in tags {
+                if into.len() < FEW {
+                    if !into.contains(&tag) {
+                        into.push(tag);
+                    }
+                    continue;
+                }
+                if seen.is_empty() {
+                    seen.extend(into.iter().copied());
+                }
+                if seen.insert(tag) {
+                    into.push(tag);
+                }
+            }
+        };
+        add(into, from);
+        let tags = self.of(Kind::Tag);
+        let mut at = 0;
+        while let Some(&tag) = into.get(at) {
+            add(into, tags.carried(tag));
+            at += 1;
+        }
     }
-    /// Walks over the ids of a kind, about `count` of them from `cursor` on; where to go on, 0 at the end.
-    /// What is there all the time is given at least once.
-    pub fn scan(
-        &self,
-        kind: Kind,
-        cursor: u64,
-        count: usize,
-        each: &mut dyn FnMut(&[u8], &[TagId]),
-    ) -> u64 {
-        todo!()
+
+    fn of(&self, kind: Kind) -> &Edges {
+        &self.in_place[kind as usize]
     }
-    /// Walks over the tags that occur in edges in place, as [`Index::scan`].
-    pub fn tags(&self, cursor: u64, count: usize, each: &mut dyn FnMut(TagId, &[u8])) -> u64 {
-        todo!()
-    }
-    /// Gives everything in chunks of about a mebibyte, in no particular order.
-    pub fn save(&self, chunk: &mut dyn FnMut(&[u8])) {
-        todo!()
-    }
-    /// Adds what a chunk holds. Nothing changes on an error, which says what is wrong.
-    pub fn load_chunk(&mut self, chunk: &[u8]) -> Result<(), String> {
-        todo!()
-    }
-    /// Gives one list of parts for each edge, for a digest that does not depend on their order: equal
-    /// contents give the same lists.
-    pub fn elements(&self, each: &mut dyn FnMut(&[&[u8]])) {
-        todo!()
+
+    fn copies(&self) -> impl Iterator<Item = &Edges> {
+        self.in_place.iter().chain(self.staged.iter().flatten())
     }
 }

@@ -1,0 +1,228 @@
+//! Linear hashing: a hash table in small pieces that grows and shrinks by one piece at a time.
+//!
+//! There is never a long pause for growth, and what is changed while a copy is alive is one piece.
+//! The piece of a hash is told by its lowest bits, so that the order of hashes read backwards
+//! (lowest bit first) goes through all pieces in turn however many there are: that is the order of
+//! [`Buckets::at`], and what makes a walk over a changing table miss nothing.
+
+use std::sync::OnceLock;
+
+use hashbrown::HashTable;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use super::pages::Pages;
+
+/// The hash of bytes that a client sent. Clients cannot choose bytes of one hash, because each
+/// process hashes differently.
+pub fn hash_bytes(bytes: &[u8]) -> u64 {
+    xxh3_64_with_seed(bytes, seed())
+}
+
+fn seed() -> u64 {
+    static SEED: OnceLock<u64> = OnceLock::new();
+    *SEED.get_or_init(|| {
+        use std::hash::{BuildHasher, Hasher, RandomState};
+        RandomState::new().build_hasher().finish()
+    })
+}
+
+/// The hash of a list of numbers that we gave ourselves.
+pub fn hash_numbers(numbers: impl Iterator<Item = u32>) -> u64 {
+    let mixed = numbers.fold(seed(), |hash, n| {
+        (hash.rotate_left(23) ^ u64::from(n)).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    });
+    (mixed ^ (mixed >> 29))
+        .wrapping_mul(0xbf58_476d_1ce4_e5b9)
+        .rotate_left(32)
+}
+
+/// A piece of a hash table.
+pub trait Bucket: Clone + Default {
+    /// Mean weight at which the table grows.
+    const FULL: usize;
+    fn weight(&self) -> usize;
+    /// Bytes that it points to.
+    fn memory(&self) -> usize;
+    /// Gives away all with that bit in their hashes.
+    fn split(&mut self, bit: u32) -> Self;
+    fn absorb(&mut self, other: Self);
+}
+
+#[derive(Clone)]
+pub struct Buckets<B> {
+    buckets: Pages<B>,
+    weight: usize,
+    memory: usize,
+}
+
+impl<B> Default for Buckets<B> {
+    fn default() -> Self {
+        Buckets {
+            buckets: Pages::default(),
+            weight: 0,
+            memory: 0,
+        }
+    }
+}
+
+impl<B: Bucket> Buckets<B> {
+    /// The bucket where something of that hash is, if it is.
+    pub fn get(&self, hash: u64) -> Option<&B> {
+        self.buckets.get(address(hash, self.buckets.len()))
+    }
+
+    /// Changes the bucket where something of that hash is or will be.
+    pub fn change<R>(&mut self, hash: u64, change: impl FnOnce(&mut B) -> R) -> R {
+        if self.buckets.len() == 0 {
+            self.buckets.push(B::default());
+        }
+        let at = address(hash, self.buckets.len());
+        let changed = self.count(at, change);
+        self.fit();
+        changed
+    }
+
+    /// The bucket at a place of the walk, which begins at 0; and where the next one begins.
+    pub fn at(&self, cursor: u64) -> Option<(&B, Option<u64>)> {
+        let len = self.buckets.len();
+        let at = address(cursor.reverse_bits(), len);
+        let bucket = self.buckets.get(at)?;
+        let half = len.next_power_of_two() / 2;
+        let mut depth = len.next_power_of_two().trailing_zeros();
+        if at < half && at + half >= len {
+            depth -= 1;
+        }
+        let next = match depth {
+            0 => None,
+            _ => ((cursor >> (64 - depth)) + 1).checked_shl(64 - depth),
+        };
+        // Past the last one the sum has a bit too many, which the shift drops.
+        Some((bucket, next.filter(|&next| next > 0)))
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &B> {
+        (0..self.buckets.len()).filter_map(|at| self.buckets.get(at))
+    }
+
+    pub fn memory(&self) -> usize {
+        self.memory + self.buckets.memory()
+    }
+
+    pub fn pieces(&self) -> usize {
+        self.buckets.len()
+    }
+
+    fn count<R>(&mut self, at: usize, change: impl FnOnce(&mut B) -> R) -> R {
+        let bucket = self.buckets.get_mut(at).expect("a bucket for each hash");
+        let (weight, memory) = (bucket.weight(), bucket.memory());
+        let changed = change(bucket);
+        self.weight = self.weight - weight + bucket.weight();
+        self.memory = self.memory - memory + bucket.memory();
+        changed
+    }
+
+    fn fit(&mut self) {
+        // Two, so that the table catches up; one change never adds more than about one bucket.
+        for _ in 0..2 {
+            let len = self.buckets.len();
+            if self.weight > len * B::FULL {
+                let level = len.ilog2();
+                let new = self.count(len - (1 << level), |bucket| bucket.split(level));
+                self.weight += new.weight();
+                self.memory += new.memory();
+                self.buckets.push(new);
+            } else if len > 1 && self.weight < len * B::FULL / 3 {
+                let Some(last) = self.buckets.pop() else {
+                    return;
+                };
+                self.weight -= last.weight();
+                self.memory -= last.memory();
+                let len = len - 1;
+                self.count(len - (1 << len.ilog2()), |bucket| bucket.absorb(last));
+            } else {
+                break;
+            }
+        }
+        if self.weight == 0 && self.buckets.len() == 1 {
+            *self = Buckets::default();
+        }
+    }
+}
+
+/// The place of a hash in a table of so many buckets.
+fn address(hash: u64, len: usize) -> usize {
+    let mask = len.next_power_of_two() - 1;
+    let at = hash as usize & mask;
+    if at < len {
+        at
+    } else {
+        at & (mask >> 1)
+    }
+}
+
+/// Numbers of things that are kept elsewhere, each with 32 bits of the hash of the thing.
+#[derive(Clone, Default)]
+pub struct Handles(HashTable<(u32, u32)>);
+
+impl Handles {
+    pub fn find(&self, hash: u64, is: impl Fn(u32) -> bool) -> Option<u32> {
+        let hash = hash as u32;
+        let found = self.0.find(inner(hash), |&(of, n)| of == hash && is(n));
+        found.map(|&(_, number)| number)
+    }
+
+    pub fn insert(&mut self, hash: u64, number: u32) {
+        let hash = hash as u32;
+        self.0
+            .insert_unique(inner(hash), (hash, number), |&(hash, _)| inner(hash));
+    }
+
+    pub fn remove(&mut self, hash: u64, number: u32) {
+        let hash = inner(hash as u32);
+        if let Ok(found) = self.0.find_entry(hash, |&(_, n)| n == number) {
+            found.remove();
+        }
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
+        self.0.iter().map(|&(_, number)| number)
+    }
+}
+
+/// Within a bucket the low bits of all hashes are alike, so that other ones have to come first.
+fn inner(hash: u32) -> u64 {
+    u64::from(hash)
+        .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        .rotate_left(32)
+}
+
+impl Bucket for Handles {
+    const FULL: usize = 128;
+
+    fn weight(&self) -> usize {
+        self.0.len()
+    }
+
+    fn memory(&self) -> usize {
+        self.0.allocation_size()
+    }
+
+    fn split(&mut self, bit: u32) -> Self {
+        let goes = |&(hash, _): &(u32, u32)| (hash >> bit) & 1 == 1;
+        let going = self.0.iter().filter(|handle| goes(handle)).count();
+        let mut given = HashTable::with_capacity(going);
+        let mut kept = HashTable::with_capacity(self.0.len() - going);
+        for handle in &self.0 {
+            let to = if goes(handle) { &mut given } else { &mut kept };
+            to.insert_unique(inner(handle.0), *handle, |&(hash, _)| inner(hash));
+        }
+        self.0 = kept;
+        Handles(given)
+    }
+
+    fn absorb(&mut self, other: Self) {
+        for &(hash, number) in &other.0 {
+            self.insert(hash.into(), number);
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Who carries a tag: the edges between tags, backwards.
+//!
+//! A tag such as `private` may be carried by a million others, most tags by none or a few.
+
+use super::buckets::{hash_numbers, Buckets, Handles};
+use super::pages::Pages;
+use super::TagId;
+
+#[derive(Clone, Default)]
+pub struct Carriers {
+    pages: Pages<Page>,
+    /// What the pages point to.
+    bytes: usize,
+}
+
+/// Tags that nobody carries stand together often; then there is no page.
+#[derive(Clone, Default)]
+struct Page(Option<Box<[List; PAGE]>>);
+
+const PAGE: usize = 16;
+
+#[derive(Clone)]
+enum List {
+    Few(Vec<TagId>),
+    Many(u32, Box<Buckets<Handles>>),
+}
+
+/// Most in a list that is searched from end to end.
+const FEW: usize = 32;
+
+impl Default for List {
+    fn default() -> Self {
+        List::Few(Vec::new())
+    }
+}
+
+impl Carriers {
+    /// How many tags carry it.
+    pub fn count(&self, tag: TagId) -> usize {
+        match self.list(tag) {
+            None => 0,
+            Some(List::Few(few)) => few.len(),
+            Some(List::Many(len, _)) => *len as usize,
+        }
+    }
+
+    /// Gives those that carry it, until `each` says that it has enough.
+    pub fn each(&self, tag: TagId, mut each: impl FnMut(TagId) -> bool) {
+        match self.list(tag) {
+            None => {}
+            Some(List::Few(few)) => {
+                few.iter().all(|&carrier| each(carrier));
+            }
+            Some(List::Many(_, many)) => {
+                let mut numbers = many.iter().flat_map(Handles::iter);
+                numbers.all(|carrier| each(TagId(carrier)));
+            }
+        }
+    }
+
+    /// `carrier` carries `tag` from now on; it did not before.
+    pub fn insert(&mut self, tag: TagId, carrier: TagId) {
+        while self.pages.len() <= tag.0 as usize / PAGE {
+            self.pages.push(Page::default());
+        }
+        self.change(tag, |list| list.insert(carrier));
+    }
+
+    /// `carrier` does not carry `tag` any more.
+    pub fn remove(&mut self, tag: TagId, carrier: TagId) {
+        self.change(tag, |list| list.remove(carrier));
+    }
+
+    pub fn memory(&self) -> usize {
+        self.pages.memory() + self.bytes
+    }
+
+    pub fn pieces(&self) -> usize {
+        2 * self.pages.len()
+    }
+
+    fn list(&self, tag: TagId) -> Option<&List> {
+        let page = self.pages.get(tag.0 as usize / PAGE)?;
+        page.0.as_ref().map(|lists| &lists[tag.0 as usize % PAGE])
+    }
+
+    fn change(&mut self, tag: TagId, change: impl FnOnce(&mut List)) {
+        let Some(page) = self.pages.get_mut(tag.0 as usize / PAGE) else {
+            return;
+        };
+        let lists = page.0.get_or_insert_with(|| {
+            self.bytes += size_of::<[List; PAGE]>();
+            Box::default()
+        });
+        let list = &mut lists[tag.0 as usize % PAGE];
+        self.bytes -= list.memory();
+        change(list);
+        self.bytes += list.memory();
+    }
+}
+
+impl List {
+    fn insert(&mut self, carrier: TagId) {
+        match self {
+            List::Few(few) if few.len() < FEW => {
+                if few.len() == few.capacity() {
+                    few.reserve_exact(few.len().max(2));
+                }
+                few.push(carrier);
+            }
+            List::Few(few) => {
+                let mut many = Buckets::<Handles>::default();
+                for tag in few.iter().chain([&carrier]) {
+                    let hash = hash(*tag);
+                    many.change(hash, |ids| ids.insert(hash, tag.0));
+                }
+                *self = List::Many(FEW as u32 + 1, Box::new(many));
+            }
+            List::Many(len, many) => {
+                let hash = hash(carrier);
+                many.change(hash, |ids| ids.insert(hash, carrier.0));
+                *len += 1;
+            }
+        }
+    }
+
+    fn remove(&mut self, carrier: TagId) {
+        match self {
+            List::Few(few) => {
+                if let Some(at) = few.iter().position(|&tag| tag == carrier) {
+                    few.swap_remove(at);
+                }
+                if few.is_empty() {
+                    *few = Vec::new();
+                }
+            }
+            List::Many(len, many) => {
+                let hash = hash(carrier);
+                many.change(hash, |ids| ids.remove(hash, carrier.0));
+                *len -= 1;
+                if (*len as usize) < FEW / 2 {
+                    let few = many.iter().flat_map(Handles::iter).map(TagId).collect();
+                    *self = List::Few(few);
+                }
+            }
+        }
+    }
+
+    fn memory(&self) -> usize {
+        match self {
+            List::Few(few) if few.is_empty() => 0,
+            // Not the capacity, which differs in copies.
+            List::Few(few) => few.len().next_power_of_two().max(2) * size_of::<TagId>(),
+            List::Many(_, many) => size_of::<Buckets<Handles>>() + many.memory(),
+        }
+    }
+}
+
+fn hash(tag: TagId) -> u64 {
+    hash_numbers([tag.0].into_iter())
+}

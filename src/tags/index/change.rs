@@ -1,0 +1,379 @@
+//! Changes of the index. Each is done as a whole, or not at all.
+
+use std::borrow::Cow;
+
+use super::circle;
+use super::edges::{Edges, Tags};
+use super::names::{Names, Occurs};
+use super::{Dropped, Error, Index, Kind, Mode, TagId, Touched, ID_BYTES, MOST_TAGS, TAG_BYTES};
+
+/// Names that a change of one id looks at in the sweep for those that do not occur any more.
+const STEPS: u32 = 64;
+/// Names that a change of a whole copy looks at.
+const MORE_STEPS: u32 = 4096;
+
+impl Index {
+    /// Adds edges; how many were not there before.
+    ///
+    /// # Errors
+    /// `id` or a tag is not a good one, there would be a circle of tags, or there are too many.
+    pub fn add(&mut self, kind: Kind, id: &[u8], tags: &[&[u8]]) -> Result<(u64, Touched), Error> {
+        check_id(kind, id)?;
+        tags.iter().try_for_each(|tag| check_tag(tag))?;
+        self.check_room(tags.len() + 1)?;
+        if kind == Kind::Tag {
+            self.check_circles(id, tags)?;
+        }
+        let mut change = Change::new(&mut self.names, &mut self.in_place[kind as usize]);
+        let added = match change.merge(id, tags.iter().copied()) {
+            Ok(added) => added,
+            Err(error) => {
+                self.settle(STEPS);
+                return Err(error);
+            }
+        };
+        let ids = [id];
+        let changed = if added > 0 { &ids[..] } else { &[] };
+        Ok((added, self.end(kind, changed, STEPS)))
+    }
+
+    /// Removes edges; how many were there.
+    pub fn remove(&mut self, kind: Kind, id: &[u8], tags: &[&[u8]]) -> (u64, Touched) {
+        let edges = &mut self.in_place[kind as usize];
+        let mut own = Tags::from_slice(edges.set(edges.set_of(&self.names, id)));
+        let before = own.len();
+        let mut gone: Tags = tags.iter().filter_map(|tag| self.names.tag(tag)).collect();
+        gone.sort_unstable();
+        own.retain(|tag| gone.binary_search(tag).is_err());
+        let removed = before - own.len();
+        if removed == 0 {
+            return (0, Touched::Nothing);
+        }
+        // Before the name goes, of which this may be the last edge.
+        let touched = self.touched(kind, &[id], Vec::new());
+        self.in_place[kind as usize].assign(&mut self.names, id, &own);
+        self.settle(STEPS);
+        (removed as u64, touched)
+    }
+
+    /// Changes many ids, each of which is given with its tags, separated by spaces. Also gives what is
+    /// thrown away when everything is replaced.
+    ///
+    /// # Errors
+    /// As for [`Index::add`].
+    pub fn load(
+        &mut self,
+        kind: Kind,
+        mode: Mode,
+        pairs: &[(&[u8], &[u8])],
+    ) -> Result<(Touched, Dropped), Error> {
+        let mut tags = 0;
+        for (id, list) in pairs {
+            check_id(kind, id)?;
+            for tag in split(list) {
+                check_tag(tag)?;
+                tags += 1;
+            }
+        }
+        self.check_room(tags + pairs.len())?;
+
+        let at = kind as usize;
+        let steps = STEPS.saturating_add(pairs.len() as u32);
+        let changed = match mode {
+            Mode::Merge | Mode::Set => {
+                let change = Change::new(&mut self.names, &mut self.in_place[at]);
+                change.load(kind, mode, pairs)
+            }
+            Mode::Stage => {
+                let begun = self.staged[at].is_some();
+                let edges = self.staged[at].get_or_insert_with(|| Edges::new(kind));
+                let changed = Change::new(&mut self.names, edges).load(kind, mode, pairs);
+                if changed.is_err() && !begun {
+                    self.staged[at] = None;
+                }
+                changed.map(|_| Vec::new())
+            }
+            Mode::Replace => {
+                let mut edges = Edges::new(kind);
+                let changed = Change::new(&mut self.names, &mut edges).load(kind, mode, pairs);
+                if let Err(error) = changed {
+                    self.settle(steps);
+                    return Err(error);
+                }
+                let old = std::mem::replace(&mut self.in_place[at], edges);
+                self.look_at_all(kind);
+                let touched = self.end(kind, &[], steps.max(MORE_STEPS));
+                let touched = if kind == Kind::Tag {
+                    Touched::All
+                } else {
+                    touched
+                };
+                return Ok((touched, Dropped(Some(Box::new(old)))));
+            }
+        };
+        let changed = match changed {
+            Ok(changed) => changed,
+            Err(error) => {
+                self.settle(steps);
+                return Err(error);
+            }
+        };
+        let ids: Vec<&[u8]> = changed.iter().map(|&pair| pairs[pair].0).collect();
+        Ok((self.end(kind, &ids, steps), Dropped::default()))
+    }
+
+    /// Puts the staged copy in place; how many ids it holds. Any closure may differ if `kind` is TAG.
+    ///
+    /// # Errors
+    /// There is no staged copy, or it does not hold as many ids as expected.
+    pub fn swap(&mut self, kind: Kind, expect: Option<u64>) -> Result<(u64, Dropped), Error> {
+        let staged = &mut self.staged[kind as usize];
+        let has = staged.as_ref().ok_or(Error::NotStaged(kind))?.counts().ids;
+        if let Some(expected) = expect.filter(|&expected| expected != has) {
+            return Err(Error::StagedCount {
+                kind,
+                has,
+                expected,
+            });
+        }
+        let mut old = staged.take();
+        if let Some(edges) = &mut old {
+            std::mem::swap(edges, &mut self.in_place[kind as usize]);
+        }
+        self.look_at_all(kind);
+        self.settle(MORE_STEPS);
+        Ok((has, Dropped(old.map(Box::new))))
+    }
+
+    /// Throws the staged copy away; how many ids it held.
+    pub fn discard(&mut self, kind: Kind) -> (u64, Dropped) {
+        let Some(old) = self.staged[kind as usize].take() else {
+            return (0, Dropped::default());
+        };
+        self.look_at_all(kind);
+        self.settle(MORE_STEPS);
+        (old.counts().ids, Dropped(Some(Box::new(old))))
+    }
+
+    pub(super) fn check_room(&self, more: usize) -> Result<(), Error> {
+        if self.names.tags.has_room_for(more) && self.names.files.has_room_for(more) {
+            Ok(())
+        } else {
+            Err(Error::Full)
+        }
+    }
+
+    fn check_circles(&self, id: &[u8], tags: &[&[u8]]) -> Result<(), Error> {
+        for &tag in tags {
+            let circle = match (self.tag(id), self.tag(tag)) {
+                _ if id == tag => true,
+                (Some(from), Some(to)) => circle::carries(self.of(Kind::Tag), to, from),
+                _ => false,
+            };
+            if circle {
+                return Err(Error::Cycle {
+                    tag: tag.into(),
+                    carries: id.into(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends a change of these ids in place.
+    fn end(&mut self, kind: Kind, ids: &[&[u8]], steps: u32) -> Touched {
+        let new = self.settle(steps);
+        self.touched(kind, ids, new)
+    }
+
+    fn touched(&self, kind: Kind, ids: &[&[u8]], mut tags: Vec<TagId>) -> Touched {
+        if kind == Kind::Tag {
+            tags.extend(ids.iter().filter_map(|id| self.tag(id)));
+        }
+        if tags.is_empty() {
+            return Touched::Nothing;
+        }
+        match circle::above(self.of(Kind::Tag), tags, Touched::MOST) {
+            Some(tags) => Touched::Tags(tags),
+            None => Touched::All,
+        }
+    }
+
+    /// Sees to it that names are forgotten that only a copy of that kind had that is gone.
+    fn look_at_all(&mut self, kind: Kind) {
+        self.names.tags.look_at_all();
+        if kind == Kind::Record {
+            self.names.files.look_at_all();
+        }
+    }
+
+    /// Forgets the names that do not occur any more; which numbers of tags are new.
+    pub(super) fn settle(&mut self, steps: u32) -> Vec<TagId> {
+        let (in_place, staged) = (&self.in_place, &self.staged);
+        let occurs = |uses: &dyn Fn(&Edges) -> bool| {
+            if in_place.iter().any(uses) {
+                Occurs::InPlace
+            } else if staged.iter().flatten().any(uses) {
+                Occurs::Staged
+            } else {
+                Occurs::Nowhere
+            }
+        };
+        let file = |file| occurs(&|edges: &Edges| edges.uses_file(file));
+        self.names.files.settle(steps, file);
+        let tag = |tag| occurs(&|edges: &Edges| edges.uses(TagId(tag)));
+        let new = self.names.tags.settle(steps, tag);
+        new.into_iter().map(TagId).collect()
+    }
+}
+
+/// A change of some ids, which can be undone.
+pub(super) struct Change<'a> {
+    pub(super) names: &'a mut Names,
+    pub(super) edges: &'a mut Edges,
+    /// Ids that were changed, told by the caller's numbers of them, with the sets they had, which are
+    /// held.
+    undo: Vec<(usize, u32)>,
+}
+
+impl<'a> Change<'a> {
+    pub(super) fn new(names: &'a mut Names, edges: &'a mut Edges) -> Change<'a> {
+        Change {
+            names,
+            edges,
+            undo: Vec::new(),
+        }
+    }
+
+    /// Adds edges; how many were not there before.
+    fn merge<'t>(&mut self, id: &[u8], tags: impl Iterator<Item = &'t [u8]>) -> Result<u64, Error> {
+        let tags: Tags = tags.map(|tag| self.names.number(tag)).collect();
+        self.merge_numbers(id, &tags)
+    }
+
+    pub(super) fn merge_numbers(&mut self, id: &[u8], tags: &[TagId]) -> Result<u64, Error> {
+        let own = self.edges.set(self.edges.set_of(self.names, id));
+        let before = own.len();
+        let mut all = Tags::from_slice(own);
+        all.extend_from_slice(tags);
+        self.sort(id, &mut all)?;
+        let added = all.len() - before;
+        if added > 0 {
+            self.edges.assign(self.names, id, &all);
+        }
+        Ok(added as u64)
+    }
+
+    fn sort(&self, id: &[u8], tags: &mut Tags) -> Result<(), Error> {
+        tags.sort_unstable();
+        tags.dedup();
+        if tags.len() > MOST_TAGS {
+            return Err(Error::TooMany(id.into()));
+        }
+        Ok(())
+    }
+
+    /// Notes what set an id has before it is changed.
+    pub(super) fn note(&mut self, number: usize, id: &[u8]) -> u32 {
+        let set = self.edges.set_of(self.names, id);
+        self.edges.hold_again(set);
+        self.undo.push((number, set));
+        set
+    }
+
+    fn load(
+        mut self,
+        kind: Kind,
+        mode: Mode,
+        pairs: &[(&[u8], &[u8])],
+    ) -> Result<Vec<usize>, Error> {
+        let mut failed = Ok(());
+        for (number, (id, list)) in pairs.iter().enumerate() {
+            failed = self.load_one(mode, number, id, list);
+            if failed.is_err() {
+                break;
+            }
+        }
+        if failed.is_ok() && kind == Kind::Tag {
+            let ids = self.undo.iter().map(|&(pair, _)| pairs[pair].0).collect();
+            failed = self.check_circles(ids);
+        }
+        match failed {
+            Ok(()) => Ok(self.keep()),
+            Err(error) => {
+                self.undo(|pair| pairs[pair].0.into());
+                Err(error)
+            }
+        }
+    }
+
+    fn load_one(&mut self, mode: Mode, number: usize, id: &[u8], list: &[u8]) -> Result<(), Error> {
+        let mut tags: Tags = split(list).map(|tag| self.names.number(tag)).collect();
+        let old = self.note(number, id);
+        if mode == Mode::Set {
+            self.sort(id, &mut tags)?;
+            self.edges.assign(self.names, id, &tags);
+        } else {
+            self.merge_numbers(id, &tags)?;
+        }
+        if self.edges.set_of(self.names, id) == old {
+            self.undo.pop();
+            self.edges.release(self.names, old);
+        }
+        Ok(())
+    }
+
+    /// Refuses a circle that can be reached from these ids.
+    pub(super) fn check_circles(&self, ids: Vec<&[u8]>) -> Result<(), Error> {
+        let tags: Vec<_> = ids.iter().filter_map(|id| self.names.tag(id)).collect();
+        match circle::below(self.edges, &tags) {
+            None => Ok(()),
+            Some((tag, carries)) => Err(Error::Cycle {
+                tag: self.names.get(tag).into(),
+                carries: self.names.get(carries).into(),
+            }),
+        }
+    }
+
+    /// Does it for good; which ids were changed.
+    pub(super) fn keep(self) -> Vec<usize> {
+        for &(_, set) in &self.undo {
+            self.edges.release(self.names, set);
+        }
+        self.undo.into_iter().map(|(number, _)| number).collect()
+    }
+
+    /// Gives all ids the sets back that they had.
+    pub(super) fn undo<'i>(self, id: impl Fn(usize) -> Cow<'i, [u8]>) {
+        for (number, set) in self.undo.into_iter().rev() {
+            self.edges.place(self.names, &id(number), set);
+            self.edges.release(self.names, set);
+        }
+    }
+}
+
+/// The tags of a list.
+fn split(list: &[u8]) -> impl Iterator<Item = &[u8]> {
+    list.split(|&byte| byte == b' ')
+        .filter(|tag| !tag.is_empty())
+}
+
+pub(super) fn check_tag(tag: &[u8]) -> Result<(), Error> {
+    let why = match tag {
+        [] => "is empty; a tag has at least one byte",
+        _ if tag.len() > TAG_BYTES => "is too long; a tag has at most 1024 bytes",
+        _ if memchr::memchr(b' ', tag).is_some() => "holds a space, which separates tags",
+        _ => return Ok(()),
+    };
+    Err(Error::BadTag(tag.into(), why))
+}
+
+pub(super) fn check_id(kind: Kind, id: &[u8]) -> Result<(), Error> {
+    let why = match id {
+        _ if kind == Kind::Tag => return check_tag(id),
+        [] => "is empty; an id has at least one byte",
+        _ if id.len() > ID_BYTES => "is too long; an id has at most 16384 bytes",
+        _ => return Ok(()),
+    };
+    Err(Error::BadId(id.into(), why))
+}

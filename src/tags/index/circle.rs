@@ -1,0 +1,128 @@
+//! Circles of tags that carry each other, which must not come about.
+
+use std::collections::HashSet;
+use std::hash::BuildHasherDefault;
+
+use rustc_hash::FxHasher;
+
+use super::edges::Edges;
+use super::TagId;
+
+type Seen = HashSet<TagId, BuildHasherDefault<FxHasher>>;
+
+/// One end of a search.
+struct End {
+    seen: Seen,
+    next: Vec<TagId>,
+    /// Edges looked at.
+    work: usize,
+}
+
+impl End {
+    fn at(tag: TagId) -> End {
+        End {
+            seen: Seen::from_iter([tag]),
+            next: vec![tag],
+            work: 0,
+        }
+    }
+}
+
+/// Whether `from` carries `to`, directly or not. Looks from both ends, so that it is quick if either of
+/// them is: what a tag carries is often little, or nobody carries it.
+pub fn carries(edges: &Edges, from: TagId, to: TagId) -> bool {
+    if from == to {
+        return true;
+    }
+    if edges.carried(from).is_empty() || edges.carriers().count(to) == 0 {
+        return false;
+    }
+    let (mut down, mut up) = (End::at(from), End::at(to));
+    loop {
+        let (Some(&below), Some(&above)) = (down.next.last(), up.next.last()) else {
+            return false;
+        };
+        let (carried, carriers) = (edges.carried(below), edges.carriers().count(above));
+        let mut met = false;
+        if down.work + carried.len() <= up.work + carriers {
+            down.next.pop();
+            down.work += carried.len() + 1;
+            for &tag in carried {
+                met |= up.seen.contains(&tag);
+                if down.seen.insert(tag) {
+                    down.next.push(tag);
+                }
+            }
+        } else {
+            up.next.pop();
+            up.work += carriers + 1;
+            edges.carriers().each(above, |tag| {
+                met |= down.seen.contains(&tag);
+                if up.seen.insert(tag) {
+                    up.next.push(tag);
+                }
+                !met
+            });
+        }
+        if met {
+            return true;
+        }
+    }
+}
+
+/// Finds a circle that can be reached from these tags: two tags, of which the first carries the second,
+/// which carries the first itself.
+pub fn below(edges: &Edges, tags: &[TagId]) -> Option<(TagId, TagId)> {
+    let mut done = Seen::default();
+    let mut open = Seen::default();
+    // The path, with how many of its carried tags have been looked at.
+    let mut path: Vec<(TagId, usize)> = Vec::new();
+    for &tag in tags {
+        if edges.carried(tag).is_empty() || done.contains(&tag) {
+            continue;
+        }
+        open.insert(tag);
+        path.push((tag, 0));
+        while let Some((tag, looked)) = path.last_mut() {
+            let (tag, at) = (*tag, *looked);
+            *looked += 1;
+            match edges.carried(tag).get(at) {
+                None => {
+                    path.pop();
+                    open.remove(&tag);
+                    done.insert(tag);
+                }
+                Some(next) if open.contains(next) => return Some((*next, tag)),
+                Some(next) if done.contains(next) => {}
+                // Nothing to look for, and much the most frequent.
+                Some(next) if edges.carried(*next).is_empty() => {}
+                Some(next) => {
+                    open.insert(*next);
+                    path.push((*next, 0));
+                }
+            }
+        }
+    }
+    None
+}
+
+/// Tags that carry these, directly or not, and these; `None` if they are more than `most`.
+pub fn above(edges: &Edges, tags: Vec<TagId>, most: usize) -> Option<Vec<TagId>> {
+    let mut seen = Seen::default();
+    let mut all = tags;
+    all.retain(|&tag| seen.insert(tag));
+    let mut at = 0;
+    while let Some(&tag) = all.get(at) {
+        if all.len() > most {
+            return None;
+        }
+        edges.carriers().each(tag, |carrier| {
+            if seen.insert(carrier) {
+                all.push(carrier);
+            }
+            all.len() <= most
+        });
+        at += 1;
+    }
+    (all.len() <= most).then_some(all)
+}

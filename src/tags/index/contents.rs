@@ -1,0 +1,108 @@
+//! Walks over what is in the index.
+
+use std::fmt;
+
+use super::edges::{walk, Edges};
+use super::{Index, Kind, TagId};
+
+impl Index {
+    /// Walks over the ids of a kind, about `count` of them from `cursor` on; where to go on, 0 at the end.
+    /// What is there all the time is given at least once.
+    pub fn scan(
+        &self,
+        kind: Kind,
+        cursor: u64,
+        count: usize,
+        each: &mut dyn FnMut(&[u8], &[TagId]),
+    ) -> u64 {
+        self.of(kind).scan(&self.names, cursor, count.max(1), each)
+    }
+
+    /// Walks over the tags that occur in edges in place, as [`Index::scan`].
+    pub fn tags(&self, cursor: u64, count: usize, each: &mut dyn FnMut(TagId, &[u8])) -> u64 {
+        let end = self.names.tags.highest().saturating_add(1);
+        walk(end, cursor, count.max(1), |tag| {
+            let occurs = self.in_place.iter().any(|edges| edges.uses(tag));
+            if occurs {
+                each(tag, self.name(tag));
+            }
+            occurs
+        })
+    }
+
+    /// Gives one list of parts for each edge, for a digest that does not depend on their order: equal
+    /// contents give the same lists.
+    pub fn elements(&self, each: &mut dyn FnMut(&[&[u8]])) {
+        for (kind, staged, edges) in self.all() {
+            let kind = kind.name().as_bytes();
+            let place: &[u8] = if staged { b"staged" } else { b"in place" };
+            if staged && edges.counts().ids == 0 {
+                each(&[kind, place]);
+            }
+            let mut joined = Vec::new();
+            edges.each(&self.names, &mut |id, set| {
+                let id = id.bytes(&mut joined);
+                for tag in edges.set(set) {
+                    each(&[kind, place, id, self.name(*tag)]);
+                }
+            });
+        }
+    }
+
+    /// All copies, staged ones after those in place.
+    pub(super) fn all(&self) -> impl Iterator<Item = (Kind, bool, &Edges)> {
+        let in_place = Kind::ALL.into_iter().zip(&self.in_place);
+        let staged = Kind::ALL.into_iter().zip(&self.staged);
+        let staged = staged.filter_map(|(kind, edges)| Some((kind, true, edges.as_ref()?)));
+        in_place
+            .map(|(kind, edges)| (kind, false, edges))
+            .chain(staged)
+    }
+}
+
+/// By contents. Takes as long as there are edges.
+impl PartialEq for Index {
+    fn eq(&self, other: &Index) -> bool {
+        let figures =
+            |index: &Index| Kind::ALL.map(|kind| (index.counts(kind), index.staged(kind)));
+        if figures(self) != figures(other) {
+            return false;
+        }
+        // The counts are equal, so it is enough that one has all of the other.
+        self.all()
+            .zip(other.all())
+            .all(|((_, _, own), (_, _, others))| {
+                let (mut same, mut joined) = (true, Vec::new());
+                own.each(&self.names, &mut |id, set| {
+                    if !same {
+                        return;
+                    }
+                    let id = id.bytes(&mut joined);
+                    let theirs = others.set(others.set_of(&other.names, id));
+                    let mine = own.set(set);
+                    same = mine.len() == theirs.len()
+                        && mine.iter().all(|tag| {
+                            let tag = other.tag(self.name(*tag));
+                            tag.is_some_and(|tag| theirs.binary_search(&tag).is_ok())
+                        });
+                });
+                same
+            })
+    }
+}
+
+impl Eq for Index {}
+
+impl fmt::Debug for Index {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut list = f.debug_list();
+        self.elements(&mut |parts| {
+            let parts: Vec<_> = parts
+                .iter()
+                .map(|part| part.escape_ascii().to_string())
+                .collect();
+            list.entry(&parts.join(" | "));
+        });
+        list.finish()
+    }
+}

@@ -1,0 +1,207 @@
+//! Lists that many things share, each kept once under a number: names of tags and files, sets of tags.
+
+use std::sync::Arc;
+
+use super::buckets::{hash_bytes, hash_numbers, Buckets, Handles};
+use super::pages::{Pages, COUNTS};
+use super::TagId;
+
+/// What the lists consist of.
+pub trait Part: Copy + PartialEq {
+    fn hash(list: &[Self]) -> u64;
+}
+
+impl Part for u8 {
+    fn hash(list: &[u8]) -> u64 {
+        hash_bytes(list)
+    }
+}
+
+impl Part for TagId {
+    fn hash(list: &[TagId]) -> u64 {
+        hash_numbers(list.iter().map(|tag| tag.0))
+    }
+}
+
+/// Most lists that can be numbered.
+pub const MOST: u32 = u32::MAX - 1;
+
+const PAGE: usize = 32;
+
+/// Lists under numbers from 1 on. Numbers that are free are given again.
+pub struct Dictionary<T> {
+    lookup: Buckets<Handles>,
+    slots: Pages<[Slot<T>; PAGE]>,
+    /// The highest number that was given.
+    highest: u32,
+    /// The first free number below that; each says the next one; 0 at the end.
+    free: u32,
+    used: u32,
+    /// Of the lists.
+    bytes: usize,
+}
+
+struct Slot<T> {
+    list: Option<Arc<[T]>>,
+    /// How often it is held; of a free one the next free one.
+    holders: u64,
+}
+
+impl<T> Default for Slot<T> {
+    fn default() -> Self {
+        Slot {
+            list: None,
+            holders: 0,
+        }
+    }
+}
+
+impl<T> Clone for Slot<T> {
+    fn clone(&self) -> Self {
+        Slot {
+            list: self.list.clone(),
+            holders: self.holders,
+        }
+    }
+}
+
+impl<T> Default for Dictionary<T> {
+    fn default() -> Self {
+        Dictionary {
+            lookup: Buckets::default(),
+            slots: Pages::default(),
+            highest: 0,
+            free: 0,
+            used: 0,
+            bytes: 0,
+        }
+    }
+}
+
+impl<T> Clone for Dictionary<T> {
+    fn clone(&self) -> Self {
+        Dictionary {
+            lookup: self.lookup.clone(),
+            slots: self.slots.clone(),
+            ..*self
+        }
+    }
+}
+
+/// Bytes of a list of that many.
+fn size<T>(len: usize) -> usize {
+    (COUNTS + len * size_of::<T>()).next_multiple_of(8)
+}
+
+impl<T: Part> Dictionary<T> {
+    pub fn find(&self, list: &[T]) -> Option<u32> {
+        let hash = T::hash(list);
+        let is = |number| self.get(number) == list;
+        self.lookup.get(hash)?.find(hash, is)
+    }
+
+    /// The list of a number; empty if there is none.
+    pub fn get(&self, number: u32) -> &[T] {
+        let list = self.slot(number).and_then(|slot| slot.list.as_deref());
+        list.unwrap_or_default()
+    }
+
+    /// How often it is held.
+    pub fn holders(&self, number: u32) -> u64 {
+        self.slot(number).map_or(0, |slot| slot.holders)
+    }
+
+    /// The number of a list, which is held by nobody if it is new.
+    pub fn insert(&mut self, list: &[T]) -> u32 {
+        if let Some(number) = self.find(list) {
+            return number;
+        }
+        let number = match self.free {
+            0 => {
+                if (self.highest as usize).is_multiple_of(PAGE) {
+                    self.slots.push(Default::default());
+                }
+                self.highest += 1;
+                self.highest
+            }
+            free => {
+                self.free = self.holders(free) as u32;
+                free
+            }
+        };
+        *self.slot_mut(number) = Slot {
+            list: Some(list.into()),
+            holders: 0,
+        };
+        let hash = T::hash(list);
+        self.lookup.change(hash, |ids| ids.insert(hash, number));
+        self.used += 1;
+        self.bytes += size::<T>(list.len());
+        number
+    }
+
+    pub fn set_holders(&mut self, number: u32, holders: u64) {
+        if self.holders(number) != holders {
+            self.slot_mut(number).holders = holders;
+        }
+    }
+
+    pub fn hold(&mut self, number: u32) {
+        self.slot_mut(number).holders += 1;
+    }
+
+    /// Lets go of a list, and gives it back if nobody else holds it.
+    pub fn release(&mut self, number: u32) -> Option<Arc<[T]>> {
+        let slot = self.slot_mut(number);
+        slot.holders = slot.holders.saturating_sub(1);
+        if slot.holders > 0 {
+            return None;
+        }
+        self.remove(number)
+    }
+
+    pub fn remove(&mut self, number: u32) -> Option<Arc<[T]>> {
+        let free = self.free;
+        let slot = self.slot_mut(number);
+        let list = slot.list.take()?;
+        slot.holders = free.into();
+        self.free = number;
+        let hash = T::hash(&list);
+        self.lookup.change(hash, |ids| ids.remove(hash, number));
+        self.used -= 1;
+        self.bytes -= size::<T>(list.len());
+        if self.used == 0 {
+            *self = Dictionary::default();
+        }
+        Some(list)
+    }
+
+    /// The highest number that may have a list.
+    pub fn highest(&self) -> u32 {
+        self.highest
+    }
+
+    /// How many lists there are.
+    pub fn len(&self) -> u32 {
+        self.used
+    }
+
+    pub fn memory(&self) -> usize {
+        self.lookup.memory() + self.slots.memory() + self.bytes
+    }
+
+    pub fn pieces(&self) -> usize {
+        self.lookup.pieces() + self.slots.len() + self.used as usize
+    }
+
+    fn slot(&self, number: u32) -> Option<&Slot<T>> {
+        let at = (number as usize).checked_sub(1)?;
+        self.slots.get(at / PAGE).map(|page| &page[at % PAGE])
+    }
+
+    fn slot_mut(&mut self, number: u32) -> &mut Slot<T> {
+        let at = number as usize - 1;
+        let page = self.slots.get_mut(at / PAGE);
+        &mut page.expect("a page for each number")[at % PAGE]
+    }
+}

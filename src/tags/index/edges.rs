@@ -1,0 +1,326 @@
+//! The edges of one kind, in place or staged.
+
+use smallvec::SmallVec;
+
+use super::carriers::Carriers;
+use super::dictionary::Dictionary;
+use super::names::{List, Names};
+use super::pages::Numbers;
+use super::record::{told, whole_key, Key, Parts, Told};
+use super::table::Table;
+use super::{Counts, Kind, TagId};
+
+/// Tags in order of their numbers.
+pub type Tags = SmallVec<[TagId; 16]>;
+
+#[derive(Clone)]
+pub struct Edges {
+    kind: Kind,
+    /// The set of each record or file.
+    table: Table,
+    /// The set of each tag.
+    of_tags: Numbers,
+    /// Sets of tags, each held by as many ids. 0 is none at all.
+    sets: Dictionary<TagId>,
+    /// How many sets each tag is in, and one more if it is an id here.
+    uses: Numbers,
+    /// How many records each filename is in.
+    file_uses: Numbers,
+    carriers: Carriers,
+    counts: Counts,
+}
+
+impl Edges {
+    pub fn new(kind: Kind) -> Edges {
+        Edges {
+            kind,
+            table: Table::default(),
+            of_tags: Numbers::default(),
+            sets: Dictionary::default(),
+            uses: Numbers::default(),
+            file_uses: Numbers::default(),
+            carriers: Carriers::default(),
+            counts: Counts::default(),
+        }
+    }
+
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    pub fn carriers(&self) -> &Carriers {
+        &self.carriers
+    }
+
+    /// Whether some edge has that tag.
+    pub fn uses(&self, tag: TagId) -> bool {
+        self.uses.get(tag.0) > 0
+    }
+
+    /// Whether some record has that filename.
+    pub fn uses_file(&self, file: u32) -> bool {
+        self.file_uses.get(file) > 0
+    }
+
+    /// The tags of a set.
+    pub fn set(&self, set: u32) -> &[TagId] {
+        self.sets.get(set)
+    }
+
+    /// The tags that a tag carries, if these edges are of tags.
+    pub fn carried(&self, tag: TagId) -> &[TagId] {
+        self.set(self.of_tags.get(tag.0))
+    }
+
+    /// The set of an id, 0 if it has none.
+    pub fn set_of(&self, names: &Names, id: &[u8]) -> u32 {
+        if self.counts.ids == 0 {
+            return 0;
+        }
+        match self.kind {
+            Kind::Tag => names.tag(id).map_or(0, |tag| self.of_tags.get(tag.0)),
+            Kind::File => self.table.get(id).unwrap_or(0),
+            Kind::Record => {
+                let key = key(names, id);
+                key.and_then(|key| self.table.get(&key)).unwrap_or(0)
+            }
+        }
+    }
+
+    /// The number of a set of at least one tag, and holds it.
+    pub fn hold(&mut self, names: &mut Names, tags: &[TagId]) -> u32 {
+        let set = self.sets.insert(tags);
+        if self.sets.holders(set) == 0 {
+            for tag in tags {
+                more(&mut self.uses, &mut names.tags, tag.0);
+            }
+        }
+        self.sets.hold(set);
+        set
+    }
+
+    /// Holds a set once more.
+    pub fn hold_again(&mut self, set: u32) {
+        if set > 0 {
+            self.sets.hold(set);
+        }
+    }
+
+    /// Lets go of a set.
+    pub fn release(&mut self, names: &mut Names, set: u32) {
+        if set == 0 {
+            return;
+        }
+        if let Some(tags) = self.sets.release(set) {
+            for tag in &*tags {
+                less(&mut self.uses, &mut names.tags, tag.0);
+            }
+        }
+    }
+
+    /// Gives an id exactly these tags.
+    pub fn assign(&mut self, names: &mut Names, id: &[u8], tags: &[TagId]) {
+        if tags.is_empty() {
+            self.place(names, id, 0);
+            return;
+        }
+        let set = self.hold(names, tags);
+        self.place(names, id, set);
+        self.release(names, set);
+    }
+
+    /// Gives an id the tags of a set, which is held meanwhile, or none if it is 0.
+    pub fn place(&mut self, names: &mut Names, id: &[u8], set: u32) {
+        let old = self.set_of(names, id);
+        if old == set {
+            return;
+        }
+        self.hold_again(set);
+        match self.kind {
+            Kind::Tag => self.place_tag(names, id, old, set),
+            Kind::File if set > 0 => self.table.set(id, set),
+            Kind::File => self.table.remove(id),
+            Kind::Record => self.place_record(names, id, old, set),
+        }
+        self.counts.ids += u64::from(set > 0);
+        self.counts.ids -= u64::from(old > 0);
+        self.counts.edges += self.set(set).len() as u64;
+        self.counts.edges -= self.set(old).len() as u64;
+        self.release(names, old);
+    }
+
+    fn place_record(&mut self, names: &mut Names, id: &[u8], old: u32, set: u32) {
+        let Some(parts) = Parts::of(id) else {
+            let key = whole_key(id);
+            match set {
+                0 => self.table.remove(&key),
+                _ => self.table.set(&key, set),
+            }
+            return;
+        };
+        let file = names.files.number(parts.filename);
+        let key = parts.key(file);
+        if old == 0 {
+            more(&mut self.file_uses, &mut names.files, file);
+        }
+        if set > 0 {
+            self.table.set(&key, set);
+        } else {
+            self.table.remove(&key);
+            less(&mut self.file_uses, &mut names.files, file);
+        }
+    }
+
+    fn place_tag(&mut self, names: &mut Names, id: &[u8], old: u32, set: u32) {
+        let tag = names.number(id);
+        let (before, after) = (self.sets.get(old), self.sets.get(set));
+        for carried in before {
+            if after.binary_search(carried).is_err() {
+                self.carriers.remove(*carried, tag);
+            }
+        }
+        for carried in after {
+            if before.binary_search(carried).is_err() {
+                self.carriers.insert(*carried, tag);
+            }
+        }
+        self.of_tags.set(tag.0, set);
+        match (old, set) {
+            (0, _) => more(&mut self.uses, &mut names.tags, tag.0),
+            (_, 0) => less(&mut self.uses, &mut names.tags, tag.0),
+            _ => {}
+        }
+    }
+
+    /// Gives all ids with their sets.
+    pub fn each(&self, names: &Names, each: &mut dyn FnMut(Id<'_>, u32)) {
+        if self.kind == Kind::Tag {
+            for tag in 1..self.of_tags.end() {
+                match self.of_tags.get(tag) {
+                    0 => {}
+                    set => each(Id::Whole(names.get(TagId(tag))), set),
+                }
+            }
+            return;
+        }
+        self.table
+            .each(&mut |key, set| each(self.told(names, key), set));
+    }
+
+    /// As [`super::Index::scan`].
+    pub fn scan(
+        &self,
+        names: &Names,
+        cursor: u64,
+        count: usize,
+        each: &mut dyn FnMut(&[u8], &[TagId]),
+    ) -> u64 {
+        if self.kind == Kind::Tag {
+            return walk(self.of_tags.end(), cursor, count, |tag| {
+                let set = self.of_tags.get(tag.0);
+                if set > 0 {
+                    each(names.get(tag), self.set(set));
+                }
+                set > 0
+            });
+        }
+        let mut id = Vec::new();
+        self.table.scan(cursor, count, &mut |key, set| {
+            each(self.told(names, key).bytes(&mut id), self.set(set));
+        })
+    }
+
+    fn told<'a>(&self, names: &'a Names, key: &'a [u8]) -> Id<'a> {
+        if self.kind == Kind::File {
+            return Id::Whole(key);
+        }
+        match told(key, &names.files) {
+            Told::Whole(id) => Id::Whole(id),
+            Told::Parts(file, parts) => Id::Parts(file, parts),
+        }
+    }
+
+    pub fn memory(&self) -> usize {
+        self.table.memory()
+            + self.of_tags.memory()
+            + self.sets.memory()
+            + self.uses.memory()
+            + self.file_uses.memory()
+            + self.carriers.memory()
+    }
+
+    pub fn pieces(&self) -> usize {
+        self.table.pieces()
+            + self.of_tags.pieces()
+            + self.sets.pieces()
+            + self.uses.pieces()
+            + self.file_uses.pieces()
+            + self.carriers.pieces()
+    }
+}
+
+/// The key of a record; `None` if its filename is not known, nor is the record then.
+fn key(names: &Names, id: &[u8]) -> Option<Key> {
+    match Parts::of(id) {
+        None => Some(whole_key(id)),
+        Some(parts) => {
+            let file = names.files.find(parts.filename)?;
+            Some(parts.key(file))
+        }
+    }
+}
+
+/// One more use of a name.
+fn more(uses: &mut Numbers, names: &mut List, number: u32) {
+    let before = uses.get(number);
+    uses.set(number, before + 1);
+    if before == 0 {
+        names.look_again(number);
+    }
+}
+
+/// One less.
+fn less(uses: &mut Numbers, names: &mut List, number: u32) {
+    let before = uses.get(number);
+    uses.set(number, before - 1);
+    if before == 1 {
+        names.look_again(number);
+    }
+}
+
+/// An id as it is kept.
+pub enum Id<'a> {
+    Whole(&'a [u8]),
+    /// The number of the filename, and the parts.
+    Parts(u32, Parts<'a>),
+}
+
+impl<'a> Id<'a> {
+    /// The id as clients know it. `joined` is used if it has to be made.
+    pub fn bytes<'b>(&'b self, joined: &'b mut Vec<u8>) -> &'b [u8] {
+        match self {
+            Id::Whole(id) => id,
+            Id::Parts(_, parts) => {
+                joined.clear();
+                parts.join(joined);
+                joined
+            }
+        }
+    }
+}
+
+/// Walks over numbers of tags from `cursor` on to `end`, until `each` has said `count` times that there
+/// is something; where to go on, 0 at the end.
+pub fn walk(end: u32, cursor: u64, count: usize, mut each: impl FnMut(TagId) -> bool) -> u64 {
+    let mut given = 0;
+    let first = u32::try_from(cursor.max(1)).unwrap_or(u32::MAX);
+    // Many in a row may be free.
+    let most = count.saturating_mul(16).saturating_add(1024);
+    for (looked, tag) in (first..end).enumerate() {
+        if given >= count || looked >= most {
+            return tag.into();
+        }
+        given += usize::from(each(TagId(tag)));
+    }
+    0
+}

@@ -1,0 +1,190 @@
+//! Ids of records in fewer bytes.
+//!
+//! `urlkey timestamp filename offset` becomes 6 bytes of timestamp, the number of the filename, the
+//! offset, and the urlkey. That is done only where the very same id can be made from it again: 14
+//! digits, a number without leading zeroes. Other ids stay as they are.
+
+use smallvec::SmallVec;
+
+use super::names::List;
+use crate::text::push_number;
+
+/// An id of four fields, in parts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parts<'a> {
+    pub urlkey: &'a [u8],
+    /// Its 14 digits as a number.
+    pub timestamp: u64,
+    pub filename: &'a [u8],
+    pub offset: u64,
+}
+
+/// The first timestamp that has 15 digits.
+pub const TIMESTAMPS: u64 = 100_000_000_000_000;
+
+const DIGITS: usize = 14;
+
+/// First byte of a key that is an id as it is. Of other keys the first bit is set.
+const AS_IT_IS: u8 = 0;
+const IN_PARTS: u8 = 0x80;
+
+/// A key, mostly without an allocation.
+pub type Key = SmallVec<[u8; 256]>;
+
+impl<'a> Parts<'a> {
+    /// Takes an id apart, if it can be put together again.
+    pub fn of(id: &'a [u8]) -> Option<Parts<'a>> {
+        let (rest, offset) = last_field(id)?;
+        let (rest, filename) = last_field(rest)?;
+        let (urlkey, timestamp) = last_field(rest)?;
+        if urlkey.is_empty() || filename.is_empty() || timestamp.len() != DIGITS {
+            return None;
+        }
+        Some(Parts {
+            urlkey,
+            timestamp: number(timestamp)?,
+            filename,
+            offset: crate::text::parse_unsigned(offset)?,
+        })
+    }
+
+    /// Appends the id.
+    pub fn join(&self, id: &mut Vec<u8>) {
+        id.extend_from_slice(self.urlkey);
+        id.push(b' ');
+        let mut digits = [b'0'; DIGITS];
+        let mut rest = self.timestamp;
+        for digit in digits.iter_mut().rev() {
+            *digit = b'0' + (rest % 10) as u8;
+            rest /= 10;
+        }
+        id.extend_from_slice(&digits);
+        id.push(b' ');
+        id.extend_from_slice(self.filename);
+        id.push(b' ');
+        push_number(id, self.offset);
+    }
+
+    /// The key under which the id is kept, given the number of its filename.
+    pub fn key(&self, file: u32) -> Key {
+        let mut key = Key::new();
+        let mut timestamp = [0; 6];
+        timestamp.copy_from_slice(&self.timestamp.to_be_bytes()[2..]);
+        timestamp[0] |= IN_PARTS;
+        key.extend_from_slice(&timestamp);
+        put(&mut key, file.into());
+        put(&mut key, self.offset);
+        key.extend_from_slice(self.urlkey);
+        key
+    }
+}
+
+/// The key of an id that cannot be taken apart.
+pub fn whole_key(id: &[u8]) -> Key {
+    let mut key = Key::with_capacity(id.len() + 1);
+    key.push(AS_IT_IS);
+    key.extend_from_slice(id);
+    key
+}
+
+/// What a key stands for.
+pub enum Told<'a> {
+    Whole(&'a [u8]),
+    /// The number of the filename, and the parts.
+    Parts(u32, Parts<'a>),
+}
+
+/// Reads a key that was made here.
+pub fn told<'a>(key: &'a [u8], files: &'a List) -> Told<'a> {
+    if key[0] == AS_IT_IS {
+        return Told::Whole(&key[1..]);
+    }
+    let mut timestamp = [0; 8];
+    timestamp[2..].copy_from_slice(&key[..6]);
+    timestamp[2] &= !IN_PARTS;
+    let mut at = 6;
+    let file = get(key, &mut at) as u32;
+    let offset = get(key, &mut at);
+    let parts = Parts {
+        urlkey: &key[at..],
+        timestamp: u64::from_be_bytes(timestamp),
+        filename: files.get(file),
+        offset,
+    };
+    Told::Parts(file, parts)
+}
+
+/// What stands before the last space, and after it.
+fn last_field(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let at = memchr::memrchr(b' ', bytes)?;
+    Some((&bytes[..at], &bytes[at + 1..]))
+}
+
+fn number(digits: &[u8]) -> Option<u64> {
+    digits.iter().try_fold(0, |number, &digit| {
+        let digit = digit.is_ascii_digit().then(|| u64::from(digit - b'0'))?;
+        Some(number * 10 + digit)
+    })
+}
+
+fn put(key: &mut Key, mut number: u64) {
+    while number >= 0x80 {
+        key.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    key.push(number as u8);
+}
+
+fn get(key: &[u8], at: &mut usize) -> u64 {
+    let (mut number, mut shift) = (0, 0);
+    loop {
+        let byte = key[*at];
+        *at += 1;
+        number |= u64::from(byte & 0x7f) << shift;
+        shift += 7;
+        if byte < 0x80 {
+            return number;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_come_back_as_they_were() {
+        let mut files = List::default();
+        for (id, apart) in [
+            (&b"org,example)/ 20240101000000 a.warc.gz 0"[..], true),
+            (b"org,example)/a b 00000000000000 a.warc.gz 123", true),
+            (b"x 99999999999999 f 9223372036854775807", true),
+            (b"x 99999999999999 f 9223372036854775808", false),
+            (b"org,example)/ 20240101000000 a.warc.gz 01", false),
+            (b"org,example)/ 20240101000000 a.warc.gz -", false),
+            (b"org,example)/ 2024010100000 a.warc.gz 1", false),
+            (b"org,example)/ 2024010100000x a.warc.gz 1", false),
+            (b"org,example)/ 20240101000000  1", false),
+            (b" 20240101000000 f 1", false),
+            (b"20240101000000 f 1", false),
+            (b"x", false),
+            (b"\0\x80 ", false),
+        ] {
+            let parts = Parts::of(id);
+            assert_eq!(parts.is_some(), apart, "{}", id.escape_ascii());
+            let key = match parts {
+                Some(parts) => parts.key(files.number(parts.filename)),
+                None => whole_key(id),
+            };
+            match told(&key, &files) {
+                Told::Whole(whole) => assert_eq!(whole, id),
+                Told::Parts(_, again) => {
+                    let mut joined = Vec::new();
+                    again.join(&mut joined);
+                    assert_eq!(joined, id);
+                    assert_eq!(Some(again), parts);
+                }
+            }
+        }
+    }
+}
