@@ -146,7 +146,7 @@ pub struct UnknownField(
 
 impl fmt::Display for UnknownField {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = String::from_utf8_lossy(&self.0);
+        let name = self.0.escape_ascii();
         write!(f, "no field '{name}' in a line that is not CDXJ")
     }
 }

@@ -166,12 +166,9 @@ impl Filter {
     pub fn check(&self, format: Format) -> Result<(), UnknownField> {
         match &self.kind {
             Kind::Text {
-                of: Subject::Field(field @ Field::Other(name), Dialect::Outback),
+                of: Subject::Field(Field::Other(name), Dialect::Outback),
                 ..
-            } if !format.may_have_json() => {
-                debug_assert!(!field.is_standard());
-                Err(UnknownField(name.clone()))
-            }
+            } if !format.may_have_json() => Err(UnknownField(name.clone())),
             _ => Ok(()),
         }
     }
@@ -228,7 +225,7 @@ impl fmt::Display for FilterError {
         match self {
             FilterError::Syntax { at, what } => write!(f, "{what} at byte {at}"),
             FilterError::BadField(name) => {
-                write!(f, "no field '{}'", String::from_utf8_lossy(name))
+                write!(f, "no field '{}'", name.escape_ascii())
             }
             FilterError::BadPattern(bad) => bad.fmt(f),
         }

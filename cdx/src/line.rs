@@ -3,12 +3,14 @@
 
 mod columns;
 mod json;
+mod spaces;
 
 use std::borrow::Cow;
 use std::fmt;
 
 use crate::Field;
 use json::Object;
+use spaces::Spaces;
 
 /// How a line is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -99,11 +101,12 @@ impl<'a> Line<'a> {
     /// let raw = br#"org,example)/ 20240102030405 {"url": "http://example.org/", "status": 200}"#;
     /// let Ok(Read::Capture(line)) = Line::read(raw, Format::Auto) else { panic!() };
     /// assert_eq!(line.format(), Format::Cdxj);
-    /// assert_eq!(line.field(&Field::Status).unwrap(), b"200"[..]);
+    /// assert_eq!(line.field(&Field::Status).unwrap(), &b"200"[..]);
     ///
     /// assert!(matches!(Line::read(b" CDX N b a m s k S", Format::Auto), Ok(Read::Skipped)));
     /// assert!(Line::read(b"three columns only", Format::Auto).is_err());
     /// ```
+    #[inline]
     pub fn read(raw: &'a [u8], format: Format) -> Result<Read<'a>, BadLine> {
         if raw.first().is_none_or(|b| b.is_ascii_whitespace()) && is_skipped(raw) {
             return Ok(Read::Skipped);
@@ -115,22 +118,25 @@ impl<'a> Line<'a> {
                 shape: Shape::File,
             }));
         }
-        let first_end = memchr::memchr(b' ', raw).ok_or(BadLine(Reason::Columns(1, format)))?;
-        let timestamp = &raw[first_end + 1..];
-        let second_end = first_end + 1 + columns::timestamp_end(timestamp);
-        let lacks_timestamp = format == Format::Record && timestamp.starts_with(b"- ");
-        let second_end = second_end + usize::from(lacks_timestamp);
-        if second_end == first_end + 1 || raw.get(second_end).is_some_and(|&b| b != b' ') {
+        // Of a CDXJ line, where spaces mean nothing, this is a small part of the cost.
+        let spaces = Spaces::of(raw);
+        if spaces.count == 0 {
+            return Err(BadLine(Reason::Columns(1, format)));
+        }
+        let second = spaces.first + 1;
+        let second_end = second + columns::timestamp_end(&raw[second..], format);
+        if second_end == second || raw.get(second_end).is_some_and(|&b| b != b' ') {
             return Err(BadLine(Reason::Timestamp));
         }
         let is_json = raw.get(second_end + 1) == Some(&b'{');
         let shape = match format {
             Format::Auto | Format::Cdxj if is_json => {
-                Shape::Cdxj(Object::read(&raw[second_end + 1..]).map_err(BadLine)?)
+                Object::read(raw, second_end + 1).map(Shape::Cdxj)
             }
-            Format::Cdxj => return Err(BadLine(Reason::NoJson)),
-            _ => columns::check(raw, format).map_err(BadLine)?,
-        };
+            Format::Cdxj => Err(Reason::NoJson),
+            _ => columns::check(raw, spaces, format),
+        }
+        .map_err(BadLine)?;
         Ok(Read::Capture(Line {
             raw,
             second_end,
@@ -162,8 +168,8 @@ impl<'a> Line<'a> {
     /// use crawlspace_cdx::{Field, Format, Line, Read};
     /// let raw = b"org,example)/ 20240102030405 http://example.org/ text/html 200 SHA1AAAA 1043";
     /// let Ok(Read::Capture(line)) = Line::read(raw, Format::Auto) else { panic!() };
-    /// assert_eq!(line.field(&Field::Mime).unwrap(), b"text/html"[..]);
-    /// assert_eq!(line.field(&Field::Filename).unwrap(), b"-"[..]);
+    /// assert_eq!(line.field(&Field::Mime).unwrap(), &b"text/html"[..]);
+    /// assert_eq!(line.field(&Field::Filename).unwrap(), &b"-"[..]);
     /// assert_eq!(line.field(&Field::named(b"languages")), None);
     /// ```
     pub fn field(&self, field: &Field) -> Option<Cow<'a, [u8]>> {
@@ -217,7 +223,7 @@ impl<'a> Line<'a> {
     /// ```
     /// use crawlspace_cdx::{Format, Line, Read};
     /// let Ok(Read::Capture(line)) = Line::read(b"2024/a.warc.gz", Format::File) else { panic!() };
-    /// assert_eq!(line.filename(), b"2024/a.warc.gz"[..]);
+    /// assert_eq!(line.filename(), &b"2024/a.warc.gz"[..]);
     /// ```
     #[inline]
     pub fn filename(&self) -> Cow<'a, [u8]> {
@@ -321,7 +327,8 @@ enum Reason {
     Timestamp,
     NoJson,
     Utf8(usize),
-    Json(Box<str>),
+    /// What is wrong, and at which byte of the line.
+    Json(Box<str>, Option<usize>),
 }
 
 impl fmt::Display for BadLine {
@@ -342,7 +349,10 @@ impl fmt::Display for BadLine {
             }
             Reason::NoJson => write!(f, "its third column must be a JSON object"),
             Reason::Utf8(at) => write!(f, "its JSON is not UTF-8 at byte {at} of the line"),
-            Reason::Json(what) => write!(f, "its JSON is malformed: {what}"),
+            Reason::Json(what, at) => {
+                write!(f, "its JSON is malformed: {what}")?;
+                at.map_or(Ok(()), |at| write!(f, " at byte {at} of the line"))
+            }
         }
     }
 }

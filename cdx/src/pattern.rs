@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use regex::bytes::{Regex, RegexBuilder};
+use regex_syntax::hir::{Hir, HirKind};
 
 /// How deep groups may nest. The parser's own default is 250; people write 5.
 const NESTING: u32 = 100;
@@ -68,13 +69,7 @@ impl Pattern {
         }
         let text = as_str(text);
         // By itself first: put into a group, `a)(b` would be well-formed.
-        regex_syntax::ParserBuilder::new()
-            .nest_limit(NESTING)
-            .unicode(false)
-            .utf8(false)
-            .build()
-            .parse(&text)
-            .map_err(BadPattern::syntax)?;
+        parse(&text)?;
         let regex = match anchor {
             Anchor::Anywhere => build(&text, limits),
             Anchor::Start => grouped(&text, "", limits),
@@ -84,7 +79,7 @@ impl Pattern {
     }
 
     /// Whether compiling it may take milliseconds, so that the caller may want to do so on another
-    /// thread. An estimate that reads the text once.
+    /// thread. Costs microseconds for what people write, and is `false` for what does not compile.
     ///
     /// ```
     /// use crawlspace_cdx::Pattern;
@@ -93,10 +88,17 @@ impl Pattern {
     /// assert!(Pattern::is_heavy(br"((a{100}){100}){100}"));
     /// ```
     pub fn is_heavy(text: &[u8]) -> bool {
-        // No text has more alternatives than bytes, so the count is needed for long ones alone.
-        text.len() > HEAVY_ALTERNATIVES
+        if text.len() > HEAVY_SIZE {
+            return true;
+        }
+        // No text has more alternatives than bytes, nor grows but by repetitions that are counted.
+        if text.len() > HEAVY_ALTERNATIVES
             && memchr::memchr_iter(b'|', text).count() > HEAVY_ALTERNATIVES
-            || estimate(text) > HEAVY_SIZE
+        {
+            return true;
+        }
+        memchr::memchr(b'{', text).is_some()
+            && parse(&as_str(text)).is_ok_and(|pattern| size(&pattern) > HEAVY_SIZE)
     }
 
     /// Whether it matches, as its anchor demands.
@@ -108,6 +110,16 @@ impl Pattern {
     pub fn regex(&self) -> &Regex {
         &self.regex
     }
+}
+
+fn parse(text: &str) -> Result<Hir, BadPattern> {
+    regex_syntax::ParserBuilder::new()
+        .nest_limit(NESTING)
+        .unicode(false)
+        .utf8(false)
+        .build()
+        .parse(text)
+        .map_err(BadPattern::syntax)
 }
 
 /// Anchored at the start, and followed by `end`.
@@ -159,52 +171,23 @@ fn as_str(text: &[u8]) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Roughly how many bytes of plain text the pattern is as large as: groups and classes count as they
-/// are, a counted repetition multiplies what it repeats.
-fn estimate(text: &[u8]) -> usize {
-    let mut open: Vec<usize> = Vec::new();
-    // Of the group that is open, and of the last thing in it.
-    let (mut size, mut last) = (0_usize, 0_usize);
-    let mut at = 0;
-    while let Some(&byte) = text.get(at) {
-        at += 1;
-        match byte {
-            b'(' => {
-                open.push(size.saturating_add(last));
-                (size, last) = (0, 0);
-            }
-            b')' => {
-                last = last.saturating_add(size);
-                size = open.pop().unwrap_or(0);
-            }
-            b'{' => {
-                let end = memchr::memchr(b'}', &text[at..]).map_or(text.len(), |n| at + n);
-                let most = text[at..end]
-                    .split(|b| !b.is_ascii_digit())
-                    .map(|digits| digits.iter().fold(0_usize, add_digit))
-                    .max();
-                last = last.saturating_mul(most.unwrap_or(1).max(1));
-                at = end.min(text.len());
-            }
-            b'\\' => {
-                size = size.saturating_add(last);
-                last = 1;
-                at += 1;
-            }
-            _ => {
-                size = size.saturating_add(last);
-                last = 1;
-            }
+/// Roughly how many bytes of plain text the pattern is as large as.
+fn size(pattern: &Hir) -> usize {
+    let sum = |parts: &[Hir]| {
+        parts
+            .iter()
+            .fold(1_usize, |sum, part| sum.saturating_add(size(part)))
+    };
+    match pattern.kind() {
+        HirKind::Empty | HirKind::Look(_) | HirKind::Class(_) => 1,
+        HirKind::Literal(text) => text.0.len(),
+        HirKind::Capture(group) => size(&group.sub).saturating_add(2),
+        HirKind::Concat(parts) | HirKind::Alternation(parts) => sum(parts),
+        HirKind::Repetition(repeated) => {
+            let most = repeated.max.unwrap_or(repeated.min).max(1);
+            size(&repeated.sub).saturating_mul(most as usize)
         }
     }
-    open.iter()
-        .fold(size.saturating_add(last), |sum, n| sum.saturating_add(*n))
-}
-
-fn add_digit(number: usize, digit: &u8) -> usize {
-    number
-        .saturating_mul(10)
-        .saturating_add((digit - b'0') as usize)
 }
 
 /// The last sentence of an error that was drawn over several lines.
@@ -274,3 +257,6 @@ impl fmt::Display for BadPattern {
 }
 
 impl std::error::Error for BadPattern {}
+
+#[cfg(test)]
+mod tests;

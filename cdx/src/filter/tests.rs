@@ -1,1 +1,385 @@
+mod naive;
 
+use super::*;
+use crate::Read;
+
+const DIALECTS: [Dialect; 3] = [Dialect::Outback, Dialect::Ia, Dialect::Pywb];
+
+fn parse(spec: &str, dialect: Dialect) -> Result<Filter, FilterError> {
+    Filter::parse(spec.as_bytes(), dialect, Limits::default())
+}
+
+fn verdict(filter: &Filter, line: &str, tags: &[&str]) -> Result<bool, UnknownField> {
+    match Line::read(line.as_bytes(), Format::Auto).unwrap() {
+        Read::Capture(line) => filter.passes(&line, &mut |tag| {
+            tags.iter().any(|own| own.as_bytes() == tag)
+        }),
+        Read::Skipped => panic!("{line}"),
+    }
+}
+
+/// A line with that status; its URL ends with the other text.
+fn line(status: &str, url: &str) -> String {
+    format!("org,example)/ 20240102030405 http://example.org/{url} text/html {status} DIGEST - - 7 9 a.warc.gz")
+}
+
+/// What a cell of the table says of a spec.
+enum Cell {
+    /// A line that passes, and one that does not.
+    Passes(String, String),
+    /// No line passes: the value is always empty.
+    Never,
+    /// Every line does.
+    Always,
+    Syntax(usize),
+    BadField,
+    /// Not before there is a line which is not CDXJ.
+    UnknownField,
+}
+
+#[test]
+fn the_dialects_are_as_in_the_table() {
+    use Cell::*;
+    let yes_no = |yes: &str, no: &str| Passes(line(yes, ""), line(no, ""));
+    // A line that matches as a whole, and one that does not although the field would.
+    let whole = || Passes(line("200", "end"), line("200", "other"));
+    let not_whole = || Passes(line("200", "other"), line("200", "end"));
+    const WHOLE: &str = ".*/end text/html 2.. .*";
+    let with = |operators: &str| format!("{operators}status:{WHOLE}");
+    let rows: Vec<(String, [Cell; 3])> = vec![
+        // A full match: of `2.|404`, neither 200 nor 4040 is one.
+        (
+            "status:2.|404".into(),
+            [
+                yes_no("404", "200"),
+                yes_no("404", "4040"),
+                yes_no("2.|404", "404"),
+            ],
+        ),
+        (
+            "~status:0.".into(),
+            [
+                yes_no("x0.x", "200"),
+                yes_no("x0.x", "200"),
+                yes_no("0.0", "200"),
+            ],
+        ),
+        (
+            "~status:2.".into(),
+            [
+                yes_no("x2.x", "200"),
+                yes_no("x2.x", "200"),
+                yes_no("200", "1200"),
+            ],
+        ),
+        (
+            "~status:a|b".into(),
+            [
+                yes_no("xa|bx", "a"),
+                yes_no("xa|bx", "a"),
+                yes_no("bx", "xb"),
+            ],
+        ),
+        (with("="), [Syntax(0), whole(), Never]),
+        (
+            "=status:200".into(),
+            [Syntax(0), Never, yes_no("200", "2000")],
+        ),
+        (
+            "=status:2..".into(),
+            [Syntax(0), Never, yes_no("2..", "200")],
+        ),
+        (
+            "!status:2..".into(),
+            [
+                yes_no("2000", "200"),
+                yes_no("2000", "200"),
+                yes_no("200", "x2..x"),
+            ],
+        ),
+        (with("!="), [Syntax(1), not_whole(), Always]),
+        (
+            "!=status:200".into(),
+            [Syntax(1), Always, yes_no("2000", "200")],
+        ),
+        (with("!~"), [Syntax(1), not_whole(), Always]),
+        (
+            "!~status:2.".into(),
+            [Syntax(1), Always, yes_no("1200", "200")],
+        ),
+        (
+            "~!status:2.".into(),
+            [yes_no("200", "x2.x"), yes_no("200", "x2.x"), Never],
+        ),
+        // Whatever a value that is always empty does match.
+        ("~!status:".into(), [Never, Never, Always]),
+        (
+            "~!status:x?".into(),
+            [yes_no("200", "x?"), yes_no("200", "x?"), Always],
+        ),
+        (
+            WHOLE.into(),
+            [
+                Syntax(WHOLE.len()),
+                whole(),
+                Passes(line("200", WHOLE), line("200", "end")),
+            ],
+        ),
+        (
+            format!("!{WHOLE}"),
+            [
+                Syntax(WHOLE.len() + 1),
+                not_whole(),
+                Passes(line("200", "end"), line("200", WHOLE)),
+            ],
+        ),
+        ("~html 2".into(), [Syntax(7), yes_no("200", "404"), Never]),
+        (
+            "~org.*html 2".into(),
+            [Syntax(12), Never, yes_no("200", "404")],
+        ),
+        ("=x".into(), [Syntax(0), Never, Never]),
+        ("nosuch:.*end.*".into(), [UnknownField, whole(), Never]),
+        ("nosuch:".into(), [UnknownField, Never, Always]),
+        (
+            "!nosuch:.*end.*".into(),
+            [UnknownField, not_whole(), Always],
+        ),
+        ("~nosuch:end".into(), [UnknownField, whole(), Never]),
+        ("=nosuch:".into(), [Syntax(0), Never, Always]),
+        ("no such:.*end.*".into(), [BadField, whole(), Never]),
+        (
+            ":.*end.*".into(),
+            [
+                BadField,
+                whole(),
+                Passes(line("200", ".*end.*"), line("200", "end")),
+            ],
+        ),
+        ("!!status:.*end.*".into(), [Syntax(1), not_whole(), Always]),
+        ("~~status:end".into(), [Syntax(1), whole(), Never]),
+        (
+            "statuscode:404".into(),
+            [
+                yes_no("404", "200"),
+                yes_no("404", "200"),
+                yes_no("x404", "200"),
+            ],
+        ),
+        // The first colon parts field and value.
+        (
+            "status:a:b".into(),
+            [yes_no("a:b", "a"), yes_no("a:b", "a"), yes_no("a:b", "a")],
+        ),
+        (String::new(), [Syntax(0), Syntax(0), Syntax(0)]),
+    ];
+    let some = || {
+        [
+            line("200", "end"),
+            line("404", ""),
+            line("2..", "x"),
+            line("-", WHOLE),
+        ]
+    };
+    for (spec, cells) in rows {
+        for (dialect, cell) in DIALECTS.into_iter().zip(cells) {
+            let of = format!("{spec:?} in {}", dialect.name());
+            let filter = parse(&spec, dialect);
+            let verdict = |line: &str| match &filter {
+                Ok(filter) => verdict(filter, line, &[]),
+                Err(error) => panic!("{of}: {error}"),
+            };
+            match cell {
+                Passes(yes, no) => {
+                    assert_eq!(verdict(&yes), Ok(true), "{of}: {yes}");
+                    assert_eq!(verdict(&no), Ok(false), "{of}: {no}");
+                }
+                Never => some()
+                    .map(|line| assert_eq!(verdict(&line), Ok(false), "{of}: {line}"))
+                    .into_iter()
+                    .collect(),
+                Always => some()
+                    .map(|line| assert_eq!(verdict(&line), Ok(true), "{of}: {line}"))
+                    .into_iter()
+                    .collect(),
+                Cell::UnknownField => {
+                    for line in some() {
+                        let unknown = super::UnknownField(b"nosuch"[..].into());
+                        assert_eq!(verdict(&line), Err(unknown), "{of}");
+                    }
+                }
+                Syntax(place) => match filter {
+                    Err(FilterError::Syntax { at, .. }) => assert_eq!(at, place, "{of}"),
+                    other => panic!("{of}: {other:?}"),
+                },
+                BadField => assert!(matches!(filter, Err(FilterError::BadField(_))), "{of}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn tags_are_the_same_in_all_dialects() {
+    // spec, tags that pass, tags that do not
+    let rows: [(&str, &[&str], &[&str]); 8] = [
+        (
+            "tag.coll:7",
+            &["coll:7"],
+            &["coll:77", "coll:", "7", "coll"],
+        ),
+        ("tag.org:7|8", &["org:8"], &["org:7|8", "org:9", "8"]),
+        (
+            "tag:private",
+            &["private"],
+            &["tag:private", "privat", "private2"],
+        ),
+        ("tag:a|b:c", &["b:c"], &["b", "c"]),
+        ("tag.coll:.*", &["coll:.*"], &["coll:7"]),
+        (
+            "tag.coll:(7|8)",
+            &["coll:(7", "coll:8)"],
+            &["coll:7", "coll:8"],
+        ),
+        ("tag.a.b:x:y", &["a.b:x:y"], &["a:x", "a.b:x"]),
+        ("tag:!private", &["!private"], &["private"]),
+    ];
+    for dialect in DIALECTS {
+        for (spec, yes, no) in rows {
+            for (spec, negated) in [(spec.to_owned(), false), (format!("!{spec}"), true)] {
+                let filter = parse(&spec, dialect).unwrap();
+                assert_eq!(filter.tag_test().unwrap().0, negated);
+                assert_eq!(filter.field(), None);
+                assert_eq!(filter.check(Format::File), Ok(()));
+                for (tags, wanted) in [(yes, true), (no, false)] {
+                    for tag in tags {
+                        let found = verdict(&filter, &line("200", ""), &[tag]);
+                        assert_eq!(found, Ok(wanted != negated), "{spec} with {tag}");
+                    }
+                }
+                // A capture without tags.
+                assert_eq!(verdict(&filter, &line("200", ""), &[]), Ok(negated));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_malformed_tag_filter_is_an_error_in_all_dialects() {
+    let long = format!("tag.coll:{}", "x".repeat(1020));
+    for (spec, place) in [
+        ("~tag.coll:7", 0),
+        ("=tag.coll:7", 0),
+        ("!~tag.coll:7", 0),
+        ("!=tag:7", 0),
+        ("~!tag:7", 0),
+        ("!!tag:7", 0),
+        ("tag.coll", 8),
+        ("!tag.coll", 9),
+        ("tag.:7", 4),
+        ("tag:", 4),
+        ("tag.coll:", 9),
+        ("!tag.coll:", 10),
+        ("tag.coll:7|", 11),
+        ("tag.coll:7||8", 11),
+        ("tag.coll:7|8 9", 11),
+        (&long, 9),
+    ] {
+        for dialect in DIALECTS {
+            match parse(spec, dialect) {
+                Err(FilterError::Syntax { at, .. }) => assert_eq!(at, place, "{spec}"),
+                other => panic!("{spec}: {other:?}"),
+            }
+        }
+    }
+    assert!(parse(&long[..long.len() - 1], Dialect::Ia).is_ok());
+    // Names that only begin alike are fields.
+    for spec in ["tags:x", "tagged.a:x"] {
+        assert!(parse(spec, Dialect::Outback).unwrap().tag_test().is_none());
+    }
+}
+
+#[test]
+fn json_fields_are_fields_of_cdxj_lines() {
+    let lang = r#"a 2 {"lang": "de", "n": 7}"#;
+    let none = r#"a 2 {"url": "x"}"#;
+    for (spec, dialect, has, lacks) in [
+        ("lang:d.", Dialect::Outback, true, false),
+        ("!lang:d.", Dialect::Outback, false, true),
+        ("lang:", Dialect::Outback, false, true),
+        ("n:7", Dialect::Outback, true, false),
+        ("lang:d.", Dialect::Ia, true, false),
+        // To IA a name that the line lacks is unknown.
+        (r"lang:a 2 \{.*", Dialect::Ia, false, true),
+        // But a standard one is known, and empty.
+        ("mime:", Dialect::Ia, true, true),
+        ("~lang:a 2", Dialect::Ia, false, true),
+        ("=lang:de", Dialect::Pywb, true, false),
+        ("=lang:", Dialect::Pywb, false, true),
+        ("lang", Dialect::Pywb, true, false),
+    ] {
+        let filter = parse(spec, dialect).unwrap();
+        assert_eq!(verdict(&filter, lang, &[]), Ok(has), "{spec}");
+        assert_eq!(verdict(&filter, none, &[]), Ok(lacks), "{spec}");
+    }
+}
+
+#[test]
+fn a_json_field_is_refused_at_once_where_no_line_can_have_it() {
+    for dialect in DIALECTS {
+        let filter = parse("lang:de", dialect).unwrap();
+        for format in [Format::Auto, Format::Cdxj] {
+            assert_eq!(filter.check(format), Ok(()));
+        }
+        for format in [Format::Cdx, Format::File, Format::Record] {
+            assert_eq!(filter.check(format).is_err(), dialect == Dialect::Outback);
+            assert_eq!(parse("mime:x", dialect).unwrap().check(format), Ok(()));
+        }
+    }
+}
+
+#[test]
+fn a_refused_pattern_says_why() {
+    for (spec, dialect) in [
+        ("url:(", Dialect::Outback),
+        ("!url:(", Dialect::Ia),
+        ("(", Dialect::Ia),
+        ("~url:(", Dialect::Pywb),
+    ] {
+        let error = parse(spec, dialect).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "unclosed group at byte 0 of the regex",
+            "{spec}"
+        );
+    }
+    // What is contained or equal is no pattern.
+    assert!(parse("~url:(", Dialect::Outback).is_ok());
+    assert!(parse("=url:(", Dialect::Pywb).is_ok());
+}
+
+#[test]
+fn has_tag_is_asked_no_longer_than_needed() {
+    let filter = parse("tag:a|b|c", Dialect::Outback).unwrap();
+    let raw = line("200", "");
+    let Ok(Read::Capture(line)) = Line::read(raw.as_bytes(), Format::Auto) else {
+        panic!()
+    };
+    let mut asked = Vec::new();
+    let passes = filter.passes(&line, &mut |tag| {
+        asked.push(tag.to_vec());
+        tag == b"b"
+    });
+    assert_eq!(passes, Ok(true));
+    assert_eq!(asked, [b"a", b"b"]);
+}
+
+#[test]
+fn dialects_have_names_in_any_case() {
+    for dialect in DIALECTS {
+        assert_eq!(
+            Dialect::parse(dialect.name().to_lowercase().as_bytes()),
+            Some(dialect)
+        );
+    }
+    assert_eq!(Dialect::parse(b"OUTBACKCDX"), None);
+}

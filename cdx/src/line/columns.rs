@@ -1,17 +1,21 @@
 //! Columns of the formats that part them by one space.
 
+use super::spaces::Spaces;
 use super::{Format, Reason, Shape};
 use crate::Field;
 
-/// The end of the digits that the text begins with.
+/// The end of the digits that the text begins with, or of the `-` that a RECORD id has in their place.
 #[inline]
-pub(super) fn timestamp_end(text: &[u8]) -> usize {
+pub(super) fn timestamp_end(text: &[u8], format: Format) -> usize {
     // 14 digits nearly always: two overlapping words, in place of 14 comparisons.
     if let Some((word, [.., b' '])) = text.first_chunk::<15>().map(|chunk| (chunk, &chunk[..])) {
         let (low, high) = (eight(word, 0), eight(word, 6));
         if all_digits(low) & all_digits(high) {
             return 14;
         }
+    }
+    if format == Format::Record && text.starts_with(b"- ") {
+        return 1;
     }
     text.iter().take_while(|b| b.is_ascii_digit()).count()
 }
@@ -32,29 +36,18 @@ fn all_digits(word: u64) -> bool {
 
 /// Whether the line has as many columns as the format may have, and none of them empty.
 #[inline]
-pub(super) fn check(raw: &[u8], format: Format) -> Result<Shape<'static>, Reason> {
-    let (spaces, doubled) = count(raw);
-    let width = spaces + 1;
+pub(super) fn check(raw: &[u8], spaces: Spaces, format: Format) -> Result<Shape<'static>, Reason> {
+    let width = spaces.count + 1;
     let shape = match (format, width) {
         (Format::Record, 4) => Shape::Record,
         (Format::Auto | Format::Cdx, 7 | 9..=14) => Shape::Cdx { width: width as u8 },
         _ => return Err(Reason::Columns(width, format)),
     };
-    if doubled || raw.first() == Some(&b' ') || raw.last() == Some(&b' ') {
+    if spaces.doubled || spaces.first == 0 || raw.last() == Some(&b' ') {
         let empty = raw.split(|&b| b == b' ').position(<[u8]>::is_empty);
         return Err(Reason::Empty(empty.map_or(0, |column| column + 1)));
     }
     Ok(shape)
-}
-
-/// How many spaces there are, and whether two of them are neighbours.
-#[inline]
-fn count(raw: &[u8]) -> (usize, bool) {
-    let spaces = memchr::memchr_iter(b' ', raw).count();
-    let doubled = raw
-        .windows(2)
-        .fold(false, |any, two| any | (two[0] == b' ') & (two[1] == b' '));
-    (spaces, doubled)
 }
 
 /// The column of a CDX line of that many columns; none if such lines have none for the field.

@@ -17,10 +17,17 @@ pub(super) struct Object<'a> {
 }
 
 impl<'a> Object<'a> {
-    /// Reads all that is left of a line, which begins with `{`.
-    pub(super) fn read(json: &'a [u8]) -> Result<Self, Reason> {
-        let text = std::str::from_utf8(json).map_err(|e| Reason::Utf8(e.valid_up_to()))?;
-        serde_json::from_str(text).map_err(|e| Reason::Json(e.to_string().into()))
+    /// Reads what is left of a line from a `{` on.
+    pub(super) fn read(line: &'a [u8], at: usize) -> Result<Self, Reason> {
+        let text =
+            std::str::from_utf8(&line[at..]).map_err(|e| Reason::Utf8(at + e.valid_up_to()))?;
+        serde_json::from_str(text).map_err(|e| {
+            let what = e.to_string();
+            let (what, _) = what.rsplit_once(" at line ").unwrap_or((&what, ""));
+            // Columns count from 1, and begin anew after a line feed, which is blank in JSON.
+            let place = (e.line() == 1).then(|| at + e.column().saturating_sub(1));
+            Reason::Json(what.into(), place)
+        })
     }
 
     /// The value of the last member that the field's name or alias names.
@@ -64,7 +71,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Object<'a> {
                     // half a surrogate pair has no text.
                     if value.starts_with('"') && value.contains('\\') {
                         serde_json::from_str::<Text<'_>>(value)
-                            .map_err(serde::de::Error::custom)?;
+                            .map_err(|_| serde::de::Error::custom("a string that has no text"))?;
                     }
                     members.push((name, value));
                 }

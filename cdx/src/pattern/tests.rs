@@ -1,0 +1,215 @@
+use super::*;
+
+fn whole(text: &[u8]) -> Result<Pattern, BadPattern> {
+    Pattern::compile(text, Anchor::Whole, Limits::default())
+}
+
+fn matches(text: &[u8], anchor: Anchor, subject: &[u8]) -> bool {
+    Pattern::compile(text, anchor, Limits::default())
+        .unwrap_or_else(|e| panic!("{:?}: {e}", String::from_utf8_lossy(text)))
+        .is_match(subject)
+}
+
+#[test]
+fn the_anchor_holds_for_every_alternative_and_under_every_flag() {
+    use Anchor::{Anywhere, Start, Whole};
+    // pattern, subject, found anywhere, from the start, as a whole
+    let rows: &[(&str, &str, bool, bool, bool)] = &[
+        ("a|b", "a", true, true, true),
+        ("a|b", "xb", true, false, false),
+        ("a|b", "bx", true, true, false),
+        ("a|ab", "ab", true, true, true),
+        ("(?i)x", "X", true, true, true),
+        ("(?i)x", "XY", true, true, false),
+        ("(?i)x|y", "Y", true, true, true),
+        ("(?x) a # c", "a", true, true, true),
+        ("(?x) a # c", "ab", true, true, false),
+        ("(?x) a # c)", "a", true, true, true),
+        ("(?x) a # c\n", "a", true, true, true),
+        ("(?x) a | b # c", "zb", true, false, false),
+        ("(?x)(?-x)a#", "a#", true, true, true),
+        ("(?x:a # )\n)b", "ab", true, true, true),
+        ("(?x)[\\#]", "#", true, true, true),
+        (r"(?x)\#", "#", true, true, true),
+        ("a#", "a#", true, true, true),
+        ("a #c", "a #c", true, true, true),
+        ("(?m)^b$", "a\nb", true, false, false),
+        ("(?m)^a$", "a\nb", true, true, false),
+        ("(?s)a.b", "a\nb", true, true, true),
+        ("(?U)a+", "aaa", true, true, true),
+        ("a*?", "aaa", true, true, true),
+        ("^a$", "a", true, true, true),
+        ("", "", true, true, true),
+        ("", "x", true, true, false),
+        ("|", "x", true, true, false),
+        (r"\\", "\\", true, true, true),
+        (r"\d{4}", "2024", true, true, true),
+        // ASCII's digits only: this is an Arabic-Indic one, of two bytes.
+        (r"\d", "\u{661}", false, false, false),
+        ("..", "\u{661}", true, true, true),
+        ("\u{e9}+", "\u{e9}\u{e9}", true, true, true),
+    ];
+    for &(pattern, subject, anywhere, start, all) in rows {
+        for (anchor, wanted) in [(Anywhere, anywhere), (Start, start), (Whole, all)] {
+            let found = matches(pattern.as_bytes(), anchor, subject.as_bytes());
+            assert_eq!(found, wanted, "{pattern:?} {anchor:?} in {subject:?}");
+        }
+    }
+}
+
+#[test]
+fn what_is_malformed_by_itself_is_refused_whatever_the_anchor() {
+    let rows: &[(&str, usize)] = &[
+        ("a)(b", 1),
+        ("a)|(b", 1),
+        ("a\\", 1),
+        ("(a", 0),
+        ("[a", 0),
+        ("*", 0),
+        ("a{2", 1),
+        ("(?x) a # c\n)", 11),
+        (r"\1", 0),
+        ("(?=a)", 0),
+        ("(?P<n>a)(?P<n>b)", 12),
+        (r"\pL", 0),
+    ];
+    for &(pattern, place) in rows {
+        for anchor in [Anchor::Anywhere, Anchor::Start, Anchor::Whole] {
+            let error = Pattern::compile(pattern.as_bytes(), anchor, Limits::default());
+            match error {
+                Err(BadPattern::Syntax { at, what }) => {
+                    assert_eq!(at, Some(place), "{pattern:?}: {what}");
+                    assert!(!what.contains('\n') && !what.is_empty());
+                }
+                other => panic!("{pattern:?}: {other:?}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn bytes_that_are_no_text_match_themselves() {
+    assert!(matches(b"a\xFF+b", Anchor::Whole, b"a\xFF\xFFb"));
+    assert!(matches(b"[\xFE\xFF]", Anchor::Whole, b"\xFE"));
+    assert!(matches(b"\\\xFF", Anchor::Whole, b"\xFF"));
+    assert!(matches(b"\\\\\xFF", Anchor::Whole, b"\\\xFF"));
+    assert!(!matches(b"\xFF", Anchor::Anywhere, "\u{ff}".as_bytes()));
+    assert!(matches(b".", Anchor::Whole, b"\xFF"));
+}
+
+#[test]
+fn groups_keep_their_numbers_and_names() {
+    let pattern = whole(br"org-(?P<org>\d+)-(x)?(?x) # c").unwrap();
+    let groups = pattern.regex().captures(b"org-77-").unwrap();
+    assert_eq!(groups.len(), 3);
+    assert_eq!(&groups[1], b"77");
+    assert_eq!(&groups["org"], b"77");
+    assert!(groups.get(2).is_none());
+}
+
+#[test]
+fn a_text_of_64_kib_compiles_and_one_byte_more_does_not() {
+    let mut text: Vec<u8> = (10_000..)
+        .flat_map(|n| format!("{n}|").into_bytes())
+        .take(65_535)
+        .collect();
+    text.push(b'x');
+    let pattern = whole(&text).unwrap();
+    assert!(pattern.is_match(b"10000"));
+    assert!(pattern.is_match(b"20921"));
+    assert!(!pattern.is_match(b"1000"));
+    assert!(!pattern.is_match(b"100001"));
+    assert!(Pattern::is_heavy(&text));
+
+    text.push(b'x');
+    let error = whole(&text).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "a regex of 65537 bytes is longer than 65536; \
+         use a tag filter, such as tag.coll:1|2|3, in place of many alternatives"
+    );
+}
+
+#[test]
+fn single_bytes_and_letters_in_both_cases_fit_too_at_64_kib() {
+    for text in [
+        b"a|".repeat(32 * 1024),
+        [&b"(?i)"[..], &b"abcdefg|".repeat(8 * 1024 - 1)].concat(),
+        b".".repeat(64 * 1024),
+        b"[^/]".repeat(16 * 1024),
+    ] {
+        whole(&text).unwrap();
+    }
+}
+
+#[test]
+fn what_compiles_to_too_much_is_refused_with_advice() {
+    for text in [
+        &br"((a{100}){100}){100}"[..],
+        br"(((\w{50}){50}){50}){50}",
+        br"((((((((((a{99}){99}){99}){99}){99}){99}){99}){99}){99}){99})",
+    ] {
+        let error = whole(text).unwrap_err();
+        assert!(matches!(error, BadPattern::TooBig { .. }), "{error}");
+        assert!(error.to_string().contains("use a tag filter"));
+        assert!(Pattern::is_heavy(text));
+    }
+    let limits = Limits {
+        compiled_bytes: 1000,
+        ..Limits::default()
+    };
+    let error = Pattern::compile(b"[a-z]{99}", Anchor::Start, limits).unwrap_err();
+    assert_eq!(error, BadPattern::TooBig { limit: 1000 });
+}
+
+#[test]
+fn groups_nest_so_deep_and_no_deeper() {
+    let nested = |depth: usize| [b"(".repeat(depth), b"a".to_vec(), b")".repeat(depth)].concat();
+    assert!(whole(&nested(NESTING as usize)).unwrap().is_match(b"a"));
+    let error = whole(&nested(NESTING as usize + 1)).unwrap_err();
+    assert!(matches!(error, BadPattern::Syntax { .. }), "{error}");
+    // Much deeper, and the stack holds.
+    assert!(whole(&nested(30_000)).is_err());
+    assert!(!Pattern::is_heavy(&nested(4_000)));
+}
+
+#[test]
+fn a_pattern_that_backtracks_elsewhere_is_linear_here() {
+    let text = b"a".repeat(100_000);
+    assert!(!matches(b"(a*)*b", Anchor::Whole, &text));
+    assert!(!matches(b"(a|a)*b", Anchor::Anywhere, &text));
+    assert!(!matches(
+        b"(x+x+)+y",
+        Anchor::Anywhere,
+        &b"x".repeat(100_000)
+    ));
+}
+
+#[test]
+fn heavy_is_what_has_many_alternatives_or_grows() {
+    for (text, heavy) in [
+        (&br"ARCHIVEIT-(\d{1,6})-.{0,200}"[..], false),
+        (br"[{](a{80}){80}", false),
+        (br"[{](a{100}){100}", true),
+        (
+            br"(?x) a # {
+            (a{100}){100}",
+            true,
+        ),
+        (br"(a{1000}", false),
+        (br"a{1000}{1000}", true),
+        (br"a{4294967295}{4294967295}{4294967295}", true),
+        (b"", false),
+        (b"\xFF{9999}", true),
+    ] {
+        assert_eq!(
+            Pattern::is_heavy(text),
+            heavy,
+            "{}",
+            String::from_utf8_lossy(text)
+        );
+    }
+    assert!(!Pattern::is_heavy(&b"a|".repeat(1000)));
+    assert!(Pattern::is_heavy(&b"a|".repeat(1001)));
+    assert!(Pattern::is_heavy(&b"a".repeat(9000)));
+}
