@@ -84,7 +84,12 @@ pub struct Line<'a> {
 
 #[derive(Clone, Debug)]
 enum Shape<'a> {
-    Cdx { width: u8 },
+    Cdx {
+        // A whole word: beside padding, the compiler copies a line in pieces that wait for each other.
+        width: usize,
+        /// Where the last column begins.
+        last: usize,
+    },
     Cdxj(Object<'a>),
     File,
     Record,
@@ -178,7 +183,7 @@ impl<'a> Line<'a> {
                 Field::Urlkey | Field::Timestamp => self.leading(field),
                 _ => return Some(object.text(field).unwrap_or_default()),
             },
-            Shape::Cdx { width } => match field {
+            Shape::Cdx { width, .. } => match field {
                 Field::Urlkey | Field::Timestamp => self.leading(field),
                 Field::Other(_) => return None,
                 _ => columns::of_cdx(self.raw, *width, field).unwrap_or(NONE),
@@ -213,7 +218,7 @@ impl<'a> Line<'a> {
             (Shape::File, _) => *field == Field::Filename,
             (_, Field::Urlkey | Field::Timestamp) => true,
             (Shape::Cdxj(object), _) => object.text(field).is_some(),
-            (Shape::Cdx { width }, _) => columns::of_cdx(self.raw, *width, field).is_some(),
+            (Shape::Cdx { width, .. }, _) => columns::of_cdx(self.raw, *width, field).is_some(),
             (Shape::Record, _) => matches!(field, Field::Filename | Field::Offset),
         }
     }
@@ -228,7 +233,7 @@ impl<'a> Line<'a> {
     #[inline]
     pub fn filename(&self) -> Cow<'a, [u8]> {
         match &self.shape {
-            Shape::Cdx { width } => Cow::Borrowed(columns::filename(self.raw, *width)),
+            Shape::Cdx { width, last } => Cow::Borrowed(columns::filename(self.raw, *width, *last)),
             Shape::Record => Cow::Borrowed(columns::from_right(self.raw, 1)),
             Shape::File => Cow::Borrowed(self.raw),
             Shape::Cdxj(object) => object.text(&Field::Filename).unwrap_or_default(),

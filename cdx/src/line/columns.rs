@@ -40,7 +40,10 @@ pub(super) fn check(raw: &[u8], spaces: Spaces, format: Format) -> Result<Shape<
     let width = spaces.count + 1;
     let shape = match (format, width) {
         (Format::Record, 4) => Shape::Record,
-        (Format::Auto | Format::Cdx, 7 | 9..=14) => Shape::Cdx { width: width as u8 },
+        (Format::Auto | Format::Cdx, 7 | 9..=14) => Shape::Cdx {
+            width,
+            last: spaces.last + 1,
+        },
         _ => return Err(Reason::Columns(width, format)),
     };
     if spaces.doubled || spaces.first == 0 || raw.last() == Some(&b' ') {
@@ -51,23 +54,23 @@ pub(super) fn check(raw: &[u8], spaces: Spaces, format: Format) -> Result<Shape<
 }
 
 /// The column of a CDX line of that many columns; none if such lines have none for the field.
-pub(super) fn of_cdx<'a>(raw: &'a [u8], width: u8, field: &Field) -> Option<&'a [u8]> {
+pub(super) fn of_cdx<'a>(raw: &'a [u8], width: usize, field: &Field) -> Option<&'a [u8]> {
     let column = place(width, field)?;
     let right = width - 1 - column;
     // The URL is long, and stands left of the middle.
     Some(if column <= 2 {
-        raw.split(|&b| b == b' ').nth(column.into())?
+        raw.split(|&b| b == b' ').nth(column)?
     } else {
-        from_right(raw, right.into())
+        from_right(raw, right)
     })
 }
 
-/// The filename of a CDX line of that many columns.
+/// The filename of a CDX line of that many columns, the last of which begins there.
 #[inline]
-pub(super) fn filename(raw: &[u8], width: u8) -> &[u8] {
+pub(super) fn filename(raw: &[u8], width: usize, last: usize) -> &[u8] {
     match width {
         7 => super::NONE,
-        9..=11 => from_right(raw, 0),
+        9..=11 => &raw[last..],
         _ => from_right(raw, 3),
     }
 }
@@ -91,7 +94,7 @@ pub(super) fn from_right(raw: &[u8], skipped: usize) -> &[u8] {
 /// | 10 | redirect robotflags offset filename |
 /// | 11 | redirect robotflags length offset filename |
 /// | 12, 13, 14 | those of 9, 10, 11 and orig.length orig.offset orig.filename |
-fn place(width: u8, field: &Field) -> Option<u8> {
+fn place(width: usize, field: &Field) -> Option<usize> {
     let last = if width > 11 { width - 4 } else { width - 1 };
     let tail = matches!(width, 9..=14);
     match field {

@@ -8,6 +8,8 @@ pub(super) struct Spaces {
     pub(super) count: usize,
     /// Where the first is; the length of the line if there is none.
     pub(super) first: usize,
+    /// Where the last is; 0 if there is none.
+    pub(super) last: usize,
     /// Whether two of them stand together.
     pub(super) doubled: bool,
 }
@@ -33,6 +35,7 @@ fn plain(line: &[u8]) -> Spaces {
     Spaces {
         count,
         first: memchr::memchr(b' ', line).unwrap_or(line.len()),
+        last: memchr::memrchr(b' ', line).unwrap_or(0),
         doubled,
     }
 }
@@ -59,12 +62,16 @@ mod avx2 {
         let mut found = Spaces {
             count: 0,
             first: line.len(),
+            last: 0,
             doubled: false,
         };
         let (mut before, mut doubled, mut at) = (0, 0, 0);
         let mut take = |mask: u64| {
-            if found.count == 0 && mask != 0 {
-                found.first = at + mask.trailing_zeros() as usize;
+            if mask != 0 {
+                if found.count == 0 {
+                    found.first = at + mask.trailing_zeros() as usize;
+                }
+                found.last = at + mask.ilog2() as usize;
             }
             found.count += mask.count_ones() as usize;
             doubled |= mask & (mask << 1 | before);
@@ -109,6 +116,7 @@ mod tests {
         Spaces {
             count: (0..line.len()).filter(|&i| at(i)).count(),
             first: (0..line.len()).find(|&i| at(i)).unwrap_or(line.len()),
+            last: (0..line.len()).rfind(|&i| at(i)).unwrap_or(0),
             doubled: (0..line.len()).any(|i| at(i) && at(i + 1)),
         }
     }
