@@ -1,6 +1,6 @@
 //! Crawlspace: the Redis module with the state that web-archive crawlers share.
 //!
-//! This file registers; the rules are in [`dedupe`] and [`chg`], what touches the server in `server`.
+//! This file registers; the rules are in [`dedupe`], [`chg`] and [`tags`], what touches the server in `server`.
 
 pub mod chg;
 pub mod dedupe;
@@ -34,7 +34,8 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
     unsafe {
         server::load::on_load(server::api::Ctx::new(ctx), argv, argc, |ctx| {
             dedupe::commands::register_all(ctx)?;
-            chg::commands::register_all(ctx)
+            chg::commands::register_all(ctx)?;
+            tags::commands::register_all(ctx)
         })
     }
 }

@@ -27,8 +27,10 @@ pub enum ArgKind {
     Text,
     /// An integer.
     Integer,
-    /// The key or key prefix.
+    /// The key prefix.
     Prefix,
+    /// The key.
+    Key,
     /// A word that stands for itself.
     Word,
     /// One of the sub-arguments.
@@ -60,9 +62,14 @@ impl Arg {
         }
     }
 
-    /// The key prefix, first argument of every command.
+    /// The key prefix, first argument of every command that works on an index of several keys.
     pub const fn prefix() -> Arg {
         Arg::new("prefix", ArgKind::Prefix)
+    }
+
+    /// The key, first argument of every command that works on one key.
+    pub const fn key() -> Arg {
+        Arg::new("key", ArgKind::Key)
     }
 
     /// Any bytes.
@@ -141,6 +148,26 @@ pub struct Spec {
     pub args: &'static [Arg],
 }
 
+impl Spec {
+    /// Whether the first argument is a key, and not a prefix.
+    fn takes_key(&self) -> bool {
+        matches!(
+            self.args,
+            [
+                Arg {
+                    kind: ArgKind::Key,
+                    ..
+                },
+                ..
+            ]
+        )
+    }
+
+    fn has_flag(&self, flag: &str) -> bool {
+        self.flags.split(' ').any(|f| f == flag)
+    }
+}
+
 /// What running a command came to.
 pub enum Answer {
     /// This goes out as the reply.
@@ -161,9 +188,9 @@ pub trait Command {
 pub struct Call<'a> {
     /// The context of the call.
     pub ctx: Ctx,
-    /// The arguments after the prefix.
+    /// The arguments after the key or prefix.
     pub args: Args<'a>,
-    /// The key prefix.
+    /// The key prefix, or the key.
     pub prefix: &'a [u8],
     /// The keys of the selected database.
     pub keys: RedisKeyspace,
@@ -177,6 +204,17 @@ impl Call<'_> {
     pub fn last_argument(&self) -> RmString {
         // SAFETY: the arguments live as long as the call; the position is that of one of them.
         unsafe { RmString::shared(self.argv[self.args.position()]) }
+    }
+
+    /// The argument at this position, counted from 1 at the key or prefix.
+    pub fn argument(&self, position: usize) -> RmString {
+        // SAFETY: as in `last_argument`.
+        unsafe { RmString::shared(self.argv[position]) }
+    }
+
+    /// The first argument as the name of a key.
+    pub fn key(&self) -> RmString {
+        self.argument(1)
     }
 
     /// The user that called.
@@ -273,7 +311,9 @@ extern "C" fn entry<C: Command>(
                 C::SPEC.name
             ));
         };
-        check_prefix(prefix)?;
+        if !C::SPEC.takes_key() {
+            check_prefix(prefix)?;
+        }
         C::run(&mut Call {
             ctx,
             args: Args::after_prefix(rest),
@@ -404,12 +444,18 @@ pub unsafe fn register<C: Command>(ctx: Ctx) -> Result<(), String> {
         describe(command, &spec)?;
         // Categories came after 7.0; there the server derives them from the flags.
         if let Some(set_categories) = raw::RedisModule_SetCommandACLCategories {
-            let write = spec.flags.split(' ').any(|flag| flag == "write");
-            let fast = spec.flags.split(' ').any(|flag| flag == "fast");
             let categories = c_string(&format!(
                 "{} {}",
-                if write { "write" } else { "read" },
-                if fast { "fast" } else { "slow" }
+                if spec.has_flag("write") {
+                    "write"
+                } else {
+                    "read"
+                },
+                if spec.has_flag("fast") {
+                    "fast"
+                } else {
+                    "slow"
+                }
             ));
             set_categories(command, categories.as_ptr());
         }
@@ -447,7 +493,9 @@ impl Texts {
         let type_ = match arg.kind {
             ArgKind::Text => raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_STRING,
             ArgKind::Integer => raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_INTEGER,
-            ArgKind::Prefix => raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_KEY,
+            ArgKind::Prefix | ArgKind::Key => {
+                raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_KEY
+            }
             ArgKind::Word => raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_PURE_TOKEN,
             ArgKind::OneOf => raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_ONEOF,
             ArgKind::Block => raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_BLOCK,
@@ -462,7 +510,7 @@ impl Texts {
         raw::RedisModuleCommandArg {
             name: self.keep(arg.name),
             type_,
-            key_spec_index: if matches!(arg.kind, ArgKind::Prefix) {
+            key_spec_index: if matches!(arg.kind, ArgKind::Prefix | ArgKind::Key) {
                 0
             } else {
                 -1
@@ -488,11 +536,22 @@ unsafe fn describe(command: *mut raw::RedisModuleCommand, spec: &Spec) -> Result
         sizeof_keyspec: size_of::<raw::RedisModuleCommandKeySpec>(),
         sizeof_arg: size_of::<raw::RedisModuleCommandArg>(),
     };
-    // The prefix says which slot a command goes to, but is not itself a key that a user must have
-    // access to: the keys that are made from it are checked one by one.
+    let (notes, flags) = if !spec.takes_key() {
+        // The prefix says which slot a command goes to, but is not itself a key that a user must have
+        // access to: the keys that are made from it are checked one by one.
+        let notes = "key prefix: the names of all keys of the index begin with it";
+        let flags = raw::REDISMODULE_CMD_KEY_NOT_KEY | raw::REDISMODULE_CMD_KEY_RW;
+        (texts.keep(notes), flags)
+    } else if spec.has_flag("write") {
+        let flags = raw::REDISMODULE_CMD_KEY_RW | raw::REDISMODULE_CMD_KEY_UPDATE;
+        (ptr::null(), flags)
+    } else {
+        let flags = raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD_KEY_ACCESS;
+        (ptr::null(), flags)
+    };
     let key_spec = raw::RedisModuleCommandKeySpec {
-        notes: texts.keep("key prefix: the names of all keys of the index begin with it"),
-        flags: u64::from(raw::REDISMODULE_CMD_KEY_NOT_KEY | raw::REDISMODULE_CMD_KEY_RW),
+        notes,
+        flags: u64::from(flags),
         begin_search_type: raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_INDEX,
         bs: raw::RedisModuleCommandKeySpec__bindgen_ty_1 {
             index: raw::RedisModuleCommandKeySpec__bindgen_ty_1__bindgen_ty_1 { pos: 1 },

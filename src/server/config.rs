@@ -32,7 +32,8 @@ impl Number {
 static SLICE_US: Number = Number::new("slice-us", 500, 50..=1000);
 static CHG_LEASE: Number = Number::new("chg-lease", 600_000, 1..=315_360_000_000);
 static CHG_ATTEMPTS: Number = Number::new("chg-attempts", 5, 1..=1_000_000);
-static NUMBERS: [&Number; 3] = [&SLICE_US, &CHG_LEASE, &CHG_ATTEMPTS];
+static TAGS_INLINE_BYTES: Number = Number::new("tags-inline-bytes", 262_144, 0..=67_108_864);
+static NUMBERS: [&Number; 4] = [&SLICE_US, &CHG_LEASE, &CHG_ATTEMPTS, &TAGS_INLINE_BYTES];
 static CHG_SIMULATED_TIME: AtomicBool = AtomicBool::new(false);
 static DEDUPE_PROFILE: AtomicUsize = AtomicUsize::new(0);
 
@@ -49,6 +50,11 @@ pub fn chg_lease() -> u64 {
 /// How many leases of a kept URI may run out before it is given up.
 pub fn chg_attempts() -> u64 {
     CHG_ATTEMPTS.get()
+}
+
+/// Up to how many bytes of captures are filtered at once; larger batches go to another thread.
+pub fn tags_inline_bytes() -> usize {
+    TAGS_INLINE_BYTES.get() as usize
 }
 
 /// Whether clients may say what time it is.
@@ -159,7 +165,7 @@ fn read_argument(name: &str, value: &[u8]) -> Result<(), String> {
         }
         _ => {
             return Err(format!(
-                "unknown module argument {name}; there are dedupe-profile, slice-us, chg-lease, chg-attempts and chg-simulated-time"
+                "unknown module argument {name}; there are dedupe-profile, slice-us, chg-lease, chg-attempts, chg-simulated-time and tags-inline-bytes"
             ))
         }
     }

@@ -47,6 +47,12 @@ pub struct Figures {
     pub chg_expired: AtomicU64,
     /// Clients that wait for a lease now.
     pub chg_waiters: AtomicU64,
+    /// Batches of captures filtered by `TAGS.FILTER`.
+    pub tags_batches: AtomicU64,
+    /// Of them those that another thread did.
+    pub tags_batches_away: AtomicU64,
+    /// Batches that another thread has to do, or is doing.
+    pub tags_batches_waiting: AtomicU64,
 }
 
 /// The figures.
@@ -70,6 +76,9 @@ pub static FIGURES: Figures = Figures {
     chg_releases: AtomicU64::new(0),
     chg_expired: AtomicU64::new(0),
     chg_waiters: AtomicU64::new(0),
+    tags_batches: AtomicU64::new(0),
+    tags_batches_away: AtomicU64::new(0),
+    tags_batches_waiting: AtomicU64::new(0),
 };
 
 /// Counts something once.
@@ -85,9 +94,9 @@ pub fn peak(figure: &AtomicU64, n: u64) {
     }
 }
 
-/// Counts a caught bug.
+/// Counts a caught bug, on whatever thread.
 pub fn count_panic() {
-    count(&FIGURES.panics, 1);
+    FIGURES.panics.fetch_add(1, Relaxed);
 }
 
 extern "C" fn report(info: *mut raw::RedisModuleInfoCtx, for_crash_report: c_int) {
@@ -116,6 +125,9 @@ extern "C" fn report(info: *mut raw::RedisModuleInfoCtx, for_crash_report: c_int
             (c"chg_releases", &f.chg_releases),
             (c"chg_expired", &f.chg_expired),
             (c"chg_waiters", &f.chg_waiters),
+            (c"tags_batches", &f.tags_batches),
+            (c"tags_batches_away", &f.tags_batches_away),
+            (c"tags_batches_waiting", &f.tags_batches_waiting),
         ];
         // SAFETY: main thread, the info context of this callback; names are constants.
         unsafe {

@@ -6,7 +6,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::api::{log, raw, rm, string_bytes, Ctx, Level, RawCtx};
-use super::{alarm, command, config, guard, info, job, notify};
+use super::{alarm, command, config, guard, info, job, notify, worker};
 
 const NAME: &CStr = c"crawlspace";
 
@@ -88,6 +88,7 @@ unsafe fn register(
         info::register(ctx);
         job::start(ctx)?;
         alarm::start()?;
+        worker::ready()?;
         notify::subscribe(ctx)
             .map_err(|what| format!("the server refused {}", what.to_string_lossy()))?;
     }

@@ -7,7 +7,7 @@ pub struct MainThread<T>(RefCell<T>);
 
 // SAFETY: every callback of this module that reaches such a value runs on the server's main
 // thread: commands, timers, event-loop and keyspace callbacks, server events, replies to blocked
-// clients. The module starts no threads.
+// clients. The threads of `worker` reach none.
 unsafe impl<T> Sync for MainThread<T> {}
 
 impl<T> MainThread<T> {

@@ -20,3 +20,4 @@ pub mod native;
 pub mod notify;
 pub mod place;
 pub mod reply;
+pub mod worker;

@@ -29,8 +29,14 @@ pub trait Native: Clone + Default + Send + 'static {
 
     /// Where the server's name for the type is kept.
     fn registered() -> &'static Registered;
-    /// Gives the value in chunks of at most some mebibytes, equal ones for equal values.
+    /// Gives the value in chunks of at most some mebibytes.
     fn save(&self, chunk: &mut dyn FnMut(&[u8]));
+    /// Gives what is in the value, an element at a time, each as a list of parts: the same elements for
+    /// equal values, in any order, each once. For digests. Unless a type says otherwise these are the
+    /// chunks, which must be equal for equal values then.
+    fn elements(&self, element: &mut dyn FnMut(&[&[u8]])) {
+        self.save(&mut |chunk| element(&[chunk]));
+    }
     /// Adds what a chunk holds. It may come from anybody who may run `RESTORE`.
     fn load(&mut self, chunk: &[u8], version: c_int) -> Result<(), String>;
     /// Whether there is nothing in it; then its key goes.
@@ -223,14 +229,19 @@ extern "C" fn digest<T: Native>(digest: *mut raw::RedisModuleDigest, value: *mut
         // SAFETY: the server hands us one of our values; `digest` lives during the callback.
         unsafe {
             let value = &*value.cast::<T>();
-            value.save(&mut |chunk| {
-                rm!(RedisModule_DigestAddStringBuffer(
-                    digest,
-                    chunk.as_ptr().cast(),
-                    chunk.len()
-                ));
+            // The server makes one digest of elements whatever their order.
+            value.elements(&mut |parts| {
+                for part in parts {
+                    // Together with their lengths, parts cannot be taken for others.
+                    rm!(RedisModule_DigestAddLongLong(digest, part.len() as i64));
+                    rm!(RedisModule_DigestAddStringBuffer(
+                        digest,
+                        part.as_ptr().cast(),
+                        part.len()
+                    ));
+                }
+                rm!(RedisModule_DigestEndSequence(digest));
             });
-            rm!(RedisModule_DigestEndSequence(digest));
         }
     });
 }

@@ -7,7 +7,7 @@ use crate::chg::store::{Store, KEPT_URIS};
 use crate::chg::uris::{Changed, Op, Uris, CHUNK_BYTES};
 use crate::keyspace::{Kind, Result};
 use crate::server::api::RmString;
-use crate::server::keyspace::{RedisKeyspace, Told};
+use crate::server::keyspace::{By, RedisKeyspace, Told};
 use crate::server::native::{Native, Registered};
 
 /// The internal command that makes a change, for replicas and append-only files.
@@ -59,7 +59,7 @@ impl Store for RedisKeyspace {
         let changed = self.change_native(key, op.makes_the_key(), |uris: &mut Uris| {
             let changed = uris.apply(op);
             let told = (changed != Changed::Nothing).then(|| Told {
-                arguments: op.to_args(),
+                by: By::Arguments(op.to_args()),
                 event: CHANGE,
             });
             (changed, told)

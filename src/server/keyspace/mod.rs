@@ -20,7 +20,7 @@ use super::acl::{Access, User};
 use super::api::{raw, rm, string_bytes, Ctx, RawCtx, RmString};
 use super::notify::own_write;
 
-pub use native::Told;
+pub use native::{By, Told};
 
 /// How many fields are gathered at most before they are replicated as one command.
 const REPLICATED_FIELDS: usize = 512;

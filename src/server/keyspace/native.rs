@@ -8,12 +8,20 @@ use crate::server::native::Native;
 
 use super::RedisKeyspace;
 
-/// How a change of a value is told to replicas and the append-only file.
+/// How a change of a value is told to replicas, the append-only file and listeners.
 pub struct Told {
-    /// The arguments of [`Native::REBUILT_BY`] after the key.
-    pub arguments: Vec<Vec<u8>>,
+    /// What does the same there.
+    pub by: By,
     /// The keyspace event.
     pub event: &'static std::ffi::CStr,
+}
+
+/// What makes a change in another place.
+pub enum By {
+    /// [`Native::REBUILT_BY`] with these arguments after the key.
+    Arguments(Vec<Vec<u8>>),
+    /// The command that is running, as it was given. It must come to the same there.
+    TheCommand,
 }
 
 impl RedisKeyspace {
@@ -30,22 +38,25 @@ impl RedisKeyspace {
     }
 
     /// Changes the value of a key, and tells of it if there was a change. A key that is not there
-    /// is made if the change may do so, and goes when nothing is left in it.
+    /// is made if the change may do so, and goes when nothing is left in it. What the change does to a
+    /// new value counts only if it tells of it.
     pub fn change_native<T: Native, R>(
         &mut self,
         key: &RmString,
         makes: bool,
         change: impl FnOnce(&mut T) -> (R, Option<Told>),
     ) -> Result<Option<R>> {
-        if self.native::<T>(key)?.is_none() && !makes {
-            return Ok(None);
-        }
-        self.flush();
-        let handle = self.handle(key, Kind::Native(T::WHAT), true)?;
-        let (changed, told, emptied) = if Self::is_empty(handle) {
+        // Opened for writing is only what has changed: the server tells all who watch the key.
+        let handle = self.handle(key, Kind::Native(T::WHAT), false)?;
+        if handle.is_null() || Self::is_empty(handle) {
+            if !makes {
+                return Ok(None);
+            }
             let mut value = T::default();
             let (changed, told) = change(&mut value);
-            if !value.is_empty() {
+            if let Some(told) = told.filter(|_| !value.is_empty()) {
+                self.flush();
+                let handle = self.handle(key, Kind::Native(T::WHAT), true)?;
                 let value = Box::into_raw(Box::new(value));
                 // SAFETY: main thread, key open for writing; the value is the server's from now on.
                 unsafe {
@@ -55,40 +66,49 @@ impl RedisKeyspace {
                         value.cast()
                     ));
                 }
+                self.tell::<T>(key, &told, false);
             }
-            (changed, told, false)
-        } else {
-            let value = value_of::<T>(handle, key)?;
-            // SAFETY: as in `native`; nobody else looks at it meanwhile.
-            let value = unsafe { &mut *value };
-            let (changed, told) = change(value);
-            let emptied = value.is_empty();
+            return Ok(Some(changed));
+        }
+        let value = value_of::<T>(handle, key)?;
+        // SAFETY: as in `native`; nobody else looks at it meanwhile.
+        let value = unsafe { &mut *value };
+        let (changed, told) = change(value);
+        let emptied = value.is_empty();
+        if let Some(told) = told {
+            self.flush();
+            let handle = self.handle(key, Kind::Native(T::WHAT), true)?;
             if emptied {
                 // SAFETY: main thread, key open for writing; the value is not used again.
                 unsafe { rm!(RedisModule_DeleteKey(handle)) };
             }
-            (changed, told, emptied)
-        };
-        if let Some(told) = told {
             self.tell::<T>(key, &told, emptied);
         }
         Ok(Some(changed))
     }
 
     fn tell<T: Native>(&mut self, key: &RmString, told: &Told, emptied: bool) {
-        let strings: Vec<RmString> = told.arguments.iter().map(|a| RmString::new(a)).collect();
-        let mut arguments: Vec<_> = strings.iter().map(RmString::raw).collect();
-        // SAFETY: main thread, live context; the format matches the arguments, and the server takes
-        // its own references.
-        unsafe {
-            rm!(RedisModule_Replicate(
-                self.ctx.raw(),
-                T::REBUILT_BY.as_ptr(),
-                c"sv".as_ptr(),
-                key.raw(),
-                arguments.as_mut_ptr(),
-                arguments.len()
-            ));
+        match &told.by {
+            By::TheCommand => {
+                // SAFETY: main thread, live context of the command.
+                unsafe { rm!(RedisModule_ReplicateVerbatim(self.ctx.raw())) };
+            }
+            By::Arguments(arguments) => {
+                let strings: Vec<RmString> = arguments.iter().map(|a| RmString::new(a)).collect();
+                let mut arguments: Vec<_> = strings.iter().map(RmString::raw).collect();
+                // SAFETY: main thread, live context; the format matches the arguments, and the server
+                // takes its own references.
+                unsafe {
+                    rm!(RedisModule_Replicate(
+                        self.ctx.raw(),
+                        T::REBUILT_BY.as_ptr(),
+                        c"sv".as_ptr(),
+                        key.raw(),
+                        arguments.as_mut_ptr(),
+                        arguments.len()
+                    ));
+                }
+            }
         }
         self.notify(
             raw::REDISMODULE_NOTIFY_MODULE as c_int,

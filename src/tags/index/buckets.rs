@@ -112,6 +112,14 @@ impl<B: Bucket> Buckets<B> {
         self.buckets.len()
     }
 
+    #[cfg(test)]
+    pub fn verify(&self) {
+        assert_eq!(self.weight, self.iter().map(B::weight).sum::<usize>());
+        assert_eq!(self.memory, self.iter().map(B::memory).sum::<usize>());
+        let buckets = self.buckets.len();
+        assert!(buckets < 2 || self.weight >= B::FULL * (buckets - 1) / 4);
+    }
+
     fn count<R>(&mut self, at: usize, change: impl FnOnce(&mut B) -> R) -> R {
         let bucket = self.buckets.get_mut(at).expect("a bucket for each hash");
         let (weight, memory) = (bucket.weight(), bucket.memory());

@@ -209,21 +209,30 @@ impl Index {
 
     /// Forgets the names that do not occur any more; which numbers of tags are new.
     pub(super) fn settle(&mut self, steps: u32) -> Vec<TagId> {
-        let (in_place, staged) = (&self.in_place, &self.staged);
-        let occurs = |uses: &dyn Fn(&Edges) -> bool| {
-            if in_place.iter().any(uses) {
-                Occurs::InPlace
-            } else if staged.iter().flatten().any(uses) {
-                Occurs::Staged
-            } else {
-                Occurs::Nowhere
-            }
-        };
-        let file = |file| occurs(&|edges: &Edges| edges.uses_file(file));
-        self.names.files.settle(steps, file);
-        let tag = |tag| occurs(&|edges: &Edges| edges.uses(TagId(tag)));
-        let new = self.names.tags.settle(steps, tag);
+        let Index {
+            names,
+            in_place,
+            staged,
+        } = self;
+        let file = |file| occurs(in_place, staged, |edges| edges.uses_file(file));
+        names.files.settle(steps, file);
+        let tag = |tag| occurs(in_place, staged, |edges| edges.uses(TagId(tag)));
+        let new = names.tags.settle(steps, tag);
         new.into_iter().map(TagId).collect()
+    }
+}
+
+pub(super) fn occurs(
+    in_place: &[Edges],
+    staged: &[Option<Edges>],
+    uses: impl Fn(&Edges) -> bool,
+) -> Occurs {
+    if in_place.iter().any(&uses) {
+        Occurs::InPlace
+    } else if staged.iter().flatten().any(uses) {
+        Occurs::Staged
+    } else {
+        Occurs::Nowhere
     }
 }
 

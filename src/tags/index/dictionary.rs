@@ -194,6 +194,29 @@ impl<T: Part> Dictionary<T> {
         self.lookup.pieces() + self.slots.len() + self.used as usize
     }
 
+    /// All numbers that have a list.
+    #[cfg(test)]
+    pub fn verify(&self) -> std::collections::BTreeSet<u32> {
+        self.lookup.verify();
+        let (mut used, mut bytes) = (std::collections::BTreeSet::new(), 0);
+        for number in 1..=self.highest {
+            let list = self.get(number);
+            if !list.is_empty() {
+                assert_eq!(self.find(list), Some(number));
+                bytes += size::<T>(list.len());
+                used.insert(number);
+            }
+        }
+        assert_eq!((used.len(), bytes), (self.used as usize, self.bytes));
+        let (mut free, mut frees) = (self.free, 0);
+        while free > 0 {
+            assert!(!used.contains(&free));
+            (free, frees) = (self.holders(free) as u32, frees + 1);
+        }
+        assert_eq!(used.len() + frees, self.highest as usize);
+        used
+    }
+
     fn slot(&self, number: u32) -> Option<&Slot<T>> {
         let at = (number as usize).checked_sub(1)?;
         self.slots.get(at / PAGE).map(|page| &page[at % PAGE])

@@ -230,6 +230,58 @@ impl Edges {
         })
     }
 
+    /// All that is kept twice agrees.
+    #[cfg(test)]
+    pub fn verify(&self, names: &Names) {
+        use std::collections::BTreeMap;
+        self.table.verify();
+        let (mut counts, mut holders, mut uses) =
+            (Counts::default(), BTreeMap::new(), BTreeMap::new());
+        let (mut files, mut carriers) = (BTreeMap::new(), BTreeMap::<_, Vec<_>>::new());
+        let mut joined = Vec::new();
+        self.each(names, &mut |id, set| {
+            counts.ids += 1;
+            counts.edges += self.set(set).len() as u64;
+            *holders.entry(set).or_insert(0) += 1;
+            if let Id::Parts(file, _) = &id {
+                *files.entry(*file).or_insert(0) += 1;
+            }
+            let id = id.bytes(&mut joined);
+            assert_eq!(self.set_of(names, id), set);
+            if let (Kind::Tag, Some(tag)) = (self.kind, names.tag(id)) {
+                *uses.entry(tag.0).or_insert(0) += 1;
+                for carried in self.set(set) {
+                    carriers.entry(*carried).or_default().push(tag);
+                }
+            }
+        });
+        assert_eq!(counts, self.counts);
+        assert_eq!(self.sets.verify(), holders.keys().copied().collect());
+        for (&set, &times) in &holders {
+            assert_eq!(self.sets.holders(set), times);
+            assert!(self.set(set).is_sorted_by(|a, b| a < b));
+            for tag in self.set(set) {
+                *uses.entry(tag.0).or_insert(0) += 1;
+            }
+        }
+        let same = |numbers: &Numbers, counted: &BTreeMap<u32, u32>| {
+            let all = (0..numbers.end()).map(|n| (n, numbers.get(n)));
+            all.filter(|&(_, n)| n > 0)
+                .eq(counted.iter().map(|(n, m)| (*n, *m)))
+        };
+        assert!(same(&self.uses, &uses) && same(&self.file_uses, &files));
+        for tag in 0..=names.tags.highest() {
+            let mut told = Vec::new();
+            self.carriers.each(TagId(tag), |carrier| {
+                told.push(carrier);
+                true
+            });
+            assert_eq!(told.len(), self.carriers.count(TagId(tag)));
+            told.sort();
+            assert_eq!(told, carriers.remove(&TagId(tag)).unwrap_or_default());
+        }
+    }
+
     fn told<'a>(&self, names: &'a Names, key: &'a [u8]) -> Id<'a> {
         if self.kind == Kind::File {
             return Id::Whole(key);

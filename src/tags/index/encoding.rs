@@ -40,7 +40,7 @@ const STAGED: u8 = 4;
 
 /// Tags that a chunk may add to ids that are there already. Every such set has to be made, and a few bytes
 /// could ask for very many large ones.
-const MOST_MERGED: usize = 1 << 24;
+const MOST_MERGED: usize = 1 << 22;
 
 /// Numbers in the index to numbers in the chunk.
 type Local = HashMap<u32, u64, BuildHasherDefault<FxHasher>>;
@@ -433,7 +433,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-fn put(out: &mut Vec<u8>, mut number: u64) {
+pub(super) fn put(out: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         out.push(number as u8 | 0x80);
         number >>= 7;
@@ -441,7 +441,7 @@ fn put(out: &mut Vec<u8>, mut number: u64) {
     out.push(number as u8);
 }
 
-fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+pub(super) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     put(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
 }

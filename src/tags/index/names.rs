@@ -136,4 +136,15 @@ impl List {
             self.all.remove(number);
         }
     }
+    /// Every name occurs, and those in place are counted; as soon as a sweep is over.
+    #[cfg(test)]
+    pub fn verify(&self, occurs: impl Fn(u32) -> Occurs) {
+        let mut in_place = 0;
+        for number in self.all.verify() {
+            assert!(!matches!(occurs(number), Occurs::Nowhere) || self.sweep.is_some());
+            in_place += u64::from(matches!(occurs(number), Occurs::InPlace));
+        }
+        assert!(in_place == self.in_place || self.sweep.is_some());
+        assert!(self.again.is_empty() && self.new.is_empty());
+    }
 }

@@ -92,6 +92,16 @@ impl Table {
         self.shards.memory()
     }
 
+    #[cfg(test)]
+    pub fn verify(&self) {
+        self.shards.verify();
+        for shard in self.shards.iter() {
+            let bytes = |&at: &u32| shard.entry(at).end - at as usize;
+            let live: usize = shard.offsets.iter().map(bytes).sum();
+            assert_eq!(live + shard.garbage, shard.arena.len());
+        }
+    }
+
     pub fn pieces(&self) -> usize {
         2 * self.shards.pieces()
     }

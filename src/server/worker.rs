@@ -1,0 +1,228 @@
+//! Work on other threads, for clients that wait meanwhile.
+//!
+//! A [`Work`] gets everything it needs when it is handed in: it cannot see keys, because those belong
+//! to the main thread. Its answer is made ready on the thread as well, so that a long one delays
+//! nobody; the main thread only passes it on.
+
+use std::os::raw::{c_int, c_void};
+use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::mpsc::{channel, Receiver, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustc_hash::{FxBuildHasher, FxHashMap};
+
+use super::api::{raw, rm, Ctx, RmString};
+use super::guard::guarded;
+use super::main_thread::MainThread;
+use super::reply::{send_outcome, Outcome};
+
+/// Most threads.
+const THREADS: usize = 4;
+
+/// Work for another thread.
+pub trait Work: Send {
+    /// Does it. `stop` says whether the client is gone.
+    fn run(&mut self, stop: &AtomicBool) -> Outcome;
+}
+
+/// Arguments of a command that a thread reads: their bytes do not change while somebody holds them.
+/// They are given back on the main thread, which counts who does.
+pub struct Held(Vec<RmString>);
+
+// SAFETY: other threads only read the bytes, which `RmString` keeps the address of; counting who holds
+// a string is left to the main thread, where `Held` is made and dropped.
+unsafe impl Send for Held {}
+
+impl Held {
+    /// Takes hold of these.
+    pub fn new(arguments: Vec<RmString>) -> Held {
+        Held(arguments)
+    }
+
+    /// Their bytes.
+    pub fn bytes(&self) -> Vec<&[u8]> {
+        self.0.iter().map(AsRef::as_ref).collect()
+    }
+}
+
+/// Something that a thread is to do, or has done.
+struct Order {
+    work: Box<dyn Work>,
+    client: *mut raw::RedisModuleBlockedClient,
+    /// In whose name the answer is made.
+    ctx: Ctx,
+    stop: Arc<AtomicBool>,
+}
+
+// SAFETY: the work is `Send`. Client and context are used on one thread at a time: the module API lets
+// a thread make the reply of a client that it holds blocked, and all else is done on the main thread.
+unsafe impl Send for Order {}
+
+struct Threads {
+    orders: Sender<Order>,
+    started: usize,
+    waiting: Arc<Mutex<Receiver<Order>>>,
+}
+
+static THREADS_AT_WORK: MainThread<Option<Threads>> = MainThread::new(None);
+/// Clients that wait, by their address, with what stops the work for them.
+static WAITING: MainThread<FxHashMap<usize, Arc<AtomicBool>>> =
+    MainThread::new(FxHashMap::with_hasher(FxBuildHasher));
+/// What is done and not passed on yet.
+static DONE: Mutex<Vec<Order>> = Mutex::new(Vec::new());
+/// The descriptor that tells the event loop of it.
+static EVENT: std::sync::atomic::AtomicI32 = std::sync::atomic::AtomicI32::new(-1);
+
+/// Hands work in for the client of `ctx`, which must be one that may wait.
+pub fn submit(ctx: Ctx, work: Box<dyn Work>) {
+    let stop = Arc::new(AtomicBool::new(false));
+    // SAFETY: main thread, live context of a client that may block. Client and context are given back
+    // in `pass_on`, once.
+    let order = unsafe {
+        let client = rm!(RedisModule_BlockClient(ctx.raw(), None, None, None, 0));
+        rm!(RedisModule_SetDisconnectCallback(client, Some(gone)));
+        let ctx = Ctx::new(rm!(RedisModule_GetThreadSafeContext(client)));
+        Order {
+            work,
+            client,
+            ctx,
+            stop: stop.clone(),
+        }
+    };
+    WAITING.borrow().insert(order.client as usize, stop);
+    let mut threads = THREADS_AT_WORK.borrow();
+    let threads = threads.get_or_insert_with(|| {
+        let (orders, waiting) = channel();
+        Threads {
+            orders,
+            started: 0,
+            waiting: Arc::new(Mutex::new(waiting)),
+        }
+    });
+    let many = std::thread::available_parallelism().map_or(1, usize::from);
+    if threads.started < many.clamp(1, THREADS) {
+        let waiting = threads.waiting.clone();
+        threads.started += usize::from(start(move || work_off(&waiting)));
+    }
+    let sent = if threads.started > 0 {
+        threads.orders.send(order).map_err(|lost| lost.0)
+    } else {
+        Err(order)
+    };
+    if let Err(mut order) = sent {
+        // No thread is to be had.
+        do_it(&mut order);
+        pass_on(order);
+    }
+}
+
+/// Starts a thread; whether there is one to be had. Signals are for the main one.
+fn start(what: impl FnOnce() + Send + 'static) -> bool {
+    // SAFETY: plain calls on sets of signals of our own; the mask is set back.
+    unsafe {
+        let mut all: libc::sigset_t = std::mem::zeroed();
+        let mut before: libc::sigset_t = std::mem::zeroed();
+        libc::sigfillset(&raw mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
+        let started = std::thread::Builder::new()
+            .name("crawlspace".to_string())
+            .spawn(what);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, ptr::null_mut());
+        started.is_ok()
+    }
+}
+
+fn work_off(waiting: &Mutex<Receiver<Order>>) {
+    loop {
+        let next = waiting
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .recv();
+        let Ok(mut order) = next else { return };
+        do_it(&mut order);
+        DONE.lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(order);
+        let one: u64 = 1;
+        // SAFETY: an event descriptor of ours takes 8 bytes.
+        unsafe { libc::write(EVENT.load(Relaxed), (&raw const one).cast(), 8) };
+    }
+}
+
+fn do_it(order: &mut Order) {
+    // SAFETY: the client is blocked; the server lets any thread measure and reply for it.
+    unsafe { rm!(RedisModule_BlockedClientMeasureTimeStart(order.client)) };
+    let outcome =
+        guarded("work on another thread", || order.work.run(&order.stop)).unwrap_or_else(Err);
+    // SAFETY: as above.
+    unsafe { rm!(RedisModule_BlockedClientMeasureTimeEnd(order.client)) };
+    if !order.stop.load(Relaxed) {
+        let _ = guarded("a reply on another thread", || {
+            send_outcome(order.ctx, &outcome);
+        });
+    }
+}
+
+/// The client goes on, with the answer that was made.
+fn pass_on(order: Order) {
+    WAITING.borrow().remove(&(order.client as usize));
+    // SAFETY: main thread; made in `submit`, given back once. One whose connection ended is known to
+    // the server until now.
+    unsafe {
+        rm!(RedisModule_FreeThreadSafeContext(order.ctx.raw()));
+        rm!(RedisModule_UnblockClient(order.client, ptr::null_mut()));
+    }
+}
+
+extern "C" fn gone(_: *mut raw::RedisModuleCtx, client: *mut raw::RedisModuleBlockedClient) {
+    let _ = guarded("a disconnect", || {
+        if let Some(stop) = WAITING.borrow().get(&(client as usize)) {
+            stop.store(true, Relaxed);
+        }
+    });
+}
+
+extern "C" fn done(event: c_int, _: *mut c_void, _: c_int) {
+    let _ = guarded("the event loop", || {
+        let mut n: u64 = 0;
+        // SAFETY: reads the 8 bytes of an event descriptor of ours.
+        unsafe { libc::read(event, (&raw mut n).cast(), 8) };
+        let orders = std::mem::take(&mut *DONE.lock().unwrap_or_else(PoisonError::into_inner));
+        for order in orders {
+            pass_on(order);
+        }
+    });
+}
+
+/// Frees what would take long on a thread of its own.
+pub fn drop_away<T: Send + 'static>(what: T) {
+    // If there is none to be had, it is freed here.
+    start(move || drop(what));
+}
+
+/// Readies the event loop.
+///
+/// # Safety
+/// Called once, on the main thread, while the module loads.
+pub unsafe fn ready() -> Result<(), String> {
+    // SAFETY: by contract; the descriptor is ours for the life of the process.
+    unsafe {
+        let event = libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC);
+        if event < 0 {
+            return Err("no event descriptor to be had".to_string());
+        }
+        EVENT.store(event, Relaxed);
+        let added = rm!(RedisModule_EventLoopAdd(
+            event,
+            raw::REDISMODULE_EVENTLOOP_READABLE as c_int,
+            Some(done),
+            ptr::null_mut()
+        ));
+        if added == raw::REDISMODULE_OK as c_int {
+            Ok(())
+        } else {
+            Err("the server's event loop took no descriptor".to_string())
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Edges one by one: `TAGS.ADD`, `TAGS.REM`, `TAGS.GET`.
+
+use crawlspace_cdx::{Format, Line, Read};
+
+use super::arguments::{id, kind, tags, KIND};
+use super::store::{change, read};
+use crate::reply::Reply;
+use crate::server::command::{Answer, Arg, Call, Command, Spec};
+use crate::tags::index::Kind;
+use crate::tags::space::Space;
+
+/// Tags are attached.
+pub struct Add;
+
+impl Command for Add {
+    const SPEC: Spec = Spec {
+        name: "tags.add",
+        flags: "write fast deny-oom",
+        arity: -5,
+        summary: "Attaches tags to a record, a file or another tag.",
+        complexity:
+            "O(N) where N is the number of tags given; for a tag, and of those that carry it",
+        args: &[
+            Arg::key(),
+            KIND,
+            Arg::text("id"),
+            Arg::text("tag").multiple(),
+        ],
+    };
+
+    fn run(call: &mut Call<'_>) -> Result<Answer, String> {
+        let kind = kind(&mut call.args)?;
+        let id = id(&mut call.args, kind)?;
+        let tags = tags(&mut call.args)?;
+        let added = change(call, true, c"tags.add", |space| {
+            let added = space.add(kind, id, &tags)?;
+            Ok((added, added > 0))
+        })?;
+        Ok(Answer::Reply(Reply::count(added.unwrap_or(0))))
+    }
+}
+
+/// Tags are taken off.
+pub struct Rem;
+
+impl Command for Rem {
+    const SPEC: Spec = Spec {
+        name: "tags.rem",
+        flags: "write fast",
+        arity: -5,
+        summary: "Takes tags off a record, a file or another tag.",
+        complexity:
+            "O(N) where N is the number of tags given; for a tag, and of those that carry it",
+        args: &[
+            Arg::key(),
+            KIND,
+            Arg::text("id"),
+            Arg::text("tag").multiple(),
+        ],
+    };
+
+    fn run(call: &mut Call<'_>) -> Result<Answer, String> {
+        let kind = kind(&mut call.args)?;
+        let id = id(&mut call.args, kind)?;
+        let tags = tags(&mut call.args)?;
+        let removed = change(call, false, c"tags.rem", |space| {
+            let removed = space.remove(kind, id, &tags);
+            Ok((removed, removed > 0))
+        })?;
+        Ok(Answer::Reply(Reply::count(removed.unwrap_or(0))))
+    }
+}
+
+/// The tags of something.
+pub struct Get;
+
+impl Command for Get {
+    const SPEC: Spec = Spec {
+        name: "tags.get",
+        flags: "readonly fast",
+        arity: -4,
+        summary: "Tells the tags of a record, a file or another tag.",
+        complexity: "O(N) where N is the number of tags, with ALL of those they carry as well",
+        args: &[
+            Arg::key(),
+            KIND,
+            Arg::text("id"),
+            Arg::word("all", "ALL").optional(),
+        ],
+    };
+
+    fn run(call: &mut Call<'_>) -> Result<Answer, String> {
+        let kind = kind(&mut call.args)?;
+        let id = id(&mut call.args, kind)?;
+        let all = call.args.keyword("ALL");
+        call.args.end()?;
+        let tags = match read(call)? {
+            None => Vec::new(),
+            Some(space) if all => all_tags(space, kind, id),
+            Some(space) => own_tags(space, kind, id),
+        };
+        let tags = tags.into_iter().map(Reply::Bulk).collect();
+        Ok(Answer::Reply(Reply::Array(tags)))
+    }
+}
+
+fn own_tags(space: &Space, kind: Kind, id: &[u8]) -> Vec<Vec<u8>> {
+    let index = space.index();
+    let tags = index.tags_of(kind, id).iter();
+    let mut tags: Vec<_> = tags.map(|&tag| index.name(tag).to_vec()).collect();
+    tags.sort();
+    tags
+}
+
+/// The tags with all that they carry, and for a record or file those that its parts give it.
+fn all_tags(space: &Space, kind: Kind, id: &[u8]) -> Vec<Vec<u8>> {
+    let view = space.view();
+    let format = match kind {
+        Kind::Record => Format::Record,
+        Kind::File => Format::File,
+        Kind::Tag => Format::Auto,
+    };
+    if kind != Kind::Tag {
+        if let Ok(Read::Capture(line)) = Line::read(id, format) {
+            return view.tags(&line);
+        }
+    }
+    // An id that is no line of its kind has no parts.
+    let mut tags = own_tags(space, kind, id);
+    view.close(&mut tags);
+    tags
+}

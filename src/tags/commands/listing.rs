@@ -1,0 +1,186 @@
+//! What is in a space: `TAGS.LIST`, `TAGS.SCAN`, `TAGS.INFO`.
+
+use super::arguments::{kind, KIND};
+use super::store::read;
+use crate::reply::Reply;
+use crate::server::args::Args;
+use crate::server::command::{Answer, Arg, Call, Command, Spec};
+use crate::tags::filter::limits;
+use crate::tags::index::Kind;
+use crate::tags::list::{list, Wanted};
+use crate::tags::view::Asked;
+use crate::text::Shown;
+use crawlspace_cdx::Dialect;
+
+/// How many entries a call gives unless it says.
+const COUNT: u64 = 1000;
+/// How many it may ask for.
+const MOST: u64 = 100_000;
+
+const PREFIX: Arg = Arg::text("prefix").after("PREFIX").optional();
+const COUNT_ARG: Arg = Arg::integer("count").after("COUNT").optional();
+
+/// Tags that satisfy an expression.
+pub struct List;
+
+impl Command for List {
+    const SPEC: Spec = Spec {
+        name: "tags.list",
+        flags: "readonly",
+        arity: -3,
+        summary:
+            "Gives the tags of which a capture that has one of them alone passes an expression.",
+        complexity: "O(N) where N is COUNT",
+        args: &[
+            Arg::key(),
+            Arg::text("expression"),
+            PREFIX,
+            Arg::integer("cursor").after("CURSOR").optional(),
+            COUNT_ARG,
+        ],
+    };
+
+    fn run(call: &mut Call<'_>) -> Result<Answer, String> {
+        let expression = call.args.next("expression")?;
+        let options = Options::read(&mut call.args, true)?;
+        let view = read(call)?.map(|space| space.view()).unwrap_or_default();
+        let asked = Asked {
+            point: None,
+            expression: Some(expression.to_vec()),
+            filters: Vec::new(),
+            dialect: Dialect::Outback,
+        };
+        let wanted = Wanted {
+            prefix: options.prefix,
+            cursor: options.cursor,
+            count: options.count as usize,
+        };
+        let listed = list(&view, &asked, limits(), &wanted).map_err(|error| error.to_string())?;
+        Ok(Answer::Reply(page(listed)))
+    }
+}
+
+/// Ids with their tags.
+pub struct Scan;
+
+impl Command for Scan {
+    const SPEC: Spec = Spec {
+        name: "tags.scan",
+        flags: "readonly",
+        arity: -4,
+        summary: "Walks through the records, files or tags that have tags.",
+        complexity: "O(N) where N is COUNT",
+        args: &[Arg::key(), KIND, Arg::integer("cursor"), PREFIX, COUNT_ARG],
+    };
+
+    fn run(call: &mut Call<'_>) -> Result<Answer, String> {
+        let kind = kind(&mut call.args)?;
+        let cursor = cursor(&mut call.args)?;
+        let options = Options::read(&mut call.args, false)?;
+        let mut found = Vec::new();
+        let mut next = 0;
+        if let Some(space) = read(call)? {
+            let index = space.index();
+            next = index.scan(kind, cursor, options.count as usize, &mut |id, tags| {
+                if id.starts_with(options.prefix) {
+                    let mut tags: Vec<&[u8]> = tags.iter().map(|&tag| index.name(tag)).collect();
+                    tags.sort();
+                    found.push(Reply::bulk(id));
+                    found.push(Reply::Bulk(tags.join(&b' ')));
+                }
+            });
+        }
+        Ok(Answer::Reply(page((next, found))))
+    }
+}
+
+/// Figures of a space.
+pub struct Info;
+
+impl Command for Info {
+    const SPEC: Spec = Spec {
+        name: "tags.info",
+        flags: "readonly fast",
+        arity: 2,
+        summary: "Tells how much there is in a tag space.",
+        complexity: "O(1)",
+        args: &[Arg::key()],
+    };
+
+    fn run(call: &mut Call<'_>) -> Result<Answer, String> {
+        let none = crate::tags::space::Space::default();
+        let found = read(call)?;
+        let memory = found.map_or(0, |space| space.memory());
+        let space = found.unwrap_or(&none);
+        let index = space.index();
+        let of = |kind| index.counts(kind);
+        let staged = |kind| index.staged(kind).unwrap_or_default().ids;
+        let figures = [
+            ("record_ids", of(Kind::Record).ids),
+            ("record_edges", of(Kind::Record).edges),
+            ("file_ids", of(Kind::File).ids),
+            ("file_edges", of(Kind::File).edges),
+            ("tag_ids", of(Kind::Tag).ids),
+            ("tag_edges", of(Kind::Tag).edges),
+            ("staged_record_ids", staged(Kind::Record)),
+            ("staged_file_ids", staged(Kind::File)),
+            ("staged_tag_ids", staged(Kind::Tag)),
+            ("tags", index.tag_count()),
+            ("rules", space.rules().len() as u64),
+            ("points", space.points().len() as u64),
+            ("memory", memory as u64),
+        ];
+        Ok(Answer::Reply(Reply::named(
+            figures.map(|(name, n)| (name, Reply::count(n))),
+        )))
+    }
+}
+
+/// A cursor with what was found. Cursors use all 64 bits, so they go out as text.
+fn page((next, found): (u64, Vec<Reply>)) -> Reply {
+    Reply::Array(vec![Reply::bulk(next.to_string()), Reply::Array(found)])
+}
+
+/// Reads a cursor, which an earlier call has given.
+fn cursor(args: &mut Args<'_>) -> Result<u64, String> {
+    let text = args.next("cursor")?;
+    let number = std::str::from_utf8(text)
+        .ok()
+        .filter(|text| text.bytes().all(|b| b.is_ascii_digit()))
+        .and_then(|text| text.parse().ok());
+    number.ok_or_else(|| {
+        format!(
+            "ERR invalid cursor '{}'; it is 0 at first, then what the last call gave (argument {})",
+            Shown(text),
+            args.position()
+        )
+    })
+}
+
+struct Options<'a> {
+    prefix: &'a [u8],
+    cursor: u64,
+    count: u64,
+}
+
+impl<'a> Options<'a> {
+    fn read(args: &mut Args<'a>, with_cursor: bool) -> Result<Options<'a>, String> {
+        let mut options = Options {
+            prefix: b"",
+            cursor: 0,
+            count: COUNT,
+        };
+        while args.left() > 0 {
+            if args.keyword("PREFIX") {
+                options.prefix = args.next("prefix")?;
+            } else if args.keyword("COUNT") {
+                options.count = args.unsigned("count", 1, MOST)?;
+            } else if with_cursor && args.keyword("CURSOR") {
+                options.cursor = cursor(args)?;
+            } else {
+                args.end()?;
+            }
+        }
+        Ok(options)
+    }
+}

@@ -1,0 +1,126 @@
+//! A tag space as the value of a key.
+
+use std::ffi::CStr;
+use std::os::raw::c_int;
+
+use crate::server::api::Ctx;
+use crate::server::command::{register_internal, Call, Internal, InternalCall};
+use crate::server::keyspace::{By, Told};
+use crate::server::native::{self, Native, Registered};
+use crate::tags::error::Error;
+use crate::tags::space::Space;
+
+/// The internal command that adds a chunk, for append-only files.
+const CHUNK: &CStr = c"crawlspace.tags";
+
+static SPACE: Registered = Registered::new();
+
+impl Native for Space {
+    const NAME: &'static CStr = c"crawltags";
+    const VERSION: c_int = 1;
+    const WHAT: &'static str = "tag space";
+    const REBUILT_BY: &'static CStr = CHUNK;
+    const REBUILT_WITH: &'static CStr = c"CHUNK";
+
+    fn registered() -> &'static Registered {
+        &SPACE
+    }
+
+    fn save(&self, chunk: &mut dyn FnMut(&[u8])) {
+        Space::save(self, chunk);
+    }
+
+    fn elements(&self, element: &mut dyn FnMut(&[&[u8]])) {
+        Space::elements(self, element);
+    }
+
+    fn load(&mut self, chunk: &[u8], _version: c_int) -> Result<(), String> {
+        self.load_chunk(chunk)
+    }
+
+    fn is_empty(&self) -> bool {
+        Space::is_empty(self)
+    }
+
+    fn memory(&self) -> usize {
+        Space::memory(self)
+    }
+
+    fn free_effort(&self) -> usize {
+        self.index().free_effort()
+    }
+}
+
+/// Reads the space of a call; `None` if there is none.
+pub fn read<'a>(call: &'a mut Call<'_>) -> Result<Option<&'a Space>, String> {
+    let key = call.key();
+    let space = call.keys.native::<Space>(&key);
+    space.map_err(|error| Error::Key(error).to_string())
+}
+
+/// Changes the space of a call, which is made if there is none and `makes` says so; `None` if there is
+/// none. The change says whether it was one.
+pub fn change<R>(
+    call: &mut Call<'_>,
+    makes: bool,
+    event: &'static CStr,
+    change: impl FnOnce(&mut Space) -> Result<(R, bool), Error>,
+) -> Result<Option<R>, String> {
+    let key = call.key();
+    let changed = call
+        .keys
+        .change_native(&key, makes, |space: &mut Space| match change(space) {
+            Ok((reply, changed)) => {
+                let by = By::TheCommand;
+                (Ok(reply), changed.then_some(Told { by, event }))
+            }
+            Err(error) => (Err(error), None),
+        });
+    match changed {
+        Ok(reply) => reply.transpose().map_err(|error| error.to_string()),
+        Err(error) => Err(Error::Key(error).to_string()),
+    }
+}
+
+struct Chunk;
+
+impl Internal for Chunk {
+    const NAME: &'static CStr = CHUNK;
+    const FLAGS: &'static CStr = c"write deny-oom admin";
+
+    fn run(call: &mut InternalCall<'_>) -> Result<(), String> {
+        let &[word, chunk] = call.arguments else {
+            return Err("ERR this takes a key, CHUNK and a chunk".to_string());
+        };
+        if word != b"CHUNK" {
+            return Err("ERR this takes a key, CHUNK and a chunk".to_string());
+        }
+        let key = call.key.clone();
+        let loaded = call.keys.change_native(&key, true, |space: &mut Space| {
+            match space.load_chunk(chunk) {
+                Ok(()) => {
+                    let event = c"tags.chunk";
+                    let by = By::TheCommand;
+                    (Ok(()), Some(Told { by, event }))
+                }
+                Err(error) => (Err(error), None),
+            }
+        });
+        match loaded {
+            Ok(loaded) => loaded.unwrap_or(Ok(())).map_err(|e| format!("ERR {e}")),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+}
+
+/// Makes the type and its internal command known to the server.
+///
+/// # Safety
+/// Called once, with the context of the module's load.
+pub unsafe fn register_type(ctx: Ctx) -> Result<(), String> {
+    // SAFETY: by contract.
+    unsafe {
+        native::register::<Space>(ctx)?;
+        register_internal::<Chunk>(ctx)
+    }
+}

@@ -1,0 +1,262 @@
+//! A condition made ready for many captures: what it asks of tags, told apart from what it asks of
+//! the line, and every question about tags numbered.
+//!
+//! A capture's tags are those that it has directly and what these carry. So whether it has a tag that
+//! a question is about is known as soon as it is known for each direct tag, once and for all: a
+//! [`Mask`] with a bit a question. A capture costs the look-up of its direct tags' masks.
+
+use crawlspace_cdx::{Dialect, Field, Filter, Format, Line};
+use hashbrown::HashSet;
+use smallvec::SmallVec;
+
+use super::expression::{Clause, FieldTest};
+
+/// The answers to all questions about tags, a bit each.
+pub type Mask = SmallVec<[u64; 1]>;
+
+/// A condition that captures are held against.
+#[derive(Debug)]
+pub struct Condition {
+    questions: Vec<Question>,
+    /// What it asks of tags alone.
+    of_tags: Node,
+    /// The rest; all of these must hold as well.
+    of_line: Vec<Node>,
+    /// A field that only lines of CDXJ can have, if it asks for one.
+    needs_cdxj: Option<Box<[u8]>>,
+}
+
+/// A question about tags: whether one of them is one of these, or begins so.
+#[derive(Debug, Default)]
+struct Question {
+    tags: HashSet<Box<[u8]>>,
+    prefixes: Vec<Box<[u8]>>,
+}
+
+#[derive(Debug)]
+enum Node {
+    Always,
+    Question(usize),
+    Field(FieldTest),
+    Filter(Filter),
+    Not(Box<Node>),
+    All(Vec<Node>),
+    Any(Vec<Node>),
+}
+
+impl Condition {
+    /// Of clauses that must all hold, with the dialect of the filters among them.
+    pub fn new(clauses: Vec<Clause>, dialect: Dialect) -> Condition {
+        let mut condition = Condition {
+            questions: Vec::new(),
+            of_tags: Node::Always,
+            of_line: Vec::new(),
+            needs_cdxj: None,
+        };
+        let mut of_tags = Vec::new();
+        for clause in clauses {
+            condition.place(clause, dialect, &mut of_tags);
+        }
+        condition.of_tags = Node::All(of_tags);
+        condition
+    }
+
+    /// Sorts a clause that must hold to what is asked of tags or of the line.
+    fn place(&mut self, clause: Clause, dialect: Dialect, of_tags: &mut Vec<Node>) {
+        match clause {
+            Clause::All(parts) => {
+                for part in parts {
+                    self.place(part, dialect, of_tags);
+                }
+            }
+            Clause::Point(_, inner) => self.place(*inner, dialect, of_tags),
+            other => {
+                let node = self.node(other, dialect);
+                if node.asks_of_line() {
+                    self.of_line.push(node);
+                } else {
+                    of_tags.push(node);
+                }
+            }
+        }
+    }
+
+    fn node(&mut self, clause: Clause, dialect: Dialect) -> Node {
+        match clause {
+            Clause::Everything => Node::Always,
+            Clause::Tag(tag) => self.ask(Question::of(tag)),
+            Clause::Prefix(prefix) => self.ask(Question {
+                prefixes: vec![prefix],
+                ..Question::default()
+            }),
+            Clause::OneOf(prefix, choices) => {
+                let tags = choices.iter().map(|c| [&*prefix, &**c].concat().into());
+                let tags = tags.collect();
+                self.ask(Question {
+                    tags,
+                    prefixes: Vec::new(),
+                })
+            }
+            Clause::Point(_, inner) => self.node(*inner, dialect),
+            Clause::Field(test) => {
+                self.needs(test.field());
+                Node::Field(test)
+            }
+            Clause::Filter(_, filter) => {
+                if let Some((negated, tags)) = filter.tag_test() {
+                    let tags = tags.iter().cloned().collect();
+                    let asked = self.ask(Question {
+                        tags,
+                        prefixes: Vec::new(),
+                    });
+                    return if negated {
+                        Node::Not(Box::new(asked))
+                    } else {
+                        asked
+                    };
+                }
+                if let Some(field) = filter.field().filter(|_| dialect == Dialect::Outback) {
+                    self.needs(field);
+                }
+                Node::Filter(filter)
+            }
+            Clause::Not(inner) => Node::Not(Box::new(self.node(*inner, dialect))),
+            Clause::All(parts) => Node::All(self.nodes(parts, dialect)),
+            Clause::Any(parts) => self.any(parts, dialect),
+        }
+    }
+
+    fn nodes(&mut self, clauses: Vec<Clause>, dialect: Dialect) -> Vec<Node> {
+        clauses
+            .into_iter()
+            .map(|clause| self.node(clause, dialect))
+            .collect()
+    }
+
+    /// Questions side by side become one.
+    fn any(&mut self, parts: Vec<Clause>, dialect: Dialect) -> Node {
+        let mut one: Option<Question> = None;
+        let mut others = Vec::new();
+        for part in parts {
+            match self.node(part, dialect) {
+                // It was asked last, so nothing else refers to it or to what comes after it.
+                Node::Question(asked) if asked + 1 == self.questions.len() => {
+                    let question = self.questions.pop().unwrap_or_default();
+                    match &mut one {
+                        None => one = Some(question),
+                        Some(one) => {
+                            one.tags.extend(question.tags);
+                            one.prefixes.extend(question.prefixes);
+                        }
+                    }
+                }
+                other => others.push(other),
+            }
+        }
+        if let Some(question) = one {
+            others.push(self.ask(question));
+        }
+        Node::Any(others)
+    }
+
+    fn ask(&mut self, question: Question) -> Node {
+        self.questions.push(question);
+        Node::Question(self.questions.len() - 1)
+    }
+
+    fn needs(&mut self, field: &Field) {
+        if !field.is_standard() && self.needs_cdxj.is_none() {
+            self.needs_cdxj = Some(field.name().into());
+        }
+    }
+
+    /// Takes note of a field that is asked for otherwise, for collapsing.
+    pub fn also_needs(&mut self, field: &Field) {
+        self.needs(field);
+    }
+
+    /// A field that lines of this format do not have, if the condition asks for one.
+    pub fn lacks(&self, format: Format) -> Option<&[u8]> {
+        match format {
+            Format::Cdxj | Format::Auto => None,
+            _ => self.needs_cdxj.as_deref(),
+        }
+    }
+
+    /// Whether it asks about tags at all.
+    pub fn asks_of_tags(&self) -> bool {
+        !self.questions.is_empty()
+    }
+
+    /// Answers all questions for a capture with these tags.
+    pub fn mask<'t>(&self, tags: impl Iterator<Item = &'t [u8]>) -> Mask {
+        let mut mask = self.no_tags();
+        for tag in tags {
+            for (n, question) in self.questions.iter().enumerate() {
+                if question.is_about(tag) {
+                    mask[n / 64] |= 1 << (n % 64);
+                }
+            }
+        }
+        mask
+    }
+
+    /// The answers for a capture without tags.
+    pub fn no_tags(&self) -> Mask {
+        SmallVec::from_elem(0, self.questions.len().div_ceil(64).max(1))
+    }
+
+    /// Whether the tags of a capture pass.
+    pub fn tags_pass(&self, mask: &Mask) -> bool {
+        self.of_tags.holds(mask, None)
+    }
+
+    /// Whether the line of a capture passes as well.
+    pub fn line_passes(&self, mask: &Mask, line: &Line<'_>) -> bool {
+        self.of_line.iter().all(|node| node.holds(mask, Some(line)))
+    }
+
+    /// Whether it asks anything of lines.
+    pub fn asks_of_line(&self) -> bool {
+        !self.of_line.is_empty()
+    }
+}
+
+impl Question {
+    fn of(tag: Box<[u8]>) -> Question {
+        Question {
+            tags: HashSet::from_iter([tag]),
+            prefixes: Vec::new(),
+        }
+    }
+
+    fn is_about(&self, tag: &[u8]) -> bool {
+        self.tags.contains(tag) || self.prefixes.iter().any(|prefix| tag.starts_with(prefix))
+    }
+}
+
+impl Node {
+    fn asks_of_line(&self) -> bool {
+        match self {
+            Node::Always | Node::Question(_) => false,
+            Node::Field(_) | Node::Filter(_) => true,
+            Node::Not(inner) => inner.asks_of_line(),
+            Node::All(parts) | Node::Any(parts) => parts.iter().any(Node::asks_of_line),
+        }
+    }
+
+    fn holds(&self, mask: &Mask, line: Option<&Line<'_>>) -> bool {
+        match self {
+            Node::Always => true,
+            Node::Question(n) => mask[n / 64] & (1 << (n % 64)) != 0,
+            Node::Field(test) => line.is_some_and(|line| test.passes(line)),
+            // Whether there is such a field was seen when the line was read.
+            Node::Filter(filter) => {
+                line.is_some_and(|line| filter.passes(line, &mut |_| false).unwrap_or(false))
+            }
+            Node::Not(inner) => !inner.holds(mask, line),
+            Node::All(parts) => parts.iter().all(|part| part.holds(mask, line)),
+            Node::Any(parts) => parts.iter().any(|part| part.holds(mask, line)),
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! Why a capture passes, or not.
+
+use std::collections::BTreeSet;
+
+use crawlspace_cdx::{Format, Line, Read};
+
+use super::error::Error;
+use super::expression::Clause;
+use super::filter::{limits, Request};
+use super::view::{Source, View};
+use crate::reply::Reply;
+use crate::text::Shown;
+
+/// A clause with its verdict.
+struct Verdict {
+    text: String,
+    holds: bool,
+    parts: Vec<Verdict>,
+}
+
+/// A tag of the capture, and where it comes from.
+type Tag = (Vec<u8>, Vec<u8>);
+
+/// Explains what becomes of one line.
+pub fn explain(request: &Request, view: &View, raw: &[u8]) -> Result<Reply, Error> {
+    let condition = request.condition(view)?;
+    let line = match Line::read(raw, request.format) {
+        Ok(Read::Capture(line)) => line,
+        Ok(Read::Skipped) => {
+            return Err(Error::BadLine {
+                line: 1,
+                why: "it is blank or a header, which is never kept".to_string(),
+            })
+        }
+        Err(bad) => {
+            return Err(Error::BadLine {
+                line: 1,
+                why: bad.to_string(),
+            })
+        }
+    };
+    if let Some(field) = condition.lacks(line.format()) {
+        return Err(Error::BadField(field.into()));
+    }
+    let tags = tags(view, &line);
+    let names: BTreeSet<&[u8]> = tags.iter().map(|(tag, _)| &tag[..]).collect();
+    let asked = &request.asked;
+    let mut labels = Vec::new();
+    labels.extend(asked.point.as_ref().map(|_| "POINT "));
+    labels.extend(asked.expression.as_ref().map(|_| "WHERE "));
+    let clauses = view.clauses(asked, limits())?;
+    let verdicts: Vec<Verdict> = clauses
+        .iter()
+        .enumerate()
+        .map(|(n, clause)| {
+            let mut verdict = judge(clause, &line, &names);
+            let text = verdict.text.strip_prefix('@').unwrap_or(&verdict.text);
+            verdict.text = match labels.get(n) {
+                Some(label @ &"POINT ") => format!("{label}{text}"),
+                Some(label) => format!("{label}{}", verdict.text),
+                None => verdict.text,
+            };
+            verdict
+        })
+        .collect();
+    let keep = view.exists && verdicts.iter().all(|verdict| verdict.holds);
+    let why = why(view, &verdicts, &tags);
+    let mut record = Vec::new();
+    line.record_id(&mut record);
+    let format = match line.format() {
+        Format::Cdxj => "CDXJ",
+        Format::File => "FILE",
+        Format::Record => "RECORD",
+        Format::Cdx | Format::Auto => "CDX",
+    };
+    Ok(Reply::named([
+        ("keep", Reply::Int(i64::from(keep))),
+        ("why", Reply::bulk(why)),
+        ("format", Reply::bulk(format)),
+        ("record", Reply::Bulk(record)),
+        (
+            "tags",
+            Reply::Array(
+                tags.into_iter()
+                    .map(|(tag, source)| Reply::Array(vec![Reply::Bulk(tag), Reply::Bulk(source)]))
+                    .collect(),
+            ),
+        ),
+        (
+            "clauses",
+            Reply::Array(verdicts.into_iter().map(Verdict::reply).collect()),
+        ),
+    ]))
+}
+
+impl Verdict {
+    fn reply(self) -> Reply {
+        Reply::Array(vec![
+            Reply::bulk(self.text),
+            Reply::Int(i64::from(self.holds)),
+            Reply::Array(self.parts.into_iter().map(Verdict::reply).collect()),
+        ])
+    }
+}
+
+/// The tags of a capture with where they come from, direct ones first.
+fn tags(view: &View, line: &Line<'_>) -> Vec<Tag> {
+    let mut tags: Vec<Tag> = Vec::new();
+    view.direct_tags(line, &mut |tag, source| {
+        let entry = (tag.to_vec(), said(source));
+        if !tags.contains(&entry) {
+            tags.push(entry);
+        }
+    });
+    let mut seen: BTreeSet<Vec<u8>> = tags.iter().map(|(tag, _)| tag.clone()).collect();
+    let mut at = 0;
+    while at < tags.len() {
+        let carrier = tags[at].0.clone();
+        at += 1;
+        let Some(id) = view.index.tag(&carrier) else {
+            continue;
+        };
+        for &carried in view.index.carried(id) {
+            let name = view.index.name(carried);
+            if seen.insert(name.to_vec()) {
+                tags.push((name.to_vec(), said(Source::Tag(&carrier))));
+            }
+        }
+    }
+    tags
+}
+
+fn said(source: Source<'_>) -> Vec<u8> {
+    match source {
+        Source::Record => b"record".to_vec(),
+        Source::File => b"file".to_vec(),
+        Source::Rule(name) => [b"rule ", name].concat(),
+        Source::Tag(name) => [b"tag ", name].concat(),
+    }
+}
+
+fn judge(clause: &Clause, line: &Line<'_>, tags: &BTreeSet<&[u8]>) -> Verdict {
+    let mut parts = Vec::new();
+    let begins = |prefix: &[u8]| tags.iter().any(|tag| tag.starts_with(prefix));
+    let holds = match clause {
+        Clause::Everything => true,
+        Clause::Tag(tag) => tags.contains(&**tag),
+        Clause::Prefix(prefix) => begins(prefix),
+        Clause::OneOf(prefix, choices) => choices
+            .iter()
+            .any(|choice| tags.contains(&[&**prefix, &**choice].concat()[..])),
+        Clause::Field(test) => test.passes(line),
+        Clause::Filter(_, filter) => filter
+            .passes(line, &mut |tag| tags.contains(tag))
+            .unwrap_or(false),
+        Clause::Point(_, inner) | Clause::Not(inner) => {
+            let inner = judge(inner, line, tags);
+            let holds = inner.holds != matches!(clause, Clause::Not(_));
+            parts.push(inner);
+            holds
+        }
+        Clause::All(all) | Clause::Any(all) => {
+            parts = all.iter().map(|part| judge(part, line, tags)).collect();
+            match clause {
+                Clause::All(_) => parts.iter().all(|part| part.holds),
+                _ => parts.iter().any(|part| part.holds),
+            }
+        }
+    };
+    Verdict {
+        text: clause.to_string(),
+        holds,
+        parts,
+    }
+}
+
+/// The verdict in a sentence.
+fn why(view: &View, verdicts: &[Verdict], tags: &[Tag]) -> String {
+    if !view.exists {
+        return "hidden: there is no such tag space, and without one nobody sees anything"
+            .to_string();
+    }
+    let Some(failed) = verdicts.iter().find(|verdict| !verdict.holds) else {
+        return match (verdicts, tags) {
+            ([], _) => "kept: nothing was asked".to_string(),
+            (_, []) => {
+                "kept, though it has no tag: no rule, file or record gives it one".to_string()
+            }
+            _ => "kept: every clause holds".to_string(),
+        };
+    };
+    let mut cause = failed;
+    let mut path = vec![&cause.text];
+    // Down to the part that decides, as long as there is one.
+    while let Some(next) = deciding(cause) {
+        cause = next;
+        path.push(&cause.text);
+    }
+    let mut sentence = format!("hidden: {} does not hold", failed.text);
+    if path.len() > 1 {
+        let verb = if cause.holds {
+            "holds"
+        } else {
+            "does not hold"
+        };
+        sentence = format!("{sentence}, because {} {verb}", cause.text);
+    }
+    if cause.holds {
+        let source = tags
+            .iter()
+            .find(|(tag, _)| cause.text.as_bytes() == &tag[..]);
+        if let Some((tag, source)) = source {
+            sentence = format!("{sentence} ({} comes from {})", Shown(tag), Shown(source));
+        }
+    } else if tags.is_empty() {
+        sentence.push_str("; the capture has no tag: no rule, file or record gives it one");
+    }
+    sentence
+}
+
+/// The part that makes a clause what it is, if one alone does.
+fn deciding(verdict: &Verdict) -> Option<&Verdict> {
+    match &verdict.parts[..] {
+        [] => None,
+        [only] => Some(only),
+        parts => {
+            let mut like = parts.iter().filter(|part| part.holds == verdict.holds);
+            let first = like.next()?;
+            // Of several that fail in an `&` the first is reason enough; in an `|` all are.
+            let alone = like.next().is_none() || !parts.iter().all(|p| p.holds == verdict.holds);
+            alone.then_some(first)
+        }
+    }
+}

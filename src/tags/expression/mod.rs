@@ -1,0 +1,110 @@
+//! Expressions over tags and fields: `coll:* & !private & status=200`.
+//!
+//! | | |
+//! |---|---|
+//! | `a \| b`, `a & b`, `!a`, `( )` | or, and, not; `!` binds most, `\|` least |
+//! | `tag` | the capture has this tag |
+//! | `prefix*` | it has a tag that begins so |
+//! | `coll:{1\|2\|3}` | it has one of `coll:1`, `coll:2`, `coll:3` |
+//! | `@point` | what the access point of that name says |
+//! | `field=text` `field*=text` `field~regex` | the field is this, holds this, matches this somewhere |
+//! | `*` | every capture |
+//!
+//! [`Expression::parse`] reads one; an access point may have places for the groups of its name.
+//! Resolving makes a [`Clause`] of it, in which those are filled in and other points put in their
+//! place.
+
+mod clause;
+mod parse;
+mod resolve;
+
+use super::error::Error;
+use super::template::{Groups, Template};
+
+pub use clause::{Clause, FieldTest};
+pub use resolve::Resolver;
+
+/// Longest expression, in bytes.
+pub const EXPRESSION_BYTES: usize = 1 << 20;
+
+/// An expression as written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Expression {
+    /// `*`: every capture.
+    Everything,
+    /// A tag.
+    Tag(Template),
+    /// A tag that begins so.
+    Prefix(Template),
+    /// One of several tags: what they begin with, and how they go on.
+    OneOf(Template, Vec<Template>),
+    /// An access point.
+    Point(Template),
+    /// A test of a field.
+    Field {
+        /// Name of the field.
+        field: Vec<u8>,
+        /// How it is tested.
+        test: Test,
+        /// What it is held against.
+        value: Template,
+    },
+    /// Not.
+    Not(Box<Expression>),
+    /// And.
+    All(Vec<Expression>),
+    /// Or.
+    Any(Vec<Expression>),
+}
+
+/// How a field is tested.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Test {
+    /// `=`: it is this.
+    Equals,
+    /// `*=`: this is in it.
+    Contains,
+    /// `~`: the regular expression matches somewhere.
+    Matches,
+}
+
+impl Test {
+    /// How it is written.
+    pub fn sign(self) -> &'static str {
+        match self {
+            Test::Equals => "=",
+            Test::Contains => "*=",
+            Test::Matches => "~",
+        }
+    }
+}
+
+impl Expression {
+    /// Reads an expression in which a `$` is a `$`.
+    pub fn parse(text: &[u8]) -> Result<Expression, Error> {
+        parse::parse(text, None)
+    }
+
+    /// Reads the expression of an access point whose name has these groups.
+    pub fn parse_point(text: &[u8], groups: &Groups) -> Result<Expression, Error> {
+        parse::parse(text, Some(groups))
+    }
+
+    /// Names of the access points that it refers to without groups.
+    pub fn points<'a>(&'a self, each: &mut dyn FnMut(&'a [u8])) {
+        match self {
+            Expression::Point(name) => {
+                if let Some(name) = name.as_literal() {
+                    each(name);
+                }
+            }
+            Expression::Not(inner) => inner.points(each),
+            Expression::All(parts) | Expression::Any(parts) => {
+                for part in parts {
+                    part.points(each);
+                }
+            }
+            _ => {}
+        }
+    }
+}

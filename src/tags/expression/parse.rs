@@ -1,0 +1,304 @@
+//! Reading expressions.
+
+use super::{Error, Expression, Groups, Template, Test, EXPRESSION_BYTES};
+
+/// How deep `(` and `!` may nest.
+const DEPTH: usize = 100;
+
+/// Reads an expression. Without `groups` a `$` has no meaning.
+pub fn parse(text: &[u8], groups: Option<&Groups>) -> Result<Expression, Error> {
+    if text.len() > EXPRESSION_BYTES {
+        return Err(Error::TooBig(format!(
+            "an expression of {} bytes, more than {EXPRESSION_BYTES}; give captures a tag in place of listing them",
+            text.len()
+        )));
+    }
+    let mut parser = Parser {
+        text,
+        at: 0,
+        groups,
+    };
+    let expression = parser.any(0)?;
+    match parser.peek() {
+        None => Ok(expression),
+        Some(b')') => Err(Error::syntax("a ')' without its '('", parser.at)),
+        Some(_) => Err(Error::syntax(
+            format!("expected '|' or '&' before {}", parser.found()),
+            parser.at,
+        )),
+    }
+}
+
+struct Parser<'a> {
+    text: &'a [u8],
+    at: usize,
+    groups: Option<&'a Groups>,
+}
+
+/// What a text stands in, which says where it ends.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// A tag, the name of a point or of a field.
+    Name,
+    /// Between `{` and `}`.
+    Choice,
+    /// After `=` or `*=`.
+    Value,
+    /// After `~`.
+    Regex,
+}
+
+impl Place {
+    fn ends_at(self, byte: u8) -> bool {
+        if byte.is_ascii_whitespace() {
+            return true;
+        }
+        match self {
+            Place::Name | Place::Choice => b"|&!(){}*~=@".contains(&byte),
+            Place::Value | Place::Regex => b"|&)".contains(&byte),
+        }
+    }
+}
+
+impl Parser<'_> {
+    /// The next byte that is no space.
+    fn peek(&mut self) -> Option<u8> {
+        while self.next().is_some_and(|b| b.is_ascii_whitespace()) {
+            self.at += 1;
+        }
+        self.next()
+    }
+
+    /// The very next byte.
+    fn next(&self) -> Option<u8> {
+        self.text.get(self.at).copied()
+    }
+
+    /// The next thing, as an error shows it.
+    fn found(&self) -> String {
+        match self.next() {
+            None => "the end".to_string(),
+            Some(byte) => format!("'{}'", crate::text::Shown(&[byte])),
+        }
+    }
+
+    fn any(&mut self, depth: usize) -> Result<Expression, Error> {
+        self.list(depth, b'|', Parser::all, Expression::Any)
+    }
+
+    fn all(&mut self, depth: usize) -> Result<Expression, Error> {
+        self.list(depth, b'&', Parser::one, Expression::All)
+    }
+
+    fn list(
+        &mut self,
+        depth: usize,
+        sign: u8,
+        part: fn(&mut Self, usize) -> Result<Expression, Error>,
+        together: fn(Vec<Expression>) -> Expression,
+    ) -> Result<Expression, Error> {
+        let first = part(self, depth)?;
+        if self.peek() != Some(sign) {
+            return Ok(first);
+        }
+        let mut parts = vec![first];
+        while self.peek() == Some(sign) {
+            self.at += 1;
+            parts.push(part(self, depth)?);
+        }
+        Ok(together(parts))
+    }
+
+    fn one(&mut self, depth: usize) -> Result<Expression, Error> {
+        if depth > DEPTH {
+            return Err(Error::syntax(
+                format!("more than {DEPTH} '(' and '!' in each other"),
+                self.at,
+            ));
+        }
+        match self.peek() {
+            Some(b'!') => {
+                self.at += 1;
+                Ok(Expression::Not(Box::new(self.one(depth + 1)?)))
+            }
+            Some(b'(') => {
+                let open = self.at;
+                self.at += 1;
+                let inner = self.any(depth + 1)?;
+                match self.peek() {
+                    Some(b')') => {
+                        self.at += 1;
+                        Ok(inner)
+                    }
+                    None => Err(Error::syntax("a '(' without its ')'", open)),
+                    Some(_) => Err(Error::syntax(
+                        format!("expected '|', '&' or ')' before {}", self.found()),
+                        self.at,
+                    )),
+                }
+            }
+            Some(b'@') => {
+                self.at += 1;
+                let name = self.text(Place::Name, "the name of an access point")?;
+                Ok(Expression::Point(name))
+            }
+            Some(b'*') => {
+                self.at += 1;
+                match self.next() {
+                    Some(byte) if !Place::Name.ends_at(byte) => Err(Error::syntax(
+                        "a '*' before a text; it may stand alone or after one",
+                        self.at - 1,
+                    )),
+                    _ => Ok(Expression::Everything),
+                }
+            }
+            _ => self.named(),
+        }
+    }
+
+    /// What begins with a name: a tag, several tags, a test of a field.
+    fn named(&mut self) -> Result<Expression, Error> {
+        let start = self.at;
+        let name = self.text(Place::Name, "a tag")?;
+        match (self.next(), self.text.get(self.at + 1)) {
+            (Some(b'*'), Some(b'=')) => self.field(start, &name, Test::Contains, 2),
+            (Some(b'='), _) => self.field(start, &name, Test::Equals, 1),
+            (Some(b'~'), _) => self.field(start, &name, Test::Matches, 1),
+            (Some(b'{'), _) => self.choices(name),
+            (Some(b'*'), after) => {
+                let after = after.copied();
+                if after.is_some_and(|b| !Place::Name.ends_at(b) || b"{*@(!~".contains(&b)) {
+                    return Err(Error::syntax(
+                        "a '*' in the middle of a tag; it may only stand at its end",
+                        self.at,
+                    ));
+                }
+                self.at += 1;
+                Ok(Expression::Prefix(name))
+            }
+            _ => Ok(Expression::Tag(name)),
+        }
+    }
+
+    fn field(
+        &mut self,
+        start: usize,
+        name: &Template,
+        test: Test,
+        sign: usize,
+    ) -> Result<Expression, Error> {
+        let Some(field) = name.as_literal() else {
+            return Err(Error::syntax("a group in the name of a field", start));
+        };
+        self.at += sign;
+        let place = match test {
+            Test::Matches => Place::Regex,
+            _ => Place::Value,
+        };
+        let value = self.pieces(place)?;
+        Ok(Expression::Field {
+            field: field.to_vec(),
+            test,
+            value: value.unwrap_or_default(),
+        })
+    }
+
+    fn choices(&mut self, prefix: Template) -> Result<Expression, Error> {
+        let open = self.at;
+        let mut choices = Vec::new();
+        loop {
+            // Over the '{' or '|'.
+            self.at += 1;
+            self.peek();
+            if self.next().is_none() {
+                return Err(Error::syntax("a '{' without its '}'", open));
+            }
+            choices.push(self.text(Place::Choice, "a text")?);
+            match self.peek() {
+                Some(b'|') => {}
+                Some(b'}') => {
+                    self.at += 1;
+                    break;
+                }
+                None => return Err(Error::syntax("a '{' without its '}'", open)),
+                Some(_) => {
+                    return Err(Error::syntax(
+                        format!("expected '|' or '}}' before {}", self.found()),
+                        self.at,
+                    ))
+                }
+            }
+        }
+        if self.next() == Some(b'*') {
+            return Err(Error::syntax("a '*' after a '}'", self.at));
+        }
+        Ok(Expression::OneOf(prefix, choices))
+    }
+
+    /// A text that must be there, called `what` in errors.
+    fn text(&mut self, place: Place, what: &str) -> Result<Template, Error> {
+        let start = self.at;
+        match self.pieces(place)? {
+            Some(text) if !text.is_empty() => Ok(text),
+            Some(_) => Err(Error::syntax(format!("{what} that is empty"), start)),
+            None => Err(Error::syntax(
+                format!("expected {what} before {}", self.found()),
+                self.at,
+            )),
+        }
+    }
+
+    /// Pieces of text side by side, quoted or not; `None` if there is none.
+    fn pieces(&mut self, place: Place) -> Result<Option<Template>, Error> {
+        let mut template = Template::default();
+        let start = self.at;
+        while let Some(byte) = self.next() {
+            match byte {
+                b'"' | b'\'' => self.quoted(byte, place, &mut template)?,
+                _ if place.ends_at(byte) => break,
+                b'$' => {
+                    let regex = place == Place::Regex;
+                    self.at += template.dollar(self.text, self.at, self.groups, regex)?;
+                }
+                _ => self.at += template.push(&[byte]),
+            }
+        }
+        Ok((self.at > start).then_some(template))
+    }
+
+    fn quoted(&mut self, quote: u8, place: Place, template: &mut Template) -> Result<(), Error> {
+        let open = self.at;
+        self.at += 1;
+        loop {
+            let Some(byte) = self.next() else {
+                return Err(Error::syntax(
+                    format!("a {} that is not closed", quote as char),
+                    open,
+                ));
+            };
+            match byte {
+                _ if byte == quote => {
+                    self.at += 1;
+                    return Ok(());
+                }
+                b'\\' => {
+                    self.at += 1;
+                    match self.next() {
+                        Some(escaped @ (b'"' | b'\'' | b'\\')) => {
+                            self.at += template.push(&[escaped]);
+                        }
+                        // Other backslashes are a regular expression's own.
+                        _ => {
+                            template.push(b"\\");
+                        }
+                    }
+                }
+                b'$' => {
+                    let regex = place == Place::Regex;
+                    self.at += template.dollar(self.text, self.at, self.groups, regex)?;
+                }
+                _ => self.at += template.push(&[byte]),
+            }
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! From an expression to a clause: groups filled in, points put in their place.
+
+use std::cell::Cell;
+
+use crawlspace_cdx::Field;
+use crawlspace_cdx::{Anchor, Limits, Pattern};
+
+use super::clause::{Clause, FieldTest};
+use super::{Error, Expression, Template, Test};
+use crate::tags::point::{Named, Points};
+use crate::text::Shown;
+
+/// How many points may stand in each other.
+const DEPTH: usize = 16;
+
+/// How many parts a condition may have with all points in their place.
+const CLAUSES: usize = 1 << 20;
+
+/// Makes clauses of expressions.
+pub struct Resolver<'a> {
+    points: &'a Points,
+    limits: Limits,
+    clauses: Cell<usize>,
+}
+
+/// Values of the groups of a point's name.
+type Values<'v> = dyn Fn(usize) -> Option<&'v [u8]> + 'v;
+
+impl<'a> Resolver<'a> {
+    /// With these points, and limits for regular expressions.
+    pub fn new(points: &'a Points, limits: Limits) -> Resolver<'a> {
+        Resolver {
+            points,
+            limits,
+            clauses: Cell::new(0),
+        }
+    }
+
+    /// Makes a clause of an expression without groups.
+    pub fn expression(&self, expression: &Expression) -> Result<Clause, Error> {
+        self.clause(expression, &|_| None, b"", &mut Vec::new())
+    }
+
+    /// Makes a clause of the point that is called so.
+    pub fn point(&self, name: &[u8]) -> Result<Clause, Error> {
+        self.point_within(name, &mut Vec::new())
+    }
+
+    fn point_within(&self, name: &[u8], within: &mut Vec<Box<[u8]>>) -> Result<Clause, Error> {
+        if within.len() >= DEPTH || within.iter().any(|outer| **outer == *name) {
+            return Err(Error::Circle(name.into()));
+        }
+        let Named { point, groups } = self.points.named(name)?;
+        within.push(name.into());
+        let value = |n: usize| {
+            groups
+                .get(n)
+                .and_then(|range| range.clone())
+                .map(|r| &name[r])
+        };
+        let clause = self.clause(point.expression(), &value, name, within)?;
+        within.pop();
+        Ok(Clause::Point(name.into(), Box::new(clause)))
+    }
+
+    fn clause(
+        &self,
+        expression: &Expression,
+        values: &Values<'_>,
+        of: &[u8],
+        within: &mut Vec<Box<[u8]>>,
+    ) -> Result<Clause, Error> {
+        let text = |template: &Template| filled(template, values, of);
+        self.count(1)?;
+        Ok(match expression {
+            Expression::Everything => Clause::Everything,
+            Expression::Tag(tag) => Clause::Tag(text(tag)?),
+            Expression::Prefix(prefix) => Clause::Prefix(text(prefix)?),
+            Expression::OneOf(prefix, choices) => {
+                self.count(choices.len())?;
+                let choices: Result<_, _> = choices.iter().map(text).collect();
+                Clause::OneOf(text(prefix)?, choices?)
+            }
+            Expression::Point(name) => self.point_within(&text(name)?, within)?,
+            Expression::Field { field, test, value } => {
+                let name = Field::named(field);
+                match test {
+                    Test::Matches => {
+                        // What a reader's request put into it is text, not a pattern.
+                        let quoted = |n: usize| values(n).map(escaped);
+                        let pattern = filled(value, quoted, of)?;
+                        let compiled = Pattern::compile(&pattern, Anchor::Anywhere, self.limits)
+                            .map_err(|error| {
+                                Error::BadPattern(format!("in '{}': {error}", Shown(&pattern)))
+                            })?;
+                        Clause::Field(FieldTest::matches(name, &pattern, compiled))
+                    }
+                    _ => Clause::Field(FieldTest::plain(name, *test, &text(value)?)),
+                }
+            }
+            Expression::Not(inner) => {
+                Clause::Not(Box::new(self.clause(inner, values, of, within)?))
+            }
+            Expression::All(parts) => Clause::All(self.clauses(parts, values, of, within)?),
+            Expression::Any(parts) => Clause::Any(self.clauses(parts, values, of, within)?),
+        })
+    }
+
+    fn clauses(
+        &self,
+        parts: &[Expression],
+        values: &Values<'_>,
+        of: &[u8],
+        within: &mut Vec<Box<[u8]>>,
+    ) -> Result<Vec<Clause>, Error> {
+        parts
+            .iter()
+            .map(|part| self.clause(part, values, of, within))
+            .collect()
+    }
+
+    fn count(&self, more: usize) -> Result<(), Error> {
+        self.clauses.set(self.clauses.get() + more);
+        if self.clauses.get() > CLAUSES {
+            return Err(Error::TooBig(format!(
+                "a condition of more than {CLAUSES} parts, points included; give captures a tag in place of listing them"
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// Bytes as a regular expression that matches them and nothing else.
+fn escaped(bytes: &[u8]) -> Vec<u8> {
+    let mut pattern = Vec::with_capacity(bytes.len());
+    for &byte in bytes {
+        match byte {
+            b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' | b'_' => pattern.push(byte),
+            _ => pattern.extend_from_slice(format!("\\x{byte:02x}").as_bytes()),
+        }
+    }
+    pattern
+}
+
+fn filled<V: AsRef<[u8]>>(
+    template: &Template,
+    values: impl Fn(usize) -> Option<V>,
+    of: &[u8],
+) -> Result<Box<[u8]>, Error> {
+    let mut text = Vec::new();
+    template.fill(values, &mut text).map_err(|group| {
+        Error::NoPoint(format!(
+            "access point '{}' gives no value for its group ${group}",
+            Shown(of)
+        ))
+    })?;
+    Ok(text.into())
+}

@@ -1,0 +1,285 @@
+//! The captures of a batch that pass.
+
+use std::sync::Arc;
+
+use crawlspace_cdx::{lines, Collapse, Format, Limits, Line, Pattern, Read};
+
+use super::condition::Condition;
+use super::error::Error;
+use super::verdict::{Judge, Memory};
+use super::view::{Asked, View};
+use crate::reply::Reply;
+
+/// What is to be done with a batch.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// Which captures pass.
+    pub asked: Asked,
+    /// Of captures one after the other that are alike in this, only the first is kept.
+    pub collapse: Option<Collapse>,
+    /// How many of those kept are left out first.
+    pub skip: u64,
+    /// How many are kept at most.
+    pub limit: Option<u64>,
+    /// Format of the lines.
+    pub format: Format,
+    /// Whether lines that cannot be read are dropped; else they are an error.
+    pub drop_bad_lines: bool,
+    /// What is answered.
+    pub returns: Returns,
+}
+
+/// What is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Returns {
+    /// The lines that are kept.
+    Lines,
+    /// Their numbers, from 0.
+    Index,
+    /// A bit for each line of the batch, the first line's the highest of the first byte.
+    Bits,
+    /// How many there are.
+    Count,
+    /// Their numbers and tags.
+    Tags,
+}
+
+impl Returns {
+    /// The form of that name, whatever the case.
+    pub fn parse(word: &[u8]) -> Option<Returns> {
+        let names = [
+            ("LINES", Returns::Lines),
+            ("INDEX", Returns::Index),
+            ("BITS", Returns::Bits),
+            ("COUNT", Returns::Count),
+            ("TAGS", Returns::Tags),
+        ];
+        let found = names
+            .iter()
+            .find(|(name, _)| word.eq_ignore_ascii_case(name.as_bytes()));
+        found.map(|(_, returns)| *returns)
+    }
+}
+
+/// The lines of a batch.
+#[derive(Clone, Copy, Debug)]
+pub enum Batch<'a> {
+    /// One by one.
+    Lines(&'a [&'a [u8]]),
+    /// As one text.
+    Blob(&'a [u8]),
+}
+
+impl Batch<'_> {
+    /// Bytes of all lines.
+    pub fn bytes(&self) -> usize {
+        match self {
+            // A line costs something even if it is empty.
+            Batch::Lines(lines) => lines.iter().map(|line| line.len() + 16).sum(),
+            Batch::Blob(text) => text.len(),
+        }
+    }
+}
+
+/// How many lines are looked at before somebody asks whether to go on.
+const STRIDE: usize = 1024;
+
+/// Limits of the regular expressions of readers.
+pub fn limits() -> Limits {
+    Limits::default()
+}
+
+impl Request {
+    /// Whether making the condition ready may take long.
+    pub fn is_heavy(&self) -> bool {
+        let filters: usize = self.asked.filters.iter().map(Vec::len).sum();
+        let expression = self.asked.expression.as_ref().map_or(0, Vec::len);
+        filters + expression > 16_384
+            || self
+                .asked
+                .filters
+                .iter()
+                .any(|spec| Pattern::is_heavy(spec))
+            || self
+                .asked
+                .expression
+                .as_ref()
+                .is_some_and(|text| text.contains(&b'~') && Pattern::is_heavy(text))
+    }
+
+    /// Makes the condition ready.
+    pub fn condition(&self, view: &View) -> Result<Condition, Error> {
+        let mut condition = view.condition(&self.asked, limits())?;
+        if let Some(collapse) = &self.collapse {
+            condition.also_needs(collapse.field());
+        }
+        match condition.lacks(self.format) {
+            Some(field) => Err(Error::BadField(field.into())),
+            None => Ok(condition),
+        }
+    }
+
+    /// Goes through a batch. `stop` is asked now and then whether somebody still wants the answer.
+    pub fn run(
+        &self,
+        view: &View,
+        condition: &Arc<Condition>,
+        memory: &mut Memory,
+        batch: Batch<'_>,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<Reply, Error> {
+        // Where a client's format is not the one the condition was made ready with.
+        if let Some(field) = condition.lacks(self.format) {
+            return Err(Error::BadField(field.into()));
+        }
+        let run = Run {
+            request: self,
+            view,
+            condition,
+            judge: Judge::new(view, condition, memory),
+            collapse: self.collapse.clone(),
+            skip: self.skip,
+            left: self.limit.unwrap_or(u64::MAX),
+            kept: Kept::new(self.returns, matches!(batch, Batch::Blob(_))),
+        };
+        match batch {
+            Batch::Lines(lines) => run.all(&mut lines.iter().copied(), stop),
+            Batch::Blob(text) => run.all(&mut lines(text), stop),
+        }
+    }
+}
+
+/// One batch under way.
+struct Run<'a> {
+    request: &'a Request,
+    view: &'a View,
+    condition: &'a Condition,
+    judge: Judge<'a>,
+    collapse: Option<Collapse>,
+    skip: u64,
+    left: u64,
+    kept: Kept,
+}
+
+impl Run<'_> {
+    fn all<'l, I: Iterator<Item = &'l [u8]>>(
+        mut self,
+        lines: &mut I,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<Reply, Error> {
+        let mut n = 0;
+        // What follows the last one that may be kept needs no look.
+        while self.left > 0 {
+            let Some(raw) = lines.next() else { break };
+            if n % STRIDE == STRIDE - 1 && stop() {
+                return Err(Error::Argument("nobody waits for the answer".to_string()));
+            }
+            if self.keeps(n, raw)? {
+                self.left -= 1;
+            }
+            n += 1;
+        }
+        if self.kept.needs_number_of_lines() {
+            n += lines.count();
+        }
+        Ok(self.kept.reply(n))
+    }
+
+    fn keeps(&mut self, n: usize, raw: &[u8]) -> Result<bool, Error> {
+        let line = match Line::read(raw, self.request.format) {
+            Ok(Read::Capture(line)) => line,
+            Ok(Read::Skipped) => return Ok(false),
+            Err(_) if self.request.drop_bad_lines => return Ok(false),
+            Err(bad) => {
+                return Err(Error::BadLine {
+                    line: n + 1,
+                    why: bad.to_string(),
+                })
+            }
+        };
+        if let Some(field) = self.condition.lacks(line.format()) {
+            return Err(Error::BadField(field.into()));
+        }
+        if !self.view.exists || !self.judge.passes(&line) {
+            return Ok(false);
+        }
+        if let Some(collapse) = &mut self.collapse {
+            if !collapse.is_new(&line).unwrap_or(false) {
+                return Ok(false);
+            }
+        }
+        if self.skip > 0 {
+            self.skip -= 1;
+            return Ok(false);
+        }
+        self.kept.keep(n, &line, self.view);
+        Ok(true)
+    }
+}
+
+/// What was kept so far.
+enum Kept {
+    Lines(Vec<Reply>),
+    Text(Vec<u8>),
+    Numbers(Vec<Reply>),
+    Bits(Vec<u8>),
+    Count(u64),
+    Tags(Vec<Reply>),
+}
+
+impl Kept {
+    fn new(returns: Returns, blob: bool) -> Kept {
+        match returns {
+            Returns::Lines if blob => Kept::Text(Vec::new()),
+            Returns::Lines => Kept::Lines(Vec::new()),
+            Returns::Index => Kept::Numbers(Vec::new()),
+            Returns::Bits => Kept::Bits(Vec::new()),
+            Returns::Count => Kept::Count(0),
+            Returns::Tags => Kept::Tags(Vec::new()),
+        }
+    }
+
+    fn needs_number_of_lines(&self) -> bool {
+        matches!(self, Kept::Bits(_))
+    }
+
+    fn keep(&mut self, n: usize, line: &Line<'_>, view: &View) {
+        match self {
+            Kept::Lines(lines) => lines.push(Reply::bulk(line.raw())),
+            Kept::Text(text) => {
+                text.extend_from_slice(line.raw());
+                text.push(b'\n');
+            }
+            Kept::Numbers(numbers) => numbers.push(Reply::count(n as u64)),
+            Kept::Bits(bits) => {
+                if bits.len() <= n / 8 {
+                    bits.resize(n / 8 + 1, 0);
+                }
+                bits[n / 8] |= 0x80 >> (n % 8);
+            }
+            Kept::Count(count) => *count += 1,
+            Kept::Tags(all) => {
+                let tags = view.tags(line).into_iter().map(Reply::Bulk).collect();
+                all.push(Reply::Array(vec![
+                    Reply::count(n as u64),
+                    Reply::Array(tags),
+                ]));
+            }
+        }
+    }
+
+    /// The answer for a batch of so many lines.
+    fn reply(self, lines: usize) -> Reply {
+        match self {
+            Kept::Lines(replies) | Kept::Numbers(replies) | Kept::Tags(replies) => {
+                Reply::Array(replies)
+            }
+            Kept::Text(text) => Reply::Bulk(text),
+            Kept::Bits(mut bits) => {
+                bits.resize(lines.div_ceil(8), 0);
+                Reply::Bulk(bits)
+            }
+            Kept::Count(count) => Reply::count(count),
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! The index against plain maps.
+
+mod chunks;
+mod histories;
+mod large;
+mod model;
+
+use super::change::occurs;
+use super::*;
+
+impl Index {
+    /// All that is kept twice agrees, and nothing is kept that is not needed.
+    fn verify(&self) {
+        for edges in self.copies() {
+            edges.verify(&self.names);
+        }
+        let names = &self.names;
+        let copies = (&self.in_place, &self.staged);
+        names
+            .tags
+            .verify(|tag| occurs(copies.0, copies.1, |edges| edges.uses(TagId(tag))));
+        names
+            .files
+            .verify(|file| occurs(copies.0, copies.1, |edges| edges.uses_file(file)));
+    }
+
+    fn names_of(&self, kind: Kind, id: &[u8]) -> Vec<&[u8]> {
+        let tags = self.tags_of(kind, id).iter();
+        let mut names: Vec<_> = tags.map(|tag| self.name(*tag)).collect();
+        names.sort();
+        names
+    }
+}
+
+#[test]
+fn what_cannot_be_a_tag_or_id_is_refused() {
+    let mut index = Index::default();
+    index.add(Kind::File, b"f", &[b"t"]).unwrap();
+    let before = index.clone();
+    let long = vec![b'x'; ID_BYTES + 1];
+    for (kind, id, tag) in [
+        (Kind::File, &b""[..], &b"t"[..]),
+        (Kind::File, &long, b"t"),
+        (Kind::Record, b"", b"t"),
+        (Kind::Tag, b"", b"t"),
+        (Kind::Tag, b"a b", b"t"),
+        (Kind::Tag, &long[..TAG_BYTES + 1], b"t"),
+        (Kind::File, b"f", b""),
+        (Kind::File, b"f", b"a b"),
+        (Kind::File, b"f", &long[..TAG_BYTES + 1]),
+        (Kind::Tag, b"a", b"a"),
+    ] {
+        let error = index.add(kind, id, &[b"new", tag]).unwrap_err();
+        assert!(error.to_string().is_ascii());
+        assert!(error.to_string().contains(' '), "{error}");
+        assert_eq!(index, before);
+        index.verify();
+    }
+    index
+        .add(Kind::File, &long[1..], &[&long[..TAG_BYTES]])
+        .unwrap();
+    index.add(Kind::File, b" a b ", &[b"\0\xff"]).unwrap();
+    assert_eq!(index.names_of(Kind::File, b" a b "), [b"\0\xff"]);
+    assert_eq!(index.tag(b"new"), None);
+    index.verify();
+}
+
+#[test]
+fn an_id_has_so_many_tags_and_no_more() {
+    let names: Vec<_> = (0..=MOST_TAGS)
+        .map(|n| n.to_string().into_bytes())
+        .collect();
+    let all: Vec<&[u8]> = names.iter().map(|name| &name[..]).collect();
+    let joined = all.join(&b' ');
+    for kind in Kind::ALL {
+        let mut index = Index::default();
+        let full = Error::TooMany(b"id"[..].into());
+        assert_eq!(index.add(kind, b"id", &all), Err(full.clone()));
+        for mode in [Mode::Merge, Mode::Set, Mode::Replace, Mode::Stage] {
+            let error = index.load(kind, mode, &[(b"a", b"x"), (b"id", &joined)]);
+            assert_eq!(error.err(), Some(full.clone()));
+            assert!(index.is_empty());
+            index.verify();
+        }
+        let (added, _) = index.add(kind, b"id", &all[1..]).unwrap();
+        assert_eq!(added, MOST_TAGS as u64);
+        assert_eq!(index.add(kind, b"id", &all[..1]), Err(full));
+        assert_eq!(index.remove(kind, b"id", &all).0, MOST_TAGS as u64);
+        assert!(index.is_empty());
+        index.verify();
+    }
+}
+
+#[test]
+fn a_number_of_a_tag_that_means_another_name_is_touched() {
+    let mut index = Index::default();
+    index.add(Kind::File, b"f", &[b"a"]).unwrap();
+    let a = index.tag(b"a").unwrap();
+    index.remove(Kind::File, b"f", &[b"a"]);
+    assert_eq!(index.tag(b"a"), None);
+    let (_, touched) = index.add(Kind::Record, b"r", &[b"b"]).unwrap();
+    assert_eq!(index.tag(b"b"), Some(a));
+    assert_eq!(touched, Touched::Tags(vec![a]));
+    let (_, touched) = index.add(Kind::Record, b"r2", &[b"b"]).unwrap();
+    assert_eq!(touched, Touched::Nothing);
+}
+
+#[test]
+fn those_who_carry_a_tag_are_touched_with_it() {
+    let mut index = Index::default();
+    let touched = |index: &Index, touched: Touched| match touched {
+        Touched::Tags(tags) => {
+            let mut names: Vec<_> = tags.iter().map(|tag| index.name(*tag).to_vec()).collect();
+            names.sort();
+            names.join(&b' ')
+        }
+        other => format!("{other:?}").into_bytes(),
+    };
+    index.add(Kind::Tag, b"coll:1", &[b"org:1"]).unwrap();
+    index.add(Kind::Tag, b"coll:2", &[b"org:1"]).unwrap();
+    let (_, who) = index
+        .add(Kind::Tag, b"org:1", &[b"private", b"org:2"])
+        .unwrap();
+    assert_eq!(touched(&index, who), b"coll:1 coll:2 org:1 org:2 private");
+    let (_, who) = index.add(Kind::Tag, b"coll:2", &[b"org:2"]).unwrap();
+    assert_eq!(touched(&index, who), b"coll:2");
+    let (_, who) = index.remove(Kind::Tag, b"org:1", &[b"org:2"]);
+    assert_eq!(touched(&index, who), b"coll:1 coll:2 org:1");
+    assert_eq!(
+        index.remove(Kind::Tag, b"org:1", &[b"org:2"]).1,
+        Touched::Nothing
+    );
+    for n in 0..Touched::MOST {
+        let id = format!("coll:{}", n + 10);
+        index.add(Kind::Tag, id.as_bytes(), &[b"org:1"]).unwrap();
+    }
+    assert_eq!(
+        index.remove(Kind::Tag, b"org:1", &[b"private"]).1,
+        Touched::All
+    );
+    index.verify();
+}

@@ -1,0 +1,46 @@
+//! The tags that satisfy an expression.
+
+use crawlspace_cdx::Limits;
+
+use super::error::Error;
+use super::view::{Asked, View};
+use crate::reply::Reply;
+
+/// Which tags are wanted.
+pub struct Wanted<'a> {
+    /// What they begin with.
+    pub prefix: &'a [u8],
+    /// Where the last call ended; 0 at first.
+    pub cursor: u64,
+    /// How many are looked at, more or less.
+    pub count: usize,
+}
+
+/// Gives tags of which a capture that has one of them alone would pass, and where to go on; 0 at the end.
+pub fn list(
+    view: &View,
+    asked: &Asked,
+    limits: Limits,
+    wanted: &Wanted<'_>,
+) -> Result<(u64, Vec<Reply>), Error> {
+    let condition = view.condition(asked, limits)?;
+    if condition.asks_of_line() {
+        return Err(Error::Argument(
+            "a tag has no fields; leave tests of fields out of the expression".to_string(),
+        ));
+    }
+    let mut found = Vec::new();
+    let mut closure = Vec::new();
+    let index = &view.index;
+    let next = index.tags(wanted.cursor, wanted.count, &mut |tag, name| {
+        if name.starts_with(wanted.prefix) {
+            closure.clear();
+            index.closure(&[tag], &mut closure);
+            let mask = condition.mask(closure.iter().map(|&tag| index.name(tag)));
+            if condition.tags_pass(&mask) {
+                found.push(Reply::bulk(name));
+            }
+        }
+    });
+    Ok((next, found))
+}

@@ -1,0 +1,207 @@
+//! Rules: how tags are read out of a field of a capture.
+
+use std::sync::Arc;
+
+use crawlspace_cdx::Field;
+use crawlspace_cdx::{Anchor, Limits, Pattern};
+
+use super::affix::Affix;
+use super::error::Error;
+use super::index::TAG_BYTES;
+use super::template::{Groups, Template};
+use crate::text::Shown;
+
+/// Longest name of a rule, in bytes.
+pub const NAME_BYTES: usize = 256;
+/// Most rules of a space.
+pub const MOST: usize = 1000;
+/// Longest name of a field, in bytes.
+const FIELD_BYTES: usize = 64;
+/// Most templates of a rule.
+const TEMPLATES: usize = 1000;
+/// Longest template, in bytes.
+const TEMPLATE_BYTES: usize = 4096;
+/// Limits of a rule's regular expression. It is compiled wherever the space is loaded.
+const LIMITS: Limits = Limits {
+    pattern_bytes: 64 << 10,
+    compiled_bytes: 16 << 20,
+};
+
+/// A rule.
+#[derive(Debug)]
+pub struct Rule {
+    name: Box<[u8]>,
+    field: Field,
+    regex: Box<[u8]>,
+    pattern: Pattern,
+    /// The same pattern in a form that is quicker to search for, if it has one.
+    affix: Option<Affix>,
+    templates: Vec<(Box<[u8]>, Template)>,
+}
+
+impl Rule {
+    /// Reads one.
+    pub fn new(
+        name: &[u8],
+        field: &[u8],
+        regex: &[u8],
+        templates: &[&[u8]],
+    ) -> Result<Rule, Error> {
+        if name.is_empty() || name.len() > NAME_BYTES {
+            return Err(Error::Argument(format!(
+                "the name of a rule has {} bytes, not 1 to {NAME_BYTES}",
+                name.len()
+            )));
+        }
+        let plain = |b: &u8| b.is_ascii_alphanumeric() || b"_.-".contains(b);
+        if field.is_empty() || field.len() > FIELD_BYTES || !field.iter().all(plain) {
+            return Err(Error::BadField(field.into()));
+        }
+        if templates.is_empty() || templates.len() > TEMPLATES {
+            return Err(Error::TooBig(format!(
+                "a rule has 1 to {TEMPLATES} templates, not {}",
+                templates.len()
+            )));
+        }
+        let pattern = Pattern::compile(regex, Anchor::Anywhere, LIMITS)
+            .map_err(|error| Error::BadPattern(format!("in rule '{}': {error}", Shown(name))))?;
+        let groups = Groups::of(pattern.regex());
+        let templates: Vec<_> = templates
+            .iter()
+            .map(|&text| {
+                if text.len() > TEMPLATE_BYTES {
+                    return Err(Error::TooBig(format!(
+                        "a template has {} bytes, more than {TEMPLATE_BYTES}",
+                        text.len()
+                    )));
+                }
+                Ok((Box::from(text), Template::parse(text, &groups)?))
+            })
+            .collect::<Result<_, Error>>()?;
+        // That form knows the first group and no other, and not where all of the match begins.
+        let only_first = !templates.iter().any(|(_, t)| t.names_other_than(1));
+        Ok(Rule {
+            name: name.into(),
+            field: Field::named(field),
+            regex: regex.into(),
+            affix: only_first.then(|| Affix::of(regex)).flatten(),
+            pattern,
+            templates,
+        })
+    }
+
+    /// Whether another one says the same.
+    pub fn is(&self, other: &Rule) -> bool {
+        self.name == other.name
+            && self.field == other.field
+            && self.regex == other.regex
+            && self.templates().eq(other.templates())
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &[u8] {
+        &self.name
+    }
+
+    /// The field it looks at.
+    pub fn field(&self) -> &Field {
+        &self.field
+    }
+
+    /// Its regular expression as set.
+    pub fn regex(&self) -> &[u8] {
+        &self.regex
+    }
+
+    /// Its templates as set.
+    pub fn templates(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+        self.templates.iter().map(|(text, _)| &**text)
+    }
+
+    /// What of the field decides which tags the rule gives, if it matches: fields with equal such
+    /// parts get equal tags. It is the first group, or all of the field.
+    pub fn part<'v>(&self, value: &'v [u8]) -> Option<&'v [u8]> {
+        match &self.affix {
+            Some(affix) => affix.find(value),
+            None => self.pattern.is_match(value).then_some(value),
+        }
+    }
+
+    /// Calls `each` with every tag that the rule gives for a part.
+    pub fn tags_of_part(&self, part: &[u8], each: &mut dyn FnMut(&[u8])) {
+        if self.affix.is_some() {
+            self.fill(|n| (n == 1).then_some(part), each);
+        } else {
+            self.tags_of(part, each);
+        }
+    }
+
+    /// Calls `each` with every tag that the rule gives for a field.
+    pub fn tags_of(&self, value: &[u8], each: &mut dyn FnMut(&[u8])) {
+        if let Some(groups) = self.pattern.regex().captures(value) {
+            self.fill(|n| groups.get(n).map(|group| group.as_bytes()), each);
+        }
+    }
+
+    fn fill<'v>(&self, group: impl Fn(usize) -> Option<&'v [u8]>, each: &mut dyn FnMut(&[u8])) {
+        let mut tag = Vec::new();
+        for (_, template) in &self.templates {
+            tag.clear();
+            let filled = template.fill(&group, &mut tag).is_ok();
+            if filled && (1..=TAG_BYTES).contains(&tag.len()) && !tag.contains(&b' ') {
+                each(&tag);
+            }
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        let templates: usize = self.templates.iter().map(|(t, _)| 100 + 2 * t.len()).sum();
+        // A compiled pattern takes some kilobytes, and more the longer it is.
+        16_384 + self.name.len() + 64 * self.regex.len() + templates
+    }
+}
+
+/// The rules of a space, in the order in which they were set.
+#[derive(Clone, Debug, Default)]
+pub struct Rules(Vec<Arc<Rule>>);
+
+impl Rules {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Bytes of memory, more or less.
+    pub fn memory(&self) -> usize {
+        self.0.iter().map(|rule| rule.bytes()).sum()
+    }
+
+    /// In the order in which they were set.
+    pub fn iter(&self) -> impl Iterator<Item = &Rule> {
+        self.0.iter().map(|rule| &**rule)
+    }
+
+    /// Sets one; one of the same name is replaced in its place.
+    pub fn set(&mut self, rule: Rule) -> Result<(), Error> {
+        match self.0.iter().position(|known| known.name == rule.name) {
+            Some(at) => self.0[at] = Arc::new(rule),
+            None if self.len() >= MOST => {
+                return Err(Error::TooBig(format!("a space has at most {MOST} rules")))
+            }
+            None => self.0.push(Arc::new(rule)),
+        }
+        Ok(())
+    }
+
+    /// Removes one, if there is one.
+    pub fn remove(&mut self, name: &[u8]) -> bool {
+        let before = self.len();
+        self.0.retain(|rule| *rule.name != *name);
+        self.len() < before
+    }
+}

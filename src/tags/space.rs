@@ -1,0 +1,347 @@
+//! A tag space: the tagging index, rules and access points, as one value of a key.
+
+use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::condition::Condition;
+use super::error::Error;
+use super::filter::Request;
+use super::index::{Dropped, Index, Kind, Mode, Touched};
+use super::point::{Point, Points};
+use super::rule::{Rule, Rules};
+use super::verdict::Memory;
+use super::view::{Asked, View};
+
+/// How many changed tags are remembered for memories that have not heard of them.
+const CHANGES: usize = 4096;
+/// How many memories are kept.
+const MEMORIES: usize = 4;
+/// How many conditions are kept ready.
+const CONDITIONS: usize = 16;
+/// Longest condition that is kept ready, in bytes.
+const CONDITION_BYTES: usize = 1 << 20;
+
+/// A tag space.
+#[derive(Debug, Default)]
+pub struct Space {
+    index: Index,
+    rules: Arc<Rules>,
+    points: Arc<Points>,
+    /// Counts changes of tags.
+    version: u64,
+    /// The last changes: after which of them the verdicts about which tag are unknown.
+    changes: VecDeque<(u64, Box<[u8]>)>,
+    /// Memories of an earlier change than this cannot catch up.
+    told_from: u64,
+    memories: Arc<Mutex<Vec<Memory>>>,
+    conditions: Conditions,
+}
+
+/// Conditions that were made ready, latest last. They hold until a point changes.
+#[derive(Clone, Debug, Default)]
+pub struct Conditions(Arc<Mutex<Vec<(Asked, Arc<Condition>)>>>);
+
+impl Conditions {
+    /// The condition for what is asked, if it is ready.
+    pub fn ready(&self, asked: &Asked) -> Option<Arc<Condition>> {
+        let mut conditions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = conditions.iter().position(|(known, _)| known == asked)?;
+        let found = conditions.remove(at);
+        let condition = found.1.clone();
+        conditions.push(found);
+        Some(condition)
+    }
+
+    /// The condition of a request, made ready if it is not.
+    pub fn of(&self, request: &Request, view: &View) -> Result<Arc<Condition>, Error> {
+        // A collapsed field that only some lines have is part of the condition.
+        let plain = request
+            .collapse
+            .as_ref()
+            .is_none_or(|collapse| collapse.field().is_standard());
+        if plain {
+            if let Some(condition) = self.ready(&request.asked) {
+                return Ok(condition);
+            }
+        }
+        let condition = Arc::new(request.condition(view)?);
+        if plain && request.asked.bytes() <= CONDITION_BYTES {
+            let mut conditions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            if conditions.len() >= CONDITIONS {
+                conditions.remove(0);
+            }
+            conditions.push((request.asked.clone(), condition.clone()));
+        }
+        Ok(condition)
+    }
+}
+
+impl Asked {
+    /// Bytes of what is asked.
+    fn bytes(&self) -> usize {
+        let filters: usize = self.filters.iter().map(Vec::len).sum();
+        filters + self.expression.as_ref().map_or(0, Vec::len)
+    }
+}
+
+/// A memory that is given back when it is not used any more.
+#[derive(Default)]
+pub struct Lent {
+    memory: Memory,
+    shelf: Arc<Mutex<Vec<Memory>>>,
+}
+
+impl Lent {
+    /// The memory.
+    pub fn memory(&mut self) -> &mut Memory {
+        &mut self.memory
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        let mut shelf = self.shelf.lock().unwrap_or_else(PoisonError::into_inner);
+        if shelf.len() < MEMORIES {
+            shelf.push(std::mem::take(&mut self.memory));
+        }
+    }
+}
+
+/// Two spaces have nothing in common but what they hold, and that only until one of them changes.
+impl Clone for Space {
+    fn clone(&self) -> Space {
+        Space {
+            index: self.index.clone(),
+            rules: self.rules.clone(),
+            points: self.points.clone(),
+            ..Space::default()
+        }
+    }
+}
+
+impl PartialEq for Space {
+    fn eq(&self, other: &Space) -> bool {
+        let point = |point: &Point| (point.name().to_vec(), point.text().to_vec());
+        self.index == other.index
+            && self.rules.len() == other.rules.len()
+            && self
+                .rules
+                .iter()
+                .zip(other.rules.iter())
+                .all(|(a, b)| a.is(b))
+            && self
+                .points
+                .iter()
+                .map(point)
+                .eq(other.points.iter().map(point))
+    }
+}
+
+impl Space {
+    /// The tagging index.
+    pub fn index(&self) -> &Index {
+        &self.index
+    }
+
+    /// The rules.
+    pub fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
+    /// The access points.
+    pub fn points(&self) -> &Points {
+        &self.points
+    }
+
+    /// Whether there is nothing in it.
+    pub fn is_empty(&self) -> bool {
+        self.index.is_empty() && self.rules.is_empty() && self.points.is_empty()
+    }
+
+    /// Bytes of memory.
+    pub fn memory(&self) -> usize {
+        let shelf = self.memories.lock().unwrap_or_else(PoisonError::into_inner);
+        let memories: usize = shelf.iter().map(Memory::bytes).sum();
+        size_of::<Space>()
+            + self.index.memory()
+            + self.rules.memory()
+            + self.points.memory()
+            + memories
+    }
+
+    /// As it is now, for any thread.
+    pub fn view(&self) -> View {
+        View {
+            index: self.index.clone(),
+            rules: self.rules.clone(),
+            points: self.points.clone(),
+            exists: true,
+        }
+    }
+
+    /// The conditions that are ready.
+    pub fn conditions(&self) -> Conditions {
+        self.conditions.clone()
+    }
+
+    /// A memory that holds for the space as it is now.
+    pub fn lend_memory(&self) -> Lent {
+        let mut shelf = self.memories.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut memory = shelf.pop().unwrap_or_default();
+        drop(shelf);
+        if memory.version < self.told_from {
+            memory.forget_verdicts();
+        } else {
+            let news = self
+                .changes
+                .partition_point(|(at, _)| *at <= memory.version);
+            for (_, tag) in self.changes.iter().skip(news) {
+                memory.forget(tag);
+            }
+        }
+        memory.version = self.version;
+        Lent {
+            memory,
+            shelf: self.memories.clone(),
+        }
+    }
+
+    /// Adds edges; how many were not there.
+    pub fn add(&mut self, kind: Kind, id: &[u8], tags: &[&[u8]]) -> Result<u64, Error> {
+        let (added, touched) = self.index.add(kind, id, tags)?;
+        self.note(touched);
+        Ok(added)
+    }
+
+    /// Removes edges; how many were there.
+    pub fn remove(&mut self, kind: Kind, id: &[u8], tags: &[&[u8]]) -> u64 {
+        let (removed, touched) = self.index.remove(kind, id, tags);
+        self.note(touched);
+        if kind == Kind::Tag && removed > 0 {
+            // Its name may be gone from the index by now.
+            self.note_tag(id);
+        }
+        removed
+    }
+
+    /// Loads ids with their tags; those of an id that stands twice are taken together. What was
+    /// replaced is handed over.
+    pub fn load(
+        &mut self,
+        kind: Kind,
+        mode: Mode,
+        pairs: &[(&[u8], &[u8])],
+    ) -> Result<Dropped, Error> {
+        let united;
+        let entries: Vec<(&[u8], &[u8])>;
+        let pairs = if mode == Mode::Set && has_twice(pairs) {
+            united = unite(pairs);
+            entries = united.iter().map(|(id, tags)| (*id, &tags[..])).collect();
+            &entries[..]
+        } else {
+            pairs
+        };
+        let (touched, dropped) = self.index.load(kind, mode, pairs)?;
+        let names_stay = touched == Touched::Nothing || touched == Touched::All;
+        self.note(touched);
+        if !names_stay {
+            for (id, _) in pairs {
+                self.note_tag(id);
+            }
+        }
+        Ok(dropped)
+    }
+
+    /// Puts the staged copy in place; how many ids it has. What was in place is handed over.
+    pub fn swap(&mut self, kind: Kind, expect: Option<u64>) -> Result<(u64, Dropped), Error> {
+        let swapped = self.index.swap(kind, expect)?;
+        self.note(Touched::All);
+        Ok(swapped)
+    }
+
+    /// Throws the staged copy away; how many ids it had.
+    pub fn discard(&mut self, kind: Kind) -> (u64, Dropped) {
+        self.index.discard(kind)
+    }
+
+    /// Sets a rule.
+    pub fn set_rule(&mut self, rule: Rule) -> Result<(), Error> {
+        Arc::make_mut(&mut self.rules).set(rule)
+    }
+
+    /// Removes a rule, if there is one.
+    pub fn remove_rule(&mut self, name: &[u8]) -> bool {
+        Arc::make_mut(&mut self.rules).remove(name)
+    }
+
+    /// Sets a point.
+    pub fn set_point(&mut self, point: Point) -> Result<(), Error> {
+        Arc::make_mut(&mut self.points).set(point)?;
+        self.conditions = Conditions::default();
+        Ok(())
+    }
+
+    /// Sets a point that was set before, as it was read from a file.
+    pub(super) fn restore_point(&mut self, point: Point) -> Result<(), Error> {
+        self.conditions = Conditions::default();
+        Arc::make_mut(&mut self.points).restore(point)
+    }
+
+    /// Removes a point, if there is one.
+    pub fn remove_point(&mut self, name: &[u8]) -> bool {
+        self.conditions = Conditions::default();
+        Arc::make_mut(&mut self.points).remove(name)
+    }
+
+    /// Adds what a chunk of the index holds.
+    pub(super) fn load_index(&mut self, chunk: &[u8]) -> Result<(), String> {
+        self.note(Touched::All);
+        self.index.load_chunk(chunk)
+    }
+
+    fn note(&mut self, touched: Touched) {
+        match touched {
+            Touched::Nothing => {}
+            Touched::Tags(tags) => {
+                for tag in tags {
+                    let name = Box::from(self.index.name(tag));
+                    self.note_named(name);
+                }
+            }
+            Touched::All => {
+                self.version += 1;
+                self.changes.clear();
+                self.told_from = self.version;
+            }
+        }
+    }
+
+    fn note_tag(&mut self, name: &[u8]) {
+        self.note_named(name.into());
+    }
+
+    fn note_named(&mut self, name: Box<[u8]>) {
+        self.version += 1;
+        if self.changes.len() >= CHANGES {
+            self.changes.pop_front();
+            // Who heard of the change before the first one left may catch up.
+            self.told_from = self.changes.front().map_or(self.version, |(at, _)| at - 1);
+        }
+        self.changes.push_back((self.version, name));
+    }
+}
+
+fn has_twice(pairs: &[(&[u8], &[u8])]) -> bool {
+    let mut seen = HashSet::with_capacity(pairs.len());
+    !pairs.iter().all(|(id, _)| seen.insert(*id))
+}
+
+fn unite<'a>(pairs: &[(&'a [u8], &'a [u8])]) -> BTreeMap<&'a [u8], Vec<u8>> {
+    let mut united: BTreeMap<&[u8], Vec<u8>> = BTreeMap::new();
+    for (id, tags) in pairs {
+        let all = united.entry(id).or_default();
+        all.push(b' ');
+        all.extend_from_slice(tags);
+    }
+    united
+}

@@ -1,0 +1,208 @@
+//! Texts with places for the groups of a regular expression: `coll:$1`.
+
+use super::error::Error;
+
+/// A text with places for groups.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Template(Vec<Piece>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Piece {
+    Text(Vec<u8>),
+    Group(usize),
+}
+
+/// The groups that a template may name: those of a regular expression, by number from 0 (all of the
+/// match), some of them with a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Groups(Vec<Option<String>>);
+
+impl Groups {
+    /// No groups at all, not even the whole match.
+    pub fn none() -> Groups {
+        Groups(Vec::new())
+    }
+
+    /// Those of a regular expression.
+    pub fn of(regex: &regex::bytes::Regex) -> Groups {
+        Groups(regex.capture_names().map(|n| n.map(String::from)).collect())
+    }
+
+    /// Reads what follows a `$`: the number or name of a group, in braces or not. Gives the group and
+    /// how many bytes it took; `None` if there is no group to be read.
+    fn read(&self, text: &[u8], at: usize) -> Result<Option<(usize, usize)>, Error> {
+        let braced = text.first() == Some(&b'{');
+        let name = if braced {
+            let Some(end) = memchr::memchr(b'}', text) else {
+                return Err(Error::syntax("a '${' without its '}'", at));
+            };
+            &text[1..end]
+        } else {
+            let digits = text.iter().take_while(|b| b.is_ascii_digit()).count();
+            &text[..digits]
+        };
+        if name.is_empty() && !braced {
+            return Ok(None);
+        }
+        let shown = String::from_utf8_lossy(name);
+        let number = if name.iter().all(u8::is_ascii_digit) {
+            shown.parse().ok().filter(|&n: &usize| n < self.0.len())
+        } else {
+            self.0.iter().position(|n| n.as_deref() == Some(&*shown))
+        };
+        match number {
+            Some(number) => Ok(Some((number, name.len() + 2 * usize::from(braced)))),
+            None => Err(Error::syntax(
+                format!(
+                    "no group '{}', there {}",
+                    crate::text::Shown(name),
+                    match self.0.len() {
+                        0 => "are none here".to_string(),
+                        1 => "is only 0, all of the match".to_string(),
+                        n => format!("are those from 0 to {}", n - 1),
+                    }
+                ),
+                at,
+            )),
+        }
+    }
+}
+
+impl Template {
+    /// A text without groups.
+    pub fn literal(text: &[u8]) -> Template {
+        let mut template = Template::default();
+        template.push(text);
+        template
+    }
+
+    /// Reads `$1`, `${1}`, `${name}` as groups, `$$` as `$`, everything else as it is.
+    pub fn parse(text: &[u8], groups: &Groups) -> Result<Template, Error> {
+        let mut template = Template::default();
+        let mut at = 0;
+        while at < text.len() {
+            at += match text[at] {
+                b'$' => template.dollar(text, at, Some(groups), false)?,
+                byte => template.push(&[byte]),
+            };
+        }
+        Ok(template)
+    }
+
+    /// Appends text; gives its length.
+    pub fn push(&mut self, text: &[u8]) -> usize {
+        if let Some(Piece::Text(last)) = self.0.last_mut() {
+            last.extend_from_slice(text);
+        } else if !text.is_empty() {
+            self.0.push(Piece::Text(text.to_vec()));
+        }
+        text.len()
+    }
+
+    /// Appends what a `$` at `text[at]` stands for, and gives how many bytes of the text that took.
+    /// Without `groups` a `$` is a `$`. In a regular expression one that no group follows is, too.
+    pub fn dollar(
+        &mut self,
+        text: &[u8],
+        at: usize,
+        groups: Option<&Groups>,
+        in_regex: bool,
+    ) -> Result<usize, Error> {
+        let Some(groups) = groups else {
+            return Ok(self.push(b"$"));
+        };
+        let rest = &text[at + 1..];
+        if let Some((group, len)) = groups.read(rest, at)? {
+            self.0.push(Piece::Group(group));
+            return Ok(1 + len);
+        }
+        if in_regex {
+            return Ok(self.push(b"$"));
+        }
+        if rest.first() == Some(&b'$') {
+            self.push(b"$");
+            return Ok(2);
+        }
+        Err(Error::syntax(
+            "a '$' that no number or name in braces follows; '$$' is a '$'",
+            at,
+        ))
+    }
+
+    /// Whether nothing stands in it.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Its text if it names no group.
+    pub fn as_literal(&self) -> Option<&[u8]> {
+        match &self.0[..] {
+            [] => Some(b""),
+            [Piece::Text(text)] => Some(text),
+            _ => None,
+        }
+    }
+
+    /// Whether it names a group other than this one.
+    pub fn names_other_than(&self, group: usize) -> bool {
+        self.0
+            .iter()
+            .any(|piece| matches!(piece, Piece::Group(n) if *n != group))
+    }
+
+    /// Appends the text with the groups filled in; the number of the first group without a value is
+    /// an error.
+    pub fn fill<V: AsRef<[u8]>>(
+        &self,
+        group: impl Fn(usize) -> Option<V>,
+        into: &mut Vec<u8>,
+    ) -> Result<(), usize> {
+        for piece in &self.0 {
+            match piece {
+                Piece::Text(text) => into.extend_from_slice(text),
+                Piece::Group(n) => into.extend_from_slice(group(*n).ok_or(*n)?.as_ref()),
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn groups(regex: &str) -> Groups {
+        Groups::of(&regex::bytes::Regex::new(regex).unwrap())
+    }
+
+    #[test]
+    fn groups_are_filled_in_by_number_and_name() {
+        let groups = groups("(a)(?P<b>b)(c)?");
+        let template = Template::parse(b"$1-${b}$$${2}$1x", &groups).unwrap();
+        let mut filled = Vec::new();
+        let value = |n: usize| [Some(&b"ab"[..]), Some(b"A"), Some(b"B"), None][n];
+        template.fill(value, &mut filled).unwrap();
+        assert_eq!(filled, b"A-B$BAx");
+        let missing = Template::parse(b"x$3", &groups).unwrap();
+        assert_eq!(missing.fill(value, &mut filled), Err(3));
+    }
+
+    #[test]
+    fn what_names_no_group_is_an_error_with_its_place() {
+        let groups = groups("(a)");
+        for (text, at) in [
+            ("x$2", 1),
+            ("$", 0),
+            ("ab$x", 2),
+            ("${b}", 0),
+            ("x${1", 1),
+            ("${}", 0),
+            ("$99999999999999999999999", 0),
+        ] {
+            match Template::parse(text.as_bytes(), &groups) {
+                Err(Error::Syntax { at: found, .. }) => assert_eq!(found, at, "{text}"),
+                other => panic!("{text}: {other:?}"),
+            }
+        }
+    }
+}

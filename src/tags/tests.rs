@@ -1,0 +1,479 @@
+//! Random histories of a space, and random questions, held against the plainest evaluator.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crawlspace_cdx::{Dialect, Format};
+use proptest::prelude::*;
+
+use super::filter::{Batch, Request, Returns};
+use super::index::{Kind, Mode};
+use super::point::Point;
+use super::rule::Rule;
+use super::space::Space;
+use super::view::Asked;
+use crate::reply::Reply;
+
+/// An expression, kept as a tree so that nothing has to be parsed to evaluate it.
+#[derive(Clone, Debug)]
+enum Asks {
+    Everything,
+    Tag(String),
+    Prefix(String),
+    OneOf(Vec<u8>),
+    Point(u8),
+    Status(u16),
+    FileHas(u8),
+    Mime(String),
+    Not(Box<Asks>),
+    All(Vec<Asks>),
+    Any(Vec<Asks>),
+}
+
+impl Asks {
+    fn text(&self) -> String {
+        let list = |parts: &[Asks], sign: &str| {
+            let parts: Vec<_> = parts.iter().map(|p| format!("({})", p.text())).collect();
+            parts.join(sign)
+        };
+        match self {
+            Asks::Everything => "*".to_string(),
+            Asks::Tag(tag) => tag.clone(),
+            Asks::Prefix(prefix) => format!("{prefix}*"),
+            Asks::OneOf(numbers) => {
+                let numbers: Vec<_> = numbers.iter().map(u8::to_string).collect();
+                format!("coll:{{{}}}", numbers.join("|"))
+            }
+            Asks::Point(n) => format!("@p{n}"),
+            Asks::Status(status) => format!("status={status}"),
+            Asks::FileHas(n) => format!("filename~\"-{n}[-_]\""),
+            Asks::Mime(part) => format!("mime*={part}"),
+            Asks::Not(inner) => format!("!({})", inner.text()),
+            Asks::All(parts) => list(parts, " & "),
+            Asks::Any(parts) => list(parts, "|"),
+        }
+    }
+
+    fn holds(&self, capture: &Capture, tags: &BTreeSet<String>, points: &[Option<Asks>]) -> bool {
+        match self {
+            Asks::Everything => true,
+            Asks::Tag(tag) => tags.contains(tag),
+            Asks::Prefix(prefix) => tags.iter().any(|tag| tag.starts_with(prefix.as_str())),
+            Asks::OneOf(numbers) => numbers.iter().any(|n| tags.contains(&format!("coll:{n}"))),
+            Asks::Point(n) => points[usize::from(*n)]
+                .as_ref()
+                .is_some_and(|point| point.holds(capture, tags, points)),
+            Asks::Status(status) => capture.status == *status,
+            Asks::FileHas(n) => capture.collection == *n,
+            Asks::Mime(part) => "text/html".contains(part.as_str()),
+            Asks::Not(inner) => !inner.holds(capture, tags, points),
+            Asks::All(parts) => parts.iter().all(|part| part.holds(capture, tags, points)),
+            Asks::Any(parts) => parts.iter().any(|part| part.holds(capture, tags, points)),
+        }
+    }
+
+    /// Points that it refers to.
+    fn refers(&self) -> BTreeSet<u8> {
+        match self {
+            Asks::Point(n) => BTreeSet::from([*n]),
+            Asks::Not(inner) => inner.refers(),
+            Asks::All(parts) | Asks::Any(parts) => parts.iter().flat_map(Asks::refers).collect(),
+            _ => BTreeSet::new(),
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Capture {
+    host: u8,
+    status: u16,
+    collection: u8,
+    offset: u8,
+    recognised: bool,
+}
+
+impl Capture {
+    fn file(&self) -> String {
+        let sign = if self.recognised { '-' } else { '_' };
+        format!("w/ARCHIVEIT-{}{sign}2019.warc.gz", self.collection)
+    }
+
+    fn record(&self) -> String {
+        format!("org,h{})/ 2019 {} {}", self.host, self.file(), self.offset)
+    }
+
+    fn line(&self) -> String {
+        format!(
+            "org,h{0})/ 2019 http://h{0}.org/ text/html {1} AAAA - - 99 {2} {3}",
+            self.host,
+            self.status,
+            self.offset,
+            self.file()
+        )
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Change {
+    Add(Kind, u8, Vec<String>),
+    Remove(Kind, u8, Vec<String>),
+    Load(Kind, Mode, Vec<(u8, Vec<String>)>),
+    Swap(Kind),
+    SetRule(bool),
+    RemoveRule,
+    SetPoint(u8, Asks),
+    RemovePoint(u8),
+    Ask(Asks),
+}
+
+/// The plainest space there is.
+#[derive(Default)]
+struct Naive {
+    edges: BTreeMap<Kind, BTreeMap<String, BTreeSet<String>>>,
+    staged: BTreeMap<Kind, BTreeMap<String, BTreeSet<String>>>,
+    rule: Option<bool>,
+    points: Vec<Option<Asks>>,
+}
+
+impl Naive {
+    fn tags(&self, capture: &Capture) -> BTreeSet<String> {
+        let of = |kind: Kind, id: &str| {
+            let ids = self.edges.get(&kind);
+            ids.and_then(|ids| ids.get(id)).cloned().unwrap_or_default()
+        };
+        let file = capture.file();
+        let mut tags = of(Kind::Record, &capture.record());
+        tags.extend(of(Kind::File, &file));
+        tags.extend(of(Kind::File, &file[2..]));
+        match self.rule {
+            Some(true) if capture.recognised => {
+                tags.insert(format!("coll:{}", capture.collection));
+            }
+            Some(false) => {
+                tags.insert(format!("host:{}", capture.host));
+                tags.insert("any".to_string());
+            }
+            _ => {}
+        }
+        loop {
+            let more: BTreeSet<String> = tags.iter().flat_map(|tag| of(Kind::Tag, tag)).collect();
+            let before = tags.len();
+            tags.extend(more);
+            if tags.len() == before {
+                return tags;
+            }
+        }
+    }
+}
+
+fn id_of(kind: Kind, n: u8) -> String {
+    let capture = Capture {
+        host: n % 3,
+        status: 200,
+        collection: n % 4,
+        offset: n % 2,
+        recognised: n % 5 > 0,
+    };
+    match kind {
+        Kind::Record => capture.record(),
+        Kind::File if n.is_multiple_of(2) => capture.file(),
+        Kind::File => capture.file()[2..].to_string(),
+        Kind::Tag => {
+            let names = [
+                "coll:0", "coll:1", "coll:2", "coll:3", "org:1", "host:1", "any",
+            ];
+            names[usize::from(n) % names.len()].to_string()
+        }
+    }
+}
+
+fn tag() -> impl Strategy<Value = String> {
+    prop::sample::select(vec![
+        "coll:1", "coll:2", "org:1", "org:2", "private", "any", "host:1", "x",
+    ])
+    .prop_map(String::from)
+}
+
+fn tags() -> impl Strategy<Value = Vec<String>> {
+    prop::collection::vec(tag(), 1..4)
+}
+
+fn kind() -> impl Strategy<Value = Kind> {
+    prop::sample::select(Kind::ALL.to_vec())
+}
+
+fn asks() -> impl Strategy<Value = Asks> {
+    let leaf = prop_oneof![
+        1 => Just(Asks::Everything),
+        4 => tag().prop_map(Asks::Tag),
+        2 => prop::sample::select(vec!["coll:", "org", "p"]).prop_map(|p| Asks::Prefix(p.to_string())),
+        2 => prop::collection::vec(0..5u8, 1..4).prop_map(Asks::OneOf),
+        2 => (0..3u8).prop_map(Asks::Point),
+        1 => prop::sample::select(vec![200, 404]).prop_map(Asks::Status),
+        1 => (0..4u8).prop_map(Asks::FileHas),
+        1 => prop::sample::select(vec!["html", "pdf"]).prop_map(|m| Asks::Mime(m.to_string())),
+    ];
+    leaf.prop_recursive(4, 16, 3, |inner| {
+        prop_oneof![
+            inner.clone().prop_map(|a| Asks::Not(Box::new(a))),
+            prop::collection::vec(inner.clone(), 1..4).prop_map(Asks::All),
+            prop::collection::vec(inner, 1..4).prop_map(Asks::Any),
+        ]
+    })
+}
+
+fn change() -> impl Strategy<Value = Change> {
+    let mode = prop::sample::select(vec![Mode::Merge, Mode::Set, Mode::Replace, Mode::Stage]);
+    let entries = prop::collection::vec((0..20u8, prop::collection::vec(tag(), 0..3)), 0..4);
+    prop_oneof![
+        4 => (kind(), 0..20u8, tags()).prop_map(|(k, n, t)| Change::Add(k, n, t)),
+        3 => (kind(), 0..20u8, tags()).prop_map(|(k, n, t)| Change::Remove(k, n, t)),
+        2 => (kind(), mode, entries).prop_map(|(k, m, e)| Change::Load(k, m, e)),
+        1 => kind().prop_map(Change::Swap),
+        1 => any::<bool>().prop_map(Change::SetRule),
+        1 => Just(Change::RemoveRule),
+        1 => (0..3u8, asks()).prop_map(|(n, a)| Change::SetPoint(n, a)),
+        1 => (0..3u8).prop_map(Change::RemovePoint),
+        6 => asks().prop_map(Change::Ask),
+    ]
+}
+
+fn captures() -> Vec<Capture> {
+    let mut captures = Vec::new();
+    for n in 0..60u8 {
+        captures.push(Capture {
+            host: n % 3,
+            status: if n % 7 < 4 { 200 } else { 404 },
+            collection: n % 4,
+            offset: n % 2,
+            recognised: n % 5 > 0,
+        });
+    }
+    captures
+}
+
+fn request(expression: &str, returns: Returns) -> Request {
+    Request {
+        asked: Asked {
+            point: None,
+            expression: Some(expression.as_bytes().to_vec()),
+            filters: Vec::new(),
+            dialect: Dialect::Outback,
+        },
+        collapse: None,
+        skip: 0,
+        limit: None,
+        format: Format::Cdx,
+        drop_bad_lines: false,
+        returns,
+    }
+}
+
+fn pairs<'a>(entries: &'a [(String, String)]) -> Vec<(&'a [u8], &'a [u8])> {
+    let bytes = |(id, tags): &'a (String, String)| (id.as_bytes(), tags.as_bytes());
+    entries.iter().map(bytes).collect()
+}
+
+/// Makes a change in both spaces; a question is asked of both.
+fn make(change: &Change, space: &mut Space, naive: &mut Naive) -> Result<(), TestCaseError> {
+    let bytes = |tags: &[String]| -> Vec<Vec<u8>> {
+        tags.iter().map(|tag| tag.as_bytes().to_vec()).collect()
+    };
+    match change {
+        Change::Add(kind, n, tags) => {
+            let (id, given) = (id_of(*kind, *n), bytes(tags));
+            let given: Vec<&[u8]> = given.iter().map(Vec::as_slice).collect();
+            if let Ok(added) = space.add(*kind, id.as_bytes(), &given) {
+                let own = naive.edges.entry(*kind).or_default().entry(id).or_default();
+                let before = own.len();
+                own.extend(tags.iter().cloned());
+                prop_assert_eq!(added as usize, own.len() - before);
+            }
+        }
+        Change::Remove(kind, n, tags) => {
+            let (id, given) = (id_of(*kind, *n), bytes(tags));
+            let given: Vec<&[u8]> = given.iter().map(Vec::as_slice).collect();
+            space.remove(*kind, id.as_bytes(), &given);
+            if let Some(own) = naive.edges.entry(*kind).or_default().get_mut(&id) {
+                own.retain(|tag| !tags.contains(tag));
+            }
+        }
+        Change::Load(kind, mode, entries) => {
+            let given: Vec<(String, String)> = entries
+                .iter()
+                .map(|(n, tags)| (id_of(*kind, *n), tags.join(" ")))
+                .collect();
+            if space.load(*kind, *mode, &pairs(&given)).is_ok() {
+                let place = match mode {
+                    Mode::Stage => naive.staged.entry(*kind).or_default(),
+                    _ => naive.edges.entry(*kind).or_default(),
+                };
+                if *mode == Mode::Replace {
+                    place.clear();
+                }
+                if *mode == Mode::Set {
+                    place.retain(|id, _| !given.iter().any(|(given, _)| given == id));
+                }
+                for ((id, _), (_, tags)) in given.into_iter().zip(entries) {
+                    place.entry(id).or_default().extend(tags.iter().cloned());
+                }
+            }
+        }
+        Change::Swap(kind) => {
+            let staged = naive.staged.remove(kind);
+            prop_assert_eq!(space.swap(*kind, None).is_ok(), staged.is_some());
+            if let Some(staged) = staged {
+                naive.edges.insert(*kind, staged);
+            }
+        }
+        Change::SetRule(collections) => {
+            let rule = if *collections {
+                Rule::new(
+                    b"r",
+                    b"filename",
+                    b"(?:^|/)ARCHIVEIT-(\\d+)-",
+                    &[b"coll:$1"],
+                )
+            } else {
+                Rule::new(b"r", b"urlkey", b"^org,h(\\d)()", &[b"host:$1", b"any$2"])
+            };
+            space.set_rule(rule.unwrap()).unwrap();
+            naive.rule = Some(*collections);
+        }
+        Change::RemoveRule => {
+            prop_assert_eq!(space.remove_rule(b"r"), naive.rule.take().is_some());
+        }
+        Change::SetPoint(n, asks) => {
+            // Which circles there are is told elsewhere; here none come about.
+            if asks.refers().iter().all(|other| other < n) {
+                let point = Point::new(format!("p{n}").as_bytes(), asks.text().as_bytes());
+                space.set_point(point.unwrap()).unwrap();
+                naive.points[usize::from(*n)] = Some(asks.clone());
+            }
+        }
+        Change::RemovePoint(n) => {
+            let removed = space.remove_point(format!("p{n}").as_bytes());
+            prop_assert_eq!(removed, naive.points[usize::from(*n)].take().is_some());
+        }
+        Change::Ask(asks) => ask(asks, space, naive)?,
+    }
+    Ok(())
+}
+
+fn ask(asks: &Asks, space: &Space, naive: &Naive) -> Result<(), TestCaseError> {
+    let text = asks.text();
+    let captures = captures();
+    let lines: Vec<String> = captures.iter().map(Capture::line).collect();
+    let blob = lines.join("\n");
+    let view = space.view();
+    let request = request(&text, Returns::Index);
+    let condition = space.conditions().of(&request, &view);
+    let known = |asks: &Asks| {
+        let mut to_see = asks.refers();
+        while let Some(n) = to_see.pop_first() {
+            match &naive.points[usize::from(n)] {
+                None => return false,
+                Some(point) => to_see.extend(point.refers()),
+            }
+        }
+        true
+    };
+    prop_assert_eq!(condition.is_ok(), known(asks), "{}", text);
+    let Ok(condition) = condition else {
+        return Ok(());
+    };
+    let mut lent = space.lend_memory();
+    let batch = Batch::Blob(blob.as_bytes());
+    let found = request
+        .run(&view, &condition, lent.memory(), batch, &|| false)
+        .unwrap();
+    let expected: Vec<Reply> = captures
+        .iter()
+        .enumerate()
+        .filter(|(_, capture)| asks.holds(capture, &naive.tags(capture), &naive.points))
+        .map(|(n, _)| Reply::count(n as u64))
+        .collect();
+    prop_assert_eq!(found, Reply::Array(expected), "{}", text);
+    // The tags that are shown are the tags that were judged.
+    for (capture, line) in captures.iter().zip(&lines).take(8) {
+        let Ok(crawlspace_cdx::Read::Capture(line)) =
+            crawlspace_cdx::Line::read(line.as_bytes(), Format::Auto)
+        else {
+            panic!("{line} is a capture");
+        };
+        let shown: Vec<String> = view
+            .tags(&line)
+            .into_iter()
+            .map(|tag| String::from_utf8(tag).unwrap())
+            .collect();
+        let naive: Vec<String> = naive.tags(capture).into_iter().collect();
+        prop_assert_eq!(shown, naive);
+    }
+    Ok(())
+}
+
+fn copy_of(space: &Space) -> Space {
+    let mut chunks = Vec::new();
+    space.save(&mut |chunk| chunks.push(chunk.to_vec()));
+    let mut copy = Space::default();
+    for chunk in &chunks {
+        copy.load_chunk(chunk).unwrap();
+    }
+    copy
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn every_question_is_answered_as_the_plainest_evaluator_does(
+        changes in prop::collection::vec(change(), 1..60),
+        copied_at in 0..60usize,
+    ) {
+        let mut space = Space::default();
+        let mut naive = Naive { points: vec![None; 3], ..Naive::default() };
+        for (n, change) in changes.iter().enumerate() {
+            make(change, &mut space, &mut naive)?;
+            if n == copied_at {
+                let copy = copy_of(&space);
+                prop_assert!(copy == space);
+                space = copy;
+            }
+        }
+        let mut elements = Vec::new();
+        space.elements(&mut |parts| elements.push(parts.concat()));
+        let mut again = Vec::new();
+        copy_of(&space).elements(&mut |parts| again.push(parts.concat()));
+        elements.sort();
+        again.sort();
+        prop_assert_eq!(elements, again);
+    }
+
+    #[test]
+    fn damaged_chunks_are_refused(
+        changes in prop::collection::vec(change(), 1..30),
+        at in any::<prop::sample::Index>(),
+        bit in 0..8u8,
+    ) {
+        let mut space = Space::default();
+        let mut naive = Naive { points: vec![None; 3], ..Naive::default() };
+        for change in &changes {
+            make(change, &mut space, &mut naive)?;
+        }
+        let mut chunks = Vec::new();
+        space.save(&mut |chunk| chunks.push(chunk.to_vec()));
+        for mut chunk in chunks {
+            let at = at.index(chunk.len());
+            chunk[at] ^= 1 << bit;
+            prop_assert!(Space::default().load_chunk(&chunk).is_err());
+            prop_assert!(Space::default().load_chunk(&chunk[..at]).is_err());
+        }
+    }
+
+    #[test]
+    fn no_text_makes_the_parser_fall(text in "[a-c:*&|!(){}@=~\"'$1 \\\\]{0,40}") {
+        use super::expression::Expression;
+        let _ = Expression::parse(text.as_bytes());
+        let _ = Point::new(b"p(.)(.)", text.as_bytes());
+        let _ = Rule::new(b"r", b"url", text.as_bytes(), &[text.as_bytes()]);
+    }
+}

@@ -1,0 +1,300 @@
+//! What is remembered from one capture to the next: which tags a part of a field gives, and what a
+//! condition says of each tag.
+//!
+//! Tags are told apart by name, so that nothing here depends on how a space numbers them. A change of
+//! a tag's edges makes the verdicts about that tag and its carriers unknown, and nothing else: a
+//! toggle costs the next filter one tag.
+
+use std::sync::Arc;
+
+use crawlspace_cdx::{Field, Line};
+use hashbrown::HashMap;
+use smallvec::SmallVec;
+
+use super::condition::{Condition, Mask};
+use super::index::{Kind, TagId};
+use super::rule::Rules;
+use super::view::View;
+
+/// Numbers of direct tags of a capture.
+type Direct = SmallVec<[u32; 8]>;
+
+/// How many conditions are remembered.
+const CONDITIONS: usize = 8;
+
+/// How many tags and parts of fields are remembered at least. With more the memory starts anew.
+const ROOM: usize = 1 << 16;
+
+/// Longest part of a field that is remembered, in bytes.
+const PART_BYTES: usize = 256;
+
+/// What one thread remembers of a space.
+#[derive(Debug, Default)]
+pub struct Memory {
+    /// Up to which change of the space it holds.
+    pub(super) version: u64,
+    names: Vec<Box<[u8]>>,
+    by_name: HashMap<Box<[u8]>, u32>,
+    rules: Option<Arc<Rules>>,
+    /// For each rule, which tags a part of its field gives.
+    given: Vec<HashMap<Box<[u8]>, SmallVec<[u32; 2]>>>,
+    parts: usize,
+    verdicts: Vec<(Arc<Condition>, Verdicts)>,
+}
+
+/// What a condition says of tags.
+#[derive(Debug)]
+struct Verdicts {
+    none: Verdict,
+    /// By number of the tag: what it says of a capture that has this tag alone.
+    alone: Vec<Verdict>,
+    masks: Vec<Mask>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Unknown,
+    Passes,
+    Fails,
+}
+
+impl Verdict {
+    fn of(passes: bool) -> Verdict {
+        if passes {
+            Verdict::Passes
+        } else {
+            Verdict::Fails
+        }
+    }
+}
+
+impl Memory {
+    /// The verdicts about this tag are unknown from now on.
+    pub fn forget(&mut self, tag: &[u8]) {
+        if let Some(&number) = self.by_name.get(tag) {
+            for (_, verdicts) in &mut self.verdicts {
+                if let Some(verdict) = verdicts.alone.get_mut(number as usize) {
+                    *verdict = Verdict::Unknown;
+                }
+            }
+        }
+    }
+
+    /// All verdicts are unknown from now on.
+    pub fn forget_verdicts(&mut self) {
+        self.verdicts.clear();
+    }
+
+    /// Bytes of memory, more or less.
+    pub fn bytes(&self) -> usize {
+        let verdicts: usize = self.verdicts.iter().map(|(_, v)| v.alone.len() * 25).sum();
+        // A name stands in two places, a part in one, each with its length and a place in a table.
+        self.names.len() * 120 + self.parts * 80 + verdicts
+    }
+
+    /// Readies it for a space as it is now.
+    fn ready(&mut self, view: &View) {
+        let same = self
+            .rules
+            .as_ref()
+            .is_some_and(|rules| Arc::ptr_eq(rules, &view.rules));
+        let room = ROOM.max(2 * view.index.tag_count() as usize);
+        if !same || self.names.len() > room || self.parts > room {
+            *self = Memory {
+                version: self.version,
+                rules: Some(view.rules.clone()),
+                given: view.rules.iter().map(|_| HashMap::new()).collect(),
+                ..Memory::default()
+            };
+        }
+    }
+
+    fn number(&mut self, tag: &[u8]) -> u32 {
+        if let Some(&number) = self.by_name.get(tag) {
+            return number;
+        }
+        let number = self.names.len() as u32;
+        self.names.push(tag.into());
+        self.by_name.insert(tag.into(), number);
+        number
+    }
+}
+
+/// Holds captures against a condition.
+pub struct Judge<'a> {
+    view: &'a View,
+    condition: &'a Arc<Condition>,
+    memory: &'a mut Memory,
+    verdicts: Verdicts,
+    has_records: bool,
+    has_files: bool,
+    direct: Direct,
+    record: Vec<u8>,
+    closure: Vec<TagId>,
+}
+
+impl<'a> Judge<'a> {
+    /// For one batch.
+    pub fn new(view: &'a View, condition: &'a Arc<Condition>, memory: &'a mut Memory) -> Judge<'a> {
+        memory.ready(view);
+        let known = memory
+            .verdicts
+            .iter()
+            .position(|(of, _)| Arc::ptr_eq(of, condition));
+        let verdicts = match known {
+            Some(at) => memory.verdicts.remove(at).1,
+            None => Verdicts {
+                none: Verdict::of(condition.tags_pass(&condition.no_tags())),
+                alone: Vec::new(),
+                masks: Vec::new(),
+            },
+        };
+        Judge {
+            has_records: view.index.counts(Kind::Record).ids > 0,
+            has_files: view.index.counts(Kind::File).ids > 0,
+            view,
+            condition,
+            memory,
+            verdicts,
+            direct: Direct::new(),
+            record: Vec::new(),
+            closure: Vec::new(),
+        }
+    }
+
+    /// Whether a capture passes.
+    pub fn passes(&mut self, line: &Line<'_>) -> bool {
+        if !self.condition.asks_of_tags() {
+            return self.verdicts.none == Verdict::Passes
+                && (!self.condition.asks_of_line()
+                    || self.condition.line_passes(&self.condition.no_tags(), line));
+        }
+        self.collect(line);
+        let passes = match self.direct[..] {
+            [] => self.verdicts.none == Verdict::Passes,
+            [tag] => self.alone(tag) == Verdict::Passes,
+            _ => self.condition.tags_pass(&self.mask()),
+        };
+        passes
+            && (!self.condition.asks_of_line() || {
+                let mask = self.mask();
+                self.condition.line_passes(&mask, line)
+            })
+    }
+
+    /// Gathers the direct tags of a capture.
+    fn collect(&mut self, line: &Line<'_>) {
+        self.direct.clear();
+        if self.has_records {
+            self.record.clear();
+            line.record_id(&mut self.record);
+            for &tag in self.view.index.tags_of(Kind::Record, &self.record) {
+                let number = self.memory.number(self.view.index.name(tag));
+                self.direct.push(number);
+            }
+        }
+        if self.has_files {
+            let filename = line.filename();
+            for name in names_of_file(&filename) {
+                for &tag in self.view.index.tags_of(Kind::File, name) {
+                    let number = self.memory.number(self.view.index.name(tag));
+                    self.direct.push(number);
+                }
+            }
+        }
+        for (n, rule) in self.view.rules.iter().enumerate() {
+            let value = match rule.field() {
+                Field::Filename => Some(line.filename()),
+                field => line.field(field),
+            };
+            let Some(value) = value else { continue };
+            if let Some(part) = rule.part(&value) {
+                if let Some(tags) = self.memory.given[n].get(part) {
+                    self.direct.extend_from_slice(tags);
+                } else {
+                    self.learn(n, part);
+                }
+            }
+        }
+    }
+
+    #[cold]
+    fn learn(&mut self, rule: usize, part: &[u8]) {
+        let mut tags: SmallVec<[u32; 2]> = SmallVec::new();
+        if let Some(rule) = self.view.rules.iter().nth(rule) {
+            rule.tags_of_part(part, &mut |tag| tags.push(self.memory.number(tag)));
+        }
+        self.direct.extend_from_slice(&tags);
+        if part.len() <= PART_BYTES {
+            self.memory.parts += 1;
+            self.memory.given[rule].insert(part.into(), tags);
+        }
+    }
+
+    fn alone(&mut self, tag: u32) -> Verdict {
+        match self.verdicts.alone.get(tag as usize) {
+            Some(&verdict) if verdict != Verdict::Unknown => verdict,
+            _ => self.judge(tag),
+        }
+    }
+
+    #[cold]
+    fn judge(&mut self, tag: u32) -> Verdict {
+        let at = tag as usize;
+        if self.verdicts.alone.len() <= at {
+            self.verdicts.alone.resize(at + 1, Verdict::Unknown);
+            self.verdicts.masks.resize(at + 1, Mask::new());
+        }
+        let name = &self.memory.names[at];
+        let index = &self.view.index;
+        self.closure.clear();
+        if let Some(tag) = index.tag(name) {
+            index.closure(&[tag], &mut self.closure);
+        }
+        let carried = self.closure.iter().map(|&tag| index.name(tag));
+        let mask = self.condition.mask(std::iter::once(&**name).chain(carried));
+        let verdict = Verdict::of(self.condition.tags_pass(&mask));
+        self.verdicts.masks[at] = mask;
+        self.verdicts.alone[at] = verdict;
+        verdict
+    }
+
+    /// The answers for the capture that was collected last.
+    fn mask(&mut self) -> Mask {
+        let mut all = self.condition.no_tags();
+        for n in 0..self.direct.len() {
+            let tag = self.direct[n];
+            self.alone(tag);
+            for (word, more) in all.iter_mut().zip(&self.verdicts.masks[tag as usize]) {
+                *word |= more;
+            }
+        }
+        all
+    }
+}
+
+impl Drop for Judge<'_> {
+    fn drop(&mut self) {
+        if self.memory.verdicts.len() >= CONDITIONS {
+            self.memory.verdicts.remove(0);
+        }
+        let none = self.verdicts.none;
+        let verdicts = std::mem::replace(
+            &mut self.verdicts,
+            Verdicts {
+                none,
+                alone: Vec::new(),
+                masks: Vec::new(),
+            },
+        );
+        self.memory
+            .verdicts
+            .push((self.condition.clone(), verdicts));
+    }
+}
+
+/// The names under which a file may be tagged: as the line has it, and without its folders.
+pub fn names_of_file(filename: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let base = memchr::memrchr(b'/', filename).map(|at| &filename[at + 1..]);
+    std::iter::once(filename).chain(base)
+}

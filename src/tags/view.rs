@@ -1,0 +1,116 @@
+//! A space as it is at one moment, which any thread may look at while the space goes on changing.
+
+use std::sync::Arc;
+
+use crawlspace_cdx::{Dialect, Filter, Limits, Line};
+
+use super::condition::Condition;
+use super::error::Error;
+use super::expression::{Clause, Expression, Resolver};
+use super::index::{Index, Kind, TagId};
+use super::point::Points;
+use super::rule::Rules;
+use super::verdict::names_of_file;
+
+/// A space at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct View {
+    /// The tagging index.
+    pub index: Index,
+    /// The rules.
+    pub rules: Arc<Rules>,
+    /// The access points.
+    pub points: Arc<Points>,
+    /// Whether there is such a space at all. In one that there is not, nobody may see anything.
+    pub exists: bool,
+}
+
+/// What is asked of captures, as a client says it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// Name of an access point.
+    pub point: Option<Vec<u8>>,
+    /// An expression.
+    pub expression: Option<Vec<u8>>,
+    /// Filters of the CDX servers.
+    pub filters: Vec<Vec<u8>>,
+    /// The dialect of the filters.
+    pub dialect: Dialect,
+}
+
+/// Where a tag of a capture comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source<'a> {
+    /// The record is tagged.
+    Record,
+    /// The file is tagged.
+    File,
+    /// The rule of this name gives it.
+    Rule(&'a [u8]),
+    /// This tag carries it.
+    Tag(&'a [u8]),
+}
+
+impl View {
+    /// The clauses that all must hold: those of the point, the expression and each filter.
+    pub fn clauses(&self, asked: &Asked, limits: Limits) -> Result<Vec<Clause>, Error> {
+        let resolver = Resolver::new(&self.points, limits);
+        let mut clauses = Vec::new();
+        if let Some(point) = &asked.point {
+            clauses.push(resolver.point(point)?);
+        }
+        if let Some(text) = &asked.expression {
+            clauses.push(resolver.expression(&Expression::parse(text)?)?);
+        }
+        for spec in &asked.filters {
+            let filter = Filter::parse(spec, asked.dialect, limits)
+                .map_err(|error| Error::filter(spec, error))?;
+            clauses.push(Clause::Filter(spec.as_slice().into(), filter));
+        }
+        Ok(clauses)
+    }
+
+    /// The same made ready for many captures.
+    pub fn condition(&self, asked: &Asked, limits: Limits) -> Result<Condition, Error> {
+        let clauses = self.clauses(asked, limits)?;
+        Ok(Condition::new(clauses, asked.dialect))
+    }
+
+    /// Calls `each` with every tag that a capture has directly, and where it comes from.
+    pub fn direct_tags(&self, line: &Line<'_>, each: &mut dyn FnMut(&[u8], Source<'_>)) {
+        let index = &self.index;
+        let mut id = Vec::new();
+        line.record_id(&mut id);
+        for &tag in index.tags_of(Kind::Record, &id) {
+            each(index.name(tag), Source::Record);
+        }
+        for name in names_of_file(&line.filename()) {
+            for &tag in index.tags_of(Kind::File, name) {
+                each(index.name(tag), Source::File);
+            }
+        }
+        for rule in self.rules.iter() {
+            if let Some(value) = line.field(rule.field()) {
+                rule.tags_of(&value, &mut |tag| each(tag, Source::Rule(rule.name())));
+            }
+        }
+    }
+
+    /// The tags of a capture, sorted, each once.
+    pub fn tags(&self, line: &Line<'_>) -> Vec<Vec<u8>> {
+        let mut tags = Vec::new();
+        self.direct_tags(line, &mut |tag, _| tags.push(tag.to_vec()));
+        self.close(&mut tags);
+        tags
+    }
+
+    /// Adds what tags carry; sorts them, each once.
+    pub fn close(&self, tags: &mut Vec<Vec<u8>>) {
+        let known: Vec<TagId> = tags.iter().filter_map(|tag| self.index.tag(tag)).collect();
+        let mut closure = Vec::new();
+        self.index.closure(&known, &mut closure);
+        tags.extend(closure.iter().map(|&tag| self.index.name(tag).to_vec()));
+        tags.sort();
+        tags.dedup();
+    }
+}
