@@ -10,8 +10,10 @@ use std::process::{Command, Output, Stdio};
 
 use redis_tests::{Reply, Server};
 
-/// The guides, by the names of their files.
-const GUIDES: [&str; 2] = ["dedupe", "frontier"];
+/// The guides with programs in Python, by the names of their files.
+const PYTHON: [&str; 3] = ["dedupe", "frontier", "tags"];
+/// Those with programs in JavaScript.
+const JAVASCRIPT: [&str; 2] = ["dedupe", "frontier"];
 
 #[test]
 fn the_python_programs_run_with_redis_py() {
@@ -29,7 +31,7 @@ fn the_python_programs_run_with_redis_py() {
             return;
         }
     }
-    for guide in GUIDES {
+    for guide in PYTHON {
         must_run(
             Command::new(&python),
             &folder,
@@ -57,7 +59,7 @@ fn the_javascript_programs_run_with_ioredis() {
             return;
         }
     }
-    for guide in GUIDES {
+    for guide in JAVASCRIPT {
         must_run(
             Command::new("node"),
             &folder,
