@@ -11,6 +11,9 @@ const COLLECTIONS: usize = 10_000;
 /// Organisations that own them.
 const ORGANISATIONS: u64 = 1_000;
 
+/// Captures in a file of [`Archive::stored`].
+pub const IN_A_FILE: u64 = 500;
+
 /// A collection.
 pub struct Collection {
     /// The number in the names of its WARC files.
@@ -82,6 +85,14 @@ impl Archive {
             length: 500 + rng.below(100_000),
             offset: rng.below(1_000_000_000),
             filename: self.file(&mut rng, timestamp),
+        }
+    }
+
+    /// The `n`-th capture of a whole archive, in which [`IN_A_FILE`] captures are in a file.
+    pub fn stored(&self, n: u64) -> Capture {
+        Capture {
+            filename: self.capture(n / IN_A_FILE).filename,
+            ..self.capture(n)
         }
     }
 

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use redis_tests::{ok, Options, Rng, Server};
 
-use super::corpus::{Archive, Capture};
+use super::corpus::{Archive, Capture, IN_A_FILE};
 use super::filter::BATCH;
 use super::space::{self, cost, KEY};
 use super::toggle;
@@ -120,10 +120,10 @@ const LOAD_MERGE: [&[u8]; 4] = [b"TAGS.LOAD", KEY, b"RECORD", b"MERGE"];
 const LOAD_STAGE: [&[u8]; 4] = [b"TAGS.LOAD", KEY, b"RECORD", b"STAGE"];
 const HSET: [&[u8]; 2] = [b"HSET", KEY];
 
-/// Seconds to send all ids with their collection and organisation, after these words.
+/// Seconds of the server to take all ids with their collection and organisation, after these words.
 fn load(server: &Server, archive: &Archive, count: u64, command: &[&[u8]]) -> f64 {
     let mut feeder = Feeder::new(server);
-    let start = Instant::now();
+    Spent::reset(server);
     for first in (0..count).step_by(LOAD as usize) {
         let numbers = first..count.min(first + LOAD);
         let pairs: Vec<[String; 2]> = numbers.map(|n| pair(archive, n)).collect();
@@ -132,7 +132,7 @@ fn load(server: &Server, archive: &Archive, count: u64, command: &[&[u8]]) -> f6
         feeder.request(&words);
     }
     feeder.finish();
-    start.elapsed().as_secs_f64()
+    Spent::since_reset(server).micros(&["TAGS.LOAD", "HSET"]) / 1e6
 }
 
 /// Id of a record and its tags, as the seed's index has them. The collection is not the one of the
@@ -141,13 +141,13 @@ fn pair(archive: &Archive, n: u64) -> [String; 2] {
     let collections = &archive.collections;
     let c = &collections[n as usize % collections.len()];
     let tags = format!("coll:{} org:{}", c.id, c.organisation);
-    [archive.capture(n).record(), tags]
+    [archive.stored(n).record(), tags]
 }
 
 /// A batch of captures out of all.
 fn drawn(archive: &Archive, count: u64, order: u64) -> Vec<Capture> {
     let mut rng = Rng::seeded(archive.seed.wrapping_add(order));
-    let draw = |_| archive.capture(rng.below(count));
+    let draw = |_| archive.stored(rng.below(count));
     (0..BATCH).map(draw).collect()
 }
 
@@ -206,12 +206,13 @@ fn findings(of: &Figures, archive: &Archive, count: u64) -> Findings {
         result: of.toggle.clone(),
         goal: Goal::AtMost(10.0, "µs"),
     });
-    let lengths = (0..1_000).map(|n| archive.capture(n).record().len() as f64);
+    let lengths = (0..1_000).map(|n| archive.stored(n).record().len() as f64);
     found.note("Records.", format!(
-        "The seed's tagging index: a record's id ({:.0} bytes on average) and, as tags, its collection and organisation. Bytes \
-         are what the server uses more after loading; `MEMORY USAGE` says {:.0} B. {LOAD} records go into a command; `SWAP` \
-         alone took {}. `HMGET` only fetches the tags; the filter finds them for captures drawn at random, adds those of the \
-         file name, what all of them carry, and asks the point.",
+        "The seed's tagging index: a record's id ({:.0} bytes on average, {IN_A_FILE} of them in a file) and, as tags, its \
+         collection and organisation. Bytes are what the server uses more after loading; `MEMORY USAGE` says {:.0} B. {LOAD} \
+         records go into a command; times are the server's; `SWAP` alone took its client {}. `HMGET` only fetches the tags; \
+         the filter finds them for captures drawn at random, adds those of the file name, what all of them carry, and asks \
+         the point.",
         lengths.sum::<f64>() / 1_000.0,
         of.usage.median(),
         time(of.swap.median()),
