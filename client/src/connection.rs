@@ -1,6 +1,7 @@
-//! A connection that is made anew when it breaks, and the error that both families of commands have.
+//! A connection that is made anew when it breaks, and the error that all families of commands have.
 
 use std::fmt;
+use std::io;
 use std::time::Duration;
 
 use redis::{ConnectionLike, ErrorKind, RedisError};
@@ -32,7 +33,7 @@ impl fmt::Display for Error {
         write!(f, "{}: ", self.doing)?;
         match (self.cause.code(), self.cause.detail()) {
             (_, Some(detail))
-                if ["'DEDUPE.", "'CHG."]
+                if ["'DEDUPE.", "'CHG.", "'TAGS."]
                     .iter()
                     .any(|ours| detail.starts_with(&format!("unknown command {ours}"))) =>
             {
@@ -56,11 +57,24 @@ pub(crate) struct Connection {
     url: String,
     client: redis::Client,
     open: Option<redis::Connection>,
+    /// How long it waits for a reply, and whether another one may take its place.
+    patience: Duration,
+    only_one: bool,
 }
 
 impl Connection {
     /// Connects to the server at `url` (`redis://host:port/db`, or `unix:///path`).
     pub(crate) fn open(url: &str) -> Result<Connection, Error> {
+        Connection::with(url, REPLY, false)
+    }
+
+    /// The same for whoever has to know that nothing was lost between two calls: when this connection
+    /// breaks, or is silent for so long, it is not made anew, and every call fails from then on.
+    pub(crate) fn open_only_one(url: &str, patience: Duration) -> Result<Connection, Error> {
+        Connection::with(url, patience, true)
+    }
+
+    fn with(url: &str, patience: Duration, only_one: bool) -> Result<Connection, Error> {
         let failed = |cause| Error {
             doing: format!("connecting to {}", without_password(url)),
             cause,
@@ -70,16 +84,22 @@ impl Connection {
             url: without_password(url),
             client,
             open: None,
+            patience,
+            only_one: false,
         };
         connection.connect().map_err(failed)?;
+        connection.only_one = only_one;
         Ok(connection)
     }
 
     fn connect(&mut self) -> Result<&mut redis::Connection, RedisError> {
         if self.open.as_ref().is_none_or(|open| !open.is_open()) {
+            if self.only_one {
+                return Err(io::Error::from(io::ErrorKind::NotConnected).into());
+            }
             let open = self.client.get_connection_with_timeout(CONNECT)?;
-            open.set_read_timeout(Some(REPLY))?;
-            open.set_write_timeout(Some(REPLY))?;
+            open.set_read_timeout(Some(self.patience))?;
+            open.set_write_timeout(Some(self.patience))?;
             self.open = Some(open);
         }
         match &mut self.open {
@@ -131,7 +151,7 @@ impl Connection {
             if cause.is_io_error() || loading(&cause) {
                 self.open = None;
             }
-            if !again || left == 0 {
+            if !again || left == 0 || self.only_one {
                 let doing = if cause.is_io_error() {
                     format!("{doing} at {}", self.url)
                 } else {
@@ -155,7 +175,7 @@ fn loading(error: &RedisError) -> bool {
 }
 
 /// An URL as it may be shown.
-fn without_password(url: &str) -> String {
+pub(crate) fn without_password(url: &str) -> String {
     match url
         .split_once("://")
         .and_then(|(scheme, rest)| Some((scheme, rest.rsplit_once('@')?.1)))
@@ -179,6 +199,29 @@ mod tests {
             without_password("redis://host:6379/0"),
             "redis://host:6379/0"
         );
+    }
+
+    #[test]
+    fn a_broken_connection_is_not_replaced_where_it_is_the_only_one() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let url = format!("redis://{}/", listener.local_addr().expect("an address"));
+        let answers = std::thread::spawn(move || {
+            let (mut peer, _) = listener.accept().expect("a connection");
+            io::Write::write_all(&mut peer, b"+OK\r\n+OK\r\n").expect("it is open");
+            // The greeting of the client, and then the end.
+            let _ = io::Read::read(&mut peer, &mut [0; 1024]);
+            drop(peer);
+            listener
+        });
+        let mut only = Connection::open_only_one(&url, CONNECT).expect("somebody accepts");
+        let listener = answers.join().expect("it ends");
+        for _ in 0..2 {
+            let failed = only.retry("PING", |c| redis::cmd("PING").query::<redis::Value>(c));
+            let error = failed.expect_err("the peer has gone");
+            assert!(error.cause.is_io_error(), "{error}");
+        }
+        listener.set_nonblocking(true).expect("it can");
+        assert!(listener.accept().is_err(), "it connected again");
     }
 
     #[test]

@@ -22,11 +22,12 @@ mod figures;
 use std::time::{Duration, Instant};
 
 use redis::{Cmd, FromRedisValue, ParsingError, Value};
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
 pub use self::figures::{Check, Execution, Info, Leased, Why};
 use crate::connection::Connection;
 pub use crate::connection::Error;
+use crate::reply::{as_optional_text, as_text};
 
 /// How long the server may keep a caller that waits, before the client asks again. Less than the time
 /// after which the connection gives a silent server up for dead.
@@ -674,21 +675,6 @@ impl Facts {
 fn millis(time: Duration) -> u64 {
     let whole = time.as_nanos().div_ceil(1_000_000);
     u64::try_from(whole).unwrap_or(u64::MAX)
-}
-
-/// Ids and URIs are bytes; people and JSON want text.
-fn as_text<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(&String::from_utf8_lossy(bytes))
-}
-
-fn as_optional_text<S: Serializer>(
-    bytes: &Option<Vec<u8>>,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    match bytes {
-        Some(bytes) => as_text(bytes, serializer),
-        None => serializer.serialize_none(),
-    }
 }
 
 #[cfg(test)]

@@ -1,42 +1,7 @@
 //! What the commands for operators answer: maps, whose fields have the names of the reply.
 
-use std::collections::HashMap;
-
-use redis::{FromRedisValue, ParsingError, Value};
-use serde::Serialize;
-
-use super::{as_optional_text, as_text, Millis};
-
-/// A struct that is read from a reply of names and values, whose names have `-` where its fields have `_`.
-/// What is not in the reply is nil, so a field that an older server does not know may be an `Option`.
-macro_rules! map_reply {
-    ($(#[$about:meta])* $name:ident { $($(#[$field_about:meta])* $field:ident: $type:ty,)* }) => {
-        $(#[$about])*
-        #[derive(Clone, Debug, PartialEq, Serialize)]
-        #[serde(rename_all = "kebab-case")]
-        pub struct $name {
-            $($(#[$field_about])* pub $field: $type,)*
-        }
-
-        impl FromRedisValue for $name {
-            fn from_redis_value(value: Value) -> Result<$name, ParsingError> {
-                let mut map = HashMap::<String, Value>::from_redis_value(value)?;
-                Ok($name {
-                    $($field: take(&mut map, stringify!($field))?,)*
-                })
-            }
-        }
-    };
-}
-
-fn take<T: FromRedisValue>(
-    map: &mut HashMap<String, Value>,
-    field: &str,
-) -> Result<T, ParsingError> {
-    let name = field.trim_start_matches("r#").replace('_', "-");
-    let value = map.remove(&name).unwrap_or(Value::Nil);
-    T::from_redis_value(value).map_err(|error| format!("field {name}: {error}").into())
-}
+use super::Millis;
+use crate::reply::{as_optional_text, as_text};
 
 map_reply! {
     /// Why a group is not being fetched from (`CHG.WHY`).

@@ -1,0 +1,55 @@
+//! Replies that are maps, and bytes that people want to read.
+
+use std::collections::HashMap;
+
+use redis::{FromRedisValue, ParsingError, Value};
+use serde::Serializer;
+
+/// A struct that is read from a reply of names and values, whose names have `-` where its fields have `_`.
+/// What is not in the reply is nil, so a field that an older server does not know may be an `Option`.
+macro_rules! map_reply {
+    ($(#[$about:meta])* $name:ident { $($(#[$field_about:meta])* $field:ident: $type:ty,)* }) => {
+        $(#[$about])*
+        #[derive(Clone, Debug, PartialEq, serde::Serialize)]
+        #[serde(rename_all = "kebab-case")]
+        pub struct $name {
+            $($(#[$field_about])* pub $field: $type,)*
+        }
+
+        impl redis::FromRedisValue for $name {
+            fn from_redis_value(value: redis::Value) -> Result<$name, redis::ParsingError> {
+                let mut map =
+                    std::collections::HashMap::<String, redis::Value>::from_redis_value(value)?;
+                Ok($name {
+                    $($field: $crate::reply::take(&mut map, stringify!($field))?,)*
+                })
+            }
+        }
+    };
+}
+
+pub(crate) fn take<T: FromRedisValue>(
+    map: &mut HashMap<String, Value>,
+    field: &str,
+) -> Result<T, ParsingError> {
+    let field = field.trim_start_matches("r#");
+    let name = field.replace('_', "-");
+    let value = map.remove(&name).or_else(|| map.remove(field));
+    let value = value.unwrap_or(Value::Nil);
+    T::from_redis_value(value).map_err(|error| format!("field {name}: {error}").into())
+}
+
+/// Ids, URIs and tags are bytes; people and JSON want text.
+pub(crate) fn as_text<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&String::from_utf8_lossy(bytes))
+}
+
+pub(crate) fn as_optional_text<S: Serializer>(
+    bytes: &Option<Vec<u8>>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    match bytes {
+        Some(bytes) => as_text(bytes, serializer),
+        None => serializer.serialize_none(),
+    }
+}

@@ -1,0 +1,329 @@
+//! The `TAGS.*` commands, with types in place of reply arrays: who may see which capture.
+//!
+//! ```no_run
+//! use crawlspace_client::tags::{Batch, Filter, Kind, TagSpace};
+//! let mut space = TagSpace::open("redis://127.0.0.1/", "tags")?;
+//! space.rule_set(b"coll", b"filename", br"(?:^|/)ARCHIVEIT-(\d+)-", &[b"coll:$1"])?;
+//! space.point_set(b"all", b"coll:* & !private")?;
+//! space.add(Kind::Tag, b"coll:1068", &[b"org:77", b"private"])?;
+//!
+//! let all = Filter { point: Some(b"all"), ..Filter::default() };
+//! let cdx = std::fs::read("captures.cdx").unwrap_or_default();
+//! let public = space.filter_blob(&all, &cdx)?;
+//! println!("{} of them", space.count(&all, Batch::Blob(&cdx))?);
+//! # Ok::<(), crawlspace_client::tags::Error>(())
+//! ```
+
+mod explain;
+mod figures;
+mod filter;
+mod point;
+mod rule;
+
+use std::time::Duration;
+
+use redis::{Cmd, FromRedisValue};
+
+pub use self::explain::{Clause, Explanation, Source};
+pub use self::figures::Info;
+pub use self::filter::{Batch, Collapse, Dialect, Filter, Format, Tagged};
+pub use self::point::Point;
+pub use self::rule::Rule;
+use crate::connection::Connection;
+pub use crate::connection::Error;
+
+/// What tags are attached to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A capture: `urlkey timestamp filename offset`, joined by spaces.
+    Record,
+    /// A WARC file, by its name.
+    File,
+    /// A tag, which carries others: `coll:1068` carries `org:77`.
+    Tag,
+}
+
+impl Kind {
+    /// Its word in a command.
+    pub fn word(self) -> &'static str {
+        match self {
+            Kind::Record => "RECORD",
+            Kind::File => "FILE",
+            Kind::Tag => "TAG",
+        }
+    }
+}
+
+/// What becomes of what was there before, when many ids are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// The given edges are added.
+    Merge,
+    /// Each given id has exactly the given tags afterwards. Other ids stay as they are.
+    Set,
+    /// Everything of this kind is exactly this afterwards.
+    Replace,
+    /// The given edges are added to a staged copy, which no reader sees until it is
+    /// [swapped](TagSpace::swap) in.
+    Stage,
+}
+
+impl Mode {
+    fn word(self) -> &'static str {
+        match self {
+            Mode::Merge => "MERGE",
+            Mode::Set => "SET",
+            Mode::Replace => "REPLACE",
+            Mode::Stage => "STAGE",
+        }
+    }
+}
+
+/// An id and its tags, joined by spaces; empty when it has none.
+pub type Entry = (Vec<u8>, Vec<u8>);
+
+/// A page of something that is walked through.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page<T> {
+    /// Where the next page begins; 0 after the last one.
+    pub next: u64,
+    /// What is on this page. May be empty before the end.
+    pub items: Vec<T>,
+}
+
+/// A tag space: one key on one server.
+///
+/// A call whose connection breaks is sent again unless its description says otherwise.
+pub struct TagSpace {
+    server: Connection,
+    key: Vec<u8>,
+}
+
+impl TagSpace {
+    /// Connects to the server at `url` (`redis://host:port/db`, or `unix:///path`).
+    ///
+    /// # Errors
+    /// When the URL is none, or nobody answers there.
+    pub fn open(url: &str, key: impl Into<Vec<u8>>) -> Result<TagSpace, Error> {
+        Ok(TagSpace {
+            server: Connection::open(url)?,
+            key: key.into(),
+        })
+    }
+
+    /// The same over a connection that is not made anew: after it broke, or was silent for so long, every
+    /// call fails. So nobody who got an answer has missed a restart of the server.
+    ///
+    /// # Errors
+    /// When the URL is none, or nobody answers there.
+    pub fn open_only_one(
+        url: &str,
+        key: impl Into<Vec<u8>>,
+        patience: Duration,
+    ) -> Result<TagSpace, Error> {
+        Ok(TagSpace {
+            server: Connection::open_only_one(url, patience)?,
+            key: key.into(),
+        })
+    }
+
+    pub(crate) fn command(&self, name: &str) -> Cmd {
+        let mut command = redis::cmd(name);
+        command.arg(&self.key[..]);
+        command
+    }
+
+    pub(crate) fn of_kind(&self, name: &str, kind: Kind) -> Cmd {
+        let mut command = self.command(name);
+        command.arg(kind.word());
+        command
+    }
+
+    /// Something that may be sent twice.
+    pub(crate) fn retry<T: FromRedisValue>(
+        &mut self,
+        name: &str,
+        command: &Cmd,
+    ) -> Result<T, Error> {
+        self.server
+            .retry(name, |connection| command.query(connection))
+    }
+
+    /// Something that may not, or that stands in a transaction.
+    pub(crate) fn once<T>(
+        &mut self,
+        name: &str,
+        send: impl FnMut(&mut redis::Connection) -> Result<T, redis::RedisError>,
+    ) -> Result<T, Error> {
+        self.server.once(name, send)
+    }
+
+    /// `TAGS.ADD`: the id has these tags, too. Gives the number of tags that are new to it; after a
+    /// connection that broke, those that were left for the second time.
+    ///
+    /// # Errors
+    /// `CYCLE` when a tag would carry itself (nothing was written then); or when the server refuses or
+    /// cannot be reached.
+    pub fn add(&mut self, kind: Kind, id: &[u8], tags: &[&[u8]]) -> Result<u64, Error> {
+        self.change("TAGS.ADD", kind, id, tags)
+    }
+
+    /// `TAGS.REM`: the id has these tags no longer. Gives the number of tags that it had; after a
+    /// connection that broke, those that were left for the second time.
+    ///
+    /// # Errors
+    /// When the server refuses or cannot be reached.
+    pub fn rem(&mut self, kind: Kind, id: &[u8], tags: &[&[u8]]) -> Result<u64, Error> {
+        self.change("TAGS.REM", kind, id, tags)
+    }
+
+    fn change(&mut self, name: &str, kind: Kind, id: &[u8], tags: &[&[u8]]) -> Result<u64, Error> {
+        if tags.is_empty() {
+            return Ok(0);
+        }
+        let mut change = self.of_kind(name, kind);
+        change.arg(id).arg(tags);
+        self.retry(name, &change)
+    }
+
+    /// `TAGS.GET`: the tags of the id itself, sorted. None when it is not known.
+    ///
+    /// # Errors
+    /// When the server refuses or cannot be reached.
+    pub fn get(&mut self, kind: Kind, id: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
+        let mut get = self.of_kind("TAGS.GET", kind);
+        get.arg(id);
+        self.retry("TAGS.GET", &get)
+    }
+
+    /// `TAGS.GET … ALL`: everything that follows from its tags and from the rules, too.
+    ///
+    /// # Errors
+    /// When the server refuses or cannot be reached.
+    pub fn get_all(&mut self, kind: Kind, id: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
+        let mut get = self.of_kind("TAGS.GET", kind);
+        get.arg(id).arg("ALL");
+        self.retry("TAGS.GET", &get)
+    }
+
+    /// `TAGS.LOAD`: many ids in one call. Gives their number. Sending it twice changes nothing more.
+    ///
+    /// # Errors
+    /// `CYCLE` when a tag would carry itself; or when the server refuses (nothing was written in either
+    /// case) or cannot be reached.
+    pub fn load(
+        &mut self,
+        kind: Kind,
+        mode: Mode,
+        entries: &[(impl AsRef<[u8]>, impl AsRef<[u8]>)],
+    ) -> Result<u64, Error> {
+        let load = self.load_command(kind, mode, entries);
+        self.retry("TAGS.LOAD", &load)
+    }
+
+    pub(crate) fn load_command(
+        &self,
+        kind: Kind,
+        mode: Mode,
+        entries: &[(impl AsRef<[u8]>, impl AsRef<[u8]>)],
+    ) -> Cmd {
+        let mut load = self.of_kind("TAGS.LOAD", kind);
+        load.arg(mode.word());
+        for (id, tags) in entries {
+            load.arg(id.as_ref()).arg(tags.as_ref());
+        }
+        load
+    }
+
+    /// `TAGS.SWAP`: the staged copy is in place from now on. With `expected`, only if it holds so many ids
+    /// (those without tags are not counted). Gives the number of ids in place. It is not sent again after
+    /// a connection that broke.
+    ///
+    /// # Errors
+    /// `NOSTAGE` when there is no staged copy, or one with another number of ids (nothing was changed); or
+    /// when the server refuses or cannot be reached.
+    pub fn swap(&mut self, kind: Kind, expected: Option<u64>) -> Result<u64, Error> {
+        let swap = self.swap_command(kind, expected);
+        self.once("TAGS.SWAP", |connection| swap.query(connection))
+    }
+
+    pub(crate) fn swap_command(&self, kind: Kind, expected: Option<u64>) -> Cmd {
+        let mut swap = self.of_kind("TAGS.SWAP", kind);
+        if let Some(expected) = expected {
+            swap.arg("EXPECT").arg(expected);
+        }
+        swap
+    }
+
+    /// `TAGS.SWAP … DISCARD`: throws the staged copy away, if there is one. Gives the number of its ids.
+    ///
+    /// # Errors
+    /// When the server refuses or cannot be reached.
+    pub fn discard(&mut self, kind: Kind) -> Result<u64, Error> {
+        let mut discard = self.of_kind("TAGS.SWAP", kind);
+        discard.arg("DISCARD");
+        self.retry("TAGS.SWAP", &discard)
+    }
+
+    /// `TAGS.SCAN`: one page of the ids of a kind with their tags, from cursor 0 on. What is there all the
+    /// time is given at least once.
+    ///
+    /// # Errors
+    /// When the server refuses or cannot be reached.
+    pub fn scan(
+        &mut self,
+        kind: Kind,
+        cursor: u64,
+        prefix: &[u8],
+        count: Option<u64>,
+    ) -> Result<Page<Entry>, Error> {
+        let mut scan = self.of_kind("TAGS.SCAN", kind);
+        scan.arg(cursor);
+        narrow(&mut scan, prefix, count);
+        let (next, flat): (u64, Vec<Vec<u8>>) = self.retry("TAGS.SCAN", &scan)?;
+        let mut items = Vec::with_capacity(flat.len() / 2);
+        let mut flat = flat.into_iter();
+        while let (Some(id), Some(tags)) = (flat.next(), flat.next()) {
+            items.push((id, tags));
+        }
+        Ok(Page { next, items })
+    }
+
+    /// `TAGS.LIST`: one page of the tags of which a capture that has this tag alone passes the expression,
+    /// from cursor 0 on.
+    ///
+    /// # Errors
+    /// `SYNTAX` when the expression is none, `BADFIELD` when it looks at fields; or when the server refuses
+    /// or cannot be reached.
+    pub fn list(
+        &mut self,
+        expression: &[u8],
+        prefix: &[u8],
+        cursor: u64,
+        count: Option<u64>,
+    ) -> Result<Page<Vec<u8>>, Error> {
+        let mut list = self.command("TAGS.LIST");
+        list.arg(expression).arg("CURSOR").arg(cursor);
+        narrow(&mut list, prefix, count);
+        let (next, items) = self.retry("TAGS.LIST", &list)?;
+        Ok(Page { next, items })
+    }
+
+    /// `TAGS.INFO`: the figures of the space. All are 0 when there is none.
+    ///
+    /// # Errors
+    /// When the server refuses or cannot be reached.
+    pub fn info(&mut self) -> Result<Info, Error> {
+        let info = self.command("TAGS.INFO");
+        self.retry("TAGS.INFO", &info)
+    }
+}
+
+fn narrow(walk: &mut Cmd, prefix: &[u8], count: Option<u64>) {
+    if !prefix.is_empty() {
+        walk.arg("PREFIX").arg(prefix);
+    }
+    if let Some(count) = count {
+        walk.arg("COUNT").arg(count);
+    }
+}

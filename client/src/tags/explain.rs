@@ -1,0 +1,76 @@
+//! Why a capture passes or does not.
+
+use redis::{FromRedisValue, ParsingError, Value};
+use serde::Serialize;
+
+use super::{Error, Filter, TagSpace};
+use crate::reply::as_text;
+
+map_reply! {
+    /// Why a capture passes or does not (`TAGS.EXPLAIN`).
+    Explanation {
+        /// Whether it passes.
+        keep: bool,
+        /// The reason, in a sentence.
+        why: String,
+        /// What the line is: `CDX`, `CDXJ`, `FILE` or `RECORD`.
+        format: String,
+        /// The id by which the capture has tags of its own.
+        #[serde(serialize_with = "as_text")]
+        record: Vec<u8>,
+        /// Each of its tags, and where it comes from.
+        tags: Vec<Source>,
+        /// What it had to pass.
+        clauses: Vec<Clause>,
+    }
+}
+
+/// Where a tag of a capture comes from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Source {
+    /// The tag.
+    #[serde(serialize_with = "as_text")]
+    pub tag: Vec<u8>,
+    /// `record`, `file`, `rule NAME`, or `tag T` which carries it.
+    #[serde(serialize_with = "as_text")]
+    pub source: Vec<u8>,
+}
+
+impl FromRedisValue for Source {
+    fn from_redis_value(value: Value) -> Result<Source, ParsingError> {
+        let (tag, source) = FromRedisValue::from_redis_value(value)?;
+        Ok(Source { tag, source })
+    }
+}
+
+/// A condition with its verdict.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Clause {
+    /// As it was written.
+    #[serde(serialize_with = "as_text")]
+    pub text: Vec<u8>,
+    /// Whether the capture meets it.
+    pub holds: bool,
+    /// Its parts.
+    pub parts: Vec<Clause>,
+}
+
+impl FromRedisValue for Clause {
+    fn from_redis_value(value: Value) -> Result<Clause, ParsingError> {
+        let (text, holds, parts) = FromRedisValue::from_redis_value(value)?;
+        Ok(Clause { text, holds, parts })
+    }
+}
+
+impl TagSpace {
+    /// `TAGS.EXPLAIN`: does this line pass, and why?
+    ///
+    /// # Errors
+    /// As [`filter_lines`](TagSpace::filter_lines).
+    pub fn explain(&mut self, filter: &Filter<'_>, line: &[u8]) -> Result<Explanation, Error> {
+        let mut explain = self.command("TAGS.EXPLAIN");
+        filter.write_to(&mut explain);
+        explain.arg("LINES").arg(line);
+        self.retry("TAGS.EXPLAIN", &explain)
+    }
+}

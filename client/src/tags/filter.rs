@@ -1,0 +1,296 @@
+//! Which captures of a batch pass.
+
+use redis::{Cmd, FromRedisValue, ParsingError, ToRedisArgs, Value};
+
+use super::{Error, TagSpace};
+
+/// What a capture must be like. Everything that is said here must hold; nothing said lets every capture
+/// of an existing space pass.
+#[derive(Clone, Debug, Default)]
+pub struct Filter<'a> {
+    /// An access point that it must pass.
+    pub point: Option<&'a [u8]>,
+    /// An expression that it must pass: `coll:* & !private`.
+    pub condition: Option<&'a [u8]>,
+    /// Filter specs of CDX servers: `!statuscode:404`, `tag.coll:1068`.
+    pub specs: Vec<&'a [u8]>,
+    /// How these are read.
+    pub dialect: Dialect,
+    /// Of captures one after the other with the same value, only the first is kept.
+    pub collapse: Option<Collapse<'a>>,
+    /// So many of those that pass are left out first.
+    pub skip: u64,
+    /// So many are kept at most.
+    pub limit: Option<u64>,
+    /// What the lines are.
+    pub format: Format,
+    /// Lines that cannot be read are left out, where they are an error otherwise.
+    pub drop_bad_lines: bool,
+}
+
+/// Whose meaning filter specs have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Dialect {
+    /// OutbackCDX.
+    #[default]
+    Outback,
+    /// The CDX server of the Internet Archive.
+    Ia,
+    /// pywb.
+    Pywb,
+}
+
+impl Dialect {
+    fn word(self) -> &'static str {
+        match self {
+            Dialect::Outback => "OUTBACK",
+            Dialect::Ia => "IA",
+            Dialect::Pywb => "PYWB",
+        }
+    }
+}
+
+/// What the lines of a batch are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Format {
+    /// CDX or CDXJ, told apart line by line.
+    #[default]
+    Auto,
+    /// CDX of 7, 9, 10, 11, 12, 13 or 14 fields.
+    Cdx,
+    /// `urlkey timestamp {json}`.
+    Cdxj,
+    /// Names of WARC files.
+    File,
+    /// `urlkey timestamp filename offset`.
+    Record,
+}
+
+impl Format {
+    fn word(self) -> &'static str {
+        match self {
+            Format::Auto => "AUTO",
+            Format::Cdx => "CDX",
+            Format::Cdxj => "CDXJ",
+            Format::File => "FILE",
+            Format::Record => "RECORD",
+        }
+    }
+}
+
+/// By what captures are the same.
+#[derive(Clone, Copy, Debug)]
+pub struct Collapse<'a> {
+    /// The field.
+    pub field: &'a [u8],
+    /// Only so many bytes of it count.
+    pub first: Option<u64>,
+}
+
+/// The lines that are asked about.
+#[derive(Clone, Copy, Debug)]
+pub enum Batch<'a> {
+    /// Each by itself.
+    Lines(&'a [&'a [u8]]),
+    /// All in one text, each ended by a newline.
+    Blob(&'a [u8]),
+}
+
+impl Batch<'_> {
+    fn is_empty(&self) -> bool {
+        match self {
+            Batch::Lines(lines) => lines.is_empty(),
+            Batch::Blob(text) => text.is_empty(),
+        }
+    }
+}
+
+/// A capture that passed, with all of its tags.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tagged {
+    /// Which line it was, from 0.
+    pub index: u64,
+    /// Its tags, sorted.
+    pub tags: Vec<Vec<u8>>,
+}
+
+impl FromRedisValue for Tagged {
+    fn from_redis_value(value: Value) -> Result<Tagged, ParsingError> {
+        let (index, tags) = FromRedisValue::from_redis_value(value)?;
+        Ok(Tagged { index, tags })
+    }
+}
+
+impl Filter<'_> {
+    /// The command up to its lines.
+    pub(crate) fn write_to(&self, command: &mut Cmd) {
+        let said = |command: &mut Cmd, word: &str, value: Option<&[u8]>| {
+            if let Some(value) = value {
+                command.arg(word).arg(value);
+            }
+        };
+        said(command, "POINT", self.point);
+        said(command, "WHERE", self.condition);
+        for &spec in &self.specs {
+            said(command, "FILTER", Some(spec));
+        }
+        if self.dialect != Dialect::default() {
+            command.arg("DIALECT").arg(self.dialect.word());
+        }
+        if let Some(Collapse { field, first }) = self.collapse {
+            let mut by = field.to_vec();
+            if let Some(first) = first {
+                by.extend_from_slice(format!(":{first}").as_bytes());
+            }
+            command.arg("COLLAPSE").arg(by);
+        }
+        if self.skip > 0 {
+            command.arg("SKIP").arg(self.skip);
+        }
+        if let Some(limit) = self.limit {
+            command.arg("LIMIT").arg(limit);
+        }
+        if self.format != Format::default() {
+            command.arg("FORMAT").arg(self.format.word());
+        }
+        if self.drop_bad_lines {
+            command.arg("BADLINES").arg("DROP");
+        }
+    }
+}
+
+impl TagSpace {
+    fn filter<T: FromRedisValue>(
+        &mut self,
+        filter: &Filter<'_>,
+        returned: &str,
+        batch: Batch<'_>,
+    ) -> Result<T, Error> {
+        let mut command = self.command("TAGS.FILTER");
+        filter.write_to(&mut command);
+        command.arg("RETURN").arg(returned);
+        match batch {
+            Batch::Lines(lines) => put(&mut command, "LINES", lines),
+            Batch::Blob(text) => put(&mut command, "BLOB", text),
+        }
+        self.retry("TAGS.FILTER", &command)
+    }
+
+    /// `TAGS.FILTER … LINES`: the lines that pass.
+    ///
+    /// # Errors
+    /// `NOPOINT`, `SYNTAX`, `BADFIELD`, `BADRE` or `BADLINE`; or when the server refuses or cannot be
+    /// reached. The same holds for the calls below.
+    pub fn filter_lines(
+        &mut self,
+        filter: &Filter<'_>,
+        lines: &[&[u8]],
+    ) -> Result<Vec<Vec<u8>>, Error> {
+        if lines.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.filter(filter, "LINES", Batch::Lines(lines))
+    }
+
+    /// `TAGS.FILTER … BLOB`: the lines that pass, each ended by a newline.
+    ///
+    /// # Errors
+    /// As [`filter_lines`](TagSpace::filter_lines).
+    pub fn filter_blob(&mut self, filter: &Filter<'_>, text: &[u8]) -> Result<Vec<u8>, Error> {
+        self.filter(filter, "LINES", Batch::Blob(text))
+    }
+
+    /// `RETURN INDEX`: which lines pass, from 0.
+    ///
+    /// # Errors
+    /// As [`filter_lines`](TagSpace::filter_lines).
+    pub fn indices(&mut self, filter: &Filter<'_>, batch: Batch<'_>) -> Result<Vec<u64>, Error> {
+        if batch.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.filter(filter, "INDEX", batch)
+    }
+
+    /// `RETURN BITS`: a bit for each line, the first one the highest of the first byte.
+    ///
+    /// # Errors
+    /// As [`filter_lines`](TagSpace::filter_lines).
+    pub fn bits(&mut self, filter: &Filter<'_>, batch: Batch<'_>) -> Result<Vec<u8>, Error> {
+        if batch.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.filter(filter, "BITS", batch)
+    }
+
+    /// `RETURN COUNT`: how many lines pass.
+    ///
+    /// # Errors
+    /// As [`filter_lines`](TagSpace::filter_lines).
+    pub fn count(&mut self, filter: &Filter<'_>, batch: Batch<'_>) -> Result<u64, Error> {
+        if batch.is_empty() {
+            return Ok(0);
+        }
+        self.filter(filter, "COUNT", batch)
+    }
+
+    /// `RETURN TAGS`: the tags of the lines that pass.
+    ///
+    /// # Errors
+    /// As [`filter_lines`](TagSpace::filter_lines).
+    pub fn tagged(&mut self, filter: &Filter<'_>, batch: Batch<'_>) -> Result<Vec<Tagged>, Error> {
+        if batch.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.filter(filter, "TAGS", batch)
+    }
+}
+
+fn put(command: &mut Cmd, word: &str, what: impl ToRedisArgs) {
+    command.arg(word).arg(what);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(filter: &Filter<'_>) -> String {
+        let mut command = Cmd::new();
+        filter.write_to(&mut command);
+        let words: Vec<_> = command
+            .args_iter()
+            .map(|word| match word {
+                redis::Arg::Simple(word) => String::from_utf8_lossy(word).into_owned(),
+                _ => unreachable!("no cursor"),
+            })
+            .collect();
+        words.join(" ")
+    }
+
+    #[test]
+    fn what_is_not_said_is_not_sent() {
+        assert_eq!(words(&Filter::default()), "");
+    }
+
+    #[test]
+    fn everything_said_has_its_word() {
+        let filter = Filter {
+            point: Some(b"all"),
+            condition: Some(b"coll:1"),
+            specs: vec![b"!status:404", b"tag.org:7"],
+            dialect: Dialect::Pywb,
+            collapse: Some(Collapse {
+                field: b"timestamp",
+                first: Some(4),
+            }),
+            skip: 2,
+            limit: Some(0),
+            format: Format::Cdxj,
+            drop_bad_lines: true,
+        };
+        assert_eq!(
+            words(&filter),
+            "POINT all WHERE coll:1 FILTER !status:404 FILTER tag.org:7 DIALECT PYWB \
+             COLLAPSE timestamp:4 SKIP 2 LIMIT 0 FORMAT CDXJ BADLINES DROP"
+        );
+    }
+}

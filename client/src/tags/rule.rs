@@ -1,0 +1,70 @@
+//! Rules: which tags a capture has because of what stands in its fields.
+
+use redis::{FromRedisValue, ParsingError, Value};
+
+use super::{Error, TagSpace};
+
+/// A rule that takes tags out of a field.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// Its name.
+    pub name: Vec<u8>,
+    /// The field that it looks at.
+    pub field: Vec<u8>,
+    /// What it searches for there.
+    pub regex: Vec<u8>,
+    /// The tags, with `$1` or `${name}` for what was found.
+    pub templates: Vec<Vec<u8>>,
+}
+
+impl FromRedisValue for Rule {
+    fn from_redis_value(value: Value) -> Result<Rule, ParsingError> {
+        let (name, field, regex, templates) = FromRedisValue::from_redis_value(value)?;
+        Ok(Rule {
+            name,
+            field,
+            regex,
+            templates,
+        })
+    }
+}
+
+impl TagSpace {
+    /// `TAGS.RULESET`: whoever has `regex` in `field` gets the tags of the templates. A rule of the same
+    /// name is replaced.
+    ///
+    /// # Errors
+    /// `BADFIELD`, `BADRE` or `SYNTAX` when a part of it is malformed; or when the server refuses or cannot
+    /// be reached.
+    pub fn rule_set(
+        &mut self,
+        name: &[u8],
+        field: &[u8],
+        regex: &[u8],
+        templates: &[&[u8]],
+    ) -> Result<(), Error> {
+        let mut set = self.command("TAGS.RULESET");
+        set.arg(name).arg(field).arg(regex).arg(templates);
+        self.retry("TAGS.RULESET", &set)
+    }
+
+    /// `TAGS.RULEDEL`: whether there was such a rule; after a connection that broke, whether there was one
+    /// for the second time.
+    ///
+    /// # Errors
+    /// When the server refuses or cannot be reached.
+    pub fn rule_delete(&mut self, name: &[u8]) -> Result<bool, Error> {
+        let mut delete = self.command("TAGS.RULEDEL");
+        delete.arg(name);
+        self.retry("TAGS.RULEDEL", &delete)
+    }
+
+    /// `TAGS.RULES`: all rules, in the order in which they were set.
+    ///
+    /// # Errors
+    /// When the server refuses or cannot be reached.
+    pub fn rules(&mut self) -> Result<Vec<Rule>, Error> {
+        let rules = self.command("TAGS.RULES");
+        self.retry("TAGS.RULES", &rules)
+    }
+}
