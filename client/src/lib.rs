@@ -3,12 +3,18 @@
 //! * [`warc`] reads and writes WARC files.
 //! * [`dedupe`] calls the `DEDUPE.*` commands, with types in place of reply arrays.
 //! * [`frontier`] calls the `CHG.*` commands: which host may be fetched from now.
+//! * [`tags`] calls the `TAGS.*` commands: who may see which capture.
+//! * [`mirror`] keeps a tag space as a database has it.
 //! * [`index`] brings the records of WARC files into a dedupe index, as a crawler would have done live.
 //!
 //! The binary `crawlspace` is a thin command line around them.
 
+#[macro_use]
+mod reply;
 mod connection;
 pub mod dedupe;
 pub mod frontier;
 pub mod index;
+pub mod mirror;
+pub mod tags;
 pub mod warc;

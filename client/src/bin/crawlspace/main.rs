@@ -3,6 +3,7 @@
 mod dedupe;
 mod frontier;
 mod table;
+mod tags;
 
 use std::io;
 use std::process::ExitCode;
@@ -28,6 +29,9 @@ enum Subject {
     /// Crawl host groups: which hosts may be fetched from now, and why the others may not.
     #[command(subcommand, arg_required_else_help = true)]
     Frontier(frontier::Frontier),
+    /// Tags: who may see which capture.
+    #[command(subcommand, arg_required_else_help = true)]
+    Tags(tags::Tags),
 }
 
 /// Where the data lies.
@@ -45,6 +49,7 @@ fn main() -> ExitCode {
     let outcome = match CommandLine::parse().subject {
         Subject::Dedupe(dedupe) => dedupe.run(),
         Subject::Frontier(frontier) => frontier.run(),
+        Subject::Tags(tags) => tags.run(),
     };
     match outcome {
         Ok(true) => ExitCode::SUCCESS,

@@ -1,0 +1,193 @@
+//! `crawlspace tags …`: who may see which capture.
+
+mod explain;
+mod filter;
+mod sync;
+
+use std::io;
+
+use clap::{Args, Subcommand, ValueEnum};
+use crawlspace_client::tags::{self, Dialect, Filter, Format, Info, Kind, TagSpace};
+
+use crate::table::{count, print_json, size, Table};
+
+#[derive(Subcommand)]
+pub enum Tags {
+    /// Keep the tags of a space as a database has them.
+    ///
+    /// Loads ids with their tags out of PostgreSQL, puts all of them in place at once, and follows the changes
+    /// that a trigger tells of (see --print-sql). Whatever breaks, it begins anew with a load; readers never see
+    /// half of one. Ends on SIGTERM and Ctrl-C.
+    ///
+    /// Exit status: 0 when it was loaded (--once), compared (--dry-run, whether or not something differs) or
+    /// stopped; 1 when something failed, or another mirror keeps the space; 2 when the command line is wrong.
+    Sync(Box<sync::Sync>),
+    /// Print the lines of a CDX or CDXJ file that pass.
+    Filter(filter::FilterLines),
+    /// Tell why a capture passes or does not, and where each of its tags comes from.
+    Explain(explain::ExplainLine),
+    /// Show how much there is in a tag space.
+    Info(Figures),
+}
+
+impl Tags {
+    pub fn run(&self) -> io::Result<bool> {
+        match self {
+            Tags::Sync(sync) => sync.run(),
+            Tags::Filter(filter) => filter.run(),
+            Tags::Explain(explain) => explain.run(),
+            Tags::Info(figures) => figures.run(),
+        }
+    }
+}
+
+/// Where the tags lie.
+#[derive(Args)]
+struct Space {
+    /// The server, which has the Crawlspace module loaded.
+    #[arg(long, value_name = "URL", default_value = "redis://127.0.0.1:6379/0")]
+    redis: String,
+    /// The key of the tag space.
+    #[arg(long, value_name = "KEY")]
+    key: String,
+}
+
+impl Space {
+    fn open(&self) -> Result<TagSpace, tags::Error> {
+        TagSpace::open(&self.redis, self.key.as_bytes())
+    }
+}
+
+/// What a capture must be like.
+#[derive(Args)]
+struct Conditions {
+    /// An access point that it must pass.
+    #[arg(long, value_name = "NAME")]
+    point: Option<String>,
+    /// An expression that it must pass: 'coll:* & !private'.
+    #[arg(long = "where", value_name = "EXPRESSION")]
+    condition: Option<String>,
+    /// A filter as CDX servers have them: '!statuscode:404', tag.coll:1068. May be given several times.
+    #[arg(long = "filter", value_name = "SPEC")]
+    specs: Vec<String>,
+    /// Whose meaning the filters have.
+    #[arg(long, value_enum, default_value_t)]
+    dialect: DialectName,
+    /// What the lines are.
+    #[arg(long, value_enum, default_value_t)]
+    format: FormatName,
+}
+
+impl Conditions {
+    fn filter(&self) -> Filter<'_> {
+        Filter {
+            point: self.point.as_deref().map(str::as_bytes),
+            condition: self.condition.as_deref().map(str::as_bytes),
+            specs: self.specs.iter().map(String::as_bytes).collect(),
+            dialect: match self.dialect {
+                DialectName::Outback => Dialect::Outback,
+                DialectName::Ia => Dialect::Ia,
+                DialectName::Pywb => Dialect::Pywb,
+            },
+            format: match self.format {
+                FormatName::Auto => Format::Auto,
+                FormatName::Cdx => Format::Cdx,
+                FormatName::Cdxj => Format::Cdxj,
+                FormatName::File => Format::File,
+                FormatName::Record => Format::Record,
+            },
+            ..Filter::default()
+        }
+    }
+}
+
+#[derive(Clone, Copy, Default, ValueEnum)]
+enum DialectName {
+    /// OutbackCDX.
+    #[default]
+    Outback,
+    /// The CDX server of the Internet Archive.
+    Ia,
+    /// pywb.
+    Pywb,
+}
+
+#[derive(Clone, Copy, Default, ValueEnum)]
+enum FormatName {
+    /// CDX or CDXJ, told apart line by line.
+    #[default]
+    Auto,
+    /// CDX of 7, 9, 10, 11, 12, 13 or 14 fields.
+    Cdx,
+    /// `urlkey timestamp {json}`.
+    Cdxj,
+    /// Names of WARC files.
+    File,
+    /// `urlkey timestamp filename offset`.
+    Record,
+}
+
+#[derive(Clone, Copy, Default, ValueEnum)]
+enum KindName {
+    /// Captures: `urlkey timestamp filename offset`.
+    Record,
+    /// WARC files.
+    File,
+    /// Tags, which carry other tags.
+    #[default]
+    Tag,
+}
+
+impl KindName {
+    fn kind(self) -> Kind {
+        match self {
+            KindName::Record => Kind::Record,
+            KindName::File => Kind::File,
+            KindName::Tag => Kind::Tag,
+        }
+    }
+}
+
+#[derive(Args)]
+pub struct Figures {
+    #[command(flatten)]
+    space: Space,
+    /// Print the result as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Figures {
+    fn run(&self) -> io::Result<bool> {
+        match self.space.open().and_then(|mut space| space.info()) {
+            Ok(info) if self.json => print_json(&info).map(|()| true),
+            Ok(info) => print_info(&self.space.key, &info).map(|()| true),
+            Err(error) => failed(&error),
+        }
+    }
+}
+
+fn failed(error: &dyn std::error::Error) -> io::Result<bool> {
+    eprintln!("crawlspace: {error}");
+    Ok(false)
+}
+
+fn print_info(key: &str, info: &Info) -> io::Result<()> {
+    let mut table = Table::new(&format!("tag space '{key}'"), 10)?;
+    for (kind, name) in [
+        (Kind::Record, "captures"),
+        (Kind::File, "files"),
+        (Kind::Tag, "tags"),
+    ] {
+        let with = format!("with {} tags", count(info.edges(kind)));
+        table.row(name, count(info.ids(kind)), &with)?;
+        if info.staged(kind) > 0 {
+            table.row("", count(info.staged(kind)), "staged, not in place yet")?;
+        }
+    }
+    table.row("different", count(info.tags), "tags in all")?;
+    table.row("rules", count(info.rules), "")?;
+    table.row("points", count(info.points), "")?;
+    table.row("memory", count(info.memory), &size(info.memory))?;
+    table.end()
+}

@@ -1,0 +1,81 @@
+//! `crawlspace tags explain`: why a capture passes or does not.
+
+use std::io;
+
+use clap::Args;
+use crawlspace_client::tags::{Clause, Explanation};
+
+use super::{failed, Conditions, Space};
+use crate::table::{print_json, Table};
+
+#[derive(Args)]
+pub struct ExplainLine {
+    #[command(flatten)]
+    space: Space,
+    #[command(flatten)]
+    conditions: Conditions,
+    /// Print the result as JSON.
+    #[arg(long)]
+    json: bool,
+    /// A line of a CDX or CDXJ file.
+    #[arg(value_name = "LINE")]
+    line: String,
+}
+
+impl ExplainLine {
+    pub fn run(&self) -> io::Result<bool> {
+        let filter = self.conditions.filter();
+        let asked = self
+            .space
+            .open()
+            .and_then(|mut space| space.explain(&filter, self.line.as_bytes()));
+        match asked {
+            Ok(told) if self.json => print_json(&told).map(|()| true),
+            Ok(told) => print_explanation(&told).map(|()| true),
+            Err(error) => failed(&error),
+        }
+    }
+}
+
+fn print_explanation(told: &Explanation) -> io::Result<()> {
+    let verdict = if told.keep {
+        "It passes."
+    } else {
+        "It does NOT pass."
+    };
+    let mut table = Table::new(verdict, 0)?;
+    table.line(&told.why)?;
+    table.line(&format!(
+        "{} line; tags of its own as {}",
+        told.format,
+        String::from_utf8_lossy(&told.record)
+    ))?;
+    if told.tags.is_empty() {
+        table.line("No tags.")?;
+    }
+    for source in &told.tags {
+        table.line(&format!(
+            "tag {} by {}",
+            String::from_utf8_lossy(&source.tag),
+            String::from_utf8_lossy(&source.source)
+        ))?;
+    }
+    for clause in &told.clauses {
+        print_clause(&mut table, clause, 0)?;
+    }
+    table.end()
+}
+
+fn print_clause(table: &mut Table, clause: &Clause, depth: usize) -> io::Result<()> {
+    let verdict = if clause.holds { "yes" } else { "NO " };
+    let text = String::from_utf8_lossy(&clause.text);
+    table.line(&format!(
+        "{verdict} {:indent$}{text}",
+        "",
+        indent = 2 * depth
+    ))?;
+    for part in &clause.parts {
+        print_clause(table, part, depth + 1)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,111 @@
+//! `crawlspace tags filter`: the lines of a file that pass.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, BufWriter, Write};
+use std::path::PathBuf;
+
+use clap::Args;
+use crawlspace_client::tags::{Error, Filter};
+
+use super::{failed, Conditions, Space};
+
+/// Bytes that are asked about in one call.
+const BATCH: usize = 1 << 20;
+
+#[derive(Args)]
+pub struct FilterLines {
+    #[command(flatten)]
+    space: Space,
+    #[command(flatten)]
+    conditions: Conditions,
+    /// Leave lines out that cannot be read, where they are an error otherwise.
+    #[arg(long)]
+    drop_bad_lines: bool,
+    /// The file; standard input when it is - or not given.
+    #[arg(value_name = "FILE", default_value = "-")]
+    file: PathBuf,
+}
+
+impl FilterLines {
+    pub fn run(&self) -> io::Result<bool> {
+        let input: Box<dyn BufRead> = if self.file.as_os_str() == "-" {
+            Box::new(io::stdin().lock())
+        } else {
+            match File::open(&self.file) {
+                Ok(file) => Box::new(BufReader::with_capacity(BATCH, file)),
+                Err(error) => {
+                    let named = format!("{}: {error}", self.file.display());
+                    return failed(&io::Error::other(named));
+                }
+            }
+        };
+        let filter = Filter {
+            drop_bad_lines: self.drop_bad_lines,
+            ..self.conditions.filter()
+        };
+        self.pass(input, &filter)
+    }
+
+    fn pass(&self, mut input: Box<dyn BufRead>, filter: &Filter<'_>) -> io::Result<bool> {
+        let mut space = match self.space.open() {
+            Ok(space) => space,
+            Err(error) => return failed(&error),
+        };
+        let mut out = BufWriter::new(io::stdout().lock());
+        let mut batch = Vec::new();
+        let mut before = 0;
+        loop {
+            let lines = fill(&mut input, &mut batch)?;
+            // What an empty file is asked for may be wrong as well.
+            if lines == 0 && before > 0 {
+                break;
+            }
+            let header = if before == 0 { header(&batch) } else { 0 };
+            out.write_all(&batch[..header])?;
+            match space.filter_blob(filter, &batch) {
+                Ok(kept) => out.write_all(&kept)?,
+                Err(error) => {
+                    out.flush()?;
+                    return failed(&io::Error::other(with_line(&error, before)));
+                }
+            }
+            before += lines;
+            if lines == 0 {
+                break;
+            }
+        }
+        out.flush()?;
+        Ok(true)
+    }
+}
+
+/// The next whole lines. Gives their number.
+fn fill(input: &mut dyn BufRead, batch: &mut Vec<u8>) -> io::Result<u64> {
+    batch.clear();
+    let mut lines = 0;
+    while batch.len() < BATCH && input.read_until(b'\n', batch)? > 0 {
+        lines += 1;
+    }
+    Ok(lines)
+}
+
+/// The length of the line that tells which column is what. A file without it would be none any more.
+fn header(batch: &[u8]) -> usize {
+    if !batch.starts_with(b" CDX ") {
+        return 0;
+    }
+    let end = batch.iter().position(|&byte| byte == b'\n');
+    end.map_or(batch.len(), |end| end + 1)
+}
+
+/// The error, with a number of a line as it is in the file, not in the batch.
+fn with_line(error: &Error, before: u64) -> String {
+    let text = error.to_string();
+    let renumbered = || {
+        let (head, tail) = text.split_once("BADLINE line ")?;
+        let end = tail.find(|c: char| !c.is_ascii_digit())?;
+        let line = tail[..end].parse::<u64>().ok()? + before;
+        Some(format!("{head}BADLINE line {line}{}", &tail[end..]))
+    };
+    renumbered().unwrap_or(text)
+}

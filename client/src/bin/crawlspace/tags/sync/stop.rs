@@ -1,0 +1,37 @@
+//! The end, when somebody asks for it.
+
+use std::io;
+use std::process;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+/// How long a query or a call may hold the end up. Nothing that readers see depends on it.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What becomes true on SIGTERM and Ctrl-C. Whoever does not look within a few seconds, or is asked a second
+/// time, is ended.
+pub fn on_signal() -> io::Result<&'static AtomicBool> {
+    static STOP: AtomicBool = AtomicBool::new(false);
+    let mut signals = Signals::new([SIGTERM, SIGINT])?;
+    thread::spawn(move || {
+        for _ in signals.forever() {
+            if STOP.swap(true, Ordering::Relaxed) {
+                process::exit(1);
+            }
+            thread::spawn(|| {
+                thread::sleep(PATIENCE);
+                process::exit(0);
+            });
+        }
+    });
+    Ok(&STOP)
+}
+
+/// The same without a signal.
+pub fn now(stop: &AtomicBool) {
+    stop.store(true, Ordering::Relaxed);
+}

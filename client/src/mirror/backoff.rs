@@ -1,0 +1,50 @@
+//! Pauses between attempts.
+
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
+use std::time::Duration;
+
+const FIRST: Duration = Duration::from_millis(200);
+const LONGEST: Duration = Duration::from_secs(30);
+
+/// Pauses that grow from a fraction of a second to half a minute.
+pub(super) struct Backoff {
+    next: Duration,
+}
+
+impl Backoff {
+    pub fn new() -> Backoff {
+        Backoff { next: FIRST }
+    }
+
+    /// The next pause. Between half and all of what it could be, so that many who failed together do not come
+    /// back together.
+    pub fn pause(&mut self) -> Duration {
+        let longest = self.next;
+        self.next = (longest * 2).min(LONGEST);
+        // The standard library's source of random keys; nothing here has to be hard to guess.
+        let random = RandomState::new().build_hasher().finish();
+        let half = longest / 2;
+        half + half.mul_f64((random >> 11) as f64 / (1u64 << 53) as f64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_and_stay_within_bounds() {
+        let mut backoff = Backoff::new();
+        let mut longest = FIRST;
+        for _ in 0..20 {
+            let pause = backoff.pause();
+            assert!(
+                longest / 2 <= pause && pause <= longest,
+                "{pause:?} of {longest:?}"
+            );
+            longest = (longest * 2).min(LONGEST);
+        }
+        assert_eq!(longest, LONGEST);
+    }
+}
