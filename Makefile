@@ -46,7 +46,7 @@ test-unit:
 	$(CARGO) test --no-fail-fast --package crawlspace --no-default-features
 
 test-live:
-	@scripts/need cc libclang redis-server redis-cli wget python3 python3-venv
+	@scripts/need cc libclang redis-server redis-cli postgresql openssl wget python3 python3-venv
 	$(CARGO) build --release --package crawlspace
 	CRAWLSPACE_MODULE='$(MODULE)' $(CARGO) test --no-fail-fast --package crawlspace-client --package redis-tests
 

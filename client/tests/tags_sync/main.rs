@@ -1,0 +1,11 @@
+//! `crawlspace tags sync` between a real PostgreSQL and a real Redis.
+
+mod failures;
+mod follow;
+mod loads;
+mod lock;
+mod postgres;
+mod readers;
+mod refusals;
+mod stage;
+mod tls;
