@@ -71,3 +71,26 @@ fn a_load_that_is_ended_leaves_nothing_behind() {
         !crate::readers::is_waiting(&stage)
     });
 }
+
+#[test]
+fn a_mirror_needs_few_rights() {
+    let stage = Stage::new(20);
+    let mut sql = stage.sql();
+    sql.batch_execute(
+        "CREATE ROLE mirror LOGIN PASSWORD 'p'; GRANT SELECT ON collection TO mirror",
+    )
+    .unwrap();
+    let user = "ACL SETUSER mirror on >p ~tags -@all +tags.load +tags.swap +tags.info +tags.scan +watch +unwatch +multi +exec";
+    stage.redis.wire().line(user);
+    let postgres = stage.postgres.url_with("mirror", "p");
+    let redis = stage.redis.url().replace("redis://", "redis://mirror:p@");
+    let arguments = ["--postgres", &postgres, "--redis", &redis];
+    let sync = stage.follow(&arguments);
+    sync.loaded_after(0);
+    sql.batch_execute("UPDATE collection SET private = NOT private; NOTIFY crawlspace_tags")
+        .unwrap();
+    stage.settled(&mut sql);
+    assert_eq!(sync.errors(), "");
+    let output = stage.run(&[&arguments[..], &["--dry-run"]].concat());
+    assert!(output.status.success(), "{output:?}");
+}
