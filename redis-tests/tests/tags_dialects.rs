@@ -205,7 +205,7 @@ fn tags_are_the_same_in_all_three() {
             ("tag.coll:3|2|1", all(Keeps)),
             ("tag.coll:.*", all(Drops)),
             ("tag.coll:.", all(Drops)),
-            ("tag.coll:", all(Drops)),
+            ("tag.coll:", all(Error)),
             ("tag.org:7", all(Keeps)),
             ("tag.org:7|8", all(Keeps)),
             ("tag.org:77", all(Drops)),

@@ -245,9 +245,14 @@ fn a_long_chain_and_a_wide_fan_of_tags_are_closed() {
     s.ok("REM TAG t10000 t10001");
     assert!(!s.passes("t20000", "f"));
     assert!(s.passes("t10000", "f"));
-    let fan: Vec<String> = (0..20_000).map(|n| format!("fan{n}")).collect();
-    assert_eq!(s.ok_with("ADD TAG wide", &fan), int(20_000));
-    assert_eq!(s.ok("GET TAG wide ALL").items().len(), 20_000);
+    let fan: Vec<String> = (0..10_000).map(|n| format!("fan{n}")).collect();
+    assert_eq!(s.ok_with("ADD TAG wide", &fan), int(10_000));
+    assert_eq!(s.ok("GET TAG wide ALL").items().len(), 10_000);
+    for line in ["ADD TAG wide one-more", "LOAD TAG MERGE wide one-more"] {
+        let error = s.err(line);
+        assert!(error.starts_with("TOOBIG "), "{line}: {error}");
+    }
+    s.ok("ADD TAG wide fan7");
     assert_eq!(server.info_number("panics"), 0);
 }
 

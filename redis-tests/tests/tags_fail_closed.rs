@@ -56,7 +56,7 @@ fn unknown_point_is_an_error_whatever_else_is_asked() {
         let words = format!("FILTER {arguments} LINES");
         let error = s.err_with(&words, &FILES);
         assert!(error.starts_with("NOPOINT "), "{arguments}: {error}");
-        let error = s.err_with(&words.replace("LINES", "BLOB"), &[""]);
+        let error = s.err_with(&words.replace(" LINES", " BLOB"), &[""]);
         assert!(error.starts_with("NOPOINT "), "{arguments}: {error}");
     }
     s.ok("POINTDEL all");

@@ -488,7 +488,7 @@ fn randomly_damaged_dumps_do_no_harm() {
         let reply = cmd!(s.wire, "RESTORE", "other", 0, sealed(damaged), "REPLACE");
         if !reply.is_error() {
             let is = ok!(s.wire, "DEBUG", "DIGEST-VALUE", "other").texts();
-            assert_eq!(is, [digest.clone()]);
+            assert_eq!(is, std::slice::from_ref(&digest));
         }
     }
     assert!(server.is_alive());

@@ -32,7 +32,7 @@ const READS: [&str; 12] = [
     "FILTER WHERE * FORMAT FILE BLOB h",
     "EXPLAIN POINT p-1 FORMAT FILE LINES h",
     "LIST *",
-    "SCAN FILE 0",
+    "SCAN RECORD 0",
     "INFO",
     "GET TAG a ALL",
 ];
@@ -132,7 +132,7 @@ fn every_change_is_an_event() {
     let mut s = TagSpace::of(&server);
     ok!(s.wire, "CONFIG", "SET", "notify-keyspace-events", "KA");
     let mut listener = server.wire3();
-    ok!(listener, "SUBSCRIBE", "__keyspace@0__:tags");
+    listener.send(&["SUBSCRIBE", "__keyspace@0__:tags"]);
     listener.pushes();
     for line in WRITES {
         s.ok(line);
