@@ -113,7 +113,7 @@ pub fn above(edges: &Edges, tags: Vec<TagId>, most: usize) -> Option<Vec<TagId>>
     all.retain(|&tag| seen.insert(tag));
     let mut at = 0;
     while let Some(&tag) = all.get(at) {
-        if all.len() > most {
+        if all.len() > most || edges.carriers().count(tag) > most {
             return None;
         }
         edges.carriers().each(tag, |carrier| {

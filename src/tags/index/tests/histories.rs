@@ -264,7 +264,10 @@ fn check_circle(model: &Model, error: &Error, added: Option<(&Bytes, &[Bytes])>)
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: if cfg!(debug_assertions) { 100 } else { 2000 },
+        ..ProptestConfig::default()
+    })]
 
     #[test]
     fn any_history_leaves_what_plain_maps_would_hold(

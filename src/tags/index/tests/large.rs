@@ -22,8 +22,9 @@ fn a_long_chain_is_checked_in_either_direction_without_deep_recursion() {
     let links = chain(LONG);
     let mut forward = Index::default();
     for (id, tag) in &links {
-        forward.add(Kind::Tag, id, &[tag]).unwrap();
+        forward.load(Kind::Tag, Mode::Stage, &[(id, tag)]).unwrap();
     }
+    forward.swap(Kind::Tag, Some(LONG as u64)).unwrap();
     let mut backward = Index::default();
     for (id, tag) in links.iter().rev() {
         backward.add(Kind::Tag, id, &[tag]).unwrap();
