@@ -4,6 +4,9 @@
 //! A failing history is printed with its seed and cut down to the commands that it takes.
 //! `TAGS_MODEL_SECONDS` says how long to go on (8), `SEED` with which history to begin.
 
+// Without the star one of several texts would be taken for one of several `str`.
+#![allow(clippy::explicit_auto_deref)]
+
 #[path = "tags_model/author.rs"]
 mod author;
 #[path = "tags_model/capture.rs"]

@@ -351,7 +351,9 @@ impl Call {
         if self.blob {
             // An empty last line is none without its end.
             let mut blob: Bytes = lines.flat_map(|line| [&line[..], b"\n"].concat()).collect();
-            if self.lines.last().is_some_and(|line| !line.text.is_empty()) && self.skip % 2 == 0 {
+            if self.lines.last().is_some_and(|line| !line.text.is_empty())
+                && self.skip.is_multiple_of(2)
+            {
                 blob.pop();
             }
             words.extend([b"BLOB".to_vec(), blob]);
