@@ -158,11 +158,10 @@ fn shown(words: &[Vec<u8>]) -> String {
 #[test]
 fn every_argument_position_of_every_command_takes_any_word() {
     let mut server = Server::start();
-    let mut s = space(&server);
     let odd = words();
     let digest = |s: &mut TagSpace| ok!(s.wire, "DEBUG", "DIGEST").text();
     for line in CALLS {
-        s = space(&server);
+        let mut s = space(&server);
         let mut before = digest(&mut s);
         let good = s.words(line);
         let reply = s.wire.call(&good);
