@@ -180,7 +180,9 @@ impl Subject {
             Subject::Line => return Ok(Cow::Borrowed(line.raw())),
             Subject::Field(field, dialect) => (field, dialect),
         };
-        if *dialect == Dialect::Ia && !field.is_standard() && !line.has(field) {
+        // Whether a field is known depends on its name and the format, not on the single line: any name
+        // may be that of a JSON field.
+        if *dialect == Dialect::Ia && !field.is_standard() && line.format() != Format::Cdxj {
             return Ok(Cow::Borrowed(line.raw()));
         }
         match (line.field(field), dialect) {

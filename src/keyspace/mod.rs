@@ -59,7 +59,7 @@ impl fmt::Display for KeyError {
         match self {
             KeyError::WrongType { key, needs } => write!(
                 f,
-                "WRONGTYPE key '{}' does not hold a {needs}; rename or delete it, or use another prefix",
+                "WRONGTYPE key '{}' does not hold a {needs}; rename or delete it, or use another name",
                 Shown(key)
             ),
             KeyError::Refused(text) => f.write_str(text),

@@ -1,7 +1,7 @@
 //! Work on other threads, for clients that wait meanwhile.
 //!
-//! A [`Work`] gets everything it needs when it is handed in: it cannot see keys, because those belong
-//! to the main thread. Its answer is made ready on the thread as well, so that a long one delays
+//! Work gets everything it needs when it is handed in: it cannot see keys, because those belong to the
+//! main thread. Its answer is made ready on the thread as well, so that a long one delays
 //! nobody; the main thread only passes it on.
 
 use std::os::raw::{c_int, c_void};
@@ -20,35 +20,23 @@ use super::reply::{send_outcome, Outcome};
 /// Most threads.
 const THREADS: usize = 4;
 
-/// Work for another thread.
-pub trait Work: Send {
-    /// Does it. `stop` says whether the client is gone.
-    fn run(&mut self, stop: &AtomicBool) -> Outcome;
-}
+/// Work for another thread, on the arguments that were held for it. It may ask whether to stop, because
+/// the client is gone.
+type Work = Box<dyn FnOnce(&[&[u8]], &dyn Fn() -> bool) -> Outcome + Send>;
 
 /// Arguments of a command that a thread reads: their bytes do not change while somebody holds them.
 /// They are given back on the main thread, which counts who does.
-pub struct Held(Vec<RmString>);
+struct Held(Vec<RmString>);
 
 // SAFETY: other threads only read the bytes, which `RmString` keeps the address of; counting who holds
 // a string is left to the main thread, where `Held` is made and dropped.
 unsafe impl Send for Held {}
 
-impl Held {
-    /// Takes hold of these.
-    pub fn new(arguments: Vec<RmString>) -> Held {
-        Held(arguments)
-    }
-
-    /// Their bytes.
-    pub fn bytes(&self) -> Vec<&[u8]> {
-        self.0.iter().map(AsRef::as_ref).collect()
-    }
-}
-
 /// Something that a thread is to do, or has done.
 struct Order {
-    work: Box<dyn Work>,
+    /// Taken on the thread, with all that it holds.
+    work: Option<Work>,
+    arguments: Held,
     client: *mut raw::RedisModuleBlockedClient,
     /// In whose name the answer is made.
     ctx: Ctx,
@@ -74,8 +62,12 @@ static DONE: Mutex<Vec<Order>> = Mutex::new(Vec::new());
 /// The descriptor that tells the event loop of it.
 static EVENT: std::sync::atomic::AtomicI32 = std::sync::atomic::AtomicI32::new(-1);
 
-/// Hands work in for the client of `ctx`, which must be one that may wait.
-pub fn submit(ctx: Ctx, work: Box<dyn Work>) {
+/// Hands work in for the client of `ctx`, which must be one that may wait, with arguments of its command.
+pub fn submit(
+    ctx: Ctx,
+    arguments: Vec<RmString>,
+    work: impl FnOnce(&[&[u8]], &dyn Fn() -> bool) -> Outcome + Send + 'static,
+) {
     let stop = Arc::new(AtomicBool::new(false));
     // SAFETY: main thread, live context of a client that may block. Client and context are given back
     // in `pass_on`, once.
@@ -84,7 +76,8 @@ pub fn submit(ctx: Ctx, work: Box<dyn Work>) {
         rm!(RedisModule_SetDisconnectCallback(client, Some(gone)));
         let ctx = Ctx::new(rm!(RedisModule_GetThreadSafeContext(client)));
         Order {
-            work,
+            work: Some(Box::new(work)),
+            arguments: Held(arguments),
             client,
             ctx,
             stop: stop.clone(),
@@ -153,8 +146,15 @@ fn work_off(waiting: &Mutex<Receiver<Order>>) {
 fn do_it(order: &mut Order) {
     // SAFETY: the client is blocked; the server lets any thread measure and reply for it.
     unsafe { rm!(RedisModule_BlockedClientMeasureTimeStart(order.client)) };
-    let outcome =
-        guarded("work on another thread", || order.work.run(&order.stop)).unwrap_or_else(Err);
+    let outcome = guarded("work on another thread", || {
+        let arguments: Vec<&[u8]> = order.arguments.0.iter().map(AsRef::as_ref).collect();
+        let stop = || order.stop.load(Relaxed);
+        match order.work.take() {
+            Some(work) => work(&arguments, &stop),
+            None => Err("ERR work is done once".to_string()),
+        }
+    })
+    .unwrap_or_else(Err);
     // SAFETY: as above.
     unsafe { rm!(RedisModule_BlockedClientMeasureTimeEnd(order.client)) };
     if !order.stop.load(Relaxed) {

@@ -25,6 +25,10 @@ pub enum Error {
     BadPattern(String),
     /// A field that the lines do not have.
     BadField(Box<[u8]>),
+    /// A field asked of tags, which have none.
+    NoFields,
+    /// A line that cannot be explained, and why.
+    Unexplained(String),
     /// A line that cannot be read.
     BadLine {
         /// Its number in the batch, from 1.
@@ -53,16 +57,16 @@ impl Error {
         }
     }
 
-    /// What is wrong with the filter `spec`.
-    pub fn filter(spec: &[u8], error: FilterError) -> Error {
+    /// What is wrong with `spec`, which is called `what`: a filter, or what is collapsed.
+    pub fn of_spec(what: &str, spec: &[u8], error: FilterError) -> Error {
         match error {
-            FilterError::Syntax { at, what } => Error::Syntax {
-                what: format!("in filter '{}': {what}", Shown(spec)),
+            FilterError::Syntax { at, what: wrong } => Error::Syntax {
+                what: format!("in {what} '{}': {wrong}", Shown(spec)),
                 at,
             },
             FilterError::BadField(name) => Error::BadField(name),
             FilterError::BadPattern(error) => {
-                Error::BadPattern(format!("in filter '{}': {error}", Shown(spec)))
+                Error::BadPattern(format!("in {what} '{}': {error}", Shown(spec)))
             }
         }
     }
@@ -79,6 +83,10 @@ impl fmt::Display for Error {
                 "BADFIELD these lines have no field '{}'; there are urlkey, timestamp, url, mime, status, digest, redirect, robotflags, length, offset, filename, and the JSON fields of CDXJ lines",
                 Shown(name)
             ),
+            Error::NoFields => f.write_str(
+                "BADFIELD a tag has no fields; leave tests of fields out of the expression",
+            ),
+            Error::Unexplained(why) => write!(f, "BADLINE line 1: {why}"),
             Error::BadLine { line, why } => write!(
                 f,
                 "BADLINE line {line}: {why}; BADLINES DROP leaves such lines out"

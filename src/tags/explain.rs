@@ -13,10 +13,13 @@ use crate::text::Shown;
 
 /// A clause with its verdict.
 struct Verdict {
-    text: String,
+    text: Vec<u8>,
     holds: bool,
     parts: Vec<Verdict>,
 }
+
+/// Up to how many bytes the text of a clause is shown. It holds those of all its parts.
+const TEXT_BYTES: usize = 1000;
 
 /// A tag of the capture, and where it comes from.
 type Tag = (Vec<u8>, Vec<u8>);
@@ -27,17 +30,11 @@ pub fn explain(request: &Request, view: &View, raw: &[u8]) -> Result<Reply, Erro
     let line = match Line::read(raw, request.format) {
         Ok(Read::Capture(line)) => line,
         Ok(Read::Skipped) => {
-            return Err(Error::BadLine {
-                line: 1,
-                why: "it is blank or a header, which is never kept".to_string(),
-            })
+            return Err(Error::Unexplained(
+                "it is blank or a header, which is never kept".to_string(),
+            ))
         }
-        Err(bad) => {
-            return Err(Error::BadLine {
-                line: 1,
-                why: bad.to_string(),
-            })
-        }
+        Err(bad) => return Err(Error::Unexplained(bad.to_string())),
     };
     if let Some(field) = condition.lacks(line.format()) {
         return Err(Error::BadField(field.into()));
@@ -54,12 +51,13 @@ pub fn explain(request: &Request, view: &View, raw: &[u8]) -> Result<Reply, Erro
         .enumerate()
         .map(|(n, clause)| {
             let mut verdict = judge(clause, &line, &names);
-            let text = verdict.text.strip_prefix('@').unwrap_or(&verdict.text);
-            verdict.text = match labels.get(n) {
-                Some(label @ &"POINT ") => format!("{label}{text}"),
-                Some(label) => format!("{label}{}", verdict.text),
-                None => verdict.text,
-            };
+            if let Some(label) = labels.get(n) {
+                let text = match (clause, &verdict.text[..]) {
+                    (Clause::Point(..), [b'@', name @ ..]) => name,
+                    (_, text) => text,
+                };
+                verdict.text = [label.as_bytes(), text].concat();
+            }
             verdict
         })
         .collect();
@@ -167,11 +165,12 @@ fn judge(clause: &Clause, line: &Line<'_>, tags: &BTreeSet<&[u8]>) -> Verdict {
             }
         }
     };
-    Verdict {
-        text: clause.to_string(),
-        holds,
-        parts,
+    let mut text = clause.written();
+    if text.len() > TEXT_BYTES {
+        text.truncate(TEXT_BYTES);
+        text.extend_from_slice(b"...");
     }
+    Verdict { text, holds, parts }
 }
 
 /// The verdict in a sentence.
@@ -190,25 +189,23 @@ fn why(view: &View, verdicts: &[Verdict], tags: &[Tag]) -> String {
         };
     };
     let mut cause = failed;
-    let mut path = vec![&cause.text];
+    let mut below = false;
     // Down to the part that decides, as long as there is one.
     while let Some(next) = deciding(cause) {
         cause = next;
-        path.push(&cause.text);
+        below = true;
     }
-    let mut sentence = format!("hidden: {} does not hold", failed.text);
-    if path.len() > 1 {
+    let mut sentence = format!("hidden: {} does not hold", Shown(&failed.text));
+    if below {
         let verb = if cause.holds {
             "holds"
         } else {
             "does not hold"
         };
-        sentence = format!("{sentence}, because {} {verb}", cause.text);
+        sentence = format!("{sentence}, because {} {verb}", Shown(&cause.text));
     }
     if cause.holds {
-        let source = tags
-            .iter()
-            .find(|(tag, _)| cause.text.as_bytes() == &tag[..]);
+        let source = tags.iter().find(|(tag, _)| cause.text == *tag);
         if let Some((tag, source)) = source {
             sentence = format!("{sentence} ({} comes from {})", Shown(tag), Shown(source));
         }

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use crawlspace_cdx::{lines, Collapse, Format, Limits, Line, Pattern, Read};
+use crawlspace_cdx::{lines, Collapse, Filter, Format, Limits, Line, Read};
 
 use super::condition::Condition;
 use super::error::Error;
+use super::point::has_heavy_pattern;
 use super::verdict::{Judge, Memory};
 use super::view::{Asked, View};
 use crate::reply::Reply;
@@ -84,6 +85,9 @@ impl Batch<'_> {
 /// How many lines are looked at before somebody asks whether to go on.
 const STRIDE: usize = 1024;
 
+/// From how many bytes on a condition takes milliseconds to be made ready.
+const LONG: usize = 16_384;
+
 /// Limits of the regular expressions of readers.
 pub fn limits() -> Limits {
     Limits::default()
@@ -91,20 +95,15 @@ pub fn limits() -> Limits {
 
 impl Request {
     /// Whether making the condition ready may take long.
+    pub fn is_long(&self) -> bool {
+        self.asked.bytes() > LONG
+    }
+
+    /// Whether a regular expression may take long, each time.
     pub fn is_heavy(&self) -> bool {
-        let filters: usize = self.asked.filters.iter().map(Vec::len).sum();
-        let expression = self.asked.expression.as_ref().map_or(0, Vec::len);
-        filters + expression > 16_384
-            || self
-                .asked
-                .filters
-                .iter()
-                .any(|spec| Pattern::is_heavy(spec))
-            || self
-                .asked
-                .expression
-                .as_ref()
-                .is_some_and(|text| text.contains(&b'~') && Pattern::is_heavy(text))
+        let expression = self.asked.expression.as_ref();
+        self.asked.filters.iter().any(|spec| Filter::is_heavy(spec))
+            || expression.is_some_and(|text| has_heavy_pattern(text))
     }
 
     /// Makes the condition ready.

@@ -25,9 +25,7 @@ pub fn list(
 ) -> Result<(u64, Vec<Reply>), Error> {
     let condition = view.condition(asked, limits)?;
     if condition.asks_of_line() {
-        return Err(Error::Argument(
-            "a tag has no fields; leave tests of fields out of the expression".to_string(),
-        ));
+        return Err(Error::NoFields);
     }
     let mut found = Vec::new();
     let mut closure = Vec::new();

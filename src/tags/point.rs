@@ -16,6 +16,8 @@ use crate::text::Shown;
 pub const NAME_BYTES: usize = 1024;
 /// Most points of a space.
 pub const MOST: usize = 100_000;
+/// Most of them that are patterns, which are tried one after the other.
+const MOST_PATTERNS: usize = 1000;
 /// Limits of the regular expressions that names are.
 const LIMITS: Limits = Limits {
     pattern_bytes: NAME_BYTES,
@@ -30,6 +32,7 @@ pub struct Point {
     expression: Expression,
     /// Its name as a pattern, if it is one.
     pattern: Option<Pattern>,
+    heavy: bool,
 }
 
 impl Point {
@@ -55,10 +58,13 @@ impl Point {
         let groups = pattern
             .as_ref()
             .map_or_else(Groups::none, |pattern| Groups::of(pattern.regex()));
+        let expression = Expression::parse_point(text, &groups)?;
+        expression.check_patterns()?;
         Ok(Point {
             name: name.into(),
             text: text.into(),
-            expression: Expression::parse_point(text, &groups)?,
+            heavy: has_heavy_pattern(text),
+            expression,
             pattern,
         })
     }
@@ -78,6 +84,11 @@ impl Point {
         &self.expression
     }
 
+    /// Whether a regular expression in it may take long.
+    pub fn is_heavy(&self) -> bool {
+        self.heavy
+    }
+
     fn bytes(&self) -> usize {
         // An expression takes several times its text, and a compiled pattern some kilobytes.
         400 + self.name.len() + 6 * self.text.len() + self.pattern.as_ref().map_or(0, |_| 8192)
@@ -88,6 +99,11 @@ impl Point {
 /// make one, because names of sites have dots.
 fn is_pattern(name: &[u8]) -> bool {
     name.iter().any(|b| b"\\()[]{}*+?|^$".contains(b))
+}
+
+/// Whether a regular expression in the text of an expression may take long.
+pub fn has_heavy_pattern(expression: &[u8]) -> bool {
+    expression.contains(&b'~') && Pattern::is_heavy(expression)
 }
 
 /// A point found by a name.
@@ -104,6 +120,7 @@ pub struct Points {
     by_order: BTreeMap<u64, Arc<Point>>,
     by_name: HashMap<Box<[u8]>, u64>,
     patterns: BTreeSet<u64>,
+    heavy: usize,
     next: u64,
     bytes: usize,
 }
@@ -122,6 +139,11 @@ impl Points {
     /// Bytes of memory, more or less.
     pub fn memory(&self) -> usize {
         self.bytes
+    }
+
+    /// Whether a regular expression in one of them may take long.
+    pub fn have_heavy(&self) -> bool {
+        self.heavy > 0
     }
 
     /// In the order in which they were set.
@@ -150,6 +172,11 @@ impl Points {
                 "a space has at most {MOST} access points; a name with a group, such as org-(\\d+), stands for many"
             )));
         }
+        if known.is_none() && point.pattern.is_some() && self.patterns.len() >= MOST_PATTERNS {
+            return Err(Error::TooBig(format!(
+                "a space has at most {MOST_PATTERNS} access points whose names are patterns"
+            )));
+        }
         let order = known.unwrap_or(self.next);
         self.next = self.next.max(order + 1);
         if point.pattern.is_some() {
@@ -157,8 +184,10 @@ impl Points {
         }
         self.by_name.insert(point.name.clone(), order);
         self.bytes += point.bytes();
+        self.heavy += usize::from(point.heavy);
         if let Some(old) = self.by_order.insert(order, Arc::new(point)) {
             self.bytes -= old.bytes();
+            self.heavy -= usize::from(old.heavy);
         }
         Ok(())
     }
@@ -171,6 +200,7 @@ impl Points {
         self.patterns.remove(&order);
         if let Some(old) = self.by_order.remove(&order) {
             self.bytes -= old.bytes();
+            self.heavy -= usize::from(old.heavy);
         }
         true
     }
@@ -185,7 +215,7 @@ impl Points {
             });
         }
         let patterns = self.patterns.iter().filter_map(|o| self.by_order.get(o));
-        for point in patterns {
+        for point in patterns.take_while(|_| name.len() <= NAME_BYTES) {
             let Some(pattern) = &point.pattern else {
                 continue;
             };

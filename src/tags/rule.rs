@@ -37,6 +37,7 @@ pub struct Rule {
     /// The same pattern in a form that is quicker to search for, if it has one.
     affix: Option<Affix>,
     templates: Vec<(Box<[u8]>, Template)>,
+    heavy: bool,
 }
 
 impl Rule {
@@ -85,6 +86,7 @@ impl Rule {
             field: Field::named(field),
             regex: regex.into(),
             affix: only_first.then(|| Affix::of(regex)).flatten(),
+            heavy: Pattern::is_heavy(regex),
             pattern,
             templates,
         })
@@ -96,6 +98,11 @@ impl Rule {
             && self.field == other.field
             && self.regex == other.regex
             && self.templates().eq(other.templates())
+    }
+
+    /// Whether to search for it may take long.
+    pub fn is_heavy(&self) -> bool {
+        self.heavy
     }
 
     /// Its name.

@@ -76,14 +76,6 @@ impl Conditions {
     }
 }
 
-impl Asked {
-    /// Bytes of what is asked.
-    fn bytes(&self) -> usize {
-        let filters: usize = self.filters.iter().map(Vec::len).sum();
-        filters + self.expression.as_ref().map_or(0, Vec::len)
-    }
-}
-
 /// A memory that is given back when it is not used any more.
 #[derive(Default)]
 pub struct Lent {

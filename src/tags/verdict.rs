@@ -203,6 +203,10 @@ impl<'a> Judge<'a> {
             }
         }
         for (n, rule) in self.view.rules.iter().enumerate() {
+            // A rule is silent where a line has no such column.
+            if !line.has(rule.field()) {
+                continue;
+            }
             let value = match rule.field() {
                 Field::Filename => Some(line.filename()),
                 field => line.field(field),

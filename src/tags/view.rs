@@ -9,7 +9,7 @@ use super::error::Error;
 use super::expression::{Clause, Expression, Resolver};
 use super::index::{Index, Kind, TagId};
 use super::point::Points;
-use super::rule::Rules;
+use super::rule::{Rule, Rules};
 use super::verdict::names_of_file;
 
 /// A space at one moment.
@@ -38,6 +38,14 @@ pub struct Asked {
     pub dialect: Dialect,
 }
 
+impl Asked {
+    /// Bytes of what is asked.
+    pub fn bytes(&self) -> usize {
+        let filters: usize = self.filters.iter().map(Vec::len).sum();
+        filters + self.expression.as_ref().map_or(0, Vec::len)
+    }
+}
+
 /// Where a tag of a capture comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source<'a> {
@@ -64,7 +72,7 @@ impl View {
         }
         for spec in &asked.filters {
             let filter = Filter::parse(spec, asked.dialect, limits)
-                .map_err(|error| Error::filter(spec, error))?;
+                .map_err(|error| Error::of_spec("filter", spec, error))?;
             clauses.push(Clause::Filter(spec.as_slice().into(), filter));
         }
         Ok(clauses)
@@ -74,6 +82,11 @@ impl View {
     pub fn condition(&self, asked: &Asked, limits: Limits) -> Result<Condition, Error> {
         let clauses = self.clauses(asked, limits)?;
         Ok(Condition::new(clauses, asked.dialect))
+    }
+
+    /// Whether rules, or points if one is asked for, hold regular expressions that may take long.
+    pub fn is_heavy(&self) -> bool {
+        self.rules.iter().any(Rule::is_heavy) || self.points.have_heavy()
     }
 
     /// Calls `each` with every tag that a capture has directly, and where it comes from.
@@ -89,7 +102,7 @@ impl View {
                 each(index.name(tag), Source::File);
             }
         }
-        for rule in self.rules.iter() {
+        for rule in self.rules.iter().filter(|rule| line.has(rule.field())) {
             if let Some(value) = line.field(rule.field()) {
                 rule.tags_of(&value, &mut |tag| each(tag, Source::Rule(rule.name())));
             }

@@ -75,11 +75,11 @@ fn outback(spec: &[u8], limits: Limits) -> Result<Filter, FilterError> {
     if let [b'=' | b'~' | b'!', ..] = rest {
         return Err(syntax(
             start,
-            "this dialect's operators are '!', '~' and '~!'; another",
+            "an operator that OUTBACK lacks (it has '!', '~' and '~!')",
         ));
     }
     let Some((name, value)) = split(rest) else {
-        return Err(syntax(spec.len(), "this dialect needs a field and a ':'"));
+        return Err(syntax(spec.len(), "a field and a ':' are missing, which OUTBACK needs,"));
     };
     let field = Field::named(name);
     if !field.is_plausible() {

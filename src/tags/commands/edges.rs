@@ -5,9 +5,11 @@ use crawlspace_cdx::{Format, Line, Read};
 use super::arguments::{id, kind, tags, KIND};
 use super::store::{change, read};
 use crate::reply::Reply;
+use crate::server::blocked::can_block;
 use crate::server::command::{Answer, Arg, Call, Command, Spec};
-use crate::tags::index::Kind;
-use crate::tags::space::Space;
+use crate::server::worker::submit;
+use crate::tags::index::{Index, Kind};
+use crate::tags::view::View;
 
 /// Tags are attached.
 pub struct Add;
@@ -94,18 +96,27 @@ impl Command for Get {
         let id = id(&mut call.args, kind)?;
         let all = call.args.keyword("ALL");
         call.args.end()?;
-        let tags = match read(call)? {
-            None => Vec::new(),
-            Some(space) if all => all_tags(space, kind, id),
-            Some(space) => own_tags(space, kind, id),
+        let id_argument = call.argument(3);
+        let shown = |tags: Vec<Vec<u8>>| Reply::Array(tags.into_iter().map(Reply::Bulk).collect());
+        let view = match read(call)? {
+            None => return Ok(Answer::Reply(shown(Vec::new()))),
+            Some(space) => space.view(),
         };
-        let tags = tags.into_iter().map(Reply::Bulk).collect();
-        Ok(Answer::Reply(Reply::Array(tags)))
+        if !all {
+            return Ok(Answer::Reply(shown(own_tags(&view.index, kind, id))));
+        }
+        let slow = kind != Kind::Tag && view.is_heavy();
+        if slow && can_block(call.ctx) {
+            submit(call.ctx, vec![id_argument], move |id, _| {
+                Ok(shown(all_tags(&view, kind, id[0])))
+            });
+            return Ok(Answer::Sent);
+        }
+        Ok(Answer::Reply(shown(all_tags(&view, kind, id))))
     }
 }
 
-fn own_tags(space: &Space, kind: Kind, id: &[u8]) -> Vec<Vec<u8>> {
-    let index = space.index();
+fn own_tags(index: &Index, kind: Kind, id: &[u8]) -> Vec<Vec<u8>> {
     let tags = index.tags_of(kind, id).iter();
     let mut tags: Vec<_> = tags.map(|&tag| index.name(tag).to_vec()).collect();
     tags.sort();
@@ -113,8 +124,7 @@ fn own_tags(space: &Space, kind: Kind, id: &[u8]) -> Vec<Vec<u8>> {
 }
 
 /// The tags with all that they carry, and for a record or file those that its parts give it.
-fn all_tags(space: &Space, kind: Kind, id: &[u8]) -> Vec<Vec<u8>> {
-    let view = space.view();
+fn all_tags(view: &View, kind: Kind, id: &[u8]) -> Vec<Vec<u8>> {
     let format = match kind {
         Kind::Record => Format::Record,
         Kind::File => Format::File,
@@ -126,7 +136,7 @@ fn all_tags(space: &Space, kind: Kind, id: &[u8]) -> Vec<Vec<u8>> {
         }
     }
     // An id that is no line of its kind has no parts.
-    let mut tags = own_tags(space, kind, id);
+    let mut tags = own_tags(&view.index, kind, id);
     view.close(&mut tags);
     tags
 }

@@ -1,18 +1,18 @@
 //! Captures that pass, and why: `TAGS.FILTER`, `TAGS.EXPLAIN`.
 
-use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crawlspace_cdx::{Collapse, Dialect, Format};
 
 use super::store::read;
+use crate::reply::Reply;
 use crate::server::args::Args;
 use crate::server::blocked::can_block;
 use crate::server::command::{Answer, Arg, Call, Command, Spec};
 use crate::server::config::tags_inline_bytes;
 use crate::server::info::{count, FIGURES};
 use crate::server::reply::Outcome;
-use crate::server::worker::{submit, Held, Work};
+use crate::server::worker::submit;
 use crate::tags::error::Error;
 use crate::tags::explain::explain;
 use crate::tags::filter::{Batch, Request, Returns};
@@ -127,7 +127,9 @@ impl Command for Filter {
         };
         count(&FIGURES.tags_batches, 1);
         let small = batch.bytes() <= tags_inline_bytes()
-            && (!request.is_heavy() || conditions.ready(&request.asked).is_some());
+            && !request.is_heavy()
+            && !view.is_heavy()
+            && (!request.is_long() || conditions.ready(&request.asked).is_some());
         if small || !can_block(call.ctx) {
             if !small && batch.bytes() > AT_ONCE_BYTES {
                 return Err(Error::TooBig(format!(
@@ -144,15 +146,16 @@ impl Command for Filter {
         let lines = (0..lines.len()).map(|n| call.argument(first + n)).collect();
         count(&FIGURES.tags_batches_away, 1);
         FIGURES.tags_batches_waiting.fetch_add(1, Relaxed);
-        submit(
-            call.ctx,
-            Box::new(Away {
-                request,
-                on: Some((view, conditions, lent)),
-                lines: Held::new(lines),
-                blob,
-            }),
-        );
+        submit(call.ctx, lines, move |lines, stop| {
+            let batch = if blob {
+                Batch::Blob(lines[0])
+            } else {
+                Batch::Lines(lines)
+            };
+            let outcome = filter(&request, &view, &conditions, &mut lent, batch, stop);
+            FIGURES.tags_batches_waiting.fetch_sub(1, Relaxed);
+            outcome.map_err(|error| error.to_string())
+        });
         Ok(Answer::Sent)
     }
 }
@@ -164,36 +167,9 @@ fn filter(
     lent: &mut Lent,
     batch: Batch<'_>,
     stop: &dyn Fn() -> bool,
-) -> Result<crate::reply::Reply, Error> {
+) -> Result<Reply, Error> {
     let condition = conditions.of(request, view)?;
     request.run(view, &condition, lent.memory(), batch, stop)
-}
-
-/// A batch for another thread.
-struct Away {
-    request: Request,
-    /// Given up on the thread that filters: if the space is gone meanwhile, freeing it takes long.
-    on: Option<(View, Conditions, Lent)>,
-    lines: Held,
-    blob: bool,
-}
-
-impl Work for Away {
-    fn run(&mut self, stop: &AtomicBool) -> Outcome {
-        let Some((view, conditions, mut lent)) = self.on.take() else {
-            return Err("ERR a batch is filtered once".to_string());
-        };
-        let lines = self.lines.bytes();
-        let batch = if self.blob {
-            Batch::Blob(lines[0])
-        } else {
-            Batch::Lines(&lines)
-        };
-        let stop = || stop.load(Relaxed);
-        let outcome = filter(&self.request, &view, &conditions, &mut lent, batch, &stop);
-        FIGURES.tags_batches_waiting.fetch_sub(1, Relaxed);
-        outcome.map_err(|error| error.to_string())
-    }
 }
 
 /// Why a capture passes or not.
@@ -232,11 +208,18 @@ impl Command for Explain {
         }
         let line = call.args.next("line")?;
         call.args.end()?;
+        let held = call.last_argument();
         let view = read(call)?.map(|space| space.view()).unwrap_or_default();
-        let explained = explain(&request, &view, line);
-        explained
-            .map(Answer::Reply)
-            .map_err(|error| error.to_string())
+        let small = line.len() <= tags_inline_bytes()
+            && !(request.is_heavy() || request.is_long() || view.is_heavy());
+        let explained = move |line: &[u8]| -> Outcome {
+            explain(&request, &view, line).map_err(|error| error.to_string())
+        };
+        if small || !can_block(call.ctx) {
+            return explained(line).map(Answer::Reply);
+        }
+        submit(call.ctx, vec![held], move |lines, _| explained(lines[0]));
+        Ok(Answer::Sent)
     }
 }
 
@@ -298,8 +281,10 @@ fn request(args: &mut Args<'_>) -> Result<Request, String> {
             "COLLAPSE" => {
                 let spec = args.next("collapse")?;
                 let collapse = Collapse::parse(spec);
-                request.collapse =
-                    Some(collapse.map_err(|error| Error::filter(spec, error).to_string())?);
+                request.collapse = Some(
+                    collapse
+                        .map_err(|error| Error::of_spec("COLLAPSE", spec, error).to_string())?,
+                );
             }
             "SKIP" => request.skip = args.unsigned("skip", 0, i64::MAX as u64)?,
             "LIMIT" => request.limit = Some(args.unsigned("limit", 0, i64::MAX as u64)?),

@@ -103,8 +103,8 @@ fn meant(points: &Points, name: &[u8]) -> Result<Reply, Error> {
     let point = points.named(name)?.point;
     let clause = Resolver::new(points, limits()).point(name)?;
     let meaning = match &clause {
-        Clause::Point(_, inner) => inner.to_string(),
-        other => other.to_string(),
+        Clause::Point(_, inner) => inner.written(),
+        other => other.written(),
     };
-    Ok(pair(point.name(), meaning.as_bytes()))
+    Ok(pair(point.name(), &meaning))
 }

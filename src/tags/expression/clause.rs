@@ -1,7 +1,5 @@
 //! An expression with nothing left open: groups are filled in, points are in their place.
 
-use std::fmt;
-
 use crawlspace_cdx::Field;
 use crawlspace_cdx::Filter;
 use crawlspace_cdx::Line;
@@ -9,7 +7,6 @@ use crawlspace_cdx::Pattern;
 use memchr::memmem::Finder;
 
 use super::Test;
-use crate::text::Shown;
 
 /// A part of a condition.
 #[derive(Debug)]
@@ -95,69 +92,91 @@ impl FieldTest {
     }
 }
 
-/// Longest text of a clause that is shown as it is.
-const SHOWN: usize = 60;
+/// Writes a text of an expression so that it is read as the same text again.
+fn write_text(text: &[u8], out: &mut Vec<u8>) {
+    let plain = |b: &u8| b.is_ascii_alphanumeric() || b":._-/,+;%#?<>[]^".contains(b);
+    if !text.is_empty() && text.iter().all(plain) {
+        out.extend_from_slice(text);
+        return;
+    }
+    out.push(b'"');
+    for &byte in text {
+        if byte == b'"' || byte == b'\\' {
+            out.push(b'\\');
+        }
+        out.push(byte);
+    }
+    out.push(b'"');
+}
 
-/// Shows a text of an expression as it would have to be written.
-struct Written<'a>(&'a [u8]);
+impl Clause {
+    /// The clause as an expression that means the same; a filter as its spec.
+    pub fn written(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        self.write(&mut out);
+        out
+    }
 
-impl fmt::Display for Written<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let plain = |b: &u8| b.is_ascii_alphanumeric() || b":._-/,+;%#?<>[]^".contains(b);
-        if self.0.len() <= SHOWN && !self.0.is_empty() && self.0.iter().all(plain) {
-            write!(f, "{}", Shown(self.0))
+    fn write(&self, out: &mut Vec<u8>) {
+        match self {
+            Clause::Everything => out.push(b'*'),
+            Clause::Tag(tag) => write_text(tag, out),
+            Clause::Prefix(prefix) => {
+                write_text(prefix, out);
+                out.push(b'*');
+            }
+            Clause::OneOf(prefix, choices) => {
+                if !prefix.is_empty() {
+                    write_text(prefix, out);
+                }
+                out.push(b'{');
+                for (at, choice) in choices.iter().enumerate() {
+                    if at > 0 {
+                        out.push(b'|');
+                    }
+                    write_text(choice, out);
+                }
+                out.push(b'}');
+            }
+            Clause::Point(name, _) => {
+                out.push(b'@');
+                write_text(name, out);
+            }
+            Clause::Field(test) => {
+                write_text(test.field.name(), out);
+                out.extend_from_slice(test.test.sign().as_bytes());
+                write_text(&test.value, out);
+            }
+            Clause::Filter(spec, _) => {
+                out.extend_from_slice(b"FILTER ");
+                out.extend_from_slice(spec);
+            }
+            Clause::Not(inner) => {
+                out.push(b'!');
+                inner.write_within(out);
+            }
+            Clause::All(parts) => write_several(parts, b" & ", out),
+            Clause::Any(parts) => write_several(parts, b" | ", out),
+        }
+    }
+
+    /// As a part of another clause.
+    fn write_within(&self, out: &mut Vec<u8>) {
+        if let Clause::All(_) | Clause::Any(_) = self {
+            out.push(b'(');
+            self.write(out);
+            out.push(b')');
         } else {
-            write!(f, "\"{}\"", Shown(self.0))
+            self.write(out);
         }
     }
 }
 
-impl fmt::Display for Clause {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let several = |f: &mut fmt::Formatter<'_>, parts: &[Clause], sign| {
-            for (at, part) in parts.iter().enumerate() {
-                if at > 0 {
-                    write!(f, " {sign} ")?;
-                }
-                match part {
-                    Clause::All(_) | Clause::Any(_) => write!(f, "({part})")?,
-                    _ => part.fmt(f)?,
-                }
-            }
-            Ok(())
-        };
-        match self {
-            Clause::Everything => f.write_str("*"),
-            Clause::Tag(tag) => Written(tag).fmt(f),
-            Clause::Prefix(prefix) => write!(f, "{}*", Written(prefix)),
-            Clause::OneOf(prefix, choices) => {
-                if !prefix.is_empty() {
-                    Written(prefix).fmt(f)?;
-                }
-                f.write_str("{")?;
-                for (at, choice) in choices.iter().enumerate() {
-                    if at > 0 {
-                        f.write_str("|")?;
-                    }
-                    Written(choice).fmt(f)?;
-                }
-                f.write_str("}")
-            }
-            Clause::Point(name, _) => write!(f, "@{}", Written(name)),
-            Clause::Field(test) => write!(
-                f,
-                "{}{}{}",
-                Written(test.field.name()),
-                test.test.sign(),
-                Written(&test.value)
-            ),
-            Clause::Filter(spec, _) => write!(f, "FILTER {}", Shown(spec)),
-            Clause::Not(inner) => match **inner {
-                Clause::All(_) | Clause::Any(_) => write!(f, "!({inner})"),
-                _ => write!(f, "!{inner}"),
-            },
-            Clause::All(parts) => several(f, parts, "&"),
-            Clause::Any(parts) => several(f, parts, "|"),
+fn write_several(parts: &[Clause], sign: &[u8], out: &mut Vec<u8>) {
+    for (at, part) in parts.iter().enumerate() {
+        if at > 0 {
+            out.extend_from_slice(sign);
         }
+        part.write_within(out);
     }
 }

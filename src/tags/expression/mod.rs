@@ -19,6 +19,7 @@ mod parse;
 mod resolve;
 
 use super::error::Error;
+use super::filter::limits;
 use super::template::{Groups, Template};
 
 pub use clause::{Clause, FieldTest};
@@ -88,6 +89,24 @@ impl Expression {
     /// Reads the expression of an access point whose name has these groups.
     pub fn parse_point(text: &[u8], groups: &Groups) -> Result<Expression, Error> {
         parse::parse(text, Some(groups))
+    }
+
+    /// Refuses regular expressions that cannot be. Those with places for groups are not known yet.
+    pub fn check_patterns(&self) -> Result<(), Error> {
+        match self {
+            Expression::Field {
+                test: Test::Matches,
+                value,
+                ..
+            } => value.as_literal().map_or(Ok(()), |pattern| {
+                resolve::compile(pattern, limits()).map(drop)
+            }),
+            Expression::Not(inner) => inner.check_patterns(),
+            Expression::All(parts) | Expression::Any(parts) => {
+                parts.iter().try_for_each(Expression::check_patterns)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Names of the access points that it refers to without groups.

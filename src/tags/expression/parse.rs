@@ -152,6 +152,7 @@ impl Parser<'_> {
                     _ => Ok(Expression::Everything),
                 }
             }
+            Some(b'{') => self.choices(Template::default()),
             _ => self.named(),
         }
     }

@@ -89,10 +89,7 @@ impl<'a> Resolver<'a> {
                         // What a reader's request put into it is text, not a pattern.
                         let quoted = |n: usize| values(n).map(escaped);
                         let pattern = filled(value, quoted, of)?;
-                        let compiled = Pattern::compile(&pattern, Anchor::Anywhere, self.limits)
-                            .map_err(|error| {
-                                Error::BadPattern(format!("in '{}': {error}", Shown(&pattern)))
-                            })?;
+                        let compiled = compile(&pattern, self.limits)?;
                         Clause::Field(FieldTest::matches(name, &pattern, compiled))
                     }
                     _ => Clause::Field(FieldTest::plain(name, *test, &text(value)?)),
@@ -128,6 +125,12 @@ impl<'a> Resolver<'a> {
         }
         Ok(())
     }
+}
+
+/// Compiles the regular expression of a test of a field.
+pub fn compile(pattern: &[u8], limits: Limits) -> Result<Pattern, Error> {
+    Pattern::compile(pattern, Anchor::Anywhere, limits)
+        .map_err(|error| Error::BadPattern(format!("in '{}': {error}", Shown(pattern))))
 }
 
 /// Bytes as a regular expression that matches them and nothing else.
