@@ -180,9 +180,10 @@ impl Subject {
             Subject::Line => return Ok(Cow::Borrowed(line.raw())),
             Subject::Field(field, dialect) => (field, dialect),
         };
-        // Whether a field is known depends on its name and the format, not on the single line: any name
-        // may be that of a JSON field.
-        if *dialect == Dialect::Ia && !field.is_standard() && line.format() != Format::Cdxj {
+        // Whether a field is known depends on its name and the format, not on the single line: what can be
+        // a name may be that of a JSON field.
+        let may_be = field.is_plausible() && line.format() == Format::Cdxj;
+        if *dialect == Dialect::Ia && !field.is_standard() && !may_be {
             return Ok(Cow::Borrowed(line.raw()));
         }
         match (line.field(field), dialect) {

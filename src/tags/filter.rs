@@ -82,6 +82,10 @@ impl Batch<'_> {
     }
 }
 
+/// How many tags an answer tells at most. Captures share what their tags carry, so a few bytes could ask
+/// for very many.
+const TAGS: usize = 10_000_000;
+
 /// How many lines are looked at before somebody asks whether to go on.
 const STRIDE: usize = 1024;
 
@@ -211,7 +215,7 @@ impl Run<'_> {
             self.skip -= 1;
             return Ok(false);
         }
-        self.kept.keep(n, &line, self.view);
+        self.kept.keep(n, &line, self.view)?;
         Ok(true)
     }
 }
@@ -223,7 +227,8 @@ enum Kept {
     Numbers(Vec<Reply>),
     Bits(Vec<u8>),
     Count(u64),
-    Tags(Vec<Reply>),
+    /// With the number of tags.
+    Tags(Vec<Reply>, usize),
 }
 
 impl Kept {
@@ -234,7 +239,7 @@ impl Kept {
             Returns::Index => Kept::Numbers(Vec::new()),
             Returns::Bits => Kept::Bits(Vec::new()),
             Returns::Count => Kept::Count(0),
-            Returns::Tags => Kept::Tags(Vec::new()),
+            Returns::Tags => Kept::Tags(Vec::new(), 0),
         }
     }
 
@@ -242,7 +247,7 @@ impl Kept {
         matches!(self, Kept::Bits(_))
     }
 
-    fn keep(&mut self, n: usize, line: &Line<'_>, view: &View) {
+    fn keep(&mut self, n: usize, line: &Line<'_>, view: &View) -> Result<(), Error> {
         match self {
             Kept::Lines(lines) => lines.push(Reply::bulk(line.raw())),
             Kept::Text(text) => {
@@ -257,20 +262,28 @@ impl Kept {
                 bits[n / 8] |= 0x80 >> (n % 8);
             }
             Kept::Count(count) => *count += 1,
-            Kept::Tags(all) => {
-                let tags = view.tags(line).into_iter().map(Reply::Bulk).collect();
+            Kept::Tags(all, count) => {
+                let tags = view.tags(line);
+                *count += tags.len();
+                if *count > TAGS {
+                    return Err(Error::TooBig(format!(
+                        "more than {TAGS} tags to return; split the batch"
+                    )));
+                }
+                let tags = tags.into_iter().map(Reply::Bulk).collect();
                 all.push(Reply::Array(vec![
                     Reply::count(n as u64),
                     Reply::Array(tags),
                 ]));
             }
         }
+        Ok(())
     }
 
     /// The answer for a batch of so many lines.
     fn reply(self, lines: usize) -> Reply {
         match self {
-            Kept::Lines(replies) | Kept::Numbers(replies) | Kept::Tags(replies) => {
+            Kept::Lines(replies) | Kept::Numbers(replies) | Kept::Tags(replies, _) => {
                 Reply::Array(replies)
             }
             Kept::Text(text) => Reply::Bulk(text),

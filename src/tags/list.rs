@@ -1,8 +1,11 @@
 //! The tags that satisfy an expression.
 
+use std::sync::Arc;
+
 use crawlspace_cdx::Limits;
 
 use super::error::Error;
+use super::verdict::{Judge, Memory};
 use super::view::{Asked, View};
 use crate::reply::Reply;
 
@@ -23,22 +26,20 @@ pub fn list(
     limits: Limits,
     wanted: &Wanted<'_>,
 ) -> Result<(u64, Vec<Reply>), Error> {
-    let condition = view.condition(asked, limits)?;
+    let condition = Arc::new(view.condition(asked, limits)?);
     if condition.asks_of_line() {
         return Err(Error::NoFields);
     }
     let mut found = Vec::new();
-    let mut closure = Vec::new();
-    let index = &view.index;
-    let next = index.tags(wanted.cursor, wanted.count, &mut |tag, name| {
-        if name.starts_with(wanted.prefix) {
-            closure.clear();
-            index.closure(&[tag], &mut closure);
-            let mask = condition.mask(closure.iter().map(|&tag| index.name(tag)));
-            if condition.tags_pass(&mask) {
+    // Other commands' memories are not for conditions that are asked once.
+    let mut memory = Memory::default();
+    let mut judge = Judge::new(view, &condition, &mut memory);
+    let next = view
+        .index
+        .tags(wanted.cursor, wanted.count, &mut |_, name| {
+            if name.starts_with(wanted.prefix) && judge.tag_passes(name) {
                 found.push(Reply::bulk(name));
             }
-        }
-    });
+        });
     Ok((next, found))
 }

@@ -12,7 +12,7 @@ use hashbrown::HashMap;
 use smallvec::SmallVec;
 
 use super::condition::{Condition, Mask};
-use super::index::{Kind, TagId};
+use super::index::Kind;
 use super::rule::Rules;
 use super::view::View;
 
@@ -56,6 +56,26 @@ enum Verdict {
     Unknown,
     Passes,
     Fails,
+}
+
+impl Verdicts {
+    /// Readies the answers for a tag with what its name says.
+    fn begin(&mut self, tag: usize, condition: &Condition, name: &[u8]) {
+        if self.alone.len() <= tag {
+            self.alone.resize(tag + 1, Verdict::Unknown);
+            self.masks.resize(tag + 1, Mask::new());
+        }
+        self.masks[tag] = condition.mask(std::iter::once(name));
+    }
+
+    /// What a carried tag answers, its carrier answers as well.
+    fn add(&mut self, carrier: usize, carried: usize) {
+        let mask = std::mem::take(&mut self.masks[carried]);
+        for (word, more) in self.masks[carrier].iter_mut().zip(&mask) {
+            *word |= more;
+        }
+        self.masks[carried] = mask;
+    }
 }
 
 impl Verdict {
@@ -130,7 +150,6 @@ pub struct Judge<'a> {
     has_files: bool,
     direct: Direct,
     record: Vec<u8>,
-    closure: Vec<TagId>,
 }
 
 impl<'a> Judge<'a> {
@@ -158,7 +177,6 @@ impl<'a> Judge<'a> {
             verdicts,
             direct: Direct::new(),
             record: Vec::new(),
-            closure: Vec::new(),
         }
     }
 
@@ -242,25 +260,42 @@ impl<'a> Judge<'a> {
         }
     }
 
+    /// Judges a tag and all that it carries, each tag once: chains may be long, and are shared by many.
     #[cold]
     fn judge(&mut self, tag: u32) -> Verdict {
-        let at = tag as usize;
-        if self.verdicts.alone.len() <= at {
-            self.verdicts.alone.resize(at + 1, Verdict::Unknown);
-            self.verdicts.masks.resize(at + 1, Mask::new());
-        }
-        let name = &self.memory.names[at];
         let index = &self.view.index;
-        self.closure.clear();
-        if let Some(tag) = index.tag(name) {
-            index.closure(&[tag], &mut self.closure);
+        // Tags on the way down, each with how many of those that it carries have been looked at.
+        let mut way = vec![(tag, 0)];
+        while let Some((tag, looked_at)) = way.pop() {
+            let at = tag as usize;
+            let id = index.tag(&self.memory.names[at]);
+            let carried = id.map_or(&[][..], |id| index.carried(id));
+            if looked_at == 0 {
+                self.verdicts
+                    .begin(at, self.condition, &self.memory.names[at]);
+            }
+            let Some(&next) = carried.get(looked_at) else {
+                let passes = self.condition.tags_pass(&self.verdicts.masks[at]);
+                self.verdicts.alone[at] = Verdict::of(passes);
+                if let Some(&(carrier, _)) = way.last() {
+                    self.verdicts.add(carrier as usize, at);
+                }
+                continue;
+            };
+            way.push((tag, looked_at + 1));
+            let next = self.memory.number(index.name(next));
+            match self.verdicts.alone.get(next as usize) {
+                Some(&known) if known != Verdict::Unknown => self.verdicts.add(at, next as usize),
+                _ => way.push((next, 0)),
+            }
         }
-        let carried = self.closure.iter().map(|&tag| index.name(tag));
-        let mask = self.condition.mask(std::iter::once(&**name).chain(carried));
-        let verdict = Verdict::of(self.condition.tags_pass(&mask));
-        self.verdicts.masks[at] = mask;
-        self.verdicts.alone[at] = verdict;
-        verdict
+        self.verdicts.alone[tag as usize]
+    }
+
+    /// Whether a capture that has this tag alone passes, as far as tags are concerned.
+    pub fn tag_passes(&mut self, tag: &[u8]) -> bool {
+        let number = self.memory.number(tag);
+        self.alone(number) == Verdict::Passes
     }
 
     /// The answers for the capture that was collected last.

@@ -8,6 +8,7 @@ use crate::server::command::{Answer, Arg, Call, Command, Spec};
 use crate::tags::filter::limits;
 use crate::tags::index::Kind;
 use crate::tags::list::{list, Wanted};
+use crate::tags::space::Space;
 use crate::tags::view::Asked;
 use crate::text::Shown;
 use crawlspace_cdx::Dialect;
@@ -108,7 +109,7 @@ impl Command for Info {
     };
 
     fn run(call: &mut Call<'_>) -> Result<Answer, String> {
-        let none = crate::tags::space::Space::default();
+        let none = Space::default();
         let found = read(call)?;
         let memory = found.map_or(0, |space| space.memory());
         let space = found.unwrap_or(&none);
