@@ -7,7 +7,6 @@
 
 use std::sync::OnceLock;
 
-use hashbrown::HashTable;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::pages::Pages;
@@ -168,69 +167,142 @@ fn address(hash: u64, len: usize) -> usize {
     }
 }
 
-/// Numbers of things that are kept elsewhere, each with 32 bits of the hash of the thing.
+/// Numbers of things that are kept elsewhere, from 1 on, each with 32 bits of the hash of the thing.
 #[derive(Clone, Default)]
-pub struct Handles(HashTable<(u32, u32)>);
+pub struct Handles {
+    /// Searched from the place of a hash on, to the first with number 0.
+    slots: Vec<(u32, u32)>,
+    len: usize,
+}
 
 impl Handles {
     pub fn find(&self, hash: u64, is: impl Fn(u32) -> bool) -> Option<u32> {
         let hash = hash as u32;
-        let found = self.0.find(inner(hash), |&(of, n)| of == hash && is(n));
-        found.map(|&(_, number)| number)
+        let found = self.slot(hash, |&(of, number)| of == hash && is(number))?;
+        Some(self.slots[found].1)
     }
 
+    /// Adds a number that is not there.
     pub fn insert(&mut self, hash: u64, number: u32) {
-        let hash = hash as u32;
-        self.0
-            .insert_unique(inner(hash), (hash, number), |&(hash, _)| inner(hash));
+        // One slot of four stays empty.
+        if (self.len + 1) * 4 > self.slots.len() * 3 {
+            self.make_slots(self.len + 1);
+        }
+        self.put(hash as u32, number);
     }
 
     pub fn remove(&mut self, hash: u64, number: u32) {
-        let hash = inner(hash as u32);
-        if let Ok(found) = self.0.find_entry(hash, |&(_, n)| n == number) {
-            found.remove();
+        let Some(mut gap) = self.slot(hash as u32, |&(_, n)| n == number) else {
+            return;
+        };
+        self.len -= 1;
+        // Those that were not put into their first places because of it move up.
+        let slots = self.slots.len();
+        let mut at = gap;
+        loop {
+            at = (at + 1) % slots;
+            let (hash, number) = self.slots[at];
+            if number == 0 {
+                break;
+            }
+            let first = place(hash, slots);
+            if (at + slots - first) % slots >= (at + slots - gap) % slots {
+                self.slots[gap] = (hash, number);
+                gap = at;
+            }
         }
+        self.slots[gap] = (0, 0);
     }
 
     pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
-        self.0.iter().map(|&(_, number)| number)
+        let numbers = self.slots.iter().map(|&(_, number)| number);
+        numbers.filter(|&number| number > 0)
+    }
+
+    fn slot(&self, hash: u32, is: impl Fn(&(u32, u32)) -> bool) -> Option<usize> {
+        if self.slots.is_empty() {
+            return None;
+        }
+        let mut at = place(hash, self.slots.len());
+        loop {
+            let slot = &self.slots[at];
+            if slot.1 == 0 {
+                return None;
+            }
+            if is(slot) {
+                return Some(at);
+            }
+            at += 1;
+            if at == self.slots.len() {
+                at = 0;
+            }
+        }
+    }
+
+    fn put(&mut self, hash: u32, number: u32) {
+        let mut at = place(hash, self.slots.len());
+        while self.slots[at].1 > 0 {
+            at += 1;
+            if at == self.slots.len() {
+                at = 0;
+            }
+        }
+        self.slots[at] = (hash, number);
+        self.len += 1;
+    }
+
+    /// Makes slots that have some room beyond so many numbers, and fills those that there are in.
+    fn make_slots(&mut self, numbers: usize) {
+        let slots = (numbers * 3 / 2).next_multiple_of(4);
+        let old = std::mem::replace(&mut self.slots, vec![(0, 0); slots]);
+        self.len = 0;
+        for (hash, number) in old {
+            if number > 0 {
+                self.put(hash, number);
+            }
+        }
     }
 }
 
-/// Within a bucket the low bits of all hashes are alike, so that other ones have to come first.
-fn inner(hash: u32) -> u64 {
-    u64::from(hash)
-        .wrapping_mul(0x9e37_79b9_7f4a_7c15)
-        .rotate_left(32)
+/// The slot where the search for a hash begins. All hashes of a bucket have their lowest bits in common.
+fn place(hash: u32, slots: usize) -> usize {
+    let mixed = hash.wrapping_mul(0x9e37_79b9);
+    ((u64::from(mixed) * slots as u64) >> 32) as usize
 }
 
 impl Bucket for Handles {
     const FULL: usize = 128;
 
     fn weight(&self) -> usize {
-        self.0.len()
+        self.len
     }
 
     fn memory(&self) -> usize {
-        self.0.allocation_size()
+        self.slots.len() * size_of::<(u32, u32)>()
     }
 
     fn split(&mut self, bit: u32) -> Self {
-        let goes = |&(hash, _): &(u32, u32)| (hash >> bit) & 1 == 1;
-        let going = self.0.iter().filter(|handle| goes(handle)).count();
-        let mut given = HashTable::with_capacity(going);
-        let mut kept = HashTable::with_capacity(self.0.len() - going);
-        for handle in &self.0 {
-            let to = if goes(handle) { &mut given } else { &mut kept };
-            to.insert_unique(inner(handle.0), *handle, |&(hash, _)| inner(hash));
+        let mut given = Handles::default();
+        let mut kept = Handles::default();
+        for (hash, number) in std::mem::take(&mut self.slots) {
+            if number > 0 {
+                let to = if (hash >> bit) & 1 == 1 {
+                    &mut given
+                } else {
+                    &mut kept
+                };
+                to.insert(hash.into(), number);
+            }
         }
-        self.0 = kept;
-        Handles(given)
+        *self = kept;
+        given
     }
 
     fn absorb(&mut self, other: Self) {
-        for &(hash, number) in &other.0 {
-            self.insert(hash.into(), number);
+        for (hash, number) in other.slots {
+            if number > 0 {
+                self.insert(hash.into(), number);
+            }
         }
     }
 }

@@ -1,10 +1,10 @@
 //! Keys of any bytes, each with a number, packed without a pointer or allocation of their own.
 //!
 //! A shard keeps its entries one after the other in one piece of memory: the number (4 bytes, lowest
-//! first), the length of the key (1 to 3 bytes, 7 bits each, lowest first), the key. A hash table of
-//! offsets finds them. What was removed stays until a quarter of the shard is of that sort.
-
-use hashbrown::HashTable;
+//! first), the length of the key (1 to 3 bytes, 7 bits each, lowest first), the key. They are found by
+//! slots of 4 bytes, each the offset of an entry and a few bits of its hash, so that a look-up that is
+//! not in any cache waits for memory three times: for the shard, the slot, the entry. What was removed
+//! stays until a quarter of the shard is of that sort.
 
 use super::buckets::{hash_bytes, Bucket, Buckets};
 
@@ -15,10 +15,21 @@ pub struct Table {
 
 #[derive(Clone, Default)]
 struct Shard {
-    offsets: HashTable<u32>,
+    /// Searched from the place of a hash on, to the first empty one.
+    slots: Vec<u32>,
     arena: Vec<u8>,
-    garbage: usize,
+    /// Entries, and slots that are not empty, which those of removed entries are not either.
+    entries: u32,
+    filled: u32,
+    /// Bytes of removed entries.
+    garbage: u32,
 }
+
+const EMPTY: u32 = u32::MAX;
+const REMOVED: u32 = u32::MAX - 1;
+
+/// Bits of a slot that are an offset.
+const OFFSET: u32 = (1 << 22) - 1;
 
 /// An entry's place.
 struct Entry<'a> {
@@ -32,7 +43,7 @@ impl Table {
     pub fn get(&self, key: &[u8]) -> Option<u32> {
         let hash = hash_bytes(key);
         let shard = self.shards.get(hash)?;
-        shard.find(hash, key).map(|at| shard.entry(at).number)
+        shard.find(hash, key).map(|(_, entry)| entry.number)
     }
 
     /// Sets the number of a key.
@@ -51,7 +62,7 @@ impl Table {
     /// All keys and numbers.
     pub fn each(&self, each: &mut dyn FnMut(&[u8], u32)) {
         for shard in self.shards.iter() {
-            for &at in &shard.offsets {
+            for at in shard.offsets() {
                 let entry = shard.entry(at);
                 each(entry.key, entry.number);
             }
@@ -67,8 +78,8 @@ impl Table {
             let Some((shard, next)) = self.shards.at(cursor) else {
                 return 0;
             };
-            let place = |at: &u32| (hash_bytes(shard.entry(*at).key).reverse_bits(), *at);
-            let mut entries: Vec<_> = shard.offsets.iter().map(place).collect();
+            let place = |at| (shard.hash(at).reverse_bits(), at);
+            let mut entries: Vec<_> = shard.offsets().map(place).collect();
             entries.retain(|&(place, _)| place >= cursor);
             entries.sort_unstable();
             for (i, &(place, at)) in entries.iter().enumerate() {
@@ -96,9 +107,13 @@ impl Table {
     pub fn verify(&self) {
         self.shards.verify();
         for shard in self.shards.iter() {
-            let bytes = |&at: &u32| shard.entry(at).end - at as usize;
-            let live: usize = shard.offsets.iter().map(bytes).sum();
-            assert_eq!(live + shard.garbage, shard.arena.len());
+            let bytes = |at| shard.entry(at).end - at as usize;
+            let live: usize = shard.offsets().map(bytes).sum();
+            assert_eq!(live + shard.garbage as usize, shard.arena.len());
+            assert_eq!(shard.offsets().count(), shard.entries as usize);
+            let filled = shard.slots.iter().filter(|&&slot| slot != EMPTY).count();
+            assert_eq!(filled, shard.filled as usize);
+            assert!(filled < shard.slots.len() || filled == 0);
         }
     }
 
@@ -116,39 +131,97 @@ impl Shard {
         hash_bytes(self.entry(at).key)
     }
 
-    fn find(&self, hash: u64, key: &[u8]) -> Option<u32> {
-        let is = |&at: &u32| self.entry(at).key == key;
-        self.offsets.find(inner(hash), is).copied()
+    /// Offsets of all entries.
+    fn offsets(&self) -> impl Iterator<Item = u32> + '_ {
+        let taken = self.slots.iter().filter(|&&slot| slot < REMOVED);
+        taken.map(|slot| slot & OFFSET)
+    }
+
+    /// The slot of a key, and its entry.
+    fn find(&self, hash: u64, key: &[u8]) -> Option<(usize, Entry<'_>)> {
+        if self.slots.is_empty() {
+            return None;
+        }
+        let mark = mark(hash);
+        let mut at = place(hash, self.slots.len());
+        loop {
+            let slot = self.slots[at];
+            if slot == EMPTY {
+                return None;
+            }
+            if slot & !OFFSET == mark && slot != REMOVED {
+                let entry = self.entry(slot & OFFSET);
+                if entry.key == key {
+                    return Some((at, entry));
+                }
+            }
+            at += 1;
+            if at == self.slots.len() {
+                at = 0;
+            }
+        }
     }
 
     fn set(&mut self, hash: u64, key: &[u8], number: u32) {
-        if let Some(at) = self.find(hash, key) {
-            self.arena[at as usize..][..4].copy_from_slice(&number.to_le_bytes());
+        if let Some((slot, _)) = self.find(hash, key) {
+            let at = (self.slots[slot] & OFFSET) as usize;
+            self.arena[at..at + 4].copy_from_slice(&number.to_le_bytes());
             return;
         }
-        let at = self.arena.len() as u32;
-        let need = self.arena.len() + 7 + key.len();
+        // One slot of five stays empty.
+        if (self.filled as usize + 1) * 5 > self.slots.len() * 4 {
+            self.make_slots(self.entries as usize + 1);
+        }
+        let at = self.arena.len();
+        let need = at + 7 + key.len();
         if need > self.arena.capacity() {
-            let exactly = class(need) - self.arena.len();
-            self.arena.reserve_exact(exactly);
+            self.arena.reserve_exact(class(need) - at);
         }
         push(&mut self.arena, key, number);
-        let Shard { offsets, arena, .. } = self;
-        let rehash = |&at: &u32| inner(hash_bytes(entry(arena, at as usize).key));
-        offsets.insert_unique(inner(hash), at, rehash);
+        self.add_slot(hash, at);
+        self.entries += 1;
     }
 
     fn remove(&mut self, hash: u64, key: &[u8]) {
-        let Shard { offsets, arena, .. } = self;
-        let is = |&at: &u32| entry(arena, at as usize).key == key;
-        let Ok(found) = offsets.find_entry(inner(hash), is) else {
+        let Some((slot, entry)) = self.find(hash, key) else {
             return;
         };
-        let (at, _) = found.remove();
-        self.garbage += self.entry(at).end - at as usize;
-        if self.garbage > 256 && self.garbage > self.arena.len() / 4 {
-            let all: Vec<_> = self.offsets.iter().copied().collect();
+        self.garbage += entry.end as u32 - (self.slots[slot] & OFFSET);
+        self.slots[slot] = REMOVED;
+        self.entries -= 1;
+        if self.garbage > 256 && self.garbage as usize > self.arena.len() / 4 {
+            let all: Vec<_> = self.offsets().collect();
             *self = self.only(&all);
+        }
+    }
+
+    fn add_slot(&mut self, hash: u64, offset: usize) {
+        // A bucket has 16 KiB on average, and whoever sends the keys cannot choose their hashes.
+        assert!(
+            offset < OFFSET as usize - 1,
+            "a shard has grown far too large"
+        );
+        let mut at = place(hash, self.slots.len());
+        while self.slots[at] != EMPTY {
+            at += 1;
+            if at == self.slots.len() {
+                at = 0;
+            }
+        }
+        self.slots[at] = mark(hash) | offset as u32;
+        self.filled += 1;
+    }
+
+    /// Makes slots that have some room beyond so many entries, and fills those that there are in.
+    fn make_slots(&mut self, entries: usize) {
+        let slots = class(entries * 4 * 3 / 2) / 4;
+        let old = std::mem::replace(&mut self.slots, vec![EMPTY; slots]);
+        self.filled = 0;
+        for slot in old {
+            if slot < REMOVED {
+                let at = slot & OFFSET;
+                self.add_slot(self.hash(at), at as usize);
+            }
         }
     }
 
@@ -156,18 +229,18 @@ impl Shard {
     fn only(&self, entries: &[u32]) -> Shard {
         let bytes = entries.iter().map(|&at| self.entry(at).end - at as usize);
         let mut shard = Shard {
-            offsets: HashTable::with_capacity(entries.len()),
             arena: Vec::with_capacity(class(bytes.sum())),
-            garbage: 0,
+            entries: entries.len() as u32,
+            ..Shard::default()
         };
+        shard.make_slots(entries.len() + 1);
         for &at in entries {
             let entry = self.entry(at);
-            let to = shard.arena.len() as u32;
-            let bytes = &self.arena[at as usize..entry.end];
-            shard.arena.extend_from_slice(bytes);
-            let Shard { offsets, arena, .. } = &mut shard;
-            let rehash = |&at: &u32| inner(hash_bytes(self::entry(arena, at as usize).key));
-            offsets.insert_unique(inner(hash_bytes(entry.key)), to, rehash);
+            let to = shard.arena.len();
+            shard
+                .arena
+                .extend_from_slice(&self.arena[at as usize..entry.end]);
+            shard.add_slot(hash_bytes(entry.key), to);
         }
         shard
     }
@@ -178,33 +251,38 @@ impl Bucket for Shard {
     const FULL: usize = 16 << 10;
 
     fn weight(&self) -> usize {
-        self.arena.len() - self.garbage + 8 * self.offsets.len()
+        self.arena.len() - self.garbage as usize + 8 * self.entries as usize
     }
 
     fn memory(&self) -> usize {
         // Not the capacity, which differs in copies.
-        class(self.arena.len()) + self.offsets.allocation_size()
+        class(self.arena.len()) + self.slots.len() * 4
     }
 
     fn split(&mut self, bit: u32) -> Shard {
         let goes = |&at: &u32| (self.hash(at) >> bit) & 1 == 1;
-        let (given, kept): (Vec<u32>, Vec<u32>) = self.offsets.iter().copied().partition(goes);
+        let (given, kept): (Vec<u32>, Vec<u32>) = self.offsets().partition(goes);
         let given = self.only(&given);
         *self = self.only(&kept);
         given
     }
 
     fn absorb(&mut self, other: Shard) {
-        for &at in &other.offsets {
+        for at in other.offsets() {
             let entry = other.entry(at);
             self.set(hash_bytes(entry.key), entry.key, entry.number);
         }
     }
 }
 
-/// Within a shard the low bits of all hashes are alike, so that other ones have to come first.
-fn inner(hash: u64) -> u64 {
-    hash.rotate_left(32)
+/// The slot where the search for a hash begins. All hashes of a shard have their lowest bits in common.
+fn place(hash: u64, slots: usize) -> usize {
+    (((hash >> 32) * slots as u64) >> 32) as usize
+}
+
+/// Other bits of the hash, in the place of those that are no offset.
+fn mark(hash: u64) -> u32 {
+    hash as u32 & !OFFSET
 }
 
 fn entry(arena: &[u8], at: usize) -> Entry<'_> {
