@@ -233,11 +233,7 @@ impl<'a> Mirror<'a> {
         loop {
             self.stopped()?;
             if let Some(heard) = heard.as_deref_mut() {
-                let changes = heard.changes(Duration::ZERO)?;
-                since.add(&changes);
-                if space.is_whole() && !changes.ids.is_empty() {
-                    self.write(&changes, heard, space, tell)?;
-                }
+                self.hear(heard, space, since, tell)?;
             }
             match pages.recv_timeout(GLANCE) {
                 Ok(page) => {
@@ -253,6 +249,23 @@ impl<'a> Mirror<'a> {
         }
     }
 
+    /// Takes down what has changed, and writes it at once where readers see it: perhaps nothing comes of the
+    /// load.
+    fn hear(
+        &self,
+        heard: &mut Session,
+        space: &mut Space,
+        since: &mut Changes,
+        tell: Tell<'_>,
+    ) -> Result<(), Error> {
+        let changes = heard.changes(Duration::ZERO)?;
+        since.add(&changes);
+        if space.is_whole() && !changes.ids.is_empty() {
+            self.write(&changes, heard, space, tell)?;
+        }
+        Ok(())
+    }
+
     /// Puts the staged copy in place, with what has changed since it was read.
     fn publish(
         &self,
@@ -264,7 +277,7 @@ impl<'a> Mirror<'a> {
         let (mut rows, mut bad) = Default::default();
         if let Some(heard) = heard {
             heard.prove_alive()?;
-            since.add(&heard.changes(Duration::ZERO)?);
+            self.hear(heard, space, since, tell)?;
             (rows, bad) = heard.ask(&since.ids)?;
         }
         self.stopped()?;

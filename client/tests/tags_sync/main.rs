@@ -1,5 +1,6 @@
 //! `crawlspace tags sync` between a real PostgreSQL and a real Redis.
 
+mod documented;
 mod failures;
 mod follow;
 mod loads;

@@ -26,19 +26,16 @@ impl Postgres {
     /// A server with an empty database, which asks for passwords.
     pub fn start() -> Postgres {
         let dir = directory();
-        // A cluster takes seconds to make, and a moment to copy.
-        static TEMPLATE: OnceLock<TempDir> = OnceLock::new();
-        let template = TEMPLATE.get_or_init(|| {
-            let dir = directory();
-            initdb(dir.path());
-            dir
-        });
-        let copy = Command::new("cp")
-            .arg("-a")
-            .arg(template.path().join("data"))
+        let unpacked = Command::new("tar")
+            .arg("-xpf")
+            .arg(cluster())
+            .arg("-C")
             .arg(dir.path())
             .status();
-        assert!(copy.expect("cp runs").success(), "the cluster is copied");
+        assert!(
+            unpacked.expect("tar runs").success(),
+            "the cluster is unpacked"
+        );
         let mut postgres = Postgres {
             dir,
             port: 0,
@@ -179,6 +176,36 @@ fn directory() -> TempDir {
         assert!(chown.expect("chown runs").success());
     }
     dir
+}
+
+/// An archive of an empty cluster. One takes seconds to make, so it is kept from run to run.
+fn cluster() -> &'static Path {
+    static CLUSTER: OnceLock<PathBuf> = OnceLock::new();
+    CLUSTER.get_or_init(|| {
+        let version = Command::new(program("initdb")).arg("--version").output();
+        let version = version.expect("initdb runs").stdout;
+        let version =
+            String::from_utf8_lossy(&version).replace(|c: char| !c.is_alphanumeric(), "-");
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+        std::fs::create_dir_all(folder).expect("the folder can be made");
+        let kept = folder.join(format!("{version}cluster.tar"));
+        if !kept.exists() {
+            let dir = directory();
+            initdb(dir.path());
+            // Another process may do the same: whoever is last puts in place what is as good.
+            let mine = folder.join(format!("cluster-{}.tar", std::process::id()));
+            let packed = Command::new("tar")
+                .arg("-cf")
+                .arg(&mine)
+                .arg("-C")
+                .arg(dir.path())
+                .arg("data")
+                .status();
+            assert!(packed.expect("tar runs").success(), "the cluster is packed");
+            std::fs::rename(&mine, &kept).expect("it is on the same file system");
+        }
+        kept
+    })
 }
 
 fn initdb(dir: &Path) {

@@ -162,6 +162,8 @@ fn a_command_line_that_makes_no_sense_is_refused() {
         (&["--private", "x", "--public", "y"], "--public"),
         (&["--once", "--wait"], "--wait"),
         (&["--every", "0"], "--every"),
+        (&["--csv", "-", "--wait"], "--csv"),
+        (&["--csv", "-", "--query", "SELECT 1, ''"], "--csv"),
     ] {
         let output = stage.run(arguments);
         let said = String::from_utf8(output.stderr).unwrap();

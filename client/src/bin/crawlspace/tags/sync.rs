@@ -95,7 +95,11 @@ pub struct Sync {
 
     /// A file of the columns id and tags (between spaces), with or without this header, instead of a database;
     /// - is standard input. It is loaded once.
-    #[arg(long, value_name = "FILE")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with_all = ["table", "id", "organization", "private", "public", "public_tag", "postgres_ca", "listen", "every", "wait"]
+    )]
     csv: Option<PathBuf>,
 
     /// Load once and end.
