@@ -24,7 +24,7 @@ const TEMPLATE_BYTES: usize = 4096;
 /// Limits of a rule's regular expression. It is compiled wherever the space is loaded.
 const LIMITS: Limits = Limits {
     pattern_bytes: 64 << 10,
-    compiled_bytes: 16 << 20,
+    compiled_bytes: 4 << 20,
 };
 
 /// A rule.

@@ -191,6 +191,9 @@ impl Parser<'_> {
         let Some(field) = name.as_literal() else {
             return Err(Error::syntax("a group in the name of a field", start));
         };
+        if !crawlspace_cdx::Field::named(field).is_plausible() {
+            return Err(Error::BadField(field.into()));
+        }
         self.at += sign;
         let place = match test {
             Test::Matches => Place::Regex,
