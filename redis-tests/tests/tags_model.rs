@@ -27,7 +27,7 @@ mod space;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::time::{Duration, Instant};
 
-use redis_tests::{cmd, ok, Options, Reply, Rng, Server, Wire};
+use redis_tests::{cmd, ok, until, Options, Reply, Rng, Server, Wire};
 
 use command::{Command, Verdict};
 use pattern::Bytes;
@@ -247,4 +247,23 @@ fn random_histories_with_batches_beside_the_server_match_the_model() {
         1024,
         2,
     );
+}
+
+#[test]
+fn random_histories_are_the_same_after_a_restart() {
+    let mut server = Options::new().aof_unsynced(false).start();
+    let mut rng = Rng::new("random_histories_are_the_same_after_a_restart");
+    for round in 0..8 {
+        random_history(&server, &mut rng, 150);
+        let digest = server.digest();
+        if round % 2 == 0 {
+            ok!(server.wire(), "BGREWRITEAOF");
+            until("the append-only file is rewritten", || {
+                server.info_number("aof_rewrite_in_progress") == 0
+                    && server.info_number("aof_rewrite_scheduled") == 0
+            });
+        }
+        server.restart();
+        assert_eq!(server.digest(), digest, "round {round}");
+    }
 }

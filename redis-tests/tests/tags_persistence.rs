@@ -150,7 +150,7 @@ fn big_space_survives_a_rewritten_append_only_file() {
     let mut s = TagSpace::of(&server);
     let long = "l".repeat(10_000);
     for call in 0..10 {
-        let pairs: Vec<String> = (0..10_000)
+        let pairs: Vec<String> = (0..2_000)
             .flat_map(|n| {
                 [
                     format!("com,a)/{} 20200101000000 f{call} {n}", n * 7919),
@@ -166,8 +166,8 @@ fn big_space_survives_a_rewritten_append_only_file() {
     rewritten(&mut server);
     assert_eq!(server.digest(), digest);
     let mut s = TagSpace::of(&server);
-    assert_eq!(s.figure("record_edges"), 200_000);
-    assert_eq!(s.ok("SWAP FILE EXPECT 100000"), int(100_000));
+    assert_eq!(s.figure("record_edges"), 40_000);
+    assert_eq!(s.ok("SWAP FILE EXPECT 20000"), int(20_000));
 }
 
 #[test]
@@ -371,10 +371,9 @@ fn big_space_is_freed_without_a_pause() {
     until("its memory is given back", || {
         server.info_number("used_memory") < before / 2
     });
-    assert!(
-        server.info_number("lazyfreed_objects") > 0,
-        "it was freed aside"
-    );
+    until("it is told that it was freed aside", || {
+        server.info_number("lazyfreed_objects") > 0
+    });
     ok!(s.wire, "FLUSHALL", "ASYNC");
 }
 

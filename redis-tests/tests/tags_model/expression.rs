@@ -130,7 +130,7 @@ impl Expression {
                 Prefix(text)
             }
             7 => {
-                let prefix = Text::of(*rng.pick(&["x", "c:", "o:"]));
+                let prefix = Text::of(*rng.pick(&["", "c:", "o:"]));
                 let values = ["1", "2", "12", "p", "x|y", "*"];
                 OneOf(
                     prefix,
@@ -237,7 +237,11 @@ impl Writer<'_> {
             OneOf(prefix, values) => {
                 let values = values.iter().map(|value| self.text(value)).collect();
                 let values = self.joined(values, b'|');
-                let prefix = self.text(prefix);
+                let plain = prefix.filled(&|_| Some(b"g".to_vec())).expect("filled");
+                let prefix = match plain.is_empty() {
+                    true => Vec::new(),
+                    false => self.text(prefix),
+                };
                 [&prefix[..], b"{", &values, b"}"].concat()
             }
             Point(name) => [b"@", &self.text(name)[..]].concat(),

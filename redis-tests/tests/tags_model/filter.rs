@@ -324,9 +324,15 @@ impl Call {
             let name = ["OUTBACK", "IA", "PYWB"][self.dialect as usize];
             say("DIALECT", name.into());
         }
-        for spec in &self.specs {
-            say("FILTER", spec.text());
+        // Several after one word, or a word for each.
+        let together = self.lines.len().is_multiple_of(2);
+        for (n, spec) in self.specs.iter().enumerate() {
+            if n == 0 || !together {
+                words.push(b"FILTER".to_vec());
+            }
+            words.push(spec.text());
         }
+        let mut say = |word: &str, value: Bytes| words.extend([word.as_bytes().to_vec(), value]);
         if let Some((field, bytes)) = self.collapse {
             let bytes = bytes.map_or(String::new(), |n| format!(":{n}"));
             say("COLLAPSE", format!("{field}{bytes}").into_bytes());
@@ -349,12 +355,16 @@ impl Call {
         }
         let lines = self.lines.iter().map(|line| line.text.clone());
         if self.blob {
+            let end: &[u8] = match self.lines.len() % 3 {
+                0 => b"\r\n",
+                _ => b"\n",
+            };
             // An empty last line is none without its end.
-            let mut blob: Bytes = lines.flat_map(|line| [&line[..], b"\n"].concat()).collect();
+            let mut blob: Bytes = lines.flat_map(|line| [&line[..], end].concat()).collect();
             if self.lines.last().is_some_and(|line| !line.text.is_empty())
                 && self.skip.is_multiple_of(2)
             {
-                blob.pop();
+                blob.truncate(blob.len() - end.len());
             }
             words.extend([b"BLOB".to_vec(), blob]);
         } else {
