@@ -192,3 +192,53 @@ fn everything_changed_during_a_load_is_loaded_after_it() {
     sync.loaded_after(1);
     stage.settled(&mut sql);
 }
+
+#[test]
+fn the_changes_of_one_transaction_are_seen_together() {
+    let stage = Stage::new(400);
+    let mut sql = stage.sql();
+    sql.batch_execute("UPDATE collection SET private = id % 2 = 0")
+        .unwrap();
+    let sync = stage.follow(&[]);
+    sync.loaded_after(0);
+    set_rule(&stage);
+    let files: Vec<String> = (1..=400).map(file).collect();
+    let mut question: Vec<String> = ["TAGS.FILTER", "tags", "WHERE", "coll:* & !private"]
+        .map(str::to_owned)
+        .to_vec();
+    question.extend(
+        "FORMAT FILE RETURN COUNT LINES"
+            .split(' ')
+            .map(str::to_owned),
+    );
+    question.extend(files);
+
+    let (done, looks) = (AtomicBool::new(false), AtomicU64::new(0));
+    let mut wire = stage.redis.wire();
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                // Half of them are public, whichever.
+                assert_eq!(wire.expect_ok(&question).int(), 200);
+                looks.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        for _ in 0..30 {
+            // One statement a row, so that the server has time to tell of half of them.
+            sql.batch_execute(
+                "DO $$ DECLARE n int; BEGIN FOR n IN 1..400 LOOP
+                 UPDATE collection SET private = NOT private WHERE id = n; END LOOP; END $$",
+            )
+            .unwrap();
+        }
+        let before = looks.load(Ordering::Relaxed);
+        stage.settled(&mut sql);
+        until("the reader has looked", || {
+            looks.load(Ordering::Relaxed) > before || reader.is_finished()
+        });
+        done.store(true, Ordering::Relaxed);
+        reader.join().unwrap();
+    });
+    assert_eq!(sync.errors(), "");
+    assert_eq!(sync.loads(), 1);
+}
