@@ -33,6 +33,13 @@ impl Index {
 }
 
 #[test]
+fn a_snapshot_may_be_read_and_dropped_by_another_thread() {
+    fn is_shared<T: Send + Sync>() {}
+    is_shared::<Index>();
+    is_shared::<Dropped>();
+}
+
+#[test]
 fn what_cannot_be_a_tag_or_id_is_refused() {
     let mut index = Index::default();
     index.add(Kind::File, b"f", &[b"t"]).unwrap();

@@ -160,19 +160,21 @@ impl Model {
                 let tags: Vec<_> = tags.iter().map(|tag| &tag[..]).collect();
                 assert_eq!(index.names_of(kind, id), tags);
             }
-            let mut scanned = Map::new();
-            let mut cursor = 0;
-            loop {
-                cursor = index.scan(kind, cursor, 7, &mut |id, tags| {
-                    let names = tags.iter().map(|tag| index.name(*tag).to_vec());
-                    let twice = scanned.insert(id.to_vec(), names.collect());
-                    assert_eq!(twice, None, "given twice");
-                });
-                if cursor == 0 {
-                    break;
+            for count in [7, 10_000] {
+                let mut scanned = Map::new();
+                let mut cursor = 0;
+                loop {
+                    cursor = index.scan(kind, cursor, count, &mut |id, tags| {
+                        let names = tags.iter().map(|tag| index.name(*tag).to_vec());
+                        let twice = scanned.insert(id.to_vec(), names.collect());
+                        assert_eq!(twice, None, "given twice");
+                    });
+                    if cursor == 0 {
+                        break;
+                    }
                 }
+                assert_eq!(&scanned, map);
             }
-            assert_eq!(&scanned, map);
         }
         let mut tags = BTreeSet::new();
         let mut cursor = 0;

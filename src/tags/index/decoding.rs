@@ -1,0 +1,285 @@
+//! What reads chunks, as [`super::encoding`] describes them.
+//!
+//! What is read is checked before anything is done with it, because it may come from a broken file, or
+//! from anybody who may run `RESTORE`.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+
+use super::change::{check_id, check_tag, Change};
+use super::edges::Edges;
+use super::encoding::{STAGED, VERSION};
+use super::record::{Parts, TIMESTAMPS};
+use super::{Index, Kind, TagId, ID_BYTES, MOST_TAGS, TAG_BYTES};
+
+/// Tags that a chunk may add to ids that are there already. Every such set has to be made, and a few bytes
+/// could ask for very many large ones.
+const MOST_MERGED: usize = 1 << 22;
+
+impl Index {
+    /// Adds what a chunk holds. Any closure may differ afterwards.
+    ///
+    /// # Errors
+    /// What is wrong with it, or what it would bring about. Nothing changes then.
+    pub fn load_chunk(&mut self, chunk: &[u8]) -> Result<(), String> {
+        let chunk = Chunk::read(chunk)?;
+        self.check_room(chunk.tags.len() + chunk.ids as usize)
+            .map_err(|error| error.to_string())?;
+        let at = chunk.kind as usize;
+        let begun = self.staged[at].is_some();
+        let edges = match chunk.staged {
+            false => &mut self.in_place[at],
+            true => self.staged[at].get_or_insert_with(|| Edges::new(chunk.kind)),
+        };
+        let loaded = chunk.load(Change::new(&mut self.names, edges));
+        if loaded.is_err() && chunk.staged && !begun {
+            self.staged[at] = None;
+        }
+        self.settle(chunk.ids as u32);
+        loaded
+    }
+}
+
+/// A chunk, checked.
+struct Chunk<'a> {
+    kind: Kind,
+    staged: bool,
+    tags: Vec<&'a [u8]>,
+    /// Tags of the sets, one set after the other, and where each ends.
+    members: Vec<u32>,
+    ends: Vec<usize>,
+    files: Vec<&'a [u8]>,
+    ids: u64,
+    /// From the first id on.
+    rest: Reader<'a>,
+}
+
+/// What all that is wrong in itself is called.
+struct Corrupt;
+
+impl<'a> Chunk<'a> {
+    fn read(bytes: &'a [u8]) -> Result<Chunk<'a>, String> {
+        match bytes.first() {
+            None => Err("a chunk of tags is empty".to_string()),
+            Some(&VERSION) => Chunk::read_body(&bytes[1..])
+                .map_err(|Corrupt| "a chunk of tags is malformed".to_string()),
+            Some(version) => Err(format!(
+                "a chunk of tags is of version {version}; this module reads version {VERSION}"
+            )),
+        }
+    }
+
+    fn read_body(bytes: &'a [u8]) -> Result<Chunk<'a>, Corrupt> {
+        let mut reader = Reader { bytes, at: 0 };
+        let head = *reader.bytes(1)?.first().ok_or(Corrupt)?;
+        let staged = head & STAGED != 0;
+        let kind = *Kind::ALL.get(usize::from(head & !STAGED)).ok_or(Corrupt)?;
+        let tags = reader.texts(TAG_BYTES)?;
+        if tags.iter().any(|tag| check_tag(tag).is_err()) {
+            return Err(Corrupt);
+        }
+        let (mut members, mut ends) = (Vec::new(), Vec::new());
+        for _ in 0..reader.number(u32::MAX.into())? {
+            let len = reader.number(MOST_TAGS as u64)?;
+            let mut next = 0;
+            for _ in 0..len {
+                let tag = next + reader.number(u32::MAX.into())?;
+                if tag >= tags.len() as u64 {
+                    return Err(Corrupt);
+                }
+                members.push(tag as u32);
+                next = tag + 1;
+            }
+            if len == 0 {
+                return Err(Corrupt);
+            }
+            ends.push(members.len());
+        }
+        let files = match kind {
+            Kind::Record => reader.texts(ID_BYTES)?,
+            _ => Vec::new(),
+        };
+        let ids = reader.number(u32::MAX.into())?;
+        if ids == 0 && !staged {
+            return Err(Corrupt);
+        }
+        let rest = reader;
+        let chunk = Chunk {
+            kind,
+            staged,
+            tags,
+            members,
+            ends,
+            files,
+            ids,
+            rest,
+        };
+        for _ in 0..ids {
+            chunk.id(&mut reader)?;
+        }
+        if reader.at < bytes.len() {
+            return Err(Corrupt);
+        }
+        Ok(chunk)
+    }
+
+    /// Reads an id and the number of its set.
+    fn id(&self, reader: &mut Reader<'a>) -> Result<(Cow<'a, [u8]>, usize), Corrupt> {
+        let set = reader.number(u32::MAX.into())? as usize;
+        if set >= self.ends.len() {
+            return Err(Corrupt);
+        }
+        let file = match self.kind {
+            Kind::Record => reader.number(self.files.len() as u64)?,
+            _ => 0,
+        };
+        if file == 0 {
+            let id = reader.text(ID_BYTES)?;
+            let in_parts = self.kind == Kind::Record && Parts::of(id).is_some();
+            if in_parts || check_id(self.kind, id).is_err() {
+                return Err(Corrupt);
+            }
+            return Ok((id.into(), set));
+        }
+        let parts = Parts {
+            timestamp: reader.number(TIMESTAMPS - 1)?,
+            offset: reader.number(i64::MAX as u64)?,
+            urlkey: reader.text(ID_BYTES)?,
+            filename: self.files[file as usize - 1],
+        };
+        let mut id = Vec::with_capacity(parts.urlkey.len() + parts.filename.len() + 40);
+        parts.join(&mut id);
+        if id.len() > ID_BYTES || Parts::of(&id) != Some(parts) {
+            return Err(Corrupt);
+        }
+        Ok((id.into(), set))
+    }
+
+    fn load(&self, mut change: Change<'_>) -> Result<(), String> {
+        let numbers: Vec<TagId> = self
+            .tags
+            .iter()
+            .map(|tag| change.names.number(tag))
+            .collect();
+        // Each set in the order of the index's own numbers, and its number there.
+        let mut sets: Vec<(Vec<TagId>, u32)> = Vec::new();
+        let mut start = 0;
+        for &end in &self.ends {
+            let tags = self.members[start..end].iter();
+            let mut tags: Vec<_> = tags.map(|&tag| numbers[tag as usize]).collect();
+            tags.sort_unstable();
+            let set = change.edges.hold(change.names, &tags);
+            sets.push((tags, set));
+            start = end;
+        }
+        let loaded = self.load_ids(&mut change, &sets);
+        for &(_, set) in &sets {
+            change.edges.release(change.names, set);
+        }
+        match loaded {
+            Ok(()) => {
+                change.keep();
+            }
+            Err(_) => change.undo(|at| self.id_at(at)),
+        }
+        loaded
+    }
+
+    fn load_ids(&self, change: &mut Change<'_>, sets: &[(Vec<TagId>, u32)]) -> Result<(), String> {
+        let mut reader = self.rest;
+        let mut merged = 0;
+        let mut ids = Vec::new();
+        for _ in 0..self.ids {
+            let at = reader.at;
+            let Ok((id, set)) = self.id(&mut reader) else {
+                break;
+            };
+            let (tags, set) = &sets[set];
+            let old = change.note(at, &id);
+            if old == 0 {
+                change.edges.place(change.names, &id, *set);
+            } else if old != *set {
+                merged += tags.len() + change.edges.set(old).len();
+                if merged > MOST_MERGED {
+                    return Err("a chunk of tags adds too many to ids that have some".to_string());
+                }
+                let added = change.merge_numbers(&id, tags);
+                added.map_err(|error| error.to_string())?;
+            }
+            if self.kind == Kind::Tag {
+                ids.push(id);
+            }
+        }
+        let ids = ids.iter().map(|id| &**id).collect();
+        change.check_circles(ids).map_err(|error| error.to_string())
+    }
+
+    /// The id that was read at that place.
+    fn id_at(&self, at: usize) -> Cow<'a, [u8]> {
+        let mut reader = Reader { at, ..self.rest };
+        match self.id(&mut reader) {
+            Ok((id, _)) => id,
+            Err(Corrupt) => Cow::Borrowed(b""),
+        }
+    }
+}
+
+/// Reads the parts of a chunk in turn.
+#[derive(Clone, Copy)]
+struct Reader<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn bytes(&mut self, len: usize) -> Result<&'a [u8], Corrupt> {
+        let end = self.at.checked_add(len).ok_or(Corrupt)?;
+        let bytes = self.bytes.get(self.at..end).ok_or(Corrupt)?;
+        self.at = end;
+        Ok(bytes)
+    }
+
+    fn number(&mut self, most: u64) -> Result<u64, Corrupt> {
+        let mut number = 0;
+        for shift in (0..64).step_by(7) {
+            let byte = *self.bytes.get(self.at).ok_or(Corrupt)?;
+            self.at += 1;
+            let bits = u64::from(byte & 0x7f);
+            // Bits beyond the 64th, or a last byte that says nothing.
+            if (bits << shift) >> shift != bits || (byte == 0 && shift > 0) {
+                return Err(Corrupt);
+            }
+            number |= bits << shift;
+            if byte < 0x80 {
+                return if number <= most {
+                    Ok(number)
+                } else {
+                    Err(Corrupt)
+                };
+            }
+        }
+        Err(Corrupt)
+    }
+
+    /// Length and bytes of something that is not empty.
+    fn text(&mut self, longest: usize) -> Result<&'a [u8], Corrupt> {
+        match self.number(longest as u64)? {
+            0 => Err(Corrupt),
+            len => self.bytes(len as usize),
+        }
+    }
+
+    /// A number, and so many different ones.
+    fn texts(&mut self, longest: usize) -> Result<Vec<&'a [u8]>, Corrupt> {
+        let mut seen = HashSet::new();
+        let mut texts = Vec::new();
+        for _ in 0..self.number(u32::MAX.into())? {
+            let text = self.text(longest)?;
+            if !seen.insert(text) {
+                return Err(Corrupt);
+            }
+            texts.push(text);
+        }
+        Ok(texts)
+    }
+}
