@@ -308,6 +308,27 @@ fn big_batch_runs_on_a_replica_whose_master_goes_on() {
 }
 
 #[test]
+fn master_that_becomes_a_replica_lets_go_of_its_batches() {
+    let server = Server::start();
+    let other = Server::start();
+    let mut s = space(&server);
+    send(&mut s, "POINT all RETURN COUNT", &blob());
+    until("the batch runs or is over", || {
+        s.wire.has_reply() || server.info_number("blocked_clients") > 0
+    });
+    ok!(server.wire(), "REPLICAOF", "127.0.0.1", other.port());
+    let reply = s.wire.recv();
+    let unblocked = matches!(&reply, Reply::Error(line) if line.starts_with(b"UNBLOCKED "));
+    assert!(unblocked || reply == int(LINES as i64 / 3 * 2), "{reply:?}");
+    other.wait_for_replica_offset(&server);
+    until("nothing waits any more", || {
+        server.info_number("tags_batches_waiting") == 0
+            && server.info_number("blocked_clients") == 0
+    });
+    assert_eq!(server.info_number("panics"), 0);
+}
+
+#[test]
 fn two_spaces_and_two_databases_are_not_mixed_up() {
     let server = Server::start();
     let mut one = space(&server);
