@@ -43,6 +43,7 @@ fn every_dependency_has_a_reason() {
     let page = read("docs/dependencies.md");
     for (ours, manifest) in [
         ("crawlspace", "Cargo.toml"),
+        ("crawlspace-cdx", "cdx/Cargo.toml"),
         ("crawlspace-client", "client/Cargo.toml"),
         ("redis-tests", "redis-tests/Cargo.toml"),
     ] {

@@ -132,7 +132,7 @@ fn real_clients_of_both_protocols_understand_the_replies() {
     for mut conn in [server.conn(), server.conn3()] {
         let info = run(&mut conn, &["TAGS.INFO", "tags"]).expect("a map");
         let info: HashMap<String, i64> = redis::from_redis_value(info).expect("a map of integers");
-        assert_eq!(info["file_edges"], 1);
+        assert_eq!(info["file-edges"], 1);
         let words = [
             "TAGS.FILTER",
             "tags",

@@ -217,7 +217,7 @@ fn cycles_are_refused_and_nothing_is_written() {
         let error = s.err(line);
         assert!(error.starts_with("CYCLE "), "{line}: {error}");
         assert_eq!(s.digest(), before, "{line}");
-        assert_eq!(s.figure("staged_tag_ids"), 0, "{line}");
+        assert_eq!(s.figure("staged-tag-ids"), 0, "{line}");
     }
     assert!(s.err("ADD TAG d a").contains("'a'"), "it names the tag");
     // What was in the way may go, also in the same call.

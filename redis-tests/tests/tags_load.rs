@@ -34,7 +34,7 @@ fn set_gives_an_id_exactly_these_tags() {
     assert_eq!(s.tags("FILE c"), ["p"]);
     s.ok("LOAD FILE SET a ''");
     assert_eq!(s.tags("FILE a"), NONE);
-    assert_eq!(s.figure("file_ids"), 2);
+    assert_eq!(s.figure("file-ids"), 2);
 }
 
 #[test]
@@ -50,8 +50,8 @@ fn replace_puts_a_whole_kind_in_place() {
     assert_eq!(s.tags("TAG x"), ["other-kind"]);
     assert_eq!(s.tags("RECORD r"), ["other-kind"]);
     assert_eq!(s.ok("LOAD FILE REPLACE"), int(0));
-    assert_eq!(s.figure("file_ids"), 0);
-    assert_eq!(s.figure("record_ids"), 1);
+    assert_eq!(s.figure("file-ids"), 0);
+    assert_eq!(s.figure("record-ids"), 1);
 }
 
 #[test]
@@ -118,13 +118,13 @@ fn a_staged_copy_is_invisible_until_it_is_swapped() {
     assert_eq!(s.ok("LOAD FILE STAGE a 'new x' d ''"), int(2));
     assert_eq!(s.ok("LOAD FILE STAGE c more"), int(1));
     assert_eq!(seen(&mut s), before);
-    assert_eq!(s.figure("staged_file_ids"), 2);
-    assert_eq!(s.figure("file_ids"), 2);
+    assert_eq!(s.figure("staged-file-ids"), 2);
+    assert_eq!(s.figure("file-ids"), 2);
     assert_eq!(s.ok("SWAP FILE"), int(2));
     assert_eq!(s.tags("FILE a"), ["new", "x"]);
     assert_eq!(s.tags("FILE b"), NONE);
     assert_eq!(s.tags("FILE c"), ["more", "new"]);
-    assert_eq!(s.figure("staged_file_ids"), 0);
+    assert_eq!(s.figure("staged-file-ids"), 0);
     assert_eq!(s.kept("POINT p FORMAT FILE", &["a", "b", "c"]), ["a", "c"]);
 }
 
@@ -203,7 +203,7 @@ fn changes_in_place_while_a_copy_is_staged_do_not_mix_with_it() {
     s.ok("LOAD FILE STAGE a staged");
     s.ok("ADD FILE a direct");
     s.ok("LOAD FILE REPLACE n direct");
-    assert_eq!(s.figure("staged_file_ids"), 1);
+    assert_eq!(s.figure("staged-file-ids"), 1);
     s.ok("SWAP FILE");
     assert_eq!(s.tags("FILE a"), ["staged"]);
     assert_eq!(s.tags("FILE n"), NONE);
@@ -245,7 +245,7 @@ fn a_hundred_thousand_ids_are_staged_in_many_calls_and_swapped_in_one() {
         assert_eq!(s.tags("FILE old"), ["t"]);
     }
     assert_eq!(s.ok("SWAP FILE EXPECT 100000"), int(100_000));
-    assert_eq!(s.figure("file_edges"), 200_000);
+    assert_eq!(s.figure("file-edges"), 200_000);
     assert_eq!(s.tags("FILE file-99999.warc.gz"), ["coll:299", "own"]);
     assert_eq!(s.tags("FILE old"), NONE);
     assert_eq!(s.ok("LOAD FILE REPLACE"), int(0));

@@ -72,7 +72,7 @@ fn goes_on(s: &mut TagSpace) {
     assert_eq!(s.ok("SWAP TAG"), int(1));
     assert_eq!(s.ok("SWAP RECORD"), int(0));
     assert_eq!(s.tags("FILE staged ALL"), ["coll:9", "org:9"]);
-    assert_eq!(s.figure("record_ids"), 0);
+    assert_eq!(s.figure("record-ids"), 0);
     assert_eq!(
         s.kept("POINT org-9 FORMAT FILE", &["staged", "other"]),
         ["staged"]
@@ -166,7 +166,7 @@ fn big_space_survives_a_rewritten_append_only_file() {
     rewritten(&mut server);
     assert_eq!(server.digest(), digest);
     let mut s = TagSpace::of(&server);
-    assert_eq!(s.figure("record_edges"), 40_000);
+    assert_eq!(s.figure("record-edges"), 40_000);
     assert_eq!(s.ok("SWAP FILE EXPECT 20000"), int(20_000));
 }
 

@@ -269,15 +269,15 @@ fn info_tells_the_figures() {
     s.ok("POINTSET p t");
     s.ok("POINTSET q t");
     for (name, value) in [
-        ("record_ids", 1),
-        ("record_edges", 2),
-        ("file_ids", 2),
-        ("file_edges", 4),
-        ("tag_ids", 1),
-        ("tag_edges", 1),
-        ("staged_record_ids", 0),
-        ("staged_file_ids", 2),
-        ("staged_tag_ids", 1),
+        ("record-ids", 1),
+        ("record-edges", 2),
+        ("file-ids", 2),
+        ("file-edges", 4),
+        ("tag-ids", 1),
+        ("tag-edges", 1),
+        ("staged-record-ids", 0),
+        ("staged-file-ids", 2),
+        ("staged-tag-ids", 1),
         ("rules", 1),
         ("points", 2),
     ] {
@@ -290,6 +290,6 @@ fn info_tells_the_figures() {
     assert_eq!(s.figure("tags"), 3, "b is of the record still");
     s.ok("REM RECORD r b");
     assert_eq!(s.figure("tags"), 2);
-    assert_eq!(s.figure("record_edges"), 1);
+    assert_eq!(s.figure("record-edges"), 1);
     ok!(s.wire, "PING");
 }

@@ -39,7 +39,10 @@ pub struct Space {
 
 /// Conditions that were made ready, latest last. They hold until a point changes.
 #[derive(Clone, Debug, Default)]
-pub struct Conditions(Arc<Mutex<Vec<(Asked, Arc<Condition>)>>>);
+pub struct Conditions(Arc<Mutex<Vec<Ready>>>);
+
+/// A condition with what it was made of.
+type Ready = (Asked, Arc<Condition>);
 
 impl Conditions {
     /// The condition for what is asked, if it is ready.

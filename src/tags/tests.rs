@@ -171,7 +171,7 @@ fn id_of(kind: Kind, n: u8) -> String {
         status: 200,
         collection: n % 4,
         offset: n % 2,
-        recognised: n % 5 > 0,
+        recognised: !n.is_multiple_of(5),
     };
     match kind {
         Kind::Record => capture.record(),
@@ -245,7 +245,7 @@ fn captures() -> Vec<Capture> {
             status: if n % 7 < 4 { 200 } else { 404 },
             collection: n % 4,
             offset: n % 2,
-            recognised: n % 5 > 0,
+            recognised: !n.is_multiple_of(5),
         });
     }
     captures

@@ -16,6 +16,9 @@ use super::index::Kind;
 use super::rule::Rules;
 use super::view::View;
 
+/// Numbers of tags that a rule gives.
+type Given = SmallVec<[u32; 2]>;
+
 /// Numbers of direct tags of a capture.
 type Direct = SmallVec<[u32; 8]>;
 
@@ -37,7 +40,7 @@ pub struct Memory {
     by_name: HashMap<Box<[u8]>, u32>,
     rules: Option<Arc<Rules>>,
     /// For each rule, which tags a part of its field gives.
-    given: Vec<HashMap<Box<[u8]>, SmallVec<[u32; 2]>>>,
+    given: Vec<HashMap<Box<[u8]>, Given>>,
     parts: usize,
     verdicts: Vec<(Arc<Condition>, Verdicts)>,
 }
@@ -242,7 +245,7 @@ impl<'a> Judge<'a> {
 
     #[cold]
     fn learn(&mut self, rule: usize, part: &[u8]) {
-        let mut tags: SmallVec<[u32; 2]> = SmallVec::new();
+        let mut tags = Given::new();
         if let Some(rule) = self.view.rules.iter().nth(rule) {
             rule.tags_of_part(part, &mut |tag| tags.push(self.memory.number(tag)));
         }

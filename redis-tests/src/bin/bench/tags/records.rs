@@ -67,7 +67,7 @@ impl Figures {
         self.used.0.push(each(used() - before.0));
         self.usage.0.push(each(usage() - before.1));
         let info = ok!(server.wire(), "TAGS.INFO", KEY);
-        assert_eq!(info.field("record_ids").int(), count as i64);
+        assert_eq!(info.field("record-ids").int(), count as i64);
 
         let some = drawn(archive, count, order);
         let mut blob = String::new();
