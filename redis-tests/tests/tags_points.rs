@@ -180,6 +180,31 @@ fn groups_are_filled_in_by_number_and_by_name() {
 }
 
 #[test]
+fn in_a_regex_a_dollar_sign_is_the_regex_s_own() {
+    let server = Server::start();
+    let mut s = space(&server);
+    let files = ["$1", "\\d", "7", "ad", "$d", "d", "x$"];
+    for (regex, kept) in [
+        ("a$1$", &["ad"][..]),
+        ("^$1$", &["d"]),
+        ("^${1}$", &["d"]),
+        ("\\$$", &["x$"]),
+        ("\\$1", &["$1"]),
+        ("^\\\\$1$", &["\\d"]),
+        ("^[$]$1$", &["$d"]),
+    ] {
+        s.ok_with("POINTSET", &["v-(.)", &format!("filename~{regex}")]);
+        let kept_by = s.kept("POINT v-d FORMAT FILE", &files);
+        assert_eq!(kept_by, kept, "{regex}");
+    }
+    s.ok_with("POINTSET", &["literal", "filename~\\$1$"]);
+    assert_eq!(s.kept("POINT literal FORMAT FILE", &files), ["$1"]);
+    // In other texts it is doubled.
+    s.ok("POINTSET v-(.) filename=$$1|filename*=x$$|x$1");
+    assert_eq!(s.kept("POINT v-d FORMAT FILE", &files), ["$1", "x$"]);
+}
+
+#[test]
 fn a_name_filled_in_shows_as_an_expression_of_the_same_meaning() {
     let server = Server::start();
     let mut s = space(&server);
