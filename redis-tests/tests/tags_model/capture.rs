@@ -172,7 +172,9 @@ pub fn read(line: &Line, format: Format) -> Read {
     Read::Good(capture)
 }
 
-pub const FILES: [&str; 8] = ["a", "b", "x/a", "x/b", "c-1", "y/c-2", "x/y/c-12", "k"];
+pub const FILES: [&str; 9] = [
+    "a$1", "a", "b", "x/a", "x/b", "c-1", "y/c-2", "x/y/c-12", "k",
+];
 pub const KEYS: [&str; 2] = ["k1", "k,2)/"];
 pub const DATES: [&str; 3] = ["2019", "2020", "20200102"];
 pub const OFFSETS: [&str; 3] = ["0", "1", "23"];

@@ -318,9 +318,9 @@ impl Command {
                     let staged = space.staged[n].as_ref().map_or(0, Edges::len);
                     let count = edges.values().map(Tags::len).sum();
                     for (name, value) in [
-                        (format!("{kind}_ids"), edges.len()),
-                        (format!("{kind}_edges"), count),
-                        (format!("staged_{kind}_ids"), staged),
+                        (format!("{kind}-ids"), edges.len()),
+                        (format!("{kind}-edges"), count),
+                        (format!("staged-{kind}-ids"), staged),
                     ] {
                         same(&reply.field(&name), &number(value))
                             .map_err(|e| format!("{name} {e}"))?;

@@ -147,7 +147,7 @@ impl Expression {
                 Has(*rng.pick(taste.fields), taste.text(rng, taste.values))
             }
             11 if !taste.fields.is_empty() => {
-                let mut pattern = Pattern::random(rng, b"ack-/x12.");
+                let mut pattern = Pattern::random(rng, b"ack-/x12.$");
                 if !taste.fills.is_empty() && rng.chance(40) {
                     pattern.0.push(Node::Fill(rng.pick(taste.fills).clone()));
                 }
@@ -176,6 +176,9 @@ impl Expression {
         writer.or(self)
     }
 }
+
+/// What ends the bare value of a test of a field, or may not be in it.
+const VALUE: &[u8] = b"|&()\"'";
 
 struct Writer<'a> {
     rng: &'a mut Rng,
@@ -248,12 +251,14 @@ impl Writer<'_> {
             Is(field, value) => [field.as_bytes(), b"=", &self.value(value)].concat(),
             Has(field, value) => [field.as_bytes(), b"*=", &self.value(value)].concat(),
             Finds(field, pattern) => {
+                // In a regex a dollar sign is the regex's own, also in a point.
                 let pieces = pattern.0.iter().map(|node| match node {
-                    Node::Fill(what) => Piece::Fill(what.clone()),
-                    other => Piece::Bytes(Pattern(vec![other.clone()]).regex()),
+                    Node::Fill(what) => reference(what, None),
+                    other => Pattern(vec![other.clone()]).regex(),
                 });
-                let text = Text(pieces.collect());
-                [field.as_bytes(), b"~", &self.value(&text)].concat()
+                let regex = pieces.collect::<Vec<_>>().concat();
+                let written = self.quoted(&regex, &regex, VALUE);
+                [field.as_bytes(), b"~", &written].concat()
             }
             Not(_) | And(_) | Or(_) => panic!("no atom"),
         }
@@ -264,7 +269,7 @@ impl Writer<'_> {
     }
 
     fn value(&mut self, text: &Text) -> Bytes {
-        self.written(text, b"|&()\"'")
+        self.written(text, VALUE)
     }
 
     /// Bare where these bytes are not in it, else in quotes.
@@ -273,16 +278,24 @@ impl Writer<'_> {
             true => text.template(),
             false => text.filled(&|_| None).expect("nothing to fill in"),
         };
-        let is_sign = |b: &u8| signs.contains(b) || b.is_ascii_whitespace();
         // `${1}` holds signs that are none.
         let plain: Bytes = text.filled(&|_| Some(b"g".to_vec())).expect("filled");
         let braces = bytes.contains(&b'{') && signs.contains(&b'{');
-        if !plain.is_empty() && !plain.iter().any(is_sign) && !braces && self.rng.chance(70) {
-            return bytes;
+        match braces {
+            true => self.quoted(&bytes, b"", signs),
+            false => self.quoted(&bytes, &plain, signs),
+        }
+    }
+
+    /// Bare if there is something and none of these signs in `plain`, or else in quotes.
+    fn quoted(&mut self, bytes: &[u8], plain: &[u8], signs: &[u8]) -> Bytes {
+        let is_sign = |b: &u8| signs.contains(b) || b.is_ascii_whitespace();
+        if !plain.is_empty() && !plain.iter().any(is_sign) && self.rng.chance(70) {
+            return bytes.to_vec();
         }
         let quote = *self.rng.pick(b"\"'");
         let mut out = vec![quote];
-        for byte in bytes {
+        for &byte in bytes {
             if byte == quote || byte == b'\\' {
                 out.push(b'\\');
             }
