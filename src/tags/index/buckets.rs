@@ -99,6 +99,11 @@ impl<B: Bucket> Buckets<B> {
         Some((bucket, next.filter(|&next| next > 0)))
     }
 
+    /// The bucket of that number, unless a copy of the table has it too. Its weight must stay.
+    pub fn own_mut(&mut self, at: usize) -> Option<&mut B> {
+        self.buckets.own_mut(at)
+    }
+
     pub fn iter(&self) -> impl Iterator<Item = &B> {
         (0..self.buckets.len()).filter_map(|at| self.buckets.get(at))
     }

@@ -79,6 +79,14 @@ impl Carriers {
         2 * self.pages.len()
     }
 
+    #[cfg(test)]
+    pub fn verify(&self) {
+        let pages = (0..self.pages.len()).filter_map(|at| self.pages.get(at)?.0.as_ref());
+        let lists = |lists: &Box<[List; PAGE]>| lists.iter().map(List::memory).sum::<usize>();
+        let bytes = pages.map(|page| size_of::<[List; PAGE]>() + lists(page));
+        assert_eq!(self.bytes, bytes.sum::<usize>());
+    }
+
     fn list(&self, tag: TagId) -> Option<&List> {
         let page = self.pages.get(tag.0 as usize / PAGE)?;
         page.0.as_ref().map(|lists| &lists[tag.0 as usize % PAGE])

@@ -48,6 +48,14 @@ impl Edges {
         self.counts
     }
 
+    pub fn table(&self) -> &Table {
+        &self.table
+    }
+
+    pub fn table_mut(&mut self) -> &mut Table {
+        &mut self.table
+    }
+
     pub fn carriers(&self) -> &Carriers {
         &self.carriers
     }
@@ -235,6 +243,7 @@ impl Edges {
     pub fn verify(&self, names: &Names) {
         use std::collections::BTreeMap;
         self.table.verify();
+        self.carriers.verify();
         let (mut counts, mut holders, mut uses) =
             (Counts::default(), BTreeMap::new(), BTreeMap::new());
         let (mut files, mut carriers) = (BTreeMap::new(), BTreeMap::<_, Vec<_>>::new());

@@ -28,6 +28,8 @@ use std::hash::BuildHasherDefault;
 
 use rustc_hash::FxHasher;
 
+use crate::defrag::Mover;
+use crate::slices::Time;
 use edges::Edges;
 use names::Names;
 
@@ -260,6 +262,27 @@ impl Index {
             add(into, tags.carried(tag));
             at += 1;
         }
+    }
+
+    /// Moves memory of ids to better places, from a cursor on, until `time` says no; where to go on, 0 at
+    /// the end. Names and sets of tags, which are few, stay where they are.
+    pub fn defrag(&mut self, cursor: u64, mover: &mut Mover<'_>, time: Time<'_>) -> u64 {
+        let (first, mut shard) = ((cursor >> 32) as usize, cursor as u32 as usize);
+        let copies = self.in_place.iter_mut().map(Some);
+        let copies = copies.chain(self.staged.iter_mut().map(Option::as_mut));
+        for (n, edges) in copies.enumerate().skip(first) {
+            if let Some(edges) = edges {
+                while shard < edges.table().shards() {
+                    edges.table_mut().defrag(shard, mover);
+                    shard += 1;
+                    if !time() {
+                        return (n as u64) << 32 | shard as u64;
+                    }
+                }
+            }
+            shard = 0;
+        }
+        0
     }
 
     fn of(&self, kind: Kind) -> &Edges {

@@ -75,6 +75,22 @@ impl<E> Pages<E> {
         }
     }
 
+    /// The element, unless a copy of the list has it too.
+    pub fn own_mut(&mut self, at: usize) -> Option<&mut E> {
+        if at >= self.len {
+            return None;
+        }
+        let mut node = Arc::get_mut(self.root.as_mut()?)?;
+        let mut shift = self.height * BITS;
+        loop {
+            match node {
+                Node::Inner(nodes) => node = Arc::get_mut(nodes.get_mut(child(at, shift))?)?,
+                Node::Leaves(leaves) => return leaves.get_mut(at % FAN).and_then(Arc::get_mut),
+            }
+            shift -= BITS;
+        }
+    }
+
     /// Bytes of the nodes and elements, without what elements point to.
     pub fn memory(&self) -> usize {
         let mut nodes = 0;

@@ -7,6 +7,7 @@
 //! stays until a quarter of the shard is of that sort.
 
 use super::buckets::{hash_bytes, Bucket, Buckets};
+use crate::defrag::Mover;
 
 #[derive(Clone, Default)]
 pub struct Table {
@@ -101,6 +102,18 @@ impl Table {
 
     pub fn memory(&self) -> usize {
         self.shards.memory()
+    }
+
+    pub fn shards(&self) -> usize {
+        self.shards.pieces()
+    }
+
+    /// Moves the memory of a shard to a better place. One that is shared with a copy stays.
+    pub fn defrag(&mut self, shard: usize, mover: &mut Mover<'_>) {
+        if let Some(shard) = self.shards.own_mut(shard) {
+            mover.list(&mut shard.slots);
+            mover.list(&mut shard.arena);
+        }
     }
 
     #[cfg(test)]
