@@ -4,6 +4,7 @@
 
 pub mod chg;
 pub mod dedupe;
+pub mod defrag;
 pub mod keyspace;
 pub mod reply;
 #[cfg(feature = "module")]

@@ -11,6 +11,8 @@ use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
 use super::api::{log, raw, rm, Ctx, Level};
 use super::guard::guarded;
+use crate::defrag::Mover;
+use crate::slices::Time;
 
 /// A value of a key. It is used by one thread at a time, mostly the main one, but a large one that is
 /// deleted is dropped by a thread of the server.
@@ -43,6 +45,10 @@ pub trait Native: Clone + Default + Send + 'static {
     fn is_empty(&self) -> bool;
     /// Bytes of memory; must not take long.
     fn memory(&self) -> usize;
+    /// Moves memory to better places, from a cursor on, until `time` says no; where to go on, 0 at the end.
+    fn defrag(&mut self, _cursor: u64, _mover: &mut Mover<'_>, _time: Time<'_>) -> u64 {
+        0
+    }
     /// Pieces of memory that are freed with it. Beyond 64 the server does that in the background.
     fn free_effort(&self) -> usize;
 }
@@ -85,6 +91,7 @@ pub unsafe fn register<T: Native>(ctx: Ctx) -> Result<(), String> {
     methods.mem_usage2 = Some(mem_usage::<T>);
     methods.free_effort2 = Some(free_effort::<T>);
     methods.copy2 = Some(copy::<T>);
+    methods.defrag = Some(defrag::<T>);
     // SAFETY: main thread, the context of the load; the server copies the methods and the name.
     let made = unsafe {
         rm!(RedisModule_CreateDataType(
@@ -291,4 +298,38 @@ extern "C" fn copy<T: Native>(
         // The server says that it cannot copy this type.
         Err(_) => ptr::null_mut(),
     }
+}
+
+/// Moves the value's memory, as far as the server's time goes: 0 when all of it was looked at.
+extern "C" fn defrag<T: Native>(
+    ctx: *mut raw::RedisModuleDefragCtx,
+    _: *mut raw::RedisModuleString,
+    value: *mut *mut c_void,
+) -> c_int {
+    guarded("moving a value", || {
+        // SAFETY: main thread; the server hands us the place of one of our values, and its allocator moves
+        // pieces as `Mover` asks for, because it is the global allocator.
+        unsafe {
+            let mut cursor = 0;
+            // Only what the server comes back to has a cursor.
+            if rm!(RedisModule_DefragCursorGet(ctx, &mut cursor)) != raw::REDISMODULE_OK as c_int {
+                cursor = 0;
+            }
+            if cursor == 0 {
+                let moved = rm!(RedisModule_DefragAlloc(ctx, *value));
+                if !moved.is_null() {
+                    *value = moved;
+                }
+            }
+            let mut ask = |piece: *mut u8| rm!(RedisModule_DefragAlloc(ctx, piece.cast())).cast();
+            let mut time = || rm!(RedisModule_DefragShouldStop(ctx)) == 0;
+            let next =
+                (**value.cast::<*mut T>()).defrag(cursor, &mut Mover::new(&mut ask), &mut time);
+            if next != 0 {
+                rm!(RedisModule_DefragCursorSet(ctx, next));
+            }
+            c_int::from(next != 0)
+        }
+    })
+    .unwrap_or(0)
 }

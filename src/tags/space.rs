@@ -11,6 +11,8 @@ use super::point::{Point, Points};
 use super::rule::{Rule, Rules};
 use super::verdict::Memory;
 use super::view::{Asked, View};
+use crate::defrag::Mover;
+use crate::slices::Time;
 
 /// How many changed tags are remembered for memories that have not heard of them.
 const CHANGES: usize = 4096;
@@ -286,6 +288,11 @@ impl Space {
     pub fn remove_point(&mut self, name: &[u8]) -> bool {
         self.conditions = Conditions::default();
         Arc::make_mut(&mut self.points).remove(name)
+    }
+
+    /// Moves memory to better places; see [`Index::defrag`].
+    pub fn defrag(&mut self, cursor: u64, mover: &mut Mover<'_>, time: Time<'_>) -> u64 {
+        self.index.defrag(cursor, mover, time)
     }
 
     /// Adds what a chunk of the index holds.

@@ -11,6 +11,7 @@ use super::point::Point;
 use super::rule::Rule;
 use super::space::Space;
 use super::view::Asked;
+use crate::defrag::Mover;
 use crate::reply::Reply;
 
 /// An expression, kept as a tree so that nothing has to be parsed to evaluate it.
@@ -446,6 +447,36 @@ proptest! {
         elements.sort();
         again.sort();
         prop_assert_eq!(elements, again);
+    }
+
+    #[test]
+    fn memory_that_moves_takes_all_with_it(
+        ids in prop::collection::btree_set("[a-z]{1,12}", 1..400),
+        shares in any::<bool>(),
+    ) {
+        let mut space = Space::default();
+        for id in &ids {
+            space.add(Kind::File, id.as_bytes(), &[b"x", id.as_bytes()]).unwrap();
+        }
+        let copy = copy_of(&space);
+        let view = shares.then(|| space.view());
+        let mut pieces = 0;
+        let mut stay = |_: *mut u8| {
+            pieces += 1;
+            std::ptr::null_mut()
+        };
+        // SAFETY: nothing moves.
+        let mut mover = unsafe { Mover::new(&mut stay) };
+        let mut cursor = 0;
+        loop {
+            cursor = space.defrag(cursor, &mut mover, &mut || false);
+            if cursor == 0 {
+                break;
+            }
+        }
+        // What a view shares is left alone.
+        prop_assert_eq!(pieces > 0, view.is_none());
+        prop_assert!(space == copy);
     }
 
     #[test]

@@ -3,10 +3,12 @@
 use std::ffi::CStr;
 use std::os::raw::c_int;
 
+use crate::defrag::Mover;
 use crate::server::api::Ctx;
 use crate::server::command::{register_internal, Call, Internal, InternalCall};
 use crate::server::keyspace::{By, Told};
 use crate::server::native::{self, Native, Registered};
+use crate::slices::Time;
 use crate::tags::error::Error;
 use crate::tags::space::Space;
 
@@ -44,6 +46,10 @@ impl Native for Space {
 
     fn memory(&self) -> usize {
         Space::memory(self)
+    }
+
+    fn defrag(&mut self, cursor: u64, mover: &mut Mover<'_>, time: Time<'_>) -> u64 {
+        Space::defrag(self, cursor, mover, time)
     }
 
     fn free_effort(&self) -> usize {

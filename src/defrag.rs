@@ -1,0 +1,67 @@
+//! Moving memory to better places, as the server's allocator asks for.
+
+use std::mem::{size_of, take, ManuallyDrop};
+
+/// Asks for each piece of memory whether it should move.
+pub struct Mover<'a> {
+    ask: &'a mut dyn FnMut(*mut u8) -> *mut u8,
+}
+
+impl<'a> Mover<'a> {
+    /// From what the allocator offers.
+    ///
+    /// # Safety
+    /// Asked for a piece that the global allocator gave, `ask` gives null if it stays. Else it gives a new
+    /// piece of the same size and alignment with the same bytes, and the old one is freed.
+    pub unsafe fn new(ask: &'a mut dyn FnMut(*mut u8) -> *mut u8) -> Mover<'a> {
+        Mover { ask }
+    }
+
+    /// Moves what a list holds, if it should.
+    pub fn list<T: Copy>(&mut self, list: &mut Vec<T>) {
+        if list.capacity() == 0 || size_of::<T>() == 0 {
+            return;
+        }
+        let mut old = ManuallyDrop::new(take(list));
+        let (at, len, capacity) = (old.as_mut_ptr(), old.len(), old.capacity());
+        let moved = (self.ask)(at.cast());
+        let at = if moved.is_null() { at } else { moved.cast() };
+        // SAFETY: either the parts of the list as it was, or those of an equal one by the same allocator;
+        // the old one is not dropped.
+        *list = unsafe { Vec::from_raw_parts(at, len, capacity) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::alloc::{alloc, dealloc, Layout};
+
+    use super::*;
+
+    #[test]
+    fn a_list_moves_with_all_that_it_holds() {
+        let mut list: Vec<u32> = Vec::with_capacity(100);
+        list.extend(0..60);
+        let layout = Layout::array::<u32>(list.capacity()).unwrap();
+        let before = list.as_ptr();
+        let mut ask = |old: *mut u8| {
+            // SAFETY: what the allocator of a server does: a new piece of the same layout with the bytes
+            // of the old one, which is freed.
+            unsafe {
+                let new = alloc(layout);
+                new.copy_from_nonoverlapping(old, layout.size());
+                dealloc(old, layout);
+                new
+            }
+        };
+        // SAFETY: by the above.
+        unsafe { Mover::new(&mut ask) }.list(&mut list);
+        assert_ne!(list.as_ptr(), before);
+        list.extend(60..1000);
+        assert!(list.iter().copied().eq(0..1000));
+        let mut stay = |_: *mut u8| std::ptr::null_mut();
+        // SAFETY: nothing moves.
+        unsafe { Mover::new(&mut stay) }.list(&mut list);
+        assert!(list.iter().copied().eq(0..1000));
+    }
+}
