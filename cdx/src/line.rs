@@ -113,10 +113,13 @@ impl<'a> Line<'a> {
     /// ```
     #[inline]
     pub fn read(raw: &'a [u8], format: Format) -> Result<Read<'a>, BadLine> {
+        let raw = raw.strip_suffix(b"\n").unwrap_or(raw);
+        let raw = raw.strip_suffix(b"\r").unwrap_or(raw);
         if raw.first().is_none_or(|b| b.is_ascii_whitespace()) && is_skipped(raw) {
             return Ok(Read::Skipped);
         }
         if format == Format::File {
+            one_line(raw)?;
             return Ok(Read::Capture(Line {
                 raw,
                 second_end: 0,
@@ -142,6 +145,12 @@ impl<'a> Line<'a> {
             _ => columns::check(raw, spaces, format),
         }
         .map_err(BadLine)?;
+        // Between the parts of JSON it means nothing.
+        one_line(if is_json && format.may_have_json() {
+            &raw[..second]
+        } else {
+            raw
+        })?;
         Ok(Read::Capture(Line {
             raw,
             second_end,
@@ -149,7 +158,7 @@ impl<'a> Line<'a> {
         }))
     }
 
-    /// The line as it was read.
+    /// The line as it was read, without its end.
     pub fn raw(&self) -> &'a [u8] {
         self.raw
     }
@@ -310,12 +319,21 @@ impl<'a> Iterator for Lines<'a> {
         let Some(end) = memchr::memchr(b'\n', self.rest) else {
             return match std::mem::take(&mut self.rest) {
                 [] => None,
-                last => Some(last),
+                last => Some(last.strip_suffix(b"\r").unwrap_or(last)),
             };
         };
         let line = &self.rest[..end];
         self.rest = &self.rest[end + 1..];
         Some(line.strip_suffix(b"\r").unwrap_or(line))
+    }
+}
+
+/// Refuses a text with the end of a line in it: a name with one would be another name.
+#[inline]
+fn one_line(text: &[u8]) -> Result<(), BadLine> {
+    match memchr::memchr2(b'\r', b'\n', text) {
+        None => Ok(()),
+        Some(_) => Err(BadLine(Reason::LineEnd)),
     }
 }
 
@@ -330,6 +348,10 @@ enum Reason {
     /// The column of that number, from 1.
     Empty(usize),
     Timestamp,
+    /// The column of that number, from 1, should be a number.
+    Number(usize),
+    /// The end of a line in its middle.
+    LineEnd,
     NoJson,
     Utf8(usize),
     /// What is wrong, and at which byte of the line.
@@ -352,6 +374,11 @@ impl fmt::Display for BadLine {
             Reason::Timestamp => {
                 write!(f, "its second column must be a timestamp, which is digits")
             }
+            Reason::Number(column) => write!(
+                f,
+                "column {column} must be a number or '-'; is there a space in another column?"
+            ),
+            Reason::LineEnd => write!(f, "there is the end of a line in it"),
             Reason::NoJson => write!(f, "its third column must be a JSON object"),
             Reason::Utf8(at) => write!(f, "its JSON is not UTF-8 at byte {at} of the line"),
             Reason::Json(what, at) => {

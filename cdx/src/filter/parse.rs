@@ -79,7 +79,10 @@ fn outback(spec: &[u8], limits: Limits) -> Result<Filter, FilterError> {
         ));
     }
     let Some((name, value)) = split(rest) else {
-        return Err(syntax(spec.len(), "a field and a ':' are missing, which OUTBACK needs,"));
+        return Err(syntax(
+            spec.len(),
+            "a field and a ':' are missing, which OUTBACK needs,",
+        ));
     };
     let field = Field::named(name);
     if !field.is_plausible() {

@@ -50,7 +50,29 @@ pub(super) fn check(raw: &[u8], spaces: Spaces, format: Format) -> Result<Shape<
         let empty = raw.split(|&b| b == b' ').position(<[u8]>::is_empty);
         return Err(Reason::Empty(empty.map_or(0, |column| column + 1)));
     }
+    if let Shape::Cdx { width, .. } = shape {
+        check_numbers(raw, width)?;
+    }
     Ok(shape)
+}
+
+/// Refuses columns that must be numbers and are none: a URL with a space in it moves all that follow, and
+/// the width alone does not tell. Up to width 11 the filename is the last column all the same; beyond that
+/// another one would be taken for it.
+#[inline]
+fn check_numbers(raw: &[u8], width: usize) -> Result<(), Reason> {
+    // How many columns stand to the right of each.
+    let right: &[usize] = match width {
+        ..=11 => return Ok(()),
+        14 => &[1, 2, 4, 5, 9],
+        13 => &[1, 2, 4, 8],
+        _ => &[1, 2, 4, 7],
+    };
+    let is_number = |text: &[u8]| text == b"-" || text.iter().all(u8::is_ascii_digit);
+    match right.iter().find(|&&n| !is_number(from_right(raw, n))) {
+        None => Ok(()),
+        Some(n) => Err(Reason::Number(width - n)),
+    }
 }
 
 /// The column of a CDX line of that many columns; none if such lines have none for the field.
