@@ -4,6 +4,7 @@
 
 use std::time::Instant;
 
+use crawlspace::tags::expression::CLAUSES;
 use crawlspace::tags::filter::{Batch, Request, Returns};
 use crawlspace::tags::index::Kind;
 use crawlspace::tags::point::Point;
@@ -66,7 +67,7 @@ fn round(space: &Space, request: &Request, blob: &[u8]) -> f64 {
     let start = Instant::now();
     let view = space.view();
     let mut lent = space.lend_memory();
-    let condition = space.conditions().of(request, &view);
+    let condition = space.conditions().of(request, &view, CLAUSES);
     let condition = condition.expect("a condition that can be");
     let batch = Batch::Blob(blob);
     let reply = request.run(&view, &condition, lent.memory(), batch, &|| false);

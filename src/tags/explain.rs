@@ -24,9 +24,9 @@ const TEXT_BYTES: usize = 1000;
 /// A tag of the capture, and where it comes from.
 type Tag = (Vec<u8>, Vec<u8>);
 
-/// Explains what becomes of one line.
-pub fn explain(request: &Request, view: &View, raw: &[u8]) -> Result<Reply, Error> {
-    let condition = request.condition(view)?;
+/// Explains what becomes of one line. The condition may have `most` parts.
+pub fn explain(request: &Request, view: &View, raw: &[u8], most: usize) -> Result<Reply, Error> {
+    let condition = request.condition(view, most)?;
     let line = match Line::read(raw, request.format) {
         Ok(Read::Capture(line)) => line,
         Ok(Read::Skipped) => {
@@ -45,7 +45,7 @@ pub fn explain(request: &Request, view: &View, raw: &[u8]) -> Result<Reply, Erro
     let mut labels = Vec::new();
     labels.extend(asked.point.as_ref().map(|_| "POINT "));
     labels.extend(asked.expression.as_ref().map(|_| "WHERE "));
-    let clauses = view.clauses(asked, limits())?;
+    let clauses = view.clauses(asked, limits(), most)?;
     let verdicts: Vec<Verdict> = clauses
         .iter()
         .enumerate()

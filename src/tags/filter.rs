@@ -110,9 +110,9 @@ impl Request {
             || expression.is_some_and(|text| has_heavy_pattern(text))
     }
 
-    /// Makes the condition ready.
-    pub fn condition(&self, view: &View) -> Result<Condition, Error> {
-        let mut condition = view.condition(&self.asked, limits())?;
+    /// Makes the condition ready, which may have `most` parts.
+    pub fn condition(&self, view: &View, most: usize) -> Result<Condition, Error> {
+        let mut condition = view.condition(&self.asked, limits(), most)?;
         if let Some(collapse) = &self.collapse {
             condition.also_needs(collapse.field());
         }

@@ -20,13 +20,15 @@ pub struct Wanted<'a> {
 }
 
 /// Gives tags of which a capture that has one of them alone would pass, and where to go on; 0 at the end.
+/// The condition may have `most` parts.
 pub fn list(
     view: &View,
     asked: &Asked,
     limits: Limits,
+    most: usize,
     wanted: &Wanted<'_>,
 ) -> Result<(u64, Vec<Reply>), Error> {
-    let condition = Arc::new(view.condition(asked, limits)?);
+    let condition = Arc::new(view.condition(asked, limits, most)?);
     if condition.asks_of_line() {
         return Err(Error::NoFields);
     }

@@ -58,7 +58,8 @@ impl Conditions {
     }
 
     /// The condition of a request, made ready if it is not.
-    pub fn of(&self, request: &Request, view: &View) -> Result<Arc<Condition>, Error> {
+    /// Then it may have `most` parts.
+    pub fn of(&self, request: &Request, view: &View, most: usize) -> Result<Arc<Condition>, Error> {
         // A collapsed field that only some lines have is part of the condition.
         let plain = request
             .collapse
@@ -69,7 +70,7 @@ impl Conditions {
                 return Ok(condition);
             }
         }
-        let condition = Arc::new(request.condition(view)?);
+        let condition = Arc::new(request.condition(view, most)?);
         if plain && request.asked.bytes() <= CONDITION_BYTES {
             let mut conditions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             if conditions.len() >= CONDITIONS {

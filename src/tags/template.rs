@@ -111,6 +111,10 @@ impl Template {
         let Some(groups) = groups else {
             return Ok(self.push(b"$"));
         };
+        // A dollar sign that a backslash takes its meaning from is none of ours.
+        if in_regex && self.ends_with_escape() {
+            return Ok(self.push(b"$"));
+        }
         let rest = &text[at + 1..];
         if let Some((group, len)) = groups.read(rest, at)? {
             self.0.push(Piece::Group(group));
@@ -127,6 +131,14 @@ impl Template {
             "a '$' that no number or name in braces follows; '$$' is a '$'",
             at,
         ))
+    }
+
+    /// Whether its text ends with a backslash that is not itself behind one.
+    fn ends_with_escape(&self) -> bool {
+        let Some(Piece::Text(text)) = self.0.last() else {
+            return false;
+        };
+        text.iter().rev().take_while(|&&b| b == b'\\').count() % 2 == 1
     }
 
     /// Whether nothing stands in it.

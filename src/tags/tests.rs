@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crawlspace_cdx::{Dialect, Format};
 use proptest::prelude::*;
 
+use super::expression::CLAUSES;
 use super::filter::{Batch, Request, Returns};
 use super::index::{Kind, Mode};
 use super::point::Point;
@@ -367,7 +368,7 @@ fn ask(asks: &Asks, space: &Space, naive: &Naive) -> Result<(), TestCaseError> {
     let blob = lines.join("\n");
     let view = space.view();
     let request = request(&text, Returns::Index);
-    let condition = space.conditions().of(&request, &view);
+    let condition = space.conditions().of(&request, &view, CLAUSES);
     let known = |asks: &Asks| {
         let mut to_see = asks.refers();
         while let Some(n) = to_see.pop_first() {
@@ -498,6 +499,23 @@ proptest! {
             prop_assert!(Space::default().load_chunk(&chunk).is_err());
             prop_assert!(Space::default().load_chunk(&chunk[..at]).is_err());
         }
+    }
+
+    #[test]
+    fn a_clause_is_written_as_an_expression_that_means_the_same(asks in asks()) {
+        use super::expression::{Expression, Resolver};
+        let mut points = super::point::Points::default();
+        for n in 0..3 {
+            let point = Point::new(format!("p{n}").as_bytes(), b"coll:\"a b\"* | 'q\"\\\\'").unwrap();
+            points.set(point).unwrap();
+        }
+        let resolver = Resolver::new(&points, super::filter::limits(), CLAUSES);
+        let read = |text: &[u8]| {
+            let clause = resolver.expression(&Expression::parse(text).unwrap()).unwrap();
+            clause.written()
+        };
+        let once = read(asks.text().as_bytes());
+        prop_assert_eq!(read(&once), once);
     }
 
     #[test]

@@ -61,8 +61,14 @@ pub enum Source<'a> {
 
 impl View {
     /// The clauses that all must hold: those of the point, the expression and each filter.
-    pub fn clauses(&self, asked: &Asked, limits: Limits) -> Result<Vec<Clause>, Error> {
-        let resolver = Resolver::new(&self.points, limits);
+    /// There may be `most` parts.
+    pub fn clauses(
+        &self,
+        asked: &Asked,
+        limits: Limits,
+        most: usize,
+    ) -> Result<Vec<Clause>, Error> {
+        let resolver = Resolver::new(&self.points, limits, most);
         let mut clauses = Vec::new();
         if let Some(point) = &asked.point {
             clauses.push(resolver.point(point)?);
@@ -79,8 +85,13 @@ impl View {
     }
 
     /// The same made ready for many captures.
-    pub fn condition(&self, asked: &Asked, limits: Limits) -> Result<Condition, Error> {
-        let clauses = self.clauses(asked, limits)?;
+    pub fn condition(
+        &self,
+        asked: &Asked,
+        limits: Limits,
+        most: usize,
+    ) -> Result<Condition, Error> {
+        let clauses = self.clauses(asked, limits, most)?;
         Ok(Condition::new(clauses, asked.dialect))
     }
 

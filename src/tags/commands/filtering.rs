@@ -15,6 +15,7 @@ use crate::server::reply::Outcome;
 use crate::server::worker::submit;
 use crate::tags::error::Error;
 use crate::tags::explain::explain;
+use crate::tags::expression::{CLAUSES, FEW_CLAUSES};
 use crate::tags::filter::{Batch, Request, Returns};
 use crate::tags::space::{Conditions, Lent};
 use crate::tags::view::{Asked, View};
@@ -130,18 +131,40 @@ impl Command for Filter {
             && !request.is_heavy()
             && !view.is_heavy()
             && (!request.is_long() || conditions.ready(&request.asked).is_some());
-        if small || !can_block(call.ctx) {
-            if !small && batch.bytes() > AT_ONCE_BYTES {
+        if small {
+            match filter(
+                &request,
+                &view,
+                &conditions,
+                &mut lent,
+                batch,
+                FEW_CLAUSES,
+                &|| false,
+            ) {
+                Err(Error::TooBig(_)) => {}
+                Ok(reply) => return Ok(Answer::Reply(reply)),
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+        if !can_block(call.ctx) {
+            if batch.bytes() > AT_ONCE_BYTES {
                 return Err(Error::TooBig(format!(
                     "a batch of {} bytes; in MULTI, scripts and where blocking is denied at most {AT_ONCE_BYTES} are filtered at once; split it, or send it by itself",
                     batch.bytes()
                 ))
                 .to_string());
             }
-            return match filter(&request, &view, &conditions, &mut lent, batch, &|| false) {
-                Ok(reply) => Ok(Answer::Reply(reply)),
-                Err(error) => Err(error.to_string()),
-            };
+            return filter(
+                &request,
+                &view,
+                &conditions,
+                &mut lent,
+                batch,
+                CLAUSES,
+                &|| false,
+            )
+            .map(Answer::Reply)
+            .map_err(|error| error.to_string());
         }
         let lines = (0..lines.len()).map(|n| call.argument(first + n)).collect();
         count(&FIGURES.tags_batches_away, 1);
@@ -152,7 +175,15 @@ impl Command for Filter {
             } else {
                 Batch::Lines(lines)
             };
-            let outcome = filter(&request, &view, &conditions, &mut lent, batch, stop);
+            let outcome = filter(
+                &request,
+                &view,
+                &conditions,
+                &mut lent,
+                batch,
+                CLAUSES,
+                stop,
+            );
             FIGURES.tags_batches_waiting.fetch_sub(1, Relaxed);
             outcome.map_err(|error| error.to_string())
         });
@@ -166,9 +197,10 @@ fn filter(
     conditions: &Conditions,
     lent: &mut Lent,
     batch: Batch<'_>,
+    most: usize,
     stop: &dyn Fn() -> bool,
 ) -> Result<Reply, Error> {
-    let condition = conditions.of(request, view)?;
+    let condition = conditions.of(request, view, most)?;
     request.run(view, &condition, lent.memory(), batch, stop)
 }
 
@@ -212,10 +244,17 @@ impl Command for Explain {
         let view = read(call)?.map(|space| space.view()).unwrap_or_default();
         let small = line.len() <= tags_inline_bytes()
             && !(request.is_heavy() || request.is_long() || view.is_heavy());
+        if small {
+            match explain(&request, &view, line, FEW_CLAUSES) {
+                Err(Error::TooBig(_)) => {}
+                Ok(reply) => return Ok(Answer::Reply(reply)),
+                Err(error) => return Err(error.to_string()),
+            }
+        }
         let explained = move |line: &[u8]| -> Outcome {
-            explain(&request, &view, line).map_err(|error| error.to_string())
+            explain(&request, &view, line, CLAUSES).map_err(|error| error.to_string())
         };
-        if small || !can_block(call.ctx) {
+        if !can_block(call.ctx) {
             return explained(line).map(Answer::Reply);
         }
         submit(call.ctx, vec![held], move |lines, _| explained(lines[0]));

@@ -4,7 +4,12 @@ use super::arguments::{kind, KIND};
 use super::store::read;
 use crate::reply::Reply;
 use crate::server::args::Args;
+use crate::server::blocked::can_block;
 use crate::server::command::{Answer, Arg, Call, Command, Spec};
+use crate::server::reply::Outcome;
+use crate::server::worker::submit;
+use crate::tags::error::Error;
+use crate::tags::expression::{CLAUSES, FEW_CLAUSES};
 use crate::tags::filter::limits;
 use crate::tags::index::Kind;
 use crate::tags::list::{list, Wanted};
@@ -56,8 +61,30 @@ impl Command for List {
             cursor: options.cursor,
             count: options.count as usize,
         };
-        let listed = list(&view, &asked, limits(), &wanted).map_err(|error| error.to_string())?;
-        Ok(Answer::Reply(page(listed)))
+        let long = asked.bytes() > FEW_CLAUSES || view.is_heavy();
+        if !long {
+            match list(&view, &asked, limits(), FEW_CLAUSES, &wanted) {
+                Err(Error::TooBig(_)) => {}
+                Ok(listed) => return Ok(Answer::Reply(page(listed))),
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+        let (cursor, count) = (wanted.cursor, wanted.count);
+        let listed = move |prefix: &[u8]| -> Outcome {
+            let wanted = Wanted {
+                prefix,
+                cursor,
+                count,
+            };
+            let listed = list(&view, &asked, limits(), CLAUSES, &wanted);
+            listed.map(page).map_err(|error| error.to_string())
+        };
+        if !can_block(call.ctx) {
+            return listed(options.prefix).map(Answer::Reply);
+        }
+        let prefix = options.prefix.to_vec();
+        submit(call.ctx, Vec::new(), move |_, _| listed(&prefix));
+        Ok(Answer::Sent)
     }
 }
 

@@ -23,7 +23,7 @@ use super::filter::limits;
 use super::template::{Groups, Template};
 
 pub use clause::{Clause, FieldTest};
-pub use resolve::Resolver;
+pub use resolve::{Resolver, CLAUSES, FEW_CLAUSES};
 
 /// Longest expression, in bytes.
 pub const EXPRESSION_BYTES: usize = 1 << 20;

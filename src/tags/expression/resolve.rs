@@ -13,13 +13,17 @@ use crate::text::Shown;
 /// How many points may stand in each other.
 const DEPTH: usize = 16;
 
-/// How many parts a condition may have with all points in their place.
-const CLAUSES: usize = 1 << 20;
+/// How many parts a condition may have with all points in their place. Making that many takes some tens of
+/// milliseconds.
+pub const CLAUSES: usize = 1 << 18;
+/// How many parts are made on the server's main thread.
+pub const FEW_CLAUSES: usize = 1 << 12;
 
 /// Makes clauses of expressions.
 pub struct Resolver<'a> {
     points: &'a Points,
     limits: Limits,
+    most: usize,
     clauses: Cell<usize>,
 }
 
@@ -27,11 +31,12 @@ pub struct Resolver<'a> {
 type Values<'v> = dyn Fn(usize) -> Option<&'v [u8]> + 'v;
 
 impl<'a> Resolver<'a> {
-    /// With these points, and limits for regular expressions.
-    pub fn new(points: &'a Points, limits: Limits) -> Resolver<'a> {
+    /// With these points, limits for regular expressions, and a limit for the number of parts.
+    pub fn new(points: &'a Points, limits: Limits, most: usize) -> Resolver<'a> {
         Resolver {
             points,
             limits,
+            most,
             clauses: Cell::new(0),
         }
     }
@@ -47,8 +52,14 @@ impl<'a> Resolver<'a> {
     }
 
     fn point_within(&self, name: &[u8], within: &mut Vec<Box<[u8]>>) -> Result<Clause, Error> {
-        if within.len() >= DEPTH || within.iter().any(|outer| **outer == *name) {
+        if within.iter().any(|outer| **outer == *name) {
             return Err(Error::Circle(name.into()));
+        }
+        if within.len() >= DEPTH {
+            return Err(Error::TooBig(format!(
+                "access points that stand in each other more than {DEPTH} deep, at '{}'",
+                Shown(name)
+            )));
         }
         let Named { point, groups } = self.points.named(name)?;
         within.push(name.into());
@@ -118,9 +129,10 @@ impl<'a> Resolver<'a> {
 
     fn count(&self, more: usize) -> Result<(), Error> {
         self.clauses.set(self.clauses.get() + more);
-        if self.clauses.get() > CLAUSES {
+        if self.clauses.get() > self.most {
             return Err(Error::TooBig(format!(
-                "a condition of more than {CLAUSES} parts, points included; give captures a tag in place of listing them"
+                "a condition of more than {} parts, points included; give captures a tag in place of listing them",
+                self.most
             )));
         }
         Ok(())

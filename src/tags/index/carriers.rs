@@ -82,7 +82,7 @@ impl Carriers {
     #[cfg(test)]
     pub fn verify(&self) {
         let pages = (0..self.pages.len()).filter_map(|at| self.pages.get(at)?.0.as_ref());
-        let lists = |lists: &Box<[List; PAGE]>| lists.iter().map(List::memory).sum::<usize>();
+        let lists = |lists: &[List; PAGE]| lists.iter().map(List::memory).sum::<usize>();
         let bytes = pages.map(|page| size_of::<[List; PAGE]>() + lists(page));
         assert_eq!(self.bytes, bytes.sum::<usize>());
     }

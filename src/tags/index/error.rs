@@ -65,8 +65,8 @@ impl fmt::Display for Error {
                 "NOSTAGE staged copy of {} holds {has} ids, not {expected}; nothing is swapped",
                 kind.name()
             ),
-            Error::BadTag(tag, why) => write!(f, "BADTAG '{}' {why}", Shown(tag)),
-            Error::BadId(id, why) => write!(f, "BADID '{}' {why}", Shown(id)),
+            Error::BadTag(tag, why) => write!(f, "ERR tag '{}' {why}", Shown(tag)),
+            Error::BadId(id, why) => write!(f, "ERR id '{}' {why}", Shown(id)),
             Error::TooMany(id) => write!(
                 f,
                 "TOOBIG '{}' would have more than {MOST_TAGS} tags of its own",
