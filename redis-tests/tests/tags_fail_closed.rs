@@ -146,6 +146,27 @@ fn unknown_tags_match_nothing() {
 }
 
 #[test]
+fn spaces_in_a_column_bring_no_other_file_name() {
+    let server = Server::start();
+    let mut s = space(&server);
+    s.ok("ADD FILE public.warc coll:3");
+    // Nine columns with spaces in the URL look like twelve, of which another is the name of the WARC.
+    for url in [
+        "http://e.com/a 1 public.warc x",
+        "http://e.com/a - public.warc x",
+        "http://e.com/a b c",
+        "http://e.com/ x y z",
+        "- - 7 public.warc",
+    ] {
+        for last in ["- 5", "- - 5", "- - 7 5"] {
+            let line = format!("k 2020 {url} text/html 200 D {last} ARCHIVEIT-2-a.warc");
+            let kept = s.kept("POINT all BADLINES DROP", &[&line]);
+            assert_eq!(kept, NONE, "{line}");
+        }
+    }
+}
+
+#[test]
 fn key_of_another_type_is_refused_by_everyone() {
     let server = Server::start();
     let mut s = TagSpace::of(&server);

@@ -261,7 +261,7 @@ impl Space {
         codes: &mut Codes,
     ) -> Option<Clear> {
         if depth > 16 || above.iter().any(|n| n == name) {
-            codes.insert("CYCLE");
+            codes.insert(if depth > 16 { "TOOBIG" } else { "CYCLE" });
             return None;
         }
         let Some((point, bring)) = self.resolve(name) else {
@@ -281,7 +281,7 @@ impl Space {
         clear
     }
 
-    /// Beyond a depth of 16 only the groups are looked at.
+    /// The expression of a point, or of a client, with what the groups bring.
     fn clear(
         &self,
         expression: &Expression,
@@ -331,10 +331,6 @@ impl Space {
             },
             Expression::Point(name) => {
                 let name = text(name, codes)?;
-                if depth > 16 {
-                    codes.insert("CYCLE");
-                    return None;
-                }
                 self.point_below(&name, above, depth, codes)?
             }
             Expression::Not(inner) => {
