@@ -499,7 +499,7 @@ fn others_are_served_while_a_big_regex_runs() {
         let mut words = s.words(call[0]);
         words.extend(call[1..].iter().map(|word| word.as_bytes().to_vec()));
         s.wire.send(&words);
-        let mut longest = Duration::ZERO;
+        let (sent, mut longest) = (Instant::now(), Duration::ZERO);
         while !s.wire.has_reply() {
             let started = Instant::now();
             ok!(other, "PING");
@@ -508,9 +508,11 @@ fn others_are_served_while_a_big_regex_runs() {
         let reply = s.wire.recv();
         let told = [call[0], call[2], call[3]];
         assert!(!reply.is_error(), "{told:?}: {reply:?}");
+        // On a loaded machine everything takes its time, but not all of the command's.
+        let took = sent.elapsed();
         assert!(
-            longest < Duration::from_millis(300),
-            "{told:?}: a PING took {longest:?}"
+            longest < Duration::from_millis(300).max(took / 2),
+            "{told:?}: a PING took {longest:?} of {took:?}"
         );
     }
 }
