@@ -43,7 +43,7 @@ test: test-unit test-live demo ## Run every test: unit, property, live server, c
 # The rules alone: no libclang, no server, about a second.
 test-unit:
 	@scripts/need cc
-	$(CARGO) test --no-fail-fast --package crawlspace --no-default-features
+	$(CARGO) test --no-fail-fast --package crawlspace --package crawlspace-cdx --no-default-features
 
 test-live:
 	@scripts/need cc libclang redis-server redis-cli postgresql openssl wget python3 python3-venv
