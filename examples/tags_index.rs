@@ -9,7 +9,8 @@ use std::time::Instant;
 
 use crawlspace::tags::index::{Index, Kind, Mode};
 
-/// Counts bytes in use.
+/// Counts bytes in use. With the module there is an allocator already, the server's.
+#[cfg_attr(feature = "module", expect(dead_code))]
 struct Counting;
 
 static IN_USE: AtomicUsize = AtomicUsize::new(0);
@@ -29,7 +30,6 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-// The module has an allocator already, the server's.
 #[cfg(not(feature = "module"))]
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
