@@ -150,6 +150,17 @@ impl Filter {
         }
     }
 
+    /// What its regular expression weighs, if it has one; see [`Pattern::weight`].
+    pub fn weight(&self) -> usize {
+        match &self.kind {
+            Kind::Text {
+                test: Test::Matches(pattern),
+                ..
+            } => pattern.weight(),
+            _ => 0,
+        }
+    }
+
     /// The field it reads, if it reads one.
     pub fn field(&self) -> Option<&Field> {
         match &self.kind {

@@ -25,11 +25,11 @@ pub struct Limits {
 }
 
 impl Default for Limits {
-    /// 64 KiB of text, 16 MiB compiled: enough for 64 KiB of plain alternatives.
+    /// 64 KiB of text, 4 MiB compiled: 64 KiB of plain alternatives take less than one.
     fn default() -> Self {
         Limits {
             pattern_bytes: 64 * 1024,
-            compiled_bytes: 16 * 1024 * 1024,
+            compiled_bytes: 4 * 1024 * 1024,
         }
     }
 }
@@ -56,6 +56,7 @@ pub enum Anchor {
 #[derive(Clone, Debug)]
 pub struct Pattern {
     regex: Regex,
+    weight: usize,
 }
 
 impl Pattern {
@@ -69,13 +70,16 @@ impl Pattern {
         }
         let text = as_str(text);
         // By itself first: put into a group, `a)(b` would be well-formed.
-        parse(&text)?;
+        let parsed = parse(&text)?;
         let regex = match anchor {
             Anchor::Anywhere => build(&text, limits),
             Anchor::Start => grouped(&text, "", limits),
             Anchor::Whole => grouped(&text, r"\z", limits),
         }?;
-        Ok(Pattern { regex })
+        Ok(Pattern {
+            regex,
+            weight: weight(&parsed),
+        })
     }
 
     /// Whether compiling it may take milliseconds, so that the caller may want to do so on another
@@ -99,6 +103,20 @@ impl Pattern {
         }
         memchr::memchr(b'{', text).is_some()
             && parse(&as_str(text)).is_ok_and(|pattern| size(&pattern) > HEAVY_SIZE)
+    }
+
+    /// How many places of the pattern a search may have to keep in mind at once, in the worst case: that many
+    /// steps it may take for a byte of the text. Below a hundred nobody notices.
+    ///
+    /// ```
+    /// use crawlspace_cdx::{Anchor, Limits, Pattern};
+    /// let weight = |text: &[u8]| Pattern::compile(text, Anchor::Anywhere, Limits::default()).unwrap().weight();
+    /// assert!(weight(br"(?:^|/)ARCHIVEIT-(\d+)-") < 10);
+    /// assert!(weight(b"1068|1069|1070") < 10);
+    /// assert!(weight(b"a[ab]{3000}c") > 1000);
+    /// ```
+    pub fn weight(&self) -> usize {
+        self.weight
     }
 
     /// Whether it matches, as its anchor demands.
@@ -186,6 +204,28 @@ fn size(pattern: &Hir) -> usize {
         HirKind::Repetition(repeated) => {
             let most = repeated.max.unwrap_or(repeated.min).max(1);
             size(&repeated.sub).saturating_mul(most as usize)
+        }
+    }
+}
+
+/// See [`Pattern::weight`]. Of plain texts side by side few are begun at a time.
+fn weight(pattern: &Hir) -> usize {
+    let literal = |part: &&Hir| !matches!(part.kind(), HirKind::Literal(_));
+    let sum = |parts: &[Hir]| {
+        parts
+            .iter()
+            .filter(literal)
+            .map(weight)
+            .fold(1, usize::saturating_add)
+    };
+    match pattern.kind() {
+        HirKind::Empty | HirKind::Look(_) => 0,
+        HirKind::Class(_) | HirKind::Literal(_) => 1,
+        HirKind::Capture(group) => weight(&group.sub),
+        HirKind::Concat(parts) | HirKind::Alternation(parts) => sum(parts),
+        HirKind::Repetition(repeated) => {
+            let most = repeated.max.unwrap_or(repeated.min).max(1);
+            weight(&repeated.sub).max(1).saturating_mul(most as usize)
         }
     }
 }

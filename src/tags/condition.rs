@@ -22,6 +22,9 @@ pub struct Condition {
     of_tags: Node,
     /// The rest; all of these must hold as well.
     of_line: Vec<Node>,
+    /// How many tests of lines there are, and what their regular expressions weigh.
+    tests: usize,
+    weight: usize,
     /// A field that only lines of CDXJ can have, if it asks for one.
     needs_cdxj: Option<Box<[u8]>>,
 }
@@ -51,6 +54,8 @@ impl Condition {
             questions: Vec::new(),
             of_tags: Node::Always,
             of_line: Vec::new(),
+            tests: 0,
+            weight: 0,
             needs_cdxj: None,
         };
         let mut of_tags = Vec::new();
@@ -100,6 +105,8 @@ impl Condition {
             Clause::Point(_, inner) => self.node(*inner, dialect),
             Clause::Field(test) => {
                 self.needs(test.field());
+                self.tests += 1;
+                self.weight += test.weight();
                 Node::Field(test)
             }
             Clause::Filter(_, filter) => {
@@ -118,6 +125,8 @@ impl Condition {
                 if let Some(field) = filter.field().filter(|_| dialect == Dialect::Outback) {
                     self.needs(field);
                 }
+                self.tests += 1;
+                self.weight += filter.weight();
                 Node::Filter(filter)
             }
             Clause::Not(inner) => Node::Not(Box::new(self.node(*inner, dialect))),
@@ -181,6 +190,22 @@ impl Condition {
             Format::Cdxj | Format::Auto => None,
             _ => self.needs_cdxj.as_deref(),
         }
+    }
+
+    /// How many questions and tests there are, each tag of a question counted.
+    pub fn parts(&self) -> usize {
+        let asked = |question: &Question| question.tags.len() + question.prefixes.len();
+        self.tests + self.questions.iter().map(asked).sum::<usize>()
+    }
+
+    /// How many tests of lines there are.
+    pub fn tests(&self) -> usize {
+        self.tests
+    }
+
+    /// What their regular expressions weigh, all together.
+    pub fn weight(&self) -> usize {
+        self.weight
     }
 
     /// Whether it asks about tags at all.

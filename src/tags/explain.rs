@@ -24,9 +24,25 @@ const TEXT_BYTES: usize = 1000;
 /// A tag of the capture, and where it comes from.
 type Tag = (Vec<u8>, Vec<u8>);
 
-/// Explains what becomes of one line. The condition may have `most` parts.
-pub fn explain(request: &Request, view: &View, raw: &[u8], most: usize) -> Result<Reply, Error> {
+/// Explains what becomes of one line. The condition may have `most` parts, and come to so much `work`.
+pub fn explain(
+    request: &Request,
+    view: &View,
+    raw: &[u8],
+    most: usize,
+    work: usize,
+) -> Result<Reply, Error> {
     let condition = request.condition(view, most)?;
+    if view.work(raw.len(), Some(&condition)) > work {
+        return Err(Error::TooBig("too much to explain at once".to_string()));
+    }
+    if raw.len() > view.longest_line(&condition) {
+        return Err(Error::Unexplained(format!(
+            "it has {} bytes, more than the {} that regexes of this size are searched for in",
+            raw.len(),
+            view.longest_line(&condition)
+        )));
+    }
     let line = match Line::read(raw, request.format) {
         Ok(Read::Capture(line)) => line,
         Ok(Read::Skipped) => {

@@ -86,8 +86,8 @@ impl Batch<'_> {
 /// for very many.
 const TAGS: usize = 10_000_000;
 
-/// How many lines are looked at before somebody asks whether to go on.
-const STRIDE: usize = 1024;
+/// After how much work somebody asks whether to go on.
+const STRIDE: usize = 1 << 20;
 
 /// From how many bytes on a condition takes milliseconds to be made ready.
 const LONG: usize = 16_384;
@@ -103,7 +103,13 @@ impl Request {
         self.asked.bytes() > LONG
     }
 
-    /// Whether a regular expression may take long, each time.
+    /// Whether points play a part.
+    pub fn asks_for_points(&self) -> bool {
+        let expression = self.asked.expression.as_ref();
+        self.asked.point.is_some() || expression.is_some_and(|text| text.contains(&b'@'))
+    }
+
+    /// Whether compiling a regular expression may take long.
     pub fn is_heavy(&self) -> bool {
         let expression = self.asked.expression.as_ref();
         self.asked.filters.iter().any(|spec| Filter::is_heavy(spec))
@@ -143,6 +149,7 @@ impl Request {
             collapse: self.collapse.clone(),
             skip: self.skip,
             left: self.limit.unwrap_or(u64::MAX),
+            longest: view.longest_line(condition),
             kept: Kept::new(self.returns, matches!(batch, Batch::Blob(_))),
         };
         match batch {
@@ -161,6 +168,7 @@ struct Run<'a> {
     collapse: Option<Collapse>,
     skip: u64,
     left: u64,
+    longest: usize,
     kept: Kept,
 }
 
@@ -171,11 +179,16 @@ impl Run<'_> {
         stop: &dyn Fn() -> bool,
     ) -> Result<Reply, Error> {
         let mut n = 0;
+        let mut work = 0;
         // What follows the last one that may be kept needs no look.
         while self.left > 0 {
             let Some(raw) = lines.next() else { break };
-            if n % STRIDE == STRIDE - 1 && stop() {
-                return Err(Error::Argument("nobody waits for the answer".to_string()));
+            work += self.view.work(raw.len() + 16, Some(self.condition));
+            if work > STRIDE {
+                work = 0;
+                if stop() {
+                    return Err(Error::Argument("nobody waits for the answer".to_string()));
+                }
             }
             if self.keeps(n, raw)? {
                 self.left -= 1;
@@ -189,6 +202,19 @@ impl Run<'_> {
     }
 
     fn keeps(&mut self, n: usize, raw: &[u8]) -> Result<bool, Error> {
+        if raw.len() > self.longest {
+            if self.request.drop_bad_lines {
+                return Ok(false);
+            }
+            return Err(Error::BadLine {
+                line: n + 1,
+                why: format!(
+                    "it has {} bytes, more than the {} that regexes of this size are searched for in",
+                    raw.len(),
+                    self.longest
+                ),
+            });
+        }
         let line = match Line::read(raw, self.request.format) {
             Ok(Read::Capture(line)) => line,
             Ok(Read::Skipped) => return Ok(false),

@@ -37,7 +37,6 @@ pub struct Rule {
     /// The same pattern in a form that is quicker to search for, if it has one.
     affix: Option<Affix>,
     templates: Vec<(Box<[u8]>, Template)>,
-    heavy: bool,
 }
 
 impl Rule {
@@ -86,7 +85,6 @@ impl Rule {
             field: Field::named(field),
             regex: regex.into(),
             affix: only_first.then(|| Affix::of(regex)).flatten(),
-            heavy: Pattern::is_heavy(regex),
             pattern,
             templates,
         })
@@ -100,9 +98,12 @@ impl Rule {
             && self.templates().eq(other.templates())
     }
 
-    /// Whether to search for it may take long.
-    pub fn is_heavy(&self) -> bool {
-        self.heavy
+    /// What its regular expression weighs, if it is searched for.
+    pub fn weight(&self) -> usize {
+        match self.affix {
+            Some(_) => 0,
+            None => self.pattern.weight(),
+        }
     }
 
     /// Its name.

@@ -20,8 +20,8 @@ const CHANGES: usize = 4096;
 const MEMORIES: usize = 4;
 /// How many conditions are kept ready.
 const CONDITIONS: usize = 16;
-/// Longest condition that is kept ready, in bytes.
-const CONDITION_BYTES: usize = 1 << 20;
+/// How long they are all together, in bytes as clients wrote them. Ready ones take fifty times as much.
+const CONDITION_BYTES: usize = 1 << 18;
 
 /// A tag space.
 #[derive(Debug, Default)]
@@ -71,9 +71,11 @@ impl Conditions {
             }
         }
         let condition = Arc::new(request.condition(view, most)?);
-        if plain && request.asked.bytes() <= CONDITION_BYTES {
+        let bytes = request.asked.bytes();
+        if plain && bytes <= CONDITION_BYTES {
             let mut conditions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            if conditions.len() >= CONDITIONS {
+            let all = |ready: &[Ready]| ready.iter().map(|(asked, _)| asked.bytes()).sum::<usize>();
+            while conditions.len() >= CONDITIONS || all(&conditions) + bytes > CONDITION_BYTES {
                 conditions.remove(0);
             }
             conditions.push((request.asked.clone(), condition.clone()));

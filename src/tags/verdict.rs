@@ -25,6 +25,9 @@ type Direct = SmallVec<[u32; 8]>;
 /// How many conditions are remembered.
 const CONDITIONS: usize = 8;
 
+/// Conditions of more parts are not remembered, because they would stay in memory.
+const PARTS: usize = 1 << 14;
+
 /// How many tags and parts of fields are remembered at least. With more the memory starts anew.
 const ROOM: usize = 1 << 16;
 
@@ -317,6 +320,9 @@ impl<'a> Judge<'a> {
 
 impl Drop for Judge<'_> {
     fn drop(&mut self) {
+        if self.condition.parts() > PARTS {
+            return;
+        }
         if self.memory.verdicts.len() >= CONDITIONS {
             self.memory.verdicts.remove(0);
         }

@@ -46,6 +46,11 @@ impl Asked {
     }
 }
 
+/// How many steps the regular expressions may take for a line, some seconds.
+const STEPS: usize = 500_000_000;
+/// A line that is no longer is looked at whatever it takes.
+const LINE_BYTES: usize = 16_384;
+
 /// Where a tag of a capture comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source<'a> {
@@ -95,9 +100,26 @@ impl View {
         Ok(Condition::new(clauses, asked.dialect))
     }
 
-    /// Whether rules, or points if one is asked for, hold regular expressions that may take long.
-    pub fn is_heavy(&self) -> bool {
-        self.rules.iter().any(Rule::is_heavy) || self.points.have_heavy()
+    /// How much work so many bytes of captures are at most, in bytes of a plain condition. With `condition`
+    /// they are held against it, without only their tags are found.
+    pub fn work(&self, bytes: usize, condition: Option<&Condition>) -> usize {
+        let tests = condition.map_or(0, Condition::tests);
+        bytes.saturating_mul(1 + self.weight(condition) / 16 + tests / 4)
+    }
+
+    /// The longest line that is looked at, in bytes. Regular expressions take time linear in a line, but
+    /// nothing ends a search before its end.
+    pub fn longest_line(&self, condition: &Condition) -> usize {
+        (STEPS / self.weight(Some(condition)).max(1)).max(LINE_BYTES)
+    }
+
+    /// What the regular expressions of rules and condition weigh.
+    fn weight(&self, condition: Option<&Condition>) -> usize {
+        let rules = self.rules.iter().map(Rule::weight);
+        rules.fold(
+            condition.map_or(0, Condition::weight),
+            usize::saturating_add,
+        )
     }
 
     /// Calls `each` with every tag that a capture has directly, and where it comes from.

@@ -7,6 +7,7 @@ use super::store::{change, read};
 use crate::reply::Reply;
 use crate::server::blocked::can_block;
 use crate::server::command::{Answer, Arg, Call, Command, Spec};
+use crate::server::config::tags_inline_bytes;
 use crate::server::worker::submit;
 use crate::tags::index::{Index, Kind};
 use crate::tags::view::View;
@@ -105,7 +106,7 @@ impl Command for Get {
         if !all {
             return Ok(Answer::Reply(shown(own_tags(&view.index, kind, id))));
         }
-        let slow = kind != Kind::Tag && view.is_heavy();
+        let slow = kind != Kind::Tag && view.work(id.len(), None) > tags_inline_bytes();
         if slow && can_block(call.ctx) {
             submit(call.ctx, vec![id_argument], move |id, _| {
                 Ok(shown(all_tags(&view, kind, id[0])))

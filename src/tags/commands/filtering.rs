@@ -127,22 +127,21 @@ impl Command for Filter {
             None => (View::default(), Conditions::default(), Lent::default()),
         };
         count(&FIGURES.tags_batches, 1);
-        let small = batch.bytes() <= tags_inline_bytes()
+        let here = tags_inline_bytes();
+        let quick = batch.bytes() <= here
             && !request.is_heavy()
-            && !view.is_heavy()
+            && !(request.asks_for_points() && view.points.have_heavy())
             && (!request.is_long() || conditions.ready(&request.asked).is_some());
-        if small {
-            match filter(
-                &request,
-                &view,
-                &conditions,
-                &mut lent,
-                batch,
-                FEW_CLAUSES,
-                &|| false,
-            ) {
-                Err(Error::TooBig(_)) => {}
-                Ok(reply) => return Ok(Answer::Reply(reply)),
+        if quick {
+            match conditions.of(&request, &view, FEW_CLAUSES) {
+                Ok(condition) if view.work(batch.bytes(), Some(&condition)) <= here => {
+                    let memory = lent.memory();
+                    return request
+                        .run(&view, &condition, memory, batch, &|| false)
+                        .map(Answer::Reply)
+                        .map_err(|error| error.to_string());
+                }
+                Ok(_) | Err(Error::TooBig(_)) => {}
                 Err(error) => return Err(error.to_string()),
             }
         }
@@ -154,17 +153,9 @@ impl Command for Filter {
                 ))
                 .to_string());
             }
-            return filter(
-                &request,
-                &view,
-                &conditions,
-                &mut lent,
-                batch,
-                CLAUSES,
-                &|| false,
-            )
-            .map(Answer::Reply)
-            .map_err(|error| error.to_string());
+            return filter(&request, &view, &conditions, &mut lent, batch, &|| false)
+                .map(Answer::Reply)
+                .map_err(|error| error.to_string());
         }
         let lines = (0..lines.len()).map(|n| call.argument(first + n)).collect();
         count(&FIGURES.tags_batches_away, 1);
@@ -175,15 +166,7 @@ impl Command for Filter {
             } else {
                 Batch::Lines(lines)
             };
-            let outcome = filter(
-                &request,
-                &view,
-                &conditions,
-                &mut lent,
-                batch,
-                CLAUSES,
-                stop,
-            );
+            let outcome = filter(&request, &view, &conditions, &mut lent, batch, stop);
             FIGURES.tags_batches_waiting.fetch_sub(1, Relaxed);
             outcome.map_err(|error| error.to_string())
         });
@@ -197,10 +180,9 @@ fn filter(
     conditions: &Conditions,
     lent: &mut Lent,
     batch: Batch<'_>,
-    most: usize,
     stop: &dyn Fn() -> bool,
 ) -> Result<Reply, Error> {
-    let condition = conditions.of(request, view, most)?;
+    let condition = conditions.of(request, view, CLAUSES)?;
     request.run(view, &condition, lent.memory(), batch, stop)
 }
 
@@ -242,17 +224,17 @@ impl Command for Explain {
         call.args.end()?;
         let held = call.last_argument();
         let view = read(call)?.map(|space| space.view()).unwrap_or_default();
-        let small = line.len() <= tags_inline_bytes()
-            && !(request.is_heavy() || request.is_long() || view.is_heavy());
-        if small {
-            match explain(&request, &view, line, FEW_CLAUSES) {
+        let slow = request.is_heavy() || request.is_long() || view.points.have_heavy();
+        if !slow {
+            match explain(&request, &view, line, FEW_CLAUSES, tags_inline_bytes()) {
                 Err(Error::TooBig(_)) => {}
                 Ok(reply) => return Ok(Answer::Reply(reply)),
                 Err(error) => return Err(error.to_string()),
             }
         }
         let explained = move |line: &[u8]| -> Outcome {
-            explain(&request, &view, line, CLAUSES).map_err(|error| error.to_string())
+            let explained = explain(&request, &view, line, CLAUSES, usize::MAX);
+            explained.map_err(|error| error.to_string())
         };
         if !can_block(call.ctx) {
             return explained(line).map(Answer::Reply);

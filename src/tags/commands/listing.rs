@@ -61,7 +61,7 @@ impl Command for List {
             cursor: options.cursor,
             count: options.count as usize,
         };
-        let long = asked.bytes() > FEW_CLAUSES || view.is_heavy();
+        let long = asked.bytes() > FEW_CLAUSES || view.points.have_heavy();
         if !long {
             match list(&view, &asked, limits(), FEW_CLAUSES, &wanted) {
                 Err(Error::TooBig(_)) => {}

@@ -79,6 +79,14 @@ impl FieldTest {
         &self.field
     }
 
+    /// What its regular expression weighs, if it has one.
+    pub fn weight(&self) -> usize {
+        match &self.how {
+            How::Matches(pattern) => pattern.weight(),
+            How::Equals | How::Contains(_) => 0,
+        }
+    }
+
     /// Whether a line passes. One that has no such field does not.
     pub fn passes(&self, line: &Line<'_>) -> bool {
         let Some(value) = line.field(&self.field) else {
