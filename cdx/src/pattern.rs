@@ -25,11 +25,11 @@ pub struct Limits {
 }
 
 impl Default for Limits {
-    /// 64 KiB of text, 4 MiB compiled: 64 KiB of plain alternatives take less than one.
+    /// 64 KiB of text, 16 MiB compiled: enough for 64 KiB of plain alternatives, also in both cases.
     fn default() -> Self {
         Limits {
             pattern_bytes: 64 * 1024,
-            compiled_bytes: 4 * 1024 * 1024,
+            compiled_bytes: 16 * 1024 * 1024,
         }
     }
 }

@@ -21,7 +21,9 @@ const MEMORIES: usize = 4;
 /// How many conditions are kept ready.
 const CONDITIONS: usize = 16;
 /// How long they are all together, in bytes as clients wrote them. Ready ones take fifty times as much.
-const CONDITION_BYTES: usize = 1 << 18;
+const CONDITION_BYTES: usize = 1 << 20;
+/// Longest one that is kept ready, in the same bytes.
+const LONGEST: usize = 1 << 17;
 
 /// A tag space.
 #[derive(Debug, Default)]
@@ -72,7 +74,7 @@ impl Conditions {
         }
         let condition = Arc::new(request.condition(view, most)?);
         let bytes = request.asked.bytes();
-        if plain && bytes <= CONDITION_BYTES {
+        if plain && bytes <= LONGEST {
             let mut conditions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             let all = |ready: &[Ready]| ready.iter().map(|(asked, _)| asked.bytes()).sum::<usize>();
             while conditions.len() >= CONDITIONS || all(&conditions) + bytes > CONDITION_BYTES {
