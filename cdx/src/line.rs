@@ -146,11 +146,12 @@ impl<'a> Line<'a> {
         }
         .map_err(BadLine)?;
         // Between the parts of JSON it means nothing.
-        one_line(if is_json && format.may_have_json() {
-            &raw[..second]
-        } else {
-            raw
-        })?;
+        if spaces.broken && !(is_json && format.may_have_json()) {
+            return Err(BadLine(Reason::LineEnd));
+        }
+        if spaces.broken {
+            one_line(&raw[..second])?;
+        }
         Ok(Read::Capture(Line {
             raw,
             second_end,

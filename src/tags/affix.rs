@@ -78,6 +78,7 @@ impl Affix {
     }
 
     /// The run of the first match.
+    #[inline]
     pub fn find<'v>(&self, value: &'v [u8]) -> Option<&'v [u8]> {
         let len = self.before.needle().len();
         let mut from = 0;

@@ -180,10 +180,11 @@ impl Run<'_> {
     ) -> Result<Reply, Error> {
         let mut n = 0;
         let mut work = 0;
+        let work_of_a_byte = self.view.work(1, Some(self.condition));
         // What follows the last one that may be kept needs no look.
         while self.left > 0 {
             let Some(raw) = lines.next() else { break };
-            work += self.view.work(raw.len() + 16, Some(self.condition));
+            work += (raw.len() + 16) * work_of_a_byte;
             if work > STRIDE {
                 work = 0;
                 if stop() {

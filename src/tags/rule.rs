@@ -128,6 +128,7 @@ impl Rule {
 
     /// What of the field decides which tags the rule gives, if it matches: fields with equal such
     /// parts get equal tags. It is the first group, or all of the field.
+    #[inline]
     pub fn part<'v>(&self, value: &'v [u8]) -> Option<&'v [u8]> {
         match &self.affix {
             Some(affix) => affix.find(value),

@@ -43,9 +43,46 @@ pub struct Memory {
     by_name: HashMap<Box<[u8]>, u32>,
     rules: Option<Arc<Rules>>,
     /// For each rule, which tags a part of its field gives.
-    given: Vec<HashMap<Box<[u8]>, Given>>,
+    given: Vec<Parts>,
     parts: usize,
     verdicts: Vec<(Arc<Condition>, Verdicts)>,
+}
+
+/// Which tags a rule gives for parts of its field. Short ones, such as numbers of collections, stand in the
+/// table itself, which saves a wait for memory.
+#[derive(Debug, Default)]
+struct Parts {
+    short: HashMap<u128, Given>,
+    long: HashMap<Box<[u8]>, Given>,
+}
+
+impl Parts {
+    #[inline]
+    fn of(&self, part: &[u8]) -> Option<&Given> {
+        match packed(part) {
+            Some(part) => self.short.get(&part),
+            None => self.long.get(part),
+        }
+    }
+
+    fn set(&mut self, part: &[u8], tags: Given) {
+        match packed(part) {
+            Some(part) => self.short.insert(part, tags),
+            None => self.long.insert(part.into(), tags),
+        };
+    }
+}
+
+/// Up to 15 bytes and their number.
+#[inline]
+fn packed(part: &[u8]) -> Option<u128> {
+    if part.len() > 15 {
+        return None;
+    }
+    let mut packed = [0; 16];
+    packed[..part.len()].copy_from_slice(part);
+    packed[15] = part.len() as u8;
+    Some(u128::from_le_bytes(packed))
 }
 
 /// What a condition says of tags.
@@ -129,7 +166,7 @@ impl Memory {
             *self = Memory {
                 version: self.version,
                 rules: Some(view.rules.clone()),
-                given: view.rules.iter().map(|_| HashMap::new()).collect(),
+                given: view.rules.iter().map(|_| Parts::default()).collect(),
                 ..Memory::default()
             };
         }
@@ -227,17 +264,17 @@ impl<'a> Judge<'a> {
             }
         }
         for (n, rule) in self.view.rules.iter().enumerate() {
-            // A rule is silent where a line has no such column.
-            if !line.has(rule.field()) {
-                continue;
-            }
             let value = match rule.field() {
                 Field::Filename => Some(line.filename()),
                 field => line.field(field),
             };
             let Some(value) = value else { continue };
+            // A rule is silent where a line has no such column, which reads `-` or empty.
+            if value.len() <= 1 && !line.has(rule.field()) {
+                continue;
+            }
             if let Some(part) = rule.part(&value) {
-                if let Some(tags) = self.memory.given[n].get(part) {
+                if let Some(tags) = self.memory.given[n].of(part) {
                     self.direct.extend_from_slice(tags);
                 } else {
                     self.learn(n, part);
@@ -255,7 +292,7 @@ impl<'a> Judge<'a> {
         self.direct.extend_from_slice(&tags);
         if part.len() <= PART_BYTES {
             self.memory.parts += 1;
-            self.memory.given[rule].insert(part.into(), tags);
+            self.memory.given[rule].set(part, tags);
         }
     }
 
