@@ -351,7 +351,7 @@ enum Reason {
     Timestamp,
     /// The column of that number, from 1, should be a number.
     Number(usize),
-    /// The end of a line in its middle.
+    /// A tab, or the end of a line in its middle.
     LineEnd,
     NoJson,
     Utf8(usize),
@@ -379,7 +379,7 @@ impl fmt::Display for BadLine {
                 f,
                 "column {column} must be a number or '-'; is there a space in another column?"
             ),
-            Reason::LineEnd => write!(f, "there is the end of a line in it"),
+            Reason::LineEnd => write!(f, "there is a tab or the end of a line in it"),
             Reason::NoJson => write!(f, "its third column must be a JSON object"),
             Reason::Utf8(at) => write!(f, "its JSON is not UTF-8 at byte {at} of the line"),
             Reason::Json(what, at) => {

@@ -101,6 +101,15 @@ impl Pattern {
         {
             return true;
         }
+        // Classes of Unicode are large, which nobody gets who does not ask.
+        if memchr::memmem::find_iter(text, b"(?").any(|at| {
+            let flags = text[at + 2..]
+                .iter()
+                .take_while(|b| b.is_ascii_alphabetic());
+            flags.copied().any(|flag| flag == b'u')
+        }) {
+            return true;
+        }
         memchr::memchr(b'{', text).is_some()
             && parse(&as_str(text)).is_ok_and(|pattern| size(&pattern) > HEAVY_SIZE)
     }

@@ -4,6 +4,7 @@
 //! main thread. Its answer is made ready on the thread as well, so that a long one delays
 //! nobody; the main thread only passes it on.
 
+use std::collections::VecDeque;
 use std::os::raw::{c_int, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -47,18 +48,27 @@ struct Order {
 // a thread make the reply of a client that it holds blocked, and all else is done on the main thread.
 unsafe impl Send for Order {}
 
+/// The threads, as the main one knows them.
 struct Threads {
-    orders: Sender<Order>,
-    started: usize,
-    waiting: Arc<Mutex<Receiver<Order>>>,
+    /// What each gets its orders by.
+    orders: Vec<Sender<Order>>,
+    /// Those with nothing to do. The last one to finish is the first to work again: what it needs may be
+    /// in its processor's cache still.
+    idle: Vec<usize>,
+    /// What nobody has taken yet.
+    waiting: VecDeque<Order>,
 }
 
-static THREADS_AT_WORK: MainThread<Option<Threads>> = MainThread::new(None);
+static THREADS_AT_WORK: MainThread<Threads> = MainThread::new(Threads {
+    orders: Vec::new(),
+    idle: Vec::new(),
+    waiting: VecDeque::new(),
+});
 /// Clients that wait, by their address, with what stops the work for them.
 static WAITING: MainThread<FxHashMap<usize, Arc<AtomicBool>>> =
     MainThread::new(FxHashMap::with_hasher(FxBuildHasher));
-/// What is done and not passed on yet.
-static DONE: Mutex<Vec<Order>> = Mutex::new(Vec::new());
+/// What is done and not passed on yet, and by which thread.
+static DONE: Mutex<Vec<(usize, Order)>> = Mutex::new(Vec::new());
 /// The descriptor that tells the event loop of it.
 static EVENT: std::sync::atomic::AtomicI32 = std::sync::atomic::AtomicI32::new(-1);
 
@@ -84,29 +94,49 @@ pub fn submit(
         }
     };
     WAITING.borrow().insert(order.client as usize, stop);
-    let mut threads = THREADS_AT_WORK.borrow();
-    let threads = threads.get_or_insert_with(|| {
-        let (orders, waiting) = channel();
-        Threads {
-            orders,
-            started: 0,
-            waiting: Arc::new(Mutex::new(waiting)),
+    THREADS_AT_WORK.borrow().waiting.push_back(order);
+    hand_out();
+}
+
+/// Gives orders to threads that have nothing to do, or are still to be started.
+fn hand_out() {
+    loop {
+        let mut threads = THREADS_AT_WORK.borrow();
+        let Some(order) = threads.waiting.pop_front() else {
+            return;
+        };
+        let Some(thread) = threads.idle.pop().or_else(|| threads.start_one()) else {
+            if threads.orders.is_empty() {
+                // No thread is to be had.
+                drop(threads);
+                let mut order = order;
+                do_it(&mut order);
+                pass_on(order);
+                continue;
+            }
+            threads.waiting.push_front(order);
+            return;
+        };
+        if let Err(lost) = threads.orders[thread].send(order) {
+            // A thread never ends; should one have, the others do its work.
+            threads.waiting.push_front(lost.0);
         }
-    });
-    let many = std::thread::available_parallelism().map_or(1, usize::from);
-    if threads.started < many.clamp(1, THREADS) {
-        let waiting = threads.waiting.clone();
-        threads.started += usize::from(start(move || work_off(&waiting)));
     }
-    let sent = if threads.started > 0 {
-        threads.orders.send(order).map_err(|lost| lost.0)
-    } else {
-        Err(order)
-    };
-    if let Err(mut order) = sent {
-        // No thread is to be had.
-        do_it(&mut order);
-        pass_on(order);
+}
+
+impl Threads {
+    fn start_one(&mut self) -> Option<usize> {
+        let many = std::thread::available_parallelism().map_or(1, usize::from);
+        let thread = self.orders.len();
+        if thread >= many.clamp(1, THREADS) {
+            return None;
+        }
+        let (orders, taken) = channel();
+        let started = start(move || work_off(thread, &taken));
+        started.then(|| {
+            self.orders.push(orders);
+            thread
+        })
     }
 }
 
@@ -126,17 +156,12 @@ fn start(what: impl FnOnce() + Send + 'static) -> bool {
     }
 }
 
-fn work_off(waiting: &Mutex<Receiver<Order>>) {
-    loop {
-        let next = waiting
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .recv();
-        let Ok(mut order) = next else { return };
+fn work_off(thread: usize, orders: &Receiver<Order>) {
+    while let Ok(mut order) = orders.recv() {
         do_it(&mut order);
         DONE.lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .push(order);
+            .push((thread, order));
         let one: u64 = 1;
         // SAFETY: an event descriptor of ours takes 8 bytes.
         unsafe { libc::write(EVENT.load(Relaxed), (&raw const one).cast(), 8) };
@@ -189,9 +214,11 @@ extern "C" fn done(event: c_int, _: *mut c_void, _: c_int) {
         // SAFETY: reads the 8 bytes of an event descriptor of ours.
         unsafe { libc::read(event, (&raw mut n).cast(), 8) };
         let orders = std::mem::take(&mut *DONE.lock().unwrap_or_else(PoisonError::into_inner));
-        for order in orders {
+        for (thread, order) in orders {
+            THREADS_AT_WORK.borrow().idle.push(thread);
             pass_on(order);
         }
+        hand_out();
     });
 }
 

@@ -198,6 +198,11 @@ impl Condition {
         self.tests + self.questions.iter().map(asked).sum::<usize>()
     }
 
+    /// Bytes of memory, more or less.
+    pub fn bytes(&self) -> usize {
+        200 * self.parts() + 100 * self.weight
+    }
+
     /// How many tests of lines there are.
     pub fn tests(&self) -> usize {
         self.tests

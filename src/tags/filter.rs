@@ -128,6 +128,14 @@ impl Request {
         }
     }
 
+    /// How much work a batch is, in bytes of captures that are held against a plain condition.
+    pub fn work(&self, view: &View, condition: &Condition, batch: Batch<'_>) -> usize {
+        let work = view.work(batch.bytes(), Some(condition));
+        // Tags are collected and sorted for each capture.
+        let times = if self.returns == Returns::Tags { 16 } else { 1 };
+        work.saturating_mul(times)
+    }
+
     /// Goes through a batch. `stop` is asked now and then whether somebody still wants the answer.
     pub fn run(
         &self,

@@ -20,15 +20,19 @@ pub struct Wanted<'a> {
 }
 
 /// Gives tags of which a capture that has one of them alone would pass, and where to go on; 0 at the end.
-/// The condition may have `most` parts.
+/// The condition may have `most` parts, and be asked of so many tags that it comes to `work` questions.
 pub fn list(
     view: &View,
     asked: &Asked,
     limits: Limits,
     most: usize,
+    work: usize,
     wanted: &Wanted<'_>,
 ) -> Result<(u64, Vec<Reply>), Error> {
     let condition = Arc::new(view.condition(asked, limits, most)?);
+    if wanted.count.saturating_mul(condition.parts()) > work {
+        return Err(Error::TooBig("too much to list at once".to_string()));
+    }
     if condition.asks_of_line() {
         return Err(Error::NoFields);
     }

@@ -20,10 +20,10 @@ const CHANGES: usize = 4096;
 const MEMORIES: usize = 4;
 /// How many conditions are kept ready.
 const CONDITIONS: usize = 16;
-/// How long they are all together, in bytes as clients wrote them. Ready ones take fifty times as much.
-const CONDITION_BYTES: usize = 1 << 20;
-/// Longest one that is kept ready, in the same bytes.
-const LONGEST: usize = 1 << 17;
+/// How many bytes of memory they may take, more or less.
+const CONDITION_BYTES: usize = 64 << 20;
+/// How many one of them may take to be kept.
+const LONGEST: usize = 8 << 20;
 
 /// A tag space.
 #[derive(Debug, Default)]
@@ -59,8 +59,7 @@ impl Conditions {
         Some(condition)
     }
 
-    /// The condition of a request, made ready if it is not.
-    /// Then it may have `most` parts.
+    /// The condition of a request; if it is not ready yet, it may have `most` parts.
     pub fn of(&self, request: &Request, view: &View, most: usize) -> Result<Arc<Condition>, Error> {
         // A collapsed field that only some lines have is part of the condition.
         let plain = request
@@ -73,14 +72,18 @@ impl Conditions {
             }
         }
         let condition = Arc::new(request.condition(view, most)?);
-        let bytes = request.asked.bytes();
-        if plain && bytes <= LONGEST {
+        // What was written is kept, and what a regular expression was compiled to is larger.
+        let bytes = |of: &Ready| 16 * of.0.bytes() + of.1.bytes();
+        let ready = (request.asked.clone(), condition.clone());
+        if plain && bytes(&ready) <= LONGEST {
             let mut conditions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            let all = |ready: &[Ready]| ready.iter().map(|(asked, _)| asked.bytes()).sum::<usize>();
-            while conditions.len() >= CONDITIONS || all(&conditions) + bytes > CONDITION_BYTES {
+            let all = |kept: &[Ready]| kept.iter().map(bytes).sum::<usize>();
+            while conditions.len() >= CONDITIONS
+                || all(&conditions) + bytes(&ready) > CONDITION_BYTES
+            {
                 conditions.remove(0);
             }
-            conditions.push((request.asked.clone(), condition.clone()));
+            conditions.push(ready);
         }
         Ok(condition)
     }

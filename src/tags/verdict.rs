@@ -48,41 +48,59 @@ pub struct Memory {
     verdicts: Vec<(Arc<Condition>, Verdicts)>,
 }
 
-/// Which tags a rule gives for parts of its field. Short ones, such as numbers of collections, stand in the
-/// table itself, which saves a wait for memory.
+/// Which tags a rule gives for parts of its field. Short parts, such as numbers of collections, stand in the
+/// table itself: it is small enough for a processor's cache, and nothing else has to be waited for.
 #[derive(Debug, Default)]
 struct Parts {
-    short: HashMap<u128, Given>,
-    long: HashMap<Box<[u8]>, Given>,
+    short: HashMap<u64, One>,
+    long: HashMap<Box<[u8]>, One>,
+    /// Lists of other lengths than one.
+    lists: Vec<Given>,
 }
+
+/// What a part gives: twice the number of its only tag, or one more than twice the place of a list.
+type One = u32;
 
 impl Parts {
     #[inline]
-    fn of(&self, part: &[u8]) -> Option<&Given> {
-        match packed(part) {
+    fn of(&self, part: &[u8], into: &mut Direct) -> bool {
+        let found = match packed(part) {
             Some(part) => self.short.get(&part),
             None => self.long.get(part),
+        };
+        match found {
+            None => return false,
+            Some(one) if one % 2 == 0 => into.push(one / 2),
+            Some(list) => into.extend_from_slice(&self.lists[*list as usize / 2]),
         }
+        true
     }
 
     fn set(&mut self, part: &[u8], tags: Given) {
+        let one = match tags[..] {
+            [tag] => tag * 2,
+            _ => {
+                self.lists.push(tags);
+                self.lists.len() as u32 * 2 - 1
+            }
+        };
         match packed(part) {
-            Some(part) => self.short.insert(part, tags),
-            None => self.long.insert(part.into(), tags),
+            Some(part) => self.short.insert(part, one),
+            None => self.long.insert(part.into(), one),
         };
     }
 }
 
-/// Up to 15 bytes and their number.
+/// Up to 7 bytes and their number.
 #[inline]
-fn packed(part: &[u8]) -> Option<u128> {
-    if part.len() > 15 {
+fn packed(part: &[u8]) -> Option<u64> {
+    if part.len() > 7 {
         return None;
     }
-    let mut packed = [0; 16];
+    let mut packed = [0; 8];
     packed[..part.len()].copy_from_slice(part);
-    packed[15] = part.len() as u8;
-    Some(u128::from_le_bytes(packed))
+    packed[7] = part.len() as u8;
+    Some(u64::from_le_bytes(packed))
 }
 
 /// What a condition says of tags.
@@ -249,9 +267,11 @@ impl<'a> Judge<'a> {
         if self.has_records {
             self.record.clear();
             line.record_id(&mut self.record);
-            for &tag in self.view.index.tags_of(Kind::Record, &self.record) {
-                let number = self.memory.number(self.view.index.name(tag));
-                self.direct.push(number);
+            let index = &self.view.index;
+            for id in ids_of_record(&mut self.record) {
+                for &tag in index.tags_of(Kind::Record, id) {
+                    self.direct.push(self.memory.number(index.name(tag)));
+                }
             }
         }
         if self.has_files {
@@ -274,9 +294,7 @@ impl<'a> Judge<'a> {
                 continue;
             }
             if let Some(part) = rule.part(&value) {
-                if let Some(tags) = self.memory.given[n].of(part) {
-                    self.direct.extend_from_slice(tags);
-                } else {
+                if !self.memory.given[n].of(part, &mut self.direct) {
                     self.learn(n, part);
                 }
             }
@@ -376,6 +394,20 @@ impl Drop for Judge<'_> {
             .verdicts
             .push((self.condition.clone(), verdicts));
     }
+}
+
+/// The ids under which a record may be tagged: with the filename as the line has it, and without folders.
+pub fn ids_of_record(id: &mut Vec<u8>) -> impl Iterator<Item = &[u8]> {
+    let whole = id.len();
+    // Neither a timestamp nor an offset has a slash, but the urlkey does.
+    let offset = memchr::memrchr(b' ', id).unwrap_or(0);
+    let file = memchr::memrchr(b' ', &id[..offset]).map_or(0, |at| at + 1);
+    if let Some(slash) = memchr::memrchr(b'/', &id[file..offset]) {
+        id.extend_from_within(..file);
+        id.extend_from_within(file + slash + 1..whole);
+    }
+    let (whole, base) = id.split_at(whole);
+    std::iter::once(whole).chain((!base.is_empty()).then_some(base))
 }
 
 /// The names under which a file may be tagged: as the line has it, and without its folders.

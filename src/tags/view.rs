@@ -10,7 +10,7 @@ use super::expression::{Clause, Expression, Resolver};
 use super::index::{Index, Kind, TagId};
 use super::point::Points;
 use super::rule::{Rule, Rules};
-use super::verdict::names_of_file;
+use super::verdict::{ids_of_record, names_of_file};
 
 /// A space at one moment.
 #[derive(Clone, Debug, Default)]
@@ -127,8 +127,10 @@ impl View {
         let index = &self.index;
         let mut id = Vec::new();
         line.record_id(&mut id);
-        for &tag in index.tags_of(Kind::Record, &id) {
-            each(index.name(tag), Source::Record);
+        for id in ids_of_record(&mut id) {
+            for &tag in index.tags_of(Kind::Record, id) {
+                each(index.name(tag), Source::Record);
+            }
         }
         for name in names_of_file(&line.filename()) {
             for &tag in index.tags_of(Kind::File, name) {

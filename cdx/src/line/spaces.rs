@@ -12,7 +12,7 @@ pub(super) struct Spaces {
     pub(super) last: usize,
     /// Whether two of them stand together.
     pub(super) doubled: bool,
-    /// Whether there is a `\r` or `\n`.
+    /// Whether there is a `\r`, `\n` or `\t`.
     pub(super) broken: bool,
 }
 
@@ -39,7 +39,7 @@ fn plain(line: &[u8]) -> Spaces {
         first: memchr::memchr(b' ', line).unwrap_or(line.len()),
         last: memchr::memrchr(b' ', line).unwrap_or(0),
         doubled,
-        broken: memchr::memchr2(b'\r', b'\n', line).is_some(),
+        broken: memchr::memchr3(b'\r', b'\n', b'\t', line).is_some(),
     }
 }
 
@@ -95,7 +95,7 @@ mod avx2 {
         }
         found.doubled = doubled != 0;
         // Control characters are rare enough to be looked at again.
-        found.broken = controls != 0 && memchr::memchr2(b'\r', b'\n', line).is_some();
+        found.broken = controls != 0 && memchr::memchr3(b'\r', b'\n', b'\t', line).is_some();
         found
     }
 
@@ -130,7 +130,7 @@ mod tests {
             first: (0..line.len()).find(|&i| at(i)).unwrap_or(line.len()),
             last: (0..line.len()).rfind(|&i| at(i)).unwrap_or(0),
             doubled: (0..line.len()).any(|i| at(i) && at(i + 1)),
-            broken: line.contains(&b'\r') || line.contains(&b'\n'),
+            broken: line.iter().any(|b| b"\r\n\t".contains(b)),
         }
     }
 

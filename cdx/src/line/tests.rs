@@ -42,7 +42,7 @@ fn columns(raw: &[u8]) -> Vec<&[u8]> {
 fn naive(raw: &[u8], record: bool) -> Option<Vec<(&'static str, &[u8])>> {
     let raw = raw.strip_suffix(b"\n").unwrap_or(raw);
     let raw = raw.strip_suffix(b"\r").unwrap_or(raw);
-    if raw.contains(&b'\r') || raw.contains(&b'\n') {
+    if raw.iter().any(|b| b"\r\n\t".contains(b)) {
         return None;
     }
     let values = columns(raw);

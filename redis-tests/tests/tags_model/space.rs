@@ -116,6 +116,17 @@ impl Space {
         all
     }
 
+    /// Tags of a record by its id, and by its id with the base name of its file.
+    fn of_record(&self, id: &[u8]) -> Tags {
+        let mut tags = self.own(Kind::Record, id);
+        let mut parts: Vec<&[u8]> = id.split(|b| *b == b' ').collect();
+        if let [_, _, file, _] = &mut parts[..] {
+            *file = file.rsplit(|b| *b == b'/').next().unwrap_or_default();
+            tags.extend(self.own(Kind::Record, &parts.join(&b' ')));
+        }
+        tags
+    }
+
     /// Tags of a file by its name and by its base name.
     fn of_file(&self, name: &[u8]) -> Tags {
         let base = name.rsplit(|b| *b == b'/').next().unwrap_or_default();
@@ -147,7 +158,7 @@ impl Space {
         // What a line has no field for, no rule looks at.
         let mut tags = self.by_rules(|field| capture.fields.get(canonical(field)).cloned());
         if let Some(record) = &capture.record {
-            tags.extend(self.own(Kind::Record, record));
+            tags.extend(self.of_record(record));
         }
         if let Some(name) = capture.filename() {
             tags.extend(self.of_file(name));
@@ -184,7 +195,7 @@ impl Space {
                     };
                     Some(value.to_vec())
                 });
-                tags.extend(self.own(kind, id));
+                tags.extend(self.of_record(id));
                 tags.extend(self.of_file(name));
                 self.closed(&tags)
             }

@@ -134,7 +134,7 @@ impl Command for Filter {
             && (!request.is_long() || conditions.ready(&request.asked).is_some());
         if quick {
             match conditions.of(&request, &view, FEW_CLAUSES) {
-                Ok(condition) if view.work(batch.bytes(), Some(&condition)) <= here => {
+                Ok(condition) if request.work(&view, &condition, batch) <= here => {
                     let memory = lent.memory();
                     return request
                         .run(&view, &condition, memory, batch, &|| false)

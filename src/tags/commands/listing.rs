@@ -23,6 +23,9 @@ const COUNT: u64 = 1000;
 /// How many it may ask for.
 const MOST: u64 = 100_000;
 
+/// How many questions about tags are answered on the main thread, some milliseconds.
+const FEW_QUESTIONS: usize = 500_000;
+
 const PREFIX: Arg = Arg::text("prefix").after("PREFIX").optional();
 const COUNT_ARG: Arg = Arg::integer("count").after("COUNT").optional();
 
@@ -63,7 +66,7 @@ impl Command for List {
         };
         let long = asked.bytes() > FEW_CLAUSES || view.points.have_heavy();
         if !long {
-            match list(&view, &asked, limits(), FEW_CLAUSES, &wanted) {
+            match list(&view, &asked, limits(), FEW_CLAUSES, FEW_QUESTIONS, &wanted) {
                 Err(Error::TooBig(_)) => {}
                 Ok(listed) => return Ok(Answer::Reply(page(listed))),
                 Err(error) => return Err(error.to_string()),
@@ -76,7 +79,7 @@ impl Command for List {
                 cursor,
                 count,
             };
-            let listed = list(&view, &asked, limits(), CLAUSES, &wanted);
+            let listed = list(&view, &asked, limits(), CLAUSES, usize::MAX, &wanted);
             listed.map(page).map_err(|error| error.to_string())
         };
         if !can_block(call.ctx) {

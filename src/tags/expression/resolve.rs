@@ -146,15 +146,10 @@ pub fn compile(pattern: &[u8], limits: Limits) -> Result<Pattern, Error> {
 }
 
 /// Bytes as a regular expression that matches them and nothing else.
+/// Letters and digits too: after `(?`, `\x{` or `{` they would not be text.
 fn escaped(bytes: &[u8]) -> Vec<u8> {
-    let mut pattern = Vec::with_capacity(bytes.len());
-    for &byte in bytes {
-        match byte {
-            b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' | b'_' => pattern.push(byte),
-            _ => pattern.extend_from_slice(format!("\\x{byte:02x}").as_bytes()),
-        }
-    }
-    pattern
+    let escape = |byte: &u8| format!("\\x{byte:02x}").into_bytes();
+    bytes.iter().flat_map(escape).collect()
 }
 
 fn filled<V: AsRef<[u8]>>(
