@@ -515,6 +515,64 @@ fn others_are_served_while_a_big_regex_runs() {
 }
 
 #[test]
+fn a_small_regex_or_many_tests_on_much_text_leave_others_alone() {
+    let server = Server::start();
+    let mut s = space(&server);
+    let text: String = (0..120_000_u64)
+        .map(|n| {
+            if (n * n / 7 + n / 3) % 2 == 0 {
+                'a'
+            } else {
+                'b'
+            }
+        })
+        .collect();
+    let many: Vec<String> = (0..2000).map(|n| format!("filename*=zz{n}")).collect();
+    let (many, lines) = (many.join("|"), "a\n".repeat(20_000));
+    let calls: [&[&str]; 4] = [
+        &[
+            "FILTER",
+            "FORMAT",
+            "FILE",
+            "WHERE",
+            "filename~'a[ab]{1000}c'",
+            "LINES",
+            &text,
+        ],
+        &[
+            "EXPLAIN",
+            "FORMAT",
+            "FILE",
+            "WHERE",
+            "filename~'a[ab]{1000}c'",
+            "LINES",
+            &text,
+        ],
+        &[
+            "FILTER",
+            "FORMAT",
+            "FILE",
+            "FILTER",
+            "filename:.*a[ab]{300}c.*",
+            "LINES",
+            &text,
+        ],
+        &[
+            "FILTER", "FORMAT", "FILE", "WHERE", &many, "RETURN", "COUNT", "BLOB", &lines,
+        ],
+    ];
+    for call in calls {
+        let mut words = s.words(call[0]);
+        words.extend(call[1..].iter().map(|word| word.as_bytes().to_vec()));
+        let before = ticks_of_main_thread(&server);
+        let reply = s.wire.call(&words);
+        let ticks = ticks_of_main_thread(&server) - before;
+        assert!(!reply.is_error(), "{reply:?}");
+        assert!(ticks < 15, "{}: {ticks} ticks in the main thread", call[0]);
+    }
+}
+
+#[test]
 fn keys_are_any_bytes() {
     let server = Server::start();
     let mut c = server.wire();

@@ -213,3 +213,79 @@ fn key_of_another_type_is_refused_by_everyone() {
 fn cmd_error(s: &mut TagSpace, words: &[&str]) -> String {
     s.wire.expect_error(words)
 }
+
+#[test]
+fn the_end_of_a_line_is_no_part_of_a_name() {
+    let server = Server::start();
+    let mut s = space(&server);
+    s.ok("ADD FILE ARCHIVEIT-1-secret.warc.gz private");
+    s.ok("ADD RECORD 'u 2019 ARCHIVEIT-1-record.warc.gz 7' private");
+    for name in ["secret", "record"] {
+        let cdx = format!("u 2019 http://u m 200 d - - 1 7 ARCHIVEIT-1-{name}.warc.gz");
+        let record = format!("u 2019 ARCHIVEIT-1-{name}.warc.gz 7");
+        for (format, line) in [("CDX", &cdx), ("AUTO", &cdx), ("RECORD", &record)] {
+            for end in ["", "\n", "\r", "\r\n", "\t", "\r\r\n", "\t\n"] {
+                let line = format!("{line}{end}");
+                for batch in ["LINES", "BLOB"] {
+                    let words = format!(
+                        "FILTER POINT all BADLINES DROP FORMAT {format} RETURN COUNT {batch}"
+                    );
+                    let kept = s.ok_with(&words, &[&line]);
+                    assert_eq!(kept, int(0), "{words} {line:?}");
+                }
+            }
+        }
+    }
+    let names = [
+        "ARCHIVEIT-1-secret.warc.gz\n",
+        "ARCHIVEIT-1-secret.warc.gz\r\n",
+    ];
+    assert_eq!(s.kept("POINT all FORMAT FILE", &names), NONE);
+    let error = s.err_with("FILTER POINT all FORMAT FILE LINES", &["a\nb"]);
+    assert!(error.starts_with("BADLINE line 1"), "{error}");
+}
+
+#[test]
+fn a_record_is_tagged_whatever_folder_its_file_is_in() {
+    let server = Server::start();
+    let mut s = space(&server);
+    s.ok("ADD RECORD 'u 2019 ARCHIVEIT-1-a.warc.gz 7' private");
+    for folder in ["", "/w/", "a/b/"] {
+        let line = format!("u/x 2019 http://u m 200 d - - 1 7 {folder}ARCHIVEIT-1-a.warc.gz");
+        let other = line.replace("u/x", "u");
+        assert_eq!(s.kept("POINT all", &[&line, &other]), [line]);
+    }
+}
+
+#[test]
+fn what_a_name_fills_into_a_regex_is_text() {
+    let server = Server::start();
+    let mut s = space(&server);
+    for (expression, name) in [
+        ("\\$1", "S"),
+        ("(?$1)", "i"),
+        ("\\x{$1}", "41"),
+        ("A{$1}", "0,"),
+        ("[$1]", "^x"),
+        ("$1", ".*"),
+        ("x|$1", "|"),
+    ] {
+        s.ok_with(
+            "POINTSET",
+            &["p-(.+)", &format!("filename~\"{expression}\"")],
+        );
+        // It may be an error, but it opens no door.
+        let point = format!("p-{name}");
+        let words = [
+            "FILTER", "FORMAT", "FILE", "RETURN", "COUNT", "POINT", &point, "LINES",
+        ];
+        let mut call = s.words(words[0]);
+        call.extend(words[1..].iter().map(|word| word.as_bytes().to_vec()));
+        call.push(FILES[0].as_bytes().to_vec());
+        let reply = s.wire.call(&call);
+        assert!(
+            reply.is_error() || reply == int(0),
+            "{expression} {name}: {reply:?}"
+        );
+    }
+}
