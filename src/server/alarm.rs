@@ -7,8 +7,9 @@
 use std::os::raw::{c_int, c_void};
 use std::time::Duration;
 
-use super::api::{raw, rm, Ctx};
+use super::api::Ctx;
 use super::clock;
+use super::event;
 use super::guard::guarded;
 use super::job;
 use super::main_thread::MainThread;
@@ -74,9 +75,7 @@ pub(super) fn run_sleepers(ctx: Ctx) {
 
 extern "C" fn went_off(timer: c_int, _: *mut c_void, _: c_int) {
     let _ = guarded("the alarm clock", || {
-        let mut n: u64 = 0;
-        // SAFETY: reads the 8 bytes of a timer descriptor of ours.
-        unsafe { libc::read(timer, (&raw mut n).cast(), 8) };
+        event::heard(timer);
         let set = CLOCK.borrow().set.take();
         match set {
             // It was set further ahead than it is ever wound up.
@@ -98,15 +97,7 @@ pub unsafe fn start() -> Result<(), String> {
         if timer < 0 {
             return Err("no timer descriptor to be had".to_string());
         }
-        let added = rm!(RedisModule_EventLoopAdd(
-            timer,
-            raw::REDISMODULE_EVENTLOOP_READABLE as c_int,
-            Some(went_off),
-            std::ptr::null_mut()
-        ));
-        if added != raw::REDISMODULE_OK as c_int {
-            return Err("the server's event loop took no descriptor".to_string());
-        }
+        event::listen(timer, went_off)?;
         CLOCK.borrow().timer = timer;
     }
     Ok(())

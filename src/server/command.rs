@@ -202,13 +202,12 @@ pub struct Call<'a> {
 impl Call<'_> {
     /// The argument that was read last, as the server's own string.
     pub fn last_argument(&self) -> RmString {
-        // SAFETY: the arguments live as long as the call; the position is that of one of them.
-        unsafe { RmString::shared(self.argv[self.args.position()]) }
+        self.argument(self.args.position())
     }
 
     /// The argument at this position, counted from 1 at the key or prefix.
     pub fn argument(&self, position: usize) -> RmString {
-        // SAFETY: as in `last_argument`.
+        // SAFETY: the arguments live as long as the call.
         unsafe { RmString::shared(self.argv[position]) }
     }
 

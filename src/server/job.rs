@@ -14,6 +14,7 @@ use super::api::{context_flags, raw, rm, Ctx, RawCtx};
 use super::blocked::{can_block, BlockedClient};
 use super::command::in_cluster;
 use super::config;
+use super::event;
 use super::guard::guarded;
 use super::info::{count, peak, FIGURES};
 use super::main_thread::MainThread;
@@ -274,9 +275,7 @@ impl Runner {
         if self.queues.is_empty() {
             return;
         }
-        let one: u64 = 1;
-        // SAFETY: an event descriptor of ours takes 8 bytes; a full one is awake already.
-        unsafe { libc::write(self.event, (&raw const one).cast(), 8) };
+        event::ring(self.event);
     }
 
     fn ctx(&self) -> Ctx {
@@ -284,11 +283,9 @@ impl Runner {
     }
 }
 
-extern "C" fn awake(event: c_int, _: *mut c_void, _: c_int) {
+extern "C" fn awake(bell: c_int, _: *mut c_void, _: c_int) {
     let _ = guarded("the event loop", || {
-        let mut n: u64 = 0;
-        // SAFETY: reads the 8 bytes of an event descriptor of ours.
-        unsafe { libc::read(event, (&raw mut n).cast(), 8) };
+        event::heard(bell);
         if must_not_write() {
             later();
             return;
@@ -462,23 +459,10 @@ const DATA_CHANGED: &str = "UNBLOCKED the database was emptied, swapped or loade
 /// # Safety
 /// Called once, with the context of the module's load.
 pub unsafe fn start(ctx: Ctx) -> Result<(), String> {
-    // SAFETY: by contract; the descriptor is ours for the life of the process.
+    // SAFETY: by contract.
     unsafe {
-        let event = libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC);
-        if event < 0 {
-            return Err("no event descriptor to be had".to_string());
-        }
-        let added = rm!(RedisModule_EventLoopAdd(
-            event,
-            raw::REDISMODULE_EVENTLOOP_READABLE as c_int,
-            Some(awake),
-            std::ptr::null_mut()
-        ));
-        if added != raw::REDISMODULE_OK as c_int {
-            return Err("the server's event loop took no descriptor".to_string());
-        }
         let mut runner = RUNNER.borrow();
-        runner.event = event;
+        runner.event = event::bell(awake)?;
         runner.ctx = Ctx::new(rm!(RedisModule_GetDetachedThreadSafeContext(ctx.raw())));
     }
     super::notify::listen(Listener {

@@ -10,6 +10,7 @@ pub mod blocked;
 pub mod clock;
 pub mod command;
 pub mod config;
+pub mod event;
 pub mod guard;
 pub mod info;
 pub mod job;

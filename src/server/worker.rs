@@ -7,13 +7,16 @@
 use std::collections::VecDeque;
 use std::os::raw::{c_int, c_void};
 use std::ptr;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering::Relaxed};
 use std::sync::mpsc::{channel, Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use super::api::{raw, rm, Ctx, RmString};
+use super::blocked::can_block;
+use super::command::Answer;
+use super::event;
 use super::guard::guarded;
 use super::main_thread::MainThread;
 use super::reply::{send_outcome, Outcome};
@@ -32,6 +35,12 @@ struct Held(Vec<RmString>);
 // SAFETY: other threads only read the bytes, which `RmString` keeps the address of; counting who holds
 // a string is left to the main thread, where `Held` is made and dropped.
 unsafe impl Send for Held {}
+
+impl Held {
+    fn bytes(&self) -> Vec<&[u8]> {
+        self.0.iter().map(AsRef::as_ref).collect()
+    }
+}
 
 /// Something that a thread is to do, or has done.
 struct Order {
@@ -70,14 +79,19 @@ static WAITING: MainThread<FxHashMap<usize, Arc<AtomicBool>>> =
 /// What is done and not passed on yet, and by which thread.
 static DONE: Mutex<Vec<(usize, Order)>> = Mutex::new(Vec::new());
 /// The descriptor that tells the event loop of it.
-static EVENT: std::sync::atomic::AtomicI32 = std::sync::atomic::AtomicI32::new(-1);
+static EVENT: AtomicI32 = AtomicI32::new(-1);
 
-/// Hands work in for the client of `ctx`, which must be one that may wait, with arguments of its command.
+/// Hands work in for the client of `ctx`, with arguments of its command. Where a client cannot wait
+/// (`MULTI`, scripts) it is done at once.
 pub fn submit(
     ctx: Ctx,
     arguments: Vec<RmString>,
     work: impl FnOnce(&[&[u8]], &dyn Fn() -> bool) -> Outcome + Send + 'static,
-) {
+) -> Result<Answer, String> {
+    let arguments = Held(arguments);
+    if !can_block(ctx) {
+        return work(&arguments.bytes(), &|| false).map(Answer::Reply);
+    }
     let stop = Arc::new(AtomicBool::new(false));
     // SAFETY: main thread, live context of a client that may block. Client and context are given back
     // in `pass_on`, once.
@@ -87,7 +101,7 @@ pub fn submit(
         let ctx = Ctx::new(rm!(RedisModule_GetThreadSafeContext(client)));
         Order {
             work: Some(Box::new(work)),
-            arguments: Held(arguments),
+            arguments,
             client,
             ctx,
             stop: stop.clone(),
@@ -96,6 +110,7 @@ pub fn submit(
     WAITING.borrow().insert(order.client as usize, stop);
     THREADS_AT_WORK.borrow().waiting.push_back(order);
     hand_out();
+    Ok(Answer::Sent)
 }
 
 /// Gives orders to threads that have nothing to do, or are still to be started.
@@ -162,9 +177,7 @@ fn work_off(thread: usize, orders: &Receiver<Order>) {
         DONE.lock()
             .unwrap_or_else(PoisonError::into_inner)
             .push((thread, order));
-        let one: u64 = 1;
-        // SAFETY: an event descriptor of ours takes 8 bytes.
-        unsafe { libc::write(EVENT.load(Relaxed), (&raw const one).cast(), 8) };
+        event::ring(EVENT.load(Relaxed));
     }
 }
 
@@ -172,7 +185,7 @@ fn do_it(order: &mut Order) {
     // SAFETY: the client is blocked; the server lets any thread measure and reply for it.
     unsafe { rm!(RedisModule_BlockedClientMeasureTimeStart(order.client)) };
     let outcome = guarded("work on another thread", || {
-        let arguments: Vec<&[u8]> = order.arguments.0.iter().map(AsRef::as_ref).collect();
+        let arguments = order.arguments.bytes();
         let stop = || order.stop.load(Relaxed);
         match order.work.take() {
             Some(work) => work(&arguments, &stop),
@@ -208,11 +221,9 @@ extern "C" fn gone(_: *mut raw::RedisModuleCtx, client: *mut raw::RedisModuleBlo
     });
 }
 
-extern "C" fn done(event: c_int, _: *mut c_void, _: c_int) {
+extern "C" fn done(bell: c_int, _: *mut c_void, _: c_int) {
     let _ = guarded("the event loop", || {
-        let mut n: u64 = 0;
-        // SAFETY: reads the 8 bytes of an event descriptor of ours.
-        unsafe { libc::read(event, (&raw mut n).cast(), 8) };
+        event::heard(bell);
         let orders = std::mem::take(&mut *DONE.lock().unwrap_or_else(PoisonError::into_inner));
         for (thread, order) in orders {
             THREADS_AT_WORK.borrow().idle.push(thread);
@@ -233,23 +244,7 @@ pub fn drop_away<T: Send + 'static>(what: T) {
 /// # Safety
 /// Called once, on the main thread, while the module loads.
 pub unsafe fn ready() -> Result<(), String> {
-    // SAFETY: by contract; the descriptor is ours for the life of the process.
-    unsafe {
-        let event = libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC);
-        if event < 0 {
-            return Err("no event descriptor to be had".to_string());
-        }
-        EVENT.store(event, Relaxed);
-        let added = rm!(RedisModule_EventLoopAdd(
-            event,
-            raw::REDISMODULE_EVENTLOOP_READABLE as c_int,
-            Some(done),
-            ptr::null_mut()
-        ));
-        if added == raw::REDISMODULE_OK as c_int {
-            Ok(())
-        } else {
-            Err("the server's event loop took no descriptor".to_string())
-        }
-    }
+    // SAFETY: by contract.
+    EVENT.store(unsafe { event::bell(done)? }, Relaxed);
+    Ok(())
 }

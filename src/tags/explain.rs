@@ -6,7 +6,7 @@ use crawlspace_cdx::{Format, Line, Read};
 
 use super::error::Error;
 use super::expression::Clause;
-use super::filter::{limits, Request};
+use super::filter::Request;
 use super::view::{Source, View};
 use crate::reply::Reply;
 use crate::text::Shown;
@@ -61,7 +61,7 @@ pub fn explain(
     let mut labels = Vec::new();
     labels.extend(asked.point.as_ref().map(|_| "POINT "));
     labels.extend(asked.expression.as_ref().map(|_| "WHERE "));
-    let clauses = view.clauses(asked, limits(), most)?;
+    let clauses = view.clauses(asked, most)?;
     let verdicts: Vec<Verdict> = clauses
         .iter()
         .enumerate()

@@ -118,7 +118,7 @@ impl Request {
 
     /// Makes the condition ready, which may have `most` parts.
     pub fn condition(&self, view: &View, most: usize) -> Result<Condition, Error> {
-        let mut condition = view.condition(&self.asked, limits(), most)?;
+        let mut condition = view.condition(&self.asked, most)?;
         if let Some(collapse) = &self.collapse {
             condition.also_needs(collapse.field());
         }

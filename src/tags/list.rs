@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use crawlspace_cdx::Limits;
-
 use super::error::Error;
 use super::verdict::{Judge, Memory};
 use super::view::{Asked, View};
@@ -24,12 +22,11 @@ pub struct Wanted<'a> {
 pub fn list(
     view: &View,
     asked: &Asked,
-    limits: Limits,
     most: usize,
     work: usize,
     wanted: &Wanted<'_>,
 ) -> Result<(u64, Vec<Reply>), Error> {
-    let condition = Arc::new(view.condition(asked, limits, most)?);
+    let condition = Arc::new(view.condition(asked, most)?);
     if wanted.count.saturating_mul(condition.parts()) > work {
         return Err(Error::TooBig("too much to list at once".to_string()));
     }

@@ -32,6 +32,7 @@ pub struct Point {
     expression: Expression,
     /// Its name as a pattern, if it is one.
     pattern: Option<Pattern>,
+    /// Whether a regular expression in its expression may take long.
     heavy: bool,
 }
 
@@ -82,11 +83,6 @@ impl Point {
     /// Its expression.
     pub fn expression(&self) -> &Expression {
         &self.expression
-    }
-
-    /// Whether a regular expression in it may take long.
-    pub fn is_heavy(&self) -> bool {
-        self.heavy
     }
 
     fn bytes(&self) -> usize {

@@ -509,7 +509,7 @@ proptest! {
             let point = Point::new(format!("p{n}").as_bytes(), b"coll:\"a b\"* | 'q\"\\\\'").unwrap();
             points.set(point).unwrap();
         }
-        let resolver = Resolver::new(&points, super::filter::limits(), CLAUSES);
+        let resolver = Resolver::new(&points, CLAUSES);
         let read = |text: &[u8]| {
             let clause = resolver.expression(&Expression::parse(text).unwrap()).unwrap();
             clause.written()

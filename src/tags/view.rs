@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use crawlspace_cdx::{Dialect, Filter, Limits, Line};
+use crawlspace_cdx::{Dialect, Filter, Line};
 
 use super::condition::Condition;
 use super::error::Error;
 use super::expression::{Clause, Expression, Resolver};
+use super::filter::limits;
 use super::index::{Index, Kind, TagId};
 use super::point::Points;
 use super::rule::{Rule, Rules};
@@ -67,13 +68,8 @@ pub enum Source<'a> {
 impl View {
     /// The clauses that all must hold: those of the point, the expression and each filter.
     /// There may be `most` parts.
-    pub fn clauses(
-        &self,
-        asked: &Asked,
-        limits: Limits,
-        most: usize,
-    ) -> Result<Vec<Clause>, Error> {
-        let resolver = Resolver::new(&self.points, limits, most);
+    pub fn clauses(&self, asked: &Asked, most: usize) -> Result<Vec<Clause>, Error> {
+        let resolver = Resolver::new(&self.points, most);
         let mut clauses = Vec::new();
         if let Some(point) = &asked.point {
             clauses.push(resolver.point(point)?);
@@ -82,7 +78,7 @@ impl View {
             clauses.push(resolver.expression(&Expression::parse(text)?)?);
         }
         for spec in &asked.filters {
-            let filter = Filter::parse(spec, asked.dialect, limits)
+            let filter = Filter::parse(spec, asked.dialect, limits())
                 .map_err(|error| Error::of_spec("filter", spec, error))?;
             clauses.push(Clause::Filter(spec.as_slice().into(), filter));
         }
@@ -90,13 +86,8 @@ impl View {
     }
 
     /// The same made ready for many captures.
-    pub fn condition(
-        &self,
-        asked: &Asked,
-        limits: Limits,
-        most: usize,
-    ) -> Result<Condition, Error> {
-        let clauses = self.clauses(asked, limits, most)?;
+    pub fn condition(&self, asked: &Asked, most: usize) -> Result<Condition, Error> {
+        let clauses = self.clauses(asked, most)?;
         Ok(Condition::new(clauses, asked.dialect))
     }
 

@@ -5,7 +5,6 @@ use crawlspace_cdx::{Format, Line, Read};
 use super::arguments::{id, kind, tags, KIND};
 use super::store::{change, read};
 use crate::reply::Reply;
-use crate::server::blocked::can_block;
 use crate::server::command::{Answer, Arg, Call, Command, Spec};
 use crate::server::config::tags_inline_bytes;
 use crate::server::worker::submit;
@@ -97,24 +96,24 @@ impl Command for Get {
         let id = id(&mut call.args, kind)?;
         let all = call.args.keyword("ALL");
         call.args.end()?;
-        let id_argument = call.argument(3);
-        let shown = |tags: Vec<Vec<u8>>| Reply::Array(tags.into_iter().map(Reply::Bulk).collect());
-        let view = match read(call)? {
-            None => return Ok(Answer::Reply(shown(Vec::new()))),
-            Some(space) => space.view(),
+        let Some(space) = read(call)? else {
+            return Ok(Answer::Reply(shown(Vec::new())));
         };
         if !all {
-            return Ok(Answer::Reply(shown(own_tags(&view.index, kind, id))));
+            return Ok(Answer::Reply(shown(own_tags(space.index(), kind, id))));
         }
-        let slow = kind != Kind::Tag && view.work(id.len(), None) > tags_inline_bytes();
-        if slow && can_block(call.ctx) {
-            submit(call.ctx, vec![id_argument], move |id, _| {
-                Ok(shown(all_tags(&view, kind, id[0])))
-            });
-            return Ok(Answer::Sent);
+        let view = space.view();
+        if kind == Kind::Tag || view.work(id.len(), None) <= tags_inline_bytes() {
+            return Ok(Answer::Reply(shown(all_tags(&view, kind, id))));
         }
-        Ok(Answer::Reply(shown(all_tags(&view, kind, id))))
+        submit(call.ctx, vec![call.argument(3)], move |id, _| {
+            Ok(shown(all_tags(&view, kind, id[0])))
+        })
     }
+}
+
+fn shown(tags: Vec<Vec<u8>>) -> Reply {
+    Reply::Array(tags.into_iter().map(Reply::Bulk).collect())
 }
 
 fn own_tags(index: &Index, kind: Kind, id: &[u8]) -> Vec<Vec<u8>> {

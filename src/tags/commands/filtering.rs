@@ -5,13 +5,11 @@ use std::sync::atomic::Ordering::Relaxed;
 use crawlspace_cdx::{Collapse, Dialect, Format};
 
 use super::store::read;
-use crate::reply::Reply;
 use crate::server::args::Args;
 use crate::server::blocked::can_block;
 use crate::server::command::{Answer, Arg, Call, Command, Spec};
 use crate::server::config::tags_inline_bytes;
 use crate::server::info::{count, FIGURES};
-use crate::server::reply::Outcome;
 use crate::server::worker::submit;
 use crate::tags::error::Error;
 use crate::tags::explain::explain;
@@ -145,45 +143,30 @@ impl Command for Filter {
                 Err(error) => return Err(error.to_string()),
             }
         }
-        if !can_block(call.ctx) {
-            if batch.bytes() > AT_ONCE_BYTES {
-                return Err(Error::TooBig(format!(
-                    "a batch of {} bytes; in MULTI, scripts and where blocking is denied at most {AT_ONCE_BYTES} are filtered at once; split it, or send it by itself",
-                    batch.bytes()
-                ))
-                .to_string());
-            }
-            return filter(&request, &view, &conditions, &mut lent, batch, &|| false)
-                .map(Answer::Reply)
-                .map_err(|error| error.to_string());
+        let waits = can_block(call.ctx);
+        if !waits && batch.bytes() > AT_ONCE_BYTES {
+            return Err(Error::TooBig(format!(
+                "a batch of {} bytes; in MULTI, scripts and where blocking is denied at most {AT_ONCE_BYTES} are filtered at once; split it, or send it by itself",
+                batch.bytes()
+            ))
+            .to_string());
         }
-        let lines = (0..lines.len()).map(|n| call.argument(first + n)).collect();
-        count(&FIGURES.tags_batches_away, 1);
+        count(&FIGURES.tags_batches_away, u64::from(waits));
         FIGURES.tags_batches_waiting.fetch_add(1, Relaxed);
+        let lines = (0..lines.len()).map(|n| call.argument(first + n)).collect();
         submit(call.ctx, lines, move |lines, stop| {
             let batch = if blob {
                 Batch::Blob(lines[0])
             } else {
                 Batch::Lines(lines)
             };
-            let outcome = filter(&request, &view, &conditions, &mut lent, batch, stop);
+            let condition = conditions.of(&request, &view, CLAUSES);
+            let outcome = condition
+                .and_then(|condition| request.run(&view, &condition, lent.memory(), batch, stop));
             FIGURES.tags_batches_waiting.fetch_sub(1, Relaxed);
             outcome.map_err(|error| error.to_string())
-        });
-        Ok(Answer::Sent)
+        })
     }
-}
-
-fn filter(
-    request: &Request,
-    view: &View,
-    conditions: &Conditions,
-    lent: &mut Lent,
-    batch: Batch<'_>,
-    stop: &dyn Fn() -> bool,
-) -> Result<Reply, Error> {
-    let condition = conditions.of(request, view, CLAUSES)?;
-    request.run(view, &condition, lent.memory(), batch, stop)
 }
 
 /// Why a capture passes or not.
@@ -222,7 +205,6 @@ impl Command for Explain {
         }
         let line = call.args.next("line")?;
         call.args.end()?;
-        let held = call.last_argument();
         let view = read(call)?.map(|space| space.view()).unwrap_or_default();
         let slow = request.is_heavy() || request.is_long() || view.points.have_heavy();
         if !slow {
@@ -232,15 +214,10 @@ impl Command for Explain {
                 Err(error) => return Err(error.to_string()),
             }
         }
-        let explained = move |line: &[u8]| -> Outcome {
-            let explained = explain(&request, &view, line, CLAUSES, usize::MAX);
+        submit(call.ctx, vec![call.last_argument()], move |lines, _| {
+            let explained = explain(&request, &view, lines[0], CLAUSES, usize::MAX);
             explained.map_err(|error| error.to_string())
-        };
-        if !can_block(call.ctx) {
-            return explained(line).map(Answer::Reply);
-        }
-        submit(call.ctx, vec![held], move |lines, _| explained(lines[0]));
-        Ok(Answer::Sent)
+        })
     }
 }
 

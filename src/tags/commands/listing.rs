@@ -4,13 +4,10 @@ use super::arguments::{kind, KIND};
 use super::store::read;
 use crate::reply::Reply;
 use crate::server::args::Args;
-use crate::server::blocked::can_block;
 use crate::server::command::{Answer, Arg, Call, Command, Spec};
-use crate::server::reply::Outcome;
 use crate::server::worker::submit;
 use crate::tags::error::Error;
 use crate::tags::expression::{CLAUSES, FEW_CLAUSES};
-use crate::tags::filter::limits;
 use crate::tags::index::Kind;
 use crate::tags::list::{list, Wanted};
 use crate::tags::space::Space;
@@ -66,28 +63,22 @@ impl Command for List {
         };
         let long = asked.bytes() > FEW_CLAUSES || view.points.have_heavy();
         if !long {
-            match list(&view, &asked, limits(), FEW_CLAUSES, FEW_QUESTIONS, &wanted) {
+            match list(&view, &asked, FEW_CLAUSES, FEW_QUESTIONS, &wanted) {
                 Err(Error::TooBig(_)) => {}
                 Ok(listed) => return Ok(Answer::Reply(page(listed))),
                 Err(error) => return Err(error.to_string()),
             }
         }
-        let (cursor, count) = (wanted.cursor, wanted.count);
-        let listed = move |prefix: &[u8]| -> Outcome {
+        let (prefix, cursor, count) = (options.prefix.to_vec(), wanted.cursor, wanted.count);
+        submit(call.ctx, Vec::new(), move |_, _| {
             let wanted = Wanted {
-                prefix,
+                prefix: &prefix,
                 cursor,
                 count,
             };
-            let listed = list(&view, &asked, limits(), CLAUSES, usize::MAX, &wanted);
+            let listed = list(&view, &asked, CLAUSES, usize::MAX, &wanted);
             listed.map(page).map_err(|error| error.to_string())
-        };
-        if !can_block(call.ctx) {
-            return listed(options.prefix).map(Answer::Reply);
-        }
-        let prefix = options.prefix.to_vec();
-        submit(call.ctx, Vec::new(), move |_, _| listed(&prefix));
-        Ok(Answer::Sent)
+        })
     }
 }
 

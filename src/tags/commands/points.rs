@@ -5,7 +5,6 @@ use crate::reply::Reply;
 use crate::server::command::{Answer, Arg, Call, Command, Spec};
 use crate::tags::error::Error;
 use crate::tags::expression::{Clause, Resolver, FEW_CLAUSES};
-use crate::tags::filter::limits;
 use crate::tags::point::{Point, Points, NAME_BYTES};
 
 /// A point is set.
@@ -101,7 +100,7 @@ fn meant(points: &Points, name: &[u8]) -> Result<Reply, Error> {
         return Ok(pair(point.name(), point.text()));
     }
     let point = points.named(name)?.point;
-    let clause = Resolver::new(points, limits(), FEW_CLAUSES).point(name)?;
+    let clause = Resolver::new(points, FEW_CLAUSES).point(name)?;
     let meaning = match &clause {
         Clause::Point(_, inner) => inner.written(),
         other => other.written(),

@@ -19,7 +19,6 @@ mod parse;
 mod resolve;
 
 use super::error::Error;
-use super::filter::limits;
 use super::template::{Groups, Template};
 
 pub use clause::{Clause, FieldTest};
@@ -98,9 +97,9 @@ impl Expression {
                 test: Test::Matches,
                 value,
                 ..
-            } => value.as_literal().map_or(Ok(()), |pattern| {
-                resolve::compile(pattern, limits()).map(drop)
-            }),
+            } => value
+                .as_literal()
+                .map_or(Ok(()), |pattern| resolve::compile(pattern).map(drop)),
             Expression::Not(inner) => inner.check_patterns(),
             Expression::All(parts) | Expression::Any(parts) => {
                 parts.iter().try_for_each(Expression::check_patterns)

@@ -3,10 +3,11 @@
 use std::cell::Cell;
 
 use crawlspace_cdx::Field;
-use crawlspace_cdx::{Anchor, Limits, Pattern};
+use crawlspace_cdx::{Anchor, Pattern};
 
 use super::clause::{Clause, FieldTest};
 use super::{Error, Expression, Template, Test};
+use crate::tags::filter::limits;
 use crate::tags::point::{Named, Points};
 use crate::text::Shown;
 
@@ -22,7 +23,6 @@ pub const FEW_CLAUSES: usize = 1 << 12;
 /// Makes clauses of expressions.
 pub struct Resolver<'a> {
     points: &'a Points,
-    limits: Limits,
     most: usize,
     clauses: Cell<usize>,
 }
@@ -31,11 +31,10 @@ pub struct Resolver<'a> {
 type Values<'v> = dyn Fn(usize) -> Option<&'v [u8]> + 'v;
 
 impl<'a> Resolver<'a> {
-    /// With these points, limits for regular expressions, and a limit for the number of parts.
-    pub fn new(points: &'a Points, limits: Limits, most: usize) -> Resolver<'a> {
+    /// With these points, and a limit for the number of parts.
+    pub fn new(points: &'a Points, most: usize) -> Resolver<'a> {
         Resolver {
             points,
-            limits,
             most,
             clauses: Cell::new(0),
         }
@@ -100,7 +99,7 @@ impl<'a> Resolver<'a> {
                         // What a reader's request put into it is text, not a pattern.
                         let quoted = |n: usize| values(n).map(escaped);
                         let pattern = filled(value, quoted, of)?;
-                        let compiled = compile(&pattern, self.limits)?;
+                        let compiled = compile(&pattern)?;
                         Clause::Field(FieldTest::matches(name, &pattern, compiled))
                     }
                     _ => Clause::Field(FieldTest::plain(name, *test, &text(value)?)),
@@ -140,8 +139,8 @@ impl<'a> Resolver<'a> {
 }
 
 /// Compiles the regular expression of a test of a field.
-pub fn compile(pattern: &[u8], limits: Limits) -> Result<Pattern, Error> {
-    Pattern::compile(pattern, Anchor::Anywhere, limits)
+pub fn compile(pattern: &[u8]) -> Result<Pattern, Error> {
+    Pattern::compile(pattern, Anchor::Anywhere, limits())
         .map_err(|error| Error::BadPattern(format!("in '{}': {error}", Shown(pattern))))
 }
 

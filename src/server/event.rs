@@ -1,0 +1,59 @@
+//! Descriptors that wake the server's event loop.
+
+use std::os::raw::{c_int, c_void};
+
+use super::api::{raw, rm};
+
+/// Called on the main thread when the descriptor has something to say.
+pub type Woken = extern "C" fn(c_int, *mut c_void, c_int);
+
+/// Has the event loop listen to a descriptor, for the life of the process.
+///
+/// # Safety
+/// On the main thread, while the module loads; the descriptor is open and ours.
+pub unsafe fn listen(descriptor: c_int, woken: Woken) -> Result<(), String> {
+    // SAFETY: by contract.
+    let added = unsafe {
+        rm!(RedisModule_EventLoopAdd(
+            descriptor,
+            raw::REDISMODULE_EVENTLOOP_READABLE as c_int,
+            Some(woken),
+            std::ptr::null_mut()
+        ))
+    };
+    if added == raw::REDISMODULE_OK as c_int {
+        Ok(())
+    } else {
+        Err("the server's event loop took no descriptor".to_string())
+    }
+}
+
+/// A descriptor that anybody can wake the event loop by.
+///
+/// # Safety
+/// As for [`listen`].
+pub unsafe fn bell(woken: Woken) -> Result<c_int, String> {
+    // SAFETY: by contract; the descriptor is ours for the life of the process.
+    unsafe {
+        let bell = libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC);
+        if bell < 0 {
+            return Err("no event descriptor to be had".to_string());
+        }
+        listen(bell, woken)?;
+        Ok(bell)
+    }
+}
+
+/// Rings, on whatever thread.
+pub fn ring(bell: c_int) {
+    let one: u64 = 1;
+    // SAFETY: an event descriptor of ours takes 8 bytes; a full one rings already.
+    unsafe { libc::write(bell, (&raw const one).cast(), 8) };
+}
+
+/// Takes note, so that the event loop is not woken again for the same; also of a timer's descriptor.
+pub fn heard(descriptor: c_int) {
+    let mut n: u64 = 0;
+    // SAFETY: reads the 8 bytes of an event or timer descriptor of ours.
+    unsafe { libc::read(descriptor, (&raw mut n).cast(), 8) };
+}
