@@ -1,6 +1,7 @@
 //! Harness: starts real Redis or Valkey servers with the freshly built module, and talks to them.
 //!
 //! * [`Server`] is a running server in a directory of its own; dropping it kills it.
+//! * [`Cluster`] is several of them that share the slots.
 //! * [`Wire`] is a connection that shows a reply exactly as it came: error line, RESP3 map,
 //!   binary text. [`cmd!`], [`ok!`] and [`err!`] run one command on it.
 //! * [`Server::conn`] gives a connection of the `redis` crate for whoever wants a real client.
@@ -19,6 +20,7 @@
 //! ```
 
 mod busy_frontier;
+mod cluster;
 mod corpus;
 mod crawler;
 mod dataset;
@@ -31,6 +33,7 @@ mod wait;
 mod wire;
 
 pub use busy_frontier::{random_step, BusyFrontier};
+pub use cluster::Cluster;
 pub use corpus::{fill_crawl, sha256_of, size_of, url_of, Crawl, DATE};
 pub use crawler::{
     add, assert_consistent, commit, counts, hash_key, owners, record_of, set_key, words_of,

@@ -1,6 +1,8 @@
 //! The harness itself: servers start, die, come back and are told apart.
 
-use redis_tests::{array, bulk, err, fill_crawl, int, nil, ok, run, Crawl, Options, Server};
+use redis_tests::{
+    array, bulk, err, fill_crawl, int, nil, ok, run, Cluster, Crawl, Options, Server,
+};
 
 fn plain() -> Server {
     Options::new().no_module().start()
@@ -126,4 +128,29 @@ fn cluster_node_starts() {
     let node = Options::new().no_module().cluster_enabled().start();
     ok!(node.wire(), "CLUSTER", "ADDSLOTSRANGE", 0, 16383);
     assert_eq!(node.info("cluster_enabled").as_deref(), Some("1"));
+}
+
+#[test]
+fn cluster_shares_the_slots_and_moves_one() {
+    let cluster = Cluster::with(3, Options::new().no_module());
+    let keys = ["a", "b", "c", "{tag}:1", "\r\n"];
+    for key in keys {
+        ok!(cluster.owner(key).wire(), "SET", key, "v");
+    }
+    let of_three = cluster
+        .nodes()
+        .iter()
+        .map(|node| ok!(node.wire(), "DBSIZE").int());
+    assert_eq!(of_three.sum::<i64>(), keys.len() as i64);
+
+    let from = cluster.owner("{tag}:1");
+    let to = cluster
+        .nodes()
+        .iter()
+        .find(|node| node.port() != from.port())
+        .unwrap();
+    cluster.move_slot("{tag}:1", to);
+    assert_eq!(cluster.owner("{tag}:2").port(), to.port());
+    assert_eq!(ok!(to.wire(), "GET", "{tag}:1"), bulk("v"));
+    assert!(err!(from.wire(), "GET", "{tag}:1").starts_with("MOVED "));
 }

@@ -1,0 +1,165 @@
+//! A cluster of several servers on loopback.
+
+use std::ops::RangeInclusive;
+
+use crate::ok;
+use crate::server::{Options, Server};
+use crate::wait::until;
+use crate::wire::Reply;
+
+/// How many hash slots a cluster has.
+const SLOTS: usize = 16_384;
+
+/// Masters that share the slots evenly, in order: the first one has slot 0. Dropping it kills all of them.
+///
+/// ```no_run
+/// use redis_tests::{ok, Cluster};
+/// let cluster = Cluster::start(3);
+/// let mut c = cluster.owner("{coll-42}:").wire();
+/// ok!(c, "DEDUPE.STATS", "{coll-42}:");
+/// ```
+pub struct Cluster {
+    nodes: Vec<Server>,
+}
+
+impl Cluster {
+    /// A cluster of so many nodes with the module. All of them know all slots when this returns.
+    pub fn start(nodes: usize) -> Cluster {
+        Cluster::with(nodes, Options::new())
+    }
+
+    /// The same, each node with these options.
+    ///
+    /// # Panics
+    /// When there are to be no nodes, or more than there are slots.
+    pub fn with(nodes: usize, options: Options) -> Cluster {
+        assert!((1..=SLOTS).contains(&nodes), "{nodes} nodes");
+        let options = options
+            .cluster_enabled()
+            .args(&["--cluster-announce-ip", "127.0.0.1"]);
+        let nodes = (0..nodes).map(|_| options.clone().start()).collect();
+        let cluster = Cluster { nodes };
+        cluster.join();
+        cluster
+    }
+
+    fn join(&self) {
+        let count = self.nodes.len();
+        for (i, node) in self.nodes.iter().enumerate() {
+            let mut c = node.wire();
+            let (first, end) = (i * SLOTS / count, (i + 1) * SLOTS / count);
+            ok!(c, "CLUSTER", "ADDSLOTSRANGE", first, end - 1);
+            // Nodes that meet with the same epoch would first have to settle who gets another one.
+            ok!(c, "CLUSTER", "SET-CONFIG-EPOCH", i + 1);
+            for other in &self.nodes[..i] {
+                let bus = ok!(other.wire(), "CONFIG", "GET", "cluster-port").pairs()[0]
+                    .1
+                    .text();
+                ok!(c, "CLUSTER", "MEET", "127.0.0.1", other.port(), bus);
+            }
+        }
+        until("all nodes know all slots", || {
+            self.nodes.iter().all(|node| self.is_known_to(node))
+        });
+    }
+
+    /// Whether this node serves, and can tell a client where each of the slots is.
+    fn is_known_to(&self, node: &Server) -> bool {
+        let info = ok!(node.wire(), "CLUSTER", "INFO").text();
+        let owners: Vec<_> = ranges(node).into_iter().map(|(_, port)| port).collect();
+        info.contains("cluster_state:ok")
+            && self.nodes.iter().all(|node| owners.contains(&node.port()))
+    }
+
+    /// Its nodes.
+    pub fn nodes(&self) -> &[Server] {
+        &self.nodes
+    }
+
+    /// Address of the first node, which knows the others.
+    pub fn url(&self) -> String {
+        self.nodes[0].url()
+    }
+
+    /// The slot of a key, or of a prefix with a hash tag.
+    pub fn slot(&self, key: impl AsRef<[u8]>) -> i64 {
+        ok!(self.nodes[0].wire(), "CLUSTER", "KEYSLOT", key.as_ref()).int()
+    }
+
+    /// The node that has the slot of a key now.
+    ///
+    /// # Panics
+    /// When none says that it has.
+    pub fn owner(&self, key: impl AsRef<[u8]>) -> &Server {
+        let slot = self.slot(key);
+        let owns = |node: &&Server| {
+            ranges(node)
+                .iter()
+                .any(|(slots, port)| slots.contains(&slot) && *port == node.port())
+        };
+        let owner = self.nodes.iter().find(owns);
+        owner.unwrap_or_else(|| panic!("nobody has slot {slot}"))
+    }
+
+    /// Begins to move the slot of a key to another node: that one imports, its owner migrates. Keys that are
+    /// in it stay where they are.
+    pub fn begin_move(&self, key: impl AsRef<[u8]>, to: &Server) {
+        let slot = self.slot(key.as_ref());
+        let from = self.owner(key);
+        ok!(to.wire(), "CLUSTER", "SETSLOT", slot, "IMPORTING", id(from));
+        ok!(from.wire(), "CLUSTER", "SETSLOT", slot, "MIGRATING", id(to));
+    }
+
+    /// Moves the keys of a slot whose move has [begun](Self::begin_move), then the slot. All nodes know it when
+    /// this returns.
+    pub fn finish_move(&self, key: impl AsRef<[u8]>, to: &Server) {
+        let slot = self.slot(key.as_ref());
+        let from = self.owner(key);
+        let mut c = from.wire();
+        loop {
+            let keys = ok!(c, "CLUSTER", "GETKEYSINSLOT", slot, 1000);
+            if keys.items().is_empty() {
+                break;
+            }
+            for key in keys.items() {
+                ok!(c, "MIGRATE", "127.0.0.1", to.port(), key.bytes(), 0, 60_000);
+            }
+        }
+        // The new owner first: in between, both would send clients to each other.
+        let others = self.nodes.iter().filter(|node| node.port() != to.port());
+        for node in std::iter::once(to).chain(others) {
+            ok!(node.wire(), "CLUSTER", "SETSLOT", slot, "NODE", id(to));
+        }
+        until("all nodes know where the slot is", || {
+            self.nodes.iter().all(|node| {
+                ranges(node)
+                    .iter()
+                    .any(|(slots, port)| slots.contains(&slot) && *port == to.port())
+            })
+        });
+    }
+
+    /// Moves the slot of a key, and what is in it, to another node.
+    pub fn move_slot(&self, key: impl AsRef<[u8]>, to: &Server) {
+        self.begin_move(key.as_ref(), to);
+        self.finish_move(key, to);
+    }
+}
+
+/// What a node knows of the others: slots, and the port of who has them.
+fn ranges(node: &Server) -> Vec<(RangeInclusive<i64>, u16)> {
+    let ranges = ok!(node.wire(), "CLUSTER", "SLOTS");
+    let range = |range: &Reply| {
+        // First slot, last slot, and the nodes: address, port, id.
+        let [first, last, master, ..] = range.items() else {
+            panic!("a range of slots: {range:?}");
+        };
+        let port = u16::try_from(master.items()[1].int()).expect("a port");
+        (first.int()..=last.int(), port)
+    };
+    ranges.items().iter().map(range).collect()
+}
+
+fn id(node: &Server) -> String {
+    ok!(node.wire(), "CLUSTER", "MYID").text()
+}
