@@ -8,6 +8,7 @@
 //! * [`Snapshot`] is a data set as sorted text, so that two of them can be compared and printed.
 //! * [`Frontier`] is a connection for `CHG.*`: a command a line, at a simulated time or not.
 //! * [`TagSpace`] is a connection for `TAGS.*`: a command a line.
+//! * [`examples`] are those of the documentation, and the replies that it promises.
 //! * [`simulation`] is a whole crawl in simulated time, with workers that crash and stall.
 //! * [`until`] waits for a condition with a deadline; nothing here sleeps and hopes.
 //!
@@ -24,6 +25,7 @@ mod cluster;
 mod corpus;
 mod crawler;
 mod dataset;
+pub mod examples;
 mod frontier;
 mod rng;
 mod server;

@@ -1,30 +1,14 @@
 //! Every example of the documentation is run against a server, and every command has a page.
 //!
-//! An example is a fenced block ` ```redis ` with lines `> COMMAND args`, each followed by the reply
-//! as redis-cli shows it. The blocks of one page run in order, starting from an empty database.
-//! `<any>` in an expected line stands for whatever is there (a time left, a figure of memory, the
-//! sentence of an error). The server takes `NOW ms`, so that an example of `CHG` may say what time it is.
-//!
-//! In a block ` ```redis live ` numbers of ten digits and more, which are times and tokens, stand for
-//! whatever number of that length is there, the same one wherever they are repeated, also in a command.
+//! What an example looks like stands in `redis_tests::examples`. The blocks of one page run in order, starting
+//! from an empty database. The server takes `NOW ms`, so that an example of `CHG` may say what time it is.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use redis_tests::examples::{matches_line, show, steps, words, Live, Step};
 use redis_tests::{array, bulk, int, nil, ok, simple, simulated, Options, Reply, Server, Wire};
-
-/// A command of an example and the reply that the page promises.
-#[derive(Debug, PartialEq)]
-struct Step {
-    /// Line of the command in its file, from 1.
-    line: usize,
-    command: String,
-    expected: Vec<String>,
-    /// Whether times and tokens are those of the moment.
-    live: bool,
-}
 
 /// What a reader of a command's page may rely on to find.
 const PARTS_OF_A_PAGE: [&str; 7] = [
@@ -204,223 +188,12 @@ fn pages_with_examples() -> Vec<PathBuf> {
     pages
 }
 
-fn steps(text: &str) -> Vec<Step> {
-    let mut steps: Vec<Step> = Vec::new();
-    let (mut inside, mut live) = (false, false);
-    for (number, line) in text.lines().enumerate() {
-        if let Some(fence) = line.strip_prefix("```") {
-            inside = !inside && matches!(fence.trim(), "redis" | "redis live");
-            live = inside && fence.trim() == "redis live";
-        } else if !inside {
-            continue;
-        } else if let Some(command) = line.strip_prefix("> ") {
-            steps.push(Step {
-                line: number + 1,
-                command: command.to_owned(),
-                expected: Vec::new(),
-                live,
-            });
-        } else if let (Some(step), false) = (steps.last_mut(), line.trim().is_empty()) {
-            step.expected.push(line.trim_end().to_owned());
-        }
-    }
-    steps
-}
-
 /// Runs a page's steps and says what differs, `line: …` each.
 fn run(wire: &mut Wire, steps: &[Step]) -> Vec<String> {
-    let mut failures = Vec::new();
     let mut now = Live::default();
-    for step in steps {
-        let command = if step.live {
-            now.translate(&step.command)
-        } else {
-            step.command.clone()
-        };
-        let got = show(&wire.call(&words(&command)));
-        let same = got.len() == step.expected.len()
-            && step
-                .expected
-                .iter()
-                .zip(&got)
-                .all(|(e, g)| matches_line(e, g) || (step.live && now.matches(e, g)));
-        if !same {
-            failures.push(format!(
-                "{}: > {}\nexpected:\n  {}\ngot:\n  {}",
-                step.line,
-                step.command,
-                step.expected.join("\n  "),
-                got.join("\n  ")
-            ));
-        }
-    }
-    failures
-}
-
-/// Whether a line is as expected; `<any>` stands for any text, even none.
-fn matches_line(expected: &str, got: &str) -> bool {
-    let mut pieces = expected.split("<any>");
-    let first = pieces.next().unwrap_or_default();
-    let Some(mut rest) = got.strip_prefix(first) else {
-        return false;
-    };
-    let mut last = None;
-    for piece in pieces {
-        let Some(at) = rest.find(piece) else {
-            return false;
-        };
-        last = Some(piece);
-        if !piece.is_empty() {
-            rest = &rest[at + piece.len()..];
-        }
-    }
-    match last {
-        None => rest.is_empty(),
-        Some(piece) => piece.is_empty() || got.ends_with(piece),
-    }
-}
-
-/// The times and tokens of a page as they are shown, and as they are now.
-#[derive(Default)]
-struct Live {
-    numbers: BTreeMap<String, String>,
-}
-
-impl Live {
-    fn is_time(piece: &str) -> bool {
-        piece.len() >= 10 && piece.starts_with(|c: char| c.is_ascii_digit())
-    }
-
-    /// Digits and what is between them.
-    fn pieces(line: &str) -> Vec<&str> {
-        let bytes = line.as_bytes();
-        let mut pieces = Vec::new();
-        let mut from = 0;
-        for at in 1..=bytes.len() {
-            let ends =
-                at == bytes.len() || bytes[at].is_ascii_digit() != bytes[at - 1].is_ascii_digit();
-            if ends && line.is_char_boundary(at) {
-                pieces.push(&line[from..at]);
-                from = at;
-            }
-        }
-        pieces
-    }
-
-    /// Whether a line is as expected but for the time, of which it takes note.
-    fn matches(&mut self, expected: &str, got: &str) -> bool {
-        let (expected, got) = (Live::pieces(expected), Live::pieces(got));
-        expected.len() == got.len()
-            && expected.iter().zip(got).all(|(&expected, got)| {
-                if !Live::is_time(expected) {
-                    return expected == got;
-                }
-                let known = self.numbers.entry(expected.to_owned());
-                let now = known.or_insert_with(|| got.to_owned());
-                now == got && got.len() == expected.len()
-            })
-    }
-
-    fn translate(&self, command: &str) -> String {
-        let pieces = Live::pieces(command);
-        let now = |piece| self.numbers.get(piece).map_or(piece, |now| &now[..]);
-        pieces.into_iter().map(now).collect()
-    }
-}
-
-/// Splits a line into words as redis-cli does: spaces, "…" with escapes, '…'.
-fn words(line: &str) -> Vec<Vec<u8>> {
-    let mut out = Vec::new();
-    let mut rest = line.trim().as_bytes();
-    while !rest.is_empty() {
-        let (word, after) = match rest[0] {
-            b'"' => quoted(&rest[1..], b'"'),
-            b'\'' => quoted(&rest[1..], b'\''),
-            _ => {
-                let end = rest.iter().position(|&b| b == b' ');
-                let end = end.unwrap_or(rest.len());
-                (rest[..end].to_vec(), &rest[end..])
-            }
-        };
-        out.push(word);
-        rest = after.trim_ascii_start();
-    }
-    out
-}
-
-fn quoted(text: &[u8], quote: u8) -> (Vec<u8>, &[u8]) {
-    let mut word = Vec::new();
-    let mut at = 0;
-    while at < text.len() && text[at] != quote {
-        let escaped = text[at] == b'\\' && at + 1 < text.len();
-        if escaped && quote == b'\'' && text[at + 1] == quote {
-            word.push(quote);
-            at += 2;
-        } else if escaped && quote == b'"' {
-            let hex = text.get(at + 2..at + 4);
-            let hex = hex.and_then(|h| u8::from_str_radix(std::str::from_utf8(h).ok()?, 16).ok());
-            match (text[at + 1], hex) {
-                (b'x', Some(byte)) => {
-                    word.push(byte);
-                    at += 2;
-                }
-                (b'n', _) => word.push(b'\n'),
-                (b'r', _) => word.push(b'\r'),
-                (b't', _) => word.push(b'\t'),
-                (other, _) => word.push(other),
-            }
-            at += 2;
-        } else {
-            word.push(text[at]);
-            at += 1;
-        }
-    }
-    assert!(at < text.len(), "a quote is not closed in an example");
-    (word, &text[at + 1..])
-}
-
-/// A RESP2 reply as lines of redis-cli.
-fn show(reply: &Reply) -> Vec<String> {
-    match reply {
-        Reply::Nil => vec!["(nil)".into()],
-        Reply::Simple(text) => vec![String::from_utf8_lossy(text).into_owned()],
-        Reply::Error(text) => vec![format!("(error) {}", String::from_utf8_lossy(text))],
-        Reply::Int(n) => vec![format!("(integer) {n}")],
-        Reply::Bulk(bytes) => vec![format!("\"{}\"", escaped(bytes))],
-        Reply::Array(items) if items.is_empty() => vec!["(empty array)".into()],
-        Reply::Array(items) => {
-            let width = items.len().to_string().len();
-            let indent = " ".repeat(width + 2);
-            let mut lines = Vec::new();
-            for (i, item) in items.iter().enumerate() {
-                for (j, line) in show(item).into_iter().enumerate() {
-                    let number = format!("{:>width$}) ", i + 1);
-                    lines.push(if j == 0 {
-                        number + &line
-                    } else {
-                        format!("{indent}{line}")
-                    });
-                }
-            }
-            lines
-        }
-        other => panic!("not a RESP2 reply: {other:?}"),
-    }
-}
-
-fn escaped(bytes: &[u8]) -> String {
-    let mut out = String::new();
-    for &byte in bytes {
-        match byte {
-            b'"' | b'\\' => out.extend(['\\', char::from(byte)]),
-            b'\n' => out.push_str("\\n"),
-            b'\r' => out.push_str("\\r"),
-            b'\t' => out.push_str("\\t"),
-            0x07 => out.push_str("\\a"),
-            0x08 => out.push_str("\\b"),
-            0x20..=0x7e => out.push(char::from(byte)),
-            _ => out.push_str(&format!("\\x{byte:02x}")),
-        }
-    }
-    out
+    let differences = steps.iter().filter_map(|step| {
+        let reply = wire.call(&step.words(&now));
+        step.difference(&reply, &mut now)
+    });
+    differences.collect()
 }

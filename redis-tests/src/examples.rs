@@ -1,0 +1,255 @@
+//! The examples of the documentation: what a page says to send, and the reply that it promises.
+//!
+//! An example is a fenced block ` ```redis ` with lines `> COMMAND args`, each followed by the reply
+//! as redis-cli shows it. `<any>` in an expected line stands for whatever is there (a time left, a figure of
+//! memory, the sentence of an error).
+//!
+//! In a block ` ```redis live ` numbers of ten digits and more, which are times and tokens, stand for
+//! whatever number of that length is there, the same one wherever they are repeated, also in a command.
+
+use std::collections::BTreeMap;
+
+use crate::wire::Reply;
+
+/// A command of an example and the reply that the page promises.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Step {
+    /// Line of the command in its file, from 1.
+    pub line: usize,
+    /// The command, as it would be typed.
+    pub command: String,
+    /// The reply, as redis-cli shows it.
+    pub expected: Vec<String>,
+    /// Whether times and tokens are those of the moment.
+    pub live: bool,
+}
+
+impl Step {
+    /// The words of the command, with the times and tokens of now.
+    pub fn words(&self, now: &Live) -> Vec<Vec<u8>> {
+        if self.live {
+            words(&now.translate(&self.command))
+        } else {
+            words(&self.command)
+        }
+    }
+
+    /// What is different about this reply, with the line of the example; `None` when it is the promised one.
+    pub fn difference(&self, reply: &Reply, now: &mut Live) -> Option<String> {
+        let got = show(reply);
+        let same = got.len() == self.expected.len()
+            && self
+                .expected
+                .iter()
+                .zip(&got)
+                .all(|(e, g)| matches_line(e, g) || (self.live && now.matches(e, g)));
+        (!same).then(|| {
+            format!(
+                "{}: > {}\nexpected:\n  {}\ngot:\n  {}",
+                self.line,
+                self.command,
+                self.expected.join("\n  "),
+                got.join("\n  ")
+            )
+        })
+    }
+}
+
+/// The examples of a page, in their order.
+pub fn steps(text: &str) -> Vec<Step> {
+    let mut steps: Vec<Step> = Vec::new();
+    let (mut inside, mut live) = (false, false);
+    for (number, line) in text.lines().enumerate() {
+        if let Some(fence) = line.strip_prefix("```") {
+            inside = !inside && matches!(fence.trim(), "redis" | "redis live");
+            live = inside && fence.trim() == "redis live";
+        } else if !inside {
+            continue;
+        } else if let Some(command) = line.strip_prefix("> ") {
+            steps.push(Step {
+                line: number + 1,
+                command: command.to_owned(),
+                expected: Vec::new(),
+                live,
+            });
+        } else if let (Some(step), false) = (steps.last_mut(), line.trim().is_empty()) {
+            step.expected.push(line.trim_end().to_owned());
+        }
+    }
+    steps
+}
+
+/// Whether a line is as expected; `<any>` stands for any text, even none.
+pub fn matches_line(expected: &str, got: &str) -> bool {
+    let mut pieces = expected.split("<any>");
+    let first = pieces.next().unwrap_or_default();
+    let Some(mut rest) = got.strip_prefix(first) else {
+        return false;
+    };
+    let mut last = None;
+    for piece in pieces {
+        let Some(at) = rest.find(piece) else {
+            return false;
+        };
+        last = Some(piece);
+        if !piece.is_empty() {
+            rest = &rest[at + piece.len()..];
+        }
+    }
+    match last {
+        None => rest.is_empty(),
+        Some(piece) => piece.is_empty() || got.ends_with(piece),
+    }
+}
+
+/// The times and tokens of a page as they are shown, and as they are now.
+#[derive(Debug, Default)]
+pub struct Live {
+    numbers: BTreeMap<String, String>,
+}
+
+impl Live {
+    fn is_time(piece: &str) -> bool {
+        piece.len() >= 10 && piece.starts_with(|c: char| c.is_ascii_digit())
+    }
+
+    /// Digits and what is between them.
+    fn pieces(line: &str) -> Vec<&str> {
+        let bytes = line.as_bytes();
+        let mut pieces = Vec::new();
+        let mut from = 0;
+        for at in 1..=bytes.len() {
+            let ends =
+                at == bytes.len() || bytes[at].is_ascii_digit() != bytes[at - 1].is_ascii_digit();
+            if ends && line.is_char_boundary(at) {
+                pieces.push(&line[from..at]);
+                from = at;
+            }
+        }
+        pieces
+    }
+
+    /// Whether a line is as expected but for the time, of which it takes note.
+    pub fn matches(&mut self, expected: &str, got: &str) -> bool {
+        let (expected, got) = (Live::pieces(expected), Live::pieces(got));
+        expected.len() == got.len()
+            && expected.iter().zip(got).all(|(&expected, got)| {
+                if !Live::is_time(expected) {
+                    return expected == got;
+                }
+                let known = self.numbers.entry(expected.to_owned());
+                let now = known.or_insert_with(|| got.to_owned());
+                now == got && got.len() == expected.len()
+            })
+    }
+
+    /// A command of the page, as it is to be sent now.
+    pub fn translate(&self, command: &str) -> String {
+        let pieces = Live::pieces(command);
+        let now = |piece| self.numbers.get(piece).map_or(piece, |now| &now[..]);
+        pieces.into_iter().map(now).collect()
+    }
+}
+
+/// Splits a line into words as redis-cli does: spaces, "…" with escapes, '…'.
+///
+/// # Panics
+/// When a quote is not closed.
+pub fn words(line: &str) -> Vec<Vec<u8>> {
+    let mut out = Vec::new();
+    let mut rest = line.trim().as_bytes();
+    while !rest.is_empty() {
+        let (word, after) = match rest[0] {
+            b'"' => quoted(&rest[1..], b'"'),
+            b'\'' => quoted(&rest[1..], b'\''),
+            _ => {
+                let end = rest.iter().position(|&b| b == b' ');
+                let end = end.unwrap_or(rest.len());
+                (rest[..end].to_vec(), &rest[end..])
+            }
+        };
+        out.push(word);
+        rest = after.trim_ascii_start();
+    }
+    out
+}
+
+fn quoted(text: &[u8], quote: u8) -> (Vec<u8>, &[u8]) {
+    let mut word = Vec::new();
+    let mut at = 0;
+    while at < text.len() && text[at] != quote {
+        let escaped = text[at] == b'\\' && at + 1 < text.len();
+        if escaped && quote == b'\'' && text[at + 1] == quote {
+            word.push(quote);
+            at += 2;
+        } else if escaped && quote == b'"' {
+            let hex = text.get(at + 2..at + 4);
+            let hex = hex.and_then(|h| u8::from_str_radix(std::str::from_utf8(h).ok()?, 16).ok());
+            match (text[at + 1], hex) {
+                (b'x', Some(byte)) => {
+                    word.push(byte);
+                    at += 2;
+                }
+                (b'n', _) => word.push(b'\n'),
+                (b'r', _) => word.push(b'\r'),
+                (b't', _) => word.push(b'\t'),
+                (other, _) => word.push(other),
+            }
+            at += 2;
+        } else {
+            word.push(text[at]);
+            at += 1;
+        }
+    }
+    assert!(at < text.len(), "a quote is not closed in an example");
+    (word, &text[at + 1..])
+}
+
+/// A RESP2 reply as lines of redis-cli.
+///
+/// # Panics
+/// When the reply is of RESP3.
+pub fn show(reply: &Reply) -> Vec<String> {
+    match reply {
+        Reply::Nil => vec!["(nil)".into()],
+        Reply::Simple(text) => vec![String::from_utf8_lossy(text).into_owned()],
+        Reply::Error(text) => vec![format!("(error) {}", String::from_utf8_lossy(text))],
+        Reply::Int(n) => vec![format!("(integer) {n}")],
+        Reply::Bulk(bytes) => vec![format!("\"{}\"", escaped(bytes))],
+        Reply::Array(items) if items.is_empty() => vec!["(empty array)".into()],
+        Reply::Array(items) => {
+            let width = items.len().to_string().len();
+            let indent = " ".repeat(width + 2);
+            let mut lines = Vec::new();
+            for (i, item) in items.iter().enumerate() {
+                for (j, line) in show(item).into_iter().enumerate() {
+                    let number = format!("{:>width$}) ", i + 1);
+                    lines.push(if j == 0 {
+                        number + &line
+                    } else {
+                        format!("{indent}{line}")
+                    });
+                }
+            }
+            lines
+        }
+        other => panic!("not a RESP2 reply: {other:?}"),
+    }
+}
+
+fn escaped(bytes: &[u8]) -> String {
+    let mut out = String::new();
+    for &byte in bytes {
+        match byte {
+            b'"' | b'\\' => out.extend(['\\', char::from(byte)]),
+            b'\n' => out.push_str("\\n"),
+            b'\r' => out.push_str("\\r"),
+            b'\t' => out.push_str("\\t"),
+            0x07 => out.push_str("\\a"),
+            0x08 => out.push_str("\\b"),
+            0x20..=0x7e => out.push(char::from(byte)),
+            _ => out.push_str(&format!("\\x{byte:02x}")),
+        }
+    }
+    out
+}
