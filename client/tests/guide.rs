@@ -4,10 +4,10 @@
 //! The clients come from the package registries of their languages. Where those cannot be reached, or the
 //! language is not installed, the test says so and leaves its program out.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::Command;
 
+use redis_tests::packages::{self, left_out, run};
 use redis_tests::{Reply, Server};
 
 /// The guides with programs in Python, by the names of their files.
@@ -18,71 +18,32 @@ const JAVASCRIPT: [&str; 2] = ["dedupe", "frontier"];
 #[test]
 fn the_python_programs_run_with_redis_py() {
     let folder = workplace("guide-python");
-    let python = folder.join("bin").join("python");
-    let install = || {
-        run(Command::new("python3")
-            .args(["-m", "venv", "."])
-            .current_dir(&folder))?;
-        run(Command::new(&python).args(["-m", "pip", "install", "--quiet", "redis"]))
-    };
-    if !python.exists() || run(Command::new(&python).args(["-c", "import redis"])).is_err() {
-        if let Err(reason) = install() {
-            left_out("redis-py", &reason);
-            return;
+    match packages::python(&folder, &["redis"]) {
+        Ok(python) => {
+            for guide in PYTHON {
+                must_run(Command::new(&python), &folder, guide, "python", "py");
+            }
         }
-    }
-    for guide in PYTHON {
-        must_run(
-            Command::new(&python),
-            &folder,
-            &format!("{guide}.py"),
-            &program(guide, "python"),
-        );
+        Err(reason) => left_out("redis-py", &reason),
     }
 }
 
 #[test]
 fn the_javascript_programs_run_with_ioredis() {
     let folder = workplace("guide-node");
-    if !folder.join("node_modules").join("ioredis").exists() {
-        let install = [
-            "install",
-            "--silent",
-            "--no-audit",
-            "--no-fund",
-            "--prefix",
-            ".",
-            "ioredis",
-        ];
-        if let Err(reason) = run(Command::new("npm").args(install).current_dir(&folder)) {
-            left_out("ioredis", &reason);
-            return;
+    match packages::node(&folder, &["ioredis"]) {
+        Ok(()) => {
+            for guide in JAVASCRIPT {
+                must_run(Command::new("node"), &folder, guide, "js", "js");
+            }
         }
-    }
-    for guide in JAVASCRIPT {
-        must_run(
-            Command::new("node"),
-            &folder,
-            &format!("{guide}.js"),
-            &program(guide, "js"),
-        );
+        Err(reason) => left_out("ioredis", &reason),
     }
 }
 
-/// Says so past the test runner, which keeps what a passing test prints to itself.
-fn left_out(client: &str, reason: &str) {
-    let told = writeln!(
-        std::io::stderr(),
-        "{client}: left out, because it cannot be installed: {reason}"
-    );
-    told.expect("standard error is open");
-}
-
-/// A folder that is kept from run to run, so that a client is fetched once.
+/// A folder that is kept from run to run.
 fn workplace(name: &str) -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    std::fs::create_dir_all(&folder).unwrap();
-    folder
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
 }
 
 /// All fenced blocks of a language in a guide, one after the other.
@@ -110,12 +71,13 @@ fn program(guide: &str, language: &str) -> String {
     program
 }
 
-/// Runs the program against a server of its own.
-fn must_run(mut interpreter: Command, folder: &Path, name: &str, program: &str) {
-    std::fs::write(folder.join(name), program).unwrap();
+/// Runs the program of a guide against a server of its own.
+fn must_run(mut interpreter: Command, folder: &Path, guide: &str, language: &str, ending: &str) {
+    let name = format!("{guide}.{ending}");
+    std::fs::write(folder.join(&name), program(guide, language)).unwrap();
     let server = Server::start();
     let command = interpreter
-        .arg(name)
+        .arg(&name)
         .current_dir(folder)
         .env("PORT", server.port().to_string());
     if let Err(reason) = run(command) {
@@ -123,24 +85,4 @@ fn must_run(mut interpreter: Command, folder: &Path, name: &str, program: &str) 
     }
     // It did something, and to this server.
     assert_ne!(server.wire().expect_ok(&["DBSIZE"]), Reply::Int(0));
-}
-
-/// Runs a command to its end; otherwise the reason in words.
-fn run(command: &mut Command) -> Result<(), String> {
-    match command.stdin(Stdio::null()).output() {
-        Ok(Output { status, .. }) if status.success() => Ok(()),
-        Ok(Output {
-            status,
-            stdout,
-            stderr,
-        }) => Err(format!(
-            "{status}\n{}{}",
-            String::from_utf8_lossy(&stdout),
-            String::from_utf8_lossy(&stderr)
-        )),
-        Err(error) => Err(format!(
-            "{}: {error}",
-            command.get_program().to_string_lossy()
-        )),
-    }
 }

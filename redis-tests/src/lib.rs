@@ -8,6 +8,7 @@
 //! * [`Snapshot`] is a data set as sorted text, so that two of them can be compared and printed.
 //! * [`Frontier`] is a connection for `CHG.*`: a command a line, at a simulated time or not.
 //! * [`TagSpace`] is a connection for `TAGS.*`: a command a line.
+//! * [`packages`] fetches clients in other languages.
 //! * [`examples`] are those of the documentation, and the replies that it promises.
 //! * [`simulation`] is a whole crawl in simulated time, with workers that crash and stall.
 //! * [`until`] waits for a condition with a deadline; nothing here sleeps and hopes.
@@ -27,6 +28,7 @@ mod crawler;
 mod dataset;
 pub mod examples;
 mod frontier;
+pub mod packages;
 mod rng;
 mod server;
 pub mod simulation;
