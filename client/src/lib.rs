@@ -1,6 +1,7 @@
 //! Companion of the Crawlspace Redis module: what does not belong inside a database.
 //!
 //! * [`warc`] reads and writes WARC files.
+//! * [`wacz`] reads WACZ files and lists of them, from here and from web servers.
 //! * [`dedupe`] calls the `DEDUPE.*` commands, with types in place of reply arrays.
 //! * [`frontier`] calls the `CHG.*` commands: which host may be fetched from now.
 //! * [`tags`] calls the `TAGS.*` commands: who may see which capture.
@@ -17,4 +18,5 @@ pub mod frontier;
 pub mod index;
 pub mod mirror;
 pub mod tags;
+pub mod wacz;
 pub mod warc;

@@ -1,0 +1,246 @@
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::Read;
+use std::sync::Arc;
+
+use sha2::{Digest as _, Sha256};
+
+use super::source::Disk;
+use super::zip::{member, Directory, Entry, Fault};
+use super::{Error, Lines, Location, Options, Problem};
+
+/// The endings of index members, the best one of several of one stem first: CDXJ says more than CDX, and what is
+/// compressed is read sooner.
+const ENDINGS: [&str; 4] = [".cdxj.gz", ".cdxj", ".cdx.gz", ".cdx"];
+const DATAPACKAGE: &str = "datapackage.json";
+
+/// A package of web archives: a zip file with WARC files, their indexes and what they are about.
+///
+/// Opening one reads the end of the file. Nothing in it is believed that can be checked, and nothing is kept in memory
+/// but the directory of the zip file.
+///
+/// ```no_run
+/// use crawlspace_client::wacz::{Location, Options, Wacz};
+/// let wacz = Wacz::open(&Location::parse("crawl-1.wacz")?, &Options::default())?;
+/// for index in wacz.indexes() {
+///     let mut lines = wacz.lines(index)?;
+///     while let Some(line) = lines.next()? {
+///         println!("{}", String::from_utf8_lossy(line));
+///     }
+/// }
+/// # Ok::<(), crawlspace_client::wacz::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Wacz {
+    file: String,
+    source: Source,
+    options: Options,
+    directory: Directory,
+    indexes: Vec<Member>,
+}
+
+#[derive(Debug)]
+enum Source {
+    Disk(Disk),
+}
+
+/// A member of a package.
+#[derive(Clone, Debug)]
+pub struct Member {
+    name: Arc<str>,
+    entry: Entry,
+}
+
+impl Member {
+    /// Its name: `indexes/index.cdx.gz`.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What it takes in the package, in bytes.
+    pub fn compressed_size(&self) -> u64 {
+        self.entry.compressed
+    }
+}
+
+impl Wacz {
+    /// Opens a package.
+    ///
+    /// # Errors
+    /// When it cannot be read, or is no zip file, or one that contradicts itself.
+    pub fn open(location: &Location, options: &Options) -> Result<Wacz, Error> {
+        let file = location.to_string();
+        let at_fault = |fault: Fault| Error {
+            file: file.clone(),
+            member: fault.member,
+            problem: fault.problem,
+        };
+        let (source, directory) = match location {
+            Location::File(path) => {
+                let opened = File::open(path).and_then(Disk::new);
+                let disk = opened.map_err(|error| Error::new(&file, Problem::Io(error)))?;
+                let directory = Directory::read(disk.size(), options.directory, |from, length| {
+                    disk.section(from, length)
+                });
+                (Source::Disk(disk), directory.map_err(at_fault)?)
+            }
+            Location::Url(_) => {
+                let why = "URLs cannot be read yet".to_owned();
+                return Err(Error::new(file, Problem::Location(why)));
+            }
+        };
+        Ok(Wacz {
+            file,
+            source,
+            options: options.clone(),
+            indexes: indexes(&directory),
+            directory,
+        })
+    }
+
+    /// Its name as errors have it.
+    pub fn file(&self) -> &str {
+        &self.file
+    }
+
+    /// The size of the whole file, in bytes.
+    pub fn size(&self) -> u64 {
+        match &self.source {
+            Source::Disk(disk) => disk.size(),
+        }
+    }
+
+    /// The CDX and CDXJ members, plain or gzip: those in `indexes/`, or anywhere if there are none in there. Of several
+    /// of one stem (`index.cdx`, `index.cdx.gz`), which are the same index, one. Not those of other indexes into them
+    /// (`index.idx`).
+    pub fn indexes(&self) -> &[Member] {
+        &self.indexes
+    }
+
+    /// The lines of an index, as often as they are wanted. The first time, a member of a remote package is downloaded,
+    /// compressed as it is, to a file without a name.
+    ///
+    /// # Errors
+    /// When the member cannot be read, or does not begin as the directory says.
+    pub fn lines(&self, index: &Member) -> Result<Lines, Error> {
+        let content = self.content(&index.name, &index.entry)?;
+        Lines::new(
+            &self.file,
+            &index.name,
+            content,
+            index.entry.compressed,
+            &self.options,
+        )
+    }
+
+    /// The text of `datapackage.json`, which says what is in the package.
+    ///
+    /// # Errors
+    /// When there is none, or it is damaged, or no text, or larger than the options allow.
+    pub fn datapackage(&self) -> Result<String, Error> {
+        self.text(DATAPACKAGE)
+    }
+
+    /// The text of a small member.
+    pub(super) fn text(&self, name: &'static str) -> Result<String, Error> {
+        let of_member = |problem| Error::of_member(&self.file, name, problem);
+        let Some(entry) = self.directory.find(name) else {
+            return Err(Error::new(&self.file, Problem::Missing(name)));
+        };
+        if entry.size > self.options.datapackage {
+            return Err(of_member(Problem::TooLarge {
+                what: "its text".to_owned(),
+                limit: format!("{} bytes", self.options.datapackage),
+                option: "datapackage",
+            }));
+        }
+        let mut text = Vec::new();
+        let mut content = self.content(name, entry)?;
+        let read = content.read_to_end(&mut text);
+        read.map_err(|error| of_member(error.into()))?;
+        String::from_utf8(text).map_err(|_| of_member(Problem::Json("it is not UTF-8".to_owned())))
+    }
+
+    /// SHA-256 of the whole file, `sha256:` and hexadecimal digits. `progress` is told how many bytes were read so far.
+    /// All of a remote file is downloaded for that, and nothing of it kept.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn digest(&self, mut progress: impl FnMut(u64)) -> Result<String, Error> {
+        let mut hash = Sha256::new();
+        let mut buffer = vec![0; 256 * 1024];
+        let mut count = 0;
+        let mut file = self.section(0, self.size());
+        loop {
+            let read = file.read(&mut buffer);
+            let n = read.map_err(|error| Error::new(&self.file, error.into()))?;
+            if n == 0 {
+                break;
+            }
+            hash.update(&buffer[..n]);
+            count += n as u64;
+            progress(count);
+        }
+        Ok(sha256_text(&hash.finalize()))
+    }
+
+    fn section(&self, from: u64, length: u64) -> impl Read + Send + 'static {
+        match &self.source {
+            Source::Disk(disk) => disk.section(from, length),
+        }
+    }
+
+    /// What a member unpacks to.
+    fn content(&self, name: &str, entry: &Entry) -> Result<impl Read + Send + 'static, Error> {
+        let mut section = self.section(entry.header, entry.end - entry.header);
+        let begun = member::read_header(&mut section, entry, name);
+        begun.map_err(|problem| Error::of_member(&self.file, name, problem))?;
+        Ok(member::Content::new(section, entry))
+    }
+}
+
+/// As hashes of files are written.
+pub(super) fn sha256_text(hash: &[u8]) -> String {
+    let digits: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("sha256:{digits}")
+}
+
+fn indexes(directory: &Directory) -> Vec<Member> {
+    let all = |folder: &str| -> Vec<Member> {
+        // By stem, which of the endings is best, in the order of the first one of each stem.
+        let mut best: Vec<(usize, Member)> = Vec::new();
+        let mut place: HashMap<&str, usize> = HashMap::new();
+        for entry in directory.entries() {
+            let name = directory.name(entry);
+            let Some((stem, rank)) = stem(name).filter(|_| name.starts_with(folder)) else {
+                continue;
+            };
+            let found = Member {
+                name: name.into(),
+                entry: entry.clone(),
+            };
+            match place.get(stem) {
+                Some(&at) if rank < best[at].0 => best[at] = (rank, found),
+                Some(_) => {}
+                None => {
+                    place.insert(stem, best.len());
+                    best.push((rank, found));
+                }
+            }
+        }
+        best.into_iter().map(|(_, member)| member).collect()
+    };
+    let usual = all("indexes/");
+    if usual.is_empty() {
+        return all("");
+    }
+    usual
+}
+
+/// The name without the ending of an index, and which one it has.
+fn stem(name: &str) -> Option<(&str, usize)> {
+    ENDINGS.iter().enumerate().find_map(|(rank, ending)| {
+        let (stem, found) = name.split_at_checked(name.len().checked_sub(ending.len())?)?;
+        found.eq_ignore_ascii_case(ending).then_some((stem, rank))
+    })
+}

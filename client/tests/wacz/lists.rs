@@ -1,0 +1,259 @@
+//! Manifests, and where the files in them lie.
+
+use crawlspace_client::wacz::{Entry, Location, Manifest, Options, Problem};
+
+use crate::saved;
+use crate::zipped::{zip, Part};
+
+fn parse(at: &str, json: &str) -> Result<Manifest, String> {
+    Manifest::parse(&Location::parse(at).unwrap(), json.as_bytes())
+        .map_err(|error| error.to_string())
+}
+
+/// The only entry of a list at `/archive/all.json`.
+fn only(entry: &str) -> Entry {
+    let manifest = parse(
+        "/archive/all.json",
+        &format!("{{\"resources\": [{entry}]}}"),
+    )
+    .unwrap();
+    assert!(manifest.is_full);
+    assert_eq!(manifest.entries.len(), 1);
+    manifest.entries.into_iter().next().unwrap()
+}
+
+fn file(path: &str) -> Result<Location, String> {
+    Ok(Location::File(path.into()))
+}
+
+#[test]
+fn an_entry_has_what_is_written_and_its_name_from_its_path_if_need_be() {
+    let full = r#"{"name": "a", "path": "b/c.wacz", "hash": "sha256:00", "size": 12, "crawlId": "crawl-1", "other": [{}]}"#;
+    assert_eq!(
+        only(full),
+        Entry {
+            name: "a".into(),
+            location: file("/archive/b/c.wacz"),
+            hash: Some("sha256:00".into()),
+            size: Some(12),
+            crawl: Some("crawl-1".into()),
+        }
+    );
+    let least = only(r#"{"path": "b/c.wacz", "hash": null, "name": ""}"#);
+    assert_eq!(
+        (&least.name[..], least.hash, least.size, least.crawl),
+        ("c.wacz", None, None, None)
+    );
+    assert_eq!(only(r#"{"path": "c", "bytes": 5}"#).size, Some(5));
+    assert_eq!(
+        only(r#"{"path": "c", "bytes": 5, "size": 6}"#).size,
+        Some(6)
+    );
+    assert_eq!(only(r#"{"path": "c", "size": "7"}"#).size, Some(7));
+    assert_eq!(
+        only(r#"{"path": "c", "crawlId": 42}"#).crawl.as_deref(),
+        Some("42")
+    );
+    let url = only(r#"{"path": "https://u:secret@example.org/x/a%20b.wacz?key=secret#f"}"#);
+    assert_eq!(url.name, "a b.wacz");
+    assert_eq!(
+        url.location.unwrap().to_string(),
+        "https://example.org/x/a%20b.wacz?…"
+    );
+}
+
+#[test]
+fn a_bad_entry_has_a_reason_and_spoils_no_other() {
+    let reasons = [
+        ("{}", "entry 1", "it has no path"),
+        (r#"{"name": "x"}"#, "x", "it has no path"),
+        (r#"{"name": "x", "path": ""}"#, "x", "it has no path"),
+        (r#"{"name": "x", "path": []}"#, "x", "its path is no text"),
+        (
+            r#"{"name": {"a": [1.5, true]}, "path": "y/z"}"#,
+            "z",
+            "its name is no text",
+        ),
+        (
+            r#"{"path": "y/z", "size": -1}"#,
+            "z",
+            "its size is no number of bytes",
+        ),
+        (
+            r#"{"path": "y/z", "size": 1.5}"#,
+            "z",
+            "its size is no number of bytes",
+        ),
+        (
+            r#"{"path": "y/z", "bytes": "many"}"#,
+            "z",
+            "its size is no number of bytes",
+        ),
+        (
+            r#"{"path": "y/z\u0000"}"#,
+            "entry 1",
+            "its path has a control character in it",
+        ),
+        (
+            r#"{"name": "a\nb", "path": "y/z"}"#,
+            "z",
+            "its name has a control character in it",
+        ),
+        (
+            r#"{"path": "s3://bucket/z.wacz"}"#,
+            "z.wacz",
+            "its path \"s3://bucket/z.wacz\" cannot be used: s3: URLs cannot",
+        ),
+        (
+            r#"{"path": "file://host/z.wacz"}"#,
+            "z.wacz",
+            "its path \"file://host/z.wacz\" cannot be used: a file: URL",
+        ),
+        (
+            r#"{"path": "https://"}"#,
+            "entry 1",
+            "its path \"https://\" cannot be used: this is no URL",
+        ),
+        (
+            r#"{"path": "https://example.org/"}"#,
+            "entry 1",
+            "it has no name, and its path ends in none",
+        ),
+        (r#""text""#, "entry 1", "it is no object"),
+        ("17", "entry 1", "it is no object"),
+        ("null", "entry 1", "it is no object"),
+        ("[[]]", "entry 1", "it is no object"),
+    ];
+    for (entry, name, reason) in reasons {
+        let manifest = parse(
+            "/a/m.json",
+            &format!("{{\"resources\": [{entry}, {{\"path\": \"good.wacz\"}}]}}"),
+        )
+        .unwrap();
+        let [bad, good] = &manifest.entries[..] else {
+            panic!()
+        };
+        assert_eq!(bad.name, name, "{entry}");
+        let found = bad.location.as_ref().unwrap_err();
+        assert!(found.starts_with(reason), "{entry}: {found}");
+        assert_eq!(good.location, file("/a/good.wacz"));
+    }
+}
+
+#[test]
+fn a_list_at_a_url_names_no_file_of_this_machine() {
+    let at = |path: &str| {
+        let list = format!("{{\"resources\": [{{\"name\": \"x\", \"path\": \"{path}\"}}]}}");
+        let manifest = parse("https://u:p@example.org/a/m.json?key=1", &list).unwrap();
+        manifest.entries[0]
+            .location
+            .clone()
+            .map(|location| match location {
+                Location::Url(url) => url.to_string(),
+                Location::File(path) => panic!("{}", path.display()),
+            })
+    };
+    assert_eq!(at("b.wacz").unwrap(), "https://u:p@example.org/a/b.wacz");
+    assert_eq!(
+        at("../b.wacz?x=1").unwrap(),
+        "https://u:p@example.org/b.wacz?x=1"
+    );
+    assert_eq!(
+        at("/etc/passwd").unwrap(),
+        "https://u:p@example.org/etc/passwd"
+    );
+    assert_eq!(
+        at("http://other.example/b.wacz").unwrap(),
+        "http://other.example/b.wacz"
+    );
+    for path in [
+        "file:///etc/passwd",
+        "FILE:/etc/passwd",
+        "ftp://example.org/b.wacz",
+        "data:,x",
+        "unix:/run/x",
+    ] {
+        assert!(at(path).unwrap_err().contains("no http(s) URL"), "{path}");
+    }
+}
+
+#[test]
+fn what_is_no_list_is_refused() {
+    for (json, reason) in [
+        ("", "it is empty"),
+        (" \n", "it is empty"),
+        ("{}", "it has no list \"resources\""),
+        (r#"{"resources": null}"#, "it has no list \"resources\""),
+        (r#"{"resources": {"a": 1}}"#, "invalid type: map"),
+        ("[]", "an object with a list \"resources\""),
+        (r#"{"resources": [{"path": "a"}"#, "EOF while parsing"),
+        ("<html>", "expected value"),
+    ] {
+        let error = parse("/archive/all.json", json).unwrap_err();
+        assert!(
+            error.starts_with("/archive/all.json: ") && error.contains(reason),
+            "{json}: {error}"
+        );
+    }
+    let deep = format!("{{\"a\": {}", "[".repeat(100_000));
+    assert!(parse("/m.json", &deep).is_err());
+    assert_eq!(
+        parse("/m.json", "\u{feff}{\"resources\": []}")
+            .unwrap()
+            .entries
+            .len(),
+        0
+    );
+}
+
+#[test]
+fn a_package_is_told_by_its_name_or_by_what_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let package = zip(&[Part::stored("a", b"b")]);
+    let list = br#"{"resources": [{"path": "x.wacz"}, {"path": "/y.wacz"}]}"#;
+    let options = Options {
+        manifest: list.len() as u64,
+        ..Options::default()
+    };
+    let open = |path: &std::path::Path| Manifest::open(&path.into(), &options);
+    for name in ["a.wacz", "a.WACZ", "a.zip", "a", "a.json"] {
+        let path = saved(folder.path(), name, &package);
+        let manifest = open(&path).unwrap();
+        assert!(!manifest.is_full);
+        assert_eq!(manifest.entries[0].location, Ok(path.as_path().into()));
+        assert_eq!(
+            (&manifest.entries[0].name[..], &manifest.entries[0].crawl),
+            (name, &None)
+        );
+    }
+    let path = saved(folder.path(), "list", list);
+    let manifest = open(&path).unwrap();
+    assert!(manifest.is_full);
+    assert_eq!(
+        manifest.entries[0].location,
+        Ok(Location::File(folder.path().join("x.wacz")))
+    );
+    assert_eq!(manifest.entries[1].location, file("/y.wacz"));
+
+    let path = saved(folder.path(), "long", &[list, &b" "[..]].concat());
+    let error = open(&path).unwrap_err();
+    assert!(
+        matches!(
+            error.problem,
+            Problem::TooLarge {
+                option: "manifest",
+                ..
+            }
+        ),
+        "{error}"
+    );
+    let error = open(folder.path()).unwrap_err();
+    assert!(error.to_string().contains("directory"), "{error}");
+    let error = open(&folder.path().join("none")).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .starts_with(&folder.path().join("none").display().to_string()),
+        "{error}"
+    );
+}

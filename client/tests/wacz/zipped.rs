@@ -1,0 +1,200 @@
+//! Zip files put together byte by byte, so that reader and writer cannot agree on a common mistake, and so that
+//! each byte of them can lie.
+
+use std::io::Write;
+
+/// A member, with everything that is written about it.
+#[derive(Clone)]
+pub struct Part {
+    pub name: Vec<u8>,
+    pub flags: u16,
+    pub method: u16,
+    pub crc: u32,
+    /// As it is stored.
+    pub data: Vec<u8>,
+    /// The sizes that the directory and the header tell.
+    pub compressed: u64,
+    pub size: u64,
+    /// The name and the method in its own header, if they are others.
+    pub local_name: Option<Vec<u8>>,
+    pub local_method: Option<u16>,
+    /// Checksum and sizes come behind the data.
+    pub descriptor: bool,
+    /// Sizes and place are written as zip64 has them.
+    pub zip64: bool,
+    /// The place that the directory tells, if it is another one.
+    pub place: Option<u64>,
+}
+
+impl Part {
+    pub fn stored(name: &str, text: &[u8]) -> Part {
+        Part {
+            name: name.as_bytes().to_vec(),
+            flags: 0,
+            method: 0,
+            crc: crc32(text),
+            data: text.to_vec(),
+            compressed: text.len() as u64,
+            size: text.len() as u64,
+            local_name: None,
+            local_method: None,
+            descriptor: false,
+            zip64: false,
+            place: None,
+        }
+    }
+
+    pub fn deflated(name: &str, text: &[u8]) -> Part {
+        let data = deflate(text);
+        Part {
+            method: 8,
+            compressed: data.len() as u64,
+            data,
+            ..Part::stored(name, text)
+        }
+    }
+
+    fn sizes(&self) -> Vec<u8> {
+        if self.zip64 {
+            return [u32::MAX.to_le_bytes(); 2].concat();
+        }
+        [
+            (self.compressed as u32).to_le_bytes(),
+            (self.size as u32).to_le_bytes(),
+        ]
+        .concat()
+    }
+
+    fn local(&self) -> Vec<u8> {
+        let name = self.local_name.as_ref().unwrap_or(&self.name);
+        let method = self.local_method.unwrap_or(self.method);
+        let flags = self.flags | u16::from(self.descriptor) << 3;
+        let mut bytes = b"PK\x03\x04\x14\0".to_vec();
+        bytes.extend([flags.to_le_bytes(), method.to_le_bytes()].concat());
+        bytes.extend([0; 4]);
+        let extra = match self.zip64 {
+            true => [
+                &[1, 0, 16, 0][..],
+                &self.size.to_le_bytes(),
+                &self.compressed.to_le_bytes(),
+            ]
+            .concat(),
+            false => Vec::new(),
+        };
+        if self.descriptor {
+            bytes.extend([0; 12]);
+        } else {
+            bytes.extend(self.crc.to_le_bytes());
+            bytes.extend(self.sizes());
+        }
+        bytes.extend((name.len() as u16).to_le_bytes());
+        bytes.extend((extra.len() as u16).to_le_bytes());
+        bytes.extend(name);
+        bytes.extend(extra);
+        bytes.extend(&self.data);
+        if self.descriptor {
+            bytes.extend(b"PK\x07\x08");
+            bytes.extend(self.crc.to_le_bytes());
+            bytes.extend(self.sizes());
+        }
+        bytes
+    }
+
+    fn central(&self, place: u64) -> Vec<u8> {
+        let place = self.place.unwrap_or(place);
+        let flags = self.flags | u16::from(self.descriptor) << 3;
+        let extra = match self.zip64 {
+            true => {
+                let numbers = [self.size, self.compressed, place]
+                    .map(u64::to_le_bytes)
+                    .concat();
+                [&[1, 0, 24, 0][..], &numbers].concat()
+            }
+            false => Vec::new(),
+        };
+        let mut bytes = b"PK\x01\x02\x14\x03\x14\0".to_vec();
+        bytes.extend([flags.to_le_bytes(), self.method.to_le_bytes()].concat());
+        bytes.extend([0; 4]);
+        bytes.extend(self.crc.to_le_bytes());
+        bytes.extend(self.sizes());
+        bytes.extend((self.name.len() as u16).to_le_bytes());
+        bytes.extend((extra.len() as u16).to_le_bytes());
+        bytes.extend([0; 10]);
+        bytes.extend(if self.zip64 { u32::MAX } else { place as u32 }.to_le_bytes());
+        bytes.extend(&self.name);
+        bytes.extend(extra);
+        bytes
+    }
+}
+
+/// The record at the end of a zip file, and what it tells.
+#[derive(Clone, Default)]
+pub struct Ending {
+    pub comment: Vec<u8>,
+    /// With the records of zip64 before it.
+    pub zip64: bool,
+    /// Numbers that are not true.
+    pub entries: Option<u64>,
+    pub length: Option<u64>,
+    pub start: Option<u64>,
+}
+
+/// A zip file of these members.
+pub fn zip(parts: &[Part]) -> Vec<u8> {
+    zip_with(parts, &Ending::default())
+}
+
+pub fn zip_with(parts: &[Part], ending: &Ending) -> Vec<u8> {
+    let mut file = Vec::new();
+    let mut directory = Vec::new();
+    for part in parts {
+        directory.extend(part.central(file.len() as u64));
+        file.extend(part.local());
+    }
+    let start = ending.start.unwrap_or(file.len() as u64);
+    let length = ending.length.unwrap_or(directory.len() as u64);
+    let entries = ending.entries.unwrap_or(parts.len() as u64);
+    file.extend(directory);
+    if ending.zip64 {
+        let at = file.len() as u64;
+        file.extend(b"PK\x06\x06");
+        file.extend(44_u64.to_le_bytes());
+        file.extend([45, 3, 45, 0]);
+        file.extend([0; 8]);
+        file.extend(
+            [entries, entries, length, start]
+                .map(u64::to_le_bytes)
+                .concat(),
+        );
+        file.extend(b"PK\x06\x07\0\0\0\0");
+        file.extend(at.to_le_bytes());
+        file.extend(1_u32.to_le_bytes());
+        file.extend(b"PK\x05\x06\0\0\0\0");
+        file.extend([0xff; 12]);
+    } else {
+        file.extend(b"PK\x05\x06\0\0\0\0");
+        file.extend([(entries as u16).to_le_bytes(); 2].concat());
+        file.extend([(length as u32).to_le_bytes(), (start as u32).to_le_bytes()].concat());
+    }
+    file.extend((ending.comment.len() as u16).to_le_bytes());
+    file.extend(&ending.comment);
+    file
+}
+
+pub fn deflate(text: &[u8]) -> Vec<u8> {
+    let mut out = flate2::write::DeflateEncoder::new(Vec::new(), flate2::Compression::new(6));
+    out.write_all(text).unwrap();
+    out.finish().unwrap()
+}
+
+pub fn gzip(text: &[u8]) -> Vec<u8> {
+    let mut out = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::new(6));
+    out.write_all(text).unwrap();
+    out.finish().unwrap()
+}
+
+pub fn crc32(text: &[u8]) -> u32 {
+    let mut crc = flate2::Crc::new();
+    crc.update(text);
+    crc.sum()
+}
