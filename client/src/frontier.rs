@@ -3,7 +3,7 @@
 //! ```no_run
 //! use std::time::{Duration, Instant};
 //! use crawlspace_client::frontier::{Facts, Frontier, Next, Uri, Wait};
-//! let mut frontier = Frontier::open("redis://127.0.0.1/", "")?;
+//! let frontier = Frontier::open("redis://127.0.0.1/", "")?;
 //! let seed = Uri { chg: b"example.com", at: 0, depth: 0, uri: b"https://example.com/" };
 //! frontier.add_uris(b"crawl-1", None, &[seed])?;
 //! let next = Next { wait: Wait::UpTo(Duration::from_secs(60)), ..Next::default() };
@@ -14,20 +14,22 @@
 //!     let facts = Facts { elapsed: begun.elapsed(), min: Some(Duration::from_secs(1)), ..Facts::default() };
 //!     lease = frontier.release_and_next(&held, &facts.into(), &held.done(), &next)?.1;
 //! }
-//! # Ok::<(), crawlspace_client::frontier::Error>(())
+//! # Ok::<(), crawlspace_client::Error>(())
 //! ```
 
 mod figures;
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use redis::{Cmd, FromRedisValue, ParsingError, Value};
 use serde::Serialize;
 
 pub use self::figures::{Check, Execution, Info, Leased, Why};
-use crate::connection::Connection;
-pub use crate::connection::Error;
+pub use crate::dedupe::Sequence;
 use crate::reply::{as_optional_text, as_text};
+pub use crate::server::Error;
+use crate::server::{Ask, Call, Server, Steps};
 
 /// How long the server may keep a caller that waits, before the client asks again. Less than the time
 /// after which the connection gives a silent server up for dead.
@@ -136,11 +138,12 @@ pub enum Wait {
 
 impl Wait {
     /// For how many milliseconds the server is to be asked to wait, after so long. `None`: not at all.
-    fn left(self, waited: Duration) -> Option<u64> {
+    /// Not for longer than `longest` at a time.
+    fn left(self, waited: Duration, longest: Duration) -> Option<u64> {
         let left = match self {
             Wait::No => return None,
-            Wait::UpTo(whole) => whole.checked_sub(waited)?.min(LONGEST_WAIT),
-            Wait::ForEver => LONGEST_WAIT,
+            Wait::UpTo(whole) => whole.checked_sub(waited)?.min(longest),
+            Wait::ForEver => longest,
         };
         // 0 would mean for ever.
         Some(millis(left)).filter(|&ms| ms > 0)
@@ -255,25 +258,51 @@ impl FromRedisValue for Expired {
     }
 }
 
-/// A frontier: the keys of one prefix on one server.
+/// A frontier: the keys of one prefix.
 ///
 /// A call whose connection breaks is sent again unless its description says otherwise.
-pub struct Frontier {
-    server: Connection,
-    prefix: Vec<u8>,
+#[derive(Clone, Debug)]
+pub struct Frontier<S = Server> {
+    server: S,
+    prefix: Arc<[u8]>,
 }
 
 impl Frontier {
-    /// Connects to the server at `url` (`redis://host:port/db`, or `unix:///path`). `prefix` stands before
-    /// every key of the frontier, and may be empty.
+    /// Connects to the server at `url`, as [`Server::open`] does. `prefix` stands before every key of the
+    /// frontier, and may be empty.
     ///
     /// # Errors
     /// When the URL is none, or nobody answers there.
     pub fn open(url: &str, prefix: impl Into<Vec<u8>>) -> Result<Frontier, Error> {
-        Ok(Frontier {
-            server: Connection::open(url)?,
-            prefix: prefix.into(),
-        })
+        Ok(Frontier::on(&Server::open(url)?, prefix))
+    }
+}
+
+impl<S: Ask> Frontier<S> {
+    /// The frontier of this prefix on this server, or in this [`Batch`](crate::Batch).
+    pub fn on(server: &S, prefix: impl Into<Vec<u8>>) -> Frontier<S> {
+        Frontier {
+            server: server.clone(),
+            prefix: prefix.into().into(),
+        }
+    }
+
+    /// The same frontier, asked in another way: in a [`Batch`](crate::Batch), for example.
+    pub fn over<Z: Ask>(&self, server: &Z) -> Frontier<Z> {
+        Frontier {
+            server: server.clone(),
+            prefix: Arc::clone(&self.prefix),
+        }
+    }
+
+    /// What it is asked over.
+    pub fn server(&self) -> &S {
+        &self.server
+    }
+
+    /// What stands before every key.
+    pub fn prefix(&self) -> &[u8] {
+        &self.prefix
     }
 
     fn command(&self, name: &str) -> Cmd {
@@ -282,46 +311,46 @@ impl Frontier {
         command
     }
 
-    fn retry<T: FromRedisValue>(&mut self, name: &str, command: &Cmd) -> Result<T, Error> {
-        self.server
-            .retry(name, |connection| command.query(connection))
+    /// Something quick that may be sent twice.
+    fn repeat<T: FromRedisValue + Send + 'static>(&self, command: Cmd) -> S::Answer<T> {
+        self.server.ask(Call::new(command).repeatable())
     }
 
-    fn once<T: FromRedisValue>(&mut self, name: &str, command: &Cmd) -> Result<T, Error> {
-        self.server
-            .once(name, |connection| command.query(connection))
+    /// Something quick that may not.
+    fn once<T: FromRedisValue + Send + 'static>(&self, command: Cmd) -> S::Answer<T> {
+        self.server.ask(Call::new(command))
     }
 
     /// `CHG.ADD`: a URI was queued for each of these groups, to be fetched at that time; the frontier
     /// counts it. Gives the number of URIs that each group has now; `None` where its budget is spent and
     /// the URI was not taken.
     ///
-    /// `sequence` is the name of a writer and a number that goes up from 1 with each of its calls. It makes
-    /// the call safe to send twice; without it, the call is not sent again after a connection that broke.
+    /// A [`Sequence`] makes the call safe to send twice; without one, it is not sent again after a connection
+    /// that broke.
     ///
     /// # Errors
     /// `STALE` when the writer has sent a higher number before; or when the server refuses or cannot be
     /// reached. Nothing was counted then, unless the connection broke.
     pub fn add(
-        &mut self,
+        &self,
         execution: &[u8],
-        sequence: Option<(&[u8], u64)>,
+        sequence: Option<Sequence<'_>>,
         uris: &[(&[u8], Millis)],
-    ) -> Result<Vec<Option<u64>>, Error> {
+    ) -> S::Answer<Vec<Option<u64>>> {
         if uris.is_empty() {
-            return Ok(Vec::new());
+            return self.server.ask(Call::known(Vec::new()));
         }
         let mut add = self.command("CHG.ADD");
         add.arg(execution);
-        if let Some((writer, number)) = sequence {
-            add.arg("SEQ").arg(writer).arg(number);
+        if let Some(sequence) = sequence {
+            sequence.write_to(&mut add);
         }
         for (chg, at) in uris {
             add.arg(*chg).arg(at);
         }
         match sequence {
-            Some(_) => self.retry("CHG.ADD", &add),
-            None => self.once("CHG.ADD", &add),
+            Some(_) => self.repeat(add),
+            None => self.once(add),
         }
     }
 
@@ -335,13 +364,13 @@ impl Frontier {
     /// # Errors
     /// When the server refuses or cannot be reached. Nothing was counted then, unless the connection broke.
     pub fn add_uris(
-        &mut self,
+        &self,
         execution: &[u8],
         weight: Option<u32>,
         uris: &[Uri<'_>],
-    ) -> Result<Vec<Option<u64>>, Error> {
+    ) -> S::Answer<Vec<Option<u64>>> {
         if uris.is_empty() {
-            return Ok(Vec::new());
+            return self.server.ask(Call::known(Vec::new()));
         }
         let mut add = self.command("CHG.ADDURI");
         add.arg(execution);
@@ -351,44 +380,7 @@ impl Frontier {
         for uri in uris {
             add.arg(uri.chg).arg(uri.at).arg(uri.depth).arg(uri.uri);
         }
-        self.retry("CHG.ADDURI", &add)
-    }
-
-    /// `CHG.NEXT`: leases of the groups that have been due for longest. Empty when there were none in time.
-    ///
-    /// A lease that a broken connection swallowed runs out at its deadline, and the group goes to somebody
-    /// else.
-    ///
-    /// # Errors
-    /// `UNBLOCKED` when the server became a replica while this waited; or when the server refuses or cannot
-    /// be reached.
-    pub fn next(&mut self, next: &Next) -> Result<Vec<Lease>, Error> {
-        let begun = Instant::now();
-        loop {
-            let (prefix, server) = (&self.prefix, &mut self.server);
-            let mut block = None;
-            let leases: Option<Vec<Lease>> = server.retry("CHG.NEXT", |connection| {
-                let mut command = redis::cmd("CHG.NEXT");
-                command.arg(&prefix[..]);
-                if let Some(lease) = next.lease {
-                    command.arg("LEASE").arg(millis(lease));
-                }
-                if next.count != 1 {
-                    command.arg("COUNT").arg(next.count);
-                }
-                block = next.wait.left(begun.elapsed());
-                if let Some(block) = block {
-                    command.arg("BLOCK").arg(block);
-                }
-                command.query(connection)
-            })?;
-            match (leases, block) {
-                (Some(leases), _) => return Ok(leases),
-                // `CLIENT UNBLOCK` also ends a wait; whoever waits for ever asks again then as well.
-                (None, Some(_)) if next.wait.left(begun.elapsed()).is_some() => {}
-                (None, _) => return Ok(Vec::new()),
-            }
-        }
+        self.repeat(add)
     }
 
     /// `CHG.RELEASE`: the fetch has ended. Gives the time at which the group will be due.
@@ -401,55 +393,13 @@ impl Frontier {
     /// changed); or when the server refuses or cannot be reached. After a connection that broke, `STALE`
     /// may also mean that the release was done and the group is leased again.
     pub fn release(
-        &mut self,
+        &self,
         lease: &Lease,
         pause: &Pause,
         fetched: &Fetched<'_>,
-    ) -> Result<Millis, Error> {
+    ) -> S::Answer<Millis> {
         let release = self.release_command(lease, pause, fetched);
-        self.retry("CHG.RELEASE", &release)
-    }
-
-    /// `CHG.RELEASE … NEXT`: the same, and the next lease in the same round trip. `next.count` is not
-    /// looked at: one lease is given for one that was released.
-    ///
-    /// # Errors
-    /// As [`release`](Frontier::release), and `UNBLOCKED` when the server became a replica while this
-    /// waited: the release is done then.
-    pub fn release_and_next(
-        &mut self,
-        lease: &Lease,
-        pause: &Pause,
-        fetched: &Fetched<'_>,
-        next: &Next,
-    ) -> Result<(Millis, Option<Lease>), Error> {
-        let begun = Instant::now();
-        let mut release = self.release_command(lease, pause, fetched);
-        release.arg("NEXT");
-        if let Some(lease) = next.lease {
-            release.arg("LEASE").arg(millis(lease));
-        }
-        if let Some(block) = next.wait.left(Duration::ZERO) {
-            release.arg("BLOCK").arg(block);
-        }
-        let (due, taken): (Millis, Option<Lease>) = self.retry("CHG.RELEASE", &release)?;
-        if taken.is_some() || next.wait == Wait::No {
-            return Ok((due, taken));
-        }
-        // It waited for as long as a call may, or it was sent again: such a call does not wait.
-        let wait = match next.wait {
-            Wait::UpTo(whole) => match whole.checked_sub(begun.elapsed()) {
-                Some(left) => Wait::UpTo(left),
-                None => return Ok((due, None)),
-            },
-            for_ever => for_ever,
-        };
-        let rest = Next {
-            wait,
-            count: 1,
-            ..*next
-        };
-        Ok((due, self.next(&rest)?.pop()))
+        self.repeat(release)
     }
 
     fn release_command(&self, lease: &Lease, pause: &Pause, fetched: &Fetched<'_>) -> Cmd {
@@ -484,27 +434,27 @@ impl Frontier {
     /// # Errors
     /// `STALE` when the lease is not held any more, `NOCHG` when there is no such group; or when the server
     /// refuses or cannot be reached.
-    pub fn extend(&mut self, lease: &Lease, by: Duration) -> Result<Millis, Error> {
+    pub fn extend(&self, lease: &Lease, by: Duration) -> S::Answer<Millis> {
         let mut extend = self.command("CHG.EXTEND");
         extend.arg(&lease.chg[..]).arg(lease.token).arg(millis(by));
-        self.retry("CHG.EXTEND", &extend)
+        self.repeat(extend)
     }
 
     /// `CHG.BLOCK`: no fetches from this group until then. A time in the past ends a block.
     ///
     /// # Errors
     /// `NOCHG` when there is no such group; or when the server refuses or cannot be reached.
-    pub fn block(&mut self, chg: &[u8], until: Millis) -> Result<(), Error> {
+    pub fn block(&self, chg: &[u8], until: Millis) -> S::Answer<()> {
         let mut block = self.command("CHG.BLOCK");
         block.arg(chg).arg("UNTIL").arg(until);
-        self.retry("CHG.BLOCK", &block)
+        self.repeat(block)
     }
 
     /// `CHG.PAUSE`: no new fetches of these, until [`resume`](Frontier::resume).
     ///
     /// # Errors
     /// `NOCHG` when there is no such group; or when the server refuses or cannot be reached.
-    pub fn pause(&mut self, held: Held<'_>) -> Result<(), Error> {
+    pub fn pause(&self, held: Held<'_>) -> S::Answer<()> {
         self.hold("CHG.PAUSE", held)
     }
 
@@ -512,11 +462,11 @@ impl Frontier {
     ///
     /// # Errors
     /// As [`pause`](Frontier::pause).
-    pub fn resume(&mut self, held: Held<'_>) -> Result<(), Error> {
+    pub fn resume(&self, held: Held<'_>) -> S::Answer<()> {
         self.hold("CHG.RESUME", held)
     }
 
-    fn hold(&mut self, name: &str, held: Held<'_>) -> Result<(), Error> {
+    fn hold(&self, name: &str, held: Held<'_>) -> S::Answer<()> {
         let mut hold = self.command(name);
         match held {
             Held::Everything => {}
@@ -527,7 +477,7 @@ impl Frontier {
                 hold.arg("EXECUTION").arg(execution);
             }
         }
-        self.retry(name, &hold)
+        self.repeat(hold)
     }
 
     /// `CHG.LIMIT`: what the group is allowed. May come before its first URI. With a budget it is not sent
@@ -535,7 +485,7 @@ impl Frontier {
     ///
     /// # Errors
     /// When no limit is given, or the server refuses or cannot be reached.
-    pub fn limit(&mut self, chg: &[u8], limits: &Limits) -> Result<(), Error> {
+    pub fn limit(&self, chg: &[u8], limits: &Limits) -> S::Answer<()> {
         let mut limit = self.command("CHG.LIMIT");
         limit.arg(chg);
         if let Some(parallel) = limits.parallel {
@@ -547,9 +497,9 @@ impl Frontier {
         match limits.budget {
             Some(Budget::Left(uris)) => limit.arg("BUDGET").arg(uris),
             Some(Budget::Unlimited) => limit.arg("BUDGET").arg(-1),
-            None => return self.retry("CHG.LIMIT", &limit),
+            None => return self.repeat(limit),
         };
-        self.once("CHG.LIMIT", &limit)
+        self.once(limit)
     }
 
     /// `CHG.GROUP`: of these groups together, which are on one server for example, only one is fetched from
@@ -557,13 +507,13 @@ impl Frontier {
     ///
     /// # Errors
     /// When the server refuses or cannot be reached.
-    pub fn share_gate(&mut self, group: &[u8], chgs: &[&[u8]]) -> Result<(), Error> {
+    pub fn share_gate(&self, group: &[u8], chgs: &[&[u8]]) -> S::Answer<()> {
         if chgs.is_empty() {
-            return Ok(());
+            return self.server.ask(Call::known(()));
         }
         let mut share = self.command("CHG.GROUP");
         share.arg(group).arg(chgs);
-        self.retry("CHG.GROUP", &share)
+        self.repeat(share)
     }
 
     /// `CHG.MOVE`: everything queued for `from` belongs to `to` now. Gives the number of URIs moved, and the
@@ -572,10 +522,10 @@ impl Frontier {
     /// # Errors
     /// `LEASED` while somebody fetches from `from`, `NOCHG` when there is no such group; or when the server
     /// refuses or cannot be reached.
-    pub fn move_uris(&mut self, from: &[u8], to: &[u8]) -> Result<(u64, u64), Error> {
+    pub fn move_uris(&self, from: &[u8], to: &[u8]) -> S::Answer<(u64, u64)> {
         let mut moving = self.command("CHG.MOVE");
         moving.arg(from).arg(to);
-        self.once("CHG.MOVE", &moving)
+        self.server.ask(Call::new(moving).waits())
     }
 
     /// `CHG.DROP`: this crawl is aborted; its URIs go. Gives the number of groups that had any, and the
@@ -583,20 +533,23 @@ impl Frontier {
     ///
     /// # Errors
     /// When the server refuses or cannot be reached.
-    pub fn drop_execution(&mut self, execution: &[u8]) -> Result<(u64, u64), Error> {
+    pub fn drop_execution(&self, execution: &[u8]) -> S::Answer<(u64, u64)> {
         let mut drop = self.command("CHG.DROP");
         drop.arg(execution);
-        self.retry("CHG.DROP", &drop)
+        self.server.ask(Call::new(drop).repeatable().waits())
     }
 
-    /// `CHG.SWEEP`: moves what is due to `chg_ready`, for plain clients that take groups from there. Gives
-    /// the number of groups from `chg_wait` and from `chg_busy`.
+    /// `CHG.SWEEP`: moves what is due to `chg_ready`, for plain clients that take groups from there: all, or so
+    /// many groups. Gives the number of groups from `chg_wait` and from `chg_busy`.
     ///
     /// # Errors
     /// When the server refuses or cannot be reached.
-    pub fn sweep(&mut self) -> Result<(u64, u64), Error> {
-        let sweep = self.command("CHG.SWEEP");
-        self.retry("CHG.SWEEP", &sweep)
+    pub fn sweep(&self, limit: Option<u64>) -> S::Answer<(u64, u64)> {
+        let mut sweep = self.command("CHG.SWEEP");
+        if let Some(limit) = limit {
+            sweep.arg("LIMIT").arg(limit);
+        }
+        self.server.ask(Call::new(sweep).repeatable().waits())
     }
 
     /// `CHG.EXPIRED`: up to `count` leases that ran out, oldest first. Each is reported once, and not again
@@ -604,47 +557,150 @@ impl Frontier {
     ///
     /// # Errors
     /// When the server refuses or cannot be reached.
-    pub fn expired(&mut self, count: u32) -> Result<Vec<Expired>, Error> {
+    pub fn expired(&self, count: u32) -> S::Answer<Vec<Expired>> {
         let mut expired = self.command("CHG.EXPIRED");
         expired.arg("COUNT").arg(count);
-        self.retry("CHG.EXPIRED", &expired)
+        self.repeat(expired)
     }
 
     /// `CHG.WHY`: why is this group not being fetched from?
     ///
     /// # Errors
     /// `NOCHG` when there is no such group; or when the server refuses or cannot be reached.
-    pub fn why(&mut self, chg: &[u8]) -> Result<Why, Error> {
+    pub fn why(&self, chg: &[u8]) -> S::Answer<Why> {
         let mut why = self.command("CHG.WHY");
         why.arg(chg);
-        self.retry("CHG.WHY", &why)
+        self.repeat(why)
     }
 
     /// `CHG.INFO`: the figures of the frontier.
     ///
     /// # Errors
     /// When the server refuses or cannot be reached.
-    pub fn info(&mut self) -> Result<Info, Error> {
+    pub fn info(&self) -> S::Answer<Info> {
         let info = self.command("CHG.INFO");
-        self.retry("CHG.INFO", &info)
+        self.repeat(info)
     }
 
     /// `CHG.CHECK`: do all counts agree, and is each group where it belongs?
     ///
     /// # Errors
     /// When the server refuses or cannot be reached.
-    pub fn check(&mut self) -> Result<Check, Error> {
+    pub fn check(&self) -> S::Answer<Check> {
         let check = self.command("CHG.CHECK");
-        self.retry("CHG.CHECK", &check)
+        self.server.ask(Call::new(check).repeatable().waits())
     }
 
     /// `CHG.REPAIR`: makes it so. Gives what was found, and how much of it was mended.
     ///
     /// # Errors
     /// When the server refuses or cannot be reached.
-    pub fn repair(&mut self) -> Result<Check, Error> {
+    pub fn repair(&self) -> S::Answer<Check> {
         let repair = self.command("CHG.REPAIR");
-        self.retry("CHG.REPAIR", &repair)
+        self.server.ask(Call::new(repair).repeatable().waits())
+    }
+}
+
+impl<S: Steps> Frontier<S> {
+    /// `CHG.NEXT`: leases of the groups that have been due for longest. Empty when there were none in time.
+    ///
+    /// A lease that a broken connection swallowed runs out at its deadline, and the group goes to somebody
+    /// else.
+    ///
+    /// # Errors
+    /// `UNBLOCKED` when the server became a replica while this waited; or when the server refuses or cannot
+    /// be reached.
+    pub fn next(&self, next: &Next) -> S::Answer<Vec<Lease>> {
+        let (frontier, next) = (self.clone(), *next);
+        self.server
+            .run(async move { frontier.take_next(next).await })
+    }
+
+    async fn take_next(&self, next: Next) -> Result<Vec<Lease>, Error> {
+        let begun = Instant::now();
+        let longest = self.longest_wait();
+        loop {
+            let prefix = Arc::clone(&self.prefix);
+            let command = move || {
+                let mut command = redis::cmd("CHG.NEXT");
+                command.arg(&prefix[..]);
+                if let Some(lease) = next.lease {
+                    command.arg("LEASE").arg(millis(lease));
+                }
+                if next.count != 1 {
+                    command.arg("COUNT").arg(next.count);
+                }
+                if let Some(block) = next.wait.left(begun.elapsed(), longest) {
+                    command.arg("BLOCK").arg(block);
+                }
+                command
+            };
+            let mut call = Call::<Option<Vec<Lease>>>::new(command()).repeatable();
+            if next.wait != Wait::No {
+                call = call.waits();
+            }
+            match self.server.step(call.anew(command)).await? {
+                Some(leases) => return Ok(leases),
+                // `CLIENT UNBLOCK` also ends a wait; whoever waits for ever asks again then as well.
+                None if next.wait.left(begun.elapsed(), longest).is_some() => {}
+                None => return Ok(Vec::new()),
+            }
+        }
+    }
+
+    /// Less than the time after which the connection gives a silent server up for dead.
+    fn longest_wait(&self) -> Duration {
+        LONGEST_WAIT.min(self.server.patience() / 2)
+    }
+
+    /// `CHG.RELEASE … NEXT`: the same, and the next lease in the same round trip. `next.count` is not
+    /// looked at: one lease is given for one that was released.
+    ///
+    /// # Errors
+    /// As [`release`](Frontier::release), and `UNBLOCKED` when the server became a replica while this
+    /// waited: the release is done then.
+    pub fn release_and_next(
+        &self,
+        lease: &Lease,
+        pause: &Pause,
+        fetched: &Fetched<'_>,
+        next: &Next,
+    ) -> S::Answer<(Millis, Option<Lease>)> {
+        let begun = Instant::now();
+        let mut release = self.release_command(lease, pause, fetched);
+        release.arg("NEXT");
+        if let Some(lease) = next.lease {
+            release.arg("LEASE").arg(millis(lease));
+        }
+        let block = next.wait.left(Duration::ZERO, self.longest_wait());
+        if let Some(block) = block {
+            release.arg("BLOCK").arg(block);
+        }
+        let mut release = Call::<(Millis, Option<Lease>)>::new(release).repeatable();
+        if block.is_some() {
+            release = release.waits();
+        }
+        let (frontier, next) = (self.clone(), *next);
+        self.server.run(async move {
+            let (due, taken) = frontier.server.step(release).await?;
+            if taken.is_some() || next.wait == Wait::No {
+                return Ok((due, taken));
+            }
+            // It waited for as long as a call may, or it was sent again: such a call does not wait.
+            let wait = match next.wait {
+                Wait::UpTo(whole) => match whole.checked_sub(begun.elapsed()) {
+                    Some(left) => Wait::UpTo(left),
+                    None => return Ok((due, None)),
+                },
+                for_ever => for_ever,
+            };
+            let rest = Next {
+                wait,
+                count: 1,
+                ..next
+            };
+            Ok((due, frontier.take_next(rest).await?.pop()))
+        })
     }
 }
 
@@ -685,17 +741,20 @@ mod tests {
     fn the_server_is_never_asked_to_wait_for_longer_than_the_connection_does() {
         let hour = Duration::from_secs(3600);
         let longest = LONGEST_WAIT.as_millis() as u64;
-        assert!(LONGEST_WAIT < crate::connection::REPLY);
-        assert_eq!(Wait::No.left(Duration::ZERO), None);
-        assert_eq!(Wait::UpTo(hour).left(Duration::ZERO), Some(longest));
-        assert_eq!(Wait::ForEver.left(hour), Some(longest));
-        let left = Wait::UpTo(hour).left(hour - Duration::from_millis(7));
+        assert!(LONGEST_WAIT < crate::server::PATIENCE);
+        assert_eq!(Wait::No.left(Duration::ZERO, LONGEST_WAIT), None);
+        assert_eq!(
+            Wait::UpTo(hour).left(Duration::ZERO, LONGEST_WAIT),
+            Some(longest)
+        );
+        assert_eq!(Wait::ForEver.left(hour, LONGEST_WAIT), Some(longest));
+        let left = Wait::UpTo(hour).left(hour - Duration::from_millis(7), LONGEST_WAIT);
         assert_eq!(left, Some(7));
-        let left = Wait::UpTo(hour).left(hour - Duration::from_micros(7));
+        let left = Wait::UpTo(hour).left(hour - Duration::from_micros(7), LONGEST_WAIT);
         assert_eq!(left, Some(1));
         // `BLOCK 0` would be for ever.
-        assert_eq!(Wait::UpTo(hour).left(hour), None);
-        assert_eq!(Wait::UpTo(hour).left(2 * hour), None);
+        assert_eq!(Wait::UpTo(hour).left(hour, LONGEST_WAIT), None);
+        assert_eq!(Wait::UpTo(hour).left(2 * hour, LONGEST_WAIT), None);
     }
 
     #[test]

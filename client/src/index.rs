@@ -15,7 +15,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use crate::dedupe::{self, Added, Index, Original, Revisited};
+use crate::dedupe::{self, Added, Index, Original, Revisited, Sequence};
 use crate::warc::{self, Header, Problem, Reader, RecordType, Revisit};
 
 /// Records in a batch. Part of what makes a second run find the same batches: a different number makes
@@ -92,12 +92,7 @@ impl From<dedupe::Error> for Error {
 ///
 /// # Errors
 /// [`Error::Warc`] when the file cannot be read to its end, [`Error::Dedupe`] when the index refuses.
-pub fn add_file(
-    index: &mut Index,
-    crawl: &[u8],
-    path: &Path,
-    tally: &mut Tally,
-) -> Result<(), Error> {
+pub fn add_file(index: &Index, crawl: &[u8], path: &Path, tally: &mut Tally) -> Result<(), Error> {
     let mut warc = Reader::open(path)?;
     add_records(index, crawl, &mut warc, tally)?;
     tally.files += 1;
@@ -105,7 +100,7 @@ pub fn add_file(
 }
 
 fn add_records<R: BufRead>(
-    index: &mut Index,
+    index: &Index,
     crawl: &[u8],
     warc: &mut Reader<R>,
     tally: &mut Tally,
@@ -134,7 +129,7 @@ struct Capture {
 }
 
 struct Pass<'a> {
-    index: &'a mut Index,
+    index: &'a Index,
     crawl: &'a [u8],
     tally: &'a mut Tally,
     writer: Vec<u8>,
@@ -227,8 +222,11 @@ impl Pass<'_> {
                 }
             }
         }
-        self.index
-            .write(self.crawl, &self.writer, self.sequence, &added, &revisited)?;
+        let sequence = Sequence {
+            writer: &self.writer,
+            number: self.sequence,
+        };
+        self.index.write(self.crawl, sequence, &added, &revisited)?;
         self.sequence += 1;
         self.tally.unique += added.len() as u64;
         self.tally.duplicates += revisited.len() as u64;

@@ -2,6 +2,7 @@
 //!
 //! * [`warc`] reads and writes WARC files.
 //! * [`wacz`] reads WACZ files and lists of them, from here and from web servers.
+//! * [`server`] reaches servers: one or a cluster, blocking or not.
 //! * [`dedupe`] calls the `DEDUPE.*` commands, with types in place of reply arrays.
 //! * [`frontier`] calls the `CHG.*` commands: which host may be fetched from now.
 //! * [`tags`] calls the `TAGS.*` commands: who may see which capture.
@@ -12,11 +13,13 @@
 
 #[macro_use]
 mod reply;
-mod connection;
 pub mod dedupe;
 pub mod frontier;
 pub mod index;
 pub mod mirror;
+pub mod server;
 pub mod tags;
 pub mod wacz;
 pub mod warc;
+
+pub use server::{Ask, Batch, Call, Code, Error, Options, Pending, Server, Steps};

@@ -145,7 +145,7 @@ impl<'a> Mirror<'a> {
             self.stopped().is_ok()
         })?;
         self.stopped()?;
-        rows.compare(&mut reader(&self.target)?, self.target.kind)
+        rows.compare(&reader(&self.target)?, self.target.kind)
     }
 
     fn stopped(&self) -> Result<(), Error> {

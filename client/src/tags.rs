@@ -2,7 +2,7 @@
 //!
 //! ```no_run
 //! use crawlspace_client::tags::{Batch, Filter, Kind, TagSpace};
-//! let mut space = TagSpace::open("redis://127.0.0.1/", "tags")?;
+//! let space = TagSpace::open("redis://127.0.0.1/", "tags")?;
 //! space.rule_set(b"coll", b"filename", br"(?:^|/)ARCHIVEIT-(\d+)-", &[b"coll:$1"])?;
 //! space.point_set(b"all", b"coll:* & !private")?;
 //! space.add(Kind::Tag, b"coll:1068", &[b"org:77", b"private"])?;
@@ -11,7 +11,7 @@
 //! let cdx = std::fs::read("captures.cdx").unwrap_or_default();
 //! let public = space.filter_blob(&all, &cdx)?;
 //! println!("{} of them", space.count(&all, Batch::Blob(&cdx))?);
-//! # Ok::<(), crawlspace_client::tags::Error>(())
+//! # Ok::<(), crawlspace_client::Error>(())
 //! ```
 
 mod explain;
@@ -20,7 +20,7 @@ mod filter;
 mod point;
 mod rule;
 
-use std::time::Duration;
+use std::sync::Arc;
 
 use redis::{Cmd, FromRedisValue};
 
@@ -29,8 +29,8 @@ pub use self::figures::Info;
 pub use self::filter::{Batch, Collapse, Dialect, Filter, Format, Tagged};
 pub use self::point::Point;
 pub use self::rule::Rule;
-use crate::connection::Connection;
-pub use crate::connection::Error;
+pub use crate::server::Error;
+use crate::server::{Ask, Call, Server};
 
 /// What tags are attached to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,40 +91,50 @@ pub struct Page<T> {
     pub items: Vec<T>,
 }
 
-/// A tag space: one key on one server.
+/// A tag space: one key.
 ///
 /// A call whose connection breaks is sent again unless its description says otherwise.
-pub struct TagSpace {
-    server: Connection,
-    key: Vec<u8>,
+#[derive(Clone, Debug)]
+pub struct TagSpace<S = Server> {
+    server: S,
+    key: Arc<[u8]>,
 }
 
 impl TagSpace {
-    /// Connects to the server at `url` (`redis://host:port/db`, or `unix:///path`).
+    /// Connects to the server at `url`, as [`Server::open`] does.
     ///
     /// # Errors
     /// When the URL is none, or nobody answers there.
     pub fn open(url: &str, key: impl Into<Vec<u8>>) -> Result<TagSpace, Error> {
-        Ok(TagSpace {
-            server: Connection::open(url)?,
-            key: key.into(),
-        })
+        Ok(TagSpace::on(&Server::open(url)?, key))
+    }
+}
+
+impl<S: Ask> TagSpace<S> {
+    /// The space of this key on this server, or in this [`Batch`](crate::Batch).
+    pub fn on(server: &S, key: impl Into<Vec<u8>>) -> TagSpace<S> {
+        TagSpace {
+            server: server.clone(),
+            key: key.into().into(),
+        }
     }
 
-    /// The same over a connection that is not made anew: after it broke, or was silent for so long, every
-    /// call fails. So nobody who got an answer has missed a restart of the server.
-    ///
-    /// # Errors
-    /// When the URL is none, or nobody answers there.
-    pub fn open_only_one(
-        url: &str,
-        key: impl Into<Vec<u8>>,
-        patience: Duration,
-    ) -> Result<TagSpace, Error> {
-        Ok(TagSpace {
-            server: Connection::open_only_one(url, patience)?,
-            key: key.into(),
-        })
+    /// The same space, asked in another way: in a [`Batch`](crate::Batch), for example.
+    pub fn over<Z: Ask>(&self, server: &Z) -> TagSpace<Z> {
+        TagSpace {
+            server: server.clone(),
+            key: Arc::clone(&self.key),
+        }
+    }
+
+    /// What it is asked over.
+    pub fn server(&self) -> &S {
+        &self.server
+    }
+
+    /// Its key.
+    pub fn key(&self) -> &[u8] {
+        &self.key
     }
 
     pub(crate) fn command(&self, name: &str) -> Cmd {
@@ -139,23 +149,9 @@ impl TagSpace {
         command
     }
 
-    /// Something that may be sent twice.
-    pub(crate) fn retry<T: FromRedisValue>(
-        &mut self,
-        name: &str,
-        command: &Cmd,
-    ) -> Result<T, Error> {
-        self.server
-            .retry(name, |connection| command.query(connection))
-    }
-
-    /// Something that may not, or that stands in a transaction.
-    pub(crate) fn once<T>(
-        &mut self,
-        name: &str,
-        send: impl FnMut(&mut redis::Connection) -> Result<T, redis::RedisError>,
-    ) -> Result<T, Error> {
-        self.server.once(name, send)
+    /// Something quick that may be sent twice.
+    fn repeat<T: FromRedisValue + Send + 'static>(&self, command: Cmd) -> S::Answer<T> {
+        self.server.ask(Call::new(command).repeatable())
     }
 
     /// `TAGS.ADD`: the id has these tags, too. Gives the number of tags that are new to it; after a
@@ -164,7 +160,7 @@ impl TagSpace {
     /// # Errors
     /// `CYCLE` when a tag would carry itself (nothing was written then); or when the server refuses or
     /// cannot be reached.
-    pub fn add(&mut self, kind: Kind, id: &[u8], tags: &[&[u8]]) -> Result<u64, Error> {
+    pub fn add(&self, kind: Kind, id: &[u8], tags: &[&[u8]]) -> S::Answer<u64> {
         self.change("TAGS.ADD", kind, id, tags)
     }
 
@@ -173,37 +169,37 @@ impl TagSpace {
     ///
     /// # Errors
     /// When the server refuses or cannot be reached.
-    pub fn rem(&mut self, kind: Kind, id: &[u8], tags: &[&[u8]]) -> Result<u64, Error> {
+    pub fn rem(&self, kind: Kind, id: &[u8], tags: &[&[u8]]) -> S::Answer<u64> {
         self.change("TAGS.REM", kind, id, tags)
     }
 
-    fn change(&mut self, name: &str, kind: Kind, id: &[u8], tags: &[&[u8]]) -> Result<u64, Error> {
+    fn change(&self, name: &str, kind: Kind, id: &[u8], tags: &[&[u8]]) -> S::Answer<u64> {
         if tags.is_empty() {
-            return Ok(0);
+            return self.server.ask(Call::known(0));
         }
         let mut change = self.of_kind(name, kind);
         change.arg(id).arg(tags);
-        self.retry(name, &change)
+        self.repeat(change)
     }
 
     /// `TAGS.GET`: the tags of the id itself, sorted. None when it is not known.
     ///
     /// # Errors
     /// When the server refuses or cannot be reached.
-    pub fn get(&mut self, kind: Kind, id: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
+    pub fn get(&self, kind: Kind, id: &[u8]) -> S::Answer<Vec<Vec<u8>>> {
         let mut get = self.of_kind("TAGS.GET", kind);
         get.arg(id);
-        self.retry("TAGS.GET", &get)
+        self.repeat(get)
     }
 
     /// `TAGS.GET … ALL`: everything that follows from its tags and from the rules, too.
     ///
     /// # Errors
     /// When the server refuses or cannot be reached.
-    pub fn get_all(&mut self, kind: Kind, id: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
+    pub fn get_all(&self, kind: Kind, id: &[u8]) -> S::Answer<Vec<Vec<u8>>> {
         let mut get = self.of_kind("TAGS.GET", kind);
         get.arg(id).arg("ALL");
-        self.retry("TAGS.GET", &get)
+        self.repeat(get)
     }
 
     /// `TAGS.LOAD`: many ids in one call. Gives their number. Sending it twice changes nothing more.
@@ -212,13 +208,13 @@ impl TagSpace {
     /// `CYCLE` when a tag would carry itself; or when the server refuses (nothing was written in either
     /// case) or cannot be reached.
     pub fn load(
-        &mut self,
+        &self,
         kind: Kind,
         mode: Mode,
         entries: &[(impl AsRef<[u8]>, impl AsRef<[u8]>)],
-    ) -> Result<u64, Error> {
+    ) -> S::Answer<u64> {
         let load = self.load_command(kind, mode, entries);
-        self.retry("TAGS.LOAD", &load)
+        self.repeat(load)
     }
 
     pub(crate) fn load_command(
@@ -242,9 +238,9 @@ impl TagSpace {
     /// # Errors
     /// `NOSTAGE` when there is no staged copy, or one with another number of ids (nothing was changed); or
     /// when the server refuses or cannot be reached.
-    pub fn swap(&mut self, kind: Kind, expected: Option<u64>) -> Result<u64, Error> {
+    pub fn swap(&self, kind: Kind, expected: Option<u64>) -> S::Answer<u64> {
         let swap = self.swap_command(kind, expected);
-        self.once("TAGS.SWAP", |connection| swap.query(connection))
+        self.server.ask(Call::new(swap))
     }
 
     pub(crate) fn swap_command(&self, kind: Kind, expected: Option<u64>) -> Cmd {
@@ -259,10 +255,10 @@ impl TagSpace {
     ///
     /// # Errors
     /// When the server refuses or cannot be reached.
-    pub fn discard(&mut self, kind: Kind) -> Result<u64, Error> {
+    pub fn discard(&self, kind: Kind) -> S::Answer<u64> {
         let mut discard = self.of_kind("TAGS.SWAP", kind);
         discard.arg("DISCARD");
-        self.retry("TAGS.SWAP", &discard)
+        self.repeat(discard)
     }
 
     /// `TAGS.SCAN`: one page of the ids of a kind with their tags, from cursor 0 on. What is there all the
@@ -271,22 +267,24 @@ impl TagSpace {
     /// # Errors
     /// When the server refuses or cannot be reached.
     pub fn scan(
-        &mut self,
+        &self,
         kind: Kind,
         cursor: u64,
         prefix: &[u8],
         count: Option<u64>,
-    ) -> Result<Page<Entry>, Error> {
+    ) -> S::Answer<Page<Entry>> {
         let mut scan = self.of_kind("TAGS.SCAN", kind);
         scan.arg(cursor);
         narrow(&mut scan, prefix, count);
-        let (next, flat): (u64, Vec<Vec<u8>>) = self.retry("TAGS.SCAN", &scan)?;
-        let mut items = Vec::with_capacity(flat.len() / 2);
-        let mut flat = flat.into_iter();
-        while let (Some(id), Some(tags)) = (flat.next(), flat.next()) {
-            items.push((id, tags));
-        }
-        Ok(Page { next, items })
+        let scan = Call::<(u64, Vec<Vec<u8>>)>::new(scan).repeatable();
+        self.server.ask(scan.map(|(next, flat)| {
+            let mut items = Vec::with_capacity(flat.len() / 2);
+            let mut flat = flat.into_iter();
+            while let (Some(id), Some(tags)) = (flat.next(), flat.next()) {
+                items.push((id, tags));
+            }
+            Page { next, items }
+        }))
     }
 
     /// `TAGS.LIST`: one page of the tags of which a capture that has this tag alone passes the expression,
@@ -296,26 +294,27 @@ impl TagSpace {
     /// `SYNTAX` when the expression is none, `BADFIELD` when it looks at fields; or when the server refuses
     /// or cannot be reached.
     pub fn list(
-        &mut self,
+        &self,
         expression: &[u8],
         prefix: &[u8],
         cursor: u64,
         count: Option<u64>,
-    ) -> Result<Page<Vec<u8>>, Error> {
+    ) -> S::Answer<Page<Vec<u8>>> {
         let mut list = self.command("TAGS.LIST");
         list.arg(expression).arg("CURSOR").arg(cursor);
         narrow(&mut list, prefix, count);
-        let (next, items) = self.retry("TAGS.LIST", &list)?;
-        Ok(Page { next, items })
+        let list = Call::<(u64, Vec<Vec<u8>>)>::new(list).repeatable().waits();
+        self.server
+            .ask(list.map(|(next, items)| Page { next, items }))
     }
 
     /// `TAGS.INFO`: the figures of the space. All are 0 when there is none.
     ///
     /// # Errors
     /// When the server refuses or cannot be reached.
-    pub fn info(&mut self) -> Result<Info, Error> {
+    pub fn info(&self) -> S::Answer<Info> {
         let info = self.command("TAGS.INFO");
-        self.retry("TAGS.INFO", &info)
+        self.repeat(info)
     }
 }
 

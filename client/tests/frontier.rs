@@ -9,8 +9,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crawlspace_client::frontier::{
-    Budget, Facts, Fetched, Frontier, Held, Lease, Limits, Next, Pause, Uri, Wait,
+    Budget, Facts, Fetched, Frontier, Held, Lease, Limits, Next, Pause, Sequence, Uri, Wait,
 };
+use crawlspace_client::Code;
 use redis_tests::{until, Options, Reply, Server};
 use serde_json::Value;
 
@@ -30,7 +31,7 @@ fn seed<'a>(chg: &'a str, uri: &'a str) -> Uri<'a> {
 }
 
 /// One lease of a minute, which must be there.
-fn take(frontier: &mut Frontier) -> Lease {
+fn take(frontier: &Frontier) -> Lease {
     let next = Next {
         lease: Some(MINUTE),
         ..Next::default()
@@ -51,7 +52,7 @@ fn up_to(ms: u64) -> Next {
 #[test]
 fn a_page_goes_through_the_frontier_once() {
     let server = Server::start();
-    let mut frontier = open(&server);
+    let frontier = open(&server);
     let uris = [
         seed("a.example", "https://a.example/"),
         seed("a.example", "https://a.example/2"),
@@ -65,7 +66,7 @@ fn a_page_goes_through_the_frontier_once() {
         [Some(2)]
     );
 
-    let lease = take(&mut frontier);
+    let lease = take(&frontier);
     assert_eq!(&lease.chg, b"a.example");
     assert_eq!(lease.uri.as_deref(), Some(&b"https://a.example/"[..]));
     assert_eq!(lease.execution.as_deref(), Some(&b"crawl"[..]));
@@ -99,7 +100,7 @@ fn a_page_goes_through_the_frontier_once() {
     frontier
         .release(&next, &Pause::For(Duration::ZERO), &Fetched::Retry(0))
         .unwrap();
-    let again = take(&mut frontier);
+    let again = take(&frontier);
     assert_eq!(again.uri, next.uri);
     frontier
         .release(&again, &Pause::Until(0), &again.done())
@@ -112,13 +113,13 @@ fn a_page_goes_through_the_frontier_once() {
 #[test]
 fn a_frontier_that_only_counts_is_told_whose_pages_are_done() {
     let server = Server::start();
-    let mut frontier = open(&server);
+    let frontier = open(&server);
     let three: [(&[u8], u64); 3] = [(b"a", 0), (b"a", 0), (b"b", 0)];
     assert_eq!(
         frontier.add(b"crawl", None, &three).unwrap(),
         [Some(1), Some(2), Some(1)]
     );
-    let lease = take(&mut frontier);
+    let lease = take(&frontier);
     assert_eq!(
         (lease.uri.as_deref(), lease.execution.as_deref()),
         (None, None)
@@ -193,25 +194,25 @@ fn a_wait_in_vain_takes_as_long_as_was_said() {
 #[test]
 fn a_lease_that_is_over_is_stale() {
     let server = Server::start();
-    let mut frontier = open(&server);
+    let frontier = open(&server);
     frontier
         .add(b"crawl", None, &[(b"a", 0), (b"a", 0)])
         .unwrap();
-    let first = take(&mut frontier);
+    let first = take(&frontier);
     let now = Pause::For(Duration::ZERO);
     let due = frontier.release(&first, &now, &Fetched::Nothing).unwrap();
     assert_eq!(
         frontier.release(&first, &now, &Fetched::Nothing).unwrap(),
         due
     );
-    take(&mut frontier);
+    take(&frontier);
     for error in [
         frontier
             .release(&first, &now, &Fetched::Nothing)
             .unwrap_err(),
         frontier.extend(&first, MINUTE).unwrap_err(),
     ] {
-        assert_eq!(error.code(), Some("STALE"), "{error}");
+        assert_eq!(error.code(), Some(Code::Stale), "{error}");
     }
     let nowhere = Lease {
         chg: b"nowhere".to_vec(),
@@ -220,7 +221,7 @@ fn a_lease_that_is_over_is_stale() {
     let error = frontier
         .release(&nowhere, &now, &Fetched::Nothing)
         .unwrap_err();
-    assert_eq!(error.code(), Some("NOCHG"));
+    assert_eq!(error.code(), Some(Code::NoChg));
     assert!(
         error.to_string().starts_with("CHG.RELEASE: NOCHG "),
         "{error}"
@@ -297,7 +298,7 @@ fn forward(mut client: &TcpStream, mut server: &TcpStream, command: &str, cuts: 
 fn what_may_not_arrive_twice_is_not_sent_twice() {
     let server = Server::start();
     let vandal = Vandal::before(&server, "CHG.ADD", 1);
-    let mut frontier = vandal.open();
+    let frontier = vandal.open();
     let error = frontier.add(b"crawl", None, &[(b"a", 0)]).unwrap_err();
     assert!(vandal.is_done());
     assert_eq!(error.code(), None);
@@ -317,12 +318,17 @@ fn what_may_not_arrive_twice_is_not_sent_twice() {
 #[test]
 fn what_is_sent_again_counts_once() {
     let server = Server::start();
-    let mut calm = open(&server);
+    let calm = open(&server);
 
     let vandal = Vandal::before(&server, "CHG.ADD", 2);
-    let counts = vandal
-        .open()
-        .add(b"crawl", Some((b"writer", 1)), &[(b"a", 0)]);
+    let counts = vandal.open().add(
+        b"crawl",
+        Some(Sequence {
+            writer: b"writer",
+            number: 1,
+        }),
+        &[(b"a", 0)],
+    );
     assert_eq!(counts.unwrap(), [Some(1)]);
     assert!(vandal.is_done());
     assert_eq!(calm.info().unwrap().uris, 1);
@@ -335,7 +341,7 @@ fn what_is_sent_again_counts_once() {
     assert!(vandal.is_done());
     assert_eq!(calm.info().unwrap().uris, 3);
 
-    let (a, b) = (take(&mut calm), take(&mut calm));
+    let (a, b) = (take(&calm), take(&calm));
     let vandal = Vandal::before(&server, "CHG.RELEASE", 2);
     let done = Fetched::Done {
         execution: b"crawl",
@@ -367,7 +373,7 @@ fn what_is_sent_again_counts_once() {
 #[test]
 fn a_next_that_was_cut_off_leases_nothing_twice() {
     let server = Server::start();
-    let mut calm = open(&server);
+    let calm = open(&server);
     calm.add(b"crawl", None, &[(b"a", 0), (b"b", 0)]).unwrap();
     let vandal = Vandal::before(&server, "CHG.NEXT", 1);
     let leases = vandal.open().next(&up_to(3000)).unwrap();
@@ -379,7 +385,7 @@ fn a_next_that_was_cut_off_leases_nothing_twice() {
 #[test]
 fn operators_hold_and_limit_and_move_and_drop() {
     let server = Server::start();
-    let mut frontier = open(&server);
+    let frontier = open(&server);
     frontier
         .limit(
             b"a",
@@ -405,7 +411,7 @@ fn operators_hold_and_limit_and_move_and_drop() {
         )
         .unwrap();
     let error = frontier.limit(b"a", &Limits::default()).unwrap_err();
-    assert_eq!(error.code(), Some("ERR"), "{error}");
+    assert_eq!(error.code(), Some(Code::Err), "{error}");
     let why = frontier.why(b"a").unwrap();
     assert_eq!((why.parallel, why.gap, why.budget), (2, 60_000, None));
     assert_eq!(why.executions[0].execution, b"crawl");
@@ -418,7 +424,7 @@ fn operators_hold_and_limit_and_move_and_drop() {
     }
     frontier.pause(Held::Group(b"a")).unwrap();
     assert!(frontier.why(b"a").unwrap().paused);
-    let lease = take(&mut frontier);
+    let lease = take(&frontier);
     assert_eq!(&lease.chg, b"b");
     let why = frontier.why(b"b").unwrap();
     assert_eq!((&why.state[..], why.leases.len()), ("busy", 1));
@@ -430,7 +436,7 @@ fn operators_hold_and_limit_and_move_and_drop() {
 
     assert_eq!(
         frontier.move_uris(b"b", b"c").unwrap_err().code(),
-        Some("LEASED")
+        Some(Code::Leased)
     );
     frontier
         .release(&lease, &Pause::For(Duration::ZERO), &Fetched::Nothing)
@@ -450,9 +456,12 @@ fn operators_hold_and_limit_and_move_and_drop() {
 
     assert_eq!(frontier.drop_execution(b"crawl").unwrap(), (2, 3));
     assert_eq!(frontier.drop_execution(b"crawl").unwrap(), (0, 0));
-    assert_eq!(frontier.why(b"nowhere").unwrap_err().code(), Some("NOCHG"));
+    assert_eq!(
+        frontier.why(b"nowhere").unwrap_err().code(),
+        Some(Code::NoChg)
+    );
     assert!(frontier.check().unwrap().consistent);
-    assert_eq!(frontier.sweep().unwrap(), (0, 0));
+    assert_eq!(frontier.sweep(None).unwrap(), (0, 0));
 }
 
 #[test]
@@ -460,11 +469,11 @@ fn replies_of_either_protocol_are_understood() {
     let server = Server::start();
     for protocol in ["resp2", "resp3"] {
         let url = format!("{}?protocol={protocol}", server.url());
-        let mut frontier = Frontier::open(&url, format!("{{{protocol}}}:")).unwrap();
+        let frontier = Frontier::open(&url, format!("{{{protocol}}}:")).unwrap();
         frontier
             .add_uris(b"crawl", None, &[seed("a", "u:1"), seed("b", "u:2")])
             .unwrap();
-        let lease = take(&mut frontier);
+        let lease = take(&frontier);
         let why = frontier.why(b"a").unwrap();
         assert_eq!(why.leases[0].uri, lease.uri, "{protocol}");
         let now = Pause::For(Duration::ZERO);
@@ -481,7 +490,7 @@ fn replies_of_either_protocol_are_understood() {
 #[test]
 fn leases_that_ran_out_are_reported_once() {
     let server = Server::start();
-    let mut frontier = open(&server);
+    let frontier = open(&server);
     frontier
         .add_uris(b"crawl", None, &[seed("a", "u:1")])
         .unwrap();
@@ -504,7 +513,7 @@ fn leases_that_ran_out_are_reported_once() {
 #[test]
 fn what_plain_clients_left_behind_is_found_and_mended() {
     let server = Server::start();
-    let mut frontier = open(&server);
+    let frontier = open(&server);
     frontier.add(b"crawl", None, &[(b"a", 0)]).unwrap();
     server.wire().expect_ok(&["HINCRBY", "{f}:CHG:a", "c", "3"]);
     let check = frontier.check().unwrap();
@@ -534,7 +543,7 @@ fn crawlspace(server: &Server, arguments: &[&str]) -> (i32, String, String) {
 #[test]
 fn the_command_line_shows_what_an_operator_asks() {
     let server = Server::start();
-    let mut frontier = open(&server);
+    let frontier = open(&server);
     frontier
         .add_uris(
             b"crawl",
@@ -542,7 +551,7 @@ fn the_command_line_shows_what_an_operator_asks() {
             &[seed("a.example", "u:1"), seed("b.example", "u:2")],
         )
         .unwrap();
-    let lease = take(&mut frontier);
+    let lease = take(&frontier);
 
     let (status, why, _) = crawlspace(&server, &["why", "a.example"]);
     assert_eq!(status, 0);

@@ -6,12 +6,13 @@ use std::process::{Command, Output, Stdio};
 use crawlspace_client::tags::{
     Batch, Collapse, Dialect, Filter, Format, Kind, Mode, Point, Rule, TagSpace,
 };
+use crawlspace_client::Code;
 use redis_tests::Server;
 use serde_json::Value;
 
 /// A space as Archive-It would have it.
 fn archive(server: &Server) -> TagSpace {
-    let mut space = TagSpace::open(&server.url(), "tags").unwrap();
+    let space = TagSpace::open(&server.url(), "tags").unwrap();
     space
         .rule_set(
             b"coll",
@@ -47,7 +48,7 @@ fn texts(items: &[Vec<u8>]) -> Vec<String> {
 #[test]
 fn tags_are_added_read_and_removed() {
     let server = Server::start();
-    let mut space = archive(&server);
+    let space = archive(&server);
     let file = b"x/ARCHIVEIT-2-2024.warc.gz";
     assert_eq!(space.add(Kind::File, file, &[b"b", b"a"]).unwrap(), 2);
     assert_eq!(space.add(Kind::File, file, &[b"b"]).unwrap(), 0);
@@ -60,13 +61,13 @@ fn tags_are_added_read_and_removed() {
     assert_eq!(space.rem(Kind::File, file, &[b"a", b"c"]).unwrap(), 1);
     assert!(space.get(Kind::Record, b"nobody").unwrap().is_empty());
     let circle = space.add(Kind::Tag, b"org:7", &[b"coll:1"]).unwrap_err();
-    assert_eq!(circle.code(), Some("CYCLE"));
+    assert_eq!(circle.code(), Some(Code::Cycle));
 }
 
 #[test]
 fn many_ids_are_loaded_walked_through_and_swapped() {
     let server = Server::start();
-    let mut space = archive(&server);
+    let space = archive(&server);
     let entries: Vec<(String, String)> = (0..2500)
         .map(|n| (format!("coll:{n}"), format!("org:{}", n % 3)))
         .collect();
@@ -76,11 +77,11 @@ fn many_ids_are_loaded_walked_through_and_swapped() {
     assert_eq!((info.rules, info.points), (1, 2));
     assert!(info.memory > 0);
     let refused = space.swap(Kind::Tag, Some(2499)).unwrap_err();
-    assert_eq!(refused.code(), Some("NOSTAGE"));
+    assert_eq!(refused.code(), Some(Code::NoStage));
     assert_eq!(space.swap(Kind::Tag, Some(2500)).unwrap(), 2500);
     assert_eq!(
         space.swap(Kind::Tag, None).unwrap_err().code(),
-        Some("NOSTAGE")
+        Some(Code::NoStage)
     );
     space.load(Kind::Tag, Mode::Stage, &[("a", "b")]).unwrap();
     assert_eq!(space.discard(Kind::Tag).unwrap(), 1);
@@ -125,7 +126,7 @@ fn many_ids_are_loaded_walked_through_and_swapped() {
 #[test]
 fn rules_and_points_are_as_they_were_set() {
     let server = Server::start();
-    let mut space = archive(&server);
+    let space = archive(&server);
     let rule = Rule {
         name: b"coll".to_vec(),
         field: b"filename".to_vec(),
@@ -145,7 +146,10 @@ fn rules_and_points_are_as_they_were_set() {
         ]
     );
     assert_eq!(space.point(b"org-7").unwrap().expression, b"org:7");
-    assert_eq!(space.point(b"nowhere").unwrap_err().code(), Some("NOPOINT"));
+    assert_eq!(
+        space.point(b"nowhere").unwrap_err().code(),
+        Some(Code::NoPoint)
+    );
     assert!(space.rule_delete(b"coll").unwrap());
     assert!(!space.rule_delete(b"coll").unwrap());
     assert!(space.point_delete(b"all").unwrap());
@@ -153,13 +157,13 @@ fn rules_and_points_are_as_they_were_set() {
     let bad = space
         .rule_set(b"x", b"filename", b"(", &[b"y"])
         .unwrap_err();
-    assert_eq!(bad.code(), Some("BADRE"));
+    assert_eq!(bad.code(), Some(Code::BadRegex));
 }
 
 #[test]
 fn a_batch_is_filtered_in_every_form() {
     let server = Server::start();
-    let mut space = archive(&server);
+    let space = archive(&server);
     let lines = [cdx(1), cdx(2), cdx(3), "no line".to_owned()];
     let blob = lines[..3].join("\n");
     let lines: Vec<&[u8]> = lines.iter().map(|line| line.as_bytes()).collect();
@@ -185,7 +189,7 @@ fn a_batch_is_filtered_in_every_form() {
     assert_eq!(space.count(&all, Batch::Lines(&[])).unwrap(), 0);
 
     let bad = space.filter_lines(&all, &lines).unwrap_err();
-    assert_eq!(bad.code(), Some("BADLINE"));
+    assert_eq!(bad.code(), Some(Code::BadLine));
     let most = Filter {
         condition: Some(b"*"),
         specs: vec![b"mime:contains-nothing", b"!=status:404"],
@@ -214,7 +218,7 @@ fn a_batch_is_filtered_in_every_form() {
         ..Filter::default()
     };
     let refused = space.count(&unknown, good).unwrap_err();
-    assert_eq!(refused.code(), Some("NOPOINT"));
+    assert_eq!(refused.code(), Some(Code::NoPoint));
 
     let told = space.explain(&all, lines[1]).unwrap();
     assert!(!told.keep);

@@ -7,7 +7,9 @@ use std::hash::{BuildHasher, RandomState};
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crawlspace_client::dedupe::{Added, Claim, Index, Original, Revisited};
+use crawlspace_client::dedupe::{
+    Added, Adding, Claim, Index, Original, Revisited, Revisiting, Sequence,
+};
 use crawlspace_client::warc::{Compression, Writer};
 
 use crate::http::Answer;
@@ -71,9 +73,12 @@ impl Archive {
                 hash: digest.as_bytes(),
                 size,
             };
-            let (writer, batch) = (self.writer.as_bytes(), self.batches);
-            self.index
-                .write(self.crawl, writer, batch, &[], &[revisited])?;
+            let sequence = Some(self.sequence());
+            let revisiting = Revisiting {
+                sequence,
+                ..Revisiting::default()
+            };
+            self.index.revisit(self.crawl, &revisiting, &[revisited])?;
             return Ok(());
         }
         let size = self.write_response(url, &date, &digest, answer)?;
@@ -87,15 +92,23 @@ impl Archive {
         match claim {
             Claim::Yours(token) => self.index.settle(self.crawl, &token, &added)?,
             // The other worker takes its time. A payload that is stored twice does no harm.
-            _ => self.index.write(
-                self.crawl,
-                self.writer.as_bytes(),
-                self.batches,
-                &[added],
-                &[],
-            )?,
+            _ => {
+                let sequence = Some(self.sequence());
+                let adding = Adding {
+                    sequence,
+                    ..Adding::default()
+                };
+                self.index.add(self.crawl, &adding, &[added])?;
+            }
         }
         Ok(())
+    }
+
+    fn sequence(&self) -> Sequence<'_> {
+        Sequence {
+            writer: self.writer.as_bytes(),
+            number: self.batches,
+        }
     }
 
     fn write_response(

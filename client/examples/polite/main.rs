@@ -101,7 +101,7 @@ fn act() -> Outcome<bool> {
     crawl_with_workers(&crawl, &server, folder.path())?;
     let took = began.elapsed();
     println!("  Done after {:.1} s.", took.as_secs_f64());
-    let mut frontier = Frontier::open(&server.url(), "")?;
+    let frontier = Frontier::open(&server.url(), "")?;
     let expired = frontier.expired(100)?;
     for report in &expired {
         println!(

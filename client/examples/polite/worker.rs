@@ -7,6 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crawlspace_client::frontier::{Facts, Fetched, Frontier, Lease, Next, Uri, Wait};
+use crawlspace_client::Code;
 
 use crate::archive::Archive;
 use crate::hosts::Hosts;
@@ -72,7 +73,7 @@ impl Worker<'_> {
             {
                 Ok((_, lease)) => lease,
                 // It took longer than it said: somebody else has that page now.
-                Err(error) if error.code() == Some("STALE") => self.frontier.next(&next)?.pop(),
+                Err(error) if error.code() == Some(Code::Stale) => self.frontier.next(&next)?.pop(),
                 Err(error) => return Err(error.into()),
             };
         }

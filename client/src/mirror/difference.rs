@@ -50,7 +50,7 @@ impl Rows {
     }
 
     /// Compares them with what the space has.
-    pub fn compare(self, space: &mut TagSpace, kind: Kind) -> Result<Difference, Error> {
+    pub fn compare(self, space: &TagSpace, kind: Kind) -> Result<Difference, Error> {
         // A walk may give an id twice.
         let mut there = BTreeMap::new();
         let mut cursor = 0;

@@ -46,8 +46,8 @@ impl Error {
     pub fn is_lasting(&self) -> bool {
         match self {
             Error::Postgres { cause, .. } => is_lasting(cause),
-            Error::Redis(error) => match error.code() {
-                None => !error.cause.is_io_error(),
+            Error::Redis(error) => match error.word() {
+                None => !error.is_connection(),
                 Some(code) => !PASSING_CODES.contains(&code),
             },
             Error::Disturbed(_) => false,

@@ -7,6 +7,7 @@ use redis::{Pipeline, RedisError, Value};
 
 use super::row::{shown, Row};
 use super::Error;
+use crate::server::{Ask, Call, Server};
 use crate::tags::{Entry, Info, Kind, Mode, TagSpace};
 
 /// A server that is silent for longer is taken for dead.
@@ -33,11 +34,8 @@ impl Target {
     /// The name of the lock that keeps a second mirror away.
     pub(super) fn lock(&self) -> Result<String, Error> {
         let client = redis::Client::open(&self.redis[..]).map_err(|cause| {
-            let doing = format!(
-                "the URL {}",
-                crate::connection::without_password(&self.redis)
-            );
-            Error::Redis(crate::tags::Error { doing, cause })
+            let doing = format!("the URL {}", crate::server::without_password(&self.redis));
+            Error::Redis(crate::Error::new(doing, cause))
         })?;
         let to = client.get_connection_info();
         let (address, database) = (to.addr(), to.redis_settings().db());
@@ -53,6 +51,8 @@ pub(super) type Left = (u64, u64);
 /// The connection to a space, and what was in it after the last call.
 pub(super) struct Space {
     tags: TagSpace,
+    /// The same connection.
+    server: Server,
     kind: Kind,
     allow_empty: bool,
     /// What was left there, if it was everything that the source had at some time, with changes since.
@@ -64,8 +64,11 @@ pub(super) struct Space {
 
 impl Space {
     pub fn open(target: &Target) -> Result<Space, Error> {
+        let server = Server::options(&target.redis).patience(PATIENCE);
+        let server = server.only_one().open()?;
         Ok(Space {
-            tags: TagSpace::open_only_one(&target.redis, &target.key[..], PATIENCE)?,
+            tags: TagSpace::on(&server, &target.key[..]),
+            server,
             kind: target.kind,
             allow_empty: target.allow_empty,
             left: None,
@@ -211,7 +214,7 @@ impl Space {
         write.add_command(self.tags.command("TAGS.INFO"));
         let watch = self.tags.command("WATCH");
         for _ in 0..TRIES {
-            self.tags.once("WATCH", |server| watch.exec(server))?;
+            self.server.ask(Call::<()>::new(watch.clone()))?;
             let info = self.tags.info()?;
             let allowed = match check(&info) {
                 Ok(true) if !self.allow_empty => Err(Error::Emptied {
@@ -225,14 +228,12 @@ impl Space {
                     self.left = None;
                 }
                 let unwatch = redis::cmd("UNWATCH");
-                self.tags.once("UNWATCH", |server| unwatch.exec(server))?;
+                self.server.ask(Call::<()>::new(unwatch))?;
                 return Err(error);
             }
             // Until it is known what came of it.
             let left = self.left.take();
-            let done: Option<Vec<Result<Value, RedisError>>> =
-                self.tags.once("EXEC", |server| write.query(server))?;
-            if let Some(mut results) = done {
+            if let Some(mut results) = self.server.transact(write)? {
                 let info = match results.pop() {
                     Some(Ok(info)) => redis::from_redis_value(info).map_err(RedisError::from),
                     Some(Err(cause)) => Err(cause),
@@ -285,10 +286,7 @@ impl Parts {
 }
 
 fn refused(doing: &str, cause: RedisError) -> Error {
-    Error::Redis(crate::tags::Error {
-        doing: doing.to_owned(),
-        cause,
-    })
+    Error::Redis(crate::Error::new(doing, cause))
 }
 
 /// Whether nothing may be left of so many ids after these changes.

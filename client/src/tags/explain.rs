@@ -3,8 +3,9 @@
 use redis::{FromRedisValue, ParsingError, Value};
 use serde::Serialize;
 
-use super::{Error, Filter, TagSpace};
+use super::{Filter, TagSpace};
 use crate::reply::as_text;
+use crate::server::Ask;
 
 map_reply! {
     /// Why a capture passes or does not (`TAGS.EXPLAIN`).
@@ -62,15 +63,15 @@ impl FromRedisValue for Clause {
     }
 }
 
-impl TagSpace {
+impl<S: Ask> TagSpace<S> {
     /// `TAGS.EXPLAIN`: does this line pass, and why?
     ///
     /// # Errors
     /// As [`filter_lines`](TagSpace::filter_lines).
-    pub fn explain(&mut self, filter: &Filter<'_>, line: &[u8]) -> Result<Explanation, Error> {
+    pub fn explain(&self, filter: &Filter<'_>, line: &[u8]) -> S::Answer<Explanation> {
         let mut explain = self.command("TAGS.EXPLAIN");
         filter.write_to(&mut explain);
         explain.arg("LINES").arg(line);
-        self.retry("TAGS.EXPLAIN", &explain)
+        self.repeat(explain)
     }
 }

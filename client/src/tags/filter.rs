@@ -2,7 +2,11 @@
 
 use redis::{Cmd, FromRedisValue, ParsingError, ToRedisArgs, Value};
 
-use super::{Error, TagSpace};
+use super::TagSpace;
+use crate::server::{Ask, Call};
+
+/// A batch of more bytes does not go over the connection of the quick calls.
+const LARGE: usize = 64 * 1024;
 
 /// What a capture must be like. Everything that is said here must hold; nothing said lets every capture
 /// of an existing space pass.
@@ -103,6 +107,13 @@ impl Batch<'_> {
             Batch::Blob(text) => text.is_empty(),
         }
     }
+
+    fn size(&self) -> usize {
+        match self {
+            Batch::Lines(lines) => lines.iter().map(|line| line.len()).sum(),
+            Batch::Blob(text) => text.len(),
+        }
+    }
 }
 
 /// A capture that passed, with all of its tags.
@@ -159,13 +170,13 @@ impl Filter<'_> {
     }
 }
 
-impl TagSpace {
-    fn filter<T: FromRedisValue>(
-        &mut self,
+impl<S: Ask> TagSpace<S> {
+    fn filter<T: FromRedisValue + Send + 'static>(
+        &self,
         filter: &Filter<'_>,
         returned: &str,
         batch: Batch<'_>,
-    ) -> Result<T, Error> {
+    ) -> S::Answer<T> {
         let mut command = self.command("TAGS.FILTER");
         filter.write_to(&mut command);
         command.arg("RETURN").arg(returned);
@@ -173,7 +184,12 @@ impl TagSpace {
             Batch::Lines(lines) => put(&mut command, "LINES", lines),
             Batch::Blob(text) => put(&mut command, "BLOB", text),
         }
-        self.retry("TAGS.FILTER", &command)
+        let call = Call::new(command).repeatable();
+        // A large batch is filtered in the background.
+        self.server.ask(match batch.size() > LARGE {
+            true => call.waits(),
+            false => call,
+        })
     }
 
     /// `TAGS.FILTER … LINES`: the lines that pass.
@@ -181,13 +197,9 @@ impl TagSpace {
     /// # Errors
     /// `NOPOINT`, `SYNTAX`, `BADFIELD`, `BADRE` or `BADLINE`; or when the server refuses or cannot be
     /// reached. The same holds for the calls below.
-    pub fn filter_lines(
-        &mut self,
-        filter: &Filter<'_>,
-        lines: &[&[u8]],
-    ) -> Result<Vec<Vec<u8>>, Error> {
+    pub fn filter_lines(&self, filter: &Filter<'_>, lines: &[&[u8]]) -> S::Answer<Vec<Vec<u8>>> {
         if lines.is_empty() {
-            return Ok(Vec::new());
+            return self.server.ask(Call::known(Vec::new()));
         }
         self.filter(filter, "LINES", Batch::Lines(lines))
     }
@@ -196,7 +208,7 @@ impl TagSpace {
     ///
     /// # Errors
     /// As [`filter_lines`](TagSpace::filter_lines).
-    pub fn filter_blob(&mut self, filter: &Filter<'_>, text: &[u8]) -> Result<Vec<u8>, Error> {
+    pub fn filter_blob(&self, filter: &Filter<'_>, text: &[u8]) -> S::Answer<Vec<u8>> {
         self.filter(filter, "LINES", Batch::Blob(text))
     }
 
@@ -204,9 +216,9 @@ impl TagSpace {
     ///
     /// # Errors
     /// As [`filter_lines`](TagSpace::filter_lines).
-    pub fn indices(&mut self, filter: &Filter<'_>, batch: Batch<'_>) -> Result<Vec<u64>, Error> {
+    pub fn indices(&self, filter: &Filter<'_>, batch: Batch<'_>) -> S::Answer<Vec<u64>> {
         if batch.is_empty() {
-            return Ok(Vec::new());
+            return self.server.ask(Call::known(Vec::new()));
         }
         self.filter(filter, "INDEX", batch)
     }
@@ -215,9 +227,9 @@ impl TagSpace {
     ///
     /// # Errors
     /// As [`filter_lines`](TagSpace::filter_lines).
-    pub fn bits(&mut self, filter: &Filter<'_>, batch: Batch<'_>) -> Result<Vec<u8>, Error> {
+    pub fn bits(&self, filter: &Filter<'_>, batch: Batch<'_>) -> S::Answer<Vec<u8>> {
         if batch.is_empty() {
-            return Ok(Vec::new());
+            return self.server.ask(Call::known(Vec::new()));
         }
         self.filter(filter, "BITS", batch)
     }
@@ -226,9 +238,9 @@ impl TagSpace {
     ///
     /// # Errors
     /// As [`filter_lines`](TagSpace::filter_lines).
-    pub fn count(&mut self, filter: &Filter<'_>, batch: Batch<'_>) -> Result<u64, Error> {
+    pub fn count(&self, filter: &Filter<'_>, batch: Batch<'_>) -> S::Answer<u64> {
         if batch.is_empty() {
-            return Ok(0);
+            return self.server.ask(Call::known(0));
         }
         self.filter(filter, "COUNT", batch)
     }
@@ -237,9 +249,9 @@ impl TagSpace {
     ///
     /// # Errors
     /// As [`filter_lines`](TagSpace::filter_lines).
-    pub fn tagged(&mut self, filter: &Filter<'_>, batch: Batch<'_>) -> Result<Vec<Tagged>, Error> {
+    pub fn tagged(&self, filter: &Filter<'_>, batch: Batch<'_>) -> S::Answer<Vec<Tagged>> {
         if batch.is_empty() {
-            return Ok(Vec::new());
+            return self.server.ask(Call::known(Vec::new()));
         }
         self.filter(filter, "TAGS", batch)
     }

@@ -2,7 +2,8 @@
 
 use redis::{FromRedisValue, ParsingError, Value};
 
-use super::{Error, TagSpace};
+use super::TagSpace;
+use crate::server::{Ask, Call};
 
 /// An access point.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,17 +21,17 @@ impl FromRedisValue for Point {
     }
 }
 
-impl TagSpace {
+impl<S: Ask> TagSpace<S> {
     /// `TAGS.POINTSET`: who asks for this access point gets what passes the expression. One of the same
     /// name is replaced.
     ///
     /// # Errors
     /// `SYNTAX`, `BADRE` or `CYCLE` when a part of it is malformed; or when the server refuses or cannot be
     /// reached.
-    pub fn point_set(&mut self, name: &[u8], expression: &[u8]) -> Result<(), Error> {
+    pub fn point_set(&self, name: &[u8], expression: &[u8]) -> S::Answer<()> {
         let mut set = self.command("TAGS.POINTSET");
         set.arg(name).arg(expression);
-        self.retry("TAGS.POINTSET", &set)
+        self.repeat(set)
     }
 
     /// `TAGS.POINTDEL`: whether there was such a point; after a connection that broke, whether there was
@@ -38,29 +39,29 @@ impl TagSpace {
     ///
     /// # Errors
     /// When the server refuses or cannot be reached.
-    pub fn point_delete(&mut self, name: &[u8]) -> Result<bool, Error> {
+    pub fn point_delete(&self, name: &[u8]) -> S::Answer<bool> {
         let mut delete = self.command("TAGS.POINTDEL");
         delete.arg(name);
-        self.retry("TAGS.POINTDEL", &delete)
+        self.repeat(delete)
     }
 
     /// `TAGS.POINTS`: all points, in the order in which they were set.
     ///
     /// # Errors
     /// When the server refuses or cannot be reached.
-    pub fn points(&mut self) -> Result<Vec<Point>, Error> {
+    pub fn points(&self) -> S::Answer<Vec<Point>> {
         let points = self.command("TAGS.POINTS");
-        self.retry("TAGS.POINTS", &points)
+        self.repeat(points)
     }
 
     /// `TAGS.POINTS name`: the point that this name leads to, with what a pattern caught filled in.
     ///
     /// # Errors
     /// `NOPOINT` when it leads to none; or when the server refuses or cannot be reached.
-    pub fn point(&mut self, name: &[u8]) -> Result<Point, Error> {
+    pub fn point(&self, name: &[u8]) -> S::Answer<Point> {
         let mut points = self.command("TAGS.POINTS");
         points.arg(name);
-        let (point,) = self.retry("TAGS.POINTS", &points)?;
-        Ok(point)
+        let points = Call::<(Point,)>::new(points).repeatable();
+        self.server.ask(points.map(|(point,)| point))
     }
 }

@@ -2,7 +2,8 @@
 
 use redis::{FromRedisValue, ParsingError, Value};
 
-use super::{Error, TagSpace};
+use super::TagSpace;
+use crate::server::Ask;
 
 /// A rule that takes tags out of a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,7 +30,7 @@ impl FromRedisValue for Rule {
     }
 }
 
-impl TagSpace {
+impl<S: Ask> TagSpace<S> {
     /// `TAGS.RULESET`: whoever has `regex` in `field` gets the tags of the templates. A rule of the same
     /// name is replaced.
     ///
@@ -37,15 +38,15 @@ impl TagSpace {
     /// `BADFIELD`, `BADRE` or `SYNTAX` when a part of it is malformed; or when the server refuses or cannot
     /// be reached.
     pub fn rule_set(
-        &mut self,
+        &self,
         name: &[u8],
         field: &[u8],
         regex: &[u8],
         templates: &[&[u8]],
-    ) -> Result<(), Error> {
+    ) -> S::Answer<()> {
         let mut set = self.command("TAGS.RULESET");
         set.arg(name).arg(field).arg(regex).arg(templates);
-        self.retry("TAGS.RULESET", &set)
+        self.repeat(set)
     }
 
     /// `TAGS.RULEDEL`: whether there was such a rule; after a connection that broke, whether there was one
@@ -53,18 +54,18 @@ impl TagSpace {
     ///
     /// # Errors
     /// When the server refuses or cannot be reached.
-    pub fn rule_delete(&mut self, name: &[u8]) -> Result<bool, Error> {
+    pub fn rule_delete(&self, name: &[u8]) -> S::Answer<bool> {
         let mut delete = self.command("TAGS.RULEDEL");
         delete.arg(name);
-        self.retry("TAGS.RULEDEL", &delete)
+        self.repeat(delete)
     }
 
     /// `TAGS.RULES`: all rules, in the order in which they were set.
     ///
     /// # Errors
     /// When the server refuses or cannot be reached.
-    pub fn rules(&mut self) -> Result<Vec<Rule>, Error> {
+    pub fn rules(&self) -> S::Answer<Vec<Rule>> {
         let rules = self.command("TAGS.RULES");
-        self.retry("TAGS.RULES", &rules)
+        self.repeat(rules)
     }
 }

@@ -65,9 +65,9 @@ fn index_files(job: &IndexFiles) -> io::Result<bool> {
     let crawl = job.crawl.as_bytes();
     match Index::open(&job.server.redis, job.server.prefix.as_str()) {
         Err(error) => errors.push(error.to_string()),
-        Ok(mut index) => {
+        Ok(index) => {
             for file in &job.files {
-                match index::add_file(&mut index, crawl, file, &mut tally) {
+                match index::add_file(&index, crawl, file, &mut tally) {
                     Ok(()) => {}
                     Err(error @ index::Error::Warc(_)) => errors.push(error.to_string()),
                     Err(error @ index::Error::Dedupe(_)) => {

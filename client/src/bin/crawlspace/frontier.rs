@@ -85,12 +85,11 @@ impl Answer for Check {
 impl Figures {
     fn show<T: Answer>(
         &self,
-        ask: impl FnOnce(&mut frontier::Frontier) -> Result<T, Error>,
+        ask: impl FnOnce(&frontier::Frontier) -> Result<T, Error>,
         print: impl FnOnce(&T) -> io::Result<()>,
     ) -> io::Result<bool> {
         let Server { redis, prefix } = &self.server;
-        let answer =
-            frontier::Frontier::open(redis, prefix.as_str()).and_then(|mut open| ask(&mut open));
+        let answer = frontier::Frontier::open(redis, prefix.as_str()).and_then(|open| ask(&open));
         match answer {
             Ok(answer) if self.json => print_json(&answer).map(|()| answer.is_well()),
             Ok(answer) => print(&answer).map(|()| answer.is_well()),

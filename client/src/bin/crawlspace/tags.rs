@@ -159,7 +159,7 @@ pub struct Figures {
 
 impl Figures {
     fn run(&self) -> io::Result<bool> {
-        match self.space.open().and_then(|mut space| space.info()) {
+        match self.space.open().and_then(|space| space.info()) {
             Ok(info) if self.json => print_json(&info).map(|()| true),
             Ok(info) => print_info(&self.space.key, &info).map(|()| true),
             Err(error) => failed(&error),

@@ -28,7 +28,7 @@ impl ExplainLine {
         let asked = self
             .space
             .open()
-            .and_then(|mut space| space.explain(&filter, self.line.as_bytes()));
+            .and_then(|space| space.explain(&filter, self.line.as_bytes()));
         match asked {
             Ok(told) if self.json => print_json(&told).map(|()| true),
             Ok(told) => print_explanation(&told).map(|()| true),

@@ -47,7 +47,7 @@ impl FilterLines {
     }
 
     fn pass(&self, mut input: Box<dyn BufRead>, filter: &Filter<'_>) -> io::Result<bool> {
-        let mut space = match self.space.open() {
+        let space = match self.space.open() {
             Ok(space) => space,
             Err(error) => return failed(&error),
         };

@@ -1,0 +1,99 @@
+//! Claims: so that two workers do not store the same payload.
+
+use std::time::Duration;
+
+use redis::{FromRedisValue, ParsingError, Value};
+
+use super::{Added, Adding, Index, Original};
+use crate::server::{Ask, Call};
+
+/// What a claim came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Claim {
+    /// The payload is known: write a `revisit` record.
+    Known(Original),
+    /// Yours: store the record, and settle with this token.
+    Yours(Vec<u8>),
+    /// Another worker is about to store it.
+    Pending {
+        /// The crawl of that worker.
+        holder: Vec<u8>,
+        /// When its claim ends by itself.
+        left: Duration,
+    },
+}
+
+impl FromRedisValue for Claim {
+    fn from_redis_value(value: Value) -> Result<Self, ParsingError> {
+        let mut parts = Vec::<Value>::from_redis_value(value)?.into_iter();
+        let mut next = || parts.next().unwrap_or(Value::Nil);
+        let state = Vec::<u8>::from_redis_value(next())?;
+        match &state[..] {
+            b"DUPE" => Ok(Claim::Known(Original::from_redis_value(next())?)),
+            b"CLAIMED" => Ok(Claim::Yours(FromRedisValue::from_redis_value(next())?)),
+            _ => Ok(Claim::Pending {
+                holder: FromRedisValue::from_redis_value(next())?,
+                left: Duration::from_millis(u64::from_redis_value(next())?),
+            }),
+        }
+    }
+}
+
+impl<S: Ask> Index<S> {
+    /// `DEDUPE.CLAIM`: looks up, and if nobody knows the payload, reserves it for the caller during
+    /// `lasting`. If another worker holds it, waits up to `wait` for what comes of that, but not for longer
+    /// than half of the connection's [patience](crate::Options::patience).
+    ///
+    /// A claim that a broken connection swallowed ends by itself, so this is sent again.
+    ///
+    /// # Errors
+    /// `BADHASH`, `BADCRAWL`, `REMOVING`; `CANCELED` when the crawl was cancelled meanwhile; `UNBLOCKED` when
+    /// the server became a replica; or when the server cannot be reached.
+    pub fn claim(
+        &self,
+        crawl: &[u8],
+        hash: &[u8],
+        lasting: Duration,
+        wait: Duration,
+    ) -> S::Answer<Claim> {
+        let mut claim = self.command("DEDUPE.CLAIM");
+        claim.arg(crawl).arg(hash);
+        claim.arg("PX").arg(lasting.as_millis() as u64);
+        if wait.is_zero() {
+            return self.repeat(claim);
+        }
+        // 0 would mean: for as long as it takes. And our own patience ends some time.
+        let wait = wait.min(self.server.patience() / 2);
+        claim.arg("BLOCK").arg((wait.as_millis() as u64).max(1));
+        self.server.ask(Call::new(claim).repeatable().waits())
+    }
+
+    /// `DEDUPE.ADD` with the token of a claim: the record was stored. Sending it twice counts once.
+    ///
+    /// # Errors
+    /// `STALE` when somebody else has claimed the payload meanwhile (nothing was counted: claim again); or
+    /// when the server refuses or cannot be reached.
+    pub fn settle(&self, crawl: &[u8], token: &[u8], added: &Added<'_>) -> S::Answer<()> {
+        let mut add = self.command("DEDUPE.ADD");
+        add.arg(crawl);
+        let adding = Adding {
+            token: Some(token),
+            ..Adding::default()
+        };
+        adding.write_to(&mut add);
+        added.write_to(&mut add);
+        self.repeat(add)
+    }
+
+    /// `DEDUPE.UNCLAIM`: the record could not be stored, so somebody else may. False when there was no
+    /// claim any more.
+    ///
+    /// # Errors
+    /// `STALE` when somebody else holds the claim now (nothing was changed); or when the server refuses or
+    /// cannot be reached.
+    pub fn unclaim(&self, hash: &[u8], token: &[u8]) -> S::Answer<bool> {
+        let mut unclaim = self.command("DEDUPE.UNCLAIM");
+        unclaim.arg(hash).arg(token);
+        self.repeat(unclaim)
+    }
+}

@@ -1,0 +1,106 @@
+//! A crawl becomes part of the index, and leaves it.
+
+use serde::Serialize;
+
+use super::Index;
+use crate::server::{Ask, Call};
+
+/// What a commit added to the merged index.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Committed {
+    /// Hashes that the index did not have.
+    pub new: u64,
+    /// Hashes that another crawl owns already.
+    pub known: u64,
+}
+
+/// What a removal took out of the merged index.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Removed {
+    /// Crawls that were removed.
+    pub crawls: u64,
+    /// Hashes that the index has no longer.
+    pub dropped: u64,
+    /// Hashes that another crawl owns now.
+    pub reowned: u64,
+}
+
+/// What the crawls of a collection were compared with those of the index.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Retained {
+    /// Committed crawls that are not part of the collection; removed, if that was asked for.
+    pub crawls: u64,
+    /// Hashes that the index has no longer.
+    pub dropped: u64,
+    /// Hashes that another crawl owns now.
+    pub reowned: u64,
+}
+
+impl<S: Ask> Index<S> {
+    /// `DEDUPE.COMMIT`: the crawl becomes part of the merged index. If the connection breaks and the command
+    /// has to be sent again, the reply tells what was left for the second time: nothing, as a rule.
+    ///
+    /// # Errors
+    /// `NOCRAWL` when there is no such crawl, `CANCELED` when somebody cancelled it meanwhile, `REMOVING`; or
+    /// when the server cannot be reached.
+    pub fn commit(&self, crawl: &[u8]) -> S::Answer<Committed> {
+        let mut commit = self.command("DEDUPE.COMMIT");
+        commit.arg(crawl);
+        let commit = Call::<(u64, u64)>::new(commit).repeatable().waits();
+        self.server
+            .ask(commit.map(|(new, known)| Committed { new, known }))
+    }
+
+    /// `DEDUPE.CANCEL`: what the crawl has added since its last commit goes; all of it, if it was never
+    /// committed. Gives the number of hashes.
+    ///
+    /// # Errors
+    /// `NOCRAWL` when there is no such crawl; after a connection that broke, also when it was cancelled.
+    /// `COMMITTED` when it has nothing new, `REMOVING`; or when the server cannot be reached.
+    pub fn cancel(&self, crawl: &[u8]) -> S::Answer<u64> {
+        let mut cancel = self.command("DEDUPE.CANCEL");
+        cancel.arg(crawl);
+        self.server.ask(Call::new(cancel).repeatable().waits())
+    }
+
+    /// `DEDUPE.REMOVE`: takes committed crawls out of the index, as if they had never been in it.
+    ///
+    /// # Errors
+    /// `NOCRAWL` when one of them is not there; after a connection that broke, also when they were removed.
+    /// `UNCOMMITTED` when one was never committed (nothing was changed); or when the server cannot be reached.
+    pub fn remove(&self, crawls: &[&[u8]]) -> S::Answer<Removed> {
+        if crawls.is_empty() {
+            return self.server.ask(Call::known(Removed::default()));
+        }
+        let mut remove = self.command("DEDUPE.REMOVE");
+        remove.arg(crawls);
+        let remove = Call::<(u64, u64, u64)>::new(remove).repeatable().waits();
+        self.server
+            .ask(remove.map(|(crawls, dropped, reowned)| Removed {
+                crawls,
+                dropped,
+                reowned,
+            }))
+    }
+
+    /// `DEDUPE.RETAIN`: these crawls are the whole collection now. The others are counted, or with `purge`
+    /// removed.
+    ///
+    /// # Errors
+    /// `NOCRAWL` when one of them does not exist (nothing was changed); or when the server refuses, also
+    /// because none was given, or cannot be reached.
+    pub fn retain(&self, purge: bool, crawls: &[&[u8]]) -> S::Answer<Retained> {
+        let mut retain = self.command("DEDUPE.RETAIN");
+        if purge {
+            retain.arg("PURGE");
+        }
+        retain.arg(crawls);
+        let retain = Call::<(u64, u64, u64)>::new(retain).repeatable().waits();
+        self.server
+            .ask(retain.map(|(crawls, dropped, reowned)| Retained {
+                crawls,
+                dropped,
+                reowned,
+            }))
+    }
+}

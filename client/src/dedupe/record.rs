@@ -1,0 +1,171 @@
+//! Records: those that were stored first, and those that are written.
+
+use redis::{Cmd, FromRedisValue, ParsingError, Value};
+use serde::Serialize;
+
+use crate::reply::{as_optional_text, as_text};
+
+/// The record that a hash was first stored with.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Original {
+    /// The crawl that stored it.
+    #[serde(serialize_with = "as_text")]
+    pub crawl: Vec<u8>,
+    /// Which of that crawl's WACZ files it is in.
+    pub wacz_index: u64,
+    /// When it was captured, in the form that the crawler gave: 14 digits, 17 digits or ISO.
+    #[serde(serialize_with = "as_text")]
+    pub date: Vec<u8>,
+    /// What was captured.
+    #[serde(serialize_with = "as_text")]
+    pub url: Vec<u8>,
+    /// Size of the `response` record in bytes.
+    pub size: u64,
+}
+
+impl FromRedisValue for Original {
+    fn from_redis_value(value: Value) -> Result<Self, ParsingError> {
+        let (crawl, wacz_index, date, url, size) = FromRedisValue::from_redis_value(value)?;
+        Ok(Original {
+            crawl,
+            wacz_index,
+            date,
+            url,
+            size,
+        })
+    }
+}
+
+/// An original, and the WACZ file that holds it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Located {
+    /// The record.
+    #[serde(flatten)]
+    pub original: Original,
+    /// Name of the file. `None` when the crawl's list has none at that index.
+    #[serde(serialize_with = "as_optional_text")]
+    pub filename: Option<Vec<u8>>,
+}
+
+impl FromRedisValue for Located {
+    fn from_redis_value(value: Value) -> Result<Self, ParsingError> {
+        let mut parts = Vec::<Value>::from_redis_value(value)?;
+        let filename = parts.pop().unwrap_or(Value::Nil);
+        Ok(Located {
+            original: Original::from_redis_value(Value::Array(parts))?,
+            filename: FromRedisValue::from_redis_value(filename)?,
+        })
+    }
+}
+
+/// A `response` record that was written.
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs)] // the arguments of DEDUPE.ADD, in its order
+pub struct Added<'a> {
+    pub hash: &'a [u8],
+    pub wacz_index: u64,
+    pub date: &'a [u8],
+    pub url: &'a [u8],
+    pub size: u64,
+}
+
+impl Added<'_> {
+    pub(super) fn write_to(&self, command: &mut Cmd) {
+        command
+            .arg(self.hash)
+            .arg(self.wacz_index)
+            .arg(self.date)
+            .arg(self.url)
+            .arg(self.size);
+    }
+}
+
+/// A `revisit` record that was written.
+#[derive(Clone, Copy, Debug)]
+pub struct Revisited<'a> {
+    /// Hash of the payload that it stands for.
+    pub hash: &'a [u8],
+    /// Size of the `revisit` record in bytes.
+    pub size: u64,
+}
+
+/// Which call of a writer this is, so that it counts once though it may arrive twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sequence<'a> {
+    /// A name, up to 1 KiB.
+    pub writer: &'a [u8],
+    /// From 1 on; grows with each call of the writer.
+    pub number: u64,
+}
+
+impl Sequence<'_> {
+    pub(crate) fn write_to(&self, command: &mut Cmd) {
+        command.arg("SEQ").arg(self.writer).arg(self.number);
+    }
+}
+
+/// What else there is to say about records that are added.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Adding<'a> {
+    /// Makes the call safe to send twice.
+    pub sequence: Option<Sequence<'a>>,
+    /// Of several records of one hash in a crawl that is not committed, the earliest is kept, in whatever
+    /// order they come. Otherwise it is the first that comes.
+    pub earliest: bool,
+    /// The token of a claim on one of the hashes, which is settled with this.
+    pub token: Option<&'a [u8]>,
+}
+
+impl Adding<'_> {
+    pub(super) fn write_to(&self, command: &mut Cmd) {
+        if let Some(token) = self.token {
+            command.arg("TOKEN").arg(token);
+        }
+        if let Some(sequence) = self.sequence {
+            sequence.write_to(command);
+        }
+        if self.earliest {
+            command.arg("EARLIEST");
+        }
+    }
+}
+
+/// What of a revisit's original is noted, so that it can be told later what a crawl needs for replay.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reference<'a> {
+    /// Its crawl.
+    #[default]
+    Crawl,
+    /// Its crawl, and its WACZ file for the WACZ of this id that is being written.
+    Wacz(&'a [u8]),
+    /// Nothing: the crawler notes it elsewhere.
+    None,
+}
+
+/// What else there is to say about revisits.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Revisiting<'a> {
+    /// What is noted of the originals.
+    pub reference: Reference<'a>,
+    /// Makes the call safe to send twice.
+    pub sequence: Option<Sequence<'a>>,
+}
+
+impl Revisiting<'_> {
+    pub(super) fn write_to(&self, command: &mut Cmd) {
+        match self.reference {
+            Reference::Crawl => {}
+            Reference::Wacz(uuid) => {
+                command.arg("REF").arg(uuid);
+            }
+            Reference::None => {
+                command.arg("NOREF");
+            }
+        }
+        if let Some(sequence) = self.sequence {
+            sequence.write_to(command);
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! What a crawl needs for replay, and who needs it.
+
+use redis::{FromRedisValue, ParsingError, Value};
+use serde::Serialize;
+
+use super::Index;
+use crate::reply::{as_optional_text, as_text, take};
+use crate::server::{Ask, Call};
+
+/// Whose requirements are asked for.
+#[derive(Clone, Copy, Debug)]
+pub enum Of<'a> {
+    /// All WACZ files of all crawls that this crawl depends on.
+    Crawl(&'a [u8]),
+    /// Exactly the files that the revisits of the WACZ of this id refer to.
+    Wacz(&'a [u8]),
+    /// Exactly these files: each is `crawl waczIndex`.
+    References(&'a [&'a [u8]]),
+}
+
+/// A WACZ file that is needed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Required {
+    /// Its name.
+    #[serde(serialize_with = "as_text")]
+    pub filename: Vec<u8>,
+    /// Its hash, if it is finished.
+    #[serde(serialize_with = "as_optional_text")]
+    pub hash: Option<Vec<u8>>,
+    /// Its size in bytes, if it is finished.
+    pub size: Option<u64>,
+    /// The crawl that it is part of.
+    #[serde(rename = "crawlId", serialize_with = "as_text")]
+    pub crawl: Vec<u8>,
+}
+
+impl FromRedisValue for Required {
+    fn from_redis_value(value: Value) -> Result<Required, ParsingError> {
+        let mut map = FromRedisValue::from_redis_value(value)?;
+        Ok(Required {
+            filename: take(&mut map, "filename")?,
+            hash: take(&mut map, "hash")?,
+            size: take(&mut map, "size")?,
+            crawl: take(&mut map, "crawl_id")?,
+        })
+    }
+}
+
+/// A crawl that could not be replayed without another one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Dependent {
+    /// Its id.
+    #[serde(serialize_with = "as_text")]
+    pub crawl: Vec<u8>,
+    /// How many of its revisits have their originals there. `None` when nobody counted them.
+    pub revisits: Option<u64>,
+}
+
+impl FromRedisValue for Dependent {
+    fn from_redis_value(value: Value) -> Result<Dependent, ParsingError> {
+        let (crawl, revisits) = FromRedisValue::from_redis_value(value)?;
+        Ok(Dependent { crawl, revisits })
+    }
+}
+
+impl<S: Ask> Index<S> {
+    /// `DEDUPE.REQUIRES`: the WACZ files that are needed besides one's own for replay; with `transitive`, also
+    /// what their crawls depend on, and so on.
+    ///
+    /// # Errors
+    /// `NOCRAWL` when there is no such crawl, `ERR` for a reference that is none; or when the server cannot
+    /// be reached.
+    pub fn requires(&self, of: Of<'_>, transitive: bool) -> S::Answer<Vec<Required>> {
+        let mut requires = self.command("DEDUPE.REQUIRES");
+        match of {
+            Of::Crawl(crawl) => requires.arg(crawl),
+            Of::Wacz(uuid) => requires.arg("REF").arg(uuid),
+            Of::References([]) => return self.server.ask(Call::known(Vec::new())),
+            Of::References(references) => requires.arg("REFS").arg(references),
+        };
+        if transitive {
+            requires.arg("TRANSITIVE");
+        }
+        requires.arg("FORMAT").arg("RESP");
+        self.server.ask(Call::new(requires).repeatable().waits())
+    }
+
+    /// `DEDUPE.REQUIREDBY`: the crawls that could not be replayed fully without this one.
+    ///
+    /// # Errors
+    /// `NOCRAWL` when there is no such crawl; or when the server cannot be reached.
+    pub fn required_by(&self, crawl: &[u8]) -> S::Answer<Vec<Dependent>> {
+        let mut required = self.command("DEDUPE.REQUIREDBY");
+        required.arg(crawl);
+        self.server.ask(Call::new(required).repeatable().waits())
+    }
+}

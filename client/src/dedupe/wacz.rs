@@ -1,0 +1,65 @@
+//! The WACZ files of a crawl.
+
+use super::Index;
+use crate::reply::{as_optional_text, as_text};
+use crate::server::Ask;
+
+map_reply! {
+    /// A WACZ file of a crawl.
+    Wacz as "camelCase" {
+        /// Its name.
+        #[serde(serialize_with = "as_text")]
+        filename: Vec<u8>,
+        /// Its hash, once it is finished.
+        #[serde(serialize_with = "as_optional_text")]
+        hash: Option<Vec<u8>>,
+        /// Its size in bytes, once it is finished.
+        size: Option<u64>,
+    }
+}
+
+impl<S: Ask> Index<S> {
+    /// `DEDUPE.WACZOPEN`: a WACZ file was begun. Gives its index in the crawl; of one that was begun before,
+    /// the same again.
+    ///
+    /// # Errors
+    /// `BADCRAWL`, `REMOVING`; or when the server refuses or cannot be reached.
+    pub fn wacz_open(&self, crawl: &[u8], filename: &[u8]) -> S::Answer<u64> {
+        let mut open = self.command("DEDUPE.WACZOPEN");
+        open.arg(crawl).arg(filename);
+        self.repeat(open)
+    }
+
+    /// `DEDUPE.WACZCLOSE`: the file at this index is finished. Its size counts once.
+    ///
+    /// # Errors
+    /// `NOCRAWL`, `REMOVING`; `ERR` when another file, or none, is at this index; or when the server cannot
+    /// be reached.
+    pub fn wacz_close(
+        &self,
+        crawl: &[u8],
+        index: u64,
+        filename: &[u8],
+        hash: &[u8],
+        size: u64,
+    ) -> S::Answer<()> {
+        let mut close = self.command("DEDUPE.WACZCLOSE");
+        close
+            .arg(crawl)
+            .arg(index)
+            .arg(filename)
+            .arg(hash)
+            .arg(size);
+        self.repeat(close)
+    }
+
+    /// `DEDUPE.WACZLIST`: the files of the crawl, in the order of their indexes.
+    ///
+    /// # Errors
+    /// `NOCRAWL`; or when the server cannot be reached.
+    pub fn wacz_list(&self, crawl: &[u8]) -> S::Answer<Vec<Wacz>> {
+        let mut list = self.command("DEDUPE.WACZLIST");
+        list.arg(crawl);
+        self.repeat(list)
+    }
+}

@@ -1,0 +1,39 @@
+//! Whatever takes calls.
+
+use std::future::Future;
+use std::time::Duration;
+
+use super::{Batch, Call, Error, PATIENCE};
+
+/// Whatever takes calls.
+pub trait Ask: Clone {
+    /// What a call comes to: a `Result` for a [`Server`](super::Server), a future for an `AsyncServer`, a
+    /// [`Pending`](super::Pending) for a [`Batch`].
+    type Answer<T: Send + 'static>;
+
+    /// Sends the call.
+    fn ask<T: Send + 'static>(&self, call: Call<T>) -> Self::Answer<T>;
+
+    /// A server that is silent for so long is taken for dead, so it must not be asked to wait for longer.
+    fn patience(&self) -> Duration {
+        PATIENCE
+    }
+}
+
+/// Those that can do several steps, where a call depends on the answer to the one before.
+pub trait Steps: Ask + Send + Sync + 'static {
+    /// One step.
+    fn step<T: Send + 'static>(
+        &self,
+        call: Call<T>,
+    ) -> impl Future<Output = Result<T, Error>> + Send;
+
+    /// One step of many calls at once.
+    fn step_batch(&self, batch: &Batch) -> impl Future<Output = Result<(), Error>> + Send;
+
+    /// All steps. A [`Server`](super::Server) takes them before it returns.
+    fn run<T: Send + 'static>(
+        &self,
+        steps: impl Future<Output = Result<T, Error>> + Send + 'static,
+    ) -> Self::Answer<T>;
+}

@@ -1,0 +1,114 @@
+//! Many calls in one round trip.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use redis::Value;
+
+use super::call::Request;
+use super::{Ask, Call, Error, Server, Steps};
+
+/// Calls that are collected, to be sent at once.
+///
+/// The server does them one after the other, and other clients may come in between: it is no transaction.
+/// In a cluster each server gets its part, and the parts are done beside one another.
+#[derive(Clone, Default)]
+pub struct Batch(Arc<Mutex<Vec<Entry>>>);
+
+pub(super) type Deliver = Box<dyn FnOnce(Result<Option<Value>, Error>) + Send>;
+
+/// A call that has not been sent yet, and who waits for its reply.
+pub(super) struct Entry {
+    pub request: Request,
+    pub deliver: Deliver,
+}
+
+/// The answer to a call of a [`Batch`], once that has been sent.
+pub struct Pending<T>(Arc<Mutex<Option<Result<T, Error>>>>);
+
+impl Batch {
+    /// An empty one.
+    pub fn new() -> Batch {
+        Batch::default()
+    }
+
+    /// How many calls are to be sent.
+    pub fn len(&self) -> usize {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    /// Whether nothing is to be sent.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Sends all calls, and waits for the replies. Afterwards the batch is empty.
+    ///
+    /// After a connection that broke, all of it is sent again if each call may be.
+    ///
+    /// # Errors
+    /// The first call that got no reply, because the server could not be reached. What the server refuses is
+    /// for the [`Pending`] of that call.
+    pub fn send(&self, server: &Server) -> Result<(), Error> {
+        server.send(self)
+    }
+
+    /// As [`send`](Batch::send), as one of several steps.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn send_step(&self, server: &impl Steps) -> Result<(), Error> {
+        server.step_batch(self).await
+    }
+
+    pub(super) fn take(&self) -> Vec<Entry> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Ask for Batch {
+    type Answer<T: Send + 'static> = Pending<T>;
+
+    fn ask<T: Send + 'static>(&self, call: Call<T>) -> Pending<T> {
+        let (request, read) = call.split();
+        let answer = Arc::new(Mutex::new(None));
+        let pending = Pending(Arc::clone(&answer));
+        let deliver = move |reply: Result<Option<Value>, Error>| {
+            let read = reply.and_then(read);
+            *answer.lock().unwrap_or_else(PoisonError::into_inner) = Some(read);
+        };
+        if request.command.is_none() {
+            deliver(Ok(None));
+        } else {
+            let deliver = Box::new(deliver);
+            let mut calls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            calls.push(Entry { request, deliver });
+        }
+        pending
+    }
+}
+
+impl<T> Pending<T> {
+    /// The answer.
+    ///
+    /// # Errors
+    /// When the server refused or could not be reached, or the batch has not been sent.
+    pub fn take(self) -> Result<T, Error> {
+        let mut answer = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        answer.take().unwrap_or_else(|| {
+            let unsent = (redis::ErrorKind::Client, "the batch has not been sent");
+            Err(Error::new("batch", unsent))
+        })
+    }
+}
+
+impl std::fmt::Debug for Batch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Batch").field("len", &self.len()).finish()
+    }
+}
+
+impl<T> std::fmt::Debug for Pending<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pending").finish_non_exhaustive()
+    }
+}

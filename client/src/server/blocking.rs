@@ -1,0 +1,347 @@
+//! A server whose calls block.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::io;
+use std::pin::pin;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+use std::time::Duration;
+
+use redis::{Connection, ConnectionLike, FromRedisValue, Pipeline, RedisError, Value};
+
+use super::exchange::{Exchange, Message, Wire};
+use super::topology::{Address, Topology};
+use super::{Ask, Batch, Call, Error, Options, Steps};
+
+const CONNECT: Duration = Duration::from_secs(5);
+
+/// A server, or a cluster of them. Calls block until the reply is there.
+///
+/// It may be used from many threads: each call gets one of up to [`Options::connections`] connections, or
+/// waits for one. A clone has its connections in common with the original.
+#[derive(Clone)]
+pub struct Server(Arc<Exchange<Pool>>);
+
+impl Server {
+    /// Connects to the server at `url`: `redis://host:port/db`, `rediss://…` with TLS, `unix:///path`;
+    /// `?protocol=resp3` after it for RESP3. When it is one of a cluster, calls go to all servers of that.
+    ///
+    /// # Errors
+    /// When the URL is none, or nobody answers there.
+    pub fn open(url: &str) -> Result<Server, Error> {
+        Server::options(url).open()
+    }
+
+    /// The same, with more to say about it.
+    pub fn options(url: &str) -> Options {
+        Options::new(url)
+    }
+
+    pub(super) fn with(options: Options) -> Result<Server, Error> {
+        let pool = Pool::new(&options);
+        let exchange = block_on(Exchange::open(pool, options))?;
+        Ok(Server(Arc::new(exchange)))
+    }
+
+    pub(super) fn send(&self, batch: &Batch) -> Result<(), Error> {
+        block_on(self.0.batch(batch))
+    }
+
+    /// Runs a transaction: the result of each command, or `None` when a watched key was changed. It is never
+    /// sent again. `WATCH` before it only makes sense with [`Options::only_one`].
+    pub(crate) fn transact(
+        &self,
+        commands: &Pipeline,
+    ) -> Result<Option<Vec<Result<Value, RedisError>>>, Error> {
+        let exchange = &self.0;
+        exchange
+            .wire
+            .transact(exchange.topology(), commands)
+            .map_err(|cause| Error::new("EXEC", cause))
+    }
+}
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Server")
+            .field(&self.0.options.shown())
+            .finish()
+    }
+}
+
+impl Ask for Server {
+    type Answer<T: Send + 'static> = Result<T, Error>;
+
+    fn ask<T: Send + 'static>(&self, call: Call<T>) -> Result<T, Error> {
+        let (request, read) = call.split();
+        read(block_on(self.0.call(request))?)
+    }
+
+    fn patience(&self) -> Duration {
+        self.0.options.patience
+    }
+}
+
+impl Steps for Server {
+    async fn step<T: Send + 'static>(&self, call: Call<T>) -> Result<T, Error> {
+        self.ask(call)
+    }
+
+    async fn step_batch(&self, batch: &Batch) -> Result<(), Error> {
+        self.send(batch)
+    }
+
+    fn run<T: Send + 'static>(
+        &self,
+        steps: impl Future<Output = Result<T, Error>> + Send + 'static,
+    ) -> Result<T, Error> {
+        block_on(steps)
+    }
+}
+
+/// Connections to each server: some of them idle, the others on their way.
+#[derive(Clone)]
+pub(super) struct Pool(Arc<Connections>);
+
+struct Connections {
+    nodes: Mutex<HashMap<Address, Node>>,
+    freed: Condvar,
+    /// How many there may be to each server, how long each waits for a reply, and whether another one may
+    /// take its place.
+    limit: usize,
+    patience: Duration,
+    only_one: bool,
+}
+
+#[derive(Default)]
+struct Node {
+    idle: Vec<Connection>,
+    /// How many there are, idle or not.
+    open: usize,
+    /// The only one broke.
+    over: bool,
+}
+
+/// A place in the pool, with a connection unless it is yet to be made.
+pub(super) struct Line {
+    pool: Pool,
+    address: Address,
+    connection: Option<Connection>,
+    /// The connection may serve the next one; otherwise it is closed.
+    fit: bool,
+}
+
+impl Pool {
+    fn new(options: &Options) -> Pool {
+        Pool(Arc::new(Connections {
+            nodes: Mutex::default(),
+            freed: Condvar::new(),
+            limit: options.connections,
+            patience: options.patience,
+            only_one: options.only_one,
+        }))
+    }
+
+    fn nodes(&self) -> MutexGuard<'_, HashMap<Address, Node>> {
+        self.0.nodes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for a place.
+    fn place(&self, address: &Address) -> Result<Line, RedisError> {
+        let mut nodes = self.nodes();
+        loop {
+            let node = nodes.entry(address.clone()).or_default();
+            if node.over {
+                return Err(io::Error::from(io::ErrorKind::NotConnected).into());
+            }
+            let idle = node.idle.pop();
+            if idle.is_some() || node.open < self.0.limit {
+                node.open += usize::from(idle.is_none());
+                return Ok(Line {
+                    pool: self.clone(),
+                    address: address.clone(),
+                    connection: idle,
+                    fit: false,
+                });
+            }
+            let freed = self.0.freed.wait(nodes);
+            nodes = freed.unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn transact<T: FromRedisValue>(
+        &self,
+        topology: &Topology,
+        commands: &Pipeline,
+    ) -> Result<T, RedisError> {
+        let mut line = self.connect(topology, &Address::Seed)?;
+        let done = commands.query(line.connection());
+        line.fit = !done.as_ref().is_err_and(RedisError::is_io_error);
+        done
+    }
+
+    fn connect(&self, topology: &Topology, to: &Address) -> Result<Line, RedisError> {
+        let mut line = self.place(to)?;
+        if line.connection.is_none() {
+            let open = topology.client(to)?.get_connection_with_timeout(CONNECT)?;
+            open.set_read_timeout(Some(self.0.patience))?;
+            open.set_write_timeout(Some(self.0.patience))?;
+            line.connection = Some(open);
+        }
+        Ok(line)
+    }
+}
+
+impl Line {
+    fn connection(&mut self) -> &mut Connection {
+        match &mut self.connection {
+            Some(open) => open,
+            None => unreachable!("a line is connected before it is used"),
+        }
+    }
+
+    fn send(&mut self, message: &Message<'_>) -> Result<(), RedisError> {
+        let mut bytes = Vec::new();
+        for command in &message.commands {
+            if message.asking {
+                redis::cmd("ASKING").write_packed_command(&mut bytes);
+            }
+            command.write_packed_command(&mut bytes);
+        }
+        match bytes.is_empty() {
+            true => Ok(()),
+            false => self.connection().send_packed_command(&bytes),
+        }
+    }
+
+    /// All replies, and the line goes back.
+    fn receive(mut self, count: usize) -> Result<Vec<Value>, RedisError> {
+        let mut replies = Vec::with_capacity(count);
+        while replies.len() < count {
+            match self.connection().recv_response()? {
+                // News that nobody asked for, in RESP3.
+                Value::Push { .. } => {}
+                reply => replies.push(reply),
+            }
+        }
+        self.fit = self.connection().is_open();
+        Ok(replies)
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        let mut nodes = self.pool.nodes();
+        if let Some(node) = nodes.get_mut(&self.address) {
+            match self.connection.take() {
+                Some(connection) if self.fit => node.idle.push(connection),
+                _ => {
+                    node.open -= 1;
+                    node.over |= self.pool.0.only_one;
+                }
+            }
+        }
+        drop(nodes);
+        self.pool.0.freed.notify_all();
+    }
+}
+
+impl Wire for Pool {
+    type Line = Line;
+
+    async fn line(
+        &self,
+        topology: &Topology,
+        to: &Address,
+        _waits: bool,
+    ) -> Result<Line, RedisError> {
+        self.connect(topology, to)
+    }
+
+    async fn exchange(
+        &self,
+        messages: Vec<(Line, Message<'_>)>,
+    ) -> Vec<Result<Vec<Value>, RedisError>> {
+        // All are under way before the first reply is waited for. A server takes in what it is sent while it
+        // cannot get rid of its replies, so this does not end in a deadlock.
+        let sent: Vec<_> = messages
+            .into_iter()
+            .map(|(mut line, message)| {
+                let sent = line.send(&message);
+                sent.map(|()| (line, message.replies()))
+            })
+            .collect();
+        let replies = sent
+            .into_iter()
+            .map(|sent| sent.and_then(|(line, count)| line.receive(count)));
+        replies.collect()
+    }
+
+    async fn pause(&self, time: Duration) {
+        thread::sleep(time);
+    }
+}
+
+/// Runs a future of this module, which is ready when it is first asked; any other one is waited for.
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    struct Unpark(Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut future = pin!(future);
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(outcome) => return outcome,
+            Poll::Pending => thread::park(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn a_broken_connection_is_not_replaced_where_it_is_the_only_one() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let url = format!("redis://{}/", listener.local_addr().expect("an address"));
+        let answers = thread::spawn(move || {
+            let (mut peer, _) = listener.accept().expect("a connection");
+            io::Write::write_all(&mut peer, b"+OK\r\n+OK\r\n").expect("it is open");
+            // The greeting of the client, and then the end.
+            let _ = io::Read::read(&mut peer, &mut [0; 1024]);
+            drop(peer);
+            listener
+        });
+        let only = Server::options(&url).patience(CONNECT).only_one();
+        let only = only.open().expect("somebody accepts");
+        let listener = answers.join().expect("it ends");
+        for _ in 0..2 {
+            let ping = Call::<Value>::new(redis::cmd("PING")).repeatable();
+            let error = only.ask(ping).expect_err("the peer has gone");
+            assert!(error.is_connection(), "{error}");
+        }
+        listener.set_nonblocking(true).expect("it can");
+        assert!(listener.accept().is_err(), "it connected again");
+    }
+
+    #[test]
+    fn nobody_there_is_an_error_that_names_the_address() {
+        let error = Server::open("redis://127.0.0.1:1/").expect_err("nobody listens on port 1");
+        assert!(
+            error
+                .to_string()
+                .starts_with("connecting to redis://127.0.0.1:1/: "),
+            "{error}"
+        );
+        assert_eq!(error.code(), None);
+        assert!(error.is_connection());
+    }
+}

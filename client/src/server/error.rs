@@ -1,0 +1,74 @@
+//! Why a call failed.
+
+use std::fmt;
+
+use redis::RedisError;
+
+use super::Code;
+
+/// Why a call failed.
+#[derive(Clone, Debug)]
+pub struct Error {
+    pub(crate) doing: String,
+    pub(crate) cause: RedisError,
+}
+
+impl Error {
+    pub(crate) fn new(doing: impl Into<String>, cause: impl Into<RedisError>) -> Error {
+        Error {
+            doing: doing.into(),
+            cause: cause.into(),
+        }
+    }
+
+    /// Something that this library refuses, in the form in which a server would.
+    pub(crate) fn refused(doing: &str, code: Code, sentence: impl Into<String>) -> Error {
+        let word = code.word().to_owned();
+        Error::new(
+            doing,
+            redis::make_extension_error(word, Some(sentence.into())),
+        )
+    }
+
+    /// What the server's error is about. `None` when it was not the server that refused, or for a reason that
+    /// no command of the module has.
+    pub fn code(&self) -> Option<Code> {
+        Code::of(self.word()?)
+    }
+
+    /// The word that the server's error begins with: `NOCRAWL`, `STALE`, … `None` when it was not the server
+    /// that refused.
+    pub fn word(&self) -> Option<&str> {
+        self.cause.code()
+    }
+
+    /// Whether the server could not be reached, or the connection broke. Then nobody knows whether the
+    /// command arrived, unless the server was never reached.
+    pub fn is_connection(&self) -> bool {
+        self.cause.is_io_error()
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ", self.doing)?;
+        match (self.cause.code(), self.cause.detail()) {
+            (_, Some(detail))
+                if ["'DEDUPE.", "'CHG.", "'TAGS."]
+                    .iter()
+                    .any(|ours| detail.starts_with(&format!("unknown command {ours}"))) =>
+            {
+                f.write_str("the server has not loaded the Crawlspace module")
+            }
+            // The server's own words, which name the argument or key.
+            (Some(code), Some(detail)) => write!(f, "{code} {detail}"),
+            _ => self.cause.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.cause)
+    }
+}

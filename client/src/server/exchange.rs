@@ -1,0 +1,399 @@
+//! Requests go out and replies come in: to whom, over which connection, and what is sent again.
+//!
+//! The rules are the same for servers that block and for those that do not, so they stand here once; what they
+//! need of a connection is a [`Wire`].
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use redis::{Cmd, ErrorKind, RedisError, ServerErrorKind, Value};
+
+use super::batch::Entry;
+use super::call::Request;
+use super::topology::{Address, Topology};
+use super::{Batch, Error, Options};
+
+/// How often a call follows a redirection before it is given up.
+const REDIRECTIONS: u32 = 16;
+
+/// How requests get to servers.
+pub(super) trait Wire: Send + Sync + 'static {
+    /// A connection, for one exchange.
+    type Line: Send;
+
+    /// A connection to that server, for something that `waits` or for something quick.
+    fn line(
+        &self,
+        topology: &Topology,
+        to: &Address,
+        waits: bool,
+    ) -> impl Future<Output = Result<Self::Line, RedisError>> + Send;
+
+    /// Sends each message over its line, and gives the replies in the same order.
+    fn exchange(
+        &self,
+        messages: Vec<(Self::Line, Message<'_>)>,
+    ) -> impl Future<Output = Vec<Result<Vec<Value>, RedisError>>> + Send;
+
+    /// Some time goes by.
+    fn pause(&self, time: Duration) -> impl Future<Output = ()> + Send;
+}
+
+/// Commands that go to one server together.
+pub(super) struct Message<'a> {
+    pub commands: Vec<&'a Cmd>,
+    /// Each with `ASKING` before it.
+    pub asking: bool,
+}
+
+impl Message<'_> {
+    /// How many replies are to come.
+    pub fn replies(&self) -> usize {
+        self.commands.len() * if self.asking { 2 } else { 1 }
+    }
+}
+
+/// A server, or a cluster of them, that is reached over such wires.
+pub(super) struct Exchange<W> {
+    pub wire: W,
+    pub options: Options,
+    topology: Topology,
+    refreshing: AtomicBool,
+}
+
+/// Where a request goes next.
+#[derive(Clone)]
+enum Way {
+    /// To whoever has its slot.
+    Owner,
+    Moved(Address),
+    Asked(Address),
+}
+
+/// A request on its way.
+struct Leg {
+    way: Way,
+    reply: Option<Result<Value, Error>>,
+    /// Why it has not been answered yet.
+    trouble: Option<(RedisError, Address)>,
+}
+
+/// What an attempt comes to.
+#[derive(Default)]
+struct Attempt {
+    /// Something is to be tried again after a pause.
+    pause: bool,
+    redirected: bool,
+    /// What is known of the slots may be old.
+    outdated: bool,
+}
+
+impl<W: Wire> Exchange<W> {
+    /// Connects, and asks the server whether it is one of a cluster.
+    pub async fn open(wire: W, options: Options) -> Result<Exchange<W>, Error> {
+        let exchange = Exchange {
+            topology: Topology::new(options.seed()?),
+            wire,
+            options,
+            refreshing: AtomicBool::new(false),
+        };
+        exchange
+            .discover()
+            .await
+            .map_err(|cause| exchange.options.failed(cause))?;
+        Ok(exchange)
+    }
+
+    pub fn topology(&self) -> &Topology {
+        &self.topology
+    }
+
+    async fn discover(&self) -> Result<(), RedisError> {
+        let mut info = redis::cmd("INFO");
+        info.arg("cluster");
+        if self.options.only_one {
+            let line = self
+                .wire
+                .line(&self.topology, &Address::Seed, false)
+                .await?;
+            let nothing = Message {
+                commands: Vec::new(),
+                asking: false,
+            };
+            self.wire.exchange(vec![(line, nothing)]).await;
+            return Ok(());
+        }
+        // A user may have no right to it: a cluster then shows by its redirections.
+        if let Ok(info) = self.say(&Address::Seed, &info).await?.extract_error() {
+            let info: String = redis::from_redis_value(info)?;
+            if info.contains("cluster_enabled:1") {
+                self.refresh().await;
+            }
+        }
+        Ok(())
+    }
+
+    /// One command to one server, once.
+    async fn say(&self, to: &Address, command: &Cmd) -> Result<Value, RedisError> {
+        let line = self.wire.line(&self.topology, to, false).await?;
+        let message = Message {
+            commands: vec![command],
+            asking: false,
+        };
+        let mut replies = self.wire.exchange(vec![(line, message)]).await;
+        let mut replies = replies.pop().unwrap_or_else(|| Ok(Vec::new()))?;
+        Ok(replies.pop().unwrap_or(Value::Nil))
+    }
+
+    /// Asks the servers who has which slot, one after the other, until one knows.
+    async fn refresh(&self) {
+        // Whoever comes while another one asks goes by the redirection that it got.
+        if self.refreshing.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        let _done = Done(&self.refreshing);
+        let mut slots = redis::cmd("CLUSTER");
+        slots.arg("SLOTS");
+        for address in self.topology.known() {
+            let reply = self.say(&address, &slots).await;
+            let reply = reply.and_then(Value::extract_error);
+            if reply.and_then(|reply| self.topology.learn(&address, reply)) == Ok(true) {
+                return;
+            }
+        }
+    }
+
+    /// Sends one request.
+    pub async fn call(&self, request: Request) -> Result<Option<Value>, Error> {
+        if request.command.is_none() {
+            return Ok(None);
+        }
+        let mut replies = self.send(&mut [request]).await;
+        match replies.pop() {
+            Some(reply) => reply.map(Some),
+            None => unreachable!("as many replies as requests"),
+        }
+    }
+
+    /// Sends all calls of a batch, and delivers the replies.
+    pub async fn batch(&self, batch: &Batch) -> Result<(), Error> {
+        let (mut requests, delivers): (Vec<_>, Vec<_>) = batch
+            .take()
+            .into_iter()
+            .map(|Entry { request, deliver }| (request, deliver))
+            .unzip();
+        let replies = self.send(&mut requests).await;
+        let mut outcome = Ok(());
+        for (reply, deliver) in replies.into_iter().zip(delivers) {
+            if let (Ok(()), Err(error)) = (&outcome, &reply) {
+                if error.word().is_none() {
+                    outcome = Err(error.clone());
+                }
+            }
+            deliver(reply.map(Some));
+        }
+        outcome
+    }
+
+    /// Sends all of them, as often as it takes and is allowed.
+    async fn send(&self, requests: &mut [Request]) -> Vec<Result<Value, Error>> {
+        let repeatable = requests.iter().all(|request| request.repeatable);
+        let mut legs: Vec<Leg> = requests
+            .iter()
+            .map(|_| Leg {
+                way: Way::Owner,
+                reply: None,
+                trouble: None,
+            })
+            .collect();
+        let (mut left, mut pause) = (self.options.retries, self.options.pause);
+        let mut redirections = 0;
+        loop {
+            let attempt = self.attempt(requests, &mut legs, repeatable).await;
+            if legs.iter().all(|leg| leg.reply.is_some()) {
+                break;
+            }
+            redirections += u32::from(attempt.redirected);
+            let spent = attempt.pause && left == 0;
+            if spent || redirections > REDIRECTIONS || self.options.only_one {
+                break;
+            }
+            if attempt.pause {
+                self.wire.pause(pause).await;
+                pause *= 2;
+                left -= 1;
+            }
+            if attempt.outdated && (self.topology.is_cluster() || attempt.redirected) {
+                self.refresh().await;
+            }
+            for (request, leg) in requests.iter_mut().zip(&legs) {
+                if leg.reply.is_none() {
+                    request.renew();
+                }
+            }
+        }
+        let named = requests.iter().map(|request| &request.name);
+        let replies = legs.into_iter().zip(named);
+        let replies = replies.map(|(leg, name)| match (leg.reply, leg.trouble) {
+            (Some(reply), _) => reply,
+            (None, Some((cause, address))) => Err(self.failed(name, cause, &address)),
+            (None, None) => unreachable!("what has no reply has a reason"),
+        });
+        replies.collect()
+    }
+
+    fn failed(&self, name: &str, cause: RedisError, address: &Address) -> Error {
+        if !cause.is_io_error() {
+            return Error::new(name, cause);
+        }
+        let shown = match address {
+            Address::Seed => self.options.shown(),
+            Address::Node { host, port } => format!("redis://{host}:{port}/"),
+        };
+        Error::new(format!("{name} at {shown}"), cause)
+    }
+
+    /// Sends what has no reply yet, each part to its server, once.
+    async fn attempt(&self, requests: &[Request], legs: &mut [Leg], repeatable: bool) -> Attempt {
+        let mut attempt = Attempt::default();
+        // In the order of the addresses: two callers that each wait for connections to several servers must
+        // not wait for each other.
+        let mut parts: BTreeMap<(Address, bool), Vec<usize>> = BTreeMap::new();
+        for (index, leg) in legs.iter_mut().enumerate() {
+            if leg.reply.is_none() {
+                let to = match std::mem::replace(&mut leg.way, Way::Owner) {
+                    Way::Owner => (self.topology.owner(requests[index].slot), false),
+                    Way::Moved(to) => (to, false),
+                    Way::Asked(to) => (to, true),
+                };
+                parts.entry(to).or_default().push(index);
+            }
+        }
+        let (mut messages, mut sent) = (Vec::new(), Vec::new());
+        for ((to, asking), part) in parts {
+            let waits = part.iter().any(|&index| requests[index].waits);
+            match self.wire.line(&self.topology, &to, waits).await {
+                Ok(line) => {
+                    let commands = part.iter().map(|&index| &requests[index].command);
+                    let message = Message {
+                        commands: commands.flatten().collect(),
+                        asking,
+                    };
+                    messages.push((line, message));
+                    sent.push((to, asking, part));
+                }
+                // Nothing was sent, so it may be tried again in any case.
+                Err(cause) => {
+                    let again = cause.is_io_error() || is_passing(&cause);
+                    attempt.lost(self, requests, legs, &part, &to, cause, again);
+                }
+            }
+        }
+        let outcomes = self.wire.exchange(messages).await;
+        for (outcome, (to, asking, part)) in outcomes.into_iter().zip(sent) {
+            match outcome {
+                Ok(replies) => {
+                    let every = if asking { 2 } else { 1 };
+                    let replies = replies.into_iter().skip(every - 1).step_by(every);
+                    for (index, reply) in part.into_iter().zip(replies) {
+                        attempt.answered(self, &requests[index], &mut legs[index], &to, reply);
+                    }
+                }
+                Err(cause) => {
+                    let again = cause.is_io_error() && repeatable;
+                    attempt.lost(self, requests, legs, &part, &to, cause, again);
+                }
+            }
+        }
+        attempt
+    }
+}
+
+impl Attempt {
+    /// A part has no replies.
+    #[allow(clippy::too_many_arguments)] // the state of one attempt
+    fn lost<W: Wire>(
+        &mut self,
+        exchange: &Exchange<W>,
+        requests: &[Request],
+        legs: &mut [Leg],
+        part: &[usize],
+        to: &Address,
+        cause: RedisError,
+        again: bool,
+    ) {
+        self.pause |= again;
+        self.outdated |= again;
+        for &index in part {
+            if again {
+                legs[index].trouble = Some((cause.clone(), to.clone()));
+            } else {
+                let error = exchange.failed(&requests[index].name, cause.clone(), to);
+                legs[index].reply = Some(Err(error));
+            }
+        }
+    }
+
+    /// A request has a reply, which may be that it is to be asked elsewhere or later.
+    fn answered<W: Wire>(
+        &mut self,
+        exchange: &Exchange<W>,
+        request: &Request,
+        leg: &mut Leg,
+        from: &Address,
+        reply: Value,
+    ) {
+        let Value::ServerError(refusal) = reply else {
+            leg.reply = Some(Ok(reply));
+            return;
+        };
+        let cause = RedisError::from(refusal);
+        let moved = cause.kind() == ErrorKind::Server(ServerErrorKind::Moved);
+        let asked = cause.kind() == ErrorKind::Server(ServerErrorKind::Ask);
+        let elsewhere = match (moved || asked) && !exchange.options.only_one {
+            true => exchange.topology.redirected(from, &cause, moved),
+            false => None,
+        };
+        match elsewhere {
+            Some(to) => {
+                leg.way = if moved {
+                    Way::Moved(to)
+                } else {
+                    Way::Asked(to)
+                };
+                self.redirected = true;
+                self.outdated |= moved;
+            }
+            None if is_passing(&cause) => {
+                self.pause = true;
+                self.outdated = true;
+            }
+            None => {
+                leg.reply = Some(Err(Error::new(&request.name[..], cause)));
+                return;
+            }
+        }
+        leg.trouble = Some((cause, from.clone()));
+    }
+}
+
+/// Whether the server has done nothing, and will do something in a moment.
+fn is_passing(cause: &RedisError) -> bool {
+    let ErrorKind::Server(kind) = cause.kind() else {
+        return false;
+    };
+    matches!(
+        kind,
+        ServerErrorKind::BusyLoading | ServerErrorKind::TryAgain | ServerErrorKind::ClusterDown
+    )
+}
+
+struct Done<'a>(&'a AtomicBool);
+
+impl Drop for Done<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::SeqCst);
+    }
+}

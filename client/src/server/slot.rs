@@ -1,0 +1,90 @@
+//! Which of the 16384 slots of a cluster a key lies in.
+
+use redis::{Arg, Cmd};
+
+/// How many there are.
+pub(super) const SLOTS: u16 = 16384;
+
+/// The slot of a key: of its hash tag, when it has one.
+pub(super) fn of(key: &[u8]) -> u16 {
+    crc16(hash_tag(key).unwrap_or(key)) % SLOTS
+}
+
+/// What stands between the first `{` and the next `}`, if that is something.
+pub(crate) fn hash_tag(key: &[u8]) -> Option<&[u8]> {
+    let open = key.iter().position(|&byte| byte == b'{')? + 1;
+    let length = key[open..].iter().position(|&byte| byte == b'}')?;
+    (length > 0).then(|| &key[open..open + length])
+}
+
+/// The slot of the first key of a command. All commands of the module have it, or a prefix, in the first place.
+pub(super) fn of_command(command: &Cmd) -> Option<u16> {
+    let mut words = command.args_iter().map(|word| match word {
+        Arg::Simple(word) => word,
+        _ => b"0",
+    });
+    let name = words.next()?.to_ascii_uppercase();
+    let first = words.next()?;
+    let key = match &name[..] {
+        // A script, the number of its keys, and the keys.
+        b"EVAL" | b"EVALSHA" | b"EVAL_RO" | b"EVALSHA_RO" | b"FCALL" | b"FCALL_RO" => {
+            match words.next()? {
+                b"0" => return None,
+                _ => words.next()?,
+            }
+        }
+        _ => first,
+    };
+    Some(of(key))
+}
+
+/// CRC-16/XMODEM, bit by bit: keys are short, and a look-up costs a round trip anyway.
+fn crc16(bytes: &[u8]) -> u16 {
+    bytes.iter().fold(0, |crc, &byte| {
+        (0..8).fold(crc ^ u16::from(byte) << 8, |crc, _| {
+            let shifted = crc << 1;
+            if crc & 0x8000 == 0 {
+                shifted
+            } else {
+                shifted ^ 0x1021
+            }
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_are_those_of_the_specification() {
+        // The check value of CRC-16/XMODEM.
+        assert_eq!(crc16(b"123456789"), 0x31c3);
+        // As `CLUSTER KEYSLOT` gives them.
+        assert_eq!(of(b""), 0);
+        assert_eq!(of(b"foo"), 12182);
+        assert_eq!(of(b"somekey"), 11058);
+        assert_eq!(of(b"foo{hash_tag}"), 2515);
+    }
+
+    #[test]
+    fn only_the_first_hash_tag_counts_and_not_an_empty_one() {
+        assert_eq!(of(b"{user1000}.following"), of(b"user1000"));
+        assert_eq!(of(b"foo{bar}{zap}"), of(b"bar"));
+        assert_eq!(of(b"foo{{bar}}zap"), of(b"{bar"));
+        assert_eq!(hash_tag(b"foo{}{bar}"), None);
+        assert_eq!(hash_tag(b"foo{bar"), None);
+    }
+
+    #[test]
+    fn a_script_lies_where_its_first_key_does() {
+        let mut eval = redis::cmd("eval");
+        eval.arg("return 1").arg(2).arg("a").arg("b").arg("c");
+        assert_eq!(of_command(&eval), Some(of(b"a")));
+        let mut eval = redis::cmd("EVAL");
+        eval.arg("return 1").arg(0);
+        assert_eq!(of_command(&eval), None);
+        assert_eq!(of_command(redis::cmd("GET").arg("a")), Some(of(b"a")));
+        assert_eq!(of_command(&redis::cmd("PING")), None);
+    }
+}
