@@ -26,7 +26,7 @@ const COMMANDS: [&str; 19] = [
 ];
 
 /// Keys of an index with two crawls, `a` and `b`.
-const KEYS: [&str; 24] = [
+const KEYS: [&str; 25] = [
     "h:a",
     "h:b",
     "h:a:counts",
@@ -47,6 +47,7 @@ const KEYS: [&str; 24] = [
     "h:a:base",
     "h:a:fresh",
     "h:a:cut",
+    "h:a:others",
     "h:a:deps",
     "h:a:refs",
     "h:a:seq",
@@ -54,7 +55,7 @@ const KEYS: [&str; 24] = [
 ];
 
 fn word(rng: &mut Rng) -> Vec<u8> {
-    let words: [&[u8]; 40] = [
+    let words: [&[u8]; 41] = [
         b"",
         b"a",
         b"b",
@@ -75,6 +76,7 @@ fn word(rng: &mut Rng) -> Vec<u8> {
         b"BLOCK",
         b"TOKEN",
         b"SEQ",
+        b"EARLIEST",
         b"REF",
         b"REFS",
         b"NOREF",
@@ -108,7 +110,19 @@ fn sensible(rng: &mut Rng, p: &str) -> Vec<Vec<u8>> {
     let crawl = *rng.pick(&["a", "b"]);
     let hash = sha256_of(rng.below(12));
     let n = rng.below(900).to_string();
-    let words: Vec<&str> = match rng.below(12) {
+    let date = *rng.pick(&[DATE, "20200101000000", "2030-01-01T00:00:00+01:00"]);
+    let words: Vec<&str> = match rng.below(13) {
+        12 => vec![
+            "DEDUPE.ADD",
+            p,
+            crawl,
+            "EARLIEST",
+            &hash,
+            "0",
+            date,
+            "http://e.com/",
+            &n,
+        ],
         0..=3 => vec![
             "DEDUPE.ADD",
             p,

@@ -4,19 +4,69 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use redis_tests::{
-    assert_consistent, counts, hash_key, ok, owners, set_key, sha256_of, size_of, Options, Reply,
-    Rng, Server, Wire, Word, DATE,
+    assert_consistent, counts, hash_key, ok, owners, set_key, sha256_of, Options, Reply, Rng,
+    Server, Wire, Word,
 };
 
 const P: &str = "{coll-42}:";
 const HASHES: u64 = 40;
 const CRAWLS: [&str; 5] = ["a", "b", "c", "d\r\n", "e e"];
 
+/// Dates, with the order of the moments that they mean.
+const DATES: [(u32, &str); 5] = [
+    (2, "20260319102015123"),
+    (2, "2026-03-19T11:20:15.123+01:00"),
+    (1, "20260319102015"),
+    (3, "2026-03-19T10:20:15.1230001Z"),
+    (0, "20260318235959"),
+];
+
+/// What one record says.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct Record {
+    date: usize,
+    url: u64,
+    wacz: u64,
+    size: u64,
+}
+
+impl Record {
+    fn random(rng: &mut Rng) -> Record {
+        Record {
+            // Mostly the usual one, so that some calls are retries.
+            date: [0, 0, 0, 1, 2, 3, 4][rng.below(7) as usize],
+            url: rng.below(4) / 3,
+            wacz: rng.below(3) / 2,
+            size: 1000 + rng.below(3),
+        }
+    }
+
+    fn words(&self, n: u64) -> [String; 5] {
+        let (_, date) = DATES[self.date];
+        let url = format!("http://e.com/{n} {}", self.url);
+        let (wacz, size) = (self.wacz.to_string(), self.size.to_string());
+        [sha256_of(n), wacz, date.to_owned(), url, size]
+    }
+
+    /// As the documents keep it.
+    fn value(&self, n: u64) -> String {
+        self.words(n)[1..].join(" ")
+    }
+
+    /// Whether it is an earlier original than the other one.
+    fn is_before(&self, other: &Record) -> bool {
+        let order = |r: &Record| (DATES[r.date].0, r.url, r.wacz, r.size, DATES[r.date].1);
+        order(self) < order(other)
+    }
+}
+
 /// What a crawl has; kept twice, as it is and as it was at its last commit.
 #[derive(Clone, Default, PartialEq, Debug)]
 struct Contents {
-    /// Hash number → variant of the URL that is stored.
-    held: BTreeMap<u64, u64>,
+    /// Hash number → what is stored.
+    held: BTreeMap<u64, Record>,
+    /// Hash number, date and URL of what `EARLIEST` counted since the last commit.
+    counted: BTreeSet<(u64, usize, u64)>,
     urls: i64,
     dupes: i64,
     saved: i64,
@@ -71,17 +121,28 @@ impl Model {
         crawl
     }
 
-    fn add(&mut self, crawl: &str, records: &[(u64, u64)]) -> Reply {
-        let now = &mut self.open(crawl).now;
+    fn add(&mut self, crawl: &str, records: &[(u64, Record)], earliest: bool) -> Reply {
+        let crawl = self.open(crawl);
+        let committed = crawl.base.as_ref().map(|base| &base.held);
+        let now = &mut crawl.now;
         let mut new = 0;
-        for &(n, variant) in records {
-            match now.held.get(&n) {
-                None => {
-                    now.held.insert(n, variant);
-                    now.urls += 1;
-                    new += 1;
+        for &(n, record) in records {
+            let told = (n, record.date, record.url);
+            let Some(stored) = now.held.get(&n).copied() else {
+                now.held.insert(n, record);
+                now.urls += 1;
+                new += 1;
+                continue;
+            };
+            let same = (stored.date, stored.url) == (record.date, record.url);
+            let again = same || earliest && now.counted.contains(&told);
+            now.urls += i64::from(!again);
+            if earliest {
+                now.counted.extend([(n, stored.date, stored.url), told]);
+                let is_committed = committed.is_some_and(|held| held.contains_key(&n));
+                if record.is_before(&stored) && !is_committed {
+                    now.held.insert(n, record);
                 }
-                Some(&stored) => now.urls += i64::from(stored != variant),
             }
         }
         Reply::Int(new)
@@ -93,10 +154,11 @@ impl Model {
             None if self.crawls.get(crawl)?.now.held.contains_key(&n) => crawl.to_owned(),
             None => return None,
         };
+        let original = self.crawls[&source].now.held[&n].size;
         let now = &mut self.open(crawl).now;
         now.urls += 1;
         now.dupes += 1;
-        now.saved += (size_of(n) as i64 - size as i64).max(0);
+        now.saved += (original as i64 - size as i64).max(0);
         if source != crawl {
             now.requires.insert(source);
         }
@@ -115,6 +177,7 @@ impl Model {
         let reply = redis_tests::array([Reply::Int(fresh.len() as i64 - known), Reply::Int(known)]);
         self.commits.push((id.to_owned(), fresh));
         let crawl = self.crawls.get_mut(id)?;
+        crawl.now.counted.clear();
         crawl.base = Some(crawl.now.clone());
         crawl.open = false;
         Some(reply)
@@ -167,9 +230,11 @@ impl Model {
         let (mut committed, mut open, mut finished) = (vec![], vec![], vec![]);
         for (id, crawl) in &self.crawls {
             let key = format!("{P}h:{id}");
-            let held: BTreeSet<String> = crawl.now.held.keys().map(|&n| sha256_of(n)).collect();
-            let shown: BTreeSet<String> = hash_key(c, &key).into_keys().collect();
-            assert_eq!(shown, held, "hashes of {id:?} after {after}");
+            let held = crawl.now.held.iter();
+            let held: BTreeMap<String, String> = held
+                .map(|(&n, record)| (sha256_of(n), record.value(n)))
+                .collect();
+            assert_eq!(hash_key(c, &key), held, "hashes of {id:?} after {after}");
             let shown = counts(c, &format!("{key}:counts"));
             assert_eq!(shown, crawl.now.counts(), "counts of {id:?} after {after}");
             let requires: Vec<String> = crawl.now.requires.iter().cloned().collect();
@@ -222,30 +287,28 @@ fn step(c: &mut Wire, model: &mut Model, rng: &mut Rng) -> String {
     let (words, expected): (Vec<Vec<u8>>, Option<Reply>) = match rng.below(100) {
         0..=44 => {
             let some = 1 + rng.below(6);
-            let records: Vec<(u64, u64)> = (0..some)
-                .map(|_| (rng.below(HASHES), rng.below(4) / 3))
+            let records: Vec<(u64, Record)> = (0..some)
+                .map(|_| (rng.below(HASHES), Record::random(rng)))
                 .collect();
+            let earliest = rng.chance(50);
             let mut words = vec!["DEDUPE.ADD".word(), P.word(), crawl.word()];
-            for (n, variant) in &records {
-                let url = format!("http://e.com/{n} {variant}");
-                words.extend([
-                    sha256_of(*n).word(),
-                    "0".word(),
-                    DATE.word(),
-                    url.word(),
-                    size_of(*n).word(),
-                ]);
+            if earliest {
+                words.push("EARLIEST".word());
+            }
+            for (n, record) in &records {
+                words.extend(record.words(*n).iter().map(|w| w.word()));
             }
             // A pure retry to a committed crawl may or may not open it again.
             let known = model.crawls.get(crawl);
             let closed = known.is_some_and(|k| !k.open);
-            let retry = records
-                .iter()
-                .all(|(n, v)| known.is_some_and(|k| k.now.held.get(n) == Some(v)));
+            let retry = records.iter().all(|(n, record)| {
+                let stored = known.and_then(|k| k.now.held.get(n));
+                stored.is_some_and(|s| (s.date, s.url) == (record.date, record.url))
+            });
             if closed && retry {
                 return "nothing".to_owned();
             }
-            let reply = model.add(crawl, &records);
+            let reply = model.add(crawl, &records, earliest);
             (words, Some(reply))
         }
         45..=59 => {

@@ -23,7 +23,18 @@ fn mixed_workload(c: &mut Wire, rng: &mut Rng, steps: u64) {
         let name = format!("{}.wacz", rng.below(4));
         let (seq, uuid) = (text(step + 1), text(rng.below(5)));
         let words: Vec<&str> = match rng.below(100) {
-            0..=29 => vec!["DEDUPE.ADD", p, crawl, &hash, "0", DATE, &url, &size],
+            0..=22 => vec!["DEDUPE.ADD", p, crawl, &hash, "0", DATE, &url, &size],
+            23..=29 => vec![
+                "DEDUPE.ADD",
+                p,
+                crawl,
+                "EARLIEST",
+                &hash,
+                "0",
+                DATE,
+                &url,
+                &size,
+            ],
             30..=39 => vec![
                 "DEDUPE.ADD",
                 p,

@@ -1,8 +1,9 @@
 //! ADD, REVISIT and LOOKUP: spellings of a hash, odd bytes, exact counts.
 
 use redis_tests::{
-    add, array, bulk, commit, counts, err, hash_key, int, nil, ok, owners, record_of, set_key,
-    sha256_of, Reply, Server, Wire, DATE,
+    add, array, assert_consistent, bulk, commit, counts, err, hash_key, int, nil, ok, owners,
+    record_of, set_key, sha256_of, words_of, Options, Reply, Rng, Server, Snapshot, Wire, Word,
+    DATE,
 };
 
 const P: &str = "p:";
@@ -340,6 +341,121 @@ fn same_record_again_is_a_retry_and_another_one_counts() {
         ok!(c, "HGET", "p:h:a", hash),
         bulk(format!("0 {DATE} http://e.com/a 5"))
     );
+}
+
+/// Records of a few hashes: every date and URL of each, some in two WACZ files.
+fn many_records(rng: &mut Rng) -> Vec<[String; 5]> {
+    let dates = [
+        "20260319102015",
+        "2026-03-19T10:20:15.5Z",
+        "20260319102015250",
+        "2026-03-19T12:20:14+02:00",
+    ];
+    let mut records = Vec::new();
+    for n in 0..40 {
+        for date in dates {
+            for url in 0..3 {
+                for wacz in 0..1 + rng.below(2) {
+                    let url = format!("http://e.com/{url}");
+                    let size = 100 + rng.below(3);
+                    let wacz = wacz.to_string();
+                    records.push([sha256_of(n), wacz, date.to_owned(), url, size.to_string()]);
+                }
+            }
+        }
+    }
+    records
+}
+
+/// `SEQ` keeps what each call said, and which call finds a hash new depends on the order.
+fn without_replies(server: &Server) -> Snapshot {
+    server.snapshot().without(|key| key.ends_with(b":seq"))
+}
+
+#[test]
+fn earliest_records_stay_whoever_adds_them_and_in_whatever_order() {
+    let mut rng = Rng::new("earliest_records_stay_whoever_adds_them_and_in_whatever_order");
+    let server = Server::start();
+    let replica = Options::new().replica_of(&server).start();
+    let mut records = many_records(&mut rng);
+    let mut expected: Option<[Snapshot; 2]> = None;
+    for round in 0..6 {
+        let mut c = server.wire();
+        ok!(c, "FLUSHALL");
+        add(&mut c, P, "a", [5, 6]);
+        commit(&mut c, P, "a");
+        rng.shuffle(&mut records);
+        let writers = 1 + round % 4;
+        let share = records.len().div_ceil(writers);
+        std::thread::scope(|scope| {
+            for (writer, records) in records.chunks(share).enumerate() {
+                let mut c = server.wire();
+                let mut rng = Rng::seeded(rng.bits());
+                scope.spawn(move || {
+                    let mut rest = records;
+                    for n in 1.. {
+                        let (some, more) =
+                            rest.split_at(rest.len().min(1 + rng.below(30) as usize));
+                        let mut words = vec!["DEDUPE.ADD".word(), P.word(), "a".word()];
+                        let seq = ["EARLIEST".word(), "SEQ".word(), writer.word(), n.word()];
+                        words.extend(seq);
+                        words.extend(some.iter().flatten().map(|w| w.word()));
+                        let reply = c.expect_ok(&words);
+                        if rng.chance(30) {
+                            assert_eq!(c.expect_ok(&words), reply);
+                        }
+                        rest = more;
+                        if rest.is_empty() {
+                            break;
+                        }
+                    }
+                });
+            }
+        });
+        let before = without_replies(&server);
+        commit(&mut c, P, "a");
+        let after = without_replies(&server);
+        match &expected {
+            None => expected = Some([before, after]),
+            Some(expected) => {
+                before.assert_same(&expected[0], "the records in another order");
+                after.assert_same(&expected[1], "the same, committed");
+            }
+        }
+        assert_eq!(ok!(c, "EXISTS", "p:h:a:others"), int(0));
+        assert_consistent(&mut c, P);
+        server.wait_for_replica_offset(&replica);
+        replica
+            .snapshot()
+            .assert_same(&server.snapshot(), "replica");
+    }
+}
+
+#[test]
+fn options_of_add_stand_in_any_order() {
+    let server = Server::start();
+    let mut c = server.wire();
+    for (n, options) in [
+        "EARLIEST SEQ w 1",
+        "seq w 2 earliest",
+        "TOKEN 9 Earliest SEQ w 3",
+        "EARLIEST TOKEN 9",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let mut words = vec!["DEDUPE.ADD".word(), P.word(), "a".word()];
+        words.extend(options.split(' ').map(|w| w.word()));
+        words.extend(words_of(n as u64));
+        assert_eq!(c.expect_ok(&words), int(1), "{options}");
+    }
+    let mut twice = vec!["DEDUPE.ADD", P, "a", "EARLIEST", "EARLIEST"];
+    let words = words_of(7).map(|w| String::from_utf8(w).unwrap());
+    twice.extend(words.iter().map(String::as_str));
+    let Reply::Error(line) = c.call(&twice) else {
+        panic!("EARLIEST twice is no hash");
+    };
+    assert!(line.starts_with(b"BADHASH "));
 }
 
 #[test]

@@ -6,6 +6,7 @@ use crate::text::parse_unsigned;
 use super::claim::Millis;
 use super::counts;
 use super::digest::Digest;
+use super::earliest::Earliest;
 use super::error::{Error, Result};
 use super::index::Index;
 use super::keys::CrawlKey;
@@ -18,6 +19,17 @@ pub struct Response<'a> {
     pub digest: Digest,
     /// Where it is and what it is.
     pub record: Record<'a>,
+}
+
+/// How `response` records are added.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Adding<'a> {
+    /// Settles the claim with this token.
+    pub token: Option<u64>,
+    /// Makes a retry safe.
+    pub seq: Option<Sequence<'a>>,
+    /// Of several records of a hash the earliest one stays, not the one that came first.
+    pub earliest: bool,
 }
 
 /// A `revisit` record that was written.
@@ -45,16 +57,20 @@ impl<K: Keyspace> Index<K> {
     /// `response` records were written. Gives the number of hashes that are new to the crawl.
     ///
     /// The same record again is a retry and counts nothing; another record of a known hash counts
-    /// as a URL and leaves the stored record.
+    /// as a URL and leaves the stored record, unless `earliest` lets it take its place.
     pub fn add(
         &mut self,
         ks: &mut K,
         crawl: &[u8],
         responses: &[Response<'_>],
-        token: Option<u64>,
-        seq: Option<Sequence<'_>>,
+        how: Adding<'_>,
         now: Millis,
     ) -> Result<u64> {
+        let Adding {
+            token,
+            seq,
+            earliest,
+        } = how;
         if let Some(seq) = seq {
             if let Some(reply) = self.replayed(ks, crawl, seq)? {
                 return Ok(reply);
@@ -68,6 +84,10 @@ impl<K: Keyspace> Index<K> {
         counts::read(ks, &counts_key, counts::TOTAL_URLS)?;
         ks.hash_len(&records)?;
         ks.hash_len(&fresh)?;
+        let mut earliest = match earliest {
+            true => Some(Earliest::of(self, ks, crawl)?),
+            false => None,
+        };
         let continuing = self.is_continuing(ks, crawl)?;
         let digests: Vec<Digest> = match token {
             Some(token) => {
@@ -91,9 +111,14 @@ impl<K: Keyspace> Index<K> {
                     urls += 1;
                 }
                 Some(stored) => {
-                    let same = Record::parse(stored.as_ref())
-                        .is_some_and(|old| old.date == record.date && old.url == record.url);
-                    urls += i64::from(!same);
+                    let stored = stored.as_ref();
+                    let counts = match &mut earliest {
+                        Some(earliest) => {
+                            earliest.meet(self, ks, crawl, digest, (stored, record))?
+                        }
+                        None => !Record::parse(stored).is_some_and(|old| old.is_same(record)),
+                    };
+                    urls += i64::from(counts);
                 }
             }
         }

@@ -541,8 +541,11 @@ fn looks_ours<K: Keyspace>(ks: &mut K, key: &[u8], which: CrawlKey) -> bool {
             .list_get(&key, 0)
             .is_ok_and(|first| first.is_some_and(|json| Entry::parse(json.as_ref()).is_some())),
         CrawlKey::Refs => ks.set_len(&key).is_ok(),
-        CrawlKey::Base | CrawlKey::Fresh | CrawlKey::Cut | CrawlKey::Deps | CrawlKey::Seq => {
-            ks.hash_len(&key).is_ok()
-        }
+        CrawlKey::Base
+        | CrawlKey::Fresh
+        | CrawlKey::Cut
+        | CrawlKey::Others
+        | CrawlKey::Deps
+        | CrawlKey::Seq => ks.hash_len(&key).is_ok(),
     }
 }

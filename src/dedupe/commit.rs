@@ -317,20 +317,21 @@ pub struct Gather<N> {
     fresh: N,
     numbers: Numbers,
     /// Nobody wrote down which hashes a crawl that plain clients committed holds beside their
-    /// owner. A commit takes them for new, which does no harm; a cancel must not drop them.
+    /// owner. A commit takes them for new, which does no harm; nothing else may change them.
     spare_unrecorded: bool,
 }
 
 impl<N: Clone + AsRef<[u8]>> Gather<N> {
-    /// Ready for the crawl's fields.
+    /// Ready for the crawl's fields; `spares` those of which nobody knows.
     pub fn new<K: Keyspace<Name = N>>(
         index: &mut Index<K>,
         ks: &mut K,
         crawl: &[u8],
-        for_cancel: bool,
+        spares: bool,
     ) -> Result<Gather<N>> {
         let base = index.crawl_key(ks, crawl, CrawlKey::Base);
         let mut numbers = index.numbers_of(ks, crawl)?;
+        let is_unrecorded = numbers.is_empty() || ks.hash_has(&base, b"found")?;
         if let Some(state) = index.commit_state(ks, crawl)? {
             numbers.push(state.number);
         }
@@ -338,7 +339,7 @@ impl<N: Clone + AsRef<[u8]>> Gather<N> {
             cut: index.crawl_key(ks, crawl, CrawlKey::Cut),
             fresh: index.crawl_key(ks, crawl, CrawlKey::Fresh),
             numbers,
-            spare_unrecorded: for_cancel && ks.hash_has(&base, b"found")?,
+            spare_unrecorded: spares && is_unrecorded,
         })
     }
 
@@ -354,21 +355,30 @@ impl<N: Clone + AsRef<[u8]>> Gather<N> {
         if ks.hash_has(&self.fresh, digest.canonical())? {
             return Ok(());
         }
-        let recorded = match index.get_owner(ks, &digest)? {
-            Some(owner) if owner.as_ref() == crawl => true,
-            Some(_) => {
-                self.spare_unrecorded
-                    || index
-                        .holders(ks, &digest)?
-                        .iter()
-                        .any(|n| self.numbers.contains(n))
-            }
-            None => false,
-        };
+        let recorded = self.is_recorded(index, ks, crawl, &digest)?;
         if !recorded && !ks.hash_has(&self.cut, digest.canonical())? {
             ks.hash_set(&self.cut, digest.canonical(), b"")?;
         }
         Ok(())
+    }
+
+    /// Whether a commit took this hash of the crawl.
+    pub fn is_recorded<K: Keyspace<Name = N>>(
+        &self,
+        index: &mut Index<K>,
+        ks: &mut K,
+        crawl: &[u8],
+        digest: &Digest,
+    ) -> Result<bool> {
+        Ok(match index.get_owner(ks, digest)? {
+            Some(owner) if owner.as_ref() == crawl => true,
+            Some(_) if self.spare_unrecorded => true,
+            Some(_) => {
+                let holders = index.holders(ks, digest)?;
+                holders.iter().any(|n| self.numbers.contains(n))
+            }
+            None => false,
+        })
     }
 }
 

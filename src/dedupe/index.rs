@@ -355,6 +355,9 @@ impl<K: Keyspace> Index<K> {
         if !self.is_uncommitted(ks, crawl)? {
             if self.is_committed(ks, crawl)? {
                 self.ensure_base(ks, crawl)?;
+                // A plain client's commit does not know of these.
+                let others = self.crawl_key(ks, crawl, CrawlKey::Others);
+                ks.delete(&others)?;
             } else {
                 self.drop_leftovers(ks, crawl, &CrawlKey::OURS)?;
             }

@@ -7,12 +7,13 @@ pub const CRAWL_BYTES: usize = 1024;
 
 /// Endings that a crawl id must not have, because `h:<id>` would then be a key of another crawl,
 /// or `<id>:reqCrawls` and `<uuid>:duperefs` could be read as the hashes of one.
-pub const RESERVED_ENDINGS: [&str; 12] = [
+pub const RESERVED_ENDINGS: [&str; 13] = [
     ":counts",
     ":wacz",
     ":base",
     ":fresh",
     ":cut",
+    ":others",
     ":deps",
     ":refs",
     ":seq",
@@ -78,6 +79,8 @@ pub enum CrawlKey {
     Fresh,
     /// `h:<crawl>:cut`: fresh fields that a running commit is committing.
     Cut,
+    /// `h:<crawl>:others`: records counted since the last commit, beside the stored ones.
+    Others,
     /// `h:<crawl>:deps`: source crawl → number of revisits.
     Deps,
     /// `h:<crawl>:refs`: ids of the WACZ files whose references this crawl wrote.
@@ -88,7 +91,7 @@ pub enum CrawlKey {
 
 impl CrawlKey {
     /// Every key that a crawl may have.
-    pub const ALL: [CrawlKey; 10] = [
+    pub const ALL: [CrawlKey; 11] = [
         CrawlKey::Records,
         CrawlKey::Counts,
         CrawlKey::Waczs,
@@ -96,16 +99,18 @@ impl CrawlKey {
         CrawlKey::Base,
         CrawlKey::Fresh,
         CrawlKey::Cut,
+        CrawlKey::Others,
         CrawlKey::Deps,
         CrawlKey::Refs,
         CrawlKey::Seq,
     ];
 
     /// Those that the documents do not know.
-    pub const OURS: [CrawlKey; 6] = [
+    pub const OURS: [CrawlKey; 7] = [
         CrawlKey::Base,
         CrawlKey::Fresh,
         CrawlKey::Cut,
+        CrawlKey::Others,
         CrawlKey::Deps,
         CrawlKey::Refs,
         CrawlKey::Seq,
@@ -121,6 +126,7 @@ impl CrawlKey {
             CrawlKey::Base => (b"h:", b":base"),
             CrawlKey::Fresh => (b"h:", b":fresh"),
             CrawlKey::Cut => (b"h:", b":cut"),
+            CrawlKey::Others => (b"h:", b":others"),
             CrawlKey::Deps => (b"h:", b":deps"),
             CrawlKey::Refs => (b"h:", b":refs"),
             CrawlKey::Seq => (b"h:", b":seq"),

@@ -1,9 +1,11 @@
 //! The value that the documents keep for each hash of a crawl: `waczIndex date url size`.
 
+use std::cmp::Ordering;
+
 use crate::text::parse_unsigned;
 
-/// Longest date and URL, in bytes.
-pub const DATE_BYTES: usize = 32;
+use super::date::Moment;
+
 /// Longest URL, in bytes.
 pub const URL_BYTES: usize = 1 << 20;
 
@@ -58,36 +60,23 @@ impl<'a> Record<'a> {
     }
 }
 
-/// Whether a date has one of the forms that crawlers write: 14 digits, 17 digits, or ISO 8601
-/// such as `2026-03-19T10:20:15Z` with optional fraction.
-pub fn is_date(date: &[u8]) -> bool {
-    if date.iter().all(u8::is_ascii_digit) {
-        return matches!(date.len(), 14 | 17);
+impl Record<'_> {
+    /// Whether both tell of the same capture: then the second one is taken for a retry.
+    pub fn is_same(&self, other: &Record<'_>) -> bool {
+        self.date == other.date && self.url == other.url
     }
-    // ISO: shape YYYY-MM-DDThh:mm:ss, then a fraction, then Z or an offset.
-    let shape = b"dddd-dd-ddTdd:dd:dd";
-    let Some((head, mut tail)) = date.split_at_checked(shape.len()) else {
-        return false;
-    };
-    let fits = head.iter().zip(shape).all(|(&c, &s)| match s {
-        b'd' => c.is_ascii_digit(),
-        b'T' => matches!(c, b'T' | b't'),
-        _ => c == s,
-    });
-    if !fits || date.len() > DATE_BYTES {
-        return false;
-    }
-    if let [b'.', fraction @ ..] = tail {
-        let digits = fraction.iter().take_while(|c| c.is_ascii_digit()).count();
-        if digits == 0 {
-            return false;
-        }
-        tail = &fraction[digits..];
-    }
-    match tail {
-        [] | [b'Z' | b'z'] => true,
-        [b'+' | b'-', h1, h2, b':', m1, m2] => [h1, h2, m1, m2].iter().all(|c| c.is_ascii_digit()),
-        _ => false,
+
+    /// Which of two records of one hash is the original: the earlier one. The rest of what they
+    /// say decides between captures of one moment, so that only equal records are `Equal`. A date
+    /// that nobody can read comes last.
+    pub fn cmp_age(&self, other: &Record<'_>) -> Ordering {
+        let (mine, theirs) = (Moment::of(self.date), Moment::of(other.date));
+        let moments = mine.is_none().cmp(&theirs.is_none()).then(mine.cmp(&theirs));
+        moments
+            .then_with(|| self.url.cmp(other.url))
+            .then_with(|| self.wacz_index.cmp(&other.wacz_index))
+            .then_with(|| self.size.cmp(&other.size))
+            .then_with(|| self.date.cmp(other.date))
     }
 }
 
@@ -124,30 +113,6 @@ mod tests {
         }
     }
 
-    #[test]
-    fn dates() {
-        for good in [
-            "20260319102015",
-            "20260319102015123",
-            "2026-03-19T10:20:15Z",
-            "2026-03-19T10:20:15.123Z",
-            "2026-03-19T10:20:15+01:00",
-            "2026-03-19T10:20:15",
-        ] {
-            assert!(is_date(good.as_bytes()), "{good}");
-        }
-        for bad in [
-            "",
-            "2026",
-            "2026-03-19",
-            "20260319 102015",
-            "2026-03-19T10:20:15.Z",
-            "now",
-        ] {
-            assert!(!is_date(bad.as_bytes()), "{bad}");
-        }
-    }
-
     proptest! {
         #[test]
         fn a_record_reads_back(index in 0..=i64::MAX as u64, url in proptest::collection::vec(any::<u8>(), 1..200), size in 0..=i64::MAX as u64) {
@@ -159,7 +124,6 @@ mod tests {
         #[test]
         fn parsing_never_panics(value in proptest::collection::vec(any::<u8>(), 0..200)) {
             let _ = Record::parse(&value);
-            let _ = is_date(&value);
         }
     }
 }

@@ -455,7 +455,7 @@ impl<K: Keyspace> Job<K> for Cancel<K> {
                     if self.continued {
                         index.restore_base(ks, crawl)?;
                         // Sequence numbers only grow, and those from before the commit still count.
-                        for key in [CrawlKey::Fresh, CrawlKey::Cut] {
+                        for key in [CrawlKey::Fresh, CrawlKey::Cut, CrawlKey::Others] {
                             let key = index.crawl_key(ks, crawl, key);
                             ks.delete(&key)?;
                         }

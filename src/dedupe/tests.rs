@@ -9,7 +9,7 @@ use crate::keyspace::memory::{MemoryKeyspace, Plain};
 use crate::keyspace::Keyspace;
 use crate::reply::Reply;
 
-use super::add::{Dependency, Response, Revisit};
+use super::add::{Adding, Dependency, Response, Revisit};
 use super::check::Check;
 use super::commit::Commit;
 use super::digest::Digest;
@@ -38,7 +38,8 @@ enum Op {
     Add {
         crawl: usize,
         hash: usize,
-        url: u8,
+        told: Told,
+        earliest: bool,
     },
     Revisit {
         crawl: usize,
@@ -83,6 +84,60 @@ enum Op {
     Restart,
 }
 
+/// Dates, each with the moment that it means.
+const DATES: [(u8, &str); 4] = [
+    (1, "20260319102015"),
+    (1, "2026-03-19T10:20:15Z"),
+    (0, "20260319102014999"),
+    (2, "2026-03-19T12:20:15.5+02:00"),
+];
+
+/// What a record says.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Told {
+    date: usize,
+    url: u8,
+    wacz: u64,
+    size: u64,
+}
+
+impl Told {
+    /// What a plain client writes.
+    const PLAIN: Told = Told {
+        date: 0,
+        url: u8::MAX,
+        wacz: 0,
+        size: 100,
+    };
+
+    fn order(&self) -> impl Ord {
+        let (moment, text) = DATES[self.date];
+        (moment, self.url(), self.wacz, self.size, text)
+    }
+
+    fn url(&self) -> String {
+        format!("http://example.com/a b/{}", self.url)
+    }
+
+    fn value(&self) -> String {
+        let (_, date) = DATES[self.date];
+        format!("{} {date} {} {}", self.wacz, self.url(), self.size)
+    }
+
+    fn is_same(&self, other: &Told) -> bool {
+        (self.date, self.url) == (other.date, other.url)
+    }
+}
+
+fn told() -> impl Strategy<Value = Told> {
+    (0..DATES.len(), 0..3u8, 0..2u64, 100..103u64).prop_map(|(date, url, wacz, size)| Told {
+        date,
+        url,
+        wacz,
+        size,
+    })
+}
+
 fn op() -> impl Strategy<Value = Op> {
     let crawl = 0..CRAWLS.len();
     let job = prop_oneof![
@@ -92,7 +147,8 @@ fn op() -> impl Strategy<Value = Op> {
         1 => proptest::collection::vec(crawl.clone(), 1..3).prop_map(|keep| Op::Purge { keep }),
     ];
     prop_oneof![
-        12 => (crawl.clone(), 0..HASHES, 0..3u8).prop_map(|(crawl, hash, url)| Op::Add { crawl, hash, url }),
+        12 => (crawl.clone(), 0..HASHES, told(), any::<bool>())
+            .prop_map(|(crawl, hash, told, earliest)| Op::Add { crawl, hash, told, earliest }),
         3 => (crawl.clone(), 0..HASHES).prop_map(|(crawl, hash)| Op::Revisit { crawl, hash }),
         2 => (crawl.clone(), any::<u16>()).prop_map(|(crawl, size)| Op::Wacz { crawl, size }),
         8 => job.clone(),
@@ -107,7 +163,9 @@ fn op() -> impl Strategy<Value = Op> {
 /// What is known of a crawl at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Part {
-    records: BTreeMap<usize, (u8, u64)>,
+    records: BTreeMap<usize, Told>,
+    /// Records that were counted beside those: hash, date and URL.
+    others: BTreeSet<(usize, usize, u8)>,
     counts: BTreeMap<&'static str, i64>,
     waczs: usize,
     requires: BTreeSet<usize>,
@@ -127,9 +185,46 @@ impl Part {
 struct ModelCrawl {
     now: Part,
     committed: Option<Part>,
+    /// Hashes that belong to a commit that was cut short.
+    cut: Option<BTreeSet<usize>>,
     uncommitted: bool,
     /// Committed by plain commands at first.
     plainly: bool,
+}
+
+impl ModelCrawl {
+    /// Whether a commit, or one that was cut short, took a hash.
+    fn took(&self, hash: usize) -> bool {
+        let committed = self.committed.as_ref();
+        committed.is_some_and(|part| part.records.contains_key(&hash))
+            || self.cut.as_ref().is_some_and(|cut| cut.contains(&hash))
+    }
+
+    /// The hashes that are new.
+    fn add(&mut self, hash: usize, told: Told, earliest: bool) -> u64 {
+        let mark = |told: &Told| (hash, told.date, told.url);
+        let Some(&stored) = self.now.records.get(&hash) else {
+            self.uncommitted = true;
+            self.now.records.insert(hash, told);
+            self.now.count("totalUrls", 1);
+            return 1;
+        };
+        let again = stored.is_same(&told) || earliest && self.now.others.contains(&mark(&told));
+        let replaces = earliest && told.order() < stored.order() && !self.took(hash);
+        // The same record again changes nothing.
+        self.uncommitted |= !again || replaces;
+        self.now.count("totalUrls", i64::from(!again));
+        if replaces {
+            self.now.records.insert(hash, told);
+            self.now.others.remove(&mark(&told));
+            if !stored.is_same(&told) {
+                self.now.others.insert(mark(&stored));
+            }
+        } else if earliest && !again {
+            self.now.others.insert(mark(&told));
+        }
+        0
+    }
 }
 
 #[derive(Clone, Debug, Default)]
@@ -172,7 +267,7 @@ impl Model {
             .get(&crawl)
             .filter(|c| c.now.records.contains_key(&hash))
             .map(|_| crawl))?;
-        Some((holder, self.crawls[&holder].now.records[&hash].1))
+        Some((holder, self.crawls[&holder].now.records[&hash].size))
     }
 
     fn commit(&mut self, crawl: usize) -> Option<(u64, u64)> {
@@ -190,6 +285,8 @@ impl Model {
             .filter(|h| !before.contains(h))
             .collect();
         let known = fresh.iter().filter(|h| owners.contains_key(h)).count() as u64;
+        state.cut = None;
+        state.now.others.clear();
         state.committed = Some(state.now.clone());
         state.uncommitted = false;
         let new = fresh.len() as u64 - known;
@@ -205,6 +302,7 @@ impl Model {
                 let dropped = now - part.records.len();
                 state.now = part;
                 state.uncommitted = false;
+                state.cut = None;
                 Some(dropped as u64)
             }
             None => {
@@ -239,7 +337,7 @@ fn open(ks: &mut MemoryKeyspace) -> MemoryIndex {
     Index::open(ks, b"{p}:", Profile::Document, false).unwrap()
 }
 
-fn run(
+pub(super) fn run(
     job: &mut dyn Job<MemoryKeyspace>,
     index: &mut MemoryIndex,
     ks: &mut MemoryKeyspace,
@@ -269,50 +367,25 @@ impl World {
         }
     }
 
-    fn record(url: u8) -> (Vec<u8>, Vec<u8>, u64) {
-        (
-            b"20260319102015".to_vec(),
-            format!("http://example.com/a b/{url}").into_bytes(),
-            100 + u64::from(url),
-        )
-    }
-
-    fn add(&mut self, crawl: usize, hash_at: usize, url: u8) {
-        let (date, text, size) = Self::record(url);
-        let digest = Digest::parse(&hash(hash_at)).unwrap();
-        let record = Record {
-            wacz_index: 0,
-            date: &date,
-            url: &text,
-            size,
+    fn add(&mut self, crawl: usize, hash_at: usize, told: Told, earliest: bool) {
+        let url = told.url();
+        let response = [Response {
+            digest: Digest::parse(&hash(hash_at)).unwrap(),
+            record: Record {
+                wacz_index: told.wacz,
+                date: DATES[told.date].1.as_bytes(),
+                url: url.as_bytes(),
+                size: told.size,
+            },
+        }];
+        let how = Adding {
+            earliest,
+            ..Adding::default()
         };
-        let response = [Response { digest, record }];
-        let new = self
-            .index
-            .add(
-                &mut self.ks,
-                CRAWLS[crawl],
-                &response,
-                None,
-                None,
-                self.clock,
-            )
-            .unwrap();
+        let (ks, clock) = (&mut self.ks, self.clock);
+        let new = self.index.add(ks, CRAWLS[crawl], &response, how, clock);
         let state = self.model.crawls.entry(crawl).or_default();
-        let stored = state.now.records.get(&hash_at);
-        // The same record again changes nothing.
-        state.uncommitted |= stored.is_none_or(|(stored, _)| *stored != url);
-        match stored {
-            None => {
-                state.now.records.insert(hash_at, (url, size));
-                state.now.count("totalUrls", 1);
-                assert_eq!(new, 1);
-            }
-            Some((stored, _)) => {
-                state.now.count("totalUrls", i64::from(*stored != url));
-                assert_eq!(new, 0);
-            }
-        }
+        assert_eq!(new, Ok(state.add(hash_at, told, earliest)));
     }
 
     fn revisit(&mut self, crawl: usize, hash_at: usize) {
@@ -446,11 +519,20 @@ impl World {
 
     fn apply(&mut self, op: &Op) {
         match op {
-            Op::Add { crawl, hash, url } => self.add(*crawl, *hash, *url),
+            Op::Add {
+                crawl,
+                hash,
+                told,
+                earliest,
+            } => self.add(*crawl, *hash, *told, *earliest),
             Op::Revisit { crawl, hash } => self.revisit(*crawl, *hash),
             Op::Wacz { crawl, size } => self.wacz(*crawl, *size),
             Op::PlainAdd { crawl, hash } => self.plain_add(*crawl, *hash),
-            Op::PlainCommit { crawl } => self.plain_commit(*crawl),
+            Op::PlainCommit { crawl } => {
+                if !self.has_unplaced() {
+                    self.plain_commit(*crawl);
+                }
+            }
             Op::Crash { op, steps } => {
                 if let Some(mut job) = self.job(op) {
                     let mut done = false;
@@ -475,22 +557,45 @@ impl World {
                     self.finish(op);
                 }
             }
-            Op::Abandon { crawl, steps } => {
-                let mut job = Commit::new(CRAWLS[*crawl]);
-                for _ in 0..*steps {
-                    match job.step(&mut self.index, &mut self.ks, &mut || false) {
-                        Ok(Step::More) => {}
-                        Ok(Step::Done(_)) => {
-                            self.model.commit(*crawl);
-                            break;
-                        }
-                        Err(_) => break,
-                    }
-                }
-                self.index = open(&mut self.ks);
-            }
+            Op::Abandon { crawl, steps } => self.abandon(*crawl, *steps),
             Op::Restart => self.index = open(&mut self.ks),
             job => self.finish(job),
+        }
+    }
+
+    /// A commit that dies on the way.
+    fn abandon(&mut self, crawl: usize, steps: usize) {
+        let id = CRAWLS[crawl];
+        let began = self.index.is_committing(&mut self.ks, id).unwrap();
+        let mut job = Commit::new(id);
+        for _ in 0..steps {
+            match job.step(&mut self.index, &mut self.ks, &mut || false) {
+                Ok(Step::More) => {}
+                Ok(Step::Done(_)) => {
+                    self.model.commit(crawl);
+                    break;
+                }
+                Err(_) => break,
+            }
+        }
+        self.index = open(&mut self.ks);
+        if !self.index.is_committing(&mut self.ks, id).unwrap() {
+            return;
+        }
+        // What came after the first run began may have joined what it was to commit.
+        let key = |ending: &[u8]| [b"{p}:h:", id, ending].concat();
+        let (fresh, others) = (key(b":fresh"), key(b":others"));
+        let state = self.model.crawls.get_mut(&crawl).unwrap();
+        let mut cut: BTreeSet<usize> = state.now.records.keys().copied().collect();
+        if began {
+            cut.retain(|&n| {
+                let digest = Digest::of_field(&hash(n));
+                !self.ks.hash_has(&fresh, digest.canonical()).unwrap()
+            });
+        }
+        state.cut = Some(cut);
+        if !began || !self.ks.exists(&others) {
+            state.now.others.clear();
         }
     }
 
@@ -532,17 +637,32 @@ impl World {
         let key = |parts: &[&[u8]]| [&[&b"{p}:"[..]], parts].concat().concat();
         let spelled = hash(hash_at);
         let spelled = spelled.strip_prefix(b"md5:").unwrap_or(&spelled);
-        let value = b"0 20260319102015 http://example.com/plain 100";
+        let value = Told::PLAIN.value();
         self.ks.set_add(&key(&[b"uncommittedcrawls"]), id).unwrap();
         self.ks
-            .hash_set(&key(&[b"h:", id]), spelled, value)
+            .hash_set(&key(&[b"h:", id]), spelled, value.as_bytes())
             .unwrap();
         let counts_key = key(&[b"h:", id, b":counts"]);
         super::counts::add(&mut self.ks, &counts_key, b"totalUrls", 1).unwrap();
         self.index = open(&mut self.ks);
         state.uncommitted = true;
-        state.now.records.insert(hash_at, (u8::MAX, 100));
+        state.now.records.insert(hash_at, Told::PLAIN);
+        // Nothing tells it from what a commit that was cut short had begun with.
+        if let Some(cut) = &mut state.cut {
+            cut.insert(hash_at);
+        }
         state.now.count("totalUrls", 1);
+    }
+
+    /// Whether a crawl that plain clients committed has no place in the order of commits yet: nothing
+    /// would tell which of two such crawls came first.
+    fn has_unplaced(&mut self) -> bool {
+        let plainly = self.model.crawls.iter().filter(|(_, c)| c.plainly);
+        let crawls: Vec<usize> = plainly.map(|(&crawl, _)| crawl).collect();
+        crawls.into_iter().any(|crawl| {
+            let base = [b"{p}:h:", CRAWLS[crawl], b":base"].concat();
+            !self.ks.hash_has(&base, b"commits").unwrap()
+        })
     }
 
     /// What a crawler with nothing but plain commands does at the end of a crawl.
@@ -685,6 +805,21 @@ impl World {
                 })
                 .unwrap_or_default();
             assert_eq!(counts, expected, "counts of crawl {at}");
+            for i in 0..HASHES {
+                let digest = Digest::parse(&hash(i)).unwrap();
+                let stored = self.index.record_of(&mut self.ks, id, &digest).unwrap();
+                let stored = stored.map(|value| String::from_utf8(value).unwrap());
+                let told = model.and_then(|m| m.now.records.get(&i));
+                assert_eq!(stored, told.map(Told::value), "hash {i} of crawl {at}");
+            }
+            let others = self
+                .index
+                .crawl_key(&mut self.ks, id, super::keys::CrawlKey::Others);
+            let n = self.ks.hash_len(&others).unwrap() as usize;
+            // A plain client's commit leaves them there.
+            if model.is_none_or(|m| m.uncommitted || !m.plainly) {
+                assert_eq!(n, model.map_or(0, |m| m.now.others.len()), "crawl {at}");
+            }
             let requires = self
                 .index
                 .crawl_key(&mut self.ks, id, super::keys::CrawlKey::Requires);
@@ -723,8 +858,8 @@ proptest! {
 #[test]
 fn a_crawl_that_plain_clients_committed_and_went_on_with_is_counted_once() {
     let mut world = World::new(0);
-    world.add(0, 0, 0);
-    world.add(1, 1, 0);
+    world.add(0, 0, Told::PLAIN, false);
+    world.add(1, 1, Told::PLAIN, false);
     world.plain_commit(0);
     world.plain_commit(1);
     world.model.crawls.get_mut(&0).unwrap().plainly = false;

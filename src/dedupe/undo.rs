@@ -58,6 +58,8 @@ impl<K: Keyspace> Index<K> {
         }
         let files = ks.list_len(&waczs)?;
         ks.hash_set(&base, b"cutwacz", files.to_string().as_bytes())?;
+        let others = self.crawl_key(ks, crawl, CrawlKey::Others);
+        ks.delete(&others)?;
         for (field, value) in counts::fields(ks, &base)?.iter() {
             if let Some(what) = field.strip_prefix(b"undo.") {
                 let done = [b"done.", what].concat();

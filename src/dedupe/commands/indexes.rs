@@ -193,7 +193,7 @@ pub fn possible_prefixes(key: &[u8]) -> impl Iterator<Item = (&[u8], Option<&[u8
 
 /// Whether a key is book-keeping of ours that says nothing of anybody's data.
 pub fn is_bookkeeping(key: &[u8]) -> bool {
-    const OURS: [&[u8]; 12] = [
+    const OURS: [&[u8]; 13] = [
         b"sharedwaczs",
         b"crawlspace",
         b"committing",
@@ -204,6 +204,7 @@ pub fn is_bookkeeping(key: &[u8]) -> bool {
         b":base",
         b":fresh",
         b":cut",
+        b":others",
         b":deps",
         b":seq",
     ];

@@ -1,8 +1,9 @@
 //! `DEDUPE.ADD` and `DEDUPE.REVISIT`.
 
-use crate::dedupe::add::{Dependency, Response, Revisit as Revisited};
+use crate::dedupe::add::{Adding, Dependency, Response, Revisit as Revisited};
+use crate::dedupe::date::{is_date, DATE_BYTES};
 use crate::dedupe::keys::CrawlKey;
-use crate::dedupe::record::{is_date, Record, DATE_BYTES, URL_BYTES};
+use crate::dedupe::record::{Record, URL_BYTES};
 use crate::reply::Reply;
 use crate::server::acl::Access;
 use crate::server::api::now_ms;
@@ -64,6 +65,7 @@ impl Command for Add {
             Arg::text("crawl"),
             Arg::integer("token").after("TOKEN").optional(),
             SEQ,
+            Arg::word("earliest", "EARLIEST").optional(),
             Arg::block(
                 "record",
                 &[
@@ -80,12 +82,14 @@ impl Command for Add {
 
     fn run(call: &mut Call<'_>) -> Result<Answer, String> {
         let crawl = crawl_argument(&mut call.args)?;
-        let (mut token, mut seq) = (None, None);
+        let mut how = Adding::default();
         loop {
-            if token.is_none() && call.args.keyword("TOKEN") {
-                token = Some(call.args.unsigned("token", 1, i64::MAX as u64)?);
-            } else if seq.is_none() && call.args.keyword("SEQ") {
-                seq = Some(sequence_argument(&mut call.args)?);
+            if how.token.is_none() && call.args.keyword("TOKEN") {
+                how.token = Some(call.args.unsigned("token", 1, i64::MAX as u64)?);
+            } else if how.seq.is_none() && call.args.keyword("SEQ") {
+                how.seq = Some(sequence_argument(&mut call.args)?);
+            } else if !how.earliest && call.args.keyword("EARLIEST") {
+                how.earliest = true;
             } else {
                 break;
             }
@@ -104,7 +108,7 @@ impl Command for Add {
         )?;
         let new = on_index(call, |remembered, keys| {
             let index = &mut remembered.index;
-            index.add(keys, crawl, &responses, token, seq, now_ms())
+            index.add(keys, crawl, &responses, how, now_ms())
         })?;
         count(&FIGURES.adds, responses.len() as u64);
         if claims::anybody_waits() {

@@ -1,0 +1,222 @@
+//! Dates of records: 14 digits, 17 digits, or ISO 8601.
+
+/// Longest date, in bytes.
+pub const DATE_BYTES: usize = 32;
+
+/// The moment that a date means, in UTC. Only the shape of dates is checked, so one that does not
+/// exist, such as 31 February, is the moment that many days after the start of its month.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Moment {
+    /// Since a fixed day.
+    seconds: i64,
+    /// Of the second, in units of the last digit that a date has room for.
+    fraction: u64,
+}
+
+/// Most digits of a fraction: what [`DATE_BYTES`] leave.
+const FRACTION_DIGITS: usize = 12;
+
+/// Whether a date has one of the forms that crawlers write: 14 digits, 17 digits, or ISO 8601
+/// such as `2026-03-19T10:20:15Z` with optional fraction.
+pub fn is_date(date: &[u8]) -> bool {
+    Parts::of(date).is_some()
+}
+
+impl Moment {
+    /// The moment of a date; `None` when it has none of the forms. A date without zone is in UTC.
+    pub fn of(date: &[u8]) -> Option<Moment> {
+        let parts = Parts::of(date)?;
+        let n = |digits: &[u8]| digits.iter().fold(0, |n, c| n * 10 + i64::from(c - b'0'));
+        let [year, month, day, hour, minute, second] = parts.fields.map(n);
+        let mut fraction = n(parts.fraction) as u64;
+        for _ in parts.fraction.len()..FRACTION_DIGITS {
+            fraction *= 10;
+        }
+        let ahead = match parts.offset {
+            None => 0,
+            Some((sign, hours, minutes)) => {
+                let ahead = n(hours) * 3600 + n(minutes) * 60;
+                if sign == b'-' {
+                    -ahead
+                } else {
+                    ahead
+                }
+            }
+        };
+        let time = hour * 3600 + minute * 60 + second;
+        Some(Moment {
+            seconds: days(year, month, day) * 86_400 + time - ahead,
+            fraction,
+        })
+    }
+}
+
+/// The number of a day in the Gregorian calendar.
+fn days(year: i64, month: i64, day: i64) -> i64 {
+    // Years begin with March here, so that the leap day is their last; month 0 is in the year before.
+    let months = year * 12 + month - 3;
+    let (year, month) = (months.div_euclid(12), months.rem_euclid(12));
+    let leap_days = year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
+    // From March on the months have 31, 30, 31, 30, 31 days, again and again.
+    year * 365 + leap_days + (month * 153 + 2) / 5 + day
+}
+
+/// A date taken apart.
+struct Parts<'a> {
+    /// Year, month, day, hour, minute, second.
+    fields: [&'a [u8]; 6],
+    /// Digits after the point.
+    fraction: &'a [u8],
+    /// Sign, hours and minutes.
+    offset: Option<(u8, &'a [u8], &'a [u8])>,
+}
+
+impl<'a> Parts<'a> {
+    fn of(date: &'a [u8]) -> Option<Parts<'a>> {
+        if date.iter().all(u8::is_ascii_digit) {
+            return matches!(date.len(), 14 | 17).then(|| Parts {
+                fields: [0..4, 4..6, 6..8, 8..10, 10..12, 12..14].map(|at| &date[at]),
+                fraction: &date[14..],
+                offset: None,
+            });
+        }
+        // ISO: shape YYYY-MM-DDThh:mm:ss, then a fraction, then Z or an offset.
+        let shape = b"dddd-dd-ddTdd:dd:dd";
+        let (head, mut tail) = date.split_at_checked(shape.len())?;
+        let fits = head.iter().zip(shape).all(|(&c, &s)| match s {
+            b'd' => c.is_ascii_digit(),
+            b'T' => matches!(c, b'T' | b't'),
+            _ => c == s,
+        });
+        if !fits || date.len() > DATE_BYTES {
+            return None;
+        }
+        let mut fraction = &b""[..];
+        if let [b'.', rest @ ..] = tail {
+            let digits = rest.iter().take_while(|c| c.is_ascii_digit()).count();
+            if digits == 0 {
+                return None;
+            }
+            (fraction, tail) = rest.split_at(digits);
+        }
+        let offset = match tail {
+            [] | [b'Z' | b'z'] => None,
+            [sign @ (b'+' | b'-'), h1, h2, b':', m1, m2]
+                if [h1, h2, m1, m2].into_iter().all(u8::is_ascii_digit) =>
+            {
+                Some((*sign, &tail[1..3], &tail[4..6]))
+            }
+            _ => return None,
+        };
+        Some(Parts {
+            fields: [0..4, 5..7, 8..10, 11..13, 14..16, 17..19].map(|at| &head[at]),
+            fraction,
+            offset,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn dates() {
+        for good in [
+            "20260319102015",
+            "20260319102015123",
+            "2026-03-19T10:20:15Z",
+            "2026-03-19T10:20:15.123Z",
+            "2026-03-19T10:20:15+01:00",
+            "2026-03-19T10:20:15",
+        ] {
+            assert!(is_date(good.as_bytes()), "{good}");
+        }
+        for bad in [
+            "",
+            "2026",
+            "2026-03-19",
+            "20260319 102015",
+            "2026-03-19T10:20:15.Z",
+            "2026-03-19T10:20:15+1:00",
+            "2026-03-19T10:20:15+01:0x",
+            "now",
+        ] {
+            assert!(!is_date(bad.as_bytes()), "{bad}");
+        }
+    }
+
+    #[test]
+    fn every_form_of_a_date_is_the_same_moment() {
+        let moment = Moment::of(b"20260319102015").unwrap();
+        for same in [
+            "20260319102015000",
+            "2026-03-19T10:20:15Z",
+            "2026-03-19t10:20:15.000z",
+            "2026-03-19T10:20:15",
+            "2026-03-19T11:20:15+01:00",
+            "2026-03-18T23:50:15.0-10:30",
+            "2026-03-20T00:20:15.000000+14:00",
+        ] {
+            assert_eq!(Moment::of(same.as_bytes()), Some(moment), "{same}");
+        }
+    }
+
+    #[test]
+    fn moments_are_in_the_order_of_time() {
+        let order = [
+            "19991231235959",
+            "20000101000000",
+            "20000228235959999",
+            "20000229000000",
+            "2000-03-01T00:00:00.00000000001",
+            "2000-03-01T00:00:00.0000000001Z",
+            "20000301000000001",
+            "2000-03-01T01:00:00.001-00:00",
+            "2000-02-29T23:00:00.0011-03:00",
+            "20001231235959",
+            "20010101000000",
+            "21000228235959",
+            "21000301000000",
+        ];
+        for pair in order.windows(2) {
+            let [before, after] = [0, 1].map(|i| Moment::of(pair[i].as_bytes()).unwrap());
+            assert!(before < after, "{pair:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_panics(date in proptest::collection::vec(any::<u8>(), 0..40)) {
+            prop_assert_eq!(is_date(&date), Moment::of(&date).is_some());
+        }
+
+        /// Days one after the other, by a count that knows the calendar in no clever way.
+        #[test]
+        fn days_follow_each_other(year in 0..9999i64, month in 1..=12i64, day in 1..=31i64) {
+            let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+            let last = match month {
+                2 => 28 + i64::from(leap),
+                4 | 6 | 9 | 11 => 30,
+                _ => 31,
+            };
+            let next = match (month, day) {
+                _ if day > last => return Ok(()),
+                _ if day < last => (year, month, day + 1),
+                (12, _) => (year + 1, 1, 1),
+                _ => (year, month + 1, 1),
+            };
+            prop_assert_eq!(days(next.0, next.1, next.2), days(year, month, day) + 1);
+        }
+
+        #[test]
+        fn moments_of_digits_are_in_the_order_of_the_digits(
+            a in "20[0-9]{2}(0[1-9]|1[0-2])(0[1-9]|1[0-9]|2[0-8])([01][0-9]|2[0-3])([0-5][0-9]){2}[0-9]{3}",
+            b in "20[0-9]{2}(0[1-9]|1[0-2])(0[1-9]|1[0-9]|2[0-8])([01][0-9]|2[0-3])([0-5][0-9]){2}[0-9]{3}",
+        ) {
+            let moment = |date: &str| Moment::of(date.as_bytes()).unwrap();
+            prop_assert_eq!(moment(&a).cmp(&moment(&b)), a.cmp(&b));
+        }
+    }
+}

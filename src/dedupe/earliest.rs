@@ -1,0 +1,396 @@
+//! `ADD … EARLIEST`: of the records that a crawl has for a hash the earliest one stays, and each is
+//! counted once, in whatever order they come.
+//!
+//! For that, every record that counted and is not the stored one leaves a mark in
+//! `h:<crawl>:others`, until a commit begins or what is uncommitted is canceled.
+
+use xxhash_rust::xxh3::xxh3_128;
+
+use crate::keyspace::Keyspace;
+
+use super::commit::Gather;
+use super::digest::Digest;
+use super::error::Result;
+use super::index::Index;
+use super::keys::CrawlKey;
+use super::record::Record;
+
+/// Which of a crawl's records stays where there are several of a hash.
+pub(super) struct Earliest<N> {
+    records: N,
+    fresh: N,
+    others: N,
+    /// What the crawl's commits took; read when somebody asks.
+    commits: Option<Gather<N>>,
+}
+
+impl<N: Clone + AsRef<[u8]>> Earliest<N> {
+    /// Of one crawl.
+    pub fn of<K: Keyspace<Name = N>>(
+        index: &mut Index<K>,
+        ks: &mut K,
+        crawl: &[u8],
+    ) -> Result<Earliest<N>> {
+        let others = index.crawl_key(ks, crawl, CrawlKey::Others);
+        ks.hash_len(&others)?;
+        Ok(Earliest {
+            records: index.crawl_key(ks, crawl, CrawlKey::Records),
+            fresh: index.crawl_key(ks, crawl, CrawlKey::Fresh),
+            others,
+            commits: None,
+        })
+    }
+
+    /// A record of a hash that the crawl has: the earlier one of the two is stored from now on,
+    /// unless a commit took the stored one. True when the new one counts.
+    pub fn meet<K: Keyspace<Name = N>>(
+        &mut self,
+        index: &mut Index<K>,
+        ks: &mut K,
+        crawl: &[u8],
+        digest: &Digest,
+        (stored, record): (&[u8], &Record<'_>),
+    ) -> Result<bool> {
+        let stored = Record::parse(stored);
+        let same = stored.is_some_and(|stored| stored.is_same(record));
+        // Marks that outlived a commit or a removal by plain clients say nothing.
+        let marked = !same
+            && index.is_uncommitted(ks, crawl)?
+            && ks.hash_has(&self.others, &mark(digest, record))?;
+        let counts = !same && !marked;
+        let earlier = stored.is_none_or(|stored| record.cmp_age(&stored).is_lt());
+        if earlier && !self.is_taken(index, ks, crawl, digest)? {
+            index.start(ks, crawl)?;
+            let spelling = index.spelling_in(ks, crawl, digest)?;
+            let spelling = spelling
+                .as_deref()
+                .unwrap_or(digest.written(index.profile()));
+            ks.hash_set(&self.records, spelling, &record.to_value())?;
+            if marked {
+                ks.hash_del(&self.others, &mark(digest, record))?;
+            }
+            if let Some(displaced) = stored.filter(|_| !same) {
+                ks.hash_set(&self.others, &mark(digest, &displaced), b"")?;
+            }
+        } else if counts {
+            index.start(ks, crawl)?;
+            ks.hash_set(&self.others, &mark(digest, record), b"")?;
+        }
+        Ok(counts)
+    }
+
+    /// Whether the crawl's record of a hash is part of one of its commits, or of one under way.
+    fn is_taken<K: Keyspace<Name = N>>(
+        &mut self,
+        index: &mut Index<K>,
+        ks: &mut K,
+        crawl: &[u8],
+        digest: &Digest,
+    ) -> Result<bool> {
+        if !index.is_continuing(ks, crawl)? || ks.hash_has(&self.fresh, digest.canonical())? {
+            return Ok(false);
+        }
+        if index.is_committing(ks, crawl)? {
+            return Ok(true);
+        }
+        // What plain clients added after the last commit is listed nowhere.
+        let commits = match &mut self.commits {
+            Some(commits) => commits,
+            none => none.insert(Gather::new(index, ks, crawl, true)?),
+        };
+        commits.is_recorded(index, ks, crawl, digest)
+    }
+}
+
+/// What a counted record of a hash leaves.
+fn mark(digest: &Digest, record: &Record<'_>) -> [u8; 16] {
+    let capture = [digest.canonical(), record.date, record.url].join(&b' ');
+    xxh3_128(&capture).to_be_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use crate::keyspace::memory::{MemoryKeyspace, Plain};
+
+    use super::super::add::{Adding, Response};
+    use super::super::commit::Commit;
+    use super::super::profile::Profile;
+    use super::super::removal::Cancel;
+    use super::super::sequence::Sequence;
+    use super::super::tests::run;
+    use super::*;
+
+    const CRAWL: &[u8] = b"a";
+    const EARLY: &[u8] = b"20260319102014";
+    const LATE: &[u8] = b"20260319102015";
+
+    /// Moments in other forms than digits, two of them the same.
+    const DATES: [&[u8]; 6] = [
+        EARLY,
+        LATE,
+        b"20260319102014999",
+        b"2026-03-19T10:20:15Z",
+        b"2026-03-19T12:20:14.9995+02:00",
+        b"20260319102016",
+    ];
+
+    type Told = (usize, usize, usize, u64, u64);
+
+    struct World {
+        ks: MemoryKeyspace,
+        index: Index<MemoryKeyspace>,
+    }
+
+    fn hash(n: usize) -> Vec<u8> {
+        format!("sha256:{:064x}", n + 1).into_bytes()
+    }
+
+    impl World {
+        fn new() -> World {
+            let mut ks = MemoryKeyspace::default();
+            let index = Index::open(&mut ks, b"p:", Profile::Document, false).unwrap();
+            World { ks, index }
+        }
+
+        fn add(&mut self, told: &[Told], how: Adding<'_>) -> u64 {
+            let urls: Vec<String> = told
+                .iter()
+                .map(|t| format!("http://e.com/{}", t.2))
+                .collect();
+            let responses: Vec<Response<'_>> = told
+                .iter()
+                .zip(&urls)
+                .map(|(&(n, date, _, wacz_index, size), url)| Response {
+                    digest: Digest::parse(&hash(n)).unwrap(),
+                    record: Record {
+                        wacz_index,
+                        date: DATES[date],
+                        url: url.as_bytes(),
+                        size,
+                    },
+                })
+                .collect();
+            let index = &mut self.index;
+            index.add(&mut self.ks, CRAWL, &responses, how, 1).unwrap()
+        }
+
+        fn earliest(&mut self, told: Told) -> u64 {
+            let earliest = true;
+            self.add(
+                &[told],
+                Adding {
+                    earliest,
+                    ..Adding::default()
+                },
+            )
+        }
+
+        fn commit(&mut self) {
+            run(&mut Commit::new(CRAWL), &mut self.index, &mut self.ks).unwrap();
+        }
+
+        fn stored(&mut self, n: usize) -> String {
+            let digest = Digest::parse(&hash(n)).unwrap();
+            let value = self.index.record_of(&mut self.ks, CRAWL, &digest);
+            String::from_utf8(value.unwrap().unwrap()).unwrap()
+        }
+
+        fn urls(&mut self) -> i64 {
+            let counts_key = b"p:h:a:counts".to_vec();
+            super::super::counts::read(&mut self.ks, &counts_key, b"totalUrls").unwrap()
+        }
+
+        /// Everything but the replies that are kept for retries: which call finds a hash new depends
+        /// on which one comes first.
+        fn keys(&self) -> BTreeMap<Vec<u8>, Plain> {
+            let keys = self.ks.keys.iter();
+            let keys = keys.filter(|(key, _)| !key.ends_with(b":seq"));
+            keys.map(|(key, value)| (key.clone(), value.clone()))
+                .collect()
+        }
+    }
+
+    /// The same records in some order, in calls of some sizes by two writers, some of them sent twice.
+    #[derive(Clone, Debug)]
+    struct Order {
+        told: Vec<Told>,
+        calls: Vec<(usize, bool, bool)>,
+        numbered: bool,
+    }
+
+    fn order(told: Vec<Told>) -> impl Strategy<Value = Order> {
+        let calls = proptest::collection::vec((1..5usize, any::<bool>(), any::<bool>()), 1..8);
+        (Just(told).prop_shuffle(), calls, any::<bool>()).prop_map(|(told, calls, numbered)| {
+            Order {
+                told,
+                calls,
+                numbered,
+            }
+        })
+    }
+
+    impl Order {
+        fn run(&self, world: &mut World) -> u64 {
+            let (mut rest, mut n, mut new) = (&self.told[..], 0, 0);
+            for (size, first, again) in self.calls.iter().cycle() {
+                if rest.is_empty() {
+                    break;
+                }
+                let (some, more) = rest.split_at(rest.len().min(*size));
+                rest = more;
+                n += 1;
+                let writer: &[u8] = if *first { b"w1" } else { b"w2" };
+                let how = Adding {
+                    seq: self.numbered.then_some(Sequence { writer, n }),
+                    earliest: true,
+                    token: None,
+                };
+                let reply = world.add(some, how);
+                new += reply;
+                if *again {
+                    let again = world.add(some, how);
+                    assert_eq!(again, if self.numbered { reply } else { 0 });
+                }
+            }
+            new
+        }
+    }
+
+    fn told() -> impl Strategy<Value = Told> {
+        (0..3usize, 0..DATES.len(), 0..3usize, 0..3u64, 1..3u64)
+    }
+
+    fn orders() -> impl Strategy<Value = (Vec<Told>, Order, Order)> {
+        let some = |n| proptest::collection::vec(told(), n);
+        (some(0..6), some(1..25))
+            .prop_flat_map(|(before, told)| (Just(before), order(told.clone()), order(told)))
+    }
+
+    proptest! {
+        #[test]
+        fn records_in_any_order_and_any_calls_give_the_same_keys((before, one, other) in orders()) {
+            let mut worlds = [&one, &other].map(|order| {
+                let mut world = World::new();
+                // Another spelling by a plain client, and a commit before.
+                let spelled = hash(2)[7..].to_vec();
+                let value = b"1 20260319102015 http://e.com/2 9";
+                world.ks.hash_set(&b"p:h:a".to_vec(), &spelled, value).unwrap();
+                world.add(&before, Adding::default());
+                if !before.is_empty() {
+                    world.commit();
+                }
+                let new = order.run(&mut world);
+                (world, new)
+            });
+            prop_assert_eq!(worlds[0].1, worlds[1].1);
+            prop_assert_eq!(worlds[0].0.keys(), worlds[1].0.keys());
+            for (world, _) in &mut worlds {
+                world.commit();
+                prop_assert!(!world.ks.keys.contains_key(&b"p:h:a:others"[..]));
+            }
+            prop_assert_eq!(worlds[0].0.keys(), worlds[1].0.keys());
+        }
+    }
+
+    #[test]
+    fn the_earlier_record_takes_the_place_of_the_stored_one() {
+        let mut world = World::new();
+        assert_eq!(world.earliest((0, 1, 1, 5, 7)), 1);
+        for (told, stored, urls) in [
+            ((0, 5, 0, 0, 1), "5 20260319102015 http://e.com/1 7", 2),
+            ((0, 1, 0, 6, 9), "6 20260319102015 http://e.com/0 9", 3),
+            ((0, 1, 0, 4, 9), "4 20260319102015 http://e.com/0 9", 3),
+            ((0, 1, 0, 4, 8), "4 20260319102015 http://e.com/0 8", 3),
+            ((0, 0, 2, 9, 9), "9 20260319102014 http://e.com/2 9", 4),
+            ((0, 1, 0, 0, 0), "9 20260319102014 http://e.com/2 9", 4),
+            ((0, 5, 0, 0, 1), "9 20260319102014 http://e.com/2 9", 4),
+        ] {
+            assert_eq!(world.earliest(told), 0);
+            assert_eq!(world.stored(0), stored, "{told:?}");
+            assert_eq!(world.urls(), urls, "{told:?}");
+        }
+    }
+
+    #[test]
+    fn a_committed_record_stays_and_one_that_came_since_does_not() {
+        let mut world = World::new();
+        world.earliest((0, 1, 0, 0, 1));
+        world.commit();
+        world.earliest((1, 1, 0, 0, 1));
+        for n in [0, 1] {
+            world.earliest((n, 0, 0, 0, 1));
+        }
+        assert_eq!(world.stored(0), "0 20260319102015 http://e.com/0 1");
+        assert_eq!(world.stored(1), "0 20260319102014 http://e.com/0 1");
+        assert_eq!(world.urls(), 4);
+        let cancel = &mut Cancel::new(CRAWL);
+        run(cancel, &mut world.index, &mut world.ks).unwrap();
+        assert_eq!(world.urls(), 1);
+        assert!(!world.ks.keys.contains_key(&b"p:h:a:others"[..]));
+    }
+
+    #[test]
+    fn what_a_running_commit_takes_stays_and_what_comes_meanwhile_does_not() {
+        use super::super::job::{Job, Step};
+        for again in [false, true] {
+            let mut world = World::new();
+            if again {
+                world.earliest((2, 1, 0, 0, 1));
+                world.commit();
+            }
+            // So many that a commit takes several steps.
+            for n in [0].into_iter().chain(100..200) {
+                world.earliest((n, 1, 0, 0, 1));
+            }
+            let mut commit = Commit::new(CRAWL);
+            while !world.index.is_committing(&mut world.ks, CRAWL).unwrap() {
+                let step = commit.step(&mut world.index, &mut world.ks, &mut || false);
+                assert!(matches!(step, Ok(Step::More)));
+            }
+            world.earliest((1, 1, 0, 0, 1));
+            for n in [0, 1] {
+                world.earliest((n, 0, 0, 0, 1));
+            }
+            assert_eq!(world.stored(0), "0 20260319102015 http://e.com/0 1");
+            assert_eq!(world.stored(1), "0 20260319102014 http://e.com/0 1");
+            run(&mut commit, &mut world.index, &mut world.ks).unwrap();
+            assert_eq!(world.urls(), 104 + i64::from(again));
+            world.earliest((1, 0, 1, 0, 1));
+            world.commit();
+            world.earliest((1, 0, 0, 0, 0));
+            assert_eq!(world.stored(1), "0 20260319102014 http://e.com/0 1");
+        }
+    }
+
+    #[test]
+    fn a_plain_clients_field_is_overwritten_as_it_is_spelled() {
+        let mut world = World::new();
+        let spelled = hash(0)[7..].to_ascii_uppercase();
+        for value in [&b"0 20260319102015 http://e.com/0 1"[..], b"no record"] {
+            world.ks.keys.clear();
+            let records = b"p:h:a".to_vec();
+            world.ks.hash_set(&records, &spelled, value).unwrap();
+            world.index = Index::open(&mut world.ks, b"p:", Profile::Document, false).unwrap();
+            world.earliest((0, 0, 0, 0, 1));
+            let stored = world.ks.hash_get(&records, &spelled).unwrap();
+            assert_eq!(
+                stored.as_deref(),
+                Some(&b"0 20260319102014 http://e.com/0 1"[..])
+            );
+            assert_eq!(world.ks.hash_len(&records), Ok(1));
+        }
+    }
+
+    #[test]
+    fn without_earliest_the_first_record_stays() {
+        let mut world = World::new();
+        world.add(&[(0, 1, 0, 0, 1)], Adding::default());
+        world.add(&[(0, 0, 0, 0, 1)], Adding::default());
+        assert_eq!(world.stored(0), "0 20260319102015 http://e.com/0 1");
+        assert!(!world.ks.keys.contains_key(&b"p:h:a:others"[..]));
+    }
+}
