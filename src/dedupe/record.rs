@@ -71,7 +71,10 @@ impl Record<'_> {
     /// that nobody can read comes last.
     pub fn cmp_age(&self, other: &Record<'_>) -> Ordering {
         let (mine, theirs) = (Moment::of(self.date), Moment::of(other.date));
-        let moments = mine.is_none().cmp(&theirs.is_none()).then(mine.cmp(&theirs));
+        let moments = mine
+            .is_none()
+            .cmp(&theirs.is_none())
+            .then(mine.cmp(&theirs));
         moments
             .then_with(|| self.url.cmp(other.url))
             .then_with(|| self.wacz_index.cmp(&other.wacz_index))
