@@ -110,12 +110,11 @@ impl Cluster {
         ok!(from.wire(), "CLUSTER", "SETSLOT", slot, "MIGRATING", id(to));
     }
 
-    /// Moves the keys of a slot whose move has [begun](Self::begin_move), then the slot. All nodes know it when
-    /// this returns.
-    pub fn finish_move(&self, key: impl AsRef<[u8]>, to: &Server) {
+    /// Moves the keys of a slot whose move has [begun](Self::begin_move), not yet the slot: its owner answers
+    /// `ASK` from then on.
+    pub fn move_keys(&self, key: impl AsRef<[u8]>, to: &Server) {
         let slot = self.slot(key.as_ref());
-        let from = self.owner(key);
-        let mut c = from.wire();
+        let mut c = self.owner(key).wire();
         loop {
             let keys = ok!(c, "CLUSTER", "GETKEYSINSLOT", slot, 1000);
             if keys.items().is_empty() {
@@ -125,6 +124,13 @@ impl Cluster {
                 ok!(c, "MIGRATE", "127.0.0.1", to.port(), key.bytes(), 0, 60_000);
             }
         }
+    }
+
+    /// Moves the keys of a slot whose move has [begun](Self::begin_move), then the slot. All nodes know it when
+    /// this returns.
+    pub fn finish_move(&self, key: impl AsRef<[u8]>, to: &Server) {
+        let slot = self.slot(key.as_ref());
+        self.move_keys(key, to);
         // The new owner first: in between, both would send clients to each other.
         let others = self.nodes.iter().filter(|node| node.port() != to.port());
         for node in std::iter::once(to).chain(others) {

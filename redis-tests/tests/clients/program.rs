@@ -1,0 +1,137 @@
+//! A script that runs beside the test, and is talked to line by line.
+
+use std::io::{BufRead, BufReader, Read, Seek, Write};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{channel, Receiver};
+use std::time::Duration;
+
+use redis_tests::Reply;
+
+/// A script that says nothing for so long hangs.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A running script. Dropping it kills it.
+pub struct Program {
+    /// What it is called in a message.
+    pub name: String,
+    child: Child,
+    input: ChildStdin,
+    lines: Receiver<String>,
+    errors: std::fs::File,
+}
+
+impl Program {
+    pub fn start(mut command: Command) -> Program {
+        let errors = tempfile::tempfile().expect("a temporary file");
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(errors.try_clone().expect("a second handle"))
+            .spawn()
+            .expect("the script starts");
+        let output = child.stdout.take().expect("it has one");
+        let (tell, lines) = channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(output).lines().map_while(Result::ok) {
+                if tell.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        Program {
+            name: format!("{command:?}"),
+            input: child.stdin.take().expect("it has one"),
+            child,
+            lines,
+            errors,
+        }
+    }
+
+    /// What it says next; `None` when it has ended, and ended well.
+    pub fn next(&mut self) -> Option<String> {
+        match self.lines.recv_timeout(PATIENCE) {
+            Ok(line) => Some(line),
+            Err(std::sync::mpsc::RecvTimeoutError::Disconnected)
+                if self.child.wait().is_ok_and(|status| status.success()) =>
+            {
+                None
+            }
+            Err(reason) => {
+                let mut errors = String::new();
+                let _ = self.errors.rewind();
+                let _ = self.errors.read_to_string(&mut errors);
+                panic!("{}: {reason}\n{errors}", self.name)
+            }
+        }
+    }
+
+    /// The same where it has something to say.
+    pub fn line(&mut self) -> String {
+        let line = self.next();
+        line.unwrap_or_else(|| panic!("{} has ended", self.name))
+    }
+
+    pub fn say(&mut self, line: &str) {
+        let said = writeln!(self.input, "{line}").and_then(|()| self.input.flush());
+        if let Err(reason) = said {
+            // Its own words say more.
+            self.next();
+            panic!("{}: {reason}", self.name);
+        }
+    }
+
+    /// Has it send a command, and gives what its client made of the reply.
+    pub fn call(&mut self, words: &[Vec<u8>]) -> Reply {
+        let words: Vec<String> = words.iter().map(|word| hex(word)).collect();
+        self.say(&words.join(","));
+        let line = self.line();
+        let mut parts = line.split(' ');
+        let reply = self.reply(&mut parts);
+        assert_eq!(parts.next(), None, "{}: {line}", self.name);
+        reply
+    }
+
+    fn reply<'a>(&self, parts: &mut impl Iterator<Item = &'a str>) -> Reply {
+        let mut next = || parts.next().unwrap_or_default();
+        let kind = next();
+        if kind == "nil" {
+            return Reply::Nil;
+        }
+        let value = next();
+        let mut many =
+            |count: usize| -> Vec<Reply> { (0..count).map(|_| self.reply(&mut *parts)).collect() };
+        match (kind, value.parse::<i64>()) {
+            ("int", Ok(n)) => Reply::Int(n),
+            ("bytes", _) => Reply::Bulk(bytes(value)),
+            ("error", _) => Reply::Error(bytes(value)),
+            ("array", Ok(n)) => Reply::Array(many(n as usize)),
+            ("map", Ok(n)) => {
+                let parts = many(2 * n as usize);
+                let pairs = parts.chunks_exact(2);
+                Reply::Map(pairs.map(|p| (p[0].clone(), p[1].clone())).collect())
+            }
+            _ => panic!("{}: a reply that is {kind} {value}", self.name),
+        }
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+pub fn bytes(hex: &str) -> Vec<u8> {
+    let hex = hex.trim_start_matches('-').as_bytes();
+    let byte = |pair: &[u8]| {
+        let pair = std::str::from_utf8(pair).ok()?;
+        u8::from_str_radix(pair, 16).ok()
+    };
+    let bytes: Option<_> = hex.chunks(2).map(byte).collect();
+    bytes.expect("hexadecimal digits")
+}
