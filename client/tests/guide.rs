@@ -8,12 +8,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use redis_tests::packages::{self, left_out, run};
-use redis_tests::{Reply, Server};
+use redis_tests::{Cluster, Reply, Server};
 
 /// The guides with programs in Python, by the names of their files.
-const PYTHON: [&str; 3] = ["dedupe", "frontier", "tags"];
+const PYTHON: [&str; 4] = ["clients", "dedupe", "frontier", "tags"];
 /// Those with programs in JavaScript.
-const JAVASCRIPT: [&str; 2] = ["dedupe", "frontier"];
+const JAVASCRIPT: [&str; 3] = ["clients", "dedupe", "frontier"];
+/// Those whose programs use a cluster as well.
+const CLUSTER: [&str; 1] = ["clients"];
 
 #[test]
 fn the_python_programs_run_with_redis_py() {
@@ -80,6 +82,10 @@ fn must_run(mut interpreter: Command, folder: &Path, guide: &str, language: &str
         .arg(&name)
         .current_dir(folder)
         .env("PORT", server.port().to_string());
+    let cluster = CLUSTER.contains(&guide).then(|| Cluster::start(3));
+    if let Some(cluster) = &cluster {
+        command.env("CLUSTER_PORT", cluster.nodes()[0].port().to_string());
+    }
     if let Err(reason) = run(command) {
         panic!("{name} in {}: {reason}", folder.display());
     }
