@@ -40,6 +40,28 @@ fn move_takes_everything_that_is_queued() {
 }
 
 #[test]
+fn leases_that_ran_out_count_in_a_row_while_the_group_is_known() {
+    // A pause that goes on keeps the group; without one it goes with its URIs.
+    for (gap, times) in [(5000, 2), (0, 1)] {
+        let (_server, mut f) = stage();
+        f.ok(format!("LIMIT from GAP {gap}"));
+        add(&mut f, "from", 1);
+        let ran_out = |f: &mut Frontier| {
+            let lease = f.ok("NEXT LEASE 1000");
+            assert_eq!(lease.items().len(), 1);
+            f.pass(1000);
+            f.ok("EXPIRED").items()[0].items()[3].int()
+        };
+        assert_eq!(ran_out(&mut f), 1);
+        assert_eq!(f.ok("MOVE from to").ints(), [1, 1]);
+        f.ok("PAUSE to");
+        add(&mut f, "from", 1);
+        f.pass(gap);
+        assert_eq!(ran_out(&mut f), times);
+    }
+}
+
+#[test]
 fn moved_group_keeps_the_later_of_both_gates() {
     for (from, to) in [(4000, 1000), (1000, 4000)] {
         let (_server, mut f) = stage();

@@ -57,7 +57,6 @@ impl Model {
         let source = self.group(from);
         source.place = Place::Nowhere;
         source.open = true;
-        source.expired = 0;
         let kept = std::mem::take(&mut source.kept);
         let counts = std::mem::take(&mut source.counts);
         let asked = std::mem::replace(&mut source.asked, NEVER);

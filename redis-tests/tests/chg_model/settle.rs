@@ -106,7 +106,8 @@ impl Model {
             must!(place == Place::Nowhere, "an idle group in {place:?}");
             let gate = group.gate.max(group.gap_until);
             let until = self.gates.values().copied().max().unwrap_or(0);
-            let forgotten = n.is_none_or(|n| n != gate);
+            // One that never had a pause goes at once.
+            let forgotten = gate == 0 || n.is_none_or(|n| n != gate);
             let n = n.unwrap_or(0);
             let shared = group.shared.is_some() && n >= gate && n <= gate.max(until);
             must!(
