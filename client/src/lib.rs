@@ -7,6 +7,7 @@
 //! * [`frontier`] calls the `CHG.*` commands: which host may be fetched from now.
 //! * [`tags`] calls the `TAGS.*` commands: who may see which capture.
 //! * [`mirror`] keeps a tag space as a database has it.
+//! * [`indexer`] brings WACZ files into a dedupe index.
 //! * [`index`] brings the records of WARC files into a dedupe index, as a crawler would have done live.
 //!
 //! The binary `crawlspace` is a thin command line around them.
@@ -16,10 +17,13 @@ mod reply;
 pub mod dedupe;
 pub mod frontier;
 pub mod index;
+pub mod indexer;
 pub mod mirror;
 pub mod server;
 pub mod tags;
 pub mod wacz;
 pub mod warc;
 
-pub use server::{Ask, Batch, Call, Code, Error, Options, Pending, Server, Steps};
+pub use server::{
+    Answer, Ask, AsyncServer, Batch, Call, Code, Error, Options, Pending, Server, Steps,
+};

@@ -16,12 +16,12 @@ pub const FILENAME_BYTES: usize = 4096;
 /// Longest hash of a WACZ file, in bytes.
 pub const WACZ_HASH_BYTES: usize = 256;
 
-/// One WACZ file of a crawl; a placeholder without hash and size until it is finished.
+/// One WACZ file of a crawl; a placeholder without size until it is finished.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// The file's name, any bytes.
     pub filename: Vec<u8>,
-    /// Its hash as given, for a finished file.
+    /// Its hash as given, for a finished file, where it is known.
     pub hash: Option<Vec<u8>>,
     /// Its size in bytes, for a finished file.
     pub size: Option<u64>,
@@ -104,9 +104,9 @@ impl Entry {
         }
     }
 
-    /// Whether the file is finished.
+    /// Whether the file is finished. Its hash need not be known.
     pub fn is_closed(&self) -> bool {
-        self.hash.is_some() && self.size.is_some()
+        self.size.is_some()
     }
 }
 
@@ -136,7 +136,7 @@ impl<K: Keyspace> Index<K> {
     }
 
     /// Fills in the hash and size of a finished WACZ file and counts its size once; a repeated
-    /// close with another size counts the difference.
+    /// close with another size counts the difference. An empty hash is one that nobody knows.
     ///
     /// # Errors
     /// `NOCRAWL`, and `ERR` when the list has no such entry or another file there.
@@ -171,7 +171,7 @@ impl<K: Keyspace> Index<K> {
         }
         let closed = Entry {
             filename: filename.to_vec(),
-            hash: Some(hash.to_vec()),
+            hash: (!hash.is_empty()).then(|| hash.to_vec()),
             size: Some(size),
         };
         if old.as_ref() == Some(&closed) {

@@ -62,7 +62,10 @@ impl Command for Close {
         let crawl = crawl_argument(&mut call.args)?;
         let i = call.args.unsigned("index", 0, u64::from(u32::MAX))?;
         let filename = call.args.bytes("filename", FILENAME_BYTES)?;
-        let hash = call.args.bytes("hash", WACZ_HASH_BYTES)?;
+        let hash = match call.args.peek() {
+            Some(b"") => call.args.next("hash")?,
+            _ => call.args.bytes("hash", WACZ_HASH_BYTES)?,
+        };
         let size = call.args.unsigned("size", 0, (1 << 53) - 1)?;
         permit(
             call,

@@ -2,6 +2,8 @@
 
 mod dedupe;
 mod frontier;
+mod indexer;
+mod stop;
 mod table;
 mod tags;
 
@@ -26,6 +28,7 @@ enum Subject {
     /// Hash-based dedupe: which payloads have been seen.
     #[command(subcommand, arg_required_else_help = true)]
     Dedupe(dedupe::Dedupe),
+    Indexer(indexer::Indexer),
     /// Crawl host groups: which hosts may be fetched from now, and why the others may not.
     #[command(subcommand, arg_required_else_help = true)]
     Frontier(frontier::Frontier),
@@ -48,6 +51,7 @@ struct Server {
 fn main() -> ExitCode {
     let outcome = match CommandLine::parse().subject {
         Subject::Dedupe(dedupe) => dedupe.run(),
+        Subject::Indexer(indexer) => indexer.run(),
         Subject::Frontier(frontier) => frontier.run(),
         Subject::Tags(tags) => tags.run(),
     };

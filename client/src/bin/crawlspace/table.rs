@@ -48,6 +48,18 @@ impl Table {
     }
 }
 
+/// Text from elsewhere as it may stand on a terminal: control characters are escaped.
+pub fn shown(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c.is_control() {
+            true => shown.extend(c.escape_default()),
+            false => shown.push(c),
+        }
+    }
+    shown
+}
+
 /// 1234567 as `1 234 567`.
 pub fn count(n: u64) -> String {
     let digits = n.to_string();

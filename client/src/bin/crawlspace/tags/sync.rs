@@ -1,7 +1,6 @@
 //! `crawlspace tags sync`: a space as a database has it.
 
 mod output;
-mod stop;
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -15,6 +14,7 @@ use crawlspace_client::mirror::{
 
 use self::output::Output;
 use super::{failed, KindName};
+use crate::stop;
 
 #[derive(Args)]
 #[command(group = ArgGroup::new("source").args(["postgres", "csv", "print_sql"]).required(true))]
@@ -190,7 +190,7 @@ impl Sync {
             query: self.query(),
             channel: self.listen.clone(),
         };
-        let stop = stop::on_signal()
+        let stop = stop::on_signal(0)
             .map_err(|error| Error::Setting(format!("signals cannot be received: {error}")))?;
         let mirror = Mirror::new(&source, self.target(), stop)?;
         let mut tell = |event: crawlspace_client::mirror::Event<'_>| {

@@ -12,9 +12,9 @@ use signal_hook::iterator::Signals;
 /// How long a query or a call may hold the end up. Nothing that readers see depends on it.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What becomes true on SIGTERM and Ctrl-C. Whoever does not look within a few seconds, or is asked a second
-/// time, is ended.
-pub fn on_signal() -> io::Result<&'static AtomicBool> {
+/// What becomes true on SIGTERM and Ctrl-C. Whoever does not look within a few seconds is ended with this exit
+/// status; whoever is asked a second time, at once.
+pub fn on_signal(status: i32) -> io::Result<&'static AtomicBool> {
     static STOP: AtomicBool = AtomicBool::new(false);
     let mut signals = Signals::new([SIGTERM, SIGINT])?;
     thread::spawn(move || {
@@ -22,9 +22,9 @@ pub fn on_signal() -> io::Result<&'static AtomicBool> {
             if STOP.swap(true, Ordering::Relaxed) {
                 process::exit(1);
             }
-            thread::spawn(|| {
+            thread::spawn(move || {
                 thread::sleep(PATIENCE);
-                process::exit(0);
+                process::exit(status);
             });
         }
     });

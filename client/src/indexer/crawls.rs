@@ -1,0 +1,143 @@
+//! What an import does to whole crawls.
+
+use std::collections::HashSet;
+
+use super::report::{CommittedCrawl, Event};
+use super::{Error, Work};
+use crate::dedupe::{Listed, Removed, Retained};
+use crate::{Ask, Call, Code};
+
+/// How often the list of crawls is read again when others remove crawls meanwhile.
+const TRIES: usize = 20;
+
+impl Work<'_> {
+    /// Commits what was imported, in the order of the manifest: the first crawl that has a hash owns it.
+    pub(super) fn commit(&self) -> Result<(), Error> {
+        let uncommitted: HashSet<Vec<u8>> = self.crawls(Listed::Uncommitted)?;
+        for crawl in self.queue.crawls()? {
+            if !uncommitted.contains(crawl.as_bytes()) {
+                continue;
+            }
+            let hashes = match self.index.commit(crawl.as_bytes()) {
+                Ok(hashes) => hashes,
+                // Somebody cancelled or removed it meanwhile, and that is what counts.
+                Err(error) if matches!(error.code(), Some(Code::NoCrawl | Code::Canceled)) => {
+                    continue
+                }
+                Err(error) => return Err(error.into()),
+            };
+            let mut report = self.report();
+            let crawls = &mut report.crawls;
+            match crawls.iter_mut().find(|other| other.crawl == crawl) {
+                Some(other) => {
+                    other.hashes.new += hashes.new;
+                    other.hashes.known += hashes.known;
+                }
+                None => {
+                    let committed = CommittedCrawl { crawl, hashes };
+                    self.watch.event(Event::Committed(&committed));
+                    crawls.push(committed);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The crawls of the manifest are the whole collection now; others are tracked, or removed.
+    pub(super) fn retain(&self, listed: &[String]) -> Result<(), Error> {
+        for _ in 0..TRIES {
+            let committed = self.crawls(Listed::Committed)?;
+            let kept: Vec<&[u8]> = listed
+                .iter()
+                .map(String::as_bytes)
+                .filter(|crawl| committed.contains(*crawl))
+                .collect();
+            let unlisted = committed.len() - kept.iter().collect::<HashSet<_>>().len();
+            let retained = if !kept.is_empty() {
+                self.index.retain(self.import.remove, &kept)
+            } else {
+                self.retain_nothing(&committed)?
+            };
+            match retained {
+                Ok(Retained {
+                    crawls, dropped, ..
+                }) => {
+                    let mut report = self.report();
+                    report.unlisted_crawls = unlisted as u64;
+                    if self.import.remove {
+                        report.removed_crawls += crawls;
+                        report.removed_hashes += dropped;
+                    }
+                    return Ok(());
+                }
+                // One was removed since we asked.
+                Err(error) if error.code() == Some(Code::NoCrawl) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(Error::Refused(
+            "crawls are being removed all the time: import again when that is over".to_owned(),
+        ))
+    }
+
+    /// None of the crawls of the index is listed.
+    fn retain_nothing(
+        &self,
+        committed: &HashSet<Vec<u8>>,
+    ) -> Result<Result<Retained, crate::Error>, Error> {
+        let none = Retained::default();
+        if committed.is_empty() {
+            return Ok(Ok(none));
+        }
+        if !self.import.remove {
+            let mut size = 0;
+            for crawl in committed {
+                match self.index.crawl_stats(crawl) {
+                    Ok(stats) => size += stats.total_crawl_size,
+                    Err(error) => return Ok(Err(error)),
+                }
+            }
+            self.track(committed.len() as u64, size)?;
+            return Ok(Ok(none));
+        }
+        if !self.import.allow_empty {
+            return Err(Error::Refused(format!(
+                "nothing that {} lists is in the index, and removing all crawls that are not listed would empty it: \
+                 allow it if that is meant",
+                self.import.source
+            )));
+        }
+        let all: Vec<&[u8]> = committed.iter().map(|crawl| &crawl[..]).collect();
+        let removed = self.index.remove(&all);
+        if removed.is_ok() {
+            self.track(0, 0)?;
+        }
+        Ok(removed.map(|removed| {
+            let Removed {
+                crawls,
+                dropped,
+                reowned,
+            } = removed;
+            Retained {
+                crawls,
+                dropped,
+                reowned,
+            }
+        }))
+    }
+
+    /// What `DEDUPE.RETAIN` writes for those that are left out.
+    fn track(&self, crawls: u64, size: u64) -> Result<(), Error> {
+        let mut track = redis::cmd("HSET");
+        track.arg([&self.import.prefix[..], b"allcounts"].concat());
+        track.arg("removedCrawls").arg(crawls);
+        track.arg("removedCrawlSize").arg(size);
+        self.server.ask(Call::<u64>::new(track).repeatable())?;
+        Ok(())
+    }
+
+    fn crawls(&self, which: Listed) -> Result<HashSet<Vec<u8>>, Error> {
+        let crawls = self.index.crawls(Some(which))?;
+        Ok(crawls.into_iter().map(|crawl| crawl.crawl).collect())
+    }
+}

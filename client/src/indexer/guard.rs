@@ -1,0 +1,83 @@
+//! Keeps the packages that workers are at work on from being taken over by others.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::queue::{Queue, Stage};
+
+/// The packages in work. One thread renews their guards.
+#[derive(Default)]
+pub(super) struct Guards {
+    held: Mutex<Vec<Arc<Held>>>,
+    end: Condvar,
+    ended: AtomicBool,
+}
+
+/// A package in work.
+pub(super) struct Held {
+    queue: Queue,
+    stage: Stage,
+    name: String,
+    lost: AtomicBool,
+}
+
+impl Held {
+    /// Whether somebody else has taken it over.
+    pub fn is_lost(&self) -> bool {
+        self.lost.load(Ordering::Relaxed)
+    }
+}
+
+impl Guards {
+    /// From now on until [`Guards::end`], [`Guards::renew`] does its work.
+    pub fn begin(&self) {
+        self.ended.store(false, Ordering::Relaxed);
+    }
+
+    pub fn hold(&self, queue: &Queue, stage: Stage, name: &str) -> Arc<Held> {
+        let held = Arc::new(Held {
+            queue: queue.clone(),
+            stage,
+            name: name.to_owned(),
+            lost: AtomicBool::new(false),
+        });
+        self.lock().push(Arc::clone(&held));
+        held
+    }
+
+    pub fn let_go(&self, held: &Arc<Held>) {
+        self.lock().retain(|other| !Arc::ptr_eq(other, held));
+    }
+
+    /// Renews all guards every so often, until [`Guards::end`].
+    pub fn renew(&self, every: Duration) {
+        loop {
+            let held = self.lock();
+            let ended = |_: &mut Vec<_>| !self.ended.load(Ordering::Relaxed);
+            let waited = self.end.wait_timeout_while(held, every, ended);
+            let (held, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+            if !timeout.timed_out() {
+                return;
+            }
+            let all = held.clone();
+            drop(held);
+            for one in all {
+                // A server that cannot be reached now may be the next time; the scripts look anyway.
+                if let Ok(false) = one.queue.renew(one.stage, &one.name) {
+                    one.lost.store(true, Ordering::Relaxed);
+                }
+            }
+        }
+    }
+
+    pub fn end(&self) {
+        let _held = self.lock();
+        self.ended.store(true, Ordering::Relaxed);
+        self.end.notify_all();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Arc<Held>>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,476 @@
+//! The queue of an import, in Redis: `src:q`, `src:qset`, `src:d` and `pending:q` as the documents have them, so
+//! that several importers, on several machines, share the work.
+//!
+//! Whoever takes a package from `src:q` puts it into `pending:q` and holds a key of its own beside it,
+//! `pending:q:<name>`, that goes away by itself when nobody renews it any more. Then somebody else takes the
+//! package over. All steps are scripts, and each of them but the first looks whether the caller still holds
+//! that key: an importer that was stopped for a minute and comes back changes nothing.
+//!
+//! Revisit records have a queue of their own, `src:r` with `pending:r`, because they can be counted only when
+//! every original is in the index.
+
+use std::time::Duration;
+
+use redis::Cmd;
+
+use super::package::Package;
+use crate::{Ask, Call, Error, Server};
+
+/// Packages in one call that queues them.
+const ENQUEUED: usize = 200;
+
+/// Which queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// Packages whose responses are to be added: `src:q`.
+    Responses,
+    /// Packages whose revisits are to be counted: `src:r`.
+    Revisits,
+}
+
+/// What there is to do.
+#[derive(Debug)]
+pub(super) enum Taken {
+    /// This package, as it stands in the queue.
+    Package(Box<Package>, Vec<u8>),
+    /// Nothing, but others are at work on so many.
+    Others(u64),
+}
+
+/// What a manifest added to the queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Enqueued {
+    pub new: u64,
+    /// Imported before.
+    pub done: u64,
+    /// Queued by another importer, or by one that died.
+    pub underway: u64,
+}
+
+/// The queues of one index.
+#[derive(Clone)]
+pub(super) struct Queue {
+    server: Server,
+    prefix: Vec<u8>,
+    /// What tells this importer's guards from those of others.
+    token: String,
+    lease: Duration,
+}
+
+const ENQUEUE: &str = r"
+local q, qset, done, crawls, runs, later = unpack(KEYS)
+local names, run, laters = ARGV[1], ARGV[2], ARGV[3]
+local new, was_done, underway = 0, 0, 0
+for i = 4, #ARGV, 3 do
+  local name, crawl, item = ARGV[i], ARGV[i + 1], ARGV[i + 2]
+  if redis.call('SISMEMBER', done, name) == 1 then
+    was_done = was_done + 1
+  elseif redis.call('SADD', qset, name) == 0 then
+    underway = underway + 1
+  else
+    new = new + 1
+    redis.call('HSETNX', runs, name, run)
+    redis.call('DEL', laters .. name)
+    redis.call('SREM', later, name)
+    redis.call('LPUSH', q, item)
+    if not redis.call('LPOS', crawls, crawl) then redis.call('RPUSH', crawls, crawl) end
+    redis.call('RPUSH', names .. crawl, name)
+  end
+end
+return {new, was_done, underway}";
+
+/// Orphans first; and a call that is sent twice gives the same package twice.
+const TAKE: &str = r"
+local q, pending = unpack(KEYS)
+local guards, token, lease = ARGV[1], ARGV[2], ARGV[3]
+local orphan
+local items = redis.call('LRANGE', pending, 0, -1)
+for _, item in ipairs(items) do
+  local holder = redis.call('GET', guards .. cjson.decode(item).name)
+  if holder == token then return item end
+  if not holder and not orphan then orphan = item end
+end
+local item = orphan or redis.call('RPOPLPUSH', q, pending)
+if not item then return #items end
+redis.call('SET', guards .. cjson.decode(item).name, token, 'PX', lease)
+return item";
+
+const RENEW: &str = r"
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
+return redis.call('PEXPIRE', KEYS[1], ARGV[2])";
+
+/// Gives 0 when somebody else has it. A call that is sent twice gives 1 twice.
+const LEAVE: &str = r"
+local guard, pending, into, runs, noted, counts, qset, q, pq, r, pr = unpack(KEYS)
+local token, item, name, keep, forget = unpack(ARGV)
+local holder = redis.call('GET', guard)
+if holder ~= token then
+  if not holder and not redis.call('LPOS', pending, item) then return 1 end
+  return 0
+end
+redis.call('LREM', pending, 1, item)
+if keep == '1' then redis.call('LPUSH', into, item) end
+if forget == '1' then
+  redis.call('HDEL', runs, name)
+  redis.call('HDEL', noted, name)
+end
+redis.call('DEL', guard)
+local total = redis.call('SCARD', qset)
+local left = redis.call('LLEN', q) + redis.call('LLEN', pq) + redis.call('LLEN', r) + redis.call('LLEN', pr)
+if total > 0 then
+  local part = math.max(0, total - left) / total
+  redis.call('HSET', counts, 'updateProgress', string.format('%.4g', part))
+end
+return 1";
+
+const CLOSE: &str = r"
+local q, pq, r, pr, qset, crawls, counts, stamp = unpack(KEYS)
+local names, now = unpack(ARGV)
+for _, queue in ipairs({q, pq, r, pr}) do
+  if redis.call('LLEN', queue) > 0 then return 0 end
+end
+for _, crawl in ipairs(redis.call('LRANGE', crawls, 0, -1)) do redis.call('DEL', names .. crawl) end
+redis.call('DEL', qset, crawls)
+redis.call('HSET', counts, 'updateProgress', '1')
+redis.call('SET', stamp, now)
+return 1";
+
+/// Revisits of one batch, counted once; those without an original are put aside.
+const COUNT: &str = r"
+local guard, noted, later, laters = unpack(KEYS)
+local token, name, number, aside, prefix, crawl = unpack(ARGV, 1, 6)
+if redis.call('GET', guard) ~= token then return 0 end
+if tonumber(redis.call('HGET', noted, name) or '0') >= tonumber(number) then return 1 end
+if #ARGV > 6 then redis.call('DEDUPE.REVISIT', prefix, crawl, 'REF', name, unpack(ARGV, 7)) end
+if aside ~= '' then
+  redis.call('HSET', laters, number, aside)
+  redis.call('SADD', later, name)
+end
+redis.call('HSET', noted, name, number)
+return 1";
+
+/// Revisits that had been put aside, counted once: only if they are still there as they were read.
+const SETTLE: &str = r"
+local later, laters, crawls = unpack(KEYS)
+local name, number, was, aside, prefix, crawl = unpack(ARGV, 1, 6)
+if redis.call('HGET', laters, number) ~= was then return 0 end
+if #ARGV > 6 then
+  redis.call('DEDUPE.REVISIT', prefix, crawl, 'REF', name, unpack(ARGV, 7))
+  if not redis.call('LPOS', crawls, crawl) then redis.call('RPUSH', crawls, crawl) end
+end
+if aside ~= '' then
+  redis.call('HSET', laters, number, aside)
+elseif redis.call('HDEL', laters, number) == 1 and redis.call('EXISTS', laters) == 0 then
+  redis.call('SREM', later, name)
+end
+return 1";
+
+/// A key holds something that no importer writes.
+pub(super) fn broken(key: &str, why: String) -> Error {
+    let what = "this is no importer's: mend it, or delete it";
+    let kind = redis::ErrorKind::UnexpectedReturnType;
+    Error::new(key, redis::RedisError::from((kind, what, why)))
+}
+
+impl Stage {
+    fn queue(self) -> &'static str {
+        match self {
+            Stage::Responses => "src:q",
+            Stage::Revisits => "src:r",
+        }
+    }
+
+    fn pending(self) -> &'static str {
+        match self {
+            Stage::Responses => "pending:q",
+            Stage::Revisits => "pending:r",
+        }
+    }
+}
+
+impl Queue {
+    pub fn new(server: &Server, prefix: &[u8], token: String, lease: Duration) -> Queue {
+        Queue {
+            server: server.clone(),
+            prefix: prefix.to_vec(),
+            token,
+            lease,
+        }
+    }
+
+    /// The same for another worker, whose guards are not this one's.
+    pub fn for_worker(&self, number: usize) -> Queue {
+        Queue {
+            token: format!("{}.{number}", self.token),
+            ..self.clone()
+        }
+    }
+
+    fn key(&self, name: &str) -> Vec<u8> {
+        [&self.prefix[..], name.as_bytes()].concat()
+    }
+
+    fn key_of(&self, name: &str, of: &[u8]) -> Vec<u8> {
+        [&self.prefix[..], name.as_bytes(), b":", of].concat()
+    }
+
+    fn guard(&self, stage: Stage, name: &str) -> Vec<u8> {
+        self.key_of(stage.pending(), name.as_bytes())
+    }
+
+    /// Queues packages, in this order, that are neither imported nor queued.
+    pub fn enqueue(&self, packages: &[Package]) -> Result<Enqueued, Error> {
+        let mut sum = Enqueued::default();
+        for some in packages.chunks(ENQUEUED) {
+            let keys = ["src:q", "src:qset", "src:d", "src:crawls", "src:runs"];
+            let mut enqueue = self.script(ENQUEUE, &keys, &[self.key("src:later")]);
+            enqueue.arg(self.key("src:w:")).arg(&self.token[..]);
+            enqueue.arg(self.key("src:later:"));
+            for package in some {
+                enqueue.arg(&package.name[..]).arg(&package.crawl[..]);
+                enqueue.arg(package.to_json());
+            }
+            let call: Call<(u64, u64, u64)> = Call::new(enqueue).repeatable();
+            let (new, done, underway) = self.server.ask(call)?;
+            sum.new += new;
+            sum.done += done;
+            sum.underway += underway;
+        }
+        Ok(sum)
+    }
+
+    /// Packages whose revisits could not be read last time are queued again.
+    pub fn retry(&self) -> Result<(), Error> {
+        loop {
+            let mut retry = redis::cmd("RPOPLPUSH");
+            retry.arg(self.key("src:retry")).arg(self.key("src:r"));
+            if self
+                .server
+                .ask(Call::<Option<Vec<u8>>>::new(retry))?
+                .is_none()
+            {
+                return Ok(());
+            }
+        }
+    }
+
+    /// A package to work on, whose guard is held from now on.
+    pub fn take(&self, stage: Stage) -> Result<Taken, Error> {
+        let mut take = self.script(TAKE, &[stage.queue(), stage.pending()], &[]);
+        take.arg(self.guard(stage, "")).arg(&self.token[..]);
+        take.arg(self.lease_ms());
+        match self.server.ask(Call::new(take).repeatable())? {
+            redis::Value::Int(others) => Ok(Taken::Others(others.unsigned_abs())),
+            redis::Value::BulkString(item) => match Package::from_json(&item) {
+                Ok(package) => Ok(Taken::Package(Box::new(package), item)),
+                Err(reason) => Err(broken(stage.pending(), format!("{reason} in an entry"))),
+            },
+            other => Err(broken(stage.queue(), format!("not {other:?}"))),
+        }
+    }
+
+    /// Whether the guard is still held; if so, for another while.
+    pub fn renew(&self, stage: Stage, name: &str) -> Result<bool, Error> {
+        let mut renew = self.script(RENEW, &[], &[self.guard(stage, name)]);
+        renew.arg(&self.token[..]).arg(self.lease_ms());
+        self.server.ask(Call::new(renew).repeatable())
+    }
+
+    /// Leaves a package for somebody else, now.
+    pub fn drop_guard(&self, stage: Stage, name: &str) -> Result<(), Error> {
+        const DROP: &str =
+            "if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end";
+        let mut drop = self.script(DROP, &[], &[self.guard(stage, name)]);
+        drop.arg(&self.token[..]);
+        let call: Call<redis::Value> = Call::new(drop).repeatable();
+        self.server.ask(call).map(|_| ())
+    }
+
+    /// A package is done with at this stage. `next`: it goes on to the next one, or, from the last one, to the
+    /// list of those that are tried again the next time. `whole`: nothing is left to go on with after a fault.
+    /// `false` when somebody else has it.
+    pub fn leave(
+        &self,
+        stage: Stage,
+        name: &str,
+        item: &[u8],
+        next: bool,
+        whole: bool,
+    ) -> Result<bool, Error> {
+        let into = match stage {
+            Stage::Responses => "src:r",
+            Stage::Revisits => "src:retry",
+        };
+        let mut keys = vec![self.guard(stage, name)];
+        let names = [
+            stage.pending(),
+            into,
+            "src:runs",
+            "src:noted",
+            "allcounts",
+            "src:qset",
+            "src:q",
+            "pending:q",
+            "src:r",
+            "pending:r",
+        ];
+        keys.extend(names.iter().map(|key| self.key(key)));
+        let mut leave = self.script(LEAVE, &[], &keys);
+        leave.arg(&self.token[..]).arg(item).arg(name);
+        leave.arg(u8::from(next)).arg(u8::from(whole));
+        self.server.ask(Call::new(leave).repeatable())
+    }
+
+    /// What names the sequence of calls by which this package is added, the same until it is whole.
+    pub fn run(&self, name: &str) -> Result<String, Error> {
+        let mut run = redis::cmd("HGET");
+        run.arg(self.key("src:runs")).arg(name);
+        let run: Option<String> = self.server.ask(Call::new(run).repeatable())?;
+        Ok(run.unwrap_or_else(|| self.token.clone()))
+    }
+
+    /// The crawls of the packages that are queued or were, in the order of their manifests.
+    pub fn crawls(&self) -> Result<Vec<String>, Error> {
+        let mut crawls = redis::cmd("LRANGE");
+        crawls.arg(self.key("src:crawls")).arg(0).arg(-1);
+        self.server.ask(Call::new(crawls).repeatable())
+    }
+
+    /// The names of a crawl's packages, in the order of their manifests.
+    pub fn names(&self, crawl: &str) -> Result<Vec<String>, Error> {
+        let mut names = redis::cmd("LRANGE");
+        names
+            .arg(self.key_of("src:w", crawl.as_bytes()))
+            .arg(0)
+            .arg(-1);
+        self.server.ask(Call::new(names).repeatable())
+    }
+
+    /// Packages queued or in work, and packages of this import altogether.
+    pub fn left(&self) -> Result<(u64, u64), Error> {
+        let mut left = 0;
+        for key in ["src:q", "pending:q", "src:r", "pending:r"] {
+            let mut len = redis::cmd("LLEN");
+            len.arg(self.key(key));
+            left += self.server.ask(Call::<u64>::new(len).repeatable())?;
+        }
+        let mut total = redis::cmd("SCARD");
+        total.arg(self.key("src:qset"));
+        Ok((left, self.server.ask(Call::new(total).repeatable())?))
+    }
+
+    /// Everything is done: notes the time. `false` when there is more to do.
+    pub fn close(&self, now: &str) -> Result<bool, Error> {
+        let keys = [
+            "src:q",
+            "pending:q",
+            "src:r",
+            "pending:r",
+            "src:qset",
+            "src:crawls",
+            "allcounts",
+            "last_update_ts",
+        ];
+        let mut close = self.script(CLOSE, &keys, &[]);
+        close.arg(self.key("src:w:")).arg(now);
+        self.server.ask(Call::new(close).repeatable())
+    }
+
+    /// Up to which batch the revisits of a package were counted.
+    pub fn noted(&self, name: &str) -> Result<u64, Error> {
+        let mut noted = redis::cmd("HGET");
+        noted.arg(self.key("src:noted")).arg(name);
+        let noted: Option<u64> = self.server.ask(Call::new(noted).repeatable())?;
+        Ok(noted.unwrap_or(0))
+    }
+
+    /// Counts a batch of revisits once, and puts those aside that have no original. `false` when somebody else
+    /// has the package.
+    pub fn count(
+        &self,
+        package: &Package,
+        number: u64,
+        revisits: &[(&[u8], u64)],
+        aside: &str,
+    ) -> Result<bool, Error> {
+        let name = &package.name[..];
+        let keys = [
+            self.guard(Stage::Revisits, name),
+            self.key("src:noted"),
+            self.key("src:later"),
+            self.key_of("src:later", name.as_bytes()),
+        ];
+        let mut count = self.script(COUNT, &[], &keys);
+        count.arg(&self.token[..]).arg(name).arg(number).arg(aside);
+        count.arg(&self.prefix[..]).arg(&package.crawl[..]);
+        for (hash, size) in revisits {
+            count.arg(*hash).arg(*size);
+        }
+        self.server.ask(Call::new(count).repeatable())
+    }
+
+    /// Names of packages that have revisits without an original.
+    pub fn later(&self) -> Result<Vec<String>, Error> {
+        let mut later = redis::cmd("SMEMBERS");
+        later.arg(self.key("src:later"));
+        self.server.ask(Call::new(later).repeatable())
+    }
+
+    /// The batches of such a package, by number.
+    pub fn later_of(&self, name: &str) -> Result<Vec<String>, Error> {
+        let mut keys = redis::cmd("HKEYS");
+        keys.arg(self.key_of("src:later", name.as_bytes()));
+        self.server.ask(Call::new(keys).repeatable())
+    }
+
+    /// One of them.
+    pub fn aside(&self, name: &str, number: &str) -> Result<Option<String>, Error> {
+        let mut aside = redis::cmd("HGET");
+        aside
+            .arg(self.key_of("src:later", name.as_bytes()))
+            .arg(number);
+        self.server.ask(Call::new(aside).repeatable())
+    }
+
+    /// Counts what has an original now of a batch that was put aside, and leaves the rest there. `false` when
+    /// it is not as it `was` any more.
+    #[allow(clippy::too_many_arguments)]
+    pub fn settle(
+        &self,
+        name: &str,
+        number: &str,
+        was: &str,
+        aside: &str,
+        crawl: &str,
+        revisits: &[(&[u8], u64)],
+    ) -> Result<bool, Error> {
+        let keys = [
+            self.key("src:later"),
+            self.key_of("src:later", name.as_bytes()),
+            self.key("src:crawls"),
+        ];
+        let mut settle = self.script(SETTLE, &[], &keys);
+        settle.arg(name).arg(number).arg(was).arg(aside);
+        settle.arg(&self.prefix[..]).arg(crawl);
+        for (hash, size) in revisits {
+            settle.arg(*hash).arg(*size);
+        }
+        // Sent twice it finds that it is done.
+        self.server.ask(Call::new(settle).repeatable())
+    }
+
+    fn lease_ms(&self) -> u64 {
+        u64::try_from(self.lease.as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// A call of a script on these keys: names of the index's, and whole ones.
+    fn script(&self, text: &str, names: &[&str], keys: &[Vec<u8>]) -> Cmd {
+        let mut eval = redis::cmd("EVAL");
+        eval.arg(text).arg(names.len() + keys.len());
+        for name in names {
+            eval.arg(self.key(name));
+        }
+        eval.arg(keys);
+        eval
+    }
+}

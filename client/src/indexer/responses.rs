@@ -1,0 +1,340 @@
+//! The first stage: the responses of a package become records of its crawl.
+
+use std::borrow::Cow;
+use std::sync::mpsc::{sync_channel, Receiver, SyncSender};
+use std::thread;
+
+use super::capture::Capture;
+use super::report::Event;
+use super::revisits::Revisits;
+use super::worker::{for_each_line, Failure, Job};
+use crate::dedupe::{Added, Adding, Index, Sequence};
+use crate::wacz::{Location, Wacz};
+use crate::{Batch, Code, Error, Pending, Server};
+
+/// Records in a call: what the server does in well under a millisecond. It is part of what makes a second run
+/// send the same calls, and so stands in the name of their sequence.
+const RECORDS: usize = 250;
+/// Calls in a round trip.
+const CALLS: usize = 8;
+/// Round trips that are made ready while one is under way.
+const AHEAD: usize = 2;
+/// Places of WACZ files asked for in a round trip.
+const OPENED: usize = 100;
+/// Lines that must be there before an index of which none can be read is given up.
+const LOOKED_AT: u64 = 100;
+
+impl Job<'_> {
+    /// Adds the responses. Gives whether there are revisits to be counted later.
+    pub fn add_responses(&mut self) -> Result<bool, Failure> {
+        let wacz = self.open()?;
+        self.refuse_what_is_not_whole(&wacz)?;
+        let hash = match &self.package.hash {
+            Some(hash) => hash.clone(),
+            // Reading all of a file here costs little; of a remote one it would be the WARCs that are not needed.
+            None if is_local(&self.package.path) => self.digest(&wacz)?,
+            None => String::new(),
+        };
+        let number = self.wacz_index()?;
+        let revisits = self.add(&wacz, number).map_err(|failure| match failure {
+            Failure::Package { reason, .. } => Failure::Package {
+                reason,
+                partly: true,
+            },
+            other => other,
+        })?;
+        let (crawl, name) = (self.package.crawl.as_bytes(), self.package.name.as_bytes());
+        let index = &self.work.index;
+        index.wacz_close(crawl, number, name, hash.as_bytes(), wacz.size())?;
+        let has_revisits = self.report.revisits > 0;
+        if has_revisits {
+            self.work.kept.put(&self.package.name, revisits);
+        }
+        Ok(has_revisits)
+    }
+
+    /// Reads all of the index before anything of it is written: a package that breaks off in the middle is
+    /// not imported by half.
+    fn refuse_what_is_not_whole(&mut self, wacz: &Wacz) -> Result<(), Failure> {
+        let refuse = |reason| {
+            Err(Failure::Package {
+                reason,
+                partly: false,
+            })
+        };
+        if let Some(listed) = self.package.size.filter(|&listed| listed != wacz.size()) {
+            let size = wacz.size();
+            return refuse(format!(
+                "it has {size} bytes, and the manifest says {listed}: it is another file, or not all of it"
+            ));
+        }
+        if wacz.indexes().is_empty() {
+            return refuse("it has no CDX or CDXJ file".to_owned());
+        }
+        if self.work.import.verify {
+            let digest = self.digest(wacz)?;
+            match &self.package.hash {
+                Some(listed) if !is_same_hash(listed, &digest) => {
+                    return refuse(format!(
+                        "its hash is {digest}, and the manifest says {listed}: it is another file, or damaged"
+                    ));
+                }
+                _ => {}
+            }
+        }
+        let (mut lines, mut read, mut last) = (0, 0, None);
+        for_each_line(wacz, |line| {
+            if lines % 10_000 == 0 {
+                self.check()?;
+            }
+            lines += 1;
+            if lines <= LOOKED_AT {
+                match Capture::of_line(line) {
+                    Capture::Bad(reason) => last = Some(reason),
+                    _ => read += 1,
+                }
+            }
+            Ok::<(), Failure>(())
+        })?;
+        match last {
+            Some(reason) if read == 0 => {
+                refuse(format!("no line of its index can be read: {reason}"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn digest(&self, wacz: &Wacz) -> Result<String, Failure> {
+        self.check()?;
+        Ok(wacz.digest(|_| {})?)
+    }
+
+    /// Its place in the crawl's list. All packages of the crawl get theirs when the first of them turns out to be
+    /// good, in the order of the manifest, whoever is quickest.
+    fn wacz_index(&self) -> Result<u64, Failure> {
+        let (crawl, name) = (&self.package.crawl, &self.package.name);
+        let mut places = self.work.places();
+        if let Some(place) = places.get(crawl).and_then(|places| places.get(name)) {
+            return Ok(*place);
+        }
+        let mut names = self.queue.names(crawl)?;
+        if !names.contains(name) {
+            names.push(name.clone());
+        }
+        let places = places.entry(crawl.clone()).or_default();
+        for some in names.chunks(OPENED) {
+            let batch = Batch::new();
+            let index = Index::on(&batch, &self.work.import.prefix[..]);
+            let opened: Vec<_> = some
+                .iter()
+                .map(|name| index.wacz_open(crawl.as_bytes(), name.as_bytes()))
+                .collect();
+            batch.send(self.work.server)?;
+            for (name, place) in some.iter().zip(opened) {
+                places.insert(name.clone(), place.take()?);
+            }
+        }
+        match places.get(name) {
+            Some(place) => Ok(*place),
+            None => unreachable!("its name is among them"),
+        }
+    }
+
+    fn add(&mut self, wacz: &Wacz, wacz_index: u64) -> Result<Revisits, Failure> {
+        let run = self.queue.run(&self.package.name)?;
+        let (to_send, to_be_sent) = sync_channel(AHEAD);
+        let server = self.work.server;
+        thread::scope(|scope| {
+            let sender = scope.spawn(move || send(server, &to_be_sent));
+            let mut filling = Filling {
+                crawl: self.package.crawl.as_bytes(),
+                prefix: &self.work.import.prefix,
+                writer: format!("import {run} {} {RECORDS}", self.package.name).into_bytes(),
+                number: 1,
+                wacz_index,
+                bytes: Vec::new(),
+                records: Vec::new(),
+                trip: Trip::default(),
+                to_send,
+            };
+            let read = self.read(wacz, &mut filling);
+            let filled = read.and_then(|revisits| filling.finish().map(|()| revisits));
+            drop(filling);
+            // What the server said comes first: it is why the other side broke off.
+            match sender.join() {
+                Ok(Ok(())) => filled,
+                Ok(Err(error)) => Err(error.into()),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        })
+    }
+
+    fn read(&mut self, wacz: &Wacz, filling: &mut Filling<'_>) -> Result<Revisits, Failure> {
+        let mut revisits = Revisits::default();
+        let mut previous = Vec::new();
+        let (mut lines, mut told) = (0, 0);
+        for_each_line(wacz, |line| {
+            if lines - told == 2000 {
+                told = lines;
+                self.work.watch.event(Event::Lines(2000));
+                self.check()?;
+            }
+            lines += 1;
+            // Indexes that were merged of several list a capture twice now and then.
+            if previous == line {
+                return Ok(());
+            }
+            previous.clear();
+            previous.extend_from_slice(line);
+            match Capture::of_line(line) {
+                Capture::Response {
+                    hash,
+                    date,
+                    url,
+                    size,
+                } => {
+                    self.report.responses += 1;
+                    filling.push([&hash, &date, &url], size)?;
+                }
+                Capture::Revisit { hash, size } => {
+                    self.report.revisits += 1;
+                    revisits.push(&hash, size);
+                }
+                Capture::Other => self.report.other += 1,
+                Capture::Nothing => {}
+                Capture::Bad(reason) => {
+                    self.report.bad_lines += 1;
+                    let name = &self.package.name;
+                    self.report
+                        .example(format!("{name}: line {lines}: {reason}"));
+                }
+            }
+            Ok::<(), Failure>(())
+        })?;
+        self.report.lines = lines;
+        self.work.watch.event(Event::Lines(lines - told));
+        Ok(revisits)
+    }
+}
+
+/// Calls of one round trip, and where their replies will be.
+#[derive(Default)]
+struct Trip {
+    batch: Batch,
+    replies: Vec<Pending<u64>>,
+}
+
+/// Puts records into calls and calls into round trips.
+struct Filling<'a> {
+    prefix: &'a [u8],
+    crawl: &'a [u8],
+    writer: Vec<u8>,
+    number: u64,
+    wacz_index: u64,
+    /// Hash, date and URL of the records, and where each of these ends.
+    bytes: Vec<u8>,
+    records: Vec<([usize; 3], u64)>,
+    trip: Trip,
+    to_send: SyncSender<Trip>,
+}
+
+impl Filling<'_> {
+    fn push(&mut self, parts: [&Cow<'_, [u8]>; 3], size: u64) -> Result<(), Failure> {
+        let ends = parts.map(|part| {
+            self.bytes.extend_from_slice(part);
+            self.bytes.len()
+        });
+        self.records.push((ends, size));
+        if self.records.len() == RECORDS {
+            self.call()?;
+        }
+        Ok(())
+    }
+
+    fn call(&mut self) -> Result<(), Failure> {
+        let mut begin = 0;
+        let added: Vec<Added<'_>> = self
+            .records
+            .iter()
+            .map(|&([hash, date, url], size)| {
+                let record = Added {
+                    hash: &self.bytes[begin..hash],
+                    wacz_index: self.wacz_index,
+                    date: &self.bytes[hash..date],
+                    url: &self.bytes[date..url],
+                    size,
+                };
+                begin = url;
+                record
+            })
+            .collect();
+        let sequence = Sequence {
+            writer: &self.writer,
+            number: self.number,
+        };
+        let adding = Adding {
+            sequence: Some(sequence),
+            earliest: true,
+            ..Adding::default()
+        };
+        let index = Index::on(&self.trip.batch, self.prefix);
+        let reply = index.add(self.crawl, &adding, &added);
+        self.trip.replies.push(reply);
+        self.number += 1;
+        self.bytes.clear();
+        self.records.clear();
+        if self.trip.replies.len() == CALLS {
+            self.send()?;
+        }
+        Ok(())
+    }
+
+    fn send(&mut self) -> Result<(), Failure> {
+        let trip = std::mem::take(&mut self.trip);
+        // The other side has gone when the server refused, and it says why.
+        self.to_send.send(trip).map_err(|_| Failure::Stopped)
+    }
+
+    fn finish(&mut self) -> Result<(), Failure> {
+        if !self.records.is_empty() {
+            self.call()?;
+        }
+        if !self.trip.replies.is_empty() {
+            self.send()?;
+        }
+        Ok(())
+    }
+}
+
+fn send(server: &Server, trips: &Receiver<Trip>) -> Result<(), Error> {
+    for trip in trips {
+        trip.batch.send(server)?;
+        for reply in trip.replies {
+            match reply.take() {
+                Ok(_) => {}
+                // A later call of this sequence was there before: an earlier run was further.
+                Err(error) if error.code() == Some(Code::Stale) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    Ok(())
+}
+
+fn is_local(path: &str) -> bool {
+    matches!(Location::parse(path), Ok(Location::File(_)))
+}
+
+/// Whether two spellings are of one SHA-256: with prefix or without, in capitals or not.
+fn is_same_hash(one: &str, other: &str) -> bool {
+    let plain = |hash: &str| {
+        let hash = hash.to_ascii_lowercase();
+        let hash = hash
+            .strip_prefix("sha256:")
+            .or(hash.strip_prefix("sha-256:"))
+            .map(str::to_owned)
+            .unwrap_or(hash);
+        hash
+    };
+    plain(one) == plain(other)
+}
