@@ -6,6 +6,7 @@
 //! [`TagSpace`](crate::tags::TagSpace)) work over any of them.
 
 mod ask;
+mod asynchronous;
 mod batch;
 mod blocking;
 mod call;
@@ -14,9 +15,11 @@ mod error;
 mod exchange;
 mod options;
 mod slot;
+mod tls;
 mod topology;
 
 pub use self::ask::{Ask, Steps};
+pub use self::asynchronous::{Answer, AsyncServer};
 pub use self::batch::{Batch, Pending};
 pub use self::blocking::Server;
 pub use self::call::Call;

@@ -7,7 +7,7 @@ use super::{Batch, Call, Error, PATIENCE};
 
 /// Whatever takes calls.
 pub trait Ask: Clone {
-    /// What a call comes to: a `Result` for a [`Server`](super::Server), a future for an `AsyncServer`, a
+    /// What a call comes to: a `Result` for a [`Server`](super::Server), a future for an [`AsyncServer`](super::AsyncServer), a
     /// [`Pending`](super::Pending) for a [`Batch`].
     type Answer<T: Send + 'static>;
 

@@ -7,15 +7,14 @@ use std::pin::pin;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use redis::{Connection, ConnectionLike, FromRedisValue, Pipeline, RedisError, Value};
 
 use super::exchange::{Exchange, Message, Wire};
+use super::options::{CONNECT, IDLE};
 use super::topology::{Address, Topology};
 use super::{Ask, Batch, Call, Error, Options, Steps};
-
-const CONNECT: Duration = Duration::from_secs(5);
 
 /// A server, or a cluster of them. Calls block until the reply is there.
 ///
@@ -117,7 +116,8 @@ struct Connections {
 
 #[derive(Default)]
 struct Node {
-    idle: Vec<Connection>,
+    /// And since when.
+    idle: Vec<(Instant, Connection)>,
     /// How many there are, idle or not.
     open: usize,
     /// The only one broke.
@@ -129,6 +129,7 @@ pub(super) struct Line {
     pool: Pool,
     address: Address,
     connection: Option<Connection>,
+    idle_since: Option<Instant>,
     /// The connection may serve the next one; otherwise it is closed.
     fit: bool,
 }
@@ -138,7 +139,7 @@ impl Pool {
         Pool(Arc::new(Connections {
             nodes: Mutex::default(),
             freed: Condvar::new(),
-            limit: options.connections,
+            limit: options.connections.unwrap_or(1),
             patience: options.patience,
             only_one: options.only_one,
         }))
@@ -162,7 +163,8 @@ impl Pool {
                 return Ok(Line {
                     pool: self.clone(),
                     address: address.clone(),
-                    connection: idle,
+                    idle_since: idle.as_ref().map(|(since, _)| *since),
+                    connection: idle.map(|(_, connection)| connection),
                     fit: false,
                 });
             }
@@ -184,6 +186,10 @@ impl Pool {
 
     fn connect(&self, topology: &Topology, to: &Address) -> Result<Line, RedisError> {
         let mut line = self.place(to)?;
+        if !self.0.only_one && line.idle_since.is_some_and(|since| since.elapsed() > IDLE) {
+            let works = line.connection().check_connection();
+            line.connection = line.connection.take().filter(|_| works);
+        }
         if line.connection.is_none() {
             let open = topology.client(to)?.get_connection_with_timeout(CONNECT)?;
             open.set_read_timeout(Some(self.0.patience))?;
@@ -236,7 +242,9 @@ impl Drop for Line {
         let mut nodes = self.pool.nodes();
         if let Some(node) = nodes.get_mut(&self.address) {
             match self.connection.take() {
-                Some(connection) if self.fit => node.idle.push(connection),
+                Some(connection) if self.fit => {
+                    node.idle.push((Instant::now(), connection));
+                }
                 _ => {
                     node.open -= 1;
                     node.over |= self.pool.0.only_one;

@@ -1,44 +1,58 @@
 //! How a server is to be reached.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
-use redis::{ConnectionInfo, IntoConnectionInfo};
+use redis::io::tcp::{socket2::TcpKeepalive, TcpSettings};
+use redis::{ConnectionInfo, IntoConnectionInfo, RedisError};
 
-use super::{Error, Server};
+use super::tls::Tls;
+use super::{AsyncServer, Error, Server};
 
 /// A job blocks its caller for as long as it takes, so this is a matter of minutes.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(600);
 /// How often something is sent again, and the pause before the first time.
 const RETRIES: u32 = 4;
 const PAUSE: Duration = Duration::from_millis(200);
+/// How long a connection may take to come about.
+pub(super) const CONNECT: Duration = Duration::from_secs(5);
+/// One that was idle for longer has to prove that it still works before something is sent that cannot be sent
+/// again.
+pub(super) const IDLE: Duration = Duration::from_secs(10);
+/// When a silent connection is looked after: a server that lost its power says nothing about that.
+const KEEPALIVE: Duration = Duration::from_secs(30);
 
 /// How a server is to be reached.
 #[derive(Clone, Debug)]
 pub struct Options {
     pub(super) url: String,
-    pub(super) connections: usize,
+    pub(super) connections: Option<usize>,
     pub(super) patience: Duration,
     pub(super) retries: u32,
     pub(super) pause: Duration,
     pub(super) only_one: bool,
+    tls: Tls,
 }
 
 impl Options {
     pub(super) fn new(url: &str) -> Options {
         Options {
             url: url.to_owned(),
-            connections: 1,
+            connections: None,
             patience: PATIENCE,
             retries: RETRIES,
             pause: PAUSE,
             only_one: false,
+            tls: Tls::default(),
         }
     }
 
-    /// Up to so many connections, to each server of a cluster: how many calls may be under way at a time.
-    /// They are made as they are needed. 1 when it is not said; 0 counts as 1.
+    /// Up to so many connections, to each server of a cluster. They are made as they are needed. For a
+    /// [`Server`] it is how many calls may be under way at a time, 1 when it is not said. For an
+    /// [`AsyncServer`] it is how many of those that wait may, beside the quick ones that share a connection,
+    /// any number when it is not said. 0 counts as 1.
     pub fn connections(mut self, connections: usize) -> Options {
-        self.connections = connections.max(1);
+        self.connections = Some(connections.max(1));
         self
     }
 
@@ -61,7 +75,25 @@ impl Options {
     /// also where that is part of a cluster.
     pub fn only_one(mut self) -> Options {
         self.only_one = true;
-        self.connections = 1;
+        self.connections = Some(1);
+        self
+    }
+
+    /// A file of certificates (PEM) of authorities that are trusted in place of those of the system. Only for
+    /// servers at `rediss://…`.
+    pub fn ca(mut self, file: impl Into<PathBuf>) -> Options {
+        self.tls.ca = Some(file.into());
+        self
+    }
+
+    /// Files (PEM) of the certificate and the key by which the server knows its client. Only for servers at
+    /// `rediss://…`.
+    pub fn client_certificate(
+        mut self,
+        certificate: impl Into<PathBuf>,
+        key: impl Into<PathBuf>,
+    ) -> Options {
+        self.tls.client = Some((certificate.into(), key.into()));
         self
     }
 
@@ -73,19 +105,37 @@ impl Options {
         Server::with(self)
     }
 
+    /// Connects a server whose calls are futures.
+    ///
+    /// # Errors
+    /// When the URL is none, or nobody answers there.
+    pub async fn open_async(self) -> Result<AsyncServer, Error> {
+        AsyncServer::with(self).await
+    }
+
     /// The URL as it may be shown.
     pub(super) fn shown(&self) -> String {
         without_password(&self.url)
     }
 
-    pub(super) fn failed(&self, cause: redis::RedisError) -> Error {
+    pub(super) fn failed(&self, cause: RedisError) -> Error {
         Error::new(format!("connecting to {}", self.shown()), cause)
     }
 
+    /// How to connect to the server that the caller named.
     pub(super) fn seed(&self) -> Result<ConnectionInfo, Error> {
-        self.url[..]
-            .into_connection_info()
-            .map_err(|cause| self.failed(cause))
+        let info = self.url[..].into_connection_info();
+        let info = info.and_then(|info| self.tls.apply(info));
+        let info = info.map_err(|cause| self.failed(cause))?;
+        let name = info.redis_settings().clone();
+        let name = name.set_lib_name(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"));
+        let keepalive = TcpKeepalive::new()
+            .with_time(KEEPALIVE)
+            .with_interval(KEEPALIVE);
+        let tcp = TcpSettings::default()
+            .set_nodelay(true)
+            .set_keepalive(keepalive);
+        Ok(info.set_redis_settings(name).set_tcp_settings(tcp))
     }
 }
 

@@ -1,0 +1,321 @@
+//! A server whose calls are futures.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Pipeline, RedisError, Value};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::exchange::{Exchange, Message, Wire};
+use super::options::{CONNECT, IDLE};
+use super::topology::{Address, Topology};
+use super::{Ask, Batch, Call, Error, Options, Steps};
+
+/// How many connections to a server are kept for the next call that waits.
+const KEPT: usize = 32;
+
+/// A server, or a cluster of them. Calls are futures, which a runtime of `tokio` has to drive.
+///
+/// Quick calls share one connection to each server and do not wait for one another. Calls that wait for
+/// something, and jobs, get connections of their own, which are kept for the next one. A future that is
+/// dropped takes such a connection with it, so that the server knows that nobody waits any more; what the
+/// call had set off by then goes on. A clone has its connections in common with the original.
+///
+/// ```no_run
+/// use crawlspace_client::dedupe::Index;
+/// use crawlspace_client::AsyncServer;
+/// # async fn crawl() -> Result<(), crawlspace_client::Error> {
+/// let server = AsyncServer::open("redis://127.0.0.1/").await?;
+/// let index = Index::on(&server, "{coll-42}:");
+/// let known = index.lookup(None, &[b"sha1:B2LTWWPUOYAH7UIPQ7ZUPQ4VMBSVC36A"]).await?;
+/// println!("{}", if known[0].is_some() { "a revisit" } else { "a response" });
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct AsyncServer(Arc<Exchange<Lines>>);
+
+/// A call that is under way once it is awaited.
+#[must_use = "nothing is sent before it is awaited"]
+pub struct Answer<T>(Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>);
+
+impl AsyncServer {
+    /// Connects to the server at `url`, as [`Server::open`](super::Server::open) does.
+    ///
+    /// # Errors
+    /// When the URL is none, or nobody answers there.
+    pub async fn open(url: &str) -> Result<AsyncServer, Error> {
+        AsyncServer::options(url).open_async().await
+    }
+
+    /// The same, with more to say about it.
+    pub fn options(url: &str) -> Options {
+        Options::new(url)
+    }
+
+    pub(super) async fn with(options: Options) -> Result<AsyncServer, Error> {
+        if options.only_one {
+            let cause = (
+                redis::ErrorKind::InvalidClientConfig,
+                "only a server that blocks can have a single connection that is never replaced",
+            );
+            return Err(options.failed(cause.into()));
+        }
+        let lines = Lines::new(&options);
+        let exchange = Exchange::open(lines, options).await?;
+        Ok(AsyncServer(Arc::new(exchange)))
+    }
+}
+
+impl std::fmt::Debug for AsyncServer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("AsyncServer")
+            .field(&self.0.options.shown())
+            .finish()
+    }
+}
+
+impl<T> Future for Answer<T> {
+    type Output = Result<T, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<T, Error>> {
+        self.0.as_mut().poll(context)
+    }
+}
+
+impl<T> std::fmt::Debug for Answer<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Answer").finish_non_exhaustive()
+    }
+}
+
+impl Ask for AsyncServer {
+    type Answer<T: Send + 'static> = Answer<T>;
+
+    fn ask<T: Send + 'static>(&self, call: Call<T>) -> Answer<T> {
+        let server = self.clone();
+        Answer(Box::pin(async move { server.step(call).await }))
+    }
+
+    fn patience(&self) -> Duration {
+        self.0.options.patience
+    }
+}
+
+impl Steps for AsyncServer {
+    async fn step<T: Send + 'static>(&self, call: Call<T>) -> Result<T, Error> {
+        let (request, read) = call.split();
+        read(self.0.call(request).await?)
+    }
+
+    async fn step_batch(&self, batch: &Batch) -> Result<(), Error> {
+        self.0.batch(batch).await
+    }
+
+    fn run<T: Send + 'static>(
+        &self,
+        steps: impl Future<Output = Result<T, Error>> + Send + 'static,
+    ) -> Answer<T> {
+        Answer(Box::pin(steps))
+    }
+}
+
+/// Connections to each server.
+pub(super) struct Lines {
+    nodes: Mutex<HashMap<Address, Arc<Node>>>,
+    limit: usize,
+    patience: Duration,
+}
+
+struct Node {
+    /// The connection of the quick calls, and a number that tells it from those before it.
+    quick: tokio::sync::Mutex<Option<(u64, MultiplexedConnection)>>,
+    /// Those of calls that wait, while nobody uses them, and since when.
+    kept: Mutex<Vec<(Instant, MultiplexedConnection)>>,
+    /// How many more of these there may be.
+    places: Arc<Semaphore>,
+}
+
+/// A connection for one exchange.
+pub(super) struct Line {
+    node: Arc<Node>,
+    connection: MultiplexedConnection,
+    whose: Whose,
+}
+
+enum Whose {
+    /// That of the quick calls, with its number.
+    Everybodys(u64),
+    Own(#[allow(dead_code)] OwnedSemaphorePermit), // held for as long as the connection is used
+}
+
+impl Lines {
+    fn new(options: &Options) -> Lines {
+        let limit = options.connections.unwrap_or(Semaphore::MAX_PERMITS);
+        Lines {
+            nodes: Mutex::default(),
+            limit: limit.min(Semaphore::MAX_PERMITS),
+            patience: options.patience,
+        }
+    }
+
+    fn node(&self, address: &Address) -> Arc<Node> {
+        let mut nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
+        let node = nodes.entry(address.clone()).or_insert_with(|| {
+            Arc::new(Node {
+                quick: tokio::sync::Mutex::default(),
+                kept: Mutex::default(),
+                places: Arc::new(Semaphore::new(self.limit)),
+            })
+        });
+        Arc::clone(node)
+    }
+
+    async fn connect(
+        &self,
+        topology: &Topology,
+        to: &Address,
+    ) -> Result<MultiplexedConnection, RedisError> {
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(CONNECT))
+            .set_response_timeout(Some(self.patience));
+        let client = topology.client(to)?;
+        let connecting = client.get_multiplexed_async_connection_with_config(&config);
+        connecting.await
+    }
+}
+
+impl Node {
+    /// A connection that was kept and still works.
+    async fn take_kept(&self) -> Option<MultiplexedConnection> {
+        loop {
+            let kept = self
+                .kept
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .pop();
+            let (since, mut connection) = kept?;
+            let ping = redis::cmd("PING");
+            if since.elapsed() < IDLE || connection.send_packed_command(&ping).await.is_ok() {
+                return Some(connection);
+            }
+        }
+    }
+}
+
+impl Line {
+    async fn exchange(mut self, message: &Message<'_>) -> Result<Vec<Value>, RedisError> {
+        let outcome = self.converse(message).await;
+        match (&outcome, self.whose) {
+            (Ok(_), Whose::Everybodys(_)) => {}
+            (Ok(_), Whose::Own(_)) => {
+                let kept = self.node.kept.lock();
+                let mut kept = kept.unwrap_or_else(PoisonError::into_inner);
+                if kept.len() < KEPT {
+                    kept.push((Instant::now(), self.connection));
+                }
+            }
+            (Err(_), Whose::Everybodys(number)) => {
+                let mut quick = self.node.quick.lock().await;
+                if quick.as_ref().is_some_and(|(now, _)| *now == number) {
+                    *quick = None;
+                }
+            }
+            (Err(_), Whose::Own(_)) => {}
+        }
+        outcome
+    }
+
+    async fn converse(&mut self, message: &Message<'_>) -> Result<Vec<Value>, RedisError> {
+        match &message.commands[..] {
+            [] => Ok(Vec::new()),
+            [command] if !message.asking => {
+                let reply = self.connection.send_packed_command(command).await?;
+                Ok(vec![reply])
+            }
+            commands => {
+                let mut pipeline = Pipeline::with_capacity(message.replies());
+                for &command in commands {
+                    if message.asking {
+                        pipeline.add_command(redis::cmd("ASKING"));
+                    }
+                    pipeline.add_command(command.clone());
+                }
+                let count = message.replies();
+                let sending = self.connection.send_packed_commands(&pipeline, 0, count);
+                sending.await
+            }
+        }
+    }
+}
+
+impl Wire for Lines {
+    type Line = Line;
+
+    async fn line(
+        &self,
+        topology: &Topology,
+        to: &Address,
+        waits: bool,
+    ) -> Result<Line, RedisError> {
+        let node = self.node(to);
+        if waits {
+            let place = Arc::clone(&node.places).acquire_owned().await;
+            let Ok(place) = place else {
+                unreachable!("nobody closes the semaphore");
+            };
+            let connection = match node.take_kept().await {
+                Some(kept) => kept,
+                None => self.connect(topology, to).await?,
+            };
+            return Ok(Line {
+                node,
+                connection,
+                whose: Whose::Own(place),
+            });
+        }
+        // Whoever comes while it is being made waits for it.
+        let mut quick = node.quick.lock().await;
+        let (number, connection) = match quick.take() {
+            Some(there) => there,
+            None => {
+                let connection = self.connect(topology, to).await?;
+                (numbered(), connection)
+            }
+        };
+        *quick = Some((number, connection.clone()));
+        drop(quick);
+        Ok(Line {
+            node,
+            connection,
+            whose: Whose::Everybodys(number),
+        })
+    }
+
+    async fn exchange(
+        &self,
+        messages: Vec<(Line, Message<'_>)>,
+    ) -> Vec<Result<Vec<Value>, RedisError>> {
+        let exchanges = messages
+            .into_iter()
+            .map(|(line, message)| async move { line.exchange(&message).await });
+        join_all(exchanges).await
+    }
+
+    async fn pause(&self, time: Duration) {
+        tokio::time::sleep(time).await;
+    }
+}
+
+/// A number that no other connection has.
+fn numbered() -> u64 {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    LAST.fetch_add(1, Ordering::Relaxed)
+}

@@ -1,0 +1,65 @@
+//! Servers behind TLS: `rediss://`.
+
+use std::path::{Path, PathBuf};
+
+use redis::{
+    Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, ErrorKind, RedisError, TlsCertificates,
+};
+use rustls::crypto::{ring, CryptoProvider};
+
+/// Whom to trust, and who we are.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Tls {
+    /// Certificates of authorities, in place of those of the system.
+    pub ca: Option<PathBuf>,
+    /// Our certificate and its key.
+    pub client: Option<(PathBuf, PathBuf)>,
+}
+
+impl Tls {
+    /// How to connect when it is over TLS.
+    pub fn apply(&self, to: ConnectionInfo) -> Result<ConnectionInfo, RedisError> {
+        if !matches!(to.addr(), ConnectionAddr::TcpTls { .. }) {
+            if self.ca.is_some() || self.client.is_some() {
+                return Err((
+                    ErrorKind::InvalidClientConfig,
+                    "certificates are for servers at rediss://",
+                )
+                    .into());
+            }
+            return Ok(to);
+        }
+        // The `redis` crate takes the one that the process has. A program that has chosen another one keeps it.
+        if CryptoProvider::get_default().is_none() {
+            // Somebody else may have been quicker.
+            let _ = ring::default_provider().install_default();
+        }
+        if self.ca.is_none() && self.client.is_none() {
+            return Ok(to);
+        }
+        let client_tls = match &self.client {
+            Some((certificate, key)) => Some(ClientTlsConfig {
+                client_cert: read(certificate)?,
+                client_key: read(key)?,
+            }),
+            None => None,
+        };
+        let certificates = TlsCertificates {
+            client_tls,
+            root_cert: self.ca.as_deref().map(read).transpose()?,
+        };
+        let client = Client::build_with_tls(to, certificates)?;
+        Ok(client.get_connection_info().clone())
+    }
+}
+
+fn read(file: &Path) -> Result<Vec<u8>, RedisError> {
+    std::fs::read(file).map_err(|error| {
+        (
+            ErrorKind::InvalidClientConfig,
+            "a certificate cannot be read",
+            format!("{}: {error}", file.display()),
+        )
+            .into()
+    })
+}
