@@ -8,6 +8,7 @@
 //! * [`Snapshot`] is a data set as sorted text, so that two of them can be compared and printed.
 //! * [`Frontier`] is a connection for `CHG.*`: a command a line, at a simulated time or not.
 //! * [`TagSpace`] is a connection for `TAGS.*`: a command a line.
+//! * [`FileHost`] is a web server with files, as good or bad as a test wants it.
 //! * [`packages`] fetches clients in other languages.
 //! * [`examples`] are those of the documentation, and the replies that it promises.
 //! * [`simulation`] is a whole crawl in simulated time, with workers that crash and stall.
@@ -27,6 +28,7 @@ mod corpus;
 mod crawler;
 mod dataset;
 pub mod examples;
+mod file_host;
 mod frontier;
 pub mod packages;
 mod rng;
@@ -43,6 +45,7 @@ pub use crawler::{
     add, assert_consistent, commit, counts, hash_key, owners, record_of, set_key, words_of,
 };
 pub use dataset::Snapshot;
+pub use file_host::{FileHost, Manners, Request};
 pub use frontier::{blocked, release, server_time, simulated, Frontier, Lease, T0, TEN_YEARS};
 pub use rng::Rng;
 pub use server::{module_path, Options, Server};

@@ -1,3 +1,4 @@
+use std::time::Duration;
 use std::{fmt, io};
 
 /// What is wrong with a WACZ file or a manifest, and where.
@@ -48,8 +49,13 @@ pub enum Problem {
     Json(String),
     /// The location is none that can be read; the text says why.
     Location(String),
-    /// The server answered with this HTTP status.
-    Status(u16),
+    /// The server answered with an HTTP status that says no.
+    Status {
+        /// Which one.
+        status: u16,
+        /// How long it wants to be left alone, if it says so.
+        wait: Option<Duration>,
+    },
     /// The server could not be reached, did not answer in time, or broke off too often; the text says which.
     Connection(String),
     /// The server's answer cannot be right; the text says why.
@@ -84,7 +90,7 @@ impl Error {
     pub fn is_passing(&self) -> bool {
         match &self.problem {
             Problem::Connection(_) | Problem::Changed(_) => true,
-            Problem::Status(status) => *status == 429 || *status >= 500,
+            Problem::Status { status, .. } => *status == 429 || *status >= 500,
             _ => false,
         }
     }
@@ -136,7 +142,7 @@ impl fmt::Display for Problem {
             ),
             Problem::Json(how) => write!(f, "it is not the JSON that it should be: {how}"),
             Problem::Location(why) => f.write_str(why),
-            Problem::Status(status) => {
+            Problem::Status { status, .. } => {
                 write!(f, "the server answers with HTTP status {status}{}", meaning(*status))
             }
             Problem::Connection(how) => write!(f, "{how}; try again later"),
@@ -158,6 +164,7 @@ impl fmt::Display for Problem {
 /// What to do about a status.
 fn meaning(status: u16) -> &'static str {
     match status {
+        300..=399 => ": it sends on to where nothing can be fetched from",
         401 | 403 => ": it wants a password or a fresh link",
         404 | 410 => ": there is no such file",
         429 => ": it wants fewer requests; try again later",

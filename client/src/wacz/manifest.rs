@@ -4,7 +4,7 @@ use std::io::Read;
 
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use super::{Error, Location, Options, Problem};
+use super::{http, Error, Location, Options, Problem};
 
 /// A list of packages, which is taken for all of a collection; or a single one.
 ///
@@ -55,32 +55,19 @@ impl Manifest {
             return Ok(Manifest::single(location));
         }
         let failed = |problem| Error::new(location.to_string(), problem);
-        let (mut file, size): (Box<dyn Read>, _) = match location {
-            Location::File(path) => {
-                let opened = File::open(path).and_then(|file| Ok((file.metadata()?.len(), file)));
-                let (size, file) = opened.map_err(|error| failed(Problem::Io(error)))?;
-                (Box::new(file), Some(size))
-            }
-            Location::Url(_) => {
-                let why = "URLs cannot be read yet".to_owned();
-                return Err(failed(Problem::Location(why)));
-            }
+        // One byte more than allowed tells a manifest that is too long. Of a package, be it ever so large, only the
+        // beginning is read.
+        let most = options.manifest + 1;
+        let text = match location {
+            Location::File(path) => File::open(path)
+                .map_err(Problem::Io)
+                .and_then(|file| list(file, most)),
+            Location::Url(url) => http::beginning(url, options, |body| list(body, most)),
         };
-        let mut text = Vec::new();
-        let mut read =
-            |most: u64, text: &mut Vec<u8>| match (&mut file).take(most).read_to_end(text) {
-                Ok(_) => Ok(()),
-                Err(error) => Err(failed(error.into())),
-            };
-        read(4, &mut text)?;
-        if text.starts_with(b"PK\x03\x04") || text.starts_with(b"PK\x05\x06") {
+        let Some(text) = text.map_err(failed)? else {
             return Ok(Manifest::single(location));
-        }
-        if size.is_none_or(|size| size <= options.manifest) {
-            read(options.manifest, &mut text)?;
-        }
-        if size.is_some_and(|size| size > options.manifest) || text.len() as u64 > options.manifest
-        {
+        };
+        if text.len() as u64 > options.manifest {
             return Err(failed(Problem::TooLarge {
                 what: "the manifest".to_owned(),
                 limit: format!("{} bytes", options.manifest),
@@ -127,6 +114,18 @@ impl Manifest {
             is_full: true,
         })
     }
+}
+
+/// Up to `most` bytes of the file, or `None` if it is a zip file.
+fn list(mut file: impl Read, most: u64) -> Result<Option<Vec<u8>>, Problem> {
+    let mut text = Vec::new();
+    (&mut file).take(4).read_to_end(&mut text)?;
+    if text.starts_with(b"PK\x03\x04") || text.starts_with(b"PK\x05\x06") {
+        return Ok(None);
+    }
+    let rest = most.saturating_sub(text.len() as u64);
+    file.take(rest).read_to_end(&mut text)?;
+    Ok(Some(text))
 }
 
 /// The resources of a list, if it has any.

@@ -6,6 +6,7 @@
 //! What comes from servers is waited for: whoever calls this from asynchronous code does so on a thread for such things.
 
 mod error;
+mod http;
 mod lines;
 mod location;
 mod manifest;

@@ -1,11 +1,12 @@
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::Read;
-use std::sync::Arc;
+use std::io::{self, Read};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use sha2::{Digest as _, Sha256};
 
-use super::source::Disk;
+use super::http::{Opened, Remote};
+use super::source::{Disk, Section};
 use super::zip::{member, Directory, Entry, Fault};
 use super::{Error, Lines, Location, Options, Problem};
 
@@ -39,9 +40,75 @@ pub struct Wacz {
     indexes: Vec<Member>,
 }
 
+/// Where the bytes are.
 #[derive(Debug)]
 enum Source {
     Disk(Disk),
+    Remote {
+        remote: Arc<Remote>,
+        /// What was downloaded of it: the data of members, by the places of their headers.
+        kept: Mutex<HashMap<u64, Disk>>,
+    },
+}
+
+impl Source {
+    fn open(location: &Location, options: &Options) -> Result<Source, Problem> {
+        Ok(match location {
+            Location::File(path) => {
+                Source::Disk(File::open(path).and_then(Disk::new).map_err(Problem::Io)?)
+            }
+            Location::Url(url) => match Remote::open(url, options)? {
+                Opened::Whole(disk) => Source::Disk(disk),
+                Opened::Parts(remote) => Source::Remote {
+                    remote,
+                    kept: Mutex::default(),
+                },
+            },
+        })
+    }
+
+    fn size(&self) -> u64 {
+        match self {
+            Source::Disk(disk) => disk.size(),
+            Source::Remote { remote, .. } => remote.size(),
+        }
+    }
+
+    /// So many bytes from there.
+    fn section(&self, from: u64, length: u64) -> Box<dyn Read + Send> {
+        match self {
+            Source::Disk(disk) => Box::new(disk.section(from, length)),
+            Source::Remote { remote, .. } => Box::new(remote.stream(from, length)),
+        }
+    }
+
+    /// What is stored of a member, its header read and found to be right.
+    fn data(&self, entry: &Entry, name: &str) -> Result<Section, Problem> {
+        match self {
+            Source::Disk(disk) => {
+                let mut section = disk.section(entry.header, entry.end - entry.header);
+                member::read_header(&mut section, entry, name)?;
+                Ok(section)
+            }
+            Source::Remote { remote, kept } => {
+                // Whoever wants another member meanwhile waits; the line to the server is the same one.
+                let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+                if let Some(disk) = kept.get(&entry.header) {
+                    return Ok(disk.section(0, entry.compressed));
+                }
+                // The size of its own header is not known, and what comes after it may be anything.
+                let most =
+                    (entry.longest_header() + entry.compressed).min(entry.end - entry.header);
+                let mut stream = remote.stream(entry.header, most);
+                member::read_header(&mut stream, entry, name)?;
+                let disk = remote.keep((&mut stream).take(entry.compressed), entry.compressed)?;
+                // A connection whose answer was read can be used again.
+                let _ = io::copy(&mut stream, &mut io::sink());
+                kept.insert(entry.header, disk.clone());
+                Ok(disk.section(0, entry.compressed))
+            }
+        }
+    }
 }
 
 /// A member of a package.
@@ -75,20 +142,11 @@ impl Wacz {
             member: fault.member,
             problem: fault.problem,
         };
-        let (source, directory) = match location {
-            Location::File(path) => {
-                let opened = File::open(path).and_then(Disk::new);
-                let disk = opened.map_err(|error| Error::new(&file, Problem::Io(error)))?;
-                let directory = Directory::read(disk.size(), options.directory, |from, length| {
-                    disk.section(from, length)
-                });
-                (Source::Disk(disk), directory.map_err(at_fault)?)
-            }
-            Location::Url(_) => {
-                let why = "URLs cannot be read yet".to_owned();
-                return Err(Error::new(file, Problem::Location(why)));
-            }
-        };
+        let source =
+            Source::open(location, options).map_err(|problem| Error::new(&file, problem))?;
+        let section = |from, length| source.section(from, length);
+        let directory =
+            Directory::read(source.size(), options.directory, section).map_err(at_fault)?;
         Ok(Wacz {
             file,
             source,
@@ -105,9 +163,7 @@ impl Wacz {
 
     /// The size of the whole file, in bytes.
     pub fn size(&self) -> u64 {
-        match &self.source {
-            Source::Disk(disk) => disk.size(),
-        }
+        self.source.size()
     }
 
     /// The CDX and CDXJ members, plain or gzip: those in `indexes/`, or anywhere if there are none in there. Of several
@@ -170,7 +226,7 @@ impl Wacz {
         let mut hash = Sha256::new();
         let mut buffer = vec![0; 256 * 1024];
         let mut count = 0;
-        let mut file = self.section(0, self.size());
+        let mut file = self.source.section(0, self.size());
         loop {
             let read = file.read(&mut buffer);
             let n = read.map_err(|error| Error::new(&self.file, error.into()))?;
@@ -184,18 +240,11 @@ impl Wacz {
         Ok(sha256_text(&hash.finalize()))
     }
 
-    fn section(&self, from: u64, length: u64) -> impl Read + Send + 'static {
-        match &self.source {
-            Source::Disk(disk) => disk.section(from, length),
-        }
-    }
-
     /// What a member unpacks to.
     fn content(&self, name: &str, entry: &Entry) -> Result<impl Read + Send + 'static, Error> {
-        let mut section = self.section(entry.header, entry.end - entry.header);
-        let begun = member::read_header(&mut section, entry, name);
-        begun.map_err(|problem| Error::of_member(&self.file, name, problem))?;
-        Ok(member::Content::new(section, entry))
+        let data = self.source.data(entry, name);
+        let data = data.map_err(|problem| Error::of_member(&self.file, name, problem))?;
+        Ok(member::Content::new(data, entry))
     }
 }
 

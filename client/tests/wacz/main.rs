@@ -2,6 +2,7 @@
 
 mod lists;
 mod members;
+mod remote;
 mod zipped;
 
 use std::path::{Path, PathBuf};

@@ -299,6 +299,11 @@ fn no_end(tail: &[u8], tail_start: u64) -> Problem {
 }
 
 impl Entry {
+    /// What its own header takes at most, in bytes: the name, and any extra fields.
+    pub(in crate::wacz) fn longest_header(&self) -> u64 {
+        30 + u64::from(self.name_length) + u64::from(u16::MAX)
+    }
+
     /// Reads one; `None` when there is none, or one that lies on another disk.
     fn read(rest: &mut Numbers<'_>, directory: u64) -> Option<Entry> {
         if rest.u32()? != CENTRAL {

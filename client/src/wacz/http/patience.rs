@@ -1,0 +1,101 @@
+//! How long a server is borne.
+
+use std::time::{Duration, Instant};
+
+use crate::wacz::{Options, Problem};
+
+/// What has to come for the count of failures to begin anew, in bytes.
+const PROGRESS: u64 = 1 << 20;
+/// The longest pause between two attempts, also when a server wants a longer one.
+const LONGEST: Duration = Duration::from_secs(30);
+/// Over which time the pace of a body is looked at.
+const SPAN: Duration = Duration::from_secs(60);
+
+/// Counts the failures in a row.
+#[derive(Debug)]
+pub(super) struct Patience {
+    failures: u32,
+    most: u32,
+    pause: Duration,
+    progress: u64,
+}
+
+impl Patience {
+    pub(super) fn new(options: &Options) -> Patience {
+        Patience {
+            failures: 0,
+            most: options.retries,
+            pause: options.pause,
+            progress: 0,
+        }
+    }
+
+    /// So many bytes came.
+    pub(super) fn progress(&mut self, bytes: usize) {
+        self.progress += bytes as u64;
+        if self.progress >= PROGRESS {
+            self.progress = 0;
+            self.failures = 0;
+        }
+    }
+
+    /// Waits until it is time for another attempt, or gives the problem back if there is no use in one, or there
+    /// were enough.
+    pub(super) fn bear(&mut self, problem: Problem) -> Result<(), Problem> {
+        let wanted = match &problem {
+            Problem::Connection(_) => Duration::ZERO,
+            Problem::Status {
+                status: 408 | 425 | 429 | 500 | 502 | 503 | 504,
+                wait,
+            } => wait.unwrap_or_default(),
+            _ => return Err(problem),
+        };
+        if self.failures >= self.most {
+            return Err(match problem {
+                Problem::Connection(how) if self.failures > 0 => {
+                    Problem::Connection(format!("{how}, {} times in a row", self.failures + 1))
+                }
+                other => other,
+            });
+        }
+        let doubled = self.pause.saturating_mul(1 << self.failures.min(16));
+        std::thread::sleep(doubled.max(wanted).min(LONGEST));
+        self.failures += 1;
+        Ok(())
+    }
+}
+
+/// Sees to it that a body comes at some pace: a server that sends a byte now and then is never silent.
+pub(super) struct Pace {
+    least: u64,
+    since: Instant,
+    count: u64,
+}
+
+impl Pace {
+    /// At least so many bytes per second.
+    pub(super) fn new(least: u64) -> Pace {
+        Pace {
+            least,
+            since: Instant::now(),
+            count: 0,
+        }
+    }
+
+    pub(super) fn count(&mut self, bytes: usize) -> Result<(), Problem> {
+        self.count += bytes as u64;
+        let elapsed = self.since.elapsed();
+        if elapsed < SPAN {
+            return Ok(());
+        }
+        if self.count < self.least.saturating_mul(elapsed.as_secs()) {
+            let how = format!(
+                "the server sends fewer than {} bytes per second",
+                self.least
+            );
+            return Err(Problem::Connection(how));
+        }
+        *self = Pace::new(self.least);
+        Ok(())
+    }
+}

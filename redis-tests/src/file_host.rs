@@ -1,0 +1,439 @@
+//! A web server with files, which can behave as badly as those that packages are downloaded from.
+
+use std::collections::HashMap;
+use std::io::{self, BufRead, BufReader, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+/// Serves files on a free port of the loopback interface, until it is dropped.
+pub struct FileHost {
+    address: SocketAddr,
+    shared: Arc<Mutex<Shared>>,
+    acceptor: Option<JoinHandle<()>>,
+}
+
+/// How a file is served. By default as it should be, ranges and all.
+#[derive(Clone, Debug)]
+pub struct Manners {
+    /// Ranges are answered with 206; otherwise the whole file comes with 200, whatever was asked for.
+    pub ranges: bool,
+    /// The first so many requests get this status.
+    pub failing: Option<(u16, u32)>,
+    /// The connection is cut after so many bytes of each of the first so many answers that have more.
+    pub cut: Option<(u64, u32)>,
+    /// After so many bytes of an answer nothing more comes, and the connection stays open.
+    pub silent_after: Option<u64>,
+    /// Added to the number in `Content-Length`.
+    pub length_lie: i64,
+    /// Added to the first and the last byte in `Content-Range`.
+    pub range_lie: i64,
+    /// Added to the total in `Content-Range`.
+    pub total_lie: i64,
+    /// `Content-Range` is left out.
+    pub no_content_range: bool,
+    /// Answers have no `Content-Length`: they come in chunks.
+    pub chunked: bool,
+    /// Answers have neither: they end with their connection.
+    pub until_closed: bool,
+    /// No answer to a range has more bytes than this.
+    pub shorter_ranges: Option<u64>,
+    /// The answer never ends; it is the file again and again.
+    pub endless: bool,
+    /// `ETag`.
+    pub etag: Option<String>,
+    /// `Last-Modified`.
+    pub last_modified: Option<String>,
+    /// `Content-Encoding`, though the bytes are those of the file.
+    pub encoding: Option<String>,
+    /// Sent elsewhere with 302.
+    pub redirect: Option<String>,
+    /// How often the file was asked for; from the `n`th time on it is served like this.
+    pub later: Option<(u32, Box<Manners>)>,
+}
+
+impl Default for Manners {
+    fn default() -> Manners {
+        Manners {
+            ranges: true,
+            failing: None,
+            cut: None,
+            silent_after: None,
+            length_lie: 0,
+            range_lie: 0,
+            total_lie: 0,
+            no_content_range: false,
+            chunked: false,
+            until_closed: false,
+            shorter_ranges: None,
+            endless: false,
+            etag: None,
+            last_modified: None,
+            encoding: None,
+            redirect: None,
+            later: None,
+        }
+    }
+}
+
+/// A request, and what was answered.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// `GET`.
+    pub method: String,
+    /// Path and query as they came.
+    pub path: String,
+    /// The header fields, their names in small letters.
+    pub fields: HashMap<String, String>,
+    /// The status of the answer.
+    pub status: u16,
+    /// The bytes of the file that went out: from where, and how many.
+    pub sent: (u64, u64),
+}
+
+#[derive(Default)]
+struct Shared {
+    files: HashMap<String, File>,
+    requests: Vec<Request>,
+    connections: Vec<TcpStream>,
+    closing: bool,
+}
+
+struct File {
+    bytes: Arc<Vec<u8>>,
+    manners: Manners,
+    asked: u32,
+    cuts: u32,
+}
+
+impl FileHost {
+    /// Begins to serve, no file so far.
+    pub fn start() -> FileHost {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+        let address = listener.local_addr().expect("a bound port");
+        let shared = Arc::new(Mutex::new(Shared::default()));
+        let for_acceptor = Arc::clone(&shared);
+        let acceptor = std::thread::spawn(move || {
+            let mut visitors = Vec::new();
+            for connection in listener.incoming().flatten() {
+                {
+                    let mut shared = lock(&for_acceptor);
+                    if shared.closing {
+                        break;
+                    }
+                    shared.connections.extend(connection.try_clone());
+                }
+                let shared = Arc::clone(&for_acceptor);
+                // A client that goes away in the middle is its own business.
+                visitors.push(std::thread::spawn(move || {
+                    drop(serve(&connection, &shared))
+                }));
+            }
+            for visitor in visitors {
+                visitor.join().expect("requests that the host understands");
+            }
+        });
+        FileHost {
+            address,
+            shared,
+            acceptor: Some(acceptor),
+        }
+    }
+
+    /// Puts a file at a path (`/a.wacz`), with manners, and forgets how often it was asked for.
+    pub fn put(&self, path: &str, bytes: &[u8], manners: Manners) {
+        let file = File {
+            bytes: Arc::new(bytes.to_vec()),
+            manners,
+            asked: 0,
+            cuts: 0,
+        };
+        lock(&self.shared).files.insert(path.to_owned(), file);
+    }
+
+    /// The URL of a path.
+    pub fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    /// The requests so far.
+    pub fn requests(&self) -> Vec<Request> {
+        lock(&self.shared).requests.clone()
+    }
+
+    /// The requests since this was asked last.
+    pub fn take_requests(&self) -> Vec<Request> {
+        std::mem::take(&mut lock(&self.shared).requests)
+    }
+
+    /// How many bytes of files went out so far, those of errors not counted.
+    pub fn sent(&self) -> u64 {
+        lock(&self.shared)
+            .requests
+            .iter()
+            .map(|request| request.sent.1)
+            .sum()
+    }
+
+    /// Whether byte `from` of a file, or one of the `length` bytes from there on, ever went out.
+    pub fn has_sent(&self, path: &str, from: u64, length: u64) -> bool {
+        lock(&self.shared).requests.iter().any(|request| {
+            let (start, sent) = request.sent;
+            request.path == path && start < from + length && from < start + sent
+        })
+    }
+}
+
+impl Drop for FileHost {
+    fn drop(&mut self) {
+        {
+            let mut shared = lock(&self.shared);
+            shared.closing = true;
+            for connection in &shared.connections {
+                drop(connection.shutdown(Shutdown::Both));
+            }
+        }
+        // Wakes the acceptor.
+        drop(TcpStream::connect(self.address));
+        let joined = self.acceptor.take().map(JoinHandle::join);
+        if joined.is_some_and(|joined| joined.is_err()) && !std::thread::panicking() {
+            panic!("a request made the host panic");
+        }
+    }
+}
+
+fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Answers the requests of a connection, until it ends.
+fn serve(connection: &TcpStream, shared: &Mutex<Shared>) -> io::Result<()> {
+    connection.set_nodelay(true)?;
+    let mut input = BufReader::new(connection);
+    loop {
+        let Some(request) = read_request(&mut input)? else {
+            return Ok(());
+        };
+        let answer = Answer::to(&request, shared);
+        // Counted before it goes out, so that whoever has it finds it counted.
+        let number = {
+            let mut shared = lock(shared);
+            shared.requests.push(Request {
+                status: answer.status,
+                sent: (answer.from, answer.sent()),
+                ..request
+            });
+            shared.requests.len() - 1
+        };
+        match answer.send(connection) {
+            Ok(true) => {}
+            outcome => {
+                // Of an endless answer it is known only now.
+                if let (Err(Endless(sent)), Some(request)) =
+                    (&outcome, lock(shared).requests.get_mut(number))
+                {
+                    request.sent.1 = *sent;
+                }
+                drop(connection.shutdown(Shutdown::Both));
+                return Ok(());
+            }
+        }
+    }
+}
+
+fn read_request(input: &mut impl BufRead) -> io::Result<Option<Request>> {
+    let mut line = String::new();
+    if input.read_line(&mut line)? == 0 {
+        return Ok(None);
+    }
+    let mut words = line.split(' ');
+    let mut word = || words.next().unwrap_or_default().to_owned();
+    let (method, path) = (word(), word());
+    let mut fields = HashMap::new();
+    loop {
+        let mut line = String::new();
+        input.read_line(&mut line)?;
+        let Some((name, value)) = line.split_once(':') else {
+            return Ok(Some(Request {
+                method,
+                path,
+                fields,
+                status: 0,
+                sent: (0, 0),
+            }));
+        };
+        fields.insert(name.to_ascii_lowercase(), value.trim().to_owned());
+    }
+}
+
+struct Answer {
+    status: u16,
+    fields: Vec<(&'static str, String)>,
+    bytes: Arc<Vec<u8>>,
+    from: u64,
+    length: u64,
+    cut: Option<u64>,
+    manners: Manners,
+}
+
+/// So many bytes of an answer went out before the client had enough.
+struct Endless(u64);
+
+impl Answer {
+    fn to(request: &Request, shared: &Mutex<Shared>) -> Answer {
+        let mut shared = lock(shared);
+        let Some(file) = shared.files.get_mut(&request.path) else {
+            return Answer::empty(404);
+        };
+        file.asked += 1;
+        let mut manners = file.manners.clone();
+        while let Some((from, later)) = manners.later.take() {
+            if file.asked < from {
+                break;
+            }
+            manners = *later;
+        }
+        match manners.failing {
+            Some((status, times)) if file.asked <= times => return Answer::empty(status),
+            _ => {}
+        }
+        if let Some(elsewhere) = &manners.redirect {
+            let mut answer = Answer::empty(302);
+            answer.fields.push(("Location", elsewhere.clone()));
+            return answer;
+        }
+        let total = file.bytes.len() as u64;
+        let mut fields = Vec::new();
+        let validators = [
+            ("ETag", &manners.etag),
+            ("Last-Modified", &manners.last_modified),
+        ];
+        for (name, value) in validators
+            .into_iter()
+            .chain([("Content-Encoding", &manners.encoding)])
+        {
+            fields.extend(value.clone().map(|value| (name, value)));
+        }
+        let range = request.fields.get("range").filter(|_| manners.ranges);
+        let (status, from, mut length) = match range.map(|range| parse_range(range, total)) {
+            None => (200, 0, total),
+            Some(None) => {
+                let mut answer = Answer::empty(416);
+                answer
+                    .fields
+                    .push(("Content-Range", format!("bytes */{total}")));
+                return answer;
+            }
+            Some(Some((from, length))) => (206, from, length),
+        };
+        if status == 206 {
+            length = length.min(manners.shorter_ranges.unwrap_or(u64::MAX));
+            let lied = |number: u64| number.wrapping_add_signed(manners.range_lie);
+            let total = total.wrapping_add_signed(manners.total_lie);
+            let range = format!("bytes {}-{}/{total}", lied(from), lied(from + length - 1));
+            if !manners.no_content_range {
+                fields.push(("Content-Range", range));
+            }
+        }
+        if manners.chunked {
+            fields.push(("Transfer-Encoding", "chunked".to_owned()));
+        } else if !manners.endless && !manners.until_closed {
+            let lied = length.wrapping_add_signed(manners.length_lie);
+            fields.push(("Content-Length", lied.to_string()));
+        }
+        let cut = match manners.cut {
+            Some((after, times)) if file.cuts < times && after < length => {
+                file.cuts += 1;
+                Some(after)
+            }
+            _ => None,
+        };
+        Answer {
+            status,
+            fields,
+            bytes: Arc::clone(&file.bytes),
+            from,
+            length,
+            cut,
+            manners,
+        }
+    }
+
+    fn empty(status: u16) -> Answer {
+        Answer {
+            status,
+            fields: vec![("Content-Length", "0".to_owned())],
+            bytes: Arc::default(),
+            from: 0,
+            length: 0,
+            cut: None,
+            manners: Manners::default(),
+        }
+    }
+
+    /// How many bytes will go out.
+    fn sent(&self) -> u64 {
+        let most = [self.cut, self.manners.silent_after];
+        most.into_iter().flatten().fold(self.length, u64::min)
+    }
+
+    /// Sends it; whether the connection can take another request afterwards.
+    fn send(&self, mut out: &TcpStream) -> Result<bool, Endless> {
+        let head = self
+            .fields
+            .iter()
+            .map(|(name, value)| format!("{name}: {value}\r\n"));
+        let head: String = head.collect();
+        let mut gone = |bytes: &[u8]| out.write_all(bytes).map_err(|_| Endless(self.length));
+        gone(format!("HTTP/1.1 {} X\r\n{head}\r\n", self.status).as_bytes())?;
+        let body = &self.bytes[self.from as usize..][..self.sent() as usize];
+        if self.manners.endless {
+            let mut sent = 0;
+            loop {
+                out.write_all(body).map_err(|_| Endless(sent))?;
+                sent += body.len() as u64;
+            }
+        }
+        if self.manners.chunked {
+            for chunk in body.chunks(1000) {
+                gone(format!("{:x}\r\n", chunk.len()).as_bytes())?;
+                gone(chunk)?;
+                gone(b"\r\n")?;
+            }
+        } else {
+            gone(body)?;
+        }
+        if self.cut.is_some() {
+            return Ok(false);
+        }
+        if self
+            .manners
+            .silent_after
+            .is_some_and(|after| after < self.length)
+        {
+            // Until the client has had enough, or the host is dropped.
+            let _ = out.peek(&mut [0]);
+            return Ok(false);
+        }
+        if self.manners.chunked {
+            gone(b"0\r\n\r\n")?;
+        }
+        Ok(!self.manners.until_closed && self.manners.length_lie == 0)
+    }
+}
+
+/// From where, and how many bytes; `None` if there are no such.
+fn parse_range(range: &str, total: u64) -> Option<(u64, u64)> {
+    let (from, to) = range.strip_prefix("bytes=")?.split_once('-')?;
+    let from = match from.parse::<u64>() {
+        Ok(from) => from,
+        Err(_) => {
+            return to
+                .parse::<u64>()
+                .ok()
+                .map(|n| (total - n.min(total), n.min(total)))
+        }
+    };
+    let to = to.parse().unwrap_or(u64::MAX).min(total.checked_sub(1)?);
+    (from <= to).then(|| (from, to - from + 1))
+}
