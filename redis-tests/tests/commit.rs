@@ -334,6 +334,43 @@ fn add_during_own_commit_belongs_to_the_next_one() {
 }
 
 #[test]
+fn what_a_running_commit_takes_is_not_replaced_by_an_earlier_record() {
+    let server = Server::start();
+    let (mut c, mut committer) = (server.wire(), server.wire());
+    ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 50);
+    long_crawl("a", 0).add(&mut c);
+    committer.send(&["DEDUPE.COMMIT", P, "a"]);
+    until_committing(&server, "a");
+    let url = "http://e.com/early";
+    for n in [7, 1_000_007] {
+        add(&mut c, P, "a", [n]);
+        let hash = sha256_of(n);
+        ok!(
+            c,
+            "DEDUPE.ADD",
+            P,
+            "a",
+            "EARLIEST",
+            hash,
+            0,
+            "20000101000000",
+            url,
+            5
+        );
+    }
+    let still = ok!(c, "HEXISTS", key("committing"), "a");
+    assert_eq!(still, int(1), "the commit was over too soon for this test");
+    assert_eq!(committer.recv(), array([int(100_000), int(0)]));
+    let early = bulk(format!("0 20000101000000 {url} 5"));
+    let stored = |c: &mut Wire, n: u64| ok!(c, "HGET", key("h:a"), sha256_of(n));
+    assert_ne!(stored(&mut c, 7), early);
+    assert_eq!(stored(&mut c, 1_000_007), early);
+    assert_eq!(commit(&mut c, P, "a"), (1, 0));
+    assert_eq!(counts(&mut c, COUNTS)["totalUrls"], 100_003);
+    assert_consistent(&mut c, P);
+}
+
+#[test]
 fn cancel_during_commit_wins() {
     let server = Server::start();
     let (mut c, mut committer) = (server.wire(), server.wire());

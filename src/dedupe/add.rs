@@ -99,11 +99,24 @@ impl<K: Keyspace> Index<K> {
         };
 
         let (mut new, mut urls) = (0, 0);
+        let mut value = Vec::new();
+        let one_spelling = self.remembered(ks, crawl).is_written;
         for Response { digest, record } in responses {
-            match self.record_of(ks, crawl, digest)? {
+            let field = digest.written(self.profile());
+            record.write(&mut value);
+            // Nearly always a hash is new when another one of the same call was, and then one step
+            // does it.
+            let at_once = new > 0 && one_spelling && ks.hash_set_new(&records, field, &value)?;
+            let stored = match at_once {
+                true => None,
+                false => self.record_of(ks, crawl, digest)?,
+            };
+            match stored {
                 None => {
-                    self.start(ks, crawl)?;
-                    ks.hash_set(&records, digest.written(self.profile()), &record.to_value())?;
+                    if !at_once {
+                        self.start(ks, crawl)?;
+                        ks.hash_set(&records, field, &value)?;
+                    }
                     if continuing {
                         ks.hash_set(&fresh, digest.canonical(), b"")?;
                     }
@@ -126,6 +139,9 @@ impl<K: Keyspace> Index<K> {
             // A mere retry does not make a committed crawl a continued one.
             self.start(ks, crawl)?;
             counts::add(ks, &counts_key, counts::TOTAL_URLS, urls)?;
+        }
+        if let Some(earliest) = earliest {
+            earliest.write_marks(ks)?;
         }
         if let Some(token) = token {
             self.settle(ks, &digests, token)?;

@@ -4,6 +4,7 @@
 //! For that, every record that counted and is not the stored one leaves a mark in
 //! `h:<crawl>:others`, until a commit begins or what is uncommitted is canceled.
 
+use rustc_hash::FxHashMap;
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::keyspace::Keyspace;
@@ -20,9 +21,14 @@ pub(super) struct Earliest<N> {
     records: N,
     fresh: N,
     others: N,
+    /// Marks that are to be set (true) or taken back; written at the end, all at once.
+    marks: FxHashMap<Mark, bool>,
     /// What the crawl's commits took; read when somebody asks.
     commits: Option<Gather<N>>,
 }
+
+/// What a counted record of a hash leaves.
+type Mark = [u8; 16];
 
 impl<N: Clone + AsRef<[u8]>> Earliest<N> {
     /// Of one crawl.
@@ -37,6 +43,7 @@ impl<N: Clone + AsRef<[u8]>> Earliest<N> {
             records: index.crawl_key(ks, crawl, CrawlKey::Records),
             fresh: index.crawl_key(ks, crawl, CrawlKey::Fresh),
             others,
+            marks: FxHashMap::default(),
             commits: None,
         })
     }
@@ -53,10 +60,7 @@ impl<N: Clone + AsRef<[u8]>> Earliest<N> {
     ) -> Result<bool> {
         let stored = Record::parse(stored);
         let same = stored.is_some_and(|stored| stored.is_same(record));
-        // Marks that outlived a commit or a removal by plain clients say nothing.
-        let marked = !same
-            && index.is_uncommitted(ks, crawl)?
-            && ks.hash_has(&self.others, &mark(digest, record))?;
+        let marked = !same && self.is_marked(index, ks, crawl, &mark(digest, record))?;
         let counts = !same && !marked;
         let earlier = stored.is_none_or(|stored| record.cmp_age(&stored).is_lt());
         if earlier && !self.is_taken(index, ks, crawl, digest)? {
@@ -67,16 +71,41 @@ impl<N: Clone + AsRef<[u8]>> Earliest<N> {
                 .unwrap_or(digest.written(index.profile()));
             ks.hash_set(&self.records, spelling, &record.to_value())?;
             if marked {
-                ks.hash_del(&self.others, &mark(digest, record))?;
+                self.marks.insert(mark(digest, record), false);
             }
             if let Some(displaced) = stored.filter(|_| !same) {
-                ks.hash_set(&self.others, &mark(digest, &displaced), b"")?;
+                self.marks.insert(mark(digest, &displaced), true);
             }
         } else if counts {
-            index.start(ks, crawl)?;
-            ks.hash_set(&self.others, &mark(digest, record), b"")?;
+            self.marks.insert(mark(digest, record), true);
         }
         Ok(counts)
+    }
+
+    fn is_marked<K: Keyspace<Name = N>>(
+        &self,
+        index: &mut Index<K>,
+        ks: &mut K,
+        crawl: &[u8],
+        mark: &Mark,
+    ) -> Result<bool> {
+        if let Some(&is) = self.marks.get(mark) {
+            return Ok(is);
+        }
+        // Marks that outlived a commit or a removal by plain clients say nothing.
+        Ok(index.is_uncommitted(ks, crawl)? && ks.hash_has(&self.others, mark)?)
+    }
+
+    /// Writes the marks, once the crawl is started.
+    pub fn write_marks<K: Keyspace<Name = N>>(self, ks: &mut K) -> Result<()> {
+        for (mark, is) in &self.marks {
+            if *is {
+                ks.hash_set(&self.others, mark, b"")?;
+            } else {
+                ks.hash_del(&self.others, mark)?;
+            }
+        }
+        Ok(())
     }
 
     /// Whether the crawl's record of a hash is part of one of its commits, or of one under way.
@@ -102,8 +131,7 @@ impl<N: Clone + AsRef<[u8]>> Earliest<N> {
     }
 }
 
-/// What a counted record of a hash leaves.
-fn mark(digest: &Digest, record: &Record<'_>) -> [u8; 16] {
+fn mark(digest: &Digest, record: &Record<'_>) -> Mark {
     let capture = [digest.canonical(), record.date, record.url].join(&b' ');
     xxh3_128(&capture).to_be_bytes()
 }

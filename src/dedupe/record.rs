@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use crate::text::parse_unsigned;
+use crate::text::{parse_unsigned, push_number};
 
 use super::date::Moment;
 
@@ -49,14 +49,20 @@ impl<'a> Record<'a> {
     /// The value as the documents write it.
     pub fn to_value(&self) -> Vec<u8> {
         let mut value = Vec::with_capacity(self.date.len() + self.url.len() + 24);
-        value.extend_from_slice(self.wacz_index.to_string().as_bytes());
+        self.write(&mut value);
+        value
+    }
+
+    /// Puts that value into a buffer in place of what is there.
+    pub fn write(&self, value: &mut Vec<u8>) {
+        value.clear();
+        push_number(value, self.wacz_index);
         value.push(b' ');
         value.extend_from_slice(self.date);
         value.push(b' ');
         value.extend_from_slice(self.url);
         value.push(b' ');
-        value.extend_from_slice(self.size.to_string().as_bytes());
-        value
+        push_number(value, self.size);
     }
 }
 

@@ -28,6 +28,9 @@ const SEQ: Arg = Arg::block("seq", &[Arg::text("writer"), Arg::integer("n")])
 /// A `response` record was written.
 pub struct Add;
 
+/// Arguments of each record.
+const WORDS: usize = 5;
+
 fn response<'a>(args: &mut Args<'a>) -> Result<Response<'a>, String> {
     let (_, digest) = hash_argument(args)?;
     let wacz_index = args.unsigned("waczIndex", 0, LARGEST)?;
@@ -94,9 +97,12 @@ impl Command for Add {
                 break;
             }
         }
-        let mut responses = Vec::with_capacity(call.args.left() / 5);
+        let records = call.args.left() / WORDS;
+        let mut responses = Vec::with_capacity(records);
+        let mut given = Vec::with_capacity(records);
         loop {
             responses.push(response(&mut call.args)?);
+            given.push(call.argument(call.args.position() + 1 - WORDS));
             if call.args.left() == 0 {
                 break;
             }
@@ -108,6 +114,14 @@ impl Command for Add {
         )?;
         let new = on_index(call, |remembered, keys| {
             let index = &mut remembered.index;
+            // A hash in the written form is a string of the server already.
+            let written = given
+                .into_iter()
+                .zip(&responses)
+                .filter(|(given, response)| {
+                    given.as_ref() == response.digest.written(index.profile())
+                });
+            keys.offer_fields(written.map(|(given, _)| given));
             index.add(keys, crawl, &responses, how, now_ms())
         })?;
         count(&FIGURES.adds, responses.len() as u64);

@@ -104,8 +104,9 @@ pub struct RedisKeyspace {
     pending: Option<Pending>,
     last_value: Option<RmString>,
     last_field: Option<RmString>,
-    /// Fields that the last scan gave, in its order: whoever scans mostly asks for them next.
-    scanned: VecDeque<RmString>,
+    /// Fields that are likely to be asked for next, in this order: those that the last scan gave, or
+    /// that somebody offered.
+    expected: VecDeque<RmString>,
     reader: Option<(User, Exempt)>,
 }
 
@@ -121,7 +122,7 @@ impl RedisKeyspace {
             pending: None,
             last_value: None,
             last_field: None,
-            scanned: VecDeque::new(),
+            expected: VecDeque::new(),
             reader: None,
         }
     }
@@ -256,14 +257,20 @@ impl RedisKeyspace {
         self.last_field = Some(field);
     }
 
+    /// The same for many, which are asked for one after the other.
+    pub fn offer_fields(&mut self, fields: impl Iterator<Item = RmString>) {
+        self.expected.clear();
+        self.expected.extend(fields);
+    }
+
     /// The field string for `bytes`; the same hash is mostly looked for in several keys in turn.
     fn field_string(&mut self, bytes: &[u8]) -> RmString {
         match &self.last_field {
             Some(last) if last.as_ref() == bytes => return last.clone(),
             _ => {}
         }
-        if self.scanned.front().is_some_and(|f| f.as_ref() == bytes) {
-            self.last_field = self.scanned.pop_front();
+        if self.expected.front().is_some_and(|f| f.as_ref() == bytes) {
+            self.last_field = self.expected.pop_front();
         }
         remembered(&mut self.last_field, bytes)
     }
@@ -436,20 +443,20 @@ impl RedisKeyspace {
             // SAFETY: `found` is the value of the call below, used by nobody else meanwhile; the
             // strings live during the callback, and the field for as long as we hold it.
             unsafe {
-                let Found(batch, scanned) = &mut *found.cast::<Found<'_>>();
+                let Found(batch, expected) = &mut *found.cast::<Found<'_>>();
                 let value = if value.is_null() {
                     &[]
                 } else {
                     string_bytes(value)
                 };
                 batch.push(string_bytes(field), value);
-                if scanned.len() < SCANNED_FIELDS {
-                    scanned.push_back(RmString::shared(field));
+                if expected.len() < SCANNED_FIELDS {
+                    expected.push_back(RmString::shared(field));
                 }
             }
         }
         if out.is_empty() {
-            self.scanned.clear();
+            self.expected.clear();
         }
         let handle = match kind {
             Kind::SortedSet => self.handle(key, kind, false)?,
@@ -458,7 +465,7 @@ impl RedisKeyspace {
         if handle.is_null() {
             return Ok(false);
         }
-        let mut found = Found(out, &mut self.scanned);
+        let mut found = Found(out, &mut self.expected);
         // SAFETY: main thread, open key and cursor; the callback gets the value it expects.
         let more = unsafe {
             rm!(RedisModule_ScanKey(
