@@ -16,6 +16,7 @@ mod crawl;
 mod figures;
 mod record;
 mod requires;
+mod sharded;
 mod wacz;
 
 use std::sync::Arc;
@@ -29,8 +30,9 @@ pub use self::record::{
     Added, Adding, Located, Original, Reference, Revisited, Revisiting, Sequence,
 };
 pub use self::requires::{Dependent, Of, Required};
+pub use self::sharded::{Doing, Sharded, Unfinished};
 pub use self::wacz::Wacz;
-use crate::server::{Ask, Batch, Call, Code, Server, Steps};
+use crate::server::{Ask, Batch, Call, Code, Pending, Server, Steps};
 
 pub use crate::server::Error;
 
@@ -79,6 +81,11 @@ impl<S: Ask> Index<S> {
     /// What stands before every key.
     pub fn prefix(&self) -> &[u8] {
         &self.prefix
+    }
+
+    /// The name of one of its plain keys.
+    fn key(&self, name: &[u8]) -> Vec<u8> {
+        [&self.prefix, name].concat()
     }
 
     fn command(&self, name: &str) -> Cmd {
@@ -208,39 +215,26 @@ impl<S: Steps> Index<S> {
     ) -> S::Answer<()> {
         let batch = Batch::new();
         let index = self.over(&batch);
-        let Sequence { writer, number } = sequence;
-        // Two sequences, so that an ADD that was refused is not taken for one that was counted because
-        // the REVISIT after it was.
-        let adder = [writer, b" add"].concat();
-        let adding = Adding {
-            sequence: Some(Sequence {
-                writer: &adder,
-                number,
-            }),
-            ..Adding::default()
-        };
-        let added = index.add(crawl, &adding, added);
-        let reviser = [writer, b" revisit"].concat();
-        let revisiting = Revisiting {
-            sequence: Some(Sequence {
-                writer: &reviser,
-                number,
-            }),
-            ..Revisiting::default()
-        };
-        let revisited = index.revisit(crawl, &revisiting, revisited);
-        let server = self.server.clone();
-        self.server.run(async move {
-            server.step_batch(&batch).await?;
-            for answer in [added, revisited] {
-                match answer.take() {
-                    Ok(_) => {}
-                    // A later batch of this writer was there before: this one was counted long ago.
-                    Err(error) if error.code() == Some(Code::Stale) => {}
-                    Err(error) => return Err(error),
-                }
-            }
-            Ok(())
-        })
+        let added = sequence.adding(|adding| index.add(crawl, adding, added));
+        let revisited =
+            sequence.revisiting(|revisiting| index.revisit(crawl, revisiting, revisited));
+        written(&self.server, batch, vec![added, revisited])
     }
+}
+
+/// Sends a batch of records with sequences.
+fn written<S: Steps>(server: &S, batch: Batch, answers: Vec<Pending<u64>>) -> S::Answer<()> {
+    let sending = server.clone();
+    server.run(async move {
+        sending.step_batch(&batch).await?;
+        for answer in answers {
+            match answer.take() {
+                Ok(_) => {}
+                // A later batch of this writer was there before: this one was counted long ago.
+                Err(error) if error.code() == Some(Code::Stale) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    })
 }

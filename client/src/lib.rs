@@ -25,5 +25,5 @@ pub mod wacz;
 pub mod warc;
 
 pub use server::{
-    Answer, Ask, AsyncServer, Batch, Call, Code, Error, Options, Pending, Server, Steps,
+    Answer, Ask, AsyncServer, Batch, Call, Code, Error, Options, Pending, Server, Steps, Unsent,
 };

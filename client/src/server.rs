@@ -14,7 +14,7 @@ mod code;
 mod error;
 mod exchange;
 mod options;
-mod slot;
+pub(crate) mod slot;
 mod tls;
 mod topology;
 
@@ -22,7 +22,7 @@ pub use self::ask::{Ask, Steps};
 pub use self::asynchronous::{Answer, AsyncServer};
 pub use self::batch::{Batch, Pending};
 pub use self::blocking::Server;
-pub use self::call::Call;
+pub use self::call::{Call, Unsent};
 pub use self::code::Code;
 pub use self::error::Error;
 pub use self::options::Options;

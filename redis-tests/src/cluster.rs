@@ -76,6 +76,18 @@ impl Cluster {
         &self.nodes
     }
 
+    /// One of them, to be killed and started again.
+    pub fn node_mut(&mut self, number: usize) -> &mut Server {
+        &mut self.nodes[number]
+    }
+
+    /// Waits until all nodes serve and know where each slot is, after one of them was away.
+    pub fn wait_until_whole(&self) {
+        until("all nodes know all slots again", || {
+            self.nodes.iter().all(|node| self.is_known_to(node))
+        });
+    }
+
     /// Address of the first node, which knows the others.
     pub fn url(&self) -> String {
         self.nodes[0].url()

@@ -104,6 +104,31 @@ impl Sequence<'_> {
     pub(crate) fn write_to(&self, command: &mut Cmd) {
         command.arg("SEQ").arg(self.writer).arg(self.number);
     }
+
+    /// The sequence of the `ADD`s of a writer that also sends `REVISIT`s. There are two, so that an `ADD`
+    /// that was refused is not taken for one that was counted because the `REVISIT` after it was.
+    pub(super) fn adding<T>(&self, add: impl FnOnce(&Adding<'_>) -> T) -> T {
+        let writer = [self.writer, b" add"].concat();
+        add(&Adding {
+            sequence: Some(Sequence {
+                writer: &writer,
+                number: self.number,
+            }),
+            ..Adding::default()
+        })
+    }
+
+    /// And that of its `REVISIT`s.
+    pub(super) fn revisiting<T>(&self, revisit: impl FnOnce(&Revisiting<'_>) -> T) -> T {
+        let writer = [self.writer, b" revisit"].concat();
+        revisit(&Revisiting {
+            sequence: Some(Sequence {
+                writer: &writer,
+                number: self.number,
+            }),
+            ..Revisiting::default()
+        })
+    }
 }
 
 /// What else there is to say about records that are added.

@@ -70,7 +70,7 @@ pub fn compare_csv(target: &Target, file: impl Read, name: &str) -> Result<Diffe
         rows.take(row);
         Ok(())
     })?;
-    rows.compare(&mut reader(target)?, target.kind)
+    rows.compare(&reader(target)?, target.kind)
 }
 
 /// Reads a file of two columns, `id` and `tags` (between spaces), as RFC 4180 has it, and gives each of its

@@ -2,7 +2,7 @@
 
 use redis::{Arg, Cmd, FromRedisValue, RedisError, Value};
 
-use super::{slot, Error};
+use super::{slot, Ask, Error};
 
 /// A command, the type of its reply, and whether it may arrive twice.
 pub struct Call<T> {
@@ -98,17 +98,6 @@ impl<T: Send + 'static> Call<T> {
         }
     }
 
-    /// Makes an answer of some errors.
-    pub(crate) fn or_else(
-        self,
-        f: impl FnOnce(RedisError) -> Result<T, RedisError> + Send + 'static,
-    ) -> Call<T> {
-        Call {
-            request: self.request,
-            read: Box::new(move |reply| (self.read)(reply).or_else(f)),
-        }
-    }
-
     /// What is sent, and what is to be done with the reply to it.
     pub(super) fn split(
         self,
@@ -120,6 +109,27 @@ impl<T: Send + 'static> Call<T> {
         let read = self.read;
         let read = move |reply| read(reply).map_err(|cause| Error::new(name, cause));
         (self.request, read)
+    }
+}
+
+/// Gives calls back as they are, for somebody else to send.
+///
+/// ```no_run
+/// use crawlspace_client::dedupe::Index;
+/// use crawlspace_client::{Ask, Server, Unsent};
+/// let commit = Index::on(&Unsent, "{coll-42}:").commit(b"crawl-1");
+/// let committed = Server::open("redis://127.0.0.1/")?.ask(commit)?;
+/// println!("{} new hashes", committed.new);
+/// # Ok::<(), crawlspace_client::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Unsent;
+
+impl Ask for Unsent {
+    type Answer<T: Send + 'static> = Call<T>;
+
+    fn ask<T: Send + 'static>(&self, call: Call<T>) -> Call<T> {
+        call
     }
 }
 

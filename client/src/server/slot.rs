@@ -3,15 +3,15 @@
 use redis::{Arg, Cmd};
 
 /// How many there are.
-pub(super) const SLOTS: u16 = 16384;
+pub(crate) const SLOTS: u16 = 16384;
 
 /// The slot of a key: of its hash tag, when it has one.
-pub(super) fn of(key: &[u8]) -> u16 {
+pub(crate) fn of(key: &[u8]) -> u16 {
     crc16(hash_tag(key).unwrap_or(key)) % SLOTS
 }
 
 /// What stands between the first `{` and the next `}`, if that is something.
-pub(crate) fn hash_tag(key: &[u8]) -> Option<&[u8]> {
+fn hash_tag(key: &[u8]) -> Option<&[u8]> {
     let open = key.iter().position(|&byte| byte == b'{')? + 1;
     let length = key[open..].iter().position(|&byte| byte == b'}')?;
     (length > 0).then(|| &key[open..open + length])
@@ -38,19 +38,33 @@ pub(super) fn of_command(command: &Cmd) -> Option<u16> {
     Some(of(key))
 }
 
-/// CRC-16/XMODEM, bit by bit: keys are short, and a look-up costs a round trip anyway.
+/// CRC-16/XMODEM.
 fn crc16(bytes: &[u8]) -> u16 {
     bytes.iter().fold(0, |crc, &byte| {
-        (0..8).fold(crc ^ u16::from(byte) << 8, |crc, _| {
-            let shifted = crc << 1;
-            if crc & 0x8000 == 0 {
-                shifted
-            } else {
-                shifted ^ 0x1021
-            }
-        })
+        crc << 8 ^ TABLE[usize::from((crc >> 8) as u8 ^ byte)]
     })
 }
+
+/// What each byte comes to, bit by bit.
+const TABLE: [u16; 256] = {
+    let mut table = [0; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let mut crc = (byte as u16) << 8;
+        let mut bit = 0;
+        while bit < 8 {
+            crc = if crc & 0x8000 == 0 {
+                crc << 1
+            } else {
+                crc << 1 ^ 0x1021
+            };
+            bit += 1;
+        }
+        table[byte] = crc;
+        byte += 1;
+    }
+    table
+};
 
 #[cfg(test)]
 mod tests {

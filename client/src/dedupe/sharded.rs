@@ -1,0 +1,358 @@
+//! An index that is larger than a server: spread over many prefixes, and so over a cluster.
+
+mod crawl;
+mod figures;
+mod layout;
+mod marks;
+mod requires;
+mod spread;
+mod standing;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use self::marks::{Doing, Unfinished};
+use self::marks::{COUNT, KEY};
+use super::{
+    Added, Adding, Claim, Index, Located, Original, Revisited, Revisiting, Sequence, Wacz,
+};
+use crate::server::{Batch, Call, Code, Error, Pending, Server, Steps};
+
+/// One huge index, spread over the prefixes of so many shards. Calls are those of an [`Index`].
+///
+/// Each hash belongs to one shard, which its own bits decide. The lists of WACZ files are in the first shard
+/// alone, the home of the index, so that a `wacz_index` means the same in all of them. The prefixes of the
+/// shards have hash tags at even distances, so that a cluster is filled evenly; on a server that is no cluster
+/// it works as well.
+///
+/// What concerns records of several shards is done by each of them for itself. When a call fails, some of
+/// them may have done their part: send it again, with the same [`Sequence`] where it has one. A
+/// [`commit`](Sharded::commit) is one commit for each shard, the home last: the crawl is committed as a whole
+/// when that is done. In between, and after a crash in between, look-ups may see a part of it. A mark in the
+/// home shard keeps everybody from doing the opposite before it is finished ([`Code::Sharded`]), and any
+/// call that was cut short can be sent again and finishes.
+#[derive(Clone, Debug)]
+pub struct Sharded<S = Server> {
+    shards: Arc<[Index<S>]>,
+}
+
+impl Sharded {
+    /// Connects to the server or cluster at `url`, and opens the index of this name with so many shards, from
+    /// 1 to 1024. The number is part of the index: a new one keeps it for ever.
+    ///
+    /// # Errors
+    /// `SHARDED` when the index has another number of shards, `BADPREFIX` when no index can be called that; or
+    /// when nobody answers.
+    pub fn open(url: &str, name: impl Into<Vec<u8>>, shards: u16) -> Result<Sharded, Error> {
+        Sharded::on(&Server::open(url)?, name, shards)
+    }
+}
+
+impl<S: Steps> Sharded<S> {
+    /// The index of this name on this server, as [`open`](Sharded::open) does.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn on(server: &S, name: impl Into<Vec<u8>>, shards: u16) -> S::Answer<Sharded<S>> {
+        let (name, connected) = (name.into(), server.clone());
+        server.run(async move {
+            let prefixes = layout::prefixes(&name, shards)?.into_iter();
+            let index = Sharded {
+                shards: prefixes
+                    .map(|prefix| Index::on(&connected, prefix))
+                    .collect(),
+            };
+            index.agree(shards).await?;
+            Ok(index)
+        })
+    }
+
+    /// Writes down how many shards there are, or finds that it is written down otherwise.
+    async fn agree(&self, shards: u16) -> Result<(), Error> {
+        let key = self.home().key(KEY);
+        let mut get = redis::cmd("HGET");
+        get.arg(&key).arg(COUNT);
+        // First a look: whoever may only read has nothing to write down.
+        let there: Option<u16> = self
+            .server()
+            .step(Call::new(get.clone()).repeatable())
+            .await?;
+        let there = match there {
+            Some(there) => there,
+            None => {
+                let mut set = redis::cmd("HSETNX");
+                set.arg(&key).arg(COUNT).arg(shards);
+                let set = Call::<bool>::new(set).repeatable();
+                self.server().step(set).await?;
+                self.server().step(Call::new(get).repeatable()).await?
+            }
+        };
+        if there == shards {
+            return Ok(());
+        }
+        Err(Error::refused(
+            "sharded index",
+            Code::Sharded,
+            format!("this index has {there} shards, not {shards}; their number cannot be changed"),
+        ))
+    }
+
+    /// The shards, the home first.
+    pub fn shards(&self) -> &[Index<S>] {
+        &self.shards
+    }
+
+    /// What it is asked over.
+    pub fn server(&self) -> &S {
+        self.home().server()
+    }
+
+    fn home(&self) -> &Index<S> {
+        &self.shards[0]
+    }
+
+    /// The shard that a hash belongs to.
+    pub fn shard_of(&self, hash: &[u8]) -> &Index<S> {
+        &self.shards[spread::shard_of(hash, self.shards.len())]
+    }
+
+    /// Which items belong to which shard, in their order.
+    fn split<T>(&self, items: &[T], hash: impl Fn(&T) -> &[u8]) -> Vec<Vec<usize>> {
+        let mut parts = vec![Vec::new(); self.shards.len()];
+        for (position, item) in items.iter().enumerate() {
+            parts[spread::shard_of(hash(item), self.shards.len())].push(position);
+        }
+        parts
+    }
+
+    /// Asks each shard for its part of the items, if it has one.
+    fn ask_parts<T: Copy, U: Send + 'static>(
+        &self,
+        batch: &Batch,
+        items: &[T],
+        hash: impl Fn(&T) -> &[u8],
+        ask: impl Fn(Index<Batch>, &[T]) -> Pending<U>,
+    ) -> Vec<(Vec<usize>, Pending<U>)> {
+        let parts = self.split(items, hash).into_iter().zip(&self.shards[..]);
+        let asked = parts.filter(|(part, _)| !part.is_empty());
+        let asked = asked.map(|(part, shard)| {
+            let of_shard: Vec<T> = part.iter().map(|&position| items[position]).collect();
+            let answer = ask(shard.over(batch), &of_shard);
+            (part, answer)
+        });
+        asked.collect()
+    }
+
+    /// [`Index::lookup`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn lookup(
+        &self,
+        crawl: Option<&[u8]>,
+        hashes: &[&[u8]],
+    ) -> S::Answer<Vec<Option<Original>>> {
+        let batch = Batch::new();
+        let parts = self.ask_parts(
+            &batch,
+            hashes,
+            |hash| hash,
+            |shard, part| shard.lookup(crawl, part),
+        );
+        let (server, count) = (self.server().clone(), hashes.len());
+        self.server().run(async move {
+            server.step_batch(&batch).await?;
+            let mut found = vec![None; count];
+            for (positions, part) in parts {
+                for (position, original) in positions.into_iter().zip(part.take()?) {
+                    found[position] = original;
+                }
+            }
+            Ok(found)
+        })
+    }
+
+    /// [`Index::lookup_with_wacz`]. It takes a second round trip, to the lists of the home shard.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn lookup_with_wacz(
+        &self,
+        crawl: Option<&[u8]>,
+        hashes: &[&[u8]],
+    ) -> S::Answer<Vec<Option<Located>>> {
+        let batch = Batch::new();
+        let parts = self.ask_parts(
+            &batch,
+            hashes,
+            |hash| hash,
+            |shard, part| shard.lookup(crawl, part),
+        );
+        let (index, count) = (self.clone(), hashes.len());
+        self.server().run(async move {
+            index.server().step_batch(&batch).await?;
+            let mut found = vec![None; count];
+            let mut crawls = Vec::new();
+            for (positions, part) in parts {
+                for (position, original) in positions.into_iter().zip(part.take()?) {
+                    crawls.extend(original.as_ref().map(|original| original.crawl.clone()));
+                    found[position] = original;
+                }
+            }
+            let files = index.files(crawls).await?;
+            let located = |original: Original| Located {
+                filename: files
+                    .get(&original.crawl)
+                    .and_then(|files| files.get(usize::try_from(original.wacz_index).ok()?))
+                    .map(|wacz| wacz.filename.clone()),
+                original,
+            };
+            Ok(found.into_iter().map(|one| one.map(located)).collect())
+        })
+    }
+
+    /// [`Index::add`]: each shard gets its part, under the same sequence.
+    ///
+    /// # Errors
+    /// As there. Other shards may have counted their parts.
+    pub fn add(&self, crawl: &[u8], adding: &Adding<'_>, added: &[Added<'_>]) -> S::Answer<u64> {
+        let batch = Batch::new();
+        let parts = self.add_parts(&batch, crawl, adding, added);
+        self.sum(batch, parts)
+    }
+
+    fn add_parts(
+        &self,
+        batch: &Batch,
+        crawl: &[u8],
+        adding: &Adding<'_>,
+        added: &[Added<'_>],
+    ) -> Vec<Pending<u64>> {
+        let add = |shard: Index<Batch>, part: &[Added<'_>]| shard.add(crawl, adding, part);
+        let parts = self
+            .ask_parts(batch, added, |one| one.hash, add)
+            .into_iter();
+        parts.map(|(_, count)| count).collect()
+    }
+
+    /// [`Index::revisit`]: each shard gets its part, under the same sequence.
+    ///
+    /// # Errors
+    /// As there. Other shards may have counted their parts.
+    pub fn revisit(
+        &self,
+        crawl: &[u8],
+        revisiting: &Revisiting<'_>,
+        revisited: &[Revisited<'_>],
+    ) -> S::Answer<u64> {
+        let batch = Batch::new();
+        let parts = self.revisit_parts(&batch, crawl, revisiting, revisited);
+        self.sum(batch, parts)
+    }
+
+    fn revisit_parts(
+        &self,
+        batch: &Batch,
+        crawl: &[u8],
+        revisiting: &Revisiting<'_>,
+        revisited: &[Revisited<'_>],
+    ) -> Vec<Pending<u64>> {
+        let revisit =
+            |shard: Index<Batch>, part: &[Revisited<'_>]| shard.revisit(crawl, revisiting, part);
+        let parts = self.ask_parts(batch, revisited, |one| one.hash, revisit);
+        parts.into_iter().map(|(_, count)| count).collect()
+    }
+
+    fn sum(&self, batch: Batch, parts: Vec<Pending<u64>>) -> S::Answer<u64> {
+        let server = self.server().clone();
+        self.server().run(async move {
+            server.step_batch(&batch).await?;
+            let mut sum = 0;
+            for part in parts {
+                sum += part.take()?;
+            }
+            Ok(sum)
+        })
+    }
+
+    /// [`Index::write`].
+    ///
+    /// # Errors
+    /// As there. Other shards may have counted their parts.
+    pub fn write(
+        &self,
+        crawl: &[u8],
+        sequence: Sequence<'_>,
+        added: &[Added<'_>],
+        revisited: &[Revisited<'_>],
+    ) -> S::Answer<()> {
+        let batch = Batch::new();
+        let mut parts = sequence.adding(|adding| self.add_parts(&batch, crawl, adding, added));
+        parts.extend(
+            sequence
+                .revisiting(|revisiting| self.revisit_parts(&batch, crawl, revisiting, revisited)),
+        );
+        super::written(self.server(), batch, parts)
+    }
+
+    /// [`Index::claim`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn claim(
+        &self,
+        crawl: &[u8],
+        hash: &[u8],
+        lasting: Duration,
+        wait: Duration,
+    ) -> S::Answer<Claim> {
+        self.shard_of(hash).claim(crawl, hash, lasting, wait)
+    }
+
+    /// [`Index::settle`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn settle(&self, crawl: &[u8], token: &[u8], added: &Added<'_>) -> S::Answer<()> {
+        self.shard_of(added.hash).settle(crawl, token, added)
+    }
+
+    /// [`Index::unclaim`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn unclaim(&self, hash: &[u8], token: &[u8]) -> S::Answer<bool> {
+        self.shard_of(hash).unclaim(hash, token)
+    }
+
+    /// [`Index::wacz_open`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn wacz_open(&self, crawl: &[u8], filename: &[u8]) -> S::Answer<u64> {
+        self.home().wacz_open(crawl, filename)
+    }
+
+    /// [`Index::wacz_close`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn wacz_close(
+        &self,
+        crawl: &[u8],
+        index: u64,
+        filename: &[u8],
+        hash: &[u8],
+        size: u64,
+    ) -> S::Answer<()> {
+        self.home().wacz_close(crawl, index, filename, hash, size)
+    }
+
+    /// [`Index::wacz_list`]. A crawl without WACZ files that is not committed is `NOCRAWL` here.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn wacz_list(&self, crawl: &[u8]) -> S::Answer<Vec<Wacz>> {
+        self.home().wacz_list(crawl)
+    }
+}

@@ -1,0 +1,375 @@
+//! A crawl becomes part of all shards, and leaves them.
+//!
+//! The home shard goes last, and so says whether all of it was done. Before the first shard there is a mark,
+//! and after the last one it goes. After a crash anywhere in between, the same call does what is left.
+
+use std::collections::BTreeSet;
+
+use super::marks::Doing;
+use super::standing::{Standing, Standings};
+use super::{Sharded, Unfinished};
+use crate::dedupe::{Committed, Removed, Retained};
+use crate::server::{Batch, Call, Code, Error, Pending, Steps, Unsent};
+
+/// How often it is looked again whether something is left to take away: somebody else may do the same.
+const ROUNDS: usize = 10;
+
+impl<S: Steps> Sharded<S> {
+    /// [`Index::commit`]: the crawl becomes part of all shards, the home last.
+    ///
+    /// When it fails on the way, nobody else can cancel the crawl before it was committed to its end, unless
+    /// it is its first commit: send it again.
+    ///
+    /// # Errors
+    /// As there, and `SHARDED` when a cancel or removal of the crawl has to be finished first.
+    pub fn commit(&self, crawl: &[u8]) -> S::Answer<Committed> {
+        let (index, crawl) = (self.clone(), crawl.to_vec());
+        self.server()
+            .run(async move { index.commit_all(&crawl).await })
+    }
+
+    async fn commit_all(&self, crawl: &[u8]) -> Result<Committed, Error> {
+        let marks = self.server().step(self.marks_call()).await?;
+        marks.refuse("DEDUPE.COMMIT", crawl, &[Doing::Cancel, Doing::Remove])?;
+        let run = self.begin(Doing::Commit, &[crawl]).await?;
+
+        let batch = Batch::new();
+        let others: Vec<Pending<Committed>> = self.shards()[1..]
+            .iter()
+            .map(|shard| shard.over(&batch).commit(crawl))
+            .collect();
+        let sent = self.server().step_batch(&batch).await;
+        let mut sum = Committed::default();
+        let (mut some, mut failed) = (false, sent.err());
+        for other in others {
+            match other.take() {
+                Ok(committed) => {
+                    some = true;
+                    sum = sum.plus(committed);
+                }
+                Err(error) if error.code() == Some(Code::NoCrawl) => {}
+                Err(error) => failed = failed.or(Some(error)),
+            }
+        }
+        if let Some(error) = failed {
+            // Where no shard has committed anything there is nothing to finish.
+            if !some && !error.is_connection() {
+                self.end(run, [].into_iter()).await?;
+            }
+            return Err(error);
+        }
+
+        let at_home = match self
+            .server()
+            .step(self.home().over(&Unsent).commit(crawl))
+            .await
+        {
+            // None of its records are of the home shard, and it has no WACZ file.
+            Err(error) if error.code() == Some(Code::NoCrawl) => {
+                let (standing, _) = self.standing(crawl).await?;
+                if !standing.others().iter().any(|other| other.committed) {
+                    self.end(run, marks.of(crawl)).await?;
+                    return Err(error);
+                }
+                self.enter(crawl).await?;
+                self.server()
+                    .step(self.home().over(&Unsent).commit(crawl))
+                    .await?
+            }
+            at_home => at_home?,
+        };
+        self.end(run, marks.of(crawl)).await?;
+        Ok(sum.plus(at_home))
+    }
+
+    /// Makes a crawl known to the home shard that only others know.
+    async fn enter(&self, crawl: &[u8]) -> Result<(), Error> {
+        let mut add = redis::cmd("SADD");
+        add.arg(self.home().key(b"uncommittedcrawls")).arg(crawl);
+        let add = Call::<u64>::new(add).repeatable();
+        self.server().step(add).await.map(drop)
+    }
+
+    /// [`Index::cancel`], in all shards.
+    ///
+    /// A crawl whose first commit was cut short goes from the shards that had committed it as well. Gives the
+    /// number of hashes; of shards that had committed it, of those that no other crawl has.
+    ///
+    /// # Errors
+    /// As there, and `SHARDED` when a removal of the crawl, or the commit of one that was used again after its
+    /// first commit, has to be finished first.
+    pub fn cancel(&self, crawl: &[u8]) -> S::Answer<u64> {
+        let (index, crawl) = (self.clone(), crawl.to_vec());
+        self.server()
+            .run(async move { index.cancel_all(&crawl).await })
+    }
+
+    async fn cancel_all(&self, crawl: &[u8]) -> Result<u64, Error> {
+        let (standing, marks) = self.standing(crawl).await?;
+        let was_whole = standing.home().committed;
+        let others: &[Doing] = match was_whole {
+            // Some shards may have what came since, and nothing takes that out of them any more.
+            true => &[Doing::Remove, Doing::Commit],
+            false => &[Doing::Remove],
+        };
+        marks.refuse("DEDUPE.CANCEL", crawl, others)?;
+        if standing.is_nowhere() && marks.of(crawl).next().is_none() {
+            return self
+                .server()
+                .step(self.home().over(&Unsent).cancel(crawl))
+                .await;
+        }
+        let run = self.begin(Doing::Cancel, &[crawl]).await?;
+        let gone = match was_whole {
+            true => self.take_back(crawl).await,
+            false => self.take_away(&[crawl]).await.map(|gone| gone.hashes),
+        };
+        match gone {
+            // There was nothing to take back.
+            Err(error) if error.code() == Some(Code::Committed) => {
+                self.end(run, marks.of(crawl)).await?;
+                Err(error)
+            }
+            gone => {
+                let gone = gone?;
+                self.end(run, marks.of(crawl)).await?;
+                Ok(gone)
+            }
+        }
+    }
+
+    /// Takes back what a committed crawl has added since.
+    async fn take_back(&self, crawl: &[u8]) -> Result<u64, Error> {
+        let batch = Batch::new();
+        let shards = self.shards().iter();
+        let asked: Vec<Pending<u64>> = shards
+            .map(|shard| shard.over(&batch).cancel(crawl))
+            .collect();
+        self.server().step_batch(&batch).await?;
+        let (mut gone, mut nothing) = (None, None);
+        for answer in asked {
+            match answer.take() {
+                Ok(hashes) => gone = Some(gone.unwrap_or(0) + hashes),
+                Err(error) => match error.code() {
+                    Some(Code::Committed) => nothing = Some(error),
+                    Some(Code::NoCrawl) => {}
+                    _ => return Err(error),
+                },
+            }
+        }
+        match (gone, nothing) {
+            (None, Some(error)) => Err(error),
+            (gone, _) => Ok(gone.unwrap_or(0)),
+        }
+    }
+
+    /// [`Index::remove`]: the crawls leave all shards, the home last.
+    ///
+    /// # Errors
+    /// As there (nothing was changed then). A crawl whose first commit was cut short is `UNCOMMITTED`.
+    pub fn remove(&self, crawls: &[&[u8]]) -> S::Answer<Removed> {
+        let (index, crawls) = (self.clone(), owned(crawls));
+        self.server().run(async move {
+            let crawls: Vec<&[u8]> = crawls.iter().map(Vec::as_slice).collect();
+            index.remove_all(&crawls).await
+        })
+    }
+
+    async fn remove_all(&self, crawls: &[&[u8]]) -> Result<Removed, Error> {
+        const NAME: &str = "DEDUPE.REMOVE";
+        let mut named = BTreeSet::new();
+        let once = crawls.iter().filter(|crawl| named.insert(**crawl));
+        let crawls = &once.copied().collect::<Vec<&[u8]>>()[..];
+        if crawls.is_empty() {
+            return Ok(Removed::default());
+        }
+        let (standings, marks) = self.standings(crawls).await?;
+        for (crawl, standing) in crawls.iter().zip(&standings) {
+            let shown = crawl.escape_ascii();
+            if standing.home().is_removable() || marks.has(crawl, Doing::Remove) {
+                continue;
+            }
+            return Err(match standing.is_nowhere() {
+                true => {
+                    let sentence = format!("crawl '{shown}' is not in this index");
+                    Error::refused(NAME, Code::NoCrawl, sentence)
+                }
+                false => {
+                    let sentence = format!("crawl '{shown}' is not committed; cancel it");
+                    Error::refused(NAME, Code::Uncommitted, sentence)
+                }
+            });
+        }
+        let run = self.begin(Doing::Remove, crawls).await?;
+        let gone = self.take_away(crawls).await?;
+        let left = marks.0.iter();
+        let left = left.filter(|mark| crawls.contains(&&mark.crawl[..]));
+        self.end(run, left).await?;
+        Ok(Removed {
+            crawls: crawls.len() as u64,
+            dropped: gone.removed.dropped,
+            reowned: gone.removed.reowned,
+        })
+    }
+
+    /// Takes everything of these crawls away, committed or not: from all other shards, then from the home.
+    async fn take_away(&self, crawls: &[&[u8]]) -> Result<Gone, Error> {
+        let mut gone = Gone::default();
+        for of_home in [false, true] {
+            let mut rounds = 0;
+            loop {
+                let (standings, _) = self.standings(crawls).await?;
+                if !self
+                    .take_away_once(crawls, &standings, of_home, &mut gone)
+                    .await?
+                {
+                    break;
+                }
+                rounds += 1;
+                if rounds == ROUNDS {
+                    let sentence = "the crawl is written to all the time; stop its crawlers first";
+                    return Err(Error::refused("sharded index", Code::Sharded, sentence));
+                }
+            }
+        }
+        Ok(gone)
+    }
+
+    /// One round. False when there was nothing left to do.
+    async fn take_away_once(
+        &self,
+        crawls: &[&[u8]],
+        standings: &[Standings],
+        of_home: bool,
+        gone: &mut Gone,
+    ) -> Result<bool, Error> {
+        let shards = match of_home {
+            true => 0..1,
+            false => 1..self.shards().len(),
+        };
+        let batch = Batch::new();
+        let (mut canceled, mut removed) = (Vec::new(), Vec::new());
+        for number in shards {
+            let shard = self.shards()[number].over(&batch);
+            let those = |is: fn(&Standing) -> bool| {
+                let zipped = crawls.iter().zip(standings);
+                zipped
+                    .filter(|(_, standing)| is(&standing.0[number]))
+                    .map(|(&crawl, _)| crawl)
+                    .collect::<Vec<&[u8]>>()
+            };
+            // What is not committed first: a removal passes over crawls of which a cancel was cut short.
+            let cancelable = those(Standing::is_cancelable);
+            if !cancelable.is_empty() {
+                canceled.extend(cancelable.iter().map(|crawl| shard.cancel(crawl)));
+                continue;
+            }
+            let removable = those(Standing::is_removable);
+            if !removable.is_empty() {
+                removed.push(shard.remove(&removable));
+            }
+        }
+        if batch.is_empty() {
+            return Ok(false);
+        }
+        self.server().step_batch(&batch).await?;
+        for answer in canceled {
+            gone.hashes += passed(answer)?.unwrap_or(0);
+        }
+        for answer in removed {
+            if let Some(removed) = passed(answer)? {
+                gone.hashes += removed.dropped;
+                gone.removed.dropped += removed.dropped;
+                gone.removed.reowned += removed.reowned;
+            }
+        }
+        Ok(true)
+    }
+
+    /// [`Index::retain`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn retain(&self, purge: bool, crawls: &[&[u8]]) -> S::Answer<Retained> {
+        let (index, crawls) = (self.clone(), owned(crawls));
+        self.server().run(async move {
+            let crawls: Vec<&[u8]> = crawls.iter().map(Vec::as_slice).collect();
+            index.retain_all(purge, &crawls).await
+        })
+    }
+
+    async fn retain_all(&self, purge: bool, crawls: &[&[u8]]) -> Result<Retained, Error> {
+        let (standings, marks) = self.standings(crawls).await?;
+        for (crawl, standing) in crawls.iter().zip(&standings) {
+            // The figures, and the list of those that are committed, are in the home shard.
+            if standing.home().is_nowhere() && !standing.is_nowhere() {
+                self.enter(crawl).await?;
+            }
+        }
+        let mut gone = Retained::default();
+        if purge {
+            // Refuses what the home shard would refuse, before anything goes.
+            let counted = self.home().over(&Unsent).retain(false, crawls);
+            self.server().step(counted).await?;
+            let kept: BTreeSet<&[u8]> = crawls.iter().copied().collect();
+            let committed = self.members(b"allcrawls").await?.swap_remove(0);
+            // Those whose removal was cut short may have left the home shard already.
+            let left = marks.0.iter().filter(|mark| mark.doing == Doing::Remove);
+            let left = left.map(|mark| &mark.crawl);
+            let away: BTreeSet<&[u8]> = committed.iter().chain(left).map(Vec::as_slice).collect();
+            let away: Vec<&[u8]> = away.difference(&kept).copied().collect();
+            let removed = self.remove_all(&away).await?;
+            gone = Retained {
+                crawls: removed.crawls,
+                dropped: removed.dropped,
+                reowned: removed.reowned,
+            };
+        }
+        let at_home = self.home().over(&Unsent).retain(purge, crawls);
+        let at_home = self.server().step(at_home).await?;
+        Ok(match purge {
+            true => gone,
+            false => at_home,
+        })
+    }
+
+    /// What is under way on all shards, or was cut short between two of them.
+    ///
+    /// # Errors
+    /// When the server refuses or cannot be reached.
+    pub fn unfinished(&self) -> S::Answer<Vec<Unfinished>> {
+        self.server().ask(self.marks_call().map(|marks| marks.0))
+    }
+}
+
+/// What was taken away so far.
+#[derive(Default)]
+struct Gone {
+    hashes: u64,
+    removed: Removed,
+}
+
+impl Committed {
+    fn plus(self, other: Committed) -> Committed {
+        Committed {
+            new: self.new + other.new,
+            known: self.known + other.known,
+        }
+    }
+}
+
+/// An answer; `None` when somebody else was quicker, and it has to be looked again.
+fn passed<T>(answer: Pending<T>) -> Result<Option<T>, Error> {
+    let error = match answer.take() {
+        Ok(answer) => return Ok(Some(answer)),
+        Err(error) => error,
+    };
+    match error.code() {
+        Some(Code::NoCrawl | Code::Committed | Code::Uncommitted | Code::Removing) => Ok(None),
+        _ => Err(error),
+    }
+}
+
+fn owned(crawls: &[&[u8]]) -> Vec<Vec<u8>> {
+    crawls.iter().map(|crawl| crawl.to_vec()).collect()
+}

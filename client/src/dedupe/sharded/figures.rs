@@ -1,0 +1,235 @@
+//! Figures of all shards together.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Sharded;
+use crate::dedupe::{Check, Crawl, CrawlStats, Index, Listed, Profile, Standing, State, Stats};
+use crate::server::{Batch, Code, Error, Pending, Steps};
+
+impl<S: Steps> Sharded<S> {
+    /// Asks every shard, and waits for all answers.
+    async fn each<T: Send + 'static>(
+        &self,
+        ask: impl Fn(Index<Batch>) -> Pending<T>,
+    ) -> Result<Vec<Result<T, Error>>, Error> {
+        let batch = Batch::new();
+        let shards = self.shards().iter();
+        let asked: Vec<_> = shards.map(|shard| ask(shard.over(&batch))).collect();
+        self.server().step_batch(&batch).await?;
+        Ok(asked.into_iter().map(Pending::take).collect())
+    }
+
+    async fn all<T: Send + 'static>(
+        &self,
+        ask: impl Fn(Index<Batch>) -> Pending<T>,
+    ) -> Result<Vec<T>, Error> {
+        self.each(ask).await?.into_iter().collect()
+    }
+
+    /// [`Index::stats`]: sums over all shards. A crawl counts as committed when the home shard has committed it.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn stats(&self) -> S::Answer<Stats> {
+        let index = self.clone();
+        self.server().run(async move {
+            let mut shards = index.all(|shard| shard.stats()).await?.into_iter();
+            let uncommitted = index.members(b"uncommittedcrawls").await?;
+            let uncommitted: BTreeSet<_> = uncommitted.into_iter().flatten().collect();
+            let Some(mut sum) = shards.next() else {
+                unreachable!("there is a home shard");
+            };
+            sum.uncommitted = uncommitted.len() as u64;
+            for stats in shards {
+                sum.hashes += stats.hashes;
+                sum.total_urls += stats.total_urls;
+                sum.dupe_urls += stats.dupe_urls;
+                sum.conserved_size += stats.conserved_size;
+                sum.total_crawl_size += stats.total_crawl_size;
+                sum.memory += stats.memory;
+            }
+            Ok(sum)
+        })
+    }
+
+    /// [`Index::crawl_stats`]: sums over all shards.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn crawl_stats(&self, crawl: &[u8]) -> S::Answer<CrawlStats> {
+        let (index, crawl) = (self.clone(), crawl.to_vec());
+        self.server().run(async move {
+            let shards = index.each(|shard| shard.crawl_stats(&crawl)).await?;
+            let at_home = shards[0].as_ref().ok().map(|stats| stats.state);
+            let (mut sum, mut nowhere): (Option<CrawlStats>, _) = (None, None);
+            for stats in shards {
+                let stats = match stats {
+                    Ok(stats) => stats,
+                    Err(error) if error.code() == Some(Code::NoCrawl) => {
+                        nowhere = Some(error);
+                        continue;
+                    }
+                    Err(error) => return Err(error),
+                };
+                sum = Some(match sum {
+                    None => stats,
+                    Some(sum) => CrawlStats {
+                        state: together(at_home, [sum.state, stats.state]),
+                        hashes: sum.hashes + stats.hashes,
+                        total_urls: sum.total_urls + stats.total_urls,
+                        dupe_urls: sum.dupe_urls + stats.dupe_urls,
+                        conserved_size: sum.conserved_size + stats.conserved_size,
+                        total_crawl_size: sum.total_crawl_size + stats.total_crawl_size,
+                        waczs: sum.waczs + stats.waczs,
+                        requires: 0,
+                        memory: sum.memory + stats.memory,
+                    },
+                });
+            }
+            let Some(mut sum) = sum else {
+                return Err(match nowhere {
+                    Some(error) => error,
+                    None => unreachable!("there is a home shard"),
+                });
+            };
+            sum.state = together(at_home, [sum.state]);
+            // The same crawl may be needed for revisits of several shards.
+            sum.requires = index.required_crawls(&[crawl]).await?.len() as u64;
+            Ok(sum)
+        })
+    }
+
+    /// [`Index::crawls`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn crawls(&self, listed: Option<Listed>) -> S::Answer<Vec<Crawl>> {
+        let index = self.clone();
+        self.server().run(async move {
+            let shards = index.all(|shard| shard.crawls(None)).await?;
+            let mut at_home = BTreeMap::new();
+            let mut all: BTreeMap<Vec<u8>, Standing> = BTreeMap::new();
+            for (number, crawls) in shards.into_iter().enumerate() {
+                for Crawl { crawl, standing } in crawls {
+                    if number == 0 {
+                        at_home.insert(crawl.clone(), standing.state);
+                    }
+                    let home = at_home.get(&crawl).copied();
+                    all.entry(crawl)
+                        .and_modify(|sum| sum.add(home, &standing))
+                        .or_insert_with(|| Standing {
+                            state: together(home, [standing.state]),
+                            ..standing
+                        });
+                }
+            }
+            let is_listed = |state| match listed {
+                None => true,
+                Some(Listed::Uncommitted) => state != State::Committed,
+                Some(Listed::Committed) => state != State::Uncommitted,
+            };
+            let crawls = all.into_iter();
+            let crawls = crawls.map(|(crawl, standing)| Crawl { crawl, standing });
+            Ok(crawls
+                .filter(|crawl| is_listed(crawl.standing.state))
+                .collect())
+        })
+    }
+
+    /// [`Index::check`] of all shards, and of what they must agree about: what one has committed, the home has
+    /// committed, or a commit is under way or was cut short, which counts as `interrupted`.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn check(&self) -> S::Answer<Check> {
+        let index = self.clone();
+        self.server().run(async move {
+            let shards = index.all(|shard| shard.check()).await?;
+            index.together(shards).await
+        })
+    }
+
+    /// [`Index::repair`] of all shards.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn repair(&self) -> S::Answer<Check> {
+        let index = self.clone();
+        self.server().run(async move {
+            let shards = index.all(|shard| shard.repair()).await?;
+            index.together(shards).await
+        })
+    }
+
+    async fn together(&self, shards: Vec<Check>) -> Result<Check, Error> {
+        let unfinished = self.server().step(self.marks_call()).await?;
+        let mut committed = self.members(b"allcrawls").await?.into_iter();
+        let at_home: BTreeSet<_> = committed.next().into_iter().flatten().collect();
+        let mut halves: BTreeSet<_> = unfinished.0.into_iter().map(|mark| mark.crawl).collect();
+        halves.extend(committed.flatten().filter(|crawl| !at_home.contains(crawl)));
+
+        let mut shards = shards.into_iter();
+        let Some(mut sum) = shards.next() else {
+            unreachable!("there is a home shard");
+        };
+        for check in shards {
+            sum.hashes += check.hashes;
+            sum.dangling_owners += check.dangling_owners;
+            sum.missing_hashes += check.missing_hashes;
+            sum.hidden_owners += check.hidden_owners;
+            sum.bad_records += check.bad_records;
+            sum.count_drift += check.count_drift;
+            sum.leaked_keys += check.leaked_keys;
+            sum.stale_holders += check.stale_holders;
+            sum.interrupted += check.interrupted;
+            sum.placeholders += check.placeholders;
+            sum.ok &= check.ok;
+            sum.repaired = sum.repaired.zip(check.repaired).map(|(a, b)| a + b);
+        }
+        sum.interrupted += halves.len() as u64;
+        sum.ok &= halves.is_empty();
+        Ok(sum)
+    }
+
+    /// [`Index::profile`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn profile(&self) -> S::Answer<Profile> {
+        self.home().profile()
+    }
+
+    /// [`Index::set_profile`], of all shards.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn set_profile(&self, profile: Profile) -> S::Answer<()> {
+        let index = self.clone();
+        self.server().run(async move {
+            index.all(|shard| shard.set_profile(profile)).await?;
+            Ok(())
+        })
+    }
+}
+
+impl Standing {
+    fn add(&mut self, at_home: Option<State>, other: &Standing) {
+        self.state = together(at_home, [self.state, other.state]);
+        self.hashes += other.hashes;
+        self.total_urls += other.total_urls;
+        self.dupe_urls += other.dupe_urls;
+        self.conserved_size += other.conserved_size;
+        self.total_crawl_size += other.total_crawl_size;
+        self.waczs += other.waczs;
+    }
+}
+
+/// How a crawl stands as a whole. It is committed when the home shard has committed it, which is the last to do
+/// so; and it was continued when any shard has something new of it.
+fn together<const N: usize>(at_home: Option<State>, states: [State; N]) -> State {
+    match at_home {
+        None | Some(State::Uncommitted) => State::Uncommitted,
+        Some(_) if states.iter().all(|state| *state == State::Committed) => State::Committed,
+        Some(_) => State::Continued,
+    }
+}

@@ -1,0 +1,92 @@
+//! The prefixes of an index that is spread. Like the shard of a hash, they can never change.
+
+use crate::server::{slot, Code, Error};
+
+/// How many shards there may be.
+pub(super) const MOST: u16 = 1024;
+
+/// The prefixes of all shards, the home of the index first: `{name-0}:`, then `{name-1.3}:`, … The second
+/// number is what makes the shards lie in slots at even distances, so that a cluster whose servers have equal
+/// parts of the slots has equal parts of the index, too.
+pub(super) fn prefixes(name: &[u8], shards: u16) -> Result<Vec<Vec<u8>>, Error> {
+    let wrong = |sentence: &str| Err(Error::refused("sharded index", Code::BadPrefix, sentence));
+    if name.is_empty() || name.len() > 256 || name.iter().any(|byte| b"{}".contains(byte)) {
+        return wrong("the name of an index is 1 to 256 bytes, and none of them a brace");
+    }
+    if !(1..=MOST).contains(&shards) {
+        return wrong("an index has 1 to 1024 shards");
+    }
+    let home = [b"{", name, b"-0}:"].concat();
+    let home_slot = u32::from(slot::of(&home));
+    let mut prefixes = vec![home];
+    for shard in 1..u32::from(shards) {
+        // A window of the slots for each, from that of the home on.
+        let window = |number: u32| number * u32::from(slot::SLOTS) / u32::from(shards);
+        let (first, end) = (window(shard), window(shard + 1));
+        let there = |prefix: &Vec<u8>| {
+            let slots = u32::from(slot::SLOTS);
+            let distance = (u32::from(slot::of(prefix)) + slots - home_slot) % slots;
+            (first..end).contains(&distance)
+        };
+        let salted = |salt: u32| [b"{", name, format!("-{shard}.{salt}}}:").as_bytes()].concat();
+        let mut salts = (0..).map(salted);
+        prefixes.extend(salts.find(there));
+    }
+    Ok(prefixes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(name: &str, shards: u16) -> Vec<String> {
+        let prefixes = prefixes(name.as_bytes(), shards).unwrap();
+        let text = |prefix| String::from_utf8(prefix).unwrap();
+        prefixes.into_iter().map(text).collect()
+    }
+
+    #[test]
+    fn prefixes_stay_what_they_are() {
+        // Any change of these strands what is in the indexes of the field.
+        assert_eq!(shown("coll", 1), ["{coll-0}:"]);
+        let four = ["{coll-0}:", "{coll-1.3}:", "{coll-2.3}:", "{coll-3.3}:"];
+        assert_eq!(shown("coll", 4), four);
+    }
+
+    #[test]
+    fn the_home_is_the_same_whatever_the_number_of_shards() {
+        for shards in [1, 2, 3, 64] {
+            assert_eq!(shown("some index", shards)[0], "{some index-0}:");
+        }
+    }
+
+    #[test]
+    fn shards_lie_at_even_distances() {
+        for shards in [2, 3, 7, 16, MOST] {
+            let prefixes = shown("coll-42", shards);
+            assert_eq!(prefixes.len(), usize::from(shards));
+            let mut slots: Vec<u16> = prefixes.iter().map(|p| slot::of(p.as_bytes())).collect();
+            slots.sort_unstable();
+            slots.dedup();
+            assert_eq!(slots.len(), usize::from(shards), "{shards}");
+            // Three servers with equal parts of the slots.
+            let mut parts = [0; 3];
+            for slot in slots {
+                parts[usize::from(slot) * 3 / usize::from(slot::SLOTS)] += 1;
+            }
+            let (least, most) = (parts.iter().min().unwrap(), parts.iter().max().unwrap());
+            assert!(most - least <= 2, "{shards} shards: {parts:?}");
+        }
+    }
+
+    #[test]
+    fn names_that_would_be_no_hash_tag_are_refused() {
+        for name in ["", "a{b", "a}b", &"x".repeat(257)] {
+            let error = prefixes(name.as_bytes(), 2).unwrap_err();
+            assert_eq!(error.code(), Some(Code::BadPrefix), "{error}");
+        }
+        for shards in [0, MOST + 1] {
+            assert!(prefixes(b"coll", shards).is_err());
+        }
+    }
+}

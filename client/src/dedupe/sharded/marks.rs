@@ -1,0 +1,167 @@
+//! What is under way on all shards, so that nobody does the opposite before it is finished.
+//!
+//! A commit of an index that is spread is one commit for each shard, and a crash may come between two of them.
+//! The marks stand in a plain hash of the home shard. Each run has one of its own: what an earlier run left
+//! goes when a later one has done all of the work.
+
+use std::hash::{BuildHasher, RandomState};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use redis::{FromRedisValue, ParsingError, Value};
+use serde::Serialize;
+
+use super::Sharded;
+use crate::reply::{as_text, pairs};
+use crate::server::{Call, Code, Error, Steps};
+
+/// The hash, behind the prefix of the home shard, and its field with the number of shards.
+pub(super) const KEY: &[u8] = b"shards";
+pub(super) const COUNT: &[u8] = b"shards";
+
+/// What is done to a crawl on all shards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Doing {
+    /// It becomes part of the index.
+    Commit,
+    /// What is not committed of it goes.
+    Cancel,
+    /// It leaves the index.
+    Remove,
+}
+
+impl Doing {
+    fn word(self) -> &'static str {
+        match self {
+            Doing::Commit => "commit",
+            Doing::Cancel => "cancel",
+            Doing::Remove => "remove",
+        }
+    }
+
+    fn of(word: &[u8]) -> Option<Doing> {
+        let all = [Doing::Commit, Doing::Cancel, Doing::Remove];
+        all.into_iter()
+            .find(|doing| doing.word().as_bytes() == word)
+    }
+}
+
+/// Something that is under way on all shards, or was cut short: then sending it again finishes it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Unfinished {
+    /// What is done.
+    pub doing: Doing,
+    /// To which crawl.
+    #[serde(serialize_with = "as_text")]
+    pub crawl: Vec<u8>,
+    /// Since when, in seconds since the epoch by the clock of whoever began it.
+    pub since: u64,
+    #[serde(skip)]
+    field: Vec<u8>,
+}
+
+impl Unfinished {
+    /// A field: what, the number of the run, and the crawl, between spaces.
+    fn read(field: Vec<u8>, since: &[u8]) -> Option<Unfinished> {
+        let mut parts = field.splitn(3, |&byte| byte == b' ');
+        let doing = Doing::of(parts.next()?)?;
+        let crawl = parts.nth(1)?.to_vec();
+        let since = std::str::from_utf8(since).ok()?.parse().unwrap_or_default();
+        Some(Unfinished {
+            doing,
+            crawl,
+            since,
+            field,
+        })
+    }
+}
+
+/// All marks of an index.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Marks(pub Vec<Unfinished>);
+
+impl FromRedisValue for Marks {
+    fn from_redis_value(value: Value) -> Result<Marks, ParsingError> {
+        let fields = pairs::<Vec<u8>, Vec<u8>>(value)?.into_iter();
+        let marks = fields.filter_map(|(field, since)| Unfinished::read(field, &since));
+        Ok(Marks(marks.collect()))
+    }
+}
+
+impl Marks {
+    /// Those of a crawl.
+    pub fn of<'a>(&'a self, crawl: &'a [u8]) -> impl Iterator<Item = &'a Unfinished> {
+        self.0.iter().filter(move |mark| mark.crawl == crawl)
+    }
+
+    /// Whether this is under way.
+    pub fn has(&self, crawl: &[u8], doing: Doing) -> bool {
+        self.of(crawl).any(|mark| mark.doing == doing)
+    }
+
+    /// Refuses to go on while something else is under way, or is yet to be finished.
+    pub fn refuse(&self, name: &str, crawl: &[u8], others: &[Doing]) -> Result<(), Error> {
+        let mut marks = self.of(crawl);
+        let Some(mark) = marks.find(|mark| others.contains(&mark.doing)) else {
+            return Ok(());
+        };
+        let (crawl, doing) = (crawl.escape_ascii(), mark.doing.word());
+        Err(Error::refused(
+            name,
+            Code::Sharded,
+            format!(
+                "a {doing} of crawl '{crawl}' is under way or was cut short between two shards; {doing} it again \
+                 to finish that first"
+            ),
+        ))
+    }
+}
+
+/// The mark of one run.
+pub(super) struct Run {
+    fields: Vec<Vec<u8>>,
+}
+
+impl<S: Steps> Sharded<S> {
+    pub(super) fn marks_call(&self) -> Call<Marks> {
+        let mut marks = redis::cmd("HGETALL");
+        marks.arg(self.home().key(KEY));
+        Call::new(marks).repeatable()
+    }
+
+    /// From now on this is under way.
+    pub(super) async fn begin(&self, doing: Doing, crawls: &[&[u8]]) -> Result<Run, Error> {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH);
+        let since = since.map_or(0, |since| since.as_secs());
+        let number = RandomState::new().hash_one(since);
+        let field = |crawl: &&[u8]| {
+            let mut field = format!("{} {number:016x} ", doing.word()).into_bytes();
+            field.extend_from_slice(crawl);
+            field
+        };
+        let fields: Vec<_> = crawls.iter().map(field).collect();
+        let mut set = redis::cmd("HSET");
+        set.arg(self.home().key(KEY));
+        for field in &fields {
+            set.arg(field).arg(since);
+        }
+        let set = Call::<u64>::new(set).repeatable();
+        self.server().step(set).await?;
+        Ok(Run { fields })
+    }
+
+    /// All of it is done: what earlier runs left to do as well.
+    pub(super) async fn end<'a>(
+        &self,
+        run: Run,
+        left: impl Iterator<Item = &'a Unfinished>,
+    ) -> Result<(), Error> {
+        let mut delete = redis::cmd("HDEL");
+        delete.arg(self.home().key(KEY)).arg(run.fields);
+        for mark in left {
+            delete.arg(&mark.field[..]);
+        }
+        let delete = Call::<u64>::new(delete).repeatable();
+        self.server().step(delete).await.map(drop)
+    }
+}

@@ -1,0 +1,226 @@
+//! What a crawl needs for replay, when its revisits are spread over all shards and the WACZ lists are in one.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use super::Sharded;
+use crate::dedupe::{Dependent, Of, Profile, Required, Wacz};
+use crate::server::{Batch, Call, Code, Error, Pending, Steps, Unsent};
+
+/// Whose requirements are asked for, kept for later.
+enum Asked {
+    Crawl(Vec<u8>),
+    Wacz(Vec<u8>),
+    References(Vec<Vec<u8>>),
+}
+
+/// The file at this index of a crawl's list.
+type Place = (Vec<u8>, usize);
+
+impl<S: Steps> Sharded<S> {
+    /// [`Index::requires`](crate::dedupe::Index::requires).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn requires(&self, of: Of<'_>, transitive: bool) -> S::Answer<Vec<Required>> {
+        let index = self.clone();
+        let of = match of {
+            Of::Crawl(crawl) => Asked::Crawl(crawl.to_vec()),
+            Of::Wacz(uuid) => Asked::Wacz(uuid.to_vec()),
+            Of::References(references) => {
+                Asked::References(references.iter().map(|one| one.to_vec()).collect())
+            }
+        };
+        self.server()
+            .run(async move { index.requirements(of, transitive).await })
+    }
+
+    async fn requirements(&self, of: Asked, transitive: bool) -> Result<Vec<Required>, Error> {
+        let mut found = BTreeMap::new();
+        // Crawls of which all files are needed, and those whose own requirements are still to be looked at.
+        let (mut whole, mut follow) = (BTreeSet::new(), Vec::new());
+        let mut seen = BTreeSet::new();
+        match of {
+            Asked::Crawl(crawl) => {
+                if self.standing(&crawl).await?.0.is_nowhere() {
+                    let sentence = format!("crawl '{}' is not in this index", crawl.escape_ascii());
+                    return Err(Error::refused("DEDUPE.REQUIRES", Code::NoCrawl, sentence));
+                }
+                seen.insert(crawl.clone());
+                follow.push(crawl);
+            }
+            Asked::Wacz(uuid) => {
+                let references = self.references(&uuid).await?;
+                follow = self.refer(references, &mut found).await?;
+            }
+            Asked::References(references) => follow = self.refer(references, &mut found).await?,
+        }
+        let mut first = matches!(&follow[..], [one] if seen.contains(one));
+        while !follow.is_empty() && (first || transitive) {
+            first = false;
+            let mut next = Vec::new();
+            for crawl in self.required_crawls(&follow).await? {
+                if seen.insert(crawl.clone()) {
+                    whole.insert(crawl.clone());
+                    next.push(crawl);
+                }
+            }
+            follow = next;
+        }
+        for (crawl, files) in self.files(whole.into_iter().collect()).await? {
+            for (place, file) in files.into_iter().enumerate() {
+                found.insert((crawl.clone(), place), file);
+            }
+        }
+        let required = found.into_iter().map(|((crawl, _), file)| Required {
+            filename: file.filename,
+            hash: file.hash,
+            size: file.size,
+            crawl,
+        });
+        Ok(required.collect())
+    }
+
+    /// What the revisits of a WACZ refer to, in whichever shard they are.
+    async fn references(&self, uuid: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
+        let profile = self.home().over(&Unsent).profile();
+        let suffix: &[u8] = match self.server().step(profile).await? {
+            Profile::Document => b":duperefs",
+            Profile::Browsertrix => b":duperef",
+        };
+        let references = self.members(&[uuid, suffix].concat()).await?;
+        let references: BTreeSet<_> = references.into_iter().flatten().collect();
+        Ok(references.into_iter().collect())
+    }
+
+    /// Finds the files that are referred to exactly. Gives their crawls.
+    async fn refer(
+        &self,
+        references: Vec<Vec<u8>>,
+        found: &mut BTreeMap<Place, Wacz>,
+    ) -> Result<Vec<Vec<u8>>, Error> {
+        let mut places = Vec::new();
+        for reference in references {
+            let place = place_of(&reference).ok_or_else(|| {
+                let reference = reference.escape_ascii();
+                let sentence =
+                    format!("reference '{reference}' is not a crawl id, a space and a WACZ index");
+                Error::refused("DEDUPE.REQUIRES", Code::Err, sentence)
+            })?;
+            places.push(place);
+        }
+        let crawls: BTreeSet<Vec<u8>> = places.iter().map(|(crawl, _)| crawl.clone()).collect();
+        let crawls: Vec<Vec<u8>> = crawls.into_iter().collect();
+        let files = self.files(crawls.clone()).await?;
+        for (crawl, place) in places {
+            let file = files.get(&crawl).and_then(|files| files.get(place));
+            if let Some(file) = file.cloned() {
+                found.insert((crawl, place), file);
+            }
+        }
+        Ok(crawls)
+    }
+
+    /// The crawls that hold originals of revisits of these crawls.
+    pub(super) async fn required_crawls(
+        &self,
+        crawls: &[Vec<u8>],
+    ) -> Result<BTreeSet<Vec<u8>>, Error> {
+        let batch = Batch::new();
+        let mut asked: Vec<Pending<Vec<Vec<u8>>>> = Vec::new();
+        for crawl in crawls {
+            for shard in self.shards() {
+                let mut members = redis::cmd("SMEMBERS");
+                members.arg(shard.key(&[crawl, &b":reqCrawls"[..]].concat()));
+                asked.push(crate::Ask::ask(&batch, Call::new(members).repeatable()));
+            }
+        }
+        self.server().step_batch(&batch).await?;
+        let mut required = BTreeSet::new();
+        for answer in asked {
+            required.extend(answer.take()?);
+        }
+        Ok(required)
+    }
+
+    /// The WACZ files of these crawls. Those that are not there have none.
+    pub(super) async fn files(
+        &self,
+        mut crawls: Vec<Vec<u8>>,
+    ) -> Result<HashMap<Vec<u8>, Vec<Wacz>>, Error> {
+        crawls.sort();
+        crawls.dedup();
+        let batch = Batch::new();
+        let home = self.home().over(&batch);
+        let asked = crawls.into_iter().map(|crawl| {
+            let list = home.wacz_list(&crawl);
+            (crawl, list)
+        });
+        let asked: Vec<_> = asked.collect();
+        if asked.is_empty() {
+            return Ok(HashMap::new());
+        }
+        self.server().step_batch(&batch).await?;
+        let mut files = HashMap::new();
+        for (crawl, list) in asked {
+            match list.take() {
+                Ok(list) => {
+                    files.insert(crawl, list);
+                }
+                Err(error) if error.code() == Some(Code::NoCrawl) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(files)
+    }
+
+    /// [`Index::required_by`](crate::dedupe::Index::required_by).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn required_by(&self, crawl: &[u8]) -> S::Answer<Vec<Dependent>> {
+        let batch = Batch::new();
+        let shards = self.shards().iter();
+        let asked: Vec<_> = shards
+            .map(|shard| shard.over(&batch).required_by(crawl))
+            .collect();
+        let server = self.server().clone();
+        self.server().run(async move {
+            server.step_batch(&batch).await?;
+            let mut all: BTreeMap<Vec<u8>, Option<u64>> = BTreeMap::new();
+            let (mut known, mut unknown) = (false, None);
+            for answer in asked {
+                let dependents = match answer.take() {
+                    Ok(dependents) => dependents,
+                    Err(error) if error.code() == Some(Code::NoCrawl) => {
+                        unknown = Some(error);
+                        continue;
+                    }
+                    Err(error) => return Err(error),
+                };
+                known = true;
+                for Dependent { crawl, revisits } in dependents {
+                    // What nobody counted in one shard is not known of all of them.
+                    let sum = all.entry(crawl).or_insert(Some(0));
+                    *sum = sum.zip(revisits).map(|(sum, revisits)| sum + revisits);
+                }
+            }
+            match unknown {
+                Some(error) if !known => Err(error),
+                _ => {
+                    let dependents = all.into_iter();
+                    let dependents =
+                        dependents.map(|(crawl, revisits)| Dependent { crawl, revisits });
+                    Ok(dependents.collect())
+                }
+            }
+        })
+    }
+}
+
+/// `crawl waczIndex`; the id may hold spaces.
+fn place_of(reference: &[u8]) -> Option<Place> {
+    let space = reference.iter().rposition(|&byte| byte == b' ')?;
+    let index = std::str::from_utf8(&reference[space + 1..]).ok()?;
+    let digits = !index.is_empty() && index.bytes().all(|byte| byte.is_ascii_digit());
+    (space > 0 && digits).then_some((reference[..space].to_vec(), index.parse().ok()?))
+}

@@ -1,0 +1,170 @@
+//! Which shard a hash belongs to. What stands here is written into every index that is spread: it can never
+//! change.
+
+const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
+const FNV_PRIME: u64 = 0x0000_0100_0000_01b3;
+
+/// The shard of a hash in any spelling: of its own bits, so that all spellings of it go to the same one.
+pub(super) fn shard_of(hash: &[u8], shards: usize) -> usize {
+    let label = hash.iter().rposition(|&byte| byte == b':');
+    let value = label.map_or(hash, |colon| &hash[colon + 1..]);
+    // In an index of the `browsertrix` profile only the value counts, whatever the label.
+    let bits = match bits_of(hash).or_else(|| bits_of(value)) {
+        Some(bits) => spread(&bits),
+        None if value.is_empty() => spread(hash),
+        None => spread(value),
+    };
+    ((u128::from(bits) * shards as u128) >> 64) as usize
+}
+
+/// FNV-1a, and then every bit is made to depend on all others.
+fn spread(bytes: &[u8]) -> u64 {
+    let mut bits = bytes.iter().fold(FNV_OFFSET, |bits, &byte| {
+        (bits ^ u64::from(byte)).wrapping_mul(FNV_PRIME)
+    });
+    bits = (bits ^ bits >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    bits = (bits ^ bits >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    bits ^ bits >> 31
+}
+
+const LABELS: [(&[u8], usize); 5] = [
+    (b"sha256:", 32),
+    (b"sha-256:", 32),
+    (b"sha1:", 20),
+    (b"sha-1:", 20),
+    (b"md5:", 16),
+];
+
+/// The bits of a digest, spelled as the module understands it; `None` for a hash of another kind.
+fn bits_of(hash: &[u8]) -> Option<Vec<u8>> {
+    for (label, bytes) in LABELS {
+        if let Some((head, value)) = hash.split_at_checked(label.len()) {
+            if head.eq_ignore_ascii_case(label) {
+                return match value.len() == bytes * 2 {
+                    true => unhex(value),
+                    false => unbase32(value, bytes),
+                };
+            }
+        }
+    }
+    match hash.len() {
+        64 | 40 => unhex(hash),
+        32 => unbase32_of_a_cdx(hash).or_else(|| unhex(hash)),
+        _ => None,
+    }
+}
+
+/// Without a label only capitals are base32; some MD5 values look the same, and are read so.
+fn unbase32_of_a_cdx(hash: &[u8]) -> Option<Vec<u8>> {
+    let capitals = |byte: &u8| byte.is_ascii_uppercase() || (b'2'..=b'7').contains(byte);
+    hash.iter().all(capitals).then(|| unbase32(hash, 20))?
+}
+
+fn unhex(text: &[u8]) -> Option<Vec<u8>> {
+    let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
+    text.chunks(2)
+        .map(|pair| match *pair {
+            [high, low] => Some(digit(high)? << 4 | digit(low)?),
+            _ => None,
+        })
+        .collect()
+}
+
+/// Base32 of either case, padded or not, of so many bytes; no bits may be left over.
+fn unbase32(text: &[u8], bytes: usize) -> Option<Vec<u8>> {
+    let digits = (bytes * 8).div_ceil(5);
+    let (body, padding) = text.split_at_checked(digits)?;
+    let padded = digits.next_multiple_of(8) - digits;
+    if !padding.is_empty() && (padding.len() != padded || padding.iter().any(|&c| c != b'=')) {
+        return None;
+    }
+    let (mut held, mut bits, mut raw) = (0u32, 0, Vec::with_capacity(bytes));
+    for &c in body {
+        let value = match c.to_ascii_uppercase() {
+            c @ b'A'..=b'Z' => c - b'A',
+            c @ b'2'..=b'7' => c - b'2' + 26,
+            _ => return None,
+        };
+        held = held << 5 | u32::from(value);
+        bits += 5;
+        if bits >= 8 {
+            bits -= 8;
+            raw.push((held >> bits) as u8);
+            held &= (1 << bits) - 1;
+        }
+    }
+    (held == 0).then_some(raw)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// SHA-256, SHA-1 and MD5 of nothing.
+    const SHA256: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+    const SHA1: &str = "da39a3ee5e6b4b0d3255bfef95601890afd80709";
+    const SHA1_BASE32: &str = "3I42H3S6NNFQ2MSVX7XZKYAYSCX5QBYJ";
+    const MD5: &str = "d41d8cd98f00b204e9800998ecf8427e";
+    const MANY: usize = 1 << 20;
+
+    fn shard(hash: &str) -> usize {
+        shard_of(hash.as_bytes(), MANY)
+    }
+
+    #[test]
+    fn all_spellings_of_a_hash_are_in_one_shard() {
+        for (label, value) in [("sha256", SHA256), ("sha1", SHA1), ("md5", MD5)] {
+            let first = shard(&format!("{label}:{value}"));
+            for spelling in [
+                value.to_owned(),
+                value.to_uppercase(),
+                format!("{}:{value}", label.to_uppercase()),
+                format!("urn:{label}:{value}"),
+                format!("other:{value}"),
+            ] {
+                assert_eq!(shard(&spelling), first, "{spelling}");
+            }
+        }
+        for spelling in [
+            format!("sha-256:{SHA256}"),
+            format!("SHA-256:{}", SHA256.to_uppercase()),
+        ] {
+            assert_eq!(shard(&spelling), shard(SHA256), "{spelling}");
+        }
+        for spelling in [
+            SHA1_BASE32.to_owned(),
+            format!("sha1:{SHA1_BASE32}"),
+            format!("sha-1:{}", SHA1_BASE32.to_lowercase()),
+        ] {
+            assert_eq!(shard(&spelling), shard(SHA1), "{spelling}");
+        }
+        assert_eq!(
+            shard("blake3:0123456789abcdef0"),
+            shard("0123456789abcdef0")
+        );
+    }
+
+    #[test]
+    fn hashes_stay_in_the_shard_that_they_were_put_in() {
+        // Any change of these strands what is in the indexes of the field.
+        assert_eq!(shard(SHA256), 13_929);
+        assert_eq!(shard(SHA1), 225_077);
+        assert_eq!(shard(MD5), 922_797);
+        assert_eq!(shard("something else entirely"), 3643);
+        assert_eq!(shard("colon at the end:"), 892_654);
+    }
+
+    #[test]
+    fn shards_are_filled_evenly() {
+        let mut filled = [0; 16];
+        for n in 0..16_000_u32 {
+            // Hashes that are far from random.
+            let hash = format!("sha256:{n:064x}");
+            filled[shard_of(hash.as_bytes(), 16)] += 1;
+        }
+        assert!(
+            filled.iter().all(|count| (850..1150).contains(count)),
+            "{filled:?}"
+        );
+    }
+}

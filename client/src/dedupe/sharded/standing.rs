@@ -1,0 +1,140 @@
+//! How a crawl stands in each shard.
+
+use super::marks::Marks;
+use super::Sharded;
+use crate::dedupe::Index;
+use crate::server::{Ask, Batch, Call, Error, Pending, Steps};
+
+/// How a crawl stands in one shard, by the plain keys.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Standing {
+    /// Part of the shard's merged index.
+    pub committed: bool,
+    /// It has something that is not.
+    pub uncommitted: bool,
+    /// A removal runs, or was cut short.
+    pub removing: bool,
+    /// A cancel runs, or was cut short.
+    pub canceling: bool,
+}
+
+impl Standing {
+    /// Whether the shard knows nothing of it.
+    pub fn is_nowhere(&self) -> bool {
+        *self == Standing::default()
+    }
+
+    /// Whether a removal has something to do.
+    pub fn is_removable(&self) -> bool {
+        self.committed || self.removing
+    }
+
+    /// Whether a cancel has something to do.
+    pub fn is_cancelable(&self) -> bool {
+        (self.uncommitted && !self.removing) || self.canceling
+    }
+}
+
+/// How a crawl stands in all shards, the home first.
+#[derive(Clone, Debug)]
+pub(super) struct Standings(pub Vec<Standing>);
+
+impl Standings {
+    pub fn home(&self) -> &Standing {
+        &self.0[0]
+    }
+
+    pub fn others(&self) -> &[Standing] {
+        &self.0[1..]
+    }
+
+    pub fn is_nowhere(&self) -> bool {
+        self.0.iter().all(Standing::is_nowhere)
+    }
+}
+
+/// The answers to come.
+struct Asked {
+    committed: Pending<bool>,
+    uncommitted: Pending<bool>,
+    removing: Pending<Option<Vec<u8>>>,
+}
+
+impl Asked {
+    fn of(shard: &Index<Batch>, crawl: &[u8]) -> Asked {
+        let member = |set: &[u8]| {
+            let mut member = redis::cmd("SISMEMBER");
+            member.arg(shard.key(set)).arg(crawl);
+            shard.server().ask(Call::new(member).repeatable())
+        };
+        let mut removing = redis::cmd("HGET");
+        removing.arg(shard.key(b"removing")).arg(crawl);
+        Asked {
+            committed: member(b"allcrawls"),
+            uncommitted: member(b"uncommittedcrawls"),
+            removing: shard.server().ask(Call::new(removing).repeatable()),
+        }
+    }
+
+    fn take(self) -> Result<Standing, Error> {
+        let removing = self.removing.take()?;
+        let canceling = |state: &Vec<u8>| state.starts_with(b"cancel ");
+        Ok(Standing {
+            committed: self.committed.take()?,
+            uncommitted: self.uncommitted.take()?,
+            removing: removing.as_ref().is_some_and(|state| !canceling(state)),
+            canceling: removing.as_ref().is_some_and(canceling),
+        })
+    }
+}
+
+impl<S: Steps> Sharded<S> {
+    /// How these crawls stand, and all marks of the index.
+    pub(super) async fn standings(
+        &self,
+        crawls: &[&[u8]],
+    ) -> Result<(Vec<Standings>, Marks), Error> {
+        let batch = Batch::new();
+        let marks = batch.ask(self.marks_call());
+        let asked: Vec<Vec<Asked>> = crawls
+            .iter()
+            .map(|crawl| {
+                let shards = self.shards().iter();
+                shards
+                    .map(|shard| Asked::of(&shard.over(&batch), crawl))
+                    .collect()
+            })
+            .collect();
+        self.server().step_batch(&batch).await?;
+        let mut standings = Vec::with_capacity(asked.len());
+        for of_crawl in asked {
+            let of_crawl: Result<_, _> = of_crawl.into_iter().map(Asked::take).collect();
+            standings.push(Standings(of_crawl?));
+        }
+        Ok((standings, marks.take()?))
+    }
+
+    /// How one crawl stands, and all marks of the index.
+    pub(super) async fn standing(&self, crawl: &[u8]) -> Result<(Standings, Marks), Error> {
+        let (mut standings, marks) = self.standings(&[crawl]).await?;
+        match standings.pop() {
+            Some(standing) => Ok((standing, marks)),
+            None => unreachable!("as many standings as crawls"),
+        }
+    }
+
+    /// The members of a set of each shard, all together.
+    pub(super) async fn members(&self, name: &[u8]) -> Result<Vec<Vec<Vec<u8>>>, Error> {
+        let batch = Batch::new();
+        let shards = self.shards().iter();
+        let asked: Vec<Pending<Vec<Vec<u8>>>> = shards
+            .map(|shard| {
+                let mut members = redis::cmd("SMEMBERS");
+                members.arg(shard.key(name));
+                batch.ask(Call::new(members).repeatable())
+            })
+            .collect();
+        self.server().step_batch(&batch).await?;
+        asked.into_iter().map(Pending::take).collect()
+    }
+}

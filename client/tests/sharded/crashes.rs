@@ -1,0 +1,300 @@
+//! A client that dies between any two steps, and a server that dies between two shards.
+
+use crawlspace_client::dedupe::{Adding, Committed, Doing, Sharded};
+use crawlspace_client::{Code, Error, Server};
+use redis_tests::{Cluster, Options, Server as Redis};
+
+use super::faults::{Mortal, When};
+use super::{added, hashes, records};
+
+const SHARDS: u16 = 4;
+
+/// What can be told of an index from outside.
+fn seen(many: &Sharded) -> String {
+    let stats = crawlspace_client::dedupe::Stats {
+        memory: 0,
+        ..many.stats().unwrap()
+    };
+    let owners: Vec<_> = many
+        .lookup(None, &hashes(&records(0..60)))
+        .unwrap()
+        .into_iter()
+        .map(|one| one.map(|original| original.crawl))
+        .collect();
+    format!("{stats:?} {:?} {owners:?}", many.crawls(None).unwrap())
+}
+
+fn assert_sound(many: &Sharded, what: &str) {
+    assert_eq!(many.unfinished().unwrap(), [], "{what}");
+    let check = many.check().unwrap();
+    assert!(check.ok, "{what}: {check:?}");
+}
+
+/// An index with three crawls: `old` is committed, `again` was used again after its commit, and `new` is not
+/// committed. They have hashes in common.
+fn three_crawls(server: &Server, name: &str) -> Sharded {
+    let many = Sharded::on(server, name, SHARDS).unwrap();
+    let add = |crawl: &[u8], numbers: std::ops::Range<u64>| {
+        let records = records(numbers);
+        many.add(crawl, &Adding::default(), &added(&records))
+            .unwrap();
+    };
+    add(b"old", 0..20);
+    many.wacz_open(b"old", b"old.wacz").unwrap();
+    many.commit(b"old").unwrap();
+    add(b"again", 10..30);
+    many.commit(b"again").unwrap();
+    add(b"again", 25..40);
+    add(b"new", 15..50);
+    many
+}
+
+type Work<S> = fn(&Sharded<S>) -> Result<(), Error>;
+
+/// A call, as it is sent by somebody who dies and by somebody who does not.
+struct Job {
+    name: &'static str,
+    dying: Work<Mortal>,
+    living: Work<Server>,
+}
+
+macro_rules! jobs {
+    ($($name:literal => |$many:ident| $call:expr,)*) => {
+        [$(Job {
+            name: $name,
+            dying: |$many| $call.map(drop),
+            living: |$many| $call.map(drop),
+        },)*]
+    };
+}
+
+#[test]
+fn a_client_may_die_between_any_two_steps_and_another_one_finishes() {
+    let redis = Redis::start();
+    let server = Server::open(&redis.url()).unwrap();
+    let jobs = jobs! {
+        "commit" => |many| many.commit(b"new"),
+        "commit again" => |many| many.commit(b"again"),
+        "cancel" => |many| many.cancel(b"new"),
+        "cancel again" => |many| many.cancel(b"again"),
+        "remove" => |many| many.remove(&[b"old", b"again"]),
+        "retain" => |many| many.retain(false, &[b"again", b"new"]),
+        "purge" => |many| many.retain(true, &[b"again", b"new"]),
+    };
+    for job in jobs {
+        let undisturbed = three_crawls(&server, job.name);
+        (job.living)(&undisturbed).unwrap();
+        let wanted = seen(&undisturbed);
+        assert_sound(&undisturbed, job.name);
+        let mut deaths = 0;
+        for when in [When::Before, When::After] {
+            for steps in 0.. {
+                let name = format!("{} {when:?} {steps}", job.name);
+                let many = three_crawls(&server, &name);
+                // Opening it is a step, too.
+                let mortal = Mortal::after(steps + 1, when, &server);
+                let dying = Sharded::on(&mortal, &name[..], SHARDS).unwrap();
+                let outcome = (job.dying)(&dying);
+                if !mortal.died() {
+                    outcome.unwrap();
+                    break;
+                }
+                deaths += 1;
+                assert!(outcome.unwrap_err().is_connection());
+                match (job.living)(&many) {
+                    Ok(()) => {}
+                    // It was done but for its last step, or all of it.
+                    Err(error) => assert!(
+                        matches!(error.code(), Some(Code::NoCrawl | Code::Committed)),
+                        "{name}: {error}"
+                    ),
+                }
+                assert_eq!(seen(&many), wanted, "{name}");
+                assert_sound(&many, &name);
+            }
+        }
+        assert!(deaths >= 4, "{}: {deaths}", job.name);
+    }
+}
+
+#[test]
+fn the_opposite_of_what_was_cut_short_waits_or_wins_and_leaves_no_halves() {
+    let redis = Redis::start();
+    let server = Server::open(&redis.url()).unwrap();
+    let cut = jobs! {
+        "commit" => |many| many.commit(b"new"),
+        "commit again" => |many| many.commit(b"again"),
+        "cancel" => |many| many.cancel(b"new"),
+        "cancel again" => |many| many.cancel(b"again"),
+        "remove again" => |many| many.remove(&[b"again"]),
+        "remove" => |many| many.remove(&[b"old"]),
+    };
+    for job in cut {
+        let crawl: &[u8] = match job.name {
+            "remove" => b"old",
+            name if name.ends_with("again") => b"again",
+            _ => b"new",
+        };
+        let opposites: [(&str, fn(&Sharded, &[u8]) -> Result<(), Error>); 3] = [
+            ("commit", |many, crawl| many.commit(crawl).map(drop)),
+            ("cancel", |many, crawl| many.cancel(crawl).map(drop)),
+            ("remove", |many, crawl| many.remove(&[crawl]).map(drop)),
+        ];
+        for (opposite, call) in opposites {
+            for (when, steps) in [When::Before, When::After]
+                .into_iter()
+                .flat_map(|when| (0..9).map(move |steps| (when, steps)))
+            {
+                let name = format!("{} {when:?} {steps} {opposite}", job.name);
+                let many = three_crawls(&server, &name);
+                let mortal = Mortal::after(steps + 1, when, &server);
+                let dying = Sharded::on(&mortal, &name[..], SHARDS).unwrap();
+                let _ = (job.dying)(&dying);
+                match call(&many, crawl) {
+                    Ok(()) => {}
+                    Err(error) if error.code() == Some(Code::Sharded) => {
+                        assert!(
+                            error.to_string().contains("to finish that first"),
+                            "{error}"
+                        );
+                        let _ = (job.living)(&many);
+                    }
+                    Err(error) => assert!(
+                        matches!(
+                            error.code(),
+                            Some(Code::NoCrawl | Code::Committed | Code::Uncommitted)
+                        ),
+                        "{name}: {error}"
+                    ),
+                }
+                // Whatever it came to: what is marked can be finished, and nothing is half done then.
+                for mark in many.unfinished().unwrap() {
+                    let _ = match mark.doing {
+                        Doing::Commit => many.commit(&mark.crawl).map(drop),
+                        Doing::Cancel => many.cancel(&mark.crawl).map(drop),
+                        Doing::Remove => many.remove(&[&mark.crawl]).map(drop),
+                    };
+                }
+                assert_sound(&many, &name);
+                let committed = many.crawls(Some(crawlspace_client::dedupe::Listed::Committed));
+                let committed: Vec<_> = committed.unwrap().into_iter().map(|c| c.crawl).collect();
+                for shard in many.shards() {
+                    let there = shard.crawls(Some(crawlspace_client::dedupe::Listed::Committed));
+                    for one in there.unwrap() {
+                        assert!(committed.contains(&one.crawl), "{name}: {one:?}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A cluster of three servers, which keep what they have, and an index with a shard on each of them at least.
+fn cluster() -> (Cluster, Sharded) {
+    let cluster = Cluster::with(3, Options::new().aof_unsynced(true));
+    let server = Server::options(&cluster.url()).retries(1).open().unwrap();
+    let many = Sharded::on(&server, "coll", 6).unwrap();
+    (cluster, many)
+}
+
+/// Which of the servers does not have the home shard.
+fn not_home(cluster: &Cluster, many: &Sharded) -> usize {
+    let home = cluster.owner(many.shards()[0].prefix()).port();
+    let nodes = cluster.nodes().iter();
+    nodes
+        .map(Redis::port)
+        .position(|port| port != home)
+        .unwrap()
+}
+
+#[test]
+fn an_index_is_spread_over_a_cluster() {
+    let (cluster, many) = cluster();
+    let all = records(0..600);
+    many.add(b"a", &Adding::default(), &added(&all)).unwrap();
+    assert_eq!(many.commit(b"a").unwrap().new, 600);
+    for node in cluster.nodes() {
+        let keys = node.wire().expect_ok(&["DBSIZE"]).int();
+        assert!(keys > 0, "a server has nothing of it");
+    }
+    let found = many.lookup(None, &hashes(&all)).unwrap();
+    assert!(found.iter().all(Option::is_some));
+    assert!(many.check().unwrap().ok);
+}
+
+#[test]
+fn a_server_that_dies_in_the_middle_of_a_commit_comes_back_and_the_commit_is_finished() {
+    let (mut cluster, many) = cluster();
+    let all = records(0..600);
+    many.add(b"a", &Adding::default(), &added(&all)).unwrap();
+    let dying = not_home(&cluster, &many);
+    cluster.node_mut(dying).kill9();
+    let error = many.commit(b"a").unwrap_err();
+    assert!(
+        error.is_connection() || error.code() == Some(Code::ClusterDown),
+        "{error}"
+    );
+    let unfinished = many.unfinished();
+
+    cluster.node_mut(dying).restart();
+    cluster.wait_until_whole();
+    let many = reopened(&cluster);
+    if let Ok(unfinished) = unfinished {
+        assert_eq!(unfinished.len(), 1);
+    }
+    let half = many.crawls(None).unwrap();
+    assert_eq!(
+        half[0].standing.state,
+        crawlspace_client::dedupe::State::Uncommitted
+    );
+    many.commit(b"a").unwrap();
+    assert_sound(&many, "after the commit");
+    assert_eq!(many.stats().unwrap().hashes, 600);
+    assert_eq!(many.commit(b"a").unwrap(), Committed::default());
+}
+
+#[test]
+fn a_crawl_whose_commit_died_in_the_middle_can_be_cancelled() {
+    let (mut cluster, many) = cluster();
+    let all = records(0..600);
+    many.add(b"a", &Adding::default(), &added(&all)).unwrap();
+    let dying = not_home(&cluster, &many);
+    cluster.node_mut(dying).kill9();
+    many.commit(b"a").unwrap_err();
+    cluster.node_mut(dying).restart();
+    cluster.wait_until_whole();
+    let many = reopened(&cluster);
+    assert_eq!(many.cancel(b"a").unwrap(), 600);
+    assert_sound(&many, "after the cancel");
+    assert_eq!(many.crawls(None).unwrap(), []);
+    assert!(many
+        .lookup(None, &hashes(&all))
+        .unwrap()
+        .iter()
+        .all(Option::is_none));
+}
+
+#[test]
+fn a_removal_that_died_in_the_middle_is_finished() {
+    let (mut cluster, many) = cluster();
+    let all = records(0..600);
+    for crawl in [&b"a"[..], b"b"] {
+        many.add(crawl, &Adding::default(), &added(&all)).unwrap();
+        many.commit(crawl).unwrap();
+    }
+    let dying = not_home(&cluster, &many);
+    cluster.node_mut(dying).kill9();
+    many.remove(&[b"a"]).unwrap_err();
+    cluster.node_mut(dying).restart();
+    cluster.wait_until_whole();
+    let many = reopened(&cluster);
+    assert_eq!(many.remove(&[b"a"]).unwrap().crawls, 1);
+    assert_sound(&many, "after the removal");
+    let owners = many.lookup(None, &hashes(&all)).unwrap();
+    assert!(owners.iter().all(|one| one.as_ref().unwrap().crawl == b"b"));
+}
+
+fn reopened(cluster: &Cluster) -> Sharded {
+    let server = Server::options(&cluster.url()).retries(8).open().unwrap();
+    Sharded::on(&server, "coll", 6).unwrap()
+}

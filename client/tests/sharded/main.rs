@@ -1,0 +1,56 @@
+//! An index that is spread over many shards: it answers as one that is not, and whatever is cut short can be
+//! finished.
+
+mod crashes;
+mod faults;
+mod one_of_many;
+
+use crawlspace_client::dedupe::{Added, Revisited};
+use redis_tests::{sha256_of, size_of, url_of, DATE};
+
+/// A made-up record, and what its fields borrow from.
+struct Record {
+    hash: String,
+    url: String,
+    size: u64,
+}
+
+impl Record {
+    fn of(number: u64) -> Record {
+        Record {
+            hash: sha256_of(number),
+            url: url_of(number),
+            size: size_of(number),
+        }
+    }
+
+    fn added(&self, wacz_index: u64) -> Added<'_> {
+        Added {
+            hash: self.hash.as_bytes(),
+            wacz_index,
+            date: DATE.as_bytes(),
+            url: self.url.as_bytes(),
+            size: self.size,
+        }
+    }
+
+    fn revisited(&self) -> Revisited<'_> {
+        Revisited {
+            hash: self.hash.as_bytes(),
+            size: 300,
+        }
+    }
+}
+
+fn records(numbers: impl IntoIterator<Item = u64>) -> Vec<Record> {
+    numbers.into_iter().map(Record::of).collect()
+}
+
+fn added(records: &[Record]) -> Vec<Added<'_>> {
+    records.iter().map(|record| record.added(0)).collect()
+}
+
+fn hashes(records: &[Record]) -> Vec<&[u8]> {
+    let hashes = records.iter().map(|record| record.hash.as_bytes());
+    hashes.collect()
+}

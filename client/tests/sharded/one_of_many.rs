@@ -1,0 +1,425 @@
+//! The same calls to an index that is spread and to one that is not have the same answers.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use crawlspace_client::dedupe::{
+    Adding, Claim, Index, Listed, Of, Profile, Reference, Revisiting, Sequence, Sharded,
+};
+use crawlspace_client::{AsyncServer, Code, Error, Server};
+use redis_tests::{ok, Rng, Server as Redis};
+
+use super::{added, hashes, records, Record};
+
+/// What an error is to the caller: the word.
+fn word<T>(outcome: Result<T, Error>) -> Result<T, String> {
+    outcome.map_err(|error| error.word().unwrap_or("broken").to_owned())
+}
+
+const CRAWLS: [&[u8]; 4] = [b"a", b"b", b"c d", b"\xff"];
+
+struct Twins {
+    one: Index,
+    many: Sharded,
+    step: u64,
+}
+
+impl Twins {
+    fn compare<T: PartialEq + std::fmt::Debug>(
+        &self,
+        what: &str,
+        one: impl FnOnce(&Index) -> Result<T, Error>,
+        many: impl FnOnce(&Sharded) -> Result<T, Error>,
+    ) {
+        let (one, many) = (word(one(&self.one)), word(many(&self.many)));
+        assert_eq!(one, many, "step {}: {what}", self.step);
+    }
+
+    fn compare_all(&self) {
+        let numbers = records(0..60);
+        let hashes = hashes(&numbers);
+        for crawl in [None].into_iter().chain(CRAWLS.map(Some)) {
+            self.compare(
+                "lookup",
+                |one| one.lookup(crawl, &hashes),
+                |many| many.lookup(crawl, &hashes),
+            );
+        }
+        self.compare(
+            "lookup with WACZ",
+            |one| one.lookup_with_wacz(None, &hashes),
+            |many| many.lookup_with_wacz(None, &hashes),
+        );
+        self.compare(
+            "stats",
+            |one| stats(one.stats()),
+            |many| stats(many.stats()),
+        );
+        for listed in [None, Some(Listed::Committed), Some(Listed::Uncommitted)] {
+            self.compare(
+                "crawls",
+                |one| one.crawls(listed),
+                |many| many.crawls(listed),
+            );
+        }
+        for crawl in CRAWLS {
+            self.compare(
+                "crawl stats",
+                |one| memoryless(one.crawl_stats(crawl)),
+                |many| memoryless(many.crawl_stats(crawl)),
+            );
+            for transitive in [false, true] {
+                let of = Of::Crawl(crawl);
+                self.compare(
+                    "requires",
+                    |one| one.requires(of, transitive),
+                    |many| many.requires(of, transitive),
+                );
+                let of = Of::Wacz(b"w-1");
+                self.compare(
+                    "requires of a WACZ",
+                    |one| one.requires(of, transitive),
+                    |many| many.requires(of, transitive),
+                );
+                let of: &[&[u8]] = &[b"a 0", b"c d 1", b"b 7", b"nobody 0"];
+                let of = Of::References(of);
+                self.compare(
+                    "requires of references",
+                    |one| one.requires(of, transitive),
+                    |many| many.requires(of, transitive),
+                );
+            }
+            self.compare(
+                "required by",
+                |one| one.required_by(crawl),
+                |many| many.required_by(crawl),
+            );
+        }
+        let check = self.many.check().unwrap();
+        assert!(check.ok, "step {}: {check:?}", self.step);
+        assert_eq!(self.many.unfinished().unwrap(), [], "step {}", self.step);
+    }
+}
+
+fn stats(stats: Result<crawlspace_client::dedupe::Stats, Error>) -> Result<String, Error> {
+    let stats = crawlspace_client::dedupe::Stats {
+        memory: 0,
+        ..stats?
+    };
+    Ok(format!("{stats:?}"))
+}
+
+fn memoryless(
+    stats: Result<crawlspace_client::dedupe::CrawlStats, Error>,
+) -> Result<crawlspace_client::dedupe::CrawlStats, Error> {
+    Ok(crawlspace_client::dedupe::CrawlStats {
+        memory: 0,
+        ..stats?
+    })
+}
+
+#[test]
+fn random_calls_have_the_same_answers() {
+    let redis = Redis::start();
+    let mut rng = Rng::new("random_calls_have_the_same_answers");
+    for round in 0..12 {
+        let server = Server::open(&redis.url()).unwrap();
+        let shards = 1 + rng.below(7) as u16;
+        let mut twins = Twins {
+            one: Index::on(&server, format!("{{one-{round}}}:")),
+            many: Sharded::on(&server, format!("many-{round}"), shards).unwrap(),
+            step: 0,
+        };
+        for step in 0..60 {
+            twins.step = step;
+            random_call(&twins, &mut rng);
+            if step % 10 == 9 {
+                twins.compare_all();
+            }
+        }
+    }
+}
+
+fn random_call(twins: &Twins, rng: &mut Rng) {
+    let crawl = CRAWLS[rng.below(4) as usize];
+    let numbers: BTreeSet<u64> = (0..1 + rng.below(8)).map(|_| rng.below(60)).collect();
+    let records = records(numbers);
+    match rng.below(12) {
+        0..4 => {
+            let wacz_index = rng.below(3);
+            let of = |record: &Record| record.hash.clone();
+            let spelled: Vec<String> = records.iter().map(of).collect();
+            let added: Vec<_> = records
+                .iter()
+                .zip(&spelled)
+                .map(|(record, hash)| crawlspace_client::dedupe::Added {
+                    hash: hash.as_bytes(),
+                    ..record.added(wacz_index)
+                })
+                .collect();
+            let adding = Adding::default();
+            twins.compare(
+                "add",
+                |one| one.add(crawl, &adding, &added),
+                |many| many.add(crawl, &adding, &added),
+            );
+        }
+        4 => {
+            // One by one: each shard refuses its own part only.
+            let reference = match rng.below(3) {
+                0 => Reference::Crawl,
+                1 => Reference::Wacz(b"w-1"),
+                _ => Reference::None,
+            };
+            let revisiting = Revisiting {
+                reference,
+                ..Revisiting::default()
+            };
+            for record in &records {
+                twins.compare(
+                    "revisit",
+                    |one| one.revisit(crawl, &revisiting, &[record.revisited()]),
+                    |many| many.revisit(crawl, &revisiting, &[record.revisited()]),
+                );
+            }
+        }
+        5 => {
+            let file = format!("file-{}.wacz", rng.below(3));
+            let file = file.as_bytes();
+            twins.compare(
+                "WACZ begun",
+                |one| one.wacz_open(crawl, file),
+                |many| many.wacz_open(crawl, file),
+            );
+            let size = 1000 + rng.below(5);
+            if let Ok(index) = twins.one.wacz_open(crawl, file) {
+                twins.compare(
+                    "WACZ finished",
+                    |one| one.wacz_close(crawl, index, file, b"sha256:0", size),
+                    |many| many.wacz_close(crawl, index, file, b"sha256:0", size),
+                );
+            }
+        }
+        6 | 7 => twins.compare("commit", |one| one.commit(crawl), |many| many.commit(crawl)),
+        8 => twins.compare("cancel", |one| one.cancel(crawl), |many| many.cancel(crawl)),
+        9 => twins.compare(
+            "remove",
+            |one| one.remove(&[crawl]),
+            |many| many.remove(&[crawl]),
+        ),
+        10 => {
+            let other = CRAWLS[rng.below(4) as usize];
+            let crawls = [crawl, other];
+            twins.compare(
+                "remove",
+                |one| one.remove(&crawls),
+                |many| many.remove(&crawls),
+            );
+        }
+        _ => {
+            let purge = rng.below(2) == 0;
+            let kept: Vec<&[u8]> = CRAWLS.into_iter().filter(|_| rng.below(2) == 0).collect();
+            twins.compare(
+                "retain",
+                |one| one.retain(purge, &kept),
+                |many| many.retain(purge, &kept),
+            );
+        }
+    }
+}
+
+#[test]
+fn all_spellings_of_a_hash_find_it() {
+    let redis = Redis::start();
+    let many = Sharded::open(&redis.url(), "coll", 16).unwrap();
+    let spellings: [&[&str]; 4] = [
+        &[
+            "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+            "SHA-256:9F86D081884C7D659A2FEAA0C55AD015A3BF4F1B2B0B822CD15D6C15B0F00A08",
+            "9F86D081884C7D659A2FEAA0C55AD015A3BF4F1B2B0B822CD15D6C15B0F00A08",
+        ],
+        &[
+            "sha1:3I42H3S6NNFQ2MSVX7XZKYAYSCX5QBYJ",
+            "3I42H3S6NNFQ2MSVX7XZKYAYSCX5QBYJ",
+            "da39a3ee5e6b4b0d3255bfef95601890afd80709",
+            "SHA1:3i42h3s6nnfq2msvx7xzkyayscx5qbyj",
+        ],
+        &[
+            "md5:d41d8cd98f00b204e9800998ecf8427e",
+            "D41D8CD98F00B204E9800998ECF8427E",
+        ],
+        &["blake3:0123456789abcdef0123"],
+    ];
+    for (profile, crawl) in [(None, &b"first"[..]), (Some(()), b"second")] {
+        let many = match profile {
+            None => many.clone(),
+            Some(()) => {
+                let other = Sharded::open(&redis.url(), "field", 16).unwrap();
+                other.set_profile(Profile::Browsertrix).unwrap();
+                assert_eq!(other.profile().unwrap(), Profile::Browsertrix);
+                other
+            }
+        };
+        for same in spellings {
+            let record = Record::of(1);
+            let added = crawlspace_client::dedupe::Added {
+                hash: same[0].as_bytes(),
+                ..record.added(0)
+            };
+            many.add(crawl, &Adding::default(), &[added]).unwrap();
+            for spelling in same {
+                let found = many.lookup(Some(crawl), &[spelling.as_bytes()]).unwrap();
+                assert!(found[0].is_some(), "{spelling}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_number_of_shards_cannot_be_changed() {
+    let redis = Redis::start();
+    let many = Sharded::open(&redis.url(), "coll", 3).unwrap();
+    let error = Sharded::open(&redis.url(), "coll", 4).unwrap_err();
+    assert_eq!(error.code(), Some(Code::Sharded), "{error}");
+    assert!(error.to_string().contains("has 3 shards, not 4"), "{error}");
+    Sharded::open(&redis.url(), "coll", 3).unwrap();
+    Sharded::open(&redis.url(), "other", 4).unwrap();
+    // Whoever may only read can open it, too.
+    let mut c = redis.wire();
+    ok!(
+        c,
+        "ACL",
+        "SETUSER",
+        "reader",
+        "on",
+        ">secret",
+        "~*",
+        "+@read",
+        "+dedupe.lookup"
+    );
+    let url = format!("redis://reader:secret@127.0.0.1:{}/", redis.port());
+    let reader = Sharded::open(&url, "coll", 3).unwrap();
+    assert_eq!(
+        reader
+            .lookup(None, &[b"sha1:B2LTWWPUOYAH7UIPQ7ZUPQ4VMBSVC36A"])
+            .unwrap(),
+        [None]
+    );
+    assert_eq!(many.shards().len(), 3);
+    for name in ["", "a{b"] {
+        let error = Sharded::open(&redis.url(), name, 2).unwrap_err();
+        assert_eq!(error.code(), Some(Code::BadPrefix), "{error}");
+    }
+}
+
+#[test]
+fn a_sequence_counts_once_in_every_shard() {
+    let redis = Redis::start();
+    let many = Sharded::open(&redis.url(), "coll", 5).unwrap();
+    let (new, old) = (records(0..50), records(50..80));
+    many.add(b"old", &Adding::default(), &added(&old)).unwrap();
+    many.commit(b"old").unwrap();
+    let sequence = Sequence {
+        writer: b"w",
+        number: 1,
+    };
+    let revisited: Vec<_> = old.iter().map(Record::revisited).collect();
+    for _ in 0..3 {
+        many.write(b"crawl", sequence, &added(&new), &revisited)
+            .unwrap();
+    }
+    let stats = many.crawl_stats(b"crawl").unwrap();
+    assert_eq!(
+        (stats.hashes, stats.total_urls, stats.dupe_urls),
+        (50, 80, 30)
+    );
+    assert_eq!(stats.requires, 1);
+    let adding = Adding {
+        sequence: Some(Sequence {
+            writer: b"x",
+            number: 7,
+        }),
+        ..Adding::default()
+    };
+    for _ in 0..2 {
+        assert_eq!(
+            many.add(b"crawl", &adding, &added(&records(100..120)))
+                .unwrap(),
+            20
+        );
+    }
+}
+
+#[test]
+fn a_claim_is_one_in_the_whole_index() {
+    let redis = Redis::start();
+    let many = Sharded::open(&redis.url(), "coll", 5).unwrap();
+    let minute = Duration::from_secs(60);
+    for record in records(0..10) {
+        let hash = record.hash.as_bytes();
+        let claim = |crawl| many.claim(crawl, hash, minute, Duration::ZERO).unwrap();
+        let Claim::Yours(token) = claim(b"a") else {
+            panic!("it is new");
+        };
+        assert!(matches!(claim(b"b"), Claim::Pending { .. }));
+        assert!(many.unclaim(hash, &token).unwrap());
+        let Claim::Yours(token) = claim(b"b") else {
+            panic!("it was given up");
+        };
+        many.settle(b"b", &token, &record.added(0)).unwrap();
+        assert!(matches!(claim(b"b"), Claim::Known(_)));
+    }
+}
+
+#[test]
+fn a_crawl_without_records_of_the_home_shard_is_committed_as_a_whole() {
+    let redis = Redis::start();
+    let many = Sharded::open(&redis.url(), "coll", 4).unwrap();
+    for (number, shard) in many.shards().iter().enumerate() {
+        let of_shard =
+            |record: &Record| many.shard_of(record.hash.as_bytes()).prefix() == shard.prefix();
+        let record = (0..).map(Record::of).find(of_shard).unwrap();
+        let crawl = format!("crawl-{number}");
+        let crawl = crawl.as_bytes();
+        many.add(crawl, &Adding::default(), &[record.added(0)])
+            .unwrap();
+        let committed = many.commit(crawl).unwrap();
+        assert_eq!((committed.new, committed.known), (1, 0));
+        let home = ok!(redis.wire(), "SISMEMBER", "{coll-0}:allcrawls", crawl);
+        assert_eq!(home.int(), 1, "shard {number}");
+        assert!(many.check().unwrap().ok);
+    }
+    assert_eq!(many.stats().unwrap().crawls, 4);
+    let error = many.commit(b"nobody").unwrap_err();
+    assert_eq!(error.code(), Some(Code::NoCrawl), "{error}");
+    let error = many.commit(b"x:counts").unwrap_err();
+    assert_ne!(error.code(), Some(Code::Sharded), "{error}");
+    assert_eq!(many.unfinished().unwrap(), []);
+}
+
+#[test]
+fn futures_have_the_same_answers() {
+    let redis = Redis::start();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let server = AsyncServer::open(&redis.url()).await.unwrap();
+        let many = Sharded::on(&server, "coll", 6).await.unwrap();
+        let all = records(0..100);
+        many.wacz_open(b"a", b"a.wacz").await.unwrap();
+        let new = many
+            .add(b"a", &Adding::default(), &added(&all))
+            .await
+            .unwrap();
+        assert_eq!(new, 100);
+        assert_eq!(many.commit(b"a").await.unwrap().new, 100);
+        let found = many.lookup_with_wacz(None, &hashes(&all)).await.unwrap();
+        assert!(found
+            .iter()
+            .all(|one| { one.as_ref().unwrap().filename.as_deref() == Some(b"a.wacz") }));
+        assert_eq!(many.remove(&[b"a"]).await.unwrap().dropped, 100);
+        assert!(many.check().await.unwrap().ok);
+    });
+}
