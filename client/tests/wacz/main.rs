@@ -1,7 +1,9 @@
 //! What must hold of the module `wacz`.
 
+mod hostile;
 mod lists;
 mod members;
+mod memory;
 mod remote;
 mod zipped;
 

@@ -184,7 +184,7 @@ impl Place {
         tail_start: u64,
         read: &dyn Fn(u64, u64) -> Result<Vec<u8>, Problem>,
     ) -> Result<Place, Problem> {
-        let at = end_record(tail).ok_or_else(|| no_end(tail, tail_start))?;
+        let at = end_record(tail)?.ok_or_else(|| no_end(tail, tail_start))?;
         let mut end = Numbers(&tail[at..]);
         let damaged = |how: &str| Problem::Directory(how.to_owned());
         let broken = || damaged("the record at its end is cut off");
@@ -267,14 +267,22 @@ impl Place {
     }
 }
 
-/// Where the last record begins: the one whose comment reaches to the end of the file.
-fn end_record(tail: &[u8]) -> Option<usize> {
-    let last = tail.len().checked_sub(22)?;
-    (0..=last).rev().find(|&at| {
+/// Where the last record begins: the one whose comment reaches to the end of the file. Of two such, one would lie in the
+/// comment of the other, and readers would take one or the other.
+fn end_record(tail: &[u8]) -> Result<Option<usize>, Problem> {
+    let Some(last) = tail.len().checked_sub(22) else {
+        return Ok(None);
+    };
+    let mut ends = (0..=last).rev().filter(|&at| {
         let record = &tail[at..];
         let comment = usize::from(u16::from_le_bytes([record[20], record[21]]));
         record.starts_with(&END.to_le_bytes()) && record.len() == 22 + comment
-    })
+    });
+    let found = ends.next();
+    match ends.next() {
+        None => Ok(found),
+        Some(_) => Err(Problem::Directory("it has two ends".to_owned())),
+    }
 }
 
 /// Why there is no last record.
