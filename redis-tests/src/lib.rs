@@ -35,6 +35,7 @@ mod rng;
 mod server;
 pub mod simulation;
 mod tag_space;
+mod terminal;
 mod wait;
 mod wire;
 
@@ -50,5 +51,6 @@ pub use frontier::{blocked, release, server_time, simulated, Frontier, Lease, T0
 pub use rng::Rng;
 pub use server::{module_path, Options, Server};
 pub use tag_space::TagSpace;
+pub use terminal::on_terminal;
 pub use wait::{until, until_some, within};
 pub use wire::{array, bulk, error_line, int, nil, run, simple, Reply, Wire, Word};

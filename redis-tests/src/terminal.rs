@@ -1,0 +1,42 @@
+//! Programs on a terminal, or what they take for one.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::process::Command;
+use std::ptr;
+
+/// Runs a program to its end on a terminal of so many columns, where somebody types this. Gives its exit status, and
+/// all that the terminal shows.
+///
+/// # Panics
+/// When there is no terminal to be had, or the program does not start.
+pub fn on_terminal(mut command: Command, columns: u16, typed: &str) -> (i32, String) {
+    let size = libc::winsize {
+        ws_row: 24,
+        ws_col: columns,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    };
+    let (mut ours, mut theirs) = (-1, -1);
+    // SAFETY: both descriptors are written, the name and the settings may be left out, and the size is read.
+    let opened =
+        unsafe { libc::openpty(&mut ours, &mut theirs, ptr::null_mut(), ptr::null(), &size) };
+    assert_eq!(opened, 0, "{}", std::io::Error::last_os_error());
+    // SAFETY: both were just opened, and nobody else has them.
+    let (mut ours, theirs) = unsafe { (File::from_raw_fd(ours), OwnedFd::from_raw_fd(theirs)) };
+    let again = || theirs.try_clone().expect("one more descriptor");
+    command.stdin(again()).stdout(again()).stderr(again());
+    let mut child = command.spawn().expect("the program starts");
+    // It ends when the last of those that write to it does.
+    drop(command);
+    drop(theirs);
+    ours.write_all(typed.as_bytes())
+        .expect("it takes what is typed");
+    let mut seen = Vec::new();
+    // The end is an error of its own here.
+    let _ = ours.read_to_end(&mut seen);
+    let status = child.wait().expect("it ends");
+    let text = String::from_utf8_lossy(&seen).replace("\r\n", "\n");
+    (status.code().unwrap_or(-1), text)
+}
