@@ -6,8 +6,11 @@ DIR    ?=
 ARGS   ?=
 ONLY   ?=
 QUICK  ?=
+PREFIX ?= /usr/local
+DESTDIR ?=
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 MODULE ?= $(TARGET)/release/libcrawlspace.so
+SHARE  := $(TARGET)/share
 
 # Another server for `run` and `test`: make test REDIS_SERVER=/usr/bin/valkey-server
 ifdef REDIS_SERVER
@@ -15,15 +18,29 @@ export REDIS_SERVER
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help build run demo test test-unit test-live lint simulate bench clean
+.PHONY: help build install run demo test test-unit test-live lint simulate bench clean
 
 help: ## List what can be done here (this list)
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | while IFS="$$(printf '\t')" read -r target text; do \
 	    printf '  %-10s %s\n' "$$target" "$$text"; done
 
-build: ## Build the module (target/release/libcrawlspace.so) and the `crawlspace` tool
+build: ## Build the module (target/release/libcrawlspace.so), the `crawlspace` tool, and its manual pages and completions
 	@scripts/need cc libclang
 	$(CARGO) build --release --package crawlspace --package crawlspace-client
+	@rm -rf '$(SHARE)' && mkdir -p '$(SHARE)/completions'
+	@'$(TARGET)/release/crawlspace' man --out '$(SHARE)/man'
+	@'$(TARGET)/release/crawlspace' completions bash >'$(SHARE)/completions/crawlspace'
+	@'$(TARGET)/release/crawlspace' completions zsh >'$(SHARE)/completions/_crawlspace'
+	@'$(TARGET)/release/crawlspace' completions fish >'$(SHARE)/completions/crawlspace.fish'
+
+install: build ## Put all of that in place (PREFIX=/usr/local, DESTDIR= for a package)
+	install -D -m 755 '$(TARGET)/release/crawlspace' '$(DESTDIR)$(PREFIX)/bin/crawlspace'
+	install -D -m 755 '$(TARGET)/release/libcrawlspace.so' '$(DESTDIR)$(PREFIX)/lib/redis/modules/libcrawlspace.so'
+	install -d '$(DESTDIR)$(PREFIX)/share/man/man1'
+	install -m 644 '$(SHARE)/man'/*.1 '$(DESTDIR)$(PREFIX)/share/man/man1'
+	install -D -m 644 '$(SHARE)/completions/crawlspace' '$(DESTDIR)$(PREFIX)/share/bash-completion/completions/crawlspace'
+	install -D -m 644 '$(SHARE)/completions/_crawlspace' '$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_crawlspace'
+	install -D -m 644 '$(SHARE)/completions/crawlspace.fish' '$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/crawlspace.fish'
 
 run: ## Run a Redis server with the module (PORT=6379, DIR= to keep the data, ARGS= for the server, REDIS_SERVER=)
 	@scripts/need cc libclang redis-server redis-cli

@@ -76,9 +76,16 @@ pub(crate) fn pairs<K: FromRedisValue, V: FromRedisValue>(
     Ok(pairs)
 }
 
-/// Ids, URIs and tags are bytes; people and JSON want text.
+/// Ids, URIs and tags are bytes; people and JSON want text. Bytes that are not UTF-8 are written as `\xff`.
 pub(crate) fn as_text<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(&String::from_utf8_lossy(bytes))
+    let mut text = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        text.push_str(chunk.valid());
+        for byte in chunk.invalid() {
+            text.push_str(&format!("\\x{byte:02x}"));
+        }
+    }
+    serializer.serialize_str(&text)
 }
 
 pub(crate) fn as_optional_text<S: Serializer>(

@@ -218,7 +218,7 @@ fn act() -> Outcome<bool> {
     );
 
     step(6, "The frontier as an operator sees it");
-    let info = format!("frontier info --redis {}", server.url());
+    let info = format!("chg info --redis {}", server.url());
     println!("  $ crawlspace {info}");
     indent(&shell.quiet(&format!("{} {info}", crawlspace_tool()?.display()))?);
     Ok(promises.all_kept)

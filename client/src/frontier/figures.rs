@@ -91,6 +91,8 @@ map_reply! {
         groups_busy: u64,
         /// Groups without URIs whose politeness gate is not over yet.
         groups_idle: u64,
+        /// Groups that are queued behind a closed gate which they share with others; one of those waits for all.
+        groups_gated: u64,
         /// Groups that can be leased now: the ready ones, and those that wait and whose time has come.
         due: u64,
         /// For how long the first of them has been so, in milliseconds.

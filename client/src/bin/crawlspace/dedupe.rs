@@ -1,160 +1,51 @@
 //! `crawlspace dedupe …`: which payloads have been seen.
 
+mod check;
+mod crawls;
+mod end;
+mod index;
+mod lookup;
+mod profile;
+mod requires;
+
 use std::io;
-use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
-use crawlspace_client::dedupe::{Committed, Index};
-use crawlspace_client::index::{self, Tally};
-use serde::Serialize;
-
-use crate::table::{count, print_json, share, size, Table};
-use crate::Server;
+use clap::Subcommand;
 
 #[derive(Subcommand)]
 pub enum Dedupe {
-    /// Bring WARC files into a dedupe index, as a crawler would have done while it wrote them.
-    ///
-    /// Each response with a payload that nobody has stored becomes an entry of the crawl; one whose payload
-    /// is known is counted as the revisit record that could have been written for it. Reading a file into
-    /// the same crawl again counts nothing twice.
-    #[command(name = "index")]
-    Index(IndexFiles),
+    Stats(crawls::Stats),
+    Crawls(crawls::Crawls),
+    Lookup(lookup::Lookup),
+    Requires(requires::Requires),
+    #[command(name = "requiredby", visible_alias = "required-by")]
+    RequiredBy(requires::RequiredBy),
+    Commit(end::Commit),
+    Cancel(end::Cancel),
+    Remove(end::Remove),
+    Retain(end::Retain),
+    Check(check::Check),
+    Repair(check::Repair),
+    Profile(profile::SetProfile),
+    Index(index::IndexFiles),
 }
 
 impl Dedupe {
     pub fn run(&self) -> io::Result<bool> {
         match self {
-            Dedupe::Index(files) => index_files(files),
+            Dedupe::Stats(stats) => stats.run(),
+            Dedupe::Crawls(crawls) => crawls.run(),
+            Dedupe::Lookup(lookup) => lookup.run(),
+            Dedupe::Requires(requires) => requires.run(),
+            Dedupe::RequiredBy(required) => required.run(),
+            Dedupe::Commit(commit) => commit.run(),
+            Dedupe::Cancel(cancel) => cancel.run(),
+            Dedupe::Remove(remove) => remove.run(),
+            Dedupe::Retain(retain) => retain.run(),
+            Dedupe::Check(check) => check.run(),
+            Dedupe::Repair(repair) => repair.run(),
+            Dedupe::Profile(profile) => profile.run(),
+            Dedupe::Index(files) => files.run(),
         }
     }
-}
-
-#[derive(Args)]
-pub struct IndexFiles {
-    #[command(flatten)]
-    server: Server,
-    /// The crawl that the files belong to.
-    #[arg(long, value_name = "ID")]
-    crawl: String,
-    /// Make the crawl part of the merged index when all files are in.
-    #[arg(long)]
-    commit: bool,
-    /// Print the result as JSON.
-    #[arg(long)]
-    json: bool,
-    /// WARC files, plain or with each record compressed by itself (.warc.gz).
-    #[arg(required = true, value_name = "FILE")]
-    files: Vec<PathBuf>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Outcome<'a> {
-    crawl: &'a str,
-    #[serde(flatten)]
-    tally: &'a Tally,
-    committed: Option<Committed>,
-    errors: &'a [String],
-}
-
-fn index_files(job: &IndexFiles) -> io::Result<bool> {
-    let mut tally = Tally::default();
-    let mut errors = Vec::new();
-    let mut committed = None;
-    let crawl = job.crawl.as_bytes();
-    match Index::open(&job.server.redis, job.server.prefix.as_str()) {
-        Err(error) => errors.push(error.to_string()),
-        Ok(index) => {
-            for file in &job.files {
-                match index::add_file(&index, crawl, file, &mut tally) {
-                    Ok(()) => {}
-                    Err(error @ index::Error::Warc(_)) => errors.push(error.to_string()),
-                    Err(error @ index::Error::Dedupe(_)) => {
-                        errors.push(format!("{}: {error}", file.display()));
-                        break;
-                    }
-                }
-            }
-            if job.commit && errors.is_empty() {
-                match index.commit(crawl) {
-                    Ok(commit) => committed = Some(commit),
-                    Err(error) => errors.push(error.to_string()),
-                }
-            }
-        }
-    }
-    for error in &errors {
-        eprintln!("crawlspace: {error}");
-    }
-    if job.commit && committed.is_none() {
-        eprintln!(
-            "crawlspace: crawl {} is not committed, because of the above",
-            job.crawl
-        );
-    }
-    if job.json {
-        print_json(&Outcome {
-            crawl: &job.crawl,
-            tally: &tally,
-            committed,
-            errors: &errors,
-        })?;
-    } else if tally.records > 0 {
-        print_table(&job.crawl, &tally, committed)?;
-    }
-    Ok(errors.is_empty())
-}
-
-fn print_table(crawl: &str, tally: &Tally, committed: Option<Committed>) -> io::Result<()> {
-    let captures = tally.unique + tally.duplicates;
-    let mut table = Table::new(&format!("crawl {crawl}"), 12)?;
-    table.row("files", count(tally.files), "")?;
-    table.row(
-        "records",
-        count(tally.records),
-        &format!(
-            "{} responses, {} revisits",
-            count(tally.responses),
-            count(tally.revisits)
-        ),
-    )?;
-    table.row(
-        "unique",
-        count(tally.unique),
-        "payloads that were new to the index",
-    )?;
-    table.row(
-        "duplicates",
-        count(tally.duplicates),
-        &share(tally.duplicates, captures),
-    )?;
-    if tally.skipped > 0 {
-        table.row(
-            "skipped",
-            count(tally.skipped),
-            "without valid payload digest, URL or date",
-        )?;
-    }
-    if tally.unresolved > 0 {
-        table.row(
-            "unresolved",
-            count(tally.unresolved),
-            "revisits of payloads that the index never saw",
-        )?;
-    }
-    table.row("bytes", count(tally.bytes), &size(tally.bytes))?;
-    table.row(
-        "bytes saved",
-        count(tally.bytes_saved),
-        &share(tally.bytes_saved, tally.bytes),
-    )?;
-    if let Some(Committed { new, known }) = committed {
-        table.row(
-            "committed",
-            count(new),
-            &format!("hashes new to the merged index, {} known", count(known)),
-        )?;
-    }
-    table.end()
 }

@@ -10,6 +10,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::stop;
 use crate::table::{count, print_json, shown, Table};
+use crate::terminal::complain;
 use crate::Server;
 
 /// Bring WACZ files into a dedupe index.
@@ -84,7 +85,7 @@ impl Indexer {
         let report = match report {
             Ok(report) => report,
             Err(error) => {
-                eprintln!("crawlspace: {error}");
+                complain(error);
                 return Ok(false);
             }
         };

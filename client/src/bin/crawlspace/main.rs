@@ -1,23 +1,33 @@
 //! The `crawlspace` command line tool.
 
+mod chg;
+mod columns;
 mod dedupe;
-mod frontier;
 mod indexer;
+mod shell;
 mod stop;
 mod table;
 mod tags;
+mod terminal;
+mod time;
 
 use std::io;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
+use crawlspace_client::dedupe::Index;
+use crawlspace_client::frontier::Frontier;
+use serde::Serialize;
+
+use crate::table::print_json;
+use crate::terminal::{complain, Bytes};
 
 /// Companion of the Crawlspace Redis module.
 ///
 /// Exit status: 0 when everything went well, 1 when something failed or is not as it should be, 2 when the
 /// command line is wrong.
 #[derive(Parser)]
-#[command(version, arg_required_else_help = true)]
+#[command(name = "crawlspace", version, arg_required_else_help = true)]
 struct CommandLine {
     #[command(subcommand)]
     subject: Subject,
@@ -30,30 +40,86 @@ enum Subject {
     Dedupe(dedupe::Dedupe),
     Indexer(indexer::Indexer),
     /// Crawl host groups: which hosts may be fetched from now, and why the others may not.
-    #[command(subcommand, arg_required_else_help = true)]
-    Frontier(frontier::Frontier),
+    #[command(subcommand, arg_required_else_help = true, visible_alias = "frontier")]
+    Chg(chg::Chg),
     /// Tags: who may see which capture.
     #[command(subcommand, arg_required_else_help = true)]
     Tags(tags::Tags),
+    Completions(shell::Completions),
+    Man(shell::Man),
 }
 
 /// Where the data lies.
 #[derive(Args)]
 struct Server {
-    /// The server, which has the Crawlspace module loaded.
-    #[arg(long, value_name = "URL", default_value = "redis://127.0.0.1:6379/0")]
+    /// The server, or one of a cluster. It has the Crawlspace module loaded.
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "CRAWLSPACE_REDIS",
+        hide_env_values = true,
+        default_value = "redis://127.0.0.1:6379/0"
+    )]
     redis: String,
-    /// What stands before every key; in a cluster a hash tag: '{coll-42}:'.
-    #[arg(long, value_name = "PREFIX", default_value = "")]
-    prefix: String,
+    /// What stands before every key; in a cluster with a hash tag: '{coll-42}:'.
+    #[arg(long, value_name = "PREFIX", env = "CRAWLSPACE_PREFIX", default_value = "", value_parser = Bytes::parser())]
+    prefix: Bytes,
+}
+
+/// Where to ask, and how to answer.
+#[derive(Args)]
+struct Asking {
+    #[command(flatten)]
+    server: Server,
+    /// Print the result as JSON, one object a line.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Asking {
+    fn index(&self) -> io::Result<Index> {
+        let Server { redis, prefix } = &self.server;
+        Index::open(redis, prefix.as_bytes()).map_err(io::Error::other)
+    }
+
+    fn frontier(&self) -> io::Result<Frontier> {
+        let Server { redis, prefix } = &self.server;
+        Frontier::open(redis, prefix.as_bytes()).map_err(io::Error::other)
+    }
+
+    /// Prints one answer, as JSON or as this prints it.
+    fn tell<T: Serialize>(
+        &self,
+        answer: &T,
+        print: impl FnOnce(&T) -> io::Result<()>,
+    ) -> io::Result<()> {
+        match self.json {
+            true => print_json(answer),
+            false => print(answer),
+        }
+    }
+
+    /// Prints many, each as a line of JSON, or all of them as this prints them.
+    fn tell_all<T: Serialize>(
+        &self,
+        answers: &[T],
+        print: impl FnOnce(&[T]) -> io::Result<()>,
+    ) -> io::Result<()> {
+        match self.json {
+            true => answers.iter().try_for_each(print_json),
+            false => print(answers),
+        }
+    }
 }
 
 fn main() -> ExitCode {
     let outcome = match CommandLine::parse().subject {
         Subject::Dedupe(dedupe) => dedupe.run(),
         Subject::Indexer(indexer) => indexer.run(),
-        Subject::Frontier(frontier) => frontier.run(),
+        Subject::Chg(chg) => chg.run(),
         Subject::Tags(tags) => tags.run(),
+        Subject::Completions(completions) => completions.run(),
+        Subject::Man(man) => man.run(),
     };
     match outcome {
         Ok(true) => ExitCode::SUCCESS,
@@ -61,7 +127,7 @@ fn main() -> ExitCode {
         // Whoever reads our output has seen enough (`| head`).
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::FAILURE,
         Err(error) => {
-            eprintln!("crawlspace: {error}");
+            complain(error);
             ExitCode::FAILURE
         }
     }

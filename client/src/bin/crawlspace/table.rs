@@ -4,15 +4,33 @@ use std::io::{self, IsTerminal, StdoutLock, Write};
 
 use serde::Serialize;
 
+use crate::terminal::does_something;
+pub use crate::terminal::shown;
+
 /// A value as one line of JSON.
 pub fn print_json(value: &impl Serialize) -> io::Result<()> {
+    let line = json(value)?;
     let mut out = io::stdout().lock();
-    serde_json::to_writer(&mut out, value)?;
-    writeln!(out)?;
+    out.write_all(line.as_bytes())?;
     out.flush()
 }
 
-/// Rows of a name, a figure and what it means, on standard output.
+/// The same, with its line end.
+pub fn json(value: &impl Serialize) -> io::Result<String> {
+    let mut line = String::new();
+    for c in serde_json::to_string(value)?.chars() {
+        // Those that stand in strings alone, and that JSON itself does not escape.
+        match does_something(c) {
+            true => line.push_str(&format!("\\u{:04x}", u32::from(c))),
+            false => line.push(c),
+        }
+    }
+    line.push('\n');
+    Ok(line)
+}
+
+/// Rows of a name, a figure and what it means, on standard output. What the texts have of control characters is
+/// escaped.
 pub struct Table {
     out: StdoutLock<'static>,
     width: usize,
@@ -21,6 +39,7 @@ pub struct Table {
 impl Table {
     /// A table under a heading, for names of up to so many characters.
     pub fn new(heading: &str, width: usize) -> io::Result<Table> {
+        let heading = shown(heading);
         let mut out = io::stdout().lock();
         if out.is_terminal() {
             writeln!(out, "\x1b[1m{heading}\x1b[0m")?;
@@ -33,31 +52,19 @@ impl Table {
     /// One row; an empty note leaves nothing behind the figure.
     pub fn row(&mut self, name: &str, figure: impl AsRef<str>, note: &str) -> io::Result<()> {
         let (figure, width) = (figure.as_ref(), self.width);
-        let line = format!("  {name:<width$}{figure:>12}  {note}");
+        let line = shown(&format!("  {name:<width$}{figure:>12}  {note}"));
         writeln!(self.out, "{}", line.trim_end())
     }
 
     /// Text under the rows.
     pub fn line(&mut self, text: &str) -> io::Result<()> {
-        writeln!(self.out, "  {text}")
+        writeln!(self.out, "  {}", shown(text))
     }
 
     /// Everything is out.
     pub fn end(mut self) -> io::Result<()> {
         self.out.flush()
     }
-}
-
-/// Text from elsewhere as it may stand on a terminal: control characters are escaped.
-pub fn shown(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c.is_control() {
-            true => shown.extend(c.escape_default()),
-            false => shown.push(c),
-        }
-    }
-    shown
 }
 
 /// 1234567 as `1 234 567`.
@@ -73,6 +80,12 @@ pub fn count(n: u64) -> String {
     text
 }
 
+/// So many of something: `1 group`, `2 groups`.
+pub fn many(n: u64, what: &str) -> String {
+    let end = if n == 1 { "" } else { "s" };
+    format!("{} {what}{end}", count(n))
+}
+
 /// A part as percentage of the whole.
 pub fn share(part: u64, whole: u64) -> String {
     if whole == 0 {
@@ -81,13 +94,21 @@ pub fn share(part: u64, whole: u64) -> String {
     format!("{:.1} %", part as f64 * 100.0 / whole as f64)
 }
 
-/// Bytes in the unit that fits.
+/// Bytes in the unit that fits, none for less than a kilobyte: the count of them stands beside it.
 pub fn size(bytes: u64) -> String {
     match bytes as f64 {
         b if b >= 1e9 => format!("{:.1} GB", b / 1e9),
         b if b >= 1e6 => format!("{:.1} MB", b / 1e6),
         b if b >= 1e3 => format!("{:.1} kB", b / 1e3),
         _ => String::new(),
+    }
+}
+
+/// The same where nothing stands beside it.
+pub fn bytes(n: u64) -> String {
+    match size(n) {
+        none if none.is_empty() => format!("{n} B"),
+        size => size,
     }
 }
 

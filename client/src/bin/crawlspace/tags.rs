@@ -10,6 +10,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use crawlspace_client::tags::{self, Dialect, Filter, Format, Info, Kind, TagSpace};
 
 use crate::table::{count, print_json, size, Table};
+use crate::terminal::complain;
 
 #[derive(Subcommand)]
 pub enum Tags {
@@ -45,7 +46,13 @@ impl Tags {
 #[derive(Args)]
 struct Space {
     /// The server, which has the Crawlspace module loaded.
-    #[arg(long, value_name = "URL", default_value = "redis://127.0.0.1:6379/0")]
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "CRAWLSPACE_REDIS",
+        hide_env_values = true,
+        default_value = "redis://127.0.0.1:6379/0"
+    )]
     redis: String,
     /// The key of the tag space.
     #[arg(long, value_name = "KEY")]
@@ -168,7 +175,7 @@ impl Figures {
 }
 
 fn failed(error: &dyn std::error::Error) -> io::Result<bool> {
-    eprintln!("crawlspace: {error}");
+    complain(error);
     Ok(false)
 }
 

@@ -7,6 +7,7 @@ use crawlspace_client::tags::{Clause, Explanation};
 
 use super::{failed, Conditions, Space};
 use crate::table::{print_json, Table};
+use crate::terminal::text;
 
 #[derive(Args)]
 pub struct ExplainLine {
@@ -48,7 +49,7 @@ fn print_explanation(told: &Explanation) -> io::Result<()> {
     table.line(&format!(
         "{} line; tags of its own as {}",
         told.format,
-        String::from_utf8_lossy(&told.record)
+        text(&told.record)
     ))?;
     if told.tags.is_empty() {
         table.line("No tags.")?;
@@ -56,8 +57,8 @@ fn print_explanation(told: &Explanation) -> io::Result<()> {
     for source in &told.tags {
         table.line(&format!(
             "tag {} by {}",
-            String::from_utf8_lossy(&source.tag),
-            String::from_utf8_lossy(&source.source)
+            text(&source.tag),
+            text(&source.source)
         ))?;
     }
     for clause in &told.clauses {
@@ -68,9 +69,9 @@ fn print_explanation(told: &Explanation) -> io::Result<()> {
 
 fn print_clause(table: &mut Table, clause: &Clause, depth: usize) -> io::Result<()> {
     let verdict = if clause.holds { "yes" } else { "NO " };
-    let text = String::from_utf8_lossy(&clause.text);
+    let shown = text(&clause.text);
     table.line(&format!(
-        "{verdict} {:indent$}{text}",
+        "{verdict} {:indent$}{shown}",
         "",
         indent = 2 * depth
     ))?;

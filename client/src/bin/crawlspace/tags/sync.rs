@@ -20,7 +20,13 @@ use crate::stop;
 #[command(group = ArgGroup::new("source").args(["postgres", "csv", "print_sql"]).required(true))]
 pub struct Sync {
     /// The server, which has the Crawlspace module loaded.
-    #[arg(long, value_name = "URL", default_value = "redis://127.0.0.1:6379/0")]
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "CRAWLSPACE_REDIS",
+        hide_env_values = true,
+        default_value = "redis://127.0.0.1:6379/0"
+    )]
     redis: String,
     /// The key of the tag space.
     #[arg(long, value_name = "KEY", required_unless_present = "print_sql")]

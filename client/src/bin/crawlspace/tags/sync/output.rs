@@ -6,7 +6,8 @@ use std::time::Duration;
 use crawlspace_client::mirror::{Difference, Event, Loaded};
 use serde_json::json;
 
-use crate::table::{count, duration};
+use crate::table::{count, duration, json};
+use crate::terminal::{plain, shown, text};
 
 /// Results go to standard output, trouble and progress to standard error.
 pub struct Output {
@@ -35,7 +36,7 @@ impl Output {
         }
         self.end()?;
         if self.json {
-            return print(&format!("{}\n", as_json(event)));
+            return print(&json(&as_json(event))?);
         }
         match event {
             Event::Loaded(Loaded { ids, tags, ms }) => {
@@ -43,9 +44,7 @@ impl Output {
                 print(&format!("loaded {ids} ids with {tags} tags in {time}\n"))
             }
             Event::Changed { id, tags } => {
-                let mut line = String::from_utf8_lossy(id).into_owned();
-                line.push_str(" -> ");
-                line.push_str(&String::from_utf8_lossy(tags));
+                let line = format!("{} -> {}", text(id), text(tags));
                 print(&format!("{}\n", line.trim_end_matches(' ')))
             }
             Event::Refused(reason) => trouble(&format!("not written: {reason}")),
@@ -63,12 +62,9 @@ impl Output {
         let mut out = io::BufWriter::new(io::stdout().lock());
         let (mut added, mut removed, mut changed) = (0u64, 0u64, 0u64);
         for change in &difference.changes {
-            let id = String::from_utf8_lossy(&change.id);
-            let text = |tags: &Option<Vec<u8>>| {
-                let tags = tags.as_deref().unwrap_or_default();
-                String::from_utf8_lossy(tags).into_owned()
-            };
-            let (old, new) = (text(&change.old), text(&change.new));
+            let id = text(&change.id);
+            let tags = |tags: &Option<Vec<u8>>| text(tags.as_deref().unwrap_or_default());
+            let (old, new) = (tags(&change.old), tags(&change.new));
             let line = match (&change.old, &change.new) {
                 (None, _) => {
                     added += 1;
@@ -84,8 +80,7 @@ impl Output {
                 }
             };
             if self.json {
-                serde_json::to_writer(&mut out, change)?;
-                writeln!(out)?;
+                out.write_all(json(change)?.as_bytes())?;
             } else {
                 writeln!(out, "{line}")?;
             }
@@ -115,13 +110,12 @@ impl Output {
 }
 
 fn as_json(event: &Event<'_>) -> serde_json::Value {
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     match event {
         Event::Loaded(Loaded { ids, tags, ms }) => {
             json!({"event": "loaded", "ids": ids, "tags": tags, "ms": ms})
         }
         Event::Changed { id, tags } => {
-            json!({"event": "changed", "id": text(id), "tags": text(tags)})
+            json!({"event": "changed", "id": plain(id), "tags": plain(tags)})
         }
         Event::Refused(reason) => json!({"event": "refused", "reason": reason}),
         Event::Waiting(error) => json!({"event": "waiting", "reason": error.to_string()}),
@@ -144,5 +138,5 @@ pub fn print(text: &str) -> io::Result<()> {
 }
 
 fn trouble(text: &str) -> io::Result<()> {
-    writeln!(io::stderr(), "crawlspace: {text}")
+    writeln!(io::stderr(), "crawlspace: {}", shown(text))
 }

@@ -1,0 +1,71 @@
+//! `crawlspace chg check` and `repair`.
+
+use std::io;
+
+use clap::Args;
+use crawlspace_client::frontier::Check;
+
+use crate::table::{count, Table};
+use crate::Asking;
+
+/// Prove that all counts agree and each group is where it belongs. Exit status 1 if something is wrong.
+#[derive(Args)]
+#[command(after_help = "Example:
+  crawlspace chg check --prefix '{web}:' || crawlspace chg repair --prefix '{web}:'")]
+pub struct ShowCheck {
+    #[command(flatten)]
+    asking: Asking,
+}
+
+impl ShowCheck {
+    pub fn run(&self) -> io::Result<bool> {
+        let check = self.asking.frontier()?.check().map_err(io::Error::other)?;
+        self.asking.tell(&check, print_check)?;
+        Ok(check.consistent)
+    }
+}
+
+/// Make the frontier consistent.
+///
+/// Puts right what `check` finds. Exit status 0 when that is done, whatever was found.
+#[derive(Args)]
+#[command(after_help = "Example:
+  crawlspace chg repair --prefix '{web}:' --json")]
+pub struct Mend {
+    #[command(flatten)]
+    asking: Asking,
+}
+
+impl Mend {
+    pub fn run(&self) -> io::Result<bool> {
+        let mended = self.asking.frontier()?.repair().map_err(io::Error::other)?;
+        self.asking.tell(&mended, print_check)?;
+        Ok(true)
+    }
+}
+
+fn print_check(check: &Check) -> io::Result<()> {
+    let verdict = match (check.consistent, check.mended) {
+        (true, _) => "The frontier is consistent.",
+        (false, None) => "The frontier is NOT consistent; chg repair mends it.",
+        (false, Some(_)) => "The frontier was NOT consistent.",
+    };
+    let mut table = Table::new(verdict, 16)?;
+    table.row("groups", count(check.groups), "")?;
+    table.row("executions", count(check.executions), "")?;
+    table.row("URIs", count(check.total), "in all (QCT)")?;
+    table.row("", count(check.sum_groups), "sum over the groups")?;
+    let executions = "sum over the executions";
+    table.row("", count(check.sum_executions), executions)?;
+    table.row("problems", count(check.problems_total), "")?;
+    for problem in &check.problems {
+        table.line(problem)?;
+    }
+    if let Some(mended) = check.mended {
+        table.row("mended", count(mended), "things were put right")?;
+    }
+    if check.disturbed {
+        table.line("It was written to meanwhile: look again before you believe it.")?;
+    }
+    table.end()
+}

@@ -1,0 +1,170 @@
+//! `crawlspace chg info`, `why` and `expired`: what an operator looks at.
+
+use std::io;
+
+use clap::Args;
+use crawlspace_client::frontier::{Expired, Info, Why};
+
+use crate::columns::{figures, words, Columns};
+use crate::table::{count, duration, Table};
+use crate::terminal::{say, text, Bytes};
+use crate::Asking;
+
+/// Show how long the queues are, how fast they move, and whether politeness was kept.
+#[derive(Args)]
+#[command(after_help = "Example:
+  crawlspace chg info --prefix '{web}:'")]
+pub struct ShowInfo {
+    #[command(flatten)]
+    asking: Asking,
+}
+
+impl ShowInfo {
+    pub fn run(&self) -> io::Result<bool> {
+        let info = self.asking.frontier()?.info().map_err(io::Error::other)?;
+        self.asking
+            .tell(&info, |info| print_info(&self.asking, info))?;
+        Ok(true)
+    }
+}
+
+fn print_info(asking: &Asking, info: &Info) -> io::Result<()> {
+    let mut table = Table::new(&format!("frontier '{}'", asking.server.prefix), 16)?;
+    let crawls = format!("of {} crawls", count(info.executions));
+    table.row("URIs", count(info.uris), &crawls)?;
+    let oldest = format!("the first for {}", duration(info.oldest_ready_ms));
+    let oldest = if info.due > 0 { &oldest } else { "" };
+    table.row("groups due", count(info.due), oldest)?;
+    table.row("ready", count(info.groups_ready), "in chg_ready")?;
+    table.row("waiting", count(info.groups_waiting), "in chg_wait")?;
+    table.row("busy", count(info.groups_busy), "are being fetched from")?;
+    let idle = "without URIs, in the pause after the last fetch";
+    table.row("idle", count(info.groups_idle), idle)?;
+    if info.groups_gated > 0 {
+        let gated = "behind a shared gate that is closed";
+        table.row("gated", count(info.groups_gated), gated)?;
+    }
+    match &info.paused[..] {
+        "0" => {}
+        "all" => table.line("Everything is paused; chg resume lets it go on.")?,
+        crawls => table.row("paused", crawls, "crawls")?,
+    }
+    let waiters = format!("{} workers wait for a host", count(info.waiters));
+    let rate = format!("{}/s", count(info.rate_leases));
+    table.row("leases", rate, &waiters)?;
+    let reports = format!("ran out; {} not read yet", count(info.expired_reports));
+    table.row("expired", count(info.expired), &reports)?;
+    if let (Some(pause), Some(margin)) = (info.smallest_pause_ms, info.smallest_margin_ms) {
+        let observed = format!("of {} that were measured", count(info.pauses_observed));
+        table.row("smallest pause", duration(pause), &observed)?;
+        let late = match u64::try_from(margin) {
+            Ok(late) => format!("no fetch came sooner than asked; the promptest {late} ms after"),
+            Err(_) => format!("a fetch came {} ms too soon", margin.unsigned_abs()),
+        };
+        table.row(
+            "politeness",
+            if margin < 0 { "BROKEN" } else { "kept" },
+            &late,
+        )?;
+    }
+    table.end()
+}
+
+/// Tell why a host is not being fetched from.
+#[derive(Args)]
+#[command(after_help = "Example:
+  crawlspace chg why example.com --prefix '{web}:'")]
+pub struct ShowWhy {
+    #[command(flatten)]
+    asking: Asking,
+    /// The group of hosts.
+    #[arg(value_name = "CHG", value_parser = Bytes::parser())]
+    chg: Bytes,
+}
+
+impl ShowWhy {
+    pub fn run(&self) -> io::Result<bool> {
+        let why = self.asking.frontier()?.why(self.chg.as_bytes());
+        let why = why.map_err(io::Error::other)?;
+        self.asking.tell(&why, print_why)?;
+        Ok(true)
+    }
+}
+
+fn print_why(why: &Why) -> io::Result<()> {
+    let chg = text(&why.chg);
+    let mut table = Table::new(&format!("{chg}: {}", why.state), 12)?;
+    table.line(&why.why)?;
+    if why.r#in > 0 && why.leases.is_empty() {
+        table.row("due in", duration(why.r#in), "")?;
+    }
+    table.row("URIs", count(why.count), "")?;
+    for one in &why.executions {
+        let whose = format!("of crawl {}", text(&one.execution));
+        table.row("", count(one.uris), &whose)?;
+    }
+    for lease in &why.leases {
+        let age = duration(lease.age);
+        let left = lease.deadline.saturating_sub(lease.granted + lease.age);
+        let uri = lease.uri.as_deref().map(text);
+        let what = match uri {
+            Some(uri) => format!("ago, for another {}: {uri}", duration(left)),
+            None => format!("ago, for another {}", duration(left)),
+        };
+        table.row("leased", age, &what)?;
+    }
+    if why.backoff > 0 {
+        table.row("back-off", count(why.backoff), "steps")?;
+    }
+    if why.expired > 0 {
+        table.row("expired", count(why.expired), "leases in a row ran out")?;
+    }
+    table.end()
+}
+
+/// Show the leases that ran out: workers that died, or were slower than they said.
+///
+/// Each is shown once: reading a report takes it off the server's list. The work itself is not lost, it went to somebody
+/// else.
+#[derive(Args)]
+#[command(after_help = "Example:
+  crawlspace chg expired --count 1000 --json")]
+pub struct ShowExpired {
+    #[command(flatten)]
+    asking: Asking,
+    /// How many at most.
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    count: u32,
+}
+
+impl ShowExpired {
+    pub fn run(&self) -> io::Result<bool> {
+        let reports = self.asking.frontier()?.expired(self.count);
+        let reports = reports.map_err(io::Error::other)?;
+        self.asking.tell_all(&reports, print_expired)?;
+        Ok(true)
+    }
+}
+
+fn print_expired(reports: &[Expired]) -> io::Result<()> {
+    if reports.is_empty() {
+        say("no lease ran out");
+        return Ok(());
+    }
+    let mut table = Columns::new([
+        words("group"),
+        figures("times"),
+        words("crawl"),
+        words("uri"),
+    ]);
+    for report in reports {
+        let or_none = |bytes: &Option<Vec<u8>>| bytes.as_deref().map(text).unwrap_or_default();
+        table.row([
+            text(&report.chg),
+            count(report.times),
+            or_none(&report.execution),
+            or_none(&report.uri),
+        ]);
+    }
+    table.print()
+}

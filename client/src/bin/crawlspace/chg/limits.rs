@@ -1,0 +1,147 @@
+//! `crawlspace chg limit` and `group`: what a group of hosts is allowed.
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+use clap::Args;
+use crawlspace_client::frontier::{Budget, Limits};
+use serde::Serialize;
+
+use crate::table::{duration, many};
+use crate::terminal::Bytes;
+use crate::{time, Asking};
+
+/// Say what a group is allowed. What is not said stays as it is.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  crawlspace chg limit cdn.example --parallel 4 --gap 250ms
+  crawlspace chg limit calendar.example --budget 10000
+  crawlspace chg limit calendar.example --budget none")]
+pub struct Limit {
+    #[command(flatten)]
+    asking: Asking,
+    /// The group of hosts.
+    #[arg(value_name = "CHG", value_parser = Bytes::parser())]
+    chg: Bytes,
+    /// How many fetches at a time, up to 1000.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    parallel: Option<u32>,
+    /// The shortest time from the beginning of one fetch to that of the next: 250ms, 2s.
+    #[arg(long, value_name = "SPAN", value_parser = time::span)]
+    gap: Option<Duration>,
+    /// How many more URIs it takes in, or none for any number.
+    #[arg(
+        long,
+        value_name = "N|none",
+        value_parser = budget,
+        required_unless_present_any = ["parallel", "gap"]
+    )]
+    budget: Option<Budget>,
+}
+
+fn budget(given: &str) -> Result<Budget, String> {
+    match given {
+        "none" => Ok(Budget::Unlimited),
+        number => match number.parse() {
+            Ok(uris) => Ok(Budget::Left(uris)),
+            Err(_) => Err("a number, or none for any number".to_owned()),
+        },
+    }
+}
+
+#[derive(Serialize)]
+struct Allowed<'a> {
+    chg: &'a Bytes,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parallel: Option<u32>,
+    /// In milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gap: Option<u64>,
+    /// `null` for any number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    budget: Option<Option<u64>>,
+}
+
+impl Limit {
+    pub fn run(&self) -> io::Result<bool> {
+        let limits = Limits {
+            parallel: self.parallel,
+            gap: self.gap,
+            budget: self.budget,
+        };
+        let limited = self.asking.frontier()?.limit(self.chg.as_bytes(), &limits);
+        limited.map_err(io::Error::other)?;
+        let allowed = Allowed {
+            chg: &self.chg,
+            parallel: self.parallel,
+            gap: self.gap.map(|gap| gap.as_millis() as u64),
+            budget: self.budget.map(|budget| match budget {
+                Budget::Left(uris) => Some(uris),
+                Budget::Unlimited => None,
+            }),
+        };
+        self.asking.tell(&allowed, |allowed| {
+            let parallel = allowed.parallel.map(|n| format!("{n} at a time"));
+            let gap = allowed.gap.map(|gap| format!("{} apart", duration(gap)));
+            let budget = allowed.budget.map(|budget| match budget {
+                Some(uris) => many(uris, "more URI"),
+                None => "any number of URIs".to_owned(),
+            });
+            let said: Vec<String> = [parallel, gap, budget].into_iter().flatten().collect();
+            writeln!(io::stdout(), "group {}: {}", self.chg, said.join(", "))
+        })?;
+        Ok(true)
+    }
+}
+
+/// Put one gate before several groups: hosts of one server, or of one operator.
+///
+/// Of all of them together only one is fetched from at a time, and the pause after a fetch holds for all. Each is behind
+/// one gate at a time; an empty name takes them from behind theirs.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  crawlspace chg group 192.0.2.7 a.example b.example
+  crawlspace chg group '' a.example")]
+pub struct Group {
+    #[command(flatten)]
+    asking: Asking,
+    /// The name of the gate: an address, an operator.
+    #[arg(value_name = "GROUP", value_parser = Bytes::parser())]
+    group: Bytes,
+    /// The groups of hosts.
+    #[arg(required = true, value_name = "CHG", value_parser = Bytes::parser())]
+    chgs: Vec<Bytes>,
+}
+
+#[derive(Serialize)]
+struct Gate<'a> {
+    /// Empty for none.
+    group: &'a Bytes,
+    chgs: &'a [Bytes],
+}
+
+impl Group {
+    pub fn run(&self) -> io::Result<bool> {
+        let chgs: Vec<&[u8]> = self.chgs.iter().map(Bytes::as_bytes).collect();
+        let shared = self
+            .asking
+            .frontier()?
+            .share_gate(self.group.as_bytes(), &chgs);
+        shared.map_err(io::Error::other)?;
+        let gate = Gate {
+            group: &self.group,
+            chgs: &self.chgs,
+        };
+        self.asking.tell(&gate, |gate| {
+            let groups = match gate.chgs {
+                [chg] => format!("group {chg}"),
+                chgs => many(chgs.len() as u64, "group"),
+            };
+            match gate.group.as_bytes() {
+                b"" => writeln!(io::stdout(), "{groups}: behind no shared gate"),
+                _ => writeln!(io::stdout(), "{groups}: behind the gate of {}", gate.group),
+            }
+        })?;
+        Ok(true)
+    }
+}

@@ -1,0 +1,156 @@
+//! `crawlspace chg move`, `drop` and `sweep`: what is queued.
+
+use std::io::{self, Write};
+
+use clap::Args;
+use crawlspace_client::frontier::Frontier;
+use crawlspace_client::{Ask, Call};
+use serde::Serialize;
+
+use crate::table::{count, many};
+use crate::terminal::{say, Bytes, Consent};
+use crate::Asking;
+
+/// Have everything that is queued for one group belong to another one.
+///
+/// A host was queued under its name, and now its address is known. The pauses of both are kept.
+#[derive(Args)]
+#[command(after_help = "Example:
+  crawlspace chg move a.example 192.0.2.7")]
+pub struct Move {
+    #[command(flatten)]
+    asking: Asking,
+    /// The group whose URIs leave.
+    #[arg(value_name = "FROM", value_parser = Bytes::parser())]
+    from: Bytes,
+    /// The group that gets them.
+    #[arg(value_name = "TO", value_parser = Bytes::parser())]
+    to: Bytes,
+}
+
+#[derive(Serialize)]
+struct Moved<'a> {
+    from: &'a Bytes,
+    to: &'a Bytes,
+    moved: u64,
+    /// What the other one has now.
+    count: u64,
+}
+
+impl Move {
+    pub fn run(&self) -> io::Result<bool> {
+        let Move { asking, from, to } = self;
+        let moved = asking.frontier()?.move_uris(from.as_bytes(), to.as_bytes());
+        let (moved, now) = moved.map_err(io::Error::other)?;
+        let outcome = Moved {
+            from,
+            to,
+            moved,
+            count: now,
+        };
+        asking.tell(&outcome, |_| {
+            let (moved, now) = (many(moved, "URI"), count(now));
+            writeln!(io::stdout(), "{moved} moved; group {to} has {now}")
+        })?;
+        Ok(true)
+    }
+}
+
+/// Abort a crawl: all of its URIs go.
+///
+/// Says how many there are and asks, unless --yes is given. What is added for the crawl afterwards is taken in again.
+#[derive(Args)]
+#[command(after_help = "Example:
+  crawlspace chg drop crawl-1 --prefix '{web}:'")]
+pub struct Drop {
+    #[command(flatten)]
+    asking: Asking,
+    #[command(flatten)]
+    consent: Consent,
+    /// The crawl.
+    #[arg(value_name = "EXECUTION", value_parser = Bytes::parser())]
+    execution: Bytes,
+}
+
+#[derive(Serialize)]
+struct Dropped<'a> {
+    execution: &'a Bytes,
+    groups: u64,
+    uris: u64,
+}
+
+impl Drop {
+    pub fn run(&self) -> io::Result<bool> {
+        let frontier = self.asking.frontier()?;
+        let execution = &self.execution;
+        let queued = many(queued(&frontier, execution.as_bytes())?, "URI");
+        say(format_args!("crawl {execution}: {queued} queued"));
+        if !self.consent.given("Drop them all?")? {
+            return Ok(false);
+        }
+        let dropped = frontier.drop_execution(execution.as_bytes());
+        let (groups, uris) = dropped.map_err(io::Error::other)?;
+        let outcome = Dropped {
+            execution,
+            groups,
+            uris,
+        };
+        self.asking.tell(&outcome, |_| {
+            let (uris, groups) = (many(uris, "URI"), many(groups, "group"));
+            writeln!(
+                io::stdout(),
+                "crawl {execution}: {uris} of {groups} dropped"
+            )
+        })?;
+        Ok(true)
+    }
+}
+
+/// How many URIs of this crawl are queued, as its documented key says.
+fn queued(frontier: &Frontier, execution: &[u8]) -> io::Result<u64> {
+    let mut queued = redis::cmd("HGET");
+    queued
+        .arg([frontier.prefix(), b"EIDC"].concat())
+        .arg(execution);
+    let queued = frontier
+        .server()
+        .ask(Call::<Option<u64>>::new(queued).repeatable());
+    Ok(queued.map_err(io::Error::other)?.unwrap_or(0))
+}
+
+/// Move what is due to chg_ready, for plain clients that take groups from there.
+///
+/// The queue worker of the documents. Clients with CHG.NEXT do not need it.
+#[derive(Args)]
+#[command(after_help = "Example:
+  crawlspace chg sweep --limit 1000")]
+pub struct Sweep {
+    #[command(flatten)]
+    asking: Asking,
+    /// At most so many groups.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    limit: Option<u64>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "kebab-case")]
+struct Swept {
+    from_wait: u64,
+    from_busy: u64,
+}
+
+impl Sweep {
+    pub fn run(&self) -> io::Result<bool> {
+        let swept = self.asking.frontier()?.sweep(self.limit);
+        let (from_wait, from_busy) = swept.map_err(io::Error::other)?;
+        let swept = Swept {
+            from_wait,
+            from_busy,
+        };
+        self.asking.tell(&swept, |_| {
+            let (waited, late) = (many(from_wait, "group"), many(from_busy, "lease"));
+            writeln!(io::stdout(), "{waited} came due, {late} ran out")
+        })?;
+        Ok(true)
+    }
+}

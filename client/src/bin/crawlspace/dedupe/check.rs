@@ -1,0 +1,115 @@
+//! `crawlspace dedupe check` and `repair`.
+
+use std::io;
+
+use clap::Args;
+use crawlspace_client::dedupe;
+
+use crate::table::{count, Table};
+use crate::Asking;
+
+/// Prove that an index is consistent, or say how it is not. Exit status 1 if something is wrong.
+///
+/// It goes through the whole index, in slices between which others are served. While somebody writes to the index,
+/// findings about that are possible: look again before you believe them.
+#[derive(Args)]
+#[command(after_help = "Example:
+  crawlspace dedupe check --prefix '{coll-42}:' || crawlspace dedupe repair --prefix '{coll-42}:'")]
+pub struct Check {
+    #[command(flatten)]
+    asking: Asking,
+}
+
+impl Check {
+    pub fn run(&self) -> io::Result<bool> {
+        let check = self.asking.index()?.check().map_err(io::Error::other)?;
+        self.asking.tell(&check, print)?;
+        Ok(check.ok)
+    }
+}
+
+/// Make an index consistent.
+///
+/// Puts right what `check` finds. What a commit or a removal left that was cut short stays: send its command again. Exit
+/// status 0 when that is done, whatever was found.
+#[derive(Args)]
+#[command(after_help = "Example:
+  crawlspace dedupe repair --prefix '{coll-42}:' --json")]
+pub struct Repair {
+    #[command(flatten)]
+    asking: Asking,
+}
+
+impl Repair {
+    pub fn run(&self) -> io::Result<bool> {
+        let repair = self.asking.index()?.repair().map_err(io::Error::other)?;
+        self.asking.tell(&repair, print)?;
+        Ok(true)
+    }
+}
+
+fn print(check: &dedupe::Check) -> io::Result<()> {
+    let heading = match (check.ok, check.repaired) {
+        (true, _) => "The index is consistent.",
+        (false, None) => "The index is NOT consistent; dedupe repair mends it.",
+        (false, Some(_)) => "The index was NOT consistent.",
+    };
+    let mut table = Table::new(heading, 18)?;
+    table.row("crawls", count(check.crawls), "")?;
+    table.row("hashes", count(check.hashes), "")?;
+    let faults = [
+        (
+            "dangling owners",
+            check.dangling_owners,
+            "hashes whose owner has no record of them",
+        ),
+        (
+            "missing hashes",
+            check.missing_hashes,
+            "of committed crawls, and not in the merged index",
+        ),
+        (
+            "hidden owners",
+            check.hidden_owners,
+            "hashes whose owner is not committed",
+        ),
+        (
+            "bad records",
+            check.bad_records,
+            "cannot be read, and are passed over; repair leaves them",
+        ),
+        (
+            "count drift",
+            check.count_drift,
+            "counts that are not the sum over the crawls",
+        ),
+        (
+            "leaked keys",
+            check.leaked_keys,
+            "of crawls that do not exist",
+        ),
+        (
+            "stale holders",
+            check.stale_holders,
+            "lists of further holders that are not true",
+        ),
+        (
+            "interrupted",
+            check.interrupted,
+            "commits or removals that run, or were cut short: send them again",
+        ),
+    ];
+    for (name, found, meaning) in faults {
+        if found > 0 {
+            table.row(name, count(found), meaning)?;
+        }
+    }
+    if check.placeholders > 0 {
+        let meaning = "WACZ files that were never finished; no fault";
+        table.row("placeholders", count(check.placeholders), meaning)?;
+    }
+    if let Some(repaired) = check.repaired {
+        table.row("repaired", count(repaired), "things were put right")?;
+    }
+    table.end()
+}

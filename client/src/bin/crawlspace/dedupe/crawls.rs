@@ -1,0 +1,185 @@
+//! `crawlspace dedupe stats` and `crawls`: figures.
+
+use std::io;
+
+use clap::Args;
+use crawlspace_client::dedupe::{self, Crawl, CrawlStats, Listed, Profile, State};
+use serde::Serialize;
+
+use crate::columns::{figures, words, Columns};
+use crate::table::{bytes, count, share, size, Table};
+use crate::terminal::{text, Bytes};
+use crate::Asking;
+
+/// Show the figures of an index, or of one crawl.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  crawlspace dedupe stats
+  crawlspace dedupe stats 2026-03 --prefix '{coll-42}:' --json")]
+pub struct Stats {
+    #[command(flatten)]
+    asking: Asking,
+    /// The crawl; the whole index without it.
+    #[arg(value_name = "CRAWL", value_parser = Bytes::parser())]
+    crawl: Option<Bytes>,
+}
+
+#[derive(Serialize)]
+struct OfCrawl<'a> {
+    crawl: &'a Bytes,
+    #[serde(flatten)]
+    stats: CrawlStats,
+}
+
+impl Stats {
+    pub fn run(&self) -> io::Result<bool> {
+        let index = self.asking.index()?;
+        match &self.crawl {
+            None => {
+                let stats = index.stats().map_err(io::Error::other)?;
+                self.asking.tell(&stats, |stats| self.print(stats))?;
+            }
+            Some(crawl) => {
+                let stats = index.crawl_stats(crawl.as_bytes());
+                let stats = stats.map_err(io::Error::other)?;
+                self.asking.tell(&OfCrawl { crawl, stats }, print_crawl)?;
+            }
+        }
+        Ok(true)
+    }
+
+    fn print(&self, stats: &dedupe::Stats) -> io::Result<()> {
+        let heading = format!("index '{}'", self.asking.server.prefix);
+        let mut table = Table::new(&heading, 14)?;
+        let uncommitted = match stats.uncommitted {
+            0 => String::new(),
+            some => format!("and {} in progress", count(some)),
+        };
+        table.row("crawls", count(stats.crawls), &uncommitted)?;
+        table.row("hashes", count(stats.hashes), "different payloads")?;
+        print_records(
+            &mut table,
+            stats.total_urls,
+            stats.dupe_urls,
+            stats.conserved_size,
+            stats.total_crawl_size,
+        )?;
+        if stats.removed_crawls > 0 {
+            let gone = stats.removed_crawl_size;
+            let note = format!("crawls that are not retained, {}", bytes(gone));
+            table.row("removed", count(stats.removed_crawls), &note)?;
+        }
+        if let Some(progress) = stats.update_progress.filter(|&done| done < 1.0) {
+            let done = format!("{:.1} %", progress * 100.0);
+            table.row("import", done, "of the packages")?;
+        }
+        table.row("memory", count(stats.memory), &size(stats.memory))?;
+        if stats.profile != Profile::Document {
+            table.row("profile", stats.profile.word(), "")?;
+        }
+        table.end()
+    }
+}
+
+fn print_crawl(of: &OfCrawl<'_>) -> io::Result<()> {
+    let stats = &of.stats;
+    let heading = format!("crawl {}: {}", of.crawl, state(stats.state));
+    let mut table = Table::new(&heading, 14)?;
+    table.row("hashes", count(stats.hashes), "different payloads")?;
+    print_records(
+        &mut table,
+        stats.total_urls,
+        stats.dupe_urls,
+        stats.conserved_size,
+        stats.total_crawl_size,
+    )?;
+    table.row("WACZ files", count(stats.waczs), "")?;
+    let requires = "crawls that it cannot be replayed in full without";
+    table.row("requires", count(stats.requires), requires)?;
+    table.row("memory", count(stats.memory), &size(stats.memory))?;
+    table.end()
+}
+
+fn print_records(
+    table: &mut Table,
+    records: u64,
+    revisits: u64,
+    saved: u64,
+    waczs: u64,
+) -> io::Result<()> {
+    table.row("records", count(records), "")?;
+    table.row("revisits", count(revisits), &share(revisits, records))?;
+    table.row("bytes saved", count(saved), &size(saved))?;
+    let note = match size(waczs) {
+        none if none.is_empty() => "in finished WACZ files".to_owned(),
+        size => format!("{size} in finished WACZ files"),
+    };
+    table.row("bytes", count(waczs), &note)
+}
+
+/// A state as one word.
+pub fn state(state: State) -> &'static str {
+    match state {
+        State::Uncommitted => "uncommitted",
+        State::Committed => "committed",
+        State::Continued => "continued",
+    }
+}
+
+/// List the crawls of an index.
+///
+/// A crawl is uncommitted while it runs, committed when others find its payloads, and continued when it was used again
+/// after that.
+#[derive(Args)]
+#[command(after_help = "Example:
+  crawlspace dedupe crawls --uncommitted --prefix '{coll-42}:'")]
+pub struct Crawls {
+    #[command(flatten)]
+    asking: Asking,
+    /// Only those with something to commit.
+    #[arg(long, conflicts_with = "committed")]
+    uncommitted: bool,
+    /// Only those that are part of the merged index.
+    #[arg(long)]
+    committed: bool,
+}
+
+impl Crawls {
+    pub fn run(&self) -> io::Result<bool> {
+        let listed = match (self.uncommitted, self.committed) {
+            (true, _) => Some(Listed::Uncommitted),
+            (_, true) => Some(Listed::Committed),
+            _ => None,
+        };
+        let crawls = self.asking.index()?.crawls(listed);
+        let crawls = crawls.map_err(io::Error::other)?;
+        self.asking.tell_all(&crawls, print_crawls)?;
+        Ok(true)
+    }
+}
+
+fn print_crawls(crawls: &[Crawl]) -> io::Result<()> {
+    let mut table = Columns::new([
+        words("crawl"),
+        words("state"),
+        figures("hashes"),
+        figures("records"),
+        figures("revisits"),
+        figures("saved"),
+        figures("size"),
+        figures("waczs"),
+    ]);
+    for Crawl { crawl, standing } in crawls {
+        table.row([
+            text(crawl),
+            state(standing.state).to_owned(),
+            count(standing.hashes),
+            count(standing.total_urls),
+            share(standing.dupe_urls, standing.total_urls),
+            bytes(standing.conserved_size),
+            bytes(standing.total_crawl_size),
+            count(standing.waczs),
+        ]);
+    }
+    table.print()
+}

@@ -1,0 +1,347 @@
+//! `crawlspace dedupe commit`, `cancel`, `remove` and `retain`: crawls that end, or leave.
+
+use std::collections::BTreeSet;
+use std::io;
+
+use clap::Args;
+use crawlspace_client::dedupe::{Committed, CrawlStats, Index, Listed, Removed, State};
+use crawlspace_client::Error;
+use serde::Serialize;
+
+use crate::table::{bytes, count, many, Table};
+use crate::terminal::{complain, say, text, Bytes, Consent};
+use crate::Asking;
+
+/// Make crawls part of the merged index: others find their payloads from then on.
+///
+/// A commit that was cut short goes on where it was. With nothing new it adds nothing.
+#[derive(Args)]
+#[command(after_help = "Example:
+  crawlspace dedupe commit 2026-03 --prefix '{coll-42}:'")]
+pub struct Commit {
+    #[command(flatten)]
+    asking: Asking,
+    /// The crawls.
+    #[arg(required = true, value_name = "CRAWL", value_parser = Bytes::parser())]
+    crawls: Vec<Bytes>,
+}
+
+#[derive(Serialize)]
+struct CommittedCrawl<'a> {
+    crawl: &'a Bytes,
+    #[serde(flatten)]
+    committed: Committed,
+}
+
+impl Commit {
+    pub fn run(&self) -> io::Result<bool> {
+        let index = self.asking.index()?;
+        each(&self.crawls, |crawl| {
+            let committed = index.commit(crawl.as_bytes())?;
+            Ok(self
+                .asking
+                .tell(&CommittedCrawl { crawl, committed }, |_| {
+                    let mut table = Table::new(&format!("crawl {crawl}: committed"), 12)?;
+                    let new = "hashes that the index did not have";
+                    table.row("new", count(committed.new), new)?;
+                    let known = "hashes that another crawl owns";
+                    table.row("known", count(committed.known), known)?;
+                    table.end()
+                })?)
+        })
+    }
+}
+
+/// What may become of one crawl of several: the server refuses, or nobody can be told.
+enum Failure {
+    Refused(Error),
+    Output(io::Error),
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        Failure::Refused(error)
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Failure {
+        Failure::Output(error)
+    }
+}
+
+/// One crawl after the other: what the server refuses for one does not concern the next.
+fn each(crawls: &[Bytes], mut work: impl FnMut(&Bytes) -> Result<(), Failure>) -> io::Result<bool> {
+    let mut all = true;
+    for crawl in crawls {
+        match work(crawl) {
+            Ok(()) => {}
+            Err(Failure::Refused(error)) if error.is_connection() => {
+                return Err(io::Error::other(error));
+            }
+            Err(Failure::Refused(error)) => {
+                complain(error);
+                all = false;
+            }
+            Err(Failure::Output(error)) => return Err(error),
+        }
+    }
+    Ok(all)
+}
+
+/// Drop what crawls have added since their last commit; all of it, if they were never committed.
+///
+/// Says what will go and asks, unless --yes is given.
+#[derive(Args)]
+#[command(after_help = "Example:
+  crawlspace dedupe cancel 2026-03 --prefix '{coll-42}:'")]
+pub struct Cancel {
+    #[command(flatten)]
+    asking: Asking,
+    #[command(flatten)]
+    consent: Consent,
+    /// The crawls.
+    #[arg(required = true, value_name = "CRAWL", value_parser = Bytes::parser())]
+    crawls: Vec<Bytes>,
+}
+
+#[derive(Serialize)]
+struct CancelledCrawl<'a> {
+    crawl: &'a Bytes,
+    dropped: u64,
+}
+
+impl Cancel {
+    pub fn run(&self) -> io::Result<bool> {
+        let index = self.asking.index()?;
+        let Some(crawls) = describe(&index, &self.crawls)? else {
+            return Ok(false);
+        };
+        for (crawl, stats) in crawls {
+            match stats.state {
+                State::Uncommitted => say(format_args!("  crawl {crawl} goes as a whole")),
+                State::Continued => {
+                    say(format_args!(
+                        "  of crawl {crawl}, what came since its last commit goes"
+                    ));
+                }
+                State::Committed => {
+                    complain(format_args!(
+                        "crawl {crawl} has nothing new since its commit; dedupe remove takes it out"
+                    ));
+                    return Ok(false);
+                }
+            }
+        }
+        if !self
+            .consent
+            .given(&format!("Cancel {}?", these(self.crawls.len())))?
+        {
+            return Ok(false);
+        }
+        each(&self.crawls, |crawl| {
+            let dropped = index.cancel(crawl.as_bytes())?;
+            Ok(self.asking.tell(&CancelledCrawl { crawl, dropped }, |_| {
+                let mut table = Table::new(&format!("crawl {crawl}: cancelled"), 12)?;
+                table.row("dropped", count(dropped), "hashes")?;
+                table.end()
+            })?)
+        })
+    }
+}
+
+/// Take committed crawls out of the index, as if they had never been in it.
+///
+/// Says what will go, and which other crawls cannot be replayed in full any more, and asks, unless --yes is given.
+#[derive(Args)]
+#[command(after_help = "Example:
+  crawlspace dedupe remove 2026-01 2026-02 --prefix '{coll-42}:'")]
+pub struct Remove {
+    #[command(flatten)]
+    asking: Asking,
+    #[command(flatten)]
+    consent: Consent,
+    /// The crawls.
+    #[arg(required = true, value_name = "CRAWL", value_parser = Bytes::parser())]
+    crawls: Vec<Bytes>,
+}
+
+impl Remove {
+    pub fn run(&self) -> io::Result<bool> {
+        let index = self.asking.index()?;
+        let Some(crawls) = describe(&index, &self.crawls)? else {
+            return Ok(false);
+        };
+        let never = |(_, stats): &&(&Bytes, CrawlStats)| stats.state == State::Uncommitted;
+        if let Some((crawl, _)) = crawls.iter().find(never) {
+            complain(format_args!(
+                "crawl {crawl} was never committed; dedupe cancel drops it"
+            ));
+            return Ok(false);
+        }
+        let ids: Vec<&[u8]> = self.crawls.iter().map(Bytes::as_bytes).collect();
+        warn_of_dependents(&index, &ids)?;
+        let question = format!("Remove {}?", these(ids.len()));
+        if !self.consent.given(&question)? {
+            return Ok(false);
+        }
+        let removed = index.remove(&ids).map_err(io::Error::other)?;
+        self.asking.tell(&removed, print_removed)?;
+        Ok(true)
+    }
+}
+
+fn print_removed(removed: &Removed) -> io::Result<()> {
+    let mut table = Table::new(&format!("{} removed", many(removed.crawls, "crawl")), 12)?;
+    let dropped = "hashes that the index has no longer";
+    table.row("dropped", count(removed.dropped), dropped)?;
+    let reowned = "hashes that another crawl owns now";
+    table.row("re-owned", count(removed.reowned), reowned)?;
+    table.end()
+}
+
+/// Say which crawls are the whole collection now. The other committed ones are counted, or with --purge removed.
+///
+/// With --purge, says what will go, and which of the crawls cannot be replayed in full any more, and asks, unless --yes
+/// is given.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  crawlspace dedupe retain 2026-02 2026-03
+  crawlspace dedupe retain --purge 2026-02 2026-03")]
+pub struct Retain {
+    #[command(flatten)]
+    asking: Asking,
+    #[command(flatten)]
+    consent: Consent,
+    /// Remove all others.
+    #[arg(long)]
+    purge: bool,
+    /// The crawls of the collection.
+    #[arg(required = true, value_name = "CRAWL", value_parser = Bytes::parser())]
+    crawls: Vec<Bytes>,
+}
+
+#[derive(Serialize)]
+struct Outcome {
+    purged: bool,
+    crawls: u64,
+    dropped: u64,
+    reowned: u64,
+}
+
+impl Retain {
+    pub fn run(&self) -> io::Result<bool> {
+        let index = self.asking.index()?;
+        let retained: Vec<&[u8]> = self.crawls.iter().map(Bytes::as_bytes).collect();
+        if self.purge && !self.is_wanted(&index, &retained)? {
+            return Ok(false);
+        }
+        let outcome = index.retain(self.purge, &retained);
+        let outcome = outcome.map_err(io::Error::other)?;
+        let outcome = Outcome {
+            purged: self.purge,
+            crawls: outcome.crawls,
+            dropped: outcome.dropped,
+            reowned: outcome.reowned,
+        };
+        self.asking.tell(&outcome, |outcome| {
+            if outcome.purged {
+                return print_removed(&Removed {
+                    crawls: outcome.crawls,
+                    dropped: outcome.dropped,
+                    reowned: outcome.reowned,
+                });
+            }
+            let heading = format!("{} retained", these(self.crawls.len()));
+            let mut table = Table::new(&heading, 12)?;
+            let others = "other crawls are counted as removed, and stay; --purge removes them";
+            table.row("others", count(outcome.crawls), others)?;
+            table.end()
+        })?;
+        Ok(true)
+    }
+
+    /// Whether somebody wants to see all others go.
+    fn is_wanted(&self, index: &Index, retained: &[&[u8]]) -> io::Result<bool> {
+        if describe(index, &self.crawls)?.is_none() {
+            return Ok(false);
+        }
+        let kept: BTreeSet<&[u8]> = retained.iter().copied().collect();
+        let committed = index.crawls(Some(Listed::Committed));
+        let committed = committed.map_err(io::Error::other)?;
+        let mut leaving = Vec::new();
+        for crawl in &committed {
+            if !kept.contains(&crawl.crawl[..]) {
+                let hashes = count(crawl.standing.hashes);
+                say(format_args!(
+                    "  crawl {} goes, with {hashes} hashes",
+                    text(&crawl.crawl)
+                ));
+                leaving.push(&crawl.crawl[..]);
+            }
+        }
+        if leaving.is_empty() {
+            return Ok(true);
+        }
+        warn_of_dependents(index, &leaving)?;
+        self.consent.given(&format!(
+            "Remove {}, and keep {}?",
+            these(leaving.len()),
+            count(kept.len() as u64)
+        ))
+    }
+}
+
+/// Says what each of these crawls is. `None`, and why, when one is not there.
+fn describe<'a>(
+    index: &Index,
+    crawls: &'a [Bytes],
+) -> io::Result<Option<Vec<(&'a Bytes, CrawlStats)>>> {
+    let mut described = Vec::new();
+    let mut complete = true;
+    for crawl in crawls {
+        match index.crawl_stats(crawl.as_bytes()) {
+            Ok(stats) => described.push((crawl, stats)),
+            Err(error) if error.is_connection() => return Err(io::Error::other(error)),
+            Err(error) => {
+                complain(error);
+                complete = false;
+            }
+        }
+    }
+    if !complete {
+        return Ok(None);
+    }
+    for (crawl, stats) in &described {
+        say(format_args!(
+            "crawl {crawl}: {}, {} hashes, {}, {} in {}",
+            super::crawls::state(stats.state),
+            count(stats.hashes),
+            many(stats.total_urls, "record"),
+            bytes(stats.total_crawl_size),
+            many(stats.waczs, "WACZ file")
+        ));
+    }
+    Ok(Some(described))
+}
+
+/// Says which crawls that stay have their originals in crawls that leave.
+fn warn_of_dependents(index: &Index, leaving: &[&[u8]]) -> io::Result<()> {
+    for crawl in leaving {
+        let dependents = index.required_by(crawl).map_err(io::Error::other)?;
+        let staying = |id: &[u8]| !leaving.contains(&id);
+        for dependent in dependents.iter().filter(|d| staying(&d.crawl)) {
+            let revisits = dependent.revisits.map_or("some".to_owned(), count);
+            say(format_args!(
+                "  crawl {} has {revisits} revisits whose originals are in {}: it cannot be replayed in full without it",
+                text(&dependent.crawl),
+                text(crawl)
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn these(crawls: usize) -> String {
+    many(crawls as u64, "crawl")
+}

@@ -1,0 +1,87 @@
+//! `crawlspace dedupe lookup`: who stored a payload first.
+
+use std::io;
+
+use clap::Args;
+use crawlspace_client::dedupe::Located;
+use serde::Serialize;
+
+use crate::columns::{figures, words, Columns};
+use crate::table::bytes;
+use crate::terminal::{text, Bytes};
+use crate::Asking;
+
+/// Tell who stored a payload first.
+///
+/// Only committed crawls count, unless --crawl names one more. Exit status 1 if one of the hashes is not known.
+#[derive(Args)]
+#[command(after_help = "Example:
+  crawlspace dedupe lookup sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08")]
+pub struct Lookup {
+    #[command(flatten)]
+    asking: Asking,
+    /// Also look among the hashes of this crawl that are not committed.
+    #[arg(long, value_name = "ID", value_parser = Bytes::parser())]
+    crawl: Option<Bytes>,
+    /// Hashes of payloads, in any spelling.
+    #[arg(required = true, value_name = "HASH", value_parser = Bytes::parser())]
+    hashes: Vec<Bytes>,
+}
+
+#[derive(Serialize)]
+struct Found<'a> {
+    hash: &'a Bytes,
+    known: bool,
+    #[serde(flatten)]
+    located: &'a Option<Located>,
+}
+
+impl Lookup {
+    pub fn run(&self) -> io::Result<bool> {
+        let hashes: Vec<&[u8]> = self.hashes.iter().map(Bytes::as_bytes).collect();
+        let crawl = self.crawl.as_ref().map(Bytes::as_bytes);
+        let located = self.asking.index()?.lookup_with_wacz(crawl, &hashes);
+        let located = located.map_err(io::Error::other)?;
+        let found: Vec<Found<'_>> = self
+            .hashes
+            .iter()
+            .zip(&located)
+            .map(|(hash, located)| Found {
+                hash,
+                known: located.is_some(),
+                located,
+            })
+            .collect();
+        self.asking.tell_all(&found, print)?;
+        Ok(located.iter().all(Option::is_some))
+    }
+}
+
+fn print(found: &[Found<'_>]) -> io::Result<()> {
+    let mut table = Columns::new([
+        words("hash"),
+        words("crawl"),
+        words("date"),
+        words("url"),
+        figures("size"),
+        words("wacz"),
+    ]);
+    for one in found {
+        let hash = one.hash.to_string();
+        match one.located {
+            Some(Located { original, filename }) => table.row([
+                hash,
+                text(&original.crawl),
+                text(&original.date),
+                text(&original.url),
+                bytes(original.size),
+                match filename {
+                    Some(filename) => text(filename),
+                    None => original.wacz_index.to_string(),
+                },
+            ]),
+            None => table.row([&hash[..], "not known", "", "", "", ""]),
+        }
+    }
+    table.print()
+}

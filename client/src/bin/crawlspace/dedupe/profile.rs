@@ -1,0 +1,56 @@
+//! `crawlspace dedupe profile`.
+
+use std::io::{self, Write};
+
+use clap::{Args, ValueEnum};
+use crawlspace_client::dedupe::Profile;
+use serde::Serialize;
+
+use crate::Asking;
+
+/// Show or set which key names and which spelling of hashes an index uses.
+///
+/// It can be set until the index has its first crawl.
+#[derive(Args)]
+#[command(after_help = "Example:
+  crawlspace dedupe profile browsertrix --prefix '{coll-42}:'")]
+pub struct SetProfile {
+    #[command(flatten)]
+    asking: Asking,
+    /// The profile to set.
+    #[arg(value_enum)]
+    profile: Option<Name>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Name {
+    /// As the published design has it.
+    Document,
+    /// As the crawler in the field has it.
+    Browsertrix,
+}
+
+#[derive(Serialize)]
+struct Used {
+    profile: Profile,
+}
+
+impl SetProfile {
+    pub fn run(&self) -> io::Result<bool> {
+        let index = self.asking.index()?;
+        let wanted = self.profile.map(|name| match name {
+            Name::Document => Profile::Document,
+            Name::Browsertrix => Profile::Browsertrix,
+        });
+        let profile = match wanted {
+            Some(profile) => index.set_profile(profile).map(|()| profile),
+            None => index.profile(),
+        };
+        let profile = profile.map_err(io::Error::other)?;
+        self.asking.tell(&Used { profile }, |used| {
+            // As plain as it can be: it is asked for in scripts.
+            writeln!(io::stdout(), "{}", used.profile.word())
+        })?;
+        Ok(true)
+    }
+}

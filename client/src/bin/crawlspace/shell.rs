@@ -1,0 +1,51 @@
+//! `crawlspace completions` and `crawlspace man`: what belongs to an installed program.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use clap::{Args, CommandFactory, ValueHint};
+use clap_complete::Shell;
+
+use crate::CommandLine;
+
+/// Print the completions for a shell.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  crawlspace completions bash > ~/.local/share/bash-completion/completions/crawlspace
+  crawlspace completions fish > ~/.config/fish/completions/crawlspace.fish")]
+pub struct Completions {
+    shell: Shell,
+}
+
+impl Completions {
+    pub fn run(&self) -> io::Result<bool> {
+        let mut script = Vec::new();
+        clap_complete::generate(
+            self.shell,
+            &mut CommandLine::command(),
+            "crawlspace",
+            &mut script,
+        );
+        io::stdout().write_all(&script)?;
+        Ok(true)
+    }
+}
+
+/// Write the manual pages, one for each command.
+#[derive(Args)]
+#[command(after_help = "Example:
+  crawlspace man --out ~/.local/share/man/man1")]
+pub struct Man {
+    /// The folder; it is made if it is not there.
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    out: PathBuf,
+}
+
+impl Man {
+    pub fn run(&self) -> io::Result<bool> {
+        fs::create_dir_all(&self.out)?;
+        clap_mangen::generate_to(CommandLine::command(), &self.out)?;
+        Ok(true)
+    }
+}

@@ -1,0 +1,139 @@
+//! What goes to a terminal, and what comes from one.
+
+use std::fmt::{self, Display};
+use std::io::{self, BufRead, IsTerminal, Write};
+use std::process;
+
+use clap::builder::{OsStringValueParser, TypedValueParser};
+use clap::Args;
+use serde::{Serialize, Serializer};
+
+/// Whether a terminal does something else with this character than show it: obeys it, or turns the direction of what
+/// follows.
+pub fn does_something(c: char) -> bool {
+    let hidden = matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
+    c.is_control() || hidden
+}
+
+/// Text from elsewhere as it may stand on a terminal.
+pub fn shown(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        match does_something(c) {
+            true if c.is_control() => shown.extend(c.escape_default()),
+            true => shown.extend(c.escape_unicode()),
+            false => shown.push(c),
+        }
+    }
+    shown
+}
+
+/// Bytes as text for people: those that are not UTF-8 as `\xff`, and the rest as [`shown`].
+pub fn text(bytes: &[u8]) -> String {
+    shown(&plain(bytes))
+}
+
+/// Bytes as text for programs: those that are not UTF-8 as `\xff`, as the library has it.
+pub fn plain(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        text.push_str(chunk.valid());
+        for byte in chunk.invalid() {
+            text.push_str(&format!("\\x{byte:02x}"));
+        }
+    }
+    text
+}
+
+/// An argument of any bytes: an id, a prefix.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bytes(Vec<u8>);
+
+impl Bytes {
+    /// Takes an argument as it was given.
+    pub fn parser() -> impl TypedValueParser<Value = Bytes> {
+        use std::os::unix::ffi::OsStringExt;
+        OsStringValueParser::new().map(|given| Bytes(given.into_vec()))
+    }
+
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.0
+    }
+}
+
+impl Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&text(&self.0))
+    }
+}
+
+impl Serialize for Bytes {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&plain(&self.0))
+    }
+}
+
+/// Says on standard error what went wrong.
+pub fn complain(what: impl Display) {
+    say(format_args!("crawlspace: {what}"));
+}
+
+/// Says something on standard error, beside the result.
+pub fn say(what: impl Display) {
+    // Nobody to tell is no reason to stop.
+    let _ = writeln!(io::stderr(), "{}", shown(&what.to_string()));
+}
+
+/// Whether to ask before something is done that cannot be undone.
+#[derive(Args)]
+pub struct Consent {
+    /// Do it without asking. Needed when standard input is no terminal.
+    #[arg(long)]
+    yes: bool,
+}
+
+impl Consent {
+    /// Whether somebody wants this done. Ends the program where nobody can be asked.
+    pub fn given(&self, question: &str) -> io::Result<bool> {
+        if self.yes {
+            return Ok(true);
+        }
+        if !io::stdin().is_terminal() {
+            complain("nothing was changed: say --yes, because there is no terminal to ask on");
+            process::exit(2);
+        }
+        let mut out = io::stderr();
+        write!(out, "{} [y/N] ", shown(question))?;
+        out.flush()?;
+        let mut answer = String::new();
+        io::stdin().lock().read_line(&mut answer)?;
+        let yes = matches!(answer.trim().to_lowercase().as_str(), "y" | "yes");
+        if !yes {
+            complain("nothing was changed");
+        }
+        Ok(yes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_that_a_terminal_obeys_is_left() {
+        assert_eq!(text(b"a\x1b[31m\r\n\x7f"), "a\\u{1b}[31m\\r\\n\\u{7f}");
+        assert_eq!(
+            text("\u{9b}x \u{202e}cod".as_bytes()),
+            "\\u{9b}x \\u{202e}cod"
+        );
+        assert_eq!(text(b"caf\xe9 \xc3\xa9"), "caf\\xe9 \u{e9}");
+        assert_eq!(text("\u{65e5}\u{672c}".as_bytes()), "\u{65e5}\u{672c}");
+        // Twice is as good as once.
+        let once = text(b"\x1b\xff");
+        assert_eq!(shown(&once), once);
+    }
+}

@@ -1,0 +1,8 @@
+//! The command line for operators, against a live server.
+
+mod chg;
+mod dedupe;
+mod guide;
+mod installed;
+mod stage;
+mod terminals;
