@@ -8,7 +8,10 @@
 //! * [`Snapshot`] is a data set as sorted text, so that two of them can be compared and printed.
 //! * [`Frontier`] is a connection for `CHG.*`: a command a line, at a simulated time or not.
 //! * [`TagSpace`] is a connection for `TAGS.*`: a command a line.
+//! * [`archive`] is crawls that never were, the WACZ files that they left, and the index that they made.
 //! * [`FileHost`] is a web server with files, as good or bad as a test wants it.
+//! * [`Program`] is a program under test that is stopped, killed, and asked what it took.
+//! * [`Relay`] stands between a client and a server, and holds back or cuts off after so many bytes.
 //! * [`packages`] fetches clients in other languages.
 //! * [`examples`] are those of the documentation, and the replies that it promises.
 //! * [`simulation`] is a whole crawl in simulated time, with workers that crash and stall.
@@ -22,6 +25,7 @@
 //! assert!(err!(c, "DEDUPE.COMMIT", "p:", "crawl-1").starts_with("NOCRAWL "));
 //! ```
 
+pub mod archive;
 mod busy_frontier;
 mod cluster;
 mod corpus;
@@ -31,11 +35,12 @@ pub mod examples;
 mod file_host;
 mod frontier;
 pub mod packages;
+mod program;
+mod relay;
 mod rng;
 mod server;
 pub mod simulation;
 mod tag_space;
-mod terminal;
 mod wait;
 mod wire;
 
@@ -48,9 +53,10 @@ pub use crawler::{
 pub use dataset::Snapshot;
 pub use file_host::{FileHost, Manners, Request};
 pub use frontier::{blocked, release, server_time, simulated, Frontier, Lease, T0, TEN_YEARS};
+pub use program::{Ended, Program};
+pub use relay::Relay;
 pub use rng::Rng;
 pub use server::{module_path, Options, Server};
 pub use tag_space::TagSpace;
-pub use terminal::on_terminal;
 pub use wait::{until, until_some, within};
 pub use wire::{array, bulk, error_line, int, nil, run, simple, Reply, Wire, Word};

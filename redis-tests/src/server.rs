@@ -415,9 +415,9 @@ fn free_port() -> u16 {
     })
 }
 
-/// A test that is killed must not leave servers behind: the server dies with the thread that
+/// A test that is killed must not leave processes behind: one dies with the thread that
 /// started it, so it is to be used by that thread and those it waits for.
-fn die_with_parent(command: &mut Command) {
+pub(crate) fn die_with_parent(command: &mut Command) {
     use std::os::unix::process::CommandExt;
     // SAFETY: prctl is async-signal-safe and touches only the new process.
     unsafe {

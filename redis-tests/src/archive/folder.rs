@@ -1,0 +1,162 @@
+//! A folder of WACZ files and the manifest that lists them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest, Sha256};
+use tempfile::TempDir;
+
+use super::crawler::Crawl;
+use super::line::{json_text, Layout};
+use super::zip;
+
+/// WACZ files in a temporary folder.
+pub struct Folder {
+    dir: TempDir,
+    /// What the manifest lists.
+    pub entries: Vec<Entry>,
+}
+
+/// A WACZ file as a manifest lists it.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// What it is called.
+    pub name: String,
+    /// Where it lies, relative to the folder.
+    pub path: String,
+    /// SHA-256 of all of it.
+    pub hash: String,
+    /// Its size in bytes.
+    pub size: u64,
+    /// Its crawl.
+    pub crawl: String,
+}
+
+impl Folder {
+    /// An empty one.
+    ///
+    /// # Panics
+    /// When it cannot be made.
+    #[allow(clippy::new_without_default)]
+    pub fn new() -> Folder {
+        let dir = tempfile::Builder::new()
+            .prefix("crawlspace-")
+            .tempdir()
+            .expect("a temporary directory");
+        Folder {
+            dir,
+            entries: Vec::new(),
+        }
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Writes the files of a crawl, their indexes in all layouts in turn, and lists them.
+    pub fn write(&mut self, crawl: &Crawl) -> Vec<Entry> {
+        let from = self.entries.len();
+        for (wacz, name) in crawl.waczs.iter().enumerate() {
+            let captures: Vec<_> = crawl.captures_of(wacz).collect();
+            let has_spaces = captures.iter().any(|capture| capture.url.contains(' '));
+            let layout = match Layout::ALL[self.entries.len() % Layout::ALL.len()] {
+                // Its columns end with spaces.
+                Layout::Cdx if has_spaces => Layout::Cdxj,
+                layout => layout,
+            };
+            self.put(name, &crawl.id, &layout.members(&captures));
+        }
+        self.entries[from..].to_vec()
+    }
+
+    /// Writes the files of a crawl, their indexes in this layout, and lists them.
+    pub fn write_as(&mut self, crawl: &Crawl, layout: Layout) {
+        for (wacz, name) in crawl.waczs.iter().enumerate() {
+            let captures: Vec<_> = crawl.captures_of(wacz).collect();
+            self.put(name, &crawl.id, &layout.members(&captures));
+        }
+    }
+
+    /// Writes a file with these indexes, and lists it.
+    pub fn put(
+        &mut self,
+        name: &str,
+        crawl: &str,
+        indexes: &[(impl AsRef<str>, Vec<u8>)],
+    ) -> Entry {
+        let number = self.entries.len();
+        let path = match number % 3 {
+            0 => format!("{number}.wacz"),
+            1 => format!("päckchen {number}.wacz"),
+            _ => format!("sub folder/{number}%20.wacz"),
+        };
+        let file = self.file(&path);
+        fs::create_dir_all(file.parent().expect("it is in the folder")).expect("a folder");
+        let mut members: Vec<(&str, &[u8])> = indexes
+            .iter()
+            .map(|(member, bytes)| (member.as_ref(), &bytes[..]))
+            .collect();
+        let warc = format!("nobody reads this: {name}").repeat(20);
+        members.insert(0, ("archive/data.warc.gz", warc.as_bytes()));
+        members.push(("pages/pages.jsonl", b"{\"format\": \"json-pages-1.0\"}\n"));
+        members.push(("datapackage.json", b"{\"profile\": \"data-package\"}"));
+        zip::store_in(&file, &members);
+        self.list(name, &path, crawl)
+    }
+
+    /// Lists a file that is there.
+    ///
+    /// # Panics
+    /// When it is not.
+    pub fn list(&mut self, name: &str, path: &str, crawl: &str) -> Entry {
+        let bytes = fs::read(self.file(path)).expect("the file is there");
+        let hex: String = Sha256::digest(&bytes)
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        let entry = Entry {
+            name: name.to_owned(),
+            path: path.to_owned(),
+            hash: format!("sha256:{hex}"),
+            size: bytes.len() as u64,
+            crawl: crawl.to_owned(),
+        };
+        self.entries.push(entry.clone());
+        entry
+    }
+
+    /// Where the file with this path lies.
+    pub fn file(&self, path: &str) -> PathBuf {
+        self.dir.path().join(path)
+    }
+
+    /// The manifest of all files, written beside them: where it lies.
+    pub fn manifest(&self) -> String {
+        self.manifest_of("collection.json", &self.entries)
+    }
+
+    /// A manifest of some files, written beside them. Every other one says hash and size.
+    ///
+    /// # Panics
+    /// When it cannot be written.
+    pub fn manifest_of(&self, name: &str, entries: &[Entry]) -> String {
+        let resource = |(n, entry): (usize, &Entry)| {
+            let [name, path, hash, crawl] =
+                [&entry.name, &entry.path, &entry.hash, &entry.crawl].map(|text| json_text(text));
+            let more = match n % 2 {
+                0 => format!(", \"hash\": {hash}, \"size\": {}", entry.size),
+                _ => String::new(),
+            };
+            format!("{{\"name\": {name}, \"path\": {path}, \"crawlId\": {crawl}{more}}}")
+        };
+        let resources: Vec<String> = entries.iter().enumerate().map(resource).collect();
+        let json = format!(
+            "{{\"profile\": \"multi-wacz-package\", \"resources\": [\n{}\n]}}\n",
+            resources.join(",\n")
+        );
+        let path = self.file(name);
+        fs::write(&path, json).expect("the folder is writable");
+        path.to_string_lossy().into_owned()
+    }
+}

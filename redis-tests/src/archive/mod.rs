@@ -1,0 +1,33 @@
+//! Made-up crawls, the WACZ files that they leave behind, and the index that they make while they run.
+//!
+//! The same [`Crawl`] can be written as WACZ files ([`Folder`]), whose indexes say what an indexer of such files
+//! would say, and be driven through the documented commands as a crawler does ([`crawl`]). So what somebody makes of
+//! the files can be compared with what the crawler made.
+//!
+//! ```no_run
+//! use redis_tests::archive::{crawl, Crawler, Folder, Shape};
+//! use redis_tests::{Rng, Server};
+//! let server = Server::start();
+//! let mut folder = Folder::new();
+//! let mut crawler = Crawler::new(Rng::new("example"), Shape::default());
+//! for _ in 0..3 {
+//!     let made = crawler.next_crawl();
+//!     let files = folder.write(&made);
+//!     crawl(&mut server.wire(), "live:", &made, &files);
+//! }
+//! println!("{}", folder.manifest());
+//! ```
+
+mod capture;
+mod crawler;
+mod folder;
+mod line;
+mod live;
+mod zip;
+
+pub use capture::{Capture, Kind};
+pub use crawler::{Crawl, Crawler, Shape};
+pub use folder::{Entry, Folder};
+pub use line::{json_text, Layout};
+pub use live::crawl;
+pub use zip::{member, store, store_in};

@@ -1,0 +1,115 @@
+//! Zip files of stored members, as WACZ files are.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::Path;
+
+use flate2::Crc;
+
+/// Writes members, as they are, into a zip file.
+///
+/// # Panics
+/// When the file cannot be written, or is too large for the old form of a zip file (4 GiB).
+pub fn store_in(path: &Path, members: &[(&str, &[u8])]) {
+    let file = File::create(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    let mut file = BufWriter::new(file);
+    let written = write(&mut file, members).and_then(|()| file.flush());
+    written.unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+}
+
+/// The same in memory.
+pub fn store(members: &[(&str, &[u8])]) -> Vec<u8> {
+    let mut zip = Vec::new();
+    write(&mut zip, members).expect("memory takes all bytes");
+    zip
+}
+
+/// The bytes of a member of a file that was written here.
+///
+/// # Panics
+/// When there is none of that name.
+pub fn member(path: &Path, name: &str) -> Vec<u8> {
+    let zip = std::fs::read(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    let mut rest = &zip[..];
+    while let Some(head) = rest.strip_prefix(b"PK\x03\x04") {
+        let [size, length] = [(14, 4), (22, 2)].map(|(at, bytes)| {
+            let number = head[at..at + bytes].iter().rev();
+            number.fold(0, |sum, byte| sum << 8 | usize::from(*byte))
+        });
+        let (found, after) = head[26..].split_at(length);
+        let (bytes, after) = after.split_at(size);
+        if found == name.as_bytes() {
+            return bytes.to_vec();
+        }
+        rest = after;
+    }
+    panic!("{}: no member {name}", path.display())
+}
+
+fn write(file: &mut impl Write, members: &[(&str, &[u8])]) -> std::io::Result<()> {
+    let number = |n: usize| u32::try_from(n).expect("less than 4 GiB").to_le_bytes();
+    let (mut directory, mut at) = (Vec::new(), 0);
+    for (name, bytes) in members {
+        let mut crc = Crc::new();
+        crc.update(bytes);
+        let mut head = Vec::new();
+        // Version, flags (names are UTF-8), method, time, day.
+        for field in [20u16, 1 << 11, 0, 0, 1 << 5 | 1] {
+            head.extend(field.to_le_bytes());
+        }
+        head.extend(crc.sum().to_le_bytes());
+        head.extend(number(bytes.len()));
+        head.extend(number(bytes.len()));
+        head.extend((name.len() as u16).to_le_bytes());
+        head.extend([0; 2]);
+        file.write_all(b"PK\x03\x04")?;
+        file.write_all(&head)?;
+        file.write_all(name.as_bytes())?;
+        file.write_all(bytes)?;
+        directory.extend(b"PK\x01\x02\x14\x00");
+        directory.extend(&head);
+        // Comment, disk, attributes.
+        directory.extend([0; 10]);
+        directory.extend(number(at));
+        directory.extend(name.as_bytes());
+        at += 4 + head.len() + name.len() + bytes.len();
+    }
+    file.write_all(&directory)?;
+    file.write_all(b"PK\x05\x06\0\0\0\0")?;
+    let count = (members.len() as u16).to_le_bytes();
+    file.write_all(&[count, count].concat())?;
+    file.write_all(&number(directory.len()))?;
+    file.write_all(&number(at))?;
+    file.write_all(&[0; 2])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_member_is_found_again() {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let path = dir.path().join("a.zip");
+        store_in(&path, &[("a", &[b'x'; 70_000]), ("dir/b", b"second")]);
+        assert_eq!(member(&path, "dir/b"), b"second");
+        assert_eq!(member(&path, "a").len(), 70_000);
+    }
+
+    #[test]
+    fn a_member_lies_where_the_directory_says() {
+        let zip = store(&[("a", b"one"), ("dir/b", b"second")]);
+        let end = zip.len() - 22;
+        assert_eq!(zip[end..end + 4], *b"PK\x05\x06");
+        let number = |at: usize| {
+            u32::from_le_bytes(zip[at..at + 4].try_into().expect("four bytes")) as usize
+        };
+        let first = number(end + 16);
+        assert_eq!(first + number(end + 12), end);
+        assert_eq!(zip[first..first + 4], *b"PK\x01\x02");
+        let second = first + 46 + 1;
+        let at = number(second + 42);
+        assert_eq!(zip[at..at + 4], *b"PK\x03\x04");
+        assert!(zip[at..].windows(6).any(|bytes| bytes == b"second"));
+    }
+}

@@ -1,0 +1,203 @@
+//! A program under test.
+
+use std::fs::File;
+use std::mem::MaybeUninit;
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use crate::server::die_with_parent;
+use crate::wait::until_some;
+
+/// A program in the background, with what it prints in files. Dropping it kills it; what it complained about is
+/// printed if the test is failing.
+pub struct Program {
+    child: Child,
+    dir: TempDir,
+    ended: Option<Ended>,
+}
+
+/// How a program ended.
+#[derive(Clone, Debug)]
+pub struct Ended {
+    /// Its exit status.
+    pub status: ExitStatus,
+    /// What it printed on standard output.
+    pub out: String,
+    /// What it printed on standard error.
+    pub errors: String,
+    /// The most memory that it had at a time, in bytes.
+    pub peak: u64,
+    /// Processor time that it used.
+    pub cpu: Duration,
+}
+
+impl Program {
+    /// Starts it.
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    pub fn start(mut command: Command) -> Program {
+        let dir = tempfile::Builder::new()
+            .prefix("crawlspace-")
+            .tempdir()
+            .expect("a temporary directory");
+        let file = |name: &str| File::create(dir.path().join(name)).expect("a file");
+        command
+            .stdin(Stdio::null())
+            .stdout(file("out"))
+            .stderr(file("errors"));
+        die_with_parent(&mut command);
+        let program = command.get_program().to_string_lossy().into_owned();
+        let child = command.spawn();
+        let child = child.unwrap_or_else(|e| panic!("{program} does not start: {e}"));
+        Program {
+            child,
+            dir,
+            ended: None,
+        }
+    }
+
+    fn read(&self, name: &str) -> String {
+        let path: PathBuf = self.dir.path().join(name);
+        let bytes = std::fs::read(path).expect("the file is there");
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// What it has printed so far on standard output.
+    pub fn out(&self) -> String {
+        self.read("out")
+    }
+
+    /// What it has printed so far on standard error.
+    pub fn errors(&self) -> String {
+        self.read("errors")
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends it a signal, such as `libc::SIGSTOP`, unless it has ended.
+    pub fn signal(&mut self, signal: i32) {
+        if self.ended().is_none() {
+            // SAFETY: the process is a child that nobody has waited for, so its id is still its own.
+            unsafe { libc::kill(self.pid() as libc::pid_t, signal) };
+        }
+    }
+
+    /// Kills it, as a machine that loses power would, and waits for its end.
+    pub fn kill9(mut self) -> Ended {
+        self.signal(libc::SIGKILL);
+        self.end()
+    }
+
+    /// Interrupts it as Ctrl-C does.
+    pub fn interrupt(&mut self) {
+        self.signal(libc::SIGINT);
+    }
+
+    /// Stops it where it is, until [`Program::go_on`].
+    pub fn pause(&mut self) {
+        self.signal(libc::SIGSTOP);
+    }
+
+    /// Lets it go on.
+    pub fn go_on(&mut self) {
+        self.signal(libc::SIGCONT);
+    }
+
+    /// How it ended, if it has.
+    pub fn ended(&mut self) -> Option<&Ended> {
+        if self.ended.is_none() {
+            let (mut status, mut usage) = (0, MaybeUninit::zeroed());
+            let pid = self.pid() as libc::pid_t;
+            // SAFETY: both pointers are to live values of the right types.
+            let waited =
+                unsafe { libc::wait4(pid, &mut status, libc::WNOHANG, usage.as_mut_ptr()) };
+            if waited == pid {
+                // SAFETY: wait4 has filled it in, and zeros would be a value, too.
+                let usage: libc::rusage = unsafe { usage.assume_init() };
+                let seconds = |time: libc::timeval| {
+                    Duration::new(time.tv_sec as u64, time.tv_usec as u32 * 1000)
+                };
+                self.ended = Some(Ended {
+                    status: ExitStatus::from_raw(status),
+                    out: self.out(),
+                    errors: self.errors(),
+                    peak: usage.ru_maxrss as u64 * 1024,
+                    cpu: seconds(usage.ru_utime) + seconds(usage.ru_stime),
+                });
+            }
+        }
+        self.ended.as_ref()
+    }
+
+    /// Waits for its end.
+    ///
+    /// # Panics
+    /// When it does not end within a minute.
+    #[track_caller]
+    pub fn end(mut self) -> Ended {
+        until_some("the program ends", || self.ended().cloned())
+    }
+
+    /// Waits for its end, however long it takes.
+    pub fn end_at_last(mut self) -> Ended {
+        loop {
+            if let Some(ended) = self.ended() {
+                return ended.clone();
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        if self.ended().is_none() {
+            self.signal(libc::SIGKILL);
+            let _ = self.child.wait();
+        }
+        if std::thread::panicking() {
+            let errors = self.errors();
+            let last: Vec<&str> = errors.lines().rev().take(40).collect();
+            let last: Vec<&str> = last.into_iter().rev().collect();
+            eprintln!("--- {} ---\n{}\n---", self.pid(), last.join("\n"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wait::until;
+
+    fn shell(script: &str) -> Program {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        Program::start(command)
+    }
+
+    #[test]
+    fn what_a_program_printed_and_how_it_ended_is_known() {
+        let ended = shell("echo one; echo two >&2; exit 3").end();
+        assert_eq!(ended.status.code(), Some(3));
+        assert_eq!((&ended.out[..], &ended.errors[..]), ("one\n", "two\n"));
+        assert!(ended.peak > 100 << 10, "{} bytes", ended.peak);
+    }
+
+    #[test]
+    fn a_program_can_be_stopped_and_killed() {
+        let mut program = shell("echo one; while :; do :; done");
+        until("it runs", || program.out() == "one\n");
+        program.pause();
+        program.go_on();
+        assert!(program.ended().is_none());
+        assert_eq!(program.kill9().status.signal(), Some(libc::SIGKILL));
+    }
+}

@@ -1,0 +1,243 @@
+//! A relay between a client and a server, where a test says after how many bytes something happens.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use crate::server::Server;
+
+/// Passes on what clients send to a server and what that replies, over a port of its own.
+///
+/// After a number of bytes that clients have sent, [`Relay::hold_after`], it holds everything back, in the
+/// middle of a request if that is how the bytes fall: then whoever sent them can be killed, or stopped, or lose the
+/// connection, at a point that depends on no clock.
+pub struct Relay {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    acceptor: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+    server: u16,
+}
+
+#[derive(Default)]
+struct State {
+    /// Bytes that clients sent and the server got.
+    sent: u64,
+    /// When that is reached, nothing more is passed on, in either direction.
+    limit: Option<u64>,
+    /// Cuts so far: what belongs to a connection made before the last one is thrown away.
+    cuts: u64,
+    refuses: bool,
+    connections: Vec<TcpStream>,
+    closing: bool,
+}
+
+impl Relay {
+    /// To this server.
+    ///
+    /// # Panics
+    /// When there is no free port.
+    pub fn to(server: &Server) -> Relay {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+        let address = listener.local_addr().expect("a bound port");
+        let shared = Arc::new(Shared {
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            server: server.port(),
+        });
+        let for_acceptor = Arc::clone(&shared);
+        let acceptor = std::thread::spawn(move || accept(&listener, &for_acceptor));
+        Relay {
+            address,
+            shared,
+            acceptor: Some(acceptor),
+        }
+    }
+
+    /// `redis://127.0.0.1:<port>/`, its own port.
+    pub fn url(&self) -> String {
+        format!("redis://{}/", self.address)
+    }
+
+    /// How many bytes clients have sent that the server got.
+    pub fn sent(&self) -> u64 {
+        self.shared.lock().sent
+    }
+
+    /// Holds everything back when the server has got so many more bytes.
+    pub fn hold_after(&self, bytes: u64) {
+        let mut state = self.shared.lock();
+        state.limit = Some(state.sent + bytes);
+    }
+
+    /// Whether everything is being held back.
+    pub fn holds(&self) -> bool {
+        self.shared.lock().holds()
+    }
+
+    /// Passes on what was held back, and everything after it.
+    pub fn go_on(&self) {
+        self.shared.lock().limit = None;
+        self.shared.changed.notify_all();
+    }
+
+    /// Throws away what was held back and closes all connections. New ones are welcome.
+    pub fn cut(&self) {
+        let mut state = self.shared.lock();
+        state.limit = None;
+        state.cuts += 1;
+        for connection in state.connections.drain(..) {
+            let _ = connection.shutdown(Shutdown::Both);
+        }
+        drop(state);
+        self.shared.changed.notify_all();
+    }
+
+    /// Closes new connections at once, or not any more.
+    pub fn refuse(&self, refuses: bool) {
+        self.shared.lock().refuses = refuses;
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        self.shared.lock().closing = true;
+        self.cut();
+        // So that it sees that it is over.
+        let _ = TcpStream::connect(self.address);
+        if let Some(acceptor) = self.acceptor.take() {
+            let _ = acceptor.join();
+        }
+    }
+}
+
+impl State {
+    fn holds(&self) -> bool {
+        self.limit.is_some_and(|limit| self.sent >= limit)
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits while everything is held back. `None` when the connection was cut.
+    fn pass(&self, cuts: u64) -> Option<MutexGuard<'_, State>> {
+        let held = |state: &mut State| state.holds() && state.cuts == cuts;
+        let state = self.changed.wait_while(self.lock(), held);
+        let state = state.unwrap_or_else(PoisonError::into_inner);
+        (state.cuts == cuts).then_some(state)
+    }
+}
+
+fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
+    let mut pumps = Vec::new();
+    for client in listener.incoming().flatten() {
+        let mut state = shared.lock();
+        if state.closing {
+            break;
+        }
+        if state.refuses {
+            continue;
+        }
+        // A server that has gone is as good as a connection that is closed.
+        let Ok(server) = TcpStream::connect(("127.0.0.1", shared.server)) else {
+            continue;
+        };
+        let cuts = state.cuts;
+        for stream in [&client, &server] {
+            let _ = stream.set_nodelay(true);
+            state.connections.extend(stream.try_clone());
+        }
+        drop(state);
+        let ends = [client.try_clone(), server.try_clone()];
+        if let [Ok(to_client), Ok(to_server)] = ends {
+            let up = Arc::clone(shared);
+            pumps.push(std::thread::spawn(move || {
+                pump(&up, cuts, client, to_server, true);
+            }));
+            let down = Arc::clone(shared);
+            pumps.push(std::thread::spawn(move || {
+                pump(&down, cuts, server, to_client, false);
+            }));
+        }
+    }
+    for pump in pumps {
+        let _ = pump.join();
+    }
+}
+
+/// Passes on one direction of one connection until it ends.
+fn pump(shared: &Shared, cuts: u64, mut from: TcpStream, mut to: TcpStream, up: bool) {
+    let mut buffer = vec![0; 16 << 10];
+    loop {
+        let got = match from.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(got) => got,
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            Err(_) => break,
+        };
+        let mut rest = &buffer[..got];
+        while !rest.is_empty() {
+            let Some(mut state) = shared.pass(cuts) else {
+                return;
+            };
+            let mut some = rest.len();
+            if up {
+                if let Some(limit) = state.limit {
+                    some = some.min((limit - state.sent) as usize);
+                }
+                state.sent += some as u64;
+            }
+            drop(state);
+            let (now, later) = rest.split_at(some);
+            if to.write_all(now).is_err() {
+                let _ = from.shutdown(Shutdown::Both);
+                return;
+            }
+            rest = later;
+        }
+    }
+    let _ = to.shutdown(Shutdown::Write);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wait::until;
+    use crate::{ok, Options, Wire};
+
+    #[test]
+    fn what_comes_after_the_limit_waits_or_is_thrown_away() {
+        let server = Options::new().no_module().start();
+        let relay = Relay::to(&server);
+        let mut c = Wire::tcp(relay.address.port()).expect("it accepts");
+        ok!(c, "SET", "a", "1");
+        let request = relay.sent();
+        relay.hold_after(request / 2);
+        c.try_send(&["SET", "a", "2"]).expect("it is sent");
+        until("half of it is there", || relay.holds());
+        assert_eq!(ok!(server.wire(), "GET", "a").text(), "1");
+        relay.go_on();
+        assert!(c.try_recv().is_ok());
+        assert_eq!(ok!(server.wire(), "GET", "a").text(), "2");
+
+        relay.hold_after(request - 1);
+        c.try_send(&["SET", "a", "3"]).expect("it is sent");
+        until("most of it is there", || relay.holds());
+        relay.cut();
+        assert!(c.try_recv().is_err());
+        assert_eq!(ok!(server.wire(), "GET", "a").text(), "2");
+        let mut c = Wire::tcp(relay.address.port()).expect("it accepts");
+        ok!(c, "SET", "a", "4");
+        relay.refuse(true);
+        let refused = Wire::tcp(relay.address.port());
+        assert!(!refused.is_ok_and(|mut c| c.try_send(&["PING"]).is_ok() && c.try_recv().is_ok()));
+    }
+}
