@@ -96,6 +96,35 @@ fn one_of_many_gated_members_waits_for_the_gate() {
 }
 
 #[test]
+fn lease_that_runs_out_does_not_requeue_all_that_stand_behind_the_gate() {
+    for leaves in [false, true] {
+        let (_server, mut f) = stage();
+        let members: Vec<String> = (0..50).map(|n| format!("m{n:03}")).collect();
+        f.ok(format!("GROUP shared {}", members.join(" ")));
+        // URIs that came long after the last pause behind this gate.
+        f.pass(60_000);
+        let now = f.time();
+        for chg in &members {
+            f.add_uri("crawl", chg, now, 0, "u");
+        }
+        assert_eq!(Lease::only(&f.ok("NEXT LEASE 1000")).chg, "m000");
+        f.take_none();
+        let behind = f.key("chg_gated:shared");
+        let len = |f: &mut Frontier| ok!(f.wire, "LLEN", &behind).int();
+        assert_eq!(len(&mut f), 48);
+        if leaves {
+            f.ok("GROUP other m000");
+        } else {
+            f.pass(1000);
+        }
+        f.take("m001");
+        assert_eq!(len(&mut f), 47);
+        assert_eq!(f.wait().len(), 1, "{:?}", f.wait());
+        f.assert_conserved();
+    }
+}
+
+#[test]
 fn member_that_leaves_is_its_own_again() {
     let (_server, mut f) = stage();
     f.ok("GROUP shared a b");
@@ -127,6 +156,23 @@ fn member_with_a_lease_that_ended_opens_the_gate() {
     names.push(f.try_take().expect("the other").chg);
     names.sort();
     assert_eq!(names, ["a", "b"]);
+    f.assert_conserved();
+}
+
+#[test]
+fn member_that_leaves_a_closed_gate_is_due_as_if_there_had_been_none() {
+    let (_server, mut f) = stage();
+    f.ok("GROUP shared a b");
+    let now = f.time();
+    f.add_uri("crawl", "a", now, 0, "1");
+    f.add_uri("crawl", "b", now, 0, "1");
+    f.take("a");
+    f.take_none();
+    // A URI that is due before the gate opens, and after the one that is there.
+    f.add_uri("crawl", "b", now + 50, 0, "2");
+    f.pass(10);
+    f.ok("GROUP  b");
+    f.take("b");
     f.assert_conserved();
 }
 

@@ -165,6 +165,13 @@ impl<K: Store> Frontier<K> {
         let due = at.max(group.closed_until()).max(now);
         if was_runnable {
             self.look_again(ks, loaded)?;
+            // What waits for its gate goes on waiting for that, and is known by it if it leaves the gate.
+            let opens = match &loaded.group.options.gate[..] {
+                [] => 0,
+                // Something may have been written before this, so a broken key is not an error here.
+                gate => self.gate_closed_until(ks, gate).unwrap_or(0),
+            };
+            let due = due.max(opens);
             if due < loaded.group.due && ks.zset_score(&self.names.wait, &loaded.id)?.is_some() {
                 self.wait_from(ks, loaded, due, now)?;
             }

@@ -48,8 +48,9 @@ impl<K: Store> Frontier<K> {
         Ok(waits.then_some(first))
     }
 
-    /// Tells a gate of one of its groups: until when it is leased, if it is, and when its pause ends.
-    /// The gate is closed for as long as any of its groups is leased or pauses.
+    /// Tells a gate of one of its groups: until when it is leased, if it is, and when its pause ends, or
+    /// else its lease ended: groups that came due before the gate opens stay behind it, but for one. The
+    /// gate is closed for as long as any of its groups is leased or pauses.
     pub(super) fn tell_gate(
         &mut self,
         ks: &mut K,

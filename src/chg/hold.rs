@@ -129,7 +129,7 @@ impl<K: Store> Frontier<K> {
             let old = std::mem::replace(&mut loaded.group.options.gate, gate.to_vec());
             if !old.is_empty() && !loaded.group.holds.is_empty() {
                 // What is being fetched from closed the old gate, and will not open it any more.
-                self.tell_gate(ks, &old, &loaded, 0)?;
+                self.tell_gate(ks, &old, &loaded, now)?;
             }
             if stood_behind && loaded.group.is_runnable() {
                 let due = self.due_of(ks, &loaded)?.max(now);
@@ -141,7 +141,7 @@ impl<K: Store> Frontier<K> {
             // What is being fetched from now, or pauses, closes the new gate too.
             let closes = !loaded.group.holds.is_empty() || loaded.group.gate > now;
             if closes && !gate.is_empty() {
-                self.tell_gate(ks, gate, &loaded, loaded.group.gate)?;
+                self.tell_gate(ks, gate, &loaded, loaded.group.gate.max(now))?;
             }
         }
         Ok(())

@@ -354,7 +354,7 @@ impl<K: Store> Frontier<K> {
         self.look_at_gate(ks, &gate)?;
         self.show_busy(ks, &loaded)?;
         if !gate.is_empty() {
-            self.tell_gate(ks, &gate, &loaded, 0)?;
+            self.tell_gate(ks, &gate, &loaded, now)?;
         }
         self.save(ks, &loaded)?;
         Ok(deadline)
@@ -370,7 +370,8 @@ impl<K: Store> Frontier<K> {
         };
         let was_queued = loaded.group.stands_beside_leases();
         loaded.group.holds.retain(|hold| hold.deadline > now);
-        if let (false, Some(last)) = (was_queued, over.iter().map(|hold| hold.deadline).max()) {
+        let ended = over.iter().map(|hold| hold.deadline).max();
+        if let (false, Some(last)) = (was_queued, ended) {
             // It has been ready since.
             loaded.group.due = last;
         }
@@ -391,7 +392,7 @@ impl<K: Store> Frontier<K> {
         }
         let gate = loaded.group.options.gate.clone();
         if !gate.is_empty() {
-            self.tell_gate(ks, &gate, loaded, 0)?;
+            self.tell_gate(ks, &gate, loaded, ended.unwrap_or(now))?;
         }
         if was_queued {
             self.come_forward(ks, loaded, counted, now)?;

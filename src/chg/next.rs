@@ -405,7 +405,7 @@ impl<K: Store> Frontier<K> {
         self.show_busy(ks, loaded)?;
         if !loaded.group.options.gate.is_empty() {
             let gate = loaded.group.options.gate.clone();
-            self.tell_gate(ks, &gate, loaded, 0)?;
+            self.tell_gate(ks, &gate, loaded, now)?;
         }
         if loaded.group.is_runnable() {
             // Beside its lease it stands in `chg_wait`, from where it can be taken at any time.
