@@ -40,6 +40,26 @@ fn move_takes_everything_that_is_queued() {
 }
 
 #[test]
+fn pause_moves_also_when_nothing_is_queued() {
+    for known in [false, true] {
+        let (_server, mut f) = stage();
+        if known {
+            f.ok("LIMIT to GAP 1");
+        }
+        add(&mut f, "from", 1);
+        let lease = f.take("from");
+        f.release(&lease, "DELAY 1000 DONE crawl");
+        assert_eq!(f.ok("MOVE from to").ints(), [0, 0]);
+        add(&mut f, "to", 1);
+        f.pass(999);
+        f.take_none();
+        f.pass(1);
+        f.take("to");
+        f.assert_conserved();
+    }
+}
+
+#[test]
 fn leases_that_ran_out_count_in_a_row_while_the_group_is_known() {
     // A pause that goes on keeps the group; without one it goes with its URIs.
     for (gap, times) in [(5000, 2), (0, 1)] {

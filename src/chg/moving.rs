@@ -136,6 +136,9 @@ impl<K: Store> Job<K> for Moving {
             }
             if to.group.uris > 0 {
                 frontier.save(ks, &to)?;
+            } else if done && to.group.gate > self.now {
+                // Nothing was queued, but the pause holds for what comes.
+                frontier.rest(ks, &mut to, self.now)?;
             }
             if done {
                 frontier.leave_queues(ks, &from, was_runnable)?;

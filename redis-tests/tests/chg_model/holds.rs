@@ -104,7 +104,7 @@ impl Model {
             target.score = None;
             target.turn = None;
         }
-        target.hash |= moved > 0;
+        target.hash |= moved > 0 || target.gate > now;
         let c = target.c();
         equal(reply, &Reply::Array(vec![Reply::Int(moved), Reply::Int(c)]))
     }
