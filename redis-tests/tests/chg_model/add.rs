@@ -90,7 +90,8 @@ impl Model {
                 }
             }
             None => {
-                if group.leases.len() as i64 >= group.c() {
+                let fetched = group.leases.iter().filter(|l| l.told.uri.is_none());
+                if fetched.count() as i64 >= group.counted() {
                     // Those that asked before are being fetched.
                     group.asked = NEVER;
                 }

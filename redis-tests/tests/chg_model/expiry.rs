@@ -81,7 +81,9 @@ impl Model {
         for (chg, group) in &self.groups {
             let waits = group.place == Place::Wait && group.n <= now;
             let ran_out = group.has_run_out(now);
-            if !waits && !ran_out {
+            // The gate may open in this very sweep, with a lease that ran out.
+            let gated = group.place == Place::Gated;
+            if !waits && !ran_out && !gated {
                 continue;
             }
             if self.is_loose(group) {

@@ -161,6 +161,11 @@ impl Model {
             Command::Repair => must_not_fail(reply),
             Command::Reload => {
                 self.reloaded = true;
+                // A millisecond that goes on after it, as only a simulated one can, has a new order.
+                let latest = self.latest;
+                for group in self.groups.values_mut().filter(|g| g.n == latest) {
+                    group.turn = None;
+                }
                 is_ok(reply)
             }
             Command::PushReady { chg } | Command::PutWait { chg, .. } => {

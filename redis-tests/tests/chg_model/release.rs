@@ -151,7 +151,8 @@ impl Model {
         let paused = self.paused.clone();
         let group = self.group(chg);
         let asked = match &release.when {
-            When::At(at) => *at,
+            // A time in the past means now.
+            When::At(at) => (*at).max(now),
             When::Delay(ms) => now + ms,
             When::Facts(facts) => now + pause(group, facts, held.granted, now),
         };

@@ -130,6 +130,10 @@ impl Model {
         let loose = self.is_loose(&self.groups[chg]);
         let group = self.group_mut(chg);
         group.hash = true;
+        if n != group.n {
+            // It came from behind a gate, say: not by being added.
+            group.turn = None;
+        }
         group.n = n;
         group.or_n = None;
         group.score = shown.wait.get(chg).copied();
