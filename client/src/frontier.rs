@@ -265,6 +265,8 @@ impl FromRedisValue for Expired {
 pub struct Frontier<S = Server> {
     server: S,
     prefix: Arc<[u8]>,
+    /// Simulated time.
+    now: Option<Millis>,
 }
 
 impl Frontier {
@@ -284,6 +286,7 @@ impl<S: Ask> Frontier<S> {
         Frontier {
             server: server.clone(),
             prefix: prefix.into().into(),
+            now: None,
         }
     }
 
@@ -292,6 +295,16 @@ impl<S: Ask> Frontier<S> {
         Frontier {
             server: server.clone(),
             prefix: Arc::clone(&self.prefix),
+            now: self.now,
+        }
+    }
+
+    /// The same frontier at a simulated time: for its calls it is then. Nobody waits in simulated time, so
+    /// [`Wait`] is not looked at. Only where the server has `crawlspace.chg-simulated-time`.
+    pub fn at(&self, now: Millis) -> Frontier<S> {
+        Frontier {
+            now: Some(now),
+            ..self.clone()
         }
     }
 
@@ -306,9 +319,7 @@ impl<S: Ask> Frontier<S> {
     }
 
     fn command(&self, name: &str) -> Cmd {
-        let mut command = redis::cmd(name);
-        command.arg(&self.prefix[..]);
-        command
+        command(name, &self.prefix, self.now)
     }
 
     /// Something quick that may be sent twice.
@@ -616,14 +627,17 @@ impl<S: Steps> Frontier<S> {
             .run(async move { frontier.take_next(next).await })
     }
 
-    async fn take_next(&self, next: Next) -> Result<Vec<Lease>, Error> {
+    async fn take_next(&self, mut next: Next) -> Result<Vec<Lease>, Error> {
         let begun = Instant::now();
         let longest = self.longest_wait();
+        let now = self.now;
+        if now.is_some() {
+            next.wait = Wait::No;
+        }
         loop {
             let prefix = Arc::clone(&self.prefix);
             let command = move || {
-                let mut command = redis::cmd("CHG.NEXT");
-                command.arg(&prefix[..]);
+                let mut command = command("CHG.NEXT", &prefix, now);
                 if let Some(lease) = next.lease {
                     command.arg("LEASE").arg(millis(lease));
                 }
@@ -650,7 +664,7 @@ impl<S: Steps> Frontier<S> {
 
     /// Less than the time after which the connection gives a silent server up for dead.
     fn longest_wait(&self) -> Duration {
-        LONGEST_WAIT.min(self.server.patience() / 2)
+        LONGEST_WAIT.min(self.server.longest_wait())
     }
 
     /// `CHG.RELEASE … NEXT`: the same, and the next lease in the same round trip. `next.count` is not
@@ -672,6 +686,10 @@ impl<S: Steps> Frontier<S> {
         if let Some(lease) = next.lease {
             release.arg("LEASE").arg(millis(lease));
         }
+        let mut next = *next;
+        if self.now.is_some() {
+            next.wait = Wait::No;
+        }
         let block = next.wait.left(Duration::ZERO, self.longest_wait());
         if let Some(block) = block {
             release.arg("BLOCK").arg(block);
@@ -680,7 +698,7 @@ impl<S: Steps> Frontier<S> {
         if block.is_some() {
             release = release.waits();
         }
-        let (frontier, next) = (self.clone(), *next);
+        let frontier = self.clone();
         self.server.run(async move {
             let (due, taken) = frontier.server.step(release).await?;
             if taken.is_some() || next.wait == Wait::No {
@@ -702,6 +720,15 @@ impl<S: Steps> Frontier<S> {
             Ok((due, frontier.take_next(rest).await?.pop()))
         })
     }
+}
+
+fn command(name: &str, prefix: &[u8], now: Option<Millis>) -> Cmd {
+    let mut command = redis::cmd(name);
+    command.arg(prefix);
+    if let Some(now) = now {
+        command.arg("NOW").arg(now);
+    }
+    command
 }
 
 impl Facts {

@@ -24,6 +24,8 @@ pub mod tags;
 pub mod wacz;
 pub mod warc;
 
+/// The crate that calls of plain commands are made with.
+pub use redis;
 pub use server::{
     Answer, Ask, AsyncServer, Batch, Call, Code, Error, Options, Pending, Server, Steps, Unsent,
 };

@@ -42,7 +42,7 @@ impl FromRedisValue for Claim {
 impl<S: Ask> Index<S> {
     /// `DEDUPE.CLAIM`: looks up, and if nobody knows the payload, reserves it for the caller during
     /// `lasting`. If another worker holds it, waits up to `wait` for what comes of that, but not for longer
-    /// than half of the connection's [patience](crate::Options::patience).
+    /// than half of the [patience with jobs](crate::Options::job_patience).
     ///
     /// A claim that a broken connection swallowed ends by itself, so this is sent again.
     ///

@@ -1,6 +1,6 @@
 //! What a crawl needs for replay, and who needs it.
 
-use redis::{FromRedisValue, ParsingError, Value};
+use redis::{Cmd, FromRedisValue, ParsingError, Value};
 use serde::Serialize;
 
 use super::Index;
@@ -71,18 +71,38 @@ impl<S: Ask> Index<S> {
     /// `NOCRAWL` when there is no such crawl, `ERR` for a reference that is none; or when the server cannot
     /// be reached.
     pub fn requires(&self, of: Of<'_>, transitive: bool) -> S::Answer<Vec<Required>> {
+        if let Of::References([]) = of {
+            return self.server.ask(Call::known(Vec::new()));
+        }
+        let mut requires = self.requirements(of, transitive);
+        requires.arg("FORMAT").arg("RESP");
+        self.server.ask(Call::new(requires).repeatable().waits())
+    }
+
+    /// `DEDUPE.REQUIRES … FORMAT JSON`: the same as an array in JSON, ready for `relation.requires` of
+    /// `datapackage.json`. What is not UTF-8 in a name is replaced.
+    ///
+    /// # Errors
+    /// As [`requires`](Index::requires).
+    pub fn requires_json(&self, of: Of<'_>, transitive: bool) -> S::Answer<String> {
+        if let Of::References([]) = of {
+            return self.server.ask(Call::known("[]".to_owned()));
+        }
+        let requires = self.requirements(of, transitive);
+        self.server.ask(Call::new(requires).repeatable().waits())
+    }
+
+    fn requirements(&self, of: Of<'_>, transitive: bool) -> Cmd {
         let mut requires = self.command("DEDUPE.REQUIRES");
         match of {
             Of::Crawl(crawl) => requires.arg(crawl),
             Of::Wacz(uuid) => requires.arg("REF").arg(uuid),
-            Of::References([]) => return self.server.ask(Call::known(Vec::new())),
             Of::References(references) => requires.arg("REFS").arg(references),
         };
         if transitive {
             requires.arg("TRANSITIVE");
         }
-        requires.arg("FORMAT").arg("RESP");
-        self.server.ask(Call::new(requires).repeatable().waits())
+        requires
     }
 
     /// `DEDUPE.REQUIREDBY`: the crawls that could not be replayed fully without this one.

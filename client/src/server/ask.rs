@@ -14,7 +14,7 @@ pub trait Ask: Clone {
     /// Sends the call.
     fn ask<T: Send + 'static>(&self, call: Call<T>) -> Self::Answer<T>;
 
-    /// A server that is silent for so long is taken for dead, so it must not be asked to wait for longer.
+    /// A server that makes a call wait for so long is taken for dead, so it must not be asked to.
     fn patience(&self) -> Duration {
         PATIENCE
     }
@@ -22,6 +22,11 @@ pub trait Ask: Clone {
 
 /// Those that can do several steps, where a call depends on the answer to the one before.
 pub trait Steps: Ask + Send + Sync + 'static {
+    /// For how long a server may be asked to let a call wait, before it is asked again.
+    fn longest_wait(&self) -> Duration {
+        self.patience() / 2
+    }
+
     /// One step.
     fn step<T: Send + 'static>(
         &self,

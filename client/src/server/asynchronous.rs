@@ -104,11 +104,15 @@ impl Ask for AsyncServer {
     }
 
     fn patience(&self) -> Duration {
-        self.0.options.patience
+        self.0.options.job_patience
     }
 }
 
 impl Steps for AsyncServer {
+    fn longest_wait(&self) -> Duration {
+        self.0.longest_wait()
+    }
+
     async fn step<T: Send + 'static>(&self, call: Call<T>) -> Result<T, Error> {
         let (request, read) = call.split();
         read(self.0.call(request).await?)
@@ -131,6 +135,7 @@ pub(super) struct Lines {
     nodes: Mutex<HashMap<Address, Arc<Node>>>,
     limit: usize,
     patience: Duration,
+    job_patience: Duration,
 }
 
 struct Node {
@@ -147,6 +152,8 @@ pub(super) struct Line {
     node: Arc<Node>,
     connection: MultiplexedConnection,
     whose: Whose,
+    /// How long each reply may take.
+    patience: Duration,
 }
 
 enum Whose {
@@ -162,6 +169,7 @@ impl Lines {
             nodes: Mutex::default(),
             limit: limit.min(Semaphore::MAX_PERMITS),
             patience: options.patience,
+            job_patience: options.job_patience,
         }
     }
 
@@ -233,6 +241,9 @@ impl Line {
     }
 
     async fn converse(&mut self, message: &Message<'_>) -> Result<Vec<Value>, RedisError> {
+        let replies = u32::try_from(message.replies()).unwrap_or(u32::MAX);
+        let patience = self.patience.saturating_mul(replies.max(1));
+        self.connection.set_response_timeout(patience);
         match &message.commands[..] {
             [] => Ok(Vec::new()),
             [command] if !message.asking => {
@@ -278,6 +289,7 @@ impl Wire for Lines {
                 node,
                 connection,
                 whose: Whose::Own(place),
+                patience: self.job_patience,
             });
         }
         // Whoever comes while it is being made waits for it.
@@ -295,6 +307,7 @@ impl Wire for Lines {
             node,
             connection,
             whose: Whose::Everybodys(number),
+            patience: self.patience,
         })
     }
 

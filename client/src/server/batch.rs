@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use redis::Value;
 
 use super::call::Request;
-use super::{Ask, Call, Error, Server, Steps};
+use super::{Ask, AsyncServer, Call, Error, Server, Steps};
 
 /// Calls that are collected, to be sent at once.
 ///
@@ -52,11 +52,11 @@ impl Batch {
         server.send(self)
     }
 
-    /// As [`send`](Batch::send), as one of several steps.
+    /// As [`send`](Batch::send), when it is awaited.
     ///
     /// # Errors
     /// As there.
-    pub async fn send_step(&self, server: &impl Steps) -> Result<(), Error> {
+    pub async fn send_async(&self, server: &AsyncServer) -> Result<(), Error> {
         server.step_batch(self).await
     }
 

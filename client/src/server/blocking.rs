@@ -79,11 +79,15 @@ impl Ask for Server {
     }
 
     fn patience(&self) -> Duration {
-        self.0.options.patience
+        self.0.options.job_patience
     }
 }
 
 impl Steps for Server {
+    fn longest_wait(&self) -> Duration {
+        self.0.longest_wait()
+    }
+
     async fn step<T: Send + 'static>(&self, call: Call<T>) -> Result<T, Error> {
         self.ask(call)
     }
@@ -107,10 +111,11 @@ pub(super) struct Pool(Arc<Connections>);
 struct Connections {
     nodes: Mutex<HashMap<Address, Node>>,
     freed: Condvar,
-    /// How many there may be to each server, how long each waits for a reply, and whether another one may
-    /// take its place.
+    /// How many there may be to each server, how long each waits for a reply that is quick and for another
+    /// one, and whether another connection may take its place.
     limit: usize,
     patience: Duration,
+    job_patience: Duration,
     only_one: bool,
 }
 
@@ -141,6 +146,7 @@ impl Pool {
             freed: Condvar::new(),
             limit: options.connections.unwrap_or(1),
             patience: options.patience,
+            job_patience: options.job_patience,
             only_one: options.only_one,
         }))
     }
@@ -178,13 +184,13 @@ impl Pool {
         topology: &Topology,
         commands: &Pipeline,
     ) -> Result<T, RedisError> {
-        let mut line = self.connect(topology, &Address::Seed)?;
+        let mut line = self.connect(topology, &Address::Seed, false)?;
         let done = commands.query(line.connection());
         line.fit = !done.as_ref().is_err_and(RedisError::is_io_error);
         done
     }
 
-    fn connect(&self, topology: &Topology, to: &Address) -> Result<Line, RedisError> {
+    fn connect(&self, topology: &Topology, to: &Address, waits: bool) -> Result<Line, RedisError> {
         let mut line = self.place(to)?;
         if !self.0.only_one && line.idle_since.is_some_and(|since| since.elapsed() > IDLE) {
             let works = line.connection().check_connection();
@@ -192,10 +198,14 @@ impl Pool {
         }
         if line.connection.is_none() {
             let open = topology.client(to)?.get_connection_with_timeout(CONNECT)?;
-            open.set_read_timeout(Some(self.0.patience))?;
             open.set_write_timeout(Some(self.0.patience))?;
             line.connection = Some(open);
         }
+        let patience = match waits {
+            true => self.0.job_patience,
+            false => self.0.patience,
+        };
+        line.connection().set_read_timeout(Some(patience))?;
         Ok(line)
     }
 }
@@ -263,9 +273,9 @@ impl Wire for Pool {
         &self,
         topology: &Topology,
         to: &Address,
-        _waits: bool,
+        waits: bool,
     ) -> Result<Line, RedisError> {
-        self.connect(topology, to)
+        self.connect(topology, to, waits)
     }
 
     async fn exchange(

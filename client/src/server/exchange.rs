@@ -12,11 +12,14 @@ use redis::{Cmd, ErrorKind, RedisError, ServerErrorKind, Value};
 
 use super::batch::Entry;
 use super::call::Request;
+use super::options::LONGEST_PAUSE;
 use super::topology::{Address, Topology};
 use super::{Batch, Error, Options};
 
 /// How often a call follows a redirection before it is given up.
 const REDIRECTIONS: u32 = 16;
+/// How long it may take until who waits finds that its slot is elsewhere.
+const WAIT_IN_CLUSTER: Duration = Duration::from_secs(10);
 
 /// How requests get to servers.
 pub(super) trait Wire: Send + Sync + 'static {
@@ -104,6 +107,16 @@ impl<W: Wire> Exchange<W> {
             .await
             .map_err(|cause| exchange.options.failed(cause))?;
         Ok(exchange)
+    }
+
+    /// For how long a call may wait: less than until the server is taken for dead. Where a slot may move away,
+    /// nobody tells those who wait for something in it.
+    pub fn longest_wait(&self) -> Duration {
+        let longest = self.options.job_patience / 2;
+        match self.topology.is_cluster() {
+            true => longest.min(WAIT_IN_CLUSTER),
+            false => longest,
+        }
     }
 
     pub fn topology(&self) -> &Topology {
@@ -222,7 +235,7 @@ impl<W: Wire> Exchange<W> {
             }
             if attempt.pause {
                 self.wire.pause(pause).await;
-                pause *= 2;
+                pause = (pause * 2).min(LONGEST_PAUSE);
                 left -= 1;
             }
             if attempt.outdated && (self.topology.is_cluster() || attempt.redirected) {

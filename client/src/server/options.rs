@@ -14,6 +14,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(600);
 /// How often something is sent again, and the pause before the first time.
 const RETRIES: u32 = 4;
 const PAUSE: Duration = Duration::from_millis(200);
+pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// How long a connection may take to come about.
 pub(super) const CONNECT: Duration = Duration::from_secs(5);
 /// One that was idle for longer has to prove that it still works before something is sent that cannot be sent
@@ -28,6 +29,7 @@ pub struct Options {
     pub(super) url: String,
     pub(super) connections: Option<usize>,
     pub(super) patience: Duration,
+    pub(super) job_patience: Duration,
     pub(super) retries: u32,
     pub(super) pause: Duration,
     pub(super) only_one: bool,
@@ -40,6 +42,7 @@ impl Options {
             url: url.to_owned(),
             connections: None,
             patience: PATIENCE,
+            job_patience: PATIENCE,
             retries: RETRIES,
             pause: PAUSE,
             only_one: false,
@@ -56,15 +59,23 @@ impl Options {
         self
     }
 
-    /// A server that is silent for so long while a reply is due is taken for dead. Jobs keep their caller
-    /// for as long as they take, so it is ten minutes when it is not said.
+    /// A server that is silent for so long while a reply is due is taken for dead. Ten minutes when it is not
+    /// said, since somebody may keep it busy with a slow script.
     pub fn patience(mut self, patience: Duration) -> Options {
         self.patience = patience;
         self
     }
 
-    /// How often something that may be sent again is sent again, after pauses of 200, 400, 800 … milliseconds.
-    /// 4 when it is not said.
+    /// The same for calls that wait for something, and for jobs, which keep their caller for as long as they
+    /// take. Ten minutes when it is not said. A job that takes longer is asked for again, which attaches to it.
+    pub fn job_patience(mut self, patience: Duration) -> Options {
+        self.job_patience = patience;
+        self
+    }
+
+    /// How often something that may be sent again is sent again, after pauses of 200, 400, 800 … milliseconds,
+    /// five seconds at most. 4 when it is not said. Where a cluster or a sentinel is to make a master of a
+    /// replica meanwhile, 10 gives them half a minute.
     pub fn retries(mut self, retries: u32) -> Options {
         self.retries = retries;
         self

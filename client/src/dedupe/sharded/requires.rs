@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use super::standing::AT_ONCE;
 use super::Sharded;
 use crate::dedupe::{Dependent, Of, Profile, Required, Wacz};
-use crate::server::{Batch, Call, Code, Error, Pending, Steps, Unsent};
+use crate::server::{Ask, Batch, Call, Code, Error, Pending, Steps, Unsent};
 
 /// Whose requirements are asked for, kept for later.
 enum Asked {
@@ -125,19 +126,21 @@ impl<S: Steps> Sharded<S> {
         &self,
         crawls: &[Vec<u8>],
     ) -> Result<BTreeSet<Vec<u8>>, Error> {
-        let batch = Batch::new();
-        let mut asked: Vec<Pending<Vec<Vec<u8>>>> = Vec::new();
-        for crawl in crawls {
-            for shard in self.shards() {
-                let mut members = redis::cmd("SMEMBERS");
-                members.arg(shard.key(&[crawl, &b":reqCrawls"[..]].concat()));
-                asked.push(crate::Ask::ask(&batch, Call::new(members).repeatable()));
-            }
-        }
-        self.server().step_batch(&batch).await?;
         let mut required = BTreeSet::new();
-        for answer in asked {
-            required.extend(answer.take()?);
+        for some in crawls.chunks(AT_ONCE) {
+            let batch = Batch::new();
+            let mut asked: Vec<Pending<Vec<Vec<u8>>>> = Vec::new();
+            for crawl in some {
+                for shard in self.shards() {
+                    let mut members = redis::cmd("SMEMBERS");
+                    members.arg(shard.key(&[crawl, &b":reqCrawls"[..]].concat()));
+                    asked.push(batch.ask(Call::new(members).repeatable()));
+                }
+            }
+            self.server().step_batch(&batch).await?;
+            for answer in asked {
+                required.extend(answer.take()?);
+            }
         }
         Ok(required)
     }

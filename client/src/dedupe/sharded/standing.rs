@@ -5,6 +5,9 @@ use super::Sharded;
 use crate::dedupe::Index;
 use crate::server::{Ask, Batch, Call, Error, Pending, Steps};
 
+/// About how many crawls the shards are asked at once.
+pub(super) const AT_ONCE: usize = 500;
+
 /// How a crawl stands in one shard, by the plain keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Standing {
@@ -94,8 +97,16 @@ impl<S: Steps> Sharded<S> {
         &self,
         crawls: &[&[u8]],
     ) -> Result<(Vec<Standings>, Marks), Error> {
+        let marks = self.server().step(self.marks_call()).await?;
+        let mut standings = Vec::with_capacity(crawls.len());
+        for some in crawls.chunks(AT_ONCE) {
+            standings.extend(self.standings_of(some).await?);
+        }
+        Ok((standings, marks))
+    }
+
+    async fn standings_of(&self, crawls: &[&[u8]]) -> Result<Vec<Standings>, Error> {
         let batch = Batch::new();
-        let marks = batch.ask(self.marks_call());
         let asked: Vec<Vec<Asked>> = crawls
             .iter()
             .map(|crawl| {
@@ -111,7 +122,7 @@ impl<S: Steps> Sharded<S> {
             let of_crawl: Result<_, _> = of_crawl.into_iter().map(Asked::take).collect();
             standings.push(Standings(of_crawl?));
         }
-        Ok((standings, marks.take()?))
+        Ok(standings)
     }
 
     /// How one crawl stands, and all marks of the index.
