@@ -172,6 +172,9 @@ impl Import {
             ..Report::default()
         };
         let (packages, crawls) = self.packages(manifest, &mut report, watch);
+        let index = Index::on(server, &self.prefix[..]);
+        // Before anything is queued: a server without the module says so, and one that has no place for this prefix.
+        index.profile()?;
         let queue = Queue::new(server, &self.prefix, token(), self.lease);
         let enqueued = queue.enqueue(&packages)?;
         queue.retry()?;
@@ -184,7 +187,7 @@ impl Import {
         let work = Work {
             import: self,
             server,
-            index: Index::on(server, &self.prefix[..]),
+            index,
             queue: &queue,
             guards: Guards::default(),
             kept: Kept::default(),
@@ -233,7 +236,9 @@ impl Import {
             let crawl = crawl.unwrap_or(&entry.name).clone();
             crawls.push(crawl.clone());
             let located = match &entry.location {
-                Ok(_) if entry.name.len() > MAX_NAME => Err("its name is longer than 1 KiB".to_owned()),
+                Ok(_) if entry.name.len() > MAX_NAME => {
+                    Err("its name is longer than 1 KiB".to_owned())
+                }
                 Ok(location) => absolute(location),
                 Err(reason) => Err(reason.clone()),
             };
@@ -295,7 +300,9 @@ impl Work<'_> {
     }
 
     fn into_report(self) -> Report {
-        self.report.into_inner().unwrap_or_else(PoisonError::into_inner)
+        self.report
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -37,6 +37,17 @@ pub(super) enum Taken {
     Others(u64),
 }
 
+/// What becomes of a package that an importer is done with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// Nothing is left to be done.
+    Done,
+    /// It goes on to the next stage; from the last one, to the packages that the next import tries again.
+    Next,
+    /// It is at fault. `partly`: the next import goes on with what this one began.
+    Failed { partly: bool },
+}
+
 /// What a manifest added to the queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Enqueued {
@@ -58,8 +69,16 @@ pub(super) struct Queue {
 }
 
 const ENQUEUE: &str = r"
-local q, qset, done, crawls, runs, later = unpack(KEYS)
+local q, qset, done, crawls, runs, counts, later = unpack(KEYS)
 local names, run, laters = ARGV[1], ARGV[2], ARGV[3]
+-- A key of another type is an error before anything is written.
+redis.call('LLEN', q)
+redis.call('LLEN', crawls)
+redis.call('HLEN', runs)
+redis.call('HLEN', counts)
+redis.call('SCARD', later)
+for i = 5, #ARGV, 3 do redis.call('LLEN', names .. ARGV[i]) end
+local begins = redis.call('SCARD', qset) == 0
 local new, was_done, underway = 0, 0, 0
 for i = 4, #ARGV, 3 do
   local name, crawl, item = ARGV[i], ARGV[i + 1], ARGV[i + 2]
@@ -77,6 +96,7 @@ for i = 4, #ARGV, 3 do
     redis.call('RPUSH', names .. crawl, name)
   end
 end
+if begins and new > 0 then redis.call('HSET', counts, 'updateProgress', '0') end
 return {new, was_done, underway}";
 
 /// Orphans first; and a call that is sent twice gives the same package twice.
@@ -99,10 +119,18 @@ const RENEW: &str = r"
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
 return redis.call('PEXPIRE', KEYS[1], ARGV[2])";
 
+/// Other clients may have queued a package without a run.
+const RUN: &str = r"
+local guard, runs = unpack(KEYS)
+local token, name = unpack(ARGV)
+if redis.call('GET', guard) ~= token then return false end
+redis.call('HSETNX', runs, name, token)
+return redis.call('HGET', runs, name)";
+
 /// Gives 0 when somebody else has it. A call that is sent twice gives 1 twice.
 const LEAVE: &str = r"
 local guard, pending, into, runs, noted, counts, qset, q, pq, r, pr = unpack(KEYS)
-local token, item, name, keep, forget = unpack(ARGV)
+local token, item, name, keep, forget, failed = unpack(ARGV)
 local holder = redis.call('GET', guard)
 if holder ~= token then
   if not holder and not redis.call('LPOS', pending, item) then return 1 end
@@ -114,6 +142,8 @@ if forget == '1' then
   redis.call('HDEL', runs, name)
   redis.call('HDEL', noted, name)
 end
+-- It is in no queue any more, and the next import is to try it again.
+if failed == '1' then redis.call('SREM', qset, name) end
 redis.call('DEL', guard)
 local total = redis.call('SCARD', qset)
 local left = redis.call('LLEN', q) + redis.call('LLEN', pq) + redis.call('LLEN', r) + redis.call('LLEN', pr)
@@ -222,7 +252,14 @@ impl Queue {
     pub fn enqueue(&self, packages: &[Package]) -> Result<Enqueued, Error> {
         let mut sum = Enqueued::default();
         for some in packages.chunks(ENQUEUED) {
-            let keys = ["src:q", "src:qset", "src:d", "src:crawls", "src:runs"];
+            let keys = [
+                "src:q",
+                "src:qset",
+                "src:d",
+                "src:crawls",
+                "src:runs",
+                "allcounts",
+            ];
             let mut enqueue = self.script(ENQUEUE, &keys, &[self.key("src:later")]);
             enqueue.arg(self.key("src:w:")).arg(&self.token[..]);
             enqueue.arg(self.key("src:later:"));
@@ -286,21 +323,15 @@ impl Queue {
         self.server.ask(call).map(|_| ())
     }
 
-    /// A package is done with at this stage. `next`: it goes on to the next one, or, from the last one, to the
-    /// list of those that are tried again the next time. `whole`: nothing is left to go on with after a fault.
-    /// `false` when somebody else has it.
-    pub fn leave(
-        &self,
-        stage: Stage,
-        name: &str,
-        item: &[u8],
-        next: bool,
-        whole: bool,
-    ) -> Result<bool, Error> {
+    /// A package is done with at this stage. `false` when somebody else has it.
+    pub fn leave(&self, stage: Stage, name: &str, item: &[u8], fate: Fate) -> Result<bool, Error> {
         let into = match stage {
             Stage::Responses => "src:r",
             Stage::Revisits => "src:retry",
         };
+        let next = fate == Fate::Next;
+        let whole = matches!(fate, Fate::Done | Fate::Failed { partly: false });
+        let failed = matches!(fate, Fate::Failed { .. });
         let mut keys = vec![self.guard(stage, name)];
         let names = [
             stage.pending(),
@@ -317,16 +348,19 @@ impl Queue {
         keys.extend(names.iter().map(|key| self.key(key)));
         let mut leave = self.script(LEAVE, &[], &keys);
         leave.arg(&self.token[..]).arg(item).arg(name);
-        leave.arg(u8::from(next)).arg(u8::from(whole));
+        for flag in [next, whole, failed] {
+            leave.arg(u8::from(flag));
+        }
         self.server.ask(Call::new(leave).repeatable())
     }
 
-    /// What names the sequence of calls by which this package is added, the same until it is whole.
-    pub fn run(&self, name: &str) -> Result<String, Error> {
-        let mut run = redis::cmd("HGET");
-        run.arg(self.key("src:runs")).arg(name);
-        let run: Option<String> = self.server.ask(Call::new(run).repeatable())?;
-        Ok(run.unwrap_or_else(|| self.token.clone()))
+    /// What names the sequence of calls by which this package is added, the same until it is whole. `None` when
+    /// somebody else has it: whoever made one up then would count all of it again.
+    pub fn run(&self, name: &str) -> Result<Option<String>, Error> {
+        let guard = self.guard(Stage::Responses, name);
+        let mut run = self.script(RUN, &[], &[guard, self.key("src:runs")]);
+        run.arg(&self.token[..]).arg(name);
+        self.server.ask(Call::new(run).repeatable())
     }
 
     /// The crawls of the packages that are queued or were, in the order of their manifests.

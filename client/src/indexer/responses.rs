@@ -12,11 +12,13 @@ use crate::dedupe::{Added, Adding, Index, Sequence};
 use crate::wacz::{Location, Wacz};
 use crate::{Batch, Code, Error, Pending, Server};
 
-/// Records in a call: what the server does in well under a millisecond. It is part of what makes a second run
-/// send the same calls, and so stands in the name of their sequence.
+/// Records in a call: what the server does in well under a millisecond. Fewer when they have so many bytes. It is
+/// part of what makes a second run send the same calls, and so stands in the name of their sequence.
 const RECORDS: usize = 250;
-/// Calls in a round trip.
-const CALLS: usize = 8;
+const CALL_BYTES: usize = 256 << 10;
+/// Calls in a round trip. Fewer when they have so many bytes.
+const CALLS: u64 = 8;
+const TRIP_BYTES: usize = 1 << 20;
 /// Round trips that are made ready while one is under way.
 const AHEAD: usize = 2;
 /// Places of WACZ files asked for in a round trip.
@@ -141,7 +143,9 @@ impl Job<'_> {
     }
 
     fn add(&mut self, wacz: &Wacz, wacz_index: u64) -> Result<Revisits, Failure> {
-        let run = self.queue.run(&self.package.name)?;
+        let Some(run) = self.queue.run(&self.package.name)? else {
+            return Err(Failure::Lost);
+        };
         let (to_send, to_be_sent) = sync_channel(AHEAD);
         let server = self.work.server;
         thread::scope(|scope| {
@@ -149,7 +153,7 @@ impl Job<'_> {
             let mut filling = Filling {
                 crawl: self.package.crawl.as_bytes(),
                 prefix: &self.work.import.prefix,
-                writer: format!("import {run} {} {RECORDS}", self.package.name).into_bytes(),
+                writer: format!("import {run} {wacz_index} {RECORDS}"),
                 number: 1,
                 wacz_index,
                 bytes: Vec::new(),
@@ -222,13 +226,17 @@ impl Job<'_> {
 struct Trip {
     batch: Batch,
     replies: Vec<Pending<u64>>,
+    bytes: usize,
 }
 
 /// Puts records into calls and calls into round trips.
 struct Filling<'a> {
     prefix: &'a [u8],
     crawl: &'a [u8],
-    writer: Vec<u8>,
+    /// What the names of the sequences begin with. Each place in a round trip has a sequence of its own, and the
+    /// trips are numbered: a call that is refused while those behind it are not can then be sent again, because
+    /// nobody has counted beyond it.
+    writer: String,
     number: u64,
     wacz_index: u64,
     /// Hash, date and URL of the records, and where each of these ends.
@@ -245,7 +253,7 @@ impl Filling<'_> {
             self.bytes.len()
         });
         self.records.push((ends, size));
-        if self.records.len() == RECORDS {
+        if self.records.len() == RECORDS || self.bytes.len() >= CALL_BYTES {
             self.call()?;
         }
         Ok(())
@@ -268,8 +276,10 @@ impl Filling<'_> {
                 record
             })
             .collect();
+        let place = self.trip.replies.len() as u64;
+        let writer = format!("{} {place}", self.writer);
         let sequence = Sequence {
-            writer: &self.writer,
+            writer: writer.as_bytes(),
             number: self.number,
         };
         let adding = Adding {
@@ -280,10 +290,10 @@ impl Filling<'_> {
         let index = Index::on(&self.trip.batch, self.prefix);
         let reply = index.add(self.crawl, &adding, &added);
         self.trip.replies.push(reply);
-        self.number += 1;
+        self.trip.bytes += self.bytes.len();
         self.bytes.clear();
         self.records.clear();
-        if self.trip.replies.len() == CALLS {
+        if place + 1 == CALLS || self.trip.bytes >= TRIP_BYTES {
             self.send()?;
         }
         Ok(())
@@ -291,6 +301,7 @@ impl Filling<'_> {
 
     fn send(&mut self) -> Result<(), Failure> {
         let trip = std::mem::take(&mut self.trip);
+        self.number += 1;
         // The other side has gone when the server refused, and it says why.
         self.to_send.send(trip).map_err(|_| Failure::Stopped)
     }
@@ -312,7 +323,7 @@ fn send(server: &Server, trips: &Receiver<Trip>) -> Result<(), Error> {
         for reply in trip.replies {
             match reply.take() {
                 Ok(_) => {}
-                // A later call of this sequence was there before: an earlier run was further.
+                // An earlier run was further: it got to a later trip, and so all of this one had been done.
                 Err(error) if error.code() == Some(Code::Stale) => {}
                 Err(error) => return Err(error),
             }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::guard::Held;
 use super::package::Package;
-use super::queue::{Queue, Stage, Taken};
+use super::queue::{Fate, Queue, Stage, Taken};
 use super::report::{Event, Failed, Report};
 use super::Work;
 use crate::wacz::{self, Location, Wacz};
@@ -179,7 +179,8 @@ impl Work<'_> {
         };
         let left = match outcome {
             Ok(has_revisits) => {
-                let left = queue.leave(stage, name, item, has_revisits, !has_revisits);
+                let fate = if has_revisits { Fate::Next } else { Fate::Done };
+                let left = queue.leave(stage, name, item, fate);
                 if stage == Stage::Responses && matches!(left, Ok(true)) {
                     report.imported = 1;
                     let records = report.responses + report.revisits;
@@ -188,12 +189,19 @@ impl Work<'_> {
                 left
             }
             Err(Failure::Package { reason, partly }) => {
-                let again = stage == Stage::Revisits;
-                let left = queue.leave(stage, name, item, again, !partly && !again);
+                let fate = match stage {
+                    Stage::Responses => Fate::Failed { partly },
+                    Stage::Revisits => Fate::Next,
+                };
+                let left = queue.leave(stage, name, item, fate);
                 if matches!(left, Ok(true)) {
                     let failed = Failed {
                         name: package.name.clone(),
-                        path: package.path.clone(),
+                        // The query of a URL may hold a secret.
+                        path: match Location::parse(&package.path) {
+                            Ok(location) => location.to_string(),
+                            Err(_) => String::new(),
+                        },
                         reason,
                     };
                     self.watch.event(Event::Failed(&failed));
