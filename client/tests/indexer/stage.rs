@@ -1,0 +1,336 @@
+//! A server, crawls as WACZ files, and the index that they made while they ran.
+
+use std::collections::BTreeMap;
+use std::process::Command;
+
+use redis_tests::archive::{crawl, Crawl, Crawler, Folder, Shape};
+use redis_tests::{
+    assert_consistent, counts, ok, set_key, Ended, Options, Program, Relay, Reply, Rng, Server,
+    Snapshot, Wire,
+};
+use serde_json::Value;
+
+/// Where the crawls were made live.
+pub const LIVE: &str = "{live}:";
+/// Where they are imported.
+pub const COPY: &str = "{copy}:";
+
+/// What the tests work on.
+pub struct Stage {
+    pub server: Server,
+    pub folder: Folder,
+    pub crawls: Vec<Crawl>,
+    pub rng: Rng,
+}
+
+impl Stage {
+    /// Three crawls of the usual odd kind.
+    pub fn new(test: &str) -> Stage {
+        Stage::with(test, Options::new(), 3, Shape::default())
+    }
+
+    /// Crawls of this shape, and a server with these options.
+    pub fn with(test: &str, options: Options, crawls: usize, shape: Shape) -> Stage {
+        Stage::on(options.start(), test, crawls, shape)
+    }
+
+    /// The same on a server that is there.
+    pub fn on(server: Server, test: &str, crawls: usize, shape: Shape) -> Stage {
+        let mut rng = Rng::new(test);
+        let mut folder = Folder::new();
+        let mut crawler = Crawler::new(Rng::seeded(rng.bits()), shape);
+        let mut c = server.wire();
+        let made = (0..crawls).map(|_| {
+            let made = crawler.next_crawl();
+            let files = folder.write(&made);
+            crawl(&mut c, LIVE, &made, &files);
+            made
+        });
+        let crawls = made.collect();
+        Stage {
+            server,
+            folder,
+            crawls,
+            rng,
+        }
+    }
+
+    /// An import of all files into the other index.
+    pub fn import(&self) -> Indexer {
+        self.import_of(&self.folder.manifest())
+    }
+
+    /// An import of this manifest or file into the other index.
+    pub fn import_of(&self, source: &str) -> Indexer {
+        Indexer::new(source).redis(&self.server.url()).prefix(COPY)
+    }
+
+    /// An import of all files into this index, over a relay.
+    pub fn import_over(&self, relay: &Relay, prefix: &str) -> Indexer {
+        self.import().redis(&relay.url()).prefix(prefix)
+    }
+
+    /// The live index, and the one that came of the files.
+    pub fn both(&self) -> [Outcome; 2] {
+        [LIVE, COPY].map(|prefix| Outcome::of(&mut self.server.wire(), prefix))
+    }
+
+    /// Fails unless everything was imported, and counted once.
+    #[track_caller]
+    pub fn assert_once(&self) {
+        self.assert_once_in(COPY);
+    }
+
+    /// The same for the index with this prefix.
+    #[track_caller]
+    pub fn assert_once_in(&self, prefix: &str) {
+        let mut c = self.server.wire();
+        let live = Outcome::of(&mut c, LIVE);
+        Outcome::of(&mut c, prefix).assert_same(&live, "imported and live");
+        assert_over(&mut c, prefix);
+    }
+}
+
+/// `crawlspace indexer`, about to be started.
+#[derive(Clone)]
+pub struct Indexer {
+    arguments: Vec<(String, Option<String>)>,
+}
+
+impl Indexer {
+    /// Of this source, into no server yet, with `--lease 1` and `--json`.
+    pub fn new(source: &str) -> Indexer {
+        let indexer = Indexer {
+            arguments: Vec::new(),
+        };
+        indexer
+            .with("--source-url", source)
+            .with("--lease", "1")
+            .flag("--json")
+    }
+
+    /// With this option in place of what was said before.
+    pub fn with(mut self, name: &str, value: &str) -> Indexer {
+        self.arguments.retain(|(other, _)| other != name);
+        self.arguments
+            .push((name.to_owned(), Some(value.to_owned())));
+        self
+    }
+
+    /// With this option, which takes no value.
+    pub fn flag(mut self, name: &str) -> Indexer {
+        self.arguments.push((name.to_owned(), None));
+        self
+    }
+
+    /// Without this option.
+    pub fn without(mut self, name: &str) -> Indexer {
+        self.arguments.retain(|(other, _)| other != name);
+        self
+    }
+
+    pub fn redis(self, url: &str) -> Indexer {
+        self.with("--redis", url)
+    }
+
+    pub fn prefix(self, prefix: &str) -> Indexer {
+        self.with("--prefix", prefix)
+    }
+
+    pub fn jobs(self, jobs: u32) -> Indexer {
+        self.with("--jobs", &jobs.to_string())
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_crawlspace"));
+        command.arg("indexer");
+        for (name, value) in &self.arguments {
+            command.arg(name).args(value);
+        }
+        command
+    }
+
+    /// Starts it.
+    pub fn start(&self) -> Program {
+        Program::start(self.command())
+    }
+
+    /// Runs it to its end.
+    #[track_caller]
+    pub fn run(&self) -> Ended {
+        self.start().end()
+    }
+
+    /// Runs it to its end, with everything imported. Gives the report.
+    #[track_caller]
+    pub fn succeeds(&self) -> Value {
+        succeeded(&self.run())
+    }
+
+    /// Runs it to its end, with exit status 1. Gives what it complained about.
+    #[track_caller]
+    pub fn fails(&self) -> String {
+        let ended = self.run();
+        assert_eq!(
+            ended.status.code(),
+            Some(1),
+            "{}{}",
+            ended.out,
+            ended.errors
+        );
+        ended.errors
+    }
+
+    /// Runs it to its end: some packages could not be imported. Gives name and reason of each, by name.
+    #[track_caller]
+    pub fn fails_some(&self) -> BTreeMap<String, String> {
+        let ended = self.run();
+        assert_eq!(
+            ended.status.code(),
+            Some(1),
+            "{}{}",
+            ended.out,
+            ended.errors
+        );
+        let report = report(&ended);
+        let failed = report["failed"].as_array().expect("an array").iter();
+        let pairs = failed.map(|failed| (text(&failed["name"]), text(&failed["reason"])));
+        let failed: BTreeMap<_, _> = pairs.collect();
+        for (name, reason) in &failed {
+            let line = |line: &str| line.contains(name) && line.contains(reason);
+            assert!(ended.errors.lines().any(line), "{name}: {}", ended.errors);
+        }
+        failed
+    }
+}
+
+/// The report of an import in which everything went well.
+#[track_caller]
+pub fn succeeded(ended: &Ended) -> Value {
+    assert!(ended.status.success(), "{}{}", ended.out, ended.errors);
+    report(ended)
+}
+
+/// The object that it printed.
+#[track_caller]
+pub fn report(ended: &Ended) -> Value {
+    serde_json::from_str(&ended.out)
+        .unwrap_or_else(|e| panic!("{e}: {}{}", ended.out, ended.errors))
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().expect("a text").to_owned()
+}
+
+/// Everything that statistics, look-ups and replay are made of.
+#[derive(Debug)]
+pub struct Outcome {
+    keys: Snapshot,
+    counts: BTreeMap<String, i64>,
+    requires: BTreeMap<String, String>,
+    required_by: BTreeMap<String, Vec<String>>,
+    stats: BTreeMap<String, i64>,
+}
+
+impl Outcome {
+    /// Of the index with this prefix, which must be consistent.
+    #[track_caller]
+    pub fn of(c: &mut Wire, p: &str) -> Outcome {
+        assert_consistent(c, p);
+        let ours = |key: &[u8]| key.strip_prefix(p.as_bytes()).is_some_and(is_outcome);
+        let keys = Snapshot::of_keys(c, ours).under(p);
+        let mut counts = counts(c, &format!("{p}allcounts"));
+        counts.remove("updateProgress");
+        let (mut requires, mut required_by) = (BTreeMap::new(), BTreeMap::new());
+        for crawl in set_key(c, &format!("{p}allcrawls")) {
+            let required = ok!(c, "DEDUPE.REQUIRES", p, crawl).text();
+            let mut by: Vec<String> = ok!(c, "DEDUPE.REQUIREDBY", p, crawl)
+                .items()
+                .iter()
+                .map(|item| format!("{item:?}"))
+                .collect();
+            by.sort();
+            requires.insert(crawl.clone(), required);
+            required_by.insert(crawl, by);
+        }
+        let stats = ok!(c, "DEDUPE.STATS", p).pairs();
+        let stats = stats.iter().filter_map(|(name, value)| match value {
+            Reply::Int(n) if name.text() != "memory" => Some((name.text(), *n)),
+            _ => None,
+        });
+        let stats = stats.collect();
+        Outcome {
+            keys,
+            counts,
+            requires,
+            required_by,
+            stats,
+        }
+    }
+
+    /// How many hashes it has.
+    pub fn hashes(&self) -> i64 {
+        self.stats["hashes"]
+    }
+
+    /// One of its counts.
+    pub fn count(&self, field: &str) -> i64 {
+        self.counts.get(field).copied().unwrap_or(0)
+    }
+
+    /// The same without what is said of crawls that the manifest did not list.
+    pub fn without_removed(mut self) -> Outcome {
+        for field in ["removedCrawls", "removedCrawlSize"] {
+            self.counts.remove(field);
+            self.stats.insert(field.to_owned(), 0);
+        }
+        self
+    }
+
+    #[track_caller]
+    pub fn assert_same(&self, other: &Outcome, what: &str) {
+        self.keys.assert_same(&other.keys, what);
+        assert_eq!(self.counts, other.counts, "{what}: allcounts");
+        assert_eq!(self.requires, other.requires, "{what}: REQUIRES");
+        assert_eq!(self.required_by, other.required_by, "{what}: REQUIREDBY");
+        assert_eq!(self.stats, other.stats, "{what}: STATS");
+    }
+}
+
+/// Whether a key says something of crawls, and not of how it came about: numbers of calls and of commits.
+fn is_outcome(key: &[u8]) -> bool {
+    const NAMES: [&[u8]; 5] = [
+        b"allhashes",
+        b"alldupes",
+        b"allcrawls",
+        b"uncommittedcrawls",
+        b"src:d",
+    ];
+    const ENDS: [&[u8]; 3] = [b":reqCrawls", b":duperefs", b":duperef"];
+    let of_crawl = key.starts_with(b"h:") && !key.ends_with(b":seq") && !key.ends_with(b":base");
+    NAMES.contains(&key)
+        || of_crawl
+        || key.starts_with(b"c:")
+        || ENDS.iter().any(|end| key.ends_with(end))
+}
+
+/// Fails unless nothing of an import is left but what stays: names, and the time.
+#[track_caller]
+pub fn assert_over(c: &mut Wire, p: &str) {
+    let left = import_keys(c, p);
+    assert_eq!(left, ["last_update_ts", "src:d"], "keys of the import");
+    let progress = ok!(c, "HGET", format!("{p}allcounts"), "updateProgress");
+    assert_eq!(progress.text(), "1");
+}
+
+/// The keys of an import that are there, without the prefix.
+pub fn import_keys(c: &mut Wire, p: &str) -> Vec<String> {
+    let is_of_import = |key: &[u8]| {
+        let begins = |with: &&[u8]| key.starts_with(with);
+        key == b"last_update_ts" || [&b"src:"[..], b"pending:"].iter().any(begins)
+    };
+    Snapshot::of_keys(c, |key| key.starts_with(p.as_bytes()))
+        .under(p)
+        .without(|key| !is_of_import(key))
+        .names()
+}
