@@ -49,6 +49,12 @@ impl Index {
     /// Connects to the server at `url`, as [`Server::open`] does. `prefix` stands before every key of the
     /// index, and may be empty.
     ///
+    /// ```no_run
+    /// let index = crawlspace_client::dedupe::Index::open("redis://127.0.0.1:6379/0", "{coll-42}:")?;
+    /// assert_eq!(index.prefix(), b"{coll-42}:");
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// When the URL is none, or nobody answers there.
     pub fn open(url: &str, prefix: impl Into<Vec<u8>>) -> Result<Index, Error> {
@@ -58,6 +64,16 @@ impl Index {
 
 impl<S: Ask> Index<S> {
     /// The index of this prefix on this server, or in this [`Batch`].
+    ///
+    /// ```no_run
+    /// use crawlspace_client::{dedupe::Index, AsyncServer};
+    /// # async fn connect() -> Result<(), crawlspace_client::Error> {
+    /// let server = AsyncServer::open("redis://127.0.0.1/").await?;
+    /// let (one, other) = (Index::on(&server, "{coll-1}:"), Index::on(&server, "{coll-2}:"));
+    /// println!("{} and {}", one.stats().await?.hashes, other.stats().await?.hashes);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn on(server: &S, prefix: impl Into<Vec<u8>>) -> Index<S> {
         Index {
             server: server.clone(),
@@ -66,6 +82,19 @@ impl<S: Ask> Index<S> {
     }
 
     /// The same index, asked in another way: in a [`Batch`], for example.
+    ///
+    /// ```no_run
+    /// # use crawlspace_client::dedupe::*;
+    /// # let index = Index::open("redis://127.0.0.1/", "")?;
+    /// use crawlspace_client::Batch;
+    /// let batch = Batch::new();
+    /// let crawls = ["crawl-1", "crawl-2"].map(|crawl| index.over(&batch).crawl_stats(crawl.as_bytes()));
+    /// batch.send(index.server())?;
+    /// for crawl in crawls {
+    ///     println!("{} hashes", crawl.take()?.hashes);
+    /// }
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
     pub fn over<Z: Ask>(&self, server: &Z) -> Index<Z> {
         Index {
             server: server.clone(),
@@ -74,6 +103,14 @@ impl<S: Ask> Index<S> {
     }
 
     /// What it is asked over.
+    ///
+    /// ```no_run
+    /// # use crawlspace_client::dedupe::*;
+    /// # let index = Index::open("redis://127.0.0.1/", "")?;
+    /// let plain = crawlspace_client::redis::cmd("PING");
+    /// let pong: String = crawlspace_client::Ask::ask(index.server(), crawlspace_client::Call::new(plain))?;
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
     pub fn server(&self) -> &S {
         &self.server
     }
@@ -102,6 +139,17 @@ impl<S: Ask> Index<S> {
     /// `DEDUPE.LOOKUP`: who stored these payloads first? One answer per hash. With `crawl`, what that
     /// crawl has stored itself counts too, though it is not committed.
     ///
+    /// ```no_run
+    /// # use crawlspace_client::dedupe::*;
+    /// # let index = Index::open("redis://127.0.0.1/", "")?;
+    /// let hash = &b"sha1:B2LTWWPUOYAH7UIPQ7ZUPQ4VMBSVC36A"[..];
+    /// let known = index.lookup(Some(b"crawl-1"), &[hash])?;
+    /// if let Some(original) = &known[0] {
+    ///     println!("a revisit of {}", String::from_utf8_lossy(&original.url));
+    /// }
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// `BADHASH`, `BADCRAWL`; or when the server cannot be reached.
     pub fn lookup(
@@ -116,6 +164,16 @@ impl<S: Ask> Index<S> {
     }
 
     /// `DEDUPE.LOOKUP … WITHWACZ`: the same, and the WACZ file that holds the record.
+    ///
+    /// ```no_run
+    /// # use crawlspace_client::dedupe::*;
+    /// # let index = Index::open("redis://127.0.0.1/", "")?;
+    /// let known = index.lookup_with_wacz(None, &[b"sha1:B2LTWWPUOYAH7UIPQ7ZUPQ4VMBSVC36A"])?;
+    /// if let Some(Located { filename: Some(wacz), .. }) = &known[0] {
+    ///     println!("it is in {}", String::from_utf8_lossy(wacz));
+    /// }
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As [`lookup`](Index::lookup).
@@ -147,6 +205,22 @@ impl<S: Ask> Index<S> {
     /// A [`Sequence`] makes it safe to send it twice; without one, it is not sent again after a connection
     /// that broke.
     ///
+    /// ```no_run
+    /// # use crawlspace_client::dedupe::*;
+    /// # let index = Index::open("redis://127.0.0.1/", "")?;
+    /// let record = Added {
+    ///     hash: b"sha1:B2LTWWPUOYAH7UIPQ7ZUPQ4VMBSVC36A",
+    ///     wacz_index: 0,
+    ///     date: b"20240501120000",
+    ///     url: b"https://example.com/",
+    ///     size: 5120,
+    /// };
+    /// let sequence = Some(Sequence { writer: b"worker-3", number: 1 });
+    /// let new = index.add(b"crawl-1", &Adding { sequence, ..Adding::default() }, &[record])?;
+    /// println!("{new} of 1 were new in this crawl");
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// `BADHASH`, `BADCRAWL`, `REMOVING`; `STALE` when somebody else holds the claim of a hash, or the writer
     /// has sent a higher number before (nothing was counted in any of these cases); or when the server cannot
@@ -172,6 +246,16 @@ impl<S: Ask> Index<S> {
     ///
     /// A [`Sequence`] makes it safe to send it twice; without one, it is not sent again after a connection
     /// that broke.
+    ///
+    /// ```no_run
+    /// # use crawlspace_client::dedupe::*;
+    /// # let index = Index::open("redis://127.0.0.1/", "")?;
+    /// let revisited = Revisited { hash: b"sha1:B2LTWWPUOYAH7UIPQ7ZUPQ4VMBSVC36A", size: 620 };
+    /// let sequence = Some(Sequence { writer: b"worker-3", number: 1 });
+    /// let revisiting = Revisiting { sequence, reference: Reference::Wacz(b"5c0a2b7e") };
+    /// index.revisit(b"crawl-2", &revisiting, &[revisited])?;
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
     ///
     /// # Errors
     /// `NOHASH` when a hash is neither in the index nor in this crawl; `BADHASH`, `BADCRAWL`, `REMOVING`;
@@ -203,6 +287,22 @@ impl<S: Ask> Index<S> {
 impl<S: Steps> Index<S> {
     /// `DEDUPE.ADD` and `DEDUPE.REVISIT` of one batch, in one round trip. The sequence makes it safe to send
     /// the batch twice: it is counted once.
+    ///
+    /// ```no_run
+    /// # use crawlspace_client::dedupe::*;
+    /// # let index = Index::open("redis://127.0.0.1/", "")?;
+    /// let record = Added {
+    ///     hash: b"sha1:B2LTWWPUOYAH7UIPQ7ZUPQ4VMBSVC36A",
+    ///     wacz_index: 0,
+    ///     date: b"20240501120000",
+    ///     url: b"https://example.com/",
+    ///     size: 5120,
+    /// };
+    /// let revisited = Revisited { hash: b"sha1:3I42H3S6NNFQ2MSVX7XZKYAYSCX5QBYJ", size: 620 };
+    /// let sequence = Sequence { writer: b"worker-3", number: 1 };
+    /// index.write(b"crawl-1", sequence, &[record], &[revisited])?;
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
     ///
     /// # Errors
     /// When the server refuses one of the two (the other may have been counted), or cannot be reached.

@@ -76,6 +76,16 @@ pub struct Lease {
 impl Lease {
     /// What to release it with when its URI is dealt with. Where the frontier only counts URIs it does not
     /// know whose: then this is [`Fetched::Nothing`], and the caller says [`Fetched::Done`] with the execution.
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), crawlspace_client::Error> {
+    /// # use crawlspace_client::frontier::*;
+    /// # let frontier = Frontier::open("redis://127.0.0.1/", "")?;
+    /// # let Some(lease) = frontier.next(&Next::default())?.pop() else { return Ok(()) };
+    /// frontier.release(&lease, &Pause::For(std::time::Duration::from_secs(1)), &lease.done())?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn done(&self) -> Fetched<'_> {
         match &self.execution {
             Some(execution) => Fetched::Done {
@@ -273,6 +283,12 @@ impl Frontier {
     /// Connects to the server at `url`, as [`Server::open`] does. `prefix` stands before every key of the
     /// frontier, and may be empty.
     ///
+    /// ```no_run
+    /// let frontier = crawlspace_client::frontier::Frontier::open("redis://127.0.0.1/", "{coll-42}:")?;
+    /// println!("{} URIs are queued", frontier.info()?.uris);
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// When the URL is none, or nobody answers there.
     pub fn open(url: &str, prefix: impl Into<Vec<u8>>) -> Result<Frontier, Error> {
@@ -282,6 +298,16 @@ impl Frontier {
 
 impl<S: Ask> Frontier<S> {
     /// The frontier of this prefix on this server, or in this [`Batch`](crate::Batch).
+    ///
+    /// ```no_run
+    /// use crawlspace_client::{frontier::{Frontier, Next}, AsyncServer};
+    /// # async fn work() -> Result<(), crawlspace_client::Error> {
+    /// let server = AsyncServer::open("redis://127.0.0.1/").await?;
+    /// let frontier = Frontier::on(&server, "{coll-42}:");
+    /// let leases = frontier.next(&Next::default()).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn on(server: &S, prefix: impl Into<Vec<u8>>) -> Frontier<S> {
         Frontier {
             server: server.clone(),
@@ -291,6 +317,19 @@ impl<S: Ask> Frontier<S> {
     }
 
     /// The same frontier, asked in another way: in a [`Batch`](crate::Batch), for example.
+    ///
+    /// ```no_run
+    /// # use crawlspace_client::frontier::*;
+    /// # let frontier = Frontier::open("redis://127.0.0.1/", "")?;
+    /// use crawlspace_client::Batch;
+    /// let batch = Batch::new();
+    /// let hosts = ["a.example", "b.example"].map(|chg| frontier.over(&batch).why(chg.as_bytes()));
+    /// batch.send(frontier.server())?;
+    /// for host in hosts {
+    ///     println!("{}", host.take()?.why);
+    /// }
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
     pub fn over<Z: Ask>(&self, server: &Z) -> Frontier<Z> {
         Frontier {
             server: server.clone(),
@@ -301,6 +340,14 @@ impl<S: Ask> Frontier<S> {
 
     /// The same frontier at a simulated time: for its calls it is then. Nobody waits in simulated time, so
     /// [`Wait`] is not looked at. Only where the server has `crawlspace.chg-simulated-time`.
+    ///
+    /// ```no_run
+    /// # use crawlspace_client::frontier::*;
+    /// # let frontier = Frontier::open("redis://127.0.0.1/", "")?;
+    /// let then = frontier.at(1_700_000_000_000);
+    /// let due = then.next(&Next::default())?;
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
     pub fn at(&self, now: Millis) -> Frontier<S> {
         Frontier {
             now: Some(now),
@@ -339,6 +386,14 @@ impl<S: Ask> Frontier<S> {
     /// A [`Sequence`] makes the call safe to send twice; without one, it is not sent again after a connection
     /// that broke.
     ///
+    /// ```no_run
+    /// # use crawlspace_client::frontier::*;
+    /// # let frontier = Frontier::open("redis://127.0.0.1/", "")?;
+    /// let sequence = Some(Sequence { writer: b"worker-1", number: 1 });
+    /// let queued = frontier.add(b"crawl-1", sequence, &[(b"example.com", 0)])?;
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// `STALE` when the writer has sent a higher number before; or when the server refuses or cannot be
     /// reached. Nothing was counted then, unless the connection broke.
@@ -372,6 +427,16 @@ impl<S: Ask> Frontier<S> {
     /// `weight` is the execution's share of the fetches of a group that several executions want, from 1 to
     /// a million; it stays as it is when it is not said, and is 1 at first.
     ///
+    /// ```no_run
+    /// # use crawlspace_client::frontier::*;
+    /// # let frontier = Frontier::open("redis://127.0.0.1/", "")?;
+    /// let seed = Uri { chg: b"example.com", at: 0, depth: 0, uri: b"https://example.com/" };
+    /// if frontier.add_uris(b"crawl-1", None, &[seed])?[0].is_none() {
+    ///     println!("the budget of that host is spent");
+    /// }
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// When the server refuses or cannot be reached. Nothing was counted then, unless the connection broke.
     pub fn add_uris(
@@ -398,6 +463,17 @@ impl<S: Ask> Frontier<S> {
     ///
     /// Sending it twice changes nothing and gives the first answer, as long as nobody has leased the group
     /// since.
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), crawlspace_client::Error> {
+    /// # use crawlspace_client::frontier::*;
+    /// # let frontier = Frontier::open("redis://127.0.0.1/", "")?;
+    /// # let Some(lease) = frontier.next(&Next::default())?.pop() else { return Ok(()) };
+    /// let facts = Facts { elapsed: std::time::Duration::from_millis(300), ..Facts::default() };
+    /// let due = frontier.release(&lease, &facts.into(), &lease.done())?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// `STALE` when the lease is not held any more, `NOCHG` when there is no such group (nothing was
@@ -442,6 +518,16 @@ impl<S: Ask> Frontier<S> {
 
     /// `CHG.EXTEND`: the lease lasts so long from now on. Gives the new deadline.
     ///
+    /// ```no_run
+    /// # fn main() -> Result<(), crawlspace_client::Error> {
+    /// # use crawlspace_client::frontier::*;
+    /// # let frontier = Frontier::open("redis://127.0.0.1/", "")?;
+    /// # let Some(lease) = frontier.next(&Next::default())?.pop() else { return Ok(()) };
+    /// let deadline = frontier.extend(&lease, std::time::Duration::from_secs(60))?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// `STALE` when the lease is not held any more, `NOCHG` when there is no such group; or when the server
     /// refuses or cannot be reached.
@@ -453,6 +539,14 @@ impl<S: Ask> Frontier<S> {
 
     /// `CHG.BLOCK`: no fetches from this group until then. A time in the past ends a block.
     ///
+    /// ```no_run
+    /// # use crawlspace_client::frontier::*;
+    /// # let frontier = Frontier::open("redis://127.0.0.1/", "")?;
+    /// // Until the year 2033, by the server's clock; 0 would end it.
+    /// frontier.block(b"example.com", 2_000_000_000_000)?;
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// `NOCHG` when there is no such group; or when the server refuses or cannot be reached.
     pub fn block(&self, chg: &[u8], until: Millis) -> S::Answer<()> {
@@ -463,6 +557,13 @@ impl<S: Ask> Frontier<S> {
 
     /// `CHG.PAUSE`: no new fetches of these, until [`resume`](Frontier::resume).
     ///
+    /// ```no_run
+    /// # use crawlspace_client::frontier::*;
+    /// # let frontier = Frontier::open("redis://127.0.0.1/", "")?;
+    /// frontier.pause(Held::Execution(b"crawl-1"))?;
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// `NOCHG` when there is no such group; or when the server refuses or cannot be reached.
     pub fn pause(&self, held: Held<'_>) -> S::Answer<()> {
@@ -470,6 +571,13 @@ impl<S: Ask> Frontier<S> {
     }
 
     /// `CHG.RESUME`: fetches of these go on.
+    ///
+    /// ```no_run
+    /// # use crawlspace_client::frontier::*;
+    /// # let frontier = Frontier::open("redis://127.0.0.1/", "")?;
+    /// frontier.resume(Held::Everything)?;
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As [`pause`](Frontier::pause).
@@ -494,6 +602,13 @@ impl<S: Ask> Frontier<S> {
     /// `CHG.LIMIT`: what the group is allowed. May come before its first URI. With a budget it is not sent
     /// again after a connection that broke, because what was taken in meanwhile would not count.
     ///
+    /// ```no_run
+    /// # use crawlspace_client::frontier::*;
+    /// # let frontier = Frontier::open("redis://127.0.0.1/", "")?;
+    /// frontier.limit(b"example.com", &Limits { parallel: Some(2), ..Limits::default() })?;
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// When no limit is given, or the server refuses or cannot be reached.
     pub fn limit(&self, chg: &[u8], limits: &Limits) -> S::Answer<()> {
@@ -516,6 +631,13 @@ impl<S: Ask> Frontier<S> {
     /// `CHG.GROUP`: of these groups together, which are on one server for example, only one is fetched from
     /// at a time, and the pause after a fetch holds for all. An empty name takes them out of their group.
     ///
+    /// ```no_run
+    /// # use crawlspace_client::frontier::*;
+    /// # let frontier = Frontier::open("redis://127.0.0.1/", "")?;
+    /// frontier.share_gate(b"192.0.2.7", &[b"a.example", b"b.example"])?;
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// When the server refuses or cannot be reached.
     pub fn share_gate(&self, group: &[u8], chgs: &[&[u8]]) -> S::Answer<()> {
@@ -530,6 +652,13 @@ impl<S: Ask> Frontier<S> {
     /// `CHG.MOVE`: everything queued for `from` belongs to `to` now. Gives the number of URIs moved, and the
     /// number that `to` has now. It is not sent again after a connection that broke.
     ///
+    /// ```no_run
+    /// # use crawlspace_client::frontier::*;
+    /// # let frontier = Frontier::open("redis://127.0.0.1/", "")?;
+    /// let (moved, queued) = frontier.move_uris(b"www.example.com", b"example.com")?;
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// `LEASED` while somebody fetches from `from`, `NOCHG` when there is no such group; or when the server
     /// refuses or cannot be reached.
@@ -542,6 +671,13 @@ impl<S: Ask> Frontier<S> {
     /// `CHG.DROP`: this crawl is aborted; its URIs go. Gives the number of groups that had any, and the
     /// number of URIs. After a connection that broke, what was left for the second time.
     ///
+    /// ```no_run
+    /// # use crawlspace_client::frontier::*;
+    /// # let frontier = Frontier::open("redis://127.0.0.1/", "")?;
+    /// let (groups, uris) = frontier.drop_execution(b"crawl-1")?;
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// When the server refuses or cannot be reached.
     pub fn drop_execution(&self, execution: &[u8]) -> S::Answer<(u64, u64)> {
@@ -552,6 +688,13 @@ impl<S: Ask> Frontier<S> {
 
     /// `CHG.SWEEP`: moves what is due to `chg_ready`, for plain clients that take groups from there: all, or so
     /// many groups. Gives the number of groups from `chg_wait` and from `chg_busy`.
+    ///
+    /// ```no_run
+    /// # use crawlspace_client::frontier::*;
+    /// # let frontier = Frontier::open("redis://127.0.0.1/", "")?;
+    /// let (waited, ran_out) = frontier.sweep(Some(1000))?;
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
     ///
     /// # Errors
     /// When the server refuses or cannot be reached.
@@ -566,6 +709,15 @@ impl<S: Ask> Frontier<S> {
     /// `CHG.EXPIRED`: up to `count` leases that ran out, oldest first. Each is reported once, and not again
     /// when the connection breaks on the way.
     ///
+    /// ```no_run
+    /// # use crawlspace_client::frontier::*;
+    /// # let frontier = Frontier::open("redis://127.0.0.1/", "")?;
+    /// for report in frontier.expired(100)? {
+    ///     println!("{} ran out {} times", String::from_utf8_lossy(&report.chg), report.times);
+    /// }
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// When the server refuses or cannot be reached.
     pub fn expired(&self, count: u32) -> S::Answer<Vec<Expired>> {
@@ -575,6 +727,13 @@ impl<S: Ask> Frontier<S> {
     }
 
     /// `CHG.WHY`: why is this group not being fetched from?
+    ///
+    /// ```no_run
+    /// # use crawlspace_client::frontier::*;
+    /// # let frontier = Frontier::open("redis://127.0.0.1/", "")?;
+    /// println!("{}", frontier.why(b"example.com")?.why);
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
     ///
     /// # Errors
     /// `NOCHG` when there is no such group; or when the server refuses or cannot be reached.
@@ -586,6 +745,14 @@ impl<S: Ask> Frontier<S> {
 
     /// `CHG.INFO`: the figures of the frontier.
     ///
+    /// ```no_run
+    /// # use crawlspace_client::frontier::*;
+    /// # let frontier = Frontier::open("redis://127.0.0.1/", "")?;
+    /// let info = frontier.info()?;
+    /// println!("{} URIs, {} hosts are due", info.uris, info.due);
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// When the server refuses or cannot be reached.
     pub fn info(&self) -> S::Answer<Info> {
@@ -595,6 +762,14 @@ impl<S: Ask> Frontier<S> {
 
     /// `CHG.CHECK`: do all counts agree, and is each group where it belongs?
     ///
+    /// ```no_run
+    /// # use crawlspace_client::frontier::*;
+    /// # let frontier = Frontier::open("redis://127.0.0.1/", "")?;
+    /// let check = frontier.check()?;
+    /// assert!(check.consistent, "{:?}", check.problems);
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// When the server refuses or cannot be reached.
     pub fn check(&self) -> S::Answer<Check> {
@@ -603,6 +778,13 @@ impl<S: Ask> Frontier<S> {
     }
 
     /// `CHG.REPAIR`: makes it so. Gives what was found, and how much of it was mended.
+    ///
+    /// ```no_run
+    /// # use crawlspace_client::frontier::*;
+    /// # let frontier = Frontier::open("redis://127.0.0.1/", "")?;
+    /// println!("{:?} things were mended", frontier.repair()?.mended);
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
     ///
     /// # Errors
     /// When the server refuses or cannot be reached.
@@ -617,6 +799,17 @@ impl<S: Steps> Frontier<S> {
     ///
     /// A lease that a broken connection swallowed runs out at its deadline, and the group goes to somebody
     /// else.
+    ///
+    /// ```no_run
+    /// # use crawlspace_client::frontier::*;
+    /// # let frontier = Frontier::open("redis://127.0.0.1/", "")?;
+    /// use std::time::Duration;
+    /// let next = Next { wait: Wait::UpTo(Duration::from_secs(60)), count: 10, ..Next::default() };
+    /// for lease in frontier.next(&next)? {
+    ///     println!("fetch from {} now", String::from_utf8_lossy(&lease.chg));
+    /// }
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
     ///
     /// # Errors
     /// `UNBLOCKED` when the server became a replica while this waited; or when the server refuses or cannot
@@ -669,6 +862,19 @@ impl<S: Steps> Frontier<S> {
 
     /// `CHG.RELEASE … NEXT`: the same, and the next lease in the same round trip. `next.count` is not
     /// looked at: one lease is given for one that was released.
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), crawlspace_client::Error> {
+    /// # use crawlspace_client::frontier::*;
+    /// # let frontier = Frontier::open("redis://127.0.0.1/", "")?;
+    /// # let Some(lease) = frontier.next(&Next::default())?.pop() else { return Ok(()) };
+    /// use std::time::Duration;
+    /// let facts = Facts { elapsed: Duration::from_millis(300), status: Some(200), ..Facts::default() };
+    /// let next = Next { wait: Wait::ForEver, ..Next::default() };
+    /// let (due, next_lease) = frontier.release_and_next(&lease, &facts.into(), &lease.done(), &next)?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`release`](Frontier::release), and `UNBLOCKED` when the server became a replica while this

@@ -103,6 +103,12 @@ pub struct TagSpace<S = Server> {
 impl TagSpace {
     /// Connects to the server at `url`, as [`Server::open`] does.
     ///
+    /// ```no_run
+    /// let space = crawlspace_client::tags::TagSpace::open("redis://127.0.0.1/", "tags")?;
+    /// println!("{} tags", space.info()?.tags);
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// When the URL is none, or nobody answers there.
     pub fn open(url: &str, key: impl Into<Vec<u8>>) -> Result<TagSpace, Error> {
@@ -112,6 +118,16 @@ impl TagSpace {
 
 impl<S: Ask> TagSpace<S> {
     /// The space of this key on this server, or in this [`Batch`](crate::Batch).
+    ///
+    /// ```no_run
+    /// use crawlspace_client::{tags::{Kind, TagSpace}, AsyncServer};
+    /// # async fn open() -> Result<(), crawlspace_client::Error> {
+    /// let server = AsyncServer::open("redis://127.0.0.1/").await?;
+    /// let space = TagSpace::on(&server, "tags");
+    /// space.add(Kind::Tag, b"coll:1068", &[b"private"]).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn on(server: &S, key: impl Into<Vec<u8>>) -> TagSpace<S> {
         TagSpace {
             server: server.clone(),
@@ -120,6 +136,19 @@ impl<S: Ask> TagSpace<S> {
     }
 
     /// The same space, asked in another way: in a [`Batch`](crate::Batch), for example.
+    ///
+    /// ```no_run
+    /// # use crawlspace_client::tags::*;
+    /// # let space = TagSpace::open("redis://127.0.0.1/", "tags")?;
+    /// use crawlspace_client::Batch as Calls;
+    /// let batch = Calls::new();
+    /// let tags = ["coll:1", "coll:2"].map(|tag| space.over(&batch).get(Kind::Tag, tag.as_bytes()));
+    /// batch.send(space.server())?;
+    /// for tags in tags {
+    ///     println!("carries {} tags", tags.take()?.len());
+    /// }
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
     pub fn over<Z: Ask>(&self, server: &Z) -> TagSpace<Z> {
         TagSpace {
             server: server.clone(),
@@ -157,6 +186,13 @@ impl<S: Ask> TagSpace<S> {
     /// `TAGS.ADD`: the id has these tags, too. Gives the number of tags that are new to it; after a
     /// connection that broke, those that were left for the second time.
     ///
+    /// ```no_run
+    /// # use crawlspace_client::tags::*;
+    /// # let space = TagSpace::open("redis://127.0.0.1/", "tags")?;
+    /// space.add(Kind::Tag, b"coll:1068", &[b"org:77", b"private"])?;
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// `CYCLE` when a tag would carry itself (nothing was written then); or when the server refuses or
     /// cannot be reached.
@@ -166,6 +202,13 @@ impl<S: Ask> TagSpace<S> {
 
     /// `TAGS.REM`: the id has these tags no longer. Gives the number of tags that it had; after a
     /// connection that broke, those that were left for the second time.
+    ///
+    /// ```no_run
+    /// # use crawlspace_client::tags::*;
+    /// # let space = TagSpace::open("redis://127.0.0.1/", "tags")?;
+    /// space.rem(Kind::Tag, b"coll:1068", &[b"private"])?;
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
     ///
     /// # Errors
     /// When the server refuses or cannot be reached.
@@ -184,6 +227,13 @@ impl<S: Ask> TagSpace<S> {
 
     /// `TAGS.GET`: the tags of the id itself, sorted. None when it is not known.
     ///
+    /// ```no_run
+    /// # use crawlspace_client::tags::*;
+    /// # let space = TagSpace::open("redis://127.0.0.1/", "tags")?;
+    /// let tags = space.get(Kind::File, b"ARCHIVEIT-1068-A.warc.gz")?;
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// When the server refuses or cannot be reached.
     pub fn get(&self, kind: Kind, id: &[u8]) -> S::Answer<Vec<Vec<u8>>> {
@@ -194,6 +244,13 @@ impl<S: Ask> TagSpace<S> {
 
     /// `TAGS.GET … ALL`: everything that follows from its tags and from the rules, too.
     ///
+    /// ```no_run
+    /// # use crawlspace_client::tags::*;
+    /// # let space = TagSpace::open("redis://127.0.0.1/", "tags")?;
+    /// let tags = space.get_all(Kind::File, b"ARCHIVEIT-1068-A.warc.gz")?;
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// When the server refuses or cannot be reached.
     pub fn get_all(&self, kind: Kind, id: &[u8]) -> S::Answer<Vec<Vec<u8>>> {
@@ -203,6 +260,14 @@ impl<S: Ask> TagSpace<S> {
     }
 
     /// `TAGS.LOAD`: many ids in one call. Gives their number. Sending it twice changes nothing more.
+    ///
+    /// ```no_run
+    /// # use crawlspace_client::tags::*;
+    /// # let space = TagSpace::open("redis://127.0.0.1/", "tags")?;
+    /// let table = [("coll:1068", "org:77"), ("coll:1069", "org:77 private")];
+    /// space.load(Kind::Tag, Mode::Replace, &table)?;
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
     ///
     /// # Errors
     /// `CYCLE` when a tag would carry itself; or when the server refuses (nothing was written in either
@@ -235,6 +300,15 @@ impl<S: Ask> TagSpace<S> {
     /// (those without tags are not counted). Gives the number of ids in place. It is not sent again after
     /// a connection that broke.
     ///
+    /// ```no_run
+    /// # use crawlspace_client::tags::*;
+    /// # let space = TagSpace::open("redis://127.0.0.1/", "tags")?;
+    /// space.load(Kind::Tag, Mode::Stage, &[("coll:1068", "org:77")])?;
+    /// space.load(Kind::Tag, Mode::Stage, &[("coll:1069", "org:77 private")])?;
+    /// space.swap(Kind::Tag, Some(2))?;
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// `NOSTAGE` when there is no staged copy, or one with another number of ids (nothing was changed); or
     /// when the server refuses or cannot be reached.
@@ -253,6 +327,13 @@ impl<S: Ask> TagSpace<S> {
 
     /// `TAGS.SWAP … DISCARD`: throws the staged copy away, if there is one. Gives the number of its ids.
     ///
+    /// ```no_run
+    /// # use crawlspace_client::tags::*;
+    /// # let space = TagSpace::open("redis://127.0.0.1/", "tags")?;
+    /// space.discard(Kind::Tag)?;
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// When the server refuses or cannot be reached.
     pub fn discard(&self, kind: Kind) -> S::Answer<u64> {
@@ -263,6 +344,23 @@ impl<S: Ask> TagSpace<S> {
 
     /// `TAGS.SCAN`: one page of the ids of a kind with their tags, from cursor 0 on. What is there all the
     /// time is given at least once.
+    ///
+    /// ```no_run
+    /// # use crawlspace_client::tags::*;
+    /// # let space = TagSpace::open("redis://127.0.0.1/", "tags")?;
+    /// let mut cursor = 0;
+    /// loop {
+    ///     let page = space.scan(Kind::Tag, cursor, b"coll:", None)?;
+    ///     for (id, tags) in page.items {
+    ///         println!("{} -> {}", String::from_utf8_lossy(&id), String::from_utf8_lossy(&tags));
+    ///     }
+    ///     cursor = page.next;
+    ///     if cursor == 0 {
+    ///         break;
+    ///     }
+    /// }
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
     ///
     /// # Errors
     /// When the server refuses or cannot be reached.
@@ -290,6 +388,13 @@ impl<S: Ask> TagSpace<S> {
     /// `TAGS.LIST`: one page of the tags of which a capture that has this tag alone passes the expression,
     /// from cursor 0 on.
     ///
+    /// ```no_run
+    /// # use crawlspace_client::tags::*;
+    /// # let space = TagSpace::open("redis://127.0.0.1/", "tags")?;
+    /// let private = space.list(b"private", b"coll:", 0, Some(100))?.items;
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// `SYNTAX` when the expression is none, `BADFIELD` when it looks at fields; or when the server refuses
     /// or cannot be reached.
@@ -309,6 +414,13 @@ impl<S: Ask> TagSpace<S> {
     }
 
     /// `TAGS.INFO`: the figures of the space. All are 0 when there is none.
+    ///
+    /// ```no_run
+    /// # use crawlspace_client::tags::*;
+    /// # let space = TagSpace::open("redis://127.0.0.1/", "tags")?;
+    /// println!("{} bytes", space.info()?.memory);
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
     ///
     /// # Errors
     /// When the server refuses or cannot be reached.

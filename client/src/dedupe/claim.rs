@@ -46,6 +46,19 @@ impl<S: Ask> Index<S> {
     ///
     /// A claim that a broken connection swallowed ends by itself, so this is sent again.
     ///
+    /// ```no_run
+    /// # use crawlspace_client::dedupe::*;
+    /// # let index = Index::open("redis://127.0.0.1/", "")?;
+    /// use std::time::Duration;
+    /// let (lasting, wait) = (Duration::from_secs(60), Duration::from_secs(5));
+    /// match index.claim(b"crawl-1", b"sha1:B2LTWWPUOYAH7UIPQ7ZUPQ4VMBSVC36A", lasting, wait)? {
+    ///     Claim::Known(original) => println!("write a revisit of {original:?}"),
+    ///     Claim::Yours(token) => println!("store it, and settle with {token:?}"),
+    ///     Claim::Pending { left, .. } => println!("somebody stores it, for {left:?} at most"),
+    /// }
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// `BADHASH`, `BADCRAWL`, `REMOVING`; `CANCELED` when the crawl was cancelled meanwhile; `UNBLOCKED` when
     /// the server became a replica; or when the server cannot be reached.
@@ -70,6 +83,21 @@ impl<S: Ask> Index<S> {
 
     /// `DEDUPE.ADD` with the token of a claim: the record was stored. Sending it twice counts once.
     ///
+    /// ```no_run
+    /// # use crawlspace_client::dedupe::*;
+    /// # let index = Index::open("redis://127.0.0.1/", "")?;
+    /// let record = Added {
+    ///     hash: b"sha1:B2LTWWPUOYAH7UIPQ7ZUPQ4VMBSVC36A",
+    ///     wacz_index: 0,
+    ///     date: b"20240501120000",
+    ///     url: b"https://example.com/",
+    ///     size: 5120,
+    /// };
+    /// # let token = b"1";
+    /// index.settle(b"crawl-1", token, &record)?;
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// `STALE` when somebody else has claimed the payload meanwhile (nothing was counted: claim again); or
     /// when the server refuses or cannot be reached.
@@ -87,6 +115,16 @@ impl<S: Ask> Index<S> {
 
     /// `DEDUPE.UNCLAIM`: the record could not be stored, so somebody else may. False when there was no
     /// claim any more.
+    ///
+    /// ```no_run
+    /// # use crawlspace_client::dedupe::*;
+    /// # let index = Index::open("redis://127.0.0.1/", "")?;
+    /// # let token = b"1";
+    /// if !index.unclaim(b"sha1:B2LTWWPUOYAH7UIPQ7ZUPQ4VMBSVC36A", token)? {
+    ///     println!("it had ended by itself");
+    /// }
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
     ///
     /// # Errors
     /// `STALE` when somebody else holds the claim now (nothing was changed); or when the server refuses or

@@ -40,6 +40,14 @@ impl<S: Ask> Index<S> {
     /// `DEDUPE.COMMIT`: the crawl becomes part of the merged index. If the connection breaks and the command
     /// has to be sent again, the reply tells what was left for the second time: nothing, as a rule.
     ///
+    /// ```no_run
+    /// # use crawlspace_client::dedupe::*;
+    /// # let index = Index::open("redis://127.0.0.1/", "")?;
+    /// let Committed { new, known } = index.commit(b"crawl-1")?;
+    /// println!("{new} payloads that the index did not have, {known} that it had");
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// `NOCRAWL` when there is no such crawl, `CANCELED` when somebody cancelled it meanwhile, `REMOVING`; or
     /// when the server cannot be reached.
@@ -54,6 +62,13 @@ impl<S: Ask> Index<S> {
     /// `DEDUPE.CANCEL`: what the crawl has added since its last commit goes; all of it, if it was never
     /// committed. Gives the number of hashes.
     ///
+    /// ```no_run
+    /// # use crawlspace_client::dedupe::*;
+    /// # let index = Index::open("redis://127.0.0.1/", "")?;
+    /// println!("{} hashes are forgotten", index.cancel(b"crawl-1")?);
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// `NOCRAWL` when there is no such crawl; after a connection that broke, also when it was cancelled.
     /// `COMMITTED` when it has nothing new, `REMOVING`; or when the server cannot be reached.
@@ -64,6 +79,16 @@ impl<S: Ask> Index<S> {
     }
 
     /// `DEDUPE.REMOVE`: takes committed crawls out of the index, as if they had never been in it.
+    ///
+    /// ```no_run
+    /// # use crawlspace_client::dedupe::*;
+    /// # let index = Index::open("redis://127.0.0.1/", "")?;
+    /// if index.required_by(b"crawl-1")?.is_empty() {
+    ///     let removed = index.remove(&[b"crawl-1"])?;
+    ///     println!("{} hashes are gone, {} have another owner", removed.dropped, removed.reowned);
+    /// }
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
     ///
     /// # Errors
     /// `NOCRAWL` when one of them is not there; after a connection that broke, also when they were removed.
@@ -85,6 +110,14 @@ impl<S: Ask> Index<S> {
 
     /// `DEDUPE.RETAIN`: these crawls are the whole collection now. The others are counted, or with `purge`
     /// removed.
+    ///
+    /// ```no_run
+    /// # use crawlspace_client::dedupe::*;
+    /// # let index = Index::open("redis://127.0.0.1/", "")?;
+    /// let others = index.retain(false, &[b"crawl-1", b"crawl-2"])?;
+    /// println!("{} crawls are not part of the collection any more", others.crawls);
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
     ///
     /// # Errors
     /// `NOCRAWL` when one of them does not exist (nothing was changed); or when the server refuses, also

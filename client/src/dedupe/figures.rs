@@ -202,6 +202,14 @@ map_reply! {
 impl<S: Ask> Index<S> {
     /// `DEDUPE.STATS`: the figures of the index. All are 0 when there is none.
     ///
+    /// ```no_run
+    /// # use crawlspace_client::dedupe::*;
+    /// # let index = Index::open("redis://127.0.0.1/", "")?;
+    /// let stats = index.stats()?;
+    /// println!("{} hashes of {} crawls, {} bytes saved", stats.hashes, stats.crawls, stats.conserved_size);
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// When the server refuses or cannot be reached.
     pub fn stats(&self) -> S::Answer<Stats> {
@@ -210,6 +218,14 @@ impl<S: Ask> Index<S> {
     }
 
     /// `DEDUPE.STATS` of one crawl.
+    ///
+    /// ```no_run
+    /// # use crawlspace_client::dedupe::*;
+    /// # let index = Index::open("redis://127.0.0.1/", "")?;
+    /// let stats = index.crawl_stats(b"crawl-1")?;
+    /// println!("{} of {} records were duplicates", stats.dupe_urls, stats.total_urls);
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
     ///
     /// # Errors
     /// `NOCRAWL` when there is no such crawl; or when the server cannot be reached.
@@ -220,6 +236,15 @@ impl<S: Ask> Index<S> {
     }
 
     /// `DEDUPE.CRAWLS`: the crawls of the index, all or some of them, in the order of their ids.
+    ///
+    /// ```no_run
+    /// # use crawlspace_client::dedupe::*;
+    /// # let index = Index::open("redis://127.0.0.1/", "")?;
+    /// for Crawl { crawl, standing } in index.crawls(Some(Listed::Uncommitted))? {
+    ///     println!("{}: {} hashes", String::from_utf8_lossy(&crawl), standing.hashes);
+    /// }
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
     ///
     /// # Errors
     /// When the server refuses or cannot be reached.
@@ -236,6 +261,14 @@ impl<S: Ask> Index<S> {
 
     /// `DEDUPE.CHECK`: is the index consistent?
     ///
+    /// ```no_run
+    /// # use crawlspace_client::dedupe::*;
+    /// # let index = Index::open("redis://127.0.0.1/", "")?;
+    /// let check = index.check()?;
+    /// assert!(check.ok, "{check:?}");
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// When the server refuses or cannot be reached.
     pub fn check(&self) -> S::Answer<Check> {
@@ -244,6 +277,13 @@ impl<S: Ask> Index<S> {
     }
 
     /// `DEDUPE.REPAIR`: makes it so. Gives what was found, and how much of it was mended.
+    ///
+    /// ```no_run
+    /// # use crawlspace_client::dedupe::*;
+    /// # let index = Index::open("redis://127.0.0.1/", "")?;
+    /// println!("{:?} repairs", index.repair()?.repaired);
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
     ///
     /// # Errors
     /// `OOM` when the server is at `maxmemory`; or when it cannot be reached.
@@ -254,6 +294,13 @@ impl<S: Ask> Index<S> {
 
     /// `DEDUPE.PROFILE`: which key names and which spelling of hashes the index uses.
     ///
+    /// ```no_run
+    /// # use crawlspace_client::dedupe::*;
+    /// # let index = Index::open("redis://127.0.0.1/", "")?;
+    /// assert_eq!(index.profile()?, Profile::Document);
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// When the server refuses or cannot be reached.
     pub fn profile(&self) -> S::Answer<Profile> {
@@ -261,6 +308,13 @@ impl<S: Ask> Index<S> {
     }
 
     /// `DEDUPE.PROFILE` of a new index.
+    ///
+    /// ```no_run
+    /// # use crawlspace_client::dedupe::*;
+    /// # let index = Index::open("redis://127.0.0.1/", "")?;
+    /// index.set_profile(Profile::Browsertrix)?;
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
     ///
     /// # Errors
     /// `HASCRAWLS` when the index has crawls already; or when the server cannot be reached.

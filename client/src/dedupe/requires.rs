@@ -67,6 +67,15 @@ impl<S: Ask> Index<S> {
     /// `DEDUPE.REQUIRES`: the WACZ files that are needed besides one's own for replay; with `transitive`, also
     /// what their crawls depend on, and so on.
     ///
+    /// ```no_run
+    /// # use crawlspace_client::dedupe::*;
+    /// # let index = Index::open("redis://127.0.0.1/", "")?;
+    /// for wacz in index.requires(Of::Crawl(b"crawl-2"), false)? {
+    ///     println!("needs {}", String::from_utf8_lossy(&wacz.filename));
+    /// }
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// `NOCRAWL` when there is no such crawl, `ERR` for a reference that is none; or when the server cannot
     /// be reached.
@@ -81,6 +90,14 @@ impl<S: Ask> Index<S> {
 
     /// `DEDUPE.REQUIRES … FORMAT JSON`: the same as an array in JSON, ready for `relation.requires` of
     /// `datapackage.json`. What is not UTF-8 in a name is replaced.
+    ///
+    /// ```no_run
+    /// # use crawlspace_client::dedupe::*;
+    /// # let index = Index::open("redis://127.0.0.1/", "")?;
+    /// let requires = index.requires_json(Of::Wacz(b"5c0a2b7e"), false)?;
+    /// println!("{{\"relation\": {{\"requires\": {requires}}}}}");
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As [`requires`](Index::requires).
@@ -106,6 +123,15 @@ impl<S: Ask> Index<S> {
     }
 
     /// `DEDUPE.REQUIREDBY`: the crawls that could not be replayed fully without this one.
+    ///
+    /// ```no_run
+    /// # use crawlspace_client::dedupe::*;
+    /// # let index = Index::open("redis://127.0.0.1/", "")?;
+    /// for dependent in index.required_by(b"crawl-1")? {
+    ///     println!("{} would lose originals", String::from_utf8_lossy(&dependent.crawl));
+    /// }
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
     ///
     /// # Errors
     /// `NOCRAWL` when there is no such crawl; or when the server cannot be reached.

@@ -40,6 +40,13 @@ impl Sharded {
     /// Connects to the server or cluster at `url`, and opens the index of this name with so many shards, from
     /// 1 to 1024. The number is part of the index: a new one keeps it for ever.
     ///
+    /// ```no_run
+    /// use crawlspace_client::dedupe::Sharded;
+    /// let index = Sharded::open("redis://127.0.0.1:7000/", "coll-42", 16)?;
+    /// println!("{} hashes", index.stats()?.hashes);
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// `SHARDED` when the index has another number of shards, `BADPREFIX` when no index can be called that; or
     /// when nobody answers.
@@ -50,6 +57,16 @@ impl Sharded {
 
 impl<S: Steps> Sharded<S> {
     /// The index of this name on this server, as [`open`](Sharded::open) does.
+    ///
+    /// ```no_run
+    /// use crawlspace_client::{dedupe::Sharded, AsyncServer};
+    /// # async fn open() -> Result<(), crawlspace_client::Error> {
+    /// let server = AsyncServer::open("redis://127.0.0.1:7000/").await?;
+    /// let index = Sharded::on(&server, "coll-42", 16).await?;
+    /// println!("{} hashes", index.stats().await?.hashes);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As there.
@@ -98,6 +115,15 @@ impl<S: Steps> Sharded<S> {
     }
 
     /// The shards, the home first.
+    ///
+    /// ```no_run
+    /// # use crawlspace_client::dedupe::*;
+    /// # let index = Sharded::open("redis://127.0.0.1/", "coll-42", 16)?;
+    /// for shard in index.shards() {
+    ///     println!("{}", String::from_utf8_lossy(shard.prefix()));
+    /// }
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
     pub fn shards(&self) -> &[Index<S>] {
         &self.shards
     }
@@ -112,6 +138,14 @@ impl<S: Steps> Sharded<S> {
     }
 
     /// The shard that a hash belongs to.
+    ///
+    /// ```no_run
+    /// # use crawlspace_client::dedupe::*;
+    /// # let index = Sharded::open("redis://127.0.0.1/", "coll-42", 16)?;
+    /// let shard = index.shard_of(b"sha1:B2LTWWPUOYAH7UIPQ7ZUPQ4VMBSVC36A");
+    /// println!("{}", String::from_utf8_lossy(shard.prefix()));
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
     pub fn shard_of(&self, hash: &[u8]) -> &Index<S> {
         &self.shards[spread::shard_of(hash, self.shards.len())]
     }
@@ -145,6 +179,15 @@ impl<S: Steps> Sharded<S> {
 
     /// [`Index::lookup`].
     ///
+    /// ```no_run
+    /// # use crawlspace_client::dedupe::*;
+    /// # let index = Sharded::open("redis://127.0.0.1/", "coll-42", 16)?;
+    /// if index.lookup(None, &[b"sha1:B2LTWWPUOYAH7UIPQ7ZUPQ4VMBSVC36A"])?[0].is_some() {
+    ///     println!("a revisit is enough");
+    /// }
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As there.
     pub fn lookup(
@@ -173,6 +216,13 @@ impl<S: Steps> Sharded<S> {
     }
 
     /// [`Index::lookup_with_wacz`]. It takes a second round trip, to the lists of the home shard.
+    ///
+    /// ```no_run
+    /// # use crawlspace_client::dedupe::*;
+    /// # let index = Sharded::open("redis://127.0.0.1/", "coll-42", 16)?;
+    /// let known = index.lookup_with_wacz(None, &[b"sha1:B2LTWWPUOYAH7UIPQ7ZUPQ4VMBSVC36A"])?;
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As there.
@@ -213,6 +263,21 @@ impl<S: Steps> Sharded<S> {
 
     /// [`Index::add`]: each shard gets its part, under the same sequence.
     ///
+    /// ```no_run
+    /// # use crawlspace_client::dedupe::*;
+    /// # let index = Sharded::open("redis://127.0.0.1/", "coll-42", 16)?;
+    /// let record = Added {
+    ///     hash: b"sha1:B2LTWWPUOYAH7UIPQ7ZUPQ4VMBSVC36A",
+    ///     wacz_index: 0,
+    ///     date: b"20240501120000",
+    ///     url: b"https://example.com/",
+    ///     size: 5120,
+    /// };
+    /// let sequence = Some(Sequence { writer: b"worker-3", number: 1 });
+    /// index.add(b"crawl-1", &Adding { sequence, ..Adding::default() }, &[record])?;
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As there. Other shards may have counted their parts.
     pub fn add(&self, crawl: &[u8], adding: &Adding<'_>, added: &[Added<'_>]) -> S::Answer<u64> {
@@ -236,6 +301,14 @@ impl<S: Steps> Sharded<S> {
     }
 
     /// [`Index::revisit`]: each shard gets its part, under the same sequence.
+    ///
+    /// ```no_run
+    /// # use crawlspace_client::dedupe::*;
+    /// # let index = Sharded::open("redis://127.0.0.1/", "coll-42", 16)?;
+    /// let revisited = Revisited { hash: b"sha1:B2LTWWPUOYAH7UIPQ7ZUPQ4VMBSVC36A", size: 620 };
+    /// index.revisit(b"crawl-2", &Revisiting::default(), &[revisited])?;
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As there. Other shards may have counted their parts.
@@ -277,6 +350,21 @@ impl<S: Steps> Sharded<S> {
 
     /// [`Index::write`].
     ///
+    /// ```no_run
+    /// # use crawlspace_client::dedupe::*;
+    /// # let index = Sharded::open("redis://127.0.0.1/", "coll-42", 16)?;
+    /// let record = Added {
+    ///     hash: b"sha1:B2LTWWPUOYAH7UIPQ7ZUPQ4VMBSVC36A",
+    ///     wacz_index: 0,
+    ///     date: b"20240501120000",
+    ///     url: b"https://example.com/",
+    ///     size: 5120,
+    /// };
+    /// let sequence = Sequence { writer: b"worker-3", number: 1 };
+    /// index.write(b"crawl-1", sequence, &[record], &[])?;
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As there. Other shards may have counted their parts.
     pub fn write(
@@ -297,6 +385,15 @@ impl<S: Steps> Sharded<S> {
 
     /// [`Index::claim`].
     ///
+    /// ```no_run
+    /// # use crawlspace_client::dedupe::*;
+    /// # let index = Sharded::open("redis://127.0.0.1/", "coll-42", 16)?;
+    /// use std::time::Duration;
+    /// let minute = Duration::from_secs(60);
+    /// let claim = index.claim(b"crawl-1", b"sha1:B2LTWWPUOYAH7UIPQ7ZUPQ4VMBSVC36A", minute, Duration::ZERO)?;
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As there.
     pub fn claim(
@@ -311,6 +408,21 @@ impl<S: Steps> Sharded<S> {
 
     /// [`Index::settle`].
     ///
+    /// ```no_run
+    /// # use crawlspace_client::dedupe::*;
+    /// # let index = Sharded::open("redis://127.0.0.1/", "coll-42", 16)?;
+    /// let record = Added {
+    ///     hash: b"sha1:B2LTWWPUOYAH7UIPQ7ZUPQ4VMBSVC36A",
+    ///     wacz_index: 0,
+    ///     date: b"20240501120000",
+    ///     url: b"https://example.com/",
+    ///     size: 5120,
+    /// };
+    /// # let token = b"1";
+    /// index.settle(b"crawl-1", token, &record)?;
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As there.
     pub fn settle(&self, crawl: &[u8], token: &[u8], added: &Added<'_>) -> S::Answer<()> {
@@ -318,6 +430,14 @@ impl<S: Steps> Sharded<S> {
     }
 
     /// [`Index::unclaim`].
+    ///
+    /// ```no_run
+    /// # use crawlspace_client::dedupe::*;
+    /// # let index = Sharded::open("redis://127.0.0.1/", "coll-42", 16)?;
+    /// # let token = b"1";
+    /// index.unclaim(b"sha1:B2LTWWPUOYAH7UIPQ7ZUPQ4VMBSVC36A", token)?;
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As there.
@@ -327,6 +447,13 @@ impl<S: Steps> Sharded<S> {
 
     /// [`Index::wacz_open`].
     ///
+    /// ```no_run
+    /// # use crawlspace_client::dedupe::*;
+    /// # let index = Sharded::open("redis://127.0.0.1/", "coll-42", 16)?;
+    /// let wacz_index = index.wacz_open(b"crawl-1", b"crawl-1-0.wacz")?;
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As there.
     pub fn wacz_open(&self, crawl: &[u8], filename: &[u8]) -> S::Answer<u64> {
@@ -334,6 +461,13 @@ impl<S: Steps> Sharded<S> {
     }
 
     /// [`Index::wacz_close`].
+    ///
+    /// ```no_run
+    /// # use crawlspace_client::dedupe::*;
+    /// # let index = Sharded::open("redis://127.0.0.1/", "coll-42", 16)?;
+    /// index.wacz_close(b"crawl-1", 0, b"crawl-1-0.wacz", b"sha256:fd61a03a", 1_048_576)?;
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As there.
@@ -349,6 +483,13 @@ impl<S: Steps> Sharded<S> {
     }
 
     /// [`Index::wacz_list`]. A crawl without WACZ files that is not committed is `NOCRAWL` here.
+    ///
+    /// ```no_run
+    /// # use crawlspace_client::dedupe::*;
+    /// # let index = Sharded::open("redis://127.0.0.1/", "coll-42", 16)?;
+    /// println!("{} files", index.wacz_list(b"crawl-1")?.len());
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As there.

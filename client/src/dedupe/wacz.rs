@@ -22,6 +22,14 @@ impl<S: Ask> Index<S> {
     /// `DEDUPE.WACZOPEN`: a WACZ file was begun. Gives its index in the crawl; of one that was begun before,
     /// the same again.
     ///
+    /// ```no_run
+    /// # use crawlspace_client::dedupe::*;
+    /// # let index = Index::open("redis://127.0.0.1/", "")?;
+    /// let wacz_index = index.wacz_open(b"crawl-1", b"crawl-1-0.wacz")?;
+    /// println!("records that go into it are added with wacz_index {wacz_index}");
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// `BADCRAWL`, `REMOVING`; or when the server refuses or cannot be reached.
     pub fn wacz_open(&self, crawl: &[u8], filename: &[u8]) -> S::Answer<u64> {
@@ -31,6 +39,16 @@ impl<S: Ask> Index<S> {
     }
 
     /// `DEDUPE.WACZCLOSE`: the file at this index is finished. Its size counts once.
+    ///
+    /// ```no_run
+    /// # use crawlspace_client::dedupe::*;
+    /// # let index = Index::open("redis://127.0.0.1/", "")?;
+    /// let name = b"crawl-1-0.wacz";
+    /// let wacz_index = index.wacz_open(b"crawl-1", name)?;
+    /// // Write it, and find out its hash and size.
+    /// index.wacz_close(b"crawl-1", wacz_index, name, b"sha256:fd61a03a", 1_048_576)?;
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
     ///
     /// # Errors
     /// `NOCRAWL`, `REMOVING`; `ERR` when another file, or none, is at this index; or when the server cannot
@@ -54,6 +72,16 @@ impl<S: Ask> Index<S> {
     }
 
     /// `DEDUPE.WACZLIST`: the files of the crawl, in the order of their indexes.
+    ///
+    /// ```no_run
+    /// # use crawlspace_client::dedupe::*;
+    /// # let index = Index::open("redis://127.0.0.1/", "")?;
+    /// for wacz in index.wacz_list(b"crawl-1")? {
+    ///     let name = String::from_utf8_lossy(&wacz.filename);
+    ///     println!("{name}: {}", if wacz.size.is_some() { "finished" } else { "begun" });
+    /// }
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
     ///
     /// # Errors
     /// `NOCRAWL`; or when the server cannot be reached.

@@ -6,6 +6,15 @@ use std::time::Duration;
 use super::{Batch, Call, Error, PATIENCE};
 
 /// Whatever takes calls.
+///
+/// ```no_run
+/// use crawlspace_client::dedupe::Index;
+/// use crawlspace_client::Ask;
+/// /// Works over a server, whose answers are there, and over one whose answers are futures.
+/// fn commit<S: Ask>(server: &S) -> S::Answer<crawlspace_client::dedupe::Committed> {
+///     Index::on(server, "{coll-42}:").commit(b"crawl-1")
+/// }
+/// ```
 pub trait Ask: Clone {
     /// What a call comes to: a `Result` for a [`Server`](super::Server), a future for an [`AsyncServer`](super::AsyncServer), a
     /// [`Pending`](super::Pending) for a [`Batch`].
@@ -21,6 +30,17 @@ pub trait Ask: Clone {
 }
 
 /// Those that can do several steps, where a call depends on the answer to the one before.
+///
+/// ```no_run
+/// use crawlspace_client::{dedupe::{Index, Stats}, Steps, Unsent};
+/// fn commit_and_look<S: Steps>(server: &S) -> S::Answer<Stats> {
+///     let (server, index) = (server.clone(), Index::on(&Unsent, "{coll-42}:"));
+///     server.clone().run(async move {
+///         server.step(index.commit(b"crawl-1")).await?;
+///         server.step(index.stats()).await
+///     })
+/// }
+/// ```
 pub trait Steps: Ask + Send + Sync + 'static {
     /// For how long a server may be asked to let a call wait, before it is asked again.
     fn longest_wait(&self) -> Duration {

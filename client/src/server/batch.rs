@@ -11,6 +11,19 @@ use super::{Ask, AsyncServer, Call, Error, Server, Steps};
 ///
 /// The server does them one after the other, and other clients may come in between: it is no transaction.
 /// In a cluster each server gets its part, and the parts are done beside one another.
+///
+/// ```no_run
+/// use crawlspace_client::dedupe::Index;
+/// use crawlspace_client::tags::{Kind, TagSpace};
+/// use crawlspace_client::{Batch, Server};
+/// let server = Server::open("redis://127.0.0.1/")?;
+/// let batch = Batch::new();
+/// let known = Index::on(&batch, "").lookup(None, &[b"sha1:B2LTWWPUOYAH7UIPQ7ZUPQ4VMBSVC36A"]);
+/// let tags = TagSpace::on(&batch, "tags").get(Kind::Tag, b"coll:1068");
+/// batch.send(&server)?;
+/// println!("{:?}, {} tags", known.take()?[0], tags.take()?.len());
+/// # Ok::<(), crawlspace_client::Error>(())
+/// ```
 #[derive(Clone, Default)]
 pub struct Batch(Arc<Mutex<Vec<Entry>>>);
 

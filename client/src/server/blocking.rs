@@ -20,12 +20,32 @@ use super::{Ask, Batch, Call, Error, Options, Steps};
 ///
 /// It may be used from many threads: each call gets one of up to [`Options::connections`] connections, or
 /// waits for one. A clone has its connections in common with the original.
+///
+/// ```no_run
+/// use crawlspace_client::dedupe::Index;
+/// use crawlspace_client::frontier::Frontier;
+/// use crawlspace_client::Server;
+/// let server = Server::options("redis://127.0.0.1/").connections(8).open()?;
+/// let (index, frontier) = (Index::on(&server, "{coll-42}:"), Frontier::on(&server, "{coll-42}:"));
+/// std::thread::scope(|scope| {
+///     for _ in 0..8 {
+///         scope.spawn(|| println!("{:?}", index.stats().map(|stats| stats.hashes)));
+///     }
+/// });
+/// println!("{} URIs are queued", frontier.info()?.uris);
+/// # Ok::<(), crawlspace_client::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct Server(Arc<Exchange<Pool>>);
 
 impl Server {
     /// Connects to the server at `url`: `redis://host:port/db`, `rediss://…` with TLS, `unix:///path`;
     /// `?protocol=resp3` after it for RESP3. When it is one of a cluster, calls go to all servers of that.
+    ///
+    /// ```no_run
+    /// let server = crawlspace_client::Server::open("rediss://worker:secret@db.example:6379/?protocol=resp3")?;
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
     ///
     /// # Errors
     /// When the URL is none, or nobody answers there.
@@ -34,6 +54,13 @@ impl Server {
     }
 
     /// The same, with more to say about it.
+    ///
+    /// ```no_run
+    /// use std::time::Duration;
+    /// let options = crawlspace_client::Server::options("redis://127.0.0.1/");
+    /// let server = options.connections(4).patience(Duration::from_secs(30)).open()?;
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
     pub fn options(url: &str) -> Options {
         Options::new(url)
     }

@@ -5,6 +5,15 @@ use redis::{Arg, Cmd, FromRedisValue, RedisError, Value};
 use super::{slot, Ask, Error};
 
 /// A command, the type of its reply, and whether it may arrive twice.
+///
+/// ```no_run
+/// use crawlspace_client::{redis, Ask, Call, Server};
+/// let mut get = redis::cmd("GET");
+/// get.arg("{coll-42}:note");
+/// let server = Server::open("redis://127.0.0.1/")?;
+/// let note: Option<String> = server.ask(Call::new(get).repeatable())?;
+/// # Ok::<(), crawlspace_client::Error>(())
+/// ```
 pub struct Call<T> {
     pub(super) request: Request,
     read: Read<T>,

@@ -3,6 +3,12 @@
 macro_rules! codes {
     ($($(#[$about:meta])* $name:ident = $word:literal,)*) => {
         /// What an error of a server is about: the first word of its text, which is there to program against.
+        ///
+        /// ```
+        /// use crawlspace_client::Code;
+        /// assert_eq!(Code::of("NOCRAWL"), Some(Code::NoCrawl));
+        /// assert_eq!(Code::NoCrawl.word(), "NOCRAWL");
+        /// ```
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[non_exhaustive]
         pub enum Code {

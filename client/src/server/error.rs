@@ -7,6 +7,20 @@ use redis::RedisError;
 use super::Code;
 
 /// Why a call failed.
+///
+/// ```no_run
+/// # fn main() -> Result<(), crawlspace_client::Error> {
+/// use crawlspace_client::{dedupe::Index, Code};
+/// let index = Index::open("redis://127.0.0.1/", "")?;
+/// match index.commit(b"crawl-1") {
+///     Ok(committed) => println!("{} new hashes", committed.new),
+///     Err(error) if error.code() == Some(Code::NoCrawl) => println!("it has no records"),
+///     Err(error) if error.is_connection() => println!("send it again later: {error}"),
+///     Err(error) => return Err(error),
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Error {
     pub(crate) doing: String,

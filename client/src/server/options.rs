@@ -24,6 +24,16 @@ pub(super) const IDLE: Duration = Duration::from_secs(10);
 const KEEPALIVE: Duration = Duration::from_secs(30);
 
 /// How a server is to be reached.
+///
+/// ```no_run
+/// use crawlspace_client::Server;
+/// let server = Server::options("rediss://db.example/")
+///     .ca("/etc/ssl/archive-ca.pem")
+///     .connections(8)
+///     .retries(10)
+///     .open()?;
+/// # Ok::<(), crawlspace_client::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Options {
     pub(super) url: String,

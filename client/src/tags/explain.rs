@@ -66,6 +66,15 @@ impl FromRedisValue for Clause {
 impl<S: Ask> TagSpace<S> {
     /// `TAGS.EXPLAIN`: does this line pass, and why?
     ///
+    /// ```no_run
+    /// # use crawlspace_client::tags::*;
+    /// # let space = TagSpace::open("redis://127.0.0.1/", "tags")?;
+    /// let all = Filter { point: Some(b"all"), ..Filter::default() };
+    /// let line = b"com,example)/ 20240501120000 https://example.com/ text/html 200 3I42H3S6NNFQ2MSVX7XZKYAYSCX5QBYJ - - 500 0 a.warc.gz";
+    /// println!("{}", space.explain(&all, line)?.why);
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`filter_lines`](TagSpace::filter_lines).
     pub fn explain(&self, filter: &Filter<'_>, line: &[u8]) -> S::Answer<Explanation> {

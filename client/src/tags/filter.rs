@@ -194,6 +194,14 @@ impl<S: Ask> TagSpace<S> {
 
     /// `TAGS.FILTER … LINES`: the lines that pass.
     ///
+    /// ```no_run
+    /// # use crawlspace_client::tags::*;
+    /// # let space = TagSpace::open("redis://127.0.0.1/", "tags")?;
+    /// let files = Filter { point: Some(b"all"), format: Format::File, ..Filter::default() };
+    /// let public = space.filter_lines(&files, &[b"ARCHIVEIT-1068-A.warc.gz"])?;
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// `NOPOINT`, `SYNTAX`, `BADFIELD`, `BADRE` or `BADLINE`; or when the server refuses or cannot be
     /// reached. The same holds for the calls below.
@@ -206,6 +214,15 @@ impl<S: Ask> TagSpace<S> {
 
     /// `TAGS.FILTER … BLOB`: the lines that pass, each ended by a newline.
     ///
+    /// ```no_run
+    /// # use crawlspace_client::tags::*;
+    /// # let space = TagSpace::open("redis://127.0.0.1/", "tags")?;
+    /// let all = Filter { point: Some(b"all"), ..Filter::default() };
+    /// let cdx = std::fs::read("captures.cdx").unwrap_or_default();
+    /// let public = space.filter_blob(&all, &cdx)?;
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`filter_lines`](TagSpace::filter_lines).
     pub fn filter_blob(&self, filter: &Filter<'_>, text: &[u8]) -> S::Answer<Vec<u8>> {
@@ -213,6 +230,15 @@ impl<S: Ask> TagSpace<S> {
     }
 
     /// `RETURN INDEX`: which lines pass, from 0.
+    ///
+    /// ```no_run
+    /// # use crawlspace_client::tags::*;
+    /// # let space = TagSpace::open("redis://127.0.0.1/", "tags")?;
+    /// let all = Filter { point: Some(b"all"), ..Filter::default() };
+    /// let cdx = std::fs::read("captures.cdx").unwrap_or_default();
+    /// let which = space.indices(&all, Batch::Blob(&cdx))?;
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As [`filter_lines`](TagSpace::filter_lines).
@@ -225,6 +251,15 @@ impl<S: Ask> TagSpace<S> {
 
     /// `RETURN BITS`: a bit for each line, the first one the highest of the first byte.
     ///
+    /// ```no_run
+    /// # use crawlspace_client::tags::*;
+    /// # let space = TagSpace::open("redis://127.0.0.1/", "tags")?;
+    /// let all = Filter { point: Some(b"all"), ..Filter::default() };
+    /// let cdx = std::fs::read("captures.cdx").unwrap_or_default();
+    /// let bits = space.bits(&all, Batch::Blob(&cdx))?;
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`filter_lines`](TagSpace::filter_lines).
     pub fn bits(&self, filter: &Filter<'_>, batch: Batch<'_>) -> S::Answer<Vec<u8>> {
@@ -236,6 +271,15 @@ impl<S: Ask> TagSpace<S> {
 
     /// `RETURN COUNT`: how many lines pass.
     ///
+    /// ```no_run
+    /// # use crawlspace_client::tags::*;
+    /// # let space = TagSpace::open("redis://127.0.0.1/", "tags")?;
+    /// let all = Filter { point: Some(b"all"), ..Filter::default() };
+    /// let cdx = std::fs::read("captures.cdx").unwrap_or_default();
+    /// println!("{} may be seen", space.count(&all, Batch::Blob(&cdx))?);
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`filter_lines`](TagSpace::filter_lines).
     pub fn count(&self, filter: &Filter<'_>, batch: Batch<'_>) -> S::Answer<u64> {
@@ -246,6 +290,17 @@ impl<S: Ask> TagSpace<S> {
     }
 
     /// `RETURN TAGS`: the tags of the lines that pass.
+    ///
+    /// ```no_run
+    /// # use crawlspace_client::tags::*;
+    /// # let space = TagSpace::open("redis://127.0.0.1/", "tags")?;
+    /// let all = Filter { point: Some(b"all"), ..Filter::default() };
+    /// let cdx = std::fs::read("captures.cdx").unwrap_or_default();
+    /// for capture in space.tagged(&all, Batch::Blob(&cdx))? {
+    ///     println!("line {} has {} tags", capture.index, capture.tags.len());
+    /// }
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As [`filter_lines`](TagSpace::filter_lines).

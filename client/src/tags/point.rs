@@ -25,6 +25,13 @@ impl<S: Ask> TagSpace<S> {
     /// `TAGS.POINTSET`: who asks for this access point gets what passes the expression. One of the same
     /// name is replaced.
     ///
+    /// ```no_run
+    /// # use crawlspace_client::tags::*;
+    /// # let space = TagSpace::open("redis://127.0.0.1/", "tags")?;
+    /// space.point_set(b"all", b"coll:* & !private")?;
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// `SYNTAX`, `BADRE` or `CYCLE` when a part of it is malformed; or when the server refuses or cannot be
     /// reached.
@@ -37,6 +44,13 @@ impl<S: Ask> TagSpace<S> {
     /// `TAGS.POINTDEL`: whether there was such a point; after a connection that broke, whether there was
     /// one for the second time.
     ///
+    /// ```no_run
+    /// # use crawlspace_client::tags::*;
+    /// # let space = TagSpace::open("redis://127.0.0.1/", "tags")?;
+    /// space.point_delete(b"all")?;
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// When the server refuses or cannot be reached.
     pub fn point_delete(&self, name: &[u8]) -> S::Answer<bool> {
@@ -47,6 +61,13 @@ impl<S: Ask> TagSpace<S> {
 
     /// `TAGS.POINTS`: all points, in the order in which they were set.
     ///
+    /// ```no_run
+    /// # use crawlspace_client::tags::*;
+    /// # let space = TagSpace::open("redis://127.0.0.1/", "tags")?;
+    /// println!("{} access points", space.points()?.len());
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// When the server refuses or cannot be reached.
     pub fn points(&self) -> S::Answer<Vec<Point>> {
@@ -55,6 +76,14 @@ impl<S: Ask> TagSpace<S> {
     }
 
     /// `TAGS.POINTS name`: the point that this name leads to, with what a pattern caught filled in.
+    ///
+    /// ```no_run
+    /// # use crawlspace_client::tags::*;
+    /// # let space = TagSpace::open("redis://127.0.0.1/", "tags")?;
+    /// let point = space.point(b"org-77")?;
+    /// println!("{}", String::from_utf8_lossy(&point.expression));
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
     ///
     /// # Errors
     /// `NOPOINT` when it leads to none; or when the server refuses or cannot be reached.

@@ -34,6 +34,13 @@ impl<S: Ask> TagSpace<S> {
     /// `TAGS.RULESET`: whoever has `regex` in `field` gets the tags of the templates. A rule of the same
     /// name is replaced.
     ///
+    /// ```no_run
+    /// # use crawlspace_client::tags::*;
+    /// # let space = TagSpace::open("redis://127.0.0.1/", "tags")?;
+    /// space.rule_set(b"coll", b"filename", br"(?:^|/)ARCHIVEIT-(\d+)-", &[b"coll:$1"])?;
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// `BADFIELD`, `BADRE` or `SYNTAX` when a part of it is malformed; or when the server refuses or cannot
     /// be reached.
@@ -52,6 +59,13 @@ impl<S: Ask> TagSpace<S> {
     /// `TAGS.RULEDEL`: whether there was such a rule; after a connection that broke, whether there was one
     /// for the second time.
     ///
+    /// ```no_run
+    /// # use crawlspace_client::tags::*;
+    /// # let space = TagSpace::open("redis://127.0.0.1/", "tags")?;
+    /// space.rule_delete(b"coll")?;
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// When the server refuses or cannot be reached.
     pub fn rule_delete(&self, name: &[u8]) -> S::Answer<bool> {
@@ -61,6 +75,15 @@ impl<S: Ask> TagSpace<S> {
     }
 
     /// `TAGS.RULES`: all rules, in the order in which they were set.
+    ///
+    /// ```no_run
+    /// # use crawlspace_client::tags::*;
+    /// # let space = TagSpace::open("redis://127.0.0.1/", "tags")?;
+    /// for rule in space.rules()? {
+    ///     println!("{}", String::from_utf8_lossy(&rule.regex));
+    /// }
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
     ///
     /// # Errors
     /// When the server refuses or cannot be reached.

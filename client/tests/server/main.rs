@@ -7,6 +7,7 @@ mod pools;
 mod protocols;
 mod refusals;
 mod retries;
+mod tls;
 mod vandal;
 
 use std::future::Future;

@@ -20,6 +20,14 @@ impl<S: Steps> Sharded<S> {
     /// When it fails on the way, nobody else can cancel the crawl before it was committed to its end, unless
     /// it is its first commit: send it again.
     ///
+    /// ```no_run
+    /// # use crawlspace_client::dedupe::*;
+    /// # let index = Sharded::open("redis://127.0.0.1/", "coll-42", 16)?;
+    /// let committed = index.commit(b"crawl-1")?;
+    /// println!("{} payloads that the index did not have", committed.new);
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As there, and `SHARDED` when a cancel or removal of the crawl has to be finished first.
     pub fn commit(&self, crawl: &[u8]) -> S::Answer<Committed> {
@@ -95,6 +103,13 @@ impl<S: Steps> Sharded<S> {
     /// A crawl whose first commit was cut short goes from the shards that had committed it as well. Gives the
     /// number of hashes; of shards that had committed it, of those that no other crawl has.
     ///
+    /// ```no_run
+    /// # use crawlspace_client::dedupe::*;
+    /// # let index = Sharded::open("redis://127.0.0.1/", "coll-42", 16)?;
+    /// index.cancel(b"crawl-1")?;
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As there, and `SHARDED` when a removal of the crawl, or the commit of one that was used again after its
     /// first commit, has to be finished first.
@@ -164,6 +179,13 @@ impl<S: Steps> Sharded<S> {
     }
 
     /// [`Index::remove`]: the crawls leave all shards, the home last.
+    ///
+    /// ```no_run
+    /// # use crawlspace_client::dedupe::*;
+    /// # let index = Sharded::open("redis://127.0.0.1/", "coll-42", 16)?;
+    /// index.remove(&[b"crawl-1", b"crawl-2"])?;
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As there (nothing was changed then). A crawl whose first commit was cut short is `UNCOMMITTED`.
@@ -288,6 +310,13 @@ impl<S: Steps> Sharded<S> {
 
     /// [`Index::retain`].
     ///
+    /// ```no_run
+    /// # use crawlspace_client::dedupe::*;
+    /// # let index = Sharded::open("redis://127.0.0.1/", "coll-42", 16)?;
+    /// index.retain(true, &[b"crawl-3"])?;
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As there.
     pub fn retain(&self, purge: bool, crawls: &[&[u8]]) -> S::Answer<Retained> {
@@ -334,6 +363,15 @@ impl<S: Steps> Sharded<S> {
     }
 
     /// What is under way on all shards, or was cut short between two of them.
+    ///
+    /// ```no_run
+    /// # use crawlspace_client::dedupe::*;
+    /// # let index = Sharded::open("redis://127.0.0.1/", "coll-42", 16)?;
+    /// for half in index.unfinished()? {
+    ///     println!("{:?} {} again", half.doing, String::from_utf8_lossy(&half.crawl));
+    /// }
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
     ///
     /// # Errors
     /// When the server refuses or cannot be reached.

@@ -28,6 +28,13 @@ impl<S: Steps> Sharded<S> {
 
     /// [`Index::stats`]: sums over all shards. A crawl counts as committed when the home shard has committed it.
     ///
+    /// ```no_run
+    /// # use crawlspace_client::dedupe::*;
+    /// # let index = Sharded::open("redis://127.0.0.1/", "coll-42", 16)?;
+    /// println!("{} hashes", index.stats()?.hashes);
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As there.
     pub fn stats(&self) -> S::Answer<Stats> {
@@ -53,6 +60,13 @@ impl<S: Steps> Sharded<S> {
     }
 
     /// [`Index::crawl_stats`]: sums over all shards.
+    ///
+    /// ```no_run
+    /// # use crawlspace_client::dedupe::*;
+    /// # let index = Sharded::open("redis://127.0.0.1/", "coll-42", 16)?;
+    /// println!("{} hashes", index.crawl_stats(b"crawl-1")?.hashes);
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As there.
@@ -101,6 +115,13 @@ impl<S: Steps> Sharded<S> {
 
     /// [`Index::crawls`].
     ///
+    /// ```no_run
+    /// # use crawlspace_client::dedupe::*;
+    /// # let index = Sharded::open("redis://127.0.0.1/", "coll-42", 16)?;
+    /// println!("{} crawls", index.crawls(None)?.len());
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As there.
     pub fn crawls(&self, listed: Option<Listed>) -> S::Answer<Vec<Crawl>> {
@@ -139,6 +160,13 @@ impl<S: Steps> Sharded<S> {
     /// [`Index::check`] of all shards, and of what they must agree about: what one has committed, the home has
     /// committed, or a commit is under way or was cut short, which counts as `interrupted`.
     ///
+    /// ```no_run
+    /// # use crawlspace_client::dedupe::*;
+    /// # let index = Sharded::open("redis://127.0.0.1/", "coll-42", 16)?;
+    /// assert!(index.check()?.ok);
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As there.
     pub fn check(&self) -> S::Answer<Check> {
@@ -150,6 +178,13 @@ impl<S: Steps> Sharded<S> {
     }
 
     /// [`Index::repair`] of all shards.
+    ///
+    /// ```no_run
+    /// # use crawlspace_client::dedupe::*;
+    /// # let index = Sharded::open("redis://127.0.0.1/", "coll-42", 16)?;
+    /// println!("{:?} repairs", index.repair()?.repaired);
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As there.
@@ -193,6 +228,13 @@ impl<S: Steps> Sharded<S> {
 
     /// [`Index::profile`].
     ///
+    /// ```no_run
+    /// # use crawlspace_client::dedupe::*;
+    /// # let index = Sharded::open("redis://127.0.0.1/", "coll-42", 16)?;
+    /// assert_eq!(index.profile()?, Profile::Document);
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As there.
     pub fn profile(&self) -> S::Answer<Profile> {
@@ -200,6 +242,13 @@ impl<S: Steps> Sharded<S> {
     }
 
     /// [`Index::set_profile`], of all shards.
+    ///
+    /// ```no_run
+    /// # use crawlspace_client::dedupe::*;
+    /// # let index = Sharded::open("redis://127.0.0.1/", "coll-42", 16)?;
+    /// index.set_profile(Profile::Browsertrix)?;
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As there.

@@ -20,6 +20,13 @@ type Place = (Vec<u8>, usize);
 impl<S: Steps> Sharded<S> {
     /// [`Index::requires`](crate::dedupe::Index::requires).
     ///
+    /// ```no_run
+    /// # use crawlspace_client::dedupe::*;
+    /// # let index = Sharded::open("redis://127.0.0.1/", "coll-42", 16)?;
+    /// let needed = index.requires(Of::Crawl(b"crawl-2"), true)?;
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As there.
     pub fn requires(&self, of: Of<'_>, transitive: bool) -> S::Answer<Vec<Required>> {
@@ -177,6 +184,13 @@ impl<S: Steps> Sharded<S> {
     }
 
     /// [`Index::required_by`](crate::dedupe::Index::required_by).
+    ///
+    /// ```no_run
+    /// # use crawlspace_client::dedupe::*;
+    /// # let index = Sharded::open("redis://127.0.0.1/", "coll-42", 16)?;
+    /// let dependents = index.required_by(b"crawl-1")?;
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As there.
