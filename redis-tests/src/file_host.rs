@@ -40,6 +40,8 @@ pub struct Manners {
     pub shorter_ranges: Option<u64>,
     /// The answer never ends; it is the file again and again.
     pub endless: bool,
+    /// `Content-Type`.
+    pub content_type: Option<String>,
     /// `ETag`.
     pub etag: Option<String>,
     /// `Last-Modified`.
@@ -67,6 +69,7 @@ impl Default for Manners {
             until_closed: false,
             shorter_ranges: None,
             endless: false,
+            content_type: None,
             etag: None,
             last_modified: None,
             encoding: None,
@@ -304,14 +307,12 @@ impl Answer {
         }
         let total = file.bytes.len() as u64;
         let mut fields = Vec::new();
-        let validators = [
+        for (name, value) in [
+            ("Content-Type", &manners.content_type),
+            ("Content-Encoding", &manners.encoding),
             ("ETag", &manners.etag),
             ("Last-Modified", &manners.last_modified),
-        ];
-        for (name, value) in validators
-            .into_iter()
-            .chain([("Content-Encoding", &manners.encoding)])
-        {
+        ] {
             fields.extend(value.clone().map(|value| (name, value)));
         }
         let range = request.fields.get("range").filter(|_| manners.ranges);

@@ -11,9 +11,12 @@ mod lines;
 mod location;
 mod manifest;
 mod options;
+pub mod package;
 mod reader;
+mod replacement;
 
 mod source;
+mod writer;
 mod zip;
 
 pub use error::{Error, Problem};
@@ -22,3 +25,4 @@ pub use location::Location;
 pub use manifest::{Entry, Manifest};
 pub use options::Options;
 pub use reader::{Member, Wacz};
+pub use writer::{Index, Page, Writer};

@@ -55,3 +55,14 @@ impl Default for Options {
         }
     }
 }
+
+impl Options {
+    /// For what was written here.
+    pub(super) fn unlimited() -> Options {
+        Options {
+            directory: u64::MAX,
+            datapackage: u64::MAX,
+            ..Options::default()
+        }
+    }
+}

@@ -13,7 +13,7 @@ use super::{Error, Lines, Location, Options, Problem};
 /// The endings of index members, the best one of several of one stem first: CDXJ says more than CDX, and what is
 /// compressed is read sooner.
 const ENDINGS: [&str; 4] = [".cdxj.gz", ".cdxj", ".cdx.gz", ".cdx"];
-const DATAPACKAGE: &str = "datapackage.json";
+pub(super) const DATAPACKAGE: &str = "datapackage.json";
 
 /// A package of web archives: a zip file with WARC files, their indexes and what they are about.
 ///
@@ -195,6 +195,21 @@ impl Wacz {
     /// When there is none, or it is damaged, or no text, or larger than the options allow.
     pub fn datapackage(&self) -> Result<String, Error> {
         self.text(DATAPACKAGE)
+    }
+
+    /// Whether there is a member of that name.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.directory.find(name).is_some()
+    }
+
+    /// What the zip file says about itself.
+    pub(super) fn directory(&self) -> &Directory {
+        &self.directory
+    }
+
+    /// The bytes of the file as they are.
+    pub(super) fn section(&self, from: u64, length: u64) -> impl Read + Send {
+        self.source.section(from, length)
     }
 
     /// The text of a small member.

@@ -4,7 +4,10 @@ mod hostile;
 mod lists;
 mod members;
 mod memory;
+mod packages;
 mod remote;
+mod tools;
+mod writing;
 mod zipped;
 
 use std::path::{Path, PathBuf};

@@ -1,5 +1,7 @@
 //! Which members are indexes, and what their lines are.
 
+use std::os::unix::fs::FileExt;
+
 use crawlspace_client::wacz::{Options, Problem, Wacz};
 
 use crate::zipped::{gzip, zip, zip_with, Ending, Part};
@@ -134,6 +136,56 @@ fn indexes_are_where_they_belong_or_else_anywhere() {
         ]),
         ["indexes/i.cdxj", "indexes/a.cdx"]
     );
+}
+
+#[test]
+fn members_may_lie_behind_any_number_of_bytes() {
+    const GAP: u64 = 5 << 30;
+    let folder = tempfile::tempdir().unwrap();
+    let name = "archive/data.warc.gz";
+    let warc = Part {
+        zip64: true,
+        compressed: GAP,
+        size: GAP,
+        ..Part::stored(name, b"")
+    };
+    let header = 30 + name.len() + 20;
+    let place = Some(header as u64 + GAP);
+    let index = Part {
+        zip64: true,
+        place,
+        ..Part::deflated("indexes/index.cdx", LINES)
+    };
+    let parts = [warc, index];
+    let start = zip_with(
+        &parts,
+        &Ending {
+            zip64: true,
+            ..Ending::default()
+        },
+    );
+    let start = start
+        .windows(4)
+        .position(|bytes| bytes == b"PK\x01\x02")
+        .unwrap() as u64
+        + GAP;
+    let file = zip_with(
+        &parts,
+        &Ending {
+            zip64: true,
+            start: Some(start),
+            gap: GAP,
+            ..Ending::default()
+        },
+    );
+    // The WARC file is a hole, and takes no room.
+    let path = saved(folder.path(), "a.wacz", &file[..header]);
+    let out = std::fs::File::options().write(true).open(&path).unwrap();
+    out.write_all_at(&file[header..], header as u64 + GAP)
+        .unwrap();
+    let wacz = open(&path).unwrap();
+    assert!(wacz.size() > GAP);
+    assert_eq!(all_lines(&wacz).unwrap(), lines());
 }
 
 #[test]

@@ -137,6 +137,8 @@ pub struct Ending {
     pub entries: Option<u64>,
     pub length: Option<u64>,
     pub start: Option<u64>,
+    /// So many bytes will be put in somewhere before the record of zip64.
+    pub gap: u64,
 }
 
 /// A zip file of these members.
@@ -156,7 +158,7 @@ pub fn zip_with(parts: &[Part], ending: &Ending) -> Vec<u8> {
     let entries = ending.entries.unwrap_or(parts.len() as u64);
     file.extend(directory);
     if ending.zip64 {
-        let at = file.len() as u64;
+        let at = file.len() as u64 + ending.gap;
         file.extend(b"PK\x06\x06");
         file.extend(44_u64.to_le_bytes());
         file.extend([45, 3, 45, 0]);

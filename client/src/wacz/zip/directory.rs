@@ -1,7 +1,8 @@
 use std::io::Read;
 use std::ops::Range;
 
-use super::number::{extra_field, Numbers};
+use super::number::{extra_field, without_field, Numbers};
+use super::write::Record;
 use super::{
     name, Fault, CENTRAL, END, END64, END64_LOCATOR, IN_ZIP64_16, IN_ZIP64_32, ZIP64_EXTRA,
 };
@@ -100,6 +101,41 @@ impl Directory {
     /// The member of that name.
     pub(in crate::wacz) fn find(&self, name: &str) -> Option<&Entry> {
         self.entries.iter().find(|entry| self.name(entry) == name)
+    }
+
+    /// Where it begins in the file.
+    pub(in crate::wacz) fn start(&self) -> u64 {
+        self.start
+    }
+
+    /// What stands at the end of the file for people to read.
+    pub(in crate::wacz) fn comment(&self) -> &[u8] {
+        &self.comment
+    }
+
+    /// All that it says of a member.
+    pub(in crate::wacz) fn record(&self, entry: &Entry) -> Record {
+        let bytes = &self.bytes[entry.record.start as usize..entry.record.end as usize];
+        let number = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
+        let wide = |at: usize| u32::from(number(at)) | u32::from(number(at + 2)) << 16;
+        let (extra, comment) =
+            bytes[46 + usize::from(entry.name_length)..].split_at(number(30).into());
+        Record {
+            made_by: number(4),
+            needed: number(6),
+            flags: entry.flags,
+            method: entry.method,
+            time: wide(12),
+            crc: entry.crc,
+            compressed: entry.compressed,
+            size: entry.size,
+            internal: number(36),
+            external: wide(38),
+            header: entry.header,
+            name: self.name_bytes(entry).to_vec(),
+            extra: without_field(extra, ZIP64_EXTRA),
+            comment: comment.to_vec(),
+        }
     }
 
     fn name_bytes(&self, entry: &Entry) -> &[u8] {

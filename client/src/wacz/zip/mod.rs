@@ -7,8 +7,10 @@ mod directory;
 pub(super) mod member;
 mod name;
 mod number;
+pub(super) mod write;
 
 pub(super) use directory::{Directory, Entry};
+pub(super) use name::check as check_name;
 
 use super::Problem;
 

@@ -2,7 +2,7 @@
 //! the package.
 
 /// The name, or why it is none.
-pub(super) fn check(bytes: &[u8]) -> Result<&str, String> {
+pub(in crate::wacz) fn check(bytes: &[u8]) -> Result<&str, String> {
     let name = std::str::from_utf8(bytes).map_err(|_| "its name is not UTF-8".to_owned())?;
     if name.is_empty() {
         return Err("it has no name".to_owned());

@@ -40,3 +40,26 @@ pub(super) fn extra_field(extra: &[u8], kind: u16) -> Option<Numbers<'_>> {
         }
     }
 }
+
+/// The extra fields of a header but those of that kind.
+pub(super) fn without_field(extra: &[u8], kind: u16) -> Vec<u8> {
+    let mut kept = Vec::new();
+    let mut rest = Numbers(extra);
+    loop {
+        let before = rest.0;
+        let field = (|| {
+            let (found, length) = (rest.u16()?, rest.u16()?);
+            rest.bytes(length.into())?;
+            Some(found)
+        })();
+        match field {
+            Some(found) if found == kind => {}
+            Some(_) => kept.extend_from_slice(&before[..before.len() - rest.0.len()]),
+            // What is no field comes last, and is kept.
+            None => {
+                kept.extend_from_slice(before);
+                return kept;
+            }
+        }
+    }
+}

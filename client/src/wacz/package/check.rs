@@ -1,0 +1,402 @@
+//! Whether a set of packages has all that the packages in it need.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use super::circles::circles;
+use super::{requires, Required};
+use crate::wacz::{Error, Location, Manifest, Options, Problem, Wacz};
+
+/// A package of a set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Known {
+    /// Where it lies.
+    pub location: Location,
+    /// What a list calls it, if that is not the name of its file.
+    pub name: Option<String>,
+    /// The hash that a list tells. It is believed of a package at a URL, of which all would have to be downloaded
+    /// otherwise.
+    pub hash: Option<String>,
+}
+
+/// What a set of packages has and lacks.
+#[derive(Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Report {
+    /// Whether everything is there that any of them needs, and all of them can be read.
+    pub complete: bool,
+    /// Each package of the set.
+    pub packages: Vec<Checked>,
+    /// Packages that need one another in a circle, by their names. They can be shown as well as any others.
+    pub circles: Vec<Vec<String>>,
+    /// Files that cannot be read, and entries of lists that are of no use, with the reasons.
+    pub errors: Vec<String>,
+}
+
+/// A package, and what it needs.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Checked {
+    /// Where it lies.
+    pub file: String,
+    /// The name of its file.
+    pub name: String,
+    /// Whether everything is there that it needs, and that this needs, and so on.
+    pub complete: bool,
+    /// The packages that it needs itself.
+    pub requires: Vec<Requirement>,
+}
+
+/// A package that is needed, and whether it is there.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Requirement {
+    /// What is needed.
+    #[serde(flatten)]
+    pub required: Required,
+    /// Whether it is there.
+    #[serde(flatten)]
+    pub state: State,
+}
+
+/// Whether a package that is needed is there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase", tag = "state")]
+pub enum State {
+    /// It is.
+    Present {
+        /// Where it lies.
+        file: String,
+        /// Whether everything is there that it needs itself.
+        complete: bool,
+    },
+    /// No package of the set has its name, nor its hash.
+    Missing,
+    /// There is one of its name, but of another size.
+    WrongSize {
+        /// Where that lies.
+        file: String,
+        /// The size that it has, in bytes.
+        found: u64,
+    },
+    /// There is one of its name, but with another hash.
+    WrongHash {
+        /// Where that lies.
+        file: String,
+        /// The hash that it has.
+        found: String,
+    },
+}
+
+impl Known {
+    /// A package by itself.
+    pub fn at(location: Location) -> Known {
+        Known {
+            location,
+            name: None,
+            hash: None,
+        }
+    }
+
+    /// The packages at a place: that file, all `.wacz` files in that folder and those in it, or all that a manifest
+    /// names. What cannot be read or used is an error of its own.
+    pub fn all(location: &Location, options: &Options) -> Vec<Result<Known, Error>> {
+        match location {
+            Location::File(path) if path.is_dir() => in_folder(path),
+            _ => match Manifest::open(location, options) {
+                Err(error) => vec![Err(error)],
+                Ok(manifest) => manifest
+                    .entries
+                    .into_iter()
+                    .map(|entry| match entry.location {
+                        Ok(location) => Ok(Known {
+                            location,
+                            name: Some(entry.name),
+                            hash: entry.hash,
+                        }),
+                        Err(reason) => {
+                            let name = entry.name;
+                            let problem =
+                                Problem::Location(format!("{name:?} cannot be used: {reason}"));
+                            Err(Error::new(location.to_string(), problem))
+                        }
+                    })
+                    .collect(),
+            },
+        }
+    }
+}
+
+fn in_folder(folder: &Path) -> Vec<Result<Known, Error>> {
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        let failed = |error| Err(Error::new(folder.display().to_string(), Problem::Io(error)));
+        let entries: Result<Vec<PathBuf>, _> = match fs::read_dir(&folder) {
+            Ok(entries) => entries.map(|entry| Ok(entry?.path())).collect(),
+            Err(error) => Err(error),
+        };
+        match entries {
+            Err(error) => found.push(failed(error)),
+            Ok(mut entries) => {
+                entries.sort_unstable();
+                for path in entries {
+                    // A link to a folder may lead back to where it lies.
+                    if path.is_dir() && !path.is_symlink() {
+                        folders.push(path);
+                    } else if path.is_file()
+                        && path
+                            .extension()
+                            .is_some_and(|e| e.eq_ignore_ascii_case("wacz"))
+                    {
+                        found.push(Ok(Known::at(Location::File(path))));
+                    }
+                }
+            }
+        }
+    }
+    found
+}
+
+/// Holds what each package of a set needs against the set. A package that is needed is the one with its hash; of those
+/// whose hash was not known when the list was made, the one with its name.
+///
+/// All of a file is read for its hash, though only where its size is right and somebody asks for it. `progress` is told
+/// what is being read.
+pub fn check(known: &[Known], options: &Options, mut progress: impl FnMut(&str)) -> Report {
+    let mut report = Report::default();
+    let mut set = Set::default();
+    let mut needed = Vec::new();
+    for known in known {
+        // The same file, by two ways.
+        if set
+            .packages
+            .iter()
+            .any(|package| package.known.location == known.location)
+        {
+            continue;
+        }
+        progress(&known.location.to_string());
+        let opened = Wacz::open(&known.location, options);
+        match opened.and_then(|wacz| Ok((wacz.size(), requires(&wacz)?))) {
+            Ok((size, required)) => {
+                set.add(known.clone(), size);
+                needed.push(required);
+            }
+            Err(error) => report.errors.push(error.to_string()),
+        }
+    }
+    let mut edges = Vec::new();
+    for required in needed {
+        let found: Vec<(Required, Found)> = required
+            .into_iter()
+            .map(|required| {
+                let found = set.find(&required, options, &mut progress);
+                (required, found)
+            })
+            .collect();
+        edges.push(found);
+    }
+    report.errors.append(&mut set.errors);
+    let present: Vec<Vec<usize>> = edges
+        .iter()
+        .map(|found| {
+            found
+                .iter()
+                .filter_map(|(_, found)| found.package())
+                .collect()
+        })
+        .collect();
+    let lacks: Vec<bool> = edges
+        .iter()
+        .map(|found| found.iter().any(|(_, found)| found.package().is_none()))
+        .collect();
+    let incomplete = whoever_reaches(&present, lacks);
+    let names = |i: usize| set.packages[i].known.location.name();
+    report.circles = circles(&present)
+        .into_iter()
+        .map(|circle| circle.into_iter().map(names).collect())
+        .collect();
+    for (i, found) in edges.into_iter().enumerate() {
+        let requires = found.into_iter().map(|(required, found)| Requirement {
+            required,
+            state: match found {
+                Found::At(at) => State::Present {
+                    file: set.packages[at].known.location.to_string(),
+                    complete: !incomplete[at],
+                },
+                Found::Not(state) => state,
+            },
+        });
+        report.packages.push(Checked {
+            requires: requires.collect(),
+            file: set.packages[i].known.location.to_string(),
+            name: names(i),
+            complete: !incomplete[i],
+        });
+    }
+    report.complete = report.errors.is_empty() && !incomplete.contains(&true);
+    report
+}
+
+/// Those of which one can get to one of the marked ones.
+fn whoever_reaches(edges: &[Vec<usize>], mut marked: Vec<bool>) -> Vec<bool> {
+    let mut back: Vec<Vec<usize>> = vec![Vec::new(); edges.len()];
+    for (from, tos) in edges.iter().enumerate() {
+        for &to in tos {
+            back[to].push(from);
+        }
+    }
+    let mut work: Vec<usize> = (0..marked.len()).filter(|&i| marked[i]).collect();
+    while let Some(to) = work.pop() {
+        for &from in &back[to] {
+            if !std::mem::replace(&mut marked[from], true) {
+                work.push(from);
+            }
+        }
+    }
+    marked
+}
+
+/// What was found of a package that is needed.
+enum Found {
+    /// The package of the set.
+    At(usize),
+    Not(State),
+}
+
+impl Found {
+    fn package(&self) -> Option<usize> {
+        match self {
+            Found::At(at) => Some(*at),
+            Found::Not(_) => None,
+        }
+    }
+}
+
+/// The packages of a set that can be read.
+#[derive(Default)]
+struct Set {
+    packages: Vec<Package>,
+    by_name: HashMap<String, Vec<usize>>,
+    by_size: BTreeMap<u64, Vec<usize>>,
+    errors: Vec<String>,
+}
+
+struct Package {
+    known: Known,
+    size: u64,
+    /// When somebody asked for it: its hash, or nothing if that cannot be read.
+    hash: Option<Option<String>>,
+}
+
+impl Set {
+    fn add(&mut self, known: Known, size: u64) {
+        let at = self.packages.len();
+        let mut names = vec![known.location.name()];
+        names.extend(known.name.clone().filter(|name| *name != names[0]));
+        for name in names {
+            self.by_name.entry(name).or_default().push(at);
+        }
+        self.by_size.entry(size).or_default().push(at);
+        self.packages.push(Package {
+            known,
+            size,
+            hash: None,
+        });
+    }
+
+    fn find(
+        &mut self,
+        required: &Required,
+        options: &Options,
+        progress: &mut impl FnMut(&str),
+    ) -> Found {
+        let hash = required.hash.as_deref().and_then(sha256_of);
+        let mut wrong = State::Missing;
+        for at in self
+            .by_name
+            .get(&required.filename)
+            .cloned()
+            .unwrap_or_default()
+        {
+            let package = &self.packages[at];
+            let file = package.known.location.to_string();
+            if required.size.is_some_and(|size| size != package.size) {
+                wrong = State::WrongSize {
+                    file,
+                    found: package.size,
+                };
+                continue;
+            }
+            let Some(hash) = &hash else {
+                return Found::At(at);
+            };
+            match self.hash(at, options, progress) {
+                Some(found) if found == *hash => return Found::At(at),
+                Some(found) => {
+                    wrong = State::WrongHash {
+                        file,
+                        found: format!("sha256:{found}"),
+                    }
+                }
+                None => {}
+            }
+        }
+        // Under another name, perhaps.
+        if let (Some(hash), Some(size)) = (hash, required.size) {
+            for at in self.by_size.get(&size).cloned().unwrap_or_default() {
+                if self
+                    .hash(at, options, progress)
+                    .is_some_and(|found| found == hash)
+                {
+                    return Found::At(at);
+                }
+            }
+        }
+        Found::Not(wrong)
+    }
+
+    /// The hexadecimal digits of a package's hash.
+    fn hash(
+        &mut self,
+        at: usize,
+        options: &Options,
+        progress: &mut impl FnMut(&str),
+    ) -> Option<String> {
+        let package = &mut self.packages[at];
+        if let Some(hash) = &package.hash {
+            return hash.clone();
+        }
+        let told = package.known.hash.as_deref().and_then(sha256_of);
+        let hash = match (&package.known.location, told) {
+            (Location::Url(_), Some(told)) => Some(told),
+            (location, _) => {
+                progress(&location.to_string());
+                match Wacz::open(location, options).and_then(|wacz| wacz.digest(|_| ())) {
+                    Ok(digest) => sha256_of(&digest),
+                    Err(error) => {
+                        self.errors.push(error.to_string());
+                        None
+                    }
+                }
+            }
+        };
+        package.hash = Some(hash.clone());
+        hash
+    }
+}
+
+/// The digits of a SHA-256, in small letters, however it is written.
+fn sha256_of(hash: &str) -> Option<String> {
+    let lower = hash.to_ascii_lowercase();
+    let digits = ["sha256:", "sha-256:"]
+        .iter()
+        .find_map(|prefix| lower.strip_prefix(prefix));
+    let digits = digits.unwrap_or(&lower);
+    let is_hash = digits.len() == 64 && digits.bytes().all(|b| b.is_ascii_hexdigit());
+    is_hash.then(|| digits.to_owned())
+}
