@@ -24,10 +24,17 @@ use crate::terminal::{complain, Bytes};
 
 /// Companion of the Crawlspace Redis module.
 ///
+/// CRAWLSPACE_REDIS and CRAWLSPACE_PREFIX of the environment stand for --redis and --prefix.
+///
 /// Exit status: 0 when everything went well, 1 when something failed or is not as it should be, 2 when the
 /// command line is wrong.
 #[derive(Parser)]
-#[command(name = "crawlspace", version, arg_required_else_help = true)]
+#[command(
+    name = "crawlspace",
+    version,
+    propagate_version = true,
+    arg_required_else_help = true
+)]
 struct CommandLine {
     #[command(subcommand)]
     subject: Subject,
@@ -61,8 +68,15 @@ struct Server {
         default_value = "redis://127.0.0.1:6379/0"
     )]
     redis: String,
-    /// What stands before every key; in a cluster with a hash tag: '{coll-42}:'.
-    #[arg(long, value_name = "PREFIX", env = "CRAWLSPACE_PREFIX", default_value = "", value_parser = Bytes::parser())]
+    /// What stands before every key, if anything does; in a cluster with a hash tag: '{coll-42}:'.
+    #[arg(
+        long,
+        value_name = "PREFIX",
+        env = "CRAWLSPACE_PREFIX",
+        default_value = "",
+        hide_default_value = true,
+        value_parser = Bytes::parser()
+    )]
     prefix: Bytes,
 }
 
