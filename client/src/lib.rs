@@ -1,13 +1,14 @@
 //! Companion of the Crawlspace Redis module: what does not belong inside a database.
 //!
 //! * [`warc`] reads and writes WARC files.
-//! * [`wacz`] reads WACZ files and lists of them, from here and from web servers.
+//! * [`wacz`] reads WACZ files and lists of them, from here and from web servers, and writes WACZ files.
 //! * [`server`] reaches servers: one or a cluster, blocking or not.
 //! * [`dedupe`] calls the `DEDUPE.*` commands, with types in place of reply arrays.
 //! * [`frontier`] calls the `CHG.*` commands: which host may be fetched from now.
 //! * [`tags`] calls the `TAGS.*` commands: who may see which capture.
 //! * [`mirror`] keeps a tag space as a database has it.
 //! * [`indexer`] brings WACZ files into a dedupe index.
+//! * [`dependencies`] finds out which WACZ files one needs for replay.
 //! * [`index`] brings the records of WARC files into a dedupe index, as a crawler would have done live.
 //!
 //! The binary `crawlspace` is a thin command line around them.
@@ -15,6 +16,7 @@
 #[macro_use]
 mod reply;
 pub mod dedupe;
+pub mod dependencies;
 pub mod frontier;
 pub mod index;
 pub mod indexer;

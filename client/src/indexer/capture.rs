@@ -10,7 +10,7 @@ const REVISIT: &[u8] = b"warc/revisit";
 
 /// A line, seen with deduplication in mind.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Capture<'a> {
+pub(crate) enum Capture<'a> {
     /// A `response` record.
     Response {
         hash: Cow<'a, [u8]>,

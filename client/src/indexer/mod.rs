@@ -19,7 +19,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-mod capture;
+pub(crate) mod capture;
 mod crawls;
 mod guard;
 mod package;

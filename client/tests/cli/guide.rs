@@ -1,4 +1,4 @@
-//! The examples in docs/guide/cli.md: blocks ` ```console ` with lines `$ command`, each followed by what it prints,
+//! The examples in docs/guide/cli.md and wacz.md: blocks ` ```console ` with lines `$ command`, each followed by what it prints,
 //! on both outputs. `<any>` stands for whatever is there.
 
 use std::path::Path;
@@ -8,6 +8,7 @@ use redis_tests::examples::matches_line;
 use redis_tests::Server;
 
 use crate::stage::{frontier, index, program_folder};
+use crate::wacz::collection;
 
 struct Example {
     line: usize,
@@ -15,8 +16,9 @@ struct Example {
     expected: Vec<String>,
 }
 
-fn examples() -> Vec<Example> {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/guide/cli.md");
+fn examples(page: &str) -> Vec<Example> {
+    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/guide");
+    let page = guide.join(page);
     let text = std::fs::read_to_string(page).unwrap();
     let mut examples: Vec<Example> = Vec::new();
     let mut inside = false;
@@ -34,7 +36,7 @@ fn examples() -> Vec<Example> {
             last.expected.push(line.to_owned());
         }
     }
-    assert!(examples.len() > 10);
+    assert!(!examples.is_empty());
     examples
 }
 
@@ -43,14 +45,27 @@ fn the_examples_print_what_the_page_shows() {
     let server = Server::start();
     index(&server);
     frontier(&server);
+    let folder = tempfile::tempdir().unwrap();
+    must_print("cli.md", &server, folder.path());
+}
+
+#[test]
+fn the_examples_with_wacz_files_print_what_their_page_shows() {
+    let server = Server::start();
+    let folder = tempfile::tempdir().unwrap();
+    collection(&server, folder.path());
+    must_print("wacz.md", &server, folder.path());
+}
+
+/// Runs the examples of a page in that folder, one after the other.
+fn must_print(page: &str, server: &Server, folder: &Path) {
     let path = std::env::var("PATH").unwrap_or_default();
     let path = format!("{}:{path}", program_folder().display());
-    let folder = tempfile::tempdir().unwrap();
     let mut differences = Vec::new();
-    for example in examples() {
+    for example in examples(page) {
         let output = Command::new("sh")
             .args(["-c", &format!("exec 2>&1 </dev/null\n{}", example.command)])
-            .current_dir(folder.path())
+            .current_dir(folder)
             .env("PATH", &path)
             .env("CRAWLSPACE_REDIS", server.url())
             .env_remove("CRAWLSPACE_PREFIX")

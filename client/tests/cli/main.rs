@@ -6,3 +6,4 @@ mod guide;
 mod installed;
 mod stage;
 mod terminals;
+mod wacz;

@@ -10,6 +10,7 @@ mod table;
 mod tags;
 mod terminal;
 mod time;
+mod wacz;
 
 use std::io;
 use std::process::ExitCode;
@@ -52,6 +53,9 @@ enum Subject {
     /// Tags: who may see which capture.
     #[command(subcommand, arg_required_else_help = true)]
     Tags(tags::Tags),
+    /// WACZ files: which others they need for replay.
+    #[command(subcommand, arg_required_else_help = true)]
+    Wacz(wacz::Wacz),
     Completions(shell::Completions),
     Man(shell::Man),
 }
@@ -132,6 +136,7 @@ fn main() -> ExitCode {
         Subject::Indexer(indexer) => indexer.run(),
         Subject::Chg(chg) => chg.run(),
         Subject::Tags(tags) => tags.run(),
+        Subject::Wacz(wacz) => wacz.run(),
         Subject::Completions(completions) => completions.run(),
         Subject::Man(man) => man.run(),
     };

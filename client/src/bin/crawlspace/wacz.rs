@@ -1,0 +1,23 @@
+//! `crawlspace wacz …`: WACZ files, and which others they need.
+
+mod check;
+mod requires;
+
+use std::io;
+
+use clap::Subcommand;
+
+#[derive(Subcommand)]
+pub enum Wacz {
+    Check(check::Check),
+    Requires(requires::Requires),
+}
+
+impl Wacz {
+    pub fn run(&self) -> io::Result<bool> {
+        match self {
+            Wacz::Check(check) => check.run(),
+            Wacz::Requires(requires) => requires.run(),
+        }
+    }
+}

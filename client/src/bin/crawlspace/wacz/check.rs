@@ -1,0 +1,114 @@
+//! `crawlspace wacz check`: whether everything is there that WACZ files need.
+
+use std::io::{self, IsTerminal};
+
+use clap::{Args, ValueHint};
+use crawlspace_client::wacz::package::{check, Known, Report, State};
+use crawlspace_client::wacz::{Location, Options};
+use indicatif::ProgressBar;
+
+use crate::columns::{words, Columns};
+use crate::table::{bytes, count, many, print_json};
+use crate::terminal::{complain, say, shown};
+
+/// Tell whether the WACZ files are there that others need for replay.
+///
+/// A WACZ file with revisit records names in its datapackage.json the files that hold the originals
+/// ("relation" → "requires"). Each of them must be among the given ones, with the right size and hash; one whose hash
+/// was not known then is found by its name. What is needed may need others.
+///
+/// Exit status: 0 when everything is there, 1 when something is missing or wrong or cannot be read, 2 when the command
+/// line is wrong.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  crawlspace wacz check crawls/
+  crawlspace wacz check https://example.org/collection.json --json
+  crawlspace wacz check crawl-1.wacz crawl-2.wacz")]
+pub struct Check {
+    /// WACZ files, folders with some, and manifests that list some; paths or http(s) URLs.
+    #[arg(required = true, value_name = "FILES", value_hint = ValueHint::AnyPath)]
+    files: Vec<String>,
+    /// Print the result as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Check {
+    pub fn run(&self) -> io::Result<bool> {
+        let options = Options::default();
+        let (mut known, mut errors) = (Vec::new(), Vec::new());
+        for file in &self.files {
+            let all = Location::parse(file).map(|location| Known::all(&location, &options));
+            for one in all.unwrap_or_else(|error| vec![Err(error)]) {
+                match one {
+                    Ok(one) => known.push(one),
+                    Err(error) => errors.push(error.to_string()),
+                }
+            }
+        }
+        let bar = io::stderr().is_terminal().then(ProgressBar::new_spinner);
+        let mut report = check(&known, &options, |file| {
+            if let Some(bar) = &bar {
+                bar.set_message(shown(file));
+                bar.tick();
+            }
+        });
+        if let Some(bar) = bar {
+            bar.finish_and_clear();
+        }
+        report.complete &= errors.is_empty();
+        report.errors.append(&mut errors);
+        for error in &report.errors {
+            complain(error);
+        }
+        match self.json {
+            true => print_json(&report)?,
+            false => print_report(&report)?,
+        }
+        Ok(report.complete)
+    }
+}
+
+fn print_report(report: &Report) -> io::Result<()> {
+    let mut table = Columns::new([words("file"), words("needs"), words("which is")]);
+    let mut lacking = 0;
+    for package in &report.packages {
+        for needed in &package.requires {
+            let state = match &needed.state {
+                State::Present { complete: true, .. } => continue,
+                State::Present { .. } => "there, but needs others that are not".to_owned(),
+                State::Missing => "missing".to_owned(),
+                State::WrongSize { file, found } => {
+                    format!("another file: {file} has {}", bytes(*found))
+                }
+                State::WrongHash { file, .. } => format!("another file: {file} has another hash"),
+            };
+            table.row([&package.name, &needed.required.filename, &state]);
+            lacking += 1;
+        }
+    }
+    if lacking > 0 {
+        table.print()?;
+    }
+    for circle in &report.circles {
+        say(format_args!(
+            "in a circle, which does no harm: {}",
+            circle.join(", ")
+        ));
+    }
+    let packages = report.packages.len() as u64;
+    let complete = report
+        .packages
+        .iter()
+        .filter(|package| package.complete)
+        .count() as u64;
+    match complete == packages {
+        true => say(format_args!("{}, complete", many(packages, "package"))),
+        false => say(format_args!(
+            "{}, {} complete",
+            many(packages, "package"),
+            count(complete)
+        )),
+    }
+    Ok(())
+}

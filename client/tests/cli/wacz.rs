@@ -1,0 +1,346 @@
+//! `crawlspace wacz`: a collection of two crawls, the second one with revisits of the first.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crawlspace_client::dedupe::{Added, Adding, Index};
+use crawlspace_client::wacz::package::{self, Required};
+use crawlspace_client::wacz::{self, Location, Options, Wacz, Writer};
+use redis_tests::{sha256_of, FileHost, Manners, Server, DATE};
+use serde_json::json;
+
+use crate::stage::{crawlspace, program, run, INDEX};
+
+/// A line of an index.
+pub fn line(n: u64, mime: &str) -> String {
+    let hash = sha256_of(n);
+    format!(
+        r#"com,example)/{n:06} 20260319102015 {{"url": "https://example.com/{n}", "mime": "{mime}", "status": "200", "digest": "{hash}", "length": "700", "offset": "0", "filename": "data.warc.gz"}}"#
+    )
+}
+
+/// Writes a package of these lines.
+pub fn write(path: &Path, lines: impl IntoIterator<Item = String>) -> PathBuf {
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    let mut wacz = Writer::create(path, "2026-03-19T10:20:15Z").unwrap();
+    wacz.warc("data.warc.gz", &b"not read"[..]).unwrap();
+    wacz.index(wacz::Index::Blocks(100), lines).unwrap();
+    wacz.finish().unwrap();
+    path.to_owned()
+}
+
+fn open(path: &Path) -> Wacz {
+    Wacz::open(&Location::from(path), &Options::default()).unwrap()
+}
+
+/// Puts a package with these responses into the index, as the only one of its crawl, and gives what others need of it.
+pub fn archive(
+    server: &Server,
+    crawl: &str,
+    path: &Path,
+    hashes: std::ops::Range<u64>,
+) -> Required {
+    let index = Index::open(&server.url(), INDEX).unwrap();
+    let name = path.file_name().unwrap().to_str().unwrap();
+    let number = index.wacz_open(crawl.as_bytes(), name.as_bytes()).unwrap();
+    for n in hashes {
+        let (hash, url) = (sha256_of(n), format!("https://example.com/{n}"));
+        let record = Added {
+            hash: hash.as_bytes(),
+            wacz_index: number,
+            date: DATE.as_bytes(),
+            url: url.as_bytes(),
+            size: 5000,
+        };
+        index
+            .add(crawl.as_bytes(), &Adding::default(), &[record])
+            .unwrap();
+    }
+    let wacz = open(path);
+    let (hash, size) = (wacz.digest(|_| ()).unwrap(), wacz.size());
+    index
+        .wacz_close(
+            crawl.as_bytes(),
+            number,
+            name.as_bytes(),
+            hash.as_bytes(),
+            size,
+        )
+        .unwrap();
+    Required {
+        filename: name.to_owned(),
+        hash: Some(hash),
+        size: Some(size),
+        crawl: Some(crawl.to_owned()),
+    }
+}
+
+/// Both packages in `crawls/`, and the first one in the index, committed.
+pub fn collection(server: &Server, folder: &Path) -> Required {
+    let crawls = folder.join("crawls");
+    let first = write(
+        &crawls.join("2026-02-0.wacz"),
+        (0..3).map(|n| line(n, "text/html")),
+    );
+    write(
+        &crawls.join("2026-03-0.wacz"),
+        [
+            line(0, "warc/revisit"),
+            line(2, "warc/revisit"),
+            line(7, "text/html"),
+        ],
+    );
+    let required = archive(server, "2026-02", &first, 0..3);
+    Index::open(&server.url(), INDEX)
+        .unwrap()
+        .commit(b"2026-02")
+        .unwrap();
+    required
+}
+
+fn requires(server: &Server, path: &Path, more: &[&str]) -> crate::stage::Outcome {
+    let words = [
+        "wacz",
+        "requires",
+        path.to_str().unwrap(),
+        "--crawl",
+        "2026-03",
+    ];
+    crawlspace(server, INDEX, &[&words, more].concat())
+}
+
+fn list_in(path: &Path) -> Vec<Required> {
+    package::requires(&open(path)).unwrap()
+}
+
+#[test]
+fn the_originals_of_revisits_make_the_list_that_is_written() {
+    let server = Server::start();
+    let folder = tempfile::tempdir().unwrap();
+    let required = collection(&server, folder.path());
+    let path = folder.path().join("crawls/2026-03-0.wacz");
+    let shown = requires(&server, &path, &["--json"]);
+    assert_eq!(shown.status, 0, "{shown:?}");
+    let expected = json!({
+        "file": path, "requires": [required], "revisits": 2, "unknown": 0, "unlisted": [], "written": false,
+    });
+    assert_eq!(shown.object(), expected);
+    assert!(list_in(&path).is_empty(), "shown only");
+
+    let written = requires(&server, &path, &["--write"]);
+    assert_eq!(written.status, 0, "{written:?}");
+    assert!(
+        written.errors.contains("the list is in the file"),
+        "{written:?}"
+    );
+    assert_eq!(list_in(&path), [required]);
+    let bytes = fs::read(&path).unwrap();
+    let again = requires(&server, &path, &["--write"]);
+    assert_eq!(
+        (again.status, again.errors.contains("already")),
+        (0, true),
+        "{again:?}"
+    );
+    assert_eq!(fs::read(&path).unwrap(), bytes);
+
+    // Now the two of them are a complete collection, and the second one alone is none.
+    let check = |file: &Path| run(program().args(["wacz", "check", "--json"]).arg(file));
+    let both = check(folder.path());
+    assert_eq!(
+        (both.status, &both.object()["complete"]),
+        (0, &json!(true)),
+        "{both:?}"
+    );
+    let one = check(&path);
+    assert_eq!(
+        (one.status, &one.object()["complete"]),
+        (1, &json!(false)),
+        "{one:?}"
+    );
+    assert_eq!(
+        one.object()["packages"][0]["requires"][0]["state"],
+        "missing"
+    );
+}
+
+#[test]
+fn an_unknown_original_lets_nothing_be_written_unless_that_is_meant() {
+    let server = Server::start();
+    let folder = tempfile::tempdir().unwrap();
+    let required = collection(&server, folder.path());
+    let unreadable = line(50, "warc/revisit").replace(&sha256_of(50), "none");
+    let lines = [
+        line(1, "warc/revisit"),
+        unreadable,
+        line(99, "warc/revisit"),
+    ];
+    let path = write(&folder.path().join("new.wacz"), lines);
+    let bytes = fs::read(&path).unwrap();
+    let refused = requires(&server, &path, &["--write", "--json"]);
+    assert_eq!(refused.status, 1, "{refused:?}");
+    let told = refused.object();
+    assert_eq!(
+        (&told["unknown"], &told["written"]),
+        (&json!(2), &json!(false))
+    );
+    assert!(refused.errors.contains(&sha256_of(99)), "{refused:?}");
+    assert!(
+        refused.errors.contains("indexes/index.cdx.gz, line 2"),
+        "{refused:?}"
+    );
+    assert_eq!(fs::read(&path).unwrap(), bytes);
+    let partial = requires(&server, &path, &["--write", "--partial"]);
+    assert_eq!(partial.status, 1, "it is not complete all the same");
+    assert_eq!(list_in(&path), [required]);
+}
+
+#[test]
+fn files_of_the_crawl_itself_are_not_listed_and_each_other_one_once() {
+    let server = Server::start();
+    let folder = tempfile::tempdir().unwrap();
+    let first = folder.path().join("a-0.wacz");
+    let second = folder.path().join("a-1.wacz");
+    let own = folder.path().join("2026-03-0.wacz");
+    for (path, hashes) in [(&first, 0..400), (&second, 400..900), (&own, 900..1300)] {
+        write(path, hashes.map(|n| line(n, "text/html")));
+    }
+    let needed = [
+        archive(&server, "a", &first, 0..400),
+        archive(&server, "a", &second, 400..900),
+    ];
+    Index::open(&server.url(), INDEX)
+        .unwrap()
+        .commit(b"a")
+        .unwrap();
+    // Not committed, and known to its own revisits.
+    archive(&server, "2026-03", &own, 900..1300);
+    let path = write(
+        &folder.path().join("2026-03-1.wacz"),
+        (0..1300).map(|n| line(n, "warc/revisit")),
+    );
+    let shown = requires(&server, &path, &["--json", "--write"]);
+    assert_eq!(shown.status, 0, "{shown:?}");
+    assert_eq!(shown.object()["revisits"], 1300);
+    assert_eq!(list_in(&path), needed);
+}
+
+#[test]
+fn a_file_that_its_crawl_does_not_list_or_that_is_not_finished_is_told() {
+    let server = Server::start();
+    let folder = tempfile::tempdir().unwrap();
+    let index = Index::open(&server.url(), INDEX).unwrap();
+    index.wacz_open(b"old", b"old-0.wacz").unwrap();
+    for (n, wacz_index) in [(1, 0), (2, 5)] {
+        let (hash, url) = (sha256_of(n), format!("https://example.com/{n}"));
+        let record = Added {
+            hash: hash.as_bytes(),
+            wacz_index,
+            date: DATE.as_bytes(),
+            url: url.as_bytes(),
+            size: 5000,
+        };
+        index.add(b"old", &Adding::default(), &[record]).unwrap();
+    }
+    index.commit(b"old").unwrap();
+    let path = write(
+        &folder.path().join("new.wacz"),
+        (1..3).map(|n| line(n, "warc/revisit")),
+    );
+    let shown = requires(&server, &path, &["--json"]);
+    assert_eq!(shown.status, 1, "{shown:?}");
+    let told = shown.object();
+    assert_eq!(
+        told["requires"],
+        json!([{"filename": "old-0.wacz", "crawlId": "old"}])
+    );
+    assert_eq!(told["unlisted"], json!(["old 5"]));
+    assert!(
+        shown.errors.contains("no file is listed for 'old 5'"),
+        "{shown:?}"
+    );
+    assert!(
+        shown.errors.contains("old-0.wacz has no hash yet"),
+        "{shown:?}"
+    );
+}
+
+#[test]
+fn what_the_crawler_noted_is_asked_for_by_its_id() {
+    let server = Server::start();
+    let folder = tempfile::tempdir().unwrap();
+    let required = collection(&server, folder.path());
+    let hash = sha256_of(1);
+    let revisit = [
+        "DEDUPE.REVISIT",
+        INDEX,
+        "2026-03",
+        "REF",
+        "5c0a2b7e",
+        &hash,
+        "620",
+    ];
+    server.wire().expect_ok(&revisit);
+    let path = write(&folder.path().join("new.wacz"), [line(99, "warc/revisit")]);
+    let words = [
+        "wacz",
+        "requires",
+        path.to_str().unwrap(),
+        "--ref",
+        "5c0a2b7e",
+        "--write",
+    ];
+    let written = crawlspace(&server, INDEX, &words);
+    assert_eq!(written.status, 0, "{written:?}");
+    assert_eq!(list_in(&path), [required]);
+}
+
+#[test]
+fn a_remote_file_is_read_but_not_written() {
+    let server = Server::start();
+    let folder = tempfile::tempdir().unwrap();
+    collection(&server, folder.path());
+    let host = FileHost::start();
+    let bytes = fs::read(folder.path().join("crawls/2026-03-0.wacz")).unwrap();
+    host.put("/new.wacz", &bytes, Manners::default());
+    let url = host.url("/new.wacz");
+    let shown = requires(&server, Path::new(&url), &["--json"]);
+    assert_eq!(
+        (shown.status, &shown.object()["revisits"]),
+        (0, &json!(2)),
+        "{shown:?}"
+    );
+    let refused = requires(&server, Path::new(&url), &["--write"]);
+    assert_eq!(refused.status, 1);
+    assert!(refused.errors.contains("into files only"), "{refused:?}");
+}
+
+#[test]
+fn wrong_command_lines_end_with_two() {
+    for words in [
+        &["wacz"][..],
+        &["wacz", "check"],
+        &["wacz", "requires", "a.wacz"],
+        &["wacz", "requires", "a.wacz", "--crawl", "a", "--partial"],
+        &[
+            "wacz",
+            "requires",
+            "a.wacz",
+            "--crawl",
+            "a",
+            "--drop-signature",
+        ],
+    ] {
+        let outcome = run(program().args(words));
+        assert_eq!(outcome.status, 2, "{words:?}: {outcome:?}");
+    }
+    let outcome = run(program().args(["wacz", "check", "/nowhere/a.wacz", "s3://bucket/b.wacz"]));
+    assert_eq!(outcome.status, 1);
+    assert!(
+        outcome.errors.contains("/nowhere/a.wacz: No such file"),
+        "{outcome:?}"
+    );
+    assert!(
+        outcome.errors.contains("s3: URLs cannot be read"),
+        "{outcome:?}"
+    );
+}
