@@ -2,6 +2,7 @@
 
 mod chg;
 mod dedupe;
+mod ends;
 mod guide;
 mod installed;
 mod stage;
