@@ -144,15 +144,18 @@ impl Job<'_> {
             return Ok(());
         }
         let package = self.package;
+        // Nearly always all of them have an original, and nobody need look first.
+        let all = batch.iter().map(|(hash, size)| (&hash[..], *size));
+        let (mut known, mut unknown): (Sized, _) = (all.collect(), String::new());
         for _ in 0..TRIES {
-            let (known, unknown) = self.work.divide(&package.crawl, batch)?;
             match self.queue.count(package, number, &known, &unknown) {
                 Ok(true) => return Ok(()),
                 Ok(false) => return Err(Failure::Lost),
-                // An original was removed in between.
+                // One has none, or it was removed since we looked.
                 Err(error) if error.code() == Some(Code::NoHash) => {}
                 Err(error) => return Err(error.into()),
             }
+            (known, unknown) = self.work.divide(&package.crawl, batch)?;
         }
         Err(Failure::Package {
             reason: "originals of its revisits are being removed all the time".to_owned(),
