@@ -97,6 +97,10 @@ impl<K: Keyspace> Commit<K> {
         if state == Some(State::Committed) && !index.has_unseen_fields(ks, crawl)? {
             return Ok(Some(Reply::counts(&[0, 0])));
         }
+        if state.is_none() {
+            // Plain clients did not announce it; whoever adds to it meanwhile must find it known.
+            index.set_uncommitted(ks, crawl, true)?;
+        }
         self.state = CommitState {
             number: index.next_number(ks)?,
             new: 0,

@@ -856,6 +856,46 @@ proptest! {
 }
 
 #[test]
+fn an_add_during_the_commit_of_a_crawl_that_nobody_announced_spoils_nothing() {
+    let mut world = World::new(0);
+    let records = [b"{p}:h:", CRAWLS[0]].concat();
+    for n in 0..100 {
+        let field = format!("sha256:{:064x}", 1000 + n).into_bytes();
+        let value = Told::PLAIN.value();
+        let ks = &mut world.ks;
+        ks.hash_set(&records, &field, value.as_bytes()).unwrap();
+    }
+    let counts_key = [b"{p}:h:", CRAWLS[0], b":counts"].concat();
+    super::counts::add(&mut world.ks, &counts_key, b"totalUrls", 100).unwrap();
+    let mut job = Commit::new(CRAWLS[0]);
+    while !world.index.is_committing(&mut world.ks, CRAWLS[0]).unwrap() {
+        let step = job.step(&mut world.index, &mut world.ks, &mut || false);
+        assert!(matches!(step, Ok(Step::More)));
+    }
+    let url = Told::PLAIN.url();
+    let response = Response {
+        digest: Digest::parse(&hash(0)).unwrap(),
+        record: Record {
+            wacz_index: 0,
+            date: b"20260319102015",
+            url: url.as_bytes(),
+            size: 1,
+        },
+    };
+    let (index, ks) = (&mut world.index, &mut world.ks);
+    let added = index.add(ks, CRAWLS[0], &[response], Adding::default(), 1);
+    assert_eq!(added, Ok(1));
+    for (figures, urls) in [([100, 0], 100), ([1, 0], 101)] {
+        let done = run(&mut job, index, ks);
+        assert_eq!(done, Ok(Reply::counts(&figures)));
+        let allcounts = index.names.allcounts.clone();
+        let sum = super::counts::read(ks, &allcounts, b"totalUrls");
+        assert_eq!(sum, Ok(urls));
+        job = Commit::new(CRAWLS[0]);
+    }
+}
+
+#[test]
 fn a_crawl_that_plain_clients_committed_and_went_on_with_is_counted_once() {
     let mut world = World::new(0);
     world.add(0, 0, Told::PLAIN, false);
