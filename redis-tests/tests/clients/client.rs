@@ -72,8 +72,7 @@ impl Client {
         let (mut command, ending) = match self.language {
             Language::JavaScript => {
                 let folder = folder("clients-node");
-                packages::node(&folder, &["ioredis"])?;
-                let mut node = Command::new("node");
+                let mut node = Command::new(packages::node(&folder, &["ioredis"])?);
                 node.env("NODE_PATH", folder.join("node_modules"));
                 (node, "js")
             }
