@@ -41,6 +41,7 @@ mod rng;
 mod server;
 pub mod simulation;
 mod tag_space;
+mod terminal;
 mod wait;
 mod wire;
 
@@ -58,5 +59,6 @@ pub use relay::Relay;
 pub use rng::Rng;
 pub use server::{module_path, Options, Server};
 pub use tag_space::TagSpace;
+pub use terminal::on_terminal;
 pub use wait::{until, until_some, within};
 pub use wire::{array, bulk, error_line, int, nil, run, simple, Reply, Wire, Word};
