@@ -30,6 +30,8 @@ pub struct Manners {
     pub range_lie: i64,
     /// Added to the total in `Content-Range`.
     pub total_lie: i64,
+    /// The total in `Content-Range` is `*`.
+    pub unknown_total: bool,
     /// `Content-Range` is left out.
     pub no_content_range: bool,
     /// Answers have no `Content-Length`: they come in chunks.
@@ -64,6 +66,7 @@ impl Default for Manners {
             length_lie: 0,
             range_lie: 0,
             total_lie: 0,
+            unknown_total: false,
             no_content_range: false,
             chunked: false,
             until_closed: false,
@@ -330,7 +333,10 @@ impl Answer {
         if status == 206 {
             length = length.min(manners.shorter_ranges.unwrap_or(u64::MAX));
             let lied = |number: u64| number.wrapping_add_signed(manners.range_lie);
-            let total = total.wrapping_add_signed(manners.total_lie);
+            let total = match manners.unknown_total {
+                true => "*".to_owned(),
+                false => total.wrapping_add_signed(manners.total_lie).to_string(),
+            };
             let range = format!("bytes {}-{}/{total}", lied(from), lied(from + length - 1));
             if !manners.no_content_range {
                 fields.push(("Content-Range", range));

@@ -1,5 +1,4 @@
 use std::collections::HashMap;
-use std::fs::File;
 use std::io::{self, Read};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -54,9 +53,7 @@ enum Source {
 impl Source {
     fn open(location: &Location, options: &Options) -> Result<Source, Problem> {
         Ok(match location {
-            Location::File(path) => {
-                Source::Disk(File::open(path).and_then(Disk::new).map_err(Problem::Io)?)
-            }
+            Location::File(path) => Source::Disk(Disk::open(path)?),
             Location::Url(url) => match Remote::open(url, options)? {
                 Opened::Whole(disk) => Source::Disk(disk),
                 Opened::Parts(remote) => Source::Remote {

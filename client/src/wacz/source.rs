@@ -3,7 +3,10 @@
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::sync::Arc;
+
+use super::Problem;
 
 /// A file of this machine; also one without a name that was downloaded.
 #[derive(Clone, Debug)]
@@ -13,13 +16,19 @@ pub(super) struct Disk {
 }
 
 impl Disk {
-    pub(super) fn new(file: File) -> io::Result<Disk> {
-        let about = file.metadata()?;
-        if about.is_dir() {
-            return Err(io::ErrorKind::IsADirectory.into());
+    /// Opens what must be a file: of a pipe or a device nothing can be read twice, and opening one may wait for ever.
+    pub(super) fn open(path: &Path) -> Result<Disk, Problem> {
+        if !std::fs::metadata(path)?.is_file() {
+            return Err(Problem::NotZip(
+                "it is no file, but a folder or a device".to_owned(),
+            ));
         }
+        Ok(Disk::new(File::open(path)?)?)
+    }
+
+    pub(super) fn new(file: File) -> io::Result<Disk> {
         Ok(Disk {
-            size: about.len(),
+            size: file.metadata()?.len(),
             file: Arc::new(file),
         })
     }

@@ -1,16 +1,19 @@
+mod blocks;
+
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
-use flate2::write::GzEncoder;
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
+use self::blocks::{Blocks, Order};
 use super::package::Required;
 use super::reader::sha256_text;
 use super::replacement::Replacement;
 use super::zip::check_name;
-use super::zip::write::{dos_time, write_directory, MemberWriter, Method, Record};
+use super::zip::record::{dos_time, Method, Record};
+use super::zip::write::{write_directory, MemberWriter};
 use super::{Error, Problem};
 
 /// The version of the format that is written.
@@ -189,7 +192,7 @@ impl Writer {
                     }
                     Ok(blocks.flush(out)?)
                 })?;
-                let text = blocks.index;
+                let text = blocks.into_index();
                 self.member("indexes/index.idx", Method::Deflated, |out| {
                     Ok(out.write_all(&text)?)
                 })
@@ -315,100 +318,6 @@ impl Writer {
 fn pretty(value: &impl Serialize) -> Vec<u8> {
     // Texts and numbers, which all have a form in JSON.
     serde_json::to_vec_pretty(value).unwrap_or_default()
-}
-
-/// Sees to it that lines are in order, and lines.
-#[derive(Default)]
-struct Order {
-    before: Vec<u8>,
-    number: u64,
-}
-
-impl Order {
-    fn check(&mut self, line: &[u8]) -> Result<(), Problem> {
-        self.number += 1;
-        let refused = |what: &str| {
-            Err(Problem::Refused(format!(
-                "line {} of the index {what}",
-                self.number
-            )))
-        };
-        if line.contains(&b'\n') || key(line).is_none() {
-            return refused("is no CDXJ line");
-        }
-        if line < &self.before[..] {
-            return refused("comes before the one before it; sort them (LC_ALL=C sort)");
-        }
-        self.before.clear();
-        self.before.extend_from_slice(line);
-        Ok(())
-    }
-}
-
-/// `urlkey timestamp` of a line.
-fn key(line: &[u8]) -> Option<&[u8]> {
-    let mut spaces = line.iter().enumerate().filter(|(_, &byte)| byte == b' ');
-    let second = spaces.nth(1)?.0;
-    Some(&line[..second])
-}
-
-/// An index in blocks, and the index of its blocks.
-struct Blocks {
-    of: usize,
-    block: Vec<u8>,
-    lines: usize,
-    first: Vec<u8>,
-    offset: u64,
-    index: Vec<u8>,
-}
-
-impl Blocks {
-    fn new(of: usize, name: &str) -> Blocks {
-        let header =
-            format!("!meta 0 {{\"format\": \"cdxj-gzip-1.0\", \"filename\": \"{name}\"}}\n");
-        Blocks {
-            of: of.max(1),
-            block: Vec::new(),
-            lines: 0,
-            first: Vec::new(),
-            offset: 0,
-            index: header.into_bytes(),
-        }
-    }
-
-    fn line(&mut self, line: &[u8], out: &mut impl Write) -> io::Result<()> {
-        if self.lines == 0 {
-            self.first = key(line).unwrap_or_default().to_vec();
-        }
-        self.block.extend_from_slice(line);
-        self.block.push(b'\n');
-        self.lines += 1;
-        if self.lines == self.of {
-            self.flush(out)?;
-        }
-        Ok(())
-    }
-
-    fn flush(&mut self, out: &mut impl Write) -> io::Result<()> {
-        if self.lines == 0 {
-            return Ok(());
-        }
-        let mut member = GzEncoder::new(Vec::new(), flate2::Compression::default());
-        member.write_all(&self.block)?;
-        let member = member.finish()?;
-        out.write_all(&member)?;
-        self.index.extend_from_slice(&self.first);
-        let (offset, length) = (self.offset, member.len());
-        let digest = sha256_text(&Sha256::digest(&member));
-        writeln!(
-            self.index,
-            " {{\"offset\": {offset}, \"length\": {length}, \"digest\": \"{digest}\"}}"
-        )?;
-        self.offset += length as u64;
-        self.block.clear();
-        self.lines = 0;
-        Ok(())
-    }
 }
 
 struct Hashing<W> {

@@ -1,6 +1,8 @@
 //! Which members are indexes, and what their lines are.
 
 use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::Command;
 
 use crawlspace_client::wacz::{Options, Problem, Wacz};
 
@@ -189,6 +191,21 @@ fn members_may_lie_behind_any_number_of_bytes() {
 }
 
 #[test]
+fn what_is_no_file_is_refused_and_not_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe.wacz");
+    assert!(Command::new("mkfifo")
+        .arg(&pipe)
+        .status()
+        .unwrap()
+        .success());
+    for path in [pipe.as_path(), folder.path(), Path::new("/dev/zero")] {
+        let error = open(path).unwrap_err();
+        assert!(matches!(error.problem, Problem::NotZip(_)), "{error}");
+    }
+}
+
+#[test]
 fn the_digest_is_that_of_the_whole_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = saved(
@@ -197,10 +214,7 @@ fn the_digest_is_that_of_the_whole_file() {
         &zip(&[Part::stored("a", &vec![b'a'; 700_000])]),
     );
     let wacz = open(&path).unwrap();
-    let sum = std::process::Command::new("sha256sum")
-        .arg(&path)
-        .output()
-        .unwrap();
+    let sum = Command::new("sha256sum").arg(&path).output().unwrap();
     let sum = String::from_utf8(sum.stdout).unwrap();
     let mut told = Vec::new();
     let digest = wacz.digest(|count| told.push(count)).unwrap();

@@ -313,7 +313,7 @@ fn by_name(filename: &str) -> Required {
 fn a_set_is_complete_when_all_that_is_needed_is_there() {
     let set = Collection::new();
     let a = set.add("a.wacz", &[]);
-    let b = set.add("deeper/b.wacz", &[a.clone()]);
+    let b = set.add("deeper/b.wacz", std::slice::from_ref(&a));
     set.add("c.wacz", &[a, b, by_name("a.wacz")]);
     let report = set.check();
     assert!(report.complete, "{report:?}");

@@ -747,3 +747,71 @@ fn downloads_leave_nothing_behind() {
         "{error}"
     );
 }
+
+#[test]
+fn a_part_of_a_file_of_unknown_size_is_no_help_and_the_whole_file_is() {
+    let package = package();
+    let unknown = Manners {
+        unknown_total: true,
+        ..Manners::default()
+    };
+    let (host, lines) = lines_of(&package, unknown);
+    assert_eq!(lines.unwrap(), package.lines);
+    assert_eq!(host.requests().len(), 2);
+    // Later on, it is one that tells less than before.
+    let later = Some((
+        2,
+        Box::new(Manners {
+            unknown_total: true,
+            ..Manners::default()
+        }),
+    ));
+    let (_host, lines) = lines_of(
+        &package,
+        Manners {
+            later,
+            ..Manners::default()
+        },
+    );
+    assert_eq!(lines.unwrap(), package.lines);
+}
+
+#[test]
+fn secrets_go_to_their_server_and_into_no_error() {
+    let package = package();
+    let (host, other) = (FileHost::start(), FileHost::start());
+    let secret = |host: &FileHost| {
+        host.url("/a.wacz?key=s3cret")
+            .replace("http://", "http://user:passw0rd@")
+    };
+    let location = Location::parse(&secret(&host)).unwrap();
+    let error = Wacz::open(&location, &hasty()).unwrap_err();
+    let told = format!("{error} {error:?} {location}");
+    assert!(
+        !told.contains("s3cret") && !told.contains("passw0rd"),
+        "{told}"
+    );
+
+    let sends_on = Manners {
+        redirect: Some(other.url("/b.wacz")),
+        ..Manners::default()
+    };
+    host.put("/a.wacz?key=s3cret", b"", sends_on);
+    other.put("/b.wacz", &package.bytes, Manners::default());
+    assert_eq!(
+        all_lines(&Wacz::open(&location, &hasty()).unwrap()).unwrap(),
+        package.lines
+    );
+    for request in host.requests() {
+        assert_eq!(
+            request.fields["authorization"],
+            "Basic dXNlcjpwYXNzdzByZA=="
+        );
+        assert_eq!(request.fields["accept-encoding"], "identity");
+        assert!(request.fields["user-agent"].starts_with("crawlspace/"));
+    }
+    for request in other.requests() {
+        assert!(!request.fields.contains_key("authorization"), "{request:?}");
+        assert!(!request.fields.contains_key("referer"), "{request:?}");
+    }
+}

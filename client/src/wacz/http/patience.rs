@@ -99,3 +99,46 @@ impl Pace {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_body_must_come_at_some_pace() {
+        let of = |seconds, count| Pace {
+            least: 1000,
+            since: Instant::now() - Duration::from_secs(seconds),
+            count,
+        };
+        assert!(of(0, 0).count(1).is_ok());
+        assert!(of(59, 0).count(1).is_ok(), "it is too early to say");
+        assert!(of(70, 1000).count(1).is_err());
+        let mut pace = of(60, 10_000_000);
+        assert!(pace.count(1).is_ok());
+        assert_eq!(pace.count, 0, "what came before is no credit");
+    }
+
+    #[test]
+    fn failures_in_a_row_are_borne_until_there_are_too_many() {
+        let options = Options {
+            retries: 2,
+            pause: Duration::ZERO,
+            ..Options::default()
+        };
+        let broken = || Problem::Connection("broken".to_owned());
+        let mut patience = Patience::new(&options);
+        for _ in 0..3 {
+            patience.bear(broken()).unwrap();
+            patience.bear(broken()).unwrap();
+            assert!(patience.bear(broken()).is_err());
+            patience.progress(PROGRESS as usize - 1);
+            assert!(patience.bear(broken()).is_err());
+            patience.progress(1);
+        }
+        let status = |status| Problem::Status { status, wait: None };
+        assert!(patience.bear(status(404)).is_err());
+        assert!(patience.bear(status(503)).is_ok());
+        assert!(patience.bear(Problem::Changed(String::new())).is_err());
+    }
+}

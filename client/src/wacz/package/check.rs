@@ -1,12 +1,13 @@
 //! Whether a set of packages has all that the packages in it need.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
 use super::circles::circles;
+use super::set::{Found, Set};
 use super::{requires, Required};
 use crate::wacz::{Error, Location, Manifest, Options, Problem, Wacz};
 
@@ -170,13 +171,10 @@ pub fn check(known: &[Known], options: &Options, mut progress: impl FnMut(&str))
     let mut report = Report::default();
     let mut set = Set::default();
     let mut needed = Vec::new();
+    let mut seen = HashSet::new();
     for known in known {
         // The same file, by two ways.
-        if set
-            .packages
-            .iter()
-            .any(|package| package.known.location == known.location)
-        {
+        if !seen.insert(&known.location) {
             continue;
         }
         progress(&known.location.to_string());
@@ -259,144 +257,4 @@ fn whoever_reaches(edges: &[Vec<usize>], mut marked: Vec<bool>) -> Vec<bool> {
         }
     }
     marked
-}
-
-/// What was found of a package that is needed.
-enum Found {
-    /// The package of the set.
-    At(usize),
-    Not(State),
-}
-
-impl Found {
-    fn package(&self) -> Option<usize> {
-        match self {
-            Found::At(at) => Some(*at),
-            Found::Not(_) => None,
-        }
-    }
-}
-
-/// The packages of a set that can be read.
-#[derive(Default)]
-struct Set {
-    packages: Vec<Package>,
-    by_name: HashMap<String, Vec<usize>>,
-    by_size: BTreeMap<u64, Vec<usize>>,
-    errors: Vec<String>,
-}
-
-struct Package {
-    known: Known,
-    size: u64,
-    /// When somebody asked for it: its hash, or nothing if that cannot be read.
-    hash: Option<Option<String>>,
-}
-
-impl Set {
-    fn add(&mut self, known: Known, size: u64) {
-        let at = self.packages.len();
-        let mut names = vec![known.location.name()];
-        names.extend(known.name.clone().filter(|name| *name != names[0]));
-        for name in names {
-            self.by_name.entry(name).or_default().push(at);
-        }
-        self.by_size.entry(size).or_default().push(at);
-        self.packages.push(Package {
-            known,
-            size,
-            hash: None,
-        });
-    }
-
-    fn find(
-        &mut self,
-        required: &Required,
-        options: &Options,
-        progress: &mut impl FnMut(&str),
-    ) -> Found {
-        let hash = required.hash.as_deref().and_then(sha256_of);
-        let mut wrong = State::Missing;
-        for at in self
-            .by_name
-            .get(&required.filename)
-            .cloned()
-            .unwrap_or_default()
-        {
-            let package = &self.packages[at];
-            let file = package.known.location.to_string();
-            if required.size.is_some_and(|size| size != package.size) {
-                wrong = State::WrongSize {
-                    file,
-                    found: package.size,
-                };
-                continue;
-            }
-            let Some(hash) = &hash else {
-                return Found::At(at);
-            };
-            match self.hash(at, options, progress) {
-                Some(found) if found == *hash => return Found::At(at),
-                Some(found) => {
-                    wrong = State::WrongHash {
-                        file,
-                        found: format!("sha256:{found}"),
-                    }
-                }
-                None => {}
-            }
-        }
-        // Under another name, perhaps.
-        if let (Some(hash), Some(size)) = (hash, required.size) {
-            for at in self.by_size.get(&size).cloned().unwrap_or_default() {
-                if self
-                    .hash(at, options, progress)
-                    .is_some_and(|found| found == hash)
-                {
-                    return Found::At(at);
-                }
-            }
-        }
-        Found::Not(wrong)
-    }
-
-    /// The hexadecimal digits of a package's hash.
-    fn hash(
-        &mut self,
-        at: usize,
-        options: &Options,
-        progress: &mut impl FnMut(&str),
-    ) -> Option<String> {
-        let package = &mut self.packages[at];
-        if let Some(hash) = &package.hash {
-            return hash.clone();
-        }
-        let told = package.known.hash.as_deref().and_then(sha256_of);
-        let hash = match (&package.known.location, told) {
-            (Location::Url(_), Some(told)) => Some(told),
-            (location, _) => {
-                progress(&location.to_string());
-                match Wacz::open(location, options).and_then(|wacz| wacz.digest(|_| ())) {
-                    Ok(digest) => sha256_of(&digest),
-                    Err(error) => {
-                        self.errors.push(error.to_string());
-                        None
-                    }
-                }
-            }
-        };
-        package.hash = Some(hash.clone());
-        hash
-    }
-}
-
-/// The digits of a SHA-256, in small letters, however it is written.
-fn sha256_of(hash: &str) -> Option<String> {
-    let lower = hash.to_ascii_lowercase();
-    let digits = ["sha256:", "sha-256:"]
-        .iter()
-        .find_map(|prefix| lower.strip_prefix(prefix));
-    let digits = digits.unwrap_or(&lower);
-    let is_hash = digits.len() == 64 && digits.bytes().all(|b| b.is_ascii_hexdigit());
-    is_hash.then(|| digits.to_owned())
 }

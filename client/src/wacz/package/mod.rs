@@ -5,6 +5,7 @@ mod check;
 mod circles;
 mod json;
 mod rewrite;
+mod set;
 
 use std::path::Path;
 

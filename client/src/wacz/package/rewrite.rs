@@ -6,7 +6,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use crate::wacz::replacement::Replacement;
-use crate::wacz::zip::write::{write_directory, MemberWriter, Record};
+use crate::wacz::zip::record::Record;
+use crate::wacz::zip::write::{write_directory, MemberWriter};
 use crate::wacz::{Location, Options, Problem, Wacz};
 
 /// Replaces the file, with these texts in place of those of the members of these names.

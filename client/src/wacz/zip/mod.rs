@@ -7,6 +7,7 @@ mod directory;
 pub(super) mod member;
 mod name;
 mod number;
+pub(super) mod record;
 pub(super) mod write;
 
 pub(super) use directory::{Directory, Entry};
