@@ -58,6 +58,8 @@ pub enum Problem {
     },
     /// The server could not be reached, did not answer in time, or broke off too often; the text says which.
     Connection(String),
+    /// Nobody whom the system trusts says that the server is who it should be; the text says what is wrong.
+    Untrusted(String),
     /// The server's answer cannot be right; the text says why.
     Answer(String),
     /// The file is not the one any more that it was when it was opened; the text says how that shows.
@@ -146,6 +148,11 @@ impl fmt::Display for Problem {
                 write!(f, "the server answers with HTTP status {status}{}", meaning(*status))
             }
             Problem::Connection(how) => write!(f, "{how}; try again later"),
+            Problem::Untrusted(why) => write!(
+                f,
+                "the server cannot be trusted: {why}; if it can, name the file with the certificate of its authority in \
+                 SSL_CERT_FILE"
+            ),
             Problem::Answer(why) => {
                 write!(f, "the server's answer cannot be right: {why}; download the file and use the copy")
             }

@@ -1,12 +1,16 @@
 //! `crawlspace wacz`: a collection of two crawls, the second one with revisits of the first.
 
 use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use crawlspace_client::dedupe::{Added, Adding, Index};
 use crawlspace_client::wacz::package::{self, Required};
 use crawlspace_client::wacz::{self, Location, Options, Wacz, Writer};
-use redis_tests::{sha256_of, FileHost, Manners, Server, DATE};
+use redis_tests::{sha256_of, until_some, FileHost, Manners, Rng, Server, DATE};
 use serde_json::json;
 
 use crate::stage::{crawlspace, program, run, INDEX};
@@ -343,4 +347,137 @@ fn wrong_command_lines_end_with_two() {
         outcome.errors.contains("s3: URLs cannot be read"),
         "{outcome:?}"
     );
+}
+
+#[test]
+fn whoever_is_killed_while_writing_leaves_the_old_file_or_the_new_one() {
+    let server = Server::start();
+    let folder = tempfile::tempdir().unwrap();
+    let required = collection(&server, folder.path());
+    let path = folder.path().join("large.wacz");
+    let mut wacz = Writer::create(&path, "2026-03-19T10:20:15Z").unwrap();
+    wacz.warc("data.warc.gz", std::io::repeat(7).take(60_000_000))
+        .unwrap();
+    wacz.index(wacz::Index::Plain, [line(1, "warc/revisit")])
+        .unwrap();
+    wacz.finish().unwrap();
+    let old = fs::read(&path).unwrap();
+    let mut rng = Rng::new("whoever_is_killed_while_writing");
+    let (mut killed, mut finished) = (0, 0);
+    while killed < 8 {
+        fs::write(&path, &old).unwrap();
+        let mut program = program();
+        program.args([
+            "wacz",
+            "requires",
+            "--write",
+            "--crawl",
+            "2026-03",
+            "--prefix",
+            INDEX,
+            "--redis",
+            &server.url(),
+        ]);
+        let mut running = program
+            .arg(&path)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        // The file beside it shows that it is at work; then after as long as it takes, or somewhat less.
+        let begun = until_some("a file beside it, or the end", || {
+            let beside = fs::read_dir(folder.path()).unwrap().count() > 2;
+            (beside || running.try_wait().unwrap().is_some()).then_some(beside)
+        });
+        if begun {
+            std::thread::sleep(Duration::from_micros(rng.below(120_000)));
+        }
+        running.kill().unwrap();
+        // A program that has ended by itself cannot be killed any more.
+        killed += u32::from(running.wait().unwrap().signal().is_some());
+        finished += 1;
+        let list = list_in(&path);
+        match list.is_empty() {
+            true => assert_eq!(fs::read(&path).unwrap(), old),
+            false => assert_eq!(list, [required.clone()]),
+        }
+        for beside in fs::read_dir(folder.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+        {
+            if beside
+                .file_name()
+                .unwrap()
+                .to_string_lossy()
+                .starts_with(".wacz-")
+            {
+                fs::remove_file(beside).unwrap();
+            }
+        }
+        assert!(finished < 1000, "it cannot be killed in time");
+    }
+}
+
+/// A web server behind TLS, by OpenSSL, which knows no ranges.
+struct Tls(Child);
+
+impl Drop for Tls {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_server_behind_tls_is_believed_if_the_system_believes_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = write(&folder.path().join("a.wacz"), [line(1, "text/html")]);
+    let key = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=crawlspace-test \
+        -addext subjectAltName=DNS:localhost -addext basicConstraints=CA:FALSE -keyout key.pem -out cert.pem";
+    let made = run(Command::new("sh")
+        .args(["-c", key])
+        .current_dir(folder.path()));
+    assert_eq!(made.status, 0, "{made:?}");
+    let serve = [
+        "s_server",
+        "-WWW",
+        "-accept",
+        "127.0.0.1:0",
+        "-key",
+        "key.pem",
+        "-cert",
+        "cert.pem",
+    ];
+    let mut server = Command::new("openssl");
+    server
+        .args(serve)
+        .current_dir(folder.path())
+        .stdin(Stdio::null())
+        .stderr(Stdio::null());
+    let mut server = Tls(server.stdout(Stdio::piped()).spawn().unwrap());
+    let told = BufReader::new(server.0.stdout.take().unwrap());
+    let mut told = told.lines().map_while(Result::ok);
+    let port =
+        told.find_map(|line| Some(line.strip_prefix("ACCEPT ")?.rsplit_once(':')?.1.to_owned()));
+    // What it says later goes nowhere, and must not make it wait.
+    std::thread::spawn(move || told.for_each(drop));
+    let url = format!("https://localhost:{}/a.wacz", port.unwrap());
+    let check = |authority: &str| {
+        run(program()
+            .args(["wacz", "check", "--json", &url])
+            .env_remove("SSL_CERT_DIR")
+            .env("SSL_CERT_FILE", folder.path().join(authority)))
+    };
+    let believed = check("cert.pem");
+    assert_eq!(believed.status, 0, "{believed:?}");
+    assert_eq!(believed.object()["packages"][0]["name"], "a.wacz");
+    fs::write(folder.path().join("none.pem"), "").unwrap();
+    let doubted = check("none.pem");
+    assert_eq!(doubted.status, 1, "{doubted:?}");
+    assert!(
+        doubted.errors.contains("its certificate is not valid here"),
+        "{doubted:?}"
+    );
+    assert!(doubted.errors.contains("SSL_CERT_FILE"), "{doubted:?}");
+    drop(path);
 }

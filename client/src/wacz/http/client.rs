@@ -116,12 +116,34 @@ fn refused(error: &reqwest::Error) -> Problem {
     if error.is_timeout() {
         return Problem::Connection("the server does not answer".to_owned());
     }
+    if let Some(why) = distrust(error) {
+        return Problem::Untrusted(why);
+    }
     let how = if error.is_connect() {
         "no connection to the server"
     } else {
         "no answer from the server"
     };
     Problem::Connection(format!("{how}: {}", innermost(error)))
+}
+
+/// What is wrong with the server's certificate, if that is it.
+fn distrust(error: &reqwest::Error) -> Option<String> {
+    let mut cause: Option<&dyn std::error::Error> = Some(error);
+    while let Some(error) = cause {
+        if let Some(rustls::Error::InvalidCertificate(reason)) = error.downcast_ref() {
+            return Some(format!("its certificate is not valid here ({reason})"));
+        }
+        // An error of reading may be another one in disguise, which it does not name as its source.
+        cause = match error
+            .downcast_ref::<io::Error>()
+            .and_then(io::Error::get_ref)
+        {
+            Some(inner) => Some(inner),
+            None => error.source(),
+        };
+    }
+    None
 }
 
 /// The error at the bottom, which says what happened and does not repeat the URL.
