@@ -1,6 +1,6 @@
 //! Brings WACZ files into a dedupe index: the importer of the documents (seed, *Index Importing*).
 //!
-//! An import goes in stages, and each may be shared by several importers ([`queue`]):
+//! An import goes in stages, and each may be shared by several importers (`queue`):
 //!
 //! 1. **Responses.** The index lines of each package become `DEDUPE.ADD`s of its crawl, in numbered calls, so
 //!    that a package that is begun again counts nothing twice, and with `EARLIEST`, so that the outcome does
