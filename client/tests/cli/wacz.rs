@@ -399,7 +399,7 @@ fn whoever_is_killed_while_writing_leaves_the_old_file_or_the_new_one() {
         let list = list_in(&path);
         match list.is_empty() {
             true => assert_eq!(fs::read(&path).unwrap(), old),
-            false => assert_eq!(list, [required.clone()]),
+            false => assert_eq!(list, std::slice::from_ref(&required)),
         }
         for beside in fs::read_dir(folder.path())
             .unwrap()

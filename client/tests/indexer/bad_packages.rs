@@ -18,11 +18,11 @@ fn plain() -> Shape {
     }
 }
 
-/// What can happen to a file, and what has to be said of it. Nothing is left of a file that is gone.
-fn damages(
-    bytes: &[u8],
-    rng: &mut Rng,
-) -> Vec<(&'static str, Option<Vec<u8>>, &'static [&'static str])> {
+/// What happens to a file, what is left of it, and what has to be said of it. Nothing is left of a file that is gone.
+type Damage = (&'static str, Option<Vec<u8>>, &'static [&'static str]);
+
+/// What can happen to a file.
+fn damages(bytes: &[u8], rng: &mut Rng) -> Vec<Damage> {
     let cut = rng.below(bytes.len() as u64) as usize;
     let index = |bytes: &[u8]| store(&[("indexes/index.cdx.gz", bytes)]);
     let gzipped = {

@@ -108,7 +108,9 @@ fn noted(stage: &Stage) -> Duration {
     assert_eq!(shape, "0000-00-00T00:00:00.000Z", "{text}");
     let number = |at: std::ops::Range<usize>| text[at].parse::<u64>().expect("digits");
     let (year, month, day) = (number(0..4), number(5..7), number(8..10));
-    let leap = |year: u64| year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let leap = |year: u64| {
+        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
+    };
     let months = |year| {
         [
             31,

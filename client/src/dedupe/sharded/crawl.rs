@@ -15,7 +15,7 @@ use crate::server::{Batch, Call, Code, Error, Pending, Steps, Unsent};
 const ROUNDS: usize = 10;
 
 impl<S: Steps> Sharded<S> {
-    /// [`Index::commit`]: the crawl becomes part of all shards, the home last.
+    /// [`Index::commit`](crate::dedupe::Index::commit): the crawl becomes part of all shards, the home last.
     ///
     /// When it fails on the way, nobody else can cancel the crawl before it was committed to its end, unless
     /// it is its first commit: send it again.
@@ -98,7 +98,7 @@ impl<S: Steps> Sharded<S> {
         self.server().step(add).await.map(drop)
     }
 
-    /// [`Index::cancel`], in all shards.
+    /// [`Index::cancel`](crate::dedupe::Index::cancel), in all shards.
     ///
     /// A crawl whose first commit was cut short goes from the shards that had committed it as well. Gives the
     /// number of hashes; of shards that had committed it, of those that no other crawl has.
@@ -178,7 +178,7 @@ impl<S: Steps> Sharded<S> {
         }
     }
 
-    /// [`Index::remove`]: the crawls leave all shards, the home last.
+    /// [`Index::remove`](crate::dedupe::Index::remove): the crawls leave all shards, the home last.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
@@ -308,7 +308,7 @@ impl<S: Steps> Sharded<S> {
         Ok(true)
     }
 
-    /// [`Index::retain`].
+    /// [`Index::retain`](crate::dedupe::Index::retain).
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
