@@ -1,7 +1,7 @@
 //! The `TAGS.*` commands, with types in place of reply arrays: who may see which capture.
 //!
 //! ```no_run
-//! use crawlspace_client::tags::{Batch, Filter, Kind, TagSpace};
+//! use crawlspace_client::tags::{Captures, Filter, Kind, TagSpace};
 //! let space = TagSpace::open("redis://127.0.0.1/", "tags")?;
 //! space.rule_set(b"coll", b"filename", br"(?:^|/)ARCHIVEIT-(\d+)-", &[b"coll:$1"])?;
 //! space.point_set(b"all", b"coll:* & !private")?;
@@ -10,7 +10,7 @@
 //! let all = Filter { point: Some(b"all"), ..Filter::default() };
 //! let cdx = std::fs::read("captures.cdx").unwrap_or_default();
 //! let public = space.filter_blob(&all, &cdx)?;
-//! println!("{} of them", space.count(&all, Batch::Blob(&cdx))?);
+//! println!("{} of them", space.count(&all, Captures::Blob(&cdx))?);
 //! # Ok::<(), crawlspace_client::Error>(())
 //! ```
 
@@ -26,7 +26,7 @@ use redis::{Cmd, FromRedisValue};
 
 pub use self::explain::{Clause, Explanation, Source};
 pub use self::figures::Info;
-pub use self::filter::{Batch, Collapse, Dialect, Filter, Format, Tagged};
+pub use self::filter::{Captures, Collapse, Dialect, Filter, Format, Tagged};
 pub use self::point::Point;
 pub use self::rule::Rule;
 pub use crate::server::Error;
@@ -140,8 +140,8 @@ impl<S: Ask> TagSpace<S> {
     /// ```no_run
     /// # use crawlspace_client::tags::*;
     /// # let space = TagSpace::open("redis://127.0.0.1/", "tags")?;
-    /// use crawlspace_client::Batch as Calls;
-    /// let batch = Calls::new();
+    /// use crawlspace_client::Batch;
+    /// let batch = Batch::new();
     /// let tags = ["coll:1", "coll:2"].map(|tag| space.over(&batch).get(Kind::Tag, tag.as_bytes()));
     /// batch.send(space.server())?;
     /// for tags in tags {

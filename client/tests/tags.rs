@@ -4,7 +4,7 @@ use std::io::Write;
 use std::process::{Command, Output, Stdio};
 
 use crawlspace_client::tags::{
-    Batch, Collapse, Dialect, Filter, Format, Kind, Mode, Point, Rule, TagSpace,
+    Captures, Collapse, Dialect, Filter, Format, Kind, Mode, Point, Rule, TagSpace,
 };
 use crawlspace_client::Code;
 use redis_tests::Server;
@@ -167,7 +167,7 @@ fn a_batch_is_filtered_in_every_form() {
     let lines = [cdx(1), cdx(2), cdx(3), "no line".to_owned()];
     let blob = lines[..3].join("\n");
     let lines: Vec<&[u8]> = lines.iter().map(|line| line.as_bytes()).collect();
-    let good = Batch::Lines(&lines[..3]);
+    let good = Captures::Lines(&lines[..3]);
     let all = Filter {
         point: Some(b"all"),
         ..Filter::default()
@@ -182,11 +182,14 @@ fn a_batch_is_filtered_in_every_form() {
     );
     assert_eq!(space.indices(&all, good).unwrap(), [0, 2]);
     assert_eq!(space.bits(&all, good).unwrap(), [0b1010_0000]);
-    assert_eq!(space.count(&all, Batch::Blob(blob.as_bytes())).unwrap(), 2);
+    assert_eq!(
+        space.count(&all, Captures::Blob(blob.as_bytes())).unwrap(),
+        2
+    );
     let tagged = space.tagged(&all, good).unwrap();
     assert_eq!(tagged[0].index, 0);
     assert_eq!(texts(&tagged[0].tags), ["coll:1", "org:7"]);
-    assert_eq!(space.count(&all, Batch::Lines(&[])).unwrap(), 0);
+    assert_eq!(space.count(&all, Captures::Lines(&[])).unwrap(), 0);
 
     let bad = space.filter_lines(&all, &lines).unwrap_err();
     assert_eq!(bad.code(), Some(Code::BadLine));

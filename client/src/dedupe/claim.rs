@@ -76,7 +76,7 @@ impl<S: Ask> Index<S> {
             return self.repeat(claim);
         }
         // 0 would mean: for as long as it takes. And our own patience ends some time.
-        let wait = wait.min(self.server.patience() / 2);
+        let wait = wait.min(self.server.job_patience() / 2);
         claim.arg("BLOCK").arg((wait.as_millis() as u64).max(1));
         self.server.ask(Call::new(claim).repeatable().waits())
     }

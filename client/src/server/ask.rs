@@ -24,7 +24,7 @@ pub trait Ask: Clone {
     fn ask<T: Send + 'static>(&self, call: Call<T>) -> Self::Answer<T>;
 
     /// A server that makes a call wait for so long is taken for dead, so it must not be asked to.
-    fn patience(&self) -> Duration {
+    fn job_patience(&self) -> Duration {
         PATIENCE
     }
 }
@@ -44,7 +44,7 @@ pub trait Ask: Clone {
 pub trait Steps: Ask + Send + Sync + 'static {
     /// For how long a server may be asked to let a call wait, before it is asked again.
     fn longest_wait(&self) -> Duration {
-        self.patience() / 2
+        self.job_patience() / 2
     }
 
     /// One step.

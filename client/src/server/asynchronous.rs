@@ -103,7 +103,7 @@ impl Ask for AsyncServer {
         Answer(Box::pin(async move { server.step(call).await }))
     }
 
-    fn patience(&self) -> Duration {
+    fn job_patience(&self) -> Duration {
         self.0.options.job_patience
     }
 }

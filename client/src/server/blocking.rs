@@ -105,7 +105,7 @@ impl Ask for Server {
         read(block_on(self.0.call(request))?)
     }
 
-    fn patience(&self) -> Duration {
+    fn job_patience(&self) -> Duration {
         self.0.options.job_patience
     }
 }

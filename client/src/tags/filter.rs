@@ -93,25 +93,25 @@ pub struct Collapse<'a> {
 
 /// The lines that are asked about.
 #[derive(Clone, Copy, Debug)]
-pub enum Batch<'a> {
+pub enum Captures<'a> {
     /// Each by itself.
     Lines(&'a [&'a [u8]]),
     /// All in one text, each ended by a newline.
     Blob(&'a [u8]),
 }
 
-impl Batch<'_> {
+impl Captures<'_> {
     fn is_empty(&self) -> bool {
         match self {
-            Batch::Lines(lines) => lines.is_empty(),
-            Batch::Blob(text) => text.is_empty(),
+            Captures::Lines(lines) => lines.is_empty(),
+            Captures::Blob(text) => text.is_empty(),
         }
     }
 
     fn size(&self) -> usize {
         match self {
-            Batch::Lines(lines) => lines.iter().map(|line| line.len()).sum(),
-            Batch::Blob(text) => text.len(),
+            Captures::Lines(lines) => lines.iter().map(|line| line.len()).sum(),
+            Captures::Blob(text) => text.len(),
         }
     }
 }
@@ -175,14 +175,14 @@ impl<S: Ask> TagSpace<S> {
         &self,
         filter: &Filter<'_>,
         returned: &str,
-        batch: Batch<'_>,
+        batch: Captures<'_>,
     ) -> S::Answer<T> {
         let mut command = self.command("TAGS.FILTER");
         filter.write_to(&mut command);
         command.arg("RETURN").arg(returned);
         match batch {
-            Batch::Lines(lines) => put(&mut command, "LINES", lines),
-            Batch::Blob(text) => put(&mut command, "BLOB", text),
+            Captures::Lines(lines) => put(&mut command, "LINES", lines),
+            Captures::Blob(text) => put(&mut command, "BLOB", text),
         }
         let call = Call::new(command).repeatable();
         // A large batch is filtered in the background.
@@ -209,7 +209,7 @@ impl<S: Ask> TagSpace<S> {
         if lines.is_empty() {
             return self.server.ask(Call::known(Vec::new()));
         }
-        self.filter(filter, "LINES", Batch::Lines(lines))
+        self.filter(filter, "LINES", Captures::Lines(lines))
     }
 
     /// `TAGS.FILTER … BLOB`: the lines that pass, each ended by a newline.
@@ -226,7 +226,7 @@ impl<S: Ask> TagSpace<S> {
     /// # Errors
     /// As [`filter_lines`](TagSpace::filter_lines).
     pub fn filter_blob(&self, filter: &Filter<'_>, text: &[u8]) -> S::Answer<Vec<u8>> {
-        self.filter(filter, "LINES", Batch::Blob(text))
+        self.filter(filter, "LINES", Captures::Blob(text))
     }
 
     /// `RETURN INDEX`: which lines pass, from 0.
@@ -236,13 +236,13 @@ impl<S: Ask> TagSpace<S> {
     /// # let space = TagSpace::open("redis://127.0.0.1/", "tags")?;
     /// let all = Filter { point: Some(b"all"), ..Filter::default() };
     /// let cdx = std::fs::read("captures.cdx").unwrap_or_default();
-    /// let which = space.indices(&all, Batch::Blob(&cdx))?;
+    /// let which = space.indices(&all, Captures::Blob(&cdx))?;
     /// # Ok::<(), crawlspace_client::Error>(())
     /// ```
     ///
     /// # Errors
     /// As [`filter_lines`](TagSpace::filter_lines).
-    pub fn indices(&self, filter: &Filter<'_>, batch: Batch<'_>) -> S::Answer<Vec<u64>> {
+    pub fn indices(&self, filter: &Filter<'_>, batch: Captures<'_>) -> S::Answer<Vec<u64>> {
         if batch.is_empty() {
             return self.server.ask(Call::known(Vec::new()));
         }
@@ -256,13 +256,13 @@ impl<S: Ask> TagSpace<S> {
     /// # let space = TagSpace::open("redis://127.0.0.1/", "tags")?;
     /// let all = Filter { point: Some(b"all"), ..Filter::default() };
     /// let cdx = std::fs::read("captures.cdx").unwrap_or_default();
-    /// let bits = space.bits(&all, Batch::Blob(&cdx))?;
+    /// let bits = space.bits(&all, Captures::Blob(&cdx))?;
     /// # Ok::<(), crawlspace_client::Error>(())
     /// ```
     ///
     /// # Errors
     /// As [`filter_lines`](TagSpace::filter_lines).
-    pub fn bits(&self, filter: &Filter<'_>, batch: Batch<'_>) -> S::Answer<Vec<u8>> {
+    pub fn bits(&self, filter: &Filter<'_>, batch: Captures<'_>) -> S::Answer<Vec<u8>> {
         if batch.is_empty() {
             return self.server.ask(Call::known(Vec::new()));
         }
@@ -276,13 +276,13 @@ impl<S: Ask> TagSpace<S> {
     /// # let space = TagSpace::open("redis://127.0.0.1/", "tags")?;
     /// let all = Filter { point: Some(b"all"), ..Filter::default() };
     /// let cdx = std::fs::read("captures.cdx").unwrap_or_default();
-    /// println!("{} may be seen", space.count(&all, Batch::Blob(&cdx))?);
+    /// println!("{} may be seen", space.count(&all, Captures::Blob(&cdx))?);
     /// # Ok::<(), crawlspace_client::Error>(())
     /// ```
     ///
     /// # Errors
     /// As [`filter_lines`](TagSpace::filter_lines).
-    pub fn count(&self, filter: &Filter<'_>, batch: Batch<'_>) -> S::Answer<u64> {
+    pub fn count(&self, filter: &Filter<'_>, batch: Captures<'_>) -> S::Answer<u64> {
         if batch.is_empty() {
             return self.server.ask(Call::known(0));
         }
@@ -296,7 +296,7 @@ impl<S: Ask> TagSpace<S> {
     /// # let space = TagSpace::open("redis://127.0.0.1/", "tags")?;
     /// let all = Filter { point: Some(b"all"), ..Filter::default() };
     /// let cdx = std::fs::read("captures.cdx").unwrap_or_default();
-    /// for capture in space.tagged(&all, Batch::Blob(&cdx))? {
+    /// for capture in space.tagged(&all, Captures::Blob(&cdx))? {
     ///     println!("line {} has {} tags", capture.index, capture.tags.len());
     /// }
     /// # Ok::<(), crawlspace_client::Error>(())
@@ -304,7 +304,7 @@ impl<S: Ask> TagSpace<S> {
     ///
     /// # Errors
     /// As [`filter_lines`](TagSpace::filter_lines).
-    pub fn tagged(&self, filter: &Filter<'_>, batch: Batch<'_>) -> S::Answer<Vec<Tagged>> {
+    pub fn tagged(&self, filter: &Filter<'_>, batch: Captures<'_>) -> S::Answer<Vec<Tagged>> {
         if batch.is_empty() {
             return self.server.ask(Call::known(Vec::new()));
         }

@@ -289,12 +289,16 @@ fn a_master_that_is_replaced_by_its_replica_is_followed() {
     let server = Server::options(&cluster.url()).retries(10).open().unwrap();
     let incr = || Call::<u64>::new(command(&format!("INCR {key}")));
     assert_eq!(server.ask(incr()).unwrap(), 1);
-    until("it is the master now", || {
-        let role = replica.info("role");
-        let is_master = role.as_deref() == Some("master");
-        // An election that failed is held again.
-        let _ = is_master || redis_tests::cmd!(replica.wire(), "CLUSTER", "FAILOVER").is_error();
-        is_master
+    until("the replica knows whose slots it is to take over", || {
+        ok!(replica.wire(), "CLUSTER", "SLOTS").items().len() == 3
+    });
+    until("the replica has what its master has", || {
+        replica.info("slave_repl_offset") == first.info("master_repl_offset")
+    });
+    // Without an election, which may fail and would have to be held again.
+    ok!(replica.wire(), "CLUSTER", "FAILOVER", "TAKEOVER");
+    until("the old master knows it", || {
+        first.info("role").as_deref() == Some("slave")
     });
     assert_eq!(server.ask(incr()).unwrap(), 2);
     assert_eq!(server.ask(incr()).unwrap(), 3);

@@ -9,9 +9,7 @@ use crawlspace_client::dedupe::{
 use crawlspace_client::frontier::{
     Budget, Facts, Fetched, Frontier, Held, Limits, Next, Pause, Uri, Wait,
 };
-use crawlspace_client::tags::{
-    Batch as Captures, Collapse, Dialect, Filter, Format, Kind, Mode, TagSpace,
-};
+use crawlspace_client::tags::{Captures, Collapse, Dialect, Filter, Format, Kind, Mode, TagSpace};
 use crawlspace_client::{AsyncServer, Server};
 use redis_tests::{Options, Server as Redis};
 

@@ -49,6 +49,7 @@ fn three_crawls(server: &Server, name: &str) -> Sharded {
     many
 }
 
+type Opposite = fn(&Sharded, &[u8]) -> Result<(), Error>;
 type Work<S> = fn(&Sharded<S>) -> Result<(), Error>;
 
 /// A call, as it is sent by somebody who dies and by somebody who does not.
@@ -135,7 +136,7 @@ fn the_opposite_of_what_was_cut_short_waits_or_wins_and_leaves_no_halves() {
             name if name.ends_with("again") => b"again",
             _ => b"new",
         };
-        let opposites: [(&str, fn(&Sharded, &[u8]) -> Result<(), Error>); 3] = [
+        let opposites: [(&str, Opposite); 3] = [
             ("commit", |many, crawl| many.commit(crawl).map(drop)),
             ("cancel", |many, crawl| many.cancel(crawl).map(drop)),
             ("remove", |many, crawl| many.remove(&[crawl]).map(drop)),

@@ -16,6 +16,11 @@ fn word<T>(outcome: Result<T, Error>) -> Result<T, String> {
     outcome.map_err(|error| error.word().unwrap_or("broken").to_owned())
 }
 
+/// The WACZ that a crawl writes.
+fn wacz_of(crawl: &[u8]) -> Vec<u8> {
+    [b"uuid of ", crawl].concat()
+}
+
 const CRAWLS: [&[u8]; 4] = [b"a", b"b", b"c d", b"\xff"];
 
 struct Twins {
@@ -75,7 +80,8 @@ impl Twins {
                     |one| one.requires(of, transitive),
                     |many| many.requires(of, transitive),
                 );
-                let of = Of::Wacz(b"w-1");
+                let uuid = wacz_of(crawl);
+                let of = Of::Wacz(&uuid);
                 self.compare(
                     "requires of a WACZ",
                     |one| one.requires(of, transitive),
@@ -166,9 +172,10 @@ fn random_call(twins: &Twins, rng: &mut Rng) {
         }
         4 => {
             // One by one: each shard refuses its own part only.
+            let uuid = wacz_of(crawl);
             let reference = match rng.below(3) {
                 0 => Reference::Crawl,
-                1 => Reference::Wacz(b"w-1"),
+                1 => Reference::Wacz(&uuid),
                 _ => Reference::None,
             };
             let revisiting = Revisiting {

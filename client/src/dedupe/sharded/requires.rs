@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::standing::AT_ONCE;
 use super::Sharded;
-use crate::dedupe::{Dependent, Of, Profile, Required, Wacz};
+use crate::dedupe::{Dependent, Index, Of, Profile, Required, Wacz};
 use crate::server::{Ask, Batch, Call, Code, Error, Pending, Steps, Unsent};
 
 /// Whose requirements are asked for, kept for later.
@@ -195,42 +195,92 @@ impl<S: Steps> Sharded<S> {
     /// # Errors
     /// As there.
     pub fn required_by(&self, crawl: &[u8]) -> S::Answer<Vec<Dependent>> {
+        let (index, crawl) = (self.clone(), crawl.to_vec());
+        self.server()
+            .run(async move { index.dependents(&crawl).await })
+    }
+
+    async fn dependents(&self, crawl: &[u8]) -> Result<Vec<Dependent>, Error> {
         let batch = Batch::new();
         let shards = self.shards().iter();
         let asked: Vec<_> = shards
             .map(|shard| shard.over(&batch).required_by(crawl))
             .collect();
-        let server = self.server().clone();
-        self.server().run(async move {
-            server.step_batch(&batch).await?;
-            let mut all: BTreeMap<Vec<u8>, Option<u64>> = BTreeMap::new();
-            let (mut known, mut unknown) = (false, None);
-            for answer in asked {
-                let dependents = match answer.take() {
-                    Ok(dependents) => dependents,
-                    Err(error) if error.code() == Some(Code::NoCrawl) => {
-                        unknown = Some(error);
-                        continue;
-                    }
-                    Err(error) => return Err(error),
-                };
-                known = true;
-                for Dependent { crawl, revisits } in dependents {
-                    // What nobody counted in one shard is not known of all of them.
-                    let sum = all.entry(crawl).or_insert(Some(0));
-                    *sum = sum.zip(revisits).map(|(sum, revisits)| sum + revisits);
+        self.server().step_batch(&batch).await?;
+        let mut all = Vec::new();
+        let (mut known, mut unknown) = (false, None);
+        let mut silent = Vec::new();
+        for (answer, shard) in asked.into_iter().zip(self.shards()) {
+            match answer.take() {
+                Ok(dependents) => {
+                    known = true;
+                    all.extend(dependents);
+                }
+                Err(error) if error.code() == Some(Code::NoCrawl) => {
+                    unknown = Some(error);
+                    silent.push(shard);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        if let (Some(error), false) = (unknown, known) {
+            return Err(error);
+        }
+        for shard in silent {
+            all.extend(self.dependents_in(shard, crawl).await?);
+        }
+        let mut sums: BTreeMap<Vec<u8>, Option<u64>> = BTreeMap::new();
+        for Dependent { crawl, revisits } in all {
+            // What nobody counted in one shard is not known of all of them.
+            let sum = sums.entry(crawl).or_insert(Some(0));
+            *sum = sum.zip(revisits).map(|(sum, revisits)| sum + revisits);
+        }
+        let sums = sums.into_iter();
+        Ok(sums
+            .map(|(crawl, revisits)| Dependent { crawl, revisits })
+            .collect())
+    }
+
+    /// The dependents of a crawl in a shard that does not have it: those that were there when it was removed,
+    /// before it came back to other shards.
+    async fn dependents_in(&self, shard: &Index<S>, on: &[u8]) -> Result<Vec<Dependent>, Error> {
+        let batch = Batch::new();
+        let asked = [&b"allcrawls"[..], b"uncommittedcrawls"].map(|set| {
+            let mut members = redis::cmd("SMEMBERS");
+            members.arg(shard.key(set));
+            batch.ask(Call::<Vec<Vec<u8>>>::new(members).repeatable())
+        });
+        self.server().step_batch(&batch).await?;
+        let mut crawls = BTreeSet::new();
+        for set in asked {
+            crawls.extend(set.take()?);
+        }
+        let crawls = Vec::from_iter(crawls);
+        let mut dependents = Vec::new();
+        for some in crawls.chunks(AT_ONCE) {
+            let batch = Batch::new();
+            let asked = some.iter().map(|crawl| {
+                let mut member = redis::cmd("SISMEMBER");
+                member.arg(shard.key(&[crawl, &b":reqCrawls"[..]].concat()));
+                let mut count = redis::cmd("HGET");
+                count.arg(shard.key(&[b"h:", &crawl[..], b":deps"].concat()));
+                let member = Call::<bool>::new(member.arg(on).clone()).repeatable();
+                let count = Call::<Option<String>>::new(count.arg(on).clone()).repeatable();
+                (crawl, batch.ask(member), batch.ask(count))
+            });
+            let asked: Vec<_> = asked.collect();
+            self.server().step_batch(&batch).await?;
+            for (crawl, depends, revisits) in asked {
+                if depends.take()? {
+                    let revisits = revisits.take()?;
+                    dependents.push(Dependent {
+                        crawl: crawl.clone(),
+                        revisits: revisits.and_then(|number| number.parse().ok()),
+                    });
                 }
             }
-            match unknown {
-                Some(error) if !known => Err(error),
-                _ => {
-                    let dependents = all.into_iter();
-                    let dependents =
-                        dependents.map(|(crawl, revisits)| Dependent { crawl, revisits });
-                    Ok(dependents.collect())
-                }
-            }
-        })
+        }
+        Ok(dependents)
     }
 }
 
