@@ -167,6 +167,18 @@ fn in_folder(folder: &Path) -> Vec<Result<Known, Error>> {
 ///
 /// All of a file is read for its hash, though only where its size is right and somebody asks for it. `progress` is told
 /// what is being read.
+///
+/// ```no_run
+/// use crawlspace_client::wacz::package::{check, Known};
+/// use crawlspace_client::wacz::{Location, Options};
+/// let options = Options::default();
+/// let known = Known::all(&Location::parse("crawls/")?, &options);
+/// let known: Vec<Known> = known.into_iter().collect::<Result<_, _>>()?;
+/// for package in check(&known, &options, |_| ()).packages {
+///     println!("{}: {}", package.name, if package.complete { "complete" } else { "lacks others" });
+/// }
+/// # Ok::<(), crawlspace_client::wacz::Error>(())
+/// ```
 pub fn check(known: &[Known], options: &Options, mut progress: impl FnMut(&str)) -> Report {
     let mut report = Report::default();
     let mut set = Set::default();

@@ -94,6 +94,18 @@ fn required_in(text: &str) -> Result<Vec<Required>, Problem> {
 /// by byte what they are, in their order, and so does the rest of `datapackage.json`; the hash in
 /// `datapackage-digest.json` is made right. The same list again leaves the file untouched.
 ///
+/// ```no_run
+/// use crawlspace_client::wacz::package::{set_requires, Required, Signature};
+/// let original = Required {
+///     filename: "crawl-1.wacz".into(),
+///     hash: Some("sha256:60303ae22b998861bce3b28f33eec1be758a213c86c93c076dbe9f558c11c752".into()),
+///     size: Some(1_048_576),
+///     crawl: Some("crawl-1".into()),
+/// };
+/// set_requires("crawl-2.wacz".as_ref(), &[original], Signature::Refuse, &Default::default())?;
+/// # Ok::<(), crawlspace_client::wacz::Error>(())
+/// ```
+///
 /// # Errors
 /// [`Problem::Signed`] when the package is signed and `signature` is [`Signature::Refuse`]; when the package contradicts
 /// itself, or nothing can be written. The file is then as it was.
