@@ -16,11 +16,17 @@ fn the_program_is_that_of_the_guide() {
     }
     assert!(blocks.len() > 5);
     let program = include_str!("program.rs");
-    assert_eq!(blocks.join("\n"), program, "docs/guide/client.md (left), program.rs (right)");
+    assert_eq!(
+        blocks.join("\n"),
+        program,
+        "docs/guide/client.md (left), program.rs (right)"
+    );
 }
 
 fn run<T>(future: impl std::future::Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
     runtime.unwrap().block_on(future)
 }
 
