@@ -1,0 +1,358 @@
+//! Records, of which each belongs to one shard, and the WACZ files, which are in the first one.
+
+use std::time::Duration;
+
+use super::{spread, Sharded};
+use crate::dedupe::{
+    written, Added, Adding, Claim, Index, Located, Original, Revisited, Revisiting, Sequence, Wacz,
+};
+use crate::server::{Batch, Pending, Steps};
+
+impl<S: Steps> Sharded<S> {
+    /// Which items belong to which shard, in their order.
+    fn split<T>(&self, items: &[T], hash: impl Fn(&T) -> &[u8]) -> Vec<Vec<usize>> {
+        let mut parts = vec![Vec::new(); self.shards.len()];
+        for (position, item) in items.iter().enumerate() {
+            parts[spread::shard_of(hash(item), self.shards.len())].push(position);
+        }
+        parts
+    }
+
+    /// Asks each shard for its part of the items, if it has one.
+    fn ask_parts<T: Copy, U: Send + 'static>(
+        &self,
+        batch: &Batch,
+        items: &[T],
+        hash: impl Fn(&T) -> &[u8],
+        ask: impl Fn(Index<Batch>, &[T]) -> Pending<U>,
+    ) -> Vec<(Vec<usize>, Pending<U>)> {
+        let parts = self.split(items, hash).into_iter().zip(&self.shards[..]);
+        let asked = parts.filter(|(part, _)| !part.is_empty());
+        let asked = asked.map(|(part, shard)| {
+            let of_shard: Vec<T> = part.iter().map(|&position| items[position]).collect();
+            let answer = ask(shard.over(batch), &of_shard);
+            (part, answer)
+        });
+        asked.collect()
+    }
+
+    /// [`Index::lookup`].
+    ///
+    /// ```no_run
+    /// # use crawlspace_client::dedupe::*;
+    /// # let index = Sharded::open("redis://127.0.0.1/", "coll-42", 16)?;
+    /// if index.lookup(None, &[b"sha1:B2LTWWPUOYAH7UIPQ7ZUPQ4VMBSVC36A"])?[0].is_some() {
+    ///     println!("a revisit is enough");
+    /// }
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As there.
+    pub fn lookup(
+        &self,
+        crawl: Option<&[u8]>,
+        hashes: &[&[u8]],
+    ) -> S::Answer<Vec<Option<Original>>> {
+        let batch = Batch::new();
+        let parts = self.ask_parts(
+            &batch,
+            hashes,
+            |hash| hash,
+            |shard, part| shard.lookup(crawl, part),
+        );
+        let (server, count) = (self.server().clone(), hashes.len());
+        self.server().run(async move {
+            server.step_batch(&batch).await?;
+            let mut found = vec![None; count];
+            for (positions, part) in parts {
+                for (position, original) in positions.into_iter().zip(part.take()?) {
+                    found[position] = original;
+                }
+            }
+            Ok(found)
+        })
+    }
+
+    /// [`Index::lookup_with_wacz`]. It takes a second round trip, to the lists of the home shard.
+    ///
+    /// ```no_run
+    /// # use crawlspace_client::dedupe::*;
+    /// # let index = Sharded::open("redis://127.0.0.1/", "coll-42", 16)?;
+    /// let known = index.lookup_with_wacz(None, &[b"sha1:B2LTWWPUOYAH7UIPQ7ZUPQ4VMBSVC36A"])?;
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As there.
+    pub fn lookup_with_wacz(
+        &self,
+        crawl: Option<&[u8]>,
+        hashes: &[&[u8]],
+    ) -> S::Answer<Vec<Option<Located>>> {
+        let batch = Batch::new();
+        let parts = self.ask_parts(
+            &batch,
+            hashes,
+            |hash| hash,
+            |shard, part| shard.lookup(crawl, part),
+        );
+        let (index, count) = (self.clone(), hashes.len());
+        self.server().run(async move {
+            index.server().step_batch(&batch).await?;
+            let mut found = vec![None; count];
+            let mut crawls = Vec::new();
+            for (positions, part) in parts {
+                for (position, original) in positions.into_iter().zip(part.take()?) {
+                    crawls.extend(original.as_ref().map(|original| original.crawl.clone()));
+                    found[position] = original;
+                }
+            }
+            let files = index.files(crawls).await?;
+            let located = |original: Original| Located {
+                filename: files
+                    .get(&original.crawl)
+                    .and_then(|files| files.get(usize::try_from(original.wacz_index).ok()?))
+                    .map(|wacz| wacz.filename.clone()),
+                original,
+            };
+            Ok(found.into_iter().map(|one| one.map(located)).collect())
+        })
+    }
+
+    /// [`Index::add`]: each shard gets its part, under the same sequence.
+    ///
+    /// ```no_run
+    /// # use crawlspace_client::dedupe::*;
+    /// # let index = Sharded::open("redis://127.0.0.1/", "coll-42", 16)?;
+    /// let record = Added {
+    ///     hash: b"sha1:B2LTWWPUOYAH7UIPQ7ZUPQ4VMBSVC36A",
+    ///     wacz_index: 0,
+    ///     date: b"20240501120000",
+    ///     url: b"https://example.com/",
+    ///     size: 5120,
+    /// };
+    /// let sequence = Some(Sequence { writer: b"worker-3", number: 1 });
+    /// index.add(b"crawl-1", &Adding { sequence, ..Adding::default() }, &[record])?;
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As there. Other shards may have counted their parts.
+    pub fn add(&self, crawl: &[u8], adding: &Adding<'_>, added: &[Added<'_>]) -> S::Answer<u64> {
+        let batch = Batch::new();
+        let parts = self.add_parts(&batch, crawl, adding, added);
+        self.sum(batch, parts)
+    }
+
+    fn add_parts(
+        &self,
+        batch: &Batch,
+        crawl: &[u8],
+        adding: &Adding<'_>,
+        added: &[Added<'_>],
+    ) -> Vec<Pending<u64>> {
+        let add = |shard: Index<Batch>, part: &[Added<'_>]| shard.add(crawl, adding, part);
+        let parts = self
+            .ask_parts(batch, added, |one| one.hash, add)
+            .into_iter();
+        parts.map(|(_, count)| count).collect()
+    }
+
+    /// [`Index::revisit`]: each shard gets its part, under the same sequence.
+    ///
+    /// ```no_run
+    /// # use crawlspace_client::dedupe::*;
+    /// # let index = Sharded::open("redis://127.0.0.1/", "coll-42", 16)?;
+    /// let revisited = Revisited { hash: b"sha1:B2LTWWPUOYAH7UIPQ7ZUPQ4VMBSVC36A", size: 620 };
+    /// index.revisit(b"crawl-2", &Revisiting::default(), &[revisited])?;
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As there. Other shards may have counted their parts.
+    pub fn revisit(
+        &self,
+        crawl: &[u8],
+        revisiting: &Revisiting<'_>,
+        revisited: &[Revisited<'_>],
+    ) -> S::Answer<u64> {
+        let batch = Batch::new();
+        let parts = self.revisit_parts(&batch, crawl, revisiting, revisited);
+        self.sum(batch, parts)
+    }
+
+    fn revisit_parts(
+        &self,
+        batch: &Batch,
+        crawl: &[u8],
+        revisiting: &Revisiting<'_>,
+        revisited: &[Revisited<'_>],
+    ) -> Vec<Pending<u64>> {
+        let revisit =
+            |shard: Index<Batch>, part: &[Revisited<'_>]| shard.revisit(crawl, revisiting, part);
+        let parts = self.ask_parts(batch, revisited, |one| one.hash, revisit);
+        parts.into_iter().map(|(_, count)| count).collect()
+    }
+
+    fn sum(&self, batch: Batch, parts: Vec<Pending<u64>>) -> S::Answer<u64> {
+        let server = self.server().clone();
+        self.server().run(async move {
+            server.step_batch(&batch).await?;
+            let mut sum = 0;
+            for part in parts {
+                sum += part.take()?;
+            }
+            Ok(sum)
+        })
+    }
+
+    /// [`Index::write`].
+    ///
+    /// ```no_run
+    /// # use crawlspace_client::dedupe::*;
+    /// # let index = Sharded::open("redis://127.0.0.1/", "coll-42", 16)?;
+    /// let record = Added {
+    ///     hash: b"sha1:B2LTWWPUOYAH7UIPQ7ZUPQ4VMBSVC36A",
+    ///     wacz_index: 0,
+    ///     date: b"20240501120000",
+    ///     url: b"https://example.com/",
+    ///     size: 5120,
+    /// };
+    /// let sequence = Sequence { writer: b"worker-3", number: 1 };
+    /// index.write(b"crawl-1", sequence, &[record], &[])?;
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As there. Other shards may have counted their parts.
+    pub fn write(
+        &self,
+        crawl: &[u8],
+        sequence: Sequence<'_>,
+        added: &[Added<'_>],
+        revisited: &[Revisited<'_>],
+    ) -> S::Answer<()> {
+        let batch = Batch::new();
+        let mut parts = sequence.adding(|adding| self.add_parts(&batch, crawl, adding, added));
+        parts.extend(
+            sequence
+                .revisiting(|revisiting| self.revisit_parts(&batch, crawl, revisiting, revisited)),
+        );
+        written(self.server(), batch, parts)
+    }
+
+    /// [`Index::claim`].
+    ///
+    /// ```no_run
+    /// # use crawlspace_client::dedupe::*;
+    /// # let index = Sharded::open("redis://127.0.0.1/", "coll-42", 16)?;
+    /// use std::time::Duration;
+    /// let minute = Duration::from_secs(60);
+    /// let claim = index.claim(b"crawl-1", b"sha1:B2LTWWPUOYAH7UIPQ7ZUPQ4VMBSVC36A", minute, Duration::ZERO)?;
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As there.
+    pub fn claim(
+        &self,
+        crawl: &[u8],
+        hash: &[u8],
+        lasting: Duration,
+        wait: Duration,
+    ) -> S::Answer<Claim> {
+        self.shard_of(hash).claim(crawl, hash, lasting, wait)
+    }
+
+    /// [`Index::settle`].
+    ///
+    /// ```no_run
+    /// # use crawlspace_client::dedupe::*;
+    /// # let index = Sharded::open("redis://127.0.0.1/", "coll-42", 16)?;
+    /// let record = Added {
+    ///     hash: b"sha1:B2LTWWPUOYAH7UIPQ7ZUPQ4VMBSVC36A",
+    ///     wacz_index: 0,
+    ///     date: b"20240501120000",
+    ///     url: b"https://example.com/",
+    ///     size: 5120,
+    /// };
+    /// # let token = b"1";
+    /// index.settle(b"crawl-1", token, &record)?;
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As there.
+    pub fn settle(&self, crawl: &[u8], token: &[u8], added: &Added<'_>) -> S::Answer<()> {
+        self.shard_of(added.hash).settle(crawl, token, added)
+    }
+
+    /// [`Index::unclaim`].
+    ///
+    /// ```no_run
+    /// # use crawlspace_client::dedupe::*;
+    /// # let index = Sharded::open("redis://127.0.0.1/", "coll-42", 16)?;
+    /// # let token = b"1";
+    /// index.unclaim(b"sha1:B2LTWWPUOYAH7UIPQ7ZUPQ4VMBSVC36A", token)?;
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As there.
+    pub fn unclaim(&self, hash: &[u8], token: &[u8]) -> S::Answer<bool> {
+        self.shard_of(hash).unclaim(hash, token)
+    }
+
+    /// [`Index::wacz_open`].
+    ///
+    /// ```no_run
+    /// # use crawlspace_client::dedupe::*;
+    /// # let index = Sharded::open("redis://127.0.0.1/", "coll-42", 16)?;
+    /// let wacz_index = index.wacz_open(b"crawl-1", b"crawl-1-0.wacz")?;
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As there.
+    pub fn wacz_open(&self, crawl: &[u8], filename: &[u8]) -> S::Answer<u64> {
+        self.home().wacz_open(crawl, filename)
+    }
+
+    /// [`Index::wacz_close`].
+    ///
+    /// ```no_run
+    /// # use crawlspace_client::dedupe::*;
+    /// # let index = Sharded::open("redis://127.0.0.1/", "coll-42", 16)?;
+    /// index.wacz_close(b"crawl-1", 0, b"crawl-1-0.wacz", b"sha256:fd61a03a", 1_048_576)?;
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As there.
+    pub fn wacz_close(
+        &self,
+        crawl: &[u8],
+        index: u64,
+        filename: &[u8],
+        hash: &[u8],
+        size: u64,
+    ) -> S::Answer<()> {
+        self.home().wacz_close(crawl, index, filename, hash, size)
+    }
+
+    /// [`Index::wacz_list`]. A crawl without WACZ files that is not committed is `NOCRAWL` here.
+    ///
+    /// ```no_run
+    /// # use crawlspace_client::dedupe::*;
+    /// # let index = Sharded::open("redis://127.0.0.1/", "coll-42", 16)?;
+    /// println!("{} files", index.wacz_list(b"crawl-1")?.len());
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As there.
+    pub fn wacz_list(&self, crawl: &[u8]) -> S::Answer<Vec<Wacz>> {
+        self.home().wacz_list(crawl)
+    }
+}
