@@ -368,6 +368,24 @@ fn client_unblock_ends_the_wait() {
 }
 
 #[test]
+fn figures_of_the_server_count_who_waits() {
+    let (server, mut f) = stage();
+    let waiting = |server: &Server| server.info_number("chg_waiters");
+    assert_eq!(waiting(&server), 0);
+    // Nothing is queued, so no alarm goes off.
+    let mut first = waiter(&server);
+    assert_eq!(waiting(&server), 1);
+    let other = blocked(&server, "{other}:", "NEXT BLOCK 0");
+    assert_eq!(waiting(&server), 2);
+    assert_eq!(server.info_number("frontiers"), 2);
+    f.add("crawl", "host", 0);
+    lease_of(&mut first, "host");
+    assert_eq!(waiting(&server), 1);
+    other.wire.hang_up();
+    until("the server notices", || waiting(&server) == 0);
+}
+
+#[test]
 fn waiter_that_died_takes_nothing() {
     let (server, mut f) = stage();
     let (gone, mut patient) = (waiter(&server), waiter(&server));

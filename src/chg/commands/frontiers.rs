@@ -89,12 +89,19 @@ pub fn with_frontier<T>(
             simulated: false,
         };
         frontiers.by_place.insert(place[..].into(), remembered);
+        show_frontiers(frontiers);
     }
     let remembered = frontiers.by_place.get_mut(&place[..]);
     let remembered = remembered.expect("just made sure of");
     remembered.frontier.attempts = config::chg_attempts();
     let before = remembered.frontier.figures.totals();
+    let waited = remembered.waiters.len() as u64;
     let done = act(remembered, keys);
+    let wait = remembered.waiters.len() as u64;
+    if wait != waited {
+        let all = FIGURES.chg_waiters.load(Relaxed).saturating_sub(waited);
+        FIGURES.chg_waiters.store(all + wait, Relaxed);
+    }
     let after = remembered.frontier.figures.totals();
     let shown = [
         &FIGURES.chg_added,
@@ -191,13 +198,16 @@ pub fn anchor(call: &mut Call<'_>) -> std::result::Result<(), String> {
     made.map_err(|error| error.to_string())
 }
 
-/// Figures of all frontiers.
+/// The figure of those who wait, of all frontiers: when some of them left otherwise than by what was
+/// done with a frontier.
 fn show_waiters(frontiers: &Frontiers) {
     let waiters = frontiers.by_place.values().map(|r| r.waiters.len() as u64);
     FIGURES.chg_waiters.store(waiters.sum(), Relaxed);
-    FIGURES
-        .frontiers
-        .store(frontiers.by_place.len() as u64, Relaxed);
+}
+
+fn show_frontiers(frontiers: &Frontiers) {
+    let frontiers = frontiers.by_place.len() as u64;
+    FIGURES.frontiers.store(frontiers, Relaxed);
 }
 
 /// The alarm went off.
