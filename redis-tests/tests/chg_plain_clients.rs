@@ -349,6 +349,69 @@ fn counts_spoiled_by_hand_are_mended() {
 }
 
 #[test]
+fn counts_that_cannot_be_are_mended() {
+    let (_server, mut f, _) = stage();
+    let most = i64::MAX.to_string();
+    let most = most.as_str();
+    let below = ["-1", "-9223372036854775808"];
+    let (a, b, spare) = ("{f}:CHG:a", "{f}:CHG:b", "{f}:CHG:spare");
+    let spoils: [&[&[&str]]; 9] = [
+        &[&["HSET", a, "c", most]],
+        &[&["HSET", a, "c", most], &["HSET", b, "c", most]],
+        &[&["HSET", a, "e:one", most]],
+        &[&["HSET", a, "e:one", most, "e:two", most, "e:nobody", most]],
+        &[
+            &["HSET", spare, "n", "0", "c", most],
+            &["HSET", b, "e:x", most],
+        ],
+        &[&["HSET", "{f}:EIDC", "one", most, "two", most, "x", most]],
+        &[&["SET", "{f}:QCT", most], &["HSET", b, "c", most]],
+        &[&["SET", "{f}:QCT", below[0]]],
+        &[&["SET", "{f}:QCT", below[1]]],
+    ];
+    for spoil in spoils {
+        ok!(f.wire, "FLUSHALL");
+        f.ok(format!("ADD one a {T0} b {T0}"));
+        f.ok(format!("ADD two a {T0}"));
+        f.ok(format!("ADDURI one a {T0} 0 http://a/"));
+        for words in spoil {
+            f.wire.expect_ok(words);
+        }
+        let check = f.ok("CHECK");
+        assert_eq!(check.field("consistent").int(), 0, "{spoil:?}: {check:?}");
+        f.ok("REPAIR");
+        f.assert_conserved();
+        assert!((2..=4).contains(&f.total()), "{spoil:?}: {}", f.total());
+        assert!(f.count("a") >= 1 && f.count("b") == 1, "{spoil:?}");
+        f.take("a");
+        f.take("b");
+        f.take_none();
+    }
+    // With nothing queued a total below zero is wrong as well.
+    ok!(f.wire, "FLUSHALL");
+    ok!(f.wire, "SET", "{f}:QCT", "-1");
+    assert_eq!(f.ok("CHECK").field("consistent").int(), 0);
+    f.ok("REPAIR");
+    f.assert_conserved();
+}
+
+#[test]
+fn leased_group_that_stands_in_the_wrong_queue_is_mended_at_once() {
+    let (_server, mut f, mut plain) = stage();
+    f.add("crawl", "host", T0);
+    let lease = f.take("host");
+    ok!(plain.wire, "ZREM", "{f}:chg_busy", "host");
+    ok!(plain.wire, "ZADD", "{f}:chg_wait", T0, "host");
+    let check = f.ok("CHECK");
+    assert_eq!(check.field("problems-total").int(), 2, "{check:?}");
+    f.ok("REPAIR");
+    f.assert_conserved();
+    f.take_none();
+    f.release(&lease, "AT 0 DONE crawl");
+    f.assert_conserved();
+}
+
+#[test]
 fn blocked_next_takes_turns_with_blocked_brpop() {
     let server = Server::start();
     let (mut f, mut popper) = (Frontier::real(&server), server.wire());

@@ -11,6 +11,7 @@ use crate::reply::Reply;
 use crate::text::{parse_unsigned, Shown};
 
 use super::audit::Audit;
+use super::credible::{room, shares, Account};
 use super::error::{Error, Result};
 use super::frontier::{Frontier, Loaded};
 use super::group::Group;
@@ -24,9 +25,6 @@ const TOLD: usize = 100;
 
 /// How many elements of a list are looked at together.
 const PAGE: u64 = 64;
-
-/// The execution to which queued URIs are put down of which nobody knows whose they are.
-const UNKNOWN: &[u8] = b"unknown";
 
 /// A look at everything, from a moment on.
 pub struct Check<K: Store> {
@@ -76,9 +74,11 @@ impl Seen {
 struct Counts {
     groups: u64,
     executions: u64,
-    total: u64,
+    total: i64,
     sum_groups: u64,
     sum_executions: u64,
+    /// URIs of groups that are counted and not kept, so far as can be believed.
+    counted: u64,
 }
 
 enum Phase<K: Store> {
@@ -166,7 +166,7 @@ impl<K: Store> Check<K> {
             let then = audit.and_then(|audit| audit.executions.get(execution));
             let count = then.copied().unwrap_or(now);
             self.counts.executions += u64::from(count > 0);
-            self.counts.sum_executions += count;
+            self.counts.sum_executions = self.counts.sum_executions.saturating_add(count);
             found.push((execution.into(), count));
         }
         if !more {
@@ -180,7 +180,7 @@ impl<K: Store> Check<K> {
             for (execution, count) in gone {
                 if self.is_new(&execution) {
                     self.counts.executions += u64::from(count > 0);
-                    self.counts.sum_executions += count;
+                    self.counts.sum_executions = self.counts.sum_executions.saturating_add(count);
                     found.push((execution, count));
                 }
             }
@@ -203,50 +203,86 @@ impl<K: Store> Check<K> {
         };
         let audit = self.audit(frontier);
         let then = audit.and_then(|audit| audit.groups.get(id)).copied();
-        let uris = self.owned_by(frontier, ks, &loaded)?;
-        if loaded.group.uris < uris {
-            let counts = loaded.group.uris;
-            self.problem(|| {
-                format!(
-                    "group '{}' counts {counts} URIs, but {uris} are queued for it",
-                    Shown(id)
-                )
-            });
-            if self.repairs {
-                loaded.group.uris = uris;
-                loaded.group.known = true;
-                if then.is_none() {
-                    self.mended_groups.insert(id.into());
-                }
-                frontier.save(ks, &loaded)?;
-                self.mended += 1;
-            }
-        }
-        // What was changed meanwhile is taken as it was when this began.
-        let count = then.unwrap_or(loaded.group.uris);
+        let found = loaded.group.uris;
+        self.count(frontier, ks, &mut loaded, then.is_none())?;
+        // What was changed meanwhile is taken as it was when this began, but for what was mended.
+        let count =
+            i128::from(then.unwrap_or(found)) + i128::from(loaded.group.uris) - i128::from(found);
         self.counts.groups += u64::from(loaded.group.known);
-        self.counts.sum_groups += count;
+        let sum = i128::from(self.counts.sum_groups) + count.max(0);
+        self.counts.sum_groups = u64::try_from(sum).unwrap_or(u64::MAX);
         self.place(frontier, ks, &loaded)
     }
 
-    /// How many URIs a group has whose execution is known.
-    fn owned_by(&mut self, frontier: &Frontier<K>, ks: &mut K, loaded: &Loaded<K>) -> Result<u64> {
-        let key = frontier.uris_key(ks, &loaded.id);
-        let mut owned: Vec<(Vec<u8>, u64)> = ks
-            .uris(&key, |uris| {
-                let executions = uris.executions();
-                executions
-                    .map(|(id, ..)| (id.to_vec(), uris.count_of(id)))
-                    .collect()
-            })?
-            .unwrap_or_default();
-        owned.extend(frontier.counted_in(ks, &loaded.key)?);
-        let mut sum = 0;
-        for (execution, n) in owned {
-            sum += n;
-            *self.owned.entry(execution.into()).or_default() += n;
+    /// Looks whether a group counts what is queued for it, and no more than can be.
+    fn count(
+        &mut self,
+        frontier: &mut Frontier<K>,
+        ks: &mut K,
+        loaded: &mut Loaded<K>,
+        only_this: bool,
+    ) -> Result<()> {
+        let found = loaded.group.uris;
+        let mut account = self.account(frontier, ks, loaded)?;
+        let believed = account.believe(room(self.counts.counted));
+        for (execution, n) in account.kept.into_iter().chain(account.counted) {
+            *self.owned.entry(execution).or_default() += n;
         }
-        Ok(sum)
+        let (id, right) = (Shown(&loaded.id), believed.right());
+        self.counts.counted += right - believed.kept;
+        for (execution, n) in &believed.absurd {
+            let execution = Shown(execution);
+            self.problem(|| {
+                format!("group '{id}' counts {n} URIs of execution '{execution}', which is absurd")
+            });
+        }
+        match believed.uris {
+            None => self.problem(|| format!("group '{id}' counts {found} URIs, which is absurd")),
+            Some(_) if found < right => self.problem(|| {
+                format!("group '{id}' counts {found} URIs, but {right} are queued for it")
+            }),
+            Some(_) => {}
+        }
+        if !self.repairs {
+            return Ok(());
+        }
+        if only_this && (right != found || !believed.absurd.is_empty()) {
+            self.mended_groups.insert(loaded.id[..].into());
+        }
+        for (execution, _) in &believed.absurd {
+            ks.hash_del(&loaded.key, &Frontier::<K>::counted_field(execution))?;
+            self.mended += 1;
+        }
+        if right != found {
+            loaded.group.uris = right;
+            loaded.group.known = true;
+            loaded.group.ours = true;
+            frontier.save(ks, loaded)?;
+            self.mended += 1;
+        }
+        Ok(())
+    }
+
+    /// What a group says of its URIs.
+    fn account(
+        &mut self,
+        frontier: &Frontier<K>,
+        ks: &mut K,
+        loaded: &Loaded<K>,
+    ) -> Result<Account> {
+        let key = frontier.uris_key(ks, &loaded.id);
+        let kept = ks.uris(&key, |uris| {
+            let executions = uris.executions();
+            executions
+                .map(|(id, ..)| (id.into(), uris.count_of(id)))
+                .collect()
+        })?;
+        let counted = frontier.counted_in(ks, &loaded.key)?;
+        Ok(Account {
+            uris: loaded.group.uris,
+            kept: kept.unwrap_or_default(),
+            counted: counted.into_iter().map(|(id, n)| (id.into(), n)).collect(),
+        })
     }
 
     /// Looks where a group stands.
@@ -268,15 +304,17 @@ impl<K: Store> Check<K> {
             }
             return Ok(());
         }
-        if !group.holds.is_empty() && !busy {
+        let leased = !group.holds.is_empty();
+        if leased && !busy {
             self.problem(|| format!("group '{shown}' is leased, but not in chg_busy"));
             if self.repairs {
                 frontier.show_busy(ks, loaded)?;
                 self.mended += 1;
             }
         }
-        if waits && busy && group.options.parallel == 1 {
-            self.problem(|| format!("group '{shown}' is in chg_busy and in chg_wait"));
+        if waits && (leased || busy) && group.options.parallel == 1 {
+            let other = if busy { "in chg_busy" } else { "leased" };
+            self.problem(|| format!("group '{shown}' is {other} and in chg_wait"));
             if self.repairs {
                 frontier.leave_wait(ks, &loaded.id)?;
                 self.mended += 1;
@@ -427,16 +465,18 @@ impl<K: Store> Check<K> {
                 )
             });
         }
-        if total != sum_groups {
+        let off = i128::from(sum_groups) - i128::from(total);
+        if off != 0 {
             self.problem(|| format!("QCT is {total}, but groups have {sum_groups} URIs"));
         }
         if !self.repairs {
             return Ok(());
         }
-        if total != sum_groups {
+        if off != 0 {
+            // Commands may have moved it since this began.
             let now = ks.number(&frontier.names.total)?;
-            let right = (now + sum_groups as i64 - total as i64).max(0);
-            ks.number_set(&frontier.names.total, right)?;
+            let right = (i128::from(now) + off).clamp(0, i128::from(i64::MAX));
+            ks.number_set(&frontier.names.total, right as i64)?;
             self.mended += 1;
         }
         let moved = self
@@ -446,22 +486,8 @@ impl<K: Store> Check<K> {
             // Which of an execution's URIs came since is not known; the next repair tells.
             return Ok(());
         }
-        let mut right: FxHashMap<Box<[u8]>, u64> = executions.iter().cloned().collect();
-        for (execution, owned) in &self.owned {
-            let count = right.entry(execution.clone()).or_default();
-            *count = (*count).max(*owned);
-        }
-        let mut sum: u64 = right.values().sum();
-        for (execution, count) in &mut right {
-            let owned = self.owned.get(execution).copied().unwrap_or(0);
-            let surplus = (*count - owned).min(sum.saturating_sub(sum_groups));
-            *count -= surplus;
-            sum -= surplus;
-        }
-        if sum < sum_groups {
-            *right.entry(UNKNOWN.into()).or_default() += sum_groups - sum;
-        }
         let before: FxHashMap<Box<[u8]>, u64> = executions.iter().cloned().collect();
+        let right = shares(executions, &self.owned, sum_groups.min(i64::MAX as u64));
         for (execution, count) in &right {
             let before = before.get(execution).copied().unwrap_or(0);
             if before == *count {
@@ -485,7 +511,7 @@ impl<K: Store> Check<K> {
         let mut report = vec![
             ("groups", count(counts.groups)),
             ("executions", count(counts.executions)),
-            ("total", count(counts.total)),
+            ("total", Reply::Int(counts.total.max(0))),
             ("sum-groups", count(counts.sum_groups)),
             ("sum-executions", count(counts.sum_executions)),
             (
@@ -514,7 +540,7 @@ impl<K: Store> Check<K> {
         self.phase = match phase {
             Phase::Start => {
                 frontier.audit = Some(Audit::new(&self.owner));
-                self.counts.total = ks.number(&frontier.names.total)?.max(0) as u64;
+                self.counts.total = ks.number(&frontier.names.total)?;
                 Phase::Executions(ks.cursor(), Vec::new())
             }
             Phase::Executions(mut cursor, mut all) => {
@@ -589,7 +615,7 @@ impl<K: Store> Check<K> {
             .collect();
         for (id, count) in gone {
             if self.is_new(&id) {
-                self.counts.sum_groups += count;
+                self.counts.sum_groups = self.counts.sum_groups.saturating_add(count);
             }
         }
     }

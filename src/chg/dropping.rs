@@ -85,7 +85,7 @@ impl<K: Store> Job<K> for Dropping<K> {
                 },
             };
             let (gone, more) = self.drop_some(frontier, ks, &id)?;
-            self.dropped += gone;
+            self.dropped = self.dropped.saturating_add(gone);
             self.touched += u64::from(gone > 0 && !touched);
             if more {
                 self.current = Some((id, touched || gone > 0));

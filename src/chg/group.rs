@@ -189,7 +189,8 @@ impl Group {
         }
         [
             Some(number(self.due)),
-            Some(number(self.uris)),
+            // Plain clients may have written the largest number that can be read.
+            Some(number(self.uris.min(i64::MAX as u64))),
             Some(join(&state[..used])),
             (leases[..] != b"0"[..]).then_some(leases),
             (self.options != Options::default()).then(|| self.options.write()),

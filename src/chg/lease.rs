@@ -456,8 +456,11 @@ impl<K: Store> Frontier<K> {
     fn unattributed(&mut self, ks: &mut K, loaded: &Loaded<K>) -> Result<u64> {
         let kept = self.kept(ks, loaded, super::uris::Uris::len)?.unwrap_or(0);
         let counted = self.counted_in(ks, &loaded.key)?;
-        let attributed: u64 = counted.iter().map(|(_, n)| n).sum();
-        Ok(loaded.group.uris.saturating_sub(kept + attributed))
+        // Plain clients may have written any number.
+        let attributed = counted
+            .iter()
+            .fold(kept, |sum, (_, n)| sum.saturating_add(*n));
+        Ok(loaded.group.uris.saturating_sub(attributed))
     }
 
     /// The executions that a group counts URIs of without keeping them.

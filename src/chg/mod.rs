@@ -8,6 +8,7 @@ mod audit;
 pub mod check;
 #[cfg(feature = "module")]
 pub mod commands;
+mod credible;
 pub mod dropping;
 pub mod error;
 pub mod expired;
