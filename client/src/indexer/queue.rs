@@ -44,8 +44,19 @@ pub(super) enum Fate {
     Done,
     /// It goes on to the next stage; from the last one, to the packages that the next import tries again.
     Next,
-    /// It is at fault. `partly`: the next import goes on with what this one began.
+    /// It is at fault, and the next import tries it again. `partly`: that one goes on with what this one began.
     Failed { partly: bool },
+}
+
+/// What became of a batch of revisits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Counted {
+    /// It is counted, now or before.
+    Once,
+    /// Somebody else has the package.
+    Lost,
+    /// The crawl was removed.
+    Gone,
 }
 
 /// What a manifest added to the queue.
@@ -167,10 +178,12 @@ return 1";
 
 /// Revisits of one batch, counted once; those without an original are put aside.
 const COUNT: &str = r"
-local guard, noted, later, laters = unpack(KEYS)
+local guard, noted, later, laters, done, uncommitted = unpack(KEYS)
 local token, name, number, aside, prefix, crawl = unpack(ARGV, 1, 6)
 if redis.call('GET', guard) ~= token then return 0 end
 if tonumber(redis.call('HGET', noted, name) or '0') >= tonumber(number) then return 1 end
+-- A revisit would begin the crawl anew.
+if redis.call('SISMEMBER', done, name) == 0 and redis.call('SISMEMBER', uncommitted, crawl) == 0 then return 2 end
 if #ARGV > 6 then redis.call('DEDUPE.REVISIT', prefix, crawl, 'REF', name, unpack(ARGV, 7)) end
 if aside ~= '' then
   redis.call('HSET', laters, number, aside)
@@ -418,21 +431,22 @@ impl Queue {
         Ok(noted.unwrap_or(0))
     }
 
-    /// Counts a batch of revisits once, and puts those aside that have no original. `false` when somebody else
-    /// has the package.
+    /// Counts a batch of revisits once, and puts those aside that have no original.
     pub fn count(
         &self,
         package: &Package,
         number: u64,
         revisits: &[(&[u8], u64)],
         aside: &str,
-    ) -> Result<bool, Error> {
+    ) -> Result<Counted, Error> {
         let name = &package.name[..];
         let keys = [
             self.guard(Stage::Revisits, name),
             self.key("src:noted"),
             self.key("src:later"),
             self.key_of("src:later", name.as_bytes()),
+            self.key("src:d"),
+            self.key("uncommittedcrawls"),
         ];
         let mut count = self.script(COUNT, &[], &keys);
         count.arg(&self.token[..]).arg(name).arg(number).arg(aside);
@@ -440,7 +454,12 @@ impl Queue {
         for (hash, size) in revisits {
             count.arg(*hash).arg(*size);
         }
-        self.server.ask(Call::new(count).repeatable())
+        let call: Call<u64> = Call::new(count).repeatable();
+        Ok(match self.server.ask(call)? {
+            0 => Counted::Lost,
+            1 => Counted::Once,
+            _ => Counted::Gone,
+        })
     }
 
     /// Names of packages that have revisits without an original.

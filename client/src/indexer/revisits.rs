@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::capture::Capture;
 use super::queue::broken;
+use super::queue::Counted;
 use super::worker::{for_each_line, Failure, Job};
 use super::Work;
 use crate::{Code, Error};
@@ -149,8 +150,9 @@ impl Job<'_> {
         let (mut known, mut unknown): (Sized, _) = (all.collect(), String::new());
         for _ in 0..TRIES {
             match self.queue.count(package, number, &known, &unknown) {
-                Ok(true) => return Ok(()),
-                Ok(false) => return Err(Failure::Lost),
+                Ok(Counted::Once) => return Ok(()),
+                Ok(Counted::Lost) => return Err(Failure::Lost),
+                Ok(Counted::Gone) => return Err(Failure::Gone),
                 // One has none, or it was removed since we looked.
                 Err(error) if error.code() == Some(Code::NoHash) => {}
                 Err(error) => return Err(error.into()),

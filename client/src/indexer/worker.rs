@@ -22,6 +22,8 @@ pub(super) enum Failure {
     Package { reason: String, partly: bool },
     /// Another importer has it.
     Lost,
+    /// Its crawl was removed since its responses were added.
+    Gone,
     /// The import is stopped.
     Stopped,
     /// The index refuses, or cannot be reached.
@@ -210,6 +212,8 @@ impl Work<'_> {
                 left
             }
             Err(Failure::Lost) => Ok(false),
+            // Whoever lists it again imports all of it again.
+            Err(Failure::Gone) => queue.leave(stage, name, item, Fate::Failed { partly: false }),
             Err(Failure::Stopped) => queue.drop_guard(stage, name).map(|()| false),
             Err(Failure::Index(error)) => {
                 // So that the next import need not wait for it to end by itself.

@@ -124,6 +124,71 @@ fn what_could_not_be_loaded_is_not_removed() {
 }
 
 #[test]
+fn a_file_that_is_listed_for_another_crawl_keeps_the_one_that_it_was_imported_for() {
+    let stage = Stage::with("moved", Options::new(), 3, Shape::default());
+    stage.import().succeeds();
+    let moved = &stage.crawls[1].id;
+    let mut names = Vec::new();
+    let all = stage.folder.entries.iter().cloned();
+    let files: Vec<Entry> = all
+        .map(|mut entry| {
+            if entry.crawl == *moved {
+                names.push(entry.name.clone());
+                "another".clone_into(&mut entry.crawl);
+            }
+            entry
+        })
+        .collect();
+    names.sort();
+    let source = stage.folder.manifest_of("moved.json", &files);
+    for flags in [&[][..], &["--remove"]] {
+        let import = flags
+            .iter()
+            .fold(stage.import_of(&source), |i, f| i.flag(f));
+        let failed = import.fails_some();
+        assert_eq!(
+            failed.keys().collect::<Vec<_>>(),
+            names.iter().collect::<Vec<_>>()
+        );
+        assert!(
+            failed.values().all(|reason| reason.contains("another")),
+            "{failed:?}"
+        );
+        stage.assert_once();
+    }
+}
+
+#[test]
+fn nothing_is_removed_while_a_listed_file_might_be_of_any_crawl() {
+    let stage = Stage::with("whose", Options::new(), 3, Shape::default());
+    stage.import().succeeds();
+    let whole = stage.folder.manifest_of("two.json", &stage.without(&[2]));
+    let two = fs::read_to_string(&whole).expect("it was written");
+    let name = redis_tests::archive::json_text(&stage.without(&[0, 1])[0].name);
+    for entry in [
+        format!("{{\"name\": {name}}}"),
+        format!("{{\"name\": {name}, \"path\": \"x.wacz\", \"crawlId\": {{}}}}"),
+        "null".to_owned(),
+        name.clone(),
+    ] {
+        let manifest = stage.folder.file("whose.json");
+        let listed = two.replacen('[', &format!("[{entry}, "), 1);
+        fs::write(&manifest, listed).expect("it is written");
+        let import = stage.import_of(manifest.to_str().expect("a plain path"));
+        let failed = import.flag("--remove").fails_some();
+        assert_eq!(failed.len(), 1, "{entry}: {failed:?}");
+        stage.assert_once();
+    }
+    // Listed twice, the list is none.
+    let manifest = stage.folder.file("twice.json");
+    fs::write(&manifest, "{\"resources\": [], \"resources\": []}").expect("it is written");
+    let import = stage.import_of(manifest.to_str().expect("a plain path"));
+    let refused = import.flag("--remove").flag("--allow-empty").fails();
+    assert!(refused.contains("duplicate"), "{refused}");
+    stage.assert_once();
+}
+
+#[test]
 fn one_file_is_no_list_of_a_collection() {
     let stage = Stage::new("one file");
     stage.import().succeeds();

@@ -178,6 +178,48 @@ fn revisits_of_a_crawl_that_was_removed_are_forgotten() {
 }
 
 #[test]
+fn a_crawl_removed_before_its_revisits_are_counted_stays_away_until_it_is_imported_again() {
+    let stage = Stage::with("removed between", Options::new(), 3, plain());
+    let relay = Relay::to(&stage.server);
+    let mut c = stage.server.wire();
+    let id = &stage.crawls[1].id;
+    // Killed when all responses are in, and no revisit of this crawl is counted.
+    until("there is such a moment", || {
+        let mut program = stage.import_over(&relay, COPY).start();
+        until("all is committed", || {
+            program.ended().is_some() || ok!(c, "SCARD", format!("{COPY}allcrawls")).int() == 3
+        });
+        relay.hold_after(0);
+        program.kill9();
+        relay.cut();
+        let counted = ok!(c, "HGET", format!("{COPY}h:{id}:counts"), "dupeUrls");
+        if !counted.is_nil() {
+            for key in ok!(c, "KEYS", format!("{COPY}*")).items() {
+                ok!(c, "DEL", key.bytes());
+            }
+        }
+        counted.is_nil()
+    });
+    ok!(c, "DEDUPE.REMOVE", COPY, id);
+    import_of(&stage, 2).succeeds();
+    assert_over_with_waiting(&mut c);
+    let crawls = redis_tests::set_key(&mut c, &format!("{COPY}allcrawls"));
+    assert!(!crawls.contains(id), "{crawls:?}");
+    stage.import().succeeds();
+    stage.assert_once();
+}
+
+/// Nothing is queued any more; revisits may wait for originals.
+fn assert_over_with_waiting(c: &mut redis_tests::Wire) {
+    let queues = ["src:q", "src:r", "pending:q", "pending:r", "src:qset"];
+    let left = import_keys(c, COPY);
+    assert!(
+        !left.iter().any(|key| queues.contains(&&key[..])),
+        "{left:?}"
+    );
+}
+
+#[test]
 fn a_file_removed_and_imported_again_has_its_revisits_once() {
     let stage = Stage::with("again", Options::new(), 3, plain());
     import_of(&stage, 1).succeeds();
