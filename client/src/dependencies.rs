@@ -47,7 +47,7 @@ pub enum Error {
     Index(crate::Error),
 }
 
-/// The files that this one needs, which is part of that crawl.
+/// The files that this one needs, which is part of that crawl; an empty one is no crawl of the index.
 ///
 /// An original in another file of the same crawl needs no entry: who has the crawl has that.
 ///
@@ -119,7 +119,8 @@ impl Search<'_> {
     fn look_up(&mut self, hashes: &mut Vec<Vec<u8>>) -> Result<(), Error> {
         self.found.revisits += hashes.len() as u64;
         let asked: Vec<&[u8]> = hashes.iter().map(Vec::as_slice).collect();
-        let originals = self.index.lookup(Some(self.crawl), &asked)?;
+        let crawl = Some(self.crawl).filter(|crawl| !crawl.is_empty());
+        let originals = self.index.lookup(crawl, &asked)?;
         for (hash, original) in hashes.drain(..).zip(originals) {
             match original {
                 None => self.unknown(String::from_utf8_lossy(&hash).into_owned()),

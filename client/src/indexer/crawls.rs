@@ -2,9 +2,9 @@
 
 use std::collections::HashSet;
 
-use super::report::{CommittedCrawl, Event};
-use super::{Error, Work};
-use crate::dedupe::{Listed, Removed, Retained};
+use super::report::{CommittedCrawl, Event, Failed};
+use super::{Error, Listed, Work};
+use crate::dedupe::{Listed as Which, Removed, Retained};
 use crate::{Ask, Call, Code};
 
 /// How often the list of crawls is read again when others remove crawls meanwhile.
@@ -13,7 +13,7 @@ const TRIES: usize = 20;
 impl Work<'_> {
     /// Commits what was imported, in the order of the manifest: the first crawl that has a hash owns it.
     pub(super) fn commit(&self) -> Result<(), Error> {
-        let uncommitted: HashSet<Vec<u8>> = self.crawls(Listed::Uncommitted)?;
+        let uncommitted: HashSet<Vec<u8>> = self.crawls(Which::Uncommitted)?;
         for crawl in self.queue.crawls()? {
             if !uncommitted.contains(crawl.as_bytes()) {
                 continue;
@@ -44,15 +44,37 @@ impl Work<'_> {
     }
 
     /// The crawls of the manifest are the whole collection now; others are tracked, or removed.
-    pub(super) fn retain(&self, listed: &[String]) -> Result<(), Error> {
+    pub(super) fn retain(&self, listed: &Listed) -> Result<(), Error> {
+        if let Some(name) = listed.of_unknown_crawl.first() {
+            // Any crawl might be the one that it belongs to.
+            let reason = format!(
+                "nothing is removed, and nothing counted as removed, while the manifest does not say which crawl {name} \
+                 belongs to: mend that entry"
+            );
+            self.report().not_compared = Some(reason);
+            return Ok(());
+        }
         for _ in 0..TRIES {
-            let committed = self.crawls(Listed::Committed)?;
-            let kept: Vec<&[u8]> = listed
-                .iter()
+            let committed = self.crawls(Which::Committed)?;
+            let mut kept: HashSet<&[u8]> = listed
+                .crawls
+                .values()
                 .map(String::as_bytes)
                 .filter(|crawl| committed.contains(*crawl))
                 .collect();
-            let unlisted = committed.len() - kept.iter().collect::<HashSet<_>>().len();
+            let mut failed = Vec::new();
+            for crawl in &committed {
+                if kept.contains(&crawl[..]) {
+                    continue;
+                }
+                let under_another = self.listed_of(crawl, listed)?;
+                if !under_another.is_empty() {
+                    kept.insert(crawl);
+                    failed.extend(under_another);
+                }
+            }
+            let unlisted = committed.len() - kept.len();
+            let kept: Vec<&[u8]> = kept.into_iter().collect();
             let retained = if !kept.is_empty() {
                 self.index.retain(self.import.remove, &kept)
             } else {
@@ -63,6 +85,12 @@ impl Work<'_> {
                     crawls, dropped, ..
                 }) => {
                     let mut report = self.report();
+                    for failed in failed {
+                        if !report.failed.contains(&failed) {
+                            self.watch.event(Event::Failed(&failed));
+                            report.failed.push(failed);
+                        }
+                    }
                     report.unlisted_crawls = unlisted as u64;
                     if self.import.remove {
                         report.removed_crawls += crawls;
@@ -78,6 +106,30 @@ impl Work<'_> {
         Err(Error::Refused(
             "crawls are being removed all the time: import again when that is over".to_owned(),
         ))
+    }
+
+    /// Packages of a crawl that the manifest lists, but for another crawl. What is known by its name is not
+    /// imported a second time, so without this crawl it would be nowhere.
+    fn listed_of(&self, crawl: &[u8], listed: &Listed) -> Result<Vec<Failed>, Error> {
+        let waczs = match self.index.wacz_list(crawl) {
+            Ok(waczs) => waczs,
+            Err(error) if error.code() == Some(Code::NoCrawl) => Vec::new(),
+            Err(error) => return Err(error.into()),
+        };
+        let finished = waczs.iter().filter(|wacz| wacz.size.is_some());
+        let names = finished.filter_map(|wacz| std::str::from_utf8(&wacz.filename).ok());
+        let failed = names.filter_map(|name| {
+            let (crawl, other) = (String::from_utf8_lossy(crawl), listed.crawls.get(name)?);
+            Some(Failed {
+                name: name.to_owned(),
+                path: String::new(),
+                reason: format!(
+                    "it was imported as part of crawl {crawl}, and the manifest says {other}: {crawl} stays as it is; to \
+                     move it, remove that crawl and import again"
+                ),
+            })
+        });
+        Ok(failed.collect())
     }
 
     /// None of the crawls of the index is listed.
@@ -136,7 +188,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    fn crawls(&self, which: Listed) -> Result<HashSet<Vec<u8>>, Error> {
+    fn crawls(&self, which: Which) -> Result<HashSet<Vec<u8>>, Error> {
         let crawls = self.index.crawls(Some(which))?;
         Ok(crawls.into_iter().map(|crawl| crawl.crawl).collect())
     }

@@ -171,7 +171,7 @@ impl Import {
             listed: manifest.entries.len() as u64,
             ..Report::default()
         };
-        let (packages, crawls) = self.packages(manifest, &mut report, watch);
+        let (packages, listed) = self.packages(manifest, &mut report, watch);
         let index = Index::on(server, &self.prefix[..]);
         // Before anything is queued: a server without the module says so, and one that has no place for this prefix.
         index.profile()?;
@@ -210,7 +210,7 @@ impl Import {
             work.settle()?;
             work.commit()?;
             if manifest.is_full {
-                work.retain(&crawls)?;
+                work.retain(&listed)?;
             }
             if queue.close(&now())? {
                 break;
@@ -222,19 +222,22 @@ impl Import {
         Ok(report)
     }
 
-    /// The entries of the manifest that can be queued, and all crawls that it lists.
+    /// The entries of the manifest that can be queued, and everything that it lists.
     fn packages(
         &self,
         manifest: &Manifest,
         report: &mut Report,
         watch: &dyn Watch,
-    ) -> (Vec<Package>, Vec<String>) {
+    ) -> (Vec<Package>, Listed) {
         let mut packages = Vec::new();
-        let mut crawls = Vec::new();
+        let mut listed = Listed::default();
         for entry in &manifest.entries {
+            if entry.location.is_err() && entry.crawl.is_none() {
+                listed.of_unknown_crawl.push(entry.name.clone());
+            }
             let crawl = entry.crawl.as_ref().or(self.crawl.as_ref());
             let crawl = crawl.unwrap_or(&entry.name).clone();
-            crawls.push(crawl.clone());
+            listed.crawls.insert(entry.name.clone(), crawl.clone());
             let located = match &entry.location {
                 Ok(_) if entry.name.len() > MAX_NAME => {
                     Err("its name is longer than 1 KiB".to_owned())
@@ -264,8 +267,17 @@ impl Import {
                 }
             }
         }
-        (packages, crawls)
+        (packages, listed)
     }
+}
+
+/// What the manifest says is in the collection.
+#[derive(Default)]
+struct Listed {
+    /// The crawl of each package, by the package's name.
+    crawls: HashMap<String, String>,
+    /// Packages that cannot be imported, and of which the manifest does not say whose they are.
+    of_unknown_crawl: Vec<String>,
 }
 
 /// Places of packages in the WACZ lists of their crawls.

@@ -39,6 +39,8 @@ pub struct Report {
     pub removed_crawls: u64,
     /// Hashes that went with them.
     pub removed_hashes: u64,
+    /// Why the index was not compared with the manifest, if it was not.
+    pub not_compared: Option<String>,
     /// Whether it was stopped on the way; importing again goes on from there.
     pub stopped: bool,
     /// How long it took.
@@ -48,7 +50,7 @@ pub struct Report {
 impl Report {
     /// Whether everything that was to be done was done.
     pub fn is_complete(&self) -> bool {
-        self.failed.is_empty() && !self.stopped
+        self.failed.is_empty() && self.not_compared.is_none() && !self.stopped
     }
 
     /// Adds what another worker of this importer did.

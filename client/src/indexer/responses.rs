@@ -76,6 +76,11 @@ impl Job<'_> {
         if self.work.import.verify {
             let digest = self.digest(wacz)?;
             match &self.package.hash {
+                Some(listed) if !is_sha256(listed) => {
+                    return refuse(format!(
+                        "the manifest says that its hash is {listed}, and only SHA-256 can be verified: it is {digest}"
+                    ));
+                }
                 Some(listed) if !is_same_hash(listed, &digest) => {
                     return refuse(format!(
                         "its hash is {digest}, and the manifest says {listed}: it is another file, or damaged"
@@ -336,16 +341,20 @@ fn is_local(path: &str) -> bool {
     matches!(Location::parse(path), Ok(Location::File(_)))
 }
 
+fn is_sha256(hash: &str) -> bool {
+    let digits = plain(hash);
+    digits.len() == 64 && digits.bytes().all(|b| b.is_ascii_hexdigit())
+}
+
 /// Whether two spellings are of one SHA-256: with prefix or without, in capitals or not.
 fn is_same_hash(one: &str, other: &str) -> bool {
-    let plain = |hash: &str| {
-        let hash = hash.to_ascii_lowercase();
-        let hash = hash
-            .strip_prefix("sha256:")
-            .or(hash.strip_prefix("sha-256:"))
-            .map(str::to_owned)
-            .unwrap_or(hash);
-        hash
-    };
     plain(one) == plain(other)
+}
+
+/// The digits of a SHA-256.
+fn plain(hash: &str) -> String {
+    let hash = hash.to_ascii_lowercase();
+    let digits = hash.strip_prefix("sha256:");
+    let digits = digits.or(hash.strip_prefix("sha-256:"));
+    digits.unwrap_or(&hash).to_owned()
 }

@@ -169,7 +169,7 @@ impl Resource {
             Value::Text(text) => Some(text),
             Value::Number(number) => Some(number.to_string()),
             Value::Other => {
-                faults.push(format!("its {field} is no text"));
+                faults.push(format!("its {field} is no text, or there is more than one"));
                 None
             }
         };
@@ -237,6 +237,10 @@ impl<'de> Deserialize<'de> for List {
                 let mut list = None;
                 while let Some(key) = map.next_key::<std::borrow::Cow<'de, str>>()? {
                     if key == "resources" {
+                        // Which of them is meant? A removal must not hang on a guess.
+                        if list.is_some() {
+                            return Err(serde::de::Error::duplicate_field("resources"));
+                        }
                         list = map.next_value::<Option<Vec<Resource>>>()?;
                     } else {
                         map.next_value::<IgnoredAny>()?;
@@ -313,7 +317,11 @@ impl<'de> Deserialize<'de> for Resource {
                             continue;
                         }
                     };
-                    *field = map.next_value()?;
+                    let value = map.next_value()?;
+                    *field = match field {
+                        Value::None => value,
+                        _ => Value::Other,
+                    };
                 }
                 Ok(resource)
             }

@@ -295,7 +295,34 @@ fn what_the_crawler_noted_is_asked_for_by_its_id() {
     ];
     let written = crawlspace(&server, INDEX, &words);
     assert_eq!(written.status, 0, "{written:?}");
-    assert_eq!(list_in(&path), [required]);
+    assert_eq!(list_in(&path), std::slice::from_ref(&required));
+
+    // Under another id nothing was noted, and a list that lacks something looks complete.
+    let path = write(&folder.path().join("typo.wacz"), [line(1, "warc/revisit")]);
+    let words = [
+        "wacz",
+        "requires",
+        path.to_str().unwrap(),
+        "--ref",
+        "5c0a2b7f",
+        "--write",
+    ];
+    let refused = crawlspace(&server, INDEX, &words);
+    assert_eq!(refused.status, 1, "{refused:?}");
+    assert!(refused.errors.contains("5c0a2b7f"), "{refused:?}");
+    assert_eq!(list_in(&path), []);
+    // A file without revisits needs nothing, whatever its id.
+    let path = write(&folder.path().join("none.wacz"), [line(2, "text/html")]);
+    let words = [
+        "wacz",
+        "requires",
+        path.to_str().unwrap(),
+        "--ref",
+        "5c0a2b7f",
+        "--write",
+    ];
+    let shown = crawlspace(&server, INDEX, &words);
+    assert_eq!(shown.status, 0, "{shown:?}");
 }
 
 #[test]

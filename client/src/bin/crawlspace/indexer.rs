@@ -94,6 +94,9 @@ impl Indexer {
         } else {
             print_report(&report)?;
         }
+        if let Some(reason) = &report.not_compared {
+            eprintln!("crawlspace: {}", shown(reason));
+        }
         if report.stopped {
             eprintln!("crawlspace: stopped; the same command goes on from here");
         }

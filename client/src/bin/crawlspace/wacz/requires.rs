@@ -3,7 +3,7 @@
 use std::io;
 
 use clap::{Args, ValueHint};
-use crawlspace_client::dedupe::Of;
+use crawlspace_client::dedupe::{Index, Of};
 use crawlspace_client::dependencies::{self, Dependencies};
 use crawlspace_client::wacz::package::{set_requires, Required, Signature};
 use crawlspace_client::wacz::{Location, Options, Wacz};
@@ -68,20 +68,24 @@ impl Requires {
         let found = match (&self.reference, &self.crawl) {
             (Some(reference), _) => {
                 let required = index.requires(Of::Wacz(reference.as_bytes()), false);
+                let required = required.map_err(io::Error::other)?;
+                // Nothing noted: because there is nothing, or because this is not its id?
+                if required.is_empty() {
+                    let own = self.of_its_own(&index, &location)?;
+                    if !own.requires.is_empty() || !own.are_complete() {
+                        return Err(io::Error::other(format!(
+                            "nothing was noted under '{reference}', and {} has revisits of what is elsewhere: give the id \
+                             that the crawler gave with REF, or --crawl in place of --ref, to find it out from the file",
+                            self.wacz
+                        )));
+                    }
+                }
                 Dependencies {
-                    requires: required
-                        .map_err(io::Error::other)?
-                        .into_iter()
-                        .map(Required::from)
-                        .collect(),
+                    requires: required.into_iter().map(Required::from).collect(),
                     ..Dependencies::default()
                 }
             }
-            (None, crawl) => {
-                let crawl = crawl.as_ref().map(Bytes::as_bytes).unwrap_or_default();
-                let wacz = Wacz::open(&location, &Options::default()).map_err(io::Error::other)?;
-                dependencies::of_package(&index, crawl, &wacz).map_err(io::Error::other)?
-            }
+            (None, _) => self.of_its_own(&index, &location)?,
         };
         let complete = found.are_complete();
         self.complain_of(&found);
@@ -106,6 +110,13 @@ impl Requires {
             }
         }
         Ok(complete)
+    }
+
+    /// By the file's own revisit records.
+    fn of_its_own(&self, index: &Index, location: &Location) -> io::Result<Dependencies> {
+        let crawl = self.crawl.as_ref().map(Bytes::as_bytes).unwrap_or_default();
+        let wacz = Wacz::open(location, &Options::default()).map_err(io::Error::other)?;
+        dependencies::of_package(index, crawl, &wacz).map_err(io::Error::other)
     }
 
     fn complain_of(&self, found: &Dependencies) {
