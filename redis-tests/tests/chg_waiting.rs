@@ -72,32 +72,20 @@ fn waiter_wakes_for_a_group_that_comes_due_before_the_one_it_waited_for() {
 }
 
 #[test]
-fn waiters_wake_within_two_milliseconds_of_the_due_time() {
+fn waiters_wake_when_a_group_is_due_and_never_before() {
     let (server, mut f) = stage();
-    // Another process may have the processor at the wrong moment: one round of five must do.
-    let mut rounds = Vec::new();
-    for round in 0..5 {
-        let start = f.time() + 100;
-        let groups = 100;
-        for n in 0..groups {
-            f.add("crawl", &format!("{round}-{n}"), start + 3 * n);
-        }
-        let mut late: Vec<i64> = (0..groups)
-            .map(|_| {
-                let lease = Lease::only(&f.ok("NEXT BLOCK 0"));
-                assert!(granted(&lease) >= lease.n, "too early: {lease:?}");
-                granted(&lease) - lease.n
-            })
-            .collect();
-        late.sort_unstable();
-        let p99 = late[groups as usize * 99 / 100];
-        rounds.push(p99);
-        if p99 <= 2 {
-            assert_eq!(server.info_number("blocked_clients"), 0);
-            return;
-        }
+    // How late they are is for the benchmark to say.
+    let start = f.time() + 100;
+    let groups = 100;
+    for n in 0..groups {
+        f.add("crawl", &n.to_string(), start + 3 * n);
     }
-    panic!("p99 of lateness in ms, by round: {rounds:?}");
+    for n in 0..groups {
+        let lease = Lease::only(&f.ok("NEXT BLOCK 0"));
+        assert_eq!(lease.chg, n.to_string());
+        assert!(granted(&lease) >= lease.n, "too early: {lease:?}");
+    }
+    assert_eq!(server.info_number("blocked_clients"), 0);
 }
 
 #[test]

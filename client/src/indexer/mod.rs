@@ -12,9 +12,9 @@
 //!    removed (`DEDUPE.RETAIN`).
 //!
 //! ```no_run
-//! use crawlspace_client::indexer::Import;
+//! use crawlspace_client::indexer::{Event, Import};
 //! let import = Import { redis: "redis://127.0.0.1/".into(), ..Import::of("collection.json")? };
-//! let report = import.run(&|_event| {})?;
+//! let report = import.run(&|_: Event<'_>| {})?;
 //! println!("{} packages, {} records", report.imported, report.responses + report.revisits);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
