@@ -263,7 +263,11 @@ impl<W: Wire> Exchange<W> {
         }
         let shown = match address {
             Address::Seed => self.options.shown(),
-            Address::Node { host, port } => format!("redis://{host}:{port}/"),
+            Address::Node { host, port } => {
+                let url = self.options.shown();
+                let scheme = url.split_once("://").map_or("redis", |(scheme, _)| scheme);
+                format!("{scheme}://{host}:{port}/")
+            }
         };
         Error::new(format!("{name} at {shown}"), cause)
     }

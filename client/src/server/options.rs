@@ -34,7 +34,7 @@ const KEEPALIVE: Duration = Duration::from_secs(30);
 ///     .open()?;
 /// # Ok::<(), crawlspace_client::Error>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Options {
     pub(super) url: String,
     pub(super) connections: Option<usize>,
@@ -160,6 +160,20 @@ impl Options {
     }
 }
 
+impl std::fmt::Debug for Options {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Not the password that may be in the URL.
+        f.debug_struct("Options")
+            .field("url", &self.shown())
+            .field("connections", &self.connections)
+            .field("patience", &self.patience)
+            .field("job_patience", &self.job_patience)
+            .field("retries", &self.retries)
+            .field("only_one", &self.only_one)
+            .finish_non_exhaustive()
+    }
+}
+
 /// An URL as it may be shown.
 pub(crate) fn without_password(url: &str) -> String {
     match url
@@ -185,5 +199,7 @@ mod tests {
             without_password("redis://host:6379/0"),
             "redis://host:6379/0"
         );
+        let options = Options::new("redis://user:secret@host/");
+        assert!(!format!("{options:?}").contains("secret"));
     }
 }

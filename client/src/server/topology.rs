@@ -179,3 +179,84 @@ impl Slots {
         index as u16
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use redis::IntoConnectionInfo;
+
+    use super::*;
+
+    fn topology(url: &str) -> Topology {
+        Topology::new(url.into_connection_info().unwrap())
+    }
+
+    fn node(host: &str, port: u16) -> Address {
+        let host = host.to_owned();
+        Address::Node { host, port }
+    }
+
+    fn range(first: i64, last: i64, host: Value, port: i64) -> Value {
+        let master = Value::Array(vec![host, Value::Int(port), Value::Nil]);
+        Value::Array(vec![Value::Int(first), Value::Int(last), master])
+    }
+
+    #[test]
+    fn a_server_that_does_not_know_its_name_is_where_it_was_asked() {
+        let topology = topology("redis://seed.example:7000/");
+        let named = Value::BulkString(b"other.example".to_vec());
+        let slots = Value::Array(vec![
+            range(0, 99, named, 7001),
+            range(100, 199, Value::Nil, 7000),
+            range(200, 300, Value::BulkString(b"?".to_vec()), 7002),
+        ]);
+        assert_eq!(topology.learn(&Address::Seed, slots), Ok(true));
+        assert_eq!(topology.owner(Some(99)), node("other.example", 7001));
+        assert_eq!(topology.owner(Some(100)), node("seed.example", 7000));
+        assert_eq!(topology.owner(Some(300)), node("seed.example", 7002));
+        // Anybody tells where the others are.
+        assert_eq!(topology.owner(Some(301)), node("other.example", 7001));
+        assert_eq!(topology.owner(None), node("other.example", 7001));
+        assert_eq!(topology.known().last(), Some(&Address::Seed));
+        let nobody = topology.learn(&Address::Seed, Value::Array(Vec::new()));
+        assert_eq!(nobody, Ok(false), "what was known stays");
+        assert_eq!(topology.owner(Some(99)), node("other.example", 7001));
+    }
+
+    #[test]
+    fn a_redirection_is_taken_in() {
+        let topology = topology("redis://seed.example:7000/");
+        let error = |line: &str| {
+            let (code, rest) = line.split_once(' ').unwrap();
+            let reply = format!("-{code} {rest}\r\n");
+            let reply = redis::parse_redis_value(reply.as_bytes()).unwrap();
+            reply.extract_error().unwrap_err()
+        };
+        assert!(!topology.is_cluster());
+        let to = topology.redirected(&Address::Seed, &error("ASK 5 10.0.0.2:7002"), false);
+        assert_eq!(to, Some(node("10.0.0.2", 7002)));
+        assert_eq!(topology.owner(Some(5)), Address::Seed, "that was for once");
+        let to = topology.redirected(&Address::Seed, &error("MOVED 5 :7003"), true);
+        assert_eq!(to, Some(node("seed.example", 7003)));
+        assert_eq!(topology.owner(Some(5)), node("seed.example", 7003));
+        let from = node("10.0.0.2", 7002);
+        let to = topology.redirected(&from, &error("MOVED 6 :7004"), true);
+        assert_eq!(to, Some(node("10.0.0.2", 7004)));
+        let to = topology.redirected(&from, &error("MOVED 7 [::1]:7005"), true);
+        assert_eq!(to, Some(node("::1", 7005)));
+        let from_v6 = topology.redirected(&from, &error("MOVED 7 ::1:7005"), true);
+        assert_eq!(from_v6, Some(node("::1", 7005)));
+        assert_eq!(topology.redirected(&from, &error("NOCRAWL x"), true), None);
+    }
+
+    #[test]
+    fn the_other_servers_are_reached_as_the_first_one_is() {
+        let topology = topology("rediss://user:secret@seed.example:7000/");
+        let client = topology.client(&node("other.example", 7001)).unwrap();
+        let info = client.get_connection_info();
+        let ConnectionAddr::TcpTls { host, port, .. } = info.addr() else {
+            panic!("{:?}", info.addr());
+        };
+        assert_eq!((&host[..], *port), ("other.example", 7001));
+        assert_eq!(info.redis_settings().username(), Some("user"));
+    }
+}

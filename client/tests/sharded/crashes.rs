@@ -2,7 +2,7 @@
 
 use crawlspace_client::dedupe::{Adding, Committed, Doing, Sharded};
 use crawlspace_client::{Code, Error, Server};
-use redis_tests::{Cluster, Options, Server as Redis};
+use redis_tests::{until, Cluster, Options, Server as Redis};
 
 use super::faults::{Mortal, When};
 use super::{added, hashes, records};
@@ -252,6 +252,55 @@ fn a_server_that_dies_in_the_middle_of_a_commit_comes_back_and_the_commit_is_fin
     assert_sound(&many, "after the commit");
     assert_eq!(many.stats().unwrap().hashes, 600);
     assert_eq!(many.commit(b"a").unwrap(), Committed::default());
+}
+
+#[test]
+fn servers_that_die_while_they_work_lose_nothing_and_count_nothing_twice() {
+    // In the smallest slices, so that there is a middle.
+    let options = Options::new()
+        .aof_unsynced(true)
+        .module_args(&["slice-us", "50"]);
+    let mut cluster = Cluster::with(3, options);
+    let fresh = |cluster: &Cluster| reopened(cluster);
+    let many = fresh(&cluster);
+    let all = records(0..12_000);
+    let (first, second) = all.split_at(8000);
+    many.add(b"a", &Adding::default(), &added(first)).unwrap();
+    many.add(b"b", &Adding::default(), &added(second)).unwrap();
+    many.add(b"b", &Adding::default(), &added(&first[..2000]))
+        .unwrap();
+    many.commit(b"b").unwrap();
+    for dying in 0..3 {
+        let port = cluster.nodes()[dying].port();
+        let works = |cluster: &Cluster| {
+            let node = &cluster.nodes()[dying];
+            node.info_number("jobs_running") + node.info_number("jobs_done")
+        };
+        let done = works(&cluster);
+        let committing = std::thread::spawn({
+            let server = Server::options(&cluster.url()).retries(0).open().unwrap();
+            let many = Sharded::on(&server, "coll", 6).unwrap();
+            move || many.commit(b"a")
+        });
+        until("it works, or has worked", || works(&cluster) > done);
+        cluster.node_mut(dying).kill9();
+        let outcome = committing.join().unwrap();
+        cluster.node_mut(dying).restart();
+        cluster.wait_until_whole();
+        let many = fresh(&cluster);
+        many.commit(b"a").unwrap();
+        assert_sound(&many, &format!("the server at {port}, {outcome:?}"));
+        let stats = many.stats().unwrap();
+        assert_eq!((stats.hashes, stats.crawls), (12_000, 2));
+        assert_eq!(stats.total_urls, 14_000, "{outcome:?}");
+        let known = many.crawl_stats(b"a").unwrap();
+        assert_eq!((known.hashes, known.total_urls), (8000, 8000));
+        // And once more for the next one.
+        many.remove(&[b"a"]).unwrap();
+        assert_sound(&many, "after the removal");
+        assert_eq!(many.stats().unwrap().hashes, 6000);
+        many.add(b"a", &Adding::default(), &added(first)).unwrap();
+    }
 }
 
 #[test]
