@@ -237,3 +237,45 @@ fn every_code_of_the_documentation_has_a_name() {
         .collect();
     assert!(unknown.is_empty(), "{unknown:?}");
 }
+
+#[test]
+fn every_command_of_the_documentation_has_a_call() {
+    let client = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut sources = String::new();
+    let mut folders = vec![
+        client.join("src/dedupe"),
+        client.join("src/frontier"),
+        client.join("src/tags"),
+    ];
+    let mut files: Vec<_> = folders
+        .iter()
+        .map(|folder| folder.with_extension("rs"))
+        .collect();
+    while let Some(folder) = folders.pop() {
+        files.extend(
+            std::fs::read_dir(folder)
+                .unwrap()
+                .map(|entry| entry.unwrap().path()),
+        );
+        files.retain(|path| {
+            if path.is_dir() {
+                folders.push(path.clone());
+            }
+            path.is_file()
+        });
+    }
+    for file in files {
+        sources.push_str(&std::fs::read_to_string(file).unwrap());
+    }
+    let pages = std::fs::read_dir(client.join("../docs/commands")).unwrap();
+    let mut commands = 0;
+    for page in pages {
+        let name = page.unwrap().file_name().into_string().unwrap();
+        let command = name.trim_end_matches(".md").to_uppercase();
+        if command != "README" {
+            assert!(sources.contains(&format!("\"{command}\"")), "{command}");
+            commands += 1;
+        }
+    }
+    assert!(commands > 50, "{commands}");
+}

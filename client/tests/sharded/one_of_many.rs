@@ -282,6 +282,72 @@ fn all_spellings_of_a_hash_find_it() {
     }
 }
 
+/// A hash in some spelling, or something that is nearly one.
+fn odd_hash(rng: &mut Rng) -> Vec<u8> {
+    let labels = [
+        "",
+        "",
+        "sha256:",
+        "SHA-256:",
+        "sha1:",
+        "Sha-1:",
+        "md5:",
+        "urn:sha1:",
+        "blake3:",
+        "::",
+        "a:b:",
+    ];
+    let alphabets: [&[u8]; 5] = [
+        b"0123456789abcdef",
+        b"0123456789ABCDEF",
+        b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567",
+        b"abcdefghijklmnopqrstuvwxyz234567",
+        b"0123456789abcdefABCDEF:-_ \xff",
+    ];
+    let lengths = [16, 26, 31, 32, 33, 40, 52, 56, 64, 65, 100];
+    let mut hash = labels[rng.below(labels.len() as u64) as usize]
+        .as_bytes()
+        .to_vec();
+    let alphabet = alphabets[rng.below(alphabets.len() as u64) as usize];
+    for _ in 0..lengths[rng.below(lengths.len() as u64) as usize] {
+        hash.push(alphabet[rng.below(alphabet.len() as u64) as usize]);
+    }
+    if rng.below(8) == 0 {
+        hash.extend(std::iter::repeat_n(b'=', rng.below(7) as usize));
+    }
+    hash
+}
+
+#[test]
+fn a_hash_is_looked_for_in_the_same_shard_as_the_server_spells_it() {
+    let redis = Redis::start();
+    let mut rng = Rng::new("a_hash_is_looked_for_in_the_same_shard_as_the_server_spells_it");
+    for profile in [Profile::Document, Profile::Browsertrix] {
+        let name = format!("{profile:?}");
+        let many = Sharded::open(&redis.url(), &name[..], 64).unwrap();
+        many.set_profile(profile).unwrap();
+        let odd: Vec<Vec<u8>> = (0..3000).map(|_| odd_hash(&mut rng)).collect();
+        let record = Record::of(1);
+        let of = |hash| crawlspace_client::dedupe::Added {
+            hash,
+            ..record.added(0)
+        };
+        let added: Vec<_> = odd.iter().map(|hash| of(&hash[..])).collect();
+        many.add(b"crawl", &Adding::default(), &added).unwrap();
+        let mut there = 0;
+        for shard in many.shards() {
+            let key = [shard.prefix(), b"h:crawl"].concat();
+            for field in ok!(redis.wire(), "HKEYS", key).items() {
+                let hash = field.bytes();
+                let shown = hash.escape_ascii();
+                assert_eq!(many.shard_of(hash).prefix(), shard.prefix(), "{shown}");
+                there += 1;
+            }
+        }
+        assert!(there > 2000, "{there}");
+    }
+}
+
 #[test]
 fn the_number_of_shards_cannot_be_changed() {
     let redis = Redis::start();
