@@ -291,17 +291,10 @@ impl Queue {
 
     /// Packages whose revisits could not be read last time are queued again.
     pub fn retry(&self) -> Result<(), Error> {
-        loop {
-            let mut retry = redis::cmd("RPOPLPUSH");
-            retry.arg(self.key("src:retry")).arg(self.key("src:r"));
-            if self
-                .server
-                .ask(Call::<Option<Vec<u8>>>::new(retry))?
-                .is_none()
-            {
-                return Ok(());
-            }
-        }
+        const RETRY: &str = "while redis.call('RPOPLPUSH', KEYS[1], KEYS[2]) do end";
+        let retry = self.script(RETRY, &["src:retry", "src:r"], &[]);
+        let call: Call<redis::Value> = Call::new(retry).repeatable();
+        self.server.ask(call).map(|_| ())
     }
 
     /// A package to work on, whose guard is held from now on.
