@@ -81,9 +81,9 @@ simulate: ## Fetch a million URIs in simulated time with workers that crash, sta
 	$(CARGO) build --release --package crawlspace
 	CRAWLSPACE_MODULE='$(MODULE)' $(CARGO) run --release --package redis-tests --bin simulate
 
-bench: ## Measure against plain Redis and write docs/benchmarks.md (ONLY=dedupe, chg or tags, QUICK=1)
+bench: ## Measure against plain Redis and write docs/benchmarks.md (ONLY=dedupe, chg, tags or import, QUICK=1)
 	@scripts/need cc libclang redis-server redis-cli
-	$(CARGO) build --release --package crawlspace
+	$(CARGO) build --release --package crawlspace --package crawlspace-client
 	MODULE='$(MODULE)' ONLY='$(ONLY)' QUICK='$(QUICK)' $(CARGO) run --release --package redis-tests --bin bench
 
 clean: ## Remove everything that was built

@@ -13,6 +13,7 @@
 
 mod chg;
 mod dedupe;
+mod import;
 mod load;
 mod machine;
 mod others;
@@ -30,10 +31,11 @@ use report::Section;
 type Part = (&'static str, fn(&Plan) -> Section);
 
 /// Every part, in the order of the report.
-const SECTIONS: [Part; 3] = [
+const SECTIONS: [Part; 4] = [
     ("dedupe", dedupe::measure),
     ("chg", chg::measure),
     ("tags", tags::measure),
+    ("import", import::measure),
 ];
 
 /// How much is to be measured.
