@@ -176,7 +176,7 @@ impl Import {
         // Before anything is queued: a server without the module says so, and one that has no place for this prefix.
         index.profile()?;
         let queue = Queue::new(server, &self.prefix, token(), self.lease);
-        let enqueued = queue.enqueue(&packages)?;
+        let enqueued = queue.enqueue(&packages, stop)?;
         queue.retry()?;
         report.already_imported = enqueued.done;
         watch.event(Event::Queued {

@@ -9,6 +9,7 @@
 //! Revisit records have a queue of their own, `src:r` with `pending:r`, because they can be counted only when
 //! every original is in the index.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use redis::Cmd;
@@ -103,8 +104,8 @@ for i = 4, #ARGV, 3 do
     redis.call('DEL', laters .. name)
     redis.call('SREM', later, name)
     redis.call('LPUSH', q, item)
-    if not redis.call('LPOS', crawls, crawl) then redis.call('RPUSH', crawls, crawl) end
-    redis.call('RPUSH', names .. crawl, name)
+    -- The first of its crawl: looking for it in the list would take the longer, the more crawls there are.
+    if redis.call('RPUSH', names .. crawl, name) == 1 then redis.call('RPUSH', crawls, crawl) end
   end
 end
 if begins and new > 0 then redis.call('HSET', counts, 'updateProgress', '0') end
@@ -261,10 +262,13 @@ impl Queue {
         self.key_of(stage.pending(), name.as_bytes())
     }
 
-    /// Queues packages, in this order, that are neither imported nor queued.
-    pub fn enqueue(&self, packages: &[Package]) -> Result<Enqueued, Error> {
+    /// Queues packages, in this order, that are neither imported nor queued; not all of them if it is stopped.
+    pub fn enqueue(&self, packages: &[Package], stop: &AtomicBool) -> Result<Enqueued, Error> {
         let mut sum = Enqueued::default();
         for some in packages.chunks(ENQUEUED) {
+            if stop.load(Ordering::Relaxed) {
+                break;
+            }
             let keys = [
                 "src:q",
                 "src:qset",

@@ -140,7 +140,7 @@ impl fmt::Display for Problem {
                 option,
             } => write!(
                 f,
-                "{what} is larger than {limit}; if it is meant to be, raise the limit `{option}`"
+                "{what} is larger than {limit}, which is the limit `{option}` of reading packages"
             ),
             Problem::Json(how) => write!(f, "it is not the JSON that it should be: {how}"),
             Problem::Location(why) => f.write_str(why),

@@ -9,7 +9,7 @@ use crawlspace_client::indexer::{Event, Import, Report};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::stop;
-use crate::table::{count, print_json, shown, Table};
+use crate::table::{count, many, print_json, shown, Table};
 use crate::terminal::complain;
 use crate::Server;
 
@@ -105,7 +105,7 @@ impl Indexer {
 }
 
 fn print_report(report: &Report) -> io::Result<()> {
-    let heading = format!("{} packages", count(report.listed));
+    let heading = many(report.listed, "package");
     let mut table = Table::new(&heading, 18)?;
     table.row("imported", count(report.imported), "")?;
     if report.already_imported > 0 {
@@ -191,7 +191,7 @@ impl Progress {
                     0 => String::new(),
                     known => format!(", {} imported before", count(known)),
                 };
-                self.say(&format!("{} packages{known}", count(listed)));
+                self.say(&format!("{}{known}", many(listed, "package")));
             }
             Event::Left { left, total } => {
                 if let Ok(mut now) = self.left.lock() {
