@@ -27,6 +27,7 @@ mod queue;
 mod report;
 mod responses;
 mod revisits;
+mod text;
 mod worker;
 
 use std::collections::hash_map::RandomState;

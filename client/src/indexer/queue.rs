@@ -127,6 +127,15 @@ if not item then return #items end
 redis.call('SET', guards .. cjson.decode(item).name, token, 'PX', lease)
 return item";
 
+const TAKE_THIS: &str = r"
+local q, pending, guard = unpack(KEYS)
+local item, token, lease = unpack(ARGV)
+if redis.call('GET', guard) == token then return 1 end
+if redis.call('LREM', q, 1, item) == 0 then return 0 end
+redis.call('LPUSH', pending, item)
+redis.call('SET', guard, token, 'PX', lease)
+return 1";
+
 const RENEW: &str = r"
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
 return redis.call('PEXPIRE', KEYS[1], ARGV[2])";
@@ -314,6 +323,15 @@ impl Queue {
             },
             other => Err(broken(stage.queue(), format!("not {other:?}"))),
         }
+    }
+
+    /// Takes this package, if it is in the queue.
+    pub fn take_this(&self, stage: Stage, name: &str, item: &[u8]) -> Result<bool, Error> {
+        let keys = [stage.queue(), stage.pending()].map(|key| self.key(key));
+        let guard = self.guard(stage, name);
+        let mut take = self.script(TAKE_THIS, &[], &[&keys[..], &[guard]].concat());
+        take.arg(item).arg(&self.token[..]).arg(self.lease_ms());
+        self.server.ask(Call::new(take).repeatable())
     }
 
     /// Whether the guard is still held; if so, for another while.

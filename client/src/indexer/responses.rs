@@ -7,7 +7,8 @@ use std::thread;
 use super::capture::Capture;
 use super::report::Event;
 use super::revisits::Revisits;
-use super::worker::{for_each_line, Failure, Job};
+use super::text::{for_each_line, Text};
+use super::worker::{Failure, Job};
 use crate::dedupe::{Added, Adding, Index, Sequence};
 use crate::wacz::{Location, Wacz};
 use crate::{Batch, Code, Error, Pending, Server};
@@ -30,7 +31,7 @@ impl Job<'_> {
     /// Adds the responses. Gives whether there are revisits to be counted later.
     pub fn add_responses(&mut self) -> Result<bool, Failure> {
         let wacz = self.open()?;
-        self.refuse_what_is_not_whole(&wacz)?;
+        let text = self.refuse_what_is_not_whole(&wacz)?;
         let hash = match &self.package.hash {
             Some(hash) => hash.clone(),
             // Reading all of a file here costs little; of a remote one it would be the WARCs that are not needed.
@@ -38,13 +39,15 @@ impl Job<'_> {
             None => String::new(),
         };
         let number = self.wacz_index()?;
-        let revisits = self.add(&wacz, number).map_err(|failure| match failure {
-            Failure::Package { reason, .. } => Failure::Package {
-                reason,
-                partly: true,
-            },
-            other => other,
-        })?;
+        let revisits = self
+            .add(&wacz, &text, number)
+            .map_err(|failure| match failure {
+                Failure::Package { reason, .. } => Failure::Package {
+                    reason,
+                    partly: true,
+                },
+                other => other,
+            })?;
         let (crawl, name) = (self.package.crawl.as_bytes(), self.package.name.as_bytes());
         let index = &self.work.index;
         index.wacz_close(crawl, number, name, hash.as_bytes(), wacz.size())?;
@@ -57,7 +60,7 @@ impl Job<'_> {
 
     /// Reads all of the index before anything of it is written: a package that breaks off in the middle is
     /// not imported by half.
-    fn refuse_what_is_not_whole(&mut self, wacz: &Wacz) -> Result<(), Failure> {
+    fn refuse_what_is_not_whole(&mut self, wacz: &Wacz) -> Result<Text, Failure> {
         let refuse = |reason| {
             Err(Failure::Package {
                 reason,
@@ -89,12 +92,14 @@ impl Job<'_> {
                 _ => {}
             }
         }
+        let mut text = Text::new(self.work.import.jobs);
         let (mut lines, mut read, mut last) = (0, 0, None);
         for_each_line(wacz, |line| {
             if lines % 10_000 == 0 {
                 self.check()?;
             }
             lines += 1;
+            text.push(line);
             if lines <= LOOKED_AT {
                 match Capture::of_line(line) {
                     Capture::Bad(reason) => last = Some(reason),
@@ -107,7 +112,7 @@ impl Job<'_> {
             Some(reason) if read == 0 => {
                 refuse(format!("no line of its index can be read: {reason}"))
             }
-            _ => Ok(()),
+            _ => Ok(text),
         }
     }
 
@@ -147,7 +152,7 @@ impl Job<'_> {
         }
     }
 
-    fn add(&mut self, wacz: &Wacz, wacz_index: u64) -> Result<Revisits, Failure> {
+    fn add(&mut self, wacz: &Wacz, text: &Text, wacz_index: u64) -> Result<Revisits, Failure> {
         let Some(run) = self.queue.run(&self.package.name)? else {
             return Err(Failure::Lost);
         };
@@ -166,7 +171,7 @@ impl Job<'_> {
                 trip: Trip::default(),
                 to_send,
             };
-            let read = self.read(wacz, &mut filling);
+            let read = self.read(wacz, text, &mut filling);
             let filled = read.and_then(|revisits| filling.finish().map(|()| revisits));
             drop(filling);
             // What the server said comes first: it is why the other side broke off.
@@ -178,11 +183,16 @@ impl Job<'_> {
         })
     }
 
-    fn read(&mut self, wacz: &Wacz, filling: &mut Filling<'_>) -> Result<Revisits, Failure> {
+    fn read(
+        &mut self,
+        wacz: &Wacz,
+        text: &Text,
+        filling: &mut Filling<'_>,
+    ) -> Result<Revisits, Failure> {
         let mut revisits = Revisits::default();
         let mut previous = Vec::new();
         let (mut lines, mut told) = (0, 0);
-        for_each_line(wacz, |line| {
+        text.for_each_line(wacz, |line| {
             if lines - told == 2000 {
                 told = lines;
                 self.work.watch.event(Event::Lines(2000));

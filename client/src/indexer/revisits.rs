@@ -1,14 +1,16 @@
 //! The second stage: revisits are counted, when all originals are in the index.
 
-use std::collections::HashMap;
-use std::sync::Mutex;
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
 use super::capture::Capture;
+use super::package::Package;
 use super::queue::broken;
 use super::queue::Counted;
-use super::worker::{for_each_line, Failure, Job};
+use super::text::for_each_line;
+use super::worker::{Failure, Job};
 use super::Work;
 use crate::{Code, Error};
 
@@ -61,34 +63,52 @@ impl Revisits {
     }
 }
 
-/// Revisits that need not be read again, by package.
+/// Revisits that need not be read again.
 #[derive(Default)]
-pub(super) struct Kept {
-    all: Mutex<(HashMap<String, Vec<u8>>, usize)>,
+pub(super) struct Kept(Mutex<Packages>);
+
+#[derive(Default)]
+struct Packages {
+    revisits: HashMap<String, Vec<u8>>,
+    bytes: usize,
+    /// Those that have been queued for their revisits, as they stand there.
+    queued: VecDeque<(Box<Package>, Vec<u8>)>,
 }
 
 impl Kept {
     pub fn put(&self, name: &str, revisits: Revisits) {
-        let mut all = self
-            .all
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut packages = self.packages();
         if let Some(bytes) = revisits.bytes {
-            if all.1 + bytes.len() <= KEPT.1 {
-                all.1 += bytes.len();
-                all.0.insert(name.to_owned(), bytes);
+            if packages.bytes + bytes.len() <= KEPT.1 {
+                packages.bytes += bytes.len();
+                packages.revisits.insert(name.to_owned(), bytes);
             }
         }
     }
 
+    /// The package is in the queue now, if its revisits are kept.
+    pub fn queued(&self, package: &Package, item: &[u8]) {
+        let mut packages = self.packages();
+        if packages.revisits.contains_key(&package.name) {
+            let package = Box::new(package.clone());
+            packages.queued.push_back((package, item.to_vec()));
+        }
+    }
+
+    /// A package that was queued, if it was not given before.
+    pub fn next(&self) -> Option<(Box<Package>, Vec<u8>)> {
+        self.packages().queued.pop_front()
+    }
+
     fn take(&self, name: &str) -> Option<Vec<u8>> {
-        let mut all = self
-            .all
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
-        let bytes = all.0.remove(name)?;
-        all.1 -= bytes.len();
+        let mut packages = self.packages();
+        let bytes = packages.revisits.remove(name)?;
+        packages.bytes -= bytes.len();
         Some(bytes)
+    }
+
+    fn packages(&self) -> MutexGuard<'_, Packages> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

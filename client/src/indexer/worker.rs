@@ -81,20 +81,6 @@ impl Job<'_> {
     }
 }
 
-/// Every line of every index of a package.
-pub(super) fn for_each_line(
-    wacz: &Wacz,
-    mut each: impl FnMut(&[u8]) -> Result<(), Failure>,
-) -> Result<(), Failure> {
-    for index in wacz.indexes() {
-        let mut lines = wacz.lines(index)?;
-        while let Some(line) = lines.next()? {
-            each(line)?;
-        }
-    }
-    Ok(())
-}
-
 impl Work<'_> {
     /// Works on everything that is queued, and waits for others to finish what they have.
     pub(super) fn all(&self, stage: Stage) -> Result<(), crate::Error> {
@@ -137,7 +123,7 @@ impl Work<'_> {
             if self.is_stopped() || failed.load(Ordering::Relaxed) {
                 return Ok(());
             }
-            match queue.take(stage)? {
+            match self.take(stage, queue)? {
                 Taken::Others(0) => return Ok(()),
                 Taken::Others(others) => {
                     if told != Some(others) {
@@ -154,6 +140,18 @@ impl Work<'_> {
                 }
             }
         }
+    }
+
+    /// Packages whose revisits need not be read again come first: whoever else took them would read them.
+    fn take(&self, stage: Stage, queue: &Queue) -> Result<Taken, crate::Error> {
+        if stage == Stage::Revisits {
+            while let Some((package, item)) = self.kept.next() {
+                if queue.take_this(stage, &package.name, &item)? {
+                    return Ok(Taken::Package(package, item));
+                }
+            }
+        }
+        queue.take(stage)
     }
 
     fn one(
@@ -184,6 +182,7 @@ impl Work<'_> {
                 let fate = if has_revisits { Fate::Next } else { Fate::Done };
                 let left = queue.leave(stage, name, item, fate);
                 if stage == Stage::Responses && matches!(left, Ok(true)) {
+                    self.kept.queued(package, item);
                     report.imported = 1;
                     let records = report.responses + report.revisits;
                     self.watch.event(Event::Imported { name, records });

@@ -1,0 +1,70 @@
+//! The lines of a package's indexes.
+
+use super::worker::Failure;
+use crate::wacz::Wacz;
+
+/// Bytes of lines that an importer keeps, all of its workers together.
+const KEPT: usize = 64 << 20;
+
+/// The lines of a package, all of which have been read once. They are kept unless they are too many, because unpacking
+/// them costs as much as anything else that is done with them.
+pub(super) struct Text {
+    /// Each with its length before it.
+    lines: Option<Vec<u8>>,
+    limit: usize,
+}
+
+impl Text {
+    /// Nothing so far, in an importer of so many workers.
+    pub fn new(workers: usize) -> Text {
+        Text {
+            lines: Some(Vec::new()),
+            limit: KEPT / workers.max(1),
+        }
+    }
+
+    /// One more line.
+    pub fn push(&mut self, line: &[u8]) {
+        if let Some(lines) = &mut self.lines {
+            match u32::try_from(line.len()) {
+                Ok(length) if lines.len() + line.len() < self.limit => {
+                    lines.extend_from_slice(&length.to_le_bytes());
+                    lines.extend_from_slice(line);
+                }
+                _ => self.lines = None,
+            }
+        }
+    }
+
+    /// All lines again, from memory or from the package.
+    pub fn for_each_line(
+        &self,
+        wacz: &Wacz,
+        mut each: impl FnMut(&[u8]) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let Some(lines) = &self.lines else {
+            return for_each_line(wacz, each);
+        };
+        let mut rest = &lines[..];
+        while let Some((length, more)) = rest.split_first_chunk() {
+            let (line, more) = more.split_at(u32::from_le_bytes(*length) as usize);
+            each(line)?;
+            rest = more;
+        }
+        Ok(())
+    }
+}
+
+/// Every line of every index of a package.
+pub(super) fn for_each_line(
+    wacz: &Wacz,
+    mut each: impl FnMut(&[u8]) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    for index in wacz.indexes() {
+        let mut lines = wacz.lines(index)?;
+        while let Some(line) = lines.next()? {
+            each(line)?;
+        }
+    }
+    Ok(())
+}
