@@ -27,6 +27,7 @@ mod queue;
 mod report;
 mod responses;
 mod revisits;
+mod scripts;
 mod text;
 mod worker;
 

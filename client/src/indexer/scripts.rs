@@ -1,0 +1,143 @@
+//! The steps of the queue, which are scripts: each of them is done as a whole, or not at all.
+
+/// Queues those that are neither imported nor queued. Gives how many were new, imported, queued.
+pub(super) const ENQUEUE: &str = r"
+local q, qset, done, crawls, runs, counts, later = unpack(KEYS)
+local names, run, laters = ARGV[1], ARGV[2], ARGV[3]
+-- A key of another type is an error before anything is written.
+redis.call('LLEN', q)
+redis.call('LLEN', crawls)
+redis.call('HLEN', runs)
+redis.call('HLEN', counts)
+redis.call('SCARD', later)
+for i = 5, #ARGV, 3 do redis.call('LLEN', names .. ARGV[i]) end
+local begins = redis.call('SCARD', qset) == 0
+local new, was_done, underway = 0, 0, 0
+for i = 4, #ARGV, 3 do
+  local name, crawl, item = ARGV[i], ARGV[i + 1], ARGV[i + 2]
+  if redis.call('SISMEMBER', done, name) == 1 then
+    was_done = was_done + 1
+  elseif redis.call('SADD', qset, name) == 0 then
+    underway = underway + 1
+  else
+    new = new + 1
+    redis.call('HSETNX', runs, name, run)
+    redis.call('DEL', laters .. name)
+    redis.call('SREM', later, name)
+    redis.call('LPUSH', q, item)
+    -- The first of its crawl: looking for it in the list would take the longer, the more crawls there are.
+    if redis.call('RPUSH', names .. crawl, name) == 1 then redis.call('RPUSH', crawls, crawl) end
+  end
+end
+if begins and new > 0 then redis.call('HSET', counts, 'updateProgress', '0') end
+return {new, was_done, underway}";
+
+/// Orphans first; and a call that is sent twice gives the same package twice.
+pub(super) const TAKE: &str = r"
+local q, pending = unpack(KEYS)
+local guards, token, lease = ARGV[1], ARGV[2], ARGV[3]
+local orphan
+local items = redis.call('LRANGE', pending, 0, -1)
+for _, item in ipairs(items) do
+  local holder = redis.call('GET', guards .. cjson.decode(item).name)
+  if holder == token then return item end
+  if not holder and not orphan then orphan = item end
+end
+local item = orphan or redis.call('RPOPLPUSH', q, pending)
+if not item then return #items end
+redis.call('SET', guards .. cjson.decode(item).name, token, 'PX', lease)
+return item";
+
+/// One of them, if it is in the queue.
+pub(super) const TAKE_THIS: &str = r"
+local q, pending, guard = unpack(KEYS)
+local item, token, lease = unpack(ARGV)
+if redis.call('GET', guard) == token then return 1 end
+if redis.call('LREM', q, 1, item) == 0 then return 0 end
+redis.call('LPUSH', pending, item)
+redis.call('SET', guard, token, 'PX', lease)
+return 1";
+
+/// The guard lasts for another while, if it is still held.
+pub(super) const RENEW: &str = r"
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
+return redis.call('PEXPIRE', KEYS[1], ARGV[2])";
+
+/// What names the sequence of a package. Other clients may have queued one without.
+pub(super) const RUN: &str = r"
+local guard, runs = unpack(KEYS)
+local token, name = unpack(ARGV)
+if redis.call('GET', guard) ~= token then return false end
+redis.call('HSETNX', runs, name, token)
+return redis.call('HGET', runs, name)";
+
+/// Gives 0 when somebody else has it. A call that is sent twice gives 1 twice.
+pub(super) const LEAVE: &str = r"
+local guard, pending, into, runs, noted, counts, qset, q, pq, r, pr = unpack(KEYS)
+local token, item, name, keep, forget, failed = unpack(ARGV)
+local holder = redis.call('GET', guard)
+if holder ~= token then
+  if not holder and not redis.call('LPOS', pending, item) then return 1 end
+  return 0
+end
+redis.call('LREM', pending, 1, item)
+if keep == '1' then redis.call('LPUSH', into, item) end
+if forget == '1' then
+  redis.call('HDEL', runs, name)
+  redis.call('HDEL', noted, name)
+end
+-- It is in no queue any more, and the next import is to try it again.
+if failed == '1' then redis.call('SREM', qset, name) end
+redis.call('DEL', guard)
+local total = redis.call('SCARD', qset)
+local left = redis.call('LLEN', q) + redis.call('LLEN', pq) + redis.call('LLEN', r) + redis.call('LLEN', pr)
+if total > 0 then
+  local part = math.max(0, total - left) / total
+  redis.call('HSET', counts, 'updateProgress', string.format('%.4g', part))
+end
+return 1";
+
+/// The end, if nothing is queued.
+pub(super) const CLOSE: &str = r"
+local q, pq, r, pr, qset, crawls, counts, stamp = unpack(KEYS)
+local names, now = unpack(ARGV)
+for _, queue in ipairs({q, pq, r, pr}) do
+  if redis.call('LLEN', queue) > 0 then return 0 end
+end
+for _, crawl in ipairs(redis.call('LRANGE', crawls, 0, -1)) do redis.call('DEL', names .. crawl) end
+redis.call('DEL', qset, crawls)
+redis.call('HSET', counts, 'updateProgress', '1')
+redis.call('SET', stamp, now)
+return 1";
+
+/// Revisits of one batch, counted once; those without an original are put aside.
+pub(super) const COUNT: &str = r"
+local guard, noted, later, laters, done, uncommitted = unpack(KEYS)
+local token, name, number, aside, prefix, crawl = unpack(ARGV, 1, 6)
+if redis.call('GET', guard) ~= token then return 0 end
+if tonumber(redis.call('HGET', noted, name) or '0') >= tonumber(number) then return 1 end
+-- A revisit would begin the crawl anew.
+if redis.call('SISMEMBER', done, name) == 0 and redis.call('SISMEMBER', uncommitted, crawl) == 0 then return 2 end
+if #ARGV > 6 then redis.call('DEDUPE.REVISIT', prefix, crawl, 'REF', name, unpack(ARGV, 7)) end
+if aside ~= '' then
+  redis.call('HSET', laters, number, aside)
+  redis.call('SADD', later, name)
+end
+redis.call('HSET', noted, name, number)
+return 1";
+
+/// Revisits that had been put aside, counted once: only if they are still there as they were read.
+pub(super) const SETTLE: &str = r"
+local later, laters, crawls = unpack(KEYS)
+local name, number, was, aside, prefix, crawl = unpack(ARGV, 1, 6)
+if redis.call('HGET', laters, number) ~= was then return 0 end
+if #ARGV > 6 then
+  redis.call('DEDUPE.REVISIT', prefix, crawl, 'REF', name, unpack(ARGV, 7))
+  if not redis.call('LPOS', crawls, crawl) then redis.call('RPUSH', crawls, crawl) end
+end
+if aside ~= '' then
+  redis.call('HSET', laters, number, aside)
+elseif redis.call('HDEL', laters, number) == 1 and redis.call('EXISTS', laters) == 0 then
+  redis.call('SREM', later, name)
+end
+return 1";
