@@ -148,6 +148,7 @@ impl Queue {
                 "src:crawls",
                 "src:runs",
                 "allcounts",
+                "src:f",
             ];
             let mut enqueue = self.script(ENQUEUE, &keys, &[self.key("src:later")]);
             enqueue.arg(self.key("src:w:")).arg(&self.token[..]);
@@ -231,6 +232,7 @@ impl Queue {
             "src:noted",
             "allcounts",
             "src:qset",
+            "src:f",
             "src:q",
             "pending:q",
             "src:r",
@@ -292,6 +294,7 @@ impl Queue {
             "src:r",
             "pending:r",
             "src:qset",
+            "src:f",
             "src:crawls",
             "allcounts",
             "last_update_ts",

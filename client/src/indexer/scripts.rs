@@ -2,13 +2,14 @@
 
 /// Queues those that are neither imported nor queued. Gives how many were new, imported, queued.
 pub(super) const ENQUEUE: &str = r"
-local q, qset, done, crawls, runs, counts, later = unpack(KEYS)
+local q, qset, done, crawls, runs, counts, failed, later = unpack(KEYS)
 local names, run, laters = ARGV[1], ARGV[2], ARGV[3]
 -- A key of another type is an error before anything is written.
 redis.call('LLEN', q)
 redis.call('LLEN', crawls)
 redis.call('HLEN', runs)
 redis.call('HLEN', counts)
+redis.call('SCARD', failed)
 redis.call('SCARD', later)
 for i = 5, #ARGV, 3 do redis.call('LLEN', names .. ARGV[i]) end
 local begins = redis.call('SCARD', qset) == 0
@@ -17,7 +18,7 @@ for i = 4, #ARGV, 3 do
   local name, crawl, item = ARGV[i], ARGV[i + 1], ARGV[i + 2]
   if redis.call('SISMEMBER', done, name) == 1 then
     was_done = was_done + 1
-  elseif redis.call('SADD', qset, name) == 0 then
+  elseif redis.call('SADD', qset, name) == 0 and redis.call('SREM', failed, name) == 0 then
     underway = underway + 1
   else
     new = new + 1
@@ -73,8 +74,8 @@ return redis.call('HGET', runs, name)";
 
 /// Gives 0 when somebody else has it. A call that is sent twice gives 1 twice.
 pub(super) const LEAVE: &str = r"
-local guard, pending, into, runs, noted, counts, qset, q, pq, r, pr = unpack(KEYS)
-local token, item, name, keep, forget, failed = unpack(ARGV)
+local guard, pending, into, runs, noted, counts, qset, failed, q, pq, r, pr = unpack(KEYS)
+local token, item, name, keep, forget, fails = unpack(ARGV)
 local holder = redis.call('GET', guard)
 if holder ~= token then
   if not holder and not redis.call('LPOS', pending, item) then return 1 end
@@ -86,8 +87,8 @@ if forget == '1' then
   redis.call('HDEL', runs, name)
   redis.call('HDEL', noted, name)
 end
--- It is in no queue any more, and the next import is to try it again.
-if failed == '1' then redis.call('SREM', qset, name) end
+-- It is in no queue any more, and the next import is to try it again, even if this one comes to no end.
+if fails == '1' then redis.call('SADD', failed, name) end
 redis.call('DEL', guard)
 local total = redis.call('SCARD', qset)
 local left = redis.call('LLEN', q) + redis.call('LLEN', pq) + redis.call('LLEN', r) + redis.call('LLEN', pr)
@@ -99,13 +100,13 @@ return 1";
 
 /// The end, if nothing is queued.
 pub(super) const CLOSE: &str = r"
-local q, pq, r, pr, qset, crawls, counts, stamp = unpack(KEYS)
+local q, pq, r, pr, qset, failed, crawls, counts, stamp = unpack(KEYS)
 local names, now = unpack(ARGV)
 for _, queue in ipairs({q, pq, r, pr}) do
   if redis.call('LLEN', queue) > 0 then return 0 end
 end
 for _, crawl in ipairs(redis.call('LRANGE', crawls, 0, -1)) do redis.call('DEL', names .. crawl) end
-redis.call('DEL', qset, crawls)
+redis.call('DEL', qset, failed, crawls)
 redis.call('HSET', counts, 'updateProgress', '1')
 redis.call('SET', stamp, now)
 return 1";

@@ -306,3 +306,31 @@ fn a_source_that_cannot_be_read_is_named() {
         assert_eq!(ok!(server.wire(), "DBSIZE").int(), 0, "{source}");
     }
 }
+
+#[test]
+fn a_name_may_have_a_kibibyte_and_no_more() {
+    let (server, mut folder, made) = one_file(50);
+    let long = "n".repeat(1024);
+    let path = folder.entries[0].path.clone();
+    folder.entries.clear();
+    folder.list(&long, &path, &"c".repeat(1024));
+    let import = Indexer::new(&folder.manifest()).redis(&server.url());
+    let import = import.prefix(COPY);
+    import.succeeds();
+    assert_eq!(waczs(&server, &"c".repeat(1024)), [long.clone()]);
+    let revisits = made
+        .captures
+        .iter()
+        .any(|c| c.kind == redis_tests::archive::Kind::Revisit);
+    assert!(
+        revisits,
+        "the name of the file is part of what is noted of these"
+    );
+
+    let (name, crawl) = (format!("{long}n"), "c".repeat(1025));
+    folder.list(&name, &path, "c");
+    folder.list("short", &path, &crawl);
+    let source = folder.manifest();
+    let failed = import.with("--source-url", &source).fails_some();
+    assert_eq!(failed.keys().collect::<Vec<_>>(), [&name, "short"]);
+}

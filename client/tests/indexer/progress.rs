@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use redis_tests::archive::Shape;
+use redis_tests::archive::{Entry, Shape};
 use redis_tests::{ok, until, Options, Relay};
 
 use crate::guards::larger;
@@ -76,6 +76,37 @@ fn progress_of_a_second_import_is_its_own() {
     succeeded(&program.end());
     stage.assert_once();
     assert_eq!(progress, "0", "of an import of which nothing is done");
+}
+
+#[test]
+fn a_file_that_failed_is_finished() {
+    let stage = Stage::new("failed");
+    let missing = |n: usize| Entry {
+        name: format!("missing {n}"),
+        path: "missing.wacz".into(),
+        ..stage.folder.entries[0].clone()
+    };
+    let good = &stage.folder.entries[..2];
+    let files = [&[missing(0), missing(1)], good].concat();
+    let source = stage.folder.manifest_of("half.json", &files);
+    let mut monitor = stage.server.wire();
+    ok!(monitor, "MONITOR");
+    let failed = stage.import_of(&source).fails_some();
+    assert_eq!(failed.len(), 2, "{failed:?}");
+    ok!(stage.server.wire(), "PING", "the end");
+    let mut told: Vec<f64> = Vec::new();
+    loop {
+        let line = monitor.try_recv().expect("a line").text();
+        if line.contains("the end") {
+            break;
+        }
+        let set = line.split("\"updateProgress\" \"").nth(1);
+        if let Some(progress) = set.and_then(|rest| rest.split('"').next()) {
+            told.push(progress.parse().expect("a number"));
+        }
+    }
+    told.dedup();
+    assert_eq!(told, [0.0, 0.25, 0.5, 0.75, 1.0]);
 }
 
 #[test]

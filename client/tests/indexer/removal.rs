@@ -283,3 +283,72 @@ fn uncommitted_crawls_of_others_are_left_alone() {
     ok!(c, "DEDUPE.CANCEL", COPY, "running");
     stage.assert_once();
 }
+
+#[test]
+fn a_file_that_is_listed_for_another_crawl_keeps_the_crawl_that_it_came_with() {
+    let stage = Stage::new("another crawl");
+    stage.import().succeeds();
+    let other = stage.crawls[0].id.clone();
+    let files: Vec<Entry> = stage
+        .folder
+        .entries
+        .iter()
+        .map(|entry| match &entry.crawl {
+            crawl if *crawl == stage.crawls[1].id => Entry {
+                crawl: other.clone(),
+                ..entry.clone()
+            },
+            _ => entry.clone(),
+        })
+        .collect();
+    let source = stage.folder.manifest_of("another.json", &files);
+    let failed = stage.import_of(&source).flag("--remove").fails_some();
+    let mut names: Vec<&String> = stage.crawls[1].waczs.iter().collect();
+    names.sort();
+    assert_eq!(failed.keys().collect::<Vec<_>>(), names);
+    for reason in failed.values() {
+        assert!(
+            reason.contains(&stage.crawls[1].id) && reason.contains(&other),
+            "{reason}"
+        );
+    }
+    stage.assert_once();
+}
+
+#[test]
+fn a_name_that_is_listed_for_two_crawls_belongs_to_the_first() {
+    let stage = Stage::new("two crawls");
+    let mut files = stage.folder.entries.clone();
+    // Once more at the end, as part of another crawl.
+    let again = files[0].clone();
+    files.push(Entry {
+        crawl: "another".into(),
+        ..again
+    });
+    let source = stage.folder.manifest_of("two.json", &files);
+    for _ in 0..2 {
+        let ended = stage.import_of(&source).flag("--remove").run();
+        assert!(ended.status.code() < Some(2), "{}", ended.errors);
+        let [live, copy] = stage.both();
+        copy.assert_same(&live, "it is where it was listed first");
+    }
+}
+
+#[test]
+fn while_nobody_knows_whose_an_entry_is_nothing_is_removed() {
+    let stage = Stage::new("whose");
+    stage.import().succeeds();
+    let id = redis_tests::archive::json_text(&stage.crawls[0].id);
+    let manifest = stage.folder.file("whose.json");
+    // The second entry might be any file of any crawl.
+    let json = format!("{{\"resources\": [{{\"path\": \"missing.wacz\", \"crawlId\": {id}}}, {{\"name\": \"x\"}}]}}");
+    fs::write(&manifest, json).expect("it is written");
+    let import = stage.import_of(manifest.to_str().expect("a plain path"));
+    for import in [import.clone(), import.flag("--remove")] {
+        let ended = import.run();
+        assert_eq!(ended.status.code(), Some(1), "{}", ended.errors);
+        let [live, copy] = stage.both();
+        copy.assert_same(&live, "nothing is removed, and nothing counted as removed");
+    }
+    stage.assert_once();
+}
