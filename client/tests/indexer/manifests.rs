@@ -317,7 +317,10 @@ fn a_name_may_have_a_kibibyte_and_no_more() {
     let import = Indexer::new(&folder.manifest()).redis(&server.url());
     let import = import.prefix(COPY);
     import.succeeds();
-    assert_eq!(waczs(&server, &"c".repeat(1024)), std::slice::from_ref(&long));
+    assert_eq!(
+        waczs(&server, &"c".repeat(1024)),
+        std::slice::from_ref(&long)
+    );
     let revisits = made
         .captures
         .iter()
