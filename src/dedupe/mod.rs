@@ -19,6 +19,7 @@ pub mod index;
 pub mod job;
 pub mod keys;
 pub mod lookup;
+pub mod packed;
 pub mod profile;
 pub mod progress;
 pub mod record;
