@@ -41,6 +41,10 @@ pub trait Native: Clone + Default + Send + 'static {
     }
     /// Adds what a chunk holds. It may come from anybody who may run `RESTORE`.
     fn load(&mut self, chunk: &[u8], version: c_int) -> Result<(), String>;
+    /// Whether nothing is missing, after the last chunk.
+    fn loaded(&self) -> Result<(), String> {
+        Ok(())
+    }
     /// Whether there is nothing in it; then its key goes.
     fn is_empty(&self) -> bool;
     /// Bytes of memory; must not take long.
@@ -145,6 +149,7 @@ extern "C" fn rdb_load<T: Native>(rdb: *mut raw::RedisModuleIO, version: c_int) 
         while read_mark(rdb)? {
             with_chunk(rdb, |chunk| value.load(chunk, version))?;
         }
+        value.loaded()?;
         if value.is_empty() {
             return Err("it is empty".to_string());
         }

@@ -4,6 +4,9 @@
 //! It behaves as the plain hashes that it stands for, byte for byte: whatever field and value goes in
 //! comes out. How a hash is spelled, who owns it and what a record means is nothing that it knows.
 
+mod decoding;
+mod encoding;
+
 use std::collections::BTreeMap;
 
 use smallvec::SmallVec;
@@ -21,6 +24,8 @@ pub struct Packed {
     owners: BTreeMap<Vec<u8>, Vec<u8>>,
     records: BTreeMap<Vec<u8>, BTreeMap<Vec<u8>, Vec<u8>>>,
     holders: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// While its chunks come.
+    loading: Option<Box<decoding::Loading>>,
 }
 
 /// A position in a scan of one of the parts. Entries that are there from the first step to the last
@@ -44,7 +49,11 @@ pub enum Part<'a> {
 impl Packed {
     /// Whether nothing is in it.
     pub fn is_empty(&self) -> bool {
-        self.owners.is_empty() && self.records.is_empty() && self.holders.is_empty()
+        // One whose first chunk alone has come must not be taken for nothing.
+        self.loading.is_none()
+            && self.owners.is_empty()
+            && self.records.is_empty()
+            && self.holders.is_empty()
     }
 
     fn part(&self, part: Part<'_>) -> Option<&BTreeMap<Vec<u8>, Vec<u8>>> {
@@ -149,21 +158,6 @@ impl Packed {
         }
         cursor.after = last;
         rest.next().is_some()
-    }
-
-    /// Gives the value in chunks of at most about a mebibyte, each with its own checksum.
-    pub fn save(&self, _chunk: &mut dyn FnMut(&[u8])) {}
-
-    /// Gives every entry as parts, each entry once, in any order: equal for equal contents however
-    /// they came to be. For digests.
-    pub fn elements(&self, _element: &mut dyn FnMut(&[&[u8]])) {}
-
-    /// Adds what a chunk holds. It may come from anybody who may run `RESTORE`.
-    ///
-    /// # Errors
-    /// What is wrong with it; the value must not be used then.
-    pub fn load(&mut self, _chunk: &[u8], _version: i32) -> Result<(), String> {
-        Ok(())
     }
 
     /// Bytes of memory, within two percent; takes no time.
