@@ -1,0 +1,261 @@
+//! What a record's value says, when it says it in one of the usual ways.
+
+use crate::text::parse_unsigned;
+
+/// How a date is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// 14 digits.
+    Digits,
+    /// 17 digits, the last three of them milliseconds.
+    DigitsMillis,
+    /// As `2026-03-19T10:20:15Z`.
+    Iso,
+    /// As `2026-03-19T10:20:15.123Z`.
+    IsoMillis,
+}
+
+impl Form {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Form; 4] = [Form::Digits, Form::DigitsMillis, Form::Iso, Form::IsoMillis];
+
+    /// Whether it has milliseconds.
+    pub fn has_millis(self) -> bool {
+        matches!(self, Form::DigitsMillis | Form::IsoMillis)
+    }
+}
+
+/// A value taken apart, from which the same value can be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fields<'a> {
+    pub wacz: u64,
+    pub form: Form,
+    /// Since 1970.
+    pub seconds: u32,
+    /// Below 1000.
+    pub millis: u16,
+    pub url: &'a [u8],
+    pub size: u64,
+}
+
+impl<'a> Fields<'a> {
+    /// `None` when the value would not come out of it again, byte for byte.
+    pub fn of(value: &'a [u8]) -> Option<Fields<'a>> {
+        let first = memchr::memchr(b' ', value)?;
+        let wacz = parse_unsigned(&value[..first])?;
+        let rest = &value[first + 1..];
+        let second = memchr::memchr(b' ', rest)?;
+        let (form, seconds, millis) = date(&rest[..second])?;
+        let rest = &rest[second + 1..];
+        let last = memchr::memrchr(b' ', rest)?;
+        let size = parse_unsigned(&rest[last + 1..])?;
+        Some(Fields {
+            wacz,
+            form,
+            seconds,
+            millis,
+            url: &rest[..last],
+            size,
+        })
+    }
+}
+
+/// Form, seconds since 1970, and milliseconds of a date that exists and is before February 2106.
+fn date(date: &[u8]) -> Option<(Form, u32, u16)> {
+    let form = match *date {
+        _ if date.len() == 14 => Form::Digits,
+        _ if date.len() == 17 => Form::DigitsMillis,
+        [.., b'Z'] if date.len() == 20 => Form::Iso,
+        [.., b'Z'] if date.len() == 24 && date[19] == b'.' => Form::IsoMillis,
+        _ => return None,
+    };
+    let mut digits = [0; 14];
+    let millis = match form {
+        Form::Digits => &[],
+        Form::DigitsMillis => &date[14..],
+        Form::Iso => &[],
+        Form::IsoMillis => &date[20..23],
+    };
+    if matches!(form, Form::Iso | Form::IsoMillis) {
+        if [date[4], date[7], date[10], date[13], date[16]] != *b"--T::" {
+            return None;
+        }
+        for (to, from) in [(0, 0), (2, 2), (4, 5), (6, 8), (8, 11), (10, 14), (12, 17)] {
+            digits[to] = date[from];
+            digits[to + 1] = date[from + 1];
+        }
+    } else {
+        digits.copy_from_slice(&date[..14]);
+    }
+    let mut wrong = false;
+    for digit in &mut digits {
+        *digit = digit.wrapping_sub(b'0');
+        wrong |= *digit > 9;
+    }
+    if wrong {
+        return None;
+    }
+    let two = |at: usize| u32::from(digits[at]) * 10 + u32::from(digits[at + 1]);
+    let year = two(0) * 100 + two(2);
+    let (month, day, hour, minute, second) = (two(4), two(6), two(8), two(10), two(12));
+    let exists = (1970..2106).contains(&year)
+        && (1..=12).contains(&month)
+        && (1..=days_of(year, month)).contains(&day)
+        && hour < 24
+        && minute < 60
+        && second < 60;
+    if !exists {
+        return None;
+    }
+    let mut fraction = 0;
+    for &digit in millis {
+        if !digit.is_ascii_digit() {
+            return None;
+        }
+        fraction = fraction * 10 + u16::from(digit - b'0');
+    }
+    let seconds = days_before(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second;
+    Some((form, seconds, fraction))
+}
+
+fn days_of(year: u32, month: u32) -> u32 {
+    let leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
+    match month {
+        2 => 28 + u32::from(leap),
+        4 | 6 | 9 | 11 => 30,
+        _ => 31,
+    }
+}
+
+/// Days from 0000-03-01, the start of the calendar that has its leap days at the ends of years, to 1970.
+const TO_1970: u32 = 719_468;
+
+/// Days from 1970 to a day.
+fn days_before(year: u32, month: u32, day: u32) -> u32 {
+    let (year, month) = match month {
+        1 | 2 => (year - 1, month + 9),
+        _ => (year, month - 3),
+    };
+    year * 365 + year / 4 - year / 100 + year / 400 + (month * 153 + 2) / 5 + day - 1 - TO_1970
+}
+
+/// Year, month and day of so many days after 1970.
+fn day_of(days: u32) -> (u32, u32, u32) {
+    // Quarters of days, as a year has 365.25 of them on average; centuries have 36 524.25.
+    let days = days + TO_1970;
+    let quarters = days * 4 + 3;
+    let century = quarters / 146_097;
+    let quarters = (quarters % 146_097) | 3;
+    let (year, day_of_year) = (quarters / 1461, quarters % 1461 / 4);
+    let month = (day_of_year * 5 + 2) / 153;
+    let day = day_of_year - (month * 153 + 2) / 5 + 1;
+    let year = century * 100 + year;
+    match month {
+        10.. => (year + 1, month - 9, day),
+        _ => (year, month + 3, day),
+    }
+}
+
+/// A date as it was written, and how much of it counts.
+pub fn write_date(form: Form, seconds: u32, millis: u16) -> ([u8; 24], usize) {
+    let (days, time) = (seconds / 86_400, seconds % 86_400);
+    let (year, month, day) = day_of(days);
+    let (hour, minute, second) = (time / 3600, time / 60 % 60, time % 60);
+    let mut text = *b"0000-00-00T00:00:00.000Z";
+    let mut put = |at: usize, n: u32| {
+        text[at] = b'0' + (n / 10 % 10) as u8;
+        text[at + 1] = b'0' + (n % 10) as u8;
+    };
+    let (iso, millis_at, len) = match form {
+        Form::Digits => (0, 14, 14),
+        Form::DigitsMillis => (0, 14, 17),
+        Form::Iso => (1, 20, 20),
+        Form::IsoMillis => (1, 20, 24),
+    };
+    put(0, year / 100);
+    put(2, year % 100);
+    put(4 + iso, month);
+    put(6 + iso * 2, day);
+    put(8 + iso * 3, hour);
+    put(10 + iso * 4, minute);
+    put(12 + iso * 5, second);
+    if form.has_millis() {
+        put(millis_at + 1, u32::from(millis) % 100);
+        text[millis_at] = b'0' + (millis / 100 % 10) as u8;
+    }
+    if form == Form::Iso {
+        text[19] = b'Z';
+    }
+    (text, len)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn every_day_is_itself_again() {
+        let mut before = 0;
+        for days in 0..=u32::MAX / 86_400 {
+            let (year, month, day) = day_of(days);
+            assert_eq!(days_before(year, month, day), days);
+            let number = year * 10_000 + month * 100 + day;
+            assert!(number > before && day <= days_of(year, month), "{number}");
+            before = number;
+        }
+        assert_eq!(day_of(0), (1970, 1, 1));
+        assert_eq!(day_of(20_531), (2026, 3, 19));
+    }
+
+    #[test]
+    fn only_dates_that_come_out_again_are_taken() {
+        for good in [
+            "20260319102015",
+            "20260319102015123",
+            "2026-03-19T10:20:15Z",
+            "2026-03-19T10:20:15.023Z",
+            "20240229000000",
+        ] {
+            let (form, seconds, millis) = date(good.as_bytes()).unwrap();
+            let (text, len) = write_date(form, seconds, millis);
+            assert_eq!(std::str::from_utf8(&text[..len]), Ok(good));
+        }
+        for other in [
+            "",
+            "2026031910201",
+            "20260229102015",
+            "20260300102015",
+            "20261319102015",
+            "20260319242015",
+            "20260319106015",
+            "20260319102060",
+            "19691231235959",
+            "21060101000000",
+            "2026031910201x",
+            "2026031910201512x",
+            "2026-03-19t10:20:15Z",
+            "2026-03-19T10:20:15z",
+            "2026-03-19T10:20:15+00:00",
+            "2026-03-19T10:20:15,023Z",
+        ] {
+            assert_eq!(date(other.as_bytes()), None, "{other}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_date_comes_out_again(form in 0..4usize, seconds in 0..4_291_747_200u32, millis in 0..1000u16) {
+            let form = Form::ALL[form];
+            let millis = if form.has_millis() { millis } else { 0 };
+            let (text, len) = write_date(form, seconds, millis);
+            prop_assert_eq!(date(&text[..len]), Some((form, seconds, millis)));
+        }
+
+        #[test]
+        fn nothing_panics(text in proptest::collection::vec(any::<u8>(), 0..40)) {
+            let _ = Fields::of(&text);
+            let _ = date(&text);
+        }
+    }
+}

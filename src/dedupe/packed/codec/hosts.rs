@@ -1,0 +1,366 @@
+//! Scheme and host of URLs, each kept once under a number.
+
+use std::sync::OnceLock;
+
+use hashbrown::HashTable;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+/// Longest text that gets a number, in bytes.
+pub const LONGEST: usize = 255;
+
+/// Texts that have a number at most.
+const MOST: u32 = 1 << 28;
+/// Slots are made so many at a time, so that nothing large is ever copied.
+const BLOCK: usize = 128;
+/// The table of hashes is in so many parts, so that one that grows is small.
+const SHARDS: usize = 32;
+
+/// Texts under numbers from 1 on, each with a count of the records that use it. A number that nobody
+/// uses is free, and given again.
+#[derive(Clone, Default)]
+pub struct Hosts {
+    blocks: Vec<Box<[Slot; BLOCK]>>,
+    /// None until there is a text.
+    shards: Vec<HashTable<Entry>>,
+    /// The highest number that was given.
+    highest: u32,
+    /// The first free number below that; each says the next one; 0 at the end.
+    free: u32,
+    used: u32,
+    /// Of the texts.
+    bytes: usize,
+    /// Of the shards.
+    table_bytes: usize,
+}
+
+#[derive(Clone, Default)]
+struct Slot {
+    text: Option<Box<[u8]>>,
+    /// How many use it; of a free one the next free one. A count that reaches the end stays there.
+    users: u32,
+}
+
+#[derive(Clone, Copy)]
+struct Entry {
+    hash: u32,
+    number: u32,
+}
+
+/// The hash of a text. Clients cannot choose texts of one hash, because each process hashes differently.
+fn hash(text: &[u8]) -> u64 {
+    static SEED: OnceLock<u64> = OnceLock::new();
+    let seed = *SEED.get_or_init(|| {
+        use std::hash::{BuildHasher, Hasher, RandomState};
+        RandomState::new().build_hasher().finish()
+    });
+    xxh3_64_with_seed(text, seed)
+}
+
+/// Of the half that is kept, what the table wants: its low bits and its high bits.
+fn spread(hash: u32) -> u64 {
+    u64::from(hash).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+fn shard(hash: u64) -> usize {
+    (hash >> 32) as usize % SHARDS
+}
+
+/// Bytes that the allocator gives for a text.
+fn allocated(text: &[u8]) -> usize {
+    text.len().next_multiple_of(8).max(8)
+}
+
+impl Hosts {
+    /// The text of a number, if it has one.
+    pub fn get(&self, number: u32) -> Option<&[u8]> {
+        self.slot(number)?.text.as_deref()
+    }
+
+    /// The number of a text.
+    pub fn find(&self, text: &[u8]) -> Option<u32> {
+        let hash = hash(text);
+        let is = |entry: &Entry| entry.hash == hash as u32 && self.get(entry.number) == Some(text);
+        let found = self
+            .shards
+            .get(shard(hash))?
+            .find(spread(hash as u32), is)?;
+        Some(found.number)
+    }
+
+    /// The number of a text, which gets one if it has none, with one user more. `None` when it is too
+    /// long, or when there are too many.
+    pub fn take(&mut self, text: &[u8]) -> Option<u32> {
+        let number = match self.find(text) {
+            Some(number) => number,
+            None => {
+                let number = self.next_number()?;
+                self.insert(number, text)?
+            }
+        };
+        self.hold(number);
+        Some(number)
+    }
+
+    /// One user more.
+    pub fn hold(&mut self, number: u32) {
+        if let Some(slot) = self.slot_mut(number).filter(|slot| slot.text.is_some()) {
+            slot.users = slot.users.saturating_add(1);
+        }
+    }
+
+    /// One user less; the last one takes the text along.
+    pub fn release(&mut self, number: u32) {
+        let Some(slot) = self.slot_mut(number).filter(|slot| slot.text.is_some()) else {
+            return;
+        };
+        if slot.users != u32::MAX {
+            slot.users = slot.users.saturating_sub(1);
+        }
+        if slot.users == 0 {
+            self.remove(number);
+        }
+    }
+
+    /// Gives a text that number, as it was when it was saved; nobody uses it yet.
+    ///
+    /// # Errors
+    /// What is wrong with the number or with the text.
+    pub fn restore(&mut self, number: u32, text: &[u8]) -> Result<(), String> {
+        if number == 0 || number > MOST {
+            return Err(format!("host number {number} is out of range"));
+        }
+        if self.get(number).is_some() || self.find(text).is_some() {
+            return Err(format!("host {number} occurs twice"));
+        }
+        if number > self.highest.saturating_add(1 << 16) {
+            return Err(format!("host number {number} after {}", self.highest));
+        }
+        while self.highest < number {
+            self.add_slot();
+            self.give_back(self.highest);
+        }
+        // Mostly the one that was added last. Others wait for `settle`, which makes the list anew.
+        if self.free == number {
+            self.free = self.slot(number).map_or(0, |slot| slot.users);
+        }
+        self.insert(number, text)
+            .map(drop)
+            .ok_or_else(|| format!("host {number} is {} bytes long", text.len()))
+    }
+
+    /// Ends a series of [`Hosts::restore`]: what nobody uses goes.
+    pub fn settle(&mut self) {
+        self.free = 0;
+        for number in (1..=self.highest).rev() {
+            match self.slot(number) {
+                Some(slot) if slot.text.is_none() => self.give_back(number),
+                Some(slot) if slot.users == 0 => self.remove(number),
+                _ => {}
+            }
+        }
+    }
+
+    /// Numbers with their texts, ascending.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &[u8])> {
+        (1..=self.highest).filter_map(|number| Some((number, self.get(number)?)))
+    }
+
+    /// How many there are.
+    #[cfg(test)]
+    pub fn len(&self) -> u32 {
+        self.used
+    }
+
+    /// Bytes of memory.
+    pub fn memory(&self) -> usize {
+        self.blocks.len() * size_of::<[Slot; BLOCK]>()
+            + self.blocks.capacity() * size_of::<usize>()
+            + self.shards.capacity() * size_of::<HashTable<Entry>>()
+            + self.table_bytes
+            + self.bytes
+    }
+
+    fn slot(&self, number: u32) -> Option<&Slot> {
+        let at = (number as usize).checked_sub(1)?;
+        self.blocks.get(at / BLOCK).map(|block| &block[at % BLOCK])
+    }
+
+    fn slot_mut(&mut self, number: u32) -> Option<&mut Slot> {
+        let at = (number as usize).checked_sub(1)?;
+        let block = self.blocks.get_mut(at / BLOCK)?;
+        Some(&mut block[at % BLOCK])
+    }
+
+    fn add_slot(&mut self) {
+        if (self.highest as usize).is_multiple_of(BLOCK) {
+            self.blocks
+                .push(Box::new(std::array::from_fn(|_| Slot::default())));
+        }
+        self.highest += 1;
+    }
+
+    fn next_number(&mut self) -> Option<u32> {
+        if self.free != 0 {
+            let number = self.free;
+            self.free = self.slot(number).map_or(0, |slot| slot.users);
+            return Some(number);
+        }
+        if self.highest == MOST {
+            return None;
+        }
+        self.add_slot();
+        Some(self.highest)
+    }
+
+    /// Puts a number in front of the free ones.
+    fn give_back(&mut self, number: u32) {
+        let free = self.free;
+        if let Some(slot) = self.slot_mut(number) {
+            slot.text = None;
+            slot.users = free;
+            self.free = number;
+        }
+    }
+
+    /// Gives a number without text that text; puts it back if that is too long.
+    fn insert(&mut self, number: u32, text: &[u8]) -> Option<u32> {
+        if text.len() > LONGEST {
+            self.give_back(number);
+            return None;
+        }
+        let hash = hash(text);
+        if self.shards.is_empty() {
+            self.shards = vec![HashTable::new(); SHARDS];
+        }
+        let shard = &mut self.shards[shard(hash)];
+        let before = shard.allocation_size();
+        let entry = Entry {
+            hash: hash as u32,
+            number,
+        };
+        shard.insert_unique(spread(entry.hash), entry, |entry| spread(entry.hash));
+        self.table_bytes = self.table_bytes - before + shard.allocation_size();
+        self.used += 1;
+        self.bytes += allocated(text);
+        let slot = self.slot_mut(number)?;
+        slot.text = Some(text.into());
+        slot.users = 0;
+        Some(number)
+    }
+
+    fn remove(&mut self, number: u32) {
+        let Some(text) = self.slot_mut(number).and_then(|slot| slot.text.take()) else {
+            return;
+        };
+        let hash = hash(&text);
+        let shard = &mut self.shards[shard(hash)];
+        let is = |entry: &Entry| entry.number == number;
+        if let Ok(entry) = shard.find_entry(spread(hash as u32), is) {
+            entry.remove();
+        }
+        if shard.is_empty() {
+            self.table_bytes -= shard.allocation_size();
+            *shard = HashTable::new();
+        }
+        self.used -= 1;
+        self.bytes -= allocated(&text);
+        self.give_back(number);
+        if self.used == 0 {
+            *self = Hosts::default();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::HashMap;
+
+    #[test]
+    fn a_number_lives_as_long_as_somebody_uses_it() {
+        let mut hosts = Hosts::default();
+        let a = hosts.take(b"https://a.example").unwrap();
+        assert_eq!(hosts.take(b"https://a.example"), Some(a));
+        let b = hosts.take(b"https://b.example").unwrap();
+        hosts.release(a);
+        assert_eq!(hosts.get(a), Some(&b"https://a.example"[..]));
+        hosts.release(a);
+        assert_eq!(hosts.get(a), None);
+        assert_eq!(hosts.find(b"https://a.example"), None);
+        assert_eq!(hosts.take(b"https://c.example"), Some(a));
+        assert_eq!(hosts.find(b"https://b.example"), Some(b));
+        hosts.release(a);
+        hosts.release(b);
+        assert_eq!(hosts.memory(), 0);
+    }
+
+    #[test]
+    fn long_texts_get_no_number() {
+        let mut hosts = Hosts::default();
+        assert_eq!(hosts.take(&[b'x'; LONGEST + 1]), None);
+        assert_eq!(hosts.len(), 0);
+        assert_eq!(hosts.take(&[b'x'; LONGEST]), Some(1));
+        assert_eq!(hosts.take(b""), Some(2));
+    }
+
+    #[test]
+    fn numbers_come_back_as_they_were() {
+        let mut hosts = Hosts::default();
+        for (number, text) in [(3, "c"), (1, "a"), (300, "x")] {
+            hosts.restore(number, text.as_bytes()).unwrap();
+        }
+        for (number, text) in [
+            (0, "z"),
+            (3, "d"),
+            (4, "a"),
+            (u32::MAX, "y"),
+            (1 << 20, "y"),
+        ] {
+            assert!(hosts.restore(number, text.as_bytes()).is_err(), "{number}");
+        }
+        assert!(hosts.restore(7, &[b'x'; LONGEST + 1]).is_err());
+        hosts.hold(3);
+        hosts.hold(300);
+        hosts.settle();
+        let left: Vec<_> = hosts.iter().collect();
+        assert_eq!(left, [(3, &b"c"[..]), (300, &b"x"[..])]);
+        let mut given: Vec<_> = (0..299)
+            .map(|n| hosts.take(&[b'n', n as u8, (n >> 8) as u8]).unwrap())
+            .collect();
+        given.sort_unstable();
+        let free: Vec<_> = (1..=301).filter(|n| ![3, 300].contains(n)).collect();
+        assert_eq!(given, free);
+    }
+
+    proptest! {
+        #[test]
+        fn it_counts_as_a_map_does(steps in proptest::collection::vec((any::<bool>(), 0..40u8), 0..300)) {
+            let mut hosts = Hosts::default();
+            let mut model: HashMap<u8, (u32, u32)> = HashMap::new();
+            for (take, which) in steps {
+                let text = vec![which; which as usize];
+                if take {
+                    let number = hosts.take(&text).unwrap();
+                    let entry = model.entry(which).or_insert((number, 0));
+                    prop_assert_eq!(entry.0, number);
+                    entry.1 += 1;
+                } else if let Some(entry) = model.get_mut(&which) {
+                    hosts.release(entry.0);
+                    entry.1 -= 1;
+                    if entry.1 == 0 {
+                        model.remove(&which);
+                    }
+                }
+                prop_assert_eq!(hosts.len() as usize, model.len());
+                for (which, (number, _)) in &model {
+                    let text = vec![*which; *which as usize];
+                    prop_assert_eq!(hosts.get(*number), Some(&text[..]));
+                    prop_assert_eq!(hosts.find(&text), Some(*number));
+                }
+            }
+            let bytes: usize = hosts.iter().map(|(_, text)| allocated(text)).sum();
+            prop_assert_eq!(hosts.bytes, bytes);
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! Any bytes in, the same bytes out; and nothing that bytes from anybody can break.
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::*;
+
+fn decoded(codec: &Codec, base: Base, packed: &[u8]) -> Vec<u8> {
+    let mut out = Value::from_slice(b"before");
+    codec.decode(base, packed, &mut out);
+    assert_eq!(&out[..6], b"before");
+    out[6..].to_vec()
+}
+
+/// Values go in together; each comes out alone, with garbage behind it.
+fn round_trip(values: &[Vec<u8>]) -> Result<(), TestCaseError> {
+    let mut codec = Codec::default();
+    let base = codec.base(1, values.first().map_or(&b""[..], |first| first));
+    let mut records = Vec::new();
+    for value in values {
+        let mut packed = b"before".to_vec();
+        codec.encode(base, value, &mut packed);
+        prop_assert_eq!(&packed[..6], b"before");
+        records.push(packed.split_off(6));
+    }
+    for (value, packed) in values.iter().zip(&records) {
+        prop_assert_eq!(&decoded(&codec, base, packed), value);
+        prop_assert_eq!(codec.check(base, packed), Ok(packed.len()));
+        for garbage in [&[0; 40][..], &[0xff; 40], b"\x05abcdefghijklmnop", b"/"] {
+            let behind = [packed, garbage].concat();
+            prop_assert_eq!(codec.len(&behind), packed.len());
+            prop_assert_eq!(codec.check(base, &behind), Ok(packed.len()));
+            prop_assert_eq!(&decoded(&codec, base, &behind), value);
+        }
+        for end in 0..packed.len().min(300) {
+            prop_assert!(codec.check(base, &packed[..end]).is_err());
+        }
+    }
+    for packed in &records {
+        codec.release(base, packed);
+    }
+    prop_assert_eq!(codec.hosts().count(), 0);
+    Ok(())
+}
+
+#[test]
+fn every_kind_of_value_comes_out_as_it_went_in() {
+    let values: Vec<Vec<u8>> = [
+        "",
+        " ",
+        "   ",
+        "0 20260319102015 http://x.example/ 1",
+        "0 20260319102015 http://x.example/?a=1&b=2#c 1",
+        "0 20260319102015 http://x.example 1",
+        "0 20260319102015 http://x.example?q 1",
+        "3 20260319102015123 https://x.example/a b 7 c 42",
+        "3 20260319102016000 https://x.example/ 42",
+        "1 2026-03-19T10:20:15Z https://x.example/ 9",
+        "1 2026-03-19T10:20:15.004Z https://x.example/ 9",
+        "1 2026-03-19T10:20:15+01:00 https://x.example/ 9",
+        "00 20260319102015 http://x.example/ 1",
+        "0 20260319102015 http://x.example/ 01",
+        "0 20260319102015 http://x.example/",
+        "0 20260319102015 http://x.example/ ",
+        "0 20260319102015  1",
+        "0 20260231102015 http://x.example/ 1",
+        "0 00000000000000 http://x.example/ 1",
+        "0 19700101000000 urn:uuid:6ba7b810-9dad-11d1-80b4-00c04fd430c8 1",
+        "0 21051231235959 http://x.example/ 1",
+        "9223372036854775807 20260319102015 http://x.example/ 9223372036854775807",
+        "9223372036854775808 20260319102015 http://x.example/ 1",
+        "0 20260319102015 http://x.example/ 9223372036854775808",
+        "0 20260319102015 http://x.example/ 18446744073709551616",
+        "0 20260319102015 :// 1",
+        "0 20260319102015 :///// 1",
+        "0 20260319102015 http://пример.example/%D0%BF/é 1",
+        "crawl-01-c2d10f7a",
+        "12 15",
+    ]
+    .map(|value| value.as_bytes().to_vec())
+    .to_vec();
+    round_trip(&values).unwrap();
+    for value in values {
+        round_trip(&[value]).unwrap();
+    }
+}
+
+#[test]
+fn long_values_come_out_as_they_went_in() {
+    for len in [200, 239, 240, 1000, 60_000, 65_450, 65_500, 65_536, 1 << 20] {
+        let paths = [
+            "a".repeat(len),
+            "0123456789abcdef".repeat(len / 16),
+            "0123456789".repeat(len / 10),
+            "ÿ\u{1}".repeat(len / 3),
+        ];
+        let values = paths.map(|path| {
+            format!("1 20260319102015 https://www.example.org/{path} 12345").into_bytes()
+        });
+        round_trip(&values).unwrap();
+        let host = format!("1 20260319102015 https://{}/x 5", "a".repeat(len));
+        round_trip(&[host.into_bytes(), vec![b'x'; len], vec![0xff; len]]).unwrap();
+    }
+}
+
+fn value() -> impl Strategy<Value = Vec<u8>> {
+    let url = "(https?://(www\\.)?(archive|museum|a-1)\\.(org|de)(:80)?)?/(news|wp-content/uploads/2026|[a-z]{0,9}|%[0-9A-F]{2}|[0-9a-f]{4,40}|[0-9]{1,25}|\\PC{0,9}|[/?=&. ]){0,6}(\\.html)?";
+    let record = (
+        prop_oneof![0u64..5, any::<u64>()],
+        prop_oneof![
+            "202603[0-2][0-9][01][0-9][0-5][0-9][0-5][0-9]",
+            "20[0-9]{12}([0-9]{3})?",
+            "20[0-9]{2}-0[1-9]-[012][0-9]T1[0-9]:[0-5][0-9]:[0-5][0-9](\\.[0-9]{3})?Z"
+        ],
+        url,
+        prop_oneof![0..1u64 << 20, any::<u64>()],
+    );
+    let record = record
+        .prop_map(|(wacz, date, url, size)| format!("{wacz} {date} {url} {size}").into_bytes());
+    prop_oneof![
+        6 => record,
+        1 => vec(any::<u8>(), 0..300),
+        1 => "[0-9]{1,3} [0-9]{12,18} [a-z:/ ]{0,20} [0-9]{0,3}".prop_map(String::into_bytes),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn what_goes_in_comes_out(values in vec(value(), 1..20)) {
+        round_trip(&values)?;
+    }
+
+    #[test]
+    fn random_bytes_break_nothing(values in vec(value(), 0..10), date: u32, table: u16, bytes in vec(any::<u8>(), 0..400)) {
+        let mut codec = Codec::default();
+        let mut packed = Vec::new();
+        for value in &values {
+            codec.encode(Base { date: 0, table: 0 }, value, &mut packed);
+        }
+        for table in [0, table] {
+            let base = Base { date, table };
+            let checked = codec.check(base, &bytes);
+            let out = decoded(&codec, base, &bytes);
+            prop_assert!(out.len() <= bytes.len().max(2 * COMPRESSED));
+            let len = codec.len(&bytes);
+            prop_assert!(len <= bytes.len());
+            if let Ok(checked) = checked {
+                prop_assert_eq!(checked, len);
+            }
+            let mut other = codec.clone();
+            other.hold(base, &bytes);
+            other.release(base, &bytes);
+            other.release(base, &bytes);
+        }
+    }
+
+    #[test]
+    fn a_record_with_some_bits_changed_breaks_nothing(values in vec(value(), 1..10), changes in vec((any::<proptest::sample::Index>(), 0..8u8), 1..4)) {
+        let mut codec = Codec::default();
+        let base = codec.base(1, &values[0]);
+        for value in &values {
+            let mut packed = Vec::new();
+            codec.encode(base, value, &mut packed);
+            for (at, bit) in &changes {
+                let at = at.index(packed.len());
+                packed[at] ^= 1 << bit;
+            }
+            let _ = codec.check(base, &packed);
+            prop_assert!(decoded(&codec, base, &packed).len() <= 2 * COMPRESSED);
+        }
+    }
+}
