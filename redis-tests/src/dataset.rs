@@ -22,19 +22,49 @@ impl Snapshot {
 
     /// Reads those keys of the selected database for which `wanted` holds.
     pub fn of_keys(wire: &mut Wire, wanted: impl Fn(&[u8]) -> bool) -> Snapshot {
+        let names = wire.expect_ok(&["KEYS", "*"]);
+        let names = names.items().iter().map(|key| key.bytes().to_vec());
+        let names: Vec<Vec<u8>> = names.filter(|key| wanted(key)).collect();
+        let kinds = wire.pipeline(names.iter().map(|key| vec![b"TYPE".as_slice(), key]));
         let mut keys = BTreeMap::new();
-        for key in wire.expect_ok(&["KEYS", "*"]).items() {
-            let key = key.bytes().to_vec();
-            if !wanted(&key) {
-                continue;
-            }
-            let kind = wire.expect_ok(&[b"TYPE".as_slice(), &key]).text();
+        for (key, kind) in names.into_iter().zip(kinds) {
+            let kind = kind.text();
             if kind != "none" {
                 let content = content(wire, &kind, &key);
                 keys.insert(key, (kind, content));
             }
         }
         Snapshot { keys }
+    }
+
+    /// The fields of a hash as text, nothing when there is no such key.
+    ///
+    /// # Panics
+    /// When the key is of another type.
+    pub fn hash(&self, key: impl AsRef<[u8]>) -> BTreeMap<String, String> {
+        let Some((kind, lines)) = self.keys.get(key.as_ref()) else {
+            return BTreeMap::new();
+        };
+        assert_eq!(kind, "hash", "{}", key.as_ref().escape_ascii());
+        let pair = |line: &Vec<u8>| {
+            let line = String::from_utf8_lossy(line).into_owned();
+            let (field, value) = line.split_once(" = ").expect("a field and its value");
+            (field.to_owned(), value.to_owned())
+        };
+        lines.iter().map(pair).collect()
+    }
+
+    /// The same without what the keys `<prefix>crawlspace` remember of how an index is stored and
+    /// spelled.
+    pub fn without_storage(mut self) -> Snapshot {
+        let forgotten: [&[u8]; 2] = [b"storage = ", b"written = "];
+        for (key, (_, lines)) in &mut self.keys {
+            if key.ends_with(b"crawlspace") {
+                lines.retain(|line| !forgotten.iter().any(|field| line.starts_with(field)));
+            }
+        }
+        self.keys.retain(|_, (_, lines)| !lines.is_empty());
+        self
     }
 
     /// The same without keys for which `drop` holds.

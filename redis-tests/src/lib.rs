@@ -6,6 +6,7 @@
 //!   binary text. [`cmd!`], [`ok!`] and [`err!`] run one command on it.
 //! * [`Server::conn`] gives a connection of the `redis` crate for whoever wants a real client.
 //! * [`Snapshot`] is a data set as sorted text, so that two of them can be compared and printed.
+//! * [`plain_view`] is the plain keys of an index, or what they would be if it were not packed.
 //! * [`Frontier`] is a connection for `CHG.*`: a command a line, at a simulated time or not.
 //! * [`TagSpace`] is a connection for `TAGS.*`: a command a line.
 //! * [`archive`] is crawls that never were, the WACZ files that they left, and the index that they made.
@@ -40,6 +41,7 @@ mod relay;
 mod rng;
 mod server;
 pub mod simulation;
+mod storage;
 mod tag_space;
 mod terminal;
 mod wait;
@@ -57,7 +59,8 @@ pub use frontier::{blocked, release, server_time, simulated, Frontier, Lease, T0
 pub use program::{Ended, Program};
 pub use relay::Relay;
 pub use rng::Rng;
-pub use server::{module_path, Options, Server};
+pub use server::{module_path, packed_by_default, Options, Server};
+pub use storage::{indexed, is_packed, plain_hash, plain_view, plainly};
 pub use tag_space::TagSpace;
 pub use terminal::on_terminal;
 pub use wait::{until, until_some, within};

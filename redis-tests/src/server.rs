@@ -43,6 +43,15 @@ pub fn module_path() -> PathBuf {
     }
 }
 
+/// Says how indexes are stored by servers of which the test does not say it: `plain` (default) or
+/// `packed`.
+const STORAGE: &str = "CRAWLSPACE_STORAGE";
+
+/// Whether servers pack their indexes unless the test says otherwise.
+pub fn packed_by_default() -> bool {
+    std::env::var(STORAGE).is_ok_and(|storage| storage == "packed")
+}
+
 /// How a server is to be started.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
@@ -51,15 +60,33 @@ pub struct Options {
     master: Option<u16>,
     cluster: bool,
     environment: Vec<(String, String)>,
+    storage: Option<String>,
 }
 
 impl Options {
-    /// With the module, without persistence.
+    /// With the module, without persistence. `CRAWLSPACE_STORAGE` says how new indexes are stored.
     pub fn new() -> Options {
         Options {
             module: Some(Vec::new()),
+            storage: std::env::var(STORAGE).ok(),
             ..Options::default()
         }
+    }
+
+    /// New indexes are plain keys, whatever `CRAWLSPACE_STORAGE` says: for what clients that know
+    /// only the documents do.
+    pub fn plain(self) -> Options {
+        self.stored("plain")
+    }
+
+    /// New indexes are packed, whatever `CRAWLSPACE_STORAGE` says.
+    pub fn packed(self) -> Options {
+        self.stored("packed")
+    }
+
+    fn stored(mut self, storage: &str) -> Options {
+        self.storage = Some(storage.to_owned());
+        self
     }
 
     /// Without the module.
@@ -374,6 +401,9 @@ impl Server {
             args.push("--loadmodule".to_owned());
             args.push(module_path().to_string_lossy().into_owned());
             args.extend(module_args.iter().cloned());
+            if let Some(storage) = &self.options.storage {
+                args.extend(["dedupe-storage".to_owned(), storage.clone()]);
+            }
         }
         args.extend(self.options.args.iter().cloned());
         args

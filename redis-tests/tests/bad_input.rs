@@ -1,7 +1,9 @@
 //! Every command, every argument position, every mutation: an error that names what is wrong, a
 //! data set that did not change, a server that lives.
 
-use redis_tests::{add, assert_consistent, commit, int, ok, sha256_of, Reply, Server, Wire, DATE};
+use redis_tests::{
+    add, assert_consistent, commit, int, ok, plainly, sha256_of, Reply, Server, Wire, DATE,
+};
 
 const P: &str = "p:";
 
@@ -577,7 +579,11 @@ fn garbage_in_our_own_keys_does_no_harm() {
     for (key, field) in hashes {
         for value in garbage {
             index(&mut c);
-            ok!(c, "HSET", format!("{P}{key}"), field, value);
+            let spoil = |c: &mut Wire| drop(ok!(c, "HSET", format!("{P}{key}"), field, value));
+            match key {
+                "allhashes" | "holders" => plainly(&mut c, P, spoil),
+                _ => spoil(&mut c),
+            }
             let calls: Vec<Vec<&str>> = vec![
                 vec!["DEDUPE.LOOKUP", P, "CRAWL", "a", "WITHWACZ", &h, &h_new],
                 vec!["DEDUPE.CLAIM", P, "a", &h_new, "PX", "1000"],

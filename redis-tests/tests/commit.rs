@@ -1,8 +1,8 @@
 //! COMMIT and CANCEL: what becomes visible, who owns it, what the counts say.
 
 use redis_tests::{
-    add, array, assert_consistent, bulk, commit, counts, err, hash_key, int, nil, ok, owners,
-    record_of, set_key, sha256_of, until, Crawl, Server, Snapshot, Wire,
+    add, array, assert_consistent, bulk, commit, counts, err, indexed, int, nil, ok, owners,
+    plain_hash, plainly, record_of, set_key, sha256_of, until, Crawl, Server, Snapshot, Wire,
 };
 
 const P: &str = "{coll-42}:";
@@ -27,7 +27,8 @@ fn hashes_are_invisible_until_commit_and_all_visible_after() {
     assert_eq!(owners(&mut c, P, 0..4), ["a", "a", "a", "-"]);
     assert_eq!(set_key(&mut c, &key("uncommittedcrawls")), [""; 0]);
     assert_eq!(set_key(&mut c, &key("allcrawls")), ["a"]);
-    assert_eq!(ok!(c, "HGET", key("allhashes"), sha256_of(2)), bulk("a"));
+    let merged = plain_hash(&mut c, P, "allhashes");
+    assert_eq!(merged[&sha256_of(2)], "a");
     assert_consistent(&mut c, P);
 }
 
@@ -292,7 +293,9 @@ fn lookup_falls_back_when_the_owners_record_is_gone() {
     add(&mut c, P, "b", 1..3);
     commit(&mut c, P, "a");
     commit(&mut c, P, "b");
-    ok!(c, "HDEL", key("h:a"), sha256_of(0), sha256_of(1));
+    plainly(&mut c, P, |c| {
+        ok!(c, "HDEL", key("h:a"), sha256_of(0), sha256_of(1))
+    });
     assert_eq!(owners(&mut c, P, 0..3), ["-", "b", "b"]);
 }
 
@@ -361,9 +364,12 @@ fn what_a_running_commit_takes_is_not_replaced_by_an_earlier_record() {
     let still = ok!(c, "HEXISTS", key("committing"), "a");
     assert_eq!(still, int(1), "the commit was over too soon for this test");
     assert_eq!(committer.recv(), array([int(100_000), int(0)]));
-    let early = bulk(format!("0 20000101000000 {url} 5"));
-    let stored = |c: &mut Wire, n: u64| ok!(c, "HGET", key("h:a"), sha256_of(n));
-    assert_ne!(stored(&mut c, 7), early);
+    let early = array([bulk("a"), int(0), bulk("20000101000000"), bulk(url), int(5)]);
+    let stored = |c: &mut Wire, n: u64| {
+        let found = ok!(c, "DEDUPE.LOOKUP", P, "CRAWL", "a", sha256_of(n));
+        found.items()[0].clone()
+    };
+    assert_eq!(stored(&mut c, 7), record_of("a", 7));
     assert_eq!(stored(&mut c, 1_000_007), early);
     assert_eq!(commit(&mut c, P, "a"), (1, 0));
     assert_eq!(counts(&mut c, COUNTS)["totalUrls"], 100_003);
@@ -417,7 +423,7 @@ fn commit_outlives_its_client() {
     until("the commit is done", || {
         ok!(c, "SISMEMBER", key("allcrawls"), "a") == int(1)
     });
-    assert_eq!(ok!(c, "HLEN", key("allhashes")), int(100_000));
+    assert_eq!(indexed(&mut c, P), 100_000);
     assert_eq!(ok!(c, "EXISTS", key("committing")), int(0));
     assert_eq!(commit(&mut c, P, "a"), (0, 0));
     assert_eq!(counts(&mut c, COUNTS)["totalUrls"], 100_000);
@@ -465,7 +471,7 @@ fn two_commits_and_a_cancel_at_once_end_in_a_serial_outcome() {
         "b" => assert_eq!((second, first), (vec![60_000, 0], vec![30_000, 30_000])),
         other => panic!("the shared part belongs to {other}"),
     }
-    let all = hash_key(&mut c, &key("allhashes"));
+    let all = plain_hash(&mut c, P, "allhashes");
     assert_eq!(all.len(), 90_000);
     assert!((30_000..60_000).all(|n| all[&sha256_of(n)] == owner));
     assert_eq!(counts(&mut c, COUNTS)["totalUrls"], 120_000);

@@ -3,7 +3,7 @@
 
 use redis_tests::{ok, sha256_of, Options, Reply, Rng, Wire, DATE};
 
-const COMMANDS: [&str; 19] = [
+const COMMANDS: [&str; 21] = [
     "DEDUPE.LOOKUP",
     "DEDUPE.CLAIM",
     "DEDUPE.UNCLAIM",
@@ -23,10 +23,12 @@ const COMMANDS: [&str; 19] = [
     "DEDUPE.CHECK",
     "DEDUPE.REPAIR",
     "DEDUPE.PROFILE",
+    "DEDUPE.PACK",
+    "DEDUPE.UNPACK",
 ];
 
 /// Keys of an index with two crawls, `a` and `b`.
-const KEYS: [&str; 25] = [
+const KEYS: [&str; 26] = [
     "h:a",
     "h:b",
     "h:a:counts",
@@ -52,6 +54,7 @@ const KEYS: [&str; 25] = [
     "h:a:refs",
     "h:a:seq",
     "alldupes",
+    "moving",
 ];
 
 fn word(rng: &mut Rng) -> Vec<u8> {
@@ -111,7 +114,9 @@ fn sensible(rng: &mut Rng, p: &str) -> Vec<Vec<u8>> {
     let hash = sha256_of(rng.below(12));
     let n = rng.below(900).to_string();
     let date = *rng.pick(&[DATE, "20200101000000", "2030-01-01T00:00:00+01:00"]);
-    let words: Vec<&str> = match rng.below(13) {
+    let words: Vec<&str> = match rng.below(15) {
+        13 => vec!["DEDUPE.PACK", p],
+        14 => vec!["DEDUPE.UNPACK", p],
         12 => vec![
             "DEDUPE.ADD",
             p,

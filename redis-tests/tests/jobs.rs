@@ -209,10 +209,16 @@ fn jobs_stand_still_while_a_script_runs() {
     ok!(c, "CONFIG", "SET", "lua-time-limit", 20);
     big(P, "a", 200_000).add(&mut c);
     let mut committer = started(&server, P, "a");
-    let script = "local before = redis.call('HLEN', KEYS[1]) \
+    let script = "local function hashes() \
+                      local stats = redis.call('DEDUPE.STATS', KEYS[1]) \
+                      for i = 1, #stats, 2 do \
+                          if stats[i] == 'hashes' then return stats[i + 1] end \
+                      end \
+                  end \
+                  local before = hashes() \
                   for i = 1, 100000000 do end \
-                  return {before, redis.call('HLEN', KEYS[1])}";
-    runner.send(&["EVAL", script, "1", "p:allhashes"]);
+                  return {before, hashes()}";
+    runner.send(&["EVAL", script, "1", P]);
     until("others are told that a script runs", || {
         assert!(!runner.has_reply(), "the script was too short");
         c.call(&["PING"]).is_error()

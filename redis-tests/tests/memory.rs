@@ -1,8 +1,8 @@
 //! At `maxmemory` growing commands are refused, freeing ones work, and jobs stop cleanly.
 
 use redis_tests::{
-    add, array, assert_consistent, commit, counts, int, ok, owners, record_of, sha256_of, until,
-    Crawl, Options, Reply, Server, DATE,
+    add, array, assert_consistent, commit, counts, indexed, int, ok, owners, record_of, sha256_of,
+    until, Crawl, Options, Reply, Server, DATE,
 };
 
 const P: &str = "p:";
@@ -64,15 +64,13 @@ fn commit_that_meets_maxmemory_stops_cleanly_and_finishes_later() {
     }
     .add(&mut c);
     committer.send(&["DEDUPE.COMMIT", P, "a"]);
-    until("the commit is under way", || {
-        ok!(c, "HLEN", "p:allhashes").int() > 20_000
-    });
+    until("the commit is under way", || indexed(&mut c, P) > 20_000);
     ok!(c, "CONFIG", "SET", "maxmemory", 1);
     match committer.recv() {
         Reply::Error(line) => assert!(line.starts_with(b"OOM "), "{}", line.escape_ascii()),
         other => panic!("the committer got {other:?}"),
     }
-    assert!(ok!(c, "HLEN", "p:allhashes").int() < 150_000);
+    assert!(indexed(&mut c, P) < 150_000);
     assert_eq!(owners(&mut c, P, [0, 149_999]), ["-", "-"]);
     ok!(c, "CONFIG", "SET", "maxmemory", 0);
     assert_eq!(commit(&mut c, P, "a"), (150_000, 0));

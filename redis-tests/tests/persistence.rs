@@ -1,6 +1,9 @@
 //! A replica, an append-only file replayed and an RDB file reloaded hold the same data set.
 
-use redis_tests::{assert_consistent, int, ok, sha256_of, Options, Reply, Rng, Server, Wire, DATE};
+use redis_tests::{
+    assert_consistent, indexed, ok, packed_by_default, sha256_of, Options, Reply, Rng, Server,
+    Wire, DATE,
+};
 
 const PREFIXES: [&str; 3] = ["", "{coll-42}:", "b\r\n\0:"];
 
@@ -100,17 +103,21 @@ fn replay_equals_the_original(preamble: bool) {
     let mut rng = Rng::new("replay_equals_the_original");
     let mut server = Options::new().aof_unsynced(preamble).start();
     let replica = Options::new().replica_of(&server).start();
-    let bare = Options::new().no_module().replica_of(&server).start();
+    // Plain keys need no module.
+    let bare =
+        (!packed_by_default()).then(|| Options::new().no_module().replica_of(&server).start());
     mixed_workload(&mut server.wire(), &mut rng, 1500);
 
     server.wait_for_replica_offset(&replica);
-    server.wait_for_replica_offset(&bare);
     let (digest, snapshot) = (server.digest(), server.snapshot());
     replica.snapshot().assert_same(&snapshot, "replica");
-    bare.snapshot()
-        .assert_same(&snapshot, "replica without the module");
     assert_eq!(replica.digest(), digest);
-    assert_eq!(bare.digest(), digest);
+    if let Some(bare) = &bare {
+        server.wait_for_replica_offset(bare);
+        let copy = bare.snapshot();
+        copy.assert_same(&snapshot, "replica without the module");
+        assert_eq!(bare.digest(), digest);
+    }
 
     server.kill9();
     server.restart();
@@ -137,10 +144,11 @@ fn replay_equals_the_original(preamble: bool) {
     server.wait_for_replica_offset(&late);
     assert_eq!(late.digest(), digest);
 
-    // Plain data needs no module.
-    let port_free = Options::new().no_module().aof_unsynced(preamble);
-    server.restart_as(port_free);
-    assert_eq!(server.digest(), digest, "without the module");
+    if bare.is_some() {
+        let port_free = Options::new().no_module().aof_unsynced(preamble);
+        server.restart_as(port_free);
+        assert_eq!(server.digest(), digest, "without the module");
+    }
 }
 
 fn mixed_workload_again(c: &mut Wire, rng: &mut Rng) {
@@ -208,7 +216,7 @@ fn sliced_jobs_replicate_like_small_ones() {
     ok!(c, "DEDUPE.REMOVE", "p:", "a");
     server.wait_for_replica_offset(&replica);
     assert_eq!(server.digest(), replica.digest());
-    assert_eq!(ok!(replica.wire(), "HLEN", "p:allhashes"), int(40_000));
+    assert_eq!(indexed(&mut replica.wire(), "p:"), 40_000);
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! Replicas read and do not write; a change of role ends jobs and waits with an error.
 
 use redis_tests::{
-    add, assert_consistent, commit, int, ok, owners, sha256_of, until, Crawl, Options, Reply,
-    Server, Wire, DATE,
+    add, assert_consistent, commit, indexed, int, ok, owners, sha256_of, until, Crawl, Options,
+    Reply, Server, Wire, DATE,
 };
 
 const P: &str = "p:";
@@ -137,9 +137,7 @@ fn becoming_a_replica_ends_jobs_and_waits() {
         server.info_number("blocked_clients") == 1
     });
     committer.send(&["DEDUPE.COMMIT", P, "a"]);
-    until("the commit is under way", || {
-        ok!(c, "HLEN", "p:allhashes").int() > 10_000
-    });
+    until("the commit is under way", || indexed(&mut c, P) > 10_000);
     ok!(c, "REPLICAOF", "127.0.0.1", other.port());
     ends_with_an_error("the committer", &mut committer);
     ends_with_an_error("the waiter", &mut waiter);
@@ -169,9 +167,7 @@ fn new_master_finishes_the_job_of_the_old_one() {
     let mut committer = server.wire();
     committer.send(&["DEDUPE.COMMIT", P, "a"]);
     let mut r = replica.wire();
-    until("the replica has half of it", || {
-        ok!(r, "HLEN", "p:allhashes").int() > 20_000
-    });
+    until("the replica has half of it", || indexed(&mut r, P) > 20_000);
     ok!(r, "REPLICAOF", "NO", "ONE");
     assert_eq!(
         owners(&mut r, P, [0, 99, 200, 99_999]),
@@ -232,9 +228,9 @@ fn failover_pause_ends_or_delays_a_job_but_loses_nothing() {
     ok!(c, "CLIENT", "PAUSE", 300, "WRITE");
     // Writes stand still meanwhile, those of the job too.
     let offset = server.info("master_repl_offset");
-    let length = ok!(c, "HLEN", "p:allhashes");
+    let length = indexed(&mut c, P);
     assert!(committer.is_silent_for(std::time::Duration::from_millis(100)));
-    assert_eq!(ok!(c, "HLEN", "p:allhashes"), length);
+    assert_eq!(indexed(&mut c, P), length);
     assert_eq!(server.info("master_repl_offset"), offset);
     ok!(c, "CLIENT", "UNPAUSE");
     assert_eq!(committer.recv().ints(), [60_000, 0]);

@@ -1,0 +1,83 @@
+//! An index whatever its storage: the plain keys that it has, or would have if it were not packed.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use crate::crawler::hash_key;
+use crate::dataset::Snapshot;
+use crate::server::{Options, Server};
+use crate::wire::{bulk, Reply, Wire, Word};
+
+thread_local! {
+    /// Where packed indexes are unpacked, so that the one under test is only read.
+    static SCRATCH: RefCell<Option<Server>> = const { RefCell::new(None) };
+}
+
+/// Whether an index is packed, wholly or in part.
+pub fn is_packed(c: &mut Wire, p: impl Word) -> bool {
+    let stats = c.expect_ok(&["DEDUPE.STATS".word(), p.word()]);
+    stats.field("storage") != bulk("plain")
+}
+
+/// How many hashes have an owner, those of running commits included.
+pub fn indexed(c: &mut Wire, p: impl Word) -> i64 {
+    let stats = c.expect_ok(&["DEDUPE.STATS".word(), p.word()]);
+    stats.field("hashes").int()
+}
+
+/// What the keys under a prefix are on plain storage: read as they are, or, of a packed index, from
+/// a copy that another server has unpacked.
+///
+/// # Panics
+/// When a copy of the index cannot be made, or not be unpacked.
+#[track_caller]
+pub fn plain_view(c: &mut Wire, p: impl Word) -> Snapshot {
+    let p = p.word();
+    if !is_packed(c, &p) {
+        return Snapshot::of_keys(c, |key| key.starts_with(&p));
+    }
+    let keys = c.expect_ok(&["KEYS", "*"]);
+    let keys = keys.items().iter().map(Reply::bytes);
+    let keys: Vec<&[u8]> = keys.filter(|key| key.starts_with(&p)).collect();
+    let dumps = c.pipeline(keys.iter().map(|key| vec![b"DUMP".as_slice(), key]));
+    SCRATCH.with_borrow_mut(|server| {
+        let server = server.get_or_insert_with(|| Options::new().plain().start());
+        let mut scratch = server.wire();
+        scratch.expect_ok(&["FLUSHALL"]);
+        // A key may have gone in between.
+        let there = keys.iter().zip(&dumps).filter(|(_, dump)| !dump.is_nil());
+        let restores = there.map(|(key, dump)| {
+            let words: [&[u8]; 4] = [b"RESTORE", key, b"0", dump.bytes()];
+            words.to_vec()
+        });
+        for restored in scratch.pipeline(restores) {
+            assert!(!restored.is_error(), "RESTORE said {restored:?}");
+        }
+        scratch.expect_ok(&[b"DEDUPE.UNPACK".as_slice(), &p]);
+        Snapshot::of_keys(&mut scratch, |key| key.starts_with(&p))
+    })
+}
+
+/// Does something to the plain keys of an index as a plain client does: a packed one is unpacked for
+/// it, and packed again.
+pub fn plainly<T>(c: &mut Wire, p: impl Word, change: impl FnOnce(&mut Wire) -> T) -> T {
+    let packed = is_packed(c, p.word());
+    if packed {
+        c.expect_ok(&["DEDUPE.UNPACK".word(), p.word()]);
+    }
+    let done = change(c);
+    if packed {
+        c.expect_ok(&["DEDUPE.PACK".word(), p.word()]);
+    }
+    done
+}
+
+/// One hash of [`plain_view`], without the prefix in its name: `allhashes`, `h:<crawl>`.
+#[track_caller]
+pub fn plain_hash(c: &mut Wire, p: &str, name: &str) -> BTreeMap<String, String> {
+    let key = format!("{p}{name}");
+    match is_packed(c, p) {
+        true => plain_view(c, p).hash(key),
+        false => hash_key(c, &key),
+    }
+}
