@@ -13,6 +13,7 @@
 //! * [`FileHost`] is a web server with files, as good or bad as a test wants it.
 //! * [`Program`] is a program under test that is stopped, killed, and asked what it took.
 //! * [`Relay`] stands between a client and a server, and holds back or cuts off after so many bytes.
+//! * [`payload`] is what `DUMP` gives, taken apart.
 //! * [`packages`] fetches clients in other languages.
 //! * [`examples`] are those of the documentation, and the replies that it promises.
 //! * [`simulation`] is a whole crawl in simulated time, with workers that crash and stall.
@@ -36,6 +37,7 @@ pub mod examples;
 mod file_host;
 mod frontier;
 pub mod packages;
+pub mod payload;
 mod program;
 mod relay;
 mod rng;

@@ -1,0 +1,102 @@
+//! What `DUMP` gives for a key of a module, taken apart and put together again.
+
+/// CRC-64 of Jones, as Redis appends it to a dump.
+pub fn crc64(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0, |mut crc: u64, &byte| {
+        crc ^= u64::from(byte);
+        for _ in 0..8 {
+            // The polynomial ad93d23594c935a9, its bits turned around.
+            crc = (crc >> 1) ^ (0x95ac_9329_ac4b_c9b5 & (crc & 1).wrapping_neg());
+        }
+        crc
+    })
+}
+
+/// A payload with the checksum that fits what is before it.
+pub fn sealed(mut payload: Vec<u8>) -> Vec<u8> {
+    let end = payload.len() - 8;
+    let crc = crc64(&payload[..end]);
+    payload[end..].copy_from_slice(&crc.to_le_bytes());
+    payload
+}
+
+/// A dumped value of a type of this module: chunks, each after the mark that there is one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Payload {
+    /// Name and version of the type, as Redis writes them.
+    pub kind: [u8; 10],
+    /// What the value gave.
+    pub chunks: Vec<Vec<u8>>,
+    /// Version of the RDB format.
+    version: [u8; 2],
+}
+
+/// Codes of Redis in front of what a module writes.
+const UNSIGNED: u8 = 2;
+const STRING: u8 = 5;
+const END: u8 = 0;
+
+impl Payload {
+    /// Takes a dump apart. The server must not compress strings (`rdbcompression no`).
+    ///
+    /// # Panics
+    /// When it is of another form.
+    pub fn of(dump: &[u8]) -> Payload {
+        let (dump, _) = dump.split_at(dump.len() - 8);
+        let (mut rest, version) = dump.split_at(dump.len() - 2);
+        let mut take = |len: usize| {
+            let (taken, left) = rest.split_at(len);
+            rest = left;
+            taken
+        };
+        let kind = take(10).try_into().expect("ten bytes");
+        let mut chunks = Vec::new();
+        loop {
+            assert_eq!(take(1), [UNSIGNED], "a mark");
+            if take(1) == [0] {
+                break;
+            }
+            assert_eq!(take(1), [STRING], "a chunk");
+            let first = take(1)[0];
+            let len = match first >> 6 {
+                0 => usize::from(first & 63),
+                1 => usize::from(first & 63) << 8 | usize::from(take(1)[0]),
+                _ => {
+                    assert_eq!(first, 0x80, "a length of four bytes");
+                    u32::from_be_bytes(take(4).try_into().expect("four bytes")) as usize
+                }
+            };
+            chunks.push(take(len).to_vec());
+        }
+        assert_eq!(take(1), [END], "the end");
+        assert!(rest.is_empty(), "something behind the end");
+        Payload {
+            kind,
+            chunks,
+            version: version.try_into().expect("two bytes"),
+        }
+    }
+
+    /// The dump that it would be, with the checksum that fits.
+    pub fn dump(&self) -> Vec<u8> {
+        let mut dump = self.kind.to_vec();
+        for chunk in &self.chunks {
+            dump.extend([UNSIGNED, 1, STRING, 0x80]);
+            dump.extend((chunk.len() as u32).to_be_bytes());
+            dump.extend(chunk);
+        }
+        dump.extend([UNSIGNED, 0, END]);
+        dump.extend(self.version);
+        dump.extend([0; 8]);
+        sealed(dump)
+    }
+
+    /// The same under another version of the type, at most 1023.
+    pub fn of_version(mut self, version: u16) -> Payload {
+        let low = u16::from_be_bytes([self.kind[8], self.kind[9]]);
+        let [high, low] = (low & !0x3ff | version & 0x3ff).to_be_bytes();
+        self.kind[8] = high;
+        self.kind[9] = low;
+        self
+    }
+}
