@@ -9,6 +9,7 @@ pub mod keyspace;
 pub mod reply;
 #[cfg(feature = "module")]
 pub mod server;
+pub mod sizes;
 pub mod slices;
 pub mod tags;
 pub mod text;

@@ -8,6 +8,7 @@
 
 use super::buckets::{hash_bytes, Bucket, Buckets};
 use crate::defrag::Mover;
+use crate::sizes::class;
 
 #[derive(Clone, Default)]
 pub struct Table {
@@ -329,14 +330,4 @@ fn push(arena: &mut Vec<u8>, key: &[u8], number: u32) {
     }
     arena.push(len as u8);
     arena.extend_from_slice(key);
-}
-
-/// The size that an allocator gives for that many bytes: four sizes from one power of two to the next
-/// (jemalloc's classes), so that none of it is wasted.
-fn class(bytes: usize) -> usize {
-    if bytes <= 128 {
-        return bytes.next_multiple_of(16);
-    }
-    let step = 1 << ((bytes - 1).ilog2() - 2);
-    bytes.next_multiple_of(step)
 }

@@ -1,0 +1,145 @@
+//! Ten slots of a hash table in one cache line.
+
+use super::table::Place;
+
+/// Slots of a bucket.
+pub(super) const SLOTS: usize = 10;
+
+/// Places, each with eight bits of its hash.
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+pub(super) struct Bucket {
+    /// 0 where there is no place.
+    marks: [u8; SLOTS],
+    /// Places that would be here, or came by here, but went on to another bucket because this one was
+    /// full. At its end it stays there.
+    passed: u16,
+    /// Highest eight bits of the chunks' numbers.
+    high: [u8; SLOTS],
+    _free: [u8; 2],
+    /// The others, and the offsets.
+    low: [u32; SLOTS],
+}
+
+const _: () = assert!(size_of::<Bucket>() == 64);
+
+/// Eight bits of a hash that tell neither the shard nor the bucket, but never 0.
+#[inline]
+fn mark(hash: u64) -> u8 {
+    ((hash >> 24) as u8).max(1)
+}
+
+/// The slots in a set of them: the highest bit of byte `i` stands for slot `i`.
+pub(super) struct Marked(u128);
+
+impl Iterator for Marked {
+    type Item = usize;
+
+    #[inline]
+    fn next(&mut self) -> Option<usize> {
+        if self.0 == 0 {
+            return None;
+        }
+        let slot = self.0.trailing_zeros() / 8;
+        self.0 &= self.0 - 1;
+        Some(slot as usize)
+    }
+}
+
+const LOWEST: u128 = u128::MAX / 0xff;
+const HIGHEST: u128 = LOWEST << 7;
+const ALL: u128 = (1 << (8 * SLOTS)) - 1;
+
+impl Bucket {
+    /// Slots with a mark of that value.
+    #[inline]
+    fn equal(&self, mark: u8) -> Marked {
+        let mut marks = [0; 16];
+        marks[..SLOTS].copy_from_slice(&self.marks);
+        let other = u128::from_le_bytes(marks) ^ (LOWEST * u128::from(mark));
+        let is_other = ((other & !HIGHEST) + !HIGHEST) | other;
+        Marked(!is_other & HIGHEST & ALL)
+    }
+
+    /// Slots that may have places of that hash.
+    #[inline]
+    pub fn marked(&self, hash: u64) -> Marked {
+        self.equal(mark(hash))
+    }
+
+    /// What is in a slot.
+    #[inline]
+    pub fn place(&self, slot: usize) -> Place {
+        Place {
+            chunk: u32::from(self.high[slot]) << 16 | self.low[slot] >> 16,
+            offset: self.low[slot] as u16,
+        }
+    }
+
+    fn set(&mut self, slot: usize, place: Place) {
+        self.high[slot] = (place.chunk >> 16) as u8;
+        self.low[slot] = place.chunk << 16 | u32::from(place.offset);
+    }
+
+    /// All places.
+    pub fn places(&self) -> impl Iterator<Item = Place> + '_ {
+        (0..SLOTS)
+            .filter(|&slot| self.marks[slot] != 0)
+            .map(|slot| self.place(slot))
+    }
+
+    /// Whether a search ends here.
+    #[inline]
+    pub fn is_last(&self) -> bool {
+        self.passed == 0
+    }
+
+    /// One more goes on to the next bucket.
+    pub fn pass(&mut self) {
+        self.passed = self.passed.saturating_add(1);
+    }
+
+    /// One that went on is gone.
+    pub fn unpass(&mut self) {
+        if self.passed != u16::MAX {
+            self.passed -= 1;
+        }
+    }
+
+    /// Puts a place in; false when all slots are taken.
+    pub fn insert(&mut self, hash: u64, place: Place) -> bool {
+        let Some(slot) = self.equal(0).next() else {
+            return false;
+        };
+        self.marks[slot] = mark(hash);
+        self.set(slot, place);
+        true
+    }
+
+    fn slot(&self, hash: u64, place: Place) -> Option<usize> {
+        self.marked(hash).find(|&slot| self.place(slot) == place)
+    }
+
+    /// Takes a place out, if it is here.
+    pub fn remove(&mut self, hash: u64, place: Place) -> bool {
+        let slot = self.slot(hash, place);
+        if let Some(slot) = slot {
+            self.marks[slot] = 0;
+        }
+        slot.is_some()
+    }
+
+    /// Puts another place in place of one, if that is here.
+    pub fn replace(&mut self, hash: u64, place: Place, by: Place) -> bool {
+        let slot = self.slot(hash, place);
+        if let Some(slot) = slot {
+            self.set(slot, by);
+        }
+        slot.is_some()
+    }
+
+    #[cfg(test)]
+    pub fn passed(&self) -> u16 {
+        self.passed
+    }
+}

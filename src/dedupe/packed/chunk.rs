@@ -1,0 +1,381 @@
+//! Pieces of memory full of records, and the segments that they make up.
+//!
+//! Each crawl has a segment: a chain of chunks, of which the last one is appended to. Records stay where
+//! they are until they are changed or removed, or until half of their chunk is of that sort and the
+//! segment needs another chunk: then those that are left move to the end. So a walk along the chain gives
+//! everything that stays, whatever else happens between its steps.
+
+use super::blocks::{Link, Slab, NONE};
+use super::codec::Base;
+use super::field;
+use super::prefetch;
+use super::record::{Record, DEAD};
+use super::table::{Place, Records};
+use crate::defrag::Mover;
+use crate::sizes::class;
+
+/// Most bytes of a chunk that holds several records: what the offset in a [`Place`] can tell.
+pub(super) const CHUNK: usize = 1 << 16;
+/// Fewest bytes of a chunk.
+const SMALLEST: usize = 256;
+/// A record of so many bytes has a chunk of its own.
+pub(super) const LONG: usize = CHUNK / 4;
+/// Most chunks: what the number in a [`Place`] can tell.
+const CHUNKS: u32 = 1 << 24;
+
+/// A piece of memory full of records.
+#[derive(Clone)]
+pub(super) struct Chunk {
+    bytes: Bytes,
+    /// Bytes of records that are not dead.
+    live: u32,
+    /// Number of the crawl whose records they are.
+    crawl: u32,
+    /// Number in the segment: later chunks have higher ones.
+    sequence: u32,
+    previous: u32,
+    next: u32,
+    /// Neighbours in the list of the segment's chunks that are mostly dead.
+    sparse_previous: u32,
+    sparse_next: u32,
+    is_sparse: bool,
+    /// What the packed values in it refer to.
+    base: Base,
+}
+
+/// Bytes whose copies have as much room.
+#[derive(Default)]
+struct Bytes(Vec<u8>);
+
+impl Clone for Bytes {
+    fn clone(&self) -> Self {
+        Bytes(with_room(&self.0, self.0.capacity()))
+    }
+}
+
+fn with_room(bytes: &[u8], room: usize) -> Vec<u8> {
+    let mut copy = Vec::with_capacity(room);
+    copy.extend_from_slice(bytes);
+    copy
+}
+
+impl Default for Chunk {
+    fn default() -> Self {
+        Chunk {
+            bytes: Bytes::default(),
+            live: 0,
+            crawl: NONE,
+            sequence: 0,
+            previous: NONE,
+            next: NONE,
+            sparse_previous: NONE,
+            sparse_next: NONE,
+            is_sparse: false,
+            base: Base::default(),
+        }
+    }
+}
+
+impl Link for Chunk {
+    fn link(&mut self) -> &mut u32 {
+        &mut self.next
+    }
+}
+
+impl Chunk {
+    pub fn crawl(&self) -> u32 {
+        self.crawl
+    }
+
+    pub fn base(&self) -> Base {
+        self.base
+    }
+
+    pub fn sequence(&self) -> u32 {
+        self.sequence
+    }
+
+    /// The chunk after it in its segment, or [`NONE`].
+    pub fn next(&self) -> u32 {
+        self.next
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes.0
+    }
+
+    fn fits(&self, bytes: usize) -> bool {
+        let len = self.bytes.0.len();
+        len <= usize::from(u16::MAX) && len + bytes <= self.bytes.0.capacity()
+    }
+}
+
+/// The records of one crawl, or of another list.
+#[derive(Clone)]
+pub(super) struct Segment {
+    first: u32,
+    last: u32,
+    next_sequence: u32,
+    /// First of the chunks that are mostly dead.
+    sparse: u32,
+    /// Bytes of all records, and of those that are not dead.
+    used: u64,
+    live: u64,
+}
+
+impl Default for Segment {
+    fn default() -> Self {
+        Segment {
+            first: NONE,
+            last: NONE,
+            next_sequence: 0,
+            sparse: NONE,
+            used: 0,
+            live: 0,
+        }
+    }
+}
+
+impl Segment {
+    /// Its first chunk, or [`NONE`].
+    pub fn first(&self) -> u32 {
+        self.first
+    }
+
+    /// A chunk that is mostly dead, or [`NONE`].
+    pub fn sparse(&self) -> u32 {
+        self.sparse
+    }
+
+    /// Whether most of it is dead, beyond what little there may always be.
+    pub fn is_sparse(&self) -> bool {
+        self.used - self.live > self.live + 2 * CHUNK as u64
+    }
+}
+
+/// All chunks.
+#[derive(Clone, Default)]
+pub(super) struct Chunks {
+    slab: Slab<Chunk>,
+    /// Bytes of memory of the chunks' records.
+    room: usize,
+}
+
+impl Chunks {
+    #[inline]
+    pub fn get(&self, number: u32) -> &Chunk {
+        self.slab.get(number)
+    }
+
+    /// The record at a place, and its chunk.
+    #[inline]
+    pub fn record(&self, place: Place) -> (Record<'_>, &Chunk) {
+        let chunk = self.slab.get(place.chunk);
+        (
+            Record::at(&chunk.bytes.0[usize::from(place.offset)..]),
+            chunk,
+        )
+    }
+
+    /// The bytes of a record and all behind it in its chunk.
+    pub fn bytes_mut(&mut self, place: Place) -> &mut [u8] {
+        let chunk = self.slab.get_mut(place.chunk);
+        &mut chunk.bytes.0[usize::from(place.offset)..]
+    }
+
+    /// What the next record of a segment refers to, if a record of that length fits into its last chunk.
+    pub fn room(&self, segment: &Segment, bytes: usize) -> Option<Base> {
+        let last = self.slab.peek(segment.last)?;
+        last.fits(bytes).then_some(last.base)
+    }
+
+    /// What the records in the last chunk of a segment refer to.
+    pub fn last_base(&self, segment: &Segment) -> Option<Base> {
+        Some(self.slab.peek(segment.last)?.base)
+    }
+
+    /// Appends a record, for which there is room.
+    pub fn append(&mut self, segment: &mut Segment, record: &[u8]) -> Place {
+        let last = self.slab.get_mut(segment.last);
+        assert!(last.fits(record.len()), "there is room for a record");
+        let place = Place {
+            chunk: segment.last,
+            offset: last.bytes.0.len() as u16,
+        };
+        last.bytes.0.extend_from_slice(record);
+        last.live += record.len() as u32;
+        segment.used += record.len() as u64;
+        segment.live += record.len() as u64;
+        place
+    }
+
+    /// Makes a chunk at the end of a segment, with room for a record of that length.
+    pub fn open(&mut self, crawl: u32, segment: &mut Segment, base: Base, bytes: usize) {
+        let room = if bytes >= LONG {
+            class(bytes)
+        } else {
+            let share = (segment.live / 4).clamp(SMALLEST as u64, CHUNK as u64);
+            class(bytes.max(share as usize))
+        };
+        let chunk = Chunk {
+            bytes: Bytes(Vec::with_capacity(room)),
+            crawl,
+            sequence: segment.next_sequence,
+            previous: segment.last,
+            base,
+            ..Chunk::default()
+        };
+        self.room += chunk.bytes.0.capacity();
+        let number = self.slab.insert(chunk, CHUNKS);
+        let before = segment.last;
+        segment.next_sequence = segment.next_sequence.wrapping_add(1);
+        segment.last = number;
+        match self.slab.peek_mut(before) {
+            Some(chunk) => chunk.next = number,
+            None => segment.first = number,
+        }
+        if before != NONE {
+            self.close(segment, before);
+        }
+    }
+
+    /// Frees what room is left in a chunk that is no more appended to.
+    fn close(&mut self, segment: &mut Segment, number: u32) {
+        let chunk = self.slab.get_mut(number);
+        let room = class(chunk.bytes.0.len());
+        if room < chunk.bytes.0.capacity() {
+            self.room -= chunk.bytes.0.capacity();
+            chunk.bytes.0 = with_room(&chunk.bytes.0, room);
+            self.room += chunk.bytes.0.capacity();
+        }
+        self.look_for_dead(segment, number);
+    }
+
+    /// Marks a record of that length as dead. Its chunk is freed if it was the last one in it, and what
+    /// the chunk's records referred to is given back.
+    #[must_use]
+    pub fn kill(&mut self, segment: &mut Segment, place: Place, bytes: usize) -> Option<Base> {
+        let chunk = self.slab.get_mut(place.chunk);
+        chunk.bytes.0[usize::from(place.offset)] |= DEAD;
+        chunk.live -= bytes as u32;
+        segment.live -= bytes as u64;
+        if chunk.live == 0 {
+            return Some(self.free(segment, place.chunk));
+        }
+        if place.chunk != segment.last {
+            self.look_for_dead(segment, place.chunk);
+        }
+        None
+    }
+
+    fn free(&mut self, segment: &mut Segment, number: u32) -> Base {
+        self.leave_sparse(segment, number);
+        let chunk = self.slab.remove(number);
+        self.room -= chunk.bytes.0.capacity();
+        segment.used -= chunk.bytes.0.len() as u64;
+        match self.slab.peek_mut(chunk.previous) {
+            Some(previous) => previous.next = chunk.next,
+            None => segment.first = chunk.next,
+        }
+        match self.slab.peek_mut(chunk.next) {
+            Some(next) => next.previous = chunk.previous,
+            None => segment.last = chunk.previous,
+        }
+        chunk.base
+    }
+
+    fn look_for_dead(&mut self, segment: &mut Segment, number: u32) {
+        let chunk = self.slab.get_mut(number);
+        if chunk.is_sparse || chunk.live as usize * 2 > chunk.bytes.0.len() {
+            return;
+        }
+        chunk.is_sparse = true;
+        chunk.sparse_next = segment.sparse;
+        if let Some(next) = self.slab.peek_mut(segment.sparse) {
+            next.sparse_previous = number;
+        }
+        segment.sparse = number;
+    }
+
+    fn leave_sparse(&mut self, segment: &mut Segment, number: u32) {
+        let chunk = self.slab.get_mut(number);
+        if !std::mem::take(&mut chunk.is_sparse) {
+            return;
+        }
+        let previous = std::mem::replace(&mut chunk.sparse_previous, NONE);
+        let next = std::mem::replace(&mut chunk.sparse_next, NONE);
+        match self.slab.peek_mut(previous) {
+            Some(previous) => previous.sparse_next = next,
+            None => segment.sparse = next,
+        }
+        if let Some(next) = self.slab.peek_mut(next) {
+            next.sparse_previous = previous;
+        }
+    }
+
+    /// The chunk of a segment with the lowest number from this one on. `hint` is where it was.
+    pub fn from_sequence(&self, segment: &Segment, crawl: u32, sequence: u32, hint: u32) -> u32 {
+        let hinted = self.slab.peek(hint);
+        if hinted.is_some_and(|chunk| chunk.crawl == crawl && chunk.sequence == sequence) {
+            return hint;
+        }
+        let mut number = segment.first;
+        while let Some(chunk) = self.slab.peek(number) {
+            if chunk.sequence >= sequence {
+                break;
+            }
+            number = chunk.next;
+        }
+        number
+    }
+
+    /// Chunks that there are.
+    pub fn len(&self) -> usize {
+        self.slab.len()
+    }
+
+    /// Bytes of memory.
+    pub fn memory(&self) -> usize {
+        self.slab.memory() + self.room
+    }
+
+    /// Pieces of memory.
+    pub fn pieces(&self) -> usize {
+        self.slab.pieces() + self.slab.len()
+    }
+
+    /// Numbers are below this.
+    pub fn end(&self) -> u32 {
+        self.slab.end()
+    }
+
+    /// Moves the memory of a chunk to a better place.
+    pub fn defrag(&mut self, number: u32, mover: &mut Mover<'_>) {
+        if let Some(chunk) = self.slab.peek_mut(number) {
+            mover.list(&mut chunk.bytes.0);
+        }
+    }
+}
+
+impl Records for Chunks {
+    fn hash(&self, place: Place) -> u64 {
+        let (record, chunk) = self.record(place);
+        let hash = field::hash(record.kind(), record.raw);
+        if record.is_owner() {
+            hash
+        } else {
+            field::hash_in(hash, chunk.crawl)
+        }
+    }
+
+    #[inline]
+    fn prefetch(&self, place: Place) {
+        let bytes = &self.slab.get(place.chunk).bytes.0;
+        let at = usize::from(place.offset);
+        // A record of the usual length is in one line or in two.
+        prefetch::line(&bytes[at]);
+        if let Some(end) = bytes.get(at + 63) {
+            prefetch::line(end);
+        }
+    }
+}

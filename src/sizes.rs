@@ -1,0 +1,28 @@
+//! Sizes that the server's allocator has pieces of.
+
+/// The size that an allocator gives for that many bytes: four sizes from one power of two to the next
+/// (jemalloc's classes), so that none of it is wasted.
+pub fn class(bytes: usize) -> usize {
+    if bytes <= 128 {
+        return bytes.next_multiple_of(16);
+    }
+    let step = 1 << ((bytes - 1).ilog2() - 2);
+    bytes.next_multiple_of(step)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::class;
+
+    #[test]
+    fn sizes_are_those_of_the_allocator() {
+        let sizes = [0, 16, 32, 128, 160, 192, 224, 256, 320, 14336, 16384, 20480];
+        for pair in sizes.windows(2) {
+            assert_eq!(class(pair[0]), pair[0]);
+            assert_eq!(class(pair[1]), pair[1]);
+            assert!((pair[0] + 1..pair[1]).all(|n| class(n) <= pair[1] && class(n) >= n));
+        }
+        assert_eq!(class(129), 160);
+        assert_eq!(class(14337), 16384);
+    }
+}
