@@ -1,6 +1,5 @@
 //! `response` and `revisit` records as they are written.
 
-use crate::keyspace::Keyspace;
 use crate::text::parse_unsigned;
 
 use super::claim::Millis;
@@ -12,6 +11,7 @@ use super::index::Index;
 use super::keys::CrawlKey;
 use super::record::Record;
 use super::sequence::Sequence;
+use super::store::Store;
 
 /// A `response` record that was written.
 pub struct Response<'a> {
@@ -53,7 +53,7 @@ pub enum Dependency<'a> {
     Elsewhere,
 }
 
-impl<K: Keyspace> Index<K> {
+impl<K: Store> Index<K> {
     /// `response` records were written. Gives the number of hashes that are new to the crawl.
     ///
     /// The same record again is a retry and counts nothing; another record of a known hash counts
@@ -100,13 +100,15 @@ impl<K: Keyspace> Index<K> {
 
         let (mut new, mut urls) = (0, 0);
         let mut value = Vec::new();
-        let one_spelling = self.remembered(ks, crawl).is_written;
+        // What is packed already is not in the plain hash.
+        let one_place = !self.may_be_packed(ks, crawl)?;
+        let one_step = one_place && self.remembered(ks, crawl).is_written;
         for Response { digest, record } in responses {
             let field = digest.written(self.profile());
             record.write(&mut value);
             // Nearly always a hash is new when another one of the same call was, and then one step
             // does it.
-            let at_once = new > 0 && one_spelling && ks.hash_set_new(&records, field, &value)?;
+            let at_once = new > 0 && one_step && ks.hash_set_new(&records, field, &value)?;
             let stored = match at_once {
                 true => None,
                 false => self.record_of(ks, crawl, digest)?,

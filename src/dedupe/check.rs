@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::keyspace::{Batch, Keyspace};
+use crate::keyspace::Batch;
 use crate::reply::Reply;
 use crate::text::parse_signed;
 
@@ -14,6 +14,8 @@ use super::index::Index;
 use super::job::{Adoption, Job, Step, Time, Walk};
 use super::keys::CrawlKey;
 use super::record::Record;
+use super::storage::Of;
+use super::store::Store;
 use super::wacz::Entry;
 
 #[derive(Default)]
@@ -32,7 +34,7 @@ struct Findings {
     repaired: u64,
 }
 
-enum Phase<K: Keyspace> {
+enum Phase<K: Store> {
     Adopt(Adoption<K>),
     Uncommitted(Walk<K>),
     Crawls(Walk<K>),
@@ -44,7 +46,7 @@ enum Phase<K: Keyspace> {
 }
 
 /// A look at every key of an index.
-pub struct Check<K: Keyspace> {
+pub struct Check<K: Store> {
     repair: bool,
     phase: Phase<K>,
     /// Committed crawls still to be looked at, the next one last.
@@ -60,7 +62,7 @@ pub struct Check<K: Keyspace> {
     findings: Findings,
 }
 
-impl<K: Keyspace> Check<K> {
+impl<K: Store> Check<K> {
     /// Not yet begun. With `repair` what is found is set right.
     pub fn new(index: &Index<K>, ks: &mut K, repair: bool) -> Check<K> {
         Check {
@@ -85,8 +87,8 @@ impl<K: Keyspace> Check<K> {
     fn next_crawl(&mut self, index: &mut Index<K>, ks: &mut K) -> Result<Phase<K>> {
         let Some(crawl) = self.crawls.pop() else {
             self.check_sums(index, ks)?;
-            self.findings.hashes = ks.hash_len(&index.names.merged)?;
-            return Ok(Phase::Holders(Walk::hash(ks, index.names.holders.clone())));
+            self.findings.hashes = index.merged_len(ks)?;
+            return Ok(Phase::Holders(Walk::stored(index, ks, Of::Holders)));
         };
         self.findings.crawls += 1;
         if !index.is_uncommitted(ks, &crawl)? {
@@ -115,9 +117,9 @@ impl<K: Keyspace> Check<K> {
             self.findings.placeholders += u64::from(!closed);
         }
         self.check_numbers(index, ks, &crawl)?;
-        let records = index.crawl_key(ks, &crawl, CrawlKey::Records);
+        let walk = Walk::stored(index, ks, Of::Records(crawl.clone()));
         self.current = crawl;
-        Ok(Phase::Records(Walk::hash(ks, records)))
+        Ok(Phase::Records(walk))
     }
 
     /// The numbers of a crawl's commits must lead back to it.
@@ -220,7 +222,7 @@ impl<K: Keyspace> Check<K> {
     }
 }
 
-impl<K: Keyspace> Job<K> for Check<K> {
+impl<K: Store> Job<K> for Check<K> {
     fn step(&mut self, index: &mut Index<K>, ks: &mut K, time: Time<'_>) -> Result<Step> {
         let repair = self.repair;
         loop {
@@ -255,7 +257,7 @@ impl<K: Keyspace> Job<K> for Check<K> {
                     self.crawls.dedup();
                     self.crawls.reverse();
                     self.census = index.begin_census();
-                    self.phase = Phase::Merged(Walk::hash(ks, index.names.merged.clone()));
+                    self.phase = Phase::Merged(Walk::stored(index, ks, Of::Merged));
                 }
                 Phase::Records(walk) => {
                     let (crawl, numbers) = (&self.current, &self.numbers);
@@ -336,7 +338,7 @@ impl<K: Keyspace> Job<K> for Check<K> {
 }
 
 /// A crawl's counts must be integers.
-fn check_counts<K: Keyspace>(
+fn check_counts<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
     crawl: &[u8],
@@ -358,7 +360,7 @@ fn check_counts<K: Keyspace>(
 }
 
 /// A committed crawl's hash must be in the merged index, as its owner or as a holder.
-fn check_record<K: Keyspace>(
+fn check_record<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
     crawl: &[u8],
@@ -385,9 +387,8 @@ fn check_record<K: Keyspace>(
         None => {
             findings.missing_hashes += 1;
             if repair {
-                let merged = index.names.merged.clone();
                 index.note_merged(&digest, field);
-                ks.hash_set(&merged, field, crawl)?;
+                index.merged_set(ks, field, crawl)?;
                 findings.repaired += 1;
             }
         }
@@ -415,7 +416,7 @@ fn check_record<K: Keyspace>(
 }
 
 /// The owner of a hash must be committed, or on its way, and have its record.
-fn check_owner<K: Keyspace>(
+fn check_owner<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
     field: &[u8],
@@ -447,7 +448,7 @@ fn check_owner<K: Keyspace>(
 }
 
 /// Every holder must be a commit whose crawl has the hash, beside the owner.
-fn check_holders<K: Keyspace>(
+fn check_holders<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
     hash: &[u8],
@@ -493,7 +494,7 @@ fn owner_of_key(key: &[u8]) -> Option<(Vec<u8>, CrawlKey)> {
 
 /// Whether a key may be one of an index whose prefix begins with this one's: `h:h:c1` is of crawl
 /// `h:c1` in the index with prefix ``, and of crawl `c1` in the one with prefix `h:`.
-fn is_of_another_index<K: Keyspace>(ks: &mut K, key: &[u8], prefix_len: usize) -> bool {
+fn is_of_another_index<K: Store>(ks: &mut K, key: &[u8], prefix_len: usize) -> bool {
     // A crawl's key begins like this, or has its id right behind the prefix.
     let starts = [&b"h:"[..], b"c:"]
         .into_iter()
@@ -520,7 +521,7 @@ const MOST_NESTED: usize = 64;
 /// Whether a key of a crawl that the index does not know has the content of such a key. Others may
 /// use the same database and names such as `h:session`; and crawlers may keep their requirements
 /// here while the crawl itself is elsewhere.
-fn looks_ours<K: Keyspace>(ks: &mut K, key: &[u8], which: CrawlKey) -> bool {
+fn looks_ours<K: Store>(ks: &mut K, key: &[u8], which: CrawlKey) -> bool {
     let key = ks.name(&[key]);
     let mut batch = Batch::default();
     let mut cursor = ks.cursor();

@@ -4,13 +4,14 @@
 //! a claim ends at the same moment after a restart or on a replica. Every claim that is made looks
 //! at a few others and sweeps those that ran out, so the key does not grow for ever.
 
-use crate::keyspace::{Batch, Keyspace};
+use crate::keyspace::Batch;
 use crate::text::{parse_unsigned, Shown};
 
 use super::digest::Digest;
 use super::error::{Error, Result};
 use super::index::Index;
 use super::lookup::Found;
+use super::store::Store;
 
 /// Longest claim, in milliseconds: one day.
 pub const CLAIM_MS: u64 = 86_400_000;
@@ -49,7 +50,7 @@ impl Claim {
 /// What a `CLAIM` came to.
 pub enum Outcome<V> {
     /// The payload is known: write a revisit.
-    Dupe(Found<V>),
+    Dupe(Box<Found<V>>),
     /// Nobody has it: the caller stores it and settles with this token.
     Claimed(u64),
     /// Somebody is about to store it.
@@ -61,7 +62,7 @@ pub enum Outcome<V> {
     },
 }
 
-impl<K: Keyspace> Index<K> {
+impl<K: Store> Index<K> {
     /// The claim on a hash that is in force at `now`.
     pub fn claim_on(&mut self, ks: &mut K, digest: &Digest, now: Millis) -> Result<Option<Claim>> {
         let value = ks.hash_get(&self.names.claims, digest.canonical())?;
@@ -80,7 +81,7 @@ impl<K: Keyspace> Index<K> {
         now: Millis,
     ) -> Result<Outcome<K::Value>> {
         if let Some(found) = self.find(ks, digest, Some(crawl))? {
-            return Ok(Outcome::Dupe(found));
+            return Ok(Outcome::Dupe(Box::new(found)));
         }
         if let Some(held) = self.claim_on(ks, digest, now)? {
             return Ok(Outcome::Pending {

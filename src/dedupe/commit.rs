@@ -5,7 +5,6 @@
 //! last step makes everything true at once. How far a commit is stands in `committing`, written
 //! with each slice, so that one cut short by a crash goes on with exact figures.
 
-use crate::keyspace::Keyspace;
 use crate::reply::Reply;
 
 use super::counts;
@@ -17,12 +16,16 @@ use super::job::{Adoption, Job, Step, Time, Walk};
 use super::keys::CrawlKey;
 use super::progress::CommitState;
 use super::record::Record;
+use super::storage::{Of, Storage};
+use super::store::Store;
 use super::wacz::Entry;
 
-enum Phase<K: Keyspace> {
+enum Phase<K: Store> {
     Check,
     Adopt(Adoption<K>),
     Start,
+    /// Packed records go that are of an earlier crawl with this id, or of a commit that was dropped.
+    Clear(Walk<K>),
     /// Fields that came after a commit was cut short join those that it was to commit.
     Join(Walk<K>),
     /// Another commit or a removal came between a crash and this run: what the first run did is
@@ -32,17 +35,19 @@ enum Phase<K: Keyspace> {
     Walk(Walk<K>),
     Files(u64),
     Finish,
+    /// What is packed goes out of the plain hash, where something else has come meanwhile.
+    Sweep(Walk<K>),
 }
 
 /// The commit of one crawl.
-pub struct Commit<K: Keyspace> {
+pub struct Commit<K: Store> {
     crawl: Vec<u8>,
     phase: Phase<K>,
     state: CommitState,
     continued: bool,
 }
 
-impl<K: Keyspace> Commit<K> {
+impl<K: Store> Commit<K> {
     /// A commit that has not begun.
     pub fn new(crawl: &[u8]) -> Commit<K> {
         Commit {
@@ -91,7 +96,15 @@ impl<K: Keyspace> Commit<K> {
             return Ok(None);
         }
         if !self.continued {
+            if index.packed_records_len(ks, crawl)? > 0 {
+                let of = Of::Packed(crawl.to_vec());
+                self.phase = Phase::Clear(Walk::stored(index, ks, of));
+                return Ok(None);
+            }
             index.drop_leftovers(ks, crawl, &[CrawlKey::Base, CrawlKey::Cut, CrawlKey::Fresh])?;
+        } else if index.copied(ks, crawl)? > 0 {
+            self.phase = self.sweep(index, ks);
+            return Ok(None);
         }
         let state = index.state(ks, crawl)?;
         if state == Some(State::Committed) && !index.has_unseen_fields(ks, crawl)? {
@@ -143,11 +156,32 @@ impl<K: Keyspace> Commit<K> {
 
     fn after_cut(&mut self, index: &mut Index<K>, ks: &mut K) -> Result<Phase<K>> {
         if self.continued && index.has_unseen_fields(ks, &self.crawl)? {
-            let records = index.crawl_key(ks, &self.crawl, CrawlKey::Records);
-            return Ok(Phase::Gather(Walk::hash(ks, records)));
+            let of = Of::Records(self.crawl.clone());
+            return Ok(Phase::Gather(Walk::stored(index, ks, of)));
         }
         let key = self.walked_key(index, ks);
+        let records = ks.hash_len(&key)?;
+        index.expect(ks, &self.crawl, records)?;
         Ok(Phase::Walk(Walk::hash(ks, key)))
+    }
+
+    /// Takes what is packed out of the crawl's plain hash, record by record.
+    fn sweep(&self, index: &mut Index<K>, ks: &mut K) -> Phase<K> {
+        let records = index.crawl_key(ks, &self.crawl, CrawlKey::Records);
+        Phase::Sweep(Walk::hash(ks, records))
+    }
+
+    /// Whether all that the crawl's plain hash has is packed; then it goes.
+    fn drop_copied(&mut self, index: &mut Index<K>, ks: &mut K) -> Result<bool> {
+        let crawl = &self.crawl[..];
+        let records = index.crawl_key(ks, crawl, CrawlKey::Records);
+        if ks.hash_len(&records)? != index.packed_records_len(ks, crawl)? {
+            return Ok(false);
+        }
+        ks.delete(&records)?;
+        index.set_copied(ks, crawl, 0)?;
+        index.note_plain(ks, crawl);
+        Ok(true)
     }
 
     fn finish(&mut self, index: &mut Index<K>, ks: &mut K) -> Result<()> {
@@ -183,7 +217,7 @@ impl<K: Keyspace> Commit<K> {
     }
 }
 
-impl<K: Keyspace> Job<K> for Commit<K> {
+impl<K: Store> Job<K> for Commit<K> {
     fn step(&mut self, index: &mut Index<K>, ks: &mut K, time: Time<'_>) -> Result<Step> {
         loop {
             match &mut self.phase {
@@ -201,6 +235,16 @@ impl<K: Keyspace> Job<K> for Commit<K> {
                     if let Some(reply) = self.start(index, ks)? {
                         return Ok(Step::Done(reply));
                     }
+                }
+                Phase::Clear(walk) => {
+                    let crawl = &self.crawl[..];
+                    let done = walk.run(index, ks, time, |index, ks, field, _| {
+                        index.unpack_record(ks, crawl, field)
+                    })?;
+                    if !done {
+                        return Ok(Step::More);
+                    }
+                    self.phase = Phase::Start;
                 }
                 Phase::Join(walk) => {
                     let cut = index.crawl_key(ks, &self.crawl, CrawlKey::Cut);
@@ -254,25 +298,44 @@ impl<K: Keyspace> Job<K> for Commit<K> {
                     let fresh = index.crawl_key(ks, crawl, CrawlKey::Fresh);
                     // Fields that come while a first commit runs are the next one's.
                     let skip_fresh = !continued && ks.hash_len(&fresh)? > 0;
+                    let packs = index.storage() == Storage::Packed;
+                    let mut moved: Vec<Vec<u8>> = Vec::new();
                     let done = walk.run(index, ks, time, |index, ks, field, value| {
-                        if !continued && Record::parse(value).is_none() {
-                            return Ok(()); // what is no record cannot be looked up
-                        }
                         // Nearly always the hash is new, and one step does it.
-                        if !continued && !skip_fresh && index.only_written(field) {
-                            let merged = &index.names.merged;
-                            if ks.hash_set_new(merged, field, crawl)? {
-                                state.new += 1;
-                                return Ok(());
-                            }
+                        let is_record = continued || Record::parse(value).is_some();
+                        let usual = is_record && !continued && !skip_fresh;
+                        if usual
+                            && index.only_written(field)
+                            && index.merge_new(ks, crawl, (field, value))?
+                        {
+                            state.new += 1;
+                            return Ok(());
                         }
                         let digest = Digest::of_field(field);
                         if skip_fresh && ks.hash_has(&fresh, digest.canonical())? {
                             return Ok(());
                         }
+                        if packs && continued {
+                            moved.extend(index.take_spelled(ks, crawl, &digest)?);
+                        } else if packs {
+                            index.take(ks, crawl, (field, value), false)?;
+                        }
+                        if !is_record {
+                            return Ok(()); // what is no record cannot be looked up
+                        }
                         let spelling = (!continued).then_some(field);
                         index.merge(ks, crawl, spelling, &digest, state)
                     })?;
+                    if packs {
+                        let records = index.crawl_key(ks, &self.crawl, CrawlKey::Records);
+                        for field in moved {
+                            ks.hash_del(&records, &field)?;
+                        }
+                        if !continued {
+                            let copied = index.packed_records_len(ks, &self.crawl)?;
+                            index.set_copied(ks, &self.crawl, copied)?;
+                        }
+                    }
                     if self.state != before {
                         index.set_commit_state(ks, &self.crawl, Some(self.state))?;
                     }
@@ -306,6 +369,39 @@ impl<K: Keyspace> Job<K> for Commit<K> {
                 }
                 Phase::Finish => {
                     self.finish(index, ks)?;
+                    let copies = !self.continued && index.copied(ks, &self.crawl)? > 0;
+                    if copies && !self.drop_copied(index, ks)? {
+                        self.phase = self.sweep(index, ks);
+                        continue;
+                    }
+                    let figures = [self.state.new, self.state.known];
+                    return Ok(Step::Done(Reply::counts(&figures)));
+                }
+                Phase::Sweep(walk) => {
+                    let crawl = &self.crawl[..];
+                    let records = index.crawl_key(ks, crawl, CrawlKey::Records);
+                    let mut swept = 0;
+                    let done = walk.run(index, ks, time, |index, ks, field, value| {
+                        if index.is_packed_as(ks, crawl, field, value)? {
+                            ks.hash_del(&records, field)?;
+                            swept += 1;
+                        }
+                        Ok(())
+                    })?;
+                    let copied = match done {
+                        true => 0,
+                        false => index.copied(ks, crawl)?.saturating_sub(swept),
+                    };
+                    index.set_copied(ks, crawl, copied)?;
+                    if !done {
+                        return Ok(Step::More);
+                    }
+                    index.note_plain(ks, crawl);
+                    if self.state.number == 0 {
+                        // An earlier run had ended but for this.
+                        self.phase = Phase::Start;
+                        continue;
+                    }
                     let figures = [self.state.new, self.state.known];
                     return Ok(Step::Done(Reply::counts(&figures)));
                 }
@@ -327,7 +423,7 @@ pub struct Gather<N> {
 
 impl<N: Clone + AsRef<[u8]>> Gather<N> {
     /// Ready for the crawl's fields; `spares` those of which nobody knows.
-    pub fn new<K: Keyspace<Name = N>>(
+    pub fn new<K: Store<Name = N>>(
         index: &mut Index<K>,
         ks: &mut K,
         crawl: &[u8],
@@ -348,7 +444,7 @@ impl<N: Clone + AsRef<[u8]>> Gather<N> {
     }
 
     /// Lists one field if it is new.
-    pub fn field<K: Keyspace<Name = N>>(
+    pub fn field<K: Store<Name = N>>(
         &mut self,
         index: &mut Index<K>,
         ks: &mut K,
@@ -367,7 +463,7 @@ impl<N: Clone + AsRef<[u8]>> Gather<N> {
     }
 
     /// Whether a commit took this hash of the crawl.
-    pub fn is_recorded<K: Keyspace<Name = N>>(
+    pub fn is_recorded<K: Store<Name = N>>(
         &self,
         index: &mut Index<K>,
         ks: &mut K,
@@ -386,7 +482,37 @@ impl<N: Clone + AsRef<[u8]>> Gather<N> {
     }
 }
 
-impl<K: Keyspace> Index<K> {
+impl<K: Store> Index<K> {
+    /// A hash that nobody has goes into the merged index, with its record if that is packed; false if
+    /// somebody has it.
+    fn merge_new(
+        &mut self,
+        ks: &mut K,
+        crawl: &[u8],
+        (field, record): (&[u8], &[u8]),
+    ) -> Result<bool> {
+        match self.storage() {
+            _ if self.is_moving() => Ok(false),
+            Storage::Packed => self.take(ks, crawl, (field, record), true),
+            Storage::Plain => Ok(ks.hash_set_new(&self.names.merged, field, crawl)?),
+        }
+    }
+
+    /// Copies a crawl's record of a hash into the packed index, and gives the spelling under which it
+    /// stands in the plain hash, if it does.
+    fn take_spelled(
+        &mut self,
+        ks: &mut K,
+        crawl: &[u8],
+        digest: &Digest,
+    ) -> Result<Option<Vec<u8>>> {
+        let Some((spelling, value)) = self.plain_record(ks, crawl, digest)? else {
+            return Ok(None);
+        };
+        self.take(ks, crawl, (&spelling, value.as_ref()), false)?;
+        Ok(Some(spelling))
+    }
+
     /// One hash of a crawl goes into the merged index. `spelling` is how the crawl's own hash
     /// spells it, when the caller knows.
     fn merge(
@@ -397,7 +523,6 @@ impl<K: Keyspace> Index<K> {
         digest: &Digest,
         state: &mut CommitState,
     ) -> Result<()> {
-        let merged = self.names.merged.clone();
         let Some((spelling, owner)) = self.locate_owner(ks, digest)? else {
             // The merged index spells a hash as the crawl's own does, so that the documented
             // second look-up works.
@@ -410,7 +535,7 @@ impl<K: Keyspace> Index<K> {
                 }
             };
             self.note_merged(digest, spelling);
-            ks.hash_set(&merged, spelling, crawl)?;
+            self.merged_set(ks, spelling, crawl)?;
             state.new += 1;
             return Ok(());
         };
@@ -428,11 +553,11 @@ impl<K: Keyspace> Index<K> {
             // which is this crawl unless another committed one holds it.
             match self.next_holder(ks, digest, owner.as_ref(), &is_owner)? {
                 Some((holder, _)) => {
-                    ks.hash_set(&merged, &spelling, &holder)?;
+                    self.merged_set(ks, &spelling, &holder)?;
                     self.drop_numbers_of(ks, digest, &mut numbers, &holder)?;
                 }
                 None => {
-                    ks.hash_set(&merged, &spelling, crawl)?;
+                    self.merged_set(ks, &spelling, crawl)?;
                     state.new += 1;
                     return Ok(());
                 }
@@ -473,7 +598,6 @@ impl<K: Keyspace> Index<K> {
         excluded: &dyn Fn(&[u8]) -> bool,
     ) -> Result<Withdrawn> {
         let digest = Digest::of_field(field);
-        let merged = self.names.merged.clone();
         let mut holders = self.holders(ks, &digest)?;
         let before = holders.len();
         holders.retain(|n| !numbers.contains(n));
@@ -485,7 +609,7 @@ impl<K: Keyspace> Index<K> {
             return Ok(Withdrawn::NotOwner);
         };
         let Some((heir, _)) = self.next_holder(ks, &digest, crawl, excluded)? else {
-            ks.hash_del(&merged, &spelling)?;
+            self.merged_del(ks, &spelling)?;
             if before > 0 {
                 self.set_holders(ks, &digest, &[])?;
             }
@@ -496,9 +620,9 @@ impl<K: Keyspace> Index<K> {
             .unwrap_or_else(|| spelling.clone());
         self.note_merged(&digest, &heirs_spelling);
         if heirs_spelling != spelling {
-            ks.hash_del(&merged, &spelling)?;
+            self.merged_del(ks, &spelling)?;
         }
-        ks.hash_set(&merged, &heirs_spelling, &heir)?;
+        self.merged_set(ks, &heirs_spelling, &heir)?;
         if before > 0 {
             self.drop_numbers_of(ks, &digest, &mut holders, &heir)?;
         }
@@ -519,8 +643,7 @@ impl<K: Keyspace> Index<K> {
             let key = self.crawl_key(ks, crawl, key);
             listed += ks.hash_len(&key)?;
         }
-        let records = self.crawl_key(ks, crawl, CrawlKey::Records);
-        Ok(ks.hash_len(&records)? != seen + listed)
+        Ok(self.records_len(ks, crawl)? != seen + listed)
     }
 
     /// Whether anything was written for the crawl since its running commit began.

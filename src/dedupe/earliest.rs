@@ -7,18 +7,16 @@
 use rustc_hash::FxHashMap;
 use xxhash_rust::xxh3::xxh3_128;
 
-use crate::keyspace::Keyspace;
-
 use super::commit::Gather;
 use super::digest::Digest;
 use super::error::Result;
 use super::index::Index;
 use super::keys::CrawlKey;
 use super::record::Record;
+use super::store::Store;
 
 /// Which of a crawl's records stays where there are several of a hash.
 pub(super) struct Earliest<N> {
-    records: N,
     fresh: N,
     others: N,
     /// Marks that are to be set (true) or taken back; written at the end, all at once.
@@ -32,7 +30,7 @@ type Mark = [u8; 16];
 
 impl<N: Clone + AsRef<[u8]>> Earliest<N> {
     /// Of one crawl.
-    pub fn of<K: Keyspace<Name = N>>(
+    pub fn of<K: Store<Name = N>>(
         index: &mut Index<K>,
         ks: &mut K,
         crawl: &[u8],
@@ -40,7 +38,6 @@ impl<N: Clone + AsRef<[u8]>> Earliest<N> {
         let others = index.crawl_key(ks, crawl, CrawlKey::Others);
         ks.hash_len(&others)?;
         Ok(Earliest {
-            records: index.crawl_key(ks, crawl, CrawlKey::Records),
             fresh: index.crawl_key(ks, crawl, CrawlKey::Fresh),
             others,
             marks: FxHashMap::default(),
@@ -50,7 +47,7 @@ impl<N: Clone + AsRef<[u8]>> Earliest<N> {
 
     /// A record of a hash that the crawl has: the earlier one of the two is stored from now on,
     /// unless a commit took the stored one. True when the new one counts.
-    pub fn meet<K: Keyspace<Name = N>>(
+    pub fn meet<K: Store<Name = N>>(
         &mut self,
         index: &mut Index<K>,
         ks: &mut K,
@@ -69,7 +66,7 @@ impl<N: Clone + AsRef<[u8]>> Earliest<N> {
             let spelling = spelling
                 .as_deref()
                 .unwrap_or(digest.written(index.profile()));
-            ks.hash_set(&self.records, spelling, &record.to_value())?;
+            index.record_set(ks, crawl, spelling, &record.to_value())?;
             if marked {
                 self.marks.insert(mark(digest, record), false);
             }
@@ -82,7 +79,7 @@ impl<N: Clone + AsRef<[u8]>> Earliest<N> {
         Ok(counts)
     }
 
-    fn is_marked<K: Keyspace<Name = N>>(
+    fn is_marked<K: Store<Name = N>>(
         &self,
         index: &mut Index<K>,
         ks: &mut K,
@@ -97,7 +94,7 @@ impl<N: Clone + AsRef<[u8]>> Earliest<N> {
     }
 
     /// Writes the marks, once the crawl is started.
-    pub fn write_marks<K: Keyspace<Name = N>>(self, ks: &mut K) -> Result<()> {
+    pub fn write_marks<K: Store<Name = N>>(self, ks: &mut K) -> Result<()> {
         for (mark, is) in &self.marks {
             if *is {
                 ks.hash_set(&self.others, mark, b"")?;
@@ -109,7 +106,7 @@ impl<N: Clone + AsRef<[u8]>> Earliest<N> {
     }
 
     /// Whether the crawl's record of a hash is part of one of its commits, or of one under way.
-    fn is_taken<K: Keyspace<Name = N>>(
+    fn is_taken<K: Store<Name = N>>(
         &mut self,
         index: &mut Index<K>,
         ks: &mut K,
@@ -143,6 +140,7 @@ mod tests {
     use proptest::prelude::*;
 
     use crate::keyspace::memory::{MemoryKeyspace, Plain};
+    use crate::keyspace::Keyspace;
 
     use super::super::add::{Adding, Response};
     use super::super::commit::Commit;
@@ -224,7 +222,7 @@ mod tests {
         fn stored(&mut self, n: usize) -> String {
             let digest = Digest::parse(&hash(n)).unwrap();
             let value = self.index.record_of(&mut self.ks, CRAWL, &digest);
-            String::from_utf8(value.unwrap().unwrap()).unwrap()
+            String::from_utf8(value.unwrap().unwrap().as_ref().to_vec()).unwrap()
         }
 
         fn urls(&mut self) -> i64 {

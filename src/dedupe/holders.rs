@@ -9,15 +9,15 @@ use std::rc::Rc;
 
 use smallvec::SmallVec;
 
-use crate::keyspace::Keyspace;
 use crate::text::parse_unsigned;
 
 use super::counts;
 use super::digest::Digest;
 use super::error::Result;
-use super::index::Index;
+use super::index::{Index, Remembered};
 use super::keys::CrawlKey;
 use super::record::Record;
+use super::store::{Store, Stored, Under};
 
 /// Numbers of commits, ascending, as `holders` and `base` keep them.
 pub type Numbers = SmallVec<[u64; 4]>;
@@ -45,7 +45,7 @@ pub fn write_numbers(numbers: &[u64]) -> Vec<u8> {
     value
 }
 
-impl<K: Keyspace> Index<K> {
+impl<K: Store> Index<K> {
     /// A committed crawl that plain clients committed gets a base: its counts as they are.
     pub fn ensure_base(&mut self, ks: &mut K, crawl: &[u8]) -> Result<()> {
         let base = self.crawl_key(ks, crawl, CrawlKey::Base);
@@ -60,7 +60,6 @@ impl<K: Keyspace> Index<K> {
     pub fn adopt(&mut self, ks: &mut K, crawl: &[u8], number: u64) -> Result<()> {
         let base = self.crawl_key(ks, crawl, CrawlKey::Base);
         let counts_key = self.crawl_key(ks, crawl, CrawlKey::Counts);
-        let records = self.crawl_key(ks, crawl, CrawlKey::Records);
         let waczs = self.crawl_key(ks, crawl, CrawlKey::Waczs);
         let continued = self.is_uncommitted(ks, crawl)?;
         for (name, n) in counts::all(ks, &counts_key, b"")? {
@@ -78,7 +77,7 @@ impl<K: Keyspace> Index<K> {
                 n.to_string().as_bytes(),
             )?;
         }
-        let hashes = ks.hash_len(&records)?;
+        let hashes = self.records_len(ks, crawl)?;
         let wacz_files = ks.list_len(&waczs)?;
         if !continued {
             // Of a continued crawl nobody knows which of its hashes came before the commit.
@@ -171,13 +170,13 @@ impl<K: Keyspace> Index<K> {
     /// Further holders of a hash: numbers of commits.
     pub fn holders(&mut self, ks: &mut K, digest: &Digest) -> Result<Numbers> {
         if self.has_holders.is_none() {
-            self.has_holders = Some(ks.exists(&self.names.holders));
+            self.has_holders = Some(self.any_holders(ks)?);
         }
         if self.has_holders == Some(false) {
             return Ok(Numbers::new());
         }
-        Ok(ks
-            .hash_get(&self.names.holders, digest.canonical())?
+        Ok(self
+            .holders_get(ks, digest)?
             .map(|value| parse_numbers(value.as_ref()))
             .unwrap_or_default())
     }
@@ -185,14 +184,10 @@ impl<K: Keyspace> Index<K> {
     /// Writes the further holders of a hash.
     pub fn set_holders(&mut self, ks: &mut K, digest: &Digest, numbers: &[u64]) -> Result<()> {
         if numbers.is_empty() {
-            ks.hash_del(&self.names.holders, digest.canonical())?;
+            self.holders_del(ks, digest)?;
         } else {
             self.has_holders = Some(true);
-            ks.hash_set(
-                &self.names.holders,
-                digest.canonical(),
-                &write_numbers(numbers),
-            )?;
+            self.holders_set(ks, digest, &write_numbers(numbers))?;
         }
         Ok(())
     }
@@ -236,25 +231,29 @@ impl<K: Keyspace> Index<K> {
         Ok(everybody)
     }
 
+    /// The usual crawl: committed, not gone on with, and known to be so while no commit and no removal
+    /// is under way.
+    pub(super) fn usual(&self, crawl: &[u8]) -> Option<&Remembered<K::Name>> {
+        if let (Some(committing), Some(removing)) = (&self.committing, &self.removing) {
+            if committing.is_empty() && removing.is_empty() {
+                return self.crawls.get(crawl).filter(|known| {
+                    known.committed == Some(true) && known.uncommitted == Some(false)
+                });
+            }
+        }
+        None
+    }
+
     /// The record of a crawl for a hash, if it is part of the merged index.
     pub fn committed_record(
         &mut self,
         ks: &mut K,
         crawl: &[u8],
         digest: &Digest,
-    ) -> Result<Option<K::Value>> {
-        // The usual crawl: committed, not gone on with, and known to be so.
-        if let (Some(known), Some(committing), Some(removing)) =
-            (self.crawls.get(crawl), &self.committing, &self.removing)
-        {
-            if known.committed == Some(true)
-                && known.uncommitted == Some(false)
-                && committing.is_empty()
-                && removing.is_empty()
-            {
-                let value = self.get_record(ks, known.is_written, &known.records, digest)?;
-                return Ok(value.filter(|value| Record::parse(value.as_ref()).is_some()));
-            }
+    ) -> Result<Option<Stored<K::Value>>> {
+        if self.usual(crawl).is_some() {
+            let value = self.record_of(ks, crawl, digest)?;
+            return Ok(value.filter(|value| Record::parse(value.as_ref()).is_some()));
         }
         if !self.is_committed(ks, crawl)? || self.is_leaving(ks, crawl)? {
             return Ok(None);
@@ -281,7 +280,7 @@ impl<K: Keyspace> Index<K> {
         digest: &Digest,
         owner: &[u8],
         excluded: &dyn Fn(&[u8]) -> bool,
-    ) -> Result<Option<(Vec<u8>, K::Value)>> {
+    ) -> Result<Option<Under<K::Value>>> {
         let mut candidates: Vec<(u64, Vec<u8>)> = Vec::new();
         for number in self.holders(ks, digest)? {
             if let Some(crawl) = self.crawl_of(ks, number)? {

@@ -7,14 +7,16 @@ use std::rc::Rc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::keyspace::Keyspace;
 use crate::text::parse_unsigned;
 
 use super::counts;
 use super::error::{Error, Result};
 use super::holders::Unrecorded;
 use super::keys::{CrawlKey, Names};
+use super::packed::Part;
 use super::profile::Profile;
+use super::storage::{Layout, Places, Storage};
+use super::store::Store;
 
 /// The format of the index that this version writes.
 const FORMAT: &[u8] = b"1";
@@ -28,8 +30,10 @@ pub(super) struct Remembered<N> {
     pub(super) counts: N,
     pub(super) committed: Option<bool>,
     pub(super) uncommitted: Option<bool>,
-    /// Whether every field of `records` is known to be in the written form.
+    /// Whether every field of its records is known to be in the written form.
     pub(super) is_written: bool,
+    /// Whether `records` is known not to be there: if it is committed, all of it is packed.
+    pub(super) is_packed: bool,
 }
 
 /// Where a crawl stands.
@@ -55,11 +59,13 @@ impl State {
 }
 
 /// An index, with what is remembered of it.
-pub struct Index<K: Keyspace> {
+pub struct Index<K: Store> {
     pub(super) prefix: Vec<u8>,
     pub(super) profile: Profile,
     /// Names of the keys that exist once.
     pub names: Names<K::Name>,
+    /// Where the committed part is.
+    pub(super) places: Places<K::Name>,
     pub(super) registered: bool,
     pub(super) anchored: bool,
     /// Whether every field of the merged index is known to be in the written form, so that a
@@ -80,19 +86,20 @@ pub struct Index<K: Keyspace> {
     pub(super) adopted: bool,
 }
 
-impl<K: Keyspace> Index<K> {
-    /// Opens the index with this prefix: reads its profile from its keys, or takes
-    /// `default_profile` when it is new. `anchored` keeps a key of exactly the prefix's name,
-    /// which cluster mode needs while the slot migrates.
+impl<K: Store> Index<K> {
+    /// Opens the index with this prefix: reads its layout from its keys, or takes `new` when there
+    /// are none. `anchored` keeps a key of exactly the prefix's name, which cluster mode needs while
+    /// the slot migrates.
     ///
     /// # Errors
     /// `BADFORMAT` when a newer version wrote it.
     pub fn open(
         ks: &mut K,
         prefix: &[u8],
-        default_profile: Profile,
+        new: impl Into<Layout>,
         anchored: bool,
     ) -> Result<Index<K>> {
+        let new = new.into();
         let meta = ks.name(&[prefix, b"crawlspace"]);
         if let Some(format) = ks.hash_get(&meta, b"format")? {
             if format.as_ref() != FORMAT {
@@ -111,8 +118,11 @@ impl<K: Keyspace> Index<K> {
             Some(profile) => profile,
             None if has_merged(Profile::Document) => Profile::Document,
             None if has_merged(Profile::Browsertrix) => Profile::Browsertrix,
-            None => default_profile,
+            None => new.profile,
         };
+        let stored_storage = ks
+            .hash_get(&meta, b"storage")?
+            .and_then(|name| Storage::parse(name.as_ref()));
         let names = Names {
             merged: ks.name(&[prefix, profile.merged_index()]),
             allcounts: ks.name(&[prefix, b"allcounts"]),
@@ -126,21 +136,26 @@ impl<K: Keyspace> Index<K> {
             holders: ks.name(&[prefix, b"holders"]),
             claims: ks.name(&[prefix, b"claims"]),
             shared: ks.name(&[prefix, b"sharedwaczs"]),
+            moving: ks.name(&[prefix, b"moving"]),
         };
+        let storage = match stored {
+            Some(_) => stored_storage.unwrap_or_default(),
+            None => new.storage,
+        };
+        let places = Places::find(ks, &names, storage);
         // Every job that changes the merged index writes down its size while all of it is in the
         // written form. Plain clients add hashes, and then the sizes differ.
-        let size = ks.hash_len(&names.merged)?;
         let written_size = ks
             .hash_get(&names.meta, b"written")?
             .and_then(|n| parse_unsigned(n.as_ref()));
-        let merged_is_written = size == 0 || written_size == Some(size);
-        Ok(Index {
+        let mut index = Index {
             prefix: prefix.to_vec(),
             profile,
             names,
+            places,
             registered: stored.is_some(),
             anchored,
-            merged_is_written,
+            merged_is_written: false,
             written_size,
             oddities: 1,
             crawls: FxHashMap::default(),
@@ -150,7 +165,10 @@ impl<K: Keyspace> Index<K> {
             unrecorded: None,
             everybody: None,
             adopted: false,
-        })
+        };
+        let size = index.merged_len(ks)?;
+        index.merged_is_written = size == 0 || written_size == Some(size);
+        Ok(index)
     }
 
     /// The prefix before every key name.
@@ -177,11 +195,12 @@ impl<K: Keyspace> Index<K> {
             if ks.set_len(&self.names.allcrawls)? > 0 || ks.set_len(&self.names.uncommitted)? > 0 {
                 return Err(Error::HasCrawls);
             }
-            if ks.exists(&self.names.merged) {
+            if ks.exists(&self.names.merged) || self.is_moving() {
                 return Err(Error::HasCrawls);
             }
             self.profile = profile;
             self.names.merged = ks.name(&[&self.prefix, profile.merged_index()]);
+            self.places = Places::of(&self.names, self.places.storage, false);
             self.registered = false;
         }
         self.register(ks)
@@ -195,6 +214,10 @@ impl<K: Keyspace> Index<K> {
         }
         ks.hash_set(&self.names.meta, b"format", FORMAT)?;
         ks.hash_set(&self.names.meta, b"profile", self.profile.name().as_bytes())?;
+        if self.storage() != Storage::Plain {
+            let storage = self.storage().name();
+            ks.hash_set(&self.names.meta, b"storage", storage.as_bytes())?;
+        }
         if self.anchored && !self.prefix.is_empty() {
             let anchor = ks.name(&[&self.prefix]);
             if !ks.exists(&anchor) {
@@ -232,7 +255,9 @@ impl<K: Keyspace> Index<K> {
         if !self.crawls.contains_key(crawl) {
             let records = ks.name(&[&self.prefix, b"h:", crawl]);
             let counts = ks.name(&[&self.prefix, b"h:", crawl, b":counts"]);
-            let is_written = !ks.exists(&records);
+            let is_packed = !ks.exists(&records);
+            let part = Part::Records(crawl);
+            let is_written = is_packed && self.len_packed(ks, part).is_ok_and(|len| len == 0);
             self.crawls.insert(
                 crawl.into(),
                 Remembered {
@@ -241,6 +266,7 @@ impl<K: Keyspace> Index<K> {
                     committed: None,
                     uncommitted: None,
                     is_written,
+                    is_packed,
                 },
             );
         }
@@ -293,7 +319,14 @@ impl<K: Keyspace> Index<K> {
             ks.set_del(&self.names.uncommitted, crawl)?;
         }
         self.remembered(ks, crawl).uncommitted = Some(is);
+        self.note_plain(ks, crawl);
         Ok(())
+    }
+
+    /// Takes note of whether a crawl has a plain hash of records.
+    pub(super) fn note_plain(&mut self, ks: &mut K, crawl: &[u8]) {
+        let records = self.remembered(ks, crawl).records.clone();
+        self.remembered(ks, crawl).is_packed = !ks.exists(&records);
     }
 
     /// Where the crawl stands; `None` when the index does not know it.
@@ -312,8 +345,8 @@ impl<K: Keyspace> Index<K> {
     /// before a job's first write, so that nothing is half-written.
     pub fn check_types(&mut self, ks: &mut K, crawl: Option<&[u8]>) -> Result<()> {
         let names = &self.names;
+        self.merged_len(ks)?;
         for hash in [
-            &names.merged,
             &names.allcounts,
             &names.meta,
             &names.committing,

@@ -4,15 +4,17 @@
 //! happen: other commands, a crash, a restart. So a job keeps what it must not lose in keys,
 //! written in the same step as the work that it counts, and every step is safe to repeat.
 
-use crate::keyspace::{Batch, Keyspace};
+use crate::keyspace::Batch;
 pub use crate::slices::{Step, Time};
 
 use super::error::Result;
 use super::holders::Unrecorded;
 use super::index::Index;
+use super::storage::{Of, Source};
+use super::store::Store;
 
 /// Work on one index, done in slices.
-pub trait Job<K: Keyspace> {
+pub trait Job<K: Store> {
     /// Works until done or out of time. At least a little is done at each step.
     fn step(&mut self, index: &mut Index<K>, ks: &mut K, time: Time<'_>) -> Result<Step>;
 }
@@ -22,31 +24,34 @@ pub trait Job<K: Keyspace> {
 const BATCH: usize = if cfg!(test) { 2 } else { 32 };
 
 /// A walk over all entries of a hash or set.
-pub struct Walk<K: Keyspace> {
-    key: K::Name,
-    cursor: K::Cursor,
+pub struct Walk<K: Store> {
+    /// What is still to be gone through, the next one last.
+    sources: Vec<Source<K>>,
     batch: Batch,
-    done: bool,
-    is_set: bool,
 }
 
-impl<K: Keyspace> Walk<K> {
+impl<K: Store> Walk<K> {
     /// Over the fields of a hash.
     pub fn hash(ks: &mut K, key: K::Name) -> Walk<K> {
-        Walk {
-            key,
-            cursor: ks.cursor(),
-            batch: Batch::default(),
-            done: false,
-            is_set: false,
-        }
+        let cursor = ks.cursor();
+        Walk::over(vec![Source::Hash(key, cursor)])
     }
 
     /// Over the members of a set.
     pub fn set(ks: &mut K, key: K::Name) -> Walk<K> {
+        let cursor = ks.cursor();
+        Walk::over(vec![Source::Set(key, cursor)])
+    }
+
+    /// Over one of the hashes that can be in either storage.
+    pub fn stored(index: &mut Index<K>, ks: &mut K, of: Of) -> Walk<K> {
+        Walk::over(index.sources(ks, &of))
+    }
+
+    pub(super) fn over(sources: Vec<Source<K>>) -> Walk<K> {
         Walk {
-            is_set: true,
-            ..Walk::hash(ks, key)
+            sources,
+            batch: Batch::default(),
         }
     }
 
@@ -60,18 +65,18 @@ impl<K: Keyspace> Walk<K> {
     ) -> Result<bool> {
         loop {
             self.batch.clear();
-            while !self.done && self.batch.len() < index.batch(BATCH) {
-                let more = if self.is_set {
-                    ks.set_scan(&self.key, &mut self.cursor, &mut self.batch)?
-                } else {
-                    ks.hash_scan(&self.key, &mut self.cursor, &mut self.batch)?
-                };
-                self.done = !more;
+            while let Some(source) = self.sources.last_mut() {
+                if self.batch.len() >= index.batch(BATCH) {
+                    break;
+                }
+                if !source.scan(ks, &mut self.batch)? {
+                    self.sources.pop();
+                }
             }
             for (field, value) in self.batch.iter() {
                 each(index, ks, field, value)?;
             }
-            if self.done {
+            if self.sources.is_empty() {
                 return Ok(true);
             }
             if !time() {
@@ -83,14 +88,14 @@ impl<K: Keyspace> Walk<K> {
 
 /// Gives every committed crawl its place in the order of commits: those that plain clients
 /// committed get theirs here, sorted by id, before the job that asks gets its own.
-pub struct Adoption<K: Keyspace> {
+pub struct Adoption<K: Store> {
     walk: Option<Walk<K>>,
     found: Vec<Vec<u8>>,
     unrecorded: Unrecorded,
     listed: bool,
 }
 
-impl<K: Keyspace> Default for Adoption<K> {
+impl<K: Store> Default for Adoption<K> {
     fn default() -> Self {
         Adoption {
             walk: None,
@@ -101,7 +106,7 @@ impl<K: Keyspace> Default for Adoption<K> {
     }
 }
 
-impl<K: Keyspace> Adoption<K> {
+impl<K: Store> Adoption<K> {
     /// Works until done (true) or out of time.
     pub fn step(&mut self, index: &mut Index<K>, ks: &mut K, time: Time<'_>) -> Result<bool> {
         if index.all_adopted() {

@@ -60,6 +60,8 @@ pub struct Names<N> {
     pub claims: N,
     /// `sharedwaczs`: names in `src:d` that more than one crawl may have.
     pub shared: N,
+    /// `moving`: what is left of the storage that the committed part is moving out of.
+    pub moving: N,
 }
 
 /// Which key of a crawl.

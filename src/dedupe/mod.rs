@@ -19,6 +19,7 @@ pub mod index;
 pub mod job;
 pub mod keys;
 pub mod lookup;
+pub mod pack;
 pub mod packed;
 pub mod profile;
 pub mod progress;
@@ -28,6 +29,8 @@ pub mod requires;
 pub mod sequence;
 pub mod spelling;
 pub mod stats;
+pub mod storage;
+pub mod store;
 pub mod undo;
 pub mod wacz;
 

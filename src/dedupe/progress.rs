@@ -3,12 +3,11 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::keyspace::Keyspace;
-
 use super::counts;
 use super::error::{Error, Result};
 use super::holders::{parse_numbers, write_numbers};
 use super::index::Index;
+use super::store::Store;
 
 /// What a removal under way marks its crawls with, in `removing`.
 pub const REMOVE: &[u8] = b"remove";
@@ -49,7 +48,7 @@ impl CommitState {
     }
 }
 
-impl<K: Keyspace> Index<K> {
+impl<K: Store> Index<K> {
     pub(super) fn fields_of(ks: &mut K, key: &K::Name) -> Result<FxHashSet<Box<[u8]>>> {
         let batch = counts::fields(ks, key)?;
         Ok(batch.iter().map(|(field, _)| field.into()).collect())

@@ -4,7 +4,6 @@
 //! holder in commit order, or goes. Which crawls are on their way out stands in `removing`
 //! until all of it is done, so that a removal cut short by a crash is finished by running it again.
 
-use crate::keyspace::Keyspace;
 use crate::reply::Reply;
 use crate::text::parse_unsigned;
 
@@ -17,11 +16,13 @@ use super::index::{Index, State};
 use super::job::{Adoption, Job, Step, Time, Walk};
 use super::keys::CrawlKey;
 use super::progress::{CANCEL, GONE, REMOVE};
+use super::storage::Of;
+use super::store::Store;
 
 /// The field of `removing` with the figures so far: no crawl has an empty id.
 const FIGURES: &[u8] = b"";
 
-enum RemovalPhase<K: Keyspace> {
+enum RemovalPhase<K: Store> {
     Check(usize),
     Adopt(Adoption<K>),
     Start,
@@ -33,7 +34,7 @@ enum RemovalPhase<K: Keyspace> {
 }
 
 /// The removal of committed crawls.
-pub struct Removal<K: Keyspace> {
+pub struct Removal<K: Store> {
     crawls: Vec<Vec<u8>>,
     at: usize,
     phase: RemovalPhase<K>,
@@ -44,7 +45,7 @@ pub struct Removal<K: Keyspace> {
     reset_tracked: bool,
 }
 
-impl<K: Keyspace> Removal<K> {
+impl<K: Store> Removal<K> {
     /// Of these crawls, which must be committed, or left over from a removal cut short.
     pub fn new(crawls: Vec<Vec<u8>>, reset_tracked: bool) -> Removal<K> {
         Removal {
@@ -108,7 +109,7 @@ impl<K: Keyspace> Removal<K> {
     }
 }
 
-impl<K: Keyspace> Job<K> for Removal<K> {
+impl<K: Store> Job<K> for Removal<K> {
     fn step(&mut self, index: &mut Index<K>, ks: &mut K, time: Time<'_>) -> Result<Step> {
         loop {
             match &mut self.phase {
@@ -146,10 +147,10 @@ impl<K: Keyspace> Job<K> for Removal<K> {
                 RemovalPhase::Open => match self.crawls.get(self.at) {
                     None => self.phase = RemovalPhase::End,
                     Some(crawl) => {
-                        let records = index.crawl_key(ks, crawl, CrawlKey::Records);
                         let mut numbers = index.numbers_of(ks, crawl)?;
                         numbers.extend(index.commit_state(ks, crawl)?.map(|s| s.number));
-                        self.phase = RemovalPhase::Walk(Walk::hash(ks, records), numbers);
+                        let walk = Walk::stored(index, ks, Of::Records(crawl.clone()));
+                        self.phase = RemovalPhase::Walk(walk, numbers);
                     }
                 },
                 RemovalPhase::Walk(walk, numbers) => {
@@ -170,7 +171,8 @@ impl<K: Keyspace> Job<K> for Removal<K> {
                             Withdrawn::Reowned => reowned += 1,
                             Withdrawn::Dropped => dropped += 1,
                         }
-                        Ok(())
+                        // Nobody sees a record of a crawl that leaves; the plain ones go all at once.
+                        index.unpack_record(ks, crawl, field)
                     })?;
                     self.dropped += dropped;
                     self.reowned += reowned;
@@ -222,14 +224,14 @@ impl<K: Keyspace> Job<K> for Removal<K> {
 }
 
 /// Whether an unfinished removal has already taken this crawl out.
-fn is_gone<K: Keyspace>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Result<bool> {
+fn is_gone<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Result<bool> {
     let state = ks.hash_get(&index.names.removing, crawl)?;
     Ok(state.is_some_and(|state| state.as_ref() == GONE))
 }
 
 /// Takes what a crawl wrote outside its own keys away, in slices: its claims, and, when all of it
 /// leaves, the names of its WACZ files in `src:d` and its sets of references.
-struct Leaving<K: Keyspace> {
+struct Leaving<K: Store> {
     /// The claims, then the sets of references.
     walks: Vec<(Outside, Walk<K>)>,
     file: Option<u64>,
@@ -241,7 +243,7 @@ enum Outside {
     References,
 }
 
-impl<K: Keyspace> Leaving<K> {
+impl<K: Store> Leaving<K> {
     /// With `whole`, nothing of the crawl stays.
     fn new(index: &mut Index<K>, ks: &mut K, crawl: &[u8], whole: bool) -> Leaving<K> {
         let claims = index.names.claims.clone();
@@ -292,7 +294,7 @@ impl<K: Keyspace> Leaving<K> {
     }
 }
 
-enum CancelPhase<K: Keyspace> {
+enum CancelPhase<K: Store> {
     Start,
     Gather(Walk<K>),
     Walk(Walk<K>),
@@ -302,7 +304,7 @@ enum CancelPhase<K: Keyspace> {
 }
 
 /// The cancellation of what is uncommitted of one crawl.
-pub struct Cancel<K: Keyspace> {
+pub struct Cancel<K: Store> {
     crawl: Vec<u8>,
     phase: CancelPhase<K>,
     numbers: Numbers,
@@ -310,7 +312,7 @@ pub struct Cancel<K: Keyspace> {
     dropped: u64,
 }
 
-impl<K: Keyspace> Cancel<K> {
+impl<K: Store> Cancel<K> {
     /// A cancellation that has not begun.
     pub fn new(crawl: &[u8]) -> Cancel<K> {
         Cancel {
@@ -348,7 +350,6 @@ impl<K: Keyspace> Cancel<K> {
         }
         self.numbers
             .extend(index.commit_state(ks, crawl)?.map(|state| state.number));
-        let records = index.crawl_key(ks, crawl, CrawlKey::Records);
         let marked = ks
             .hash_get(&index.names.removing, crawl)?
             .and_then(|state| parse_unsigned(state.as_ref().strip_prefix(CANCEL)?));
@@ -358,13 +359,14 @@ impl<K: Keyspace> Cancel<K> {
             if self.continued {
                 index.ensure_base(ks, crawl)?;
             } else {
-                self.dropped = ks.hash_len(&records)?;
+                self.dropped = index.records_len(ks, crawl)?;
             }
             index.register(ks)?;
             self.mark(index, ks)?;
         }
         self.phase = if self.continued && index.has_unseen_fields(ks, &self.crawl)? {
-            CancelPhase::Gather(Walk::hash(ks, records))
+            let of = Of::Records(self.crawl.clone());
+            CancelPhase::Gather(Walk::stored(index, ks, of))
         } else {
             self.walk(index, ks)
         };
@@ -372,13 +374,12 @@ impl<K: Keyspace> Cancel<K> {
     }
 
     fn walk(&self, index: &mut Index<K>, ks: &mut K) -> CancelPhase<K> {
-        let which = if self.continued {
-            CrawlKey::Cut
+        CancelPhase::Walk(if self.continued {
+            let cut = index.crawl_key(ks, &self.crawl, CrawlKey::Cut);
+            Walk::hash(ks, cut)
         } else {
-            CrawlKey::Records
-        };
-        let key = index.crawl_key(ks, &self.crawl, which);
-        CancelPhase::Walk(Walk::hash(ks, key))
+            Walk::stored(index, ks, Of::Records(self.crawl.clone()))
+        })
     }
 
     fn mark(&self, index: &mut Index<K>, ks: &mut K) -> Result<()> {
@@ -387,7 +388,7 @@ impl<K: Keyspace> Cancel<K> {
     }
 }
 
-impl<K: Keyspace> Job<K> for Cancel<K> {
+impl<K: Store> Job<K> for Cancel<K> {
     fn step(&mut self, index: &mut Index<K>, ks: &mut K, time: Time<'_>) -> Result<Step> {
         loop {
             match &mut self.phase {
@@ -412,6 +413,9 @@ impl<K: Keyspace> Job<K> for Cancel<K> {
                         index.withdraw(ks, crawl, numbers, field, &excluded)?;
                         if continued {
                             dropped += u64::from(index.drop_record(ks, crawl, field)?);
+                        } else {
+                            // What its commit, cut short, had copied.
+                            index.unpack_record(ks, crawl, field)?;
                         }
                         Ok(())
                     })?;
@@ -473,7 +477,7 @@ impl<K: Keyspace> Job<K> for Cancel<K> {
 }
 
 /// `RETAIN`: which committed crawls are not in the collection, and then their removal or tracking.
-pub struct Retain<K: Keyspace> {
+pub struct Retain<K: Store> {
     keep: Vec<Vec<u8>>,
     purge: bool,
     walk: Option<Walk<K>>,
@@ -483,7 +487,7 @@ pub struct Retain<K: Keyspace> {
     removal: Option<Removal<K>>,
 }
 
-impl<K: Keyspace> Retain<K> {
+impl<K: Store> Retain<K> {
     /// These crawls are the whole collection; others are removed with `purge`, or else tracked.
     pub fn new(mut keep: Vec<Vec<u8>>, purge: bool) -> Retain<K> {
         keep.sort();
@@ -499,7 +503,7 @@ impl<K: Keyspace> Retain<K> {
     }
 }
 
-impl<K: Keyspace> Job<K> for Retain<K> {
+impl<K: Store> Job<K> for Retain<K> {
     fn step(&mut self, index: &mut Index<K>, ks: &mut K, time: Time<'_>) -> Result<Step> {
         if self.removal.is_none() {
             if self.walk.is_none() {
@@ -551,7 +555,7 @@ impl<K: Keyspace> Job<K> for Retain<K> {
     }
 }
 
-impl<K: Keyspace> Index<K> {
+impl<K: Store> Index<K> {
     /// Whether the crawl is being canceled, or a cancel was cut short.
     fn is_canceling(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
         let state = ks.hash_get(&self.names.removing, crawl)?;
@@ -574,11 +578,10 @@ impl<K: Keyspace> Index<K> {
 
     /// Deletes one record of a crawl, whatever its spelling; true when it was there.
     fn drop_record(&mut self, ks: &mut K, crawl: &[u8], field: &[u8]) -> Result<bool> {
-        let records = self.crawl_key(ks, crawl, CrawlKey::Records);
         let digest = Digest::of_field(field);
         let mut dropped = false;
         while let Some(spelling) = self.spelling_in(ks, crawl, &digest)? {
-            dropped |= ks.hash_del(&records, &spelling)?;
+            dropped |= self.record_del(ks, crawl, &spelling)?;
         }
         Ok(dropped)
     }

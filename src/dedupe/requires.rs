@@ -3,7 +3,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::keyspace::Keyspace;
 use crate::reply::Reply;
 use crate::text::parse_unsigned;
 
@@ -12,6 +11,7 @@ use super::error::{Error, Result};
 use super::index::Index;
 use super::job::{Job, Step, Time, Walk};
 use super::keys::CrawlKey;
+use super::store::Store;
 use super::wacz::{write_json_string, Entry};
 
 /// What the dependencies are asked of.
@@ -70,7 +70,7 @@ impl Requires {
         }
     }
 
-    fn start<K: Keyspace>(&mut self, index: &mut Index<K>, ks: &mut K) -> Result<()> {
+    fn start<K: Store>(&mut self, index: &mut Index<K>, ks: &mut K) -> Result<()> {
         match &self.of {
             Of::Crawl(crawl) => {
                 index.require_known(ks, crawl)?;
@@ -90,7 +90,7 @@ impl Requires {
         Ok(())
     }
 
-    fn refer<K: Keyspace>(
+    fn refer<K: Store>(
         &mut self,
         index: &mut Index<K>,
         ks: &mut K,
@@ -153,16 +153,12 @@ pub fn entry_members(entry: &Entry) -> Vec<(&'static str, Reply)> {
     members
 }
 
-fn required_by<K: Keyspace>(
-    index: &mut Index<K>,
-    ks: &mut K,
-    crawl: &[u8],
-) -> Result<Vec<Vec<u8>>> {
+fn required_by<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Result<Vec<Vec<u8>>> {
     let key = index.crawl_key(ks, crawl, CrawlKey::Requires);
     counts::members(ks, &key)
 }
 
-impl<K: Keyspace> Job<K> for Requires {
+impl<K: Store> Job<K> for Requires {
     fn step(&mut self, index: &mut Index<K>, ks: &mut K, time: Time<'_>) -> Result<Step> {
         if !self.started {
             self.start(index, ks)?;
@@ -193,13 +189,13 @@ impl<K: Keyspace> Job<K> for Requires {
 }
 
 /// The work of `REQUIREDBY`: which crawls have revisits of this one's records.
-pub struct RequiredBy<K: Keyspace> {
+pub struct RequiredBy<K: Store> {
     crawl: Vec<u8>,
     walks: Vec<Walk<K>>,
     found: BTreeMap<Vec<u8>, Option<u64>>,
 }
 
-impl<K: Keyspace> RequiredBy<K> {
+impl<K: Store> RequiredBy<K> {
     /// Asks of this crawl.
     pub fn new(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Result<RequiredBy<K>> {
         index.require_known(ks, crawl)?;
@@ -215,7 +211,7 @@ impl<K: Keyspace> RequiredBy<K> {
     }
 }
 
-impl<K: Keyspace> Job<K> for RequiredBy<K> {
+impl<K: Store> Job<K> for RequiredBy<K> {
     fn step(&mut self, index: &mut Index<K>, ks: &mut K, time: Time<'_>) -> Result<Step> {
         while let Some(walk) = self.walks.last_mut() {
             let (crawl, found) = (&self.crawl, &mut self.found);

@@ -1,12 +1,12 @@
 //! `SEQ writer n`: what makes a retry safe when the first reply was lost.
 
-use crate::keyspace::Keyspace;
 use crate::text::Shown;
 
 use super::error::{Error, Result};
 use super::holders::{parse_numbers, write_numbers};
 use super::index::Index;
 use super::keys::CrawlKey;
+use super::store::Store;
 
 /// Longest name of a writer, in bytes.
 pub const WRITER_BYTES: usize = 1024;
@@ -20,7 +20,7 @@ pub struct Sequence<'a> {
     pub n: u64,
 }
 
-impl<K: Keyspace> Index<K> {
+impl<K: Store> Index<K> {
     /// The stored reply when this number was carried out before.
     ///
     /// # Errors

@@ -5,24 +5,24 @@
 //! index the `crawlspace` key says in `written` how large it was when all of its fields were in the
 //! written form.
 
-use crate::keyspace::Keyspace;
-
 use super::digest::Digest;
 use super::error::Result;
-use super::index::{Index, Remembered};
+use super::index::Index;
 use super::keys::CrawlKey;
+use super::store::{Store, Stored, Under};
 
-impl<K: Keyspace> Index<K> {
+impl<K: Store> Index<K> {
     /// Somebody else wrote records of a crawl: look-ups in it try every spelling from now on.
     pub fn distrust_records(&mut self, crawl: &[u8]) {
         if let Some(remembered) = self.crawls.get_mut(crawl) {
             remembered.is_written = false;
+            remembered.is_packed = false;
         }
     }
 
     /// Somebody else wrote to the merged index: look-ups try every spelling from now on.
     pub fn distrust_merged(&mut self, ks: &mut K) -> Result<()> {
-        self.merged_is_written &= ks.hash_len(&self.names.merged)? == 0;
+        self.merged_is_written &= self.merged_len(ks)? == 0;
         Ok(())
     }
 
@@ -41,7 +41,7 @@ impl<K: Keyspace> Index<K> {
     /// look at all of it. Belongs at the end of every step that changed it.
     pub fn write_spelling(&mut self, ks: &mut K) -> Result<()> {
         let size = match self.merged_is_written {
-            true => Some(ks.hash_len(&self.names.merged)?).filter(|&size| size > 0),
+            true => Some(self.merged_len(ks)?).filter(|&size| size > 0),
             false => None,
         };
         if size != self.written_size {
@@ -73,27 +73,31 @@ impl<K: Keyspace> Index<K> {
     }
 
     /// The owner that the merged index has for a hash, under any of its spellings.
-    pub fn get_owner(&self, ks: &mut K, digest: &Digest) -> Result<Option<K::Value>> {
-        if let Some(value) = ks.hash_get(&self.names.merged, digest.written(self.profile))? {
+    pub fn get_owner(&self, ks: &mut K, digest: &Digest) -> Result<Option<Stored<K::Value>>> {
+        if let Some(value) = self.merged_get(ks, digest.written(self.profile))? {
             return Ok(Some(value));
         }
         if self.merged_is_written {
             return Ok(None);
         }
-        let foreign = self.get_foreign(ks, &self.names.merged, digest)?;
+        let foreign = self.foreign_owner(ks, digest)?;
         Ok(foreign.map(|(_, value)| value))
     }
 
     /// The same, with the spelling under which it stands.
-    pub fn locate_owner(&self, ks: &mut K, digest: &Digest) -> Result<Option<(Vec<u8>, K::Value)>> {
+    pub fn locate_owner(&self, ks: &mut K, digest: &Digest) -> Result<Option<Under<K::Value>>> {
         let written = digest.written(self.profile);
-        if let Some(value) = ks.hash_get(&self.names.merged, written)? {
+        if let Some(value) = self.merged_get(ks, written)? {
             return Ok(Some((written.to_vec(), value)));
         }
         if self.merged_is_written {
             return Ok(None);
         }
-        self.get_foreign(ks, &self.names.merged, digest)
+        self.foreign_owner(ks, digest)
+    }
+
+    fn foreign_owner(&self, ks: &mut K, digest: &Digest) -> Result<Option<Under<K::Value>>> {
+        self.foreign(digest, |spelling| self.merged_get(ks, spelling))
     }
 
     /// The record of a crawl for a hash, under any of its spellings, committed or not.
@@ -102,31 +106,15 @@ impl<K: Keyspace> Index<K> {
         ks: &mut K,
         crawl: &[u8],
         digest: &Digest,
-    ) -> Result<Option<K::Value>> {
-        let Remembered {
-            records,
-            is_written,
-            ..
-        } = self.remembered(ks, crawl);
-        let (records, is_written) = (records.clone(), *is_written);
-        self.get_record(ks, is_written, &records, digest)
-    }
-
-    pub(super) fn get_record(
-        &self,
-        ks: &mut K,
-        is_written: bool,
-        records: &K::Name,
-        digest: &Digest,
-    ) -> Result<Option<K::Value>> {
-        if let Some(value) = ks.hash_get(records, digest.written(self.profile))? {
+    ) -> Result<Option<Stored<K::Value>>> {
+        if let Some(value) = self.record_get(ks, crawl, digest.written(self.profile))? {
             return Ok(Some(value));
         }
-        if is_written {
+        if self.remembered(ks, crawl).is_written {
             return Ok(None);
         }
-        let foreign = self.get_foreign(ks, records, digest)?;
-        Ok(foreign.map(|(_, value)| value))
+        let found = self.foreign_record(ks, crawl, digest)?;
+        Ok(found.map(|(_, value)| value))
     }
 
     /// How a crawl's own hash spells the digest, if it has it.
@@ -136,27 +124,67 @@ impl<K: Keyspace> Index<K> {
         crawl: &[u8],
         digest: &Digest,
     ) -> Result<Option<Vec<u8>>> {
-        let records = self.crawl_key(ks, crawl, CrawlKey::Records);
         let written = digest.written(self.profile);
-        if ks.hash_has(&records, written)? {
+        if self.record_has(ks, crawl, written)? {
             return Ok(Some(written.to_vec()));
         }
-        let foreign = self.get_foreign(ks, &records, digest)?;
-        Ok(foreign.map(|(spelling, _)| spelling))
+        let found = self.foreign_record(ks, crawl, digest)?;
+        Ok(found.map(|(spelling, _)| spelling))
     }
 
-    pub(super) fn get_foreign(
-        &self,
+    /// The record that the crawl's plain hash has, and its spelling there.
+    pub(super) fn plain_record(
+        &mut self,
         ks: &mut K,
-        key: &K::Name,
+        crawl: &[u8],
         digest: &Digest,
     ) -> Result<Option<(Vec<u8>, K::Value)>> {
+        let records = self.crawl_key(ks, crawl, CrawlKey::Records);
+        let written = digest.written(self.profile);
+        if let Some(value) = ks.hash_get(&records, written)? {
+            return Ok(Some((written.to_vec(), value)));
+        }
         let mut found = Ok(None);
         digest.other_spellings(self.profile, |spelling| {
-            match ks.hash_get(key, spelling) {
+            match ks.hash_get(&records, spelling) {
                 Ok(None) => return false,
                 Ok(Some(value)) => found = Ok(Some((spelling.to_vec(), value))),
                 Err(error) => found = Err(error.into()),
+            }
+            true
+        });
+        found
+    }
+
+    fn foreign_record(
+        &mut self,
+        ks: &mut K,
+        crawl: &[u8],
+        digest: &Digest,
+    ) -> Result<Option<Under<K::Value>>> {
+        let mut found = Ok(None);
+        digest.other_spellings(self.profile, |spelling| {
+            match self.record_get(ks, crawl, spelling) {
+                Ok(None) => return false,
+                Ok(Some(value)) => found = Ok(Some((spelling.to_vec(), value))),
+                Err(error) => found = Err(error),
+            }
+            true
+        });
+        found
+    }
+
+    fn foreign(
+        &self,
+        digest: &Digest,
+        mut get: impl FnMut(&[u8]) -> Result<Option<Stored<K::Value>>>,
+    ) -> Result<Option<Under<K::Value>>> {
+        let mut found = Ok(None);
+        digest.other_spellings(self.profile, |spelling| {
+            match get(spelling) {
+                Ok(None) => return false,
+                Ok(Some(value)) => found = Ok(Some((spelling.to_vec(), value))),
+                Err(error) => found = Err(error),
             }
             true
         });

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use crate::keyspace::Keyspace;
 use crate::reply::Reply;
 
 use super::counts;
@@ -10,20 +9,21 @@ use super::error::{Error, Result};
 use super::index::{Index, State};
 use super::job::{Job, Step, Time, Walk};
 use super::keys::CrawlKey;
+use super::store::Store;
 
-impl<K: Keyspace> Index<K> {
+impl<K: Store> Index<K> {
     fn crawl_figures(
         &mut self,
         ks: &mut K,
         crawl: &[u8],
         state: State,
     ) -> Result<Vec<(&'static str, Reply)>> {
-        let records = self.crawl_key(ks, crawl, CrawlKey::Records);
+        let hashes = self.records_len(ks, crawl)?;
         let counts_key = self.crawl_key(ks, crawl, CrawlKey::Counts);
         let waczs = self.crawl_key(ks, crawl, CrawlKey::Waczs);
         let mut figures = vec![
             ("state", Reply::bulk(state.name())),
-            ("hashes", Reply::count(ks.hash_len(&records)?)),
+            ("hashes", Reply::count(hashes)),
         ];
         for name in counts::SHOWN {
             let shown = std::str::from_utf8(name).expect("count names are ASCII");
@@ -55,12 +55,12 @@ impl<K: Keyspace> Index<K> {
 }
 
 /// The work of `STATS` for a whole index.
-pub struct Stats<K: Keyspace> {
+pub struct Stats<K: Store> {
     walks: Vec<Walk<K>>,
     memory: BTreeMap<Vec<u8>, u64>,
 }
 
-impl<K: Keyspace> Stats<K> {
+impl<K: Store> Stats<K> {
     /// Not yet begun.
     pub fn new(index: &Index<K>, ks: &mut K) -> Stats<K> {
         Stats {
@@ -70,13 +70,13 @@ impl<K: Keyspace> Stats<K> {
     }
 }
 
-fn both_sets<K: Keyspace>(index: &Index<K>, ks: &mut K) -> Vec<Walk<K>> {
+fn both_sets<K: Store>(index: &Index<K>, ks: &mut K) -> Vec<Walk<K>> {
     let committed = Walk::set(ks, index.names.allcrawls.clone());
     let uncommitted = Walk::set(ks, index.names.uncommitted.clone());
     vec![committed, uncommitted]
 }
 
-impl<K: Keyspace> Job<K> for Stats<K> {
+impl<K: Store> Job<K> for Stats<K> {
     fn step(&mut self, index: &mut Index<K>, ks: &mut K, time: Time<'_>) -> Result<Step> {
         while let Some(walk) = self.walks.last_mut() {
             let memory = &mut self.memory;
@@ -95,6 +95,7 @@ impl<K: Keyspace> Job<K> for Stats<K> {
         let mut memory: u64 = self.memory.values().sum();
         for key in [
             &names.merged,
+            &names.moving,
             &names.allcounts,
             &names.allcrawls,
             &names.uncommitted,
@@ -107,13 +108,13 @@ impl<K: Keyspace> Job<K> for Stats<K> {
         let progress = ks.hash_get(&names.allcounts, counts::UPDATE_PROGRESS)?;
         let mut figures = vec![
             ("profile", Reply::bulk(index.profile().name())),
-            ("storage", Reply::bulk("plain")),
+            ("storage", Reply::bulk(index.storage_shown())),
             ("crawls", Reply::count(ks.set_len(&index.names.allcrawls)?)),
             (
                 "uncommitted",
                 Reply::count(ks.set_len(&index.names.uncommitted)?),
             ),
-            ("hashes", Reply::count(ks.hash_len(&index.names.merged)?)),
+            ("hashes", Reply::count(index.merged_len(ks)?)),
         ];
         for name in counts::SHOWN
             .into_iter()
@@ -144,12 +145,12 @@ pub enum Which {
 }
 
 /// The work of `CRAWLS`.
-pub struct Crawls<K: Keyspace> {
+pub struct Crawls<K: Store> {
     walks: Vec<Walk<K>>,
     found: BTreeMap<Vec<u8>, Reply>,
 }
 
-impl<K: Keyspace> Crawls<K> {
+impl<K: Store> Crawls<K> {
     /// Not yet begun.
     pub fn new(index: &Index<K>, ks: &mut K, which: Which) -> Crawls<K> {
         let mut walks = both_sets(index, ks);
@@ -165,7 +166,7 @@ impl<K: Keyspace> Crawls<K> {
     }
 }
 
-impl<K: Keyspace> Job<K> for Crawls<K> {
+impl<K: Store> Job<K> for Crawls<K> {
     fn step(&mut self, index: &mut Index<K>, ks: &mut K, time: Time<'_>) -> Result<Step> {
         while let Some(walk) = self.walks.last_mut() {
             let found = &mut self.found;
@@ -193,7 +194,7 @@ impl<K: Keyspace> Job<K> for Crawls<K> {
 ///
 /// # Errors
 /// `NOCRAWL` names the first.
-pub fn check_known<K: Keyspace>(index: &mut Index<K>, ks: &mut K, crawls: &[&[u8]]) -> Result<()> {
+pub fn check_known<K: Store>(index: &mut Index<K>, ks: &mut K, crawls: &[&[u8]]) -> Result<()> {
     for &crawl in crawls {
         if index.state(ks, crawl)?.is_none() {
             return Err(Error::NoCrawl(crawl.to_vec()));

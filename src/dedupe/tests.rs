@@ -15,10 +15,12 @@ use super::commit::Commit;
 use super::digest::Digest;
 use super::error::Error;
 use super::index::Index;
-use super::job::{Job, Step};
+use super::job::{Job, Step, Walk};
+use super::pack::Move;
 use super::profile::Profile;
 use super::record::Record;
 use super::removal::{Cancel, Removal, Retain};
+use super::storage::{Layout, Of, Storage};
 
 type MemoryIndex = Index<MemoryKeyspace>;
 
@@ -79,6 +81,10 @@ enum Op {
     Abandon {
         crawl: usize,
         steps: usize,
+    },
+    /// The committed part moves to that storage.
+    Move {
+        to: Storage,
     },
     /// The process restarts: nothing is remembered.
     Restart,
@@ -145,6 +151,7 @@ fn op() -> impl Strategy<Value = Op> {
         2 => crawl.clone().prop_map(|crawl| Op::Cancel { crawl }),
         2 => proptest::collection::vec(crawl.clone(), 1..3).prop_map(|crawls| Op::Remove { crawls }),
         1 => proptest::collection::vec(crawl.clone(), 1..3).prop_map(|keep| Op::Purge { keep }),
+        1 => proptest::sample::select(&Storage::ALL[..]).prop_map(|to| Op::Move { to }),
     ];
     prop_oneof![
         12 => (crawl.clone(), 0..HASHES, told(), any::<bool>())
@@ -331,10 +338,13 @@ struct World {
     index: MemoryIndex,
     model: Model,
     clock: u64,
+    /// Of new indexes.
+    storage: Storage,
 }
 
-fn open(ks: &mut MemoryKeyspace) -> MemoryIndex {
-    Index::open(ks, b"{p}:", Profile::Document, false).unwrap()
+fn open(ks: &mut MemoryKeyspace, storage: Storage) -> MemoryIndex {
+    let profile = Profile::Document;
+    Index::open(ks, b"{p}:", Layout { profile, storage }, false).unwrap()
 }
 
 pub(super) fn run(
@@ -355,15 +365,16 @@ fn names(crawls: impl IntoIterator<Item = usize>) -> Vec<Vec<u8>> {
 
 impl World {
     #[allow(clippy::field_reassign_with_default)]
-    fn new(repeat_every: u32) -> World {
+    fn new(repeat_every: u32, storage: Storage) -> World {
         let mut ks = MemoryKeyspace::default();
         ks.repeat_every = repeat_every;
-        let index = open(&mut ks);
+        let index = open(&mut ks, storage);
         World {
             ks,
             index,
             model: Model::default(),
             clock: 1_000_000,
+            storage,
         }
     }
 
@@ -456,6 +467,7 @@ impl World {
                 Box::new(Removal::new(names(crawls.iter().copied()), false))
             }
             Op::Purge { keep } => Box::new(Retain::new(names(keep.iter().copied()), true)),
+            Op::Move { to } => Box::new(Move::new(*to)),
             _ => return None,
         })
     }
@@ -506,6 +518,10 @@ impl World {
                 assert_eq!(reply.unwrap(), Ok(Reply::counts(&[n, dropped, reowned])));
                 self.forget_tracked();
             }
+            Op::Move { to } => {
+                reply.unwrap().unwrap();
+                assert_eq!(self.index.storage_shown(), to.name());
+            }
             _ => {}
         }
     }
@@ -546,7 +562,7 @@ impl World {
                         }
                     }
                     drop(job);
-                    self.index = open(&mut self.ks);
+                    self.index = open(&mut self.ks, self.storage);
                     if !done {
                         self.lookups_hold();
                         self.finish(op);
@@ -558,7 +574,7 @@ impl World {
                 }
             }
             Op::Abandon { crawl, steps } => self.abandon(*crawl, *steps),
-            Op::Restart => self.index = open(&mut self.ks),
+            Op::Restart => self.index = open(&mut self.ks, self.storage),
             job => self.finish(job),
         }
     }
@@ -578,7 +594,7 @@ impl World {
                 Err(_) => break,
             }
         }
-        self.index = open(&mut self.ks);
+        self.index = open(&mut self.ks, self.storage);
         if !self.index.is_committing(&mut self.ks, id).unwrap() {
             return;
         }
@@ -644,7 +660,7 @@ impl World {
             .unwrap();
         let counts_key = key(&[b"h:", id, b":counts"]);
         super::counts::add(&mut self.ks, &counts_key, b"totalUrls", 1).unwrap();
-        self.index = open(&mut self.ks);
+        self.index = open(&mut self.ks, self.storage);
         state.uncommitted = true;
         state.now.records.insert(hash_at, Told::PLAIN);
         // Nothing tells it from what a commit that was cut short had begun with.
@@ -670,6 +686,9 @@ impl World {
         let Some(state) = self.model.crawls.get(&crawl) else {
             return;
         };
+        if self.index.storage_shown() != "plain" {
+            return; // plain clients cannot write to it
+        }
         // The documents know no second commit of a crawl, and no commits of ours cut short.
         if state.committed.is_some() || self.ks.keys.contains_key(&b"{p}:committing"[..]) {
             return;
@@ -711,7 +730,7 @@ impl World {
         self.ks.set_del(&key(&[b"uncommittedcrawls"]), id).unwrap();
         self.ks.set_add(&key(&[b"allcrawls"]), id).unwrap();
         // The server would tell the module of these changes.
-        self.index = open(&mut self.ks);
+        self.index = open(&mut self.ks, self.storage);
         self.model.commit(crawl);
         self.model.crawls.get_mut(&crawl).unwrap().plainly = true;
     }
@@ -739,10 +758,20 @@ impl World {
 
     fn keys_hold(&mut self) {
         self.lookups_hold();
-        let merged = match self.ks.keys.get(&b"{p}:allhashes"[..]) {
-            Some(Plain::Hash(merged)) => merged.clone(),
-            _ => BTreeMap::new(),
-        };
+        let mut merged = BTreeMap::new();
+        let mut walk = Walk::stored(&mut self.index, &mut self.ks, Of::Merged);
+        let walked = walk.run(
+            &mut self.index,
+            &mut self.ks,
+            &mut || true,
+            |_, _, field, owner| {
+                merged.insert(field.to_vec(), owner.to_vec());
+                Ok(())
+            },
+        );
+        assert_eq!(walked, Ok(true));
+        let len = self.index.merged_len(&mut self.ks).unwrap();
+        assert_eq!(len, merged.len() as u64);
         // A commit that was cut short has written hashes that nobody sees.
         let under_way = self.ks.keys.contains_key(&b"{p}:committing"[..]);
         let merged: BTreeMap<Vec<u8>, Vec<u8>> = merged
@@ -808,10 +837,12 @@ impl World {
             for i in 0..HASHES {
                 let digest = Digest::parse(&hash(i)).unwrap();
                 let stored = self.index.record_of(&mut self.ks, id, &digest).unwrap();
-                let stored = stored.map(|value| String::from_utf8(value).unwrap());
+                let stored = stored.map(|v| String::from_utf8(v.as_ref().to_vec()).unwrap());
                 let told = model.and_then(|m| m.now.records.get(&i));
                 assert_eq!(stored, told.map(Told::value), "hash {i} of crawl {at}");
             }
+            let records = self.index.records_len(&mut self.ks, id).unwrap() as usize;
+            assert_eq!(records, model.map_or(0, |m| m.now.records.len()));
             let others = self
                 .index
                 .crawl_key(&mut self.ks, id, super::keys::CrawlKey::Others);
@@ -846,18 +877,50 @@ proptest! {
     fn every_history_gives_what_replaying_its_commits_gives(
         ops in proptest::collection::vec(op(), 1..40),
         repeat_every in 2..6u32,
+        storage in proptest::sample::select(&Storage::ALL[..]),
     ) {
-        let mut world = World::new(repeat_every);
+        let mut world = World::new(repeat_every, storage);
         for op in &ops {
             world.apply(op);
             world.keys_hold();
         }
     }
+
+    #[test]
+    fn both_storages_come_to_the_same_keys(
+        ops in proptest::collection::vec(op(), 1..40),
+        repeat_every in 2..6u32,
+    ) {
+        let mut worlds = Storage::ALL.map(|storage| World::new(repeat_every, storage));
+        for op in &ops {
+            let (dies, moves) = match op {
+                // What dies on the way may take another number in the order of commits.
+                Op::Crash { op, .. } => (true, matches!(**op, Op::Move { .. })),
+                Op::Abandon { .. } | Op::PlainCommit { .. } => (true, false),
+                op => (false, matches!(op, Op::Move { .. })),
+            };
+            if !dies && !moves {
+                worlds[0].apply(op);
+            }
+            if !dies || moves {
+                worlds[1].apply(op);
+            }
+        }
+        worlds[1].apply(&Op::Move { to: Storage::Plain });
+        let [plain, packed] = worlds;
+        let meta = packed.index.names.meta.clone();
+        let is_kept = |(key, _): &(&Vec<u8>, &Plain)| **key != meta;
+        let kept = |world: &World| {
+            let keys = world.ks.keys.iter().filter(is_kept);
+            keys.map(|(key, value)| (key.clone(), value.clone())).collect::<BTreeMap<_, _>>()
+        };
+        prop_assert_eq!(kept(&plain), kept(&packed));
+    }
 }
 
 #[test]
 fn an_add_during_the_commit_of_a_crawl_that_nobody_announced_spoils_nothing() {
-    let mut world = World::new(0);
+    let mut world = World::new(0, Storage::Plain);
     let records = [b"{p}:h:", CRAWLS[0]].concat();
     for n in 0..100 {
         let field = format!("sha256:{:064x}", 1000 + n).into_bytes();
@@ -897,7 +960,7 @@ fn an_add_during_the_commit_of_a_crawl_that_nobody_announced_spoils_nothing() {
 
 #[test]
 fn a_crawl_that_plain_clients_committed_and_went_on_with_is_counted_once() {
-    let mut world = World::new(0);
+    let mut world = World::new(0, Storage::Plain);
     world.add(0, 0, Told::PLAIN, false);
     world.add(1, 1, Told::PLAIN, false);
     world.plain_commit(0);

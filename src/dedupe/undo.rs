@@ -7,12 +7,11 @@
 //! `undo.member.<length of uuid>:<uuid><reference>` a new member of one that was there.
 //! A commit turns `undo.` into `done.` and its own counts into `cut.`; when it ends those go.
 
-use crate::keyspace::Keyspace;
-
 use super::counts;
 use super::error::Result;
 use super::index::Index;
 use super::keys::CrawlKey;
+use super::store::Store;
 use super::wacz::Entry;
 
 /// Reads `member.<length of uuid>:<uuid><reference>`.
@@ -23,7 +22,7 @@ fn parse_member(what: &[u8]) -> Option<(&[u8], &[u8])> {
     rest[colon + 1..].split_at_checked(usize::try_from(len).ok()?)
 }
 
-impl<K: Keyspace> Index<K> {
+impl<K: Store> Index<K> {
     /// Keeps what `what` was before its first change since the last commit, or since the start of
     /// the one under way. Only crawls that can be taken back to a commit need it.
     pub fn remember_for_undo(
@@ -97,9 +96,9 @@ impl<K: Keyspace> Index<K> {
             ks.hash_set(&base, b"wacz", files.as_ref())?;
             ks.hash_del(&base, b"cutwacz")?;
         }
-        let records = self.crawl_key(ks, crawl, CrawlKey::Records);
         let fresh = self.crawl_key(ks, crawl, CrawlKey::Fresh);
-        let hashes = ks.hash_len(&records)?.saturating_sub(ks.hash_len(&fresh)?);
+        let hashes = self.records_len(ks, crawl)?;
+        let hashes = hashes.saturating_sub(ks.hash_len(&fresh)?);
         ks.hash_set(&base, b"hashes", hashes.to_string().as_bytes())?;
         ks.hash_set(&base, b"commits", &super::holders::write_numbers(&numbers))?;
         Ok(())

@@ -3,13 +3,13 @@
 use serde::de::{Deserializer, Visitor};
 use serde::Deserialize;
 
-use crate::keyspace::Keyspace;
 use crate::text::Shown;
 
 use super::counts;
 use super::error::{Error, Result};
 use super::index::Index;
 use super::keys::CrawlKey;
+use super::store::Store;
 
 /// Longest file name, in bytes.
 pub const FILENAME_BYTES: usize = 4096;
@@ -110,7 +110,7 @@ impl Entry {
     }
 }
 
-impl<K: Keyspace> Index<K> {
+impl<K: Store> Index<K> {
     /// Puts a placeholder for a WACZ file into the crawl's list, or finds the one that is there;
     /// its index.
     pub fn wacz_open(&mut self, ks: &mut K, crawl: &[u8], filename: &[u8]) -> Result<u64> {

@@ -5,6 +5,7 @@ use std::ops::Bound;
 
 use super::{Batch, KeyError, Keyspace, Kind, Result};
 use crate::chg::uris::Uris;
+use crate::dedupe::packed::Packed;
 use crate::text::{parse_signed, parse_unsigned};
 
 /// A value of one key.
@@ -22,6 +23,8 @@ pub enum Plain {
     Text(Vec<u8>),
     /// The URIs of a crawl host group.
     Uris(Box<Uris>),
+    /// The committed part of an index.
+    Packed(Box<Packed>),
 }
 
 /// Keys in memory. Scans give entries in byte order, and every few steps give some again, as a
@@ -75,6 +78,7 @@ impl MemoryKeyspace {
             Some(Plain::List(v)) => v.is_empty(),
             Some(Plain::SortedSet(v)) => v.is_empty(),
             Some(Plain::Uris(v)) => v.is_empty(),
+            Some(Plain::Packed(v)) => v.is_empty(),
             Some(Plain::Text(_)) | None => false,
         };
         if empty {
@@ -166,6 +170,7 @@ impl Keyspace for MemoryKeyspace {
             Some(Plain::SortedSet(v)) => v.keys().map(|m| m.len() + 8).sum::<usize>() as u64,
             Some(Plain::Text(v)) => v.len() as u64,
             Some(Plain::Uris(v)) => v.memory() as u64,
+            Some(Plain::Packed(v)) => v.memory() as u64,
         }
     }
 

@@ -342,6 +342,8 @@ pub trait Internal {
 
 /// One call of an internal command.
 pub struct InternalCall<'a> {
+    /// The context of the call.
+    pub ctx: Ctx,
     /// The keys of the selected database.
     pub keys: RedisKeyspace,
     /// The key.
@@ -377,6 +379,7 @@ pub unsafe fn register_internal<C: Internal>(ctx: Ctx) -> Result<(), String> {
                 .map(|&argument| unsafe { string_bytes(argument) })
                 .collect();
             C::run(&mut InternalCall {
+                ctx,
                 keys: RedisKeyspace::new(ctx),
                 // SAFETY: as above.
                 key: unsafe { RmString::shared(*key) },

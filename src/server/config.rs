@@ -5,6 +5,7 @@ use std::os::raw::{c_char, c_int, c_longlong, c_void};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering::Relaxed};
 
 use crate::dedupe::profile::Profile;
+use crate::dedupe::storage::{Layout, Storage};
 
 use super::api::{c_string, raw, rm, Ctx};
 
@@ -35,7 +36,33 @@ static CHG_ATTEMPTS: Number = Number::new("chg-attempts", 5, 1..=1_000_000);
 static TAGS_INLINE_BYTES: Number = Number::new("tags-inline-bytes", 262_144, 0..=67_108_864);
 static NUMBERS: [&Number; 4] = [&SLICE_US, &CHG_LEASE, &CHG_ATTEMPTS, &TAGS_INLINE_BYTES];
 static CHG_SIMULATED_TIME: AtomicBool = AtomicBool::new(false);
-static DEDUPE_PROFILE: AtomicUsize = AtomicUsize::new(0);
+/// One of some words that can be set.
+struct Choice {
+    name: &'static str,
+    /// Which one, counted from 0.
+    value: AtomicUsize,
+    names: fn() -> Vec<&'static str>,
+}
+
+impl Choice {
+    /// Reads a word, in any case.
+    fn parse(&self, word: &[u8]) -> Option<usize> {
+        let is_it = |name: &&str| word.eq_ignore_ascii_case(name.as_bytes());
+        (self.names)().iter().position(is_it)
+    }
+}
+
+static DEDUPE_PROFILE: Choice = Choice {
+    name: "dedupe-profile",
+    value: AtomicUsize::new(0),
+    names: || Profile::ALL.iter().map(|profile| profile.name()).collect(),
+};
+static DEDUPE_STORAGE: Choice = Choice {
+    name: "dedupe-storage",
+    value: AtomicUsize::new(0),
+    names: || Storage::ALL.iter().map(|storage| storage.name()).collect(),
+};
+static CHOICES: [&Choice; 2] = [&DEDUPE_PROFILE, &DEDUPE_STORAGE];
 
 /// How long a slice of a job may take, in microseconds.
 pub fn slice_us() -> u64 {
@@ -63,8 +90,22 @@ pub fn chg_simulated_time() -> bool {
 }
 
 /// The layout of indexes that do not exist yet.
-pub fn dedupe_profile() -> Profile {
-    Profile::ALL[DEDUPE_PROFILE.load(Relaxed) % Profile::ALL.len()]
+pub fn dedupe_layout() -> Layout {
+    let profile = DEDUPE_PROFILE.value.load(Relaxed) % Profile::ALL.len();
+    let storage = DEDUPE_STORAGE.value.load(Relaxed) % Storage::ALL.len();
+    Layout {
+        profile: Profile::ALL[profile],
+        storage: Storage::ALL[storage],
+    }
+}
+
+/// The choice that a callback is about.
+///
+/// # Safety
+/// `data` is what [`register`] gave to the server with the choice.
+unsafe fn choice<'a>(data: *mut c_void) -> &'a Choice {
+    // SAFETY: by contract a pointer to one of the statics above.
+    unsafe { &*data.cast::<Choice>() }
 }
 
 /// The number that a callback is about.
@@ -106,17 +147,20 @@ extern "C" fn set_switch(
     raw::REDISMODULE_OK as c_int
 }
 
-extern "C" fn get_choice(_: *const c_char, _: *mut c_void) -> c_int {
-    DEDUPE_PROFILE.load(Relaxed) as c_int
+extern "C" fn get_choice(_: *const c_char, data: *mut c_void) -> c_int {
+    // SAFETY: the data that was registered.
+    unsafe { choice(data) }.value.load(Relaxed) as c_int
 }
 
 extern "C" fn set_choice(
     _: *const c_char,
     value: c_int,
-    _: *mut c_void,
+    data: *mut c_void,
     _: *mut *mut raw::RedisModuleString,
 ) -> c_int {
-    DEDUPE_PROFILE.store(value as usize, Relaxed);
+    // SAFETY: the data that was registered.
+    let choice = unsafe { choice(data) };
+    choice.value.store(value as usize, Relaxed);
     raw::REDISMODULE_OK as c_int
 }
 
@@ -147,14 +191,15 @@ fn read_argument(name: &str, value: &[u8]) -> Result<(), String> {
         number.value.store(n, Relaxed);
         return Ok(());
     }
+    if let Some(choice) = CHOICES.iter().find(|choice| choice.name == name) {
+        let at = choice.parse(value).ok_or_else(|| {
+            let names = (choice.names)().join(" or ");
+            format!("module argument {name} is {names}")
+        })?;
+        choice.value.store(at, Relaxed);
+        return Ok(());
+    }
     match name {
-        "dedupe-profile" => {
-            let profile = Profile::parse(value).ok_or_else(|| {
-                "module argument dedupe-profile is document or browsertrix".to_string()
-            })?;
-            let at = Profile::ALL.iter().position(|p| *p == profile);
-            DEDUPE_PROFILE.store(at.unwrap_or(0), Relaxed);
-        }
         "chg-simulated-time" => {
             let yes = match &value.to_ascii_lowercase()[..] {
                 b"yes" => true,
@@ -165,7 +210,7 @@ fn read_argument(name: &str, value: &[u8]) -> Result<(), String> {
         }
         _ => {
             return Err(format!(
-                "unknown module argument {name}; there are dedupe-profile, slice-us, chg-lease, chg-attempts, chg-simulated-time and tags-inline-bytes"
+                "unknown module argument {name}; there are dedupe-profile, dedupe-storage, slice-us, chg-lease, chg-attempts, chg-simulated-time and tags-inline-bytes"
             ))
         }
     }
@@ -177,26 +222,28 @@ fn read_argument(name: &str, value: &[u8]) -> Result<(), String> {
 /// # Safety
 /// Called once, with the context of the module's load.
 pub unsafe fn register(ctx: Ctx) -> Result<(), String> {
-    let names: Vec<_> = Profile::ALL.iter().map(|p| c_string(p.name())).collect();
-    let mut pointers: Vec<*const c_char> = names.iter().map(|name| name.as_ptr()).collect();
-    let values: Vec<c_int> = (0..names.len() as c_int).collect();
     let mut done = Vec::new();
     // SAFETY: main thread, the context of the load; the server copies names and values. The numbers
     // are statics, and only their atomics are ever written.
     unsafe {
-        done.push(rm!(RedisModule_RegisterEnumConfig(
-            ctx.raw(),
-            c"dedupe-profile".as_ptr(),
-            DEDUPE_PROFILE.load(Relaxed) as c_int,
-            raw::REDISMODULE_CONFIG_DEFAULT,
-            pointers.as_mut_ptr(),
-            values.as_ptr(),
-            values.len() as c_int,
-            Some(get_choice),
-            Some(set_choice),
-            None,
-            std::ptr::null_mut()
-        )));
+        for choice in CHOICES {
+            let names: Vec<_> = (choice.names)().into_iter().map(c_string).collect();
+            let mut pointers: Vec<*const c_char> = names.iter().map(|name| name.as_ptr()).collect();
+            let values: Vec<c_int> = (0..names.len() as c_int).collect();
+            done.push(rm!(RedisModule_RegisterEnumConfig(
+                ctx.raw(),
+                c_string(choice.name).as_ptr(),
+                choice.value.load(Relaxed) as c_int,
+                raw::REDISMODULE_CONFIG_DEFAULT,
+                pointers.as_mut_ptr(),
+                values.as_ptr(),
+                values.len() as c_int,
+                Some(get_choice),
+                Some(set_choice),
+                None,
+                std::ptr::from_ref(choice).cast_mut().cast()
+            )));
+        }
         for number in NUMBERS {
             done.push(rm!(RedisModule_RegisterNumericConfig(
                 ctx.raw(),

@@ -9,6 +9,7 @@ use crate::dedupe::error::{Error, Result};
 use crate::dedupe::index::Index;
 use crate::dedupe::keys::{CrawlKey, Names, CRAWL_BYTES};
 use crate::dedupe::profile::Profile;
+use crate::dedupe::storage::Layout;
 use crate::keyspace::KeyError;
 use crate::server::acl::Access;
 use crate::server::api::{context_flags, raw, rm, Ctx, RawCtx, RmString};
@@ -35,7 +36,7 @@ pub struct Remembered {
     /// Where the sweep of claims that ran out goes on.
     pub sweep: Option<ScanCursor>,
     /// The layout that it would have if it were new.
-    default_profile: Profile,
+    new: Layout,
 }
 
 struct Indexes {
@@ -70,14 +71,15 @@ pub fn with_index<T>(
         indexes.panics = panics;
     }
     let place = place(db, prefix);
-    let default_profile = config::dedupe_profile();
-    let known = indexes.by_place.get_mut(&place[..]).filter(|remembered| {
-        remembered.default_profile == default_profile || remembered.index.is_registered()
-    });
+    let new = config::dedupe_layout();
+    let known = indexes
+        .by_place
+        .get_mut(&place[..])
+        .filter(|remembered| remembered.new == new || remembered.index.is_registered());
     let done = match known {
         Some(remembered) => act(remembered, keys),
         None => {
-            let mut index = Index::open(keys, prefix, default_profile, in_cluster())?;
+            let mut index = Index::open(keys, prefix, new, in_cluster())?;
             if indexes.distrusted.contains(&place[..]) {
                 index.distrust_merged(keys)?;
             }
@@ -87,7 +89,7 @@ pub fn with_index<T>(
             let mut remembered = Remembered {
                 index,
                 sweep: None,
-                default_profile,
+                new,
             };
             let done = act(&mut remembered, keys);
             indexes.by_place.insert(place[..].into(), remembered);
@@ -154,7 +156,7 @@ pub fn permit(
 }
 
 /// Endings of the keys that exist once in an index and whose content is remembered.
-const ONCE: [&[u8]; 10] = [
+const ONCE: [&[u8]; 11] = [
     b"allhashes",
     b"alldupes",
     b"allcrawls",
@@ -165,6 +167,7 @@ const ONCE: [&[u8]; 10] = [
     b"commits",
     b"holders",
     b"claims",
+    b"moving",
 ];
 
 /// Whether a key may be one that something is remembered of. Nearly all keys of a server that has

@@ -98,7 +98,7 @@ impl Slices for IndexJob {
 }
 
 /// Jobs that write to one index run one after the other; those that read need no turn.
-fn id(call: &Call<'_>, kind: Kind, work: &str, arguments: &[&[u8]]) -> JobId {
+pub fn id(call: &Call<'_>, kind: Kind, work: &str, arguments: &[&[u8]]) -> JobId {
     JobId::new(call.db, call.prefix, kind != Kind::Reads, work, arguments)
 }
 

@@ -6,7 +6,9 @@ mod crawls;
 mod indexes;
 mod jobs;
 mod lookup;
+mod pack;
 mod records;
+mod store;
 mod wacz;
 
 use crate::server::api::Ctx;
@@ -41,6 +43,9 @@ pub fn register_all(ctx: Ctx) -> Result<(), String> {
         register::<crawls::Check>(ctx)?;
         register::<crawls::Repair>(ctx)?;
         register::<crawls::Profile>(ctx)?;
+        register::<pack::Pack>(ctx)?;
+        register::<pack::Unpack>(ctx)?;
+        store::register(ctx)?;
     }
     for hear in [indexes::on_change, claims::on_change] {
         notify::listen(Listener {

@@ -4,10 +4,13 @@
 //! It behaves as the plain hashes that it stands for, byte for byte: whatever field and value goes in
 //! comes out. How a hash is spelled, who owns it and what a record means is nothing that it knows.
 
+pub mod codec;
 mod decoding;
 mod encoding;
 
 use std::collections::BTreeMap;
+
+pub mod op;
 
 use smallvec::SmallVec;
 

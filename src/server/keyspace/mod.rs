@@ -20,7 +20,7 @@ use super::acl::{Access, User};
 use super::api::{raw, rm, string_bytes, Ctx, RawCtx, RmString};
 use super::notify::own_write;
 
-pub use native::{By, Told};
+pub use native::{By, Gathering, Told};
 
 /// How many fields are gathered at most before they are replicated as one command.
 const REPLICATED_FIELDS: usize = 512;
@@ -102,6 +102,8 @@ pub struct RedisKeyspace {
     ctx: Ctx,
     open: SmallVec<[(RmString, OpenKey); 8]>,
     pending: Option<Pending>,
+    /// Changes of a native value that were not told yet; never beside `pending`.
+    gathered: Option<native::Gathered>,
     last_value: Option<RmString>,
     last_field: Option<RmString>,
     /// Fields that are likely to be asked for next, in this order: those that the last scan gave, or
@@ -120,6 +122,7 @@ impl RedisKeyspace {
             ctx,
             open: SmallVec::new(),
             pending: None,
+            gathered: None,
             last_value: None,
             last_field: None,
             expected: VecDeque::new(),
@@ -190,8 +193,9 @@ impl RedisKeyspace {
         Ok(self.pending.as_mut().expect("just made"))
     }
 
-    /// Replicates the hash fields written so far, and tells the key space's listeners.
+    /// Replicates what was written so far, and tells the key space's listeners.
     pub fn flush(&mut self) {
+        self.tell_gathered();
         let Some(pending) = self.pending.take() else {
             return;
         };
@@ -590,6 +594,7 @@ impl Keyspace for RedisKeyspace {
     }
 
     fn exists(&mut self, key: &RmString) -> bool {
+        self.settle(key);
         !OpenKey::open(self.ctx, key, false).is_null()
     }
 

@@ -1,12 +1,13 @@
 //! Values of our own types, as the commands use them.
 
-use std::os::raw::c_int;
+use std::ffi::CStr;
+use std::os::raw::{c_int, c_void};
 
 use crate::keyspace::{KeyError, Kind, Result};
 use crate::server::api::{raw, rm, RmString};
 use crate::server::native::Native;
 
-use super::RedisKeyspace;
+use super::{check_type, OpenKey, RedisKeyspace};
 
 /// How a change of a value is told to replicas, the append-only file and listeners.
 pub struct Told {
@@ -24,7 +25,168 @@ pub enum By {
     TheCommand,
 }
 
+/// How many bytes of changes are gathered at most before they are told.
+const GATHERED_BYTES: usize = 256 << 10;
+
+/// Many small changes of one value are told at once, as
+/// [`Native::REBUILT_BY`] `key word beside log`.
+#[derive(Clone, Copy)]
+pub struct Gathering {
+    /// The word.
+    pub word: &'static CStr,
+    /// The keyspace event.
+    pub event: &'static CStr,
+}
+
+/// Changes that were made and not told yet.
+pub(super) struct Gathered {
+    key: RmString,
+    /// Another key that they have to do with; empty for none.
+    beside: Option<RmString>,
+    handle: OpenKey,
+    told: Gathering,
+    command: &'static CStr,
+    is_empty: fn(*mut c_void) -> bool,
+    log: Vec<u8>,
+    /// Whatever the one who writes the log wants to know of it.
+    mark: usize,
+}
+
+impl Gathered {
+    fn takes(&self, key: &RmString, beside: Option<&RmString>) -> bool {
+        let same = |a: &RmString, b: &RmString| a.raw() == b.raw() || a.as_ref() == b.as_ref();
+        let beside = match (&self.beside, beside) {
+            (Some(mine), Some(other)) => same(mine, other),
+            _ => true,
+        };
+        beside && same(&self.key, key) && self.log.len() < GATHERED_BYTES
+    }
+}
+
+fn holds_nothing<T: Native>(value: *mut c_void) -> bool {
+    // SAFETY: called with the value of an open key that was made as a `T`.
+    unsafe { (*value.cast::<T>()).is_empty() }
+}
+
 impl RedisKeyspace {
+    /// Changes the value of a key, which is made if there is none, and goes with its last entry. The
+    /// change appends to the log what replicas need to make it as well, together with `beside`, the
+    /// name of another key; the number is 0 at the beginning of a log and else what the change before
+    /// left there.
+    pub fn gather_native<T: Native, R>(
+        &mut self,
+        key: &RmString,
+        beside: Option<&RmString>,
+        told: Gathering,
+        change: impl FnOnce(&mut T, &mut Vec<u8>, &mut usize) -> R,
+    ) -> Result<R> {
+        let fits = self.gathered.as_ref().is_some_and(|g| g.takes(key, beside));
+        if !fits {
+            self.flush();
+            let handle = OpenKey::open(self.ctx, key, true);
+            check_type(&handle, key, Kind::Native(T::WHAT))?;
+            if Self::is_empty(handle.raw()) {
+                let value = Box::into_raw(Box::<T>::default());
+                // SAFETY: main thread, key open for writing; the value is the server's from now on.
+                unsafe {
+                    rm!(RedisModule_ModuleTypeSetValue(
+                        handle.raw(),
+                        T::registered().raw(),
+                        value.cast()
+                    ));
+                }
+                // A handle that saw no key does not see the new one.
+                self.forget(key);
+            }
+            self.gathered = Some(Gathered {
+                key: key.clone(),
+                beside: None,
+                handle,
+                told,
+                command: T::REBUILT_BY,
+                is_empty: holds_nothing::<T>,
+                log: Vec::new(),
+                mark: 0,
+            });
+        }
+        let gathered = self.gathered.as_mut().expect("made above");
+        if gathered.beside.is_none() {
+            gathered.beside = beside.cloned();
+        }
+        let value = value_of::<T>(gathered.handle.raw(), key)?;
+        // SAFETY: one of our values, in a key that is open; nobody else looks at it meanwhile.
+        let value = unsafe { &mut *value };
+        Ok(change(value, &mut gathered.log, &mut gathered.mark))
+    }
+
+    /// Tells of changes that were gathered.
+    pub(super) fn tell_gathered(&mut self) {
+        let Some(gathered) = self.gathered.take() else {
+            return;
+        };
+        let Gathered {
+            key,
+            beside,
+            handle,
+            told,
+            command,
+            is_empty,
+            log,
+            ..
+        } = gathered;
+        // SAFETY: main thread, open key with a value of the type that `is_empty` is for.
+        let emptied = is_empty(unsafe { rm!(RedisModule_ModuleTypeGetValue(handle.raw())) });
+        if emptied {
+            self.forget(&key);
+            // SAFETY: main thread, key open for writing; the value is not used again.
+            unsafe { rm!(RedisModule_DeleteKey(handle.raw())) };
+        }
+        drop(handle);
+        if log.is_empty() {
+            return;
+        }
+        let beside = beside.unwrap_or_else(|| RmString::new(b""));
+        // SAFETY: main thread, live context; the format matches the arguments, and the server takes
+        // its own references and copies.
+        unsafe {
+            rm!(RedisModule_Replicate(
+                self.ctx.raw(),
+                command.as_ptr(),
+                c"scsb".as_ptr(),
+                key.raw(),
+                told.word.as_ptr(),
+                beside.raw(),
+                log.as_ptr(),
+                log.len()
+            ));
+        }
+        self.notify(
+            raw::REDISMODULE_NOTIFY_MODULE as c_int,
+            told.event,
+            &key,
+            emptied,
+        );
+    }
+
+    /// Tells of what was gathered for this key, if anything, so that the server sees it as it is.
+    pub(super) fn settle(&mut self, key: &RmString) {
+        let this = |gathered: &Gathered| gathered.key.as_ref() == key.as_ref();
+        if self.gathered.as_ref().is_some_and(this) {
+            self.tell_gathered();
+        }
+    }
+
+    /// Whether a key holds a value of this type (`Some(true)`), anything else, or nothing (`None`).
+    pub fn holds_native<T: Native>(&mut self, key: &RmString) -> Option<bool> {
+        self.settle(key);
+        let handle = OpenKey::open(self.ctx, key, false);
+        (!handle.is_null()).then(|| {
+            // SAFETY: main thread, open key.
+            let of = unsafe { rm!(RedisModule_ModuleTypeGetType(handle.raw())) };
+            of == T::registered().raw()
+        })
+    }
+
     /// The value of a key; `None` when there is no such key.
     pub fn native<T: Native>(&mut self, key: &RmString) -> Result<Option<&T>> {
         let handle = self.handle(key, Kind::Native(T::WHAT), false)?;

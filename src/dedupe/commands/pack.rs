@@ -1,0 +1,65 @@
+//! `DEDUPE.PACK` and `DEDUPE.UNPACK`.
+
+use crate::dedupe::pack::Move;
+use crate::dedupe::storage::Storage;
+use crate::server::acl::Access;
+use crate::server::command::{Answer, Arg, Call, Command, Spec};
+
+use super::indexes::{on_index, permit, Once};
+use super::jobs::{id, submit, Kind, OF_CRAWL, WHOLE_INDEX};
+
+/// Moves the committed part of an index into one packed value.
+pub struct Pack;
+
+impl Command for Pack {
+    const SPEC: Spec = Spec {
+        name: "dedupe.pack",
+        flags: "write deny-oom blocking",
+        arity: 2,
+        summary: "Moves the committed part of an index into one packed value, which takes a fifth of the memory.",
+        complexity: "O(N) where N is the number of records of committed crawls, in slices",
+        args: &[Arg::prefix()],
+    };
+
+    fn run(call: &mut Call<'_>) -> Result<Answer, String> {
+        run(call, Storage::Packed, "pack")
+    }
+}
+
+/// Moves it back into the documented keys.
+pub struct Unpack;
+
+impl Command for Unpack {
+    const SPEC: Spec = Spec {
+        name: "dedupe.unpack",
+        flags: "write deny-oom blocking",
+        arity: 2,
+        summary: "Moves the committed part of a packed index back into the documented keys.",
+        complexity: "O(N) where N is the number of records of committed crawls, in slices",
+        args: &[Arg::prefix()],
+    };
+
+    fn run(call: &mut Call<'_>) -> Result<Answer, String> {
+        run(call, Storage::Plain, "unpack")
+    }
+}
+
+/// The keys that the committed part moves between.
+const MOVED: [(Once, Access); 2] = [
+    (|names| &names.holders, Access::Write),
+    (|names| &names.moving, Access::Write),
+];
+
+fn run(call: &mut Call<'_>, to: Storage, work: &str) -> Result<Answer, String> {
+    call.args.end()?;
+    permit(call, &WHOLE_INDEX, &[])?;
+    permit(call, &MOVED, &[])?;
+    let committed = on_index(call, |remembered, keys| remembered.index.committed(keys))?;
+    let records = committed
+        .iter()
+        .map(|crawl| (&crawl[..], &OF_CRAWL[..1], Access::Write));
+    let records: Vec<_> = records.collect();
+    permit(call, &[], &records)?;
+    let id = id(call, Kind::Grows, work, &[]);
+    submit(call, Kind::Grows, id, Box::new(Move::new(to)), true)
+}

@@ -1,0 +1,181 @@
+//! A packed index as the value of a key.
+
+use std::ffi::CStr;
+use std::os::raw::c_int;
+
+use crate::dedupe::packed::op::{apply_log, Log, Op, Take};
+use crate::dedupe::packed::{Packed, Value};
+use crate::dedupe::store::{Holds, Store, PACKED};
+use crate::defrag::Mover;
+use crate::keyspace::{Keyspace, Kind, Result};
+use crate::server::api::{selected_db, Ctx, RmString};
+use crate::server::command::{register_internal, Internal, InternalCall};
+use crate::server::keyspace::{By, Gathering, RedisKeyspace, Told};
+use crate::server::native::{self, Native, Registered};
+use crate::server::notify::Change;
+use crate::slices::Time;
+
+use super::indexes;
+
+/// The internal command that changes a packed index, for replicas and append-only files.
+const CHANGE: &CStr = c"crawlspace.packed";
+
+/// How changes are told.
+const TOLD: Gathering = Gathering {
+    word: c"APPLY",
+    event: c"dedupe.packed",
+};
+
+static REGISTERED: Registered = Registered::new();
+
+impl Native for Packed {
+    const NAME: &'static CStr = c"crawlpack";
+    const VERSION: c_int = 1;
+    const WHAT: &'static str = match PACKED {
+        Kind::Native(what) => what,
+        _ => panic!("a packed index is a native value"),
+    };
+    const REBUILT_BY: &'static CStr = CHANGE;
+    const REBUILT_WITH: &'static CStr = c"CHUNK";
+
+    fn registered() -> &'static Registered {
+        &REGISTERED
+    }
+
+    fn save(&self, chunk: &mut dyn FnMut(&[u8])) {
+        Packed::save(self, chunk);
+    }
+
+    fn elements(&self, element: &mut dyn FnMut(&[&[u8]])) {
+        Packed::elements(self, element);
+    }
+
+    fn load(&mut self, chunk: &[u8], version: c_int) -> std::result::Result<(), String> {
+        Packed::load(self, chunk, version)
+    }
+
+    fn is_empty(&self) -> bool {
+        Packed::is_empty(self)
+    }
+
+    fn memory(&self) -> usize {
+        Packed::memory(self)
+    }
+
+    fn defrag(&mut self, cursor: u64, mover: &mut Mover<'_>, time: Time<'_>) -> u64 {
+        Packed::defrag(self, cursor, mover, time)
+    }
+
+    fn free_effort(&self) -> usize {
+        Packed::free_effort(self)
+    }
+}
+
+impl Store for RedisKeyspace {
+    fn packed<T>(&mut self, key: &RmString, read: impl FnOnce(&Packed) -> T) -> Result<Option<T>> {
+        Ok(self.native::<Packed>(key)?.map(read))
+    }
+
+    fn change_packed(&mut self, key: &RmString, op: &Op<'_>) -> Result<bool> {
+        self.gather_native(key, None, TOLD, |packed: &mut Packed, log, mark| {
+            let changed = op.apply(packed);
+            op.write(log, mark);
+            changed
+        })
+    }
+
+    fn take_packed(&mut self, key: &RmString, records: &RmString, take: &Take<'_>) -> Result<bool> {
+        self.gather_native(
+            key,
+            Some(records),
+            TOLD,
+            |packed: &mut Packed, log, mark| {
+                let op = Op::Take(*take);
+                op.write(log, mark);
+                op.apply(packed)
+            },
+        )
+    }
+
+    fn holds(&mut self, key: &RmString) -> Holds {
+        match self.holds_native::<Packed>(key) {
+            None => Holds::Nothing,
+            Some(true) => Holds::Packed,
+            Some(false) => Holds::Other,
+        }
+    }
+}
+
+/// `crawlspace.packed key APPLY records log` and `crawlspace.packed key CHUNK chunk`. Nobody but the
+/// server needs it; a call by hand changes a packed index as told.
+struct ChangePacked;
+
+impl Internal for ChangePacked {
+    const NAME: &'static CStr = CHANGE;
+    const FLAGS: &'static CStr = c"write deny-oom admin";
+
+    fn run(call: &mut InternalCall<'_>) -> std::result::Result<(), String> {
+        let changed = match *call.arguments {
+            [b"APPLY", records, log] => apply(call, records, log),
+            [b"CHUNK", chunk] => change(call, |packed| packed.load(chunk, Packed::VERSION)),
+            _ => Err("ERR this takes a key, CHUNK and a chunk, or APPLY, a key and a log".into()),
+        };
+        // A replica remembers things of its indexes, too.
+        let (db, key) = (selected_db(call.ctx), call.key.clone());
+        call.keys.release();
+        indexes::on_change(call.ctx, Change::Key(db, key.as_ref()));
+        changed
+    }
+}
+
+fn change(
+    call: &mut InternalCall<'_>,
+    change: impl FnOnce(&mut Packed) -> std::result::Result<(), String>,
+) -> std::result::Result<(), String> {
+    let key = call.key.clone();
+    let changed = call.keys.change_native(&key, true, |packed: &mut Packed| {
+        let told = Told {
+            by: By::TheCommand,
+            event: TOLD.event,
+        };
+        (change(packed), Some(told))
+    });
+    match changed {
+        Ok(changed) => changed.unwrap_or(Ok(())).map_err(|e| format!("ERR {e}")),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Carries out what the master did. The records that it took in are in the same hash here.
+fn apply(
+    call: &mut InternalCall<'_>,
+    records: &[u8],
+    log: &[u8],
+) -> std::result::Result<(), String> {
+    let records = RmString::new(records);
+    let mut taken: Vec<Option<Value>> = Vec::new();
+    let mut ops = Log::new(log);
+    while let Some(op) = ops.next_op().map_err(|error| format!("ERR {error}"))? {
+        if let Op::Take(take) = op {
+            let record = call.keys.hash_get(&records, take.field);
+            let record = record.map_err(|error| error.to_string())?;
+            taken.push(record.map(|record| Value::from_slice(record.as_ref())));
+        }
+    }
+    let mut taken = taken.into_iter();
+    change(call, |packed| {
+        apply_log(packed, log, |_| taken.next().flatten())
+    })
+}
+
+/// Makes the type and its internal command known to the server.
+///
+/// # Safety
+/// Called once, with the context of the module's load.
+pub unsafe fn register(ctx: Ctx) -> std::result::Result<(), String> {
+    // SAFETY: by contract.
+    unsafe {
+        native::register::<Packed>(ctx)?;
+        register_internal::<ChangePacked>(ctx)
+    }
+}

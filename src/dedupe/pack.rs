@@ -1,0 +1,348 @@
+//! `PACK` and `UNPACK`: the committed part of an index moves from one storage to the other.
+//!
+//! The old storage is put aside under the name `moving`, and its entries go over slice by slice. Each
+//! is in exactly one of the two at the end of every slice, and look-ups see both, so nobody notices.
+//! Cut short by a crash, the same command goes on, and the other one goes back.
+
+use crate::keyspace::Batch;
+use crate::reply::Reply;
+
+use super::digest::Digest;
+use super::error::Result;
+use super::index::{Index, State};
+use super::job::{Job, Step, Time, Walk};
+use super::keys::CrawlKey;
+use super::packed::op::Op;
+use super::packed::Part;
+use super::storage::{Of, Places, Storage};
+use super::store::Store;
+
+enum Phase<K: Store> {
+    Check,
+    Start,
+    /// Further holders.
+    Holders(Walk<K>),
+    /// Which crawls have records to move.
+    Crawls(Walk<K>),
+    /// The next crawl.
+    Next,
+    /// Records of one crawl, with the hashes that it owns.
+    Records(Vec<u8>, Walk<K>),
+    /// What is left of the merged index: hashes whose owner has no record of them.
+    Merged(Walk<K>),
+    End,
+}
+
+/// The change of an index's storage.
+pub struct Move<K: Store> {
+    to: Storage,
+    phase: Phase<K>,
+    /// Those whose records are still to be moved.
+    crawls: Vec<Vec<u8>>,
+    hashes: u64,
+    records: u64,
+}
+
+impl<K: Store> Move<K> {
+    /// To that storage, not yet begun.
+    pub fn new(to: Storage) -> Move<K> {
+        Move {
+            to,
+            phase: Phase::Check,
+            crawls: Vec::new(),
+            hashes: 0,
+            records: 0,
+        }
+    }
+
+    /// Puts the old storage aside.
+    fn start(&mut self, index: &mut Index<K>, ks: &mut K) -> Result<()> {
+        if index.storage() != self.to {
+            index.register(ks)?;
+            let (merged, moving) = (index.names.merged.clone(), index.names.moving.clone());
+            let had = ks.exists(&merged);
+            if index.is_moving() {
+                // The way back: what was left of the other storage is where changes go now.
+                let aside = ks.name(&[index.prefix(), b"moving:back"]);
+                ks.rename(&moving, &aside)?;
+                if had {
+                    ks.rename(&merged, &moving)?;
+                }
+                ks.rename(&aside, &merged)?;
+            } else if had {
+                ks.rename(&merged, &moving)?;
+            }
+            match self.to {
+                Storage::Packed => {
+                    let name = self.to.name().as_bytes();
+                    ks.hash_set(&index.names.meta, b"storage", name)?;
+                }
+                Storage::Plain => {
+                    ks.hash_del(&index.names.meta, b"storage")?;
+                }
+            }
+            let is_moving = ks.exists(&moving);
+            index.places = Places::of(&index.names, self.to, is_moving);
+            index.crawls.clear();
+            index.has_holders = None;
+        }
+        Ok(())
+    }
+
+    /// Where the records of crawls may be that are to be moved.
+    fn list_crawls(&mut self, index: &mut Index<K>, ks: &mut K) -> Result<Phase<K>> {
+        if self.to == Storage::Packed {
+            return Ok(Phase::Crawls(Walk::set(ks, index.names.allcrawls.clone())));
+        }
+        if let Some(key) = index.packed_key() {
+            let crawls = ks.packed(key, |packed| packed.crawls())?;
+            self.crawls = crawls.unwrap_or_default();
+        }
+        Ok(Phase::Next)
+    }
+
+    fn next_crawl(&mut self, index: &mut Index<K>, ks: &mut K) -> Result<Phase<K>> {
+        while let Some(crawl) = self.crawls.pop() {
+            let walk = match self.to {
+                Storage::Packed => {
+                    let records = index.crawl_key(ks, &crawl, CrawlKey::Records);
+                    let len = ks.hash_len(&records)?;
+                    if len == 0 {
+                        continue;
+                    }
+                    index.expect(ks, &crawl, len)?;
+                    Walk::hash(ks, records)
+                }
+                Storage::Plain => Walk::stored(index, ks, Of::Packed(crawl.clone())),
+            };
+            return Ok(Phase::Records(crawl, walk));
+        }
+        let walk = match (self.to, &index.places.plain) {
+            (Storage::Packed, Some(plain)) if index.is_moving() => Walk::hash(ks, plain.clone()),
+            (Storage::Plain, _) if index.is_moving() => index.packed_walk(Of::Merged),
+            _ => return Ok(Phase::End),
+        };
+        Ok(Phase::Merged(walk))
+    }
+
+    fn answer(&self, index: &mut Index<K>, ks: &mut K) -> Reply {
+        let names = &index.names;
+        let memory = match index.storage() {
+            Storage::Packed => ks.memory(&names.merged),
+            Storage::Plain => ks.memory(&names.merged) + ks.memory(&names.holders),
+        };
+        Reply::named([
+            ("storage", Reply::bulk(index.storage().name())),
+            ("hashes", Reply::count(self.hashes)),
+            ("records", Reply::count(self.records)),
+            ("memory", Reply::count(memory)),
+        ])
+    }
+}
+
+impl<K: Store> Job<K> for Move<K> {
+    fn step(&mut self, index: &mut Index<K>, ks: &mut K, time: Time<'_>) -> Result<Step> {
+        let to = self.to;
+        loop {
+            match &mut self.phase {
+                Phase::Check => {
+                    index.check_types(ks, None)?;
+                    ks.hash_len(&index.names.holders)?;
+                    self.phase = Phase::Start;
+                }
+                Phase::Start => {
+                    self.start(index, ks)?;
+                    self.phase = Phase::Holders(match to {
+                        Storage::Packed => Walk::hash(ks, index.names.holders.clone()),
+                        Storage::Plain => index.packed_walk(Of::Holders),
+                    });
+                }
+                Phase::Holders(walk) => {
+                    let mut moved = Batch::default();
+                    let done = walk.run(index, ks, time, |_, _, field, value| {
+                        moved.push(field, value);
+                        Ok(())
+                    })?;
+                    index.move_holders(ks, to, &moved)?;
+                    if !done {
+                        return Ok(Step::More);
+                    }
+                    self.phase = self.list_crawls(index, ks)?;
+                }
+                Phase::Crawls(walk) => {
+                    let crawls = &mut self.crawls;
+                    let done = walk.run(index, ks, time, |_, _, crawl, _| {
+                        crawls.push(crawl.to_vec());
+                        Ok(())
+                    })?;
+                    if !done {
+                        return Ok(Step::More);
+                    }
+                    self.crawls.sort();
+                    self.crawls.dedup();
+                    self.phase = Phase::Next;
+                }
+                Phase::Next => {
+                    self.phase = self.next_crawl(index, ks)?;
+                    if !time() {
+                        return Ok(Step::More);
+                    }
+                }
+                Phase::Records(crawl, walk) => {
+                    let mut moved = Batch::default();
+                    let uncommitted = [CrawlKey::Fresh, CrawlKey::Cut]
+                        .map(|part| index.crawl_key(ks, crawl, part));
+                    let in_part = uncommitted.iter().any(|part| ks.exists(part));
+                    let crawl = &*crawl;
+                    let done = walk.run(index, ks, time, |index, ks, field, value| {
+                        // What is not committed stays in the plain hash.
+                        if to == Storage::Packed && in_part {
+                            let digest = Digest::of_field(field);
+                            for part in &uncommitted {
+                                if ks.hash_has(part, digest.canonical())? {
+                                    return Ok(());
+                                }
+                            }
+                        }
+                        moved.push(field, value);
+                        if to == Storage::Packed {
+                            index.pack_record(ks, crawl, (field, value))?;
+                        }
+                        Ok(())
+                    })?;
+                    let (hashes, records) = match to {
+                        Storage::Packed => index.drop_packed_ones(ks, crawl, &moved)?,
+                        Storage::Plain => index.unpack_records(ks, crawl, &moved)?,
+                    };
+                    self.hashes += hashes;
+                    self.records += records;
+                    if !done {
+                        return Ok(Step::More);
+                    }
+                    index.note_plain(ks, crawl);
+                    self.phase = Phase::Next;
+                }
+                Phase::Merged(walk) => {
+                    let mut moved = Batch::default();
+                    let done = walk.run(index, ks, time, |_, _, field, value| {
+                        moved.push(field, value);
+                        Ok(())
+                    })?;
+                    for (field, owner) in moved.iter() {
+                        index.merged_set(ks, field, owner)?;
+                    }
+                    self.hashes += moved.len() as u64;
+                    if !done {
+                        return Ok(Step::More);
+                    }
+                    self.phase = Phase::End;
+                }
+                Phase::End => {
+                    let is_moving = ks.exists(&index.names.moving);
+                    index.places = Places::of(&index.names, to, is_moving);
+                    return Ok(Step::Done(self.answer(index, ks)));
+                }
+            }
+        }
+    }
+}
+
+impl<K: Store> Index<K> {
+    /// A walk over what is packed alone.
+    fn packed_walk(&self, of: Of) -> Walk<K> {
+        Walk::over(self.packed_source(of).into_iter().collect())
+    }
+
+    fn move_holders(&mut self, ks: &mut K, to: Storage, moved: &Batch) -> Result<()> {
+        if to == Storage::Packed {
+            if let Some(key) = &self.places.packed {
+                for (field, value) in moved.iter() {
+                    ks.change_packed(key, &Op::Set(Part::Holders, field, value))?;
+                }
+            }
+            for (field, _) in moved.iter() {
+                ks.hash_del(&self.names.holders, field)?;
+            }
+        } else {
+            for (field, value) in moved.iter() {
+                ks.hash_set(&self.names.holders, field, value)?;
+            }
+            for (field, _) in moved.iter() {
+                self.del_packed(ks, Part::Holders, field)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a committed record in, and with it the hash if this crawl owns it.
+    fn pack_record(
+        &mut self,
+        ks: &mut K,
+        crawl: &[u8],
+        (field, value): (&[u8], &[u8]),
+    ) -> Result<()> {
+        let owner = match &self.places.plain {
+            Some(merged) => ks.hash_get(merged, field)?,
+            None => None,
+        };
+        let owns = owner.is_some_and(|owner| owner.as_ref() == crawl);
+        self.take(ks, crawl, (field, value), owns)?;
+        Ok(())
+    }
+
+    /// What was taken in goes out of the plain keys; gives how many hashes and records that were.
+    fn drop_packed_ones(&mut self, ks: &mut K, crawl: &[u8], moved: &Batch) -> Result<(u64, u64)> {
+        let mut hashes = 0;
+        if let Some(merged) = &self.places.plain {
+            for (field, _) in moved.iter() {
+                let owner = ks.hash_get(merged, field)?;
+                if owner.is_some_and(|owner| owner.as_ref() == crawl) {
+                    hashes += u64::from(ks.hash_del(merged, field)?);
+                }
+            }
+        }
+        let records = self.crawl_key(ks, crawl, CrawlKey::Records);
+        let mut gone = 0;
+        for (field, _) in moved.iter() {
+            gone += u64::from(ks.hash_del(&records, field)?);
+        }
+        Ok((hashes, gone))
+    }
+
+    /// Packed records go into the plain keys, with the hashes that the crawl owns.
+    fn unpack_records(&mut self, ks: &mut K, crawl: &[u8], moved: &Batch) -> Result<(u64, u64)> {
+        // Of a crawl that is not committed the plain hash has them all.
+        let committed = matches!(
+            self.state(ks, crawl)?,
+            Some(State::Committed | State::Continued)
+        );
+        let records = self.crawl_key(ks, crawl, CrawlKey::Records);
+        let mut unpacked = 0;
+        if committed {
+            for (field, value) in moved.iter() {
+                // What a plain client wrote there since counts.
+                unpacked += u64::from(ks.hash_set_new(&records, field, value)?);
+            }
+        }
+        self.set_copied(ks, crawl, 0)?;
+        let mut owned = Vec::new();
+        for (field, _) in moved.iter() {
+            let owner = self.get_packed(ks, Part::Owners, field)?;
+            if owner.is_some_and(|owner| owner.as_ref() == crawl) {
+                owned.push(field);
+            }
+        }
+        if let Some(merged) = &self.places.plain {
+            for field in &owned {
+                ks.hash_set(merged, field, crawl)?;
+            }
+        }
+        for field in &owned {
+            self.del_packed(ks, Part::Owners, field)?;
+        }
+        for (field, _) in moved.iter() {
+            self.unpack_record(ks, crawl, field)?;
+        }
+        Ok((owned.len() as u64, unpacked))
+    }
+}

@@ -1,0 +1,292 @@
+//! Changes of a packed index as replicas and append-only files get them.
+//!
+//! A log is a list of changes, one after the other, each a byte that says what it is and then its
+//! parts. Bytes of any length stand after their length (7 bits a byte, lowest first). The changes of a
+//! crawl's records follow a `CRAWL` that names it.
+
+use super::{Packed, Part, Value};
+
+/// A change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Op<'a> {
+    /// A field gets a value.
+    Set(Part<'a>, &'a [u8], &'a [u8]),
+    /// A field goes.
+    Del(Part<'a>, &'a [u8]),
+    /// A record that stands in the crawl's plain hash comes in.
+    Take(Take<'a>),
+    /// So many records of a crawl will follow.
+    Expect(&'a [u8], u64),
+}
+
+/// A record of a crawl's plain hash, to be copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Take<'a> {
+    /// The crawl.
+    pub crawl: &'a [u8],
+    /// The hash.
+    pub field: &'a [u8],
+    /// The record; not in logs, because whoever reads them has it as well.
+    pub record: Option<&'a [u8]>,
+    /// Whether the crawl becomes the owner if the hash has none.
+    pub owns: bool,
+}
+
+const CRAWL: u8 = 1;
+const SET_OWNER: u8 = 2;
+const SET_RECORD: u8 = 3;
+const SET_HOLDERS: u8 = 4;
+const DEL_OWNER: u8 = 5;
+const DEL_RECORD: u8 = 6;
+const DEL_HOLDERS: u8 = 7;
+const TAKE: u8 = 8;
+const TAKE_AND_OWN: u8 = 9;
+const EXPECT: u8 = 10;
+
+fn push_length(log: &mut Vec<u8>, mut n: u64) {
+    while n >= 0x80 {
+        log.push(n as u8 | 0x80);
+        n >>= 7;
+    }
+    log.push(n as u8);
+}
+
+fn push_bytes(log: &mut Vec<u8>, bytes: &[u8]) {
+    push_length(log, bytes.len() as u64);
+    log.extend_from_slice(bytes);
+}
+
+/// Names the crawl of what follows, unless it is the one that was named last. `mark` is where the last
+/// name ends in the log; 0 for none.
+fn push_crawl(log: &mut Vec<u8>, mark: &mut usize, crawl: &[u8]) {
+    let named = log[..*mark].ends_with(crawl) && *mark > crawl.len() && {
+        let mut before = Vec::new();
+        push_length(&mut before, crawl.len() as u64);
+        log[..*mark - crawl.len()].ends_with(&before)
+    };
+    if !named {
+        log.push(CRAWL);
+        push_bytes(log, crawl);
+        *mark = log.len();
+    }
+}
+
+impl Op<'_> {
+    /// Appends the change to a log. `mark` belongs to the log, 0 at its beginning.
+    pub fn write(&self, log: &mut Vec<u8>, mark: &mut usize) {
+        match *self {
+            Op::Set(part, field, value) => {
+                if let Part::Records(crawl) = part {
+                    push_crawl(log, mark, crawl);
+                }
+                log.push(match part {
+                    Part::Owners => SET_OWNER,
+                    Part::Records(_) => SET_RECORD,
+                    Part::Holders => SET_HOLDERS,
+                });
+                push_bytes(log, field);
+                push_bytes(log, value);
+            }
+            Op::Del(part, field) => {
+                if let Part::Records(crawl) = part {
+                    push_crawl(log, mark, crawl);
+                }
+                log.push(match part {
+                    Part::Owners => DEL_OWNER,
+                    Part::Records(_) => DEL_RECORD,
+                    Part::Holders => DEL_HOLDERS,
+                });
+                push_bytes(log, field);
+            }
+            Op::Take(take) => {
+                push_crawl(log, mark, take.crawl);
+                log.push(if take.owns { TAKE_AND_OWN } else { TAKE });
+                push_bytes(log, take.field);
+            }
+            Op::Expect(crawl, records) => {
+                push_crawl(log, mark, crawl);
+                log.push(EXPECT);
+                push_length(log, records);
+            }
+        }
+    }
+
+    /// Makes the change; true if a field is new, or was there to go. A record to be taken must be given.
+    pub fn apply(&self, packed: &mut Packed) -> bool {
+        match *self {
+            Op::Set(part, field, value) => packed.set(part, field, value),
+            Op::Del(part, field) => packed.del(part, field),
+            Op::Take(Take {
+                crawl,
+                field,
+                record,
+                owns,
+            }) => {
+                let Some(record) = record else { return false };
+                match owns {
+                    true => packed.put_new(crawl, field, record),
+                    false => packed.set(Part::Records(crawl), field, record),
+                }
+            }
+            Op::Expect(crawl, records) => {
+                packed.expect(crawl, records);
+                false
+            }
+        }
+    }
+}
+
+/// Reads a log from its beginning.
+pub struct Log<'a> {
+    rest: &'a [u8],
+    crawl: &'a [u8],
+}
+
+impl<'a> Log<'a> {
+    /// Of these bytes, which may come from anybody.
+    pub fn new(log: &'a [u8]) -> Log<'a> {
+        Log {
+            rest: log,
+            crawl: b"",
+        }
+    }
+
+    /// The next change; `None` at the end.
+    ///
+    /// # Errors
+    /// What is wrong with the log.
+    pub fn next_op(&mut self) -> Result<Option<Op<'a>>, String> {
+        loop {
+            let Some((&what, rest)) = self.rest.split_first() else {
+                return Ok(None);
+            };
+            self.rest = rest;
+            return Ok(Some(match what {
+                CRAWL => {
+                    self.crawl = self.bytes()?;
+                    continue;
+                }
+                SET_OWNER => Op::Set(Part::Owners, self.bytes()?, self.bytes()?),
+                SET_RECORD => Op::Set(Part::Records(self.crawl), self.bytes()?, self.bytes()?),
+                SET_HOLDERS => Op::Set(Part::Holders, self.bytes()?, self.bytes()?),
+                DEL_OWNER => Op::Del(Part::Owners, self.bytes()?),
+                DEL_RECORD => Op::Del(Part::Records(self.crawl), self.bytes()?),
+                DEL_HOLDERS => Op::Del(Part::Holders, self.bytes()?),
+                TAKE | TAKE_AND_OWN => Op::Take(Take {
+                    crawl: self.crawl,
+                    field: self.bytes()?,
+                    record: None,
+                    owns: what == TAKE_AND_OWN,
+                }),
+                EXPECT => Op::Expect(self.crawl, self.length()?),
+                other => return Err(format!("it has a change of unknown kind {other}")),
+            }));
+        }
+    }
+
+    fn length(&mut self) -> Result<u64, String> {
+        let mut n = 0u64;
+        for shift in (0..64).step_by(7) {
+            let (&byte, rest) = self.rest.split_first().ok_or("it is cut off")?;
+            self.rest = rest;
+            n |= u64::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                return Ok(n);
+            }
+        }
+        Err("it has a length that is none".to_string())
+    }
+
+    fn bytes(&mut self) -> Result<&'a [u8], String> {
+        let length = usize::try_from(self.length()?).map_err(|_| "it is cut off")?;
+        let cut = self.rest.split_at_checked(length).ok_or("it is cut off")?;
+        self.rest = cut.1;
+        Ok(cut.0)
+    }
+}
+
+/// Carries a whole log out. `record` finds what is to be taken: the record of a field in the crawl's
+/// plain hash.
+///
+/// # Errors
+/// What is wrong with the log. Changes before that place were made, and a record that is not there is
+/// left out.
+pub fn apply_log(
+    packed: &mut Packed,
+    log: &[u8],
+    mut record: impl FnMut(&[u8]) -> Option<Value>,
+) -> Result<(), String> {
+    let mut log = Log::new(log);
+    let mut missing = 0;
+    while let Some(op) = log.next_op()? {
+        match op {
+            Op::Take(take) => {
+                let value = record(take.field);
+                let record = value.as_deref();
+                missing += u64::from(record.is_none());
+                Op::Take(Take { record, ..take }).apply(packed);
+            }
+            op => {
+                op.apply(packed);
+            }
+        }
+    }
+    match missing {
+        0 => Ok(()),
+        n => Err(format!("it takes {n} records that are not there")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    type Made = (u8, Vec<u8>, Vec<u8>, Vec<u8>);
+
+    fn ops() -> impl Strategy<Value = Vec<Made>> {
+        let bytes = || proptest::collection::vec(any::<u8>(), 0..200);
+        let crawl = proptest::sample::select(vec![b"a".to_vec(), b"ba".to_vec(), vec![0; 130]]);
+        proptest::collection::vec((0..9u8, crawl, bytes(), bytes()), 0..30)
+    }
+
+    fn op((what, crawl, field, value): &Made) -> Op<'_> {
+        let part = match what % 3 {
+            0 => Part::Owners,
+            1 => Part::Records(crawl),
+            _ => Part::Holders,
+        };
+        match what {
+            0..=2 => Op::Set(part, field, value),
+            3..=5 => Op::Del(part, field),
+            6 | 7 => Op::Take(Take {
+                crawl,
+                field,
+                record: None,
+                owns: *what == 6,
+            }),
+            _ => Op::Expect(crawl, field.len() as u64 * 1_000_003),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_log_reads_back(list in ops()) {
+            let (mut log, mut mark) = (Vec::new(), 0);
+            for each in &list {
+                op(each).write(&mut log, &mut mark);
+            }
+            let mut read = Log::new(&log);
+            for each in &list {
+                prop_assert_eq!(read.next_op(), Ok(Some(op(each))));
+            }
+            prop_assert_eq!(read.next_op(), Ok(None));
+        }
+
+        #[test]
+        fn no_bytes_make_reading_panic(log in proptest::collection::vec(0..14u8, 0..60)) {
+            let mut packed = Packed::default();
+            let _ = apply_log(&mut packed, &log, |_| None);
+        }
+    }
+}
