@@ -41,6 +41,9 @@ enum Phase<K: Store> {
     Records(Walk<K>),
     Merged(Walk<K>),
     Holders(Walk<K>),
+    /// Packed records of crawls that the index does not have, the next crawl last.
+    Packed(Vec<Vec<u8>>),
+    Stray(Vec<Vec<u8>>, Vec<u8>, Walk<K>),
     Keys(K::Cursor),
     Report,
 }
@@ -301,8 +304,34 @@ impl<K: Store> Job<K> for Check<K> {
                     let marks = committing.iter().chain(removing.iter());
                     let crawls: BTreeSet<&[u8]> =
                         marks.map(|(c, _)| c).filter(|c| !c.is_empty()).collect();
-                    self.findings.interrupted = crawls.len() as u64;
-                    self.phase = Phase::Keys(ks.cursor());
+                    self.findings.interrupted = crawls.len() as u64 + u64::from(index.is_moving());
+                    self.phase = Phase::Packed(index.packed_crawls(ks)?);
+                }
+                Phase::Packed(crawls) => {
+                    let Some(crawl) = crawls.pop() else {
+                        self.phase = Phase::Keys(ks.cursor());
+                        continue;
+                    };
+                    if !is_stray(index, ks, &crawl)? {
+                        continue;
+                    }
+                    findings.leaked_keys += 1;
+                    if repair {
+                        findings.repaired += 1;
+                        let walk = Walk::stored(index, ks, Of::Packed(crawl.clone()));
+                        self.phase = Phase::Stray(std::mem::take(crawls), crawl, walk);
+                    } else if !time() {
+                        return Ok(Step::More);
+                    }
+                }
+                Phase::Stray(crawls, crawl, walk) => {
+                    let done = walk.run(index, ks, time, |index, ks, field, _| {
+                        index.unpack_record(ks, crawl, field)
+                    })?;
+                    if !done {
+                        return Ok(Step::More);
+                    }
+                    self.phase = Phase::Packed(std::mem::take(crawls));
                 }
                 Phase::Keys(cursor) => {
                     let mut batch = Batch::default();
@@ -335,6 +364,14 @@ impl<K: Store> Job<K> for Check<K> {
             }
         }
     }
+}
+
+/// Whether a crawl cannot have packed records: it is not committed, and no job of it is cut short.
+fn is_stray<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Result<bool> {
+    let has_them = index.is_committed(ks, crawl)?
+        || index.is_committing(ks, crawl)?
+        || index.is_removing(ks, crawl)?;
+    Ok(!has_them)
 }
 
 /// A crawl's counts must be integers.

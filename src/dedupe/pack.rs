@@ -94,10 +94,7 @@ impl<K: Store> Move<K> {
         if self.to == Storage::Packed {
             return Ok(Phase::Crawls(Walk::set(ks, index.names.allcrawls.clone())));
         }
-        if let Some(key) = index.packed_key() {
-            let crawls = ks.packed(key, |packed| packed.crawls())?;
-            self.crawls = crawls.unwrap_or_default();
-        }
+        self.crawls = index.packed_crawls(ks)?;
         Ok(Phase::Next)
     }
 

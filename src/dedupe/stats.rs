@@ -9,6 +9,7 @@ use super::error::{Error, Result};
 use super::index::{Index, State};
 use super::job::{Job, Step, Time, Walk};
 use super::keys::CrawlKey;
+use super::packed::Part;
 use super::store::Store;
 
 impl<K: Store> Index<K> {
@@ -39,8 +40,22 @@ impl<K: Store> Index<K> {
         let mut figures = self.crawl_figures(ks, crawl, state)?;
         let requires = self.crawl_key(ks, crawl, CrawlKey::Requires);
         figures.push(("requires", Reply::count(ks.set_len(&requires)?)));
-        figures.push(("memory", Reply::count(self.crawl_memory(ks, crawl))));
+        let memory = self.crawl_memory(ks, crawl) + self.packed_memory(ks, crawl)?;
+        figures.push(("memory", Reply::count(memory)));
         Ok(Reply::named(figures))
+    }
+
+    /// A crawl's part of the packed index, by its number of records.
+    fn packed_memory(&mut self, ks: &mut K, crawl: &[u8]) -> Result<u64> {
+        let Some(key) = self.packed_key().cloned() else {
+            return Ok(0);
+        };
+        let share = ks.packed(&key, |packed| {
+            let records = packed.len(Part::Records(crawl)) as u128;
+            let all = packed.all_records().max(1) as u128;
+            (packed.memory() as u128 * records / all) as u64
+        })?;
+        Ok(share.unwrap_or(0))
     }
 
     fn crawl_memory(&mut self, ks: &mut K, crawl: &[u8]) -> u64 {

@@ -324,6 +324,16 @@ impl<K: Store> Index<K> {
         Ok(plain + packed - copied)
     }
 
+    /// Crawls that have packed records.
+    pub fn packed_crawls(&self, ks: &mut K) -> Result<Vec<Vec<u8>>> {
+        match &self.places.packed {
+            Some(key) => Ok(ks
+                .packed(key, |packed| packed.crawls())?
+                .unwrap_or_default()),
+            None => Ok(Vec::new()),
+        }
+    }
+
     /// Whether a crawl's record is packed with this value.
     pub fn is_packed_as(
         &self,
