@@ -17,6 +17,7 @@ mod figures;
 mod record;
 mod requires;
 mod sharded;
+mod storage;
 mod wacz;
 
 use std::sync::Arc;
@@ -31,6 +32,7 @@ pub use self::record::{
 };
 pub use self::requires::{Dependent, Of, Required};
 pub use self::sharded::{Doing, Sharded, Unfinished};
+pub use self::storage::{Moved, Storage};
 pub use self::wacz::Wacz;
 use crate::server::{Ask, Batch, Call, Code, Pending, Server, Steps};
 

@@ -3,7 +3,7 @@
 use redis::{FromRedisValue, ParsingError, Value};
 use serde::Serialize;
 
-use super::Index;
+use super::{Index, Storage};
 use crate::reply::{as_text, pairs};
 use crate::server::{Ask, Call};
 
@@ -65,8 +65,8 @@ map_reply! {
     Stats as "camelCase" {
         /// Which key names it uses.
         profile: Profile,
-        /// How it is kept.
-        storage: String,
+        /// How its committed part is kept.
+        storage: Storage,
         /// Committed crawls.
         crawls: u64,
         /// Crawls in progress.

@@ -8,6 +8,7 @@ mod records;
 mod requires;
 mod spread;
 mod standing;
+mod storage;
 
 use std::sync::Arc;
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crawlspace_client::dedupe::{
     Added, Adding, Claim, Committed, Index, Listed, Of, Profile, Reference, Revisited, Revisiting,
-    Sequence, State,
+    Sequence, State, Storage,
 };
 use crawlspace_client::frontier::{
     Budget, Facts, Fetched, Frontier, Held, Limits, Next, Pause, Uri, Wait,
@@ -20,7 +20,7 @@ const OTHER: &[u8] = b"sha1:3I42H3S6NNFQ2MSVX7XZKYAYSCX5QBYJ";
 const MINUTE: Duration = Duration::from_secs(60);
 
 fn redis() -> Redis {
-    let options = Options::new();
+    let options = Options::new().plain();
     options.module_args(&["chg-simulated-time", "yes"]).start()
 }
 
@@ -115,6 +115,14 @@ macro_rules! dedupe_calls {
             let ids: Vec<&[u8]> = crawls.iter().map(|one| &one.crawl[..]).collect();
             assert_eq!(ids, names);
         }
+        assert_eq!(index.stats()$(.$await)?.unwrap().storage, Storage::Plain);
+        let moved = index.pack()$(.$await)?.unwrap();
+        assert_eq!((moved.storage, moved.hashes, moved.records), (Storage::Packed, 2, 2));
+        assert!(moved.memory > 0);
+        assert_eq!(index.stats()$(.$await)?.unwrap().storage, Storage::Packed);
+        let moved = index.pack()$(.$await)?.unwrap();
+        assert_eq!((moved.storage, moved.hashes, moved.records), (Storage::Packed, 0, 0));
+        assert_eq!(index.lookup_with_wacz(None, &[OTHER, HASH])$(.$await)?.unwrap(), found);
         assert!(index.check()$(.$await)?.unwrap().ok);
         assert_eq!(index.repair()$(.$await)?.unwrap().repaired, Some(0));
         assert_eq!(index.cancel(b"b")$(.$await)?.unwrap(), 1);
@@ -128,6 +136,8 @@ macro_rules! dedupe_calls {
         index.commit(b"d")$(.$await)?.unwrap();
         let retained = index.retain(true, &[b"d"])$(.$await)?.unwrap();
         assert_eq!((retained.crawls, retained.dropped), (1, 1));
+        let moved = index.unpack()$(.$await)?.unwrap();
+        assert_eq!((moved.storage, moved.hashes, moved.records), (Storage::Plain, 1, 1));
     }};
 }
 

@@ -4,6 +4,7 @@
 mod crashes;
 mod faults;
 mod one_of_many;
+mod storages;
 
 use crawlspace_client::dedupe::{Added, Revisited};
 use redis_tests::{sha256_of, size_of, url_of, DATE};

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crawlspace_client::dedupe::{
-    Adding, Claim, Index, Listed, Of, Profile, Reference, Revisiting, Sequence, Sharded,
+    Adding, Claim, Index, Listed, Moved, Of, Profile, Reference, Revisiting, Sequence, Sharded,
 };
 use crawlspace_client::{AsyncServer, Code, Error, Server};
 use redis_tests::{ok, Rng, Server as Redis};
@@ -124,6 +124,13 @@ fn memoryless(
     })
 }
 
+fn memoryless_move(moved: Result<Moved, Error>) -> Result<Moved, Error> {
+    Ok(Moved {
+        memory: 0,
+        ..moved?
+    })
+}
+
 #[test]
 fn random_calls_have_the_same_answers() {
     let redis = Redis::start();
@@ -150,7 +157,7 @@ fn random_call(twins: &Twins, rng: &mut Rng) {
     let crawl = CRAWLS[rng.below(4) as usize];
     let numbers: BTreeSet<u64> = (0..1 + rng.below(8)).map(|_| rng.below(60)).collect();
     let records = records(numbers);
-    match rng.below(12) {
+    match rng.below(13) {
         0..4 => {
             let wacz_index = rng.below(3);
             let of = |record: &Record| record.hash.clone();
@@ -221,6 +228,14 @@ fn random_call(twins: &Twins, rng: &mut Rng) {
                 "remove",
                 |one| one.remove(&crawls),
                 |many| many.remove(&crawls),
+            );
+        }
+        11 => {
+            let pack = rng.below(2) == 0;
+            twins.compare(
+                "change of storage",
+                |one| memoryless_move(if pack { one.pack() } else { one.unpack() }),
+                |many| memoryless_move(if pack { many.pack() } else { many.unpack() }),
             );
         }
         _ => {

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::storage::together as storage_of_all;
 use super::Sharded;
 use crate::dedupe::{Check, Crawl, CrawlStats, Index, Listed, Profile, Standing, State, Stats};
 use crate::server::{Batch, Code, Error, Pending, Steps};
@@ -19,7 +20,7 @@ impl<S: Steps> Sharded<S> {
         Ok(asked.into_iter().map(Pending::take).collect())
     }
 
-    async fn all<T: Send + 'static>(
+    pub(super) async fn all<T: Send + 'static>(
         &self,
         ask: impl Fn(Index<Batch>) -> Pending<T>,
     ) -> Result<Vec<T>, Error> {
@@ -40,13 +41,16 @@ impl<S: Steps> Sharded<S> {
     pub fn stats(&self) -> S::Answer<Stats> {
         let index = self.clone();
         self.server().run(async move {
-            let mut shards = index.all(|shard| shard.stats()).await?.into_iter();
+            let shards = index.all(|shard| shard.stats()).await?;
+            let storages: Vec<_> = shards.iter().map(|stats| stats.storage).collect();
+            let mut shards = shards.into_iter();
             let uncommitted = index.members(b"uncommittedcrawls").await?;
             let uncommitted: BTreeSet<_> = uncommitted.into_iter().flatten().collect();
             let Some(mut sum) = shards.next() else {
                 unreachable!("there is a home shard");
             };
             sum.uncommitted = uncommitted.len() as u64;
+            sum.storage = storage_of_all(&storages);
             for stats in shards {
                 sum.hashes += stats.hashes;
                 sum.total_urls += stats.total_urls;
