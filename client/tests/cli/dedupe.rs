@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
-use redis_tests::{array, bulk, int, nil, ok, sha256_of, Cluster, Server, DATE};
+use redis_tests::{array, bulk, int, nil, ok, sha256_of, Cluster, Options, Server, DATE};
 use serde_json::{json, Value};
 
 use crate::stage::{crawlspace, crawlspace_bytes, index, program, run, Outcome, INDEX};
@@ -14,7 +14,7 @@ pub fn dedupe(server: &Server, words: &[&str]) -> Outcome {
 
 #[test]
 fn figures_of_an_index_and_of_a_crawl() {
-    let server = Server::start();
+    let server = Options::new().plain().start();
     index(&server);
     let shown = dedupe(&server, &["stats"]);
     assert_eq!(shown.status, 0, "{shown:?}");
@@ -42,6 +42,7 @@ fn figures_of_an_index_and_of_a_crawl() {
         ("totalCrawlSize", json!(5_242_880)),
         ("updateProgress", Value::Null),
         ("profile", json!("document")),
+        ("storage", json!("plain")),
     ] {
         assert_eq!(stats[field], value, "{field} in {stats}");
     }
@@ -228,6 +229,76 @@ fn the_profile_is_shown_and_set() {
         refused.status == 1 && refused.errors.contains("HASCRAWLS"),
         "{refused:?}"
     );
+}
+
+#[test]
+fn an_index_is_packed_and_unpacked() {
+    let server = Options::new().plain().start();
+    let mut c = index(&server);
+    let hash = sha256_of(2);
+    let known = dedupe(&server, &["lookup", "--json", &hash]).out;
+    let shown = dedupe(&server, &["pack"]);
+    assert_eq!((shown.status, &shown.errors[..]), (0, ""), "{shown:?}");
+    let lines: Vec<&str> = shown.out.lines().collect();
+    assert_eq!(
+        lines[..3],
+        [
+            "The index is packed.",
+            "  hashes                   5  of the merged index moved",
+            "  records                  6  of committed crawls moved",
+        ]
+    );
+    assert!(
+        lines[3].starts_with("  memory ") && lines[3].ends_with("for all of them"),
+        "{shown:?}"
+    );
+    assert_eq!(dedupe(&server, &["lookup", "--json", &hash]).out, known);
+    let stats = dedupe(&server, &["stats"]).out;
+    assert!(stats.ends_with("  storage             packed\n"), "{stats}");
+    let stats = dedupe(&server, &["stats", "--json"]).object();
+    assert_eq!(stats["storage"], "packed");
+    let again = dedupe(&server, &["pack", "--json"]).object();
+    let memory = again["memory"].as_u64().unwrap();
+    assert_eq!(
+        again,
+        json!({"storage": "packed", "hashes": 0, "records": 0, "memory": memory})
+    );
+    let refused = c.expect_error(&["HGET", &format!("{INDEX}allhashes"), &hash]);
+    assert!(refused.starts_with("WRONGTYPE"), "{refused}");
+
+    let moved = dedupe(&server, &["unpack", "--json"]).object();
+    assert_eq!(
+        (&moved["storage"], &moved["hashes"], &moved["records"]),
+        (&json!("plain"), &json!(5), &json!(6))
+    );
+    let owner = ok!(c, "HGET", format!("{INDEX}allhashes"), &hash);
+    assert_eq!(owner, bulk("2026-02"));
+    assert!(dedupe(&server, &["unpack"])
+        .out
+        .starts_with("The index is in plain keys.\n"));
+    assert!(!dedupe(&server, &["stats"]).out.contains("storage"));
+    assert_eq!(dedupe(&server, &["pack", "crawl"]).status, 2);
+}
+
+#[test]
+fn what_is_still_to_be_packed_is_told() {
+    let server = Options::new().plain().start();
+    let mut c = index(&server);
+    let key = |name: &str| format!("{INDEX}{name}");
+    // As a server leaves it that dies at the beginning.
+    ok!(c, "RENAME", key("allhashes"), key("moving"));
+    ok!(c, "HSET", key("crawlspace"), "storage", "packed");
+    let shown = dedupe(&server, &["stats"]).out;
+    let note = "packing  it runs, or was cut short; dedupe pack goes on\n";
+    assert!(shown.ends_with(note), "{shown}");
+    assert_eq!(dedupe(&server, &["lookup", &sha256_of(2)]).status, 0);
+    let moved = dedupe(&server, &["pack", "--json"]).object();
+    assert_eq!(
+        (&moved["storage"], &moved["hashes"]),
+        (&json!("packed"), &json!(5))
+    );
+    assert_eq!(ok!(c, "EXISTS", key("moving")), int(0));
+    assert_eq!(dedupe(&server, &["check"]).status, 0);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use redis_tests::examples::matches_line;
-use redis_tests::Server;
+use redis_tests::{Options, Server};
 
 use crate::stage::{frontier, index, program_folder};
 use crate::wacz::collection;
@@ -42,7 +42,7 @@ fn examples(page: &str) -> Vec<Example> {
 
 #[test]
 fn the_examples_print_what_the_page_shows() {
-    let server = Server::start();
+    let server = Options::new().plain().start();
     index(&server);
     frontier(&server);
     let folder = tempfile::tempdir().unwrap();

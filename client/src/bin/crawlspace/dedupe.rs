@@ -5,6 +5,7 @@ mod crawls;
 mod end;
 mod index;
 mod lookup;
+mod pack;
 mod profile;
 mod requires;
 
@@ -27,6 +28,8 @@ pub enum Dedupe {
     Check(check::Check),
     Repair(check::Repair),
     Profile(profile::SetProfile),
+    Pack(pack::Pack),
+    Unpack(pack::Unpack),
     Index(index::IndexFiles),
 }
 
@@ -45,6 +48,8 @@ impl Dedupe {
             Dedupe::Check(check) => check.run(),
             Dedupe::Repair(repair) => repair.run(),
             Dedupe::Profile(profile) => profile.run(),
+            Dedupe::Pack(pack) => pack.run(),
+            Dedupe::Unpack(unpack) => unpack.run(),
             Dedupe::Index(files) => files.run(),
         }
     }

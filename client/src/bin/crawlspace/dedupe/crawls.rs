@@ -3,7 +3,7 @@
 use std::io;
 
 use clap::Args;
-use crawlspace_client::dedupe::{self, Crawl, CrawlStats, Listed, Profile, State};
+use crawlspace_client::dedupe::{self, Crawl, CrawlStats, Listed, Profile, State, Storage};
 use serde::Serialize;
 
 use crate::columns::{figures, words, Columns};
@@ -76,6 +76,14 @@ impl Stats {
         table.row("memory", count(stats.memory), &size(stats.memory))?;
         if stats.profile != Profile::Document {
             table.row("profile", stats.profile.word(), "")?;
+        }
+        if stats.storage != Storage::Plain {
+            let note = match stats.storage {
+                Storage::Packing => "it runs, or was cut short; dedupe pack goes on",
+                Storage::Unpacking => "it runs, or was cut short; dedupe unpack goes on",
+                _ => "",
+            };
+            table.row("storage", stats.storage.word(), note)?;
         }
         table.end()
     }

@@ -1,0 +1,72 @@
+//! `crawlspace dedupe pack` and `unpack`: how an index is kept.
+
+use std::io;
+
+use clap::Args;
+use crawlspace_client::dedupe::{Moved, Storage};
+
+use crate::table::{count, size, Table};
+use crate::Asking;
+
+/// Keep the committed part of an index in one value, which takes a fraction of the memory.
+///
+/// Every command, and every crawler that asks by DEDUPE, has the same answers as before; plain clients can no longer
+/// read committed hashes. Others go on meanwhile. One that was cut short goes on where it was. Crawls that are committed
+/// later are packed, too.
+#[derive(Args)]
+#[command(after_help = "Example:
+  crawlspace dedupe pack --prefix '{coll-42}:'")]
+pub struct Pack {
+    #[command(flatten)]
+    asking: Asking,
+}
+
+impl Pack {
+    pub fn run(&self) -> io::Result<bool> {
+        let moved = self.asking.index()?.pack().map_err(io::Error::other)?;
+        self.asking.tell(&moved, print)?;
+        Ok(true)
+    }
+}
+
+/// Keep a packed index in the documented keys again, which any client can read.
+///
+/// They take several times the memory of the packed index: see that there is room. Others go on meanwhile. One that was
+/// cut short goes on where it was.
+#[derive(Args)]
+#[command(after_help = "Example:
+  crawlspace dedupe unpack --prefix '{coll-42}:'")]
+pub struct Unpack {
+    #[command(flatten)]
+    asking: Asking,
+}
+
+impl Unpack {
+    pub fn run(&self) -> io::Result<bool> {
+        let moved = self.asking.index()?.unpack().map_err(io::Error::other)?;
+        self.asking.tell(&moved, print)?;
+        Ok(true)
+    }
+}
+
+fn print(moved: &Moved) -> io::Result<()> {
+    let heading = match moved.storage {
+        Storage::Plain => "The index is in plain keys.",
+        Storage::Packed => "The index is packed.",
+        Storage::Packing => "The index is being packed.",
+        Storage::Unpacking => "The index is being unpacked.",
+    };
+    let mut table = Table::new(heading, 14)?;
+    table.row("hashes", count(moved.hashes), "of the merged index moved")?;
+    table.row("records", count(moved.records), "of committed crawls moved")?;
+    let of = match moved.storage {
+        Storage::Packed => "for all of them",
+        _ => "for the merged index alone",
+    };
+    let note = match size(moved.memory) {
+        none if none.is_empty() => of.to_owned(),
+        size => format!("{size} {of}"),
+    };
+    table.row("memory", count(moved.memory), &note)?;
+    table.end()
+}
