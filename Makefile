@@ -6,6 +6,7 @@ DIR    ?=
 ARGS   ?=
 ONLY   ?=
 QUICK  ?=
+SCALE  ?=
 PREFIX ?= /usr/local
 DESTDIR ?=
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
@@ -81,10 +82,10 @@ simulate: ## Fetch a million URIs in simulated time with workers that crash, sta
 	$(CARGO) build --release --package crawlspace
 	CRAWLSPACE_MODULE='$(MODULE)' $(CARGO) run --release --package redis-tests --bin simulate
 
-bench: ## Measure against plain Redis and write docs/benchmarks.md (ONLY=dedupe, chg, tags or import, QUICK=1)
+bench: ## Measure against plain Redis and write docs/benchmarks.md (ONLY=dedupe, chg, tags, import or one row, QUICK=1, SCALE=1)
 	@scripts/need cc libclang redis-server redis-cli
 	$(CARGO) build --release --package crawlspace --package crawlspace-client
-	MODULE='$(MODULE)' ONLY='$(ONLY)' QUICK='$(QUICK)' $(CARGO) run --release --package redis-tests --bin bench
+	MODULE='$(MODULE)' ONLY='$(ONLY)' QUICK='$(QUICK)' SCALE='$(SCALE)' $(CARGO) run --release --package redis-tests --bin bench -- $(ARGS)
 
 clean: ## Remove everything that was built
 	$(CARGO) clean

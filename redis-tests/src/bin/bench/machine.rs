@@ -83,6 +83,14 @@ pub fn longest_stall(span: Duration) -> f64 {
     longest.as_secs_f64()
 }
 
+/// Bytes of memory of the machine that a process has (0 when there is no such process).
+pub fn resident(pid: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
+    kilobytes.map_or(0, |kilobytes: u64| kilobytes << 10)
+}
+
 /// Seconds of processor time that a process has used so far, to the nanosecond (the figures in
 /// `/proc` are in hundredths of a second). 0 when there is no such process.
 pub fn cpu_seconds(pid: u32) -> f64 {

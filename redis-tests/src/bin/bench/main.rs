@@ -1,15 +1,15 @@
 //! `make bench`: measures Crawlspace and its peers side by side, in one run on one machine.
 //!
 //! ```text
-//! cargo run --release -p redis-tests --bin bench -- [--only dedupe] [--quick] [--reps 3] [--seed 1]
+//! cargo run --release -p redis-tests --bin bench -- [--only dedupe|D5] [--quick] [--scale [N]] [--reps 3] [--seed 1]
 //! ```
 //!
-//! `ONLY`, `QUICK` and `MODULE` (path of the module) are read from the environment as well. A full
-//! run writes `docs/benchmarks.md`; a quick one, on a tenth of the corpus, only prints. No figure
-//! fails the run; a wrong reply does.
+//! `ONLY`, `QUICK`, `SCALE` and `MODULE` (path of the module) are read from the environment as well. A
+//! full run writes `docs/benchmarks.md`; a quick one, on a tenth of the corpus, and one of a single row
+//! only print. No figure fails the run; a wrong reply does.
 //!
-//! A part of the benchmark is a section: a name and a function that gives rows and paragraphs. To
-//! add one, write a module and name it in [`SECTIONS`].
+//! A part of the benchmark is a section: a name, what `--only` takes to measure a piece of it, and a
+//! function that gives rows and paragraphs. To add one, write a module and name it in [`SECTIONS`].
 
 mod chg;
 mod dedupe;
@@ -27,16 +27,19 @@ use std::time::{Duration, Instant};
 
 use report::Section;
 
-/// A part that can be measured: the name that `--only` takes, and what measures it.
-type Part = (&'static str, fn(&Plan) -> Section);
+/// A part that can be measured: its name, the names of its pieces, and what measures it.
+type Part = (&'static str, &'static [&'static str], fn(&Plan) -> Section);
 
 /// Every part, in the order of the report.
 const SECTIONS: [Part; 4] = [
-    ("dedupe", dedupe::measure),
-    ("chg", chg::measure),
-    ("tags", tags::measure),
-    ("import", import::measure),
+    ("dedupe", &dedupe::PIECES, dedupe::measure),
+    ("chg", &chg::PIECES, chg::measure),
+    ("tags", &tags::PIECES, tags::measure),
+    ("import", &import::PIECES, import::measure),
 ];
+
+/// The part of `--scale`, which takes long and is not measured with the others.
+const SCALE: Part = ("scale", &[], dedupe::scale);
 
 /// How much is to be measured.
 pub struct Plan {
@@ -46,6 +49,10 @@ pub struct Plan {
     pub reps: usize,
     /// Seed of all generated data.
     pub seed: u64,
+    /// Hashes of a run of `--scale`.
+    pub scale: u64,
+    /// The only piece of the section that is wanted.
+    pub piece: Option<String>,
 }
 
 impl Plan {
@@ -58,6 +65,15 @@ impl Plan {
         }
     }
 
+    /// Whether one of these pieces is to be measured.
+    pub fn wants(&self, pieces: &[&str]) -> bool {
+        let wanted = |piece: &str| {
+            let only = self.piece.as_deref();
+            only.is_none_or(|only| only.eq_ignore_ascii_case(piece))
+        };
+        pieces.iter().any(|piece| wanted(piece))
+    }
+
     /// How long one saturating run lasts.
     pub fn span(&self) -> Duration {
         Duration::from_millis(if self.quick { 500 } else { 2000 })
@@ -65,7 +81,8 @@ impl Plan {
 }
 
 fn main() {
-    let (plan, only) = arguments();
+    let (mut plan, ask) = arguments();
+    let parts = chosen(&mut plan, &ask);
     choose_module();
     let started = Instant::now();
     let mut machine = machine::describe();
@@ -77,51 +94,101 @@ fn main() {
     }
     println!("{machine}");
     println!("seed {}, {} repetitions", plan.seed, plan.reps);
-    let mut measured = Vec::new();
-    for (name, measure) in SECTIONS {
-        if only.as_deref().is_none_or(|wanted| wanted == name) {
-            let section = measure(&plan);
-            println!("\n{}\n{}", section.table(), section.paragraphs());
-            measured.push((name, section));
+    let file = root().join("docs/benchmarks.md");
+    let kept = !plan.quick && plan.piece.is_none();
+    for (name, _, measure) in parts {
+        let began = Instant::now();
+        let section = measure(&plan);
+        println!("\n{}\n{}", section.table(), section.paragraphs());
+        println!("{name}: measured in {:.0} s", began.elapsed().as_secs_f64());
+        if kept {
+            report::write(&file, name, &section.markdown(&machine, &plan));
         }
     }
-    assert!(!measured.is_empty(), "there is no section {only:?}");
     println!("measured in {:.0} s", started.elapsed().as_secs_f64());
-    if plan.quick {
-        println!("a quick run is not written to docs/benchmarks.md");
-        return;
+    match kept {
+        true => println!("written to docs/benchmarks.md"),
+        false => println!("only a full run of a section is written to docs/benchmarks.md"),
     }
-    let file = root().join("docs/benchmarks.md");
-    for (name, section) in &measured {
-        report::write(&file, name, &section.markdown(&machine, &plan));
-    }
-    println!("written to docs/benchmarks.md");
 }
 
-fn arguments() -> (Plan, Option<String>) {
+/// What a run was asked for besides the plan.
+#[derive(Default)]
+struct Ask {
+    /// A section or a piece of one.
+    only: Option<String>,
+    /// The run of many hashes in place of all others.
+    scale: bool,
+}
+
+/// The parts that are asked for; the plan gets the piece.
+fn chosen(plan: &mut Plan, ask: &Ask) -> Vec<Part> {
+    if ask.scale {
+        return vec![SCALE];
+    }
+    let Some(only) = &ask.only else {
+        return SECTIONS.to_vec();
+    };
+    let named = |name: &str| name.eq_ignore_ascii_case(only);
+    if let Some(part) = SECTIONS.into_iter().find(|(name, ..)| named(name)) {
+        return vec![part];
+    }
+    plan.piece = Some(only.clone());
+    let part = (SECTIONS.into_iter()).find(|(_, pieces, _)| pieces.iter().any(|p| named(p)));
+    vec![part.unwrap_or_else(|| usage(only))]
+}
+
+fn arguments() -> (Plan, Ask) {
     let set = |name: &str| std::env::var(name).ok().filter(|v| !v.is_empty());
-    let mut only = set("ONLY");
+    let mut ask = Ask {
+        only: set("ONLY"),
+        scale: false,
+    };
     let mut plan = Plan {
         quick: set("QUICK").is_some_and(|v| v != "0"),
         reps: 3,
         seed: 1,
+        scale: dedupe::SCALE,
+        piece: None,
     };
-    let mut args = std::env::args().skip(1);
+    let mut many = |plan: &mut Plan, number: Option<u64>| {
+        ask.scale = number != Some(0);
+        // `SCALE=1` is to say yes, not one hash.
+        plan.scale = number.filter(|n| *n > 1).unwrap_or(plan.scale);
+    };
+    if let Some(number) = set("SCALE") {
+        many(&mut plan, number.parse().ok());
+    }
+    let mut args = std::env::args().skip(1).peekable();
     while let Some(arg) = args.next() {
+        if arg == "--scale" {
+            let number = args.peek().and_then(|n| n.parse().ok());
+            args.next_if(|_| number.is_some());
+            many(&mut plan, number);
+            continue;
+        }
         let mut value = || args.next().unwrap_or_else(|| usage(&arg));
         match arg.as_str() {
             "--quick" => plan.quick = true,
-            "--only" => only = Some(value()),
+            "--only" => ask.only = Some(value()),
             "--reps" => plan.reps = value().parse().unwrap_or_else(|_| usage(&arg)),
             "--seed" => plan.seed = value().parse().unwrap_or_else(|_| usage(&arg)),
             _ => usage(&arg),
         }
     }
-    (plan, only)
+    (plan, ask)
 }
 
 fn usage<T>(at: &str) -> T {
-    eprintln!("bench [--only SECTION] [--quick] [--reps N] [--seed N]   (not understood: {at})");
+    let names = SECTIONS
+        .iter()
+        .map(|(name, pieces, _)| format!("{name} ({})", pieces.join(", ")));
+    eprintln!("bench [--only SECTION|PIECE] [--quick] [--scale [HASHES]] [--reps N] [--seed N]");
+    eprintln!(
+        "sections and their pieces: {}",
+        names.collect::<Vec<_>>().join(", ")
+    );
+    eprintln!("not understood: {at}");
     std::process::exit(2);
 }
 

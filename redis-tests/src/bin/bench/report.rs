@@ -16,8 +16,10 @@ pub enum Goal {
     AtMost(f64, &'static str),
     /// Never more than so many of the unit, in any repetition.
     Never(f64, &'static str),
-    /// Measured to know it.
+    /// A ratio measured to know it.
     Known,
+    /// A figure of the unit measured to know it.
+    Told(&'static str),
 }
 
 /// One line of a table.
@@ -41,7 +43,7 @@ pub struct Row {
 impl Row {
     fn result_text(&self) -> String {
         let unit = match self.goal {
-            Goal::AtMost(_, unit) | Goal::Never(_, unit) => unit,
+            Goal::AtMost(_, unit) | Goal::Never(_, unit) | Goal::Told(unit) => unit,
             _ => "×",
         };
         let digits = |v: f64| if v.abs() >= 20.0 { 0 } else { 2 };
@@ -58,7 +60,7 @@ impl Row {
         match self.goal {
             Goal::AtLeast(ratio) => format!("≥ {ratio} ×"),
             Goal::AtMost(limit, unit) | Goal::Never(limit, unit) => format!("≤ {limit} {unit}"),
-            Goal::Known => "–".into(),
+            Goal::Known | Goal::Told(_) => "–".into(),
         }
     }
 
@@ -67,7 +69,7 @@ impl Row {
             Goal::AtLeast(ratio) => self.result.median() >= ratio,
             Goal::AtMost(limit, _) => self.result.median() <= limit,
             Goal::Never(limit, _) => self.result.high() <= limit,
-            Goal::Known => return "–",
+            Goal::Known | Goal::Told(_) => return "–",
         };
         if met {
             "met"
@@ -98,8 +100,29 @@ pub struct Section {
     pub method: String,
     /// The table.
     pub rows: Vec<Row>,
-    /// A paragraph of analysis for each row or group of rows: heading, text.
-    pub analysis: Vec<(String, String)>,
+    /// A paragraph of analysis for each row or group of rows.
+    pub analysis: Vec<Paragraph>,
+}
+
+/// What is to be said about a row or a group of rows.
+pub struct Paragraph {
+    heading: String,
+    text: String,
+    /// Commands that repeat it, one a line.
+    again: String,
+}
+
+impl Paragraph {
+    fn markdown(&self) -> String {
+        let mut out = format!("**{}** {}\n", self.heading, self.text.trim());
+        if !self.again.is_empty() {
+            out.push('\n');
+        }
+        for line in self.again.lines() {
+            let _ = writeln!(out, "    {line}");
+        }
+        out
+    }
 }
 
 /// What one measurement gives: rows, and a paragraph on each.
@@ -107,14 +130,18 @@ pub struct Section {
 pub struct Findings {
     /// Lines of the table.
     pub rows: Vec<Row>,
-    /// Paragraphs: heading, text.
-    pub analysis: Vec<(String, String)>,
+    /// What is to be said about them.
+    pub analysis: Vec<Paragraph>,
 }
 
 impl Findings {
-    /// Adds a paragraph.
-    pub fn note(&mut self, heading: &str, text: String) {
-        self.analysis.push((heading.to_owned(), text));
+    /// Adds a paragraph, with the commands that repeat what it is about.
+    pub fn note(&mut self, heading: &str, text: String, again: &[&str]) {
+        self.analysis.push(Paragraph {
+            heading: heading.to_owned(),
+            text,
+            again: again.join("\n"),
+        });
     }
 
     /// Takes over what another measurement gave.
@@ -156,9 +183,8 @@ impl Section {
 
     /// The paragraphs for a terminal.
     pub fn paragraphs(&self) -> String {
-        let lines = self.analysis.iter();
-        let lines = lines.map(|(heading, text)| format!("{heading} {text}\n"));
-        lines.collect()
+        let paragraphs = self.analysis.iter().map(Paragraph::markdown);
+        paragraphs.collect::<Vec<_>>().join("\n")
     }
 
     /// The section as it stands in `docs/benchmarks.md`.
@@ -174,8 +200,8 @@ impl Section {
             "\nFigures are medians (repetitions: {}), in parentheses the lowest and the highest.",
             plan.reps
         );
-        for (heading, text) in &self.analysis {
-            let _ = write!(out, "\n**{heading}** {}\n", text.trim());
+        for paragraph in &self.analysis {
+            let _ = write!(out, "\n{}", paragraph.markdown());
         }
         out
     }
@@ -187,9 +213,15 @@ const PREAMBLE: &str = "\
 Written by `make bench`. Everything is measured side by side in one run on one machine, with peers run as their users
 run them. Absolute figures differ from machine to machine; what counts are the ratios.
 
-    make bench                        # all of it, several minutes on a quiet machine
-    make bench ONLY=dedupe QUICK=1    # a short one, printed and not written here
-    cargo run --release -p redis-tests --bin bench -- --only dedupe --reps 5 --seed 7
+    make bench                        # all of it, a quarter of an hour on a quiet machine
+    make bench ONLY=dedupe            # one section: dedupe, chg, tags or import
+    make bench ONLY=D5                # what belongs to one row; printed and not written here
+    make bench ONLY=dedupe QUICK=1    # a tenth of the data; printed and not written here
+    make bench SCALE=1                # ten million hashes, some minutes and 4 GB; SCALE=2000000 for as many
+    make bench ARGS='--only dedupe --reps 5 --seed 7'
+
+The commands below a paragraph measure again what it is about; those of `redis-cli` and `redis-benchmark` do it by hand,
+on a server that holds crawls of one's own (`make run`; `$hash` and `$crawl` are one of theirs).
 
 ";
 
@@ -204,14 +236,17 @@ pub fn write(file: &Path, name: &str, section: &str) {
 }
 
 fn splice(old: &str, name: &str, section: &str) -> String {
+    // What stands before the sections is written anew each time.
+    let old = old.find("<!-- begin ").map_or("", |from| &old[from..]);
     let begin = format!("<!-- begin {name} -->\n");
     let end = format!("<!-- end {name} -->\n");
     let block = format!("{begin}\n{section}\n{end}");
-    match (old.find(&begin), old.find(&end)) {
+    let sections = match (old.find(&begin), old.find(&end)) {
         (Some(from), Some(to)) => format!("{}{block}{}", &old[..from], &old[to + end.len()..]),
-        _ if old.contains("<!-- begin ") => format!("{old}\n{block}"),
-        _ => format!("{PREAMBLE}{block}"),
-    }
+        _ if old.is_empty() => block,
+        _ => format!("{old}\n{block}"),
+    };
+    format!("{PREAMBLE}{sections}")
 }
 
 #[cfg(test)]
@@ -226,6 +261,7 @@ mod tests {
         let again = splice(&both, "one", "anew\n");
         assert_eq!(again, both.replace("first", "anew"));
         assert!(again.find("anew") < again.find("second"));
+        assert_eq!(again.matches("# Benchmarks\n").count(), 1);
     }
 
     #[test]

@@ -133,11 +133,11 @@ fn findings(sizes: &[u64; 3], costs: &[[[Costs; 4]; 3]; 3], swept: &Costs) -> Fi
          and the atomic script take the head of `chg_wait` themselves, out of the large sorted set. The atomic scripts \
          know nothing of back-off, limits, gates, reports and retries.",
         ratios.join(", "), swept.commands.median(),
-    ));
+    ), &["make bench ONLY=C2", "redis-cli INFO commandstats | grep chg    # usec_per_call, after work of one's own"]);
     found.note("C2, growth.", format!(
         "A larger frontier has deeper sorted sets and lies in memory that no cache holds, whoever works on it. The result is \
          the time that it adds to ours over the time that it adds to the atomic script's. The seed's: {}.",
         others.join(", ")
-    ));
+    ), &["make bench ONLY=C2"]);
     found
 }

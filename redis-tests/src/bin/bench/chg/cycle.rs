@@ -62,7 +62,7 @@ pub fn measure(plan: &Plan, hosts: &Hosts) -> Findings {
         1e6 / theirs.rate.median() / theirs.trips.median(), veidemann::SWEEP_EVERY.as_millis(),
         1e6 / ours.rate.median(), micros.median(),
         theirs.cpu.median(), ours.cpu.median(), theirs.trips.median(),
-    ));
+    ), &["make bench ONLY=C1", "redis-cli CHG.RELEASE '' $group $token DELAY 250 DONE $execution NEXT BLOCK 5000"]);
     found
 }
 

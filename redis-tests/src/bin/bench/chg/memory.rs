@@ -42,7 +42,7 @@ pub fn measure(plan: &Plan, hosts: &Hosts) -> Findings {
          execution's id ({execution} bytes) once more, beside a sorted set with the executions of the group. A group \
          alone is a hash of two fields and a member of a sorted set in both.",
         grouped(uris),
-    ));
+    ), &["make bench ONLY=uris", "redis-cli INFO memory | grep used_memory:    # before and after"]);
     found
 }
 

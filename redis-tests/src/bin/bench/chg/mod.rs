@@ -18,15 +18,25 @@ use crate::series::grouped;
 use crate::Plan;
 use hosts::Hosts;
 
+/// What can be measured alone.
+pub const PIECES: [&str; 5] = ["C1", "C2", "C3", "C4", "uris"];
+
 /// Measures the family.
 pub fn measure(plan: &Plan) -> Section {
     let hosts = Hosts { seed: plan.seed };
     let mut found = Findings::default();
-    found.extend(cycle::measure(plan, &hosts));
-    found.extend(cost::measure(plan, &hosts));
-    found.extend(sweep::measure(plan, &hosts));
-    found.extend(wakeup::measure(plan, &hosts));
-    found.extend(memory::measure(plan, &hosts));
+    let measures = [
+        cycle::measure,
+        cost::measure,
+        sweep::measure,
+        wakeup::measure,
+        memory::measure,
+    ];
+    for (piece, measure) in PIECES.iter().zip(measures) {
+        if plan.wants(&[piece]) {
+            found.extend(measure(plan, &hosts));
+        }
+    }
     Section {
         title: "CHG",
         method: method(plan),

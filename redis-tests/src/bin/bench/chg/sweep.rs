@@ -217,6 +217,6 @@ fn findings(
         time(theirs.seconds.median()), time(ours.seconds.median()), slices.high(),
         Loaded::quantiles(&ours.during), Loaded::quantiles(&ours.idle), Loaded::quantiles(&theirs.during),
         1e3 * stall, due.median(), usual.median(), first.high(),
-    ));
+    ), &["make bench ONLY=C3", "redis-cli CHG.SWEEP ''", "redis-cli INFO crawlspace | grep slice_longest"]);
     found
 }

@@ -18,6 +18,9 @@ use crate::{root, Plan};
 const CRAWLS: usize = 4;
 const WACZS: u64 = 5;
 
+/// What can be measured alone: nothing, since all of it is compared with the peer's one import.
+pub const PIECES: [&str; 0] = [];
+
 /// Measures the import of a collection.
 pub fn measure(plan: &Plan) -> Section {
     say("import: writing WACZ files");
@@ -321,8 +324,7 @@ fn notes(
             1e6 * seconds[0] * server[0] / lines,
             peaks.max().unwrap_or(0) as f64 / 1e6,
             time(again.median()),
-        ),
-    );
+        ), &["make bench ONLY=import", "time crawlspace indexer --source-url manifest.json --redis redis://127.0.0.1/"]);
     let total = |way: usize| 100.0 * (server[way] + programs[way]);
     found.note(
         "I2.",
@@ -340,6 +342,5 @@ fn notes(
             total(1),
             100.0 * server[2],
             100.0 * programs[2],
-        ),
-    );
+        ), &["make bench ONLY=import", "time crawlspace indexer --source-url manifest.json --redis redis://127.0.0.1/ --jobs 2"]);
 }

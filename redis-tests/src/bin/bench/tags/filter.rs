@@ -247,13 +247,13 @@ fn findings(cases: &[Case], figures: &[Figures]) -> Findings {
          not counted. The regex tries alternative after alternative, and most of all where nothing fits. Every peer keeps the \
          same captures as ours, bit for bit; one in twenty has a name that no rule knows, and nobody keeps it.",
         each(0),
-    ));
+    ), &["make bench ONLY=T1", "redis-cli INFO commandstats | grep tags.filter"]);
     found.note("T1, long lists.", format!(
         "For clients that go on sending lists: values of `tag.coll:` are looked up in a table ({}), and a regex of 10 000 \
          alternatives becomes an automaton that reads each byte of the name once, whatever the number of alternatives ({}). \
          Both are compiled at the first call and remembered. A query of 100 captures costs {} each: the call itself is shared \
          by fewer.",
         each(3), each(4), each(7),
-    ));
+    ), &["make bench ONLY=T1"]);
     found
 }

@@ -67,7 +67,7 @@ pub fn measure(plan: &Plan, archive: &Archive) -> Findings {
          reply to go out, and memory to be given back. A plain command with as many bytes shows what that costs without any \
          filter. Who cares about others sends batches of some thousand lines.",
         blob.len() as f64 / 1e6,
-    ));
+    ), &["make bench ONLY=large"]);
     found
 }
 

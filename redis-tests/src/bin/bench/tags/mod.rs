@@ -14,15 +14,26 @@ use crate::Plan;
 use corpus::{Archive, Capture};
 use peer::Peer;
 
+/// What can be measured alone.
+pub const PIECES: [&str; 4] = ["T1", "T2", "records", "large"];
+
 /// Measures the family.
 pub fn measure(plan: &Plan) -> Section {
     let archive = Archive::new(plan.seed);
     let peer = Peer::compile(&archive, filter::BATCH);
     let mut found = Findings::default();
-    found.extend(filter::measure(plan, &archive, peer.as_ref()));
-    found.extend(toggle::measure(plan, &archive));
-    found.extend(records::measure(plan, &archive));
-    found.extend(large::measure(plan, &archive));
+    if plan.wants(&["T1"]) {
+        found.extend(filter::measure(plan, &archive, peer.as_ref()));
+    }
+    if plan.wants(&["T2"]) {
+        found.extend(toggle::measure(plan, &archive));
+    }
+    if plan.wants(&["records"]) {
+        found.extend(records::measure(plan, &archive));
+    }
+    if plan.wants(&["large"]) {
+        found.extend(large::measure(plan, &archive));
+    }
     Section {
         title: "TAGS",
         method: method(&archive, peer.as_ref()),

@@ -216,6 +216,6 @@ fn findings(of: &Figures, archive: &Archive, count: u64) -> Findings {
         lengths.sum::<f64>() / 1_000.0,
         of.usage.median(),
         time(of.swap.median()),
-    ));
+    ), &["make bench ONLY=records", "redis-cli MEMORY USAGE $space SAMPLES 0"]);
     found
 }

@@ -51,7 +51,7 @@ pub fn measure(plan: &Plan, archive: &Archive) -> Findings {
         "Server time of {TOGGLES} toggles that are sent one by one, collections drawn at random from all; then {pairs} batches \
          of \"all public\" after a toggle and as many without one, by turns. That the captures of the collection are gone, \
          and are there again, is checked each time. Nothing is reindexed: an edge is written, and the next batch follows it.",
-    ));
+    ), &["make bench ONLY=T2", "redis-cli TAGS.ADD $space TAG coll:1068 private", "redis-cli INFO commandstats | grep tags"]);
     found
 }
 

@@ -1,0 +1,203 @@
+//! D5: commit of a large crawl, with nobody else there and with other clients asking meanwhile.
+
+mod rows;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use redis_tests::{ok, Reply, Server};
+
+use super::corpus::{Corpus, Crawl};
+use super::documented::{self, index_digest, COMMIT_SCRIPT};
+use super::scene::{hashes, reset, Scene};
+use super::PREFIX;
+use crate::load::{encode, Batches, Connection};
+use crate::machine::{cpu_seconds, longest_stall};
+use crate::others::Loaded;
+use crate::report::{say, Findings};
+use crate::series::Series;
+use crate::told::slice_longest;
+use crate::Plan;
+
+/// What was measured of one way to commit.
+#[derive(Default)]
+struct Figures {
+    /// Seconds when nobody else asks.
+    alone: Series,
+    /// Seconds of the server's processor then.
+    cpu: Series,
+    /// With others asking.
+    loaded: Loaded,
+    /// Milliseconds of the longest slice, in each run.
+    slices: Series,
+}
+
+/// All that was measured.
+#[derive(Default)]
+struct Measured {
+    /// Hashes of the crawl.
+    size: u64,
+    plain: Figures,
+    packed: Figures,
+    lua: Figures,
+    /// Seconds of the documented loop.
+    client: Series,
+    /// The longest that the operating system kept a thread from the clock, in seconds.
+    stall: f64,
+}
+
+/// Measures the commit of half a million hashes into an index that has as many.
+pub fn measure(plan: &Plan, corpus: &Corpus) -> Findings {
+    say("D5: filling");
+    let size = plan.scaled(500_000);
+    let mut crawls = corpus.crawls(size, 5, 0);
+    crawls.push(corpus.crawl(5, size..2 * size, 5));
+    let crawl = &crawls[5];
+    let mut scene = Scene::empty();
+    scene.fill(corpus, &crawls, 5);
+    scene.save();
+    let run = Run {
+        crawl,
+        outcome: [size as i64, crawl.shared.len() as i64],
+        hashes: 2 * size as i64,
+    };
+    let mut measured = Measured {
+        size,
+        stall: longest_stall(Duration::from_secs(2)),
+        ..Measured::default()
+    };
+    for rep in 1..=plan.reps {
+        say(&format!(
+            "D5: commit, Lua, client loop ({rep}/{})",
+            plan.reps
+        ));
+        measured.alone(&mut scene, &run);
+        scene.compare_storages(corpus, 2 * size);
+        say(&format!("D5: under load ({rep}/{})", plan.reps));
+        measured.under_load(&mut scene, &run, corpus);
+    }
+    rows::findings(&measured)
+}
+
+impl Measured {
+    fn alone(&mut self, scene: &mut Scene, run: &Run) {
+        reset(&mut scene.ours);
+        self.plain.measure(&scene.ours, |server| run.commit(server));
+        reset(&mut scene.packed);
+        self.packed
+            .measure(&scene.packed, |server| run.commit(server));
+        let digest = index_digest(&scene.ours);
+        reset(&mut scene.plain);
+        self.lua.measure(&scene.plain, |server| run.script(server));
+        assert_eq!(
+            digest,
+            index_digest(&scene.plain),
+            "same index as the script's"
+        );
+        reset(&mut scene.plain);
+        self.client.0.push(run.client_loop(&scene.plain));
+        assert_eq!(
+            digest,
+            index_digest(&scene.plain),
+            "same index as the client's"
+        );
+    }
+
+    fn under_load(&mut self, scene: &mut Scene, run: &Run, corpus: &Corpus) {
+        for (server, figures) in [
+            (&mut scene.ours, &mut self.plain),
+            (&mut scene.packed, &mut self.packed),
+        ] {
+            reset(server);
+            let asking = requests(corpus, self.size, server, Some(PREFIX));
+            let commit = |server: &Server| run.commit(server);
+            figures.loaded.measure(server, asking, commit);
+            figures.slices.0.push(slice_longest(server));
+        }
+        reset(&mut scene.plain);
+        let asking = requests(corpus, self.size, &scene.plain, None);
+        let script = |server: &Server| run.script(server);
+        self.lua.loaded.measure(&scene.plain, asking, script);
+    }
+}
+
+impl Figures {
+    fn measure(&mut self, server: &Server, commit: impl FnOnce(&Server) -> f64) {
+        let cpu = cpu_seconds(server.pid());
+        self.alone.0.push(commit(server));
+        self.cpu.0.push(cpu_seconds(server.pid()) - cpu);
+        if server.info("slices").is_some() {
+            self.slices.0.push(slice_longest(server));
+        }
+    }
+}
+
+/// The commit that is measured and what must come of it.
+struct Run<'a> {
+    crawl: &'a Crawl,
+    outcome: [i64; 2],
+    hashes: i64,
+}
+
+impl Run<'_> {
+    fn commit(&self, server: &Server) -> f64 {
+        let (seconds, reply) = commit_one(server, self.crawl);
+        self.check(server, &reply);
+        seconds
+    }
+
+    fn script(&self, server: &Server) -> f64 {
+        let mut wire = server.wire();
+        let start = Instant::now();
+        let reply = ok!(wire, "EVAL", COMMIT_SCRIPT, "0", self.crawl.id);
+        let seconds = start.elapsed().as_secs_f64();
+        self.check(server, &reply);
+        seconds
+    }
+
+    fn client_loop(&self, server: &Server) -> f64 {
+        let mut client = Connection::tcp(server);
+        let start = Instant::now();
+        let (new, known) = documented::commit(&mut client, &self.crawl.id);
+        let seconds = start.elapsed().as_secs_f64();
+        assert_eq!([new as i64, known as i64], self.outcome);
+        seconds
+    }
+
+    fn check(&self, server: &Server, reply: &Reply) {
+        assert_eq!(reply.ints(), self.outcome, "new and known hashes");
+        let mut wire = server.wire();
+        assert_eq!(hashes(server), self.hashes);
+        assert_eq!(ok!(wire, "SISMEMBER", "allcrawls", self.crawl.id).int(), 1);
+        assert_eq!(ok!(wire, "SCARD", "uncommittedcrawls").int(), 0);
+    }
+}
+
+/// Commits a crawl: seconds, and the reply.
+pub fn commit_one(server: &Server, crawl: &Crawl) -> (f64, Reply) {
+    let mut wire = server.wire();
+    let start = Instant::now();
+    let reply = ok!(wire, "DEDUPE.COMMIT", PREFIX, crawl.id);
+    (start.elapsed().as_secs_f64(), reply)
+}
+
+/// What others ask meanwhile: every second request is a look-up of a hash below `known`, the others
+/// are a `GET`.
+pub fn requests(
+    corpus: &Corpus,
+    known: u64,
+    server: &Server,
+    prefix: Option<&[u8]>,
+) -> Arc<Batches> {
+    ok!(server.wire(), "SET", "bench:page", "x".repeat(100));
+    let mut number = 0;
+    Arc::new(Batches::new(20_000, 1, |out| {
+        number += 1;
+        let hash = corpus.hash(corpus.bits(number, 3) % known);
+        match prefix {
+            _ if number % 2 == 0 => encode(out, &[b"GET", b"bench:page"]),
+            Some(prefix) => encode(out, &[b"DEDUPE.LOOKUP", prefix, &hash]),
+            None => encode(out, &[b"HGET", b"allhashes", &hash]),
+        }
+    }))
+}

@@ -1,0 +1,122 @@
+//! D1 to D4: look-ups.
+
+pub mod hundred;
+mod one_by_one;
+pub mod pipelined;
+
+use redis_tests::Server;
+
+use super::corpus::{Corpus, HASH_LEN};
+use super::scene::{records, Scene};
+use crate::load::Throughput;
+use crate::report::{Findings, Goal, Row};
+use crate::series::{rate, Series};
+use crate::Plan;
+
+/// Measures look-ups on an index of `hashes` hashes.
+pub fn measure(plan: &Plan, scene: &Scene, corpus: &Corpus, hashes: u64) -> Findings {
+    check_records(&scene.ours, corpus, hashes);
+    check_records(&scene.packed, corpus, hashes);
+    let mut found = Findings::default();
+    if plan.wants(&["D1", "D2"]) {
+        pipelined::measure(plan, scene, corpus, hashes, &mut found);
+    }
+    if plan.wants(&["D3"]) {
+        one_by_one::measure(plan, scene, corpus, hashes, &mut found);
+    }
+    if plan.wants(&["D4"]) {
+        hundred::measure(plan, scene, corpus, hashes, &mut found);
+    }
+    found
+}
+
+/// Draws hashes below a limit; the same draws for the same seed.
+struct Draws<'a> {
+    corpus: &'a Corpus,
+    limit: u64,
+    offset: u64,
+    drawn: u64,
+}
+
+impl Draws<'_> {
+    fn hash(&mut self) -> [u8; HASH_LEN] {
+        self.drawn += 1;
+        let n = self.corpus.bits(self.drawn, 3) % self.limit;
+        self.corpus.hash(self.offset + n)
+    }
+}
+
+fn draws(corpus: &Corpus, limit: u64) -> Draws<'_> {
+    Draws {
+        corpus,
+        limit,
+        offset: 0,
+        drawn: 0,
+    }
+}
+
+/// A sample of records of the ten crawls is what was written, in full.
+fn check_records(server: &Server, corpus: &Corpus, hashes: u64) {
+    let numbers: Vec<u64> = (0..1_000).map(|i| corpus.bits(i, 3) % hashes).collect();
+    let asked: Vec<_> = numbers.iter().map(|&n| corpus.hash(n)).collect();
+    let got = records(server, &asked);
+    for (n, record) in numbers.into_iter().zip(got.items()) {
+        let fields = record.items();
+        let got = format!(
+            "{} {} {} {}",
+            fields[1].int(),
+            fields[2].text(),
+            fields[3].text(),
+            fields[4].int()
+        );
+        let written = corpus.record(n, n / (hashes / 10));
+        assert_eq!(got, written.value(), "record of hash {n}");
+    }
+}
+
+/// Many runs of one kind.
+#[derive(Default)]
+struct Runs {
+    rate: Series,
+    busy: Series,
+}
+
+impl Runs {
+    fn push(&mut self, run: Throughput) {
+        self.rate.0.push(run.rate);
+        self.busy.0.push(run.busy);
+    }
+
+    /// `2.06 M/s`, and how busy the server was.
+    fn text(&self) -> String {
+        format!(
+            "{} (busy {:.0} %)",
+            rate(self.rate.median()),
+            100.0 * self.busy.median()
+        )
+    }
+
+    /// Microseconds of the clock that each took.
+    fn each(&self) -> f64 {
+        1e6 / self.rate.median()
+    }
+
+    /// Microseconds of the server's processor that each took.
+    fn cpu(&self) -> f64 {
+        let spent = self.busy.over(&self.rate);
+        1e6 * spent.median()
+    }
+
+    /// As a row that compares these runs with others.
+    fn against(&self, peer: &Runs, id: &'static str, what: &str, against: &str, goal: Goal) -> Row {
+        Row {
+            id,
+            what: what.into(),
+            against: against.into(),
+            ours: self.text(),
+            theirs: peer.text(),
+            result: self.rate.over(&peer.rate),
+            goal,
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! What is measured when the index is full: saving, loading, a fork under writes, a removal.
+
+use std::time::Duration;
+
+use redis_tests::{ok, within, Server};
+
+use super::{Pair, CRAWLS};
+use crate::dedupe::commit::{commit_one, requests};
+use crate::dedupe::corpus::{Corpus, Crawl};
+use crate::dedupe::file::save_seconds;
+use crate::dedupe::memory::parts;
+use crate::dedupe::removal::remove;
+use crate::dedupe::scene::{add_one, hashes, rdb_bytes, reset, Footprint};
+use crate::dedupe::PREFIX;
+use crate::others::Loaded;
+use crate::report::say;
+use crate::told::slice_longest;
+use crate::Plan;
+
+/// What was measured.
+#[derive(Default)]
+pub struct End {
+    /// Hashes of the full index.
+    pub hashes: u64,
+    /// What the server says of its parts.
+    pub parts: String,
+    /// Seconds to save and to load.
+    pub save: f64,
+    pub load: f64,
+    /// Bytes of the RDB file.
+    pub file: f64,
+    /// Growth since the server was empty, after it loaded the file.
+    pub loaded: Footprint,
+    /// Bytes of the process when it forked, seconds of the fork, and bytes that were copied because
+    /// a crawl was committed while the child saved.
+    pub forked: f64,
+    pub fork: f64,
+    pub copied: f64,
+    /// Hashes of the crawl that was committed meanwhile, and seconds of its commit.
+    pub meanwhile: u64,
+    pub commit: f64,
+    /// Removal of one crawl with others asking.
+    pub removal: Loaded,
+    /// Hashes that went.
+    pub removed: i64,
+    /// Milliseconds of the longest slice since the server was started on its file.
+    pub slice: f64,
+}
+
+impl End {
+    /// Measures all of it; the index is changed afterwards.
+    pub fn measure(plan: &Plan, corpus: &Corpus, pair: &mut Pair, crawls: &[Crawl]) -> End {
+        let server = &mut pair.packed;
+        let size = hashes(server) as u64;
+        let mut end = End {
+            hashes: size,
+            ..End::default()
+        };
+        say("scale: RDB file");
+        let grown = Footprint::of(server).since(pair.empty[0], 1);
+        end.parts = parts(server, grown.used / size as f64, size);
+        end.save = save_seconds(server);
+        end.file = rdb_bytes(server) as f64;
+        end.load = reset(server);
+        assert_eq!(hashes(server) as u64, size);
+        end.loaded = Footprint::of(server).since(pair.empty[0], 1);
+
+        say("scale: commit while a child saves");
+        let extra = &crawls[CRAWLS as usize];
+        end.meanwhile = extra.len();
+        add_one(server, corpus, extra, CRAWLS);
+        end.forked = Footprint::of(server).resident;
+        ok!(server.wire(), "BGSAVE");
+        end.commit = commit_one(server, extra).0;
+        wait_for_child(server);
+        end.fork = server.info_number("latest_fork_usec") as f64 / 1e6;
+        end.copied = server.info_number("rdb_last_cow_size") as f64;
+
+        for rep in 1..=plan.reps {
+            say(&format!("scale: removal ({rep}/{})", plan.reps));
+            // Another crawl each time, behind those that are asked for.
+            let number = CRAWLS as usize - rep;
+            let gone = &crawls[number];
+            let asking = requests(corpus, gone.own.start, server, Some(PREFIX));
+            let removed = &mut end.removed;
+            end.removal.measure(server, asking, |server| {
+                let (seconds, reply) = remove(server, gone);
+                *removed = reply[1];
+                seconds
+            });
+        }
+        end.slice = slice_longest(server);
+        end
+    }
+}
+
+fn wait_for_child(server: &Server) {
+    let ended = within(Duration::from_secs(600), || {
+        (server.info_number("rdb_bgsave_in_progress") == 0).then_some(())
+    });
+    assert!(ended.is_some(), "the child saves in ten minutes");
+    assert_eq!(
+        server.info("rdb_last_bgsave_status").as_deref(),
+        Some("ok"),
+        "the child saved"
+    );
+}
