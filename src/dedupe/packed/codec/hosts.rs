@@ -19,7 +19,7 @@ const SHARDS: usize = 32;
 /// uses is free, and given again.
 #[derive(Clone, Default)]
 pub struct Hosts {
-    blocks: Vec<Box<[Slot; BLOCK]>>,
+    blocks: Vec<Box<[Slot]>>,
     /// None until there is a text.
     shards: Vec<HashTable<Entry>>,
     /// The highest number that was given.
@@ -173,8 +173,8 @@ impl Hosts {
 
     /// Bytes of memory.
     pub fn memory(&self) -> usize {
-        self.blocks.len() * size_of::<[Slot; BLOCK]>()
-            + self.blocks.capacity() * size_of::<usize>()
+        self.blocks.len() * BLOCK * size_of::<Slot>()
+            + self.blocks.capacity() * size_of::<Box<[Slot]>>()
             + self.shards.capacity() * size_of::<HashTable<Entry>>()
             + self.table_bytes
             + self.bytes
@@ -193,8 +193,7 @@ impl Hosts {
 
     fn add_slot(&mut self) {
         if (self.highest as usize).is_multiple_of(BLOCK) {
-            self.blocks
-                .push(Box::new(std::array::from_fn(|_| Slot::default())));
+            self.blocks.push(vec![Slot::default(); BLOCK].into());
         }
         self.highest += 1;
     }

@@ -5,15 +5,26 @@
 //! the rest of the URL compressed. Any other value is kept as it is: what comes out is always what went in,
 //! byte for byte.
 
+mod bits;
+mod builtin;
 mod fields;
 mod hosts;
+mod matcher;
+mod prefix;
+mod runs;
+mod table;
+mod tables;
 #[cfg(test)]
 mod tests;
+mod training;
 
+use self::bits::{Bits, Writer};
 use self::fields::{write_date, Fields, Form};
 use self::hosts::Hosts;
+use self::matcher::PADDING;
+use self::table::{Number, Table, Text};
+use self::tables::Tables;
 use super::Value;
-use crate::text::push_number;
 
 /// What the records of a chunk refer to; it is kept with the chunk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,6 +39,9 @@ pub struct Base {
 #[derive(Clone, Default)]
 pub struct Codec {
     hosts: Hosts,
+    tables: Tables,
+    /// Of the record that is encoded: its text, with padding.
+    scratch: Vec<u8>,
 }
 
 /// Records up to that length have one byte in front of them, which says it.
@@ -59,81 +73,149 @@ impl Codec {
     pub fn base(&mut self, _crawl: u32, first_value: &[u8]) -> Base {
         Base {
             date: Fields::of(first_value).map_or(0, |fields| fields.seconds),
-            table: 0,
+            table: self.tables.current(),
         }
     }
 
     /// Says that a chunk with that base is there, of which [`Codec::base`] does not know: while loading.
-    pub fn adopt(&mut self, _base: Base) {}
+    pub fn adopt(&mut self, base: Base) {
+        self.tables.adopt(base.table);
+    }
 
     /// Says that a chunk with that base is gone.
-    pub fn retire(&mut self, _base: Base) {}
+    pub fn retire(&mut self, base: Base) {
+        self.tables.retire(base.table);
+    }
 
     /// Appends a value, packed, to `out`.
     ///
     /// # Panics
     /// If the value is longer than 4 GiB, which no server lets through.
     pub fn encode(&mut self, base: Base, value: &[u8], out: &mut Vec<u8>) {
-        let fields = Fields::of(value).filter(|_| value.len() <= COMPRESSED);
-        let Some(fields) = fields else {
-            let len = u32::try_from(value.len()).expect("a value of less than 4 GiB");
-            out.push(STORED);
-            out.extend_from_slice(&len.to_le_bytes());
-            out.extend_from_slice(value);
-            return;
-        };
-        let mut body = Vec::new();
-        body.push(fields.form as u8);
-        let host = host_of(fields.url);
-        let number = self.hosts.take(host);
-        let rest = match number {
-            Some(_) => &fields.url[host.len()..],
-            None => fields.url,
-        };
-        varint(&mut body, number.unwrap_or(0).into());
-        varint(&mut body, fields.wacz);
-        varint(&mut body, zigzag(fields.seconds, base.date));
-        varint(&mut body, fields.millis.into());
-        varint(&mut body, fields.size);
-        body.extend_from_slice(rest);
-        if body.len() <= usize::from(SHORT) {
-            out.push(body.len() as u8);
-        } else {
-            out.push(LONG);
-            out.extend_from_slice(&(body.len() as u16).to_le_bytes());
+        let start = out.len();
+        if value.len() <= COMPRESSED {
+            out.push(0);
+            self.encode_body(base, value, out);
+            let len = out.len() - start - 1;
+            if len <= usize::from(SHORT) {
+                out[start] = len as u8;
+                return;
+            }
+            if len < value.len() {
+                out[start] = LONG;
+                let len = (len as u16).to_le_bytes();
+                out.splice(start + 1..start + 1, len);
+                return;
+            }
+            let mut bits = Bits::new(&out[start + 1..], len);
+            if let Some(host) = self.host(base, &mut bits) {
+                self.hosts.release(host);
+            }
+            out.truncate(start);
         }
-        out.extend_from_slice(&body);
+        let len = u32::try_from(value.len()).expect("a value of less than 4 GiB");
+        out.push(STORED);
+        out.extend_from_slice(&len.to_le_bytes());
+        out.extend_from_slice(value);
+    }
+
+    fn encode_body(&mut self, base: Base, value: &[u8], out: &mut Vec<u8>) {
+        let fields =
+            Fields::of(value).filter(|f| f.wacz < 1 << WACZ_BITS && f.size < 1 << SIZE_BITS);
+        let mut text = std::mem::take(&mut self.scratch);
+        text.clear();
+        let mut bits = Writer::new(out);
+        match fields {
+            Some(fields) => {
+                let host = host_of(fields.url);
+                let number = self.hosts.take(host);
+                let rest = number.map_or(fields.url, |_| &fields.url[host.len()..]);
+                text.extend_from_slice(rest);
+                self.encode_numbers(base, &fields, number.unwrap_or(0), &mut bits);
+            }
+            None => {
+                text.extend_from_slice(value);
+                self.put_class(base, Number::Head, OTHER_VALUE, &mut bits);
+            }
+        }
+        self.tables.learn(&text);
+        text.resize(text.len() + PADDING, 0);
+        self.tables.matcher(base.table).encode(&text, &mut bits);
+        bits.finish();
+        self.scratch = text;
+    }
+
+    fn encode_numbers(
+        &mut self,
+        base: Base,
+        fields: &Fields<'_>,
+        host: u32,
+        bits: &mut Writer<'_>,
+    ) {
+        let wacz = class(fields.wacz);
+        let head = 1 + (fields.form as u8) * (WACZ_BITS + 1) + wacz;
+        self.put_class(base, Number::Head, head, bits);
+        put_rest(fields.wacz, wacz, bits);
+        for (of, number) in [
+            (Number::Host, host.into()),
+            (Number::Date, zigzag(fields.seconds, base.date)),
+            (Number::Size, fields.size),
+        ] {
+            let class = class(number);
+            self.put_class(base, of, class, bits);
+            put_rest(number, class, bits);
+        }
+        if fields.form.has_millis() {
+            bits.put(fields.millis.into(), MILLIS_BITS);
+        }
+    }
+
+    fn put_class(&mut self, base: Base, of: Number, class: u8, bits: &mut Writer<'_>) {
+        self.tables.count(of, class);
+        let table = self.tables.get(base.table).unwrap_or(builtin::table());
+        let (code, length) = table.classes(of).code(class);
+        bits.put(code, length);
     }
 
     /// Appends the value of a record to `out`. There may be other bytes behind its end.
     pub fn decode(&self, base: Base, packed: &[u8], out: &mut Value) {
-        let Some((is_stored, mut body, _)) = split(packed) else {
-            return;
-        };
-        if is_stored {
-            out.extend_from_slice(body);
-            return;
+        match split(packed) {
+            Some((false, body, len)) => {
+                let head = len - body.len();
+                let _ = self.decode_body(base, Bits::new(&packed[head..], body.len()), out);
+            }
+            Some((true, body, _)) => out.extend_from_slice(body),
+            None => {}
         }
-        let _ = self.decode_fields(base, &mut body, out);
     }
 
-    fn decode_fields(&self, base: Base, body: &mut &[u8], out: &mut Value) -> Option<()> {
-        let form = *Form::ALL.get(usize::from(*body.split_off_first()?))?;
-        let host = u32::try_from(read_varint(body)?).ok()?;
-        let wacz = read_varint(body)?;
-        let seconds = unzigzag(read_varint(body)?, base.date);
-        let millis = (read_varint(body)? % 1000) as u16;
-        let size = read_varint(body)?;
-        push_number(out, wacz);
-        out.push(b' ');
+    fn decode_body(&self, base: Base, mut bits: Bits<'_>, out: &mut Value) -> Option<()> {
+        let bits = &mut bits;
+        let table = self.tables.get(base.table)?;
+        let mut text = Text::new(out);
+        let Some((form, wacz)) = read_head(table, bits)? else {
+            table.decode(bits, &mut text)?;
+            return text.flush();
+        };
+        let host = read_number(table, Number::Host, bits)?;
+        let seconds = unzigzag(read_number(table, Number::Date, bits)?, base.date);
+        let size = read_number(table, Number::Size, bits)?;
+        let millis = match form.has_millis() {
+            true => (bits.take(MILLIS_BITS)? % 1000) as u16,
+            false => 0,
+        };
+        text.push_number(wacz)?;
+        text.push_some(b" ", 1)?;
         let (date, len) = write_date(form, seconds, millis);
-        out.extend_from_slice(&date[..len]);
-        out.push(b' ');
-        out.extend_from_slice(self.hosts.get(host).unwrap_or_default());
-        out.extend_from_slice(body);
-        out.push(b' ');
-        push_number(out, size);
-        Some(())
+        text.push_some(&date, len)?;
+        text.push_some(b" ", 1)?;
+        if host > 0 {
+            text.push(self.hosts.get(u32::try_from(host).ok()?)?)?;
+        }
+        table.decode(bits, &mut text)?;
+        text.push_some(b" ", 1)?;
+        text.push_number(size)?;
+        text.flush()
     }
 
     /// Bytes that a record takes; none when that cannot be right.
@@ -143,7 +225,7 @@ impl Codec {
 
     /// Says that a record is gone.
     pub fn release(&mut self, base: Base, packed: &[u8]) {
-        if let Some(host) = self.host(base, packed) {
+        if let Some(host) = self.host_of_record(base, packed) {
             self.hosts.release(host);
         }
     }
@@ -151,18 +233,23 @@ impl Codec {
     /// Says that a record is there which was not encoded here: while loading, or as a copy of another one
     /// with the same base.
     pub fn hold(&mut self, base: Base, packed: &[u8]) {
-        if let Some(host) = self.host(base, packed) {
+        if let Some(host) = self.host_of_record(base, packed) {
             self.hosts.hold(host);
         }
     }
 
-    fn host(&self, _base: Base, packed: &[u8]) -> Option<u32> {
-        let (is_stored, mut body, _) = split(packed)?;
-        if is_stored {
-            return None;
+    fn host_of_record(&self, base: Base, packed: &[u8]) -> Option<u32> {
+        match split(packed)? {
+            (false, body, _) => self.host(base, &mut Bits::new(body, body.len())),
+            (true, ..) => None,
         }
-        body.split_off_first()?;
-        let host = u32::try_from(read_varint(&mut body)?).ok()?;
+    }
+
+    /// The host of a record, if it has one.
+    fn host(&self, base: Base, bits: &mut Bits<'_>) -> Option<u32> {
+        let table = self.tables.get(base.table)?;
+        read_head(table, bits)??;
+        let host = u32::try_from(read_number(table, Number::Host, bits)?).ok()?;
         (host > 0).then_some(host)
     }
 
@@ -171,16 +258,11 @@ impl Codec {
     /// # Errors
     /// What is wrong with it.
     pub fn check(&self, base: Base, packed: &[u8]) -> Result<usize, String> {
-        let (is_stored, mut body, len) = split(packed).ok_or("a record is cut off")?;
+        let (is_stored, body, len) = split(packed).ok_or("a record is cut off")?;
         if is_stored {
             return Ok(len);
         }
-        if let Some(host) = self.host(base, packed) {
-            if self.hosts.get(host).is_none() {
-                return Err(format!("there is no host {host}"));
-            }
-        }
-        self.decode_fields(base, &mut body, &mut Value::new())
+        self.decode_body(base, Bits::new(body, body.len()), &mut Value::new())
             .map(|()| len)
             .ok_or_else(|| "a record is not well-formed".into())
     }
@@ -200,38 +282,38 @@ impl Codec {
 
     /// Tables of symbols with their numbers, ascending, in the form in which they are saved.
     pub fn tables(&self) -> impl Iterator<Item = (u16, &[u8])> {
-        std::iter::empty()
+        self.tables.iter()
     }
 
     /// Puts a table of symbols in place as it was when it was saved.
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn add_table(&mut self, number: u16, _table: &[u8]) -> Result<(), String> {
-        Err(format!("table {number} is not well-formed"))
+    pub fn add_table(&mut self, number: u16, table: &[u8]) -> Result<(), String> {
+        self.tables.restore(number, table)
     }
 
     /// Ends loading, when every chunk was adopted and every record held: what nobody uses goes.
     pub fn settle(&mut self) {
         self.hosts.settle();
+        self.tables.settle();
     }
 
     /// Bytes of memory.
     pub fn memory(&self) -> usize {
-        self.hosts.memory()
+        self.hosts.memory() + self.tables.memory() + self.scratch.capacity()
     }
 }
 
 /// Scheme and host of a URL: all up to the path. Of a text without them, nothing.
 fn host_of(url: &[u8]) -> &[u8] {
-    let Some(scheme) = memchr::memmem::find(&url[..url.len().min(16)], b"://") else {
+    let scheme = url.iter().take(12).take_while(|&&c| c != b':').count();
+    if !url[scheme..].starts_with(b"://") {
         return b"";
-    };
+    }
     let start = scheme + 3;
-    let end = url[start..]
-        .iter()
-        .position(|c| matches!(c, b'/' | b'?' | b'#'));
-    &url[..end.map_or(url.len(), |end| start + end)]
+    let end = memchr::memchr3(b'/', b'?', b'#', &url[start..]);
+    end.map_or(url, |end| &url[..start + end])
 }
 
 /// A difference as a number that is small when it is, whatever its sign.
@@ -245,22 +327,41 @@ fn unzigzag(n: u64, base: u32) -> u32 {
     base.wrapping_add((n >> 1) ^ 0u32.wrapping_sub(n & 1))
 }
 
-fn varint(out: &mut Vec<u8>, mut n: u64) {
-    while n >= 0x80 {
-        out.push(n as u8 | 0x80);
-        n >>= 7;
-    }
-    out.push(n as u8);
+/// Bits of the longest WACZ index and size that are kept as numbers.
+const WACZ_BITS: u8 = 15;
+const SIZE_BITS: u8 = 48;
+const MILLIS_BITS: u32 = 10;
+
+/// Head of a value that is not of one of the usual forms.
+const OTHER_VALUE: u8 = 0;
+
+/// Bits of a number; the highest of them need not be kept.
+fn class(number: u64) -> u8 {
+    (u64::BITS - number.leading_zeros()) as u8
 }
 
-fn read_varint(bytes: &mut &[u8]) -> Option<u64> {
-    let mut n = 0;
-    for shift in (0..64).step_by(7) {
-        let byte = *bytes.split_off_first()?;
-        n |= u64::from(byte & 0x7f) << shift;
-        if byte < 0x80 {
-            return Some(n);
-        }
-    }
-    None
+/// Appends what a class does not say of a number.
+fn put_rest(number: u64, class: u8, bits: &mut Writer<'_>) {
+    let rest = u32::from(class.saturating_sub(1));
+    bits.put_long(number & ((1 << rest) - 1), rest);
+}
+
+fn read_rest(class: u8, bits: &mut Bits<'_>) -> Option<u64> {
+    let rest = u32::from(class.saturating_sub(1));
+    Some(bits.take(rest)? | u64::from(class > 0) << rest)
+}
+
+fn read_number(table: &Table, of: Number, bits: &mut Bits<'_>) -> Option<u64> {
+    let class = table.classes(of).read(bits)?;
+    (class <= SIZE_BITS).then(|| read_rest(class, bits))?
+}
+
+/// How the date is written, and the WACZ index; the inner `None` for other values.
+fn read_head(table: &Table, bits: &mut Bits<'_>) -> Option<Option<(Form, u64)>> {
+    let Some(head) = table.classes(Number::Head).read(bits)?.checked_sub(1) else {
+        return Some(None);
+    };
+    let form = *Form::ALL.get(usize::from(head / (WACZ_BITS + 1)))?;
+    let wacz = read_rest(head % (WACZ_BITS + 1), bits)?;
+    Some(Some((form, wacz)))
 }

@@ -1,0 +1,121 @@
+//! Prefix codes: frequent things get few bits.
+
+/// Bits of the longest code.
+pub const LONGEST: u32 = 12;
+
+/// Lengths of codes for things that occur so often; each gets one of 1 to `longest` bits, and there is no
+/// room left over. There must be at least two things and at most 2^`longest`.
+pub fn lengths(counts: &[u32], longest: u32) -> Vec<u8> {
+    // The usual tree, bottom up: leaves in order, and inner nodes, which come about in order.
+    let mut leaves: Vec<(u64, usize)> = (counts.iter().enumerate())
+        .map(|(thing, &count)| (u64::from(count.max(1)), thing))
+        .collect();
+    leaves.sort_unstable();
+    let n = leaves.len();
+    let mut weights: Vec<u64> = Vec::with_capacity(n);
+    let mut parents = vec![0; 2 * n - 1];
+    let (mut leaf, mut inner) = (0, 0);
+    for new in 0..n - 1 {
+        let mut take = || {
+            let is_leaf = inner == weights.len() || (leaf < n && leaves[leaf].0 <= weights[inner]);
+            let (weight, node) = if is_leaf {
+                leaf += 1;
+                (leaves[leaf - 1].0, leaf - 1)
+            } else {
+                inner += 1;
+                (weights[inner - 1], n + inner - 1)
+            };
+            parents[node] = n + new;
+            weight
+        };
+        let weight = take() + take();
+        weights.push(weight);
+    }
+    let mut depths = vec![0u32; 2 * n - 1];
+    for node in (0..2 * n - 2).rev() {
+        depths[node] = depths[parents[node]] + 1;
+    }
+    // Codes that are too long are cut, and then others made longer until there is room for all, and the
+    // most frequent ones shorter as long as there is some left.
+    let room = 1u64 << longest;
+    let mut bits: Vec<u32> = depths[..n].iter().map(|&d| d.min(longest)).collect();
+    let mut taken: u64 = bits.iter().map(|&b| room >> b).sum();
+    for b in &mut bits {
+        while taken > room && *b < longest {
+            *b += 1;
+            taken -= room >> *b;
+        }
+    }
+    for b in bits.iter_mut().rev() {
+        while *b > 1 && taken + (room >> *b) <= room {
+            taken += room >> *b;
+            *b -= 1;
+        }
+    }
+    let mut lengths = vec![0; n];
+    for (&(_, thing), &b) in leaves.iter().zip(&bits) {
+        lengths[thing] = b as u8;
+    }
+    lengths
+}
+
+/// Whether codes of these lengths can be told apart and leave no room.
+pub fn is_complete(lengths: &[u8], longest: u32) -> bool {
+    let fits = |&length: &u8| (1..=longest).contains(&u32::from(length));
+    let room = 1usize << longest;
+    lengths.len() <= room
+        && lengths.iter().all(fits)
+        && lengths.iter().map(|&l| room >> l).sum::<usize>() == room
+}
+
+/// The codes of those lengths, the first bit lowest. Of equal lengths, the order is that of the things; so
+/// the last of the longest ones consists of ones.
+pub fn codes(lengths: &[u8]) -> Vec<u16> {
+    let mut next = [0u32; LONGEST as usize + 2];
+    for &length in lengths {
+        next[usize::from(length) + 1] += 1;
+    }
+    next[1] = 0;
+    for length in 2..next.len() {
+        next[length] = (next[length] + next[length - 1]) << 1;
+    }
+    // `next[l]` is now the first code of length l: those before it, shifted.
+    let code = |&length: &u8| {
+        let code = next[usize::from(length)];
+        next[usize::from(length)] += 1;
+        (code.reverse_bits() >> (32 - u32::from(length))) as u16
+    };
+    lengths.iter().map(code).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn what_is_frequent_is_short() {
+        assert_eq!(lengths(&[8, 4, 2, 1, 1], LONGEST), [1, 2, 3, 4, 4]);
+        assert_eq!(lengths(&[5, 5], LONGEST), [1, 1]);
+        assert_eq!(codes(&[2, 1, 3, 3]), [0b01, 0b0, 0b011, 0b111]);
+    }
+
+    proptest! {
+        #[test]
+        fn codes_can_be_told_apart(counts in proptest::collection::vec(prop_oneof![0..3u32, 0..1000u32, any::<u32>()], 2..200), longest in 8..=LONGEST) {
+            let lengths = lengths(&counts, longest);
+            prop_assert!(is_complete(&lengths, longest));
+            let codes = codes(&lengths);
+            let mut all: Vec<(u32, u8)> = codes.iter().zip(&lengths).map(|(&c, &l)| {
+                (u32::from(c).reverse_bits() >> (32 - longest), l)
+            }).collect();
+            all.sort_unstable();
+            for pair in all.windows(2) {
+                prop_assert!(pair[0].0 + (1 << (longest - u32::from(pair[0].1))) <= pair[1].0);
+            }
+            let most = *lengths.iter().max().unwrap();
+            let last = lengths.iter().rposition(|&l| l == most).unwrap();
+            prop_assert_eq!(codes[last], ((1u32 << most) - 1) as u16);
+        }
+    }
+}

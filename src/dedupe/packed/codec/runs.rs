@@ -1,0 +1,267 @@
+//! Runs of digits and letters that look drawn at random: hashes, numbers, ids. No symbol is of use
+//! there, but few characters can occur, so that each takes few bits.
+
+use super::bits::{Bits, Writer};
+
+/// Which characters a run has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Alphabet {
+    /// `0` to `9`.
+    Decimal,
+    /// `0` to `9`, `a` to `f`.
+    Hex,
+    /// `0` to `9`, `A` to `F`.
+    UpperHex,
+    /// ASCII letters and digits.
+    Alphanumeric,
+}
+
+/// Part of a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    pub alphabet: Alphabet,
+    pub start: usize,
+    pub end: usize,
+}
+
+/// Longest run that is kept in one piece.
+pub const LONGEST: usize = 63;
+/// Shortest ones that are worth it.
+const DECIMAL: usize = 5;
+const HEX: usize = 6;
+const ALPHANUMERIC: usize = 10;
+
+const DIGIT: u8 = 1;
+const LOWER_HEX: u8 = 2;
+const LOWER: u8 = 4;
+const UPPER_HEX: u8 = 8;
+const UPPER: u8 = 16;
+
+/// What each byte is, 0 for all that ends a run.
+const CLASS: [u8; 256] = {
+    let mut class = [0; 256];
+    let mut c = 0;
+    while c < 256 {
+        class[c] = match c as u8 {
+            b'0'..=b'9' => DIGIT,
+            b'a'..=b'f' => LOWER_HEX,
+            b'g'..=b'z' => LOWER,
+            b'A'..=b'F' => UPPER_HEX,
+            b'G'..=b'Z' => UPPER,
+            _ => 0,
+        };
+        c += 1;
+    }
+    class
+};
+
+const DIGITS: &[u8; 64] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_";
+const UPPER_DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+
+/// Bits that so many decimal digits take.
+const DECIMAL_BITS: [u32; 17] = [
+    0, 4, 7, 10, 14, 17, 20, 24, 27, 30, 34, 37, 40, 44, 47, 50, 54,
+];
+
+/// The first run that begins at `from` or later; from there on, or from the start of a word on.
+pub fn next(text: &[u8], mut from: usize) -> Option<Run> {
+    loop {
+        // All of them have a digit, and most words have none.
+        let digit = from + text[from..].iter().position(u8::is_ascii_digit)?;
+        let is_word = |c: &&u8| CLASS[usize::from(**c)] != 0;
+        let start = digit - text[from..digit].iter().rev().take_while(is_word).count();
+        let end = digit + text[digit..].iter().take_while(is_word).count();
+        if end - start >= DECIMAL {
+            let found = in_word(&text[start..end]);
+            if let Some((alphabet, at, len)) = found {
+                return Some(Run {
+                    alphabet,
+                    start: start + at,
+                    end: start + at + len.min(LONGEST),
+                });
+            }
+        }
+        from = end;
+    }
+}
+
+/// The first run of a word, its start and its length.
+fn in_word(word: &[u8]) -> Option<(Alphabet, usize, usize)> {
+    let (mut classes, mut changes, mut before) = (0, 0, 0);
+    for c in word {
+        let class = CLASS[usize::from(*c)];
+        classes |= class;
+        changes += usize::from(class & before == 0);
+        before = match class {
+            DIGIT => DIGIT,
+            LOWER | LOWER_HEX => LOWER | LOWER_HEX,
+            _ => UPPER | UPPER_HEX,
+        };
+    }
+    let len = word.len();
+    let has = |some: u8| classes & some != 0;
+    let alphabet = match classes {
+        DIGIT => Some(Alphabet::Decimal),
+        _ if len >= HEX && classes == DIGIT | LOWER_HEX => Some(Alphabet::Hex),
+        _ if len >= HEX && classes == DIGIT | UPPER_HEX => Some(Alphabet::UpperHex),
+        _ if len >= ALPHANUMERIC
+            && has(LOWER | LOWER_HEX)
+            && has(UPPER | UPPER_HEX)
+            && changes * 5 >= len * 2 =>
+        {
+            Some(Alphabet::Alphanumeric)
+        }
+        _ => None,
+    };
+    if let Some(alphabet) = alphabet {
+        return Some((alphabet, 0, len));
+    }
+    // Perhaps there are digits enough in one place.
+    let mut at = 0;
+    while at + DECIMAL <= len {
+        let digits = word[at..].iter().take_while(|c| c.is_ascii_digit()).count();
+        if digits >= DECIMAL {
+            return Some((Alphabet::Decimal, at, digits));
+        }
+        at += digits + 1;
+    }
+    None
+}
+
+fn digit(c: u8) -> u32 {
+    u32::from(match c {
+        b'0'..=b'9' => c - b'0',
+        b'a'..=b'z' => c - b'a' + 10,
+        _ => c.wrapping_sub(b'A').wrapping_add(36),
+    })
+}
+
+impl Alphabet {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Alphabet; 4] = [
+        Alphabet::Decimal,
+        Alphabet::Hex,
+        Alphabet::UpperHex,
+        Alphabet::Alphanumeric,
+    ];
+
+    /// Bits of a run of that length.
+    pub fn bits(self, len: usize) -> u32 {
+        let len = len as u32;
+        match self {
+            Alphabet::Decimal => len / 16 * 54 + DECIMAL_BITS[len as usize % 16],
+            Alphabet::Hex | Alphabet::UpperHex => len * 4,
+            Alphabet::Alphanumeric => len * 6,
+        }
+    }
+
+    /// Appends the characters of a run.
+    pub fn write(self, run: &[u8], out: &mut Writer<'_>) {
+        match self {
+            Alphabet::Decimal => {
+                for part in run.chunks(16) {
+                    let number = part
+                        .iter()
+                        .fold(0u64, |n, &c| n * 10 + u64::from(c.wrapping_sub(b'0')));
+                    out.put_long(number, DECIMAL_BITS[part.len()]);
+                }
+            }
+            Alphabet::Hex => run.iter().for_each(|&c| out.put(digit(c) & 15, 4)),
+            Alphabet::UpperHex => {
+                let lower = |c: u8| digit(c.to_ascii_lowercase()) & 15;
+                run.iter().for_each(|&c| out.put(lower(c), 4));
+            }
+            Alphabet::Alphanumeric => run.iter().for_each(|&c| out.put(digit(c) & 63, 6)),
+        }
+    }
+
+    /// Reads so many characters, and puts them where they belong; `None` when they are not all there.
+    pub fn read(self, bits: &mut Bits<'_>, run: &mut [u8]) -> Option<()> {
+        let (each, digits): (u32, &[u8]) = match self {
+            Alphabet::Decimal => {
+                for part in run.chunks_mut(16) {
+                    let mut number = bits.take(DECIMAL_BITS[part.len()])?;
+                    for c in part.iter_mut().rev() {
+                        *c = b'0' + (number % 10) as u8;
+                        number /= 10;
+                    }
+                }
+                return Some(());
+            }
+            Alphabet::Hex => (4, DIGITS),
+            Alphabet::UpperHex => (4, UPPER_DIGITS),
+            Alphabet::Alphanumeric => (6, DIGITS),
+        };
+        for part in run.chunks_mut(9) {
+            let mut word = bits.take(each * part.len() as u32)?;
+            for c in part {
+                *c = digits[word as usize & ((1 << each) - 1)];
+                word >>= each;
+            }
+        }
+        Some(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn found(text: &str) -> Vec<(&str, Alphabet)> {
+        let mut runs = Vec::new();
+        let mut from = 0;
+        while let Some(run) = next(text.as_bytes(), from) {
+            runs.push((&text[run.start..run.end], run.alphabet));
+            from = run.end;
+        }
+        runs
+    }
+
+    #[test]
+    fn hashes_and_numbers_are_found_and_words_are_not() {
+        assert_eq!(
+            found("/news/archive-radio-4-1a2b3c4d.html"),
+            [("1a2b3c4d", Alphabet::Hex)]
+        );
+        assert_eq!(found("/2026/03/facade-dead-beef/decade"), []);
+        assert_eq!(
+            found("?v=123456&oe=65A1B2C3&id=dQw4w9WgXcQ&IMG20260319x1"),
+            [
+                ("123456", Alphabet::Decimal),
+                ("65A1B2C3", Alphabet::UpperHex),
+                ("dQw4w9WgXcQ", Alphabet::Alphanumeric),
+                ("20260319", Alphabet::Decimal),
+            ]
+        );
+        assert_eq!(found("/MultipleCamelCaseWords2"), []);
+        let long = "1".repeat(100);
+        assert_eq!(
+            found(&long),
+            [
+                (&long[..LONGEST], Alphabet::Decimal),
+                (&long[LONGEST..], Alphabet::Decimal)
+            ]
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn runs_come_out_as_they_went_in(text in "([0-9a-f]{1,80}|[0-9A-F]{1,80}|[0-9]{1,80}|[0-9a-zA-Z]{1,80}|[a-z]{0,5}[-/.?]){0,5}") {
+            let mut from = 0;
+            while let Some(run) = next(text.as_bytes(), from) {
+                prop_assert!(run.start >= from && run.end > run.start && run.end - run.start <= LONGEST);
+                from = run.end;
+                let run_text = &text.as_bytes()[run.start..run.end];
+                let mut packed = Vec::new();
+                let mut writer = Writer::new(&mut packed);
+                run.alphabet.write(run_text, &mut writer);
+                writer.finish();
+                prop_assert_eq!(packed.len(), run.alphabet.bits(run_text.len()).div_ceil(8) as usize);
+                let mut back = vec![0; run_text.len()];
+                run.alphabet.read(&mut Bits::new(&packed, packed.len()), &mut back).unwrap();
+                prop_assert_eq!(&back, run_text);
+            }
+        }
+    }
+}

@@ -1,0 +1,415 @@
+//! Tables of symbols: what texts of one kind are made of, and the codes for it.
+
+use super::bits::Bits;
+use super::prefix;
+use super::runs::{self, Alphabet};
+use super::COMPRESSED;
+
+/// Longest text of a symbol, in bytes.
+pub const TEXT: usize = 15;
+/// Symbols of a table at most; a power of two.
+pub const SYMBOLS: usize = 1 << 10;
+
+/// Part of a text: some bytes as they are, a run of that length, or a byte that no other symbol has. The
+/// last byte says which.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Symbol([u8; TEXT + 1]);
+
+/// What a symbol stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Meaning<'a> {
+    Text(&'a [u8]),
+    /// A run of that length; with 0, of the length that follows.
+    Run(Alphabet, usize),
+    /// The byte follows.
+    Escape,
+}
+
+/// In the last byte: a run, plus the number of its alphabet.
+const RUN: u8 = 16;
+
+/// Bits of the length of a run, where it follows.
+pub const RUN_BITS: u32 = 6;
+
+impl Symbol {
+    pub const ESCAPE: Symbol = Symbol([0; TEXT + 1]);
+
+    /// Of 1 to [`TEXT`] bytes.
+    pub fn text(text: &[u8]) -> Symbol {
+        let mut symbol = [0; TEXT + 1];
+        symbol[..text.len()].copy_from_slice(text);
+        symbol[TEXT] = text.len() as u8;
+        Symbol(symbol)
+    }
+
+    pub fn run(alphabet: Alphabet, len: usize) -> Symbol {
+        let mut symbol = [0; TEXT + 1];
+        symbol[0] = len as u8;
+        symbol[TEXT] = RUN + alphabet as u8;
+        Symbol(symbol)
+    }
+
+    pub fn meaning(&self) -> Meaning<'_> {
+        match self.0[TEXT] {
+            0 => Meaning::Escape,
+            len @ 1..RUN => Meaning::Text(&self.0[..usize::from(len)]),
+            run => {
+                let alphabet = Alphabet::ALL[usize::from(run - RUN) % Alphabet::ALL.len()];
+                Meaning::Run(alphabet, usize::from(self.0[0]))
+            }
+        }
+    }
+
+    /// All of it as one number; of a text, its first byte is the lowest and the length the highest.
+    pub fn bits(&self) -> u128 {
+        u128::from_le_bytes(self.0)
+    }
+}
+
+/// Codes for classes of numbers: a number is of the class of its length in bits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Classes {
+    /// With the lengths of their codes, in ascending order; the last one is [`OTHER`].
+    lengths: Vec<(u8, u8)>,
+    /// Class and length of the code that bits begin with.
+    index: Box<[(u8, u8); 1 << CLASS_BITS]>,
+    /// Code and length of each class, length 0 for others.
+    codes: Vec<(u8, u8)>,
+}
+
+/// Longest code of a class.
+const CLASS_BITS: u32 = 8;
+/// Stands for all classes that have no code; seven bits follow.
+const OTHER: u8 = 127;
+
+impl Classes {
+    /// Of classes below [`OTHER`] that occur so often.
+    pub fn new(counts: &[u32]) -> Classes {
+        let used = (0u8..).zip(counts).filter(|(_, &count)| count > 0);
+        let (mut classes, mut counts): (Vec<u8>, Vec<u32>) = used.unzip();
+        classes.push(OTHER);
+        counts.push(1);
+        if classes.len() == 1 {
+            classes.insert(0, 0);
+            counts.push(1);
+        }
+        let lengths = prefix::lengths(&counts, CLASS_BITS);
+        Classes::with(classes.into_iter().zip(lengths).collect())
+    }
+
+    fn with(lengths: Vec<(u8, u8)>) -> Classes {
+        let bits: Vec<u8> = lengths.iter().map(|&(_, length)| length).collect();
+        let mut index = Box::new([(0, 0); 1 << CLASS_BITS]);
+        let mut codes = vec![(0, 0); usize::from(OTHER) + 1];
+        for (&(class, length), code) in lengths.iter().zip(prefix::codes(&bits)) {
+            codes[usize::from(class)] = (code as u8, length);
+            for at in (usize::from(code)..index.len()).step_by(1 << length) {
+                index[at] = (class, length);
+            }
+        }
+        Classes {
+            lengths,
+            index,
+            codes,
+        }
+    }
+
+    /// The class that comes next.
+    pub fn read(&self, bits: &mut Bits<'_>) -> Option<u8> {
+        let word = bits.peek();
+        let (class, length) = self.index[word as usize % (1 << CLASS_BITS)];
+        if class == OTHER {
+            let other = (word >> length) as u8 & OTHER;
+            return bits.skip(u32::from(length) + 7).then_some(other);
+        }
+        bits.skip(length.into()).then_some(class)
+    }
+
+    /// The code of a class, and how many bits it has, at most 15.
+    pub fn code(&self, class: u8) -> (u32, u32) {
+        let (code, length) = self.codes[usize::from(class)];
+        if length > 0 && class != OTHER {
+            return (code.into(), length.into());
+        }
+        let (code, length) = self.codes[usize::from(OTHER)];
+        let code = u32::from(code) | u32::from(class) << length;
+        (code, u32::from(length) + 7)
+    }
+
+    fn save(&self, out: &mut Vec<u8>) {
+        out.push(self.lengths.len() as u8);
+        for &(class, length) in &self.lengths {
+            out.extend_from_slice(&[class, length]);
+        }
+    }
+
+    fn load(bytes: &mut &[u8]) -> Option<Classes> {
+        let count = usize::from(*bytes.split_off_first()?);
+        let list = bytes.split_off(..2 * count)?;
+        let lengths: Vec<(u8, u8)> = list.chunks_exact(2).map(|of| (of[0], of[1])).collect();
+        let bits: Vec<u8> = lengths.iter().map(|&(_, length)| length).collect();
+        let is_sound = lengths.is_sorted_by(|a, b| a.0 < b.0)
+            && lengths.last().is_some_and(|last| last.0 == OTHER)
+            && prefix::is_complete(&bits, CLASS_BITS);
+        is_sound.then(|| Classes::with(lengths))
+    }
+
+    fn memory(&self) -> usize {
+        self.lengths.capacity() * 2 + self.codes.capacity() * 2 + (2 << CLASS_BITS)
+    }
+}
+
+/// The numbers of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Number {
+    /// How the date is written, and the WACZ index.
+    Head,
+    Date,
+    Size,
+    Host,
+}
+
+/// How many kinds of numbers there are.
+pub const NUMBERS: usize = 4;
+
+/// Symbols and classes with their codes.
+#[derive(Clone)]
+pub struct Table {
+    symbols: Vec<Symbol>,
+    /// Of the codes of the symbols. The last symbol is the escape, and none has a longer code: so its code
+    /// consists of ones, as what fills the last byte of a record does.
+    lengths: Vec<u8>,
+    /// For the bits that come next, the symbol, and in the lowest four bits the length of its code.
+    index: Box<[u16; 1 << prefix::LONGEST]>,
+    classes: [Classes; NUMBERS],
+}
+
+impl Table {
+    /// Of symbols that occur so often. It has the escape and the runs of any length, too, which must not be
+    /// among them.
+    pub fn new(symbols: &[(Symbol, u32)], classes: [Classes; NUMBERS]) -> Table {
+        let runs = Alphabet::ALL.map(|alphabet| (Symbol::run(alphabet, 0), 1));
+        let kept = symbols.len().min(SYMBOLS - runs.len() - 1);
+        let all = || symbols[..kept].iter().chain(&runs);
+        // Twice, so that nothing is as rare as the escape.
+        let mut counts: Vec<u32> = all().map(|s| s.1.max(1).saturating_mul(2)).collect();
+        let mut symbols: Vec<Symbol> = all().map(|s| s.0).collect();
+        symbols.push(Symbol::ESCAPE);
+        counts.push(1);
+        let mut lengths = prefix::lengths(&counts, prefix::LONGEST);
+        let escape = lengths.len() - 1;
+        if let Some(longest) = (0..escape).max_by_key(|&at| lengths[at]) {
+            if lengths[longest] > lengths[escape] {
+                lengths.swap(longest, escape);
+            }
+        }
+        Table::with(symbols, lengths, classes)
+    }
+
+    fn with(symbols: Vec<Symbol>, lengths: Vec<u8>, classes: [Classes; NUMBERS]) -> Table {
+        let mut index = Box::new([0; 1 << prefix::LONGEST]);
+        let codes = prefix::codes(&lengths);
+        for (symbol, (&code, &length)) in codes.iter().zip(&lengths).enumerate() {
+            for at in (usize::from(code)..index.len()).step_by(1 << length) {
+                index[at] = (symbol as u16) << 4 | u16::from(length);
+            }
+        }
+        Table {
+            symbols,
+            lengths,
+            index,
+            classes,
+        }
+    }
+
+    pub fn classes(&self, of: Number) -> &Classes {
+        &self.classes[of as usize]
+    }
+
+    /// Symbols with their codes and how many bits these have.
+    pub fn codes(&self) -> impl Iterator<Item = (&Symbol, u16, u8)> {
+        let codes = prefix::codes(&self.lengths);
+        let symbols = self.symbols.iter().zip(&self.lengths);
+        symbols
+            .zip(codes)
+            .map(|((symbol, &length), code)| (symbol, code, length))
+    }
+
+    /// Appends the text that the rest of the bits stands for; `None` when it does not stand for one.
+    pub fn decode(&self, bits: &mut Bits<'_>, text: &mut Text<'_>) -> Option<()> {
+        loop {
+            let mut word = bits.peek();
+            // As many symbols as the word has at least.
+            for _ in 0..super::bits::PEEK / prefix::LONGEST {
+                let entry = self.index[word as usize % self.index.len()];
+                let length = u32::from(entry & 15);
+                let symbol = &self.symbols[usize::from(entry >> 4)];
+                if !bits.skip(length) {
+                    return (bits.left() < 8).then_some(());
+                }
+                word >>= length;
+                let len = symbol.0[TEXT];
+                if (1..RUN).contains(&len) {
+                    text.push_some(&symbol.0, len.into())?;
+                    continue;
+                }
+                if len == 0 {
+                    if bits.left() < 8 {
+                        return Some(());
+                    }
+                    text.push(&[bits.take(8)? as u8])?;
+                } else if let Meaning::Run(alphabet, len) = symbol.meaning() {
+                    let len = match len {
+                        0 => bits.take(RUN_BITS)? as usize,
+                        len => len,
+                    };
+                    text.push_run(alphabet, len, bits)?;
+                }
+                break;
+            }
+        }
+    }
+
+    /// As it is saved.
+    pub fn save(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        for classes in &self.classes {
+            classes.save(&mut out);
+        }
+        for (symbol, &length) in self.symbols.iter().zip(&self.lengths) {
+            out.push(length);
+            match symbol.meaning() {
+                Meaning::Escape => out.push(0),
+                Meaning::Text(text) => {
+                    out.push(text.len() as u8);
+                    out.extend_from_slice(text);
+                }
+                Meaning::Run(alphabet, len) => {
+                    out.extend_from_slice(&[RUN + alphabet as u8, len as u8]);
+                }
+            }
+        }
+        out
+    }
+
+    /// One that was saved; `None` when anything is wrong with it.
+    pub fn load(mut bytes: &[u8]) -> Option<Table> {
+        let bytes = &mut bytes;
+        let classes = [(); NUMBERS].map(|()| Classes::load(bytes));
+        let [Some(head), Some(date), Some(size), Some(host)] = classes else {
+            return None;
+        };
+        let (mut symbols, mut lengths) = (Vec::new(), Vec::new());
+        while !bytes.is_empty() && symbols.len() < SYMBOLS {
+            lengths.push(*bytes.split_off_first()?);
+            symbols.push(match *bytes.split_off_first()? {
+                0 => Symbol::ESCAPE,
+                len @ 1..RUN => Symbol::text(bytes.split_off(..usize::from(len))?),
+                run => {
+                    let alphabet = *Alphabet::ALL.get(usize::from(run - RUN))?;
+                    let len = usize::from(*bytes.split_off_first()?);
+                    (len <= runs::LONGEST).then(|| Symbol::run(alphabet, len))?
+                }
+            });
+        }
+        let any_run = Alphabet::ALL.map(|alphabet| Symbol::run(alphabet, 0));
+        let mut sorted = symbols.clone();
+        sorted.sort_unstable();
+        let is_sound = bytes.is_empty()
+            && prefix::is_complete(&lengths, prefix::LONGEST)
+            && symbols.last() == Some(&Symbol::ESCAPE)
+            && lengths.last() == lengths.iter().max()
+            && sorted.windows(2).all(|pair| pair[0] != pair[1])
+            && any_run.iter().all(|run| symbols.contains(run));
+        is_sound.then(|| Table::with(symbols, lengths, [head, date, size, host]))
+    }
+
+    /// Bytes of memory.
+    pub fn memory(&self) -> usize {
+        size_of::<Table>()
+            + self.symbols.capacity() * size_of::<Symbol>()
+            + self.lengths.capacity()
+            + size_of_val(&*self.index)
+            + self.classes.iter().map(Classes::memory).sum::<usize>()
+    }
+}
+
+/// A text that is put together; it goes to its place in pieces of some size.
+pub struct Text<'a> {
+    out: &'a mut super::Value,
+    /// How long that is at most.
+    most: usize,
+    piece: [u8; PIECE],
+    len: usize,
+}
+
+const PIECE: usize = 192;
+
+impl<'a> Text<'a> {
+    /// One that is appended to `out`.
+    pub fn new(out: &'a mut super::Value) -> Text<'a> {
+        Text {
+            most: out.len() + 2 * COMPRESSED,
+            out,
+            piece: [0; PIECE],
+            len: 0,
+        }
+    }
+
+    /// Appends bytes; `None` when there are too many.
+    pub fn push(&mut self, bytes: &[u8]) -> Option<()> {
+        match self.piece.get_mut(self.len..self.len + bytes.len()) {
+            Some(to) => {
+                to.copy_from_slice(bytes);
+                self.len += bytes.len();
+            }
+            None => {
+                self.flush()?;
+                self.out.extend_from_slice(bytes);
+            }
+        }
+        Some(())
+    }
+
+    /// Appends that many of the bytes, which is quicker when it is known how many may come.
+    pub fn push_some<const N: usize>(&mut self, bytes: &[u8; N], len: usize) -> Option<()> {
+        self.room::<N>()?.copy_from_slice(bytes);
+        self.len += len;
+        Some(())
+    }
+
+    /// Appends a number in decimal.
+    pub fn push_number(&mut self, mut n: u64) -> Option<()> {
+        let len = n.checked_ilog10().unwrap_or(0) as usize + 1;
+        let digits = &mut self.room::<21>()?[..len];
+        for digit in digits.iter_mut().rev() {
+            *digit = b'0' + (n % 10) as u8;
+            n /= 10;
+        }
+        self.len += len;
+        Some(())
+    }
+
+    /// Appends a run.
+    fn push_run(&mut self, alphabet: Alphabet, len: usize, bits: &mut Bits<'_>) -> Option<()> {
+        let room = self.room::<{ runs::LONGEST }>()?;
+        alphabet.read(bits, room.get_mut(..len)?)?;
+        self.len += len;
+        Some(())
+    }
+
+    /// Where the next bytes go.
+    fn room<const N: usize>(&mut self) -> Option<&mut [u8]> {
+        if self.len + N > PIECE {
+            self.flush()?;
+        }
+        self.piece.get_mut(self.len..self.len + N)
+    }
+
+    /// Moves what there is to its place; `None` when that is too much.
+    pub fn flush(&mut self) -> Option<()> {
+        self.out.extend_from_slice(&self.piece[..self.len]);
+        self.len = 0;
+        (self.out.len() <= self.most).then_some(())
+    }
+}

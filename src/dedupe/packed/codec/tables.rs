@@ -1,0 +1,295 @@
+//! The tables of an index: which there are, which one is for new chunks, and when to make another one.
+
+use std::sync::Arc;
+
+use super::builtin;
+use super::matcher::Matcher;
+use super::table::{Classes, Number, Table, NUMBERS};
+use super::training::{Sample, Training};
+
+/// Number of the table that every index begins with.
+pub const BUILTIN: u16 = 0;
+
+/// Most tables of an index.
+const MOST: usize = 255;
+/// Matchers that are kept at most.
+const MATCHERS: usize = 3;
+/// One in so many values is looked at, for the first table.
+const ONE_IN: u32 = 4;
+/// It becomes rarer with each attempt, down to this.
+const RAREST: u32 = 256;
+/// One step of training comes with so many values.
+const STEP_EACH: u32 = 16;
+/// A new table must need fewer bits than that part of those of the one before.
+const BETTER: (u64, u64) = (19, 20);
+
+/// All tables by number, and what is needed to make new ones.
+pub struct Tables {
+    tables: Vec<Option<Used>>,
+    /// The one for new chunks.
+    current: u16,
+    /// The one used last is last.
+    matchers: Vec<(u16, Matcher)>,
+    /// Values until there is something to learn.
+    wait: u32,
+    one_in: u32,
+    state: State,
+    counts: [[u32; CLASSES]; NUMBERS],
+    memory: usize,
+}
+
+/// Classes of numbers that are counted.
+const CLASSES: usize = 72;
+
+#[derive(Clone)]
+struct Used {
+    table: Arc<Table>,
+    saved: Arc<[u8]>,
+    /// Chunks that refer to it.
+    chunks: u32,
+}
+
+enum State {
+    Sampling(Sample),
+    Training(Box<Training>),
+    /// Nothing more to learn.
+    Idle,
+}
+
+impl State {
+    fn memory(&self) -> usize {
+        match self {
+            State::Sampling(sample) => sample.memory(),
+            State::Training(training) => training.memory(),
+            State::Idle => 0,
+        }
+    }
+}
+
+impl Default for Tables {
+    fn default() -> Self {
+        Tables {
+            tables: Vec::new(),
+            current: BUILTIN,
+            matchers: Vec::new(),
+            wait: ONE_IN,
+            one_in: ONE_IN,
+            state: State::Sampling(Sample::default()),
+            counts: [[0; CLASSES]; NUMBERS],
+            memory: 0,
+        }
+    }
+}
+
+impl Clone for Tables {
+    /// Learning begins anew there, and so does what is only there for speed.
+    fn clone(&self) -> Self {
+        Tables {
+            tables: self.tables.clone(),
+            current: self.current,
+            one_in: self.one_in,
+            memory: (self.tables.iter().flatten())
+                .map(|used| used.table.memory() + used.saved.len())
+                .sum(),
+            ..Tables::default()
+        }
+    }
+}
+
+impl Tables {
+    /// The table of a number, if there is one.
+    pub fn get(&self, number: u16) -> Option<&Table> {
+        let Some(at) = usize::from(number).checked_sub(1) else {
+            return Some(builtin::table());
+        };
+        Some(&self.tables.get(at)?.as_ref()?.table)
+    }
+
+    /// The one for a new chunk, which is counted.
+    pub fn current(&mut self) -> u16 {
+        self.adopt(self.current);
+        self.current
+    }
+
+    /// One chunk more refers to it.
+    pub fn adopt(&mut self, number: u16) {
+        if let Some(used) = self.used(number) {
+            used.chunks = used.chunks.saturating_add(1);
+        }
+    }
+
+    /// One chunk less refers to it.
+    pub fn retire(&mut self, number: u16) {
+        if let Some(used) = self.used(number) {
+            used.chunks = used.chunks.saturating_sub(1);
+            if used.chunks == 0 && number != self.current {
+                self.remove(number);
+            }
+        }
+    }
+
+    /// What finds the symbols of a table in texts.
+    pub fn matcher(&mut self, number: u16) -> &Matcher {
+        if self.used(number).is_none() {
+            return builtin::matcher();
+        }
+        let at = self.matchers.iter().position(|of| of.0 == number);
+        let of = match at {
+            Some(at) if at + 1 == self.matchers.len() => return &self.matchers[at].1,
+            Some(at) => self.matchers.remove(at),
+            None => {
+                if self.matchers.len() == MATCHERS {
+                    let (_, old) = self.matchers.remove(0);
+                    self.memory -= old.memory();
+                }
+                let table = self.get(number).unwrap_or(builtin::table());
+                let matcher = Matcher::new(table);
+                self.memory += matcher.memory();
+                (number, matcher)
+            }
+        };
+        self.matchers.push(of);
+        &self.matchers[self.matchers.len() - 1].1
+    }
+
+    /// Counts the class of a number.
+    pub fn count(&mut self, number: Number, class: u8) {
+        if let Some(count) = self.counts[number as usize].get_mut(usize::from(class)) {
+            *count = count.saturating_add(1);
+        }
+    }
+
+    /// Looks at the text of a value, and learns a little.
+    pub fn learn(&mut self, text: &[u8]) {
+        self.wait = self.wait.saturating_sub(1);
+        if self.wait == 0 {
+            self.memory -= self.state.memory();
+            self.learn_now(text);
+            self.memory += self.state.memory();
+            self.wait = match &self.state {
+                State::Sampling(_) => self.one_in,
+                State::Training(_) => STEP_EACH,
+                State::Idle => u32::MAX,
+            };
+        }
+    }
+
+    fn learn_now(&mut self, text: &[u8]) {
+        match &mut self.state {
+            State::Sampling(sample) => {
+                sample.push(text);
+                if sample.is_full() {
+                    let sample = std::mem::take(sample);
+                    let classes = self.counts.map(|counts| Classes::new(&counts));
+                    // What is recent counts more.
+                    self.counts = self.counts.map(|counts| counts.map(|count| count / 4));
+                    self.state = State::Training(Box::new(Training::new(sample, classes)));
+                }
+            }
+            State::Training(training) => {
+                let Some((table, sample)) = training.step() else {
+                    return;
+                };
+                self.compare(table, &sample);
+                self.one_in = (self.one_in * 4).min(RAREST);
+                self.state = match self.free_number() {
+                    Some(_) => State::Sampling(Sample::default()),
+                    None => State::Idle,
+                };
+            }
+            State::Idle => {}
+        }
+    }
+
+    /// Takes a new table for new chunks if it is better.
+    fn compare(&mut self, table: Table, sample: &Sample) {
+        let new = Matcher::new(&table);
+        let current = self.current;
+        let before = sample.bits(self.matcher(current));
+        if sample.bits(&new) * BETTER.1 > before * BETTER.0 {
+            return;
+        }
+        let Some(number) = self.free_number() else {
+            return;
+        };
+        let saved = table.save().into();
+        self.insert(number, table, saved);
+        self.current = number;
+        // Unless chunks have it, the one before is of no use any more.
+        self.adopt(current);
+        self.retire(current);
+    }
+
+    fn free_number(&self) -> Option<u16> {
+        let free = self.tables.iter().position(Option::is_none);
+        let at = free.unwrap_or(self.tables.len());
+        (at < MOST).then_some(at as u16 + 1)
+    }
+
+    fn used(&mut self, number: u16) -> Option<&mut Used> {
+        let at = usize::from(number).checked_sub(1)?;
+        self.tables.get_mut(at)?.as_mut()
+    }
+
+    fn insert(&mut self, number: u16, table: Table, saved: Arc<[u8]>) {
+        let at = usize::from(number) - 1;
+        if at >= self.tables.len() {
+            self.tables.resize_with(at + 1, || None);
+        }
+        self.memory += table.memory() + saved.len();
+        self.tables[at] = Some(Used {
+            table: Arc::new(table),
+            saved,
+            chunks: 0,
+        });
+    }
+
+    fn remove(&mut self, number: u16) {
+        if let Some(at) = self.matchers.iter().position(|of| of.0 == number) {
+            let (_, old) = self.matchers.remove(at);
+            self.memory -= old.memory();
+        }
+        let at = usize::from(number) - 1;
+        if let Some(used) = self.tables[at].take() {
+            self.memory -= used.table.memory() + used.saved.len();
+        }
+        if matches!(self.state, State::Idle) {
+            self.state = State::Sampling(Sample::default());
+        }
+    }
+
+    /// Tables with their numbers, ascending, as they are saved.
+    pub fn iter(&self) -> impl Iterator<Item = (u16, &[u8])> {
+        let used = (1u16..).zip(&self.tables);
+        used.filter_map(|(number, used)| Some((number, &*used.as_ref()?.saved)))
+    }
+
+    /// Puts a table in place that was saved; the last one is for new chunks.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn restore(&mut self, number: u16, saved: &[u8]) -> Result<(), String> {
+        if number == BUILTIN || usize::from(number) > MOST || self.get(number).is_some() {
+            return Err(format!("there cannot be a table {number}"));
+        }
+        let table =
+            Table::load(saved).ok_or_else(|| format!("table {number} is not well-formed"))?;
+        self.insert(number, table, saved.into());
+        self.current = number;
+        self.one_in = RAREST;
+        Ok(())
+    }
+
+    /// Ends loading: tables that no chunk refers to go, but for the one for new chunks.
+    pub fn settle(&mut self) {
+        for number in 1..=self.tables.len() as u16 {
+            self.adopt(number);
+            self.retire(number);
+        }
+    }
+
+    /// Bytes of memory.
+    pub fn memory(&self) -> usize {
+        self.memory + self.tables.capacity() * size_of::<Option<Used>>()
+    }
+}

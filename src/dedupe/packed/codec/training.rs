@@ -1,0 +1,238 @@
+//! Finds the symbols that texts of one kind are best made of, a little at a time.
+//!
+//! It begins with single bytes. Each round takes a sample apart with the symbols that there are, counts
+//! them and the pairs of neighbours, and keeps what saves most: symbols again, and pairs as new symbols.
+//! So symbols about double in length each round.
+
+use std::hash::BuildHasherDefault;
+
+use hashbrown::HashMap;
+use rustc_hash::FxHasher;
+
+use super::matcher::{Matcher, Token, PADDING};
+use super::runs::{self, Alphabet};
+use super::table::{Classes, Meaning, Symbol, Table, NUMBERS, SYMBOLS, TEXT};
+
+/// Bytes of the sample, about.
+pub const SAMPLE: usize = 48 << 10;
+/// Bytes that a step takes apart, about.
+const STEP: usize = 2 << 10;
+const ROUNDS: u32 = 6;
+/// Symbols kept from round to round. More than a table has, because some are parts of others that come.
+const KEPT: usize = SYMBOLS + SYMBOLS / 2;
+/// A pair that occurs less often is nothing to learn from.
+const RARE: u32 = 3;
+
+type Counts<K> = HashMap<K, u32, BuildHasherDefault<FxHasher>>;
+
+/// Texts to learn from.
+#[derive(Clone, Default)]
+pub struct Sample {
+    /// Each followed by padding.
+    texts: Vec<u8>,
+    ends: Vec<u32>,
+}
+
+impl Sample {
+    /// Adds a text, or as much of it as matters.
+    pub fn push(&mut self, text: &[u8]) {
+        self.texts.extend_from_slice(&text[..text.len().min(1024)]);
+        self.texts.resize(self.texts.len() + PADDING, 0);
+        self.ends.push(self.texts.len() as u32);
+    }
+
+    /// Whether it is large enough.
+    pub fn is_full(&self) -> bool {
+        self.texts.len() - self.ends.len() * PADDING >= SAMPLE
+    }
+
+    /// A text with its padding.
+    fn get(&self, at: usize) -> Option<&[u8]> {
+        let end = *self.ends.get(at)? as usize;
+        let start = at.checked_sub(1).map_or(0, |at| self.ends[at] as usize);
+        self.texts.get(start..end)
+    }
+
+    /// Bits that some of its texts take: one in four, which nothing is learnt from.
+    pub fn bits(&self, matcher: &Matcher) -> u64 {
+        let texts = (0..self.ends.len()).filter(|&at| is_for_comparison(at));
+        let texts = texts.filter_map(|at| self.get(at));
+        texts.map(|text| u64::from(matcher.bits(text))).sum()
+    }
+
+    pub fn memory(&self) -> usize {
+        self.texts.capacity() + self.ends.capacity() * 4
+    }
+}
+
+fn is_for_comparison(at: usize) -> bool {
+    at % 4 == 3
+}
+
+/// Learning under way.
+pub struct Training {
+    sample: Sample,
+    classes: [Classes; NUMBERS],
+    round: u32,
+    /// The text of the sample that is next.
+    at: usize,
+    symbols: Vec<Symbol>,
+    matcher: Matcher,
+    counts: Vec<u32>,
+    pairs: Counts<u32>,
+    runs: [[u32; runs::LONGEST + 1]; Alphabet::ALL.len()],
+}
+
+impl Training {
+    /// From a sample; classes of numbers are known already.
+    pub fn new(sample: Sample, classes: [Classes; NUMBERS]) -> Training {
+        let symbols: Vec<Symbol> = (0..=u8::MAX).map(|byte| Symbol::text(&[byte])).collect();
+        let matcher = Matcher::of(&symbols, Vec::new());
+        Training {
+            sample,
+            classes,
+            round: 0,
+            at: 0,
+            counts: vec![0; symbols.len()],
+            symbols,
+            matcher,
+            pairs: Counts::default(),
+            runs: [[0; runs::LONGEST + 1]; Alphabet::ALL.len()],
+        }
+    }
+
+    /// Goes on a little; the table when that was the last step, and the sample for comparing it.
+    pub fn step(&mut self) -> Option<(Table, Sample)> {
+        let mut bytes = 0;
+        while bytes < STEP {
+            let Some(text) = self.sample.get(self.at) else {
+                return self.end_round();
+            };
+            bytes += text.len();
+            if !is_for_comparison(self.at) {
+                self.count(self.at);
+            }
+            self.at += 1;
+        }
+        None
+    }
+
+    fn count(&mut self, at: usize) {
+        let Some(text) = self.sample.get(at) else {
+            return;
+        };
+        let mut before = None;
+        self.matcher.tokens(text, |token| match token {
+            Token::Text(number) => {
+                self.counts[usize::from(number)] += 1;
+                if let Some(before) = before {
+                    let pair = u32::from(before) << 16 | u32::from(number);
+                    *self.pairs.entry(pair).or_default() += 1;
+                }
+                before = Some(number);
+            }
+            Token::Run(_, run, _) => {
+                self.runs[run.alphabet as usize][run.end - run.start] += 1;
+                before = None;
+            }
+            Token::Escape(_) => before = None,
+        });
+    }
+
+    fn end_round(&mut self) -> Option<(Table, Sample)> {
+        self.round += 1;
+        self.at = 0;
+        let is_last = self.round == ROUNDS;
+        let mut found: Vec<(u64, Symbol, u32)> = Vec::new();
+        let mut bytes = Vec::new();
+        for (symbol, &count) in self.symbols.iter().zip(&self.counts) {
+            match symbol.meaning() {
+                Meaning::Text(text) if text.len() == 1 => bytes.push((*symbol, count)),
+                Meaning::Text(text) if count >= RARE - 1 => {
+                    found.push((gain(text.len(), count), *symbol, count));
+                }
+                _ => {}
+            }
+        }
+        if is_last {
+            return Some(self.finish(bytes, found));
+        }
+        for (&pair, &count) in self.pairs.iter().filter(|(_, &count)| count >= RARE) {
+            let [first, second] = [pair >> 16, pair & 0xffff].map(|at| self.symbols[at as usize]);
+            if let (Meaning::Text(first), Meaning::Text(second)) =
+                (first.meaning(), second.meaning())
+            {
+                let len = first.len() + second.len();
+                if len <= TEXT {
+                    let mut text = [0; TEXT];
+                    text[..first.len()].copy_from_slice(first);
+                    text[first.len()..len].copy_from_slice(second);
+                    found.push((gain(len, count), Symbol::text(&text[..len]), count));
+                }
+            }
+        }
+        keep(&mut found, KEPT);
+        // Two pairs may make the same symbol.
+        found.sort_unstable_by_key(|of| of.1);
+        found.dedup_by_key(|of| of.1);
+        self.symbols.clear();
+        self.symbols.extend(bytes.iter().map(|of| of.0));
+        self.symbols.extend(found.iter().map(|of| of.1));
+        self.matcher = Matcher::of(&self.symbols, Vec::new());
+        self.counts.clear();
+        self.counts.resize(self.symbols.len(), 0);
+        self.pairs.clear();
+        self.runs = [[0; runs::LONGEST + 1]; Alphabet::ALL.len()];
+        None
+    }
+
+    fn finish(
+        &mut self,
+        bytes: Vec<(Symbol, u32)>,
+        mut found: Vec<(u64, Symbol, u32)>,
+    ) -> (Table, Sample) {
+        let mut symbols = bytes;
+        // Other bytes are escaped. Those of plain URLs may come later.
+        symbols.retain(|(symbol, count)| {
+            *count > 0 || matches!(symbol.meaning(), Meaning::Text([0x21..=0x7e]))
+        });
+        for alphabet in Alphabet::ALL {
+            for len in 1..=runs::LONGEST {
+                let count = self.runs[alphabet as usize][len];
+                if count >= RARE {
+                    found.push((gain(len, count), Symbol::run(alphabet, len), count));
+                }
+            }
+        }
+        keep(
+            &mut found,
+            SYMBOLS - 1 - Alphabet::ALL.len() - symbols.len(),
+        );
+        symbols.extend(found.into_iter().map(|(_, symbol, count)| (symbol, count)));
+        let table = Table::new(&symbols, self.classes.clone());
+        (table, std::mem::take(&mut self.sample))
+    }
+
+    /// Bytes of memory.
+    pub fn memory(&self) -> usize {
+        size_of::<Training>()
+            + self.sample.memory()
+            + self.symbols.capacity() * size_of::<Symbol>()
+            + self.matcher.memory()
+            + self.counts.capacity() * 4
+            + self.pairs.allocation_size()
+    }
+}
+
+/// What a symbol of that length is worth that occurs so often.
+fn gain(len: usize, count: u32) -> u64 {
+    len as u64 * u64::from(count)
+}
+
+/// Keeps the best ones.
+fn keep(found: &mut Vec<(u64, Symbol, u32)>, most: usize) {
+    if found.len() > most {
+        found.select_nth_unstable_by(most, |a, b| (b.0, b.1).cmp(&(a.0, a.1)));
+        found.truncate(most);
+    }
+}
