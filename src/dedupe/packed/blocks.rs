@@ -74,6 +74,7 @@ impl<T> Blocks<T> {
         element
     }
 
+    #[cfg(test)]
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.blocks.iter().flatten()
     }

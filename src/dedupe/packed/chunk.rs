@@ -104,6 +104,16 @@ impl Chunk {
         &self.bytes.0
     }
 
+    #[cfg(test)]
+    pub fn live(&self) -> usize {
+        self.live as usize
+    }
+
+    #[cfg(test)]
+    pub fn room(&self) -> usize {
+        self.bytes.0.capacity()
+    }
+
     fn fits(&self, bytes: usize) -> bool {
         let len = self.bytes.0.len();
         len <= usize::from(u16::MAX) && len + bytes <= self.bytes.0.capacity()
@@ -145,6 +155,11 @@ impl Segment {
     /// A chunk that is mostly dead, or [`NONE`].
     pub fn sparse(&self) -> u32 {
         self.sparse
+    }
+
+    #[cfg(test)]
+    pub fn sizes(&self) -> (u64, u64) {
+        (self.used, self.live)
     }
 
     /// Whether most of it is dead, beyond what little there may always be.
@@ -194,6 +209,11 @@ impl Chunks {
         Some(self.slab.peek(segment.last)?.base)
     }
 
+    /// Whether the records of a mostly dead chunk can move to the end of the segment.
+    pub fn can_move(&self, segment: &Segment, source: u32) -> bool {
+        source != NONE && source != segment.last
+    }
+
     /// Appends a record, for which there is room.
     pub fn append(&mut self, segment: &mut Segment, record: &[u8]) -> Place {
         let last = self.slab.get_mut(segment.last);
@@ -214,8 +234,10 @@ impl Chunks {
         let room = if bytes >= LONG {
             class(bytes)
         } else {
-            let share = (segment.live / 4).clamp(SMALLEST as u64, CHUNK as u64);
-            class(bytes.max(share as usize))
+            let share = (segment.live / 4).clamp(SMALLEST as u64, CHUNK as u64) as usize;
+            let sparse = self.slab.peek(segment.sparse);
+            let moves = sparse.map_or(0, |sparse| (sparse.live as usize).min(CHUNK / 2));
+            class(share.max(bytes + moves))
         };
         let chunk = Chunk {
             bytes: Bytes(Vec::with_capacity(room)),
@@ -314,7 +336,7 @@ impl Chunks {
     }
 
     /// The chunk of a segment with the lowest number from this one on. `hint` is where it was.
-    pub fn from_sequence(&self, segment: &Segment, crawl: u32, sequence: u32, hint: u32) -> u32 {
+    pub fn chunk_from(&self, segment: &Segment, crawl: u32, sequence: u32, hint: u32) -> u32 {
         let hinted = self.slab.peek(hint);
         if hinted.is_some_and(|chunk| chunk.crawl == crawl && chunk.sequence == sequence) {
             return hint;
@@ -329,7 +351,36 @@ impl Chunks {
         number
     }
 
-    /// Chunks that there are.
+    #[cfg(test)]
+    pub fn room_of_all(&self) -> usize {
+        self.room
+    }
+
+    #[cfg(test)]
+    pub fn verify_links(&self, segment: &Segment) {
+        let mut mostly_dead = std::collections::BTreeSet::new();
+        let (mut before, mut number) = (NONE, segment.first);
+        while let Some(chunk) = self.slab.peek(number) {
+            assert_eq!(chunk.previous, before);
+            if number != segment.last && chunk.live as usize * 2 <= chunk.bytes.0.len() {
+                assert!(chunk.is_sparse);
+            }
+            if chunk.is_sparse {
+                mostly_dead.insert(number);
+            }
+            (before, number) = (number, chunk.next);
+        }
+        assert_eq!(segment.last, before);
+        let (mut before, mut number) = (NONE, segment.sparse);
+        while let Some(chunk) = self.slab.peek(number) {
+            assert!(mostly_dead.remove(&number));
+            assert_eq!(chunk.sparse_previous, before);
+            (before, number) = (number, chunk.sparse_next);
+        }
+        assert!(mostly_dead.is_empty());
+    }
+
+    #[cfg(test)]
     pub fn len(&self) -> usize {
         self.slab.len()
     }

@@ -75,6 +75,12 @@ impl Crawls {
         self.slab.get_mut(number)
     }
 
+    /// Whether there is a crawl of that number.
+    pub fn has(&self, number: u32) -> bool {
+        let crawl = self.slab.peek(number);
+        crawl.is_some_and(|crawl| self.find(&crawl.id) == Some(number))
+    }
+
     /// The number of a crawl.
     pub fn find(&self, id: &[u8]) -> Option<u32> {
         let half = half(id);

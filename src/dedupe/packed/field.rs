@@ -59,12 +59,7 @@ pub(super) type Text = SmallVec<[u8; 96]>;
 
 impl<'a> Field<'a> {
     pub fn parse(text: &'a [u8]) -> Field<'a> {
-        let mut field = Field {
-            kind: TEXT,
-            len: 0,
-            digest: [0; DIGEST],
-            text,
-        };
+        let mut field = Field::text(text);
         let candidates: &[u8] = match text.len() {
             71 => &[1, 10],
             64 => &[2, 11],
@@ -97,6 +92,16 @@ impl<'a> Field<'a> {
             }
         }
         field
+    }
+
+    /// One that is kept as it is.
+    pub fn text(text: &'a [u8]) -> Field<'a> {
+        Field {
+            kind: TEXT,
+            len: 0,
+            digest: [0; DIGEST],
+            text,
+        }
     }
 
     /// Number of the spelling.

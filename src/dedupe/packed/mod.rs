@@ -3,19 +3,43 @@
 //!
 //! It behaves as the plain hashes that it stands for, byte for byte: whatever field and value goes in
 //! comes out. How a hash is spelled, who owns it and what a record means is nothing that it knows.
+//!
+//! Records stand one after the other in chunks of memory, those of a crawl together ([`chunk`]), and are
+//! found by a table of their places ([`table`]). A field that a crawl has and owns, which is what nearly
+//! all are, is one record with one place in the table, under the hash of the field alone. The record of a
+//! crawl that does not own the field is under the hash of both, so that a field that thousands of crawls
+//! have is found as quickly as any other.
 
+mod blocks;
+mod bucket;
+mod chunk;
 pub mod codec;
+mod crawls;
 mod decoding;
 mod encoding;
-
-use std::collections::BTreeMap;
-
+mod field;
+#[cfg(test)]
+mod model;
 pub mod op;
+mod prefetch;
+mod record;
+mod scan;
+mod segments;
+mod store;
+mod table;
+#[cfg(test)]
+mod tests;
 
 use smallvec::SmallVec;
 
+use self::chunk::Chunks;
+use self::codec::Codec;
+use self::crawls::{Crawls, HOLDERS, OWNERS};
+use self::field::Field;
+pub use self::scan::Cursor;
+use self::store::Kept;
+use self::table::{Records, Table};
 use crate::defrag::Mover;
-use crate::keyspace::Batch;
 use crate::slices::Time;
 
 /// A value of a field, read from a packed index. Most fit without an allocation.
@@ -24,18 +48,18 @@ pub type Value = SmallVec<[u8; 128]>;
 /// A packed index.
 #[derive(Clone, Default)]
 pub struct Packed {
-    owners: BTreeMap<Vec<u8>, Vec<u8>>,
-    records: BTreeMap<Vec<u8>, BTreeMap<Vec<u8>, Vec<u8>>>,
-    holders: BTreeMap<Vec<u8>, Vec<u8>>,
+    table: Table,
+    chunks: Chunks,
+    crawls: Crawls,
+    codec: Codec,
+    /// Fields of the merged index.
+    owners: u64,
+    /// Records of all crawls.
+    records: u64,
+    /// Where a record is put together.
+    scratch: Vec<u8>,
     /// While its chunks come.
     loading: Option<Box<decoding::Loading>>,
-}
-
-/// A position in a scan of one of the parts. Entries that are there from the first step to the last
-/// are given at least once, whatever happens between steps.
-#[derive(Clone, Debug, Default)]
-pub struct Cursor {
-    after: Option<Vec<u8>>,
 }
 
 /// One of the hashes that a packed index stands for.
@@ -50,131 +74,270 @@ pub enum Part<'a> {
 }
 
 impl Packed {
-    /// Whether nothing is in it.
+    /// Whether nothing is in it, and nothing is about to come.
     pub fn is_empty(&self) -> bool {
-        // One whose first chunk alone has come must not be taken for nothing.
-        self.loading.is_none()
-            && self.owners.is_empty()
-            && self.records.is_empty()
-            && self.holders.is_empty()
-    }
-
-    fn part(&self, part: Part<'_>) -> Option<&BTreeMap<Vec<u8>, Vec<u8>>> {
-        match part {
-            Part::Owners => Some(&self.owners),
-            Part::Records(crawl) => self.records.get(crawl),
-            Part::Holders => Some(&self.holders),
-        }
+        self.table.len() == 0 && self.loading.is_none()
     }
 
     /// Number of fields of a part.
     pub fn len(&self, part: Part<'_>) -> u64 {
-        self.part(part).map_or(0, |part| part.len() as u64)
+        match part {
+            Part::Owners => self.owners,
+            Part::Holders => self.crawls.holders.records,
+            Part::Records(crawl) => {
+                let number = self.crawls.find(crawl);
+                number.map_or(0, |number| self.crawls.get(number).list.records)
+            }
+        }
     }
 
     /// Records of all crawls.
     pub fn all_records(&self) -> u64 {
-        self.records.values().map(|part| part.len() as u64).sum()
+        self.records
     }
 
     /// Crawls that have records here, in any order.
     pub fn crawls(&self) -> Vec<Vec<u8>> {
-        self.records.keys().cloned().collect()
+        let all = self.crawls.iter().map(|(_, crawl)| crawl);
+        all.filter(|crawl| crawl.list.records > 0)
+            .map(|crawl| crawl.id.to_vec())
+            .collect()
+    }
+
+    /// Where what a part has of a field is.
+    fn place(&self, part: Part<'_>, field: &[u8]) -> Option<table::Place> {
+        let field = Field::parse(field);
+        let hash = field.hash();
+        match part {
+            Part::Owners => self.find_owner(&field, hash),
+            Part::Holders => self.find_in(HOLDERS, &field, hash),
+            Part::Records(crawl) => self.find_record(self.crawls.find(crawl)?, &field, hash),
+        }
     }
 
     /// The value of a field.
     pub fn get(&self, part: Part<'_>, field: &[u8]) -> Option<Value> {
-        Some(Value::from_slice(self.part(part)?.get(field)?))
+        Some(self.value_of(self.place(part, field)?, part))
     }
 
     /// Whether a part has the field.
     pub fn has(&self, part: Part<'_>, field: &[u8]) -> bool {
-        self.part(part).is_some_and(|part| part.contains_key(field))
+        self.place(part, field).is_some()
     }
 
     /// The owner of a field, and the owner's record of the same field, in one step.
     pub fn find(&self, field: &[u8]) -> Option<(&[u8], Option<Value>)> {
-        let owner = self.owners.get(field)?;
-        Some((owner, self.get(Part::Records(owner), field)))
+        let field = Field::parse(field);
+        let place = self.find_owner(&field, field.hash())?;
+        let owner = &self.crawls.get(self.owner_at(place)).id;
+        let mut record = None;
+        if self.list_of(place) != OWNERS {
+            self.value_at(place, record.insert(Value::new()));
+        }
+        Some((owner, record))
     }
 
-    /// Asks for the memory that look-ups of these fields will need.
-    pub fn prefetch<'a>(&self, _fields: impl Iterator<Item = &'a [u8]> + Clone) {}
+    /// Asks for the memory that look-ups of these fields will need, as far as that is of use before they
+    /// are made: no more than a few hundred.
+    pub fn prefetch<'a>(&self, fields: impl Iterator<Item = &'a [u8]> + Clone) {
+        let mut hashes = SmallVec::<[u64; 256]>::new();
+        for field in fields.take(256) {
+            let hash = Field::parse(field).hash();
+            self.table.prefetch(hash);
+            hashes.push(hash);
+        }
+        for hash in hashes {
+            self.table.find(hash, |place| {
+                self.chunks.prefetch(place);
+                false
+            });
+        }
+    }
 
     /// Sets a field; true when it is new.
     pub fn set(&mut self, part: Part<'_>, field: &[u8], value: &[u8]) -> bool {
-        let part = match part {
-            Part::Owners => &mut self.owners,
-            Part::Records(crawl) => self.records.entry(crawl.to_vec()).or_default(),
-            Part::Holders => &mut self.holders,
-        };
-        part.insert(field.to_vec(), value.to_vec()).is_none()
+        let field = Field::parse(field);
+        let hash = field.hash();
+        match part {
+            Part::Owners => self.own(&field, hash, value),
+            Part::Records(crawl) => {
+                let crawl = self.crawls.number(crawl);
+                self.set_record(crawl, &field, hash, value, false)
+            }
+            Part::Holders => match self.find_in(HOLDERS, &field, hash) {
+                Some(place) => {
+                    self.put_again(place, Kept::Holders(value));
+                    false
+                }
+                None => {
+                    self.put(HOLDERS, &field, hash, false, Kept::Holders(value));
+                    true
+                }
+            },
+        }
     }
 
     /// Sets a crawl's record, and makes the crawl its owner if nobody owns it; whether it did so. The
     /// commonest change of all, in one step.
     pub fn put_new(&mut self, crawl: &[u8], field: &[u8], record: &[u8]) -> bool {
-        self.set(Part::Records(crawl), field, record);
-        let is_new = !self.owners.contains_key(field);
-        if is_new {
-            self.owners.insert(field.to_vec(), crawl.to_vec());
+        let field = Field::parse(field);
+        let before = self.owners;
+        let crawl = self.crawls.number(crawl);
+        self.set_record(crawl, &field, field.hash(), record, true);
+        self.owners > before
+    }
+
+    /// Sets a crawl's record, and makes the crawl the owner, if that is wanted and nobody is; true when
+    /// the record is new.
+    fn set_record(
+        &mut self,
+        crawl: u32,
+        field: &Field<'_>,
+        hash: u64,
+        value: &[u8],
+        owns: bool,
+    ) -> bool {
+        let value = Kept::Value(value);
+        let owner = self.find_owner(field, hash);
+        let mut becomes_owner = owns && owner.is_none();
+        if let Some(place) = owner {
+            if self.list_of(place) == crawl {
+                self.put_again(place, value);
+                return false;
+            }
+            if self.list_of(place) == OWNERS && self.owner_at(place) == crawl {
+                self.take_out(place);
+                self.crawls.get_mut(crawl).owned_without -= 1;
+                self.owners -= 1;
+                becomes_owner = true;
+            }
         }
-        is_new
+        let other = self.find_other(crawl, field, hash);
+        self.owners += u64::from(becomes_owner);
+        match other {
+            Some(place) => {
+                if becomes_owner {
+                    self.set_owner(place, true);
+                }
+                self.put_again(place, value);
+            }
+            None => self.put(crawl, field, hash, becomes_owner, value),
+        }
+        other.is_none()
+    }
+
+    /// Makes a crawl the owner of a field; true when it had none.
+    fn own(&mut self, field: &Field<'_>, hash: u64, crawl: &[u8]) -> bool {
+        let crawl = self.crawls.number(crawl);
+        let before = self.find_owner(field, hash);
+        if let Some(place) = before {
+            if self.owner_at(place) == crawl {
+                return false;
+            }
+            self.disown(place);
+        }
+        match self.find_other(crawl, field, hash) {
+            Some(place) => self.set_owner(place, true),
+            None => {
+                self.put(OWNERS, field, hash, true, Kept::Owner(crawl));
+                self.crawls.get_mut(crawl).owned_without += 1;
+            }
+        }
+        self.owners += u64::from(before.is_none());
+        before.is_none()
+    }
+
+    /// Makes the owner of a field no more its owner.
+    fn disown(&mut self, place: table::Place) {
+        if self.list_of(place) != OWNERS {
+            self.set_owner(place, false);
+            return;
+        }
+        let owner = self.owner_at(place);
+        self.take_out(place);
+        self.crawls.get_mut(owner).owned_without -= 1;
+        self.crawls.leave(owner);
     }
 
     /// Takes a field out; true when it was there.
     pub fn del(&mut self, part: Part<'_>, field: &[u8]) -> bool {
+        let Some(place) = self.place(part, field) else {
+            return false;
+        };
+        let list = self.list_of(place);
         match part {
-            Part::Owners => self.owners.remove(field).is_some(),
-            Part::Holders => self.holders.remove(field).is_some(),
-            Part::Records(crawl) => {
-                let Some(records) = self.records.get_mut(crawl) else {
-                    return false;
-                };
-                let was = records.remove(field).is_some();
-                if records.is_empty() {
-                    self.records.remove(crawl);
+            Part::Owners => {
+                self.disown(place);
+                self.owners -= 1;
+            }
+            Part::Holders => self.take_out(place),
+            Part::Records(_) => {
+                let is_owner = self.chunks.record(place).0.is_owner();
+                self.take_out(place);
+                if is_owner {
+                    let field = Field::parse(field);
+                    self.put(OWNERS, &field, field.hash(), true, Kept::Owner(list));
+                    self.crawls.get_mut(list).owned_without += 1;
                 }
-                was
             }
         }
+        if self.table.len() == 0 {
+            *self = Packed {
+                loading: self.loading.take(),
+                ..Packed::default()
+            };
+            return true;
+        }
+        self.tidy(list);
+        if let Part::Records(_) = part {
+            self.crawls.leave(list);
+        }
+        true
     }
 
     /// Says that a crawl will get about so many more records, so that room is made once.
-    pub fn expect(&mut self, _crawl: &[u8], _records: u64) {}
-
-    /// Appends some entries of a part to `out`; false when the scan is complete.
-    pub fn scan(&self, part: Part<'_>, cursor: &mut Cursor, out: &mut Batch) -> bool {
-        use std::ops::Bound;
-        let Some(part) = self.part(part) else {
-            return false;
-        };
-        let from = match &cursor.after {
-            Some(after) => Bound::Excluded(after.clone()),
-            None => Bound::Unbounded,
-        };
-        let mut rest = part.range((from, Bound::Unbounded));
-        let mut last = None;
-        for (field, value) in rest.by_ref().take(16) {
-            out.push(field, value);
-            last = Some(field.clone());
-        }
-        cursor.after = last;
-        rest.next().is_some()
+    pub fn expect(&mut self, _crawl: &[u8], records: u64) {
+        self.table
+            .expect(usize::try_from(records).unwrap_or(usize::MAX));
     }
 
-    /// Bytes of memory, within two percent; takes no time.
+    /// Bytes of memory, as they were asked for; takes no time.
     pub fn memory(&self) -> usize {
-        0
+        size_of::<Packed>()
+            + self.table.memory()
+            + self.chunks.memory()
+            + self.crawls.memory()
+            + self.codec.memory()
+            + self.scratch.capacity()
     }
 
     /// Moves memory to better places from a cursor on; where to go on, 0 at the end.
-    pub fn defrag(&mut self, _cursor: u64, _mover: &mut Mover<'_>, _time: Time<'_>) -> u64 {
+    pub fn defrag(&mut self, cursor: u64, mover: &mut Mover<'_>, time: Time<'_>) -> u64 {
+        let shards = self.table.shards() as u64;
+        let end = shards + u64::from(self.chunks.end());
+        let mut at = cursor;
+        while at < end {
+            if at < shards {
+                self.table.defrag(at as usize, mover);
+            } else {
+                self.chunks.defrag((at - shards) as u32, mover);
+            }
+            at += 1;
+            if at < end && !time() {
+                return at;
+            }
+        }
         0
     }
 
     /// Pieces of memory that are freed with it.
     pub fn free_effort(&self) -> usize {
-        64
+        self.table.pieces() + self.chunks.pieces() + self.crawls.pieces()
+    }
+
+    /// Checks all that holds between the parts.
+    #[cfg(test)]
+    pub(crate) fn verify(&self) {
+        tests::verify(self);
     }
 }

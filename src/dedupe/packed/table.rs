@@ -26,14 +26,16 @@ pub(super) trait Records {
     fn prefetch(&self, place: Place);
 }
 
-/// Mean number of places in a shard. A split of one takes about 50 us.
-const FULL: usize = 1536;
+/// Mean number of places in a shard. A split of one takes about 50 us. Tests have many shards at once.
+const FULL: usize = if cfg!(test) { 12 } else { 1536 };
 /// A shard grows beyond so many percent of its slots: most of them are found in the first bucket.
 const MOST: usize = 92;
 /// A shard shrinks below so many percent.
 const FEWEST: usize = 55;
 /// Most shards: how many the bits of a hash that are not otherwise used can tell.
 const SHARDS: usize = 1 << 24;
+/// Most places that can be expected.
+const EXPECTED: usize = 1 << 28;
 /// Most shards that are made at once.
 const AT_ONCE: usize = 1 << 15;
 
@@ -139,7 +141,8 @@ impl Table {
 
     /// Says that so many more are about to come.
     pub fn expect(&mut self, more: usize) {
-        self.expected = more;
+        self.expected = more.min(EXPECTED);
+        let more = self.expected;
         if self.len == 0 {
             let shards = more.div_ceil(FULL).min(AT_ONCE);
             while self.shards.len() < shards {

@@ -1,0 +1,129 @@
+//! Going through a part in steps, between which it may change.
+
+use super::blocks::NONE;
+use super::crawls::{HOLDERS, OWNERS};
+use super::field::{self, Text};
+use super::record::Record;
+use super::table::{Place, Walk};
+use super::{Packed, Part, Value};
+use crate::keyspace::Batch;
+
+/// A position in a scan of one of the parts. Entries that are there from the first step to the last
+/// are given at least once, whatever happens between steps.
+#[derive(Clone, Debug, Default)]
+pub struct Cursor {
+    /// In the merged index: by hash, because an entry may go from one crawl to another.
+    walk: Walk,
+    /// In a list of records: the chunk's number in its segment, where the chunk is, and the next record.
+    sequence: u32,
+    chunk: u32,
+    offset: u32,
+}
+
+/// Entries and bytes after which a step ends, and records that it looks at at most.
+const ENTRIES: usize = 16;
+const BYTES: usize = 1 << 16;
+const LOOKED_AT: usize = 256;
+
+impl Packed {
+    /// Appends some entries of a part to `out`; false when the scan is complete.
+    pub fn scan(&self, part: Part<'_>, cursor: &mut Cursor, out: &mut Batch) -> bool {
+        match part {
+            Part::Owners => self.scan_owners(cursor, out),
+            Part::Holders => self.scan_list(HOLDERS, cursor, out),
+            Part::Records(crawl) => match self.crawls.find(crawl) {
+                Some(crawl) => self.scan_list(crawl, cursor, out),
+                None => false,
+            },
+        }
+    }
+
+    fn scan_owners(&self, cursor: &mut Cursor, out: &mut Batch) -> bool {
+        let before = out.len();
+        let mut text = Text::new();
+        for _ in 0..8 {
+            let mut each = |place: Place| {
+                let (record, _) = self.chunks.record(place);
+                if record.is_owner() {
+                    text.clear();
+                    field::write(record.kind(), record.raw, &mut text);
+                    out.push(&text, &self.crawls.get(self.owner_at(place)).id);
+                }
+            };
+            match self.table.walk(cursor.walk, &self.chunks, &mut each) {
+                Some(next) => cursor.walk = next,
+                None => return false,
+            }
+            if out.len() - before >= ENTRIES {
+                break;
+            }
+        }
+        true
+    }
+
+    fn scan_list(&self, list: u32, cursor: &mut Cursor, out: &mut Batch) -> bool {
+        let segment = &self.crawls.list(list).segment;
+        let mut number = self
+            .chunks
+            .chunk_from(segment, list, cursor.sequence, cursor.chunk);
+        let (mut given, mut looked_at, mut bytes) = (0, 0, 0);
+        let mut text = Text::new();
+        let mut value = Value::new();
+        while number != NONE {
+            let chunk = self.chunks.get(number);
+            let mut offset = match chunk.sequence() == cursor.sequence {
+                true => cursor.offset as usize,
+                false => 0,
+            };
+            while offset < chunk.bytes().len() {
+                if given == ENTRIES || looked_at == LOOKED_AT || bytes >= BYTES {
+                    *cursor = Cursor {
+                        sequence: chunk.sequence(),
+                        chunk: number,
+                        offset: offset as u32,
+                        ..*cursor
+                    };
+                    return true;
+                }
+                looked_at += 1;
+                let record = Record::at(&chunk.bytes()[offset..]);
+                let place = Place {
+                    chunk: number,
+                    offset: offset as u16,
+                };
+                offset += self.len_of(list, &record);
+                if record.is_dead() {
+                    continue;
+                }
+                text.clear();
+                value.clear();
+                field::write(record.kind(), record.raw, &mut text);
+                self.value_at(place, &mut value);
+                out.push(&text, &value);
+                given += 1;
+                bytes += text.len() + value.len();
+            }
+            *cursor = Cursor {
+                sequence: chunk.sequence(),
+                chunk: number,
+                offset: offset as u32,
+                ..*cursor
+            };
+            number = chunk.next();
+        }
+        false
+    }
+
+    /// The value that a list has for what `find` gives; for [`Part::Owners`] the owner.
+    pub(super) fn value_of(&self, place: Place, part: Part<'_>) -> Value {
+        let mut value = Value::new();
+        match part {
+            Part::Owners => {
+                value.extend_from_slice(&self.crawls.get(self.owner_at(place)).id);
+            }
+            _ => self.value_at(place, &mut value),
+        }
+        debug_assert!(part == Part::Owners || self.list_of(place) != OWNERS);
+        value
+    }
+}

@@ -1,0 +1,358 @@
+//! Records in their segments and in the table: how they come, change, move and go.
+
+use smallvec::SmallVec;
+
+use super::blocks::NONE;
+use super::chunk::{Segment, CHUNK, LONG};
+use super::codec::Base;
+use super::crawls::{HOLDERS, OWNERS};
+use super::field::{hash_in, Field};
+use super::record::{self, read_len, write_len, Record, OWNER};
+use super::table::{Place, Records};
+use super::{Packed, Value};
+
+/// What is kept of a field.
+#[derive(Clone, Copy)]
+pub(super) enum Kept<'a> {
+    /// In a crawl: the record's value.
+    Value(&'a [u8]),
+    /// In the list of owners without a record: the number of the owner.
+    Owner(u32),
+    /// In the list of holders: the value.
+    Holders(&'a [u8]),
+}
+
+/// Memory that records are put together in, kept from one to the next.
+const SCRATCH: usize = 4096;
+
+impl Packed {
+    /// The record whose crawl owns a field, or what says who owns it without one.
+    #[inline]
+    pub(super) fn find_owner(&self, field: &Field<'_>, hash: u64) -> Option<Place> {
+        self.table.find(hash, |place| {
+            let (record, _) = self.chunks.record(place);
+            record.is_owner() && record.is_of(field.kind(), field.raw())
+        })
+    }
+
+    /// The record of a field in a list, unless its crawl owns the field.
+    pub(super) fn find_in(&self, list: u32, field: &Field<'_>, hash: u64) -> Option<Place> {
+        self.table.find(hash_in(hash, list), |place| {
+            let (record, chunk) = self.chunks.record(place);
+            !record.is_owner() && record.is_of(field.kind(), field.raw()) && chunk.crawl() == list
+        })
+    }
+
+    /// The record of a field in a crawl.
+    pub(super) fn find_record(&self, crawl: u32, field: &Field<'_>, hash: u64) -> Option<Place> {
+        let owner = self.find_owner(field, hash);
+        owner
+            .filter(|&place| self.list_of(place) == crawl)
+            .or_else(|| self.find_other(crawl, field, hash))
+    }
+
+    /// The record of a field in a crawl that does not own it.
+    pub(super) fn find_other(&self, crawl: u32, field: &Field<'_>, hash: u64) -> Option<Place> {
+        let of = self.crawls.get(crawl);
+        if of.owned == of.list.records {
+            return None;
+        }
+        self.find_in(crawl, field, hash)
+    }
+
+    /// The list that a record is in.
+    pub(super) fn list_of(&self, place: Place) -> u32 {
+        self.chunks.get(place.chunk).crawl()
+    }
+
+    /// The number of the crawl that owns the field of what [`Packed::find_owner`] found.
+    pub(super) fn owner_at(&self, place: Place) -> u32 {
+        let (record, chunk) = self.chunks.record(place);
+        match chunk.crawl() {
+            OWNERS => owner_number(record.rest),
+            crawl => crawl,
+        }
+    }
+
+    /// Appends the value of a record to `out`.
+    pub(super) fn value_at(&self, place: Place, out: &mut Value) {
+        let (record, chunk) = self.chunks.record(place);
+        match chunk.crawl() {
+            OWNERS => out.extend_from_slice(&self.crawls.get(owner_number(record.rest)).id),
+            HOLDERS => out.extend_from_slice(holders(record.rest)),
+            _ => self.codec.decode(chunk.base(), record.rest, out),
+        }
+    }
+
+    /// Bytes of a record.
+    pub(super) fn len_of(&self, list: u32, record: &Record<'_>) -> usize {
+        let kept = match list {
+            OWNERS => 4,
+            HOLDERS => {
+                let (len, size) = read_len(record.rest).expect("a chunk is whole");
+                size + len
+            }
+            _ => self.codec.len(record.rest),
+        };
+        record.start + kept
+    }
+
+    /// Puts in a record, of which there is none.
+    pub(super) fn put(
+        &mut self,
+        list: u32,
+        field: &Field<'_>,
+        hash: u64,
+        is_owner: bool,
+        kept: Kept<'_>,
+    ) {
+        let place = self.append(list, field.kind(), field.raw(), is_owner, kept);
+        let hash = if is_owner { hash } else { hash_in(hash, list) };
+        self.table.insert(hash, place, &self.chunks);
+        self.count(list, is_owner, 1);
+    }
+
+    /// Counts a record that came, or one that goes.
+    pub(super) fn count(&mut self, list: u32, is_owner: bool, change: i64) {
+        let add = |count: &mut u64| *count = count.wrapping_add_signed(change);
+        add(&mut self.crawls.list_mut(list).records);
+        if list != OWNERS && list != HOLDERS {
+            add(&mut self.records);
+            if is_owner {
+                add(&mut self.crawls.get_mut(list).owned);
+            }
+        }
+    }
+
+    /// Takes a record out. Its crawl stays, even if nothing is left of it.
+    pub(super) fn take_out(&mut self, place: Place) {
+        let list = self.list_of(place);
+        let hash = self.chunks.hash(place);
+        let is_owner = self.chunks.record(place).0.is_owner();
+        self.table.remove(hash, place, &self.chunks);
+        self.forget(list, place);
+        self.count(list, is_owner, -1);
+        let list = self.crawls.list_mut(list);
+        if list.records == 0 {
+            // Its chunks are counted from 0 again: no scan that goes on has anything of it to give.
+            list.segment = Segment::default();
+        }
+    }
+
+    /// Gives back what a record takes, which nothing leads to any more.
+    fn forget(&mut self, list: u32, place: Place) {
+        let (record, chunk) = self.chunks.record(place);
+        let len = self.len_of(list, &record);
+        let is_packed = list != OWNERS && list != HOLDERS;
+        if is_packed {
+            self.codec.release(chunk.base(), record.rest);
+        }
+        let segment = &mut self.crawls.list_mut(list).segment;
+        if let Some(base) = self.chunks.kill(segment, place, len) {
+            if is_packed {
+                self.codec.retire(base);
+            }
+        }
+    }
+
+    /// Puts another value in place of a record's.
+    pub(super) fn put_again(&mut self, place: Place, kept: Kept<'_>) {
+        let list = self.list_of(place);
+        let (record, chunk) = self.chunks.record(place);
+        let len = self.len_of(list, &record);
+        let (start, base, is_owner, kind) =
+            (record.start, chunk.base(), record.is_owner(), record.kind());
+        let mut bytes = std::mem::take(&mut self.scratch);
+        bytes.clear();
+        self.encode(base, kept, &mut bytes);
+        let as_before = start + bytes.len() == len;
+        if as_before {
+            if list != OWNERS && list != HOLDERS {
+                let (record, _) = self.chunks.record(place);
+                self.codec.release(base, record.rest);
+            }
+            self.chunks.bytes_mut(place)[start..len].copy_from_slice(&bytes);
+        } else if list != OWNERS && list != HOLDERS {
+            self.codec.release(base, &bytes);
+        }
+        self.keep_scratch(bytes);
+        if as_before {
+            return;
+        }
+        let hash = self.chunks.hash(place);
+        let raw = SmallVec::<[u8; 64]>::from_slice(self.chunks.record(place).0.raw);
+        // The old one is marked first, because the new one may make its segment move what it has.
+        self.table.remove(hash, place, &self.chunks);
+        self.forget(list, place);
+        let place = self.append(list, kind, &raw, is_owner, kept);
+        self.table.insert(hash, place, &self.chunks);
+    }
+
+    /// Makes the crawl of a record the owner of its field, which has none, or no more the owner.
+    pub(super) fn set_owner(&mut self, place: Place, is_owner: bool) {
+        let crawl = self.list_of(place);
+        let hash = self.chunks.hash(place);
+        self.table.remove(hash, place, &self.chunks);
+        self.chunks.bytes_mut(place)[0] ^= OWNER;
+        let hash = self.chunks.hash(place);
+        self.table.insert(hash, place, &self.chunks);
+        let owned = &mut self.crawls.get_mut(crawl).owned;
+        *owned = if is_owner { *owned + 1 } else { *owned - 1 };
+    }
+
+    fn encode(&mut self, base: Base, kept: Kept<'_>, out: &mut Vec<u8>) {
+        match kept {
+            Kept::Value(value) => self.codec.encode(base, value, out),
+            Kept::Owner(number) => out.extend_from_slice(&number.to_le_bytes()),
+            Kept::Holders(value) => {
+                write_len(value.len(), out);
+                out.extend_from_slice(value);
+            }
+        }
+    }
+
+    fn keep_scratch(&mut self, bytes: Vec<u8>) {
+        if bytes.capacity() <= SCRATCH {
+            self.scratch = bytes;
+        }
+    }
+
+    /// Writes a record to the end of its segment.
+    fn append(&mut self, list: u32, kind: u8, raw: &[u8], is_owner: bool, kept: Kept<'_>) -> Place {
+        let mut bytes = std::mem::take(&mut self.scratch);
+        bytes.clear();
+        record::begin(kind, raw, is_owner, &mut bytes);
+        let start = bytes.len();
+        let last = self.chunks.last_base(&self.crawls.list(list).segment);
+        if let Some(base) = last {
+            self.encode(base, kept, &mut bytes);
+            let segment = &mut self.crawls.list_mut(list).segment;
+            if self.chunks.room(segment, bytes.len()).is_some() {
+                let place = self.chunks.append(segment, &bytes);
+                self.keep_scratch(bytes);
+                return place;
+            }
+        }
+        let base = match kept {
+            Kept::Value(value) => self.codec.base(list, value),
+            _ => Base::default(),
+        };
+        if last != Some(base) {
+            if let (Some(last), Kept::Value(_)) = (last, kept) {
+                self.codec.release(last, &bytes[start..]);
+            }
+            bytes.truncate(start);
+            self.encode(base, kept, &mut bytes);
+        }
+        let segment = &mut self.crawls.list_mut(list).segment;
+        self.chunks.open(list, segment, base, bytes.len());
+        if bytes.len() < LONG {
+            self.compact(list, bytes.len());
+        }
+        let segment = &mut self.crawls.list_mut(list).segment;
+        let place = self.chunks.append(segment, &bytes);
+        self.keep_scratch(bytes);
+        place
+    }
+
+    /// Moves records of a segment from chunks that are mostly dead to its last chunk, as long as there is
+    /// so much room left in that, and not for long.
+    pub(super) fn compact(&mut self, list: u32, reserve: usize) {
+        let mut moved = 0;
+        let mut bytes = Vec::new();
+        let mut value = Value::new();
+        while moved < CHUNK / 4 {
+            let segment = &self.crawls.list(list).segment;
+            let source = segment.sparse();
+            let Some(base) = self
+                .chunks
+                .room(segment, reserve)
+                .filter(|_| self.chunks.can_move(segment, source))
+            else {
+                return;
+            };
+            for place in self.live(source) {
+                let (record, chunk) = self.chunks.record(place);
+                let len = self.len_of(list, &record);
+                bytes.clear();
+                let is_packed = list != OWNERS && list != HOLDERS;
+                if is_packed && chunk.base() != base {
+                    value.clear();
+                    self.codec.decode(chunk.base(), record.rest, &mut value);
+                    record::begin(record.kind(), record.raw, record.is_owner(), &mut bytes);
+                    self.codec.encode(base, &value, &mut bytes);
+                } else {
+                    let record = &chunk.bytes()[usize::from(place.offset)..][..len];
+                    bytes.extend_from_slice(record);
+                    if is_packed {
+                        let (record, _) = self.chunks.record(place);
+                        self.codec.hold(base, record.rest);
+                    }
+                }
+                let segment = &mut self.crawls.list_mut(list).segment;
+                if self.chunks.room(segment, bytes.len() + reserve).is_none() {
+                    if is_packed {
+                        self.codec.release(base, Record::at(&bytes).rest);
+                    }
+                    return;
+                }
+                let to = self.chunks.append(segment, &bytes);
+                self.table.replace(self.chunks.hash(place), place, to);
+                self.forget(list, place);
+                moved += bytes.len();
+                if moved > CHUNK / 2 {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Places of the records of a chunk that are not dead.
+    fn live(&self, number: u32) -> Vec<Place> {
+        let mut live = Vec::new();
+        let chunk = self.chunks.get(number);
+        let mut offset = 0;
+        while offset < chunk.bytes().len() {
+            let record = Record::at(&chunk.bytes()[offset..]);
+            if !record.is_dead() {
+                live.push(Place {
+                    chunk: number,
+                    offset: offset as u16,
+                });
+            }
+            offset += self.len_of(chunk.crawl(), &record);
+        }
+        live
+    }
+
+    /// Makes a segment smaller, most of which is dead, after removals.
+    pub(super) fn tidy(&mut self, list: u32) {
+        let segment = &self.crawls.list(list).segment;
+        if !segment.is_sparse() || segment.sparse() == NONE {
+            return;
+        }
+        let Some(base) = self.chunks.last_base(segment) else {
+            return;
+        };
+        let last = self.chunks.room(segment, LONG - 1);
+        if last.is_none() || !self.chunks.can_move(segment, segment.sparse()) {
+            if list != OWNERS && list != HOLDERS {
+                self.codec.adopt(base);
+            }
+            let segment = &mut self.crawls.list_mut(list).segment;
+            self.chunks.open(list, segment, base, LONG - 1);
+        }
+        self.compact(list, 0);
+    }
+}
+
+/// The number in a record of an owner.
+fn owner_number(rest: &[u8]) -> u32 {
+    u32::from_le_bytes([rest[0], rest[1], rest[2], rest[3]])
+}
+
+/// The value in a record of holders.
+fn holders(rest: &[u8]) -> &[u8] {
+    let (len, size) = read_len(rest).expect("a chunk is whole");
+    &rest[size..size + len]
+}

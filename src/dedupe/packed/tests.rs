@@ -1,0 +1,397 @@
+//! A packed index is what plain maps are, whatever was done to it.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::blocks::NONE;
+use super::codec::Base;
+use super::model::Model;
+use super::record::Record;
+use super::table::Place;
+use super::*;
+use crate::keyspace::Batch;
+
+/// All that holds between the parts.
+pub(super) fn verify(packed: &Packed) {
+    packed.table.verify(&packed.chunks);
+    let (mut all, mut records, mut owners, mut chunks, mut room) = (0, 0, 0, 0, 0);
+    let crawls = packed.crawls.iter().map(|(number, _)| number);
+    for list in crawls.chain([OWNERS, HOLDERS]) {
+        let of = packed.crawls.list(list);
+        let (mut count, mut owned, mut live, mut used) = (0, 0, 0, 0);
+        let mut number = of.segment.first();
+        let mut sequence = None;
+        while number != NONE {
+            let chunk = packed.chunks.get(number);
+            assert_eq!(chunk.crawl(), list);
+            assert!(sequence < Some(chunk.sequence()));
+            sequence = Some(chunk.sequence());
+            chunks += 1;
+            room += chunk.room();
+            let mut offset = 0;
+            let mut live_here = 0;
+            while offset < chunk.bytes().len() {
+                let record = Record::at(&chunk.bytes()[offset..]);
+                let len = packed.len_of(list, &record);
+                let place = Place {
+                    chunk: number,
+                    offset: offset as u16,
+                };
+                assert_eq!(usize::from(place.offset), offset);
+                if !record.is_dead() {
+                    Record::checked(&chunk.bytes()[offset..]).unwrap();
+                    let hash = packed.chunks.hash(place);
+                    assert_eq!(packed.table.find(hash, |at| at == place), Some(place));
+                    count += 1;
+                    owned += u64::from(record.is_owner());
+                    live_here += len;
+                    if list == OWNERS {
+                        assert!(record.is_owner());
+                        let mut text = field::Text::new();
+                        field::write(record.kind(), record.raw, &mut text);
+                        let field = Field::parse(&text);
+                        let owner = packed.owner_at(place);
+                        let has = packed.find_in(owner, &field, field.hash());
+                        assert_eq!(has, None, "the owner of {text:?} has it");
+                    }
+                }
+                offset += len;
+            }
+            assert_eq!(offset, chunk.bytes().len());
+            assert!(live_here > 0);
+            assert_eq!(live_here, chunk.live());
+            live += live_here;
+            used += offset;
+            number = chunk.next();
+        }
+        assert_eq!(of.segment.sizes(), (used as u64, live as u64));
+        packed.chunks.verify_links(&of.segment);
+        assert_eq!(count, of.records);
+        all += count;
+        owners += owned;
+        match list {
+            OWNERS => assert_eq!(owned, count),
+            HOLDERS => assert_eq!(owned, 0),
+            crawl => {
+                records += count;
+                assert_eq!(packed.crawls.get(crawl).owned, owned);
+                assert_eq!(
+                    packed.crawls.find(&packed.crawls.get(crawl).id),
+                    Some(crawl)
+                );
+            }
+        }
+    }
+    let without: u64 = packed.crawls.iter().map(|(_, c)| c.owned_without).sum();
+    assert_eq!(without, packed.crawls.owners.records);
+    assert_eq!(all, packed.table.len() as u64);
+    assert_eq!((records, owners), (packed.records, packed.owners));
+    assert_eq!(chunks, packed.chunks.len());
+    assert_eq!(room, packed.chunks.room_of_all());
+}
+
+fn same(packed: &Packed, model: &Model) {
+    assert_eq!(packed.len(Part::Owners), model.owners.len() as u64);
+    assert_eq!(packed.len(Part::Holders), model.holders.len() as u64);
+    let mut crawls = packed.crawls();
+    crawls.sort();
+    assert!(crawls.iter().eq(model.records.keys()));
+    let records: usize = model.records.values().map(BTreeMap::len).sum();
+    assert_eq!(packed.all_records(), records as u64);
+    let mut parts = vec![Part::Owners, Part::Holders];
+    parts.extend(model.records.keys().map(|crawl| Part::Records(crawl)));
+    for part in parts {
+        let wanted = model.part(part).unwrap();
+        assert_eq!(packed.len(part), wanted.len() as u64);
+        let mut given = BTreeMap::new();
+        let (mut cursor, mut batch, mut more) = (Cursor::default(), Batch::default(), true);
+        while more {
+            batch.clear();
+            more = packed.scan(part, &mut cursor, &mut batch);
+            for (field, value) in batch.iter() {
+                let before = given.insert(field.to_vec(), value.to_vec());
+                assert_eq!(before, None, "{field:?} was given twice");
+            }
+        }
+        assert_eq!(&given, wanted);
+        for (field, value) in wanted {
+            assert_eq!(packed.get(part, field).as_deref(), Some(&value[..]));
+            assert!(packed.has(part, field));
+        }
+    }
+    for (field, owner) in &model.owners {
+        let (found, record) = packed.find(field).unwrap();
+        assert_eq!(found, &owner[..]);
+        let wanted = model.get(Part::Records(owner), field);
+        assert_eq!(record.as_deref(), wanted);
+    }
+    packed.prefetch(model.owners.keys().map(|field| &field[..]));
+    assert!(packed.memory() < 600 * (records + 4) + 8 * model_bytes(model) + 200_000);
+    assert_eq!(
+        packed.is_empty(),
+        model.owners.is_empty() && model.holders.is_empty() && records == 0
+    );
+}
+
+fn model_bytes(model: &Model) -> usize {
+    let maps = model
+        .records
+        .values()
+        .chain([&model.owners, &model.holders]);
+    maps.flatten().map(|(f, v)| f.len() + v.len()).sum()
+}
+
+/// A change of one of few fields in one of few crawls.
+#[derive(Clone, Copy, Debug)]
+enum Change {
+    Own(u8, u8),
+    Record(u8, u8, u16),
+    New(u8, u8, u16),
+    Holders(u8, u16),
+    DelOwner(u8),
+    DelRecord(u8, u8),
+    DelHolders(u8),
+    Expect(u16),
+    Copy,
+}
+
+fn change() -> impl Strategy<Value = Change> {
+    prop_oneof![
+        3 => (any::<u8>(), 0..6_u8).prop_map(|(f, c)| Change::Own(f, c)),
+        5 => (any::<u8>(), 0..6_u8, any::<u16>()).prop_map(|(f, c, v)| Change::Record(f, c, v)),
+        8 => (any::<u8>(), 0..6_u8, any::<u16>()).prop_map(|(f, c, v)| Change::New(f, c, v)),
+        2 => (any::<u8>(), any::<u16>()).prop_map(|(f, v)| Change::Holders(f, v)),
+        2 => any::<u8>().prop_map(Change::DelOwner),
+        6 => (any::<u8>(), 0..6_u8).prop_map(|(f, c)| Change::DelRecord(f, c)),
+        1 => any::<u8>().prop_map(Change::DelHolders),
+        1 => (0..5000_u16).prop_map(Change::Expect),
+        1 => Just(Change::Copy),
+    ]
+}
+
+/// Fields of every kind, by number.
+fn field(n: u32) -> Vec<u8> {
+    let spread = u64::from(n).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let hex: String = (0..4)
+        .map(|i| format!("{:016x}", spread.rotate_left(i * 7)))
+        .collect();
+    let base32: String = (0..32)
+        .map(|i| {
+            char::from(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"[(spread >> (i % 13) & 31) as usize])
+        })
+        .collect();
+    let text = match n % 17 {
+        0 => hex,
+        1 => format!("sha1:{base32}"),
+        2 => base32,
+        3 => format!("md5:{}", &hex[..32]),
+        4 => hex[..32].to_string(),
+        5 => format!("sha256:{}", hex.to_uppercase()),
+        6 => format!("odd {n}"),
+        7 => "x".repeat(n as usize * 3),
+        8 => format!("sha256:{}", &hex[..63]),
+        9 => hex[..40].to_string(),
+        _ => format!("sha256:{hex}"),
+    };
+    text.into_bytes()
+}
+
+fn crawl(n: u8) -> Vec<u8> {
+    match n {
+        0 => Vec::new(),
+        1 => vec![0xff; 300],
+        n => format!("crawl-{n}").into_bytes(),
+    }
+}
+
+fn value(n: u16) -> Vec<u8> {
+    let n = u32::from(n);
+    match n % 23 {
+        0 => Vec::new(),
+        1 => vec![b'z'; n as usize / 3],
+        2 => b"12 15".to_vec(),
+        3 if n % 5 == 0 => vec![(n % 251) as u8; n as usize * 3],
+        _ => format!(
+            "{} 202603{:02}{:02}0000 https://www.host-{}.example/{}/{} {n}",
+            n % 4,
+            n % 28 + 1,
+            n % 24,
+            n % 7,
+            "path".repeat(n as usize % 9),
+            n * 77
+        )
+        .into_bytes(),
+    }
+}
+
+fn apply(change: Change, packed: &mut Packed, model: &mut Model) {
+    let f = |n: u8| field(u32::from(n));
+    match change {
+        Change::Own(n, c) => {
+            let (f, c) = (f(n), crawl(c));
+            assert_eq!(
+                packed.set(Part::Owners, &f, &c),
+                model.set(Part::Owners, &f, &c)
+            );
+        }
+        Change::Record(n, c, v) => {
+            let (f, c, v) = (f(n), crawl(c), value(v));
+            let part = Part::Records(&c);
+            assert_eq!(packed.set(part, &f, &v), model.set(part, &f, &v));
+        }
+        Change::New(n, c, v) => {
+            let (f, c, v) = (f(n), crawl(c), value(v));
+            assert_eq!(packed.put_new(&c, &f, &v), model.put_new(&c, &f, &v));
+        }
+        Change::Holders(n, v) => {
+            let (f, v) = (f(n), value(v));
+            assert_eq!(
+                packed.set(Part::Holders, &f, &v),
+                model.set(Part::Holders, &f, &v)
+            );
+        }
+        Change::DelOwner(n) => {
+            assert_eq!(
+                packed.del(Part::Owners, &f(n)),
+                model.del(Part::Owners, &f(n))
+            );
+        }
+        Change::DelRecord(n, c) => {
+            let (f, c) = (f(n), crawl(c));
+            let part = Part::Records(&c);
+            assert_eq!(packed.del(part, &f), model.del(part, &f));
+        }
+        Change::DelHolders(n) => {
+            assert_eq!(
+                packed.del(Part::Holders, &f(n)),
+                model.del(Part::Holders, &f(n))
+            );
+        }
+        Change::Expect(n) => packed.expect(b"", n.into()),
+        Change::Copy => {
+            let copy = packed.clone();
+            assert!(copy.memory() <= packed.memory());
+            *packed = copy;
+        }
+    }
+}
+
+/// Long histories, and so fewer of them.
+fn long() -> ProptestConfig {
+    let usual = ProptestConfig::default();
+    ProptestConfig {
+        cases: usual.cases / 8,
+        ..usual
+    }
+}
+
+proptest! {
+    #![proptest_config(long())]
+
+    #[test]
+    fn it_is_what_plain_maps_are(changes in proptest::collection::vec(change(), 1..600)) {
+        let (mut packed, mut model) = (Packed::default(), Model::default());
+        for (i, &change) in changes.iter().enumerate() {
+            apply(change, &mut packed, &mut model);
+            if i % 64 == 0 {
+                packed.verify();
+            }
+        }
+        packed.verify();
+        same(&packed, &model);
+        let copy = admitted(&packed).unwrap();
+        copy.verify();
+        same(&copy, &model);
+        // And to nothing again.
+        for (field, _) in std::mem::take(&mut model.holders) {
+            prop_assert!(packed.del(Part::Holders, &field));
+        }
+        for (crawl, records) in std::mem::take(&mut model.records) {
+            for field in records.into_keys() {
+                prop_assert!(packed.del(Part::Records(&crawl), &field));
+            }
+        }
+        packed.verify();
+        same(&packed, &model);
+        for (field, _) in std::mem::take(&mut model.owners) {
+            prop_assert!(packed.del(Part::Owners, &field));
+        }
+        packed.verify();
+        same(&packed, &model);
+        prop_assert_eq!(packed.memory(), Packed::default().memory());
+    }
+
+    #[test]
+    fn a_scan_gives_all_that_stays(
+        seed in proptest::collection::vec(change(), 0..400),
+        rounds in proptest::collection::vec(proptest::collection::vec(change(), 0..60), 1..60),
+        which in 0..8_u8,
+    ) {
+        let (mut packed, mut model) = (Packed::default(), Model::default());
+        for change in seed {
+            apply(change, &mut packed, &mut model);
+        }
+        let of = crawl(which);
+        let part = match which {
+            6 => Part::Owners,
+            7 => Part::Holders,
+            _ => Part::Records(&of),
+        };
+        let empty = BTreeMap::new();
+        let mut stays: Vec<Vec<u8>> = model.part(part).unwrap_or(&empty).keys().cloned().collect();
+        let (mut cursor, mut batch) = (Cursor::default(), Batch::default());
+        let mut rounds = rounds.into_iter();
+        while packed.scan(part, &mut cursor, &mut batch) {
+            for change in rounds.next().unwrap_or_default() {
+                apply(change, &mut packed, &mut model);
+                let now = model.part(part).unwrap_or(&empty);
+                stays.retain(|field| now.contains_key(field));
+            }
+        }
+        packed.verify();
+        let given: std::collections::BTreeSet<_> = batch.iter().map(|(field, _)| field.to_vec()).collect();
+        for field in stays {
+            prop_assert!(given.contains(&field), "{field:?} was not given");
+        }
+    }
+}
+
+/// What a saved value would become.
+fn admitted(packed: &Packed) -> Result<Packed, String> {
+    let mut copy = Packed::default();
+    for (number, host) in packed.codec.hosts() {
+        copy.codec.add_host(number, host)?;
+    }
+    for (number, table) in packed.codec.tables() {
+        copy.codec.add_table(number, table)?;
+    }
+    let mut numbers = BTreeMap::new();
+    for (number, crawl) in packed.crawls.iter() {
+        numbers.insert(number, copy.crawls.number(&crawl.id));
+    }
+    for (from, to) in numbers
+        .iter()
+        .map(|(&from, &to)| (from, to))
+        .chain([(HOLDERS, HOLDERS)])
+    {
+        for chunk in packed.chunks_of(from) {
+            for record in packed.records_of(chunk) {
+                let len = copy.admit(to, packed.base_of(chunk), record)?;
+                assert_eq!(len, record.len());
+                assert!(copy.admit(to, packed.base_of(chunk), record).is_err());
+            }
+        }
+    }
+    for chunk in packed.chunks_of(OWNERS) {
+        for record in packed.records_of(chunk) {
+            let mut record = record.to_vec();
+            let at = record.len() - 4;
+            let number = u32::from_le_bytes(record[at..].try_into().unwrap());
+            record[at..].copy_from_slice(&numbers[&number].to_le_bytes());
+            copy.admit(OWNERS, Base::default(), &record)?;
+        }
+    }
+    copy.codec.settle();
+    Ok(copy)
+}
