@@ -14,7 +14,7 @@ use crate::told::Spent;
 /// Spread of due times.
 const HOUR: u64 = 3_600_000;
 /// Requests of each kind that are counted.
-const SAMPLE: u64 = 20_000;
+const SAMPLE: u64 = 10_000;
 
 /// Who works on the frontier.
 #[derive(Clone, Copy, PartialEq)]

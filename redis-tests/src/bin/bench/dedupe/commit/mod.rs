@@ -40,8 +40,8 @@ struct Measured {
     plain: Figures,
     packed: Figures,
     lua: Figures,
-    /// Seconds of the documented loop.
-    client: Series,
+    /// Seconds of the documented loop, which is run once.
+    client: f64,
     /// The longest that the operating system kept a thread from the clock, in seconds.
     stall: f64,
 }
@@ -94,13 +94,16 @@ impl Measured {
             index_digest(&scene.plain),
             "same index as the script's"
         );
-        reset(&mut scene.plain);
-        self.client.0.push(run.client_loop(&scene.plain));
-        assert_eq!(
-            digest,
-            index_digest(&scene.plain),
-            "same index as the client's"
-        );
+        // Half a minute, and far over the goal: once will do.
+        if self.client == 0.0 {
+            reset(&mut scene.plain);
+            self.client = run.client_loop(&scene.plain);
+            assert_eq!(
+                digest,
+                index_digest(&scene.plain),
+                "same index as the client's"
+            );
+        }
     }
 
     fn under_load(&mut self, scene: &mut Scene, run: &Run, corpus: &Corpus) {

@@ -88,26 +88,31 @@ pub fn paragraph(stops: &[Stop], end: &End) -> String {
         );
     }
     let whole = LONGEST / file;
-    let shards = (MANY / whole).log2().ceil().exp2() as u64 * 4;
+    // Prefixes by so many hex digits that each could grow to twice its share.
+    let mut digits = 1;
+    while MANY / 16f64.powi(digits) > whole / 2.0 {
+        digits += 1;
+    }
+    let shards = 16f64.powi(digits);
+    let prefix = |digit: &str| format!("`{{coll-{}}}:`", digit.repeat(digits as usize));
     let _ = write!(
         text,
         "\nWhile a child saves (`BGSAVE`, a rewrite of the append-only file, a replica that joins), pages that change exist \
          twice: a commit of {} hashes in the middle of a save copied {:.0} % of the process; the second figure is the bound, \
          when every page changes. A server stands still while it forks.\n\n\
          One index lies on one node, whatever the cluster: its keys share a hash tag. To spread a thousand million hashes, \
-         clients choose among prefixes by the first digits of the hash, `{{coll-00}}:` to `{{coll-ff}}:`, and add, commit \
-         and look up there. Limits of one index: its records lie in chunks of at most 64 KiB with numbers of 24 bits, \
+         clients choose among prefixes by the first digits of the hash, {} to {}, and add, commit and look up there. Limits of one index: its records lie in chunks of at most 64 KiB with numbers of 24 bits, \
          {} in all, enough for {} million hashes of the measured size even if they took all of its memory. \
          A value above 512 MiB cannot be sent by `DUMP`, `RESTORE` and `MIGRATE`, so that its slot cannot move to another \
          node; that is some {:.0} million hashes at {file:.1} B each. Larger indexes work, are saved, loaded and replicated. \
-         Who wants slots to move takes prefixes enough that each stays well below: {shards} prefixes have {:.1} million \
-         hashes, {:.0} MB each.",
-        grouped(end.meanwhile), 100.0 * copied,
+         Who wants slots to move takes prefixes enough that each stays well below: {shards:.0} of them have {:.1} million hashes, \
+         {:.0} MB each.",
+        grouped(end.meanwhile), 100.0 * copied, prefix("0"), prefix("f"),
         gigabytes(CHUNKS * CHUNK),
         grouped((CHUNKS * CHUNK / used.each / 1e6) as u64),
         whole / 1e6,
-        MANY / shards as f64 / 1e6,
-        MANY / shards as f64 * file / 1e6,
+        MANY / shards / 1e6,
+        MANY / shards * file / 1e6,
     );
     text
 }
