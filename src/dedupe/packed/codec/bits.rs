@@ -20,6 +20,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Appends the lowest bits of a number, at most 32, which has no others.
+    #[inline]
     pub fn put(&mut self, bits: u32, count: u32) {
         self.bits |= u64::from(bits) << self.count;
         self.count += count;
@@ -32,6 +33,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Appends the lowest bits of a number, at most 64, which has no others.
+    #[inline]
     pub fn put_long(&mut self, bits: u64, count: u32) {
         self.put(bits as u32, count.min(32));
         if count > 32 {
@@ -71,6 +73,7 @@ impl<'a> Bits<'a> {
     }
 
     /// The next ones, and anything behind the end.
+    #[inline]
     pub fn peek(&self) -> u64 {
         let (from, shift) = (self.at / 8, self.at % 8);
         let word = match self.bytes.get(from..from + 8) {
@@ -90,6 +93,7 @@ impl<'a> Bits<'a> {
 
     /// Goes on by so many; false, without a move, when there are not so many.
     #[must_use]
+    #[inline]
     pub fn skip(&mut self, count: u32) -> bool {
         let is_there = count as usize <= self.left();
         if is_there {
@@ -99,6 +103,7 @@ impl<'a> Bits<'a> {
     }
 
     /// Takes the next ones, at most [`PEEK`].
+    #[inline]
     pub fn take(&mut self, count: u32) -> Option<u64> {
         let bits = self.peek() & ((1 << count) - 1);
         self.skip(count).then_some(bits)

@@ -156,16 +156,25 @@ fn day_of(days: u32) -> (u32, u32, u32) {
     }
 }
 
+/// Two digits for each number below 100.
+const PAIRS: [[u8; 2]; 100] = {
+    let mut pairs = [[0; 2]; 100];
+    let mut n = 0;
+    while n < 100 {
+        pairs[n] = [b'0' + n as u8 / 10, b'0' + n as u8 % 10];
+        n += 1;
+    }
+    pairs
+};
+
 /// A date as it was written, and how much of it counts.
+#[inline]
 pub fn write_date(form: Form, seconds: u32, millis: u16) -> ([u8; 24], usize) {
     let (days, time) = (seconds / 86_400, seconds % 86_400);
     let (year, month, day) = day_of(days);
     let (hour, minute, second) = (time / 3600, time / 60 % 60, time % 60);
     let mut text = *b"0000-00-00T00:00:00.000Z";
-    let mut put = |at: usize, n: u32| {
-        text[at] = b'0' + (n / 10 % 10) as u8;
-        text[at + 1] = b'0' + (n % 10) as u8;
-    };
+    let mut put = |at: usize, n: u32| text[at..at + 2].copy_from_slice(&PAIRS[n as usize % 100]);
     let (iso, millis_at, len) = match form {
         Form::Digits => (0, 14, 14),
         Form::DigitsMillis => (0, 14, 17),

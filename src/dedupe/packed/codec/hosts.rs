@@ -72,6 +72,7 @@ fn allocated(text: &[u8]) -> usize {
 
 impl Hosts {
     /// The text of a number, if it has one.
+    #[inline]
     pub fn get(&self, number: u32) -> Option<&[u8]> {
         self.slot(number)?.text.as_deref()
     }

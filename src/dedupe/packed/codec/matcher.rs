@@ -10,9 +10,10 @@ pub const PADDING: usize = 16;
 
 /// Finds symbols in texts. It is large, so there are only few at a time.
 pub struct Matcher {
-    /// By the hash of two bytes: lengths of symbols that begin with them, as bits.
-    lengths: Box<[u16; 1 << PAIR_BITS]>,
-    /// By the hash of a text: upper half of that hash, and the number of a symbol plus one.
+    /// By the hash of three bytes, lengths of symbols that begin with them, as bits; by the hash of two
+    /// bytes, whether they are a symbol.
+    lengths: Box<[u16; 1 << START_BITS]>,
+    /// By the hash of a text: other bits of that hash, and the number of a symbol plus one.
     slots: Vec<(u16, u16)>,
     texts: Vec<u128>,
     /// Numbers of symbols of one byte, plus one.
@@ -24,7 +25,9 @@ pub struct Matcher {
     codes: Vec<(u16, u8)>,
 }
 
-const PAIR_BITS: u32 = 12;
+const START_BITS: u32 = 12;
+/// The length two as a bit.
+const PAIR: u16 = 1 << 2;
 
 /// A part of a text.
 #[derive(Clone, Copy, Debug)]
@@ -37,15 +40,16 @@ pub enum Token {
     Escape(u8),
 }
 
-fn pair(text: u128) -> usize {
-    ((text as u32 & 0xffff).wrapping_mul(0x9e37_79b1) >> (32 - PAIR_BITS)) as usize
+/// A hash of the first bytes of a text: of two or three.
+fn start(text: u128, bytes: u32) -> usize {
+    let start = (text as u32) << (32 - 8 * bytes);
+    (start.wrapping_mul(0x9e37_79b1) >> (32 - START_BITS)) as usize
 }
 
 fn hash(text: u128) -> u64 {
     let (low, high) = (text as u64, (text >> 64) as u64);
-    let mixed = low.wrapping_mul(0x9e37_79b9_7f4a_7c15)
-        ^ high.wrapping_mul(0xbf58_476d_1ce4_e5b9).rotate_left(31);
-    mixed.wrapping_mul(0x94d0_49bb_1331_11eb)
+    let mixed = low.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ high.wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed ^ (mixed >> 32)
 }
 
 impl Matcher {
@@ -59,7 +63,7 @@ impl Matcher {
     pub fn of(symbols: &[Symbol], codes: Vec<(u16, u8)>) -> Matcher {
         let slots = (symbols.len() * 3).next_power_of_two();
         let mut matcher = Matcher {
-            lengths: Box::new([0; 1 << PAIR_BITS]),
+            lengths: Box::new([0; 1 << START_BITS]),
             slots: vec![(0, 0); slots],
             texts: vec![0; symbols.len()],
             bytes: [0; 256],
@@ -79,18 +83,19 @@ impl Matcher {
     }
 
     fn add(&mut self, number: u16, text: u128, len: usize) {
-        self.lengths[pair(text)] |= 1 << len;
+        let bytes = len.min(3) as u32;
+        self.lengths[start(text, bytes)] |= 1 << len;
         self.texts[usize::from(number)] = text;
         let hash = hash(text);
         let mut at = self.home(hash);
         while self.slots[at].1 != 0 {
-            at = (at + 1) % self.slots.len();
+            at = (at + 1) & (self.slots.len() - 1);
         }
         self.slots[at] = (tag(hash), number + 1);
     }
 
     fn home(&self, hash: u64) -> usize {
-        (hash >> 16) as usize & (self.slots.len() - 1)
+        hash as usize & (self.slots.len() - 1)
     }
 
     fn find(&self, text: u128) -> Option<u16> {
@@ -156,14 +161,15 @@ impl Matcher {
     fn longest(&self, padded: &[u8], at: usize, most: usize) -> Option<(u16, usize)> {
         let text = padded[at..at + PADDING].try_into().expect("padding");
         let text = u128::from_le_bytes(text);
-        let mut lengths = self.lengths[pair(text)];
+        let mut lengths = self.lengths[start(text, 3)] & !(2 * PAIR - 1);
+        lengths |= self.lengths[start(text, 2)] & PAIR;
         if most < TEXT {
             lengths &= (2 << most) - 1;
         }
         while lengths != 0 {
             let len = lengths.ilog2();
-            let start = text & ((1 << (8 * len)) - 1);
-            let found = self.find(start | u128::from(len) << (8 * TEXT));
+            let part = text & ((1 << (8 * len)) - 1);
+            let found = self.find(part | u128::from(len) << (8 * TEXT));
             if let Some(number) = found {
                 return Some((number, len as usize));
             }

@@ -197,9 +197,9 @@ impl Codec {
             table.decode(bits, &mut text)?;
             return text.flush();
         };
-        let host = read_number(table, Number::Host, bits)?;
-        let seconds = unzigzag(read_number(table, Number::Date, bits)?, base.date);
-        let size = read_number(table, Number::Size, bits)?;
+        let host = table.classes(Number::Host).read(bits)?;
+        let seconds = unzigzag(table.classes(Number::Date).read(bits)?, base.date);
+        let size = table.classes(Number::Size).read(bits)?;
         let millis = match form.has_millis() {
             true => (bits.take(MILLIS_BITS)? % 1000) as u16,
             false => 0,
@@ -249,7 +249,7 @@ impl Codec {
     fn host(&self, base: Base, bits: &mut Bits<'_>) -> Option<u32> {
         let table = self.tables.get(base.table)?;
         read_head(table, bits)??;
-        let host = u32::try_from(read_number(table, Number::Host, bits)?).ok()?;
+        let host = u32::try_from(table.classes(Number::Host).read(bits)?).ok()?;
         (host > 0).then_some(host)
     }
 
@@ -329,39 +329,34 @@ fn unzigzag(n: u64, base: u32) -> u32 {
 
 /// Bits of the longest WACZ index and size that are kept as numbers.
 const WACZ_BITS: u8 = 15;
-const SIZE_BITS: u8 = 48;
+const SIZE_BITS: u8 = table::LARGEST;
 const MILLIS_BITS: u32 = 10;
 
 /// Head of a value that is not of one of the usual forms.
 const OTHER_VALUE: u8 = 0;
 
 /// Bits of a number; the highest of them need not be kept.
+#[inline]
 fn class(number: u64) -> u8 {
     (u64::BITS - number.leading_zeros()) as u8
 }
 
 /// Appends what a class does not say of a number.
+#[inline]
 fn put_rest(number: u64, class: u8, bits: &mut Writer<'_>) {
     let rest = u32::from(class.saturating_sub(1));
     bits.put_long(number & ((1 << rest) - 1), rest);
 }
 
-fn read_rest(class: u8, bits: &mut Bits<'_>) -> Option<u64> {
-    let rest = u32::from(class.saturating_sub(1));
-    Some(bits.take(rest)? | u64::from(class > 0) << rest)
-}
-
-fn read_number(table: &Table, of: Number, bits: &mut Bits<'_>) -> Option<u64> {
-    let class = table.classes(of).read(bits)?;
-    (class <= SIZE_BITS).then(|| read_rest(class, bits))?
-}
-
 /// How the date is written, and the WACZ index; the inner `None` for other values.
+#[inline]
 fn read_head(table: &Table, bits: &mut Bits<'_>) -> Option<Option<(Form, u64)>> {
-    let Some(head) = table.classes(Number::Head).read(bits)?.checked_sub(1) else {
+    let Some(head) = table.classes(Number::Head).read_class(bits)?.checked_sub(1) else {
         return Some(None);
     };
     let form = *Form::ALL.get(usize::from(head / (WACZ_BITS + 1)))?;
-    let wacz = read_rest(head % (WACZ_BITS + 1), bits)?;
+    let class = head % (WACZ_BITS + 1);
+    let rest = u32::from(class.saturating_sub(1));
+    let wacz = bits.take(rest)? | u64::from(class > 0) << rest;
     Some(Some((form, wacz)))
 }

@@ -55,6 +55,20 @@ const CLASS: [u8; 256] = {
     class
 };
 
+/// Digits, lower case or upper case: all classes of the kind of a class.
+const KIND: [u8; UPPER as usize + 1] = {
+    let mut kind = [0; UPPER as usize + 1];
+    kind[DIGIT as usize] = DIGIT;
+    kind[LOWER_HEX as usize] = LOWER | LOWER_HEX;
+    kind[LOWER as usize] = LOWER | LOWER_HEX;
+    kind[UPPER_HEX as usize] = UPPER | UPPER_HEX;
+    kind[UPPER as usize] = UPPER | UPPER_HEX;
+    kind
+};
+
+/// Characters that are read or written at once, other than decimal digits.
+const PART: usize = 9;
+
 const DIGITS: &[u8; 64] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_";
 const UPPER_DIGITS: &[u8; 16] = b"0123456789ABCDEF";
 
@@ -67,7 +81,7 @@ const DECIMAL_BITS: [u32; 17] = [
 pub fn next(text: &[u8], mut from: usize) -> Option<Run> {
     loop {
         // All of them have a digit, and most words have none.
-        let digit = from + text[from..].iter().position(u8::is_ascii_digit)?;
+        let digit = first_digit(text, from)?;
         let is_word = |c: &&u8| CLASS[usize::from(**c)] != 0;
         let start = digit - text[from..digit].iter().rev().take_while(is_word).count();
         let end = digit + text[digit..].iter().take_while(is_word).count();
@@ -85,6 +99,24 @@ pub fn next(text: &[u8], mut from: usize) -> Option<Run> {
     }
 }
 
+/// Where the first decimal digit is, from there on.
+fn first_digit(text: &[u8], mut from: usize) -> Option<usize> {
+    const HIGH: u64 = 0x8080_8080_8080_8080;
+    while let Some(word) = text.get(from..from + 8) {
+        // Eight at a time: digits become 0 to 9, and only from 10 on the sum has the highest bit.
+        let word =
+            u64::from_le_bytes(word.try_into().expect("eight bytes")) ^ 0x3030_3030_3030_3030;
+        let others = ((word & !HIGH) + 0x7676_7676_7676_7676) | word;
+        let digits = !others & HIGH;
+        if digits != 0 {
+            return Some(from + digits.trailing_zeros() as usize / 8);
+        }
+        from += 8;
+    }
+    let rest = text.get(from..)?.iter();
+    Some(from + rest.take_while(|c| !c.is_ascii_digit()).count()).filter(|&at| at < text.len())
+}
+
 /// The first run of a word, its start and its length.
 fn in_word(word: &[u8]) -> Option<(Alphabet, usize, usize)> {
     let (mut classes, mut changes, mut before) = (0, 0, 0);
@@ -92,11 +124,7 @@ fn in_word(word: &[u8]) -> Option<(Alphabet, usize, usize)> {
         let class = CLASS[usize::from(*c)];
         classes |= class;
         changes += usize::from(class & before == 0);
-        before = match class {
-            DIGIT => DIGIT,
-            LOWER | LOWER_HEX => LOWER | LOWER_HEX,
-            _ => UPPER | UPPER_HEX,
-        };
+        before = KIND[usize::from(class)];
     }
     let len = word.len();
     let has = |some: u8| classes & some != 0;
@@ -128,12 +156,18 @@ fn in_word(word: &[u8]) -> Option<(Alphabet, usize, usize)> {
     None
 }
 
-fn digit(c: u8) -> u32 {
-    u32::from(match c {
-        b'0'..=b'9' => c - b'0',
-        b'a'..=b'z' => c - b'a' + 10,
-        _ => c.wrapping_sub(b'A').wrapping_add(36),
-    })
+/// Of an ASCII letter or digit, where it is in [`DIGITS`]; in tables, because hashes are hard to foresee.
+const PLACES: [u8; 256] = places(DIGITS);
+const UPPER_PLACES: [u8; 256] = places(UPPER_DIGITS);
+
+const fn places(digits: &[u8]) -> [u8; 256] {
+    let mut places = [0; 256];
+    let mut place = 0;
+    while place < digits.len() {
+        places[digits[place] as usize] = place as u8;
+        place += 1;
+    }
+    places
 }
 
 impl Alphabet {
@@ -157,21 +191,23 @@ impl Alphabet {
 
     /// Appends the characters of a run.
     pub fn write(self, run: &[u8], out: &mut Writer<'_>) {
-        match self {
+        let (each, places) = match self {
             Alphabet::Decimal => {
                 for part in run.chunks(16) {
-                    let number = part
-                        .iter()
-                        .fold(0u64, |n, &c| n * 10 + u64::from(c.wrapping_sub(b'0')));
+                    let digit = |n: u64, &c: &u8| n * 10 + u64::from(c.wrapping_sub(b'0'));
+                    let number = part.iter().fold(0, digit);
                     out.put_long(number, DECIMAL_BITS[part.len()]);
                 }
+                return;
             }
-            Alphabet::Hex => run.iter().for_each(|&c| out.put(digit(c) & 15, 4)),
-            Alphabet::UpperHex => {
-                let lower = |c: u8| digit(c.to_ascii_lowercase()) & 15;
-                run.iter().for_each(|&c| out.put(lower(c), 4));
-            }
-            Alphabet::Alphanumeric => run.iter().for_each(|&c| out.put(digit(c) & 63, 6)),
+            Alphabet::Hex => (4, &PLACES),
+            Alphabet::UpperHex => (4, &UPPER_PLACES),
+            Alphabet::Alphanumeric => (6, &PLACES),
+        };
+        for part in run.chunks(PART) {
+            let digit = |word: u64, &c: &u8| word << each | u64::from(places[usize::from(c)]);
+            let word = part.iter().rev().fold(0, digit);
+            out.put_long(word, each * part.len() as u32);
         }
     }
 
@@ -192,7 +228,7 @@ impl Alphabet {
             Alphabet::UpperHex => (4, UPPER_DIGITS),
             Alphabet::Alphanumeric => (6, DIGITS),
         };
-        for part in run.chunks_mut(9) {
+        for part in run.chunks_mut(PART) {
             let mut word = bits.take(each * part.len() as u32)?;
             for c in part {
                 *c = digits[word as usize & ((1 << each) - 1)];

@@ -1,6 +1,6 @@
 //! Tables of symbols: what texts of one kind are made of, and the codes for it.
 
-use super::bits::Bits;
+use super::bits::{Bits, PEEK};
 use super::prefix;
 use super::runs::{self, Alphabet};
 use super::COMPRESSED;
@@ -66,6 +66,9 @@ impl Symbol {
     }
 }
 
+/// The largest class of a number.
+pub const LARGEST: u8 = 48;
+
 /// Codes for classes of numbers: a number is of the class of its length in bits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Classes {
@@ -114,18 +117,43 @@ impl Classes {
         }
     }
 
-    /// The class that comes next.
-    pub fn read(&self, bits: &mut Bits<'_>) -> Option<u8> {
-        let word = bits.peek();
-        let (class, length) = self.index[word as usize % (1 << CLASS_BITS)];
-        if class == OTHER {
-            let other = (word >> length) as u8 & OTHER;
-            return bits.skip(u32::from(length) + 7).then_some(other);
+    /// The class that comes next, and the number that it and what follows stand for: all of its bits but
+    /// the highest.
+    #[inline]
+    pub fn read(&self, bits: &mut Bits<'_>) -> Option<u64> {
+        let (class, length, word) = self.next(bits.peek());
+        let rest = u32::from(class.saturating_sub(1));
+        let highest = u64::from(class > 0);
+        if length + rest <= PEEK {
+            let number = highest << rest | word & ((1 << rest) - 1);
+            return bits.skip(length + rest).then_some(number);
         }
-        bits.skip(length.into()).then_some(class)
+        if class > LARGEST || !bits.skip(length) {
+            return None;
+        }
+        Some(highest << rest | bits.take(rest)?)
+    }
+
+    /// The class that comes next, which is not that of a number.
+    #[inline]
+    pub fn read_class(&self, bits: &mut Bits<'_>) -> Option<u8> {
+        let (class, length, _) = self.next(bits.peek());
+        bits.skip(length).then_some(class)
+    }
+
+    /// The class that bits begin with, the length of its code, and what follows.
+    #[inline]
+    fn next(&self, word: u64) -> (u8, u32, u64) {
+        let (class, length) = self.index[word as usize % (1 << CLASS_BITS)];
+        let (length, word) = (u32::from(length), word >> length);
+        if class == OTHER {
+            return (word as u8 & OTHER, length + 7, word >> 7);
+        }
+        (class, length, word)
     }
 
     /// The code of a class, and how many bits it has, at most 15.
+    #[inline]
     pub fn code(&self, class: u8) -> (u32, u32) {
         let (code, length) = self.codes[usize::from(class)];
         if length > 0 && class != OTHER {
@@ -222,6 +250,7 @@ impl Table {
         }
     }
 
+    #[inline]
     pub fn classes(&self, of: Number) -> &Classes {
         &self.classes[of as usize]
     }
@@ -240,7 +269,7 @@ impl Table {
         loop {
             let mut word = bits.peek();
             // As many symbols as the word has at least.
-            for _ in 0..super::bits::PEEK / prefix::LONGEST {
+            for _ in 0..PEEK / prefix::LONGEST {
                 let entry = self.index[word as usize % self.index.len()];
                 let length = u32::from(entry & 15);
                 let symbol = &self.symbols[usize::from(entry >> 4)];
@@ -357,6 +386,7 @@ impl<'a> Text<'a> {
     }
 
     /// Appends bytes; `None` when there are too many.
+    #[inline]
     pub fn push(&mut self, bytes: &[u8]) -> Option<()> {
         match self.piece.get_mut(self.len..self.len + bytes.len()) {
             Some(to) => {
@@ -372,6 +402,7 @@ impl<'a> Text<'a> {
     }
 
     /// Appends that many of the bytes, which is quicker when it is known how many may come.
+    #[inline]
     pub fn push_some<const N: usize>(&mut self, bytes: &[u8; N], len: usize) -> Option<()> {
         self.room::<N>()?.copy_from_slice(bytes);
         self.len += len;
@@ -379,6 +410,7 @@ impl<'a> Text<'a> {
     }
 
     /// Appends a number in decimal.
+    #[inline]
     pub fn push_number(&mut self, mut n: u64) -> Option<()> {
         let len = n.checked_ilog10().unwrap_or(0) as usize + 1;
         let digits = &mut self.room::<21>()?[..len];
@@ -391,6 +423,7 @@ impl<'a> Text<'a> {
     }
 
     /// Appends a run.
+    #[inline]
     fn push_run(&mut self, alphabet: Alphabet, len: usize, bits: &mut Bits<'_>) -> Option<()> {
         let room = self.room::<{ runs::LONGEST }>()?;
         alphabet.read(bits, room.get_mut(..len)?)?;
@@ -399,6 +432,7 @@ impl<'a> Text<'a> {
     }
 
     /// Where the next bytes go.
+    #[inline]
     fn room<const N: usize>(&mut self) -> Option<&mut [u8]> {
         if self.len + N > PIECE {
             self.flush()?;
@@ -407,6 +441,7 @@ impl<'a> Text<'a> {
     }
 
     /// Moves what there is to its place; `None` when that is too much.
+    #[inline]
     pub fn flush(&mut self) -> Option<()> {
         self.out.extend_from_slice(&self.piece[..self.len]);
         self.len = 0;

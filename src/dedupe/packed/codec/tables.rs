@@ -98,6 +98,7 @@ impl Clone for Tables {
 
 impl Tables {
     /// The table of a number, if there is one.
+    #[inline]
     pub fn get(&self, number: u16) -> Option<&Table> {
         let Some(at) = usize::from(number).checked_sub(1) else {
             return Some(builtin::table());
@@ -153,6 +154,7 @@ impl Tables {
     }
 
     /// Counts the class of a number.
+    #[inline]
     pub fn count(&mut self, number: Number, class: u8) {
         if let Some(count) = self.counts[number as usize].get_mut(usize::from(class)) {
             *count = count.saturating_add(1);
@@ -160,6 +162,7 @@ impl Tables {
     }
 
     /// Looks at the text of a value, and learns a little.
+    #[inline]
     pub fn learn(&mut self, text: &[u8]) {
         self.wait = self.wait.saturating_sub(1);
         if self.wait == 0 {
