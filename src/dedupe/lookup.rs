@@ -75,6 +75,16 @@ impl<K: Store> Index<K> {
         }))
     }
 
+    /// Says which hashes will be looked up next, so that their memory is on its way to the processor.
+    pub fn prefetch(&mut self, ks: &mut K, digests: &[Digest]) -> Result<()> {
+        if let (Some(key), true) = (self.packed_key(), digests.len() > 1) {
+            let profile = self.profile();
+            let fields = digests.iter().map(|digest| digest.written(profile));
+            ks.packed(key, |packed| packed.prefetch(fields))?;
+        }
+        Ok(())
+    }
+
     /// The usual case of a packed index: a hash in the written form, whose owner is committed and nothing
     /// else, in one step.
     fn find_packed(&mut self, ks: &mut K, digest: &Digest) -> Result<Option<Found<K::Value>>> {

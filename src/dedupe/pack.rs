@@ -19,11 +19,11 @@ use super::store::Store;
 
 enum Phase<K: Store> {
     Check,
+    /// The committed crawls, whose records are to be moved.
+    Crawls(Walk<K>),
     Start,
     /// Further holders.
     Holders(Walk<K>),
-    /// Which crawls have records to move.
-    Crawls(Walk<K>),
     /// The next crawl.
     Next,
     /// Records of one crawl, with the hashes that it owns.
@@ -89,15 +89,6 @@ impl<K: Store> Move<K> {
         Ok(())
     }
 
-    /// Where the records of crawls may be that are to be moved.
-    fn list_crawls(&mut self, index: &mut Index<K>, ks: &mut K) -> Result<Phase<K>> {
-        if self.to == Storage::Packed {
-            return Ok(Phase::Crawls(Walk::set(ks, index.names.allcrawls.clone())));
-        }
-        self.crawls = index.packed_crawls(ks)?;
-        Ok(Phase::Next)
-    }
-
     fn next_crawl(&mut self, index: &mut Index<K>, ks: &mut K) -> Result<Phase<K>> {
         while let Some(crawl) = self.crawls.pop() {
             let walk = match self.to {
@@ -144,7 +135,22 @@ impl<K: Store> Job<K> for Move<K> {
             match &mut self.phase {
                 Phase::Check => {
                     index.check_types(ks, None)?;
-                    ks.hash_len(&index.names.holders)?;
+                    self.phase = Phase::Crawls(Walk::set(ks, index.names.allcrawls.clone()));
+                }
+                Phase::Crawls(walk) => {
+                    // Nothing is moved unless all of it can be.
+                    let crawls = &mut self.crawls;
+                    let done = walk.run(index, ks, time, |index, ks, crawl, _| {
+                        let records = index.crawl_key(ks, crawl, CrawlKey::Records);
+                        ks.hash_len(&records)?;
+                        crawls.push(crawl.to_vec());
+                        Ok(())
+                    })?;
+                    if !done {
+                        return Ok(Step::More);
+                    }
+                    crawls.sort();
+                    crawls.dedup();
                     self.phase = Phase::Start;
                 }
                 Phase::Start => {
@@ -164,19 +170,9 @@ impl<K: Store> Job<K> for Move<K> {
                     if !done {
                         return Ok(Step::More);
                     }
-                    self.phase = self.list_crawls(index, ks)?;
-                }
-                Phase::Crawls(walk) => {
-                    let crawls = &mut self.crawls;
-                    let done = walk.run(index, ks, time, |_, _, crawl, _| {
-                        crawls.push(crawl.to_vec());
-                        Ok(())
-                    })?;
-                    if !done {
-                        return Ok(Step::More);
+                    if to == Storage::Plain {
+                        self.crawls = index.packed_crawls(ks)?;
                     }
-                    self.crawls.sort();
-                    self.crawls.dedup();
                     self.phase = Phase::Next;
                 }
                 Phase::Next => {

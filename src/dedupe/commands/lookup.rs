@@ -73,6 +73,7 @@ impl Command for Lookup {
             refused = user
                 .check(&index.names.merged, Access::Read)
                 .and_then(|()| user.check(&index.names.allcrawls, Access::Read));
+            index.prefetch(keys, &digests)?;
             let mut found = SmallVec::with_capacity(digests.len());
             let mut allowed: SmallVec<[RmString; 4]> = SmallVec::new();
             for (digest, given) in digests.iter().zip(given) {

@@ -4,6 +4,8 @@
 //! parts. Bytes of any length stand after their length (7 bits a byte, lowest first). The changes of a
 //! crawl's records follow a `CRAWL` that names it.
 
+use smallvec::SmallVec;
+
 use super::{Packed, Part, Value};
 
 /// A change.
@@ -43,12 +45,12 @@ const TAKE: u8 = 8;
 const TAKE_AND_OWN: u8 = 9;
 const EXPECT: u8 = 10;
 
-fn push_length(log: &mut Vec<u8>, mut n: u64) {
+fn push_length(log: &mut impl Extend<u8>, mut n: u64) {
     while n >= 0x80 {
-        log.push(n as u8 | 0x80);
+        log.extend([n as u8 | 0x80]);
         n >>= 7;
     }
-    log.push(n as u8);
+    log.extend([n as u8]);
 }
 
 fn push_bytes(log: &mut Vec<u8>, bytes: &[u8]) {
@@ -60,7 +62,7 @@ fn push_bytes(log: &mut Vec<u8>, bytes: &[u8]) {
 /// name ends in the log; 0 for none.
 fn push_crawl(log: &mut Vec<u8>, mark: &mut usize, crawl: &[u8]) {
     let named = log[..*mark].ends_with(crawl) && *mark > crawl.len() && {
-        let mut before = Vec::new();
+        let mut before: SmallVec<[u8; 10]> = SmallVec::new();
         push_length(&mut before, crawl.len() as u64);
         log[..*mark - crawl.len()].ends_with(&before)
     };
