@@ -119,7 +119,7 @@ fn get(server: &Server, command: &[&str]) -> String {
 #[test]
 fn what_is_known_is_counted_and_what_is_new_is_stored() {
     let dir = tempfile::tempdir().unwrap();
-    let server = Server::start();
+    let server = Options::new().plain().start();
     let mut first = Warc::new(dir.path(), "1.warc.gz");
     let size = first.capture("response", "http://a.example/", &hash(1), &body(1));
     first.capture("request", "http://a.example/", &hash(9), b"");
@@ -270,7 +270,7 @@ fn a_connection_that_breaks_loses_nothing_and_counts_nothing_twice() {
 #[test]
 fn what_was_refused_is_counted_when_it_is_allowed_and_what_was_counted_is_not() {
     let dir = tempfile::tempdir().unwrap();
-    let server = Server::start();
+    let server = Options::new().plain().start();
     let mut warc = Warc::new(dir.path(), "1.warc.gz");
     warc.capture("response", "http://a.example/", &hash(1), &body(1));
     let (status, ..) = index(&server, "one", &["--commit"], &[warc.save()]);
@@ -357,7 +357,7 @@ fn a_file_whose_first_record_has_no_id_is_refused() {
 #[test]
 fn the_prefix_stands_before_every_key() {
     let dir = tempfile::tempdir().unwrap();
-    let server = Server::start();
+    let server = Options::new().plain().start();
     let mut warc = Warc::new(dir.path(), "1.warc.gz");
     warc.capture("response", "http://a.example/", &hash(1), b"x");
     let (status, ..) = index(

@@ -188,7 +188,7 @@ map_reply! {
         leaked_keys: u64,
         /// Lists of further holders that are not true.
         stale_holders: u64,
-        /// Crawls whose commit or removal runs, or was cut short.
+        /// Crawls whose commit or removal runs, or was cut short; and one more for a change of storage.
         interrupted: u64,
         /// WACZ files of committed crawls that were never finished; no fault.
         placeholders: u64,

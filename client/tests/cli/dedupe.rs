@@ -127,7 +127,7 @@ fn a_lookup_tells_who_stored_it() {
 
 #[test]
 fn a_check_finds_faults_and_a_repair_mends_them() {
-    let server = Server::start();
+    let server = Options::new().plain().start();
     let mut c = index(&server);
     let shown = dedupe(&server, &["check"]);
     assert_eq!(shown.status, 0, "{shown:?}");

@@ -3,7 +3,7 @@
 use std::fs;
 
 use redis_tests::archive::{Entry, Shape};
-use redis_tests::{hash_key, ok, Options};
+use redis_tests::{ok, plain_hash, Options};
 
 use crate::stage::{assert_over, Indexer, Outcome, Stage, COPY, LIVE};
 
@@ -64,7 +64,7 @@ fn removing_leaves_what_the_rest_alone_would_have_made() {
         );
         // Built anew of the files that are left, it has the same hashes and owners.
         stage.import_without(gone).prefix("{anew}:").succeeds();
-        let hashes = |c: &mut redis_tests::Wire, p| hash_key(c, &format!("{p}allhashes"));
+        let hashes = |c: &mut redis_tests::Wire, p| plain_hash(c, p, "allhashes");
         assert_eq!(hashes(&mut c, COPY), hashes(&mut c, "{anew}:"));
     }
 }

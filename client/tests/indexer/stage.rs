@@ -5,8 +5,8 @@ use std::process::Command;
 
 use redis_tests::archive::{crawl, Crawl, Crawler, Folder, Shape};
 use redis_tests::{
-    assert_consistent, counts, ok, set_key, Ended, Options, Program, Relay, Reply, Rng, Server,
-    Snapshot, Wire,
+    assert_consistent, counts, ok, plain_view, set_key, Ended, Options, Program, Relay, Reply, Rng,
+    Server, Snapshot, Wire,
 };
 use serde_json::Value;
 
@@ -237,8 +237,7 @@ impl Outcome {
     #[track_caller]
     pub fn of(c: &mut Wire, p: &str) -> Outcome {
         assert_consistent(c, p);
-        let ours = |key: &[u8]| key.strip_prefix(p.as_bytes()).is_some_and(is_outcome);
-        let keys = Snapshot::of_keys(c, ours).under(p);
+        let keys = plain_view(c, p).under(p).without(|key| !is_outcome(key));
         let mut counts = counts(c, &format!("{p}allcounts"));
         counts.remove("updateProgress");
         let (mut requires, mut required_by) = (BTreeMap::new(), BTreeMap::new());

@@ -96,7 +96,7 @@ fn print(check: &dedupe::Check) -> io::Result<()> {
         (
             "interrupted",
             check.interrupted,
-            "commits or removals that run, or were cut short: send them again",
+            "commits, removals or changes of storage that run, or were cut short: send them again",
         ),
     ];
     for (name, found, meaning) in faults {
