@@ -1,11 +1,12 @@
 //! Changes of a packed index as replicas and append-only files get them.
 //!
 //! A log is a list of changes, one after the other, each a byte that says what it is and then its
-//! parts. Bytes of any length stand after their length (7 bits a byte, lowest first). The changes of a
-//! crawl's records follow a `CRAWL` that names it.
+//! parts. Bytes of any length stand after their length (7 bits a byte, lowest first), a field after the
+//! number of its spelling. The changes of a crawl's records follow a `CRAWL` that names it.
 
 use smallvec::SmallVec;
 
+use super::field::{self, digest_len, Field, Text, TEXT};
 use super::{Packed, Part, Value};
 
 /// A change.
@@ -58,6 +59,15 @@ fn push_bytes(log: &mut Vec<u8>, bytes: &[u8]) {
     log.extend_from_slice(bytes);
 }
 
+fn push_field(log: &mut Vec<u8>, text: &[u8]) {
+    let field = Field::parse(text);
+    log.push(field.kind());
+    if field.kind() == TEXT {
+        push_length(log, text.len() as u64);
+    }
+    log.extend_from_slice(field.raw());
+}
+
 /// Names the crawl of what follows, unless it is the one that was named last. `mark` is where the last
 /// name ends in the log; 0 for none.
 fn push_crawl(log: &mut Vec<u8>, mark: &mut usize, crawl: &[u8]) {
@@ -86,7 +96,7 @@ impl Op<'_> {
                     Part::Records(_) => SET_RECORD,
                     Part::Holders => SET_HOLDERS,
                 });
-                push_bytes(log, field);
+                push_field(log, field);
                 push_bytes(log, value);
             }
             Op::Del(part, field) => {
@@ -98,12 +108,12 @@ impl Op<'_> {
                     Part::Records(_) => DEL_RECORD,
                     Part::Holders => DEL_HOLDERS,
                 });
-                push_bytes(log, field);
+                push_field(log, field);
             }
             Op::Take(take) => {
                 push_crawl(log, mark, take.crawl);
                 log.push(if take.owns { TAKE_AND_OWN } else { TAKE });
-                push_bytes(log, take.field);
+                push_field(log, take.field);
             }
             Op::Expect(crawl, records) => {
                 push_crawl(log, mark, crawl);
@@ -142,6 +152,8 @@ impl Op<'_> {
 pub struct Log<'a> {
     rest: &'a [u8],
     crawl: &'a [u8],
+    /// The field of the change that was read last.
+    field: Text,
 }
 
 impl<'a> Log<'a> {
@@ -150,6 +162,7 @@ impl<'a> Log<'a> {
         Log {
             rest: log,
             crawl: b"",
+            field: Text::new(),
         }
     }
 
@@ -157,33 +170,52 @@ impl<'a> Log<'a> {
     ///
     /// # Errors
     /// What is wrong with the log.
-    pub fn next_op(&mut self) -> Result<Option<Op<'a>>, String> {
-        loop {
+    pub fn next_op(&mut self) -> Result<Option<Op<'_>>, String> {
+        let what = loop {
             let Some((&what, rest)) = self.rest.split_first() else {
                 return Ok(None);
             };
             self.rest = rest;
-            return Ok(Some(match what {
-                CRAWL => {
-                    self.crawl = self.bytes()?;
-                    continue;
-                }
-                SET_OWNER => Op::Set(Part::Owners, self.bytes()?, self.bytes()?),
-                SET_RECORD => Op::Set(Part::Records(self.crawl), self.bytes()?, self.bytes()?),
-                SET_HOLDERS => Op::Set(Part::Holders, self.bytes()?, self.bytes()?),
-                DEL_OWNER => Op::Del(Part::Owners, self.bytes()?),
-                DEL_RECORD => Op::Del(Part::Records(self.crawl), self.bytes()?),
-                DEL_HOLDERS => Op::Del(Part::Holders, self.bytes()?),
-                TAKE | TAKE_AND_OWN => Op::Take(Take {
-                    crawl: self.crawl,
-                    field: self.bytes()?,
-                    record: None,
-                    owns: what == TAKE_AND_OWN,
-                }),
-                EXPECT => Op::Expect(self.crawl, self.length()?),
-                other => return Err(format!("it has a change of unknown kind {other}")),
-            }));
-        }
+            match what {
+                CRAWL => self.crawl = self.bytes()?,
+                EXPECT => return Ok(Some(Op::Expect(self.crawl, self.length()?))),
+                _ => break what,
+            }
+        };
+        self.read_field()?;
+        let value = match what {
+            SET_OWNER | SET_RECORD | SET_HOLDERS => self.bytes()?,
+            _ => b"",
+        };
+        let (field, records) = (&self.field[..], Part::Records(self.crawl));
+        Ok(Some(match what {
+            SET_OWNER => Op::Set(Part::Owners, field, value),
+            SET_RECORD => Op::Set(records, field, value),
+            SET_HOLDERS => Op::Set(Part::Holders, field, value),
+            DEL_OWNER => Op::Del(Part::Owners, field),
+            DEL_RECORD => Op::Del(records, field),
+            DEL_HOLDERS => Op::Del(Part::Holders, field),
+            TAKE | TAKE_AND_OWN => Op::Take(Take {
+                crawl: self.crawl,
+                field,
+                record: None,
+                owns: what == TAKE_AND_OWN,
+            }),
+            other => return Err(format!("it has a change of unknown kind {other}")),
+        }))
+    }
+
+    fn read_field(&mut self) -> Result<(), String> {
+        let (&kind, rest) = self.rest.split_first().ok_or("it is cut off")?;
+        self.rest = rest;
+        let length = digest_len(kind).map_err(|()| "it has a hash of unknown spelling")?;
+        let raw = match length {
+            Some(length) => self.cut(length)?,
+            None => self.bytes()?,
+        };
+        self.field.clear();
+        field::write(kind, raw, &mut self.field);
+        Ok(())
     }
 
     fn length(&mut self) -> Result<u64, String> {
@@ -201,9 +233,13 @@ impl<'a> Log<'a> {
 
     fn bytes(&mut self) -> Result<&'a [u8], String> {
         let length = usize::try_from(self.length()?).map_err(|_| "it is cut off")?;
-        let cut = self.rest.split_at_checked(length).ok_or("it is cut off")?;
-        self.rest = cut.1;
-        Ok(cut.0)
+        self.cut(length)
+    }
+
+    fn cut(&mut self, length: usize) -> Result<&'a [u8], String> {
+        let (cut, rest) = self.rest.split_at_checked(length).ok_or("it is cut off")?;
+        self.rest = rest;
+        Ok(cut)
     }
 }
 
@@ -247,7 +283,15 @@ mod tests {
     type Made = (u8, Vec<u8>, Vec<u8>, Vec<u8>);
 
     fn ops() -> impl Strategy<Value = Vec<Made>> {
-        let bytes = || proptest::collection::vec(any::<u8>(), 0..200);
+        let bytes = || {
+            let text = "(sha256:[0-9a-f]{64}|[2-7a-f]{32}|md5:[0-9a-f]{32}|sha1:[A-Z2-7]{32})";
+            prop_oneof![
+                proptest::collection::vec(any::<u8>(), 0..200),
+                proptest::string::string_regex(text)
+                    .unwrap()
+                    .prop_map(String::into_bytes),
+            ]
+        };
         let crawl = proptest::sample::select(vec![b"a".to_vec(), b"ba".to_vec(), vec![0; 130]]);
         proptest::collection::vec((0..9u8, crawl, bytes(), bytes()), 0..30)
     }
