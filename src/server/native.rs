@@ -41,9 +41,12 @@ pub trait Native: Clone + Default + Send + 'static {
     }
     /// Adds what a chunk holds. It may come from anybody who may run `RESTORE`.
     fn load(&mut self, chunk: &[u8], version: c_int) -> Result<(), String>;
-    /// Whether nothing is missing, after the last chunk.
+    /// Whether nothing is missing, after the last chunk. A value that never is empty would be missing.
     fn loaded(&self) -> Result<(), String> {
-        Ok(())
+        match self.is_empty() {
+            true => Err("it is empty".to_string()),
+            false => Ok(()),
+        }
     }
     /// Whether there is nothing in it; then its key goes.
     fn is_empty(&self) -> bool;
@@ -146,13 +149,16 @@ extern "C" fn rdb_load<T: Native>(rdb: *mut raw::RedisModuleIO, version: c_int) 
         if version > T::VERSION {
             return Err(format!("it is of the later version {version}"));
         }
-        while read_mark(rdb)? {
-            with_chunk(rdb, |chunk| value.load(chunk, version))?;
-        }
-        value.loaded()?;
-        if value.is_empty() {
+        if !read_mark(rdb)? {
             return Err("it is empty".to_string());
         }
+        loop {
+            with_chunk(rdb, |chunk| value.load(chunk, version))?;
+            if !read_mark(rdb)? {
+                break;
+            }
+        }
+        value.loaded()?;
         Ok(value)
     });
     match loaded {

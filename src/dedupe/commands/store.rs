@@ -54,6 +54,10 @@ impl Native for Packed {
         Packed::load(self, chunk, version)
     }
 
+    fn loaded(&self) -> std::result::Result<(), String> {
+        Packed::loaded(self)
+    }
+
     fn is_empty(&self) -> bool {
         Packed::is_empty(self)
     }

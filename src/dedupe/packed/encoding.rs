@@ -1,44 +1,79 @@
 //! A packed index as bytes, for RDB files, append-only files and other servers: a row of chunks, which
 //! `docs/formats/packed-index.md` describes.
+//!
+//! Records are written as they lie in memory, so that saving is mostly copying.
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use super::{Cursor, Packed, Part};
-use crate::keyspace::Batch;
+use super::codec::Base;
+use super::crawls::{HOLDERS, OWNERS};
+use super::field::{self, Text};
+use super::record::{read_len, Record};
+use super::{Packed, Value};
 
 /// How many bytes a chunk has at most, unless a single entry is longer.
 pub(super) const CHUNK_BYTES: usize = 1 << 20;
 /// Version of the chunks.
 pub(super) const VERSION: u8 = 1;
-/// Bytes before a chunk's body: version, kind, number.
-pub(super) const HEAD: usize = 6;
-/// Bytes after it: the checksum.
+/// Bytes of a chunk before its sections: version and number.
+pub(super) const HEAD: usize = 5;
+/// Bytes behind them: the checksum.
 pub(super) const SEAL: usize = 8;
+/// Bytes of a section before its content: kind and length.
+pub(super) const SECTION: usize = 5;
+/// Bytes of a block before its records: base and length.
+pub(super) const BLOCK: usize = 10;
 
-/// What a chunk is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What a section is about, in the order of sections.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub(super) enum Kind {
-    /// The first one: counts.
-    Begin = 0,
-    /// Entries of the merged index.
-    Owners = 1,
-    /// Entries of a crawl.
-    Records = 2,
-    /// Entries of `holders`.
-    Holders = 3,
-    /// The last one.
-    End = 4,
+    #[default]
+    Counts = 0,
+    Crawls = 1,
+    Tables = 2,
+    Hosts = 3,
+    Records = 4,
+    End = 5,
 }
 
 impl Kind {
-    pub(super) const ALL: [Kind; 5] = [
-        Kind::Begin,
-        Kind::Owners,
+    pub(super) const ALL: [Kind; 6] = [
+        Kind::Counts,
+        Kind::Crawls,
+        Kind::Tables,
+        Kind::Hosts,
         Kind::Records,
-        Kind::Holders,
         Kind::End,
     ];
+}
+
+/// How many there are of everything, in the order in which it is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counts {
+    pub crawls: u64,
+    pub tables: u64,
+    pub hosts: u64,
+    /// Records of crawls, and those of them whose crawl owns the field.
+    pub records: u64,
+    pub owned: u64,
+    /// Owners without a record.
+    pub owners: u64,
+    pub holders: u64,
+}
+
+impl Counts {
+    pub(super) fn all(&mut self) -> [&mut u64; 7] {
+        [
+            &mut self.crawls,
+            &mut self.tables,
+            &mut self.hosts,
+            &mut self.records,
+            &mut self.owned,
+            &mut self.owners,
+            &mut self.holders,
+        ]
+    }
 }
 
 /// The checksum of a chunk, which depends on all chunks before it.
@@ -47,109 +82,239 @@ pub(super) fn seal(bytes: &[u8], before: u64) -> u64 {
 }
 
 /// Gives chunks one after the other.
-struct Writer<'a> {
+pub(super) struct Writer<'a> {
     bytes: Vec<u8>,
     number: u32,
     seal: u64,
+    /// The section that is open: where it begins, and its kind.
+    section: Option<(usize, Kind)>,
+    /// Most bytes of a chunk.
+    limit: usize,
     give: &'a mut dyn FnMut(&[u8]),
 }
 
-impl Writer<'_> {
-    fn begin(&mut self, kind: Kind) {
+impl<'a> Writer<'a> {
+    pub(super) fn new(limit: usize, give: &'a mut dyn FnMut(&[u8])) -> Writer<'a> {
+        let mut writer = Writer {
+            bytes: Vec::new(),
+            number: 0,
+            seal: 0,
+            section: None,
+            limit,
+            give,
+        };
+        writer.begin();
+        writer
+    }
+
+    fn begin(&mut self) {
         self.bytes.clear();
-        self.bytes.extend_from_slice(&[VERSION, kind as u8]);
+        self.bytes.push(VERSION);
         self.bytes.extend_from_slice(&self.number.to_le_bytes());
     }
 
-    fn end(&mut self) {
+    /// Ends the chunk, and begins another one.
+    fn next(&mut self) {
+        self.close();
         self.seal = seal(&self.bytes, self.seal);
         self.bytes.extend_from_slice(&self.seal.to_le_bytes());
         (self.give)(&self.bytes);
         self.number += 1;
+        self.begin();
     }
 
-    /// All entries of a part, in as many chunks as it takes.
-    fn part(&mut self, packed: &Packed, kind: Kind, part: Part<'_>) {
-        let head = |writer: &mut Self| {
-            writer.begin(kind);
-            if let Part::Records(crawl) = part {
-                put_bytes(&mut writer.bytes, crawl);
-            }
-            writer.bytes.len()
-        };
-        let mut empty = head(self);
-        let (mut cursor, mut batch) = (Cursor::default(), Batch::default());
-        let mut more = true;
-        while more {
-            batch.clear();
-            more = packed.scan(part, &mut cursor, &mut batch);
-            for (field, value) in batch.iter() {
-                let len = field.len() + value.len() + 20;
-                if self.bytes.len() > empty && self.bytes.len() + len + SEAL > CHUNK_BYTES {
-                    self.end();
-                    empty = head(self);
+    fn close(&mut self) {
+        if let Some((at, _)) = self.section.take() {
+            let content = (self.bytes.len() - at - SECTION) as u32;
+            self.bytes[at + 1..at + SECTION].copy_from_slice(&content.to_le_bytes());
+        }
+    }
+
+    /// Begins a section, which the next [`Writer::room`] makes sure to be in a chunk with what follows.
+    pub(super) fn open(&mut self, kind: Kind, head: &[u8]) {
+        self.close();
+        self.section = Some((self.bytes.len(), kind));
+        self.bytes.extend_from_slice(&[kind as u8, 0, 0, 0, 0]);
+        self.bytes.extend_from_slice(head);
+    }
+
+    /// Where to write so many bytes of the section that is open, which has that head: in this chunk, or
+    /// in the next.
+    pub(super) fn room(&mut self, head: &[u8], bytes: usize) -> &mut Vec<u8> {
+        if let Some((at, kind)) = self.section {
+            if self.bytes.len() + bytes + SEAL > self.limit && self.bytes.len() > HEAD {
+                if self.bytes.len() == at + SECTION + head.len() {
+                    // Nothing is in it yet.
+                    self.bytes.truncate(at);
+                    self.section = None;
                 }
-                put_bytes(&mut self.bytes, field);
-                put_bytes(&mut self.bytes, value);
+                if self.bytes.len() > HEAD {
+                    self.next();
+                }
+                self.open(kind, head);
             }
         }
-        if self.bytes.len() > empty {
-            self.end();
+        &mut self.bytes
+    }
+
+    pub(super) fn end(mut self) {
+        self.close();
+        if self.bytes.len() + SECTION + SEAL > self.limit {
+            self.next();
         }
+        self.open(Kind::End, &[]);
+        self.next();
     }
 }
 
 impl Packed {
+    /// How many there are of everything.
+    pub(super) fn counts(&self) -> Counts {
+        let mut counts = Counts {
+            owners: self.crawls.owners.records,
+            holders: self.crawls.holders.records,
+            tables: self.codec.tables().count() as u64,
+            hosts: self.codec.hosts().count() as u64,
+            ..Counts::default()
+        };
+        for (_, crawl) in self.crawls.iter() {
+            counts.crawls += 1;
+            counts.records += crawl.list.records;
+            counts.owned += crawl.owned;
+        }
+        counts
+    }
+
     /// Gives the value in chunks of at most a mebibyte, unless a single entry is longer, each with its
     /// own checksum.
     pub fn save(&self, chunk: &mut dyn FnMut(&[u8])) {
-        let mut writer = Writer {
-            bytes: Vec::with_capacity(CHUNK_BYTES),
-            number: 0,
-            seal: 0,
-            give: chunk,
-        };
-        let mut crawls = self.crawls();
-        crawls.sort_unstable();
-        writer.begin(Kind::Begin);
-        for count in [
-            crawls.len() as u64,
-            self.len(Part::Owners),
-            self.all_records(),
-            self.len(Part::Holders),
-        ] {
-            put(&mut writer.bytes, count);
+        self.save_in(CHUNK_BYTES, chunk);
+    }
+
+    pub(super) fn save_in(&self, limit: usize, chunk: &mut dyn FnMut(&[u8])) {
+        let mut writer = Writer::new(limit, chunk);
+        writer.open(Kind::Counts, &[]);
+        for count in self.counts().all() {
+            put(writer.room(&[], 10), *count);
+        }
+        // Crawls get numbers without gaps.
+        let crawls: Vec<u32> = self.crawls.iter().map(|(number, _)| number).collect();
+        for (n, (_, crawl)) in self.crawls.iter().enumerate() {
+            if n == 0 {
+                writer.open(Kind::Crawls, &[]);
+            }
+            put_bytes(writer.room(&[], crawl.id.len() + 5), &crawl.id);
+        }
+        for (n, (number, table)) in self.codec.tables().enumerate() {
+            if n == 0 {
+                writer.open(Kind::Tables, &[]);
+            }
+            let out = writer.room(&[], table.len() + 8);
+            put(out, number.into());
+            put_bytes(out, table);
+        }
+        let mut before = 0;
+        for (number, host) in self.codec.hosts() {
+            if before == 0 {
+                writer.open(Kind::Hosts, &[]);
+            }
+            let out = writer.room(&[], host.len() + 10);
+            put(out, u64::from(number - before));
+            put_bytes(out, host);
+            before = number;
+        }
+        let lists = crawls.iter().copied().chain([OWNERS, HOLDERS]);
+        for (n, list) in lists.enumerate() {
+            self.save_list(n as u64, list, &crawls, &mut writer);
         }
         writer.end();
-        writer.part(self, Kind::Owners, Part::Owners);
-        for crawl in &crawls {
-            writer.part(self, Kind::Records, Part::Records(crawl));
+    }
+
+    fn save_list(&self, saved: u64, list: u32, crawls: &[u32], writer: &mut Writer<'_>) {
+        let mut head = Vec::new();
+        put(&mut head, saved);
+        let mut block = Vec::new();
+        for (n, number) in self.chunks_of(list).enumerate() {
+            if n == 0 {
+                writer.open(Kind::Records, &head);
+            }
+            let chunk = self.chunks.get(number);
+            block.clear();
+            if list == OWNERS {
+                for record in self.records_of(number) {
+                    block.extend_from_slice(record);
+                    let at = block.len() - OWNER_BYTES;
+                    // Numbers are in order.
+                    let saved = crawls.binary_search(&number_at(&block[at..]));
+                    let saved = saved.expect("an owner is a crawl") as u32;
+                    block[at..].copy_from_slice(&saved.to_le_bytes());
+                }
+            } else if chunk.live() == chunk.bytes().len() {
+                block.extend_from_slice(chunk.bytes());
+            } else {
+                let records = self.records_of(number);
+                records.for_each(|record| block.extend_from_slice(record));
+            }
+            let out = writer.room(&head, BLOCK + block.len());
+            put_base(out, chunk.base());
+            out.extend_from_slice(&(block.len() as u32).to_le_bytes());
+            out.extend_from_slice(&block);
         }
-        writer.part(self, Kind::Holders, Part::Holders);
-        writer.begin(Kind::End);
-        writer.end();
     }
 
     /// Gives every entry as parts, each entry once, in any order: equal for equal contents however
     /// they came to be. For digests.
     pub fn elements(&self, element: &mut dyn FnMut(&[&[u8]])) {
-        let mut each = |name: &[u8], crawl: &[u8], part: Part<'_>| {
-            let (mut cursor, mut batch) = (Cursor::default(), Batch::default());
-            let mut more = true;
-            while more {
-                batch.clear();
-                more = self.scan(part, &mut cursor, &mut batch);
-                for (field, value) in batch.iter() {
-                    element(&[name, crawl, field, value]);
+        let mut text = Text::new();
+        let mut value = Value::new();
+        let crawls = self.crawls.iter().map(|(number, _)| number);
+        for list in crawls.chain([OWNERS, HOLDERS]) {
+            for number in self.chunks_of(list) {
+                let base = self.base_of(number);
+                for record in self.records_of(number).map(Record::at) {
+                    text.clear();
+                    field::write(record.kind(), record.raw, &mut text);
+                    if record.is_owner() {
+                        let owner = match list {
+                            OWNERS => number_at(&record.rest[..OWNER_BYTES]),
+                            crawl => crawl,
+                        };
+                        element(&[b"owners", &text, &self.crawls.get(owner).id]);
+                    }
+                    value.clear();
+                    match list {
+                        OWNERS => {}
+                        HOLDERS => {
+                            let (len, size) = read_len(record.rest).expect("a chunk is whole");
+                            element(&[b"holders", &text, &record.rest[size..][..len]]);
+                        }
+                        crawl => {
+                            self.codec.decode(base, record.rest, &mut value);
+                            let crawl = &self.crawls.get(crawl).id;
+                            element(&[b"records", crawl, &text, &value]);
+                        }
+                    }
                 }
             }
-        };
-        each(b"owners", b"", Part::Owners);
-        for crawl in self.crawls() {
-            each(b"records", &crawl, Part::Records(&crawl));
         }
-        each(b"holders", b"", Part::Holders);
     }
+}
+
+/// Bytes of an owner's number.
+pub(super) const OWNER_BYTES: usize = 4;
+
+/// What a block's values refer to.
+pub(super) fn put_base(out: &mut Vec<u8>, base: Base) {
+    out.extend_from_slice(&base.date.to_le_bytes());
+    out.extend_from_slice(&base.table.to_le_bytes());
+}
+
+/// A number of some bytes, lowest first.
+pub(super) fn number_at(bytes: &[u8]) -> u32 {
+    let mut number = [0; 4];
+    let len = bytes.len().min(4);
+    number[..len].copy_from_slice(&bytes[..len]);
+    u32::from_le_bytes(number)
 }
 
 /// A number in 7 bits a byte, lowest first, in as few bytes as possible.
