@@ -238,25 +238,19 @@ impl Packed {
             if n == 0 {
                 writer.open(Kind::Records, &head);
             }
-            let chunk = self.chunks.get(number);
             block.clear();
-            if list == OWNERS {
-                for record in self.records_of(number) {
-                    block.extend_from_slice(record);
+            for record in self.records_of(number) {
+                block.extend_from_slice(record);
+                if list == OWNERS {
                     let at = block.len() - OWNER_BYTES;
                     // Numbers are in order.
                     let saved = crawls.binary_search(&number_at(&block[at..]));
                     let saved = saved.expect("an owner is a crawl") as u32;
                     block[at..].copy_from_slice(&saved.to_le_bytes());
                 }
-            } else if chunk.live() == chunk.bytes().len() {
-                block.extend_from_slice(chunk.bytes());
-            } else {
-                let records = self.records_of(number);
-                records.for_each(|record| block.extend_from_slice(record));
             }
             let out = writer.room(&head, BLOCK + block.len());
-            put_base(out, chunk.base());
+            put_base(out, self.base_of(number));
             out.extend_from_slice(&(block.len() as u32).to_le_bytes());
             out.extend_from_slice(&block);
         }
