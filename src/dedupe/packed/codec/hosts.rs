@@ -12,6 +12,11 @@ pub const LONGEST: usize = 255;
 const MOST: u32 = 1 << 28;
 /// Slots are made so many at a time, so that nothing large is ever copied.
 const BLOCK: usize = 128;
+/// So many texts get a number at once. Later ones have to come twice within some time, because one that
+/// never comes again takes more room in here than in the record.
+const EAGER: u32 = 1024;
+/// Texts that came once are remembered in so many places.
+const SEEN: usize = 4096;
 /// The table of hashes is in so many parts, so that one that grows is small.
 const SHARDS: usize = 32;
 
@@ -27,6 +32,8 @@ pub struct Hosts {
     /// The first free number below that; each says the next one; 0 at the end.
     free: u32,
     used: u32,
+    /// Parts of hashes of texts that came once; none until there are many.
+    seen: Vec<u16>,
     /// Of the texts.
     bytes: usize,
     /// Of the shards.
@@ -88,11 +95,12 @@ impl Hosts {
         Some(found.number)
     }
 
-    /// The number of a text, which gets one if it has none, with one user more. `None` when it is too
-    /// long, or when there are too many.
+    /// The number of a text, with one user more. It gets one if it has none, unless it is too long, or comes
+    /// for the first time when there are many.
     pub fn take(&mut self, text: &[u8]) -> Option<u32> {
         let number = match self.find(text) {
             Some(number) => number,
+            None if text.len() > LONGEST || self.is_first(text) => return None,
             None => {
                 let number = self.next_number()?;
                 self.insert(number, text)?
@@ -100,6 +108,19 @@ impl Hosts {
         };
         self.hold(number);
         Some(number)
+    }
+
+    /// Whether there are many texts, and that one did not come yet, as far as is remembered.
+    fn is_first(&mut self, text: &[u8]) -> bool {
+        if self.used < EAGER {
+            return false;
+        }
+        let hash = hash(text);
+        self.seen.resize(SEEN, 0);
+        let place = &mut self.seen[hash as usize % SEEN];
+        // Other bits than those of the place; and none is like an empty one.
+        let tag = (hash >> 48) as u16 | 1;
+        std::mem::replace(place, tag) != tag
     }
 
     /// One user more.
@@ -177,6 +198,7 @@ impl Hosts {
         self.blocks.len() * BLOCK * size_of::<Slot>()
             + self.blocks.capacity() * size_of::<Box<[Slot]>>()
             + self.shards.capacity() * size_of::<HashTable<Entry>>()
+            + self.seen.capacity() * size_of::<u16>()
             + self.table_bytes
             + self.bytes
     }
@@ -302,6 +324,18 @@ mod tests {
         assert_eq!(hosts.len(), 0);
         assert_eq!(hosts.take(&[b'x'; LONGEST]), Some(1));
         assert_eq!(hosts.take(b""), Some(2));
+    }
+
+    #[test]
+    fn where_there_are_many_a_text_that_comes_once_gets_no_number() {
+        let mut hosts = Hosts::default();
+        let text = |n: u32| format!("https://{n}.example").into_bytes();
+        for n in 0..EAGER {
+            assert!(hosts.take(&text(n)).is_some());
+        }
+        assert_eq!(hosts.take(b"https://new.example"), None);
+        assert_eq!(hosts.take(b"https://new.example"), Some(EAGER + 1));
+        assert_eq!(hosts.take(&text(5)), Some(6));
     }
 
     #[test]

@@ -31,6 +31,10 @@ const DECIMAL: usize = 5;
 const HEX: usize = 6;
 const ALPHANUMERIC: usize = 10;
 
+/// So much of a word is looked at, from its first digit on: otherwise one word with many runs would take
+/// a time that grows with its square.
+const FORESEEN: usize = 4 * LONGEST;
+
 const DIGIT: u8 = 1;
 const LOWER_HEX: u8 = 2;
 const LOWER: u8 = 4;
@@ -84,7 +88,8 @@ pub fn next(text: &[u8], mut from: usize) -> Option<Run> {
         let digit = first_digit(text, from)?;
         let is_word = |c: &&u8| CLASS[usize::from(**c)] != 0;
         let start = digit - text[from..digit].iter().rev().take_while(is_word).count();
-        let end = digit + text[digit..].iter().take_while(is_word).count();
+        let rest = text[digit..].iter().take(FORESEEN);
+        let end = digit + rest.take_while(is_word).count();
         if end - start >= DECIMAL {
             let found = in_word(&text[start..end]);
             if let Some((alphabet, at, len)) = found {

@@ -14,10 +14,13 @@ pub const BUILTIN: u16 = 0;
 const MOST: usize = 255;
 /// Matchers that are kept at most.
 const MATCHERS: usize = 3;
-/// One in so many values is looked at, for the first table.
+/// So many values come before the first ones are looked at: an index with few gains nothing.
+const FIRST: u32 = 1 << 11;
+/// So many come after the first attempt, and with each one more of them, up to [`LATEST`].
+const LATER: u32 = 1 << 14;
+const LATEST: u32 = 1 << 20;
+/// One in so many values is looked at.
 const ONE_IN: u32 = 4;
-/// It becomes rarer with each attempt, down to this.
-const RAREST: u32 = 256;
 /// One step of training comes with so many values.
 const STEP_EACH: u32 = 16;
 /// A new table must need fewer bits than that part of those of the one before.
@@ -32,7 +35,8 @@ pub struct Tables {
     matchers: Vec<(u16, Matcher)>,
     /// Values until there is something to learn.
     wait: u32,
-    one_in: u32,
+    /// Values between attempts.
+    pause: u32,
     state: State,
     counts: [[u32; CLASSES]; NUMBERS],
     memory: usize,
@@ -50,18 +54,17 @@ struct Used {
 }
 
 enum State {
+    Waiting,
     Sampling(Sample),
     Training(Box<Training>),
-    /// Nothing more to learn.
-    Idle,
 }
 
 impl State {
     fn memory(&self) -> usize {
         match self {
+            State::Waiting => 0,
             State::Sampling(sample) => sample.memory(),
             State::Training(training) => training.memory(),
-            State::Idle => 0,
         }
     }
 }
@@ -72,9 +75,9 @@ impl Default for Tables {
             tables: Vec::new(),
             current: BUILTIN,
             matchers: Vec::new(),
-            wait: ONE_IN,
-            one_in: ONE_IN,
-            state: State::Sampling(Sample::default()),
+            wait: FIRST,
+            pause: LATER,
+            state: State::Waiting,
             counts: [[0; CLASSES]; NUMBERS],
             memory: 0,
         }
@@ -87,7 +90,7 @@ impl Clone for Tables {
         Tables {
             tables: self.tables.clone(),
             current: self.current,
-            one_in: self.one_in,
+            pause: self.pause,
             memory: (self.tables.iter().flatten())
                 .map(|used| used.table.memory() + used.saved.len())
                 .sum(),
@@ -170,15 +173,23 @@ impl Tables {
             self.learn_now(text);
             self.memory += self.state.memory();
             self.wait = match &self.state {
-                State::Sampling(_) => self.one_in,
+                State::Waiting => {
+                    let later = (self.pause * 4).min(LATEST);
+                    std::mem::replace(&mut self.pause, later)
+                }
+                State::Sampling(_) => ONE_IN,
                 State::Training(_) => STEP_EACH,
-                State::Idle => u32::MAX,
             };
         }
     }
 
     fn learn_now(&mut self, text: &[u8]) {
         match &mut self.state {
+            State::Waiting => {
+                if self.free_number().is_some() {
+                    self.state = State::Sampling(Sample::default());
+                }
+            }
             State::Sampling(sample) => {
                 sample.push(text);
                 if sample.is_full() {
@@ -194,13 +205,8 @@ impl Tables {
                     return;
                 };
                 self.compare(table, &sample);
-                self.one_in = (self.one_in * 4).min(RAREST);
-                self.state = match self.free_number() {
-                    Some(_) => State::Sampling(Sample::default()),
-                    None => State::Idle,
-                };
+                self.state = State::Waiting;
             }
-            State::Idle => {}
         }
     }
 
@@ -256,9 +262,6 @@ impl Tables {
         if let Some(used) = self.tables[at].take() {
             self.memory -= used.table.memory() + used.saved.len();
         }
-        if matches!(self.state, State::Idle) {
-            self.state = State::Sampling(Sample::default());
-        }
     }
 
     /// Tables with their numbers, ascending, as they are saved.
@@ -279,7 +282,7 @@ impl Tables {
             Table::load(saved).ok_or_else(|| format!("table {number} is not well-formed"))?;
         self.insert(number, table, saved.into());
         self.current = number;
-        self.one_in = RAREST;
+        self.wait = LATER;
         Ok(())
     }
 
@@ -294,5 +297,14 @@ impl Tables {
     /// Bytes of memory.
     pub fn memory(&self) -> usize {
         self.memory + self.tables.capacity() * size_of::<Option<Used>>()
+    }
+
+    /// What is counted as it goes is what there is.
+    #[cfg(test)]
+    pub fn verify(&self) {
+        let tables = self.tables.iter().flatten();
+        let tables: usize = tables.map(|of| of.table.memory() + of.saved.len()).sum();
+        let matchers: usize = self.matchers.iter().map(|of| of.1.memory()).sum();
+        assert_eq!(self.memory, tables + matchers + self.state.memory());
     }
 }
