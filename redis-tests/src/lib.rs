@@ -37,6 +37,7 @@ pub mod examples;
 mod file_host;
 mod frontier;
 pub mod packages;
+mod packing;
 pub mod payload;
 mod program;
 mod relay;
@@ -58,6 +59,7 @@ pub use crawler::{
 pub use dataset::Snapshot;
 pub use file_host::{FileHost, Manners, Request};
 pub use frontier::{blocked, release, server_time, simulated, Frontier, Lease, T0, TEN_YEARS};
+pub use packing::{begin_change, change_storage, moved, replies_of, small_index, storage_of};
 pub use program::{Ended, Program};
 pub use relay::Relay;
 pub use rng::Rng;

@@ -54,6 +54,8 @@ fn every_command(p: &str) -> Vec<Vec<String>> {
         format!("DEDUPE.CRAWLS {p}"),
         format!("DEDUPE.CHECK {p}"),
         format!("DEDUPE.REPAIR {p}"),
+        format!("DEDUPE.PACK {p}"),
+        format!("DEDUPE.UNPACK {p}"),
         format!("DEDUPE.PROFILE {p}"),
         format!("DEDUPE.PROFILE {p} document"),
     ];

@@ -7,6 +7,15 @@ use redis_tests::{
 
 const P: &str = "p:";
 
+/// They read and write the merged index and the records of committed crawls themselves.
+fn plain() -> Options {
+    Options::new().plain()
+}
+
+fn plain_server() -> Server {
+    plain().start()
+}
+
 /// The documented commit: an owner for each hash unless it has one, counts, then the sets.
 fn commit_plainly(c: &mut Wire, crawl: &str) {
     for hash in ok!(c, "HKEYS", format!("p:h:{crawl}")).texts() {
@@ -33,7 +42,7 @@ fn plain_crawl(c: &mut Wire, id: &str, first: u64, hashes: u64) {
 
 #[test]
 fn documented_lookup_works_on_what_commands_wrote() {
-    let server = Server::start();
+    let server = plain_server();
     let mut c = server.wire();
     add(&mut c, P, "a", 0..10);
     ok!(c, "DEDUPE.WACZOPEN", P, "a", "a.wacz");
@@ -72,7 +81,7 @@ fn command_commits_what_plain_clients_wrote() {
 
 #[test]
 fn commands_see_what_plain_clients_committed() {
-    let server = Server::start();
+    let server = plain_server();
     let mut c = server.wire();
     plain_crawl(&mut c, "a", 0, 20);
     commit_plainly(&mut c, "a");
@@ -121,7 +130,7 @@ fn plain_loop_and_commands_may_alternate_on_one_crawl() {
 
 #[test]
 fn plain_commit_after_command_adds_owns_the_hashes() {
-    let server = Server::start();
+    let server = plain_server();
     let mut c = server.wire();
     add(&mut c, P, "a", 0..10);
     commit_plainly(&mut c, "a");
@@ -133,7 +142,7 @@ fn plain_commit_after_command_adds_owns_the_hashes() {
 
 #[test]
 fn half_a_plain_commit_is_finished_by_the_command() {
-    let server = Server::start();
+    let server = plain_server();
     let mut c = server.wire();
     plain_crawl(&mut c, "a", 0, 100);
     for n in 0..50 {
@@ -150,7 +159,7 @@ fn half_a_plain_commit_is_finished_by_the_command() {
 
 #[test]
 fn half_a_plain_commit_is_taken_back_by_cancel() {
-    let server = Server::start();
+    let server = plain_server();
     let mut c = server.wire();
     add(&mut c, P, "keep", 40..60);
     commit(&mut c, P, "keep");
@@ -168,7 +177,7 @@ fn half_a_plain_commit_is_taken_back_by_cancel() {
 #[test]
 fn plain_purge_is_seen_by_the_commands() {
     // As the document tells it: per-crawl keys deleted, merged keys recreated from scratch.
-    let server = Server::start();
+    let server = plain_server();
     let mut c = server.wire();
     for (id, hashes) in [("a", 0..20), ("b", 10..30)] {
         add(&mut c, P, id, hashes);
@@ -203,7 +212,7 @@ fn plain_dependencies_are_read_and_kept() {
 
 #[test]
 fn odd_values_of_plain_clients_are_no_records_and_do_no_harm() {
-    let server = Server::start();
+    let server = plain_server();
     let mut c = server.wire();
     ok!(c, "SADD", "p:allcrawls", "a");
     let odd = [
@@ -228,8 +237,8 @@ fn odd_values_of_plain_clients_are_no_records_and_do_no_harm() {
 
 #[test]
 fn what_is_kept_in_memory_follows_every_plain_change() {
-    let server = Server::start();
-    let replica = redis_tests::Options::new().replica_of(&server).start();
+    let server = plain_server();
+    let replica = plain().replica_of(&server).start();
     let (mut c, mut r) = (server.wire(), replica.wire());
     let hash = sha256_of(1);
     let bare = hash.strip_prefix("sha256:").unwrap().to_owned();
@@ -280,7 +289,7 @@ fn what_is_kept_in_memory_follows_every_plain_change() {
 
 #[test]
 fn holders_found_by_looking_come_after_those_on_record() {
-    let server = Server::start();
+    let server = plain_server();
     let mut c = server.wire();
     add(&mut c, P, "a", 0..10);
     commit(&mut c, P, "a");
@@ -302,7 +311,7 @@ fn holders_found_by_looking_come_after_those_on_record() {
 
 #[test]
 fn id_of_a_crawl_that_was_purged_plainly_starts_from_nothing() {
-    let server = Server::start();
+    let server = plain_server();
     let mut c = server.wire();
     add(&mut c, P, "a", 0..5);
     commit(&mut c, P, "a");
@@ -334,8 +343,8 @@ fn numbers_of_a_crawl_that_was_canceled_plainly_do_not_count_for_the_next() {
 
 #[test]
 fn field_in_another_spelling_is_found_whatever_happens_to_the_server() {
-    let mut server = Options::new().aof(true).start();
-    let replica = Options::new().replica_of(&server).start();
+    let mut server = plain().aof(true).start();
+    let replica = plain().replica_of(&server).start();
     let (mut c, mut r, mut three) = (server.wire(), replica.wire(), server.wire());
     ok!(three, "SELECT", 3);
     let hash = sha256_of(1);

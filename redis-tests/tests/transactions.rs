@@ -1,8 +1,8 @@
 //! MULTI, Lua, WATCH, client tracking and keyspace notifications.
 
 use redis_tests::{
-    add, array, assert_consistent, bulk, commit, int, ok, owners, record_of, sha256_of, Crawl,
-    Reply, Server, Snapshot, Wire, DATE,
+    add, array, assert_consistent, bulk, commit, int, ok, owners, packed_by_default, record_of,
+    sha256_of, Crawl, Reply, Server, Snapshot, Wire, DATE,
 };
 
 const P: &str = "p:";
@@ -191,6 +191,14 @@ fn unchanging() -> Vec<Vec<String>> {
         format!("DEDUPE.CHECK {P}"),
         format!("DEDUPE.REPAIR {P}"),
         format!("DEDUPE.PROFILE {P}"),
+        format!(
+            "DEDUPE.{} {P}",
+            if packed_by_default() {
+                "PACK"
+            } else {
+                "UNPACK"
+            }
+        ),
     ];
     let split = |line: &String| line.split(' ').map(str::to_owned).collect();
     lines.iter().map(split).collect()

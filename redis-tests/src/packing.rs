@@ -1,0 +1,84 @@
+//! Changing the storage of an index: what the replies say, and what must be the same afterwards.
+
+use crate::corpus::sha256_of;
+use crate::crawler::{add, commit};
+use crate::ok;
+use crate::server::Server;
+use crate::wait::until;
+use crate::wire::{bulk, Reply, Wire, Word};
+
+/// The storage of an index: `plain` or `packed`, or `packing` or `unpacking` meanwhile.
+pub fn storage_of(c: &mut Wire, p: impl Word) -> String {
+    ok!(c, "DEDUPE.STATS", p).field("storage").text()
+}
+
+/// `DEDUPE.PACK` or `DEDUPE.UNPACK`: see [`moved`].
+pub fn change_storage(c: &mut Wire, name: &str, p: &str) -> (String, i64, i64) {
+    moved(&ok!(c, name, p))
+}
+
+/// What such a command replied: the storage, and how many fields of the merged index and how many
+/// records it moved.
+pub fn moved(reply: &Reply) -> (String, i64, i64) {
+    assert!(reply.field("memory").int() >= 0, "{reply:?}");
+    let (hashes, records) = (reply.field("hashes").int(), reply.field("records").int());
+    (reply.field("storage").text(), hashes, records)
+}
+
+/// Starts such a command and waits until it is under way; the connection that it will answer.
+pub fn begin_change(server: &Server, name: &str, p: &str) -> Wire {
+    let (mut c, mut changer) = (server.wire(), server.wire());
+    changer.send(&[name, p]);
+    until("the change of storage is under way", || {
+        assert!(
+            !changer.has_reply(),
+            "{name} was over too soon for this test"
+        );
+        storage_of(&mut c, p).ends_with("ing")
+    });
+    changer
+}
+
+/// A small index: crawls `a` (hashes 0 to 19) and `b` (10 to 29, continued up to 34), and an open one
+/// (33 to 39) with a revisit.
+pub fn small_index(c: &mut Wire, p: &str) {
+    for (id, hashes) in [("a", 0..20), ("b", 10..30)] {
+        add(c, p, id, hashes);
+        let name = format!("{id}.wacz");
+        ok!(c, "DEDUPE.WACZOPEN", p, id, name);
+        ok!(c, "DEDUPE.WACZCLOSE", p, id, 0, name, "sha256:ab", 100);
+        commit(c, p, id);
+    }
+    add(c, p, "b", 28..35);
+    add(c, p, "open", 33..40);
+    ok!(c, "DEDUPE.REVISIT", p, "open", "REF", "u", sha256_of(1), 5);
+}
+
+/// What every reading command says of a [`small_index`], as far as its storage does not show in it.
+pub fn replies_of(c: &mut Wire, p: &str) -> Vec<Reply> {
+    let mut lookup = ["DEDUPE.LOOKUP", p, "CRAWL", "open", "WITHWACZ"]
+        .map(Word::word)
+        .to_vec();
+    lookup.extend((0..45).map(|n| sha256_of(n).word()));
+    let mut replies = vec![c.expect_ok(&lookup)];
+    for words in [
+        &["DEDUPE.WACZLIST", p, "a"][..],
+        &["DEDUPE.REQUIRES", p, "open"],
+        &["DEDUPE.REQUIRES", p, "REF", "u"],
+        &["DEDUPE.REQUIREDBY", p, "a"],
+        &["DEDUPE.CHECK", p],
+    ] {
+        replies.push(c.expect_ok(words));
+    }
+    for id in ["a", "b", "open"] {
+        let stats = ok!(c, "DEDUPE.STATS", p, id).pairs();
+        let steady = stats
+            .into_iter()
+            .filter(|(name, _)| *name != bulk("memory"));
+        replies.push(Reply::Map(steady.collect()));
+    }
+    let mut crawls = ok!(c, "DEDUPE.CRAWLS", p).pairs();
+    crawls.sort();
+    replies.push(Reply::Map(crawls));
+    replies
+}
