@@ -131,14 +131,15 @@ impl Codec {
                 let number = self.hosts.take(host);
                 let rest = number.map_or(fields.url, |_| &fields.url[host.len()..]);
                 text.extend_from_slice(rest);
+                self.tables.learn(&fields.url[host.len()..]);
                 self.encode_numbers(base, &fields, number.unwrap_or(0), &mut bits);
             }
             None => {
                 text.extend_from_slice(value);
+                self.tables.learn(value);
                 self.put_class(base, Number::Head, OTHER_VALUE, &mut bits);
             }
         }
-        self.tables.learn(&text);
         text.resize(text.len() + PADDING, 0);
         self.tables.matcher(base.table).encode(&text, &mut bits);
         bits.finish();

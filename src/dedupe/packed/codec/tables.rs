@@ -19,8 +19,10 @@ const FIRST: u32 = 1 << 11;
 /// So many come after the first attempt, and with each one more of them, up to [`LATEST`].
 const LATER: u32 = 1 << 14;
 const LATEST: u32 = 1 << 20;
+/// Bytes of the first sample, so that the first table comes soon, and of the others.
+const SAMPLES: [usize; 2] = [32 << 10, 128 << 10];
 /// One in so many values is looked at.
-const ONE_IN: u32 = 4;
+const ONE_IN: u32 = 2;
 /// One step of training comes with so many values.
 const STEP_EACH: u32 = 16;
 /// A new table must need fewer bits than that part of those of the one before.
@@ -192,7 +194,8 @@ impl Tables {
             }
             State::Sampling(sample) => {
                 sample.push(text);
-                if sample.is_full() {
+                let is_first = self.pause == LATER;
+                if sample.len() >= SAMPLES[usize::from(!is_first)] {
                     let sample = std::mem::take(sample);
                     let classes = self.counts.map(|counts| Classes::new(&counts));
                     // What is recent counts more.
@@ -282,7 +285,7 @@ impl Tables {
             Table::load(saved).ok_or_else(|| format!("table {number} is not well-formed"))?;
         self.insert(number, table, saved.into());
         self.current = number;
-        self.wait = LATER;
+        (self.wait, self.pause) = (LATER, LATER * 4);
         Ok(())
     }
 

@@ -13,8 +13,6 @@ use super::matcher::{Matcher, Token, PADDING};
 use super::runs::{self, Alphabet};
 use super::table::{Classes, Meaning, Symbol, Table, NUMBERS, SYMBOLS, TEXT};
 
-/// Bytes of the sample, about.
-pub const SAMPLE: usize = 48 << 10;
 /// Bytes that a step takes apart, about.
 const STEP: usize = 2 << 10;
 const ROUNDS: u32 = 6;
@@ -41,9 +39,9 @@ impl Sample {
         self.ends.push(self.texts.len() as u32);
     }
 
-    /// Whether it is large enough.
-    pub fn is_full(&self) -> bool {
-        self.texts.len() - self.ends.len() * PADDING >= SAMPLE
+    /// Bytes of the texts.
+    pub fn len(&self) -> usize {
+        self.texts.len() - self.ends.len() * PADDING
     }
 
     /// A text with its padding.
@@ -53,7 +51,7 @@ impl Sample {
         self.texts.get(start..end)
     }
 
-    /// Bits that some of its texts take: one in four, which nothing is learnt from.
+    /// Bits that some of its texts take: one in sixteen, which nothing is learnt from.
     pub fn bits(&self, matcher: &Matcher) -> u64 {
         let texts = (0..self.ends.len()).filter(|&at| is_for_comparison(at));
         let texts = texts.filter_map(|at| self.get(at));
@@ -66,7 +64,7 @@ impl Sample {
 }
 
 fn is_for_comparison(at: usize) -> bool {
-    at % 4 == 3
+    at % 16 == 15
 }
 
 /// Learning under way.
