@@ -6,6 +6,7 @@ use super::digest::Digest;
 use super::error::Result;
 use super::index::Index;
 use super::keys::CrawlKey;
+use super::packed::{Probe, Value};
 use super::record::Record;
 use super::store::{Store, Stored};
 use super::wacz;
@@ -15,6 +16,22 @@ pub struct Found<V> {
     /// The crawl that holds the original.
     pub crawl: Crawl<V>,
     value: Stored<V>,
+}
+
+/// The usual case of a packed index: a hash in the written form, whose owner is committed and nothing
+/// else.
+pub struct Usual<N> {
+    /// Name of the key that the owner's records had if they were plain.
+    pub records: N,
+    /// Where the owner's id begins in that name.
+    id: usize,
+}
+
+impl<N: AsRef<[u8]>> Usual<N> {
+    /// The owner.
+    pub fn crawl(&self) -> &[u8] {
+        &self.records.as_ref()[self.id..]
+    }
 }
 
 /// A crawl's id, read from a key or given by the caller.
@@ -51,8 +68,28 @@ impl<K: Store> Index<K> {
         digest: &Digest,
         own: Option<&[u8]>,
     ) -> Result<Option<Found<K::Value>>> {
-        if let Some(found) = self.find_packed(ks, digest)? {
-            return Ok(Some(found));
+        let probes = self.probe(ks, std::slice::from_ref(digest))?;
+        let probe = probes.as_ref().and_then(|probes| probes.first());
+        self.find_begun(ks, digest, probe, own)
+    }
+
+    /// The same, with what [`Index::probe`] gave for the hash, if anything.
+    pub fn find_begun(
+        &mut self,
+        ks: &mut K,
+        digest: &Digest,
+        probe: Option<&Probe<'_>>,
+        own: Option<&[u8]>,
+    ) -> Result<Option<Found<K::Value>>> {
+        if let Some(probe) = probe {
+            let mut value = Value::new();
+            if let Some(usual) = self.find_usual(ks, probe, &mut value)? {
+                if Record::parse(&value).is_some() {
+                    let crawl = Crawl::Given(usual.crawl().into());
+                    let value = Stored::Packed(value);
+                    return Ok(Some(Found { crawl, value }));
+                }
+            }
         }
         if let Some(owner) = self.get_owner(ks, digest)? {
             if let Some(value) = self.committed_record(ks, owner.as_ref(), digest)? {
@@ -75,31 +112,53 @@ impl<K: Store> Index<K> {
         }))
     }
 
-    /// Says which hashes will be looked up next, so that their memory is on its way to the processor.
-    pub fn prefetch(&mut self, ks: &mut K, digests: &[Digest]) -> Result<()> {
-        if let (Some(key), true) = (self.packed_key(), digests.len() > 1) {
-            let profile = self.profile();
-            let fields = digests.iter().map(|digest| digest.written(profile));
-            ks.packed(key, |packed| packed.prefetch(fields))?;
+    /// Begins to look hashes up in the packed index, if there is one: their memory is on its way to the
+    /// processor from now on.
+    pub fn probe<'d>(
+        &mut self,
+        ks: &mut K,
+        digests: &'d [Digest],
+    ) -> Result<Option<SmallVec<[Probe<'d>; 1]>>> {
+        let Some(key) = self.packed_key() else {
+            return Ok(None);
+        };
+        let profile = self.profile();
+        let probes = ks.packed(key, |packed| {
+            let probe = |digest: &'d Digest| packed.probe(digest.written(profile));
+            digests.iter().map(probe).collect()
+        })?;
+        Ok(probes)
+    }
+
+    /// Goes on with that.
+    pub fn aim(&mut self, ks: &mut K, probes: &[Probe<'_>]) -> Result<()> {
+        if let Some(key) = self.packed_key() {
+            ks.packed(key, |packed| {
+                for probe in probes {
+                    packed.aim(probe);
+                }
+            })?;
         }
         Ok(())
     }
 
-    /// The usual case of a packed index: a hash in the written form, whose owner is committed and nothing
-    /// else, in one step.
-    fn find_packed(&mut self, ks: &mut K, digest: &Digest) -> Result<Option<Found<K::Value>>> {
+    /// Ends it: the owner, and its record in `value`, in the usual case. In any other
+    /// [`Index::find`] tells.
+    pub fn find_usual(
+        &mut self,
+        ks: &mut K,
+        probe: &Probe<'_>,
+        value: &mut Value,
+    ) -> Result<Option<Usual<K::Name>>> {
         let Some(key) = self.packed_key() else {
             return Ok(None);
         };
-        let field = digest.written(self.profile());
+        let id = self.prefix().len() + b"h:".len();
         let found = ks.packed(key, |packed| {
-            let (owner, record) = packed.find(field)?;
-            let record = record.filter(|record| Record::parse(record).is_some())?;
-            self.usual(owner).filter(|crawl| crawl.is_packed)?;
-            Some(Found {
-                crawl: Crawl::Given(owner.into()),
-                value: Stored::Packed(record),
-            })
+            let owner = packed.find(probe, value)?;
+            let known = self.usual(owner).filter(|crawl| crawl.is_packed)?;
+            let records = known.records.clone();
+            Some(Usual { records, id })
         })?;
         Ok(found.flatten())
     }

@@ -62,6 +62,12 @@ pub struct Packed {
     loading: Option<Box<decoding::Loading>>,
 }
 
+/// A look-up that was begun.
+pub struct Probe<'a> {
+    field: Field<'a>,
+    hash: u64,
+}
+
 /// One of the hashes that a packed index stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part<'a> {
@@ -125,33 +131,32 @@ impl Packed {
         self.place(part, field).is_some()
     }
 
-    /// The owner of a field, and the owner's record of the same field, in one step.
-    pub fn find(&self, field: &[u8]) -> Option<(&[u8], Option<Value>)> {
+    /// Begins a look-up: asks for the memory that it needs first. What is done between the steps of a
+    /// look-up, other look-ups among it, is done while memory is on its way.
+    pub fn probe<'a>(&self, field: &'a [u8]) -> Probe<'a> {
         let field = Field::parse(field);
-        let place = self.find_owner(&field, field.hash())?;
-        let owner = &self.crawls.get(self.owner_at(place)).id;
-        let mut record = None;
-        if self.list_of(place) != OWNERS {
-            self.value_at(place, record.insert(Value::new()));
-        }
-        Some((owner, record))
+        let hash = field.hash();
+        self.table.prefetch(hash);
+        Probe { field, hash }
     }
 
-    /// Asks for the memory that look-ups of these fields will need, as far as that is of use before they
-    /// are made: no more than a few hundred.
-    pub fn prefetch<'a>(&self, fields: impl Iterator<Item = &'a [u8]> + Clone) {
-        let mut hashes = SmallVec::<[u64; 256]>::new();
-        for field in fields.take(256) {
-            let hash = Field::parse(field).hash();
-            self.table.prefetch(hash);
-            hashes.push(hash);
+    /// The second step: asks for the record.
+    pub fn aim(&self, probe: &Probe<'_>) {
+        self.table.find(probe.hash, |place| {
+            self.chunks.prefetch(place);
+            false
+        });
+    }
+
+    /// The last step: the owner of the field; and its record of the same field is appended to `record`,
+    /// if it has one.
+    pub fn find(&self, probe: &Probe<'_>, record: &mut Value) -> Option<&[u8]> {
+        let place = self.find_owner(&probe.field, probe.hash)?;
+        let owner = &self.crawls.get(self.owner_at(place)).id;
+        if self.list_of(place) != OWNERS {
+            self.value_at(place, record);
         }
-        for hash in hashes {
-            self.table.find(hash, |place| {
-                self.chunks.prefetch(place);
-                false
-            });
-        }
+        Some(owner)
     }
 
     /// Sets a field; true when it is new.
