@@ -25,6 +25,7 @@ mod prefetch;
 mod record;
 mod scan;
 mod segments;
+mod shard;
 mod store;
 mod table;
 #[cfg(test)]
@@ -308,12 +309,20 @@ impl Packed {
 
     /// Bytes of memory, as they were asked for; takes no time.
     pub fn memory(&self) -> usize {
+        let parts = self.memory_by_part();
         size_of::<Packed>()
-            + self.table.memory()
-            + self.chunks.memory()
-            + self.crawls.memory()
-            + self.codec.memory()
             + self.scratch.capacity()
+            + parts.map(|(_, bytes)| bytes).iter().sum::<usize>()
+    }
+
+    /// Bytes of the larger parts.
+    pub fn memory_by_part(&self) -> [(&'static str, usize); 4] {
+        [
+            ("table", self.table.memory()),
+            ("records", self.chunks.memory()),
+            ("crawls", self.crawls.memory()),
+            ("codec", self.codec.memory()),
+        ]
     }
 
     /// Moves memory to better places from a cursor on; where to go on, 0 at the end.

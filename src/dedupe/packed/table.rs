@@ -6,9 +6,8 @@
 //! by those bits goes on rightly in a shard that has grown.
 
 use super::blocks::Blocks;
-use super::bucket::{Bucket, SLOTS};
+use super::shard::{Ahead, Shard};
 use crate::defrag::Mover;
-use crate::sizes::class;
 
 /// Where a record is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,11 +26,7 @@ pub(super) trait Records {
 }
 
 /// Mean number of places in a shard. A split of one takes about 50 us. Tests have many shards at once.
-const FULL: usize = if cfg!(test) { 12 } else { 1536 };
-/// A shard grows beyond so many percent of its slots: most of them are found in the first bucket.
-const MOST: usize = 92;
-/// A shard shrinks below so many percent.
-const FEWEST: usize = 55;
+pub(super) const FULL: usize = if cfg!(test) { 12 } else { 1536 };
 /// Most shards: how many the bits of a hash that are not otherwise used can tell.
 const SHARDS: usize = 1 << 24;
 /// Most places that can be expected.
@@ -47,20 +42,6 @@ pub(super) struct Table {
     expected: usize,
     /// Bytes of all buckets.
     room: usize,
-}
-
-#[derive(Default)]
-struct Shard {
-    buckets: Vec<Bucket>,
-    len: u32,
-}
-
-impl Clone for Shard {
-    fn clone(&self) -> Self {
-        let mut buckets = Vec::with_capacity(self.buckets.capacity());
-        buckets.extend_from_slice(&self.buckets);
-        Shard { buckets, ..*self }
-    }
 }
 
 /// A position in the order of hashes that a walk follows: shards by the lowest bits read backwards, in
@@ -86,8 +67,8 @@ impl Table {
 
     /// Asks for the memory that a search for a hash needs first.
     pub fn prefetch(&self, hash: u64) {
-        if let Some(shard) = self.shard(hash).filter(|shard| shard.len > 0) {
-            super::prefetch::line(&shard.buckets[shard.home(hash)]);
+        if let Some(shard) = self.shard(hash) {
+            shard.prefetch(hash);
         }
     }
 
@@ -105,11 +86,7 @@ impl Table {
         let at = address(hash, self.shards.len());
         let (len, expected) = (self.len, self.expected);
         self.change(at, |shard| {
-            if shard.is_full() {
-                let ahead = shard.ahead(len, expected);
-                shard.rebuild(ahead, records);
-            }
-            shard.insert(hash, place);
+            shard.add(hash, place, Ahead { len, expected }, records);
         });
         self.len += 1;
         self.expected = self.expected.saturating_sub(1);
@@ -122,8 +99,8 @@ impl Table {
         let may_shrink = self.expected == 0;
         self.change(at, |shard| {
             shard.remove(hash, place);
-            if may_shrink && shard.is_empty() {
-                shard.rebuild(shard.len as usize, records);
+            if may_shrink {
+                shard.shrink(records);
             }
         });
         self.len -= 1;
@@ -161,7 +138,7 @@ impl Table {
         let (len, expected) = (self.len, self.expected);
         let mut given = Shard::default();
         self.change(shards - (1 << level), |shard| {
-            given = shard.split(level, len, expected, records);
+            given = shard.split(level, Ahead { len, expected }, records);
         });
         self.room += given.room();
         self.shards.push(given);
@@ -248,7 +225,7 @@ impl Table {
     /// Moves the memory of a shard to a better place.
     pub fn defrag(&mut self, shard: usize, mover: &mut Mover<'_>) {
         if let Some(shard) = self.shards.get_mut(shard) {
-            mover.list(&mut shard.buckets);
+            shard.defrag(mover);
         }
     }
 
@@ -257,7 +234,7 @@ impl Table {
         let mut len = 0;
         let mut room = 0;
         for (i, shard) in self.shards.iter().enumerate() {
-            len += shard.len as usize;
+            len += shard.len();
             room += shard.room();
             shard.verify(|hash| address(hash, self.shards.len()) == i, records);
         }
@@ -273,228 +250,5 @@ fn address(hash: u64, shards: usize) -> usize {
         at
     } else {
         at & (mask >> 1)
-    }
-}
-
-impl Shard {
-    fn room(&self) -> usize {
-        self.buckets.capacity() * size_of::<Bucket>()
-    }
-
-    fn slots(&self) -> usize {
-        self.buckets.len() * SLOTS
-    }
-
-    fn is_full(&self) -> bool {
-        (self.len as usize + 1) * 100 > self.slots() * MOST
-    }
-
-    fn is_empty(&self) -> bool {
-        self.buckets.len() > 1 && (self.len as usize) * 100 < self.slots() * FEWEST
-    }
-
-    /// How many slots it should have for the next ones: one more than there are places, and as large a
-    /// share of those that are expected as it has of those that there are.
-    fn ahead(&self, len: usize, expected: usize) -> usize {
-        let own = self.len as usize + 1;
-        if expected == 0 {
-            return own;
-        }
-        (own + own * expected / (len + 1)).min(2 * FULL).max(own)
-    }
-
-    /// Where the search for a hash begins.
-    #[inline]
-    fn home(&self, hash: u64) -> usize {
-        (((hash >> 32) * self.buckets.len() as u64) >> 32) as usize
-    }
-
-    #[inline]
-    fn after(&self, at: usize) -> usize {
-        if at + 1 < self.buckets.len() {
-            at + 1
-        } else {
-            0
-        }
-    }
-
-    #[inline]
-    fn find(&self, hash: u64, mut is: impl FnMut(Place) -> bool) -> Option<Place> {
-        if self.buckets.is_empty() {
-            return None;
-        }
-        let mut at = self.home(hash);
-        for _ in 0..self.buckets.len() {
-            let bucket = &self.buckets[at];
-            for slot in bucket.marked(hash) {
-                let place = bucket.place(slot);
-                if is(place) {
-                    return Some(place);
-                }
-            }
-            if bucket.is_last() {
-                return None;
-            }
-            at = self.after(at);
-        }
-        None
-    }
-
-    fn insert(&mut self, hash: u64, place: Place) {
-        let mut at = self.home(hash);
-        while !self.buckets[at].insert(hash, place) {
-            self.buckets[at].pass();
-            at = self.after(at);
-        }
-        self.len += 1;
-    }
-
-    fn remove(&mut self, hash: u64, place: Place) {
-        let home = self.home(hash);
-        let mut at = home;
-        while !self.buckets[at].remove(hash, place) {
-            assert!(!self.buckets[at].is_last(), "a record has a slot");
-            at = self.after(at);
-        }
-        self.len -= 1;
-        let mut passed = home;
-        while passed != at {
-            self.buckets[passed].unpass();
-            passed = self.after(passed);
-        }
-    }
-
-    fn replace(&mut self, hash: u64, place: Place, by: Place) {
-        let mut at = self.home(hash);
-        while !self.buckets[at].replace(hash, place, by) {
-            assert!(!self.buckets[at].is_last(), "a record has a slot");
-            at = self.after(at);
-        }
-    }
-
-    /// All places with their hashes.
-    fn all(&self, records: &impl Records, out: &mut Vec<(u64, Place)>) {
-        // So that many records are waited for at a time.
-        for buckets in self.buckets.chunks(8) {
-            let from = out.len();
-            for place in buckets.iter().flat_map(Bucket::places) {
-                records.prefetch(place);
-                out.push((0, place));
-            }
-            for (hash, place) in &mut out[from..] {
-                *hash = records.hash(*place);
-            }
-        }
-    }
-
-    /// A shard of these places, with slots for `ahead` of them.
-    fn of(places: impl Iterator<Item = (u64, Place)>, ahead: usize) -> Shard {
-        let mut shard = Shard::default();
-        if ahead > 0 {
-            let buckets = (ahead * 100).div_ceil(SLOTS * MOST);
-            let buckets = class(buckets * size_of::<Bucket>()) / size_of::<Bucket>();
-            shard.buckets = vec![Bucket::default(); buckets];
-        }
-        for (hash, place) in places {
-            shard.insert(hash, place);
-        }
-        shard
-    }
-
-    fn rebuild(&mut self, ahead: usize, records: &impl Records) {
-        let mut all = Vec::with_capacity(self.len as usize);
-        self.all(records, &mut all);
-        // Freed first, so that its memory can be used for something else at once.
-        self.buckets = Vec::new();
-        *self = Shard::of(all.into_iter(), ahead);
-    }
-
-    /// Gives away all with that bit in their hashes.
-    fn split(&mut self, bit: u32, len: usize, expected: usize, records: &impl Records) -> Shard {
-        let mut all = Vec::with_capacity(self.len as usize);
-        self.all(records, &mut all);
-        let given = |&(hash, _): &(u64, Place)| hash >> bit & 1 == 1;
-        let gives = all.iter().filter(|entry| given(entry)).count();
-        self.buckets = Vec::new();
-        let made = |len_of: usize, part: &mut dyn Iterator<Item = (u64, Place)>| {
-            let shard = Shard {
-                len: len_of as u32,
-                ..Shard::default()
-            };
-            let ahead = match len_of {
-                0 => 0,
-                _ => shard.ahead(len, expected),
-            };
-            Shard::of(part, ahead)
-        };
-        let kept = made(
-            all.len() - gives,
-            &mut all.iter().copied().filter(|e| !given(e)),
-        );
-        let given = made(gives, &mut all.iter().copied().filter(given));
-        *self = kept;
-        given
-    }
-
-    fn absorb(&mut self, other: &Shard, records: &impl Records) {
-        let mut all = Vec::with_capacity((self.len + other.len) as usize);
-        self.all(records, &mut all);
-        other.all(records, &mut all);
-        let ahead = all.len();
-        self.buckets = Vec::new();
-        *self = Shard::of(all.into_iter(), ahead);
-    }
-
-    /// Gives the places whose hashes begin with `from` or more, as far as they have the same home, or the
-    /// next few; where the others begin, if there are.
-    fn walk(&self, from: u32, records: &impl Records, each: &mut dyn FnMut(Place)) -> Option<u32> {
-        /// Homes of a step.
-        const HOMES: usize = 2;
-        if self.buckets.is_empty() {
-            return None;
-        }
-        let buckets = self.buckets.len();
-        let home = self.home(u64::from(from) << 32);
-        let end = home + HOMES;
-        let first_of = |home: usize| ((home as u64) << 32).div_ceil(buckets as u64);
-        let mut at = home;
-        for i in 0..buckets {
-            for place in self.buckets[at].places() {
-                let within = (records.hash(place) >> 32) as u32;
-                let home_of = self.home(u64::from(within) << 32);
-                if within >= from && (home..end).contains(&home_of) {
-                    each(place);
-                }
-            }
-            if i + 1 >= HOMES && self.buckets[at].is_last() {
-                break;
-            }
-            at = self.after(at);
-        }
-        (end < buckets).then(|| first_of(end) as u32)
-    }
-
-    #[cfg(test)]
-    fn verify(&self, is_here: impl Fn(u64) -> bool, records: &impl Records) {
-        let mut passed = vec![0_u16; self.buckets.len()];
-        let mut len = 0;
-        for (i, bucket) in self.buckets.iter().enumerate() {
-            for place in bucket.places() {
-                let hash = records.hash(place);
-                assert!(is_here(hash));
-                assert!(bucket.marked(hash).any(|slot| bucket.place(slot) == place));
-                len += 1;
-                let mut at = self.home(hash);
-                while at != i {
-                    passed[at] += 1;
-                    at = self.after(at);
-                }
-            }
-        }
-        assert_eq!(len, self.len);
-        assert!(self.buckets.is_empty() || (len as usize) < self.slots());
-        for (bucket, passed) in self.buckets.iter().zip(passed) {
-            assert_eq!(bucket.passed(), passed);
-        }
     }
 }

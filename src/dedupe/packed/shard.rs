@@ -1,0 +1,279 @@
+//! A shard of the table: buckets of places, found by the highest bits of their hashes.
+
+use super::bucket::{Bucket, SLOTS};
+use super::prefetch;
+use super::table::{Place, Records, FULL};
+use crate::defrag::Mover;
+use crate::sizes::class;
+
+/// A shard grows beyond so many percent of its slots: most of them are found in the first bucket.
+const MOST: usize = 92;
+/// A shard shrinks below so many percent.
+const FEWEST: usize = 55;
+/// Places in the whole table, and how many are expected.
+#[derive(Clone, Copy)]
+pub(super) struct Ahead {
+    pub len: usize,
+    pub expected: usize,
+}
+
+impl Ahead {
+    /// For how many places a shard that has so many now should have room: as large a share of those that
+    /// are expected as it has of those that there are.
+    fn of(self, own: usize) -> usize {
+        let share = own * self.expected / (self.len + 1);
+        (own + share).min(2 * FULL).max(own)
+    }
+}
+
+/// Some buckets.
+#[derive(Default)]
+pub(super) struct Shard {
+    buckets: Vec<Bucket>,
+    len: u32,
+}
+
+impl Clone for Shard {
+    fn clone(&self) -> Self {
+        let mut buckets = Vec::with_capacity(self.buckets.capacity());
+        buckets.extend_from_slice(&self.buckets);
+        Shard { buckets, ..*self }
+    }
+}
+
+impl Shard {
+    /// Bytes of its buckets.
+    pub fn room(&self) -> usize {
+        self.buckets.capacity() * size_of::<Bucket>()
+    }
+
+    fn slots(&self) -> usize {
+        self.buckets.len() * SLOTS
+    }
+
+    /// Places in it.
+    pub fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    /// Where the search for a hash begins.
+    #[inline]
+    fn home(&self, hash: u64) -> usize {
+        (((hash >> 32) * self.buckets.len() as u64) >> 32) as usize
+    }
+
+    #[inline]
+    fn after(&self, at: usize) -> usize {
+        if at + 1 < self.buckets.len() {
+            at + 1
+        } else {
+            0
+        }
+    }
+
+    /// The place of that hash of which `is` is true.
+    #[inline]
+    pub fn find(&self, hash: u64, mut is: impl FnMut(Place) -> bool) -> Option<Place> {
+        if self.buckets.is_empty() {
+            return None;
+        }
+        let mut at = self.home(hash);
+        for _ in 0..self.buckets.len() {
+            let bucket = &self.buckets[at];
+            for slot in bucket.marked(hash) {
+                let place = bucket.place(slot);
+                if is(place) {
+                    return Some(place);
+                }
+            }
+            if bucket.is_last() {
+                return None;
+            }
+            at = self.after(at);
+        }
+        None
+    }
+
+    /// Asks for the memory that a search for a hash needs first.
+    pub fn prefetch(&self, hash: u64) {
+        if let Some(bucket) = self.buckets.get(self.home(hash)) {
+            prefetch::line(bucket);
+        }
+    }
+
+    /// Adds a place, which is not there.
+    pub fn add(&mut self, hash: u64, place: Place, ahead: Ahead, records: &impl Records) {
+        if (self.len() + 1) * 100 > self.slots() * MOST {
+            self.rebuild(ahead.of(self.len() + 1), records);
+        }
+        self.insert(hash, place);
+    }
+
+    /// Gives slots back if few are taken.
+    pub fn shrink(&mut self, records: &impl Records) {
+        if self.buckets.len() > 1 && self.len() * 100 < self.slots() * FEWEST {
+            self.rebuild(self.len(), records);
+        }
+    }
+
+    /// Moves its memory to a better place.
+    pub fn defrag(&mut self, mover: &mut Mover<'_>) {
+        mover.list(&mut self.buckets);
+    }
+
+    fn insert(&mut self, hash: u64, place: Place) {
+        let mut at = self.home(hash);
+        while !self.buckets[at].insert(hash, place) {
+            self.buckets[at].pass();
+            at = self.after(at);
+        }
+        self.len += 1;
+    }
+
+    /// Takes a place out.
+    pub fn remove(&mut self, hash: u64, place: Place) {
+        let home = self.home(hash);
+        let mut at = home;
+        while !self.buckets[at].remove(hash, place) {
+            assert!(!self.buckets[at].is_last(), "a record has a slot");
+            at = self.after(at);
+        }
+        self.len -= 1;
+        let mut passed = home;
+        while passed != at {
+            self.buckets[passed].unpass();
+            passed = self.after(passed);
+        }
+    }
+
+    /// Puts another place in place of one.
+    pub fn replace(&mut self, hash: u64, place: Place, by: Place) {
+        let mut at = self.home(hash);
+        while !self.buckets[at].replace(hash, place, by) {
+            assert!(!self.buckets[at].is_last(), "a record has a slot");
+            at = self.after(at);
+        }
+    }
+
+    /// All places with their hashes.
+    fn all(&self, records: &impl Records, out: &mut Vec<(u64, Place)>) {
+        // So that many records are waited for at a time.
+        for buckets in self.buckets.chunks(8) {
+            let from = out.len();
+            for place in buckets.iter().flat_map(Bucket::places) {
+                records.prefetch(place);
+                out.push((0, place));
+            }
+            for (hash, place) in &mut out[from..] {
+                *hash = records.hash(*place);
+            }
+        }
+    }
+
+    /// A shard of these places, with slots for `ahead` of them.
+    fn of(places: impl Iterator<Item = (u64, Place)>, ahead: usize) -> Shard {
+        let mut shard = Shard::default();
+        if ahead > 0 {
+            let buckets = (ahead * 100).div_ceil(SLOTS * MOST);
+            let buckets = class(buckets * size_of::<Bucket>()) / size_of::<Bucket>();
+            shard.buckets = vec![Bucket::default(); buckets];
+        }
+        for (hash, place) in places {
+            shard.insert(hash, place);
+        }
+        shard
+    }
+
+    fn rebuild(&mut self, ahead: usize, records: &impl Records) {
+        let mut all = Vec::with_capacity(self.len as usize);
+        self.all(records, &mut all);
+        // Freed first, so that its memory can be used for something else at once.
+        self.buckets = Vec::new();
+        *self = Shard::of(all.into_iter(), ahead);
+    }
+
+    /// Gives away all with that bit in their hashes.
+    pub fn split(&mut self, bit: u32, ahead: Ahead, records: &impl Records) -> Shard {
+        let mut all = Vec::with_capacity(self.len());
+        self.all(records, &mut all);
+        let is_given = |&(hash, _): &(u64, Place)| hash >> bit & 1 == 1;
+        let gives = all.iter().filter(|entry| is_given(entry)).count();
+        self.buckets = Vec::new();
+        let given = all.iter().copied().filter(is_given);
+        let given = Shard::of(given, ahead.of(gives));
+        let kept = all.iter().copied().filter(|entry| !is_given(entry));
+        *self = Shard::of(kept, ahead.of(all.len() - gives));
+        given
+    }
+
+    /// Takes all that another shard has.
+    pub fn absorb(&mut self, other: &Shard, records: &impl Records) {
+        let mut all = Vec::with_capacity((self.len + other.len) as usize);
+        self.all(records, &mut all);
+        other.all(records, &mut all);
+        let ahead = all.len();
+        self.buckets = Vec::new();
+        *self = Shard::of(all.into_iter(), ahead);
+    }
+
+    /// Gives the places whose hashes begin with `from` or more, as far as they have the same home, or the
+    /// next few; where the others begin, if there are.
+    pub fn walk(
+        &self,
+        from: u32,
+        records: &impl Records,
+        each: &mut dyn FnMut(Place),
+    ) -> Option<u32> {
+        /// Homes of a step.
+        const HOMES: usize = 2;
+        if self.buckets.is_empty() {
+            return None;
+        }
+        let buckets = self.buckets.len();
+        let home = self.home(u64::from(from) << 32);
+        let end = home + HOMES;
+        let first_of = |home: usize| ((home as u64) << 32).div_ceil(buckets as u64);
+        let mut at = home;
+        for bucket in self.buckets[home..].iter().take(HOMES) {
+            bucket.places().for_each(|place| records.prefetch(place));
+        }
+        for i in 0..buckets {
+            for place in self.buckets[at].places() {
+                let within = (records.hash(place) >> 32) as u32;
+                let home_of = self.home(u64::from(within) << 32);
+                if within >= from && (home..end).contains(&home_of) {
+                    each(place);
+                }
+            }
+            if i + 1 >= HOMES && self.buckets[at].is_last() {
+                break;
+            }
+            at = self.after(at);
+        }
+        (end < buckets).then(|| first_of(end) as u32)
+    }
+
+    #[cfg(test)]
+    pub fn verify(&self, is_here: impl Fn(u64) -> bool, records: &impl Records) {
+        let mut passed = vec![0_u16; self.buckets.len()];
+        let mut len = 0;
+        for (i, bucket) in self.buckets.iter().enumerate() {
+            for place in bucket.places() {
+                let hash = records.hash(place);
+                assert!(is_here(hash));
+                assert!(bucket.marked(hash).any(|slot| bucket.place(slot) == place));
+                len += 1;
+                let mut at = self.home(hash);
+                while at != i {
+                    passed[at] += 1;
+                    at = self.after(at);
+                }
+            }
+        }
+        assert_eq!(len, self.len);
+        assert!(self.buckets.is_empty() || (len as usize) < self.slots());
+        for (bucket, passed) in self.buckets.iter().zip(passed) {
+            assert_eq!(bucket.passed(), passed);
+        }
+    }
+}
