@@ -141,10 +141,8 @@ impl<K: Store> Job<K> for Move<K> {
                     // Nothing is moved unless all of it can be.
                     let crawls = &mut self.crawls;
                     let done = walk.run(index, ks, time, |index, ks, crawl, _| {
-                        let records = index.crawl_key(ks, crawl, CrawlKey::Records);
-                        ks.hash_len(&records)?;
                         crawls.push(crawl.to_vec());
-                        Ok(())
+                        index.check_types(ks, Some(crawl))
                     })?;
                     if !done {
                         return Ok(Step::More);
