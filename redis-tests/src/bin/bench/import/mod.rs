@@ -47,7 +47,7 @@ struct Collection {
 impl Collection {
     fn new(plan: &Plan) -> Collection {
         let shape = Shape {
-            captures: plan.scaled(1_040_000) / CRAWLS as u64,
+            captures: plan.scaled(520_000) / CRAWLS as u64,
             waczs: WACZS,
             known: 15,
             other: 3,
