@@ -91,6 +91,24 @@ fn every_kind_of_value_comes_out_as_it_went_in() {
 }
 
 #[test]
+fn what_was_saved_once_is_read_for_ever() {
+    let value = b"2 20260319102015 https://www.archive.example/news/gazette-5-1a2b3c4d/?v=1234567&id=dQw4w9WgXcQ 12345";
+    let mut codec = Codec::default();
+    let base = codec.base(1, b"0 20260318000000 http://x.example/ 1");
+    let mut packed = Vec::new();
+    codec.encode(base, value, &mut packed);
+    codec.encode(base, b"a value of another kind", &mut packed);
+    let hex: String = packed.iter().map(|byte| format!("{byte:02x}")).collect();
+    assert_eq!(
+        hex,
+        concat!(
+            "2975976f717220d80382ea8b6bfbf852fe7f9050d9616a70dd7f1f87d612aff47f4b43830498e8d0ced0",
+            "139ffa52233e0bbd14697ca92af287e64b7584f5"
+        )
+    );
+}
+
+#[test]
 fn long_values_come_out_as_they_went_in() {
     for len in [200, 239, 240, 1000, 65_450, 65_500, 65_536, 1 << 20] {
         let paths = [
