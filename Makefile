@@ -13,6 +13,10 @@ TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 MODULE ?= $(TARGET)/release/libcrawlspace.so
 SHARE  := $(TARGET)/share
 
+# What runs on plain keys and once more with packed indexes: all that is true of both.
+ON_BOTH_STORAGES := acl bad_input check claims cluster commit crash databases discovery fuzz indexer jobs \
+    memory model persistence records removal roles transactions visibility wacz
+
 # Another server for `run` and `test`: make test REDIS_SERVER=/usr/bin/valkey-server
 ifdef REDIS_SERVER
 export REDIS_SERVER
@@ -66,7 +70,13 @@ test-unit:
 test-live:
 	@scripts/need cc libclang redis-server redis-cli postgresql openssl wget python3 python3-venv
 	$(CARGO) build --release --package crawlspace
-	CRAWLSPACE_MODULE='$(MODULE)' $(CARGO) test --no-fail-fast --package crawlspace-client --package redis-tests
+	@failed=; export CRAWLSPACE_MODULE='$(MODULE)'; \
+	$(CARGO) test --no-fail-fast --package crawlspace-client --package redis-tests || failed="$$failed plain"; \
+	echo "Once more with packed indexes:"; \
+	CRAWLSPACE_STORAGE=packed $(CARGO) test --no-fail-fast --package crawlspace-client --package redis-tests \
+	    $(addprefix --test ,$(ON_BOTH_STORAGES)) || failed="$$failed packed"; \
+	if [ -n "$$failed" ]; then echo "make test-live: failures with$$failed indexes"; exit 1; fi; \
+	echo "make test-live: everything passed, with plain and with packed indexes"
 
 lint: ## Formatting, clippy, documentation, licences and advisories of the dependencies
 	@scripts/need cc libclang
