@@ -14,7 +14,7 @@ pub struct Pack;
 impl Command for Pack {
     const SPEC: Spec = Spec {
         name: "dedupe.pack",
-        flags: "write deny-oom blocking",
+        flags: "write blocking",
         arity: 2,
         summary: "Moves the committed part of an index into one packed value, which takes a fifth of the memory.",
         complexity: "O(N) where N is the number of records of committed crawls, in slices",
@@ -22,7 +22,8 @@ impl Command for Pack {
     };
 
     fn run(call: &mut Call<'_>) -> Result<Answer, String> {
-        run(call, Storage::Packed, "pack")
+        // Who packs may do so because memory is short: every slice frees more than it takes.
+        run(call, Storage::Packed, Kind::Shrinks, "pack")
     }
 }
 
@@ -40,7 +41,7 @@ impl Command for Unpack {
     };
 
     fn run(call: &mut Call<'_>) -> Result<Answer, String> {
-        run(call, Storage::Plain, "unpack")
+        run(call, Storage::Plain, Kind::Grows, "unpack")
     }
 }
 
@@ -50,7 +51,7 @@ const MOVED: [(Once, Access); 2] = [
     (|names| &names.moving, Access::Write),
 ];
 
-fn run(call: &mut Call<'_>, to: Storage, work: &str) -> Result<Answer, String> {
+fn run(call: &mut Call<'_>, to: Storage, kind: Kind, work: &str) -> Result<Answer, String> {
     call.args.end()?;
     permit(call, &WHOLE_INDEX, &[])?;
     permit(call, &MOVED, &[])?;
@@ -60,6 +61,6 @@ fn run(call: &mut Call<'_>, to: Storage, work: &str) -> Result<Answer, String> {
         .map(|crawl| (&crawl[..], &OF_CRAWL[..1], Access::Write));
     let records: Vec<_> = records.collect();
     permit(call, &[], &records)?;
-    let id = id(call, Kind::Grows, work, &[]);
-    submit(call, Kind::Grows, id, Box::new(Move::new(to)), true)
+    let id = id(call, kind, work, &[]);
+    submit(call, kind, id, Box::new(Move::new(to)), true)
 }
