@@ -167,20 +167,25 @@ const PAIRS: [[u8; 2]; 100] = {
     pairs
 };
 
-/// A date as it was written, and how much of it counts.
+/// Bytes of the longest date.
+pub const DATE: usize = 24;
+
+/// Writes a date as it was; how many of the bytes count.
 #[inline]
-pub fn write_date(form: Form, seconds: u32, millis: u16) -> ([u8; 24], usize) {
+pub fn write_date(form: Form, seconds: u32, millis: u16, text: &mut [u8; DATE]) -> usize {
     let (days, time) = (seconds / 86_400, seconds % 86_400);
     let (year, month, day) = day_of(days);
     let (hour, minute, second) = (time / 3600, time / 60 % 60, time % 60);
-    let mut text = *b"0000-00-00T00:00:00.000Z";
-    let mut put = |at: usize, n: u32| text[at..at + 2].copy_from_slice(&PAIRS[n as usize % 100]);
     let (iso, millis_at, len) = match form {
         Form::Digits => (0, 14, 14),
         Form::DigitsMillis => (0, 14, 17),
         Form::Iso => (1, 20, 20),
         Form::IsoMillis => (1, 20, 24),
     };
+    if iso == 1 {
+        *text = *b"0000-00-00T00:00:00.000Z";
+    }
+    let mut put = |at: usize, n: u32| text[at..at + 2].copy_from_slice(&PAIRS[n as usize % 100]);
     put(0, year / 100);
     put(2, year % 100);
     put(4 + iso, month);
@@ -195,7 +200,7 @@ pub fn write_date(form: Form, seconds: u32, millis: u16) -> ([u8; 24], usize) {
     if form == Form::Iso {
         text[19] = b'Z';
     }
-    (text, len)
+    len
 }
 
 #[cfg(test)]
@@ -227,7 +232,8 @@ mod tests {
             "20240229000000",
         ] {
             let (form, seconds, millis) = date(good.as_bytes()).unwrap();
-            let (text, len) = write_date(form, seconds, millis);
+            let mut text = [0; DATE];
+            let len = write_date(form, seconds, millis, &mut text);
             assert_eq!(std::str::from_utf8(&text[..len]), Ok(good));
         }
         for other in [
@@ -257,7 +263,8 @@ mod tests {
         fn a_date_comes_out_again(form in 0..4usize, seconds in 0..4_291_747_200u32, millis in 0..1000u16) {
             let form = Form::ALL[form];
             let millis = if form.has_millis() { millis } else { 0 };
-            let (text, len) = write_date(form, seconds, millis);
+            let mut text = [0; DATE];
+            let len = write_date(form, seconds, millis, &mut text);
             prop_assert_eq!(date(&text[..len]), Some((form, seconds, millis)));
         }
 

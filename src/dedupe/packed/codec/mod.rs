@@ -19,7 +19,7 @@ mod tests;
 mod training;
 
 use self::bits::{Bits, Writer};
-use self::fields::{write_date, Fields, Form};
+use self::fields::{Fields, Form};
 use self::hosts::Hosts;
 use self::matcher::PADDING;
 use self::table::{Number, Table, Text};
@@ -51,8 +51,7 @@ const LONG: u8 = 0xf0;
 /// Four bytes of length follow, and then the value as it is.
 const STORED: u8 = 0xf1;
 
-/// Longest value that is compressed. No packed one unpacks to more than that and what one symbol adds, so
-/// that nobody can make a large value of a small one.
+/// Longest value that is compressed; so nobody can make a very large value of a small record.
 const COMPRESSED: usize = 1 << 16;
 
 /// A record's bytes: how it is kept, the body, and the length of all.
@@ -191,12 +190,16 @@ impl Codec {
     }
 
     fn decode_body(&self, base: Base, mut bits: Bits<'_>, out: &mut Value) -> Option<()> {
-        let bits = &mut bits;
-        let table = self.tables.get(base.table)?;
         let mut text = Text::new(out);
+        let done = self.decode_text(base, &mut bits, &mut text);
+        (text.finish() <= COMPRESSED).then_some(())?;
+        done
+    }
+
+    fn decode_text(&self, base: Base, bits: &mut Bits<'_>, text: &mut Text<'_>) -> Option<()> {
+        let table = self.tables.get(base.table)?;
         let Some((form, wacz)) = read_head(table, bits)? else {
-            table.decode(bits, &mut text)?;
-            return text.flush();
+            return table.decode(bits, text);
         };
         let host = table.classes(Number::Host).read(bits)?;
         let seconds = unzigzag(table.classes(Number::Date).read(bits)?, base.date);
@@ -206,17 +209,13 @@ impl Codec {
             false => 0,
         };
         text.push_number(wacz)?;
-        text.push_some(b" ", 1)?;
-        let (date, len) = write_date(form, seconds, millis);
-        text.push_some(&date, len)?;
-        text.push_some(b" ", 1)?;
+        text.push_date(form, seconds, millis)?;
         if host > 0 {
             text.push(self.hosts.get(u32::try_from(host).ok()?)?)?;
         }
-        table.decode(bits, &mut text)?;
-        text.push_some(b" ", 1)?;
-        text.push_number(size)?;
-        text.flush()
+        table.decode(bits, text)?;
+        text.push(b" ")?;
+        text.push_number(size)
     }
 
     /// Bytes that a record takes; none when that cannot be right.
@@ -260,6 +259,9 @@ impl Codec {
     /// What is wrong with it.
     pub fn check(&self, base: Base, packed: &[u8]) -> Result<usize, String> {
         let (is_stored, body, len) = split(packed).ok_or("a record is cut off")?;
+        if self.tables.get(base.table).is_none() {
+            return Err(format!("there is no table {}", base.table));
+        }
         if is_stored {
             return Ok(len);
         }

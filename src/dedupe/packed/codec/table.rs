@@ -1,6 +1,7 @@
 //! Tables of symbols: what texts of one kind are made of, and the codes for it.
 
 use super::bits::{Bits, PEEK};
+use super::fields::{self, write_date, Form};
 use super::prefix;
 use super::runs::{self, Alphabet};
 use super::COMPRESSED;
@@ -363,48 +364,50 @@ impl Table {
     }
 }
 
-/// A text that is put together; it goes to its place in pieces of some size.
+/// A text that is put together at the end of a value.
 pub struct Text<'a> {
+    /// What counts, and room for more.
     out: &'a mut super::Value,
-    /// How long that is at most.
-    most: usize,
-    piece: [u8; PIECE],
+    /// How much counts.
     len: usize,
+    /// Where the text begins.
+    start: usize,
 }
 
-const PIECE: usize = 192;
+/// Room at first: few values need more.
+const ROOM: usize = 128;
 
 impl<'a> Text<'a> {
     /// One that is appended to `out`.
     pub fn new(out: &'a mut super::Value) -> Text<'a> {
+        let len = out.len();
+        // Not `resize`, which goes byte by byte.
+        out.extend_from_slice(&[0; ROOM]);
         Text {
-            most: out.len() + 2 * COMPRESSED,
             out,
-            piece: [0; PIECE],
-            len: 0,
+            start: len,
+            len,
         }
+    }
+
+    /// Takes the room away again that was not needed; how long the text is.
+    pub fn finish(self) -> usize {
+        self.out.truncate(self.len);
+        self.len - self.start
     }
 
     /// Appends bytes; `None` when there are too many.
     #[inline]
     pub fn push(&mut self, bytes: &[u8]) -> Option<()> {
-        match self.piece.get_mut(self.len..self.len + bytes.len()) {
-            Some(to) => {
-                to.copy_from_slice(bytes);
-                self.len += bytes.len();
-            }
-            None => {
-                self.flush()?;
-                self.out.extend_from_slice(bytes);
-            }
-        }
+        self.room(bytes.len())?.copy_from_slice(bytes);
+        self.len += bytes.len();
         Some(())
     }
 
     /// Appends that many of the bytes, which is quicker when it is known how many may come.
     #[inline]
-    pub fn push_some<const N: usize>(&mut self, bytes: &[u8; N], len: usize) -> Option<()> {
-        self.room::<N>()?.copy_from_slice(bytes);
+    fn push_some<const N: usize>(&mut self, bytes: &[u8; N], len: usize) -> Option<()> {
+        self.room(N)?.copy_from_slice(bytes);
         self.len += len;
         Some(())
     }
@@ -413,8 +416,7 @@ impl<'a> Text<'a> {
     #[inline]
     pub fn push_number(&mut self, mut n: u64) -> Option<()> {
         let len = n.checked_ilog10().unwrap_or(0) as usize + 1;
-        let digits = &mut self.room::<21>()?[..len];
-        for digit in digits.iter_mut().rev() {
+        for digit in self.room(len)?.iter_mut().rev() {
             *digit = b'0' + (n % 10) as u8;
             n /= 10;
         }
@@ -422,29 +424,37 @@ impl<'a> Text<'a> {
         Some(())
     }
 
-    /// Appends a run.
+    /// Appends a date, with a space before and after it.
     #[inline]
+    pub fn push_date(&mut self, form: Form, seconds: u32, millis: u16) -> Option<()> {
+        let room = self.room(fields::DATE + 2)?;
+        room[0] = b' ';
+        let date = (&mut room[1..=fields::DATE]).try_into().ok()?;
+        let len = write_date(form, seconds, millis, date);
+        room[len + 1] = b' ';
+        self.len += len + 2;
+        Some(())
+    }
+
+    /// Appends a run.
     fn push_run(&mut self, alphabet: Alphabet, len: usize, bits: &mut Bits<'_>) -> Option<()> {
-        let room = self.room::<{ runs::LONGEST }>()?;
-        alphabet.read(bits, room.get_mut(..len)?)?;
+        alphabet.read(bits, self.room(len)?)?;
         self.len += len;
         Some(())
     }
 
     /// Where the next bytes go.
     #[inline]
-    fn room<const N: usize>(&mut self) -> Option<&mut [u8]> {
-        if self.len + N > PIECE {
-            self.flush()?;
+    fn room(&mut self, bytes: usize) -> Option<&mut [u8]> {
+        if self.len + bytes > self.out.len() {
+            self.grow(bytes)?;
         }
-        self.piece.get_mut(self.len..self.len + N)
+        self.out.get_mut(self.len..self.len + bytes)
     }
 
-    /// Moves what there is to its place; `None` when that is too much.
-    #[inline]
-    pub fn flush(&mut self) -> Option<()> {
-        self.out.extend_from_slice(&self.piece[..self.len]);
-        self.len = 0;
-        (self.out.len() <= self.most).then_some(())
+    #[cold]
+    fn grow(&mut self, bytes: usize) -> Option<()> {
+        let len = 2 * self.len + bytes;
+        (self.len - self.start <= COMPRESSED).then(|| self.out.resize(len, 0))
     }
 }

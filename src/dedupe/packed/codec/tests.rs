@@ -215,16 +215,19 @@ fn page(n: u32) -> Vec<u8> {
     .into_bytes()
 }
 
+/// A value, and the same packed.
+type Record = (Vec<u8>, Vec<u8>);
+
 /// Chunks with their records, as an index has them.
 struct Chunks {
     codec: Codec,
-    chunks: Vec<(Base, Vec<(Vec<u8>, Vec<u8>)>)>,
+    chunks: Vec<(Base, Vec<Record>)>,
 }
 
 impl Chunks {
     fn of(values: impl Iterator<Item = Vec<u8>>) -> Chunks {
         let mut codec = Codec::default();
-        let mut chunks: Vec<(Base, Vec<(Vec<u8>, Vec<u8>)>)> = Vec::new();
+        let mut chunks: Vec<(Base, Vec<Record>)> = Vec::new();
         for (n, value) in values.enumerate() {
             if n % 500 == 0 {
                 chunks.push((codec.base(1, &value), Vec::new()));

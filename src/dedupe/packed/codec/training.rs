@@ -79,6 +79,16 @@ pub struct Training {
     counts: Vec<u32>,
     pairs: Counts<u32>,
     runs: [[u32; runs::LONGEST + 1]; Alphabet::ALL.len()],
+    /// Of the round that ends.
+    found: Option<Found>,
+}
+
+/// Symbols with how often they occur.
+#[derive(Default)]
+struct Found {
+    bytes: Vec<(Symbol, u32)>,
+    /// What they are worth comes first.
+    longer: Vec<(u64, Symbol, u32)>,
 }
 
 impl Training {
@@ -96,6 +106,7 @@ impl Training {
             matcher,
             pairs: Counts::default(),
             runs: [[0; runs::LONGEST + 1]; Alphabet::ALL.len()],
+            found: None,
         }
     }
 
@@ -137,23 +148,18 @@ impl Training {
         });
     }
 
-    fn end_round(&mut self) -> Option<(Table, Sample)> {
-        self.round += 1;
-        self.at = 0;
-        let is_last = self.round == ROUNDS;
-        let mut found: Vec<(u64, Symbol, u32)> = Vec::new();
-        let mut bytes = Vec::new();
+    /// What is worth keeping of this round, the pairs as symbols; single bytes apart.
+    fn found(&self) -> Found {
+        let mut found = Found::default();
         for (symbol, &count) in self.symbols.iter().zip(&self.counts) {
             match symbol.meaning() {
-                Meaning::Text(text) if text.len() == 1 => bytes.push((*symbol, count)),
+                Meaning::Text(text) if text.len() == 1 => found.bytes.push((*symbol, count)),
                 Meaning::Text(text) if count >= RARE - 1 => {
-                    found.push((gain(text.len(), count), *symbol, count));
+                    let gain = gain(text.len(), count);
+                    found.longer.push((gain, *symbol, count));
                 }
                 _ => {}
             }
-        }
-        if is_last {
-            return Some(self.finish(bytes, found));
         }
         for (&pair, &count) in self.pairs.iter().filter(|(_, &count)| count >= RARE) {
             let [first, second] = [pair >> 16, pair & 0xffff].map(|at| self.symbols[at as usize]);
@@ -165,9 +171,28 @@ impl Training {
                     let mut text = [0; TEXT];
                     text[..first.len()].copy_from_slice(first);
                     text[first.len()..len].copy_from_slice(second);
-                    found.push((gain(len, count), Symbol::text(&text[..len]), count));
+                    let symbol = Symbol::text(&text[..len]);
+                    found.longer.push((gain(len, count), symbol, count));
                 }
             }
+        }
+        found
+    }
+
+    fn end_round(&mut self) -> Option<(Table, Sample)> {
+        // Two steps, because there are many pairs.
+        let Some(found) = self.found.take() else {
+            if self.round + 1 == ROUNDS {
+                self.pairs = Counts::default();
+            }
+            self.found = Some(self.found());
+            return None;
+        };
+        self.round += 1;
+        self.at = 0;
+        let (bytes, mut found) = (found.bytes, found.longer);
+        if self.round == ROUNDS {
+            return Some(self.finish(bytes, found));
         }
         keep(&mut found, KEPT);
         // Two pairs may make the same symbol.
@@ -219,6 +244,10 @@ impl Training {
             + self.matcher.memory()
             + self.counts.capacity() * 4
             + self.pairs.allocation_size()
+            + self.found.as_ref().map_or(0, |found| {
+                found.bytes.capacity() * size_of::<(Symbol, u32)>()
+                    + found.longer.capacity() * size_of::<(u64, Symbol, u32)>()
+            })
     }
 }
 
