@@ -192,6 +192,13 @@ impl Chunks {
         )
     }
 
+    /// Whether the record at a place begins in that way and is about that field.
+    #[inline]
+    pub fn is(&self, place: Place, head: u8, raw: &[u8]) -> bool {
+        let bytes = &self.slab.get(place.chunk).bytes.0;
+        Record::begins(&bytes[usize::from(place.offset)..], head, raw)
+    }
+
     /// The bytes of a record and all behind it in its chunk.
     pub fn bytes_mut(&mut self, place: Place) -> &mut [u8] {
         let chunk = self.slab.get_mut(place.chunk);

@@ -127,13 +127,25 @@ impl<'a> Field<'a> {
 ///
 /// # Errors
 /// When there is no such spelling.
+#[inline]
 pub(super) fn digest_len(kind: u8) -> Result<Option<usize>, ()> {
-    match usize::from(kind) {
-        0 => Ok(None),
-        kind if kind <= SPELLINGS.len() => Ok(Some(SPELLINGS[kind - 1].1)),
-        _ => Err(()),
+    match LENGTHS.get(usize::from(kind)) {
+        Some(0) => Ok(None),
+        Some(&len) => Ok(Some(usize::from(len))),
+        None => Err(()),
     }
 }
+
+/// Lengths of digests by number; 0 for text.
+const LENGTHS: [u8; 1 + SPELLINGS.len()] = {
+    let mut lengths = [0; 1 + SPELLINGS.len()];
+    let mut i = 0;
+    while i < SPELLINGS.len() {
+        lengths[i + 1] = SPELLINGS[i].1 as u8;
+        i += 1;
+    }
+    lengths
+};
 
 /// Appends the text that a spelling's number and bytes stand for.
 pub(super) fn write(kind: u8, raw: &[u8], out: &mut Text) {

@@ -153,11 +153,15 @@ impl Packed {
     /// if it has one.
     pub fn find(&self, probe: &Probe<'_>, record: &mut Value) -> Option<&[u8]> {
         let place = self.find_owner(&probe.field, probe.hash)?;
-        let owner = &self.crawls.get(self.owner_at(place)).id;
-        if self.list_of(place) != OWNERS {
-            self.value_at(place, record);
-        }
-        Some(owner)
+        let (found, chunk) = self.chunks.record(place);
+        let owner = match chunk.crawl() {
+            OWNERS => self.owner_at(place),
+            crawl => {
+                self.codec.decode(chunk.base(), found.rest, record);
+                crawl
+            }
+        };
+        Some(&self.crawls.get(owner).id)
     }
 
     /// Sets a field; true when it is new.

@@ -101,6 +101,23 @@ impl<'a> Record<'a> {
     pub fn is_of(&self, kind: u8, raw: &[u8]) -> bool {
         self.kind() == kind && self.raw == raw
     }
+
+    /// Whether the record at the beginning of some bytes, which this module has written, begins in that
+    /// way and is about that field.
+    #[inline]
+    pub fn begins(bytes: &[u8], head: u8, raw: &[u8]) -> bool {
+        if bytes[0] != head {
+            return false;
+        }
+        if head & KIND == field::TEXT {
+            return Record::at(bytes).raw == raw;
+        }
+        // The length of nearly all, known here: no call is needed to compare them.
+        match <&[u8; 32]>::try_from(raw) {
+            Ok(raw) => bytes[1..].first_chunk() == Some(raw),
+            Err(_) => bytes[1..].starts_with(raw),
+        }
+    }
 }
 
 /// Appends all of a record that comes before what is kept of the field.
@@ -148,8 +165,10 @@ mod tests {
             begin(kind, &raw, is_owner, &mut bytes);
             bytes.extend_from_slice(b"rest");
             for record in [Record::at(&bytes), Record::checked(&bytes).unwrap()] {
-                assert!(record.is_of(kind, &raw));
-                assert!(!record.is_of(2, &raw));
+                assert!(Record::begins(&bytes, record.head, &raw));
+                assert!(!Record::begins(&bytes, record.head ^ OWNER, &raw));
+                assert!(!Record::begins(&bytes, record.head, b"another"));
+                assert_eq!((record.kind(), record.raw), (kind, &raw[..]));
                 assert_eq!(record.is_owner(), is_owner);
                 assert!(!record.is_dead());
                 assert_eq!(record.rest, b"rest");

@@ -29,17 +29,18 @@ impl Packed {
     /// The record whose crawl owns a field, or what says who owns it without one.
     #[inline]
     pub(super) fn find_owner(&self, field: &Field<'_>, hash: u64) -> Option<Place> {
-        self.table.find(hash, |place| {
-            let (record, _) = self.chunks.record(place);
-            record.is_owner() && record.is_of(field.kind(), field.raw())
-        })
+        let head = field.kind() | OWNER;
+        let raw = field.raw();
+        self.table
+            .find(hash, |place| self.chunks.is(place, head, raw))
     }
 
     /// The record of a field in a list, unless its crawl owns the field.
     pub(super) fn find_in(&self, list: u32, field: &Field<'_>, hash: u64) -> Option<Place> {
+        let head = field.kind();
+        let raw = field.raw();
         self.table.find(hash_in(hash, list), |place| {
-            let (record, chunk) = self.chunks.record(place);
-            !record.is_owner() && record.is_of(field.kind(), field.raw()) && chunk.crawl() == list
+            self.chunks.is(place, head, raw) && self.list_of(place) == list
         })
     }
 
