@@ -3,14 +3,17 @@
 //! What is read is checked before anything is done with it, because it may come from a broken file, or
 //! from anybody who may run `RESTORE`.
 
+mod block;
+mod reader;
+#[cfg(test)]
+mod tests;
+
 use std::borrow::Cow;
 
-use super::chunk::CHUNK;
+use self::reader::Reader;
 use super::codec::Base;
 use super::crawls::{HOLDERS, OWNERS};
-use super::encoding::{number_at, seal, Counts, Kind, HEAD, OWNER_BYTES, SEAL, VERSION};
-use super::field;
-use super::record::{read_len, Record};
+use super::encoding::{number_at, seal, Counts, Kind, HEAD, SEAL, VERSION};
 use super::Packed;
 
 /// What is wrong with a chunk.
@@ -43,20 +46,6 @@ pub(super) struct Loading {
     records: u64,
     /// Records that are in the table after the last chunk.
     there: usize,
-}
-
-/// How many records ahead the memory of the table is asked for.
-const AHEAD: usize = 12;
-
-/// A record of a block that was checked.
-#[derive(Clone, Copy)]
-struct Checked {
-    /// The hash by which it is in the table.
-    hash: u64,
-    /// Where it begins, its length, and where in it that begins what is kept of the field.
-    at: u32,
-    len: u32,
-    kept: u32,
 }
 
 impl Packed {
@@ -251,137 +240,6 @@ impl Packed {
 }
 
 impl Packed {
-    /// Checks a block of records and puts it in; how many they are.
-    fn load_block(
-        &mut self,
-        list: u32,
-        base: Base,
-        block: &[u8],
-        crawls: &[u32],
-    ) -> Result<u64, Wrong> {
-        let is_packed = list != OWNERS && list != HOLDERS;
-        if !is_packed && base != Base::default() {
-            return Err("has a date where none is".into());
-        }
-        let mut checked = Vec::with_capacity(block.len() / 40 + 1);
-        let mut at = 0;
-        while at < block.len() {
-            let record = Record::checked(&block[at..])?;
-            let kept = match list {
-                OWNERS => check_owner(&record, crawls)?,
-                HOLDERS => check_holders(&record)?,
-                _ => self.codec.check(base, record.rest)?,
-            };
-            let of_field = field::hash(record.kind(), record.raw);
-            checked.push(Checked {
-                hash: match record.is_owner() {
-                    true => of_field,
-                    false => field::hash_in(of_field, list),
-                },
-                at: at as u32,
-                len: (record.start + kept) as u32,
-                kept: record.start as u32,
-            });
-            at += record.start + kept;
-        }
-        if checked.is_empty() || (checked.len() > 1 && block.len() > CHUNK) {
-            return Err("has a block of a wrong length".into());
-        }
-        if is_packed {
-            self.codec.adopt(base);
-        }
-        let segment = &mut self.crawls.list_mut(list).segment;
-        self.chunks.open(list, segment, base, block.len());
-        let mut owned = 0;
-        for (i, &this) in checked.iter().enumerate() {
-            if let Some(later) = checked.get(i + AHEAD) {
-                self.table.prefetch(later.hash);
-            }
-            let bytes = &block[this.at as usize..][..this.len as usize];
-            let record = Record::at(bytes);
-            if self.has_twin(list, &record, this.hash) {
-                return Err("has a field for the second time".into());
-            }
-            owned += u64::from(record.is_owner());
-            let segment = &mut self.crawls.list_mut(list).segment;
-            let place = self.chunks.append(segment, bytes);
-            if is_packed {
-                self.codec.hold(base, record.rest);
-            } else if list == OWNERS {
-                let owner = crawls[number_at(record.rest) as usize];
-                self.check_without(owner, &record)?;
-                self.chunks.bytes_mut(place)[this.kept as usize..][..OWNER_BYTES]
-                    .copy_from_slice(&owner.to_le_bytes());
-                self.crawls.get_mut(owner).owned_without += 1;
-            }
-            self.table.insert(this.hash, place, &self.chunks);
-        }
-        let records = checked.len() as u64;
-        self.crawls.list_mut(list).records += records;
-        self.owners += owned;
-        if is_packed {
-            self.records += records;
-            self.crawls.get_mut(list).owned += owned;
-        }
-        Ok(records)
-    }
-
-    /// Whether there is what must be there once only: an owner of the field, or a record of it in the
-    /// same list.
-    fn has_twin(&self, list: u32, record: &Record<'_>, hash: u64) -> bool {
-        let is_twin = |place| {
-            let (other, chunk) = self.chunks.record(place);
-            other.is_of(record.kind(), record.raw)
-                && other.is_owner() == record.is_owner()
-                && (record.is_owner() || chunk.crawl() == list)
-        };
-        self.table.find(hash, is_twin).is_some()
-    }
-
-    /// An owner without a record has none.
-    fn check_without(&self, owner: u32, record: &Record<'_>) -> Result<(), Wrong> {
-        let hash = field::hash_in(field::hash(record.kind(), record.raw), owner);
-        let of_owner = Record {
-            head: record.kind(),
-            ..*record
-        };
-        match self.has_twin(owner, &of_owner, hash) {
-            true => Err("has an owner apart from its record".into()),
-            false => Ok(()),
-        }
-    }
-
-    /// A crawl whose records are all here has no two of one field, of which it owns one.
-    fn check_crawl(&self, number: u32) -> Result<(), Wrong> {
-        let crawl = self.crawls.get(number);
-        if crawl.owned == 0 || crawl.owned == crawl.list.records {
-            return Ok(());
-        }
-        let mut others = Vec::new();
-        for chunk in self.chunks_of(number) {
-            others.clear();
-            for record in self.records_of(chunk).map(Record::at) {
-                if !record.is_owner() {
-                    let hash = field::hash(record.kind(), record.raw);
-                    self.table.prefetch(hash);
-                    others.push((hash, record));
-                }
-            }
-            for (hash, record) in &others {
-                let is_twin = |place| {
-                    let (other, chunk) = self.chunks.record(place);
-                    other.is_owner()
-                        && other.is_of(record.kind(), record.raw)
-                        && chunk.crawl() == number
-                };
-                if self.table.find(*hash, is_twin).is_some() {
-                    return Err("ends a crawl with a field for the second time".into());
-                }
-            }
-        }
-        Ok(())
-    }
-
     /// Ends the list whose records came last.
     fn end_list(&self, loading: &Loading) -> Result<(), Wrong> {
         match loading.crawls.get(loading.list as usize) {
@@ -406,78 +264,3 @@ impl Packed {
         }
     }
 }
-
-/// Checks what is kept of an owner without a record; its length.
-fn check_owner(record: &Record<'_>, crawls: &[u32]) -> Result<usize, Wrong> {
-    let number = record.rest.first_chunk::<OWNER_BYTES>();
-    let number = number.ok_or(CUT)?;
-    if !record.is_owner() {
-        return Err("has an owner that is none".into());
-    }
-    if number_at(number) as usize >= crawls.len() {
-        return Err("has an owner that is no known crawl".into());
-    }
-    Ok(OWNER_BYTES)
-}
-
-/// Checks what is kept of holders; its length.
-fn check_holders(record: &Record<'_>) -> Result<usize, Wrong> {
-    let (len, size) = read_len(record.rest).ok_or(CUT)?;
-    if record.is_owner() {
-        return Err("has an owner among holders".into());
-    }
-    match record.rest.len() - size < len {
-        true => Err(CUT.into()),
-        false => Ok(size + len),
-    }
-}
-
-const CUT: &str = "is cut off inside";
-
-/// Reads the parts of a chunk in turn.
-struct Reader<'a> {
-    rest: &'a [u8],
-}
-
-impl<'a> Reader<'a> {
-    fn take(&mut self, len: usize) -> Result<&'a [u8], Wrong> {
-        let (taken, rest) = self.rest.split_at_checked(len).ok_or(CUT)?;
-        self.rest = rest;
-        Ok(taken)
-    }
-
-    fn number(&mut self) -> Result<u64, Wrong> {
-        let wrong = || Wrong::from("has a malformed number");
-        let mut number = 0;
-        for shift in (0..64).step_by(7) {
-            let (&byte, rest) = self.rest.split_first().ok_or_else(wrong)?;
-            self.rest = rest;
-            let bits = u64::from(byte & 0x7f);
-            // Bits beyond the 64th, or a last byte that says nothing.
-            if (bits << shift) >> shift != bits || (byte == 0 && shift > 0) {
-                return Err(wrong());
-            }
-            number |= bits << shift;
-            if byte < 0x80 {
-                return Ok(number);
-            }
-        }
-        Err(wrong())
-    }
-
-    /// Length and bytes.
-    fn bytes(&mut self) -> Result<&'a [u8], Wrong> {
-        let len = usize::try_from(self.number()?).map_err(|_| CUT)?;
-        self.take(len)
-    }
-
-    fn end(&self) -> Result<(), Wrong> {
-        match self.rest {
-            [] => Ok(()),
-            _ => Err("has bytes behind its end".into()),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests;

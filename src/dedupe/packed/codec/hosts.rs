@@ -9,7 +9,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 pub const LONGEST: usize = 255;
 
 /// Texts that have a number at most.
-const MOST: u32 = 1 << 28;
+const MOST: u32 = 1 << 26;
 /// Slots are made so many at a time, so that nothing large is ever copied.
 const BLOCK: usize = 128;
 /// So many texts get a number at once. Later ones have to come twice within some time, because one that
@@ -24,7 +24,11 @@ const SHARDS: usize = 32;
 /// uses is free, and given again.
 #[derive(Clone, Default)]
 pub struct Hosts {
+    /// A block is empty as long as none of its numbers is told by what was loaded.
     blocks: Vec<Box<[Slot]>>,
+    /// How many are not empty, and the number of one before which none is empty.
+    present: usize,
+    first_absent: usize,
     /// None until there is a text.
     shards: Vec<HashTable<Entry>>,
     /// The highest number that was given.
@@ -154,37 +158,54 @@ impl Hosts {
         if self.get(number).is_some() || self.find(text).is_some() {
             return Err(format!("host {number} occurs twice"));
         }
-        if number > self.highest.saturating_add(1 << 16) {
-            return Err(format!("host number {number} after {}", self.highest));
+        if text.len() > LONGEST {
+            return Err(format!("host {number} is {} bytes long", text.len()));
         }
-        while self.highest < number {
-            self.add_slot();
-            self.give_back(self.highest);
+        // Numbers before it that nobody has are free from `settle` on.
+        let block = (number as usize - 1) / BLOCK;
+        if self.blocks.len() <= block {
+            self.blocks.resize_with(block + 1, Box::default);
         }
-        // Mostly the one that was added last. Others wait for `settle`, which makes the list anew.
-        if self.free == number {
-            self.free = self.slot(number).map_or(0, |slot| slot.users);
-        }
-        self.insert(number, text)
-            .map(drop)
-            .ok_or_else(|| format!("host {number} is {} bytes long", text.len()))
+        self.make(block);
+        self.highest = self.highest.max(number);
+        self.insert(number, text);
+        Ok(())
     }
 
     /// Ends a series of [`Hosts::restore`]: what nobody uses goes.
     pub fn settle(&mut self) {
         self.free = 0;
-        for number in (1..=self.highest).rev() {
-            match self.slot(number) {
-                Some(slot) if slot.text.is_none() => self.give_back(number),
-                Some(slot) if slot.users == 0 => self.remove(number),
-                _ => {}
+        self.first_absent = 0;
+        for block in (0..self.blocks.len()).rev() {
+            for number in self.numbers(block).rev() {
+                match self.slot(number) {
+                    Some(slot) if slot.text.is_none() => self.give_back(number),
+                    Some(slot) if slot.users == 0 => self.remove(number),
+                    _ => {}
+                }
             }
+        }
+    }
+
+    /// Numbers of a block that were given or may be given again; none of an empty one.
+    fn numbers(&self, block: usize) -> std::ops::Range<u32> {
+        let slots = self.blocks.get(block).map_or(0, |slots| slots.len());
+        let first = (block * BLOCK) as u32 + 1;
+        first..(first + slots as u32).min(self.highest.max(first - 1) + 1)
+    }
+
+    /// Makes sure that a block has slots.
+    fn make(&mut self, block: usize) {
+        if let Some(slots) = self.blocks.get_mut(block).filter(|slots| slots.is_empty()) {
+            *slots = vec![Slot::default(); BLOCK].into();
+            self.present += 1;
         }
     }
 
     /// Numbers with their texts, ascending.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &[u8])> {
-        (1..=self.highest).filter_map(|number| Some((number, self.get(number)?)))
+        let numbers = (0..self.blocks.len()).flat_map(|block| self.numbers(block));
+        numbers.filter_map(|number| Some((number, self.get(number)?)))
     }
 
     /// How many there are.
@@ -195,7 +216,7 @@ impl Hosts {
 
     /// Bytes of memory.
     pub fn memory(&self) -> usize {
-        self.blocks.len() * BLOCK * size_of::<Slot>()
+        self.present * BLOCK * size_of::<Slot>()
             + self.blocks.capacity() * size_of::<Box<[Slot]>>()
             + self.shards.capacity() * size_of::<HashTable<Entry>>()
             + self.seen.capacity() * size_of::<u16>()
@@ -205,18 +226,19 @@ impl Hosts {
 
     fn slot(&self, number: u32) -> Option<&Slot> {
         let at = (number as usize).checked_sub(1)?;
-        self.blocks.get(at / BLOCK).map(|block| &block[at % BLOCK])
+        self.blocks.get(at / BLOCK)?.get(at % BLOCK)
     }
 
     fn slot_mut(&mut self, number: u32) -> Option<&mut Slot> {
         let at = (number as usize).checked_sub(1)?;
         let block = self.blocks.get_mut(at / BLOCK)?;
-        Some(&mut block[at % BLOCK])
+        block.get_mut(at % BLOCK)
     }
 
     fn add_slot(&mut self) {
         if (self.highest as usize).is_multiple_of(BLOCK) {
-            self.blocks.push(vec![Slot::default(); BLOCK].into());
+            self.blocks.push(Box::default());
+            self.make(self.blocks.len() - 1);
         }
         self.highest += 1;
     }
@@ -226,6 +248,17 @@ impl Hosts {
             let number = self.free;
             self.free = self.slot(number).map_or(0, |slot| slot.users);
             return Some(number);
+        }
+        while self.first_absent < self.blocks.len() {
+            let block = self.first_absent;
+            self.first_absent += 1;
+            if self.blocks[block].is_empty() {
+                self.make(block);
+                let mut numbers = self.numbers(block);
+                let first = numbers.next();
+                numbers.rev().for_each(|number| self.give_back(number));
+                return first;
+            }
         }
         if self.highest == MOST {
             return None;
@@ -349,7 +382,7 @@ mod tests {
             (3, "d"),
             (4, "a"),
             (u32::MAX, "y"),
-            (1 << 20, "y"),
+            (MOST + 1, "y"),
         ] {
             assert!(hosts.restore(number, text.as_bytes()).is_err(), "{number}");
         }
@@ -365,6 +398,28 @@ mod tests {
         given.sort_unstable();
         let free: Vec<_> = (1..=301).filter(|n| ![3, 300].contains(n)).collect();
         assert_eq!(given, free);
+    }
+
+    #[test]
+    fn numbers_far_from_each_other_take_little_memory() {
+        let mut hosts = Hosts::default();
+        for number in [1, 70_000, MOST] {
+            hosts.restore(number, &number.to_le_bytes()).unwrap();
+            hosts.hold(number);
+        }
+        hosts.settle();
+        assert!(hosts.memory() < 10 << 20);
+        assert_eq!(hosts.iter().count(), 3);
+        let mut given: Vec<_> = (0..1000_u32)
+            .map(|n| hosts.take(&[b'n', n as u8, (n >> 8) as u8]).unwrap())
+            .collect();
+        given.sort_unstable();
+        given.dedup();
+        assert_eq!(given.len(), 1000);
+        assert!([1, 70_000, MOST].iter().all(|n| !given.contains(n)));
+        assert!((2..500).all(|n| given.contains(&n)));
+        hosts.release(MOST);
+        assert_eq!(hosts.take(b"last"), Some(MOST));
     }
 
     proptest! {
