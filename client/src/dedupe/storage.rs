@@ -75,7 +75,8 @@ impl<S: Ask> Index<S> {
     /// ```
     ///
     /// # Errors
-    /// `OOM` when the server is at `maxmemory`; or when it cannot be reached.
+    /// `WRONGTYPE` when a key of the index has another type, and nothing was moved; or when the server cannot be
+    /// reached.
     pub fn pack(&self) -> S::Answer<Moved> {
         let pack = self.command("DEDUPE.PACK");
         self.server.ask(Call::new(pack).repeatable().waits())
@@ -91,7 +92,8 @@ impl<S: Ask> Index<S> {
     /// ```
     ///
     /// # Errors
-    /// As [`pack`](Index::pack).
+    /// As [`pack`](Index::pack), and `OOM` when the server is at `maxmemory`: send it again when there is room, or
+    /// go back.
     pub fn unpack(&self) -> S::Answer<Moved> {
         let unpack = self.command("DEDUPE.UNPACK");
         self.server.ask(Call::new(unpack).repeatable().waits())
