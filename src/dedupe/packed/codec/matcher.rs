@@ -10,12 +10,13 @@ pub const PADDING: usize = 16;
 
 /// Finds symbols in texts. It is large, so there are only few at a time.
 pub struct Matcher {
-    /// By the hash of three bytes, lengths of symbols that begin with them, as bits; by the hash of two
-    /// bytes, whether they are a symbol.
-    lengths: Box<[u16; 1 << START_BITS]>,
-    /// By the hash of a text: other bits of that hash, and the number of a symbol plus one.
-    slots: Vec<(u16, u16)>,
+    /// By the hash of the first three bytes, or of both, the symbols that begin so: where they are in
+    /// `texts`, and how many.
+    starts: Box<[(u16, u16); 1 << START_BITS]>,
+    /// All symbols of two bytes or more; of those that begin alike, the longest ones first.
     texts: Vec<u128>,
+    /// The numbers of these.
+    numbers: Vec<u16>,
     /// Numbers of symbols of one byte, plus one.
     bytes: [u16; 256],
     /// Numbers of those of runs.
@@ -26,8 +27,6 @@ pub struct Matcher {
 }
 
 const START_BITS: u32 = 12;
-/// The length two as a bit.
-const PAIR: u16 = 1 << 2;
 
 /// A part of a text.
 #[derive(Clone, Copy, Debug)]
@@ -46,10 +45,9 @@ fn start(text: u128, bytes: u32) -> usize {
     (start.wrapping_mul(0x9e37_79b1) >> (32 - START_BITS)) as usize
 }
 
-fn hash(text: u128) -> u64 {
-    let (low, high) = (text as u64, (text >> 64) as u64);
-    let mixed = low.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ high.wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    mixed ^ (mixed >> 32)
+/// Bytes of a symbol.
+fn len(text: u128) -> u32 {
+    (text >> (8 * TEXT)) as u32
 }
 
 impl Matcher {
@@ -61,56 +59,39 @@ impl Matcher {
 
     /// Of symbols without codes: for counting.
     pub fn of(symbols: &[Symbol], codes: Vec<(u16, u8)>) -> Matcher {
-        let slots = (symbols.len() * 3).next_power_of_two();
         let mut matcher = Matcher {
-            lengths: Box::new([0; 1 << START_BITS]),
-            slots: vec![(0, 0); slots],
-            texts: vec![0; symbols.len()],
+            starts: Box::new([(0, 0); 1 << START_BITS]),
+            texts: Vec::new(),
+            numbers: Vec::new(),
             bytes: [0; 256],
             runs: [[0; runs::LONGEST + 1]; Alphabet::ALL.len()],
             escape: 0,
             codes,
         };
+        let mut longer = Vec::with_capacity(symbols.len());
         for (number, symbol) in (0u16..).zip(symbols) {
             match symbol.meaning() {
                 Meaning::Escape => matcher.escape = number,
                 Meaning::Run(alphabet, len) => matcher.runs[alphabet as usize][len] = number,
                 Meaning::Text(&[byte]) => matcher.bytes[usize::from(byte)] = number + 1,
-                Meaning::Text(text) => matcher.add(number, symbol.bits(), text.len()),
+                Meaning::Text(text) => {
+                    let start = start(symbol.bits(), text.len().min(3) as u32);
+                    longer.push((start, std::cmp::Reverse(symbol.bits()), number));
+                }
             }
+        }
+        // The length is highest in the bits of a symbol.
+        longer.sort_unstable();
+        for &(start, text, number) in &longer {
+            let start = &mut matcher.starts[start];
+            if start.1 == 0 {
+                start.0 = matcher.texts.len() as u16;
+            }
+            start.1 += 1;
+            matcher.texts.push(text.0);
+            matcher.numbers.push(number);
         }
         matcher
-    }
-
-    fn add(&mut self, number: u16, text: u128, len: usize) {
-        let bytes = len.min(3) as u32;
-        self.lengths[start(text, bytes)] |= 1 << len;
-        self.texts[usize::from(number)] = text;
-        let hash = hash(text);
-        let mut at = self.home(hash);
-        while self.slots[at].1 != 0 {
-            at = (at + 1) & (self.slots.len() - 1);
-        }
-        self.slots[at] = (tag(hash), number + 1);
-    }
-
-    fn home(&self, hash: u64) -> usize {
-        hash as usize & (self.slots.len() - 1)
-    }
-
-    fn find(&self, text: u128) -> Option<u16> {
-        let hash = hash(text);
-        let mut at = self.home(hash);
-        loop {
-            let (tag_there, number) = self.slots[at];
-            if number == 0 {
-                return None;
-            }
-            if tag_there == tag(hash) && self.texts[usize::from(number) - 1] == text {
-                return Some(number - 1);
-            }
-            at = (at + 1) & (self.slots.len() - 1);
-        }
     }
 
     /// The parts of a text, which is what is in front of the padding.
@@ -158,22 +139,20 @@ impl Matcher {
     }
 
     /// The longest symbol of two bytes or more, and its length.
+    #[inline]
     fn longest(&self, padded: &[u8], at: usize, most: usize) -> Option<(u16, usize)> {
         let text = padded[at..at + PADDING].try_into().expect("padding");
         let text = u128::from_le_bytes(text);
-        let mut lengths = self.lengths[start(text, 3)] & !(2 * PAIR - 1);
-        lengths |= self.lengths[start(text, 2)] & PAIR;
-        if most < TEXT {
-            lengths &= (2 << most) - 1;
-        }
-        while lengths != 0 {
-            let len = lengths.ilog2();
-            let part = text & ((1 << (8 * len)) - 1);
-            let found = self.find(part | u128::from(len) << (8 * TEXT));
-            if let Some(number) = found {
-                return Some((number, len as usize));
+        for bytes in [3, 2] {
+            let (first, count) = self.starts[start(text, bytes)];
+            let (first, end) = (usize::from(first), usize::from(first) + usize::from(count));
+            for (at, &symbol) in (first..end).zip(&self.texts[first..end]) {
+                let len = len(symbol);
+                let is_there = (symbol ^ text) << (128 - 8 * len) == 0;
+                if is_there && len as usize <= most {
+                    return Some((self.numbers[at], len as usize));
+                }
             }
-            lengths ^= 1 << len;
         }
         None
     }
@@ -221,15 +200,11 @@ impl Matcher {
     /// Bytes of memory.
     pub fn memory(&self) -> usize {
         size_of::<Matcher>()
-            + size_of_val(&*self.lengths)
-            + self.slots.capacity() * size_of::<(u16, u16)>()
+            + size_of_val(&*self.starts)
             + self.texts.capacity() * size_of::<u128>()
+            + self.numbers.capacity() * size_of::<u16>()
             + self.codes.capacity() * size_of::<(u16, u8)>()
     }
-}
-
-fn tag(hash: u64) -> u16 {
-    (hash >> 48) as u16
 }
 
 /// Longest code of a symbol, with what follows it, fits what a writer takes at once.
