@@ -54,9 +54,11 @@ impl Bucket {
     /// Slots with a mark of that value.
     #[inline]
     fn equal(&self, mark: u8) -> Marked {
-        let mut marks = [0; 16];
-        marks[..SLOTS].copy_from_slice(&self.marks);
-        let other = u128::from_le_bytes(marks) ^ (LOWEST * u128::from(mark));
+        let [a, b, c, d, e, f, g, h, i, j] = self.marks;
+        let first = u64::from_le_bytes([a, b, c, d, e, f, g, h]);
+        let last = u16::from_le_bytes([i, j]);
+        let marks = u128::from(first) | u128::from(last) << 64;
+        let other = marks ^ (LOWEST * u128::from(mark));
         let is_other = ((other & !HIGHEST) + !HIGHEST) | other;
         Marked(!is_other & HIGHEST & ALL)
     }

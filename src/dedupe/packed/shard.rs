@@ -254,6 +254,11 @@ impl Shard {
     }
 
     #[cfg(test)]
+    pub fn most_passed(&self) -> u16 {
+        self.buckets.iter().map(Bucket::passed).max().unwrap_or(0)
+    }
+
+    #[cfg(test)]
     pub fn verify(&self, is_here: impl Fn(u64) -> bool, records: &impl Records) {
         let mut passed = vec![0_u16; self.buckets.len()];
         let mut len = 0;

@@ -396,3 +396,155 @@ fn admitted(packed: &Packed) -> Result<Packed, String> {
     copy.codec.settle();
     Ok(copy)
 }
+
+fn sha256(n: u32) -> Vec<u8> {
+    let words = [1_u64, 2, 3, 4].map(|i| field::hash_in(u64::from(n) * 4 + i, 7));
+    let [a, b, c, d] = words;
+    format!("sha256:{a:016x}{b:016x}{c:016x}{d:016x}").into_bytes()
+}
+
+#[test]
+fn a_field_of_many_crawls_is_found_at_once() {
+    let mut packed = Packed::default();
+    let name = |n: u32| format!("crawl-{n}").into_bytes();
+    let shared = sha256(0);
+    for n in 0..3000 {
+        let is_new = packed.put_new(&name(n), &shared, &value(n as u16));
+        assert_eq!(is_new, n == 0);
+        packed.put_new(&name(n), &sha256(n + 1), b"own");
+    }
+    packed.verify();
+    // None of the buckets is passed by much more than it has room for.
+    assert!(packed.table.most_passed() < 30);
+    for n in 0..3000 {
+        let found = packed.get(Part::Records(&name(n)), &shared);
+        assert_eq!(found.as_deref(), Some(&value(n as u16)[..]));
+    }
+    assert_eq!(
+        packed.get(Part::Owners, &shared).as_deref(),
+        Some(&name(0)[..])
+    );
+    for n in 0..3000 {
+        assert!(packed.del(Part::Records(&name(n)), &shared));
+    }
+    packed.verify();
+    assert_eq!(
+        packed.get(Part::Owners, &shared).as_deref(),
+        Some(&name(0)[..])
+    );
+}
+
+#[test]
+fn memory_is_given_back() {
+    let mut packed = Packed::default();
+    let crawl = b"crawl";
+    for n in 0..20_000 {
+        packed.put_new(crawl, &sha256(n), &value(n as u16 | 4));
+    }
+    let full = packed.memory();
+    // Not in the order of the records: what is left moves together.
+    let mut order: Vec<u32> = (0..20_000).collect();
+    order.sort_unstable_by_key(|&n| field::hash_in(u64::from(n), 3));
+    for &n in &order[..18_000] {
+        assert!(packed.del(Part::Owners, &sha256(n)));
+        assert!(packed.del(Part::Records(crawl), &sha256(n)));
+    }
+    packed.verify();
+    let left = packed.memory();
+    assert!(left < full / 3, "{left} of {full} bytes");
+    for &n in &order[18_000..] {
+        let found = packed.get(Part::Records(crawl), &sha256(n));
+        assert_eq!(found.as_deref(), Some(&value(n as u16 | 4)[..]));
+    }
+    for &n in &order[18_000..] {
+        packed.del(Part::Owners, &sha256(n));
+        packed.del(Part::Records(crawl), &sha256(n));
+    }
+    assert!(packed.is_empty());
+    assert_eq!(packed.memory(), Packed::default().memory());
+}
+
+#[test]
+fn values_that_change_take_no_more_memory() {
+    let mut packed = Packed::default();
+    let holders =
+        |n: u32, round: u32| vec![b'0' + (round % 10) as u8; 10 + ((n + round) % 50) as usize];
+    let record = |n: u32, round: u32| {
+        let path = "x".repeat(((n + round) % 40) as usize);
+        format!("1 20260319102015 https://www.example/{path} {n}").into_bytes()
+    };
+    let mut most = 0;
+    for round in 0..60 {
+        for n in 0..2000 {
+            packed.set(Part::Holders, &sha256(n), &holders(n, round));
+            packed.set(Part::Records(b"crawl"), &sha256(n), &record(n, round));
+        }
+        let memory = packed.table.memory() + packed.chunks.memory();
+        if round < 3 {
+            most = most.max(memory);
+        }
+        assert!(memory < most * 3 / 2, "{memory} bytes in round {round}");
+    }
+    packed.verify();
+    assert_eq!(packed.len(Part::Holders), 2000);
+    for n in 0..2000 {
+        let found = packed.get(Part::Holders, &sha256(n));
+        assert_eq!(found.as_deref(), Some(&holders(n, 59)[..]));
+    }
+}
+
+#[test]
+fn what_was_announced_makes_no_difference_but_room() {
+    for expected in [0, 1, 5_000, 1 << 20, u64::MAX] {
+        let mut packed = Packed::default();
+        for n in 0..500 {
+            packed.put_new(b"before", &sha256(n), b"x");
+        }
+        packed.expect(b"crawl", expected);
+        for n in 0..5_000 {
+            packed.put_new(b"crawl", &sha256(n), b"y");
+        }
+        packed.verify();
+        packed.expect(b"crawl", 0);
+        for n in 0..5_000 {
+            assert!(packed.del(Part::Records(b"crawl"), &sha256(n)));
+        }
+        packed.verify();
+        assert_eq!(packed.len(Part::Owners), 5_000);
+    }
+}
+
+#[test]
+fn all_memory_moves_and_nothing_changes() {
+    let (mut packed, mut model) = (Packed::default(), Model::default());
+    for n in 0..3_000_u32 {
+        let change = Change::New(n as u8, (n % 6) as u8, n as u16);
+        apply(change, &mut packed, &mut model);
+        let (f, v) = (sha256(n), value(n as u16));
+        assert_eq!(packed.put_new(b"c", &f, &v), model.put_new(b"c", &f, &v));
+    }
+    let memory = packed.memory();
+    let mut moved = 0;
+    // The allocator of tests cannot tell how large a piece is, so each stays where it is.
+    let mut ask = |_: *mut u8| {
+        moved += 1;
+        std::ptr::null_mut()
+    };
+    let mut steps = 0;
+    let mut cursor = 0;
+    loop {
+        // SAFETY: nothing moves.
+        let mut mover = unsafe { Mover::new(&mut ask) };
+        cursor = packed.defrag(cursor, &mut mover, &mut || false);
+        if cursor == 0 {
+            break;
+        }
+        steps += 1;
+    }
+    assert!(steps > 10);
+    let all = packed.table.shards() + packed.chunks.len();
+    assert!(moved >= all, "{moved} pieces of {all} were asked for");
+    assert_eq!(packed.memory(), memory);
+    packed.verify();
+    same(&packed, &model);
+}
