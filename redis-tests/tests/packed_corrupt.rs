@@ -3,7 +3,7 @@
 use std::panic::{catch_unwind, AssertUnwindSafe};
 
 use redis_tests::payload::{crc64, sealed, Payload};
-use redis_tests::{add, cmd, commit, int, ok, owners, Options, Rng, Server, Wire};
+use redis_tests::{add, cmd, commit, indexed, int, ok, owners, Options, Rng, Server, Wire};
 
 const P: &str = "p:";
 const KEY: &str = "p:allhashes";
@@ -228,4 +228,47 @@ fn internal_chunks_are_not_for_clients() {
     let script = "return redis.call('crawlspace.packed', 'k', 'CHUNK', 'x')";
     assert!(cmd!(c, "EVAL", script, 0).is_error());
     assert_unharmed(&mut server, &mut c, &before);
+}
+
+#[test]
+fn a_value_whose_chunks_are_not_all_there_can_be_used() {
+    let server = Options::new().plain().start();
+    let mut c = server.wire();
+    let payload = Payload::of(&packed(&mut c, 40_000));
+    let whole = indexed(&mut c, P);
+    let chunk = |i: usize| {
+        [
+            &b"crawlspace.packed"[..],
+            KEY.as_bytes(),
+            b"CHUNK",
+            &payload.chunks[i],
+        ]
+    };
+    ok!(c, "DEL", KEY);
+    c.expect_ok(&chunk(0));
+    let some = indexed(&mut c, P);
+    assert!(some > 0 && some < whole, "{some} of {whole}");
+    // A chunk that does not belong here changes nothing.
+    let before = digest(&mut c, KEY);
+    for words in [&chunk(0), &chunk(2)] {
+        assert!(c.expect_error(words).contains("where chunk 1 should"));
+    }
+    assert_eq!(digest(&mut c, KEY), before);
+    add(&mut c, P, "new", 50_000..50_010);
+    assert_eq!(commit(&mut c, P, "new"), (10, 0));
+    assert_eq!(owners(&mut c, P, [50_005]), ["new"]);
+    let line = c.expect_error(&chunk(1));
+    assert!(line.contains("after it was changed"), "{line}");
+    let before = digest(&mut c, KEY);
+    ok!(c, "DEBUG", "RELOAD");
+    assert_eq!(digest(&mut c, KEY), before);
+    assert_eq!(indexed(&mut c, P), some + 10);
+    // And all of them in their order are the value.
+    ok!(c, "DEL", KEY);
+    for i in 0..payload.chunks.len() {
+        c.expect_ok(&chunk(i));
+    }
+    assert_eq!(indexed(&mut c, P), whole);
+    assert!(c.expect_error(&chunk(0)).contains("where there is a value"));
+    assert_eq!(server.info_number("panics"), 0);
 }

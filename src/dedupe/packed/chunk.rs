@@ -236,6 +236,18 @@ impl Chunks {
         place
     }
 
+    /// Appends records that stand one after the other to the last chunk of a segment, which is empty and has
+    /// room for them; the number of the chunk.
+    pub fn append_all(&mut self, segment: &mut Segment, records: &[u8]) -> u32 {
+        let last = self.slab.get_mut(segment.last);
+        assert!(last.bytes.0.is_empty() && last.fits(records.len()));
+        last.bytes.0.extend_from_slice(records);
+        last.live += records.len() as u32;
+        segment.used += records.len() as u64;
+        segment.live += records.len() as u64;
+        segment.last
+    }
+
     /// Makes a chunk at the end of a segment, with room for a record of that length.
     pub fn open(&mut self, crawl: u32, segment: &mut Segment, base: Base, bytes: usize) {
         let room = if bytes >= LONG {

@@ -8,6 +8,7 @@ use crate::dedupe::packed::crawls::{HOLDERS, OWNERS};
 use crate::dedupe::packed::encoding::{number_at, OWNER_BYTES};
 use crate::dedupe::packed::field;
 use crate::dedupe::packed::record::{read_len, Record};
+use crate::dedupe::packed::table::Place;
 use crate::dedupe::packed::Packed;
 
 /// How many records ahead the memory of the table is asked for.
@@ -18,10 +19,8 @@ const AHEAD: usize = 12;
 struct Checked {
     /// The hash by which it is in the table.
     hash: u64,
-    /// Where it begins, its length, and where in it that begins what is kept of the field.
+    /// Where it begins.
     at: u32,
-    len: u32,
-    kept: u32,
 }
 
 impl Packed {
@@ -53,8 +52,6 @@ impl Packed {
                     false => field::hash_in(of_field, list),
                 },
                 at: at as u32,
-                len: (record.start + kept) as u32,
-                kept: record.start as u32,
             });
             at += record.start + kept;
         }
@@ -66,25 +63,27 @@ impl Packed {
         }
         let segment = &mut self.crawls.list_mut(list).segment;
         self.chunks.open(list, segment, base, block.len());
+        let chunk = self.chunks.append_all(segment, block);
         let mut owned = 0;
-        for (i, &this) in checked.iter().enumerate() {
+        for (i, this) in checked.iter().enumerate() {
             if let Some(later) = checked.get(i + AHEAD) {
                 self.table.prefetch(later.hash);
             }
-            let bytes = &block[this.at as usize..][..this.len as usize];
-            let record = Record::at(bytes);
+            let record = Record::at(&block[this.at as usize..]);
             if self.has_twin(list, &record, this.hash) {
                 return Err("has a field for the second time".into());
             }
             owned += u64::from(record.is_owner());
-            let segment = &mut self.crawls.list_mut(list).segment;
-            let place = self.chunks.append(segment, bytes);
+            let place = Place {
+                chunk,
+                offset: this.at as u16,
+            };
             if is_packed {
                 self.codec.hold(base, record.rest);
             } else if list == OWNERS {
-                let owner = crawls[number_at(record.rest) as usize];
+                let owner = crawls[number_at(&record.rest[..OWNER_BYTES]) as usize];
                 self.check_without(owner, &record)?;
-                self.chunks.bytes_mut(place)[this.kept as usize..][..OWNER_BYTES]
+                self.chunks.bytes_mut(place)[record.start..][..OWNER_BYTES]
                     .copy_from_slice(&owner.to_le_bytes());
                 self.crawls.get_mut(owner).owned_without += 1;
             }
