@@ -273,7 +273,7 @@ fn hosts_that_went_leave_no_gap_that_matters() {
     let mut packed = Packed::default();
     let url = |n: u64| format!("0 20240101000000 https://host-{n}.example/ 5").into_bytes();
     // Those that stay have the lowest and the highest numbers.
-    let stays = |n: u64| n < 3 || n >= 70_000;
+    let stays = |n: u64| !(3..70_000).contains(&n);
     for n in 0..70_003 {
         for twice in 0..2 {
             packed.put_new(b"a", &hash(2 * n + twice), &url(n));
