@@ -39,6 +39,10 @@ enum Phase<K: Store> {
     Sweep(Walk<K>),
 }
 
+/// How many records are copied before they go out of the plain hash: each of the two kinds of change is
+/// told to replicas at once.
+const MOVED: usize = 32;
+
 /// The commit of one crawl.
 pub struct Commit<K: Store> {
     crawl: Vec<u8>,
@@ -317,6 +321,9 @@ impl<K: Store> Job<K> for Commit<K> {
                         }
                         if packs && continued {
                             moved.extend(index.take_spelled(ks, crawl, &digest)?);
+                            if moved.len() >= MOVED {
+                                index.drop_moved(ks, crawl, &mut moved)?;
+                            }
                         } else if packs {
                             index.take(ks, crawl, (field, value), false)?;
                         }
@@ -327,10 +334,7 @@ impl<K: Store> Job<K> for Commit<K> {
                         index.merge(ks, crawl, spelling, &digest, state)
                     })?;
                     if packs {
-                        let records = index.crawl_key(ks, &self.crawl, CrawlKey::Records);
-                        for field in moved {
-                            ks.hash_del(&records, &field)?;
-                        }
+                        index.drop_moved(ks, &self.crawl, &mut moved)?;
                         if !continued {
                             let copied = index.packed_records_len(ks, &self.crawl)?;
                             index.set_copied(ks, &self.crawl, copied)?;
@@ -496,6 +500,15 @@ impl<K: Store> Index<K> {
             Storage::Packed => self.take(ks, crawl, (field, record), true),
             Storage::Plain => Ok(ks.hash_set_new(&self.names.merged, field, crawl)?),
         }
+    }
+
+    /// What was copied into the packed index goes out of the crawl's plain hash.
+    fn drop_moved(&mut self, ks: &mut K, crawl: &[u8], moved: &mut Vec<Vec<u8>>) -> Result<()> {
+        let records = self.crawl_key(ks, crawl, CrawlKey::Records);
+        for field in moved.drain(..) {
+            ks.hash_del(&records, &field)?;
+        }
+        Ok(())
     }
 
     /// Copies a crawl's record of a hash into the packed index, and gives the spelling under which it

@@ -64,25 +64,28 @@ impl<K: Store> Walk<K> {
         mut each: impl FnMut(&mut Index<K>, &mut K, &[u8], &[u8]) -> Result<()>,
     ) -> Result<bool> {
         loop {
-            self.batch.clear();
-            while let Some(source) = self.sources.last_mut() {
-                if self.batch.len() >= index.batch(BATCH) {
-                    break;
-                }
-                if !source.scan(ks, &mut self.batch)? {
-                    self.sources.pop();
-                }
-            }
-            for (field, value) in self.batch.iter() {
+            let (batch, done) = self.next(index, ks)?;
+            for (field, value) in batch.iter() {
                 each(index, ks, field, value)?;
             }
-            if self.sources.is_empty() {
-                return Ok(true);
-            }
-            if !time() {
-                return Ok(false);
+            if done || !time() {
+                return Ok(done);
             }
         }
+    }
+
+    /// The next entries, and whether they are the last. They must be worked off in the same slice.
+    pub fn next(&mut self, index: &Index<K>, ks: &mut K) -> Result<(&Batch, bool)> {
+        self.batch.clear();
+        while let Some(source) = self.sources.last_mut() {
+            if self.batch.len() >= index.batch(BATCH) {
+                break;
+            }
+            if !source.scan(ks, &mut self.batch)? {
+                self.sources.pop();
+            }
+        }
+        Ok((&self.batch, self.sources.is_empty()))
     }
 }
 

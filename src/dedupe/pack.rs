@@ -159,14 +159,13 @@ impl<K: Store> Job<K> for Move<K> {
                     });
                 }
                 Phase::Holders(walk) => {
-                    let mut moved = Batch::default();
-                    let done = walk.run(index, ks, time, |_, _, field, value| {
-                        moved.push(field, value);
-                        Ok(())
-                    })?;
-                    index.move_holders(ks, to, &moved)?;
+                    let (moved, done) = walk.next(index, ks)?;
+                    index.move_holders(ks, to, moved)?;
                     if !done {
-                        return Ok(Step::More);
+                        match time() {
+                            true => continue,
+                            false => return Ok(Step::More),
+                        }
                     }
                     if to == Storage::Plain {
                         self.crawls = index.packed_crawls(ks)?;
@@ -180,51 +179,34 @@ impl<K: Store> Job<K> for Move<K> {
                     }
                 }
                 Phase::Records(crawl, walk) => {
-                    let mut moved = Batch::default();
-                    let uncommitted = [CrawlKey::Fresh, CrawlKey::Cut]
-                        .map(|part| index.crawl_key(ks, crawl, part));
-                    let in_part = uncommitted.iter().any(|part| ks.exists(part));
                     let crawl = &*crawl;
-                    let done = walk.run(index, ks, time, |index, ks, field, value| {
-                        // What is not committed stays in the plain hash.
-                        if to == Storage::Packed && in_part {
-                            let digest = Digest::of_field(field);
-                            for part in &uncommitted {
-                                if ks.hash_has(part, digest.canonical())? {
-                                    return Ok(());
-                                }
-                            }
-                        }
-                        moved.push(field, value);
-                        if to == Storage::Packed {
-                            index.pack_record(ks, crawl, (field, value))?;
-                        }
-                        Ok(())
-                    })?;
+                    let (batch, done) = walk.next(index, ks)?;
                     let (hashes, records) = match to {
-                        Storage::Packed => index.drop_packed_ones(ks, crawl, &moved)?,
-                        Storage::Plain => index.unpack_records(ks, crawl, &moved)?,
+                        Storage::Packed => index.pack_records(ks, crawl, batch)?,
+                        Storage::Plain => index.unpack_records(ks, crawl, batch)?,
                     };
                     self.hashes += hashes;
                     self.records += records;
                     if !done {
-                        return Ok(Step::More);
+                        match time() {
+                            true => continue,
+                            false => return Ok(Step::More),
+                        }
                     }
                     index.note_plain(ks, crawl);
                     self.phase = Phase::Next;
                 }
                 Phase::Merged(walk) => {
-                    let mut moved = Batch::default();
-                    let done = walk.run(index, ks, time, |_, _, field, value| {
-                        moved.push(field, value);
-                        Ok(())
-                    })?;
+                    let (moved, done) = walk.next(index, ks)?;
                     for (field, owner) in moved.iter() {
                         index.merged_set(ks, field, owner)?;
                     }
                     self.hashes += moved.len() as u64;
                     if !done {
-                        return Ok(Step::More);
+                        match time() {
+                            true => continue,
+                            false => return Ok(Step::More),
+                        }
                     }
                     self.phase = Phase::End;
                 }
@@ -265,39 +247,48 @@ impl<K: Store> Index<K> {
         Ok(())
     }
 
-    /// Takes a committed record in, and with it the hash if this crawl owns it.
-    fn pack_record(
-        &mut self,
-        ks: &mut K,
-        crawl: &[u8],
-        (field, value): (&[u8], &[u8]),
-    ) -> Result<()> {
-        let owner = match &self.places.plain {
-            Some(merged) => ks.hash_get(merged, field)?,
-            None => None,
-        };
-        let owns = owner.is_some_and(|owner| owner.as_ref() == crawl);
-        self.take(ks, crawl, (field, value), owns)?;
-        Ok(())
-    }
-
-    /// What was taken in goes out of the plain keys; gives how many hashes and records that were.
-    fn drop_packed_ones(&mut self, ks: &mut K, crawl: &[u8], moved: &Batch) -> Result<(u64, u64)> {
-        let mut hashes = 0;
-        if let Some(merged) = &self.places.plain {
-            for (field, _) in moved.iter() {
-                let owner = ks.hash_get(merged, field)?;
-                if owner.is_some_and(|owner| owner.as_ref() == crawl) {
-                    hashes += u64::from(ks.hash_del(merged, field)?);
+    /// Committed records go into the packed index, and with them the hashes that their crawl owns; gives
+    /// how many hashes and records that were.
+    fn pack_records(&mut self, ks: &mut K, crawl: &[u8], batch: &Batch) -> Result<(u64, u64)> {
+        let uncommitted =
+            [CrawlKey::Fresh, CrawlKey::Cut].map(|part| self.crawl_key(ks, crawl, part));
+        let any = uncommitted.iter().any(|part| ks.exists(part));
+        let merged = self.places.plain.clone();
+        let (mut moved, mut owned) = (Vec::new(), Vec::new());
+        for (field, value) in batch.iter() {
+            // What is not committed stays in the plain hash.
+            if any {
+                let digest = Digest::of_field(field);
+                let [fresh, cut] = &uncommitted;
+                if ks.hash_has(fresh, digest.canonical())?
+                    || ks.hash_has(cut, digest.canonical())?
+                {
+                    continue;
                 }
             }
+            let owner = match &merged {
+                Some(merged) => ks.hash_get(merged, field)?,
+                None => None,
+            };
+            let owns = owner.is_some_and(|owner| owner.as_ref() == crawl);
+            self.take(ks, crawl, (field, value), owns)?;
+            moved.push(field);
+            if owns {
+                owned.push(field);
+            }
         }
-        let records = self.crawl_key(ks, crawl, CrawlKey::Records);
-        let mut gone = 0;
-        for (field, _) in moved.iter() {
-            gone += u64::from(ks.hash_del(&records, field)?);
+        // One kind of change after the other, because each is told to replicas at once.
+        let (mut hashes, mut records) = (0, 0);
+        if let Some(merged) = &merged {
+            for field in owned {
+                hashes += u64::from(ks.hash_del(merged, field)?);
+            }
         }
-        Ok((hashes, gone))
+        let plain = self.crawl_key(ks, crawl, CrawlKey::Records);
+        for field in moved {
+            records += u64::from(ks.hash_del(&plain, field)?);
+        }
+        Ok((hashes, records))
     }
 
     /// Packed records go into the plain keys, with the hashes that the crawl owns.
