@@ -68,9 +68,8 @@ impl<K: Store> Index<K> {
         digest: &Digest,
         own: Option<&[u8]>,
     ) -> Result<Option<Found<K::Value>>> {
-        let probes = self.probe(ks, std::slice::from_ref(digest))?;
-        let probe = probes.as_ref().and_then(|probes| probes.first());
-        self.find_begun(ks, digest, probe, own)
+        let probe = self.probe(ks, digest)?;
+        self.find_begun(ks, digest, probe.as_ref(), own)
     }
 
     /// The same, with what [`Index::probe`] gave for the hash, if anything.
@@ -112,9 +111,18 @@ impl<K: Store> Index<K> {
         }))
     }
 
-    /// Begins to look hashes up in the packed index, if there is one: their memory is on its way to the
+    /// Begins to look a hash up in the packed index, if there is one: its memory is on its way to the
     /// processor from now on.
-    pub fn probe<'d>(
+    pub fn probe<'d>(&self, ks: &mut K, digest: &'d Digest) -> Result<Option<Probe<'d>>> {
+        let Some(key) = self.packed_key() else {
+            return Ok(None);
+        };
+        let field = digest.written(self.profile());
+        Ok(ks.packed(key, |packed| packed.probe(field))?)
+    }
+
+    /// The same for many.
+    pub fn probe_all<'d>(
         &mut self,
         ks: &mut K,
         digests: &'d [Digest],

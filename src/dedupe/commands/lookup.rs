@@ -49,17 +49,16 @@ impl Command for Lookup {
             }
         }
         let mut digests: SmallVec<[Digest; 1]> = SmallVec::new();
-        let mut given: SmallVec<[RmString; 1]> = SmallVec::new();
+        let first = call.args.position() + 1;
         loop {
             digests.push(hash_argument(&mut call.args)?.1);
-            given.push(call.last_argument());
             if call.args.left() == 0 {
                 break;
             }
         }
 
         if digests.len() == 1 && own.is_none() && !with_wacz && !in_cluster() {
-            if let Some(answer) = look_up_one(call, &digests)? {
+            if let Some(answer) = look_up_one(call, &digests[0])? {
                 return Ok(answer);
             }
         }
@@ -74,13 +73,17 @@ impl Command for Lookup {
             )?;
         }
         let user = call.user();
+        let given: SmallVec<[RmString; 1]> = (first..)
+            .take(digests.len())
+            .map(|at| call.argument(at))
+            .collect();
         let mut refused = Ok(());
         let found: SmallVec<[Option<Hit>; 1]> = on_index(call, |remembered, keys| {
             let index = &mut remembered.index;
             refused = user
                 .check(&index.names.merged, Access::Read)
                 .and_then(|()| user.check(&index.names.allcrawls, Access::Read));
-            let probes = index.probe(keys, &digests)?;
+            let probes = index.probe_all(keys, &digests)?;
             if let Some(probes) = &probes {
                 index.aim(keys, probes)?;
             }
@@ -143,24 +146,25 @@ impl Command for Lookup {
 /// The commonest call of all: one hash. In a packed index it is nearly always found in one step, and what
 /// else there is to do is done while its memory is on the way. `None` if it is to be looked up as any
 /// other.
-fn look_up_one(call: &mut Call<'_>, digests: &[Digest]) -> Result<Option<Answer>, String> {
+fn look_up_one(call: &mut Call<'_>, digest: &Digest) -> Result<Option<Answer>, String> {
     let ctx = call.ctx;
     let mut refused = Ok(());
     let answered = on_index(call, |remembered, keys| {
         let index = &mut remembered.index;
-        let Some(probes) = index.probe(keys, digests)? else {
+        let Some(probe) = index.probe(keys, digest)? else {
             return Ok(false);
         };
         let user = User::current(ctx);
-        index.aim(keys, &probes)?;
-        refused = user
-            .check(&index.names.merged, Access::Read)
-            .and_then(|()| user.check(&index.names.allcrawls, Access::Read));
+        refused = user.check(&index.names.merged, Access::Read);
+        index.aim(keys, std::slice::from_ref(&probe))?;
+        if refused.is_ok() {
+            refused = user.check(&index.names.allcrawls, Access::Read);
+        }
         if refused.is_err() {
             return Ok(false);
         }
         let mut value = Value::new();
-        let Some(usual) = index.find_usual(keys, &probes[0], &mut value)? else {
+        let Some(usual) = index.find_usual(keys, &probe, &mut value)? else {
             return Ok(false);
         };
         let Some(record) = Record::parse(&value) else {
