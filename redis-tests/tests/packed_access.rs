@@ -164,6 +164,31 @@ fn large(c: &mut Wire) {
 }
 
 #[test]
+fn a_slot_that_leaves_while_the_storage_changes_takes_all_along() {
+    let cluster = Cluster::with(2, Options::new().plain());
+    large(&mut cluster.owner(P).wire());
+    for name in ["DEDUPE.PACK", "DEDUPE.UNPACK"] {
+        let owner = cluster.owner(P);
+        let mut nodes = cluster.nodes().iter();
+        let other = nodes.find(|node| node.port() != owner.port()).unwrap();
+        let mut c = other.wire();
+        ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 50);
+        let mut changer = begin_change(owner, name, P);
+        cluster.move_slot(P, other);
+        changer.recv();
+        until("nothing runs any more", || {
+            owner.info_number("jobs_running") == 0
+        });
+        assert_eq!(ok!(owner.wire(), "DBSIZE"), int(0), "{name}");
+        let seen = owners(&mut c, P, (0..45_000).step_by(199));
+        assert!(seen.iter().all(|owner| owner != "-"), "{name}: {seen:?}");
+        change_storage(&mut c, name, P);
+        assert_eq!(indexed(&mut c, P), 45_000);
+        assert_consistent(&mut c, P);
+    }
+}
+
+#[test]
 fn a_change_that_meets_maxmemory_stops_cleanly_and_goes_on_later() {
     let server = Options::new().plain().aof_unsynced(false).start();
     let replica = Options::new().plain().replica_of(&server).start();

@@ -186,6 +186,77 @@ fn transaction_while_the_storage_changes_sees_all_of_the_index() {
 }
 
 #[test]
+fn waiters_wake_while_the_storage_changes() {
+    let server = plain_server();
+    let mut c = server.wire();
+    short_slices(&mut c);
+    large(P, "a", 0).add(&mut c);
+    commit(&mut c, P, "a");
+    for (n, name) in (100_000..).zip(["DEDUPE.PACK", "DEDUPE.UNPACK"]) {
+        let hash = sha256_of(n);
+        let claim = ok!(c, "DEDUPE.CLAIM", P, "b", hash, "PX", 600_000);
+        let token = claim.items()[1].text();
+        let mut waiter = server.wire();
+        let words = [
+            "DEDUPE.CLAIM",
+            P,
+            "b",
+            &hash,
+            "PX",
+            "1000",
+            "BLOCK",
+            "60000",
+        ];
+        waiter.send(&words);
+        until("the claim is blocked", || {
+            server.info_number("blocked_clients") == 1
+        });
+        let mut changer = begin_change(&server, name, P);
+        let mut settle = ["DEDUPE.ADD", P, "b", "TOKEN", &token]
+            .map(|w| w.word())
+            .to_vec();
+        settle.extend(words_of(n));
+        assert_eq!(c.expect_ok(&settle), int(1));
+        let woken = array([bulk("DUPE"), record_of("b", n)]);
+        assert_eq!(waiter.recv(), woken, "{name}");
+        changer.recv();
+    }
+    assert_eq!(commit(&mut c, P, "b"), (2, 0));
+    assert_consistent(&mut c, P);
+}
+
+#[test]
+fn swapdb_while_the_storage_changes_harms_nothing() {
+    let server = plain_server();
+    let (mut zero, mut one) = (server.wire(), server.wire());
+    ok!(one, "SELECT", 1);
+    short_slices(&mut zero);
+    add(&mut one, P, "a", 500_000..500_010);
+    commit(&mut one, P, "a");
+    large(P, "a", 0).add(&mut zero);
+    commit(&mut zero, P, "a");
+    for name in ["DEDUPE.PACK", "DEDUPE.UNPACK"] {
+        let mut changer = begin_change(&server, name, P);
+        ok!(zero, "SWAPDB", 0, 1);
+        changer.recv();
+        until("nothing runs any more", || {
+            server.info_number("jobs_running") == 0
+        });
+        assert_eq!(owners(&mut zero, P, [0, 500_000]), ["-", "a"], "{name}");
+        assert_eq!(
+            owners(&mut one, P, [0, 59_999, 500_000]),
+            ["a", "a", "-"],
+            "{name}"
+        );
+        ok!(one, name, P);
+        assert_eq!(indexed(&mut one, P), 60_000);
+        assert_consistent(&mut zero, P);
+        assert_consistent(&mut one, P);
+        ok!(zero, "SWAPDB", 0, 1);
+    }
+}
+
+#[test]
 fn flush_while_the_storage_changes_ends_the_change() {
     let server = plain_server();
     let mut c = server.wire();
