@@ -1,15 +1,11 @@
-//! Pieces of memory full of records, and the segments that they make up.
-//!
-//! Each crawl has a segment: a chain of chunks, of which the last one is appended to. Records stay where
-//! they are until they are changed or removed, or until half of their chunk is of that sort and the
-//! segment needs another chunk: then those that are left move to the end. So a walk along the chain gives
-//! everything that stays, whatever else happens between its steps.
+//! Pieces of memory full of records, chained to segments.
 
 use super::blocks::{Link, Slab, NONE};
 use super::codec::Base;
 use super::field;
 use super::prefetch;
 use super::record::{Record, DEAD};
+use super::segments::Segment;
 use super::table::{Place, Records};
 use crate::defrag::Mover;
 use crate::sizes::class;
@@ -117,54 +113,6 @@ impl Chunk {
     fn fits(&self, bytes: usize) -> bool {
         let len = self.bytes.0.len();
         len <= usize::from(u16::MAX) && len + bytes <= self.bytes.0.capacity()
-    }
-}
-
-/// The records of one crawl, or of another list.
-#[derive(Clone)]
-pub(super) struct Segment {
-    first: u32,
-    last: u32,
-    next_sequence: u32,
-    /// First of the chunks that are mostly dead.
-    sparse: u32,
-    /// Bytes of all records, and of those that are not dead.
-    used: u64,
-    live: u64,
-}
-
-impl Default for Segment {
-    fn default() -> Self {
-        Segment {
-            first: NONE,
-            last: NONE,
-            next_sequence: 0,
-            sparse: NONE,
-            used: 0,
-            live: 0,
-        }
-    }
-}
-
-impl Segment {
-    /// Its first chunk, or [`NONE`].
-    pub fn first(&self) -> u32 {
-        self.first
-    }
-
-    /// A chunk that is mostly dead, or [`NONE`].
-    pub fn sparse(&self) -> u32 {
-        self.sparse
-    }
-
-    #[cfg(test)]
-    pub fn sizes(&self) -> (u64, u64) {
-        (self.used, self.live)
-    }
-
-    /// Whether most of it is dead, beyond what little there may always be.
-    pub fn is_sparse(&self) -> bool {
-        self.used - self.live > self.live + 2 * CHUNK as u64
     }
 }
 

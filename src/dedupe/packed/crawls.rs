@@ -3,7 +3,7 @@
 use hashbrown::HashTable;
 
 use super::blocks::{Link, Slab, NONE};
-use super::chunk::Segment;
+use super::segments::Segment;
 
 /// Number of the list of owners that have no record of what they own.
 pub(super) const OWNERS: u32 = NONE - 1;
@@ -73,12 +73,6 @@ impl Crawls {
     #[inline]
     pub fn get_mut(&mut self, number: u32) -> &mut Crawl {
         self.slab.get_mut(number)
-    }
-
-    /// Whether there is a crawl of that number.
-    pub fn has(&self, number: u32) -> bool {
-        let crawl = self.slab.peek(number);
-        crawl.is_some_and(|crawl| self.find(&crawl.id) == Some(number))
     }
 
     /// The number of a crawl.

@@ -191,9 +191,11 @@ impl Packed {
     /// commonest change of all, in one step.
     pub fn put_new(&mut self, crawl: &[u8], field: &[u8], record: &[u8]) -> bool {
         let field = Field::parse(field);
+        let hash = field.hash();
+        self.table.prefetch(hash);
         let before = self.owners;
         let crawl = self.crawls.number(crawl);
-        self.set_record(crawl, &field, field.hash(), record, true);
+        self.set_record(crawl, &field, hash, record, true);
         self.owners > before
     }
 

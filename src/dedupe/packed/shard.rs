@@ -7,7 +7,7 @@ use crate::defrag::Mover;
 use crate::sizes::class;
 
 /// A shard grows beyond so many percent of its slots: most of them are found in the first bucket.
-const MOST: usize = 92;
+const MOST: usize = 94;
 /// A shard shrinks below so many percent.
 const FEWEST: usize = 55;
 /// Places in the whole table, and how many are expected.

@@ -3,11 +3,12 @@
 use smallvec::SmallVec;
 
 use super::blocks::NONE;
-use super::chunk::{Segment, CHUNK, LONG};
+use super::chunk::{CHUNK, LONG};
 use super::codec::Base;
 use super::crawls::{HOLDERS, OWNERS};
 use super::field::{hash_in, Field};
 use super::record::{self, read_len, write_len, Record, OWNER};
+use super::segments::Segment;
 use super::table::{Place, Records};
 use super::{Packed, Value};
 
@@ -264,7 +265,7 @@ impl Packed {
         let mut value = Value::new();
         while moved < CHUNK / 4 {
             let segment = &self.crawls.list(list).segment;
-            let source = segment.sparse();
+            let source = segment.sparse;
             let Some(base) = self
                 .chunks
                 .room(segment, reserve)
@@ -329,14 +330,14 @@ impl Packed {
     /// Makes a segment smaller, most of which is dead, after removals.
     pub(super) fn tidy(&mut self, list: u32) {
         let segment = &self.crawls.list(list).segment;
-        if !segment.is_sparse() || segment.sparse() == NONE {
+        if !segment.is_sparse() || segment.sparse == NONE {
             return;
         }
         let Some(base) = self.chunks.last_base(segment) else {
             return;
         };
         let last = self.chunks.room(segment, LONG - 1);
-        if last.is_none() || !self.chunks.can_move(segment, segment.sparse()) {
+        if last.is_none() || !self.chunks.can_move(segment, segment.sparse) {
             if list != OWNERS && list != HOLDERS {
                 self.codec.adopt(base);
             }
