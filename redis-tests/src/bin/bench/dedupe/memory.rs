@@ -81,34 +81,19 @@ pub fn findings(scene: &Scene, moments: [[Footprint; 3]; 3], hashes: u64) -> Fin
     ), &[
         "make bench ONLY=D6",
         "redis-cli MEMORY USAGE allhashes",
+        "cargo run --release --no-default-features --example packed_index    # the value alone, part by part",
         "redis-cli DEDUPE.STATS ''    # memory",
         "redis-cli MEMORY PURGE; redis-cli INFO memory | grep -E 'used_memory(_rss)?:'    # before and after",
     ]);
     found
 }
 
-/// What the server tells of the parts, bytes a hash.
+/// How much of a server's growth, in bytes a hash, is the value and how much is the rest.
 pub fn parts(server: &Server, grown: f64, hashes: u64) -> String {
     let usage = ok!(server.wire(), "MEMORY", "USAGE", "allhashes").int() as f64;
     let value = usage / hashes as f64;
-    let mut text = format!(
+    format!(
         "`MEMORY USAGE` of the value is {value:.1} B a hash, all other keys and the rest of the server's growth {:.1} B.",
         grown - value
-    );
-    let info = ok!(server.wire(), "INFO", "crawlspace").text();
-    let parts = info.lines().filter_map(|line| {
-        let (name, bytes) = line.split_once(':')?;
-        let (_, part) = name.split_once("packed_memory_")?;
-        let bytes: f64 = bytes.trim().parse().ok()?;
-        Some(format!(
-            "{} {:.1} B",
-            part.replace('_', " "),
-            bytes / hashes as f64
-        ))
-    });
-    let parts: Vec<String> = parts.collect();
-    if !parts.is_empty() {
-        text.push_str(&format!(" Its parts: {}.", parts.join(", ")));
-    }
-    text
+    )
 }
