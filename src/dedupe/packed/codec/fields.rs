@@ -23,6 +23,16 @@ impl Form {
     pub fn has_millis(self) -> bool {
         matches!(self, Form::DigitsMillis | Form::IsoMillis)
     }
+
+    /// How many characters a date has.
+    pub fn len(self) -> usize {
+        match self {
+            Form::Digits => 14,
+            Form::DigitsMillis => 17,
+            Form::Iso => 20,
+            Form::IsoMillis => 24,
+        }
+    }
 }
 
 /// A value taken apart, from which the same value can be written.
@@ -176,11 +186,9 @@ pub fn write_date(form: Form, seconds: u32, millis: u16, text: &mut [u8; DATE]) 
     let (days, time) = (seconds / 86_400, seconds % 86_400);
     let (year, month, day) = day_of(days);
     let (hour, minute, second) = (time / 3600, time / 60 % 60, time % 60);
-    let (iso, millis_at, len) = match form {
-        Form::Digits => (0, 14, 14),
-        Form::DigitsMillis => (0, 14, 17),
-        Form::Iso => (1, 20, 20),
-        Form::IsoMillis => (1, 20, 24),
+    let (iso, millis_at) = match form {
+        Form::Digits | Form::DigitsMillis => (0, 14),
+        Form::Iso | Form::IsoMillis => (1, 20),
     };
     if iso == 1 {
         *text = *b"0000-00-00T00:00:00.000Z";
@@ -200,7 +208,7 @@ pub fn write_date(form: Form, seconds: u32, millis: u16, text: &mut [u8; DATE]) 
     if form == Form::Iso {
         text[19] = b'Z';
     }
-    len
+    form.len()
 }
 
 #[cfg(test)]

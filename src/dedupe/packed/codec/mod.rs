@@ -22,7 +22,7 @@ use self::bits::{Bits, Writer};
 use self::fields::{Fields, Form};
 use self::hosts::Hosts;
 use self::matcher::PADDING;
-use self::table::{Number, Table, Text};
+use self::table::{Length, Number, Sink, Table, Text};
 use self::tables::Tables;
 use super::Value;
 
@@ -196,7 +196,7 @@ impl Codec {
         done
     }
 
-    fn decode_text(&self, base: Base, bits: &mut Bits<'_>, text: &mut Text<'_>) -> Option<()> {
+    fn decode_text(&self, base: Base, bits: &mut Bits<'_>, text: &mut impl Sink) -> Option<()> {
         let table = self.tables.get(base.table)?;
         let Some((form, wacz)) = read_head(table, bits)? else {
             return table.decode(bits, text);
@@ -265,9 +265,16 @@ impl Codec {
         if is_stored {
             return Ok(len);
         }
-        self.decode_body(base, Bits::new(body, body.len()), &mut Value::new())
-            .map(|()| len)
-            .ok_or_else(|| "a record is not well-formed".into())
+        let mut length = Length::default();
+        let head = len - body.len();
+        self.decode_text(
+            base,
+            &mut Bits::new(&packed[head..], body.len()),
+            &mut length,
+        )
+        .filter(|()| length.0 <= COMPRESSED)
+        .map(|()| len)
+        .ok_or_else(|| "a record is not well-formed".into())
     }
 
     /// Hosts with their numbers, ascending.

@@ -266,7 +266,7 @@ impl Table {
     }
 
     /// Appends the text that the rest of the bits stands for; `None` when it does not stand for one.
-    pub fn decode(&self, bits: &mut Bits<'_>, text: &mut Text<'_>) -> Option<()> {
+    pub fn decode(&self, bits: &mut Bits<'_>, text: &mut impl Sink) -> Option<()> {
         loop {
             let mut word = bits.peek();
             // As many symbols as the word has at least.
@@ -364,6 +364,58 @@ impl Table {
     }
 }
 
+/// Where a value goes that is unpacked, part by part. Each part is refused when there are too many bytes.
+pub trait Sink {
+    /// Appends bytes.
+    fn push(&mut self, bytes: &[u8]) -> Option<()>;
+    /// Appends that many of the bytes, which is quicker when it is known how many may come.
+    fn push_some<const N: usize>(&mut self, bytes: &[u8; N], len: usize) -> Option<()>;
+    /// Appends a number in decimal.
+    fn push_number(&mut self, n: u64) -> Option<()>;
+    /// Appends a date, with a space before and after it.
+    fn push_date(&mut self, form: Form, seconds: u32, millis: u16) -> Option<()>;
+    /// Appends a run.
+    fn push_run(&mut self, alphabet: Alphabet, len: usize, bits: &mut Bits<'_>) -> Option<()>;
+}
+
+/// The length of a value, for who wants to know only that it can be unpacked.
+#[derive(Default)]
+pub struct Length(pub usize);
+
+impl Sink for Length {
+    #[inline]
+    fn push(&mut self, bytes: &[u8]) -> Option<()> {
+        self.0 += bytes.len();
+        (self.0 <= COMPRESSED).then_some(())
+    }
+
+    #[inline]
+    fn push_some<const N: usize>(&mut self, _: &[u8; N], len: usize) -> Option<()> {
+        self.0 += len;
+        (self.0 <= COMPRESSED).then_some(())
+    }
+
+    #[inline]
+    fn push_number(&mut self, n: u64) -> Option<()> {
+        self.0 += n.checked_ilog10().unwrap_or(0) as usize + 1;
+        Some(())
+    }
+
+    #[inline]
+    fn push_date(&mut self, form: Form, _: u32, _: u16) -> Option<()> {
+        self.0 += form.len() + 2;
+        Some(())
+    }
+
+    #[inline]
+    fn push_run(&mut self, alphabet: Alphabet, len: usize, bits: &mut Bits<'_>) -> Option<()> {
+        let mut run = [0; runs::LONGEST];
+        alphabet.read(bits, run.get_mut(..len)?)?;
+        self.0 += len;
+        (self.0 <= COMPRESSED).then_some(())
+    }
+}
+
 /// A text that is put together at the end of a value.
 pub struct Text<'a> {
     /// What counts, and room for more.
@@ -396,53 +448,6 @@ impl<'a> Text<'a> {
         self.len - self.start
     }
 
-    /// Appends bytes; `None` when there are too many.
-    #[inline]
-    pub fn push(&mut self, bytes: &[u8]) -> Option<()> {
-        self.room(bytes.len())?.copy_from_slice(bytes);
-        self.len += bytes.len();
-        Some(())
-    }
-
-    /// Appends that many of the bytes, which is quicker when it is known how many may come.
-    #[inline]
-    fn push_some<const N: usize>(&mut self, bytes: &[u8; N], len: usize) -> Option<()> {
-        self.room(N)?.copy_from_slice(bytes);
-        self.len += len;
-        Some(())
-    }
-
-    /// Appends a number in decimal.
-    #[inline]
-    pub fn push_number(&mut self, mut n: u64) -> Option<()> {
-        let len = n.checked_ilog10().unwrap_or(0) as usize + 1;
-        for digit in self.room(len)?.iter_mut().rev() {
-            *digit = b'0' + (n % 10) as u8;
-            n /= 10;
-        }
-        self.len += len;
-        Some(())
-    }
-
-    /// Appends a date, with a space before and after it.
-    #[inline]
-    pub fn push_date(&mut self, form: Form, seconds: u32, millis: u16) -> Option<()> {
-        let room = self.room(fields::DATE + 2)?;
-        room[0] = b' ';
-        let date = (&mut room[1..=fields::DATE]).try_into().ok()?;
-        let len = write_date(form, seconds, millis, date);
-        room[len + 1] = b' ';
-        self.len += len + 2;
-        Some(())
-    }
-
-    /// Appends a run.
-    fn push_run(&mut self, alphabet: Alphabet, len: usize, bits: &mut Bits<'_>) -> Option<()> {
-        alphabet.read(bits, self.room(len)?)?;
-        self.len += len;
-        Some(())
-    }
-
     /// Where the next bytes go.
     #[inline]
     fn room(&mut self, bytes: usize) -> Option<&mut [u8]> {
@@ -456,5 +461,49 @@ impl<'a> Text<'a> {
     fn grow(&mut self, bytes: usize) -> Option<()> {
         let len = 2 * self.len + bytes;
         (self.len - self.start <= COMPRESSED).then(|| self.out.resize(len, 0))
+    }
+}
+
+impl Sink for Text<'_> {
+    #[inline]
+    fn push(&mut self, bytes: &[u8]) -> Option<()> {
+        self.room(bytes.len())?.copy_from_slice(bytes);
+        self.len += bytes.len();
+        Some(())
+    }
+
+    #[inline]
+    fn push_some<const N: usize>(&mut self, bytes: &[u8; N], len: usize) -> Option<()> {
+        self.room(N)?.copy_from_slice(bytes);
+        self.len += len;
+        Some(())
+    }
+
+    #[inline]
+    fn push_number(&mut self, mut n: u64) -> Option<()> {
+        let len = n.checked_ilog10().unwrap_or(0) as usize + 1;
+        for digit in self.room(len)?.iter_mut().rev() {
+            *digit = b'0' + (n % 10) as u8;
+            n /= 10;
+        }
+        self.len += len;
+        Some(())
+    }
+
+    #[inline]
+    fn push_date(&mut self, form: Form, seconds: u32, millis: u16) -> Option<()> {
+        let room = self.room(fields::DATE + 2)?;
+        room[0] = b' ';
+        let date = (&mut room[1..=fields::DATE]).try_into().ok()?;
+        let len = write_date(form, seconds, millis, date);
+        room[len + 1] = b' ';
+        self.len += len + 2;
+        Some(())
+    }
+
+    fn push_run(&mut self, alphabet: Alphabet, len: usize, bits: &mut Bits<'_>) -> Option<()> {
+        alphabet.read(bits, self.room(len)?)?;
+        self.len += len;
+        Some(())
     }
 }
