@@ -4,8 +4,8 @@
 //! It behaves as the plain hashes that it stands for, byte for byte: whatever field and value goes in
 //! comes out. How a hash is spelled, who owns it and what a record means is nothing that it knows.
 //!
-//! Records stand one after the other in chunks of memory, those of a crawl together ([`chunk`]), and are
-//! found by a table of their places ([`table`]). A field that a crawl has and owns, which is what nearly
+//! Records stand one after the other in chunks of memory, those of a crawl together (`chunk`), and are
+//! found by a table of their places (`table`). A field that a crawl has and owns, which is what nearly
 //! all are, is one record with one place in the table, under the hash of the field alone. The record of a
 //! crawl that does not own the field is under the hash of both, so that a field that thousands of crawls
 //! have is found as quickly as any other.
