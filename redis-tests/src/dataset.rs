@@ -119,13 +119,11 @@ impl Snapshot {
     /// When the two are not equal.
     #[track_caller]
     pub fn assert_same(&self, other: &Snapshot, what: &str) {
-        let diff = self.differences(other);
-        let shown = diff[..diff.len().min(40)].join("\n");
-        assert!(
-            self == other,
-            "{what}: {} lines differ\n{shown}",
-            diff.len()
-        );
+        if self != other {
+            let diff = self.differences(other);
+            let shown = diff[..diff.len().min(40)].join("\n");
+            panic!("{what}: {} lines differ\n{shown}", diff.len());
+        }
     }
 }
 

@@ -15,7 +15,6 @@ const WHOLE: u64 = 70_000;
 
 /// Two committed crawls that share hashes, and one that is open.
 fn build(c: &mut Wire) {
-    ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 50);
     for (id, first) in [("a", 0), ("b", 20_000)] {
         let crawl = Crawl {
             prefix: P,
@@ -33,6 +32,7 @@ fn build(c: &mut Wire) {
         hashes: 40_000,
     };
     open.add(c);
+    ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 100);
 }
 
 /// The owner of a hash while `a` and `b` are committed and nothing else is.
@@ -65,7 +65,7 @@ fn killed(server: &mut Server, waiting: &mut Wire) {
     server.kill9();
     assert!(waiting.try_recv().is_err(), "it was over before the kill");
     server.restart();
-    ok!(server.wire(), "CONFIG", "SET", "crawlspace.slice-us", 50);
+    ok!(server.wire(), "CONFIG", "SET", "crawlspace.slice-us", 100);
 }
 
 /// The hashes that are in plain keys while the storage changes.
@@ -294,7 +294,7 @@ fn a_change_survives_a_reload_and_a_shutdown() {
         server.shutdown();
         server.restart();
         let mut c = server.wire();
-        ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 50);
+        ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 100);
         assert_nothing_is_missed(&mut c, "after a shutdown");
         let mut changer = begin_change(&server, name, P);
         ok!(c, "DEBUG", "RELOAD");

@@ -12,7 +12,6 @@ const P: &str = "p:";
 const ALL: u64 = 45_000;
 
 fn build(c: &mut Wire) {
-    ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 50);
     for (id, first) in [("a", 0), ("b", 15_000)] {
         let crawl = Crawl {
             prefix: P,
@@ -23,6 +22,7 @@ fn build(c: &mut Wire) {
         crawl.add(c);
         commit(c, P, id);
     }
+    ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 100);
 }
 
 fn sees_all(c: &mut Wire, when: &str) {
