@@ -214,8 +214,9 @@ impl Chunks {
             base,
             ..Chunk::default()
         };
-        self.room += chunk.bytes.0.capacity();
+        let room = chunk.bytes.0.capacity();
         let number = self.slab.insert(chunk, CHUNKS);
+        self.room += room;
         let before = segment.last;
         segment.next_sequence = segment.next_sequence.wrapping_add(1);
         segment.last = number;
