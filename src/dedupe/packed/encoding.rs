@@ -256,9 +256,20 @@ impl Packed {
         }
     }
 
-    /// Gives every entry as parts, each entry once, in any order: equal for equal contents however
-    /// they came to be. For digests.
+    /// Gives every entry, each once, in any order: equal for equal contents however they came to be. For
+    /// digests.
     pub fn elements(&self, element: &mut dyn FnMut(&[&[u8]])) {
+        let mut joined = Vec::new();
+        self.entries(&mut |parts| {
+            // In one piece, because a server's digest takes its time for each.
+            joined.clear();
+            parts.iter().for_each(|part| put_bytes(&mut joined, part));
+            element(&[&joined]);
+        });
+    }
+
+    /// Gives every entry in parts: what it is an entry of, field, and value.
+    pub(super) fn entries(&self, element: &mut dyn FnMut(&[&[u8]])) {
         let mut text = Text::new();
         let mut value = Value::new();
         let crawls = self.crawls.iter().map(|(number, _)| number);

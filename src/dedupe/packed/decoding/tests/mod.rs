@@ -21,7 +21,7 @@ fn chunks(packed: &Packed, limit: usize) -> Vec<Vec<u8>> {
 
 fn elements(packed: &Packed) -> BTreeSet<Vec<Vec<u8>>> {
     let mut elements = BTreeSet::new();
-    packed.elements(&mut |parts| {
+    packed.entries(&mut |parts| {
         let parts = parts.iter().map(|part| part.to_vec()).collect();
         assert!(elements.insert(parts), "an element twice");
     });
