@@ -516,3 +516,31 @@ fn all_memory_moves_and_nothing_changes() {
     packed.verify();
     same(&packed, &model);
 }
+
+#[test]
+fn a_scan_of_a_table_that_shrinks_and_grows_misses_nothing() {
+    let paces = (4..80).step_by(4);
+    for (grows, each) in paces.flat_map(|each| [(false, each), (true, each)]) {
+        let mut packed = Packed::default();
+        let (stay, all) = (300, 1_500);
+        for n in 0..if grows { stay } else { all } {
+            packed.put_new(b"crawl", &sha256(n), b"x");
+        }
+        let (mut cursor, mut batch) = (Cursor::default(), Batch::default());
+        let mut next = stay;
+        while packed.scan(Part::Owners, &mut cursor, &mut batch) {
+            for n in next..(next + each).min(all) {
+                if grows {
+                    packed.put_new(b"crawl", &sha256(n), b"x");
+                } else {
+                    packed.del(Part::Owners, &sha256(n));
+                    packed.del(Part::Records(b"crawl"), &sha256(n));
+                }
+            }
+            next = (next + each).min(all);
+        }
+        packed.verify();
+        let given: std::collections::BTreeSet<_> = batch.iter().map(|(f, _)| f.to_vec()).collect();
+        assert!((0..stay).all(|n| given.contains(&sha256(n))));
+    }
+}
