@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use redis_tests::{ok, Options, Reply, Server};
+use redis_tests::{ok, until, Options, Reply, Server};
 
 use super::corpus::{Corpus, Crawl};
 use super::{documented, PREFIX};
@@ -160,8 +160,11 @@ pub struct Footprint {
 }
 
 impl Footprint {
-    /// Of this server now.
+    /// Of this server, once it has freed what it frees in the background.
     pub fn of(server: &Server) -> Footprint {
+        until("the server has freed what it no longer needs", || {
+            server.info_number("lazyfree_pending_objects") == 0
+        });
         let mut wire = server.wire();
         ok!(wire, "MEMORY", "PURGE");
         Footprint {

@@ -28,12 +28,12 @@ pub fn section(plan: &Plan, stops: &[Stop], end: &End) -> Section {
     found.note("File, fork, removal.", format!(
         "The RDB file of {} hashes has {:.0} MB, {:.1} B a hash; `SAVE` wrote it in {}, and the server loaded it in {}, {:.0} ns a \
          hash, after which the process had grown by {:.1} B a hash. Then a crawl of {} hashes was committed while a child saved: \
-         the fork of {:.0} MB took {}, the commit {}, and {:.0} MB of pages were copied. Then {} crawls were removed one after \
-         the other while others asked {RATE} times a second: {} each, others {}, {} when nothing ran.",
+         the fork of {:.0} MB took {}, the commit {}, and {:.0} MB of pages were copied. Then crawls were removed \
+         while others asked {RATE} times a second: {} each, others waited {}, and {} when nothing ran.",
         grouped(end.hashes), end.file / 1e6, end.file / end.hashes as f64, time(end.save), time(end.load),
         1e9 * end.load / end.hashes as f64, end.loaded.resident / end.hashes as f64,
         grouped(end.meanwhile), end.forked / 1e6, time(end.fork), time(end.commit), end.copied / 1e6,
-        plan.reps, time(end.removal.seconds.median()),
+        time(end.removal.seconds.median()),
         Loaded::quantiles(&end.removal.during), Loaded::quantiles(&end.removal.idle),
     ), repeat);
     found.note(
