@@ -17,10 +17,10 @@ pub fn section(plan: &Plan, stops: &[Stop], end: &End) -> Section {
     found.note("By size.", sizes(stops), repeat);
     let (first, last) = (&stops[0], &stops[stops.len() - 1]);
     found.note("Growth.", format!(
-        "Memory is growth since the server was empty; {} The table grows by splitting one small part of itself at a time, so \
-         that memory and the longest slice stay what they are. What grows is the time of a probe, since less and less of \
-         the memory that it touches is in the processor's caches: a look-up takes {:.2} µs at {} hashes and {:.2} µs at {}, \
-         an `HGET` {:.2} and {:.2} µs.",
+        "Memory is growth since the server was empty; {} The table grows by splitting one small part of itself at a time, \
+         and each crawl has chunks of its own. The larger the index, the less of the memory that a request touches is in the \
+         processor's caches and in its table of pages: a look-up, which touches two places, takes {:.2} µs at {} hashes and \
+         {:.2} µs at {}; an `HGET`, which touches four, {:.2} and {:.2} µs.",
         end.parts,
         1e6 / first.lookups.median(), grouped(first.hashes), 1e6 / last.lookups.median(), grouped(last.hashes),
         1e6 / first.hgets.median(), 1e6 / last.hgets.median(),
