@@ -184,7 +184,6 @@ impl<K: Store> Commit<K> {
         }
         ks.delete(&records)?;
         index.set_copied(ks, crawl, 0)?;
-        index.note_plain(ks, crawl);
         Ok(true)
     }
 
@@ -400,7 +399,6 @@ impl<K: Store> Job<K> for Commit<K> {
                     if !done {
                         return Ok(Step::More);
                     }
-                    index.note_plain(ks, crawl);
                     if self.state.number == 0 {
                         // An earlier run had ended but for this.
                         self.phase = Phase::Start;

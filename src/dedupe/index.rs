@@ -32,8 +32,6 @@ pub(super) struct Remembered<N> {
     pub(super) uncommitted: Option<bool>,
     /// Whether every field of its records is known to be in the written form.
     pub(super) is_written: bool,
-    /// Whether `records` is known not to be there: if it is committed, all of it is packed.
-    pub(super) is_packed: bool,
 }
 
 /// Where a crawl stands.
@@ -255,9 +253,9 @@ impl<K: Store> Index<K> {
         if !self.crawls.contains_key(crawl) {
             let records = ks.name(&[&self.prefix, b"h:", crawl]);
             let counts = ks.name(&[&self.prefix, b"h:", crawl, b":counts"]);
-            let is_packed = !ks.exists(&records);
             let part = Part::Records(crawl);
-            let is_written = is_packed && self.len_packed(ks, part).is_ok_and(|len| len == 0);
+            let is_written =
+                !ks.exists(&records) && self.len_packed(ks, part).is_ok_and(|len| len == 0);
             self.crawls.insert(
                 crawl.into(),
                 Remembered {
@@ -266,7 +264,6 @@ impl<K: Store> Index<K> {
                     committed: None,
                     uncommitted: None,
                     is_written,
-                    is_packed,
                 },
             );
         }
@@ -319,14 +316,7 @@ impl<K: Store> Index<K> {
             ks.set_del(&self.names.uncommitted, crawl)?;
         }
         self.remembered(ks, crawl).uncommitted = Some(is);
-        self.note_plain(ks, crawl);
         Ok(())
-    }
-
-    /// Takes note of whether a crawl has a plain hash of records.
-    pub(super) fn note_plain(&mut self, ks: &mut K, crawl: &[u8]) {
-        let records = self.remembered(ks, crawl).records.clone();
-        self.remembered(ks, crawl).is_packed = !ks.exists(&records);
     }
 
     /// Where the crawl stands; `None` when the index does not know it.

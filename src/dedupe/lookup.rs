@@ -164,7 +164,7 @@ impl<K: Store> Index<K> {
         let id = self.prefix().len() + b"h:".len();
         let found = ks.packed(key, |packed| {
             let owner = packed.find(probe, value)?;
-            let known = self.usual(owner).filter(|crawl| crawl.is_packed)?;
+            let known = self.usual(owner)?;
             let records = known.records.clone();
             Some(Usual { records, id })
         })?;

@@ -193,7 +193,6 @@ impl<K: Store> Job<K> for Move<K> {
                             false => return Ok(Step::More),
                         }
                     }
-                    index.note_plain(ks, crawl);
                     self.phase = Phase::Next;
                 }
                 Phase::Merged(walk) => {
@@ -271,7 +270,12 @@ impl<K: Store> Index<K> {
                 None => None,
             };
             let owns = owner.is_some_and(|owner| owner.as_ref() == crawl);
-            self.take(ks, crawl, (field, value), owns)?;
+            // What a plain client wrote beside a packed record was never seen.
+            if !self.has_packed(ks, Part::Records(crawl), field)? {
+                self.take(ks, crawl, (field, value), owns)?;
+            } else if owns {
+                self.merged_set(ks, field, crawl)?;
+            }
             moved.push(field);
             if owns {
                 owned.push(field);
@@ -302,8 +306,8 @@ impl<K: Store> Index<K> {
         let mut unpacked = 0;
         if committed {
             for (field, value) in moved.iter() {
-                // What a plain client wrote there since counts.
-                unpacked += u64::from(ks.hash_set_new(&records, field, value)?);
+                ks.hash_set(&records, field, value)?;
+                unpacked += 1;
             }
         }
         self.set_copied(ks, crawl, 0)?;

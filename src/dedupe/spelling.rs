@@ -16,7 +16,6 @@ impl<K: Store> Index<K> {
     pub fn distrust_records(&mut self, crawl: &[u8]) {
         if let Some(remembered) = self.crawls.get_mut(crawl) {
             remembered.is_written = false;
-            remembered.is_packed = false;
         }
     }
 

@@ -8,7 +8,8 @@
 //! The records of a crawl that is not committed are in its plain hash always. Its commit copies them
 //! into the packed index, and when it has ended the plain hash goes: `copied` in `h:<crawl>:base`
 //! says how many records are in both meanwhile. A plain client may write to the hash of a committed
-//! crawl at any time; what it writes counts before what is packed.
+//! crawl at any time; of a hash that the crawl has packed, the packed record counts, as if the client had
+//! found it there (`HSETNX`).
 
 use crate::keyspace::{Batch, Keyspace};
 use crate::text::parse_unsigned;
@@ -160,7 +161,7 @@ impl<K: Store> Index<K> {
         Ok(value.map(Stored::Packed))
     }
 
-    fn has_packed(&self, ks: &mut K, part: Part<'_>, field: &[u8]) -> Result<bool> {
+    pub(super) fn has_packed(&self, ks: &mut K, part: Part<'_>, field: &[u8]) -> Result<bool> {
         match &self.places.packed {
             Some(key) => Ok(ks.packed(key, |packed| packed.has(part, field))? == Some(true)),
             None => Ok(false),
@@ -259,14 +260,14 @@ impl<K: Store> Index<K> {
         crawl: &[u8],
         field: &[u8],
     ) -> Result<Option<Stored<K::Value>>> {
+        if self.may_be_packed(ks, crawl)? {
+            let packed = self.get_packed(ks, Part::Records(crawl), field)?;
+            if packed.is_some() {
+                return Ok(packed);
+            }
+        }
         let records = self.crawl_key(ks, crawl, CrawlKey::Records);
-        if let Some(value) = ks.hash_get(&records, field)? {
-            return Ok(Some(Stored::Plain(value)));
-        }
-        if !self.may_be_packed(ks, crawl)? {
-            return Ok(None);
-        }
-        self.get_packed(ks, Part::Records(crawl), field)
+        Ok(ks.hash_get(&records, field)?.map(Stored::Plain))
     }
 
     /// Whether a crawl has a record in that field.
@@ -286,7 +287,7 @@ impl<K: Store> Index<K> {
         value: &[u8],
     ) -> Result<()> {
         let records = self.crawl_key(ks, crawl, CrawlKey::Records);
-        if self.may_be_packed(ks, crawl)? && !ks.hash_has(&records, field)? {
+        if self.may_be_packed(ks, crawl)? {
             let part = Part::Records(crawl);
             if let (Some(key), true) = (&self.places.packed, self.has_packed(ks, part, field)?) {
                 ks.change_packed(key, &Op::Set(part, field, value))?;

@@ -68,18 +68,18 @@ fn push_field(log: &mut Vec<u8>, text: &[u8]) {
     log.extend_from_slice(field.raw());
 }
 
-/// Names the crawl of what follows, unless it is the one that was named last. `mark` is where the last
-/// name ends in the log; 0 for none.
+/// Names the crawl of what follows, unless it is the one that was named last. `mark` is where that name
+/// is in the log, with its length; 0 for none.
 fn push_crawl(log: &mut Vec<u8>, mark: &mut usize, crawl: &[u8]) {
-    let named = log[..*mark].ends_with(crawl) && *mark > crawl.len() && {
-        let mut before: SmallVec<[u8; 10]> = SmallVec::new();
-        push_length(&mut before, crawl.len() as u64);
-        log[..*mark - crawl.len()].ends_with(&before)
-    };
-    if !named {
+    let mut length: SmallVec<[u8; 10]> = SmallVec::new();
+    push_length(&mut length, crawl.len() as u64);
+    let named = &log[*mark..];
+    let same = *mark > 0 && named.starts_with(&length) && named[length.len()..].starts_with(crawl);
+    if !same {
         log.push(CRAWL);
-        push_bytes(log, crawl);
         *mark = log.len();
+        log.extend_from_slice(&length);
+        log.extend_from_slice(crawl);
     }
 }
 
@@ -292,7 +292,13 @@ mod tests {
                     .prop_map(String::into_bytes),
             ]
         };
-        let crawl = proptest::sample::select(vec![b"a".to_vec(), b"ba".to_vec(), vec![0; 130]]);
+        let crawl = proptest::sample::select(vec![
+            b"a".to_vec(),
+            b"ba".to_vec(),
+            b"\x01a".to_vec(),
+            b"x\x02\x01a".to_vec(),
+            vec![0; 130],
+        ]);
         proptest::collection::vec((0..9u8, crawl, bytes(), bytes()), 0..30)
     }
 
