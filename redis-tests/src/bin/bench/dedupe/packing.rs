@@ -43,8 +43,8 @@ pub fn measure(plan: &Plan, corpus: &Corpus) -> Findings {
         pack.alone.0.push(change(&server, "DEDUPE.PACK", size));
         pack.slices.0.push(slice_longest(&server));
         used[1] = Footprint::of(&server).used;
+        start_anew(&mut server);
         unpack.alone.0.push(change(&server, "DEDUPE.UNPACK", size));
-        // The longest of both: a bound for this one.
         unpack.slices.0.push(slice_longest(&server));
         used[2] = Footprint::of(&server).used;
         assert_eq!(
@@ -53,15 +53,22 @@ pub fn measure(plan: &Plan, corpus: &Corpus) -> Findings {
             "UNPACK gives the plain keys back as they were"
         );
         say(&format!("PACK and UNPACK under load ({rep}/{})", plan.reps));
-        reset(&mut server);
         for (command, figures) in [("DEDUPE.PACK", &mut pack), ("DEDUPE.UNPACK", &mut unpack)] {
+            start_anew(&mut server);
             let asking = requests(corpus, size, &server, Some(PREFIX));
             let long = |server: &Server| change(server, command, size);
             figures.loaded.measure(&server, asking, long);
             figures.slices.0.push(slice_longest(&server));
         }
+        ok!(server.wire(), "SAVE");
     }
     findings(size, &pack, &unpack, used)
+}
+
+/// Starts the server again with the data that it has: it forgets its longest slice so far.
+fn start_anew(server: &mut Server) {
+    ok!(server.wire(), "SAVE");
+    reset(server);
 }
 
 /// Seconds that a change of the storage takes.
