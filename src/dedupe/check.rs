@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::keyspace::Batch;
 use crate::reply::Reply;
-use crate::text::parse_signed;
+use crate::text::{parse_signed, parse_unsigned};
 
 use super::counts;
 use super::digest::Digest;
@@ -120,9 +120,37 @@ impl<K: Store> Check<K> {
             self.findings.placeholders += u64::from(!closed);
         }
         self.check_numbers(index, ks, &crawl)?;
+        self.check_packed_records(index, ks, &crawl, &base)?;
         let walk = Walk::stored(index, ks, Of::Records(crawl.clone()));
         self.current = crawl;
         Ok(Phase::Records(walk))
+    }
+
+    /// A crawl must have as many records as its last commit saw, if they are packed: with the value, the
+    /// records go as well as the hashes, and nothing that is left would miss them.
+    fn check_packed_records(
+        &mut self,
+        index: &mut Index<K>,
+        ks: &mut K,
+        crawl: &[u8],
+        base: &K::Name,
+    ) -> Result<()> {
+        if index.packed_key().is_none() || index.is_uncommitted(ks, crawl)? {
+            return Ok(());
+        }
+        let seen = ks.hash_get(base, b"hashes")?;
+        let seen = seen.and_then(|n| parse_unsigned(n.as_ref())).unwrap_or(0);
+        let lost = seen.saturating_sub(index.records_len(ks, crawl)?);
+        if lost > 0 {
+            self.findings.missing_hashes += lost;
+            if self.repair {
+                // They cannot be brought back; what is left is the crawl now.
+                let left = (seen - lost).to_string();
+                ks.hash_set(base, b"hashes", left.as_bytes())?;
+                self.findings.repaired += 1;
+            }
+        }
+        Ok(())
     }
 
     /// The numbers of a crawl's commits must lead back to it.

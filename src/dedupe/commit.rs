@@ -371,6 +371,9 @@ impl<K: Store> Job<K> for Commit<K> {
                     self.phase = Phase::Finish;
                 }
                 Phase::Finish => {
+                    if index.storage() == Storage::Packed {
+                        index.expect_no_more(ks, &self.crawl)?;
+                    }
                     self.finish(index, ks)?;
                     let copies = !self.continued && index.copied(ks, &self.crawl)? > 0;
                     if copies && !self.drop_copied(index, ks)? {
@@ -588,13 +591,8 @@ impl<K: Store> Index<K> {
         numbers: &mut Numbers,
         crawl: &[u8],
     ) -> Result<()> {
-        let mut kept = Numbers::new();
-        for &n in numbers.iter() {
-            if self.crawl_of(ks, n)?.as_deref() != Some(crawl) {
-                kept.push(n);
-            }
-        }
-        *numbers = kept;
+        let own = self.numbers_of(ks, crawl)?;
+        numbers.retain(|n| !own.contains(n));
         self.set_holders(ks, digest, numbers)
     }
 

@@ -281,12 +281,7 @@ impl<K: Store> Index<K> {
         owner: &[u8],
         excluded: &dyn Fn(&[u8]) -> bool,
     ) -> Result<Option<Under<K::Value>>> {
-        let mut candidates: Vec<(u64, Vec<u8>)> = Vec::new();
-        for number in self.holders(ks, digest)? {
-            if let Some(crawl) = self.crawl_of(ks, number)? {
-                candidates.push((number, crawl));
-            }
-        }
+        let numbers = self.holders(ks, digest)?;
         // A plain client's commit may have taken a hash from any crawl that owned it.
         let plain = self.is_committed(ks, owner)? && self.unrecorded_number(ks, owner)?.is_some();
         let unrecorded = if plain {
@@ -294,9 +289,27 @@ impl<K: Store> Index<K> {
         } else {
             self.unrecorded(ks)?
         };
-        if !unrecorded.is_empty() {
-            candidates.sort();
+        if unrecorded.is_empty() {
+            // The usual case, in which there may be thousands of them.
+            for number in numbers {
+                let Some(crawl) = self.crawl_of(ks, number)? else {
+                    continue;
+                };
+                if !excluded(&crawl) {
+                    if let Some(record) = self.committed_record(ks, &crawl, digest)? {
+                        return Ok(Some((crawl, record)));
+                    }
+                }
+            }
+            return Ok(None);
         }
+        let mut candidates: Vec<(u64, Vec<u8>)> = Vec::new();
+        for number in numbers {
+            if let Some(crawl) = self.crawl_of(ks, number)? {
+                candidates.push((number, crawl));
+            }
+        }
+        candidates.sort();
         // Both are in order, and are gone through together.
         let (mut recorded, mut looked) =
             (candidates.iter().peekable(), unrecorded.iter().peekable());

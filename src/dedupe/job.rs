@@ -23,11 +23,17 @@ pub trait Job<K: Store> {
 /// that read it: nothing read is kept while others may change it.
 const BATCH: usize = if cfg!(test) { 2 } else { 32 };
 
+/// How many at first.
+const FIRST_BATCH: usize = if cfg!(test) { 2 } else { 8 };
+
 /// A walk over all entries of a hash or set.
 pub struct Walk<K: Store> {
     /// What is still to be gone through, the next one last.
     sources: Vec<Source<K>>,
     batch: Batch,
+    /// How many entries are read before they are worked on: fewer where the work on each is long, such
+    /// as that on a hash that thousands of crawls hold.
+    size: usize,
 }
 
 impl<K: Store> Walk<K> {
@@ -52,6 +58,7 @@ impl<K: Store> Walk<K> {
         Walk {
             sources,
             batch: Batch::default(),
+            size: FIRST_BATCH,
         }
     }
 
@@ -63,14 +70,22 @@ impl<K: Store> Walk<K> {
         time: Time<'_>,
         mut each: impl FnMut(&mut Index<K>, &mut K, &[u8], &[u8]) -> Result<()>,
     ) -> Result<bool> {
+        let mut batches = 0;
         loop {
             let (batch, done) = self.next(index, ks)?;
             for (field, value) in batch.iter() {
                 each(index, ks, field, value)?;
             }
-            if done || !time() {
-                return Ok(done);
+            batches += 1;
+            if !done && time() {
+                continue;
             }
+            match batches {
+                1 => self.size = (self.size / 2).max(1),
+                2 | 3 => {}
+                _ => self.size = (self.size * 2).min(BATCH),
+            }
+            return Ok(done);
         }
     }
 
@@ -78,7 +93,7 @@ impl<K: Store> Walk<K> {
     pub fn next(&mut self, index: &Index<K>, ks: &mut K) -> Result<(&Batch, bool)> {
         self.batch.clear();
         while let Some(source) = self.sources.last_mut() {
-            if self.batch.len() >= index.batch(BATCH) {
+            if self.batch.len() >= index.batch(self.size) {
                 break;
             }
             if !source.scan(ks, &mut self.batch)? {

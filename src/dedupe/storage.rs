@@ -401,6 +401,16 @@ impl<K: Store> Index<K> {
         Ok(())
     }
 
+    /// Tells it that no more will come.
+    pub fn expect_no_more(&mut self, ks: &mut K, crawl: &[u8]) -> Result<()> {
+        if self.packed_records_len(ks, crawl)? >= WORTH_EXPECTING {
+            if let Some(key) = &self.places.packed {
+                ks.change_packed(key, &Op::Expect(crawl, 0))?;
+            }
+        }
+        Ok(())
+    }
+
     /// The numbers that `holders` has for a hash.
     pub fn holders_get(&self, ks: &mut K, digest: &Digest) -> Result<Option<Stored<K::Value>>> {
         let field = digest.canonical();

@@ -8,6 +8,7 @@ use crate::dedupe::packed::{Packed, Value};
 use crate::dedupe::store::{Holds, Store, PACKED};
 use crate::defrag::Mover;
 use crate::keyspace::{Keyspace, Kind, Result};
+use crate::server::acl::{Access, User};
 use crate::server::api::{selected_db, Ctx, RmString};
 use crate::server::command::{register_internal, Internal, InternalCall};
 use crate::server::keyspace::{By, Gathering, RedisKeyspace, Told};
@@ -157,6 +158,8 @@ fn apply(
     log: &[u8],
 ) -> std::result::Result<(), String> {
     let records = RmString::new(records);
+    // Only the first key of the command is one that the server knows of.
+    User::current(call.ctx).check(&records, Access::Read)?;
     let mut taken: Vec<Option<Value>> = Vec::new();
     let mut ops = Log::new(log);
     while let Some(op) = ops.next_op().map_err(|error| format!("ERR {error}"))? {

@@ -28,6 +28,8 @@ pub(super) trait Records {
 /// Mean number of places in a shard. One has twice as many before it is split, which
 /// takes less than 100 us. Tests have many shards at once.
 pub(super) const FULL: usize = if cfg!(test) { 12 } else { 1024 };
+/// Room for what is announced is made at one of so many insertions.
+const PACE: usize = 16;
 /// Most shards: how many the bits of a hash that are not otherwise used can tell.
 const SHARDS: usize = 1 << 24;
 /// Most places that can be expected.
@@ -132,7 +134,12 @@ impl Table {
     /// Splits a shard if there are many more to each than there should be.
     fn grow(&mut self, records: &impl Records) {
         let shards = self.shards.len();
-        if self.len + self.expected <= shards * FULL || shards == SHARDS {
+        // Room for what is announced is made little by little, because each split takes its time.
+        let ahead = match self.len.is_multiple_of(PACE) {
+            true => self.expected,
+            false => 0,
+        };
+        if self.len + ahead <= shards * FULL || shards == SHARDS {
             return;
         }
         let level = shards.ilog2();

