@@ -73,6 +73,7 @@ impl<K: Store> Walk<K> {
         let mut batches = 0;
         loop {
             let (batch, done) = self.next(index, ks)?;
+            index.expect_look_ups(ks, batch)?;
             for (field, value) in batch.iter() {
                 each(index, ks, field, value)?;
             }

@@ -2,6 +2,8 @@
 
 use smallvec::SmallVec;
 
+use crate::keyspace::Batch;
+
 use super::digest::Digest;
 use super::error::Result;
 use super::index::Index;
@@ -119,6 +121,18 @@ impl<K: Store> Index<K> {
         };
         let field = digest.written(self.profile());
         Ok(ks.packed(key, |packed| packed.probe(field))?)
+    }
+
+    /// Says that these fields will be looked for soon.
+    pub(super) fn expect_look_ups(&self, ks: &mut K, batch: &Batch) -> Result<()> {
+        if let (Some(key), true) = (self.packed_key(), batch.len() > 1) {
+            ks.packed(key, |packed| {
+                for (field, _) in batch.iter() {
+                    packed.probe(field);
+                }
+            })?;
+        }
+        Ok(())
     }
 
     /// The same for many.
