@@ -14,7 +14,7 @@ use super::index::Index;
 use super::job::{Adoption, Job, Step, Time, Walk};
 use super::keys::CrawlKey;
 use super::record::Record;
-use super::storage::Of;
+use super::storage::{Of, Storage};
 use super::store::Store;
 use super::wacz::Entry;
 
@@ -62,6 +62,8 @@ pub struct Check<K: Store> {
     all_written: bool,
     /// Which look at the merged index this is.
     census: u64,
+    /// Storage of the index at the last step, and whether it is moving there.
+    places: Option<(Storage, bool)>,
     findings: Findings,
 }
 
@@ -82,6 +84,7 @@ impl<K: Store> Check<K> {
             sums_unknown: false,
             all_written: true,
             census: 0,
+            places: None,
             findings: Findings::default(),
         }
     }
@@ -256,6 +259,12 @@ impl<K: Store> Check<K> {
 impl<K: Store> Job<K> for Check<K> {
     fn step(&mut self, index: &mut Index<K>, ks: &mut K, time: Time<'_>) -> Result<Step> {
         let repair = self.repair;
+        let places = Some((index.storage(), index.is_moving()));
+        if self.places != places {
+            // What was to be gone through next may be elsewhere now.
+            *self = Check::new(index, ks, repair);
+            self.places = places;
+        }
         loop {
             let findings = &mut self.findings;
             match &mut self.phase {

@@ -134,6 +134,14 @@ impl<K: Store> Index<K> {
         self.places.is_moving()
     }
 
+    /// Takes note if nothing is left of the old storage: a removal may have taken the last of it. Belongs
+    /// at the end of every step that changes the index.
+    pub fn settle_move(&mut self, ks: &mut K) {
+        if self.is_moving() && !ks.exists(&self.names.moving) {
+            self.places = Places::of(&self.names, self.places.storage, false);
+        }
+    }
+
     /// What figures say of it.
     pub fn storage_shown(&self) -> &'static str {
         match (self.storage(), self.is_moving()) {

@@ -69,6 +69,7 @@ impl Slices for IndexJob {
         let step = slice(self.db, &self.prefix, &mut keys, |index, keys| {
             let step = job.step(index, keys, time);
             if kind != Kind::Reads {
+                index.settle_move(keys);
                 index.write_spelling(keys)?;
             }
             step
