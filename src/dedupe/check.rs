@@ -123,15 +123,15 @@ impl<K: Store> Check<K> {
             self.findings.placeholders += u64::from(!closed);
         }
         self.check_numbers(index, ks, &crawl)?;
-        self.check_packed_records(index, ks, &crawl, &base)?;
+        self.check_packed_value(index, ks, &crawl, &base)?;
         let walk = Walk::stored(index, ks, Of::Records(crawl.clone()));
         self.current = crawl;
         Ok(Phase::Records(walk))
     }
 
-    /// A crawl must have as many records as its last commit saw, if they are packed: with the value, the
-    /// records go as well as the hashes, and nothing that is left would miss them.
-    fn check_packed_records(
+    /// With the value of a packed index the records of crawls go as well as their hashes, and nothing that
+    /// is left would miss them but the numbers of records that the last commits saw.
+    fn check_packed_value(
         &mut self,
         index: &mut Index<K>,
         ks: &mut K,
@@ -143,13 +143,11 @@ impl<K: Store> Check<K> {
         }
         let seen = ks.hash_get(base, b"hashes")?;
         let seen = seen.and_then(|n| parse_unsigned(n.as_ref())).unwrap_or(0);
-        let lost = seen.saturating_sub(index.records_len(ks, crawl)?);
-        if lost > 0 {
-            self.findings.missing_hashes += lost;
+        if seen > 0 && index.records_len(ks, crawl)? == 0 {
+            self.findings.missing_hashes += seen;
             if self.repair {
-                // They cannot be brought back; what is left is the crawl now.
-                let left = (seen - lost).to_string();
-                ks.hash_set(base, b"hashes", left.as_bytes())?;
+                // They cannot be brought back.
+                ks.hash_set(base, b"hashes", b"0")?;
                 self.findings.repaired += 1;
             }
         }
@@ -260,8 +258,8 @@ impl<K: Store> Job<K> for Check<K> {
     fn step(&mut self, index: &mut Index<K>, ks: &mut K, time: Time<'_>) -> Result<Step> {
         let repair = self.repair;
         let places = Some((index.storage(), index.is_moving()));
-        if self.places != places {
-            // What was to be gone through next may be elsewhere now.
+        if self.places != places && (!repair || self.places.is_none()) {
+            // What was to be gone through next may be elsewhere now. (Nobody moves it while it is repaired.)
             *self = Check::new(index, ks, repair);
             self.places = places;
         }

@@ -14,6 +14,7 @@ use super::holders::Numbers;
 use super::index::{Index, State};
 use super::job::{Adoption, Job, Step, Time, Walk};
 use super::keys::CrawlKey;
+use super::packed::Part;
 use super::progress::CommitState;
 use super::record::Record;
 use super::storage::{Of, Storage};
@@ -49,6 +50,8 @@ pub struct Commit<K: Store> {
     phase: Phase<K>,
     state: CommitState,
     continued: bool,
+    /// Whether the plain hash has nothing that is packed as well.
+    swept: bool,
 }
 
 impl<K: Store> Commit<K> {
@@ -63,6 +66,7 @@ impl<K: Store> Commit<K> {
                 known: 0,
             },
             continued: false,
+            swept: false,
         }
     }
 
@@ -106,7 +110,8 @@ impl<K: Store> Commit<K> {
                 return Ok(None);
             }
             index.drop_leftovers(ks, crawl, &[CrawlKey::Base, CrawlKey::Cut, CrawlKey::Fresh])?;
-        } else if index.copied(ks, crawl)? > 0 {
+        } else if index.copied(ks, crawl)? > 0 || (!self.swept && self.may_be_twice(index, ks)?) {
+            self.swept = true;
             self.phase = self.sweep(index, ks);
             return Ok(None);
         }
@@ -167,6 +172,15 @@ impl<K: Store> Commit<K> {
         let records = ks.hash_len(&key)?;
         index.expect(ks, &self.crawl, records)?;
         Ok(Phase::Walk(Walk::hash(ks, key)))
+    }
+
+    /// Whether a plain client may have put records beside packed ones, which never count.
+    fn may_be_twice(&self, index: &mut Index<K>, ks: &mut K) -> Result<bool> {
+        let crawl = &self.crawl[..];
+        let records = index.crawl_key(ks, crawl, CrawlKey::Records);
+        Ok(index.packed_records_len(ks, crawl)? > 0
+            && ks.exists(&records)
+            && index.has_unseen_fields(ks, crawl)?)
     }
 
     /// Takes what is packed out of the crawl's plain hash, record by record.
@@ -387,8 +401,8 @@ impl<K: Store> Job<K> for Commit<K> {
                     let crawl = &self.crawl[..];
                     let records = index.crawl_key(ks, crawl, CrawlKey::Records);
                     let mut swept = 0;
-                    let done = walk.run(index, ks, time, |index, ks, field, value| {
-                        if index.is_packed_as(ks, crawl, field, value)? {
+                    let done = walk.run(index, ks, time, |index, ks, field, _| {
+                        if index.has_packed(ks, Part::Records(crawl), field)? {
                             ks.hash_del(&records, field)?;
                             swept += 1;
                         }

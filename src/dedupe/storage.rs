@@ -343,18 +343,6 @@ impl<K: Store> Index<K> {
         }
     }
 
-    /// Whether a crawl's record is packed with this value.
-    pub fn is_packed_as(
-        &self,
-        ks: &mut K,
-        crawl: &[u8],
-        field: &[u8],
-        value: &[u8],
-    ) -> Result<bool> {
-        let packed = self.get_packed(ks, Part::Records(crawl), field)?;
-        Ok(packed.is_some_and(|packed| packed.as_ref() == value))
-    }
-
     /// Number of a crawl's records that are packed.
     pub fn packed_records_len(&self, ks: &mut K, crawl: &[u8]) -> Result<u64> {
         self.len_packed(ks, Part::Records(crawl))
