@@ -29,6 +29,16 @@ pub struct Usual<N> {
     id: usize,
 }
 
+/// What a look-up in a packed index came to.
+pub enum Sight<N> {
+    /// It was found, in the usual case.
+    Usual(Usual<N>),
+    /// Nobody has it.
+    Absent,
+    /// Only [`Index::find`] can tell.
+    Other,
+}
+
 impl<N: AsRef<[u8]>> Usual<N> {
     /// The owner.
     pub fn crawl(&self) -> &[u8] {
@@ -84,7 +94,7 @@ impl<K: Store> Index<K> {
     ) -> Result<Option<Found<K::Value>>> {
         if let Some(probe) = probe {
             let mut value = Value::new();
-            if let Some(usual) = self.find_usual(ks, probe, &mut value)? {
+            if let Sight::Usual(usual) = self.find_usual(ks, probe, &mut value)? {
                 if Record::parse(&value).is_some() {
                     let crawl = Crawl::Given(usual.crawl().into());
                     let value = Stored::Packed(value);
@@ -171,18 +181,20 @@ impl<K: Store> Index<K> {
         ks: &mut K,
         probe: &Probe<'_>,
         value: &mut Value,
-    ) -> Result<Option<Usual<K::Name>>> {
+    ) -> Result<Sight<K::Name>> {
         let Some(key) = self.packed_key() else {
-            return Ok(None);
+            return Ok(Sight::Other);
         };
         let id = self.prefix().len() + b"h:".len();
-        let found = ks.packed(key, |packed| {
-            let owner = packed.find(probe, value)?;
-            let known = self.usual(owner)?;
-            let records = known.records.clone();
-            Some(Usual { records, id })
+        let seen = ks.packed(key, |packed| match packed.find(probe, value) {
+            Some(owner) => self.usual(owner).map_or(Sight::Other, |known| {
+                let records = known.records.clone();
+                Sight::Usual(Usual { records, id })
+            }),
+            None if self.merged_is_written && !self.is_moving() => Sight::Absent,
+            None => Sight::Other,
         })?;
-        Ok(found.flatten())
+        Ok(seen.unwrap_or(Sight::Other))
     }
 
     /// File name of the WACZ that holds a found record; `None` when the crawl lists none there.

@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use crate::dedupe::digest::Digest;
 use crate::dedupe::keys::CrawlKey;
-use crate::dedupe::lookup::Found;
+use crate::dedupe::lookup::{Found, Sight};
 use crate::dedupe::packed::Value;
 use crate::dedupe::record::Record;
 use crate::server::acl::{Access, User};
@@ -149,6 +149,7 @@ impl Command for Lookup {
 fn look_up_one(call: &mut Call<'_>, digest: &Digest) -> Result<Option<Answer>, String> {
     let ctx = call.ctx;
     let mut refused = Ok(());
+    let mut found = false;
     let answered = on_index(call, |remembered, keys| {
         let index = &mut remembered.index;
         let Some(probe) = index.probe(keys, digest)? else {
@@ -164,9 +165,16 @@ fn look_up_one(call: &mut Call<'_>, digest: &Digest) -> Result<Option<Answer>, S
             return Ok(false);
         }
         let mut value = Value::new();
-        let Some(usual) = index.find_usual(keys, &probe, &mut value)? else {
-            return Ok(false);
+        let usual = match index.find_usual(keys, &probe, &mut value)? {
+            Sight::Usual(usual) => usual,
+            Sight::Absent => {
+                send_array(ctx, 1);
+                send_nil(ctx);
+                return Ok(true);
+            }
+            Sight::Other => return Ok(false),
         };
+        found = true;
         let Some(record) = Record::parse(&value) else {
             return Ok(false);
         };
@@ -180,7 +188,7 @@ fn look_up_one(call: &mut Call<'_>, digest: &Digest) -> Result<Option<Answer>, S
     refused?;
     if answered {
         count(&FIGURES.lookups, 1);
-        count(&FIGURES.hits, 1);
+        count(&FIGURES.hits, u64::from(found));
     }
     Ok(answered.then_some(Answer::Sent))
 }

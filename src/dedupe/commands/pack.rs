@@ -16,7 +16,7 @@ impl Command for Pack {
         name: "dedupe.pack",
         flags: "write blocking",
         arity: 2,
-        summary: "Moves the committed part of an index into one packed value, which takes a fifth of the memory.",
+        summary: "Moves the committed part of an index into one packed value, which takes a sixth of the memory.",
         complexity: "O(N) where N is the number of records of committed crawls, in slices",
         args: &[Arg::prefix()],
     };
