@@ -94,12 +94,14 @@ impl<K: Store> Index<K> {
     ) -> Result<Option<Found<K::Value>>> {
         if let Some(probe) = probe {
             let mut value = Value::new();
-            if let Sight::Usual(usual) = self.find_usual(ks, probe, &mut value)? {
-                if Record::parse(&value).is_some() {
+            match self.find_usual(ks, probe, &mut value)? {
+                Sight::Usual(usual) if Record::parse(&value).is_some() => {
                     let crawl = Crawl::Given(usual.crawl().into());
                     let value = Stored::Packed(value);
                     return Ok(Some(Found { crawl, value }));
                 }
+                Sight::Absent => return self.find_own(ks, digest, own),
+                _ => {}
             }
         }
         if let Some(owner) = self.get_owner(ks, digest)? {
@@ -113,6 +115,16 @@ impl<K: Store> Index<K> {
                 return Ok(Some(Found { crawl, value }));
             }
         }
+        self.find_own(ks, digest, own)
+    }
+
+    /// Looks a hash up among a crawl's own.
+    fn find_own(
+        &mut self,
+        ks: &mut K,
+        digest: &Digest,
+        own: Option<&[u8]>,
+    ) -> Result<Option<Found<K::Value>>> {
         let Some(own) = own else { return Ok(None) };
         let Some(value) = self.record_of(ks, own, digest)? else {
             return Ok(None);

@@ -9,6 +9,7 @@ use super::digest::Digest;
 use super::error::Result;
 use super::index::Index;
 use super::keys::CrawlKey;
+use super::profile::Profile;
 use super::store::{Store, Stored, Under};
 
 impl<K: Store> Index<K> {
@@ -96,7 +97,7 @@ impl<K: Store> Index<K> {
     }
 
     fn foreign_owner(&self, ks: &mut K, digest: &Digest) -> Result<Option<Under<K::Value>>> {
-        self.foreign(digest, |spelling| self.merged_get(ks, spelling))
+        in_other_spellings(self.profile, digest, |field| self.merged_get(ks, field))
     }
 
     /// The record of a crawl for a hash, under any of its spellings, committed or not.
@@ -143,16 +144,9 @@ impl<K: Store> Index<K> {
         if let Some(value) = ks.hash_get(&records, written)? {
             return Ok(Some((written.to_vec(), value)));
         }
-        let mut found = Ok(None);
-        digest.other_spellings(self.profile, |spelling| {
-            match ks.hash_get(&records, spelling) {
-                Ok(None) => return false,
-                Ok(Some(value)) => found = Ok(Some((spelling.to_vec(), value))),
-                Err(error) => found = Err(error.into()),
-            }
-            true
-        });
-        found
+        in_other_spellings(self.profile, digest, |field| {
+            Ok(ks.hash_get(&records, field)?)
+        })
     }
 
     fn foreign_record(
@@ -161,32 +155,26 @@ impl<K: Store> Index<K> {
         crawl: &[u8],
         digest: &Digest,
     ) -> Result<Option<Under<K::Value>>> {
-        let mut found = Ok(None);
-        digest.other_spellings(self.profile, |spelling| {
-            match self.record_get(ks, crawl, spelling) {
-                Ok(None) => return false,
-                Ok(Some(value)) => found = Ok(Some((spelling.to_vec(), value))),
-                Err(error) => found = Err(error),
-            }
-            true
-        });
-        found
+        in_other_spellings(self.profile, digest, |field| {
+            self.record_get(ks, crawl, field)
+        })
     }
+}
 
-    fn foreign(
-        &self,
-        digest: &Digest,
-        mut get: impl FnMut(&[u8]) -> Result<Option<Stored<K::Value>>>,
-    ) -> Result<Option<Under<K::Value>>> {
-        let mut found = Ok(None);
-        digest.other_spellings(self.profile, |spelling| {
-            match get(spelling) {
-                Ok(None) => return false,
-                Ok(Some(value)) => found = Ok(Some((spelling.to_vec(), value))),
-                Err(error) => found = Err(error),
-            }
-            true
-        });
-        found
-    }
+/// What a field has that spells the digest in another than the written form, with that spelling.
+fn in_other_spellings<V>(
+    profile: Profile,
+    digest: &Digest,
+    mut get: impl FnMut(&[u8]) -> Result<Option<V>>,
+) -> Result<Option<(Vec<u8>, V)>> {
+    let mut found = Ok(None);
+    digest.other_spellings(profile, |spelling| {
+        match get(spelling) {
+            Ok(None) => return false,
+            Ok(Some(value)) => found = Ok(Some((spelling.to_vec(), value))),
+            Err(error) => found = Err(error),
+        }
+        true
+    });
+    found
 }

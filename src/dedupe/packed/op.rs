@@ -4,8 +4,7 @@
 //! parts. Bytes of any length stand after their length (7 bits a byte, lowest first), a field after the
 //! number of its spelling. The changes of a crawl's records follow a `CRAWL` that names it.
 
-use smallvec::SmallVec;
-
+use super::encoding::{put, put_bytes};
 use super::field::{self, digest_len, Field, Text, TEXT};
 use super::{Packed, Part, Value};
 
@@ -46,24 +45,11 @@ const TAKE: u8 = 8;
 const TAKE_AND_OWN: u8 = 9;
 const EXPECT: u8 = 10;
 
-fn push_length(log: &mut impl Extend<u8>, mut n: u64) {
-    while n >= 0x80 {
-        log.extend([n as u8 | 0x80]);
-        n >>= 7;
-    }
-    log.extend([n as u8]);
-}
-
-fn push_bytes(log: &mut Vec<u8>, bytes: &[u8]) {
-    push_length(log, bytes.len() as u64);
-    log.extend_from_slice(bytes);
-}
-
 fn push_field(log: &mut Vec<u8>, text: &[u8]) {
     let field = Field::parse(text);
     log.push(field.kind());
     if field.kind() == TEXT {
-        push_length(log, text.len() as u64);
+        put(log, text.len() as u64);
     }
     log.extend_from_slice(field.raw());
 }
@@ -71,15 +57,13 @@ fn push_field(log: &mut Vec<u8>, text: &[u8]) {
 /// Names the crawl of what follows, unless it is the one that was named last. `mark` is where that name
 /// is in the log, with its length; 0 for none.
 fn push_crawl(log: &mut Vec<u8>, mark: &mut usize, crawl: &[u8]) {
-    let mut length: SmallVec<[u8; 10]> = SmallVec::new();
-    push_length(&mut length, crawl.len() as u64);
-    let named = &log[*mark..];
-    let same = *mark > 0 && named.starts_with(&length) && named[length.len()..].starts_with(crawl);
-    if !same {
-        log.push(CRAWL);
-        *mark = log.len();
-        log.extend_from_slice(&length);
-        log.extend_from_slice(crawl);
+    let start = log.len();
+    log.push(CRAWL);
+    put_bytes(log, crawl);
+    if *mark > 0 && log[*mark..].starts_with(&log[start + 1..]) {
+        log.truncate(start);
+    } else {
+        *mark = start + 1;
     }
 }
 
@@ -97,7 +81,7 @@ impl Op<'_> {
                     Part::Holders => SET_HOLDERS,
                 });
                 push_field(log, field);
-                push_bytes(log, value);
+                put_bytes(log, value);
             }
             Op::Del(part, field) => {
                 if let Part::Records(crawl) = part {
@@ -118,7 +102,7 @@ impl Op<'_> {
             Op::Expect(crawl, records) => {
                 push_crawl(log, mark, crawl);
                 log.push(EXPECT);
-                push_length(log, records);
+                put(log, records);
             }
         }
     }
