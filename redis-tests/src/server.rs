@@ -248,6 +248,21 @@ impl Server {
             .expect("the server accepts connections")
     }
 
+    /// Has the append-only file rewritten, kills the server and starts it again from that file.
+    ///
+    /// # Panics
+    /// When the server refuses to rewrite it.
+    pub fn restart_rewritten(&mut self) {
+        let begun = self.wire().call(&["BGREWRITEAOF"]);
+        assert!(!begun.is_error(), "BGREWRITEAOF said {begun:?}");
+        until("the append-only file is rewritten", || {
+            self.info_number("aof_rewrite_in_progress") == 0
+                && self.info_number("aof_rewrite_scheduled") == 0
+        });
+        self.kill9();
+        self.restart();
+    }
+
     /// Kills the server as a power cut would, and waits for its end.
     pub fn kill9(&mut self) {
         if let Some(mut child) = self.child.take() {

@@ -84,16 +84,6 @@ fn restart_keeps_everything(options: Options, how: impl Fn(&mut Server)) {
     goes_on(&mut f, &out);
 }
 
-fn rewritten(server: &mut Server) {
-    ok!(server.wire(), "BGREWRITEAOF");
-    until("the append-only file is rewritten", || {
-        server.info_number("aof_rewrite_in_progress") == 0
-            && server.info_number("aof_rewrite_scheduled") == 0
-    });
-    server.kill9();
-    server.restart();
-}
-
 #[test]
 fn rdb_restart_keeps_gates_blocks_and_leases() {
     restart_keeps_everything(options().rdb(), |server| {
@@ -109,12 +99,12 @@ fn replayed_append_only_file_keeps_gates_blocks_and_leases() {
 
 #[test]
 fn rewritten_append_only_file_keeps_gates_blocks_and_leases() {
-    restart_keeps_everything(options().aof_unsynced(false), rewritten);
+    restart_keeps_everything(options().aof_unsynced(false), Server::restart_rewritten);
 }
 
 #[test]
 fn append_only_file_with_preamble_keeps_gates_blocks_and_leases() {
-    restart_keeps_everything(options().aof_unsynced(true), rewritten);
+    restart_keeps_everything(options().aof_unsynced(true), Server::restart_rewritten);
 }
 
 #[test]
@@ -219,7 +209,7 @@ fn random_crawl_is_the_same_everywhere(preamble: bool) {
             server.kill9();
             server.restart();
         } else {
-            rewritten(&mut server);
+            server.restart_rewritten();
         }
         server.snapshot().assert_same(&snapshot, "restart");
         assert_eq!(server.digest(), digest);

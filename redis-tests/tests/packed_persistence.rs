@@ -118,16 +118,6 @@ fn restart_keeps_everything(options: Options, how: impl Fn(&mut Server)) {
     assert_eq!(server.info_number("panics"), 0);
 }
 
-fn rewritten(server: &mut Server) {
-    ok!(server.wire(), "BGREWRITEAOF");
-    until("the append-only file is rewritten", || {
-        server.info_number("aof_rewrite_in_progress") == 0
-            && server.info_number("aof_rewrite_scheduled") == 0
-    });
-    server.kill9();
-    server.restart();
-}
-
 #[test]
 fn rdb_restart_keeps_everything() {
     restart_keeps_everything(Options::new().rdb(), |server| {
@@ -143,12 +133,15 @@ fn replayed_append_only_file_keeps_everything() {
 
 #[test]
 fn rewritten_append_only_file_keeps_everything() {
-    restart_keeps_everything(Options::new().aof_unsynced(false), rewritten);
+    restart_keeps_everything(
+        Options::new().aof_unsynced(false),
+        Server::restart_rewritten,
+    );
 }
 
 #[test]
 fn append_only_file_with_preamble_keeps_everything() {
-    restart_keeps_everything(Options::new().aof_unsynced(true), rewritten);
+    restart_keeps_everything(Options::new().aof_unsynced(true), Server::restart_rewritten);
 }
 
 #[test]
@@ -177,7 +170,7 @@ fn big_index_survives_a_rewritten_append_only_file_that_then_grows() {
     let mut c = server.wire();
     big(&mut c, 60_000);
     let digest = server.digest();
-    rewritten(&mut server);
+    server.restart_rewritten();
     assert_eq!(server.digest(), digest);
     let mut c = server.wire();
     add(&mut c, P, "more", 59_000..61_000);

@@ -104,16 +104,6 @@ fn restart_keeps_everything(options: Options, how: impl Fn(&mut Server)) {
     assert_eq!(server.info_number("panics"), 0);
 }
 
-fn rewritten(server: &mut Server) {
-    ok!(server.wire(), "BGREWRITEAOF");
-    until("the append-only file is rewritten", || {
-        server.info_number("aof_rewrite_in_progress") == 0
-            && server.info_number("aof_rewrite_scheduled") == 0
-    });
-    server.kill9();
-    server.restart();
-}
-
 #[test]
 fn rdb_restart_keeps_everything() {
     restart_keeps_everything(Options::new().rdb(), |server| {
@@ -129,12 +119,15 @@ fn replayed_append_only_file_keeps_everything() {
 
 #[test]
 fn rewritten_append_only_file_keeps_everything() {
-    restart_keeps_everything(Options::new().aof_unsynced(false), rewritten);
+    restart_keeps_everything(
+        Options::new().aof_unsynced(false),
+        Server::restart_rewritten,
+    );
 }
 
 #[test]
 fn append_only_file_with_preamble_keeps_everything() {
-    restart_keeps_everything(Options::new().aof_unsynced(true), rewritten);
+    restart_keeps_everything(Options::new().aof_unsynced(true), Server::restart_rewritten);
 }
 
 #[test]
@@ -163,7 +156,7 @@ fn big_space_survives_a_rewritten_append_only_file() {
         s.ok_with("ADD FILE", &[&format!("{long}{call}"), "t"]);
     }
     let digest = server.digest();
-    rewritten(&mut server);
+    server.restart_rewritten();
     assert_eq!(server.digest(), digest);
     let mut s = TagSpace::of(&server);
     assert_eq!(s.figure("record-edges"), 40_000);
