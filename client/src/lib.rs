@@ -8,6 +8,7 @@
 //! * [`tags`] calls the `TAGS.*` commands: who may see which capture.
 //! * [`mirror`] keeps a tag space as a database has it.
 //! * [`indexer`] brings WACZ files into a dedupe index.
+//! * [`federation`] serves index and resource APIs over many archives.
 //! * [`dependencies`] finds out which WACZ files one needs for replay.
 //! * [`index`] brings the records of WARC files into a dedupe index, as a crawler would have done live.
 //!
@@ -17,6 +18,7 @@
 mod reply;
 pub mod dedupe;
 pub mod dependencies;
+pub mod federation;
 pub mod frontier;
 pub mod index;
 pub mod indexer;

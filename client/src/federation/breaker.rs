@@ -1,0 +1,1 @@
+//! A source that keeps failing is left alone for a while.

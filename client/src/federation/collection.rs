@@ -1,0 +1,1 @@
+//! A collection: steps that are tried one after the other.

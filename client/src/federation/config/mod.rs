@@ -1,0 +1,150 @@
+//! The configuration file, and the normal form that every way to write it comes down to.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Everything that a server of this kind has to know.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// The collections, in the order of the file.
+    pub collections: Vec<Collection>,
+    /// Addresses that may be fetched from though they are private, loopback or link-local.
+    pub allow_private: Vec<Network>,
+}
+
+/// A network, or one address: `10.0.0.0/8`, `::1`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Network {
+    /// Its first address.
+    pub address: IpAddr,
+    /// How many bits of it count.
+    pub bits: u8,
+}
+
+/// A collection: one step, or a sequence of them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Collection {
+    /// The first part of its URLs.
+    pub name: String,
+    /// Tried one after the other, until one has something. One, unless it is a sequence.
+    pub steps: Vec<Step>,
+    /// Whether the file says `sequence`, which one with a single step may.
+    pub is_sequence: bool,
+    /// `tags: redis://host:port/db/key`: the tag space of its access points.
+    pub tags: Option<String>,
+    /// The access point of requests that name none.
+    pub access_point: Option<String>,
+}
+
+/// Sources that are asked at once, and what loads the records that their rows are about.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Step {
+    /// One, or those of an `index_group`.
+    pub sources: Vec<Source>,
+    /// Whether the file says `index_group`, which one with a single source may.
+    pub is_group: bool,
+    /// Tried in this order.
+    pub resource: Vec<Loader>,
+}
+
+/// A source with its name and limits.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Source {
+    /// What rows say in `source`.
+    pub name: String,
+    /// What it is.
+    pub kind: SourceKind,
+    /// `index_timeout`: how long its first row may take.
+    pub timeout: Duration,
+    /// Limits that are given for it alone: bytes of an answer.
+    pub max_bytes: Option<u64>,
+    /// Rows of an answer.
+    pub max_rows: Option<u64>,
+}
+
+/// What a source is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SourceKind {
+    /// A CDX or CDXJ file, or a folder of them.
+    File {
+        /// Absolute. May hold `{coll}`.
+        path: PathBuf,
+    },
+    /// A sorted set of CDXJ lines.
+    Redis {
+        /// `redis://host:port/db/key`; the key may hold `{coll}`.
+        url: String,
+    },
+    /// TimeGate and TimeMap of a Memento archive. The URLs hold `{url}`, and the last one `{timestamp}`.
+    Memento {
+        /// Asked for the memento closest to a moment.
+        timegate_url: String,
+        /// Asked for all mementos.
+        timemap_url: String,
+        /// Where a memento is, unaltered.
+        replay_url: String,
+    },
+    /// A CDX server.
+    Cdx {
+        /// May hold `{url}` and `{timestamp}`.
+        api_url: String,
+        /// Where a capture is, unaltered. None when nothing says so.
+        replay_url: Option<String>,
+        /// How filters are written there; none are sent when it is not known.
+        dialect: Option<Dialect>,
+    },
+    /// The live web.
+    Live,
+    /// A ZipNum cluster.
+    ZipNum {
+        /// Its folder, or its secondary index (`*.idx`). Absolute.
+        path: PathBuf,
+    },
+    /// A collection of another server of this kind.
+    Upstream {
+        /// `http://host/coll`.
+        url: String,
+    },
+}
+
+/// The dialects of filters that CDX servers have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dialect {
+    /// pywb.
+    Pywb,
+    /// OutbackCDX.
+    Outback,
+    /// The Internet Archive's wayback-cdx-server.
+    Ia,
+}
+
+/// What turns a row into a record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Loader {
+    /// `$live`: fetches `live_url`.
+    Live,
+    /// `warc-prefix+file://…`: a folder with WARC files. Absolute; may hold `{coll}`.
+    Folder(PathBuf),
+    /// `warc-prefix+http://…`: what stands before the names of WARC files.
+    Web(String),
+    /// `warc-index+file://…`: a file of `name<TAB>path[<TAB>path …]`. Absolute.
+    PathIndex(PathBuf),
+    /// `warc-index+redis://…`: a hash from names to paths.
+    RedisIndex(String),
+}
+
+impl SourceKind {
+    /// The word for it, which rows say in `source_type`.
+    pub fn word(&self) -> &'static str {
+        match self {
+            SourceKind::File { .. } => "file",
+            SourceKind::Redis { .. } => "redis",
+            SourceKind::Memento { .. } => "memento",
+            SourceKind::Cdx { .. } => "cdx",
+            SourceKind::Live => "live",
+            SourceKind::ZipNum { .. } => "zipnum",
+            SourceKind::Upstream { .. } => "upstream",
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! Ordered rows of many sources as one.

@@ -1,0 +1,1 @@
+//! What is done to rows between the sources and the answer.
