@@ -1,0 +1,82 @@
+//! A WARC record on its way to whoever asked for it.
+
+use std::fmt;
+
+use bytes::Bytes;
+use futures_util::stream::BoxStream;
+
+use crate::federation::source::SourceError;
+use crate::federation::timestamp::Timestamp;
+
+/// A valid WARC record: what loaders make of rows.
+///
+/// Its beginning is there, and with it everything that a header has to say before the body: lengths, digests. The
+/// rest comes as it is read. Dropping it ends the work for it.
+pub struct Record {
+    /// The WARC header and the empty line after it; of a `response`, the HTTP header as well.
+    pub head: Bytes,
+    /// The size of the whole record in bytes, from `WARC/` to the two line ends that close it.
+    pub length: u64,
+    /// What comes after `head`, to the two line ends that close the record. It ends with an error when the rest
+    /// cannot be had, and never goes on beyond `length`.
+    pub body: BoxStream<'static, Result<Bytes, LoadError>>,
+    /// `WARC-Target-URI`, without angle brackets.
+    pub target_uri: String,
+    /// `WARC-Date`, to the second.
+    pub date: Timestamp,
+    /// Of a record that another server of this kind has: the source that it names.
+    pub source: Option<String>,
+}
+
+/// Why there is no record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LoadError {
+    /// The row has nothing that this loader works with.
+    Unfit(String),
+    /// The request must not or cannot be sent on: its method, its URL, its header.
+    Request(String),
+    /// It is not where it should be.
+    Missing(String),
+    /// Another server did not answer as it should, or must not be asked.
+    Net(SourceError),
+    /// What was found is no valid record, or not the one that the row is about.
+    Record(String),
+    /// A file cannot be read or written.
+    Io(String),
+}
+
+impl LoadError {
+    /// One word for figures.
+    pub fn word(&self) -> &'static str {
+        match self {
+            LoadError::Unfit(_) => "unfit",
+            LoadError::Request(_) => "request",
+            LoadError::Missing(_) => "missing",
+            LoadError::Net(error) => error.word(),
+            LoadError::Record(_) => "record",
+            LoadError::Io(_) => "io",
+        }
+    }
+}
+
+impl fmt::Display for LoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LoadError::Net(error) => error.fmt(f),
+            LoadError::Unfit(what)
+            | LoadError::Request(what)
+            | LoadError::Missing(what)
+            | LoadError::Record(what)
+            | LoadError::Io(what) => f.write_str(what),
+        }
+    }
+}
+
+impl std::error::Error for LoadError {}
+
+impl From<SourceError> for LoadError {
+    fn from(error: SourceError) -> LoadError {
+        LoadError::Net(error)
+    }
+}
