@@ -3,15 +3,15 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crawlspace_cdx::surt::{KeyRange, MatchType};
-use crawlspace_cdx::Filter;
+use crawlspace_cdx::surt::{self, KeyRange, MatchType};
+use crawlspace_cdx::{Collapse, Dialect, Filter, Limits};
 
 use super::timestamp::Timestamp;
 
 /// The parameters of a query, read and checked once.
 #[derive(Clone, Debug)]
 pub struct Query {
-    /// The URL without the `*` of a wildcard, with a scheme.
+    /// The URL as it was given, without the `*` of a wildcard.
     pub url: String,
     /// Which URLs match.
     pub match_type: MatchType,
@@ -51,6 +51,291 @@ pub struct Query {
     pub sources: Selection,
     /// The access point.
     pub point: Option<String>,
+}
+
+/// How many filters a query may have.
+const FILTERS: usize = 32;
+/// The longest URL that is looked up, in bytes.
+const LONGEST_URL: usize = 64 * 1024;
+
+impl Query {
+    /// Reads parameters, in the order of the request. Of one that is there more than once the last counts, but for
+    /// `filter`. Unknown ones are left alone, since other servers of this kind have more.
+    ///
+    /// # Errors
+    /// When `url` is missing, or a parameter is wrong.
+    pub fn parse<'a>(
+        parameters: impl IntoIterator<Item = (&'a str, &'a str)>,
+        point: Option<&str>,
+    ) -> Result<Query, BadQuery> {
+        let mut given = Given::default();
+        for (name, value) in parameters {
+            given.take(name, value);
+        }
+        given.read(point)
+    }
+
+    /// The query for this URL, with nothing else said.
+    ///
+    /// # Errors
+    /// When it is no URL.
+    pub fn of_url(url: &str) -> Result<Query, BadQuery> {
+        Query::parse([("url", url)], None)
+    }
+
+    /// Whether what sources give is put into another order, or needs all of it to be seen from the first capture on:
+    /// then sources are asked for rows in ascending order.
+    pub fn needs_ascending(&self) -> bool {
+        self.collapse.is_some() || self.collapse_time.is_some() || self.resolve_revisits
+    }
+
+    /// Whether every row that a source gives is a row of the answer, until there are enough.
+    pub fn keeps_all(&self) -> bool {
+        self.filters.is_empty()
+            && self.tag_filters.is_empty()
+            && self.point.is_none()
+            && !self.needs_ascending()
+    }
+}
+
+/// The parameters as they are written.
+#[derive(Default)]
+struct Given<'a> {
+    url: &'a str,
+    match_type: &'a str,
+    from: &'a str,
+    to: &'a str,
+    closest: &'a str,
+    sort: &'a str,
+    reverse: &'a str,
+    limit: &'a str,
+    filters: Vec<&'a str>,
+    fields: &'a str,
+    fl: &'a str,
+    output: &'a str,
+    collapse: &'a str,
+    collapse_time: &'a str,
+    resolve_revisits: &'a str,
+    page: &'a str,
+    page_size: &'a str,
+    show_num_pages: &'a str,
+    sources: &'a str,
+}
+
+impl<'a> Given<'a> {
+    fn take(&mut self, name: &str, value: &'a str) {
+        let place = match name {
+            "url" => &mut self.url,
+            "matchType" => &mut self.match_type,
+            "from" | "from_ts" => &mut self.from,
+            "to" => &mut self.to,
+            "closest" => &mut self.closest,
+            "sort" => &mut self.sort,
+            "reverse" => &mut self.reverse,
+            "limit" => &mut self.limit,
+            "filter" => return self.filters.push(value),
+            "fields" => &mut self.fields,
+            "fl" => &mut self.fl,
+            "output" => &mut self.output,
+            "collapse" => &mut self.collapse,
+            "collapseTime" => &mut self.collapse_time,
+            "resolveRevisits" => &mut self.resolve_revisits,
+            "page" => &mut self.page,
+            "pageSize" => &mut self.page_size,
+            "showNumPages" => &mut self.show_num_pages,
+            "sources" => &mut self.sources,
+            _ => return,
+        };
+        *place = value;
+    }
+
+    fn read(self, point: Option<&str>) -> Result<Query, BadQuery> {
+        let (url, match_type) = self.url()?;
+        let keys = surt::range(&url, match_type).map_err(|bad| BadQuery(format!("url: {bad}")))?;
+        let from = moment("from", self.from, Timestamp::earliest)?;
+        let to = moment("to", self.to, Timestamp::latest)?;
+        let closest = match self.closest {
+            "now" => Some(Timestamp::now()),
+            digits => moment("closest", digits, Timestamp::earliest)?,
+        };
+        let order = match (self.sort, closest) {
+            ("" | "closest", Some(closest)) => Order::Closest(closest),
+            ("closest", None) => Order::Closest(Timestamp::now()),
+            ("reverse", _) => Order::Descending,
+            ("", None) if switch("reverse", self.reverse)? => Order::Descending,
+            ("" | "default", _) => Order::Ascending,
+            (other, _) => {
+                return Err(BadQuery(format!(
+                    "sort={other}: known are default, reverse and closest"
+                )))
+            }
+        };
+        let mut filters = Vec::new();
+        let mut tag_filters = Vec::new();
+        if self.filters.len() > FILTERS {
+            return Err(BadQuery(format!("filter: more than {FILTERS} of them")));
+        }
+        for text in self.filters.into_iter().filter(|text| !text.is_empty()) {
+            let filter = Filter::parse(text.as_bytes(), Dialect::Pywb, LIMITS)
+                .map_err(|bad| BadQuery(format!("filter={text}: {bad}")))?;
+            match filter.tag_test() {
+                Some(_) => tag_filters.push(text.to_owned()),
+                None => filters.push(RowFilter {
+                    text: text.to_owned(),
+                    filter: Arc::new(filter),
+                }),
+            }
+        }
+        let fields = [self.fields, self.fl]
+            .into_iter()
+            .find(|one| !one.is_empty());
+        let fields = fields.map(|names| {
+            let names = names.split(',').filter(|name| !name.is_empty());
+            names.map(str::to_owned).collect()
+        });
+        if !self.collapse.is_empty() {
+            Collapse::parse(self.collapse.as_bytes())
+                .map_err(|bad| BadQuery(format!("collapse={}: {bad}", self.collapse)))?;
+        }
+        Ok(Query {
+            url,
+            match_type,
+            keys,
+            from,
+            to,
+            order,
+            closest,
+            limit: number("limit", self.limit)?,
+            filters,
+            tag_filters,
+            fields,
+            output: match self.output {
+                "" | "cdxj" => Output::Cdxj,
+                "json" => Output::Json,
+                "text" => Output::Text,
+                "link" => Output::Link,
+                other => {
+                    return Err(BadQuery(format!(
+                        "output={other}: known are cdxj, json, text and link"
+                    )))
+                }
+            },
+            collapse: Some(self.collapse.to_owned()).filter(|spec| !spec.is_empty()),
+            collapse_time: match number("collapseTime", self.collapse_time)? {
+                Some(0) | None => None,
+                Some(digits) => Some(usize::try_from(digits).unwrap_or(usize::MAX)),
+            },
+            resolve_revisits: switch("resolveRevisits", self.resolve_revisits)?,
+            page: number("page", self.page)?,
+            page_size: match number("pageSize", self.page_size)? {
+                Some(0) => return Err(BadQuery("pageSize=0: at least 1".to_owned())),
+                size => size,
+            },
+            show_num_pages: switch("showNumPages", self.show_num_pages)?,
+            sources: selection(self.sources),
+            point: point.map(str::to_owned),
+        })
+    }
+
+    /// The URL and what matches it, which a `*` at one of its ends can say.
+    fn url(&self) -> Result<(String, MatchType), BadQuery> {
+        if self.url.is_empty() {
+            return Err(BadQuery(
+                "url is missing: say which one, as in ?url=http://example.com/".to_owned(),
+            ));
+        }
+        if self.url.len() > LONGEST_URL {
+            return Err(BadQuery(format!("url is longer than {LONGEST_URL} bytes")));
+        }
+        let (url, match_type) = match self.match_type {
+            "" => match (self.url.strip_prefix("*."), self.url.strip_suffix('*')) {
+                (Some(host), _) => (host.strip_suffix("/*").unwrap_or(host), MatchType::Domain),
+                (None, Some(beginning)) => (beginning, MatchType::Prefix),
+                (None, None) => (self.url, MatchType::Exact),
+            },
+            "exact" => (self.url, MatchType::Exact),
+            "prefix" => (self.url, MatchType::Prefix),
+            "host" => (self.url, MatchType::Host),
+            "domain" => (self.url, MatchType::Domain),
+            other => {
+                return Err(BadQuery(format!(
+                    "matchType={other}: known are exact, prefix, host and domain"
+                )))
+            }
+        };
+        Ok((url.to_owned(), match_type))
+    }
+}
+
+/// Everybody may send a regular expression, so they are kept smaller than those of the operator.
+const LIMITS: Limits = Limits {
+    pattern_bytes: 4 * 1024,
+    compiled_bytes: 1024 * 1024,
+};
+
+/// A moment of fewer digits than a year has is padded as one of fewer digits than a date has.
+fn moment(
+    name: &str,
+    digits: &str,
+    padded: fn(&[u8]) -> Option<Timestamp>,
+) -> Result<Option<Timestamp>, BadQuery> {
+    if digits.is_empty() {
+        return Ok(None);
+    }
+    let year = match digits.len() {
+        1..=3 => {
+            let up = padded(b"2000").is_some_and(|it| it.to_string() != "20000101000000");
+            let pad = if up { '9' } else { '0' };
+            let missing = std::iter::repeat_n(pad, 4 - digits.len());
+            digits.chars().chain(missing).collect()
+        }
+        _ => digits.to_owned(),
+    };
+    match padded(year.as_bytes()) {
+        Some(moment) => Ok(Some(moment)),
+        None => Err(BadQuery(format!(
+            "{name}={digits}: a moment is 1 to 14 digits of yyyyMMddHHmmss"
+        ))),
+    }
+}
+
+fn number(name: &str, digits: &str) -> Result<Option<u64>, BadQuery> {
+    match digits {
+        "" => Ok(None),
+        _ if digits.bytes().all(|byte| byte.is_ascii_digit()) => match digits.parse() {
+            Ok(number) => Ok(Some(number)),
+            Err(_) => Ok(Some(u64::MAX)),
+        },
+        _ => Err(BadQuery(format!(
+            "{name}={digits}: a number is expected, 0 or more"
+        ))),
+    }
+}
+
+fn switch(name: &str, word: &str) -> Result<bool, BadQuery> {
+    match word.to_ascii_lowercase().as_str() {
+        "" | "0" | "false" | "f" | "off" | "no" => Ok(false),
+        "1" | "true" | "t" | "on" | "yes" => Ok(true),
+        _ => Err(BadQuery(format!(
+            "{name}={word}: true or false is expected"
+        ))),
+    }
+}
+
+/// `a,b` are these, `!a,b` all but these.
+fn selection(names: &str) -> Selection {
+    let list = |names: &str| {
+        let names = names
+            .split(',')
+            .map(str::trim)
+            .filter(|name| !name.is_empty());
+        names.map(str::to_owned).collect()
+    };
+    match names.strip_prefix('!') {
+        Some(but) => Selection::Except(list(but)),
+        None if names.is_empty() || names == "*" => Selection::All,
+        None => Selection::Only(list(names)),
+    }
 }
 
 /// A filter and how it was written, for servers that understand it.
@@ -121,3 +406,113 @@ impl fmt::Display for BadQuery {
 }
 
 impl std::error::Error for BadQuery {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Query, BadQuery> {
+        let pairs: Vec<_> = url::form_urlencoded::parse(text.as_bytes()).collect();
+        Query::parse(
+            pairs.iter().map(|(name, value)| (&name[..], &value[..])),
+            None,
+        )
+    }
+
+    fn order(text: &str) -> String {
+        match parse(text).unwrap().order {
+            Order::Ascending => "ascending".to_owned(),
+            Order::Descending => "descending".to_owned(),
+            Order::Closest(moment) => moment.to_string(),
+        }
+    }
+
+    #[test]
+    fn a_star_says_what_matches() {
+        for (text, url, match_type) in [
+            ("url=http://a.com/", "http://a.com/", MatchType::Exact),
+            ("url=http://a.com/x*", "http://a.com/x", MatchType::Prefix),
+            ("url=*.a.com", "a.com", MatchType::Domain),
+            ("url=*.a.com/*", "a.com", MatchType::Domain),
+            (
+                "url=http://a.com/x*&matchType=exact",
+                "http://a.com/x*",
+                MatchType::Exact,
+            ),
+            (
+                "url=http://a.com/x&matchType=host",
+                "http://a.com/x",
+                MatchType::Host,
+            ),
+        ] {
+            let query = parse(text).unwrap();
+            assert_eq!(
+                (&query.url[..], query.match_type),
+                (url, match_type),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn closest_asks_for_that_order_unless_another_one_is_said() {
+        assert_eq!(order("url=a.com"), "ascending");
+        assert_eq!(order("url=a.com&closest=2016"), "20160101000000");
+        assert_eq!(order("url=a.com&closest=2"), "20000101000000");
+        assert_eq!(order("url=a.com&sort=reverse&closest=2016"), "descending");
+        assert_eq!(order("url=a.com&reverse=true"), "descending");
+        assert_eq!(order("url=a.com&reverse=false"), "ascending");
+    }
+
+    #[test]
+    fn moments_are_padded() {
+        let query = parse("url=a.com&from=201602&to=201602").unwrap();
+        assert_eq!(query.from.unwrap().to_string(), "20160201000000");
+        assert_eq!(query.to.unwrap().to_string(), "20160229235959");
+        assert_eq!(
+            parse("url=a.com&to=20").unwrap().to.unwrap().to_string(),
+            "20991231235959"
+        );
+    }
+
+    #[test]
+    fn tags_are_told_from_other_filters() {
+        let query = parse("url=a.com&filter=status:200&filter=!tag.coll:7&filter=").unwrap();
+        assert_eq!(query.tag_filters, ["!tag.coll:7"]);
+        assert_eq!(query.filters.len(), 1);
+        assert!(!query.keeps_all());
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (text, name) in [
+            ("", "url"),
+            ("url=", "url"),
+            ("url=a.com&matchType=some", "matchType"),
+            ("url=a.com&from=x", "from"),
+            ("url=a.com&to=20161301", "to"),
+            ("url=a.com&closest=-1", "closest"),
+            ("url=a.com&sort=up", "sort"),
+            ("url=a.com&limit=-1", "limit"),
+            ("url=a.com&filter=~status:(", "filter"),
+            ("url=a.com&output=xml", "output"),
+            ("url=a.com&collapse=:", "collapse"),
+            ("url=a.com&collapseTime=x", "collapseTime"),
+            ("url=a.com&resolveRevisits=maybe", "resolveRevisits"),
+            ("url=a.com&page=x", "page"),
+            ("url=a.com&pageSize=0", "pageSize"),
+        ] {
+            let BadQuery(message) = parse(text).unwrap_err();
+            assert!(message.starts_with(name), "{text}: {message}");
+        }
+    }
+
+    #[test]
+    fn sources_are_some_or_all_but_some() {
+        let of = |text: &str| parse(text).unwrap().sources;
+        assert_eq!(of("url=a.com"), Selection::All);
+        assert!(of("url=a.com&sources=a,b").includes("b"));
+        assert!(!of("url=a.com&sources=a,b").includes("c"));
+        assert!(!of("url=a.com&sources=!a,b").includes("b"));
+    }
+}

@@ -26,7 +26,7 @@ const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
 
 impl Timestamp {
     /// The first second that the digits can mean; `None` when they mean none. Digits after the 14th, which are
-    /// parts of a second, do not count.
+    /// parts of a second, do not count; a 31st of February is its last day.
     pub fn earliest(digits: &[u8]) -> Option<Timestamp> {
         Timestamp::padded(digits, false)
     }
@@ -47,8 +47,8 @@ impl Timestamp {
 
     /// So many seconds after 1970 began; `None` before the year 0 and after the year 9999.
     pub fn from_seconds(seconds: i64) -> Option<Timestamp> {
-        let within = Timestamp::padded(b"0000", false)?.seconds
-            ..=Timestamp::padded(b"9999", true)?.seconds;
+        let within =
+            Timestamp::padded(b"0000", false)?.seconds..=Timestamp::padded(b"9999", true)?.seconds;
         within.contains(&seconds).then_some(Timestamp { seconds })
     }
 
@@ -85,7 +85,8 @@ impl Timestamp {
         };
         let year = part(0, 0, 9999)?;
         let month = part(4, 1, 12)?;
-        let day = part(6, 1, days_in(year, month))?;
+        // Who pads a month writes 31, whatever the month.
+        let day = part(6, 1, 31)?.min(days_in(year, month));
         let hour = part(8, 0, 23)?;
         let minute = part(10, 0, 59)?;
         let second = part(12, 0, 59)?;
@@ -103,14 +104,21 @@ impl Timestamp {
 
     /// Of what [`http_date`](Timestamp::http_date) makes.
     pub fn from_http_date(text: &str) -> Option<Timestamp> {
-        let mut words = text.trim().split([' ', '-', ':']).filter(|word| !word.is_empty());
+        let mut words = text
+            .trim()
+            .split([' ', '-', ':'])
+            .filter(|word| !word.is_empty());
         words.next()?; // a weekday, which follows from the rest
         let day = words.next()?;
         let month = words.next()?;
-        let month = MONTHS.iter().position(|name| name.eq_ignore_ascii_case(month))? + 1;
+        let month = MONTHS
+            .iter()
+            .position(|name| name.eq_ignore_ascii_case(month))?
+            + 1;
         let year = words.next()?;
         let time = [words.next()?, words.next()?, words.next()?];
-        if year.len() != 4 || !matches!(day.len(), 1 | 2) || time.iter().any(|part| part.len() != 2) {
+        if year.len() != 4 || !matches!(day.len(), 1 | 2) || time.iter().any(|part| part.len() != 2)
+        {
             return None;
         }
         let digits = format!("{year}{month:02}{day:0>2}{}", time.concat());
@@ -128,7 +136,14 @@ impl Timestamp {
         let days = self.seconds.div_euclid(86400);
         let of_day = self.seconds.rem_euclid(86400);
         let (year, month, day) = date(days);
-        (year, month, day, of_day / 3600, of_day / 60 % 60, of_day % 60)
+        (
+            year,
+            month,
+            day,
+            of_day / 3600,
+            of_day / 60 % 60,
+            of_day % 60,
+        )
     }
 }
 
@@ -136,7 +151,10 @@ impl fmt::Display for Timestamp {
     /// 14 digits.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (year, month, day, hour, minute, second) = self.parts();
-        write!(f, "{year:04}{month:02}{day:02}{hour:02}{minute:02}{second:02}")
+        write!(
+            f,
+            "{year:04}{month:02}{day:02}{hour:02}{minute:02}{second:02}"
+        )
     }
 }
 
@@ -151,7 +169,9 @@ pub fn compare(a: &[u8], b: &[u8]) -> std::cmp::Ordering {
         digits.get(i).copied().unwrap_or(lowest)
     };
     let longest = a.len().max(b.len());
-    (0..longest).map(|i| at(a, i)).cmp((0..longest).map(|i| at(b, i)))
+    (0..longest)
+        .map(|i| at(a, i))
+        .cmp((0..longest).map(|i| at(b, i)))
 }
 
 fn is_leap(year: i64) -> bool {
@@ -185,7 +205,11 @@ fn date(days: i64) -> (i64, i64, i64) {
     let of_year = of_era - (365 * year + year / 4 - year / 100);
     let from_march = (5 * of_year + 2) / 153;
     let day = of_year - (153 * from_march + 2) / 5 + 1;
-    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
+    let month = if from_march < 10 {
+        from_march + 3
+    } else {
+        from_march - 9
+    };
     (year + era * 400 + i64::from(month <= 2), month, day)
 }
 
@@ -213,20 +237,31 @@ mod tests {
         for (digits, first, last) in [
             ("2016", "20160101000000", "20161231235959"),
             ("201602", "20160201000000", "20160229235959"),
-            ("20160", "20160101000000", "20160912235959"),
+            ("20160", "20160101000000", "20160930235959"),
             ("20161", "20161001000000", "20161231235959"),
             ("2016021", "20160210000000", "20160219235959"),
             ("20160214153", "20160214153000", "20160214153959"),
             ("20160214153012", "20160214153012", "20160214153012"),
+            ("20160231", "20160229000000", "20160229235959"),
             ("20160214153012999", "20160214153012", "20160214153012"),
         ] {
             let of = |t: Option<Timestamp>| t.unwrap().to_string();
-            assert_eq!(of(Timestamp::earliest(digits.as_bytes())), first, "{digits}");
-            if digits != "20160" {
-                assert_eq!(of(Timestamp::latest(digits.as_bytes())), last, "{digits}");
-            }
+            assert_eq!(
+                of(Timestamp::earliest(digits.as_bytes())),
+                first,
+                "{digits}"
+            );
+            assert_eq!(of(Timestamp::latest(digits.as_bytes())), last, "{digits}");
         }
-        for wrong in ["", "201", "2016x", "20161301", "20160230", "2016010124", "-2016"] {
+        for wrong in [
+            "",
+            "201",
+            "2016x",
+            "20161301",
+            "20160232",
+            "2016010124",
+            "-2016",
+        ] {
             assert_eq!(Timestamp::earliest(wrong.as_bytes()), None, "{wrong}");
         }
     }
@@ -235,8 +270,16 @@ mod tests {
     fn dates_of_http_go_there_and_back() {
         let moment = Timestamp::earliest(b"19941106084937").unwrap();
         assert_eq!(moment.http_date(), "Sun, 06 Nov 1994 08:49:37 GMT");
-        assert_eq!(Timestamp::from_http_date("Sun, 06 Nov 1994 08:49:37 GMT"), Some(moment));
-        for wrong in ["", "Sun", "Sun, 06 Nix 1994 08:49:37 GMT", "Sun, 06 Nov 1994 8:49 GMT"] {
+        assert_eq!(
+            Timestamp::from_http_date("Sun, 06 Nov 1994 08:49:37 GMT"),
+            Some(moment)
+        );
+        for wrong in [
+            "",
+            "Sun",
+            "Sun, 06 Nix 1994 08:49:37 GMT",
+            "Sun, 06 Nov 1994 8:49 GMT",
+        ] {
             assert_eq!(Timestamp::from_http_date(wrong), None, "{wrong}");
         }
     }
