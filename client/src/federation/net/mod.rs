@@ -15,9 +15,15 @@ use url::Url;
 use super::config::Network;
 use super::source::{Limits, SourceError};
 
+mod guard;
+mod names;
+
+use names::Names;
+
 /// The way to other servers, shared by everything that fetches.
 pub struct Net {
     allow_private: Vec<Network>,
+    names: Names,
 }
 
 /// A request to an index, or for a part of a file. Redirects are followed.
@@ -53,13 +59,13 @@ impl Net {
     pub fn new(allow_private: &[Network]) -> Result<Arc<Net>, String> {
         Ok(Arc::new(Net {
             allow_private: allow_private.to_vec(),
+            names: Names::new(),
         }))
     }
 
     /// Whether that address may be connected to.
     pub fn permits(&self, address: IpAddr) -> bool {
-        let _ = (address, &self.allow_private);
-        unimplemented!()
+        guard::permits(&self.allow_private, address)
     }
 
     /// The addresses of a host that may be connected to.
@@ -67,8 +73,20 @@ impl Net {
     /// # Errors
     /// When it has none, or none that may.
     pub async fn resolve(&self, host: &str, port: u16) -> Result<Vec<SocketAddr>, SourceError> {
-        let _ = (host, port);
-        unimplemented!()
+        let found = self.names.addresses(host).await;
+        let found =
+            found.map_err(|why| SourceError::Connection(format!("no address of {host}: {why}")))?;
+        let permitted = found.iter().filter(|address| self.permits(**address));
+        let permitted: Vec<_> = permitted
+            .map(|address| SocketAddr::new(*address, port))
+            .collect();
+        match (permitted.is_empty(), found.first()) {
+            (true, Some(address)) => Err(SourceError::Forbidden(format!(
+                "{host} is at {address}, which is not a public address; `allow_private` in the configuration \
+                 lists those that may be asked all the same"
+            ))),
+            _ => Ok(permitted),
+        }
     }
 
     /// Sends a request, over a connection that was kept where there is one.
