@@ -1,1 +1,221 @@
 //! Sources that are asked at once.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use futures_util::stream::{self, StreamExt};
+use tokio::time::timeout;
+
+use super::breaker::Breaker;
+use super::merge::{merge, Ordered};
+use super::source::{Batch, Batches, Limits, Lookup, Source, SourceError};
+
+/// A source, and what is known of how it behaves.
+pub struct Member {
+    /// What its rows say in `source`.
+    pub name: Arc<str>,
+    /// What they say in `source_type`.
+    pub kind: &'static str,
+    /// The source.
+    pub source: Arc<dyn Source>,
+    /// How much it may cost.
+    pub limits: Limits,
+    /// Whether it is asked.
+    pub breaker: Breaker,
+}
+
+/// Sources that are asked at once.
+pub struct Group {
+    /// In the order of the configuration, which decides between rows that are equal otherwise.
+    pub members: Vec<Arc<Member>>,
+}
+
+/// Which sources are missing from an answer, and why. Clones share what is in it.
+#[derive(Clone, Debug, Default)]
+pub struct Report(Arc<Mutex<Vec<(Arc<str>, SourceError)>>>);
+
+impl Report {
+    /// Adds a source that is missing.
+    pub fn add(&self, name: &Arc<str>, error: SourceError) {
+        let mut errors = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        errors.push((Arc::clone(name), error));
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    /// Whether nothing is missing.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// All of them, in the order in which they failed.
+    pub fn errors(&self) -> Vec<(Arc<str>, SourceError)> {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// The value of the header `Source-Errors`: a JSON object in ASCII, from the name of a source to the reason. `None`
+    /// when nothing is missing but what was told before: the first so many.
+    pub fn header(&self, told: usize) -> Option<String> {
+        let errors = self.errors();
+        let new = errors.get(told..).filter(|new| !new.is_empty())?;
+        let members = new
+            .iter()
+            .map(|(name, error)| (name.to_string(), error.to_string().into()));
+        let text = serde_json::Value::Object(members.collect()).to_string();
+        Some(ascii(&text))
+    }
+}
+
+/// JSON in which everything that is not ASCII is escaped, for headers.
+pub fn ascii(json: &str) -> String {
+    let mut out = String::with_capacity(json.len());
+    for c in json.chars() {
+        match c {
+            ' '..='~' => out.push(c),
+            _ => {
+                let mut units = [0; 2];
+                for unit in c.encode_utf16(&mut units) {
+                    out.push_str(&format!("\\u{unit:04x}"));
+                }
+            }
+        }
+    }
+    out
+}
+
+impl Group {
+    /// Asks all sources that the query selects, and waits until each has given its first rows, has failed or is late.
+    /// The rows come in the order of the lookup; a source that fails later is missing from there on.
+    pub async fn ask(&self, lookup: &Arc<Lookup>, report: &Report) -> Ordered {
+        let selected = |member: &&Arc<Member>| lookup.query.sources.includes(&member.name);
+        let mut asked = self.members.iter().filter(selected);
+        let streams = match (asked.next(), asked.next()) {
+            (Some(only), None) => vec![only.begin(lookup, report).await],
+            _ => {
+                let all = self.members.iter().filter(selected);
+                join_all(all.map(|member| member.begin(lookup, report))).await
+            }
+        };
+        merge(streams.into_iter().flatten().collect(), lookup.order)
+    }
+}
+
+impl Member {
+    /// The rows of this source, of which the first are there already. None when there are none, or it failed.
+    async fn begin(self: &Arc<Member>, lookup: &Arc<Lookup>, report: &Report) -> Option<Ordered> {
+        let started = Instant::now();
+        if !self.breaker.permits(started) {
+            report.add(&self.name, SourceError::Skipped);
+            return None;
+        }
+        let first = async {
+            let mut rows = self.source.rows(Arc::clone(lookup)).await?;
+            let batch = next(&mut rows.batches).await?;
+            Ok((rows, batch))
+        };
+        let (rows, batch) = match timeout(self.limits.first, first).await {
+            Ok(Ok((rows, Some(batch)))) => (rows, batch),
+            Ok(Ok((_, None))) => {
+                self.breaker.succeeded();
+                return None;
+            }
+            Ok(Err(error)) => return self.fail(error, report),
+            Err(_) => return self.fail(SourceError::Timeout, report),
+        };
+        self.breaker.succeeded();
+        let rest = Rest {
+            batches: rows.batches,
+            until: started + self.limits.total,
+            silence: self.limits.silence,
+        };
+        match rows.ordered {
+            true => Some(self.stream(batch, rest, report.clone())),
+            false => self.sorted(batch, rest, lookup, report).await,
+        }
+    }
+
+    fn fail<T>(&self, error: SourceError, report: &Report) -> Option<T> {
+        if error.is_failure() {
+            self.breaker.failed(Instant::now());
+        }
+        report.add(&self.name, error);
+        None
+    }
+
+    /// The first rows, and then the others as they come.
+    fn stream(self: &Arc<Member>, first: Batch, rest: Rest, report: Report) -> Ordered {
+        let member = Arc::clone(self);
+        let more = stream::unfold(rest, move |mut rest| {
+            let (member, report) = (Arc::clone(&member), report.clone());
+            async move {
+                match rest.next().await {
+                    Ok(batch) => batch.map(|batch| (batch, rest)),
+                    Err(error) => member.fail(error, &report),
+                }
+            }
+        });
+        stream::once(async { first }).chain(more).boxed()
+    }
+
+    /// All rows, put in order, as far as that is allowed.
+    async fn sorted(
+        &self,
+        first: Batch,
+        mut rest: Rest,
+        lookup: &Lookup,
+        report: &Report,
+    ) -> Option<Ordered> {
+        let Limits { rows: most, .. } = self.limits;
+        let mut rows = first;
+        loop {
+            match rest.next().await {
+                Ok(Some(batch)) => rows.extend(batch),
+                Ok(None) => break,
+                Err(error) => return self.fail(error, report),
+            }
+            if rows.len() as u64 > most {
+                let what = format!("more than {most} rows, which would have to be sorted");
+                return self.fail(SourceError::TooLarge(what), report);
+            }
+        }
+        rows.sort_by(|a, b| lookup.order.compare(a, b));
+        if let Some(most) = lookup.at_most.and_then(|most| usize::try_from(most).ok()) {
+            rows.truncate(most);
+        }
+        Some(stream::once(async { rows }).boxed())
+    }
+}
+
+/// What is still to come of a source.
+struct Rest {
+    batches: Batches,
+    until: Instant,
+    silence: Duration,
+}
+
+impl Rest {
+    async fn next(&mut self) -> Result<Option<Batch>, SourceError> {
+        let left = self.until.saturating_duration_since(Instant::now());
+        match timeout(left.min(self.silence), next(&mut self.batches)).await {
+            Ok(outcome) => outcome,
+            Err(_) => Err(SourceError::Timeout),
+        }
+    }
+}
+
+/// The next batch with something in it.
+async fn next(batches: &mut Batches) -> Result<Option<Batch>, SourceError> {
+    loop {
+        match batches.next().await.transpose()? {
+            Some(batch) if batch.is_empty() => {}
+            other => return Ok(other),
+        }
+    }
+}

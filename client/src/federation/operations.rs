@@ -1,1 +1,221 @@
 //! What is done to rows between the sources and the answer.
+//!
+//! The order is pywb's: revisits find their originals, filters, the span of time, collapsing. Whatever needs to see
+//! captures in the order of time gets them so; another order and the limit come after that.
+
+use std::collections::hash_map::Entry;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crawlspace_cdx::{Collapse, Field, Line};
+
+use super::query::{Order, Query, RowFilter};
+use super::row::{self, Row};
+use super::source::Batch;
+use super::timestamp::{self, Timestamp};
+
+/// So many payloads are remembered for revisits that come after them; of further ones, revisits stay unresolved.
+const ORIGINALS: usize = 100_000;
+/// More rows than this are not put into another order.
+pub const SORTED: usize = 500_000;
+
+/// What a query does to each row, in the order of time.
+pub struct Operations {
+    query: Arc<Query>,
+    originals: Option<Originals>,
+    clamp: Option<(String, String)>,
+    collapse_time: Option<(usize, Option<(Vec<u8>, Vec<u8>)>)>,
+    collapse: Option<Collapse>,
+}
+
+impl Operations {
+    /// Those of the query. `None` when there are none.
+    pub fn of(query: &Arc<Query>) -> Option<Operations> {
+        let clamped = query.resolve_revisits && (query.from.is_some() || query.to.is_some());
+        if query.filters.is_empty() && !query.needs_ascending() {
+            return None;
+        }
+        let text = |moment: Option<Timestamp>, otherwise: &str| {
+            moment.map_or_else(|| otherwise.to_owned(), |moment| moment.to_string())
+        };
+        Some(Operations {
+            originals: query.resolve_revisits.then(Originals::default),
+            clamp: clamped.then(|| (text(query.from, "0000"), text(query.to, "99991231235959"))),
+            collapse_time: query.collapse_time.map(|digits| (digits, None)),
+            // It was read before.
+            collapse: query
+                .collapse
+                .as_ref()
+                .and_then(|spec| Collapse::parse(spec.as_bytes()).ok()),
+            query: Arc::clone(query),
+        })
+    }
+
+    /// The rows that are left of these. Rows whose JSON is none are left out.
+    pub fn apply(&mut self, batch: Batch) -> Batch {
+        batch.into_iter().filter_map(|row| self.row(row)).collect()
+    }
+
+    fn row(&mut self, row: Row) -> Option<Row> {
+        let row = match &mut self.originals {
+            Some(originals) => originals.resolve(row)?,
+            None => row,
+        };
+        let line = row.capture()?;
+        // Tags were asked for elsewhere.
+        let passes = |one: &RowFilter| one.filter.passes(&line, &mut |_| false).unwrap_or(false);
+        if !self.query.filters.iter().all(passes) {
+            return None;
+        }
+        if let Some((from, to)) = &self.clamp {
+            let time = row.timestamp();
+            let seconds = &time[..time.len().min(14)];
+            if timestamp::compare(seconds, from.as_bytes()).is_lt()
+                || timestamp::compare(seconds, to.as_bytes()).is_gt()
+            {
+                return None;
+            }
+        }
+        if let Some((digits, last)) = &mut self.collapse_time {
+            let time = &row.timestamp()[..row.timestamp().len().min(*digits)];
+            let status = line.field(&Field::Status).unwrap_or_default();
+            if last
+                .as_ref()
+                .is_some_and(|(t, s)| t == time && s[..] == *status)
+            {
+                return None;
+            }
+            *last = Some((time.to_vec(), status.into_owned()));
+        }
+        if let Some(collapse) = &mut self.collapse {
+            if !collapse.is_new(&line).unwrap_or(true) {
+                return None;
+            }
+        }
+        drop(line);
+        Some(row)
+    }
+}
+
+/// Where the payloads of captures are, by their digests.
+#[derive(Default)]
+struct Originals(HashMap<Vec<u8>, Original>);
+
+struct Original {
+    length: String,
+    offset: String,
+    filename: String,
+    mime: String,
+    status: String,
+}
+
+impl Originals {
+    /// Gives a row its `orig.length`, `orig.offset` and `orig.filename`: `-`, unless it is a revisit whose original came
+    /// before it; then also the media type and the status of that.
+    fn resolve(&mut self, row: Row) -> Option<Row> {
+        let line = row.capture()?;
+        let value = |field: Field| line.field(&field).unwrap_or_default();
+        let digest = value(Field::Digest);
+        let revisit = is_revisit(&line);
+        let known = !digest.is_empty() && &digest[..] != b"-";
+        if !known {
+            return Some(row.with(NO_ORIGINAL));
+        }
+        if !revisit {
+            let full = self.0.len() >= ORIGINALS;
+            if let (Entry::Vacant(place), false) = (self.0.entry(digest.to_vec()), full) {
+                let text = |field| String::from_utf8_lossy(&value(field)).into_owned();
+                place.insert(Original {
+                    length: text(Field::Length),
+                    offset: text(Field::Offset),
+                    filename: text(Field::Filename),
+                    mime: text(Field::Mime),
+                    status: text(Field::Status),
+                });
+            }
+            return Some(row.with(NO_ORIGINAL));
+        }
+        let Some(original) = self.0.get(&digest[..]) else {
+            return Some(row.with(NO_ORIGINAL));
+        };
+        let mut members = String::new();
+        for (name, written) in row::members(row.json())? {
+            match Field::named(name.as_bytes()) {
+                Field::Mime => row::member(&name, &original.mime, &mut members),
+                Field::Status => row::member(&name, &original.status, &mut members),
+                _ => row::written(&name, written.get(), &mut members),
+            }
+        }
+        for (name, value) in [
+            ("orig.length", &original.length),
+            ("orig.offset", &original.offset),
+            ("orig.filename", &original.filename),
+        ] {
+            let value = if value.is_empty() { "-" } else { value };
+            row::member(name, value, &mut members);
+        }
+        let key = String::from_utf8_lossy(row.urlkey());
+        let time = String::from_utf8_lossy(row.timestamp());
+        row::build(&key, &time, &members)
+    }
+}
+
+const NO_ORIGINAL: &str = r#""orig.length": "-", "orig.offset": "-", "orig.filename": "-""#;
+
+/// Whether a capture stands for another one that has its payload.
+pub fn is_revisit(line: &Line<'_>) -> bool {
+    let value = |field: Field| line.field(&field).unwrap_or_default();
+    &value(Field::Mime)[..] == b"warc/revisit" || &value(Field::Filename)[..] == b"-"
+}
+
+/// Rows in the order of time, to be put into another one.
+pub struct Reorder {
+    order: Order,
+    /// So many are wanted.
+    most: usize,
+    rows: Vec<Row>,
+}
+
+/// There are more rows than are put into another order.
+#[derive(Debug)]
+pub struct TooMany;
+
+impl Reorder {
+    /// For a query whose rows came in the order of time though another one was asked for.
+    pub fn new(order: Order, limit: Option<u64>) -> Reorder {
+        let most = limit.and_then(|limit| usize::try_from(limit).ok());
+        Reorder {
+            order,
+            most: most.unwrap_or(usize::MAX),
+            rows: Vec::new(),
+        }
+    }
+
+    /// Takes more rows.
+    ///
+    /// # Errors
+    /// When there are too many.
+    pub fn take(&mut self, batch: Batch) -> Result<(), TooMany> {
+        self.rows.extend(batch);
+        // Sorted now and then, what will not be used need not be kept.
+        if self.rows.len() / 2 > self.most.max(1024) {
+            self.settle();
+        }
+        match self.rows.len() > SORTED {
+            true => Err(TooMany),
+            false => Ok(()),
+        }
+    }
+
+    fn settle(&mut self) {
+        let order = self.order;
+        self.rows.sort_by(|a, b| order.compare(a, b));
+        self.rows.truncate(self.most);
+    }
+
+    /// The rows in the order that was asked for.
+    pub fn finish(mut self) -> Batch {
+        self.settle();
+        self.rows
+    }
+}

@@ -1,10 +1,13 @@
 //! A capture of an index, as it goes through the federation.
 
-use std::fmt::Write as _;
+use std::borrow::Cow;
+use std::fmt::{self, Write as _};
 use std::ops::Range;
 
 use bytes::Bytes;
 use crawlspace_cdx::{Format, Line, Read};
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
 
 /// A capture: a line of CDXJ, `urlkey timestamp {json}`, without the end of the line.
 ///
@@ -104,13 +107,66 @@ pub fn push_with(line: &[u8], members: &str, into: &mut Vec<u8>) -> Range<usize>
 
 /// Appends `"name": "value"` to the members, with a comma before it where it is not the first.
 pub fn member(name: &str, value: &str, into: &mut String) {
+    written(name, &serde_json::Value::from(value).to_string(), into);
+}
+
+/// The same with a value that is JSON already.
+pub fn written(name: &str, value: &str, into: &mut String) {
     if !into.is_empty() {
         into.push_str(", ");
     }
-    for (text, after) in [(name, ": "), (value, "")] {
-        // Writing text to a string cannot fail.
-        let _ = write!(into, "{}", serde_json::Value::from(text));
-        into.push_str(after);
+    // Writing text to a string cannot fail.
+    let _ = write!(into, "{}: {value}", serde_json::Value::from(name));
+}
+
+/// The members of a JSON object, in their order, with values as they are written. `None` when it is none.
+///
+/// ```
+/// use crawlspace_client::federation::row::members;
+/// let found = members(br#"{"url": "http://a.com/", "status": 200}"#).unwrap();
+/// assert_eq!((&found[1].0[..], found[1].1.get()), ("status", "200"));
+/// ```
+pub fn members(json: &[u8]) -> Option<Vec<(Cow<'_, str>, &RawValue)>> {
+    struct Members<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
+    impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
+        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            struct Each;
+            impl<'de> Visitor<'de> for Each {
+                type Value = Members<'de>;
+
+                fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                    f.write_str("a JSON object")
+                }
+
+                fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                    let mut members = Vec::with_capacity(16);
+                    while let Some(Name(name)) = map.next_key()? {
+                        members.push((name, map.next_value()?));
+                    }
+                    Ok(Members(members))
+                }
+            }
+            deserializer.deserialize_map(Each)
+        }
+    }
+    #[derive(serde::Deserialize)]
+    struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
+    serde_json::from_slice::<Members<'_>>(json)
+        .ok()
+        .map(|members| members.0)
+}
+
+/// The text of a JSON value: of a string what it says, of anything else what is written.
+pub fn text(value: &RawValue) -> Cow<'_, str> {
+    match value.get().as_bytes() {
+        [b'"', inner @ .., b'"'] if !inner.contains(&b'\\') => {
+            Cow::Borrowed(&value.get()[1..value.get().len() - 1])
+        }
+        [b'"', ..] => match serde_json::from_str::<String>(value.get()) {
+            Ok(text) => Cow::Owned(text),
+            Err(_) => Cow::Borrowed(value.get()),
+        },
+        _ => Cow::Borrowed(value.get()),
     }
 }
 
@@ -129,13 +185,28 @@ mod tests {
 
     #[test]
     fn a_row_has_three_parts() {
-        let row = Row::new(Bytes::from_static(b"com,a)/ 2016 {\"url\": \"http://a.com/\"}")).unwrap();
+        let row = Row::new(Bytes::from_static(
+            b"com,a)/ 2016 {\"url\": \"http://a.com/\"}",
+        ))
+        .unwrap();
         assert_eq!(row.urlkey(), b"com,a)/");
         assert_eq!(row.timestamp(), b"2016");
         assert_eq!(row.json(), b"{\"url\": \"http://a.com/\"}");
         assert_eq!(row.field("original"), "http://a.com/");
-        for wrong in ["", "a", "a 2016", "a 2016 ", "a x {}", "a  {}", "a 2016 {", "a 2016 []"] {
-            assert!(Row::new(Bytes::from_static(wrong.as_bytes())).is_none(), "{wrong}");
+        for wrong in [
+            "",
+            "a",
+            "a 2016",
+            "a 2016 ",
+            "a x {}",
+            "a  {}",
+            "a 2016 {",
+            "a 2016 []",
+        ] {
+            assert!(
+                Row::new(Bytes::from_static(wrong.as_bytes())).is_none(),
+                "{wrong}"
+            );
         }
     }
 
@@ -145,7 +216,10 @@ mod tests {
         member("source", "a \"b\"", &mut members);
         member("source_type", "file", &mut members);
         for (before, after) in [
-            ("k 2016 {}", r#"k 2016 {"source": "a \"b\"", "source_type": "file"}"#),
+            (
+                "k 2016 {}",
+                r#"k 2016 {"source": "a \"b\"", "source_type": "file"}"#,
+            ),
             (
                 r#"k 2016 {"a": 1}"#,
                 r#"k 2016 {"a": 1, "source": "a \"b\"", "source_type": "file"}"#,
