@@ -12,6 +12,7 @@
 //! * [`archive`] is crawls that never were, the WACZ files that they left, and the index that they made.
 //! * [`FileHost`] is a web server with files, as good or bad as a test wants it.
 //! * [`Program`] is a program under test that is stopped, killed, and asked what it took.
+//! * [`pywb`] is a peer of the federation, beside which it is tested and measured.
 //! * [`Relay`] stands between a client and a server, and holds back or cuts off after so many bytes.
 //! * [`payload`] is what `DUMP` gives, taken apart.
 //! * [`packages`] fetches clients in other languages.
@@ -40,6 +41,7 @@ pub mod packages;
 mod packing;
 pub mod payload;
 mod program;
+pub mod pywb;
 mod relay;
 mod rng;
 mod server;

@@ -67,7 +67,7 @@ fn spelled(payload: u64, spelling: u8) -> String {
 }
 
 /// Hex digits of 20 bytes as base32.
-fn base32(hex: &str) -> String {
+pub(super) fn base32(hex: &str) -> String {
     let digits = hex.as_bytes().chunks(5).map(|five| {
         let text = std::str::from_utf8(five).expect("hex digits are ASCII");
         u32::from_str_radix(text, 16).expect("hex digits")

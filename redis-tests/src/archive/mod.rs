@@ -4,6 +4,8 @@
 //! would say, and be driven through the documented commands as a crawler does ([`crawl`]). So what somebody makes of
 //! the files can be compared with what the crawler made.
 //!
+//! A [`collection`] is what a web archive has: captures in WARC files, and indexes of them.
+//!
 //! ```no_run
 //! use redis_tests::archive::{crawl, Crawler, Folder, Shape};
 //! use redis_tests::{Rng, Server};
@@ -19,6 +21,7 @@
 //! ```
 
 mod capture;
+pub mod collection;
 mod crawler;
 mod folder;
 mod line;

@@ -1,0 +1,139 @@
+//! A capture, and what an index says of it.
+
+use crate::archive::capture::base32;
+
+/// What was fetched once.
+#[derive(Clone, Debug)]
+pub struct Capture {
+    /// As it was asked for.
+    pub url: String,
+    /// What the index is ordered by.
+    pub key: String,
+    /// 14 digits.
+    pub timestamp: String,
+    /// The HTTP status.
+    pub status: u16,
+    /// The media type.
+    pub mime: &'static str,
+    /// The digest of the payload: SHA-1 in base32.
+    pub digest: String,
+    /// Where a redirect leads.
+    pub location: Option<String>,
+    /// What was posted.
+    pub posted: Option<String>,
+    /// The body as it came. The same for a revisit, which does not store it.
+    pub payload: Vec<u8>,
+    /// How it came: fields of the HTTP header that say so.
+    pub encoding: &'static [&'static str],
+    /// URL and timestamp of what a revisit refers to.
+    pub original: Option<(String, String)>,
+    /// Where its record lies.
+    pub place: Place,
+}
+
+/// Where a record lies.
+#[derive(Clone, Debug, Default)]
+pub struct Place {
+    /// The name of the file.
+    pub file: String,
+    /// Bytes before it.
+    pub offset: u64,
+    /// Its size in the file.
+    pub length: u64,
+}
+
+impl Capture {
+    /// Whether its payload lies in another record.
+    pub fn is_revisit(&self) -> bool {
+        self.original.is_some()
+    }
+
+    /// The media type that an index says.
+    pub fn indexed_mime(&self) -> &'static str {
+        match self.is_revisit() {
+            true => "warc/revisit",
+            false => self.mime,
+        }
+    }
+
+    /// The HTTP header, with the empty line that ends it.
+    pub fn http_head(&self) -> String {
+        let reason = match self.status {
+            200 => "OK",
+            301 => "Moved Permanently",
+            302 => "Found",
+            404 => "Not Found",
+            _ => "Something Else",
+        };
+        let mut head = format!(
+            "HTTP/1.1 {} {reason}\r\nServer: made-up\r\nContent-Type: {}\r\n",
+            self.status, self.mime
+        );
+        if let Some(location) = &self.location {
+            head.push_str(&format!("Location: {location}\r\n"));
+        }
+        for field in self.encoding {
+            head.push_str(&format!("{field}\r\n"));
+        }
+        if !self.encoding.contains(&"Transfer-Encoding: chunked") {
+            head.push_str(&format!("Content-Length: {}\r\n", self.payload.len()));
+        }
+        head.push_str("\r\n");
+        head
+    }
+}
+
+/// SHA-1 as archives write it.
+pub fn sha1_base32(bytes: &[u8]) -> String {
+    base32(&sha1_smol::Sha1::from(bytes).digest().to_string())
+}
+
+/// The urlkey of a URL of the plain kind that is made up here: the host from its end without `www.`, small letters,
+/// no slash at the end of a path, the parts of the query in order.
+pub fn urlkey(url: &str) -> String {
+    let url = url.to_lowercase();
+    let rest = url.split_once("://").map_or(&url[..], |(_, rest)| rest);
+    let (rest, query) = match rest.split_once('?') {
+        Some((rest, query)) => (rest, Some(query)),
+        None => (rest, None),
+    };
+    let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
+    let (host, port) = match host.split_once(':') {
+        Some((host, port)) => (host, format!(":{port}")),
+        None => (host, String::new()),
+    };
+    let host = host.trim_start_matches("www.");
+    let mut labels: Vec<&str> = host.split('.').collect();
+    if !host.bytes().all(|b| b.is_ascii_digit() || b == b'.') {
+        labels.reverse();
+    } else {
+        labels = vec![host];
+    }
+    let mut key = format!("{}{port})/{}", labels.join(","), path.trim_end_matches('/'));
+    if let Some(query) = query {
+        let mut parts: Vec<&str> = query.split('&').collect();
+        parts.sort_unstable();
+        key.push('?');
+        key.push_str(&parts.join("&"));
+    }
+    key
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_those_of_the_convention() {
+        for (url, key) in [
+            ("http://www.Example.com", "com,example)/"),
+            ("https://a.b.example.org/X/y/", "org,example,b,a)/x/y"),
+            ("http://example.com/?b=2&a=1", "com,example)/?a=1&b=2"),
+            ("http://example.com:8080/", "com,example:8080)/"),
+            ("http://192.0.2.7/x", "192.0.2.7)/x"),
+        ] {
+            assert_eq!(urlkey(url), key, "{url}");
+        }
+        assert_eq!(sha1_base32(b""), "3I42H3S6NNFQ2MSVX7XZKYAYSCX5QBYJ");
+    }
+}

@@ -1,0 +1,161 @@
+//! pywb, a peer of the federation, as its users run it: under gunicorn.
+
+use std::fs::File;
+use std::net::SocketAddr;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use tempfile::TempDir;
+
+use crate::packages;
+use crate::server::die_with_parent;
+use crate::wait::until_some;
+
+/// What is installed: the release that is compared with, and what it needs to run.
+const PACKAGES: [&str; 5] = [
+    "pywb==2.10.*",
+    "setuptools<81",
+    "gunicorn",
+    "packaging",
+    "surt",
+];
+
+/// An installed pywb.
+#[derive(Clone, Debug)]
+pub struct Pywb {
+    python: PathBuf,
+}
+
+/// What of it is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum App {
+    /// Index and resource APIs.
+    WarcServer,
+    /// Replay for people, with a CDX API and Memento.
+    Wayback,
+}
+
+impl Pywb {
+    /// In a virtual environment in the folder, which is kept.
+    ///
+    /// # Errors
+    /// The reason in words, when it cannot be installed.
+    pub fn install(folder: &Path) -> Result<Pywb, String> {
+        let python = packages::python(folder, &PACKAGES)?;
+        Ok(Pywb { python })
+    }
+
+    /// The interpreter that has it, `warcio` and `surt`.
+    pub fn python(&self) -> &Path {
+        &self.python
+    }
+
+    /// What `warcio check` says of the records in a file.
+    ///
+    /// # Errors
+    /// What it printed, when it finds anything wrong.
+    pub fn warcio_check(&self, file: &Path) -> Result<String, String> {
+        let warcio = self.python.with_file_name("warcio");
+        packages::run(Command::new(warcio).args(["check", "-v"]).arg(file))
+    }
+
+    /// Starts it with the text of a `config.yaml`, and waits until it listens.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub fn start(&self, app: App, config: &str, workers: usize) -> Running {
+        let dir = tempfile::Builder::new()
+            .prefix("crawlspace-")
+            .tempdir()
+            .expect("a temporary directory");
+        std::fs::write(dir.path().join("config.yaml"), config).expect("the folder is writable");
+        let file = |name: &str| File::create(dir.path().join(name)).expect("a file");
+        let module = match app {
+            App::WarcServer => "pywb.apps.warcserverapp",
+            App::Wayback => "pywb.apps.wayback",
+        };
+        let mut command = Command::new(self.python.with_file_name("gunicorn"));
+        command
+            .args([
+                "-w",
+                &workers.to_string(),
+                "-k",
+                "gevent",
+                "-b",
+                "127.0.0.1:0",
+                module,
+            ])
+            .env("PYWB_CONFIG_FILE", "config.yaml")
+            .env("NO_PROXY", "*")
+            .current_dir(dir.path())
+            .stdin(Stdio::null())
+            .stdout(file("out"))
+            .stderr(file("errors"))
+            // Workers outlive a master that is killed, for a moment: all of them are ended together.
+            .process_group(0);
+        die_with_parent(&mut command);
+        let child = command
+            .spawn()
+            .unwrap_or_else(|e| panic!("gunicorn does not start: {e}"));
+        let mut running = Running {
+            child,
+            dir,
+            address: SocketAddr::from(([127, 0, 0, 1], 0)),
+        };
+        running.address = until_some("gunicorn listens and its workers are there", || {
+            let ended = running.child.try_wait().expect("a child can be waited for");
+            assert!(
+                ended.is_none(),
+                "pywb does not start:\n{}",
+                running.errors()
+            );
+            let errors = running.errors();
+            let (_, rest) = errors.split_once("Listening at: http://")?;
+            let booted = errors.matches("Booting worker with pid").count();
+            (booted >= workers).then(|| rest.split_whitespace().next()?.parse().ok())?
+        });
+        running
+    }
+}
+
+/// pywb under gunicorn on a free port of the loopback interface. Dropping it ends it and its workers; what it
+/// printed last is shown if the test is failing.
+pub struct Running {
+    child: Child,
+    dir: TempDir,
+    address: SocketAddr,
+}
+
+impl Running {
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// `http://127.0.0.1:1234`, without a slash at the end.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// What it has printed so far on standard error.
+    pub fn errors(&self) -> String {
+        let bytes = std::fs::read(self.dir.path().join("errors")).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let group = -(self.child.id() as libc::pid_t);
+        // SAFETY: the group is that of a child that nobody has waited for, so its id is still its own.
+        unsafe { libc::kill(group, libc::SIGKILL) };
+        let _ = self.child.wait();
+        if std::thread::panicking() {
+            let errors = self.errors();
+            let last: Vec<&str> = errors.lines().rev().take(40).collect();
+            let last: Vec<&str> = last.into_iter().rev().collect();
+            eprintln!("--- pywb at {} ---\n{}\n---", self.address, last.join("\n"));
+        }
+    }
+}
