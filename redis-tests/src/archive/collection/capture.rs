@@ -104,11 +104,7 @@ pub fn urlkey(url: &str) -> String {
     };
     let host = host.trim_start_matches("www.");
     let mut labels: Vec<&str> = host.split('.').collect();
-    if !host.bytes().all(|b| b.is_ascii_digit() || b == b'.') {
-        labels.reverse();
-    } else {
-        labels = vec![host];
-    }
+    labels.reverse();
     let mut key = format!("{}{port})/{}", labels.join(","), path.trim_end_matches('/'));
     if let Some(query) = query {
         let mut parts: Vec<&str> = query.split('&').collect();
@@ -130,7 +126,7 @@ mod tests {
             ("https://a.b.example.org/X/y/", "org,example,b,a)/x/y"),
             ("http://example.com/?b=2&a=1", "com,example)/?a=1&b=2"),
             ("http://example.com:8080/", "com,example:8080)/"),
-            ("http://192.0.2.7/x", "192.0.2.7)/x"),
+            ("http://192.0.2.7/x", "7,2,0,192)/x"),
         ] {
             assert_eq!(urlkey(url), key, "{url}");
         }

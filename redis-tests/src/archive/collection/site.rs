@@ -1,5 +1,6 @@
 //! What there is to be captured, and when it was.
 
+use std::collections::HashSet;
 use std::io::Write;
 
 use flate2::write::GzEncoder;
@@ -45,6 +46,9 @@ const PATHS: [&str; 20] = [
 
 const POSTED: [&str; 4] = ["a=1&b=2", "a=1&b=3", "query=web+archive", "q=x"];
 
+/// 1 June 2018 at noon: the first page was captured as long before as after, several times.
+const MIDDLE: u64 = 1_527_854_400;
+
 /// A page that is captured again and again.
 struct Page {
     url: String,
@@ -80,6 +84,7 @@ pub fn captures(rng: &mut Rng, shape: &Shape) -> Vec<Capture> {
         }
     }
     let mut captures = Vec::new();
+    let mut taken = HashSet::new();
     let all = pages.len() as u64;
     for (number, page) in pages.iter_mut().enumerate() {
         let times = match number {
@@ -88,11 +93,18 @@ pub fn captures(rng: &mut Rng, shape: &Shape) -> Vec<Capture> {
             _ => 1 + rng.below(1 + 2 * shape.captures.saturating_sub(shape.most) / all),
         };
         let mut moments: Vec<u64> = (0..times).map(|_| moment(rng)).collect();
+        if number == 0 {
+            let around = |apart| [MIDDLE - apart, MIDDLE + apart];
+            moments.extend([60, 3_600, 7_200, 86_400].into_iter().flat_map(around));
+        }
         moments.sort_unstable();
-        // Two captures in one second are rare, and have happened.
         moments.dedup();
         for moment in moments {
-            captures.push(capture(rng, shape, page, moment));
+            let capture = capture(rng, shape, page, moment);
+            // Two pages can have one key; what is said of a second is always said in the same order.
+            if taken.insert((capture.key.clone(), moment)) {
+                captures.push(capture);
+            }
         }
     }
     captures
