@@ -25,6 +25,7 @@ pub mod indexer;
 pub mod mirror;
 pub mod server;
 pub mod tags;
+mod tls;
 pub mod wacz;
 pub mod warc;
 

@@ -16,6 +16,7 @@
 //! | [`resource`] | rows to WARC records |
 //! | [`server`] | HTTP |
 
+pub mod access;
 pub mod breaker;
 pub mod collection;
 pub mod config;
@@ -30,3 +31,39 @@ pub mod server;
 pub mod source;
 pub mod sources;
 pub mod timestamp;
+
+use std::sync::Arc;
+
+use self::collection::Collection;
+use self::config::Config;
+use self::net::Net;
+
+/// Everything that a configuration says, ready to be asked.
+pub struct Federation {
+    /// In the order of the file.
+    pub collections: Vec<Arc<Collection>>,
+    /// The way to other servers.
+    pub net: Arc<Net>,
+}
+
+impl Federation {
+    /// Makes what the configuration says. Nothing is asked or opened yet, so that whatever is not there now can come
+    /// later.
+    ///
+    /// # Errors
+    /// What cannot work, in words.
+    pub fn open(config: &Config) -> Result<Arc<Federation>, String> {
+        let net = Net::new(&config.allow_private)?;
+        let open = |collection| Collection::open(collection, &net).map(Arc::new);
+        let collections = config.collections.iter().map(open);
+        Ok(Arc::new(Federation {
+            collections: collections.collect::<Result<_, String>>()?,
+            net,
+        }))
+    }
+
+    /// The collection of that name.
+    pub fn collection(&self, name: &str) -> Option<&Arc<Collection>> {
+        self.collections.iter().find(|one| *one.name == *name)
+    }
+}

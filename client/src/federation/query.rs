@@ -53,6 +53,8 @@ pub struct Query {
     pub point: Option<String>,
 }
 
+/// How many rows a page has, unless it is said.
+pub const PAGE: u64 = 1000;
 /// How many filters a query may have.
 const FILTERS: usize = 32;
 /// The longest URL that is looked up, in bytes.
@@ -87,6 +89,18 @@ impl Query {
     /// then sources are asked for rows in ascending order.
     pub fn needs_ascending(&self) -> bool {
         self.collapse.is_some() || self.collapse_time.is_some() || self.resolve_revisits
+    }
+
+    /// How many rows are left out before the first one.
+    pub fn skipped(&self) -> u64 {
+        let size = self.page_size.unwrap_or(PAGE);
+        self.page.unwrap_or(0).saturating_mul(size)
+    }
+
+    /// How many rows there are at most.
+    pub fn wanted(&self) -> Option<u64> {
+        let page = self.page.map(|_| self.page_size.unwrap_or(PAGE));
+        [page, self.limit].into_iter().flatten().min()
     }
 
     /// Whether every row that a source gives is a row of the answer, until there are enough.

@@ -4,6 +4,7 @@ mod chg;
 mod columns;
 mod dedupe;
 mod indexer;
+mod serve;
 mod shell;
 mod stop;
 mod table;
@@ -56,6 +57,7 @@ enum Subject {
     /// WACZ files: which others they need for replay.
     #[command(subcommand, arg_required_else_help = true)]
     Wacz(wacz::Wacz),
+    Serve(serve::Serve),
     Completions(shell::Completions),
     Man(shell::Man),
 }
@@ -137,6 +139,7 @@ fn main() -> ExitCode {
         Subject::Chg(chg) => chg.run(),
         Subject::Tags(tags) => tags.run(),
         Subject::Wacz(wacz) => wacz.run(),
+        Subject::Serve(serve) => serve.run(),
         Subject::Completions(completions) => completions.run(),
         Subject::Man(man) => man.run(),
     };

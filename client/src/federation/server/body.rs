@@ -1,0 +1,71 @@
+//! Bodies of answers.
+
+use std::fmt;
+
+use bytes::Bytes;
+use futures_util::stream::{Stream, StreamExt};
+use futures_util::FutureExt;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full, StreamBody};
+use hyper::body::Frame;
+
+/// The body of an answer. Dropping it cancels what is under way for it.
+pub type Body = UnsyncBoxBody<Bytes, Broken>;
+
+/// An answer cannot go on. Its connection is cut, so that nobody takes it for whole.
+#[derive(Debug)]
+pub struct Broken(pub String);
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Broken {}
+
+/// A body that is there.
+pub fn whole(bytes: impl Into<Bytes>) -> Body {
+    Full::new(bytes.into())
+        .map_err(|never| match never {})
+        .boxed_unsync()
+}
+
+/// A body whose parts come as they come.
+pub fn frames(frames: impl Stream<Item = Result<Frame<Bytes>, Broken>> + Send + 'static) -> Body {
+    StreamBody::new(frames).boxed_unsync()
+}
+
+/// What a stream has ready.
+pub enum Ready<S> {
+    /// All of it.
+    All(Vec<u8>),
+    /// More than that is wanted at once, or has to be waited for: this, and then the rest.
+    More(Vec<u8>, S),
+}
+
+/// Takes what is ready of a stream, until there is more than `most`, so that a small answer can say how long it is.
+///
+/// # Errors
+/// What the stream says.
+pub fn ready<E, S>(mut stream: S, most: usize) -> Result<Ready<S>, E>
+where
+    S: Stream<Item = Result<Bytes, E>> + Unpin,
+{
+    let mut out = Vec::new();
+    while out.len() <= most {
+        match stream.next().now_or_never() {
+            Some(Some(part)) => match part {
+                // What is there is sent, and the error again when its turn comes, by the stream's own state.
+                Ok(part) if out.is_empty() && part.len() > most => {
+                    return Ok(Ready::More(part.into(), stream));
+                }
+                Ok(part) => out.extend_from_slice(&part),
+                Err(error) => return Err(error),
+            },
+            Some(None) => return Ok(Ready::All(out)),
+            None => break,
+        }
+    }
+    Ok(Ready::More(out, stream))
+}

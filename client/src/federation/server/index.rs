@@ -1,0 +1,140 @@
+//! `/<coll>/index`.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::stream::{self, BoxStream, StreamExt};
+use http::header::{HeaderName, HeaderValue, CONTENT_TYPE, TRAILER, X_CONTENT_TYPE_OPTIONS};
+use http::{HeaderMap, Request, Response, StatusCode};
+use hyper::body::{Frame, Incoming};
+
+use super::body::{frames, ready, whole, Body, Broken, Ready};
+use super::output::Writer;
+use super::reply::{json, message};
+use super::{only_read, Asked};
+use crate::federation::access::AccessError;
+use crate::federation::collection::{next, Failure, Rows};
+use crate::federation::group::Report;
+use crate::federation::query::{BadQuery, Query, PAGE};
+
+/// Which sources are missing from an answer.
+pub const SOURCE_ERRORS: HeaderName = HeaderName::from_static("source-errors");
+/// An answer of up to so many bytes that is ready at once says how long it is.
+const AT_ONCE: usize = 64 * 1024;
+
+pub(super) async fn answer(asked: &Asked<'_>, request: &Request<Incoming>) -> Response<Body> {
+    if let Some(refused) = only_read(request.method()) {
+        return refused;
+    }
+    let query = match parameters(request.uri().query().unwrap_or(""), asked) {
+        Ok(query) => query,
+        Err(failure) => return refusal(&failure),
+    };
+    let report = Report::default();
+    let rows = match asked.collection.rows(&query, &report).await {
+        Ok(rows) => rows,
+        Err(failure) => return refusal(&failure),
+    };
+    if query.show_num_pages {
+        return match pages(rows, &query).await {
+            Ok(response) => with_errors(response, &report),
+            Err(failure) => refusal(&failure),
+        };
+    }
+    let writer = Writer::new(query.output, query.fields.clone());
+    let media = writer.media();
+    respond(text(rows, writer), media, &report)
+}
+
+/// The query that a query string asks.
+pub(super) fn parameters(text: &str, asked: &Asked<'_>) -> Result<Arc<Query>, Failure> {
+    let pairs: Vec<_> = url::form_urlencoded::parse(text.as_bytes()).collect();
+    let pairs = pairs.iter().map(|(name, value)| (&name[..], &value[..]));
+    let query = Query::parse(pairs, asked.point.as_deref())?;
+    asked.collection.prepare(query)
+}
+
+/// Rows as text.
+fn text(rows: Rows, writer: Writer) -> BoxStream<'static, Result<Bytes, Failure>> {
+    let lines = rows.map(move |batch| {
+        let batch = batch?;
+        let mut out = Vec::with_capacity(batch.iter().map(|row| row.line().len() + 32).sum());
+        batch.iter().for_each(|row| writer.write(row, &mut out));
+        Ok(Bytes::from(out))
+    });
+    lines.boxed()
+}
+
+/// An answer that streams text. Sources that fail after its head are named in its trailer.
+pub(super) fn respond(
+    text: BoxStream<'static, Result<Bytes, Failure>>,
+    media: &'static str,
+    report: &Report,
+) -> Response<Body> {
+    let (body, streams) = match ready(text, AT_ONCE) {
+        Err(failure) => return refusal(&failure),
+        Ok(Ready::All(bytes)) => (whole(bytes), false),
+        Ok(Ready::More(first, rest)) => (streamed(first, rest, report), true),
+    };
+    let mut response = with_errors(Response::new(body), report);
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(media));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    if streams {
+        headers.insert(TRAILER, HeaderValue::from_static("Source-Errors"));
+    }
+    response
+}
+
+fn streamed(
+    first: Vec<u8>,
+    rest: BoxStream<'static, Result<Bytes, Failure>>,
+    report: &Report,
+) -> Body {
+    let first = (!first.is_empty()).then(|| Ok(Frame::data(Bytes::from(first))));
+    let rest = rest.map(|part| match part {
+        Ok(bytes) => Ok(Frame::data(bytes)),
+        Err(failure) => Err(Broken(failure.to_string())),
+    });
+    let (told, report) = (report.len(), report.clone());
+    let last = stream::once(async move {
+        let value = report.header(told)?;
+        let value = HeaderValue::from_str(&value).ok()?;
+        let trailers = HeaderMap::from_iter([(SOURCE_ERRORS, value)]);
+        Some(Ok(Frame::trailers(trailers)))
+    });
+    let last = last.filter_map(|trailers| async { trailers });
+    frames(stream::iter(first).chain(rest).chain(last))
+}
+
+/// Names the sources that are missing from an answer.
+pub(super) fn with_errors(mut response: Response<Body>, report: &Report) -> Response<Body> {
+    let value = report.header(0);
+    if let Some(value) = value.and_then(|value| HeaderValue::from_str(&value).ok()) {
+        response.headers_mut().insert(SOURCE_ERRORS, value);
+    }
+    response
+}
+
+/// How many pages there are.
+async fn pages(mut rows: Rows, query: &Query) -> Result<Response<Body>, Failure> {
+    let mut count = 0;
+    while let Some(batch) = next(&mut rows).await? {
+        count += batch.len() as u64;
+    }
+    let size = query.page_size.unwrap_or(PAGE);
+    let pages = count.div_ceil(size);
+    let value = serde_json::json!({ "pages": pages, "pageSize": size, "rows": count });
+    Ok(json(StatusCode::OK, &value))
+}
+
+/// Why there is no answer.
+pub(super) fn refusal(failure: &Failure) -> Response<Body> {
+    let status = match failure {
+        Failure::Query(BadQuery(_)) | Failure::TooMany => StatusCode::BAD_REQUEST,
+        Failure::Access(AccessError::Query(_)) => StatusCode::BAD_REQUEST,
+        Failure::Access(AccessError::NoPoint(_)) => StatusCode::NOT_FOUND,
+        Failure::Access(AccessError::Unavailable(_)) => StatusCode::SERVICE_UNAVAILABLE,
+    };
+    message(status, &failure.to_string())
+}

@@ -1,0 +1,38 @@
+//! Small answers.
+
+use http::header::{self, HeaderValue};
+use http::{Response, StatusCode};
+
+use super::body::{whole, Body};
+
+/// A JSON object with a `message` for whoever reads it.
+pub fn message(status: StatusCode, text: &str) -> Response<Body> {
+    json(status, &serde_json::json!({ "message": text }))
+}
+
+/// A JSON value.
+pub fn json(status: StatusCode, value: &serde_json::Value) -> Response<Body> {
+    let mut text = value.to_string();
+    text.push('\n');
+    page(status, "application/json", text)
+}
+
+/// A text of that media type.
+pub fn page(status: StatusCode, media: &'static str, text: impl Into<Vec<u8>>) -> Response<Body> {
+    let mut response = Response::new(whole(text.into()));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media));
+    headers.insert(
+        header::X_CONTENT_TYPE_OPTIONS,
+        HeaderValue::from_static("nosniff"),
+    );
+    response
+}
+
+/// Nothing but a head.
+pub fn empty(status: StatusCode) -> Response<Body> {
+    let mut response = Response::new(whole(Vec::new()));
+    *response.status_mut() = status;
+    response
+}
