@@ -1,0 +1,250 @@
+//! The chunked transfer coding (RFC 9112, section 7.1), undone.
+
+use bytes::{Bytes, BytesMut};
+
+/// The longest line with the size of a chunk and its extensions, in bytes.
+const MAX_LINE: usize = 4096;
+/// The longest trailer section, in bytes.
+const MAX_TRAILER: usize = 16 * 1024;
+
+/// A decoder, which is fed as bytes come.
+///
+/// It is strict: where chunks begin and end is not for guessing.
+#[derive(Debug, Default)]
+pub struct Chunked {
+    state: State,
+    trailer: Vec<u8>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum State {
+    /// Before the size of a chunk.
+    #[default]
+    Size,
+    /// In a chunk with so many bytes to come.
+    Data(u64),
+    /// After the bytes of a chunk.
+    DataEnd,
+    /// After the last chunk.
+    Trailer,
+    Done,
+}
+
+/// What a step of decoding gives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Piece {
+    /// Bytes of the body.
+    Data(Bytes),
+    /// More has to come first.
+    More,
+    /// The body and its trailer section are there.
+    End,
+}
+
+impl Chunked {
+    /// Takes the next piece off the input.
+    ///
+    /// # Errors
+    /// What is wrong with the coding, in words.
+    pub fn next(&mut self, input: &mut BytesMut) -> Result<Piece, String> {
+        loop {
+            match self.state {
+                State::Size => {
+                    let Some(line) = line(input, MAX_LINE, "a chunk's size")? else {
+                        return Ok(Piece::More);
+                    };
+                    self.state = match size(&line)? {
+                        0 => State::Trailer,
+                        size => State::Data(size),
+                    };
+                }
+                State::Data(left) => {
+                    if input.is_empty() {
+                        return Ok(Piece::More);
+                    }
+                    let most = usize::try_from(left).unwrap_or(usize::MAX);
+                    let data = input.split_to(input.len().min(most)).freeze();
+                    self.state = match left - data.len() as u64 {
+                        0 => State::DataEnd,
+                        left => State::Data(left),
+                    };
+                    return Ok(Piece::Data(data));
+                }
+                State::DataEnd => {
+                    if input.len() < 2 {
+                        return match input.first() {
+                            None | Some(b'\r') => Ok(Piece::More),
+                            _ => Err("a chunk is longer than its size says".to_owned()),
+                        };
+                    }
+                    if input.split_to(2) != b"\r\n"[..] {
+                        return Err("a chunk is longer than its size says".to_owned());
+                    }
+                    self.state = State::Size;
+                }
+                State::Trailer => {
+                    let left = MAX_TRAILER.saturating_sub(self.trailer.len());
+                    let Some(line) = line(input, left, "the trailer section")? else {
+                        return Ok(Piece::More);
+                    };
+                    if line.is_empty() {
+                        self.state = State::Done;
+                    } else {
+                        self.trailer.extend_from_slice(&line);
+                        self.trailer.extend_from_slice(b"\r\n");
+                    }
+                }
+                State::Done => return Ok(Piece::End),
+            }
+        }
+    }
+
+    /// The lines of the trailer section, without the empty line after them.
+    pub fn trailer(&self) -> &[u8] {
+        &self.trailer
+    }
+}
+
+/// Takes a line off the input, without its end, when it is all there.
+fn line(input: &mut BytesMut, most: usize, what: &str) -> Result<Option<Bytes>, String> {
+    let Some(end) = memchr::memchr(b'\n', input) else {
+        return match input.len() > most {
+            true => Err(format!("{what} has no end")),
+            false => Ok(None),
+        };
+    };
+    if end > most {
+        return Err(format!("{what} is too long"));
+    }
+    let mut line = input.split_to(end + 1).freeze();
+    if !line.ends_with(b"\r\n") {
+        return Err(format!("{what} ends with a bare LF"));
+    }
+    line.truncate(end - 1);
+    Ok(Some(line))
+}
+
+fn size(line: &[u8]) -> Result<u64, String> {
+    let digits = line
+        .iter()
+        .take_while(|byte| byte.is_ascii_hexdigit())
+        .count();
+    let (digits, rest) = line.split_at_checked(digits).unwrap_or((line, b""));
+    // Some servers fill the field up with spaces, with no extension after them.
+    let is_sound = matches!(rest.trim_ascii_start().first(), None | Some(b';'))
+        && rest
+            .iter()
+            .all(|&byte| byte == b'\t' || !byte.is_ascii_control());
+    let size = std::str::from_utf8(digits)
+        .ok()
+        .and_then(|digits| u64::from_str_radix(digits, 16).ok());
+    match size {
+        Some(size) if is_sound && digits.len() <= 16 => Ok(size),
+        _ => Err(format!(
+            "a chunk's size is {:?}",
+            String::from_utf8_lossy(line.get(..line.len().min(40)).unwrap_or_default())
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The body and the trailer section of what comes in parts of so many bytes, and what is left of it.
+    fn decoded(coded: &[u8], step: usize) -> Result<(Vec<u8>, Vec<u8>, usize), String> {
+        let mut chunked = Chunked::default();
+        let mut input = BytesMut::new();
+        let mut body = Vec::new();
+        let mut parts = coded.chunks(step);
+        loop {
+            match chunked.next(&mut input)? {
+                Piece::Data(data) => body.extend_from_slice(&data),
+                Piece::End => {
+                    let left = input.len() + parts.map(<[u8]>::len).sum::<usize>();
+                    return Ok((body, chunked.trailer().to_vec(), left));
+                }
+                Piece::More => match parts.next() {
+                    Some(part) => input.extend_from_slice(part),
+                    None => return Err("cut off".to_owned()),
+                },
+            }
+        }
+    }
+
+    #[test]
+    fn a_body_is_the_same_however_it_is_cut() {
+        for (coded, body, trailer, left) in [
+            ("0\r\n\r\n", "", "", 0),
+            ("5\r\nhello\r\n0\r\n\r\nmore", "hello", "", 4),
+            (
+                "1\r\na\r\n00000000000000A\r\n0123456789\r\n0\r\n\r\n",
+                "a0123456789",
+                "",
+                0,
+            ),
+            ("5;a=b;c=\"d;e\"\r\nhello\r\n0;x\r\n\r\n", "hello", "", 0),
+            ("5  \r\nhello\r\n0  \r\n\r\n", "hello", "", 0),
+            (
+                "2\r\n\r\n\r\n0\r\nA: b\r\nC: d\r\n\r\n",
+                "\r\n",
+                "A: b\r\nC: d\r\n",
+                0,
+            ),
+        ] {
+            for step in 1..=coded.len() {
+                let expected = (body.as_bytes().to_vec(), trailer.as_bytes().to_vec(), left);
+                assert_eq!(
+                    decoded(coded.as_bytes(), step),
+                    Ok(expected),
+                    "{coded:?} {step}"
+                );
+            }
+            for cut in 0..coded.len() - left {
+                let cut = &coded.as_bytes()[..cut];
+                assert_eq!(decoded(cut, 3), Err("cut off".to_owned()), "{cut:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_not_the_coding_is_refused() {
+        let long_extension = format!("5;{}\r\nhello\r\n0\r\n\r\n", "x".repeat(MAX_LINE));
+        let long_trailer = format!("0\r\n{}\r\n", "a: b\r\n".repeat(MAX_TRAILER / 6 + 1));
+        let endless = "1".repeat(MAX_LINE + 2);
+        for wrong in [
+            "\r\n",
+            "x\r\n",
+            "-1\r\n",
+            "+1\r\na\r\n",
+            "0x1\r\na\r\n",
+            " 5\r\nhello\r\n",
+            "5 x\r\nhello\r\n0\r\n\r\n",
+            "5\nhello\r\n0\r\n\r\n",
+            "5\r\nhello\n0\r\n\r\n",
+            "5\r\nhello0\r\n\r\n",
+            "5\r\nhello!\r\n0\r\n\r\n",
+            "5\r\nhello\r\n0\r\na: b\n\r\n",
+            "5;a=\u{1}\r\nhello\r\n0\r\n\r\n",
+            "FFFFFFFFFFFFFFFFF\r\n",
+            "10000000000000000\r\n",
+            "00000000000000001\r\na\r\n0\r\n\r\n",
+            &long_extension,
+            &long_trailer,
+            &endless,
+        ] {
+            for step in [1, 7, wrong.len()] {
+                let refused = decoded(wrong.as_bytes(), step).unwrap_err();
+                assert_ne!(refused, "cut off", "{wrong:?} {step}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_largest_size_there_is_does_not_overflow() {
+        assert_eq!(
+            decoded(b"FFFFFFFFFFFFFFFF\r\nabc", 100),
+            Err("cut off".to_owned())
+        );
+    }
+}

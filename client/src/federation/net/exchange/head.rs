@@ -1,0 +1,208 @@
+//! Headers of messages: a first line and fields, as they were received.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+
+/// The longest header of a message that is taken, in bytes. Browsers draw the line there as well.
+pub const MAX_HEAD: usize = 256 * 1024;
+
+/// The header of a message: its bytes, and where its fields are in them.
+///
+/// It is read as leniently as archives are read: lines may end with a bare LF, a value may go on in the next line, and
+/// a line that is no field counts for nothing. The bytes are kept, whatever they are.
+#[derive(Clone, Debug)]
+pub struct Head<First> {
+    /// What the first line says.
+    pub first: First,
+    raw: Bytes,
+    /// Where the first line ends, after its line end.
+    begin: usize,
+    fields: Vec<Place>,
+}
+
+/// The first line of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// 100 to 999.
+    pub code: u16,
+    /// The digit after `HTTP/1.`.
+    pub minor: u8,
+}
+
+/// A field of a header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Field<'a> {
+    /// Its name, without the white space after it that some servers send.
+    pub name: &'a [u8],
+    /// Its value, without white space around it; one that goes on in the next line has the line end in it.
+    pub value: &'a [u8],
+    /// All of its lines, with their ends.
+    pub line: &'a [u8],
+}
+
+#[derive(Clone, Debug)]
+struct Place {
+    name: Range<usize>,
+    value: Range<usize>,
+    line: Range<usize>,
+}
+
+impl<'a> Field<'a> {
+    /// Whether it has that name.
+    pub fn is(&self, name: &str) -> bool {
+        self.name.eq_ignore_ascii_case(name.as_bytes())
+    }
+}
+
+impl<First> Head<First> {
+    /// Reads a header. `raw` ends with the empty line after the fields; `first` reads the first line, which it gets
+    /// without the line end.
+    pub fn new<E>(
+        raw: Bytes,
+        first: impl FnOnce(&[u8]) -> Result<First, E>,
+    ) -> Result<Head<First>, E> {
+        let begin = line_end(&raw, 0);
+        let first = first(without_end(raw.get(..begin).unwrap_or_default()))?;
+        let mut fields: Vec<Place> = Vec::new();
+        let mut at = begin;
+        // Whether a line that begins with white space goes on with a field, and not with a line that is none.
+        let mut open = false;
+        while at < raw.len() {
+            let line = at..line_end(&raw, at);
+            at = line.end;
+            let text = without_end(raw.get(line.clone()).unwrap_or_default());
+            match text.first() {
+                None => break,
+                Some(b' ' | b'\t') => {
+                    if let Some(field) = fields.last_mut().filter(|_| open) {
+                        field.line.end = line.end;
+                        field.value.end = line.start + text.trim_ascii_end().len();
+                        if field.value.start > field.value.end {
+                            field.value.start = field.value.end;
+                        }
+                    }
+                }
+                Some(_) => {
+                    let colon = memchr::memchr(b':', text);
+                    open = false;
+                    if let Some((name, value)) = colon.and_then(|colon| {
+                        let (name, value) = text.split_at_checked(colon)?;
+                        Some((name.trim_ascii_end(), value.get(1..)?))
+                    }) {
+                        if !name.is_empty() {
+                            open = true;
+                            let from = line.start + text.len() - value.trim_ascii_start().len();
+                            fields.push(Place {
+                                name: line.start..line.start + name.len(),
+                                value: from..from + value.trim_ascii().len(),
+                                line,
+                            });
+                        }
+                    }
+                }
+            }
+        }
+        Ok(Head {
+            first,
+            raw,
+            begin,
+            fields,
+        })
+    }
+
+    /// All of it, from the first line to the empty line after the fields.
+    pub fn raw(&self) -> &Bytes {
+        &self.raw
+    }
+
+    /// The first line, with its end.
+    pub fn first_line(&self) -> &[u8] {
+        self.raw.get(..self.begin).unwrap_or_default()
+    }
+
+    /// The fields, in their order.
+    pub fn fields(&self) -> impl Iterator<Item = Field<'_>> {
+        let part = |range: &Range<usize>| self.raw.get(range.clone()).unwrap_or_default();
+        self.fields.iter().map(move |place| Field {
+            name: part(&place.name),
+            value: part(&place.value),
+            line: part(&place.line),
+        })
+    }
+
+    /// The values of all fields of that name.
+    pub fn values<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a [u8]> {
+        self.fields()
+            .filter(move |field| field.is(name))
+            .map(|field| field.value)
+    }
+
+    /// The value of the first field of that name, as text; what is no UTF-8 in it is replaced.
+    pub fn text(&self, name: &str) -> Option<String> {
+        let value = self.values(name).next()?;
+        Some(String::from_utf8_lossy(value).into_owned())
+    }
+
+    /// The parts of a list with commas between them, over all fields of that name (RFC 9110, section 5.6.1).
+    pub fn list<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a [u8]> {
+        self.values(name)
+            .flat_map(|value| value.split(|&byte| byte == b','))
+            .map(<[u8]>::trim_ascii)
+            .filter(|part| !part.is_empty())
+    }
+}
+
+impl Status {
+    /// Reads `HTTP/1.1 200 OK`, where the reason may lack and so may the space before it.
+    pub fn read(line: &[u8]) -> Result<Status, String> {
+        let parts = || {
+            let rest = line.strip_prefix(b"HTTP/1.")?;
+            let (minor, rest) = rest.split_first()?;
+            let rest = rest.strip_prefix(b" ")?.trim_ascii_start();
+            let (code, reason) = rest.split_at_checked(3)?;
+            let is_code = code.iter().all(u8::is_ascii_digit) && code.first() != Some(&b'0');
+            let is_apart = matches!(reason.first(), None | Some(b' ' | b'\t'));
+            (matches!(minor, b'0' | b'1') && is_code && is_apart).then_some((minor, code))
+        };
+        let Some((minor, code)) = parts() else {
+            return Err(format!(
+                "the answer does not begin as one of HTTP/1.1, but with {:?}",
+                String::from_utf8_lossy(line.get(..line.len().min(60)).unwrap_or_default())
+            ));
+        };
+        Ok(Status {
+            code: code
+                .iter()
+                .fold(0, |code, digit| code * 10 + u16::from(digit - b'0')),
+            minor: minor - b'0',
+        })
+    }
+}
+
+/// How long the header is that the bytes begin with, its empty line included. None when it is not all there; `from`
+/// is how much of it was looked at before.
+pub(super) fn length(bytes: &[u8], from: usize) -> Option<usize> {
+    // The end may have begun in what was looked at.
+    let from = from.saturating_sub(3);
+    let rest = bytes.get(from..)?;
+    memchr::memchr_iter(b'\n', rest).find_map(|at| {
+        let end = from + at + 1;
+        match (bytes.get(end), bytes.get(end + 1)) {
+            (Some(b'\n'), _) => Some(end + 1),
+            (Some(b'\r'), Some(b'\n')) => Some(end + 2),
+            _ => None,
+        }
+    })
+}
+
+/// Where the line ends that begins there, after its line end.
+fn line_end(bytes: &[u8], from: usize) -> usize {
+    let rest = bytes.get(from..).unwrap_or_default();
+    memchr::memchr(b'\n', rest).map_or(bytes.len(), |at| from + at + 1)
+}
+
+fn without_end(line: &[u8]) -> &[u8] {
+    let line = line.strip_suffix(b"\n").unwrap_or(line);
+    line.strip_suffix(b"\r").unwrap_or(line)
+}
