@@ -1,8 +1,23 @@
 //! The configuration file, and the normal form that every way to write it comes down to.
 
+mod errors;
+mod fields;
+mod loader;
+mod location;
+mod read;
+mod show;
+mod source;
+#[cfg(test)]
+mod tests;
+mod yaml;
+
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
+
+pub use errors::{ConfigErrors, Place, Remark};
+use read::Reader;
+pub use show::Secrets;
 
 /// Everything that a server of this kind has to know.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,0 +1,173 @@
+//! The fields of a mapping: which there are, which there can be, and what their values are.
+
+use std::time::Duration;
+
+use super::errors::Place;
+use super::location::one_of;
+use super::yaml::{Entry, Node, Value};
+use super::Reader;
+
+/// The longest that may be waited, in seconds.
+const LONGEST: f64 = 86_400.0;
+
+/// A mapping whose fields have names that are known.
+pub(super) struct Fields<'n> {
+    pub entries: &'n [Entry],
+    pub place: Place,
+}
+
+impl<'n> Fields<'n> {
+    /// The value of a field. Also one with nothing in it.
+    pub fn get(&self, name: &str) -> Option<&'n Node> {
+        self.entry(name).map(|entry| &entry.value)
+    }
+
+    pub fn entry(&self, name: &str) -> Option<&'n Entry> {
+        self.entries.iter().find(|entry| &*entry.key == name)
+    }
+
+    /// The field under the first of these names that it has.
+    pub fn first(&self, names: &[&str]) -> Option<&'n Entry> {
+        names.iter().find_map(|name| self.entry(name))
+    }
+}
+
+impl Reader<'_> {
+    /// The fields of a mapping; it is an error when it is none.
+    pub(super) fn fields<'n>(&mut self, node: &'n Node, what: &str) -> Option<Fields<'n>> {
+        match &node.value {
+            Value::Map(entries) => Some(Fields {
+                entries,
+                place: node.place,
+            }),
+            _ => {
+                let what = format!("{what} has to be a mapping, and this is {}", node.kind());
+                self.found.error(node.place, what);
+                None
+            }
+        }
+    }
+
+    /// It is an error when there are fields by other names.
+    pub(super) fn only(&mut self, fields: &Fields<'_>, known: &[&str], of: &str) {
+        for entry in fields.entries {
+            if !known.contains(&&*entry.key) {
+                let hint = match meant(&entry.key, known) {
+                    none if none.is_empty() => format!("; there are {}", one_of(known)),
+                    meant => meant,
+                };
+                let what = format!("{of} has no {:?}{hint}", &*entry.key);
+                self.found.error(entry.place, what);
+            }
+        }
+    }
+
+    /// A text, with what `${NAME}` stands for. Plain numbers are as good as texts.
+    pub(super) fn text(&mut self, node: &Node, what: &str) -> Option<String> {
+        let text = match &node.value {
+            Value::Text { text, plain } if !node.is_nothing() => {
+                match *plain && text.starts_with("${") {
+                    true => {
+                        let whole = self.expanded(text);
+                        self.found.take(node.place, whole)?
+                    }
+                    false => text.to_string(),
+                }
+            }
+            _ => {
+                let what = format!("{what} has to be a text, and this is {}", node.kind());
+                self.found.error(node.place, what);
+                return None;
+            }
+        };
+        if text.trim().is_empty() {
+            self.found.error(node.place, format!("{what} is empty"));
+            return None;
+        }
+        Some(text)
+    }
+
+    /// The text with the variables of the environment that it names, as pywb has it for plain texts that begin with
+    /// one.
+    fn expanded(&self, text: &str) -> Result<String, String> {
+        let mut whole = String::new();
+        let mut rest = text;
+        while let Some((before, after)) = rest.split_once("${") {
+            let (name, after) = after
+                .split_once('}')
+                .ok_or_else(|| "the } behind ${ is missing".to_owned())?;
+            let value = (self.variable)(name).ok_or_else(|| {
+                format!(
+                    "the environment has no variable {name:?}: set it, or put the text into quotes"
+                )
+            })?;
+            whole.push_str(before);
+            whole.push_str(&value);
+            rest = after;
+        }
+        whole.push_str(rest);
+        Ok(whole)
+    }
+
+    /// A field that has to be there, as this reads it.
+    pub(super) fn needed<T>(
+        &mut self,
+        fields: &Fields<'_>,
+        name: &str,
+        read: impl FnOnce(&str) -> Result<T, String>,
+    ) -> Option<T> {
+        let Some(node) = fields.get(name) else {
+            self.found
+                .error(fields.place, format!("its {name} is missing"));
+            return None;
+        };
+        let text = self.text(node, name)?;
+        let value = read(&text).map_err(|error| format!("{name}: {error}"));
+        self.found.take(node.place, value)
+    }
+
+    /// `index_timeout`, or `timeout`, in seconds.
+    pub(super) fn timeout(&mut self, fields: &Fields<'_>) -> Option<Duration> {
+        let entry = fields.first(&["index_timeout", "timeout"])?;
+        if let (Some(_), Some(other)) = (fields.entry("index_timeout"), fields.entry("timeout")) {
+            let what = "timeout is another name of index_timeout: one of them has to go";
+            self.found.error(other.place, what);
+        }
+        let text = self.text(&entry.value, &entry.key)?;
+        let seconds = text
+            .parse::<f64>()
+            .ok()
+            .filter(|seconds| (0.001..=LONGEST).contains(seconds));
+        let duration = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+        let outcome = duration.ok_or_else(|| {
+            let key = &entry.key;
+            format!("{key} is a number of seconds from 0.001 to {LONGEST}, and this is {text:?}")
+        });
+        self.found.take(entry.value.place, outcome)
+    }
+
+    /// A field with a whole number from 1.
+    pub(super) fn number(&mut self, fields: &Fields<'_>, name: &str) -> Option<u64> {
+        let node = fields.get(name)?;
+        let text = self.text(node, name)?;
+        let outcome = text.parse().ok().filter(|number| *number > 0);
+        let outcome =
+            outcome.ok_or_else(|| format!("{name} is a whole number from 1, and this is {text:?}"));
+        self.found.take(node.place, outcome)
+    }
+}
+
+/// What may have been meant, to be put behind a complaint. Nothing when nothing is near.
+pub(super) fn meant(word: &str, known: &[&str]) -> String {
+    // A word without an end would take its time.
+    let word: String = word.chars().take(40).collect();
+    let near = known
+        .iter()
+        .map(|known| (strsim::osa_distance(&word, known), *known))
+        .filter(|(distance, known)| *distance <= 2 && *distance * 2 < known.len())
+        .min();
+    match near {
+        Some((_, known)) => format!("; did you mean {known}?"),
+        None => String::new(),
+    }
+}

@@ -1,0 +1,122 @@
+//! Loaders of records, with a prefix that says their kind or without one.
+
+use std::path::Path;
+
+use super::fields::{meant, Fields};
+use super::location::{one_of, path, redis, template};
+use super::read::each;
+use super::source::prefix;
+use super::{Loader, Reader};
+
+/// What may stand before a URL or path.
+const PREFIXES: [&str; 6] = [
+    "warc-prefix+",
+    "warc-index+",
+    "http://",
+    "https://",
+    "redis://",
+    "file://",
+];
+/// A file with such an ending is a list of paths, as far as nothing else says what it is.
+const LISTS: [&str; 4] = ["txt", "tsv", "idx", "paths"];
+
+impl Reader<'_> {
+    /// `resource`, or `archive_paths`, which goes together with the live web.
+    pub(super) fn loaders(&mut self, fields: &Fields<'_>) -> Option<Vec<Loader>> {
+        let Some(entry) = fields.first(&["resource", "archive_paths"]) else {
+            return Some(vec![Loader::Live]);
+        };
+        if let (Some(_), Some(other)) = (fields.entry("resource"), fields.entry("archive_paths")) {
+            let what = "archive_paths is another name of resource: one of them has to go";
+            self.found.error(other.place, what);
+        }
+        let nodes = each(&entry.value);
+        if nodes.is_empty() {
+            let what = format!("{} is empty: without it, $live is meant", entry.key);
+            self.found.error(entry.value.place, what);
+            return None;
+        }
+        let mut loaders = Vec::new();
+        let mut whole = true;
+        for node in nodes {
+            let folder = self.folder;
+            let loader = self.text(node, &entry.key);
+            let loader =
+                loader.and_then(|text| self.found.take(node.place, loader_of(&text, folder)));
+            match loader {
+                Some(loader) => loaders.push(loader),
+                None => whole = false,
+            }
+        }
+        if &*entry.key == "archive_paths" && !loaders.contains(&Loader::Live) {
+            loaders.push(Loader::Live);
+        }
+        whole.then_some(loaders)
+    }
+}
+
+fn loader_of(text: &str, folder: &Path) -> Result<Loader, String> {
+    if matches!(text, "$live" | "live") {
+        return Ok(Loader::Live);
+    }
+    if text.starts_with('$') {
+        return Err(format!(
+            "{text:?} is nothing that is known: the live web is $live"
+        ));
+    }
+    if let Some(place) = text.strip_prefix("warc-prefix+") {
+        return match is_web(place) {
+            true => web(place),
+            false => Ok(Loader::Folder(path(of_a_file(place)?, folder)?)),
+        };
+    }
+    if let Some(place) = text.strip_prefix("warc-index+") {
+        return match is_redis(place) {
+            true => Ok(Loader::RedisIndex(redis(place)?)),
+            false => Ok(Loader::PathIndex(path(of_a_file(place)?, folder)?)),
+        };
+    }
+    if is_web(text) {
+        return web(text);
+    }
+    if is_redis(text) {
+        return Ok(Loader::RedisIndex(redis(text)?));
+    }
+    let path = path(of_a_file(text)?, folder)?;
+    let ending = path.extension().and_then(|ending| ending.to_str());
+    match ending.is_some_and(|ending| LISTS.contains(&ending))
+        || (!text.ends_with('/') && path.is_file())
+    {
+        true => Ok(Loader::PathIndex(path)),
+        false => Ok(Loader::Folder(path)),
+    }
+}
+
+fn is_web(text: &str) -> bool {
+    text.starts_with("http://") || text.starts_with("https://")
+}
+
+fn is_redis(text: &str) -> bool {
+    text.starts_with("redis://") || text.starts_with("rediss://")
+}
+
+/// It is a path, or a `file:` URL.
+fn of_a_file(text: &str) -> Result<&str, String> {
+    match prefix(text).filter(|prefix| !prefix.starts_with("file:")) {
+        Some(prefix) => Err(format!(
+            "{prefix:?} is no prefix that fits here: there are {}{}",
+            one_of(&PREFIXES),
+            meant(prefix, &PREFIXES)
+        )),
+        None => Ok(text),
+    }
+}
+
+/// What stands before the names of files: a folder, unless it ends in a query.
+fn web(text: &str) -> Result<Loader, String> {
+    let mut url = template(text, &["coll"])?;
+    if !url.ends_with('/') && !url.contains('?') {
+        url.push('/');
+    }
+    Ok(Loader::Web(url))
+}

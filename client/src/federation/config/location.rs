@@ -1,0 +1,178 @@
+//! Paths, URLs and keys of a configuration, in one way each to write them.
+
+use std::path::{Component, Path, PathBuf};
+
+use url::Url;
+
+use crate::federation::config::Network;
+
+/// The path that a text means in a file of this folder: absolute, or relative to it, or a `file:` URL. What is at
+/// its end does not matter, nor do steps of `.`.
+pub fn path(text: &str, folder: &Path) -> Result<PathBuf, String> {
+    let path = match text.strip_prefix("file:") {
+        Some(rest) => of_file_url(rest)?,
+        None => text.to_owned(),
+    };
+    if path.is_empty() {
+        return Err("no path".to_owned());
+    }
+    printable(&path)?;
+    let whole = folder.join(path);
+    let steps = whole.components().filter(|step| *step != Component::CurDir);
+    Ok(steps.collect())
+}
+
+/// What stands behind `file:`. Where it is no absolute path it is relative, as pywb has it.
+fn of_file_url(rest: &str) -> Result<String, String> {
+    let path = match rest.strip_prefix("//") {
+        Some(rest) => rest
+            .strip_prefix("localhost")
+            .filter(|path| path.starts_with('/'))
+            .unwrap_or(rest),
+        None => rest,
+    };
+    if !path.starts_with(['/', '.', '{']) {
+        return Err(format!(
+            "a file of another machine, {:?}: write file:///folder for an absolute path, or the path without file://",
+            path.split('/').next().unwrap_or_default()
+        ));
+    }
+    let decoded = percent_encoding::percent_decode_str(path).decode_utf8();
+    decoded
+        .map(Into::into)
+        .map_err(|_| "its % are not those of UTF-8 text: write the path without file://".to_owned())
+}
+
+/// The URL of an absolute path, which means the same path again.
+pub fn file_url(path: &Path) -> String {
+    format!("file://{}", path.to_string_lossy().replace('%', "%25"))
+}
+
+/// An `http` or `https` URL with nothing in braces but these names, and none before the path. `{closest}` becomes
+/// `{timestamp}`, which is the same.
+pub fn template(text: &str, names: &[&str]) -> Result<String, String> {
+    printable(text)?;
+    if text.chars().any(char::is_whitespace) {
+        return Err(format!("there is a space in the URL {text:?}: write %20"));
+    }
+    let text = text.replace("{closest}", "{timestamp}");
+    let mut plain = String::with_capacity(text.len());
+    let mut rest = text.as_str();
+    while let Some((before, after)) = rest.split_once('{') {
+        let (name, after) = after.split_once('}').unwrap_or((after, ""));
+        if !names.contains(&name) {
+            let known: Vec<String> = names.iter().map(|name| format!("{{{name}}}")).collect();
+            return Err(format!(
+                "{{{name}}} means nothing here: it can be {}",
+                one_of(&known)
+            ));
+        }
+        plain.push_str(before);
+        let scheme = plain.find("://").map_or(0, |at| at + 3);
+        if !plain.get(scheme..).is_some_and(|host| host.contains('/')) {
+            return Err(format!(
+                "{{{name}}} stands before the path of the URL, where the host has to be"
+            ));
+        }
+        plain.push('x');
+        rest = after;
+    }
+    plain.push_str(rest);
+    let url = Url::parse(&plain).map_err(|error| format!("{text:?} is no URL: {error}"))?;
+    match url.scheme() {
+        "http" | "https" => Ok(text),
+        scheme => Err(format!(
+            "a URL with {scheme}: it has to begin with http:// or https://"
+        )),
+    }
+}
+
+/// `redis://host:port/db/key`, of a URL that may lack the port and the number of the database.
+pub fn redis(text: &str) -> Result<String, String> {
+    printable(text)?;
+    let (scheme, rest) = text.split_once("://").unwrap_or_default();
+    if !matches!(scheme, "redis" | "rediss") {
+        return Err("no URL of Redis: write redis://host:port/db/key".to_owned());
+    }
+    let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+    let url = Url::parse(&format!("{scheme}://{authority}/"))
+        .map_err(|error| format!("{authority:?} is no host and port: {error}"))?;
+    if authority.contains(['{', '?', '#', ' ']) || url.host_str().unwrap_or_default().is_empty() {
+        return Err("no host: write redis://host:port/db/key".to_owned());
+    }
+    let digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    let (db, key) = match path.split_once('/') {
+        Some((db, key)) if digits(db) => (
+            db.parse()
+                .map_err(|_| format!("{db} is the number of no database"))?,
+            key,
+        ),
+        _ => (0_u32, path),
+    };
+    if key.is_empty() || digits(path) {
+        return Err("no key: write redis://host:port/db/key".to_owned());
+    }
+    let end = authority.rfind('@').map_or(0, |at| at + 1);
+    let login = authority.get(..end).unwrap_or_default();
+    let host = url.host_str().unwrap_or_default();
+    let port = url.port().unwrap_or(6379);
+    Ok(format!("{scheme}://{login}{host}:{port}/{db}/{key}"))
+}
+
+/// The URL with the password in it masked.
+pub fn masked(url: &str) -> String {
+    let parts = url.split_once("://").and_then(|(scheme, rest)| {
+        let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+        let (login, _) = rest.get(..end)?.rsplit_once('@')?;
+        let (user, _) = login.split_once(':')?;
+        Some((scheme, user, rest.get(login.len()..)?))
+    });
+    match parts {
+        Some((scheme, user, after)) => format!("{scheme}://{user}:***{after}"),
+        None => url.to_owned(),
+    }
+}
+
+/// An address or a network.
+pub fn network(text: &str) -> Result<Network, String> {
+    let (address, bits) = match text.split_once('/') {
+        Some((address, bits)) => (address, Some(bits)),
+        None => (text, None),
+    };
+    let address: std::net::IpAddr = address.parse().map_err(|_| {
+        format!(
+            "{text:?} is no address and no network: write 127.0.0.1, ::1 or 10.0.0.0/8, no names"
+        )
+    })?;
+    let most = if address.is_ipv4() { 32 } else { 128 };
+    let bits = match bits {
+        None => most,
+        Some(bits) => match bits.parse() {
+            Ok(bits) if bits <= most => bits,
+            _ => {
+                return Err(format!(
+                    "{bits:?} are no bits of {address}: from 0 to {most}"
+                ))
+            }
+        },
+    };
+    Ok(Network { address, bits })
+}
+
+/// Nothing that is invisible.
+fn printable(text: &str) -> Result<(), String> {
+    match text.chars().find(|c| c.is_control()) {
+        Some(c) => Err(format!("a character that cannot be part of it, {c:?}")),
+        None => Ok(()),
+    }
+}
+
+/// `a, b or c`.
+pub fn one_of<T: AsRef<str>>(words: &[T]) -> String {
+    let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
+    match words.split_last() {
+        Some((last, [])) => (*last).to_owned(),
+        Some((last, others)) => format!("{} or {last}", others.join(", ")),
+        None => "nothing".to_owned(),
+    }
+}

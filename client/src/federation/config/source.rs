@@ -1,0 +1,366 @@
+//! Sources, in a word or as a mapping.
+
+use std::path::Path;
+
+use super::errors::Place;
+use super::fields::Fields;
+use super::location::{one_of, path, redis, template};
+use super::yaml::{Node, Value};
+use super::{Dialect, Reader, SourceKind};
+
+/// What a source says of itself.
+pub(super) struct Found {
+    pub name: Option<String>,
+    pub kind: SourceKind,
+    pub timeout: Option<std::time::Duration>,
+    pub max_bytes: Option<u64>,
+    pub max_rows: Option<u64>,
+    pub place: Place,
+}
+
+/// What may stand before `://` or a path, and the long form's `type`.
+const PREFIXES: [&str; 6] = [
+    "memento+",
+    "cdx+",
+    "zipnum+",
+    "upstream+",
+    "redis://",
+    "file://",
+];
+const TYPES: [&str; 7] = [
+    "file", "redis", "memento", "cdx", "live", "zipnum", "upstream",
+];
+
+/// Fields of every long form.
+const COMMON: [&str; 5] = ["type", "index_timeout", "timeout", "max_bytes", "max_rows"];
+
+impl Reader<'_> {
+    /// A source; one of a group has its name already.
+    pub(super) fn source(&mut self, node: &Node, in_group: bool) -> Option<Found> {
+        let found = |kind| Found {
+            name: None,
+            kind,
+            timeout: None,
+            max_bytes: None,
+            max_rows: None,
+            place: node.place,
+        };
+        match &node.value {
+            Value::Map(_) => self.long(node, in_group),
+            Value::Text { .. } if !node.is_nothing() => {
+                let text = self.text(node, "an index")?;
+                let kind = short(&text, self.folder);
+                self.found.take(node.place, kind).map(found)
+            }
+            Value::List(_) => {
+                let what = "an index is a text or a mapping, not a list: several of them are an index_group, each with its name";
+                self.found.error(node.place, what);
+                None
+            }
+            Value::Text { .. } => {
+                self.found.error(
+                    node.place,
+                    "there is no index: write a path, a URL, $live or a mapping",
+                );
+                None
+            }
+        }
+    }
+
+    fn long(&mut self, node: &Node, in_group: bool) -> Option<Found> {
+        let fields = self.fields(node, "an index")?;
+        let Some(word) = fields.get("type") else {
+            let guess = [
+                ("path", "file"),
+                ("redis_url", "redis"),
+                ("timegate_url", "memento"),
+                ("api_url", "cdx"),
+                ("url", "upstream"),
+            ];
+            let guess = guess.iter().find(|(key, _)| fields.get(key).is_some());
+            let hint = guess.map_or(String::new(), |(_, word)| {
+                format!(", {word} by the look of it")
+            });
+            let what = format!("its type is missing: {}{hint}", one_of(&TYPES));
+            self.found.error(node.place, what);
+            return None;
+        };
+        let word_place = word.place;
+        let word = self.text(word, "type")?;
+        let own: &[&str] = match &*word {
+            "file" | "zipnum" => &["path"],
+            "redis" => &["redis_url"],
+            "memento" => &["timegate_url", "timemap_url", "replay_url"],
+            "cdx" => &["api_url", "replay_url", "dialect"],
+            "live" => &[],
+            "upstream" => &["url"],
+            other => {
+                let hint = super::fields::meant(other, &TYPES);
+                let what = format!(
+                    "{other:?} is no type of index: it can be {}{hint}",
+                    one_of(&TYPES)
+                );
+                self.found.error(word_place, what);
+                return None;
+            }
+        };
+        let mut known: Vec<&str> = COMMON.to_vec();
+        known.extend(own);
+        if !in_group {
+            known.push("name");
+        }
+        self.only(&fields, &known, &format!("an index of type {word}"));
+        let name = match fields.get("name").filter(|_| !in_group) {
+            Some(name) => Some(self.source_name(name)?),
+            None => None,
+        };
+        let timeout = self.timeout(&fields);
+        let max_bytes = self.number(&fields, "max_bytes");
+        let max_rows = self.number(&fields, "max_rows");
+        let kind = self.kind(&word, &fields)?;
+        Some(Found {
+            name,
+            kind,
+            timeout,
+            max_bytes,
+            max_rows,
+            place: node.place,
+        })
+    }
+
+    fn kind(&mut self, word: &str, fields: &Fields<'_>) -> Option<SourceKind> {
+        let folder = self.folder;
+        match word {
+            "file" => Some(SourceKind::File {
+                path: self.needed(fields, "path", |text| path(text, folder))?,
+            }),
+            "zipnum" => Some(SourceKind::ZipNum {
+                path: self.needed(fields, "path", |text| path(text, folder))?,
+            }),
+            "redis" => Some(SourceKind::Redis {
+                url: self.needed(fields, "redis_url", redis)?,
+            }),
+            "memento" => {
+                // All three are looked at, so that all that is wrong is told.
+                let timegate =
+                    self.needed(fields, "timegate_url", |text| asked(text, &["url", "coll"]));
+                let timemap =
+                    self.needed(fields, "timemap_url", |text| asked(text, &["url", "coll"]));
+                let replay = self.needed(fields, "replay_url", replayed);
+                Some(SourceKind::Memento {
+                    timegate_url: timegate?,
+                    timemap_url: timemap?,
+                    replay_url: replay?,
+                })
+            }
+            "cdx" => {
+                let api = self.needed(fields, "api_url", api);
+                let replay = match fields.get("replay_url") {
+                    Some(_) => self.needed(fields, "replay_url", replayed).map(Some),
+                    None => Some(None),
+                };
+                let dialect = match fields.get("dialect") {
+                    Some(_) => self.needed(fields, "dialect", dialect).map(Some),
+                    None => Some(None),
+                };
+                Some(SourceKind::Cdx {
+                    api_url: api?,
+                    replay_url: replay?,
+                    dialect: dialect?,
+                })
+            }
+            "upstream" => Some(SourceKind::Upstream {
+                url: self.needed(fields, "url", upstream)?,
+            }),
+            _ => Some(SourceKind::Live),
+        }
+    }
+}
+
+/// What a source in one word is.
+fn short(text: &str, folder: &Path) -> Result<SourceKind, String> {
+    if matches!(text, "$live" | "live") {
+        return Ok(SourceKind::Live);
+    }
+    if text.starts_with('$') {
+        return Err(format!(
+            "{text:?} is nothing that is known: the live web is $live"
+        ));
+    }
+    if let Some(url) = text.strip_prefix("memento+") {
+        return memento(url);
+    }
+    if let Some(url) = text
+        .strip_prefix("cdx+")
+        .or_else(|| text.strip_prefix("cdxj+"))
+    {
+        return cdx(url);
+    }
+    if let Some(place) = text.strip_prefix("zipnum+") {
+        let path = path(place, folder)?;
+        return Ok(SourceKind::ZipNum { path });
+    }
+    if let Some(url) = text.strip_prefix("upstream+") {
+        let url = upstream(url)?;
+        return Ok(SourceKind::Upstream { url });
+    }
+    if text.starts_with("redis://") || text.starts_with("rediss://") {
+        let url = redis(text)?;
+        return Ok(SourceKind::Redis { url });
+    }
+    if text.starts_with("http://") || text.starts_with("https://") {
+        // As in pywb.
+        return memento(text);
+    }
+    if let Some(prefix) = prefix(text).filter(|prefix| !prefix.starts_with("file:")) {
+        let hint = super::fields::meant(prefix, &PREFIXES);
+        return Err(format!(
+            "{prefix:?} is no prefix of an index: it can be {}{hint}",
+            one_of(&PREFIXES)
+        ));
+    }
+    let path = path(text, folder)?;
+    match path.extension().is_some_and(|ending| ending == "idx") {
+        true => Ok(SourceKind::ZipNum { path }),
+        false => Ok(SourceKind::File { path }),
+    }
+}
+
+/// `word+` before a URL or an absolute path, or `word:` with slashes behind it.
+pub(super) fn prefix(text: &str) -> Option<&str> {
+    let word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let end = text.find(|c| !word(c)).filter(|end| *end > 0)?;
+    let rest = text.get(end..)?;
+    if rest.starts_with("://") {
+        return text.get(..end + 3);
+    }
+    let is_prefix = rest.strip_prefix('+').is_some_and(|rest| {
+        ["/", "./", "http:", "https:", "file:", "redis:", "rediss:"]
+            .iter()
+            .any(|begin| rest.starts_with(begin))
+    });
+    match rest
+        .strip_prefix(':')
+        .is_some_and(|rest| rest.starts_with('/'))
+    {
+        true => text.get(..=end),
+        false => text.get(..=end).filter(|_| is_prefix),
+    }
+}
+
+/// The archive's URL, up to where the others begin.
+fn memento(url: &str) -> Result<SourceKind, String> {
+    let mut base = bare(url)?;
+    if !base.ends_with('/') {
+        base.push('/');
+    }
+    Ok(SourceKind::Memento {
+        timegate_url: format!("{base}{{url}}"),
+        timemap_url: format!("{base}timemap/link/{{url}}"),
+        replay_url: format!("{base}{{timestamp}}id_/{{url}}"),
+    })
+}
+
+/// `http://host/all-cdx`, whose replay is at `http://host/all/`, or `http://host/cdx /web/`, where it is said.
+fn cdx(text: &str) -> Result<SourceKind, String> {
+    let (url, prefix) = match text.split_once(' ') {
+        Some((url, prefix)) => (url, prefix.trim()),
+        None => (text, ""),
+    };
+    let url = bare(url)?;
+    let place = url.split(['?', '#']).next().unwrap_or(&url);
+    let base = match place.strip_suffix("-cdx") {
+        _ if !prefix.is_empty() => Some(replay_prefix(place, prefix)?),
+        Some(base) => Some(format!("{base}/")),
+        None => None,
+    };
+    Ok(SourceKind::Cdx {
+        api_url: api(&url)?,
+        replay_url: base.map(|base| format!("{base}{{timestamp}}id_/{{url}}")),
+        dialect: None,
+    })
+}
+
+/// Where the prefix leads that is given after a space: `/web` on the same server, or a URL.
+fn replay_prefix(url: &str, prefix: &str) -> Result<String, String> {
+    let marked = prefix.replace("{coll}", "coll-stands-here");
+    let base = url.replace("{coll}", "coll-stands-here");
+    let joined = url::Url::parse(&base)
+        .and_then(|base| base.join(&marked))
+        .map_err(|error| format!("{prefix:?} is no prefix of a replay URL: {error}"))?;
+    let mut joined = joined.as_str().replace("coll-stands-here", "{coll}");
+    if !joined.ends_with('/') {
+        joined.push('/');
+    }
+    template(&joined, &["coll"])
+}
+
+/// The URL of a server or a place on it: nothing is put in but the collection.
+fn bare(url: &str) -> Result<String, String> {
+    template(url, &["coll"]).map_err(|error| match url.contains("{url}") {
+        true => format!("{error}; URLs with {{url}} belong into the long form, with a type"),
+        false => error,
+    })
+}
+
+/// The URL of a CDX server, with what makes it a template.
+fn api(text: &str) -> Result<String, String> {
+    let url = template(text, &["url", "timestamp", "coll"])?;
+    if url.contains("{url}") {
+        return Ok(url);
+    }
+    let joint = match url.contains('?') {
+        true if url.ends_with(['?', '&']) => "",
+        true => "&",
+        false => "?",
+    };
+    let closest = match url.contains("{timestamp}") {
+        true => "",
+        false => "&closest={timestamp}",
+    };
+    Ok(format!("{url}{joint}url={{url}}{closest}"))
+}
+
+fn asked(text: &str, names: &[&str]) -> Result<String, String> {
+    // `{timestamp}` would be empty most of the time.
+    let url = template(text, names)?;
+    match url.contains("{url}") {
+        true => Ok(url),
+        false => Err(format!(
+            "{url:?} lacks {{url}}, so that it asks for nothing"
+        )),
+    }
+}
+
+fn replayed(text: &str) -> Result<String, String> {
+    let url = template(text, &["url", "timestamp", "coll"])?;
+    for name in ["{url}", "{timestamp}"] {
+        if !url.contains(name) {
+            return Err(format!(
+                "{url:?} lacks {name}: a replay URL is like http://host/{{timestamp}}id_/{{url}}"
+            ));
+        }
+    }
+    Ok(url)
+}
+
+fn upstream(text: &str) -> Result<String, String> {
+    let url = bare(text)?;
+    match url.contains(['?', '#']) {
+        true => Err(format!(
+            "{url:?} has more than a path: write http://host/collection"
+        )),
+        false => Ok(url.trim_end_matches('/').to_owned()),
+    }
+}
+
+fn dialect(text: &str) -> Result<Dialect, String> {
+    match text {
+        "pywb" => Ok(Dialect::Pywb),
+        "outback" => Ok(Dialect::Outback),
+        "ia" => Ok(Dialect::Ia),
+        other => Err(format!(
+            "{other:?} is no dialect: it can be pywb, outback or ia"
+        )),
+    }
+}

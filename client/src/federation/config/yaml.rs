@@ -1,0 +1,370 @@
+//! YAML as a tree that knows where everything stands, of bounded size and depth.
+
+use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
+
+use granit_parser::{options, Event, Marker, Parser, ScalarStyle, Tag};
+
+use super::errors::Place;
+
+/// How much text a configuration may be, in bytes.
+pub const LARGEST: usize = 4 << 20;
+/// How many things may stand in it, where those that `*` repeats count each time.
+const NODES: usize = 200_000;
+/// How deep they may be in each other; the deepest that means something is 7.
+const DEPTH: usize = 32;
+
+/// A value and where it begins.
+#[derive(Clone, Debug)]
+pub struct Node {
+    pub place: Place,
+    pub value: Value,
+}
+
+#[derive(Clone, Debug)]
+pub enum Value {
+    /// A plain or quoted text. What it means is for the reader to say.
+    Text {
+        text: Rc<str>,
+        plain: bool,
+    },
+    List(Rc<Vec<Node>>),
+    Map(Rc<Vec<Entry>>),
+}
+
+#[derive(Clone, Debug)]
+pub struct Entry {
+    pub key: Rc<str>,
+    pub place: Place,
+    pub value: Node,
+}
+
+/// Why there is no tree.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Wrong {
+    pub place: Place,
+    pub what: String,
+}
+
+impl Node {
+    /// Whether nothing stands there: `key:`, `~`, `null`.
+    pub fn is_nothing(&self) -> bool {
+        match &self.value {
+            Value::Text { text, plain: true } => {
+                matches!(&**text, "" | "~" | "null" | "Null" | "NULL")
+            }
+            _ => false,
+        }
+    }
+
+    /// What it is, for errors.
+    pub fn kind(&self) -> &'static str {
+        match &self.value {
+            _ if self.is_nothing() => "nothing",
+            Value::Text { .. } => "a text",
+            Value::List(_) => "a list",
+            Value::Map(_) => "a mapping",
+        }
+    }
+}
+
+/// What is open while events come: its anchor, and what it has so far.
+struct Open {
+    place: Place,
+    anchor: usize,
+    /// How many nodes had been made when it began.
+    begin: usize,
+    what: Filling,
+}
+
+enum Filling {
+    List(Vec<Node>),
+    Map {
+        entries: Vec<Entry>,
+        /// `<<`, which other entries go before.
+        merged: Vec<Node>,
+        keys: HashSet<Rc<str>>,
+        key: Option<Key>,
+    },
+}
+
+struct Key {
+    text: Rc<str>,
+    place: Place,
+    /// It was there before.
+    again: bool,
+}
+
+/// Makes a tree of a text with one document, and says which keys are in it twice; the first one of them counts.
+///
+/// # Errors
+/// The first thing that is wrong: the syntax, or that it is too large, too deep, or needs types of others.
+pub fn read(text: &str) -> Result<(Node, Vec<Wrong>), Wrong> {
+    let mut tree = Tree::default();
+    let mut end = Place { line: 1, column: 1 };
+    let options = options! {
+        emit_comments: false,
+        flow_nesting_limit: DEPTH,
+        block_nesting_limit: DEPTH,
+    };
+    for next in Parser::new_from_str_with_options(text, options) {
+        let (event, span) = next.map_err(|error| syntax(text, &error))?;
+        end = place(&span.start);
+        tree.take(event, end)?;
+    }
+    match tree.root {
+        Some(root) => Ok((root, tree.twice)),
+        None => Err(wrong(end, "the file is empty: it needs collections")),
+    }
+}
+
+#[derive(Default)]
+struct Tree {
+    open: Vec<Open>,
+    anchors: HashMap<usize, (Node, usize)>,
+    nodes: usize,
+    documents: usize,
+    root: Option<Node>,
+    twice: Vec<Wrong>,
+}
+
+impl Tree {
+    fn take(&mut self, event: Event<'_>, place: Place) -> Result<(), Wrong> {
+        match event {
+            Event::DocumentStart(..) => {
+                self.documents += 1;
+                if self.documents > 1 {
+                    return Err(wrong(
+                        place,
+                        "a second document begins: write everything into one",
+                    ));
+                }
+            }
+            Event::Alias(anchor) => {
+                let Some((node, size)) = self.anchors.get(&anchor) else {
+                    return Err(wrong(
+                        place,
+                        "this repeats something that it is itself a part of",
+                    ));
+                };
+                let (mut node, size) = (node.clone(), *size);
+                node.place = place;
+                self.count(size, place)?;
+                self.put(node, false)?;
+            }
+            Event::Scalar(text, style, anchor, tag) => {
+                understand(tag.as_deref(), place)?;
+                self.count(1, place)?;
+                let plain = style == ScalarStyle::Plain && tag.is_none();
+                let node = Node {
+                    place,
+                    value: Value::Text {
+                        text: text.into(),
+                        plain,
+                    },
+                };
+                self.keep(anchor, &node, 1);
+                self.put(node, true)?;
+            }
+            Event::SequenceStart(_, anchor, tag) => {
+                understand(tag.as_deref(), place)?;
+                self.begin(place, anchor, Filling::List(Vec::new()))?;
+            }
+            Event::MappingStart(_, anchor, tag) => {
+                understand(tag.as_deref(), place)?;
+                let what = Filling::Map {
+                    entries: Vec::new(),
+                    merged: Vec::new(),
+                    keys: HashSet::new(),
+                    key: None,
+                };
+                self.begin(place, anchor, what)?;
+            }
+            Event::SequenceEnd | Event::MappingEnd => self.end()?,
+            // Ends of documents, and what has no meaning.
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, place: Place, anchor: usize, what: Filling) -> Result<(), Wrong> {
+        self.count(1, place)?;
+        if self.open.len() >= DEPTH {
+            return Err(wrong(place, format!("more than {DEPTH} levels deep")));
+        }
+        if let Some(Open {
+            what: Filling::Map { key: None, .. },
+            ..
+        }) = self.open.last()
+        {
+            return Err(wrong(place, "a key must be a text: put it into quotes"));
+        }
+        self.open.push(Open {
+            place,
+            anchor,
+            begin: self.nodes,
+            what,
+        });
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<(), Wrong> {
+        let Some(open) = self.open.pop() else {
+            return Ok(());
+        };
+        let value = match open.what {
+            Filling::List(nodes) => Value::List(Rc::new(nodes)),
+            Filling::Map {
+                mut entries,
+                merged,
+                mut keys,
+                ..
+            } => {
+                for node in &merged {
+                    merge(node, &mut entries, &mut keys)?;
+                }
+                Value::Map(Rc::new(entries))
+            }
+        };
+        let node = Node {
+            place: open.place,
+            value,
+        };
+        let size = self.nodes.saturating_sub(open.begin).saturating_add(1);
+        self.keep(open.anchor, &node, size);
+        self.put(node, false)
+    }
+
+    fn keep(&mut self, anchor: usize, node: &Node, size: usize) {
+        // 0 stands for no anchor.
+        if anchor != 0 {
+            self.anchors.insert(anchor, (node.clone(), size));
+        }
+    }
+
+    fn count(&mut self, nodes: usize, place: Place) -> Result<(), Wrong> {
+        self.nodes = self.nodes.saturating_add(nodes);
+        match self.nodes > NODES {
+            true => Err(wrong(
+                place,
+                format!("more than {NODES} values, counting each time what * repeats"),
+            )),
+            false => Ok(()),
+        }
+    }
+
+    /// A value that is complete goes to where it belongs; `is_text` is false for a repeated one.
+    fn put(&mut self, node: Node, is_text: bool) -> Result<(), Wrong> {
+        let Some(open) = self.open.last_mut() else {
+            self.root = Some(node);
+            return Ok(());
+        };
+        match &mut open.what {
+            Filling::List(nodes) => nodes.push(node),
+            Filling::Map {
+                entries,
+                merged,
+                keys,
+                key,
+            } => match key.take() {
+                None => {
+                    let place = node.place;
+                    let nothing = node.is_nothing();
+                    match node.value {
+                        Value::Text { text, .. } if is_text && !nothing => {
+                            let again = &*text != "<<" && !keys.insert(text.clone());
+                            if again {
+                                let what = format!(
+                                    "{:?} stands here twice: one of them has to go",
+                                    &*text
+                                );
+                                self.twice.push(wrong(place, what));
+                            }
+                            *key = Some(Key { text, place, again });
+                        }
+                        _ => return Err(wrong(place, "a key must be a text: put it into quotes")),
+                    }
+                }
+                Some(key) if &*key.text == "<<" => merged.push(node),
+                Some(Key { again: true, .. }) => {}
+                Some(key) => entries.push(Entry {
+                    key: key.text,
+                    place: key.place,
+                    value: node,
+                }),
+            },
+        }
+        Ok(())
+    }
+}
+
+/// Takes over the entries of `<<: *other` or `<<: [*one, *two]` whose keys are not there yet.
+fn merge(node: &Node, entries: &mut Vec<Entry>, keys: &mut HashSet<Rc<str>>) -> Result<(), Wrong> {
+    let maps = match &node.value {
+        Value::Map(_) => std::slice::from_ref(node),
+        Value::List(nodes) => nodes.as_slice(),
+        Value::Text { .. } => &[],
+    };
+    let no_map = || wrong(node.place, "<< takes a mapping, or a list of them");
+    if maps.is_empty() {
+        return Err(no_map());
+    }
+    for map in maps {
+        let Value::Map(others) = &map.value else {
+            return Err(no_map());
+        };
+        for other in others.iter() {
+            if keys.insert(other.key.clone()) {
+                entries.push(other.clone());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Types of YAML's own are as good as none, and nothing else is meant by any other.
+fn understand(tag: Option<&Tag>, place: Place) -> Result<(), Wrong> {
+    match tag {
+        None => Ok(()),
+        Some(tag)
+            if ["str", "int", "float", "map", "seq"]
+                .iter()
+                .any(|known| tag.is_yaml_core_schema_tag(known)) =>
+        {
+            Ok(())
+        }
+        Some(tag) => Err(wrong(
+            place,
+            format!("the type {tag} means nothing here: leave it out"),
+        )),
+    }
+}
+
+fn syntax(text: &str, error: &granit_parser::ScanError) -> Wrong {
+    let place = place(error.marker());
+    let line = text
+        .lines()
+        .nth(place.line.saturating_sub(1))
+        .unwrap_or_default();
+    let indent = line.len().saturating_sub(line.trim_start().len());
+    let tab = line.get(..indent).is_some_and(|blank| blank.contains('\t'));
+    let hint = match tab {
+        true => ": YAML is indented with spaces, and there is a tab",
+        false => "",
+    };
+    wrong(place, format!("this is no YAML: {}{hint}", error.info()))
+}
+
+fn place(marker: &Marker) -> Place {
+    Place {
+        line: marker.line(),
+        column: marker.col().saturating_add(1),
+    }
+}
+
+fn wrong(place: Place, what: impl Into<String>) -> Wrong {
+    Wrong {
+        place,
+        what: what.into(),
+    }
+}
