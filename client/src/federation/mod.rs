@@ -20,6 +20,7 @@ pub mod access;
 pub mod breaker;
 pub mod collection;
 pub mod config;
+pub mod figures;
 pub mod group;
 pub mod merge;
 pub mod net;

@@ -2,6 +2,7 @@
 
 mod chg;
 mod columns;
+mod config;
 mod dedupe;
 mod indexer;
 mod serve;
@@ -58,6 +59,9 @@ enum Subject {
     #[command(subcommand, arg_required_else_help = true)]
     Wacz(wacz::Wacz),
     Serve(serve::Serve),
+    /// Configurations of `serve`.
+    #[command(subcommand, arg_required_else_help = true)]
+    Config(config::Config),
     Completions(shell::Completions),
     Man(shell::Man),
 }
@@ -140,6 +144,7 @@ fn main() -> ExitCode {
         Subject::Tags(tags) => tags.run(),
         Subject::Wacz(wacz) => wacz.run(),
         Subject::Serve(serve) => serve.run(),
+        Subject::Config(config) => config.run(),
         Subject::Completions(completions) => completions.run(),
         Subject::Man(man) => man.run(),
     };
