@@ -11,6 +11,8 @@
 //! * [`TagSpace`] is a connection for `TAGS.*`: a command a line.
 //! * [`archive`] is crawls that never were, the WACZ files that they left, and the index that they made.
 //! * [`FileHost`] is a web server with files, as good or bad as a test wants it.
+//! * [`ScriptedHost`] is a web server that sends what a test says, byte for byte.
+//! * [`http`] asks web servers, and shows what they say as it came.
 //! * [`Program`] is a program under test that is stopped, killed, and asked what it took.
 //! * [`pywb`] is a peer of the federation, beside which it is tested and measured.
 //! * [`Relay`] stands between a client and a server, and holds back or cuts off after so many bytes.
@@ -37,6 +39,7 @@ mod dataset;
 pub mod examples;
 mod file_host;
 mod frontier;
+pub mod http;
 pub mod packages;
 mod packing;
 pub mod payload;
@@ -44,6 +47,7 @@ mod program;
 pub mod pywb;
 mod relay;
 mod rng;
+mod scripted_host;
 mod server;
 pub mod simulation;
 mod storage;
@@ -65,6 +69,7 @@ pub use packing::{begin_change, change_storage, moved, replies_of, small_index, 
 pub use program::{Ended, Program};
 pub use relay::Relay;
 pub use rng::Rng;
+pub use scripted_host::{answer, Asked, Part, ScriptedHost};
 pub use server::{module_path, packed_by_default, Options, Server};
 pub use storage::{indexed, is_packed, plain_hash, plain_view, plainly};
 pub use tag_space::TagSpace;

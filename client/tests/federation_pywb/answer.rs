@@ -1,37 +1,7 @@
 //! Answers of index servers, read so that two of them can be compared.
 
+use redis_tests::http::Answer;
 use serde_json::{Map, Value};
-
-/// An answer over HTTP.
-#[derive(Clone, Debug)]
-pub struct Answer {
-    /// The status.
-    pub status: u16,
-    /// `Content-Type`, without parameters.
-    pub content_type: String,
-    /// The body.
-    pub body: String,
-}
-
-/// Asks with GET.
-pub fn get(url: &str) -> Answer {
-    let client = reqwest::blocking::Client::builder()
-        .no_proxy()
-        .redirect(reqwest::redirect::Policy::none())
-        .build()
-        .unwrap();
-    let answer = client
-        .get(url)
-        .send()
-        .unwrap_or_else(|why| panic!("{url}: {why}"));
-    let content_type = answer.headers().get("content-type");
-    let content_type = content_type.map_or("", |value| value.to_str().unwrap());
-    Answer {
-        status: answer.status().as_u16(),
-        content_type: content_type.split(';').next().unwrap().trim().to_owned(),
-        body: answer.text().unwrap_or_else(|why| panic!("{url}: {why}")),
-    }
-}
 
 /// What a line of an answer says.
 #[derive(Clone, Debug, PartialEq)]
@@ -44,16 +14,13 @@ pub enum Line {
     Text(String),
 }
 
-impl Answer {
-    /// Its lines. Empty for an answer that is not 200.
-    pub fn lines(&self) -> Vec<Line> {
-        if self.status != 200 {
-            return Vec::new();
-        }
-        match &self.content_type[..] {
-            "application/link-format" => links(&self.body),
-            _ => self.body.lines().map(line).collect(),
-        }
+/// The lines of an answer. None where its status is not 200.
+pub fn lines(answer: &Answer) -> Vec<Line> {
+    let text = answer.text();
+    match answer.media_type() {
+        _ if answer.status != 200 => Vec::new(),
+        "application/link-format" => links(&text),
+        _ => text.lines().map(line).collect(),
     }
 }
 

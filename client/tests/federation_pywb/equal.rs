@@ -1,1 +1,175 @@
+//! Equal answers to equal questions.
 
+use serde_json::{Map, Value};
+
+use crate::answer::{lines, Line};
+use crate::data::{pywb, Data};
+use crate::stage::Stage;
+use crate::table::{Accepted, Case, CASES};
+use redis_tests::http::{get, Answer};
+use redis_tests::pywb::App;
+
+/// Members that only one of the two has, and why they do not count.
+///
+/// * `source-coll`: pywb's name for the folder of a source, which loaders use; its value is in `source`.
+/// * `source_type`: ours, as the seed has it.
+const OWN: [&str; 2] = ["source-coll", "source_type"];
+
+#[test]
+fn the_same_questions_get_the_same_answers() {
+    let Some(pywb) = pywb() else { return };
+    let data = Data::new("the_same_questions_get_the_same_answers");
+    let theirs = pywb.start(App::WarcServer, &data.config(), 1);
+    let ours = Stage::start(&data.config());
+    assert!(CASES.len() >= 60);
+    let mut wrong = Vec::new();
+    let mut rows = 0;
+    for case in CASES {
+        let path = format!("/{}/index?{}", case.collection, case.query);
+        let [ours, theirs] = [ours.address(), theirs.address()].map(|address| get(address, &path));
+        rows += lines(&ours).len();
+        if let Err(why) = compare(case, &ours, &theirs) {
+            wrong.push(format!("{path}\n    {why}"));
+        }
+    }
+    assert!(rows > 10_000, "{rows}");
+    assert!(
+        wrong.is_empty(),
+        "{} of {} queries:\n{}",
+        wrong.len(),
+        CASES.len(),
+        wrong.join("\n")
+    );
+}
+
+fn compare(case: &Case, ours: &Answer, theirs: &Answer) -> Result<(), String> {
+    match case.accepted {
+        None | Some(Accepted::Dashes | Accepted::TimeMap) => alike(case, ours, theirs),
+        Some(Accepted::BadParameter | Accepted::UnknownSort) => is_refused(ours, 400),
+        Some(Accepted::UnknownCollection) => is_refused(ours, 404),
+        Some(Accepted::Fuzzy | Accepted::LimitZero) => {
+            let nothing = ours.status == 200 && ours.body.is_empty();
+            nothing
+                .then_some(())
+                .ok_or(format!("{ours:?} is not nothing"))
+        }
+        Some(Accepted::FieldNamedTwice) => {
+            let right = |line: &Line| matches!(line, Line::Row(_, _, o) if o["status"] == "404");
+            let lines = lines(ours);
+            let all = !lines.is_empty() && lines.iter().all(right);
+            all.then_some(())
+                .ok_or(format!("not all have the status 404: {lines:?}"))
+        }
+        // The pages themselves are compared below.
+        Some(Accepted::Paging) => match ours.status {
+            200 => Ok(()),
+            status => Err(format!("status {status}: {}", ours.text())),
+        },
+    }
+}
+
+fn is_refused(ours: &Answer, status: u16) -> Result<(), String> {
+    let json: Option<Map<String, Value>> = serde_json::from_slice(&ours.body).ok();
+    let message = json.as_ref().and_then(|json| json.get("message")?.as_str());
+    match (ours.status == status, ours.media_type(), message) {
+        (true, "application/json", Some(text)) if !text.is_empty() => Ok(()),
+        _ => Err(format!(
+            "is not refused with {status} and a message: {ours:?}"
+        )),
+    }
+}
+
+fn alike(case: &Case, ours: &Answer, theirs: &Answer) -> Result<(), String> {
+    if (ours.status, ours.media_type()) != (theirs.status, theirs.media_type()) {
+        return Err(format!("ours: {ours:?}\n    theirs: {theirs:?}")
+            .chars()
+            .take(1_000)
+            .collect());
+    }
+    let [ours, theirs] = [ours, theirs].map(|answer| {
+        let mut lines = lines(answer);
+        lines.iter_mut().for_each(|line| reduce(case, line));
+        in_one_order(&mut lines);
+        lines
+    });
+    if ours == theirs {
+        return Ok(());
+    }
+    let at = ours.iter().zip(&theirs).position(|(a, b)| a != b);
+    let at = at.unwrap_or(ours.len().min(theirs.len()));
+    let show = |lines: &[Line]| {
+        lines
+            .get(at)
+            .map_or("nothing".to_owned(), |line| format!("{line:?}"))
+    };
+    Err(format!(
+        "{} and {} lines; at {at}\n    ours:   {}\n    theirs: {}",
+        ours.len(),
+        theirs.len(),
+        show(&ours),
+        show(&theirs)
+    ))
+}
+
+/// Takes away what may differ.
+fn reduce(case: &Case, line: &mut Line) {
+    match line {
+        Line::Row(_, _, object) => {
+            for name in OWN {
+                object.remove(name);
+            }
+            if case.accepted == Some(Accepted::Dashes) {
+                object.retain(|_, value| value != "-");
+            }
+            // A folder's source says which file in pywb.
+            if case.collection == "folder" && object.contains_key("source") {
+                object["source"] = Value::from("folder");
+            }
+        }
+        // The last word is `source-coll` or `source_type`, unless fields were asked for.
+        Line::Text(text) if !case.query.contains("fl=") && !case.query.contains("fields=") => {
+            if let Some((before, _)) = text.rsplit_once(' ') {
+                *text = before.to_owned();
+            }
+        }
+        _ => {}
+    }
+}
+
+/// In which order rows of the same URL and second come that are in two sources, nobody says.
+fn in_one_order(lines: &mut [Line]) {
+    let text = |line: &Line| format!("{line:?}");
+    let same = |a: &Line, b: &Line| match (a, b) {
+        (Line::Row(key, time, a), Line::Row(other, at, b)) => {
+            let [k, t] = ["urlkey", "timestamp"].map(|name| a.get(name) == b.get(name));
+            key == other && time == at && k && t && (!key.is_empty() || a.contains_key("urlkey"))
+        }
+        _ => false,
+    };
+    for some in lines.chunk_by_mut(same) {
+        some.sort_by_key(text);
+    }
+}
+
+#[test]
+fn the_pages_of_a_cluster_together_are_all_of_it() {
+    let Some(pywb) = pywb() else { return };
+    let data = Data::new("the_pages_of_a_cluster_together_are_all_of_it");
+    let theirs = pywb.start(App::WarcServer, &data.config(), 1);
+    let ours = Stage::start(&data.config());
+    let query = "url=*.example.com&fl=urlkey,timestamp,url&output=text";
+    let path = format!("/cluster/index?{query}");
+    let whole = get(ours.address(), &path).text();
+    assert!(whole.lines().count() > 500);
+    for (address, size) in [(ours.address(), 100), (theirs.address(), 2)] {
+        let ask = |more: String| get(address, &format!("{path}&pageSize={size}{more}")).text();
+        let pages = ask("&showNumPages=true".into());
+        let pages: Map<String, Value> = serde_json::from_str(&pages).unwrap();
+        let count = pages["pages"].as_u64().unwrap();
+        assert!(count > 3, "{pages:?}");
+        let all: String = (0..count)
+            .map(|page| ask(format!("&page={page}")))
+            .collect();
+        assert_eq!(all, whole, "{address}");
+    }
+}

@@ -2,8 +2,12 @@
 //! a client. Where pywb cannot be installed, these tests say so and are left out.
 
 mod answer;
+mod both_ways;
 mod data;
 mod equal;
+mod record;
+mod stage;
+mod table;
 
 use std::collections::BTreeMap;
 use std::io::Write;

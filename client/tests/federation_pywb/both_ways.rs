@@ -1,0 +1,285 @@
+//! pywb as a source of ours, and as a client of ours.
+
+use redis_tests::archive::collection::Capture;
+use redis_tests::http::{ask, get};
+use redis_tests::pywb::App;
+
+use crate::answer::{lines, Line};
+use crate::data::{pywb, Data};
+use crate::record::{decoded, payload_of, Record};
+use crate::stage::Stage;
+
+/// Captures of every kind, a few of each: pages, revisits, redirects, errors, codings.
+fn samples(captures: &[Capture]) -> Vec<&Capture> {
+    let kind = |capture: &Capture| {
+        let encoding = capture.encoding.len()
+            + usize::from(capture.encoding.contains(&"Content-Encoding: gzip"));
+        let arc = capture.place.file.contains(".arc");
+        (
+            capture.is_revisit(),
+            capture.status,
+            capture.mime,
+            encoding,
+            arc,
+        )
+    };
+    let mut seen = Vec::new();
+    let mut samples = Vec::new();
+    for capture in captures.iter().filter(|capture| capture.posted.is_none()) {
+        let times = seen.iter().filter(|one| **one == kind(capture)).count();
+        if times < 2 {
+            seen.push(kind(capture));
+            samples.push(capture);
+        }
+    }
+    assert!(samples.len() > 20);
+    samples
+}
+
+#[test]
+fn records_are_the_same_as_those_of_pywb() {
+    let Some(pywb) = pywb() else { return };
+    let data = Data::new("records_are_the_same_as_those_of_pywb");
+    let theirs = pywb.start(App::WarcServer, &data.config(), 1);
+    let ours = Stage::start(&data.config());
+    for capture in samples(&data.north.captures) {
+        for collection in ["north", "both"] {
+            let (url, time) = (&capture.url, &capture.timestamp);
+            let path = format!("/{collection}/resource?url={url}&closest={time}");
+            let answer = get(ours.address(), &path);
+            let record = Record::of(&answer, &pywb, data.path());
+            let other = get(theirs.address(), &path);
+            assert_eq!(record.payload, payload_of(capture), "{path}");
+            assert_eq!(&record.target, url, "{path}");
+            for name in [
+                "memento-datetime",
+                "warcserver-source-coll",
+                "warc-target-uri",
+            ] {
+                assert_eq!(answer.field(name), other.field(name), "{path}: {name}");
+            }
+            let original = format!("<{url}>; rel=\"original\"");
+            assert!(
+                answer.field("link").unwrap_or_default().contains(&original),
+                "{answer:?}"
+            );
+            // What pywb makes of it need not be valid.
+            let other = Record::read_leniently(&other.body);
+            assert_eq!(record.payload, other.payload, "{path}");
+            assert_eq!(
+                (&record.target, &record.date),
+                (&other.target, &other.date),
+                "{path}"
+            );
+            assert_eq!(
+                record.head.lines().next(),
+                other.head.lines().next(),
+                "{path}"
+            );
+        }
+    }
+    let nothing = get(
+        ours.address(),
+        "/north/resource?url=http://nothing.example.net/",
+    );
+    assert_eq!(
+        (nothing.status, nothing.media_type()),
+        (404, "application/json")
+    );
+}
+
+/// What was posted takes part in the look-up.
+#[test]
+fn captures_of_posted_forms_are_found_by_what_was_posted() {
+    let Some(pywb) = pywb() else { return };
+    let data = Data::new("captures_of_posted_forms_are_found_by_what_was_posted");
+    let theirs = pywb.start(App::WarcServer, &data.config(), 1);
+    let ours = Stage::start(&data.config());
+    let posted = data
+        .north
+        .captures
+        .iter()
+        .filter(|capture| capture.posted.is_some());
+    let mut count = 0;
+    for capture in posted.step_by(9) {
+        let form = capture.posted.as_deref().unwrap();
+        let (url, time) = (&capture.url, &capture.timestamp);
+        let path = format!("/north/resource?url={url}&closest={time}");
+        let fields = [("Content-Type", "application/x-www-form-urlencoded")];
+        let host = url.split('/').nth(2).unwrap();
+        let message = format!(
+            "POST /api/items HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/x-www-form-urlencoded\r\n\
+             Content-Length: {}\r\n\r\n{form}",
+            form.len()
+        );
+        let other = ask(theirs.address(), "POST", &path, &fields, form.as_bytes()).unwrap();
+        let expected = Record::read_leniently(&other.body);
+        assert_eq!(expected.payload, payload_of(capture), "{path} {form}");
+        for (path, fields, body) in [
+            (path.clone(), &fields[..], form),
+            (
+                path.replace("/resource?", "/resource/postreq?"),
+                &[],
+                &message,
+            ),
+            (path.replace("/resource?", "/resource-post?"), &[], &message),
+        ] {
+            let answer = ask(ours.address(), "POST", &path, fields, body.as_bytes()).unwrap();
+            let record = Record::of(&answer, &pywb, data.path());
+            assert_eq!(record.payload, expected.payload, "{path} {form}");
+        }
+        count += 1;
+    }
+    assert!(count > 3);
+}
+
+#[test]
+fn pywb_is_a_source_of_rows_and_of_records() {
+    let Some(pywb) = pywb() else { return };
+    let data = Data::new("pywb_is_a_source_of_rows_and_of_records");
+    let config = format!(
+        "framed_replay: false\ncdx_api_endpoint: '-cdx'\n{}",
+        data.config()
+    );
+    let theirs = pywb.start(App::Wayback, &config, 1);
+    let base = theirs.url();
+    let ours = Stage::start(&format!(
+        "collections:\n\
+         \x20 short: cdx+{base}/north-cdx\n\
+         \x20 long:\n    index:\n      type: cdx\n      api_url: {base}/north-cdx\n      dialect: pywb\n\
+         \x20     replay_url: {base}/north/{{timestamp}}id_/{{url}}\n    resource: $live\n\
+         \x20 memento: memento+{base}/north/\n\
+         \x20 many:\n    index_group:\n      north: cdx+{base}/north-cdx\n      south: memento+{base}/south/\n"
+    ));
+    let times = |collection: &str, query: &str| -> Vec<String> {
+        let answer = get(ours.address(), &format!("/{collection}/index?{query}"));
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        assert_eq!(answer.field("source-errors"), None, "{answer:?}");
+        let times = lines(&answer).into_iter().map(|line| match line {
+            Line::Row(_, time, object) => {
+                let live = object["live_url"].as_str().unwrap();
+                assert!(
+                    live.starts_with(&base) && live.contains(&format!("/{time}id_/")),
+                    "{live}"
+                );
+                assert_eq!(object.get("filename"), None);
+                time
+            }
+            other => panic!("{other:?}"),
+        });
+        times.collect()
+    };
+    let of = |captures: &[Capture], key: &str| -> Vec<String> {
+        let of_key = captures.iter().filter(|capture| capture.key == key);
+        of_key.map(|capture| capture.timestamp.clone()).collect()
+    };
+    let page = "url=http://example.com/";
+    let expected = of(&data.north.captures, "com,example)/");
+    for collection in ["short", "long", "memento"] {
+        assert_eq!(times(collection, page), expected, "{collection}");
+    }
+    let mut together = [expected.clone(), of(&data.south.captures, "com,example)/")].concat();
+    together.sort();
+    assert_eq!(times("many", page), together);
+    let closest = times("short", &format!("{page}&closest=20180601120000&limit=4"));
+    let hours = [
+        "20180601115900",
+        "20180601120100",
+        "20180601110000",
+        "20180601130000",
+    ];
+    assert_eq!(closest, hours);
+    let closest = times("memento", &format!("{page}&closest=20180601120100&limit=1"));
+    assert_eq!(closest, ["20180601120100"]);
+    let errors = times("long", "url=http://example.com/*&filter=%3Dstatus:404");
+    let missing = data
+        .north
+        .captures
+        .iter()
+        .filter(|c| c.status == 404 && c.key.starts_with("com,example)/"));
+    assert_eq!(errors.len(), missing.count());
+
+    for capture in samples(&data.north.captures) {
+        let (url, time) = (&capture.url, &capture.timestamp);
+        for collection in ["short", "memento"] {
+            let path = format!("/{collection}/resource?url={url}&closest={time}");
+            let answer = get(ours.address(), &path);
+            let record = Record::of(&answer, &pywb, data.path());
+            assert_eq!(&record.target, url, "{path}");
+            assert_eq!(
+                record.date.replace(['-', ':', 'T', 'Z'], ""),
+                *time,
+                "{path}"
+            );
+            assert_eq!(
+                record.payload,
+                payload_of(capture),
+                "{path}\n{}",
+                record.head
+            );
+            let status = format!(" {} ", capture.status);
+            assert!(
+                record.head.lines().next().unwrap().contains(&status),
+                "{path} {}",
+                record.head
+            );
+        }
+    }
+}
+
+#[test]
+fn pywb_replays_what_we_serve() {
+    let Some(pywb) = pywb() else { return };
+    let data = Data::new("pywb_replays_what_we_serve");
+    let ours = Stage::start(&data.config());
+    let base = ours.url();
+    let config = format!(
+        "framed_replay: false\n\
+         collections:\n\
+         \x20 rows:\n    index:\n      type: cdx\n\
+         \x20     api_url: {base}/both/index?url={{url}}&closest={{closest}}&sort=closest\n\
+         \x20     replay_url: {base}/both/resource?url={{url}}&closest={{timestamp}}\n\
+         \x20 mementos:\n    index:\n      type: memento\n\
+         \x20     timegate_url: {base}/both/timegate/{{url}}\n\
+         \x20     timemap_url: {base}/both/timemap/link/{{url}}\n\
+         \x20     replay_url: {base}/both/resource?url={{url}}&closest={{timestamp}}\n"
+    );
+    let theirs = pywb.start(App::Wayback, &config, 1);
+    for capture in samples(&data.north.captures) {
+        let (url, time) = (&capture.url, &capture.timestamp);
+        if url.contains('?') {
+            continue; // its templates do not encode what they hold
+        }
+        for collection in ["rows", "mementos"] {
+            let path = format!("/{collection}/{time}id_/{url}");
+            let answer = get(theirs.address(), &path);
+            assert_eq!(answer.status, capture.status, "{path}: {}", answer.text());
+            let head: String = answer
+                .fields
+                .iter()
+                .map(|(name, value)| format!("{name}: {value}\r\n"))
+                .collect();
+            let head = head.replace("transfer-encoding: chunked", "");
+            assert_eq!(decoded(&head, &answer.body), payload_of(capture), "{path}");
+        }
+        if capture.status == 200 && capture.mime == "text/html" {
+            let path = format!("/rows/{time}/{url}");
+            let page = get(theirs.address(), &path);
+            let text = match page.field("content-encoding") {
+                None => page.text(),
+                Some(_) => String::from_utf8_lossy(&decoded("content-encoding: gzip", &page.body))
+                    .into_owned(),
+            };
+            assert!(text.contains("<title>"), "{path}: {text}");
+            let link = format!("/rows/{time}/http://example.com/about\"");
+            assert!(
+                text.contains(&link),
+                "{path}: links lead into the archive: {text}"
+            );
+        }
+    }
+    let map = get(theirs.address(), "/rows/timemap/link/http://example.com/").text();
+    let here = |captures: &[Capture]| captures.iter().filter(|c| c.key == "com,example)/").count();
+    let expected = here(&data.north.captures) + here(&data.south.captures);
+    assert_eq!(map.matches("datetime=").count(), expected, "{map}");
+}

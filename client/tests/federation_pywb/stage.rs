@@ -1,0 +1,60 @@
+//! `crawlspace serve` on a free port.
+
+use std::net::SocketAddr;
+use std::process::Command;
+
+use redis_tests::{until_some, Program};
+use tempfile::TempDir;
+
+/// The server under test. Dropping it ends it.
+pub struct Stage {
+    program: Program,
+    address: SocketAddr,
+    _dir: TempDir,
+}
+
+impl Stage {
+    /// Starts it with the text of a configuration, to which loopback addresses are added as allowed.
+    pub fn start(config: &str) -> Stage {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("config.yaml");
+        std::fs::write(&file, format!("allow_private: [127.0.0.0/8]\n{config}")).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_crawlspace"));
+        command
+            .args(["serve", "--bind", "127.0.0.1:0", "--config"])
+            .arg(&file);
+        let mut program = Program::start(command);
+        let address = until_some("the server listens", || {
+            if let Some(ended) = program.ended() {
+                panic!("the server does not start: {}", ended.errors);
+            }
+            let said = format!("{}{}", program.out(), program.errors());
+            let (_, rest) = said.split_once("http://127.0.0.1:")?;
+            let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+            // The whole of the number is there when something follows it.
+            (rest.len() > digits.len())
+                .then(|| digits.parse().ok())?
+                .map(|port: u16| SocketAddr::from(([127, 0, 0, 1], port)))
+        });
+        Stage {
+            program,
+            address,
+            _dir: dir,
+        }
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// `http://127.0.0.1:1234`, without a slash at the end.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Its process.
+    pub fn program(&self) -> &Program {
+        &self.program
+    }
+}
