@@ -1,6 +1,31 @@
 //! Urlkeys: URLs in the sort-friendly form (SURT) that indexes are ordered by.
+//!
+//! Indexes are written by other programs, so a key made here must be theirs to the byte, odd cases included: the
+//! rules are those of the Internet Archive's canonicalisation as the tools around pywb apply it.
+//!
+//! | part | what happens to it |
+//! |---|---|
+//! | scheme, user, fragment | left out; the scheme stays where there is no host |
+//! | host | unescaped, IDNA 2003, IPv4 addresses in every notation, lower case, without `www.`, reversed |
+//! | port | left out when it is that of the scheme |
+//! | path | unescaped, `.`, `..` and `//` resolved, escaped, lower case, without session ids and a slash at its end |
+//! | query | unescaped, escaped, lower case, without session ids, sorted |
+//!
+//! Every step takes time in proportion to the length of the URL, whatever is in it.
+
+mod escapes;
+mod host;
+mod idna;
+mod parts;
+mod path;
+mod query;
+
+#[cfg(test)]
+mod tests;
 
 use std::fmt;
+
+use parts::Parts;
 
 /// Which URLs a query is about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,44 +62,136 @@ impl fmt::Display for BadUrl {
 
 impl std::error::Error for BadUrl {}
 
-/// The urlkey of a URL: `http://www.Example.com/a?b` is `com,example)/a?b`.
+/// The urlkey of a URL.
+///
+/// ```
+/// use crawlspace_cdx::surt::urlkey;
+/// let key = |url| urlkey(url).unwrap();
+/// assert_eq!(key("http://www.Example.com:80/a/../B/?c=d&A#e"), "com,example)/b?a&c=d");
+/// assert_eq!(key("https://b\u{fc}cher.example"), "example,xn--bcher-kva)/");
+/// assert_eq!(key("mailto:Someone@example.com"), "mailto:someone@example.com");
+/// ```
 ///
 /// # Errors
-/// When it is no URL.
+/// When it is no URL: blank, or with a port that is none.
 pub fn urlkey(url: &str) -> Result<String, BadUrl> {
-    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
-    let at = rest.find(['/', '?']).unwrap_or(rest.len());
-    let (host, path) = rest.split_at(at);
-    if host.is_empty() {
-        return Err(BadUrl(format!("{url:?} has no host")));
+    // What indexes have for a capture without a URL.
+    if url.is_empty() {
+        return Ok("-".to_owned());
     }
-    let host = host.to_ascii_lowercase();
-    let host = host.strip_prefix("www.").unwrap_or(&host);
-    let labels: Vec<&str> = host.rsplit('.').collect();
-    let path = if path.is_empty() { "/" } else { path };
-    Ok(format!("{}){}", labels.join(","), path.to_ascii_lowercase()))
+    // The first record of an ARC file, which is no capture.
+    if url.starts_with("filedesc") {
+        return Ok(url.to_owned());
+    }
+    match key_of(url) {
+        // A name, not a location: nothing in it has to make sense.
+        Err(_) if url.starts_with("urn:") => Ok(url.to_owned()),
+        key => key,
+    }
+}
+
+fn key_of(url: &str) -> Result<String, BadUrl> {
+    let text = parts::tidy(url.as_bytes());
+    let parts = Parts::of(&text).map_err(|why| BadUrl(format!("{url:?} is no URL: {why}")))?;
+    let mut key = Vec::with_capacity(text.len() + 8);
+    let has_host = host::push(parts.host, parts.scheme, &mut key)
+        .map_err(|why| BadUrl(format!("{url:?} is no URL: {why}")))?;
+    if has_host {
+        if let Some(port) = parts.port.filter(|port| !is_default(parts.scheme, *port)) {
+            key.extend_from_slice(format!(":{port}").as_bytes());
+        }
+        key.push(b')');
+    } else {
+        key.extend_from_slice(parts.scheme);
+        key.push(b':');
+    }
+    let begin = key.len();
+    path::push(parts.path, has_host, &mut key);
+    let has_path = key.len() > begin;
+    let begin = key.len();
+    query::push(parts.query, &mut key);
+    if key.len() > begin && !has_path {
+        key.insert(begin, b'/');
+    }
+    // Whatever is not ASCII was escaped.
+    String::from_utf8(key).map_err(|_| BadUrl(format!("{url:?} is no URL")))
+}
+
+fn is_default(scheme: &[u8], port: u16) -> bool {
+    (port == 80 && scheme.eq_ignore_ascii_case(b"http"))
+        || (port == 443 && scheme.eq_ignore_ascii_case(b"https"))
+}
+
+/// What a `*` at one end of a URL says when no match type is given: `*.example.com` is a domain, `example.com/*` a
+/// prefix. Returns the URL without it.
+///
+/// ```
+/// use crawlspace_cdx::surt::{wildcard, MatchType};
+/// assert_eq!(wildcard("*.example.com"), ("example.com", MatchType::Domain));
+/// assert_eq!(wildcard("http://example.com/a*"), ("http://example.com/a", MatchType::Prefix));
+/// assert_eq!(wildcard("http://example.com/"), ("http://example.com/", MatchType::Exact));
+/// ```
+pub fn wildcard(url: &str) -> (&str, MatchType) {
+    match (url.strip_prefix("*."), url.strip_suffix('*')) {
+        (Some(host), _) => (host, MatchType::Domain),
+        (None, Some(beginning)) => (beginning, MatchType::Prefix),
+        (None, None) => (url, MatchType::Exact),
+    }
 }
 
 /// The urlkeys of all URLs that match.
 ///
+/// ```
+/// use crawlspace_cdx::surt::{range, MatchType};
+/// let keys = range("http://example.com/a", MatchType::Domain).unwrap();
+/// assert_eq!((&keys.from[..], &keys.to[..]), (&b"com,example)/"[..], &b"com,example-"[..]));
+/// ```
+///
 /// # Errors
-/// When it is no URL, or one that cannot be matched so.
+/// When it is no URL.
 pub fn range(url: &str, match_type: MatchType) -> Result<KeyRange, BadUrl> {
-    let key = urlkey(url)?;
-    let (from, last) = match match_type {
-        MatchType::Exact => (format!("{key} "), b'!'),
-        MatchType::Prefix => (key, 0),
-        MatchType::Host => (format!("{})/", key.split(')').next().unwrap_or(&key)), 0),
-        MatchType::Domain => (key.split(')').next().unwrap_or(&key).to_owned(), b'-'),
+    let mut key = urlkey(url)?;
+    let host = |key: &str| {
+        let end = key.find(")/").unwrap_or(key.len());
+        key.get(..end).unwrap_or_default().to_owned()
     };
-    let mut to = from.clone().into_bytes();
-    match last {
-        0 => *to.last_mut().unwrap() += 1,
-        b'!' => *to.last_mut().unwrap() = last,
-        other => to.push(other),
-    }
+    let (from, to) = match match_type {
+        // Up to the space after it: lines begin with the key, and longer keys begin with it too.
+        MatchType::Exact => (format!("{key} "), format!("{key}!").into_bytes()),
+        MatchType::Prefix => {
+            // Keys lose these at their end, but who asks with one means what is below it.
+            for end in ['/', '?'] {
+                if url.ends_with(end) && !key.ends_with(end) {
+                    key.push(end);
+                }
+            }
+            let to = after(key.as_bytes());
+            (key, to)
+        }
+        MatchType::Host => {
+            let host = host(&key);
+            (format!("{host})/"), format!("{host}*").into_bytes())
+        }
+        MatchType::Domain => {
+            let host = host(&key);
+            let end = if host.contains(',') { ")/" } else { "," };
+            (format!("{host}{end}"), format!("{host}-").into_bytes())
+        }
+    };
     Ok(KeyRange {
         from: from.into_bytes(),
         to,
     })
+}
+
+/// The first text after all that begin with this one.
+fn after(beginning: &[u8]) -> Vec<u8> {
+    let mut after = beginning.to_vec();
+    while let Some(last) = after.pop() {
+        if let Some(next) = last.checked_add(1) {
+            after.push(next);
+            break;
+        }
+    }
+    after
 }

@@ -1,0 +1,57 @@
+//! Percent-escapes: undone until there are none left, then made where they must be.
+
+use std::borrow::Cow;
+
+use memchr::memchr;
+
+/// Undoes escapes, also those that undoing others brings about. What is none stays.
+///
+/// Escapes do not overlap, so it does not matter in which order they are undone: one pass from the left is enough,
+/// when every byte that comes out is looked at again together with the two before it.
+pub(super) fn undone(text: &[u8]) -> Cow<'_, [u8]> {
+    let Some(first) = memchr(b'%', text) else {
+        return Cow::Borrowed(text);
+    };
+    let (clean, rest) = text.split_at(first);
+    let mut out = Vec::with_capacity(text.len());
+    out.extend_from_slice(clean);
+    for byte in rest {
+        out.push(*byte);
+        while let [.., b'%', high, low] = out[..] {
+            let (Some(high), Some(low)) = (digit(high), digit(low)) else {
+                break;
+            };
+            out.truncate(out.len() - 3);
+            out.push(high << 4 | low);
+        }
+    }
+    Cow::Owned(out)
+}
+
+fn digit(byte: u8) -> Option<u8> {
+    match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'a'..=b'f' => Some(byte - b'a' + 10),
+        b'A'..=b'F' => Some(byte - b'A' + 10),
+        _ => None,
+    }
+}
+
+/// Whether a byte is escaped in a key: all that is not printable ASCII, and the signs that would be read otherwise.
+pub(super) fn must(byte: u8) -> bool {
+    !(0x21..=0x7e).contains(&byte) || matches!(byte, b'#' | b'%')
+}
+
+/// Appends the text in lower case, with escapes where they must be.
+pub(super) fn push_lower(text: &[u8], key: &mut Vec<u8>) {
+    const HEX: &[u8; 16] = b"0123456789abcdef";
+    key.reserve(text.len());
+    for byte in text {
+        if must(*byte) {
+            let [high, low] = [byte >> 4, byte & 15].map(|half| HEX[usize::from(half)]);
+            key.extend_from_slice(&[b'%', high, low]);
+        } else {
+            key.push(byte.to_ascii_lowercase());
+        }
+    }
+}
