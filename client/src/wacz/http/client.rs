@@ -1,18 +1,17 @@
 //! Requests, and the connections that they share.
 
 use std::io::{self, Read};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use reqwest::blocking::{Client, Response};
 use reqwest::header::{ACCEPT_ENCODING, RANGE};
 use reqwest::redirect::Policy;
-use rustls::crypto::ring;
-use rustls::{ClientConfig, RootCertStore};
 use url::Url;
 
 use super::answer::Answer;
 use super::patience::Pace;
+use crate::tls;
 use crate::wacz::{Options, Problem};
 
 const REDIRECTS: usize = 10;
@@ -41,13 +40,7 @@ fn client(silence: Duration) -> Result<Client, Problem> {
     if let Some((_, client)) = clients.iter().find(|(of, _)| *of == silence) {
         return Ok(client.clone());
     }
-    let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    let tls = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .map_err(|error| Problem::Connection(format!("TLS: {error}")))?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
+    let tls = tls::for_web().map_err(Problem::Connection)?;
     let client = Client::builder()
         .user_agent(concat!("crawlspace/", env!("CARGO_PKG_VERSION")))
         .redirect(Policy::limited(REDIRECTS))

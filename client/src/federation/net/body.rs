@@ -1,0 +1,177 @@
+//! The body of an answer, within limits on time and bytes.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::Stream;
+use hyper::body::Incoming;
+use tokio::time::{sleep, Instant, Sleep};
+
+use super::connection::Connection;
+use super::pool::{Place, Pool};
+use super::unpack::Unpack;
+use super::{innermost, SourceError};
+
+/// A body that is read as it comes. Dropping it closes the connection, unless it was read to its end.
+pub(super) struct Body {
+    /// None after the end, and after an error.
+    open: Option<Open>,
+    unpack: Option<Unpack>,
+    silence: Duration,
+    timer: Pin<Box<Sleep>>,
+    /// Whether the timer runs.
+    waits: bool,
+    most: u64,
+    /// Bytes that came, and bytes that they were unpacked to.
+    came: u64,
+    given: u64,
+}
+
+struct Open {
+    connection: Connection,
+    incoming: Incoming,
+    pool: Arc<Pool>,
+    place: Place,
+}
+
+impl Body {
+    pub fn new(
+        (connection, incoming): (Connection, Incoming),
+        (pool, place): (Arc<Pool>, Place),
+        is_gzip: bool,
+        silence: Duration,
+        most: u64,
+    ) -> Body {
+        Body {
+            open: Some(Open {
+                connection,
+                incoming,
+                pool,
+                place,
+            }),
+            unpack: is_gzip.then(Unpack::new),
+            silence,
+            timer: Box::pin(sleep(silence)),
+            waits: false,
+            most,
+            came: 0,
+            given: 0,
+        }
+    }
+
+    /// The next bytes as they were sent.
+    fn poll_packed(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, SourceError>>> {
+        let Some(open) = &mut self.open else {
+            return Poll::Ready(None);
+        };
+        let came = match open.connection.poll_body(&mut open.incoming, cx) {
+            Poll::Ready(came) => came,
+            Poll::Pending => {
+                if !self.waits {
+                    self.waits = true;
+                    self.timer.as_mut().reset(Instant::now() + self.silence);
+                }
+                if self.timer.as_mut().poll(cx).is_pending() {
+                    return Poll::Pending;
+                }
+                self.open = None;
+                return Poll::Ready(Some(Err(SourceError::Timeout)));
+            }
+        };
+        self.waits = false;
+        match came {
+            Some(Ok(bytes)) => {
+                self.came = self.came.saturating_add(bytes.len() as u64);
+                if self.came > self.most {
+                    self.open = None;
+                    return Poll::Ready(Some(Err(too_large(self.most))));
+                }
+                Poll::Ready(Some(Ok(bytes)))
+            }
+            Some(Err(error)) => {
+                self.open = None;
+                let why = format!("its answer broke off: {}", innermost(&error));
+                Poll::Ready(Some(Err(SourceError::Connection(why))))
+            }
+            None => {
+                if let Some(Open {
+                    mut connection,
+                    pool,
+                    place,
+                    ..
+                }) = self.open.take()
+                {
+                    if connection.poll_is_free(cx) {
+                        pool.put(place, connection);
+                    }
+                }
+                Poll::Ready(None)
+            }
+        }
+    }
+
+    fn poll_unpacked(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, SourceError>>> {
+        loop {
+            if let Some(unpack) = &mut self.unpack {
+                match unpack.next() {
+                    Ok(Some(piece)) => return Poll::Ready(Some(Ok(piece))),
+                    Ok(None) => {}
+                    Err(why) => {
+                        return Poll::Ready(Some(Err(self.give_up(SourceError::Answer(why)))))
+                    }
+                }
+            }
+            let came = match self.poll_packed(cx) {
+                Poll::Ready(came) => came,
+                Poll::Pending => return Poll::Pending,
+            };
+            match (came, &mut self.unpack) {
+                (Some(Ok(packed)), Some(unpack)) => unpack.feed(packed),
+                (None, Some(unpack)) => {
+                    let complete = unpack.is_complete();
+                    self.unpack = None;
+                    let cut = || SourceError::Answer("its gzip breaks off".to_owned());
+                    return Poll::Ready((!complete).then(|| Err(cut())));
+                }
+                (came, _) => return Poll::Ready(came),
+            }
+        }
+    }
+
+    fn give_up(&mut self, error: SourceError) -> SourceError {
+        self.open = None;
+        self.unpack = None;
+        error
+    }
+}
+
+impl Stream for Body {
+    type Item = Result<Bytes, SourceError>;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let body = self.get_mut();
+        let next = match body.poll_unpacked(cx) {
+            Poll::Ready(next) => next,
+            Poll::Pending => return Poll::Pending,
+        };
+        Poll::Ready(match next {
+            Some(Ok(bytes)) => {
+                body.given = body.given.saturating_add(bytes.len() as u64);
+                match body.given > body.most {
+                    true => Some(Err(body.give_up(too_large(body.most)))),
+                    false => Some(Ok(bytes)),
+                }
+            }
+            Some(Err(error)) => Some(Err(body.give_up(error))),
+            None => None,
+        })
+    }
+}
+
+pub(super) fn too_large(most: u64) -> SourceError {
+    SourceError::TooLarge(format!("its answer is larger than {most} bytes"))
+}

@@ -1,0 +1,176 @@
+//! One connection to a server, and one exchange at a time on it.
+//!
+//! Whoever waits for an answer also does the work of the connection. There is no task beside it: when the wait is
+//! given up, connection and memory are gone at that moment.
+
+use std::future::{poll_fn, Future};
+use std::io;
+use std::pin::{pin, Pin};
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::body::{Body as _, Incoming};
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_rustls::client::TlsStream;
+
+/// The head of an answer may have so many bytes. `Link` fields of memento archives are the longest there are.
+const HEAD: usize = 128 << 10;
+
+/// What bytes go over.
+#[derive(Debug)]
+pub(super) enum Wire {
+    /// `http`.
+    Plain(TcpStream),
+    /// `https`.
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+impl AsyncRead for Wire {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Wire::Plain(stream) => Pin::new(stream).poll_read(cx, into),
+            Wire::Tls(stream) => Pin::new(stream).poll_read(cx, into),
+        }
+    }
+}
+
+impl AsyncWrite for Wire {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Wire::Plain(stream) => Pin::new(stream).poll_write(cx, bytes),
+            Wire::Tls(stream) => Pin::new(stream).poll_write(cx, bytes),
+        }
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Wire::Plain(stream) => Pin::new(stream).poll_write_vectored(cx, bytes),
+            Wire::Tls(stream) => Pin::new(stream).poll_write_vectored(cx, bytes),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match self {
+            Wire::Plain(stream) => stream.is_write_vectored(),
+            Wire::Tls(stream) => stream.is_write_vectored(),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Wire::Plain(stream) => Pin::new(stream).poll_flush(cx),
+            Wire::Tls(stream) => Pin::new(stream).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Wire::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
+            Wire::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
+        }
+    }
+}
+
+/// A connection.
+pub(super) struct Connection {
+    sender: SendRequest<Full<Bytes>>,
+    /// None when it is over.
+    driver: Option<http1::Connection<TokioIo<Wire>, Full<Bytes>>>,
+    /// Why it is over, when it went wrong.
+    broken: Option<hyper::Error>,
+}
+
+impl Connection {
+    pub async fn new(wire: Wire) -> Result<Connection, hyper::Error> {
+        let (sender, driver) = http1::Builder::new()
+            .max_buf_size(HEAD)
+            // There are servers of all ages.
+            .allow_spaces_after_header_name_in_responses(true)
+            .allow_obsolete_multiline_headers_in_responses(true)
+            .ignore_invalid_headers_in_responses(true)
+            .handshake(TokioIo::new(wire))
+            .await?;
+        Ok(Connection {
+            sender,
+            driver: Some(driver),
+            broken: None,
+        })
+    }
+
+    /// Sends a request and waits for the head of the answer.
+    pub async fn ask(
+        &mut self,
+        request: http::Request<Full<Bytes>>,
+    ) -> Result<http::Response<Incoming>, hyper::Error> {
+        let mut answer = pin!(self.sender.send_request(request));
+        let (driver, broken) = (&mut self.driver, &mut self.broken);
+        poll_fn(|cx| {
+            drive(driver, broken, cx);
+            answer.as_mut().poll(cx)
+        })
+        .await
+    }
+
+    /// The next bytes of a body. `None` at its end.
+    pub fn poll_body(
+        &mut self,
+        body: &mut Incoming,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Bytes, hyper::Error>>> {
+        loop {
+            // What was received already comes first.
+            let mut frame = Pin::new(&mut *body).poll_frame(cx);
+            if frame.is_pending() {
+                drive(&mut self.driver, &mut self.broken, cx);
+                frame = Pin::new(&mut *body).poll_frame(cx);
+            }
+            return match frame {
+                Poll::Pending => Poll::Pending,
+                Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
+                    Ok(data) if !data.is_empty() => Poll::Ready(Some(Ok(data))),
+                    // Trailers, which nobody asked for.
+                    _ => continue,
+                },
+                Poll::Ready(Some(Err(error))) => {
+                    Poll::Ready(Some(Err(self.broken.take().unwrap_or(error))))
+                }
+                Poll::Ready(None) => Poll::Ready(self.broken.take().map(Err)),
+            };
+        }
+    }
+
+    /// Whether it can be used for another exchange, as far as can be known.
+    pub fn poll_is_free(&mut self, cx: &mut Context<'_>) -> bool {
+        drive(&mut self.driver, &mut self.broken, cx);
+        self.driver.is_some() && self.sender.is_ready()
+    }
+}
+
+fn drive(
+    driver: &mut Option<http1::Connection<TokioIo<Wire>, Full<Bytes>>>,
+    broken: &mut Option<hyper::Error>,
+    cx: &mut Context<'_>,
+) {
+    if let Some(running) = driver {
+        if let Poll::Ready(ended) = Pin::new(running).poll(cx) {
+            *driver = None;
+            *broken = ended.err();
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! Redirects (RFC 9110, section 15.4).
+
+use bytes::Bytes;
+use data_encoding::BASE64;
+use http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, LOCATION};
+use http::{HeaderValue, Method};
+use percent_encoding::percent_decode_str;
+use url::Url;
+
+use super::{Answer, Request, SourceError};
+
+/// The request that an answer asks to be sent instead. `None` when it asks for none.
+pub(super) fn next(request: &Request, answer: &Answer) -> Result<Option<Request>, SourceError> {
+    if !matches!(answer.status, 301 | 302 | 303 | 307 | 308) {
+        return Ok(None);
+    }
+    let Some(location) = answer.headers.get(LOCATION) else {
+        return Ok(None);
+    };
+    // Not every server escapes what it should.
+    let location = String::from_utf8_lossy(location.as_bytes());
+    let to = request.url.join(location.trim());
+    let mut to =
+        to.map_err(|error| SourceError::Answer(format!("it sends on to {location:?}: {error}")))?;
+    // Names and passwords are for those whom the configuration names.
+    let is_elsewhere = request.url.origin() != to.origin();
+    if is_elsewhere || to.username() != request.url.username() {
+        let _ = to.set_username("");
+        let _ = to.set_password(None);
+    }
+    to.set_fragment(None);
+    let mut next = Request {
+        url: to,
+        ..request.clone()
+    };
+    if is_elsewhere {
+        next.headers.remove(AUTHORIZATION);
+        next.headers.remove(COOKIE);
+    }
+    if next.method == Method::POST && matches!(answer.status, 301..=303) {
+        next.method = Method::GET;
+        next.body = Bytes::new();
+        next.headers.remove(CONTENT_LENGTH);
+        next.headers.remove(CONTENT_TYPE);
+    }
+    Ok(Some(next))
+}
+
+/// `Authorization` for the name and the password in a URL.
+pub(super) fn credentials(url: &Url) -> Option<HeaderValue> {
+    let mut plain: Vec<u8> = percent_decode_str(url.username()).collect();
+    plain.push(b':');
+    plain.extend(percent_decode_str(url.password().unwrap_or_default()));
+    let mut value = HeaderValue::try_from(format!("Basic {}", BASE64.encode(&plain))).ok()?;
+    value.set_sensitive(true);
+    Some(value)
+}

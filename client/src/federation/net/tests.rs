@@ -1,0 +1,521 @@
+//! Requests to hosts that behave, and to those that do not.
+
+use std::time::Duration;
+
+use futures_util::{FutureExt, TryStreamExt};
+use redis_tests::{answer, until, Part, ScriptedHost};
+
+use super::*;
+
+fn network(address: &str, bits: u8) -> Network {
+    Network {
+        address: address.parse().unwrap(),
+        bits,
+    }
+}
+
+fn here() -> Arc<Net> {
+    Net::new(&[network("127.0.0.0", 8), network("::1", 128)]).unwrap()
+}
+
+fn get(url: &str) -> Request {
+    Request::get(url.parse().unwrap())
+}
+
+/// Short enough for a test that waits for their end, long enough for one that does not.
+fn impatient() -> Limits {
+    Limits {
+        first: Duration::from_millis(300),
+        silence: Duration::from_millis(300),
+        ..Limits::default()
+    }
+}
+
+async fn read(answer: Answer) -> Result<Vec<u8>, SourceError> {
+    let parts: Vec<Bytes> = answer.body.try_collect().await?;
+    Ok(parts.concat())
+}
+
+fn run<T>(test: impl std::future::Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build();
+    runtime.unwrap().block_on(test)
+}
+
+#[test]
+fn connections_are_kept_whatever_the_form_of_the_body() {
+    let host = ScriptedHost::start(|asked| {
+        match asked.target.as_str() {
+        "/plain" => answer(200, &[], "text"),
+        "/empty" => answer(204, &[], ""),
+        "/chunks" => vec![Part::Bytes(
+            b"HTTP/1.1 200 X\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nte\r\n2\r\nxt\r\n0\r\nA: b\r\n\r\n".to_vec(),
+        )],
+        _ => answer(404, &[], "not here"),
+    }
+    });
+    run(async {
+        let net = here();
+        for (path, status, body) in [
+            ("/plain", 200, "text"),
+            ("/empty", 204, ""),
+            ("/chunks", 200, "text"),
+            ("/other", 404, "not here"),
+            ("/plain?a=b#c", 404, "not here"),
+        ] {
+            let answer = net
+                .send(get(&host.url(path)), &Limits::default())
+                .await
+                .unwrap();
+            assert_eq!(answer.status, status, "{path}");
+            assert_eq!(read(answer).await.unwrap(), body.as_bytes(), "{path}");
+        }
+        let head = Request {
+            method: Method::HEAD,
+            ..get(&host.url("/other"))
+        };
+        let answer = net.send(head, &Limits::default()).await;
+        assert!(answer.is_ok_and(|answer| answer.status == 404));
+    });
+    assert_eq!(host.accepted(), 1);
+    let asked = host.asked();
+    assert!(asked
+        .iter()
+        .all(|asked| asked.fields["user-agent"].starts_with("crawlspace/")));
+    assert_eq!(asked[4].target, "/plain?a=b");
+    assert_eq!(
+        asked[0].fields["host"],
+        format!("127.0.0.1:{}", host.port())
+    );
+}
+
+#[test]
+fn a_kept_connection_that_is_dead_is_no_error() {
+    let host = ScriptedHost::start(|asked| match asked.connection {
+        // Closed without a word when it is used for the second time.
+        0 if asked.target == "/2" => vec![Part::Close],
+        _ => answer(200, &[], "text"),
+    });
+    run(async {
+        let net = here();
+        for path in ["/1", "/2", "/3"] {
+            let answer = net
+                .send(get(&host.url(path)), &Limits::default())
+                .await
+                .unwrap();
+            assert_eq!(read(answer).await.unwrap(), b"text");
+        }
+    });
+    assert_eq!(host.accepted(), 2);
+    let host = ScriptedHost::start(|_| vec![Part::Close]);
+    let error = run(async {
+        here()
+            .send(get(&host.url("/")), &Limits::default())
+            .await
+            .err()
+            .unwrap()
+    });
+    assert_eq!(
+        error.to_string(),
+        "it closed the connection without an answer"
+    );
+    assert_eq!(host.accepted(), 1);
+}
+
+#[test]
+fn a_post_is_never_sent_twice() {
+    let host = ScriptedHost::start(|asked| match asked.method.as_str() {
+        "POST" => vec![Part::Close],
+        _ => answer(200, &[], "text"),
+    });
+    run(async {
+        let net = here();
+        let answer = net
+            .send(get(&host.url("/")), &Limits::default())
+            .await
+            .unwrap();
+        read(answer).await.unwrap();
+        let post = Request {
+            method: Method::POST,
+            body: Bytes::from_static(b"a=b"),
+            ..get(&host.url("/"))
+        };
+        assert!(net.send(post, &Limits::default()).await.is_err());
+    });
+    let posts: Vec<_> = host
+        .asked()
+        .into_iter()
+        .filter(|asked| asked.method == "POST")
+        .collect();
+    assert_eq!(posts.len(), 1);
+    assert_eq!(posts[0].body, b"a=b");
+}
+
+#[test]
+fn private_addresses_are_not_connected_to_however_they_are_written() {
+    let host = ScriptedHost::start(|_| answer(200, &[], "secret"));
+    let port = host.port();
+    run(async {
+        let net = Net::new(&[]).unwrap();
+        for written in [
+            "127.0.0.1",
+            "localhost",
+            "LOCALHOST",
+            "localhost.",
+            "2130706433",
+            "0x7f000001",
+            "0177.0.0.1",
+            "127.1",
+            "127.0.0.1.",
+            "0",
+            "[::1]",
+            "[::ffff:127.0.0.1]",
+            "[::ffff:7f00:1]",
+            "[::127.0.0.1]",
+            "[::]",
+            "[64:ff9b::7f00:1]",
+            "[2002:7f00:1::1]",
+            "169.254.169.254",
+            "10.1.2.3",
+            "%31%32%37.0.0.1",
+            "①②⑦.0.0.1",
+        ] {
+            let request = get(&format!("http://{written}:{port}/"));
+            let refused = net.send(request, &Limits::default()).await.err();
+            assert!(
+                matches!(refused, Some(SourceError::Forbidden(_))),
+                "{written}: {refused:?}"
+            );
+        }
+        let refused = net
+            .send(get("ftp://example.com/"), &Limits::default())
+            .await
+            .err();
+        assert!(matches!(refused, Some(SourceError::Forbidden(_))));
+        // One that is allowed stands for no other one.
+        let net = Net::new(&[network("127.0.0.1", 32)]).unwrap();
+        for (written, passes) in [
+            ("127.0.0.1", true),
+            ("127.1", true),
+            ("127.0.0.2", false),
+            ("[::1]", false),
+        ] {
+            let sent = net
+                .send(
+                    get(&format!("http://{written}:{port}/")),
+                    &Limits::default(),
+                )
+                .await;
+            assert_eq!(sent.is_ok(), passes, "{written}");
+        }
+    });
+    assert_eq!(host.asked().len(), 2);
+}
+
+#[test]
+fn redirects_are_followed_to_where_requests_may_go() {
+    let host = ScriptedHost::start(|asked| match asked.target.as_str() {
+        "/relative" => answer(301, &[("Location", "there?a b")], ""),
+        "/there?a%20b" => answer(200, &[], "text"),
+        "/circle" => answer(302, &[("Location", "/circle")], ""),
+        "/nowhere" => answer(302, &[], "no place"),
+        "/choices" => answer(300, &[("Location", "/there")], "choices"),
+        path => answer(307, &[("Location", &path[1..])], ""),
+    });
+    run(async {
+        let net = Net::new(&[network("127.0.0.1", 32)]).unwrap();
+        let send = |path: &str| {
+            let request = get(&host.url(path));
+            let net = net.clone();
+            async move { net.send(request, &Limits::default()).await }
+        };
+        let answer = send("/relative").await.unwrap();
+        assert_eq!(answer.url.path(), "/there");
+        assert_eq!(read(answer).await.unwrap(), b"text");
+        assert_eq!(send("/nowhere").await.unwrap().status, 302);
+        assert_eq!(send("/choices").await.unwrap().status, 300);
+        let before = host.asked().len();
+        let circle = send("/circle").await.err().unwrap();
+        assert!(
+            circle.to_string().contains("more than 10 times"),
+            "{circle}"
+        );
+        assert_eq!(host.asked().len() - before, REDIRECTS + 1);
+        for elsewhere in [
+            "http://169.254.169.254/latest/meta-data/",
+            "http://[::1]/",
+            "http://localhost:1/",
+            "http://127.0.0.2/",
+            "//10.0.0.1/",
+            "http://2852039166/",
+            "ftp://127.0.0.1/",
+            "file:///etc/passwd",
+            "gopher://127.0.0.1/",
+        ] {
+            // `localhost` has the address that is allowed, and perhaps one that is not.
+            let refused = send(&format!("/{elsewhere}")).await.err().unwrap();
+            let by_guard = matches!(refused, SourceError::Forbidden(_));
+            assert!(
+                by_guard || elsewhere.contains("localhost"),
+                "{elsewhere}: {refused}"
+            );
+        }
+    });
+}
+
+#[test]
+fn a_name_and_a_password_go_to_nobody_else() {
+    let other = ScriptedHost::start(|_| answer(200, &[], ""));
+    let away = other.url("/");
+    let host = ScriptedHost::start(move |asked| match asked.target.as_str() {
+        "/here" => answer(302, &[("Location", "/there")], ""),
+        _ => answer(302, &[("Location", &away)], ""),
+    });
+    run(async {
+        let url = host
+            .url("/here")
+            .replace("http://", "http://aladdin:open%20sesame@");
+        let answer = here().send(get(&url), &Limits::default()).await.unwrap();
+        assert_eq!(answer.url.as_str(), other.url("/"));
+    });
+    let sent = |host: &ScriptedHost| -> Vec<_> {
+        let asked = host.asked().into_iter();
+        asked
+            .map(|asked| asked.fields.get("authorization").cloned())
+            .collect()
+    };
+    let credentials = Some("Basic YWxhZGRpbjpvcGVuIHNlc2FtZQ==".to_owned());
+    assert_eq!(sent(&host), [credentials.clone(), credentials]);
+    assert_eq!(sent(&other), [None]);
+}
+
+#[test]
+fn who_does_not_answer_is_given_up() {
+    let head: &[u8] = b"HTTP/1.1 200 X\r\nContent-Length: 10\r\n\r\n";
+    let host = ScriptedHost::start(move |asked| match asked.target.as_str() {
+        "/nothing" => vec![Part::Silence],
+        "/head" => vec![Part::Bytes(head[..20].to_vec()), Part::Silence],
+        "/body" => vec![Part::Bytes(head.to_vec()), Part::Silence],
+        _ => vec![
+            Part::Bytes(head.to_vec()),
+            Part::Bytes(b"some".to_vec()),
+            Part::Silence,
+        ],
+    });
+    let deaf = ScriptedHost::deaf();
+    run(async {
+        let net = here();
+        for url in [deaf.url("/"), host.url("/nothing"), host.url("/head")] {
+            let sent = net.send(get(&url), &impatient()).await;
+            assert_eq!(sent.err(), Some(SourceError::Timeout), "{url}");
+        }
+        for path in ["/body", "/middle"] {
+            let answer = net.send(get(&host.url(path)), &impatient()).await.unwrap();
+            assert_eq!(read(answer).await, Err(SourceError::Timeout), "{path}");
+        }
+        // And nothing stays open.
+        until("connections are closed", || host.gone() == host.accepted());
+    });
+}
+
+#[test]
+fn what_is_given_up_is_closed() {
+    let host = ScriptedHost::start(|asked| match asked.target.as_str() {
+        "/nothing" => vec![Part::Silence],
+        _ => vec![
+            Part::Bytes(b"HTTP/1.1 200 X\r\nContent-Length: 10\r\n\r\nsome".to_vec()),
+            Part::Silence,
+        ],
+    });
+    run(async {
+        let net = here();
+        // The request is under way, and then nobody wants it.
+        let limits = Limits::default();
+        let mut waiting = Box::pin(net.send(get(&host.url("/nothing")), &limits));
+        while host.asked().is_empty() {
+            assert!(waiting.as_mut().now_or_never().is_none());
+            tokio::task::yield_now().await;
+        }
+        drop(waiting);
+        until("connections are closed", || host.gone() == 1);
+        let answer = net
+            .send(get(&host.url("/")), &Limits::default())
+            .await
+            .unwrap();
+        drop(answer);
+        until("connections are closed", || host.gone() == 2);
+        assert_eq!(net.pool.count(), 0);
+    });
+}
+
+#[test]
+fn lies_about_the_length_are_errors() {
+    let host = ScriptedHost::start(|asked| {
+        let text = match asked.target.as_str() {
+            "/short" => "HTTP/1.1 200 X\r\nContent-Length: 10\r\n\r\nsome",
+            "/chunk" => "HTTP/1.1 200 X\r\nTransfer-Encoding: chunked\r\n\r\na\r\nsome",
+            "/chunks" => "HTTP/1.1 200 X\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nsome\r\n",
+            "/size" => {
+                "HTTP/1.1 200 X\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffffff\r\nsome"
+            }
+            "/twice" => "HTTP/1.1 200 X\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nsome",
+            "/negative" => "HTTP/1.1 200 X\r\nContent-Length: -4\r\n\r\nsome",
+            "/greeting" => "220 mail.example.com ESMTP\r\n",
+            _ => "SSH-2.0-OpenSSH_9.2\r\n",
+        };
+        vec![Part::Bytes(text.into()), Part::Close]
+    });
+    run(async {
+        let net = here();
+        for path in [
+            "/short",
+            "/chunk",
+            "/chunks",
+            "/size",
+            "/twice",
+            "/negative",
+            "/greeting",
+            "/ssh",
+        ] {
+            let sent = match net.send(get(&host.url(path)), &Limits::default()).await {
+                Ok(answer) => read(answer).await,
+                Err(error) => Err(error),
+            };
+            assert!(
+                matches!(
+                    sent,
+                    Err(SourceError::Connection(_) | SourceError::Answer(_))
+                ),
+                "{path}: {sent:?}"
+            );
+        }
+    });
+}
+
+#[test]
+fn no_answer_is_larger_than_it_may_be() {
+    let bomb = {
+        use std::io::Write;
+        let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+        packed.write_all(&vec![0; 64 << 20]).unwrap();
+        packed.finish().unwrap()
+    };
+    assert!(bomb.len() < 1 << 20);
+    let host = ScriptedHost::start(move |asked| match asked.target.as_str() {
+        "/announced" => vec![
+            Part::Bytes(b"HTTP/1.1 200 X\r\nContent-Length: 9999999\r\n\r\n".to_vec()),
+            Part::Silence,
+        ],
+        "/endless" => vec![
+            Part::Bytes(b"HTTP/1.1 200 X\r\n\r\n".to_vec()),
+            Part::Endless(vec![b'a'; 5000]),
+        ],
+        "/bomb" => answer(200, &[("Content-Encoding", "gzip")], &bomb),
+        "/head" => vec![
+            Part::Bytes(b"HTTP/1.1 200 X\r\n".to_vec()),
+            Part::Endless(b"A: b\r\n".to_vec()),
+        ],
+        "/field" => vec![
+            Part::Bytes(b"HTTP/1.1 200 X\r\nA: ".to_vec()),
+            Part::Endless(b"bbbbbbbb".to_vec()),
+        ],
+        "/chunk" => vec![
+            Part::Bytes(b"HTTP/1.1 200 X\r\nTransfer-Encoding: chunked\r\n\r\n1;".to_vec()),
+            Part::Endless(b"extension".to_vec()),
+        ],
+        _ => answer(
+            200,
+            &[("Content-Encoding", "gzip")],
+            &bomb[..bomb.len() - 9],
+        ),
+    });
+    run(async {
+        let net = here();
+        let limits = Limits {
+            bytes: 1 << 20,
+            ..Limits::default()
+        };
+        for path in ["/announced", "/endless", "/bomb"] {
+            let sent = match net.send(get(&host.url(path)), &limits).await {
+                Ok(answer) => read(answer).await.map(|body| body.len()),
+                Err(error) => Err(error),
+            };
+            assert_eq!(sent, Err(too_large(1 << 20)), "{path}");
+        }
+        for path in ["/head", "/field", "/chunk"] {
+            let sent = match net.send(get(&host.url(path)), &limits).await {
+                Ok(answer) => read(answer).await.map(|body| body.len()),
+                Err(error) => Err(error),
+            };
+            assert!(
+                matches!(
+                    sent,
+                    Err(SourceError::Answer(_) | SourceError::Connection(_))
+                ),
+                "{path}: {sent:?}"
+            );
+        }
+        let cut = net
+            .send(get(&host.url("/cut")), &Limits::default())
+            .await
+            .unwrap();
+        assert_eq!(
+            read(cut).await,
+            Err(SourceError::Answer("its gzip breaks off".to_owned()))
+        );
+        until("connections are closed", || {
+            host.gone() == host.accepted() - net.pool.count()
+        });
+    });
+}
+
+#[test]
+fn a_body_is_unpacked_but_not_a_part_of_a_file() {
+    use std::io::Write;
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    packed.write_all(b"text").unwrap();
+    let packed = packed.finish().unwrap();
+    let served = packed.clone();
+    let host = ScriptedHost::start(move |_| answer(200, &[("Content-Encoding", "GZIP")], &served));
+    run(async {
+        let net = here();
+        let answer = net
+            .send(get(&host.url("/")), &Limits::default())
+            .await
+            .unwrap();
+        assert!(!answer.headers.contains_key(CONTENT_ENCODING));
+        assert_eq!(read(answer).await.unwrap(), b"text");
+        let mut part = get(&host.url("/"));
+        part.headers
+            .insert(RANGE, HeaderValue::from_static("bytes=0-999"));
+        let answer = net.send(part, &Limits::default()).await.unwrap();
+        assert_eq!(read(answer).await.unwrap(), packed);
+    });
+    let asked = host.asked();
+    assert_eq!(asked[0].fields["accept-encoding"], "gzip");
+    assert_eq!(asked[1].fields.get("accept-encoding"), None);
+}
+
+#[test]
+fn thousands_of_cancelled_requests_leave_no_open_files() {
+    let open = || std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
+    let deaf = ScriptedHost::deaf();
+    run(async {
+        let net = here();
+        let before = open();
+        for _ in 0..2000 {
+            let limits = Limits {
+                first: Duration::from_millis(1),
+                ..Limits::default()
+            };
+            // Those that nobody accepts fill the queue of the host, and wait for a connection.
+            let sent = net.send(get(&deaf.url("/")), &limits).await;
+            assert_eq!(sent.err(), Some(SourceError::Timeout));
+        }
+        // Other tests run beside this one.
+        until("files are closed", || open() < before + 200);
+        assert_eq!(net.pool.count(), 0);
+    });
+}

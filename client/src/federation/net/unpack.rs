@@ -1,0 +1,140 @@
+//! Bodies that are packed by gzip (RFC 9110, section 8.4.1.3).
+
+use std::collections::VecDeque;
+
+use bytes::{Buf, Bytes};
+use flate2::{Decompress, FlushDecompress, Status};
+
+/// What is unpacked at a time, however well it was packed.
+const PIECE: usize = 64 << 10;
+/// A window of 32 KiB, the largest there is.
+const WINDOW: u8 = 15;
+
+/// Unpacks a body as it comes. Memory does not depend on what is unpacked.
+pub(super) struct Unpack {
+    stream: Decompress,
+    packed: VecDeque<Bytes>,
+    /// Between two members, of which there may be many.
+    between: bool,
+    piece: Vec<u8>,
+}
+
+impl Unpack {
+    pub fn new() -> Unpack {
+        Unpack {
+            stream: Decompress::new_gzip(WINDOW),
+            packed: VecDeque::new(),
+            between: true,
+            piece: Vec::new(),
+        }
+    }
+
+    /// Adds what came. It is to be unpacked before more is added.
+    pub fn feed(&mut self, packed: Bytes) {
+        self.packed.push_back(packed);
+    }
+
+    /// The next piece of what was fed. `None` when it is used up. The error says what is wrong with it.
+    pub fn next(&mut self) -> Result<Option<Bytes>, String> {
+        self.piece.resize(PIECE, 0);
+        let mut done = 0;
+        while let Some(front) = self.packed.front_mut() {
+            if front.is_empty() {
+                self.packed.pop_front();
+                continue;
+            }
+            if self.between {
+                self.stream = Decompress::new_gzip(WINDOW);
+                self.between = false;
+            }
+            let (read, written) = (self.stream.total_in(), self.stream.total_out());
+            let into = self.piece.get_mut(done..).unwrap_or_default();
+            let status = self.stream.decompress(front, into, FlushDecompress::None);
+            let status = status.map_err(|error| format!("its gzip cannot be unpacked: {error}"))?;
+            let read = usize::try_from(self.stream.total_in() - read).unwrap_or(0);
+            let written = usize::try_from(self.stream.total_out() - written).unwrap_or(0);
+            front.advance(read.min(front.len()));
+            done += written;
+            if status == Status::StreamEnd {
+                self.between = true;
+            } else if done >= PIECE {
+                break;
+            } else if read == 0 && written == 0 {
+                return Err("its gzip cannot be unpacked: it does not go on".to_owned());
+            }
+        }
+        let piece = self.piece.get(..done).unwrap_or_default();
+        Ok((done > 0).then(|| Bytes::copy_from_slice(piece)))
+    }
+
+    /// Whether it may end here.
+    pub fn is_complete(&self) -> bool {
+        self.between
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use flate2::write::GzEncoder;
+    use flate2::Compression;
+    use redis_tests::Rng;
+
+    use super::*;
+
+    fn gzip(text: &[u8]) -> Vec<u8> {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+        encoder.write_all(text).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    fn unpack(packed: &[u8], step: usize) -> Result<Vec<u8>, String> {
+        let mut unpack = Unpack::new();
+        let mut all = Vec::new();
+        for part in packed.chunks(step) {
+            unpack.feed(Bytes::copy_from_slice(part));
+            while let Some(piece) = unpack.next()? {
+                assert!(piece.len() <= PIECE);
+                all.extend_from_slice(&piece);
+            }
+        }
+        match unpack.is_complete() {
+            true => Ok(all),
+            false => Err("cut".to_owned()),
+        }
+    }
+
+    #[test]
+    fn what_was_packed_comes_out_however_it_is_cut() {
+        let mut text = Vec::new();
+        for i in 0..40_000 {
+            text.extend_from_slice(format!("com,example)/{i} ").as_bytes());
+        }
+        let mut packed = gzip(&text);
+        // Members follow each other, be they empty.
+        packed.extend(gzip(b""));
+        packed.extend(gzip(b"the end"));
+        text.extend_from_slice(b"the end");
+        for step in [1, 7, 4096, packed.len()] {
+            assert_eq!(unpack(&packed, step).unwrap(), text, "{step}");
+        }
+        assert_eq!(unpack(b"", 1).unwrap(), b"");
+        assert!(unpack(&packed[..packed.len() - 3], 99).is_err());
+    }
+
+    #[test]
+    fn noise_is_an_error_and_no_more() {
+        let mut rng = Rng::new("unpack::noise");
+        for _ in 0..300 {
+            let mut noise: Vec<u8> = (0..rng.below(300)).map(|_| rng.bits() as u8).collect();
+            if rng.below(2) == 0 {
+                let mut packed = gzip(&noise);
+                let at = rng.below(packed.len() as u64) as usize;
+                packed[at] ^= 1 << rng.below(8);
+                noise = packed;
+            }
+            let _ = unpack(&noise, 50);
+        }
+    }
+}
