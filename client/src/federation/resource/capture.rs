@@ -1,0 +1,142 @@
+//! What a row says about the record of its capture.
+
+use std::borrow::Cow;
+
+use crawlspace_cdx::{Field, Line};
+
+use super::record::LoadError;
+use super::stored::header::decimal;
+use crate::federation::row::Row;
+
+/// Where a record is, as rows say it: a file by its name, and a part of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Extent {
+    /// The name of the file, as yet unchecked.
+    pub filename: String,
+    /// Where the record begins, in bytes.
+    pub offset: u64,
+    /// Its size in the file in bytes, when that is known.
+    pub length: Option<u64>,
+}
+
+/// A row, taken apart.
+#[derive(Clone, Debug)]
+pub(super) struct Capture {
+    /// The urlkey.
+    pub urlkey: String,
+    /// The digits of the timestamp.
+    pub timestamp: String,
+    /// The URL; empty when the row has none.
+    pub url: String,
+    /// The digest of its payload; empty when the row has none.
+    pub digest: String,
+    /// Its source.
+    pub source: String,
+    /// Where its record is.
+    pub extent: Option<Extent>,
+    /// Where the record is that it refers to, when the row says so.
+    pub original: Option<Extent>,
+}
+
+impl Capture {
+    /// Takes a row apart.
+    ///
+    /// # Errors
+    /// When its JSON is none.
+    pub(super) fn of(row: &Row) -> Result<Capture, LoadError> {
+        let line = row
+            .capture()
+            .ok_or_else(|| LoadError::Unfit("the row is not valid".to_owned()))?;
+        let lossy = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Ok(Capture {
+            urlkey: lossy(row.urlkey()),
+            timestamp: lossy(row.timestamp()),
+            url: text(&line, &Field::Url),
+            digest: text(&line, &Field::Digest),
+            source: text(&line, &Field::Other(b"source"[..].into())),
+            extent: extent(&line, [&Field::Filename, &Field::Offset, &Field::Length]),
+            original: extent(&line, [&Field::OrigFilename, &Field::OrigOffset, &Field::OrigLength]),
+        })
+    }
+}
+
+fn value<'a>(line: &Line<'a>, field: &Field) -> Option<Cow<'a, [u8]>> {
+    line.field(field).filter(|value| !value.is_empty() && **value != *b"-")
+}
+
+fn text(line: &Line<'_>, field: &Field) -> String {
+    let value = value(line, field).unwrap_or_default();
+    String::from_utf8_lossy(&value).into_owned()
+}
+
+fn extent(line: &Line<'_>, [filename, offset, length]: [&Field; 3]) -> Option<Extent> {
+    let filename = String::from_utf8(value(line, filename)?.into_owned()).ok()?;
+    let offset = decimal(&value(line, offset)?)?;
+    let length = value(line, length).and_then(|value| decimal(&value));
+    Some(Extent {
+        filename,
+        offset,
+        length: length.filter(|length| *length > 0),
+    })
+}
+
+/// Whether a name from a row can be one of a file below a folder: relative, without steps up, and nothing in it that
+/// means something else to the file system or in a URL.
+pub(super) fn is_name(name: &str) -> bool {
+    let part = |part: &str| !part.is_empty() && part != "." && part != "..";
+    name.len() <= 4096
+        && name.split('/').all(part)
+        && !name.chars().any(|c| c.is_control() || c == '\\')
+        && !name.contains("://")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn capture(json: &str) -> Capture {
+        let line = format!("com,example)/ 20160101000000 {json}");
+        Capture::of(&Row::new(line.into()).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_row_says_where_its_record_is() {
+        let row = capture(
+            r#"{"url": "http://example.com/", "filename": "a/b.warc.gz", "offset": "12", "length": 34,
+                "orig.filename": "c.warc.gz", "orig.offset": 5, "orig.length": "-", "source": "s"}"#,
+        );
+        let extent = |filename: &str, offset, length| Extent {
+            filename: filename.to_owned(),
+            offset,
+            length,
+        };
+        assert_eq!(row.extent, Some(extent("a/b.warc.gz", 12, Some(34))));
+        assert_eq!(row.original, Some(extent("c.warc.gz", 5, None)));
+        assert_eq!(row.source, "s");
+        for without in [
+            r#"{"filename": "a", "offset": "-1"}"#,
+            r#"{"filename": "-", "offset": "1"}"#,
+            r#"{"filename": "a"}"#,
+            r#"{"filename": "a", "offset": "99999999999999999999"}"#,
+        ] {
+            assert_eq!(capture(without).extent, None, "{without}");
+        }
+        assert_eq!(
+            capture(r#"{"filename": "a", "offset": 1, "length": 0}"#).extent,
+            Some(extent("a", 1, None))
+        );
+    }
+
+    #[test]
+    fn names_stay_below_their_folder() {
+        for name in ["a.warc.gz", "2016/01/a.warc.gz", "..a", "a..", "a b", "ä.warc"] {
+            assert!(is_name(name), "{name}");
+        }
+        for name in [
+            "", "/", "/a", "a/", "a//b", ".", "..", "../a", "a/../b", "a/..", "./a", "a\\b", "..\\a", "a\0b", "a\nb",
+            "http://a/b", "file:///a",
+        ] {
+            assert!(!is_name(name), "{name:?}");
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! Digests as WARC headers have them: `sha1:B2LTWWPUOYAH7UIPQ7ZUPQ4VMBSVC36A`.
+
+use data_encoding::{BASE32, BASE32_NOPAD, BASE64, BASE64URL, HEXLOWER_PERMISSIVE};
+use sha1::Sha1;
+use sha2::{Digest as _, Sha256, Sha512};
+
+/// The SHA-1 of nothing: what the payload of an empty answer has.
+pub(super) const OF_NOTHING: &str = "3I42H3S6NNFQ2MSVX7XZKYAYSCX5QBYJ";
+
+/// The algorithms that can be checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Algorithm {
+    /// SHA-1, which most archives use.
+    Sha1,
+    /// SHA-256.
+    Sha256,
+    /// SHA-512.
+    Sha512,
+}
+
+/// A digest that is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Digest {
+    /// How it was made.
+    pub algorithm: Algorithm,
+    /// Its bytes.
+    pub value: Vec<u8>,
+}
+
+impl Algorithm {
+    fn named(name: &[u8]) -> Option<Algorithm> {
+        match name.to_ascii_lowercase().as_slice() {
+            b"sha1" | b"sha-1" => Some(Algorithm::Sha1),
+            b"sha256" | b"sha-256" => Some(Algorithm::Sha256),
+            b"sha512" | b"sha-512" => Some(Algorithm::Sha512),
+            _ => None,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Algorithm::Sha1 => "sha1",
+            Algorithm::Sha256 => "sha256",
+            Algorithm::Sha512 => "sha512",
+        }
+    }
+
+    fn size(self) -> usize {
+        match self {
+            Algorithm::Sha1 => 20,
+            Algorithm::Sha256 => 32,
+            Algorithm::Sha512 => 64,
+        }
+    }
+}
+
+impl Digest {
+    /// Reads a digest in base 32, base 16 or base 64. Without a name in front of it, as CDX files have it, it is
+    /// SHA-1. `None` when it is none, or one of another kind.
+    pub(super) fn parse(text: &[u8]) -> Option<Digest> {
+        let colon = memchr::memchr(b':', text);
+        let (algorithm, value) = match colon.and_then(|at| Some((text.get(..at)?, text.get(at + 1..)?))) {
+            Some((name, value)) => (Algorithm::named(name)?, value),
+            None => (Algorithm::Sha1, text),
+        };
+        let size = algorithm.size();
+        // The length tells which of the forms it is.
+        let hexadecimal = size * 2;
+        let bare = value.iter().rposition(|&byte| byte != b'=').map_or(0, |last| last + 1);
+        let decoded = if value.len() == hexadecimal {
+            HEXLOWER_PERMISSIVE.decode(value).ok()
+        } else if bare == (size * 8).div_ceil(5) {
+            let upper = value.get(..bare)?.to_ascii_uppercase();
+            BASE32_NOPAD.decode(&upper).ok()
+        } else {
+            BASE64.decode(value).or_else(|_| BASE64URL.decode(value)).ok()
+        };
+        let value = decoded.filter(|value| value.len() == size)?;
+        Some(Digest { algorithm, value })
+    }
+
+    /// As WARC headers have it, in base 32.
+    pub(super) fn text(&self) -> String {
+        format!("{}:{}", self.algorithm.name(), BASE32.encode(&self.value))
+    }
+
+    /// Whether a text is this digest in a form that every tool that checks WARC files understands.
+    pub(super) fn is_well_put(&self, text: &[u8]) -> bool {
+        let name = self.algorithm.name().as_bytes();
+        let Some(value) = text.strip_prefix(name).and_then(|text| text.strip_prefix(b":")) else {
+            return false;
+        };
+        // Upper and lower case differ in base 32 alone.
+        value.len() != BASE32.encode_len(self.value.len()) || value == BASE32.encode(&self.value).as_bytes()
+    }
+}
+
+/// A digest in the making.
+#[derive(Clone)]
+pub(super) enum Digester {
+    /// SHA-1.
+    Sha1(Sha1),
+    /// SHA-256.
+    Sha256(Sha256),
+    /// SHA-512.
+    Sha512(Box<Sha512>),
+}
+
+impl Digester {
+    /// One that has seen nothing.
+    pub(super) fn new(algorithm: Algorithm) -> Digester {
+        match algorithm {
+            Algorithm::Sha1 => Digester::Sha1(Sha1::new()),
+            Algorithm::Sha256 => Digester::Sha256(Sha256::new()),
+            Algorithm::Sha512 => Digester::Sha512(Box::default()),
+        }
+    }
+
+    /// What comes next.
+    pub(super) fn update(&mut self, bytes: &[u8]) {
+        match self {
+            Digester::Sha1(digester) => digester.update(bytes),
+            Digester::Sha256(digester) => digester.update(bytes),
+            Digester::Sha512(digester) => digester.update(bytes),
+        }
+    }
+
+    /// Of all that it has seen.
+    pub(super) fn finish(self) -> Digest {
+        let (algorithm, value) = match self {
+            Digester::Sha1(digester) => (Algorithm::Sha1, digester.finalize().to_vec()),
+            Digester::Sha256(digester) => (Algorithm::Sha256, digester.finalize().to_vec()),
+            Digester::Sha512(digester) => (Algorithm::Sha512, digester.finalize().to_vec()),
+        };
+        Digest { algorithm, value }
+    }
+}
+
+/// The digest of these bytes.
+pub(super) fn of(algorithm: Algorithm, bytes: &[u8]) -> Digest {
+    let mut digester = Digester::new(algorithm);
+    digester.update(bytes);
+    digester.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_form_is_the_same_digest() {
+        let digest = of(Algorithm::Sha1, b"");
+        assert_eq!(digest.text(), format!("sha1:{OF_NOTHING}"));
+        for (text, well) in [
+            ("sha1:3I42H3S6NNFQ2MSVX7XZKYAYSCX5QBYJ", true),
+            ("sha1:da39a3ee5e6b4b0d3255bfef95601890afd80709", true),
+            ("sha1:DA39A3EE5E6B4B0D3255BFEF95601890AFD80709", true),
+            ("sha1:2jmj7l5rSw0yVb/vlWAYkK/YBwk=", true),
+            ("sha1:2jmj7l5rSw0yVb_vlWAYkK_YBwk=", true),
+            ("sha1:3i42h3s6nnfq2msvx7xzkyayscx5qbyj", false),
+            ("SHA-1:3I42H3S6NNFQ2MSVX7XZKYAYSCX5QBYJ", false),
+            ("3I42H3S6NNFQ2MSVX7XZKYAYSCX5QBYJ", false),
+        ] {
+            assert_eq!(Digest::parse(text.as_bytes()).as_ref(), Some(&digest), "{text}");
+            assert_eq!(digest.is_well_put(text.as_bytes()), well, "{text}");
+        }
+        for algorithm in [Algorithm::Sha256, Algorithm::Sha512] {
+            let digest = of(algorithm, b"abc");
+            let text = digest.text();
+            assert_eq!(Digest::parse(text.as_bytes()).as_ref(), Some(&digest));
+            assert!(digest.is_well_put(text.as_bytes()));
+            let bare = text.trim_end_matches('=');
+            assert_eq!(Digest::parse(bare.as_bytes()).as_ref(), Some(&digest));
+        }
+        for none in ["", "-", "sha1:", "md5:d41d8cd98f00b204e9800998ecf8427e", "sha1:====", "sha1:é"] {
+            assert_eq!(Digest::parse(none.as_bytes()), None, "{none}");
+        }
+    }
+}

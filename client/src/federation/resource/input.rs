@@ -1,0 +1,90 @@
+//! Bytes of a file from somewhere on, wherever the file is.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::stream::BoxStream;
+use futures_util::StreamExt;
+
+use super::open_files::OpenFile;
+use super::record::LoadError;
+use crate::federation::source::SourceError;
+
+/// What is read at once at first when nothing says how long a record is, and what is read at once at most.
+const FIRST: u64 = 16 * 1024;
+const MOST: u64 = 256 * 1024;
+
+/// Bytes that come one after the other.
+pub(super) enum Input {
+    /// From a file.
+    File {
+        /// The file.
+        file: Arc<OpenFile>,
+        /// Where the next bytes are.
+        at: u64,
+        /// Where the last ones end, when that is known.
+        end: Option<u64>,
+        /// How much is read next.
+        step: u64,
+    },
+    /// From a server.
+    Net {
+        /// What it sends.
+        body: BoxStream<'static, Result<Bytes, SourceError>>,
+        /// How much of it is left out at the beginning.
+        skip: u64,
+        /// How much of it counts, when that is known.
+        left: Option<u64>,
+    },
+}
+
+impl Input {
+    /// From a file.
+    pub(super) fn file(file: Arc<OpenFile>, at: u64, length: Option<u64>) -> Input {
+        Input::File {
+            file,
+            at,
+            end: length.map(|length| at.saturating_add(length)),
+            step: length.unwrap_or(FIRST).min(MOST),
+        }
+    }
+
+    /// The next bytes; none at the end.
+    ///
+    /// # Errors
+    /// When they cannot be had.
+    pub(super) async fn more(&mut self) -> Result<Bytes, LoadError> {
+        match self {
+            Input::File { file, at, end, step } => {
+                let left = end.map_or(u64::MAX, |end| end.saturating_sub(*at));
+                let size = usize::try_from((*step).min(left)).unwrap_or(usize::MAX);
+                if size == 0 {
+                    return Ok(Bytes::new());
+                }
+                let bytes = file.read(*at, size).await?;
+                *at = at.saturating_add(bytes.len() as u64);
+                *step = (*step).saturating_mul(4).clamp(FIRST, MOST);
+                Ok(bytes)
+            }
+            Input::Net { body, skip, left } => loop {
+                if *left == Some(0) {
+                    return Ok(Bytes::new());
+                }
+                let Some(bytes) = body.next().await else {
+                    return Ok(Bytes::new());
+                };
+                let mut bytes = bytes?;
+                let skipped = usize::try_from(*skip).unwrap_or(usize::MAX).min(bytes.len());
+                let mut bytes = bytes.split_off(skipped);
+                *skip -= skipped as u64;
+                if let Some(left) = left {
+                    bytes.truncate(usize::try_from(*left).unwrap_or(usize::MAX));
+                    *left -= bytes.len() as u64;
+                }
+                if !bytes.is_empty() {
+                    return Ok(bytes);
+                }
+            },
+        }
+    }
+}

@@ -1,0 +1,386 @@
+//! A record as it is stored, read and checked.
+//!
+//! One that fits into memory is checked as a whole before anybody sees a byte of it. A larger one is checked while it
+//! goes by: its last bytes are held back until everything is known to be right, so that what is not right never
+//! arrives as a whole.
+
+pub(super) mod arc;
+mod block;
+pub(super) mod header;
+
+use bytes::Bytes;
+use futures_util::stream::{self, StreamExt};
+
+use self::block::{Block, Checks};
+use self::header::{Header, MAX_HEADER};
+use super::digest::{self, Digest};
+use super::http_head;
+use super::input::Input;
+use super::record::{LoadError, Record};
+use super::unpack::Unpacked;
+
+/// The largest block that is checked as a whole in memory, in bytes.
+const WHOLE: u64 = 1 << 20;
+/// What is read at once.
+const STEP: usize = 64 * 1024;
+/// What closes a record.
+pub(super) const END: &[u8] = b"\r\n\r\n";
+/// So many bytes after a block show that it ends there: the end of the record, and `WARC/` of the next one.
+const LOOK: usize = END.len() + 5;
+
+/// A record whose header is read.
+pub(super) struct Stored {
+    header: Header,
+    /// From the beginning of the record on, unpacked.
+    bytes: Vec<u8>,
+    /// Where in them the block begins.
+    block: usize,
+    content_length: u64,
+    /// How much of the block is the HTTP header.
+    http_head: usize,
+    /// Where the rest comes from. None when all of it is here and right.
+    rest: Option<Unpacked>,
+    is_arc: bool,
+    /// Digests that are still to be checked.
+    checks: Checks,
+}
+
+/// What follows the HTTP header.
+pub(super) struct Payload {
+    /// Its size in bytes.
+    pub length: u64,
+    /// What of it was read already.
+    pub first: Bytes,
+    /// The rest; none when that is all.
+    pub rest: Option<Block>,
+}
+
+impl Stored {
+    /// Reads the header of the record that the input begins with, and checks all of it if it is small. `id` is what
+    /// an identifier is made of when it has none.
+    ///
+    /// # Errors
+    /// When it is no valid record as far as it was read.
+    pub(super) async fn read(input: Input, id: &[u8]) -> Result<Stored, LoadError> {
+        let mut unpacked = Unpacked::new(input);
+        let mut bytes = Vec::with_capacity(STEP / 4);
+        let (block, is_arc) = loop {
+            let is_arc = !bytes.starts_with(b"WARC/") && bytes.len() >= 5;
+            let end = match is_arc {
+                true => memchr::memchr(b'\n', &bytes).map(|at| at + 1),
+                false => header::end_of(&bytes),
+            };
+            if let Some(end) = end.filter(|end| *end <= MAX_HEADER) {
+                break (end, is_arc);
+            }
+            if end.is_some() || bytes.len() > MAX_HEADER || is_arc && !arc::may_begin(&bytes) {
+                return Err(LoadError::Record(match is_arc {
+                    true => "there is neither a WARC record nor an ARC record".to_owned(),
+                    false => format!("the record header is longer than {MAX_HEADER} bytes"),
+                }));
+            }
+            if unpacked.read(&mut bytes, STEP / 4).await? == 0 {
+                return Err(LoadError::Record(match bytes.len() {
+                    0 => "the file ends before".to_owned(),
+                    _ => "the record is cut off".to_owned(),
+                }));
+            }
+        };
+        let raw = bytes.get(..block).unwrap_or_default();
+        let (mut header, content_length) = match is_arc {
+            true => arc::header(raw)?,
+            false => {
+                let header = Header::parse(raw)?;
+                let length = header.content_length()?;
+                (header, length)
+            }
+        };
+        if header.get("WARC-Record-ID").is_none_or(<[u8]>::is_empty) {
+            let date = header.get("WARC-Date").unwrap_or_default();
+            let made = made_id(&[id, date, header.get("WARC-Target-URI").unwrap_or_default()]);
+            header.set("WARC-Record-ID", made.as_bytes());
+        }
+        let mut stored = Stored {
+            header,
+            bytes,
+            block,
+            content_length,
+            http_head: 0,
+            rest: Some(unpacked),
+            is_arc,
+            checks: Checks::default(),
+        };
+        stored.begin().await?;
+        Ok(stored)
+    }
+
+    /// Its header.
+    pub(super) fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// The HTTP header that its block begins with; empty when there is none.
+    pub(super) fn http_head(&self) -> &[u8] {
+        let end = self.block + self.http_head;
+        self.bytes.get(self.block..end).unwrap_or_default()
+    }
+
+    /// Whether all of it is known to be right.
+    pub(super) fn is_checked(&self) -> bool {
+        self.rest.is_none()
+    }
+
+    /// The size of its block in bytes.
+    pub(super) fn content_length(&self) -> u64 {
+        self.content_length
+    }
+
+    /// Whether the block of a record like that begins with an HTTP header.
+    fn is_http(&self) -> bool {
+        let uri = self.header.target_uri().unwrap_or_default();
+        let is_http = uri.starts_with("http:") || uri.starts_with("https:");
+        is_http && matches!(self.header.record_type(), b"response" | b"revisit" | b"request")
+    }
+
+    async fn begin(&mut self) -> Result<(), LoadError> {
+        let Some(mut rest) = self.rest.take() else {
+            return Ok(());
+        };
+        let is_whole = self.content_length <= WHOLE;
+        let is_http = self.is_http();
+        // What is read beyond the block shows that it ends there.
+        let wanted = match is_whole {
+            true => self.content_length as usize + LOOK,
+            false if is_http => http_head::MAX_HEAD,
+            false => 0,
+        };
+        self.bytes.reserve((self.block + wanted).saturating_sub(self.bytes.len()));
+        let mut looked = 0;
+        loop {
+            let block = self.bytes.get(self.block..).unwrap_or_default();
+            let within = block.get(..self.content_length.min(block.len() as u64) as usize).unwrap_or_default();
+            if is_http && self.http_head == 0 && looked < within.len() {
+                self.http_head = http_head::end_of(within).unwrap_or(0);
+                looked = within.len();
+            }
+            let missing = wanted.saturating_sub(block.len());
+            if missing == 0 || !is_whole && self.http_head > 0 {
+                break;
+            }
+            if rest.read(&mut self.bytes, missing.min(STEP)).await? == 0 {
+                break;
+            }
+        }
+        if is_whole && is_http && self.http_head == 0 {
+            // Without a blank line all of it is header, for programs that check WARC files as well.
+            self.http_head = self.content_length as usize;
+        }
+        if self.is_arc {
+            let is_http_message = self.bytes.get(self.block..).is_some_and(|block| block.starts_with(b"HTTP/"));
+            arc::settle(&mut self.header, is_http_message);
+            self.http_head *= usize::from(is_http_message);
+        }
+        self.checks = self.stated();
+        if !is_whole {
+            self.rest = Some(rest);
+            return Ok(());
+        }
+        let end = self.block + self.content_length as usize;
+        let Some(tail) = self.bytes.get(end..) else {
+            return Err(block::cut_off(&rest, self.content_length));
+        };
+        block::check_end(tail, self.is_arc, self.content_length)?;
+        self.bytes.truncate(end);
+        self.check_whole()
+    }
+
+    /// The digests that the header states, which it loses if nobody can check them.
+    fn stated(&mut self) -> Checks {
+        let mut checks = Checks::default();
+        let is_segment = self.header.get("WARC-Segment-Number").is_some();
+        // Of a large chunked payload nobody can say beforehand which of the two ways to take its digest was meant.
+        let is_unsure = self.content_length > WHOLE
+            && (http_head::Head::of(self.http_head()).is_chunked() || self.is_http() && self.http_head == 0);
+        for (name, is_payload) in [("WARC-Block-Digest", false), ("WARC-Payload-Digest", true)] {
+            let Some(text) = self.header.get(name) else { continue };
+            match Digest::parse(text).filter(|_| !(is_payload && is_unsure)) {
+                None => self.header.remove(name),
+                Some(_) if is_payload && is_segment => {}
+                Some(digest) => {
+                    if !digest.is_well_put(text) {
+                        self.header.set(name, digest.text().as_bytes());
+                    }
+                    match is_payload {
+                        true => checks.payload = Some(digest),
+                        false => checks.block = Some(digest),
+                    }
+                }
+            }
+        }
+        checks
+    }
+
+    fn check_whole(&mut self) -> Result<(), LoadError> {
+        // A revisit states the digest of what it refers to.
+        if self.header.record_type() == b"revisit" {
+            return Ok(());
+        }
+        let block = self.bytes.get(self.block..).unwrap_or_default();
+        let payload = block.get(self.http_head..).unwrap_or_default();
+        if let Some(stated) = &self.checks.block {
+            if digest::of(stated.algorithm, block) != *stated {
+                return Err(block::wrong("WARC-Block-Digest", stated));
+            }
+        }
+        if let Some(stated) = &self.checks.payload {
+            if digest::of(stated.algorithm, payload) != *stated {
+                // ISO 28500 counts chunks as no part of the payload. Others do, and check it that way.
+                let is_chunked = http_head::Head::of(self.http_head()).is_chunked();
+                let plain = is_chunked.then(|| http_head::unchunked(payload)).flatten();
+                match plain.is_some_and(|plain| digest::of(stated.algorithm, &plain) == *stated) {
+                    true => self.header.remove("WARC-Payload-Digest"),
+                    false => return Err(block::wrong("WARC-Payload-Digest", stated)),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The digest of its payload as it is stored, if that is here.
+    pub(super) fn payload_digest(&self, algorithm: digest::Algorithm) -> Option<Digest> {
+        let payload = self.bytes.get(self.block + self.http_head..)?;
+        self.is_checked().then(|| digest::of(algorithm, payload))
+    }
+
+    /// Reads the rest, and drops it.
+    ///
+    /// # Errors
+    /// When something in it is wrong.
+    pub(super) async fn check(self) -> Result<(), LoadError> {
+        let mut rest = self.into_parts().1;
+        while let Some(block) = &mut rest.rest {
+            if block.next().await?.is_none() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Taken apart: the header, and what follows the HTTP header, of which there may be none.
+    pub(super) fn into_parts(self) -> (Header, Payload) {
+        let (header, _, payload) = self.split();
+        (header, payload)
+    }
+
+    fn split(mut self) -> (Header, Bytes, Payload) {
+        let length = self.content_length.saturating_sub(self.http_head as u64);
+        let all = Bytes::from(std::mem::take(&mut self.bytes));
+        let payload_at = (self.block + self.http_head).min(all.len());
+        let http_head = all.slice(self.block.min(payload_at)..payload_at);
+        let here = all.slice(payload_at..);
+        let Some(rest) = self.rest else {
+            let payload = Payload {
+                length,
+                first: here,
+                rest: None,
+            };
+            return (self.header, http_head, payload);
+        };
+        let block = Block::new(rest, &http_head, here, length, self.checks, self.is_arc);
+        let payload = Payload {
+            length,
+            first: Bytes::new(),
+            rest: Some(block),
+        };
+        (self.header, http_head, payload)
+    }
+
+    /// The record as it is stored.
+    ///
+    /// # Errors
+    /// When it lacks what every record has.
+    pub(super) fn into_record(mut self) -> Result<Record, LoadError> {
+        let missing = |what: &str| LoadError::Record(format!("the record has no valid {what}"));
+        let target_uri = self.header.target_uri().ok_or_else(|| missing("WARC-Target-URI"))?;
+        let date = self.header.date().ok_or_else(|| missing("WARC-Date"))?;
+        if self.is_checked() && !self.header.is_changed() {
+            // All of it lies side by side already.
+            self.bytes.extend_from_slice(END);
+            let head = Bytes::from(self.bytes);
+            return Ok(Record {
+                length: head.len() as u64,
+                head,
+                body: stream::empty().boxed(),
+                target_uri,
+                date,
+                source: None,
+            });
+        }
+        let (mut header, http_head, payload) = self.split();
+        Ok(compose(&mut header, &http_head, payload, target_uri, date))
+    }
+}
+
+/// Puts a record together. Its header gets the `Content-Length` that it has to have.
+pub(super) fn compose(
+    header: &mut Header,
+    http_head: &[u8],
+    payload: Payload,
+    target_uri: String,
+    date: crate::federation::timestamp::Timestamp,
+) -> Record {
+    let content_length = http_head.len() as u64 + payload.length;
+    if header.content_length() != Ok(content_length) {
+        header.set("Content-Length", content_length.to_string().as_bytes());
+    }
+    let mut head = Vec::with_capacity(header.raw().len() + http_head.len() + payload.first.len() + END.len());
+    head.extend_from_slice(header.raw());
+    head.extend_from_slice(http_head);
+    let length = head.len() as u64 + payload.length + END.len() as u64;
+    let body = match payload.rest {
+        None => {
+            head.extend_from_slice(&payload.first);
+            head.extend_from_slice(END);
+            stream::empty().boxed()
+        }
+        Some(block) => {
+            let first = payload.first;
+            let first = stream::iter((!first.is_empty()).then_some(Ok(first)));
+            let end = stream::iter([Ok(Bytes::from_static(END))]);
+            // After an error nothing comes any more, so that nobody takes the end for one.
+            first.chain(block.pieces()).chain(end).scan(false, stop).boxed()
+        }
+    };
+    Record {
+        head: head.into(),
+        length,
+        body,
+        target_uri,
+        date,
+        source: None,
+    }
+}
+
+/// An identifier that is the same whenever it is made of the same.
+pub(super) fn made_id(parts: &[&[u8]]) -> String {
+    let joined = parts.join(&b"\n"[..]);
+    let mut bytes = digest::of(digest::Algorithm::Sha1, &joined).value;
+    bytes.truncate(16);
+    // Version 5 and the variant of RFC 9562.
+    for (at, keep, set) in [(6, 0x0f, 0x50), (8, 0x3f, 0x80)] {
+        if let Some(byte) = bytes.get_mut(at) {
+            *byte = *byte & keep | set;
+        }
+    }
+    let hex = data_encoding::HEXLOWER.encode(&bytes);
+    let part = |from: usize, to: usize| hex.get(from..to).unwrap_or_default();
+    let parts = [part(0, 8), part(8, 12), part(12, 16), part(16, 20), part(20, 32)];
+    format!("<urn:uuid:{}>", parts.join("-"))
+}
+
+type Piece = Result<Bytes, LoadError>;
+
+fn stop(failed: &mut bool, piece: Piece) -> std::future::Ready<Option<Piece>> {
+    let over = std::mem::replace(failed, *failed || piece.is_err());
+    std::future::ready((!over).then_some(piece))
+}
