@@ -219,3 +219,6 @@ async fn next(batches: &mut Batches) -> Result<Option<Batch>, SourceError> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

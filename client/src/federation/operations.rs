@@ -219,3 +219,6 @@ impl Reorder {
         self.rows
     }
 }
+
+#[cfg(test)]
+mod tests;

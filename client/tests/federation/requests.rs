@@ -1,0 +1,154 @@
+//! Requests that are not as they should be.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use redis_tests::http::Connection;
+
+use crate::index_api::archive;
+use crate::stage::Stage;
+
+/// What comes for these bytes, until the server ends the connection.
+fn answer_to(stage: &Stage, request: &[u8]) -> String {
+    let mut stream = TcpStream::connect(stage.address()).unwrap();
+    // The server may have had enough before all of it is sent.
+    let _ = stream.write_all(request);
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+fn status(answer: &str) -> &str {
+    answer.split(' ').nth(1).unwrap_or("none")
+}
+
+#[test]
+fn what_is_no_request_ends_its_connection_and_no_other_one() {
+    let (_dir, stage) = archive();
+    let mut good = Connection::open(stage.address()).unwrap();
+    let huge = format!("GET / HTTP/1.1\r\nX: {}\r\n\r\n", "x".repeat(300_000));
+    let long = format!(
+        "GET /both/index?url={} HTTP/1.1\r\n\r\n",
+        "x".repeat(300_000)
+    );
+    let many = format!("GET / HTTP/1.1\r\n{}\r\n", "X: y\r\n".repeat(5_000));
+    for (request, statuses) in [
+        (&b"\x16\x03\x01\x02\x00\x01"[..], &["400"][..]),
+        (b"hello\r\n\r\n", &["400"]),
+        (b"GET nonsense HTTP/1.1\r\n\r\n", &["400"]),
+        (b"GET /both/index HTTP/7.3\r\n\r\n", &["400"]),
+        (huge.as_bytes(), &["431", "400"]),
+        (long.as_bytes(), &["414", "431", "400"]),
+        (many.as_bytes(), &["431", "400"]),
+    ] {
+        let answer = answer_to(&stage, request);
+        let shown = String::from_utf8_lossy(&request[..request.len().min(40)]).into_owned();
+        assert!(statuses.contains(&status(&answer)), "{shown}: {answer}");
+        let there = good
+            .ask("GET", "/both/index?url=example.com", &[], b"")
+            .unwrap();
+        assert_eq!(there.status, 200);
+    }
+}
+
+#[test]
+fn an_index_is_only_read() {
+    let (_dir, stage) = archive();
+    let mut connection = Connection::open(stage.address()).unwrap();
+    let head = connection
+        .ask("HEAD", "/both/index?url=example.com", &[], b"")
+        .unwrap();
+    assert_eq!((head.status, head.body.len()), (200, 0));
+    for method in ["PUT", "DELETE", "PATCH"] {
+        let refused = connection
+            .ask(method, "/both/index?url=example.com", &[], b"")
+            .unwrap();
+        assert_eq!(refused.status, 405);
+        assert_eq!(refused.field("allow"), Some("GET, HEAD"));
+    }
+}
+
+#[test]
+fn strange_queries_get_an_answer() {
+    let (_dir, stage) = archive();
+    let mut connection = Connection::open(stage.address()).unwrap();
+    let mut rng = redis_tests::Rng::new("strange_queries_get_an_answer");
+    let pieces = [
+        "url=",
+        "http://",
+        "example.com",
+        "%00",
+        "%ff",
+        "%",
+        "*",
+        "*.",
+        "&",
+        "=",
+        ":",
+        "/",
+        "?",
+        "#",
+        "[",
+        "]",
+        "@",
+        "closest=",
+        "from=",
+        "to=",
+        "limit=",
+        "sort=",
+        "filter=",
+        "collapse=",
+        "fl=",
+        "output=",
+        "page=",
+        "99999999999999999999",
+        "-1",
+        "2016",
+        "%0d%0a",
+        "%F0%9F%98%80",
+        "..",
+        "%2e%2e",
+        "~",
+        "!",
+        "((",
+        "{",
+        "}",
+        "matchType=",
+        "domain",
+        "prefix",
+        "host",
+        "xn--",
+        "1.2.3.4",
+        "[::1]",
+        "sources=",
+        "ap/",
+        "a.b.c.d",
+        "urn:",
+        "dns:",
+        "json",
+        "link",
+        "text",
+        "status:",
+    ];
+    for _ in 0..3_000 {
+        let count = rng.below(12);
+        let query: String = (0..count).map(|_| *rng.pick(&pieces)).collect();
+        let target = format!(
+            "/both/index?{}{query}",
+            if rng.below(2) == 0 {
+                "url=example.com&"
+            } else {
+                ""
+            }
+        );
+        let answer = connection
+            .ask("GET", &target.replace(['#', ' '], ""), &[], b"")
+            .unwrap();
+        assert!(
+            matches!(answer.status, 200 | 400),
+            "{target}: {} {}",
+            answer.status,
+            answer.text()
+        );
+    }
+}
