@@ -29,6 +29,11 @@ pub trait Source: Send + Sync {
     fn health(&self) -> Result<(), String> {
         Ok(())
     }
+
+    /// How many lines it has passed over since it was opened, because they are none.
+    fn broken(&self) -> u64 {
+        0
+    }
 }
 
 /// What a source is asked.

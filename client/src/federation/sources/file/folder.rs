@@ -1,0 +1,132 @@
+//! The files of a source.
+
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::handle::{is_gone, Entry};
+
+/// Folders in folders, so deep.
+const DEEP: usize = 16;
+/// More files than this are not read.
+const FILES: usize = 100_000;
+
+/// The files of a source as they were at some moment.
+#[derive(Clone, Debug)]
+pub(crate) struct Listing {
+    /// In the order of their names.
+    pub entries: Arc<[Arc<Entry>]>,
+    /// What is wrong, in words.
+    pub problem: Option<String>,
+    pub seen: Instant,
+}
+
+/// Whether a file of a folder is one to be read, by its name.
+pub(crate) type Chosen = fn(&Path) -> bool;
+
+/// `*.cdx` and `*.cdxj`.
+pub(crate) fn is_index(path: &Path) -> bool {
+    path.extension()
+        .is_some_and(|extension| extension == "cdx" || extension == "cdxj")
+}
+
+impl Listing {
+    /// Looks what there is. Files that were there before stay the same entries, unless others have their names now.
+    pub fn read(path: &Path, chosen: Chosen, before: Option<&Listing>) -> Listing {
+        let mut found = Found {
+            chosen,
+            files: Vec::new(),
+            folders: HashSet::new(),
+            problem: None,
+        };
+        match fs::metadata(path) {
+            Ok(metadata) if metadata.is_dir() => found.folder(path, &metadata, 0),
+            Ok(metadata) => found.files.push((path.to_owned(), place(&metadata))),
+            Err(error) => found.failed(path, &error),
+        }
+        found.files.sort_unstable();
+        let known: HashMap<&Path, &Arc<Entry>> = before
+            .iter()
+            .flat_map(|before| before.entries.iter())
+            .map(|entry| (entry.path(), entry))
+            .collect();
+        let entries = found.files.into_iter().map(|(path, place)| {
+            let Some(&entry) = known.get(&*path) else {
+                return Arc::new(Entry::new(path));
+            };
+            if entry.place().is_some_and(|open| open != place) {
+                entry.forget();
+            }
+            Arc::clone(entry)
+        });
+        Listing {
+            entries: entries.collect(),
+            problem: found.problem,
+            seen: Instant::now(),
+        }
+    }
+}
+
+struct Found {
+    chosen: Chosen,
+    files: Vec<(PathBuf, (u64, u64))>,
+    /// Folders that were seen: links may lead in circles.
+    folders: HashSet<(u64, u64)>,
+    problem: Option<String>,
+}
+
+impl Found {
+    fn folder(&mut self, path: &Path, metadata: &fs::Metadata, depth: usize) {
+        if depth > DEEP || !self.folders.insert(place(metadata)) {
+            return;
+        }
+        let entries = match fs::read_dir(path) {
+            Ok(entries) => entries,
+            Err(error) => return self.failed(path, &error),
+        };
+        for entry in entries {
+            let entry = match entry {
+                Ok(entry) => entry,
+                Err(error) => return self.failed(path, &error),
+            };
+            // What is being copied often has such a name until it is whole.
+            if entry.file_name().as_encoded_bytes().starts_with(b".") {
+                continue;
+            }
+            let path = entry.path();
+            let is_folder = entry
+                .file_type()
+                .is_ok_and(|kind| kind.is_dir() || kind.is_symlink());
+            if !is_folder && !(self.chosen)(&path) {
+                continue;
+            }
+            // Where a link leads to.
+            match fs::metadata(&path) {
+                Ok(metadata) if metadata.is_dir() => self.folder(&path, &metadata, depth + 1),
+                Ok(metadata) if metadata.is_file() && (self.chosen)(&path) => {
+                    if self.files.len() >= FILES {
+                        self.problem =
+                            Some(format!("more than {FILES} files; the rest is left out"));
+                        return;
+                    }
+                    self.files.push((path, place(&metadata)));
+                }
+                Ok(_) => {}
+                Err(error) if is_gone(&error) => {}
+                Err(error) => self.failed(&path, &error),
+            }
+        }
+    }
+
+    fn failed(&mut self, path: &Path, error: &io::Error) {
+        self.problem = Some(format!("{}: {error}", path.display()));
+    }
+}
+
+fn place(metadata: &fs::Metadata) -> (u64, u64) {
+    (metadata.dev(), metadata.ino())
+}

@@ -1,0 +1,84 @@
+//! CDX and CDXJ files, sorted as `LC_ALL=C sort` does it, and folders of them.
+//!
+//! A search in a file reads a few kilobytes where nothing is known yet, and remembers what it has seen; after a while
+//! a look-up reads once. What is in the page cache is read at once, everything else, and everything large, in small
+//! steps on a thread that may wait. Files that come, go, grow or are replaced are noticed: each open one is asked
+//! whether it has changed whenever it is read, and names are looked up again once a second at most.
+
+pub(crate) mod folder;
+pub(crate) mod handle;
+pub(crate) mod pivots;
+pub(crate) mod search;
+pub(crate) mod start;
+#[cfg(test)]
+pub(crate) mod tests;
+
+use std::sync::atomic::{AtomicU64, Ordering as Memory};
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use futures_util::FutureExt;
+
+use super::super::query::Order;
+use super::super::source::{Lookup, Rows, Source, SourceError};
+use super::line::Writer;
+use super::place::Places;
+use super::sorted::scan::Scan;
+use super::span::Span;
+use super::work::batches;
+use super::Identity;
+use start::Files;
+
+/// A CDX or CDXJ file, or a folder of them.
+#[derive(Debug)]
+pub struct FileSource {
+    identity: Identity,
+    places: Arc<Places>,
+    broken: Arc<AtomicU64>,
+}
+
+impl FileSource {
+    /// A file or folder, which need not be there. `{coll}` in its path stands for the name of the collection.
+    pub fn new(path: std::path::PathBuf, identity: Identity) -> FileSource {
+        FileSource {
+            identity,
+            places: Arc::new(Places::new(path, folder::is_index)),
+            broken: Arc::default(),
+        }
+    }
+
+    async fn ask(&self, lookup: &Lookup) -> Result<Rows, SourceError> {
+        let listing = self.places.listing(&lookup.collection).await?;
+        let span = Arc::new(Span::of(&lookup.query));
+        let (order, split) = match lookup.order {
+            Order::Closest(moment) => match span.split(&lookup.query, moment) {
+                Some(split) => (lookup.order, Some(split)),
+                None => (Order::Ascending, None),
+            },
+            order => (order, None),
+        };
+        let ordered = order == lookup.order;
+        let files = Files::new(listing.entries, span, order, split);
+        let writer = Writer::new(Arc::clone(&self.identity.members));
+        let at_most = lookup.at_most.filter(|_| ordered);
+        let scan = Scan::new(files, order, writer, at_most, Arc::clone(&self.broken));
+        Ok(Rows {
+            ordered,
+            batches: batches(scan),
+        })
+    }
+}
+
+impl Source for FileSource {
+    fn rows(&self, lookup: Arc<Lookup>) -> BoxFuture<'_, Result<Rows, SourceError>> {
+        async move { self.ask(&lookup).await }.boxed()
+    }
+
+    fn health(&self) -> Result<(), String> {
+        self.places.health()
+    }
+
+    fn broken(&self) -> u64 {
+        self.broken.load(Memory::Relaxed)
+    }
+}

@@ -1,0 +1,215 @@
+//! Many texts as one, row by row.
+
+use std::cmp::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering as Memory};
+use std::sync::Arc;
+
+use super::super::super::query::Order;
+use super::super::super::source::Batch;
+use super::super::line::Writer;
+use super::super::work::{Halt, Next, Steps, Work};
+use super::cursor::Cursor;
+
+/// The first rows leave in a batch of so many bytes, later ones in larger and larger batches.
+const FIRST: usize = 16 << 10;
+const LARGEST: usize = 256 << 10;
+
+/// Finds where in a text to begin.
+pub(crate) trait Start: Send + 'static {
+    /// The cursors of the next text; `None` when all have begun.
+    ///
+    /// # Errors
+    /// When it has to go on in another step.
+    fn next(&mut self, work: &mut Work) -> Result<Option<Vec<Cursor>>, Halt>;
+}
+
+/// Many texts as one.
+pub(crate) struct Scan<S> {
+    start: Start_<S>,
+    order: Order,
+    cursors: Vec<Option<Cursor>>,
+    /// Numbers of cursors. None comes before that at half its place.
+    heap: Vec<usize>,
+    /// The first of them was taken.
+    taken: bool,
+    writer: Writer,
+    batch: usize,
+    /// So many rows are still wanted.
+    left: u64,
+    broken: Arc<AtomicU64>,
+}
+
+enum Start_<S> {
+    /// Texts that have yet to be begun, and those cursors of the last one whose first line has yet to be found.
+    Under(S, std::vec::IntoIter<Cursor>, Option<Cursor>),
+    Done,
+}
+
+impl<S: Start> Scan<S> {
+    /// `at_most` rows, with `broken` counting lines that are none.
+    pub fn new(
+        start: S,
+        order: Order,
+        writer: Writer,
+        at_most: Option<u64>,
+        broken: Arc<AtomicU64>,
+    ) -> Scan<S> {
+        Scan {
+            start: Start_::Under(start, Vec::new().into_iter(), None),
+            order,
+            cursors: Vec::new(),
+            heap: Vec::new(),
+            taken: false,
+            writer,
+            batch: FIRST,
+            left: at_most.unwrap_or(u64::MAX),
+            broken,
+        }
+    }
+
+    /// Everything up to the end, unless something keeps it from that.
+    fn run(&mut self, work: &mut Work) -> Result<(), Halt> {
+        self.begin(work)?;
+        loop {
+            if self.taken {
+                self.go_on(work)?;
+                self.taken = false;
+            }
+            let Some(first) = self.heap.first().filter(|_| self.left > 0) else {
+                return Ok(());
+            };
+            let Some(Some(cursor)) = self.cursors.get(*first) else {
+                return Ok(());
+            };
+            let (rows, bytes) = self.writer.size();
+            if bytes >= self.batch {
+                self.batch = (self.batch * 4).min(LARGEST);
+                return Err(Halt::Enough);
+            }
+            let line = cursor.line();
+            if rows == 0 {
+                self.writer.expect(match self.batch {
+                    FIRST => line.len() * 2 + 256,
+                    batch => batch + line.len() * 2,
+                });
+            }
+            if self.writer.push(line, cursor.shape()) {
+                self.left -= 1;
+            } else {
+                self.broken.fetch_add(1, Memory::Relaxed);
+            }
+            self.taken = true;
+        }
+    }
+
+    /// Finds the first line of each text.
+    fn begin(&mut self, work: &mut Work) -> Result<(), Halt> {
+        loop {
+            let Start_::Under(start, more, beginning) = &mut self.start else {
+                return Ok(());
+            };
+            if beginning.is_none() {
+                *beginning = more.next();
+            }
+            match beginning {
+                Some(cursor) => {
+                    let there = cursor.next(work)?;
+                    let Some(cursor) = beginning.take() else {
+                        continue;
+                    };
+                    if there {
+                        self.cursors.push(Some(cursor));
+                    } else {
+                        self.broken.fetch_add(cursor.broken(), Memory::Relaxed);
+                    }
+                }
+                None => match start.next(work)? {
+                    Some(cursors) => *more = cursors.into_iter(),
+                    None => {
+                        self.start = Start_::Done;
+                        self.heap = (0..self.cursors.len()).collect();
+                        for at in (0..self.heap.len() / 2).rev() {
+                            self.sink(at);
+                        }
+                    }
+                },
+            }
+        }
+    }
+
+    /// Moves the first cursor on.
+    fn go_on(&mut self, work: &mut Work) -> Result<(), Halt> {
+        let Some(&first) = self.heap.first() else {
+            return Ok(());
+        };
+        let Some(Some(cursor)) = self.cursors.get_mut(first) else {
+            return Ok(());
+        };
+        if !cursor.next(work)? {
+            self.broken.fetch_add(cursor.broken(), Memory::Relaxed);
+            // Its memory, and its file, are not needed any more.
+            if let Some(done) = self.cursors.get_mut(first) {
+                *done = None;
+            }
+            self.heap.swap_remove(0);
+        }
+        if self.heap.len() > 1 {
+            self.sink(0);
+        }
+        Ok(())
+    }
+
+    /// Moves the cursor at that place of the heap down to where it belongs.
+    fn sink(&mut self, mut at: usize) {
+        loop {
+            let mut first = at;
+            for child in [2 * at + 1, 2 * at + 2] {
+                if child < self.heap.len() && self.comes_first(child, first) {
+                    first = child;
+                }
+            }
+            if first == at {
+                return;
+            }
+            self.heap.swap(at, first);
+            at = first;
+        }
+    }
+
+    /// Whether the cursor at one place of the heap comes before that at another one.
+    fn comes_first(&self, one: usize, other: usize) -> bool {
+        let at = |place: usize| {
+            let number = *self.heap.get(place)?;
+            Some((number, self.cursors.get(number)?.as_ref()?))
+        };
+        let (Some((i, a)), Some((j, b))) = (at(one), at(other)) else {
+            return false;
+        };
+        let ascending = || a.both().cmp(b.both()).then(i.cmp(&j));
+        let order = match self.order {
+            Order::Ascending => ascending(),
+            Order::Descending => ascending().reverse(),
+            Order::Closest(_) => a.distance().cmp(&b.distance()).then_with(ascending),
+        };
+        order == Ordering::Less
+    }
+}
+
+impl<S: Start> Steps for Scan<S> {
+    fn step(&mut self, work: &mut Work) -> (Batch, Next) {
+        let next = match self.run(work) {
+            Ok(()) => Next::End,
+            Err(Halt::Enough) => Next::More,
+            Err(Halt::Wait) => Next::Wait,
+            Err(Halt::Failed(error)) => Next::Failed(error),
+        };
+        (self.writer.take(), next)
+    }
+}
+
+impl<S> Drop for Scan<S> {
+    fn drop(&mut self) {
+        let broken: u64 = self.cursors.iter().flatten().map(Cursor::broken).sum();
+        self.broken.fetch_add(broken, Memory::Relaxed);
+    }
+}
