@@ -144,13 +144,16 @@ impl ScriptedHost {
 
 impl Drop for ScriptedHost {
     fn drop(&mut self) {
+        let Some(acceptor) = self.acceptor.take() else {
+            return;
+        };
         self.shared.closing.store(true, Ordering::SeqCst);
         // Wakes the acceptor, which then waits for the others.
         drop(TcpStream::connect(self.address));
         for connection in lock(&self.shared.connections).iter() {
             drop(connection.shutdown(Shutdown::Both));
         }
-        drop(self.acceptor.take().map(JoinHandle::join));
+        drop(acceptor.join());
     }
 }
 
