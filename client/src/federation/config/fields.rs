@@ -64,7 +64,7 @@ impl Reader<'_> {
 
     /// A text, with what `${NAME}` stands for. Plain numbers are as good as texts.
     pub(super) fn text(&mut self, node: &Node, what: &str) -> Option<String> {
-        let text = match &node.value {
+        let mut text = match &node.value {
             Value::Text { text, plain } if !node.is_nothing() => {
                 match *plain && text.starts_with("${") {
                     true => {
@@ -84,6 +84,8 @@ impl Reader<'_> {
             self.found.error(node.place, format!("{what} is empty"));
             return None;
         }
+        // What stands below `>` or `|` ends with its line.
+        text.truncate(text.trim_end_matches('\n').len());
         Some(text)
     }
 

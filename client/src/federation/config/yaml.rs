@@ -93,6 +93,8 @@ struct Key {
     place: Place,
     /// It was there before.
     again: bool,
+    /// It is `<<` without quotes.
+    merge: bool,
 }
 
 /// Makes a tree of a text with one document, and says which keys are in it twice; the first one of them counts.
@@ -271,8 +273,9 @@ impl Tree {
                     let place = node.place;
                     let nothing = node.is_nothing();
                     match node.value {
-                        Value::Text { text, .. } if is_text && !nothing => {
-                            let again = &*text != "<<" && !keys.insert(text.clone());
+                        Value::Text { text, plain } if is_text && !nothing => {
+                            let merge = plain && &*text == "<<";
+                            let again = !merge && !keys.insert(text.clone());
                             if again {
                                 let what = format!(
                                     "{:?} stands here twice: one of them has to go",
@@ -280,12 +283,17 @@ impl Tree {
                                 );
                                 self.twice.push(wrong(place, what));
                             }
-                            *key = Some(Key { text, place, again });
+                            *key = Some(Key {
+                                text,
+                                place,
+                                again,
+                                merge,
+                            });
                         }
                         _ => return Err(wrong(place, "a key must be a text: put it into quotes")),
                     }
                 }
-                Some(key) if &*key.text == "<<" => merged.push(node),
+                Some(Key { merge: true, .. }) => merged.push(node),
                 Some(Key { again: true, .. }) => {}
                 Some(key) => entries.push(Entry {
                     key: key.text,

@@ -1,1 +1,536 @@
+//! What is refused: where, and why.
 
+use proptest::prelude::*;
+
+use super::super::{yaml, Config, Place};
+use super::{good, parse, refusal};
+
+/// One error: its line, its column, and what its text says.
+type Expected = (usize, usize, &'static str);
+
+#[track_caller]
+fn refused(text: &str, expected: &[Expected]) {
+    let errors = match parse(text) {
+        Ok((config, _)) => panic!("{text}\nis taken for {config:#?}"),
+        Err(errors) => errors,
+    };
+    let places: Vec<(usize, usize)> = errors
+        .errors
+        .iter()
+        .map(|error| {
+            error
+                .place
+                .map_or((0, 0), |place| (place.line, place.column))
+        })
+        .collect();
+    let wanted: Vec<_> = expected
+        .iter()
+        .map(|(line, column, _)| (*line, *column))
+        .collect();
+    assert_eq!(places, wanted, "{text}\n{errors}");
+    for (error, (.., what)) in errors.errors.iter().zip(expected) {
+        assert!(
+            error.what.contains(what),
+            "{text}\n{errors}\nlacks {what:?}"
+        );
+    }
+}
+
+#[test]
+fn a_file_without_collections_is_refused() {
+    refused("", &[(1, 1, "the file is empty")]);
+    refused("# nothing\n", &[(2, 1, "the file is empty")]);
+    refused(
+        "~",
+        &[(
+            1,
+            1,
+            "a configuration has to be a mapping, and this is nothing",
+        )],
+    );
+    refused("- a", &[(1, 1, "and this is a list")]);
+    refused("debug: true", &[(1, 1, "collections is missing")]);
+    refused(
+        "collections:",
+        &[(
+            1,
+            12,
+            "collections has to be a mapping, and this is nothing",
+        )],
+    );
+    refused("collections: {}", &[(1, 14, "there are no collections")]);
+    refused("collections: [a]", &[(1, 14, "and this is a list")]);
+}
+
+#[test]
+fn what_is_unknown_is_refused_with_what_may_have_been_meant() {
+    refused(
+        "colections: {a: $live}\ncollections: {a: $live}",
+        &[(1, 1, "no \"colections\"; did you mean collections?")],
+    );
+    refused(
+        "collections:\n  a: {index: $live, resources: /w}",
+        &[(
+            2,
+            21,
+            "a collection has no \"resources\"; did you mean resource?",
+        )],
+    );
+    refused(
+        "collections:\n  a:\n    sequence:\n      - {index: $live, tags: x}",
+        &[(
+            4,
+            24,
+            "a step of a sequence has no \"tags\"; there are index",
+        )],
+    );
+    refused(
+        "collections:\n  a:\n    index: {type: file, path: /x, replay_url: y}",
+        &[(3, 35, "an index of type file has no \"replay_url\"")],
+    );
+    refused(
+        "collections:\n  a: {index_group: {x: {type: live, name: y}}}",
+        &[(2, 37, "an index of type live has no \"name\"")],
+    );
+    refused(
+        "collections: {a: {index: {type: momento}}}",
+        &[(1, 33, "\"momento\" is no type of index: it can be file, redis, memento, cdx, live, zipnum or upstream; did you mean memento?")],
+    );
+    refused(
+        "collections: {a: momento+http://h/}",
+        &[(1, 18, "did you mean memento+?")],
+    );
+    refused(
+        "collections: {a: ftp://h/x}",
+        &[(1, 18, "\"ftp://\" is no prefix of an index")],
+    );
+    refused(
+        "collections: {a: s3+http://h/x}",
+        &[(1, 18, "\"s3+\" is no prefix of an index")],
+    );
+    refused(
+        "collections: {a: $life}",
+        &[(1, 18, "the live web is $live")],
+    );
+    refused("collections: {a: $all}", &[(1, 18, "write an index_group")]);
+    refused(
+        "collections: {a: {index: $live, resource: [$live, s3://x, $all]}}",
+        &[
+            (1, 51, "\"s3://\" is no prefix that fits"),
+            (1, 59, "the live web is $live"),
+        ],
+    );
+}
+
+#[test]
+fn what_is_missing_is_named() {
+    refused("collections: {a: ~}", &[(1, 18, "there is no index")]);
+    refused("collections: {a: ''}", &[(1, 18, "an index is empty")]);
+    refused(
+        "collections: {a: {resource: /w}}",
+        &[(
+            1,
+            18,
+            "it needs one of index, index_paths, index_group or sequence",
+        )],
+    );
+    refused("collections: {a: {index: {path: /x}}}", &[(1, 26, "its type is missing: file, redis, memento, cdx, live, zipnum or upstream, file by the look of it")]);
+    refused(
+        "collections: {a: {index: {type: memento, timegate_url: x}}}",
+        &[
+            (1, 26, "its replay_url is missing"),
+            (1, 26, "its timemap_url is missing"),
+            (1, 56, "timegate_url: \"x\" is no URL"),
+        ],
+    );
+    refused(
+        "collections: {a: {index: {type: file}}}",
+        &[(1, 26, "its path is missing")],
+    );
+    refused(
+        "collections: {a: {index_group: {}}}",
+        &[(1, 32, "the index_group is empty")],
+    );
+    refused(
+        "collections: {a: {index_group: [x]}}",
+        &[(1, 32, "has to be a mapping, and this is a list")],
+    );
+    refused(
+        "collections: {a: {sequence: []}}",
+        &[(1, 29, "and this is empty")],
+    );
+    refused(
+        "collections: {a: {sequence: {index: x}}}",
+        &[(1, 29, "and this is a mapping")],
+    );
+    refused(
+        "collections: {a: {index: $live, resource: []}}",
+        &[(1, 43, "resource is empty: without it, $live is meant")],
+    );
+    refused(
+        "collections: {a: {index: $live, resource: ~}}",
+        &[(1, 43, "resource has to be a text, and this is nothing")],
+    );
+    refused(
+        "collections: {a: [x, y]}",
+        &[(1, 18, "several of them are an index_group")],
+    );
+    refused(
+        "collections: {a: {index: $live, access_point: x}}",
+        &[(1, 33, "an access_point needs tags")],
+    );
+}
+
+#[test]
+fn what_excludes_each_other_is_refused() {
+    refused(
+        "collections: {a: {index: $live, sequence: [$live]}}",
+        &[(1, 33, "index and sequence exclude each other")],
+    );
+    refused(
+        "collections: {a: {sequence: [{sequence: [$live]}]}}",
+        &[(1, 30, "it needs one of index, index_paths or index_group")],
+    );
+    refused(
+        "collections: {a: {index: $live, resource: /w, archive_paths: /w}}",
+        &[(1, 47, "archive_paths is another name of resource")],
+    );
+    refused(
+        "collections: {a: {index: $live, timeout: 1, index_timeout: 1}}",
+        &[(1, 33, "timeout is another name of index_timeout")],
+    );
+    refused(
+        "collections: {a: {sequence: [$live], resource: /w}}",
+        &[(1, 38, "resource belongs into the steps")],
+    );
+}
+
+#[test]
+fn values_are_checked() {
+    for timeout in ["0", "-1", "soon", "nan", ".inf", "86401", "[1]", "''"] {
+        let text = format!("collections: {{a: {{index: $live, index_timeout: {timeout}}}}}");
+        refused(&text, &[(1, 48, "index_timeout ")]);
+    }
+    for limit in ["0", "-1", "1.5", "many"] {
+        let text = format!("collections: {{a: {{index: {{type: live, max_rows: {limit}}}}}}}");
+        refused(&text, &[(1, 49, "max_rows is a whole number from 1")]);
+    }
+    for network in [
+        "localhost",
+        "10.0.0.0/33",
+        "::/129",
+        "10.0.0.0/x",
+        "10.0.0",
+        "''",
+    ] {
+        let text = format!("allow_private: [::1, '{network}']\ncollections: {{a: $live}}");
+        refused(&text, &[(1, 22, "")]);
+    }
+    for redis in [
+        "redis://h",
+        "redis://h/",
+        "redis://h/0",
+        "redis://h/0/",
+        "redis:///0/k",
+        "redis://h:x/0/k",
+        "redis://h:99999/0/k",
+        "redis://h/99999999999/k",
+    ] {
+        let text = format!("collections: {{a: {{resource: /w, index: '{redis}'}}}}");
+        refused(&text, &[(1, 40, "")]);
+    }
+    refused(
+        "collections: {a: {index: {type: redis, redis_url: 'http://h/0/k'}}}",
+        &[(1, 51, "no URL of Redis")],
+    );
+    refused("collections: {a: {index: {type: cdx, api_url: 'http://h/a-cdx', dialect: solr}, resource: /w}}", &[(1, 74, "\"solr\" is no dialect")]);
+}
+
+#[test]
+fn urls_are_checked() {
+    for (url, what) in [
+        ("memento+arquivo.pt/wayback", "is no URL"),
+        ("memento+ftp://h/", "has to begin with http"),
+        ("memento+http://", "is no URL"),
+        ("memento+http://h/a b/", "there is a space"),
+        ("memento+http://h/{url}", "belong into the long form"),
+        ("memento+http://{coll}.h/x", "before the path"),
+        ("memento+http://{coll}/x", "before the path"),
+        (
+            "memento+http://h/{col}/x",
+            "{col} means nothing here: it can be {coll}",
+        ),
+        ("cdx+http://h/x-cdx ftp://h/", "has to begin with http"),
+        ("upstream+http://h/many?x=1", "has more than a path"),
+        ("file://other/x", "a file of another machine, \"other\""),
+        ("file:///a%ff", "not those of UTF-8"),
+        ("file://", "a file of another machine"),
+    ] {
+        let text = format!("collections:\n  a:\n    index: '{url}'\n    resource: [$live, /w]");
+        refused(&text, &[(3, 12, what)]);
+    }
+    refused(
+        "collections: {a: {index: {type: cdx, api_url: 'http://h/{urls}', replay_url: 'http://h/{url}'}}}",
+        &[(1, 47, "{urls} means nothing here: it can be {url}, {timestamp} or {coll}"), (1, 78, "lacks {timestamp}")],
+    );
+    refused(
+        "collections: {a: {index: \"/a\\0b\", resource: /w}}",
+        &[(1, 26, "a character that cannot be part of it")],
+    );
+}
+
+#[test]
+fn a_cdx_server_whose_replay_nobody_knows_is_refused_when_only_live_loads() {
+    let what = "there is no replay URL";
+    refused("collections:\n  a: cdx+http://h/cdx", &[(2, 6, what)]);
+    refused(
+        "collections:\n  a: {index: 'cdx+http://h/cdx', resource: [$live]}",
+        &[(2, 14, what)],
+    );
+    refused(
+        "collections:\n  a: {index_group: {x: $live, y: {type: cdx, api_url: 'http://h/x-cdx'}}}",
+        &[(2, 34, what)],
+    );
+    good("collections:\n  a: {index: 'cdx+http://h/cdx', resource: [$live, /w]}");
+}
+
+#[test]
+fn names_that_no_url_can_have_are_refused() {
+    for name in [
+        "_status", "_metrics", "static", "..", ".", "a/b", "a b", "a?b", "é", "''", "'a%20'",
+    ] {
+        let text = format!("collections:\n  {name}: $live");
+        refused(&text, &[(2, 3, "a collection cannot be called")]);
+    }
+    refused(
+        "collections: {'': $live}",
+        &[(1, 15, "cannot be called \"\"")],
+    );
+    for name in ["'a,b'", "'!a'", "'*'", "'a b'"] {
+        let text = format!("collections: {{a: {{index_group: {{{name}: $live}}}}}}");
+        refused(&text, &[(1, 33, "a source cannot be called")]);
+    }
+    let long = "x".repeat(201);
+    refused(
+        &format!("collections: {{{long}: $live}}"),
+        &[(1, 15, "up to 200")],
+    );
+}
+
+#[test]
+fn what_hides_captures_in_pywb_is_not_passed_over() {
+    for field in [
+        "acl_paths: x",
+        "embargo: {before: 2020}",
+        "default_access: block",
+    ] {
+        let text = format!("collections:\n  a:\n    index: $live\n    {field}");
+        refused(&text, &[(4, 5, "hides captures")]);
+    }
+    good("collections: {a: {index: $live, default_access: allow}}");
+}
+
+#[test]
+fn all_errors_are_told_in_the_order_of_the_file() {
+    refused(
+        "
+colections: x
+collections:
+  good: $live
+  _status: $live
+  cdx: cdx+http://h/cdx
+  group:
+    index_group:
+      a: momento+http://h/
+      b: /x
+      b: /y
+    index_timeout: soon
+  seq:
+    sequence:
+      - {index: $life}
+      - {indx: $live}
+",
+        &[
+            (2, 1, "did you mean"),
+            (5, 3, "cannot be called"),
+            (6, 8, "no replay URL"),
+            (9, 10, "did you mean"),
+            (11, 7, "stands here twice"),
+            (12, 20, "seconds"),
+            (15, 17, "$live"),
+            (16, 9, "there is no index"),
+            (16, 10, "did you mean index?"),
+        ],
+    );
+    let many: String = (0..500).map(|n| format!("  c{n}: $life\n")).collect();
+    let text = refusal(&format!("collections:\n{many}"));
+    assert_eq!(text.lines().count(), 101);
+    assert!(text.ends_with("config.yaml: and 400 more"), "{text}");
+}
+
+#[test]
+fn what_is_no_yaml_is_refused_with_its_place() {
+    refused("collections:\n\ta: x", &[(2, 2, "there is a tab")]);
+    refused("collections:\n  a: [x", &[(2, 6, "this is no YAML")]);
+    refused("collections: {a: 'x}", &[(1, 18, "this is no YAML")]);
+    refused("a: b: c", &[(1, 5, "this is no YAML")]);
+    refused("collections: *all", &[(1, 14, "this is no YAML")]);
+    refused("? [a]\n: b", &[(1, 3, "a key must be a text")]);
+    refused(
+        "{collections: {a: $live}, ~: x}",
+        &[(1, 27, "a key must be a text")],
+    );
+    refused("a: &a [*a]", &[(1, 8, "")]);
+    refused(
+        "collections: {a: !!python/object:os.system x}",
+        &[(1, 44, "means nothing here: leave it out")],
+    );
+    refused(
+        "collections: {a: $live}\n---\ncollections: {a: $live}",
+        &[(2, 1, "a second document")],
+    );
+    refused("a: {<<: x}", &[(1, 9, "<< takes a mapping")]);
+    refused(
+        "collections: {a: $live, a: /x}",
+        &[(1, 25, "\"a\" stands here twice")],
+    );
+    refused(
+        "x:\n  y: ${MISSING}\ncollections: {a: $live}",
+        &[(1, 1, "no \"x\"")],
+    );
+    refused(
+        "collections:\n  a: ${MISSING}/x",
+        &[(2, 6, "the environment has no variable \"MISSING\"")],
+    );
+}
+
+#[test]
+fn what_grows_without_end_is_refused() {
+    let mut laughs = "l0: &l0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
+    for level in 1..20 {
+        let before = level - 1;
+        let ten = vec![format!("*l{before}"); 10].join(", ");
+        laughs.push_str(&format!("l{level}: &l{level} [{ten}]\n"));
+    }
+    assert!(
+        refusal(&laughs).contains("more than 200000 values"),
+        "{}",
+        refusal(&laughs)
+    );
+    for deep in [
+        "[".repeat(100_000),
+        "{a: ".repeat(100_000),
+        "- ".repeat(100_000),
+        "? ".repeat(100_000),
+    ] {
+        let text = refusal(&deep);
+        assert!(
+            ["no YAML", "levels deep", "must be a text"]
+                .iter()
+                .any(|why| text.contains(why)),
+            "{text}"
+        );
+    }
+    for long in [
+        "x".repeat(yaml::LARGEST + 1),
+        "- x\n".repeat(300_000),
+        "#\n".repeat(1_000_000),
+    ] {
+        refusal(&long);
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let missing = folder.path().join("missing.yaml");
+    let text = Config::load(&missing).unwrap_err().to_string();
+    assert!(
+        text.starts_with(&format!(
+            "{}: this file cannot be read: ",
+            missing.display()
+        )),
+        "{text}"
+    );
+    let file = folder.path().join("config.yaml");
+    for (bytes, what) in [
+        (b"a\nb: \xff\n".to_vec(), "line 2 is no UTF-8"),
+        (
+            vec![b'x'; yaml::LARGEST + 1],
+            "this file has more than 4194304 bytes",
+        ),
+    ] {
+        std::fs::write(&file, bytes).unwrap();
+        let text = Config::load(&file).unwrap_err().to_string();
+        assert!(text.contains(what), "{text}");
+    }
+    std::fs::write(&file, "\u{feff}collections:\r\n  a: ./x.cdxj\r\n").unwrap();
+    let config = Config::load(&file).unwrap();
+    let super::super::SourceKind::File { path } = &config.collections[0].steps[0].sources[0].kind
+    else {
+        panic!("{config:?}");
+    };
+    assert_eq!(path, &folder.path().join("x.cdxj"));
+}
+
+/// What mutations begin with: a bit of everything.
+const EVERYTHING: &str = "
+allow_private: [127.0.0.1, '::1/64']
+collections: &all
+  local: {index: ./x.cdxj, resource: [$live, \"http://h/{coll}/\"], tags: redis://h/0/k, access_point: p}
+  seq:
+    sequence:
+      - index: &i cdx+http://h/all-cdx
+        resource: >
+          ./warcs
+      - index_group: {a: *i, b: 'memento+http://h/'}
+        index_timeout: 3.0
+      - $live
+  more: {<<: {index: $live}, timeout: 2}
+";
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(2000) })]
+
+    #[test]
+    fn no_text_does_harm(text in "\\PC{0,200}", lines in "([ \\t]{0,4}[-?:,{}\\[\\]&*!|>'\"%@`a#<~$. \\n]{0,6}){0,40}") {
+        for text in [text, lines] {
+            let _ = parse(&text);
+            let _ = parse(&format!("collections:\n  a: {text}"));
+        }
+    }
+
+    #[test]
+    fn no_change_to_a_good_text_does_harm(
+        changes in proptest::collection::vec((any::<prop::sample::Index>(), 0..4_u8, "[-?:,{}\\[\\]&*!|>'\"%@`a#<~$. \\n\\t0\u{85}]{1,3}"), 1..8)
+    ) {
+        let mut text: Vec<char> = EVERYTHING.chars().collect();
+        for (at, what, new) in changes {
+            let at = at.index(text.len());
+            let end = (at + new.len()).min(text.len());
+            match what {
+                0 => { text.splice(at..end, new.chars()); }
+                1 => { text.splice(at..at, new.chars()); }
+                2 => { text.drain(at..end); }
+                _ => { let again: Vec<char> = text[at..].to_vec(); text.extend(again); }
+            }
+        }
+        let text: String = text.into_iter().collect();
+        match parse(&text) {
+            Ok((config, _)) => prop_assert!(!config.collections.is_empty()),
+            Err(errors) => {
+                prop_assert!(!errors.errors.is_empty());
+                let last = text.lines().count() + 1;
+                for error in errors.errors {
+                    let place = error.place.unwrap();
+                    prop_assert!(place >= Place { line: 1, column: 1 } && place.line <= last, "{:?}", error);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_text_that_is_changed_is_a_good_one() {
+    parse(EVERYTHING).unwrap();
+}
