@@ -2,8 +2,10 @@
 //!
 //! A small site is crawled twice by wget, which writes WARC files. The first crawl goes into a dedupe
 //! index; the second is held against it. Every figure is then checked by another way: what the site is
-//! known to hold, and what `zcat` and `grep` count in the files. The exit status is 0 only if all agree.
+//! known to hold, and what `zcat` and `grep` count in the files. At the end both crawls are served over HTTP, and
+//! asked for. The exit status is 0 only if all agree.
 
+mod federation;
 #[allow(dead_code)] // the polite crawler uses the rest
 mod site;
 mod stage;
@@ -223,6 +225,7 @@ fn demo() -> Outcome<bool> {
         unique,
     );
 
+    federation::serve(&shell, &tool, &web.url(), [&today, &tomorrow], &mut checks)?;
     Ok(checks.all_right)
 }
 

@@ -13,6 +13,7 @@
 
 mod chg;
 mod dedupe;
+mod federation;
 mod import;
 mod load;
 mod machine;
@@ -31,11 +32,12 @@ use report::Section;
 type Part = (&'static str, &'static [&'static str], fn(&Plan) -> Section);
 
 /// Every part, in the order of the report.
-const SECTIONS: [Part; 4] = [
+const SECTIONS: [Part; 5] = [
     ("dedupe", &dedupe::PIECES, dedupe::measure),
     ("chg", &chg::PIECES, chg::measure),
     ("tags", &tags::PIECES, tags::measure),
     ("import", &import::PIECES, import::measure),
+    ("federation", &federation::PIECES, federation::measure),
 ];
 
 /// The part of `--scale`, which takes long and is not measured with the others.
@@ -210,6 +212,22 @@ fn choose_module() {
         module.display()
     );
     std::env::set_var("CRAWLSPACE_MODULE", module);
+}
+
+/// The tool beside the module that is measured.
+///
+/// # Panics
+/// When it has not been built.
+pub fn tool() -> PathBuf {
+    let target = std::env::var_os("CARGO_TARGET_DIR");
+    let target = target.map_or_else(|| "target".into(), PathBuf::from);
+    let tool = root().join(target).join("release/crawlspace");
+    assert!(
+        tool.exists(),
+        "no tool at {}: cargo build --release --package crawlspace-client",
+        tool.display()
+    );
+    tool
 }
 
 /// The folder of the workspace.

@@ -2,7 +2,6 @@
 
 mod documented;
 
-use std::path::PathBuf;
 use std::process::Command;
 use std::time::Instant;
 
@@ -12,7 +11,7 @@ use redis_tests::{ok, Ended, Options, Program, Rng, Server};
 use crate::load::Watch;
 use crate::report::{say, Findings, Goal, Row, Section};
 use crate::series::{grouped, rate, time, Series};
-use crate::{root, Plan};
+use crate::{tool, Plan};
 
 /// Crawls of the collection, and WACZ files of each.
 const CRAWLS: usize = 4;
@@ -130,25 +129,12 @@ fn import(collection: &Collection, programs: usize, arguments: &[&str]) -> (Serv
 }
 
 fn indexer(server: &Server, manifest: &str, arguments: &[&str]) -> Command {
-    let mut command = Command::new(program());
+    let mut command = Command::new(tool());
     command
         .args(["indexer", "--source-url", manifest])
         .args(["--redis", &server.url()])
         .args(arguments);
     command
-}
-
-/// The tool beside the module that is measured.
-fn program() -> PathBuf {
-    let target = std::env::var_os("CARGO_TARGET_DIR");
-    let target = target.map_or_else(|| "target".into(), PathBuf::from);
-    let program = root().join(target).join("release/crawlspace");
-    assert!(
-        program.exists(),
-        "no tool at {}: cargo build --release --package crawlspace-client",
-        program.display()
-    );
-    program
 }
 
 /// What an index is: the same for the same hashes, owners, records, counts and dependencies.

@@ -1,0 +1,202 @@
+//! An index that is large enough, with the parts that are asked for.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::PathBuf;
+
+use flate2::write::GzEncoder;
+use redis_tests::archive::collection::{sha1_base32, urlkey};
+use redis_tests::Rng;
+use tempfile::TempDir;
+
+use crate::Plan;
+
+/// Rows of a prefix.
+pub const PREFIX_ROWS: u64 = 171;
+/// Captures of the URL that has most of them.
+pub const MOST: u64 = 300_000;
+
+/// An archive on disk.
+pub struct Corpus {
+    dir: TempDir,
+    /// Rows of the index.
+    pub rows: u64,
+    /// Bytes of it.
+    pub bytes: u64,
+    /// URLs that have one capture.
+    pub singles: Vec<String>,
+    /// URLs that begin so many others.
+    pub prefixes: Vec<String>,
+    /// URLs whose records are there.
+    pub records: Vec<String>,
+    /// Bytes of those records.
+    stored: u64,
+}
+
+impl Corpus {
+    /// Writes it.
+    ///
+    /// # Panics
+    /// When a file cannot be written.
+    pub fn new(plan: &Plan) -> Corpus {
+        let dir = tempfile::Builder::new()
+            .prefix("crawlspace-")
+            .tempdir()
+            .expect("a temporary directory");
+        let mut corpus = Corpus {
+            dir,
+            rows: 0,
+            bytes: 0,
+            singles: Vec::new(),
+            prefixes: Vec::new(),
+            records: Vec::new(),
+            stored: 0,
+        };
+        let mut rng = Rng::seeded(plan.seed);
+        let mut lines = Vec::new();
+        corpus.add_records(&mut rng, &mut lines);
+        for set in 0..500 {
+            corpus
+                .prefixes
+                .push(format!("http://museum.example.org/set/{set:03}/"));
+            for page in 0..PREFIX_ROWS {
+                lines.push(line(
+                    &mut rng,
+                    &format!("http://museum.example.org/set/{set:03}/page-{page}.html"),
+                    None,
+                ));
+            }
+        }
+        let singles = plan.scaled(900_000);
+        for number in 0..singles {
+            // Few hosts have most of the pages.
+            let host = rng.below(70) * rng.below(70);
+            let url = format!("http://www.archive-{host}.org/article/{number:x}.html");
+            lines.push(line(&mut rng, &url, None));
+            if number.is_multiple_of(singles / 4_000) {
+                corpus.singles.push(url);
+            }
+        }
+        lines.sort_unstable();
+        corpus.rows = lines.len() as u64;
+        corpus.bytes = corpus.write("index.cdxj", &lines.concat());
+        corpus.add_busy_page(plan, &mut rng);
+        corpus
+    }
+
+    /// Where it lies.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// Bytes of a record as it lies in its file, on average.
+    pub fn record_bytes(&self) -> u64 {
+        self.stored / self.records.len().max(1) as u64
+    }
+
+    /// Collections in the words of pywb, which are understood here as well.
+    pub fn config(&self) -> String {
+        let dir = self.dir.path().display();
+        format!(
+            "collections:\n\
+             \x20 local:\n    index_paths: {dir}/index.cdxj\n    archive_paths: {dir}/warcs/\n\
+             \x20 busy:\n    index_paths: {dir}/busy.cdxj\n    archive_paths: {dir}/warcs/\n"
+        )
+    }
+
+    fn write(&self, name: &str, text: &str) -> u64 {
+        std::fs::write(self.path(name), text).expect("the folder is writable");
+        text.len() as u64
+    }
+
+    /// Records that take some 6.6 kB each in their file, gzip member and all.
+    fn add_records(&mut self, rng: &mut Rng, lines: &mut Vec<String>) {
+        std::fs::create_dir_all(self.path("warcs")).expect("a folder");
+        let mut file = Vec::new();
+        for number in 0..2_000 {
+            let url = format!("http://gazette.example.org/record/{number}.html");
+            // Hex digits take half of their bytes when packed.
+            let noise: String = (0..760).map(|_| format!("{:016x}", rng.bits())).collect();
+            let body = format!("<html><title>{number}</title><p>{noise}</p></html>\n");
+            let http = format!(
+                "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: {}\r\n\r\n{body}",
+                body.len()
+            );
+            let record = format!(
+                "WARC/1.0\r\nWARC-Type: response\r\nWARC-Record-ID: <urn:uuid:00000000-0000-4000-8000-{number:012x}>\r\n\
+                 WARC-Date: 2018-06-01T12:00:00Z\r\nWARC-Target-URI: {url}\r\nWARC-Payload-Digest: sha1:{}\r\n\
+                 Content-Type: application/http; msgtype=response\r\nContent-Length: {}\r\n\r\n{http}\r\n\r\n",
+                sha1_base32(body.as_bytes()),
+                http.len()
+            );
+            let mut packed = GzEncoder::new(Vec::new(), flate2::Compression::default());
+            let written = packed
+                .write_all(record.as_bytes())
+                .and_then(|()| packed.finish());
+            let packed = written.expect("memory takes all bytes");
+            lines.push(line(rng, &url, Some((packed.len(), file.len()))));
+            self.stored += packed.len() as u64;
+            file.extend(packed);
+            self.records.push(url);
+        }
+        std::fs::write(self.path("warcs/records.warc.gz"), file).expect("the folder is writable");
+    }
+
+    /// One page with very many captures, in an index of its own.
+    fn add_busy_page(&self, plan: &Plan, rng: &mut Rng) {
+        let mut text = String::new();
+        let most = plan.scaled(MOST);
+        for number in 0..most {
+            let seconds = number * (20 * 360 * 86_400 / most);
+            let (day, rest) = (seconds / 86_400, seconds % 86_400);
+            let timestamp = format!(
+                "{}{:02}{:02}{:02}{:02}{:02}",
+                2000 + day / 360,
+                1 + day / 30 % 12,
+                1 + day % 28,
+                rest / 3600,
+                rest / 60 % 60,
+                rest % 60
+            );
+            let _ = writeln!(
+                text,
+                "org,example,radio)/live {timestamp} {{\"url\": \"http://radio.example.org/live\", \"mime\": \"text/html\", \
+                 \"status\": \"200\", \"digest\": \"{:032X}\", \"length\": \"{}\", \"offset\": \"{}\", \
+                 \"filename\": \"RADIO-{number:07}.warc.gz\"}}",
+                u128::from(rng.bits()),
+                2_000 + rng.below(5_000),
+                rng.below(1 << 30)
+            );
+        }
+        let mut lines: Vec<&str> = text.lines().collect();
+        lines.sort_unstable();
+        lines.dedup_by_key(|line| &line[..38]);
+        self.write("busy.cdxj", &(lines.join("\n") + "\n"));
+    }
+}
+
+fn line(rng: &mut Rng, url: &str, place: Option<(usize, usize)>) -> String {
+    let (length, offset, file) = match place {
+        Some((length, offset)) => (length as u64, offset as u64, "records.warc.gz".to_owned()),
+        None => {
+            let file = format!(
+                "ARCHIVEIT-{}-20190220120000-{:05}.warc.gz",
+                rng.below(10_000),
+                rng.below(100)
+            );
+            (2_000 + rng.below(9_000), rng.below(1 << 30), file)
+        }
+    };
+    format!(
+        "{} 20{:02}{:02}{:02}{:02}{:02}{:02} {{\"url\": \"{url}\", \"mime\": \"text/html\", \"status\": \"200\", \
+         \"digest\": \"{:032X}\", \"length\": \"{length}\", \"offset\": \"{offset}\", \"filename\": \"{file}\"}}\n",
+        urlkey(url),
+        10 + rng.below(14),
+        1 + rng.below(12),
+        1 + rng.below(28),
+        rng.below(24),
+        rng.below(60),
+        rng.below(60),
+        u128::from(rng.bits()) << 32 | u128::from(rng.bits()),
+    )
+}

@@ -1,0 +1,89 @@
+//! Ours and the peer, running.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Command;
+
+use redis_tests::pywb::{App, Pywb, Running};
+use redis_tests::{until_some, Program};
+
+use crate::machine::{cpu_seconds, resident};
+use crate::{root, tool};
+
+/// Workers that the peer has.
+const WORKERS: usize = 2;
+
+/// `crawlspace serve` in release build.
+pub struct Ours {
+    program: Program,
+    address: SocketAddr,
+}
+
+impl Ours {
+    /// Starts it with this configuration, in this folder.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub fn start(folder: &Path, config: &str) -> Ours {
+        let file = folder.join("ours.yaml");
+        std::fs::write(&file, format!("allow_private: [127.0.0.0/8]\n{config}"))
+            .expect("the folder is writable");
+        let mut command = Command::new(tool());
+        command
+            .args(["serve", "--bind", "127.0.0.1:0", "--config"])
+            .arg(&file);
+        let mut program = Program::start(command);
+        let address = until_some("the server listens", || {
+            let ended = program.ended().map(|ended| ended.errors.clone());
+            assert_eq!(ended, None, "the server ended");
+            let said = program.out();
+            let address = said.strip_prefix("http://")?.strip_suffix("/\n")?;
+            address.parse().ok()
+        });
+        Ours { program, address }
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Seconds of processor time so far.
+    pub fn cpu(&self) -> f64 {
+        cpu_seconds(self.program.pid())
+    }
+
+    /// Bytes of memory that it has.
+    pub fn resident(&self) -> u64 {
+        resident(self.program.pid())
+    }
+
+    /// Files and sockets that it has open.
+    pub fn open_files(&self) -> usize {
+        let folder = format!("/proc/{}/fd", self.program.pid());
+        std::fs::read_dir(folder).map_or(0, Iterator::count)
+    }
+}
+
+/// pywb, as its users run it.
+pub struct Peer(Pywb);
+
+impl Peer {
+    /// `None` where it cannot be installed.
+    pub fn install() -> Option<Peer> {
+        let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
+        let folder = root().join(target).join("tmp/pywb");
+        match Pywb::install(&folder) {
+            Ok(pywb) => Some(Peer(pywb)),
+            Err(reason) => {
+                redis_tests::packages::left_out("pywb", &reason);
+                None
+            }
+        }
+    }
+
+    /// Starts it with this configuration.
+    pub fn start(&self, config: &str) -> Running {
+        self.0.start(App::WarcServer, config, WORKERS)
+    }
+}
