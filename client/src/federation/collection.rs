@@ -223,6 +223,7 @@ impl Step {
                 limits,
                 source: sources::open(source, identity, net),
                 breaker: Default::default(),
+                figures: Default::default(),
             })
         });
         Step {

@@ -8,6 +8,7 @@ use futures_util::stream::{self, StreamExt};
 use tokio::time::timeout;
 
 use super::breaker::Breaker;
+use super::figures::Figures;
 use super::merge::{merge, Ordered};
 use super::source::{Batch, Batches, Limits, Lookup, Source, SourceError};
 
@@ -23,6 +24,8 @@ pub struct Member {
     pub limits: Limits,
     /// Whether it is asked.
     pub breaker: Breaker,
+    /// How often it was asked, and how that went.
+    pub figures: Figures,
 }
 
 /// Sources that are asked at once.
@@ -112,6 +115,7 @@ impl Member {
     async fn begin(self: &Arc<Member>, lookup: &Arc<Lookup>, report: &Report) -> Option<Ordered> {
         let started = Instant::now();
         if !self.breaker.permits(started) {
+            self.figures.failed(&SourceError::Skipped);
             report.add(&self.name, SourceError::Skipped);
             return None;
         }
@@ -120,16 +124,20 @@ impl Member {
             let batch = next(&mut rows.batches).await?;
             Ok((rows, batch))
         };
-        let (rows, batch) = match timeout(self.limits.first, first).await {
-            Ok(Ok((rows, Some(batch)))) => (rows, batch),
-            Ok(Ok((_, None))) => {
-                self.breaker.succeeded();
-                return None;
-            }
-            Ok(Err(error)) => return self.fail(error, report),
-            Err(_) => return self.fail(SourceError::Timeout, report),
+        let outcome = timeout(self.limits.first, first).await;
+        let outcome = outcome.unwrap_or(Err(SourceError::Timeout));
+        let count = match &outcome {
+            Ok((_, Some(batch))) => batch.len() as u64,
+            _ => 0,
+        };
+        let told = outcome.as_ref().map(|_| ());
+        self.figures.record(told, started.elapsed(), count);
+        let (rows, batch) = match outcome {
+            Ok(found) => found,
+            Err(error) => return self.fail(error, report),
         };
         self.breaker.succeeded();
+        let batch = batch?;
         let rest = Rest {
             batches: rows.batches,
             until: started + self.limits.total,
@@ -139,6 +147,17 @@ impl Member {
             true => Some(self.stream(batch, rest, report.clone())),
             false => self.sorted(batch, rest, lookup, report).await,
         }
+    }
+
+    /// The next rows after the first ones.
+    async fn more(&self, rest: &mut Rest) -> Result<Option<Batch>, SourceError> {
+        let outcome = rest.next().await;
+        match &outcome {
+            Ok(Some(batch)) => self.figures.more_rows(batch.len() as u64),
+            Ok(None) => {}
+            Err(error) => self.figures.failed(error),
+        }
+        outcome
     }
 
     fn fail<T>(&self, error: SourceError, report: &Report) -> Option<T> {
@@ -155,7 +174,7 @@ impl Member {
         let more = stream::unfold(rest, move |mut rest| {
             let (member, report) = (Arc::clone(&member), report.clone());
             async move {
-                match rest.next().await {
+                match member.more(&mut rest).await {
                     Ok(batch) => batch.map(|batch| (batch, rest)),
                     Err(error) => member.fail(error, &report),
                 }
@@ -175,14 +194,16 @@ impl Member {
         let Limits { rows: most, .. } = self.limits;
         let mut rows = first;
         loop {
-            match rest.next().await {
+            match self.more(&mut rest).await {
                 Ok(Some(batch)) => rows.extend(batch),
                 Ok(None) => break,
                 Err(error) => return self.fail(error, report),
             }
             if rows.len() as u64 > most {
                 let what = format!("more than {most} rows, which would have to be sorted");
-                return self.fail(SourceError::TooLarge(what), report);
+                let error = SourceError::TooLarge(what);
+                self.figures.failed(&error);
+                return self.fail(error, report);
             }
         }
         rows.sort_by(|a, b| lookup.order.compare(a, b));

@@ -23,7 +23,7 @@ pub struct Query {
     pub to: Option<Timestamp>,
     /// The order of the answer; for [`Order::Closest`], the moment.
     pub order: Order,
-    /// The moment of `closest`, as it was given: fewer than 14 digits mean the first second.
+    /// The moment of `closest`: of fewer than 14 digits, the last second that is meant.
     pub closest: Option<Timestamp>,
     /// So many rows at most.
     pub limit: Option<u64>,
@@ -168,21 +168,23 @@ impl<'a> Given<'a> {
         let keys = surt::range(&url, match_type).map_err(|bad| BadQuery(format!("url: {bad}")))?;
         let from = moment("from", self.from, Timestamp::earliest)?;
         let to = moment("to", self.to, Timestamp::latest)?;
+        // What is left out is the last that can be meant, as pywb has it.
         let closest = match self.closest {
             "now" => Some(Timestamp::now()),
-            digits => moment("closest", digits, Timestamp::earliest)?,
+            digits => moment("closest", digits, Timestamp::latest)?,
         };
-        let order = match (self.sort, closest) {
-            ("" | "closest", Some(closest)) => Order::Closest(closest),
-            ("closest", None) => Order::Closest(Timestamp::now()),
-            ("reverse", _) => Order::Descending,
-            ("", None) if switch("reverse", self.reverse)? => Order::Descending,
-            ("" | "default", _) => Order::Ascending,
-            (other, _) => {
+        let reverse = switch("reverse", self.reverse)?;
+        let order = match (closest, self.sort) {
+            (_, sort) if !matches!(sort, "" | "default" | "closest" | "reverse") => {
                 return Err(BadQuery(format!(
-                    "sort={other}: known are default, reverse and closest"
+                    "sort={sort}: known are default, reverse and closest"
                 )))
             }
+            // A moment counts before everything else, as it does there.
+            (Some(closest), _) => Order::Closest(closest),
+            (None, "reverse") => Order::Descending,
+            (None, _) if reverse => Order::Descending,
+            (None, _) => Order::Ascending,
         };
         let mut filters = Vec::new();
         let mut tag_filters = Vec::new();
@@ -469,11 +471,16 @@ mod tests {
     }
 
     #[test]
-    fn closest_asks_for_that_order_unless_another_one_is_said() {
+    fn closest_asks_for_that_order_whatever_else_is_said() {
         assert_eq!(order("url=a.com"), "ascending");
-        assert_eq!(order("url=a.com&closest=2016"), "20160101000000");
-        assert_eq!(order("url=a.com&closest=2"), "20000101000000");
-        assert_eq!(order("url=a.com&sort=reverse&closest=2016"), "descending");
+        assert_eq!(order("url=a.com&closest=2016"), "20161231235959");
+        assert_eq!(order("url=a.com&closest=2"), "29991231235959");
+        assert_eq!(
+            order("url=a.com&sort=reverse&closest=2016"),
+            "20161231235959"
+        );
+        assert_eq!(order("url=a.com&sort=reverse"), "descending");
+        assert_eq!(order("url=a.com&sort=closest"), "ascending");
         assert_eq!(order("url=a.com&reverse=true"), "descending");
         assert_eq!(order("url=a.com&reverse=false"), "ascending");
     }

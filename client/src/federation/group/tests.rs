@@ -87,6 +87,7 @@ fn group(sources: &[(&str, bool, &[Does])]) -> (Group, Vec<Arc<Scripted>>) {
             source: Arc::clone(source) as Arc<dyn Source>,
             limits: Limits::default(),
             breaker: Breaker::default(),
+            figures: Figures::default(),
         })
     });
     let group = Group {
@@ -138,6 +139,10 @@ async fn a_late_source_is_left_out_cancelled_and_named() {
         r#"{"hanging":"timeout","late":"timeout"}"#
     );
     assert_eq!(report.header(2), None);
+    let figures = &group.members[1].figures;
+    assert_eq!((figures.requests(), figures.rows()), (1, 0));
+    let timeouts = figures.errors().find(|(word, _)| *word == "timeout");
+    assert_eq!(timeouts, Some(("timeout", 1)));
 }
 
 #[tokio::test(start_paused = true)]
