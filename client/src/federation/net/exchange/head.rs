@@ -182,7 +182,7 @@ impl Status {
 
 /// How long the header is that the bytes begin with, its empty line included. None when it is not all there; `from`
 /// is how much of it was looked at before.
-pub(super) fn length(bytes: &[u8], from: usize) -> Option<usize> {
+pub fn length(bytes: &[u8], from: usize) -> Option<usize> {
     // The end may have begun in what was looked at.
     let from = from.saturating_sub(3);
     let rest = bytes.get(from..)?;

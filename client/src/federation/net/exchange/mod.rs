@@ -14,8 +14,8 @@ use std::net::SocketAddr;
 
 pub use self::body::Incoming;
 pub use self::chunked::{Chunked, Piece};
-pub use self::head::{Field, Head, Status, MAX_HEAD};
-pub use self::outgoing::{Body, Outgoing, Version};
+pub use self::head::{length as head_length, Field, Head, Status, MAX_HEAD};
+pub use self::outgoing::{is_token, Body, Outgoing, Version};
 
 use self::dialogue::{deadline, Dialogue};
 use super::connection::Wire;

@@ -74,7 +74,7 @@ impl Body {
 }
 
 /// Whether a field of that name belongs to a connection, whatever `Connection` says.
-pub fn is_hop_by_hop(name: &[u8]) -> bool {
+pub(super) fn is_hop_by_hop(name: &[u8]) -> bool {
     HOP_BY_HOP
         .iter()
         .any(|known| name.eq_ignore_ascii_case(known.as_bytes()))

@@ -1,0 +1,289 @@
+//! What a client wants to be sent to whoever has the resource.
+
+use bytes::Bytes;
+use http::{HeaderMap, Method};
+
+use super::spool::Spooled;
+use crate::federation::net::exchange::{Body, Outgoing, Version};
+use url::Url;
+
+/// Fields that are sent on from a plain request. All others are about the client and this server.
+const SENT_ON: [&str; 3] = ["Range", "User-Agent", "Content-Type"];
+/// Fields that an archive gets, if the client has them. It is another party than the client has in mind.
+const FOR_ARCHIVES: [&str; 2] = ["User-Agent", "Content-Type"];
+/// Who asks, where the client does not say.
+const AGENT: &str = concat!("crawlspace/", env!("CARGO_PKG_VERSION"));
+
+/// A request that a client wants to be made: method, header and body. The URL is that of the row.
+#[derive(Clone, Debug)]
+pub struct ClientRequest {
+    /// The method.
+    pub method: Method,
+    /// The version.
+    pub version: Version,
+    /// The header, in its order.
+    pub fields: Vec<(Bytes, Bytes)>,
+    /// The body, if there is one.
+    pub body: Option<Spooled>,
+    /// Whether it is sent as it is, since it came as a message of its own, or only with what a plain request to this
+    /// server hands on.
+    pub as_given: bool,
+}
+
+impl Default for ClientRequest {
+    fn default() -> ClientRequest {
+        ClientRequest {
+            method: Method::GET,
+            version: Version::Http11,
+            fields: Vec::new(),
+            body: None,
+            as_given: false,
+        }
+    }
+}
+
+impl ClientRequest {
+    /// What a plain request to the resource API wants: its method, its body, and of its header `Accept*`, `Range`,
+    /// `User-Agent` and `Content-Type`.
+    pub fn plain(method: Method, headers: &HeaderMap, body: Option<Spooled>) -> ClientRequest {
+        let fields = headers
+            .iter()
+            .filter(|(name, _)| {
+                is_accept(name.as_str().as_bytes()) || is_one_of(name.as_str().as_bytes(), &SENT_ON)
+            })
+            .map(|(name, value)| {
+                let name = Bytes::copy_from_slice(name.as_str().as_bytes());
+                (name, Bytes::copy_from_slice(value.as_bytes()))
+            })
+            .collect();
+        ClientRequest {
+            method,
+            fields,
+            body,
+            ..ClientRequest::default()
+        }
+    }
+
+    /// The request as it goes to the live web.
+    pub(super) fn live(&self, url: Url) -> Outgoing {
+        let mut fields = self.fields.clone();
+        self.complete(&mut fields);
+        self.outgoing(url, fields)
+    }
+
+    /// The request as it goes to an archive, which gets nothing that is between the client and the resource.
+    pub(super) fn replay(&self, url: Url) -> Outgoing {
+        let kept = |name: &[u8]| {
+            (is_accept(name) && !name.eq_ignore_ascii_case(b"Accept-Datetime"))
+                || is_one_of(name, &FOR_ARCHIVES)
+        };
+        let mut fields: Vec<(Bytes, Bytes)> = self.fields.clone();
+        fields.retain(|(name, _)| kept(name));
+        self.complete(&mut fields);
+        self.outgoing(url, fields)
+    }
+
+    /// Adds what every request has.
+    fn complete(&self, fields: &mut Vec<(Bytes, Bytes)>) {
+        let mut add = |name: &'static str, value: &'static str| {
+            let is_there = fields
+                .iter()
+                .any(|(field, _)| field.eq_ignore_ascii_case(name.as_bytes()));
+            if !is_there {
+                fields.push((
+                    Bytes::from_static(name.as_bytes()),
+                    Bytes::from_static(value.as_bytes()),
+                ));
+            }
+        };
+        if !self.as_given {
+            add("User-Agent", AGENT);
+            add("Accept", "*/*");
+        }
+        add("Accept-Encoding", "identity");
+    }
+
+    fn outgoing(&self, url: Url, fields: Vec<(Bytes, Bytes)>) -> Outgoing {
+        Outgoing {
+            method: self.method.clone(),
+            url,
+            version: self.version,
+            fields,
+            body: body(self.body.as_ref()),
+        }
+    }
+
+    /// The request as a message: header with the URL's path, and body.
+    pub(super) fn message_head(&self, url: &Url) -> Vec<u8> {
+        let target = &url[url::Position::BeforePath..url::Position::AfterQuery];
+        let version = match self.version {
+            Version::Http10 => "HTTP/1.0",
+            Version::Http11 => "HTTP/1.1",
+        };
+        let mut head = format!("{} {target} {version}\r\n", self.method).into_bytes();
+        let length = self.body.as_ref().map(|body| body.length().to_string());
+        let length = length
+            .iter()
+            .map(|length| (&b"Content-Length"[..], length.as_bytes()));
+        let fields = self
+            .fields
+            .iter()
+            .map(|(name, value)| (&name[..], &value[..]));
+        let fields = fields.filter(|(name, _)| !name.eq_ignore_ascii_case(b"Content-Length"));
+        for (name, value) in fields.chain(length) {
+            for part in [name, b": ", value, b"\r\n"] {
+                head.extend_from_slice(part);
+            }
+        }
+        head.extend_from_slice(b"\r\n");
+        head
+    }
+}
+
+/// Bytes that were kept, as the body of a request.
+pub(super) fn body(spooled: Option<&Spooled>) -> Body {
+    use futures_util::StreamExt;
+    match spooled {
+        None => Body::None,
+        Some(spooled) => match spooled.bytes() {
+            Some(bytes) => Body::Bytes(bytes.clone()),
+            None => {
+                let stream = spooled
+                    .stream(0)
+                    .map(|bytes| bytes.map_err(|error| error.to_string()));
+                Body::Stream(spooled.length(), stream.boxed())
+            }
+        },
+    }
+}
+
+fn is_accept(name: &[u8]) -> bool {
+    let accept = b"Accept";
+    name.get(..accept.len())
+        .is_some_and(|begin| begin.eq_ignore_ascii_case(accept))
+        && matches!(name.get(accept.len()), None | Some(b'-'))
+}
+
+fn is_one_of(name: &[u8], names: &[&str]) -> bool {
+    names
+        .iter()
+        .any(|one| name.eq_ignore_ascii_case(one.as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(outgoing: &Outgoing) -> Vec<String> {
+        let text = |bytes: &Bytes| {
+            String::from_utf8(bytes.to_vec())
+                .unwrap()
+                .to_ascii_lowercase()
+        };
+        outgoing.fields.iter().map(|(name, _)| text(name)).collect()
+    }
+
+    fn url() -> Url {
+        Url::parse("http://example.com/a?b").unwrap()
+    }
+
+    #[test]
+    fn secrets_between_client_and_this_server_stay_there() {
+        let mut headers = HeaderMap::new();
+        for name in [
+            "cookie",
+            "authorization",
+            "proxy-authorization",
+            "host",
+            "x-forwarded-for",
+            "referer",
+            "origin",
+            "acceptance",
+            "accept",
+            "accept-language",
+            "accept-encoding",
+            "accept-datetime",
+            "range",
+            "user-agent",
+            "content-type",
+        ] {
+            headers.insert(name, "x".parse().unwrap());
+        }
+        let request = ClientRequest::plain(Method::GET, &headers, None);
+        let mut live = names(&request.live(url()));
+        live.sort();
+        assert_eq!(
+            live,
+            [
+                "accept",
+                "accept-datetime",
+                "accept-encoding",
+                "accept-language",
+                "content-type",
+                "range",
+                "user-agent"
+            ]
+        );
+        let mut replay = names(&request.replay(url()));
+        replay.sort();
+        assert_eq!(
+            replay,
+            [
+                "accept",
+                "accept-encoding",
+                "accept-language",
+                "content-type",
+                "user-agent"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_message_goes_to_the_live_web_as_it_is_and_to_archives_without_secrets() {
+        let field = |name: &'static str, value: &'static str| {
+            (
+                Bytes::from_static(name.as_bytes()),
+                Bytes::from_static(value.as_bytes()),
+            )
+        };
+        let request = ClientRequest {
+            fields: vec![
+                field("X-A", "1"),
+                field("Cookie", "c"),
+                field("accept", "x/y"),
+                field("Authorization", "a"),
+            ],
+            as_given: true,
+            ..ClientRequest::default()
+        };
+        assert_eq!(
+            names(&request.live(url())),
+            [
+                "x-a",
+                "cookie",
+                "accept",
+                "authorization",
+                "accept-encoding"
+            ]
+        );
+        assert_eq!(names(&request.replay(url())), ["accept", "accept-encoding"]);
+        assert_eq!(
+            request.message_head(&url()),
+            b"GET /a?b HTTP/1.1\r\nX-A: 1\r\nCookie: c\r\naccept: x/y\r\nAuthorization: a\r\n\r\n"
+        );
+    }
+
+    #[test]
+    fn nothing_is_packed_unless_the_client_wants_it() {
+        let request = ClientRequest::default().live(url());
+        let encoding = request
+            .fields
+            .iter()
+            .find(|(name, _)| name == "Accept-Encoding");
+        assert_eq!(
+            encoding.map(|(_, value)| &value[..]),
+            Some(&b"identity"[..])
+        );
+        assert_eq!(names(&request), ["user-agent", "accept", "accept-encoding"]);
+    }
+}

@@ -1,0 +1,128 @@
+//! HTTP headers of records: what servers sent, and no more of it changed than has to be.
+
+use crate::federation::net::exchange::{Head, Status};
+
+/// What archives, pywb among them, put before the names of fields that are not true any more, or not theirs.
+pub(super) const ORIGINAL: &str = "X-Archive-Orig-";
+/// What is put before the names of fields that came after the body.
+const TRAILER: &str = "X-Archive-Trailer-";
+
+/// The header of an answer from the live web, as it was received.
+///
+/// Only where chunks were undone it is another one: it has the `length` of the body, and says the transfer coding
+/// under the name that archives give to what was the case originally. Fields of the trailer section have names of
+/// their own, since they are no part of the header (RFC 9110, section 6.5.1).
+pub(super) fn live(head: &Head<Status>, length: Option<u64>, trailer: &[u8]) -> Vec<u8> {
+    let Some(length) = length else {
+        return match lines(head.raw()).rev().skip(1).any(is_blank) {
+            // The usual case.
+            false => head.raw().to_vec(),
+            true => ended(without_blank_lines(head.raw())),
+        };
+    };
+    let mut into = head.first_line().to_vec();
+    for field in head.fields() {
+        if field.is("Transfer-Encoding") || field.is("Content-Length") {
+            into.extend_from_slice(ORIGINAL.as_bytes());
+        }
+        into.extend_from_slice(field.line);
+    }
+    into.extend_from_slice(format!("Content-Length: {length}\r\n").as_bytes());
+    for line in lines(trailer) {
+        // A line that goes on with the one before has to stay with it.
+        if !matches!(line.first(), Some(b' ' | b'\t')) {
+            into.extend_from_slice(TRAILER.as_bytes());
+        }
+        into.extend_from_slice(line);
+    }
+    ended(without_blank_lines(&into))
+}
+
+/// Lines with the empty line that ends a header.
+pub(super) fn ended(mut lines: Vec<u8>) -> Vec<u8> {
+    lines.extend_from_slice(b"\r\n");
+    lines
+}
+
+/// Drops lines that have nothing to be seen in them: to programs that read WARC files, the header ends with one.
+pub(super) fn without_blank_lines(text: &[u8]) -> Vec<u8> {
+    let mut kept = Vec::with_capacity(text.len() + 2);
+    for line in lines(text).filter(|line| !is_blank(line)) {
+        kept.extend_from_slice(line);
+    }
+    kept
+}
+
+/// Lines with their ends.
+fn lines(text: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
+    text.split_inclusive(|&byte| byte == b'\n')
+}
+
+/// Whether a line is one of white space alone to a program that knows all white space there is, in UTF-8 or else
+/// in ISO-8859-1.
+fn is_blank(line: &[u8]) -> bool {
+    let is_white = |char: char| char.is_whitespace() || matches!(char, '\u{1c}'..='\u{1f}');
+    match std::str::from_utf8(line) {
+        Ok(text) => text.chars().all(is_white),
+        Err(_) => line.iter().all(|&byte| is_white(char::from(byte))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+
+    fn head(text: &[u8]) -> Head<Status> {
+        Head::new(Bytes::copy_from_slice(text), Status::read).unwrap()
+    }
+
+    #[test]
+    fn a_header_stays_as_it_was_received() {
+        for text in [
+            &b"HTTP/1.1 200 OK\r\nA: b\r\n\r\n"[..],
+            b"HTTP/1.0 200\nA:b\n no field\nsecond\xff\x00\n\n",
+            b"HTTP/1.1 204 \r\n\n",
+            b"HTTP/1.1 200 OK\r\nA : b\r\n\tc\r\nno field\r\n\r\n",
+        ] {
+            assert_eq!(
+                live(&head(text), None, b""),
+                text,
+                "{:?}",
+                String::from_utf8_lossy(text)
+            );
+        }
+    }
+
+    #[test]
+    fn lines_that_would_end_the_header_for_others_are_left_out() {
+        for blank in [
+            &b" "[..],
+            b"\t \x0b\x0c",
+            b"\xa0",
+            b"\xc2\xa0",
+            b" \x1c\x1f",
+            b"\x85",
+            b" \r",
+        ] {
+            let text = [b"HTTP/1.1 200 OK\r\nA: b\r\n", blank, b"\r\nC: d\r\n\r\n"].concat();
+            let without = live(&head(&text), None, b"");
+            assert_eq!(
+                without, b"HTTP/1.1 200 OK\r\nA: b\r\nC: d\r\n\r\n",
+                "{blank:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn chunks_that_were_undone_are_told() {
+        let text = b"HTTP/1.1 200 OK\r\ntransfer-encoding : chunked\r\nA: b\r\nContent-Length: 3\r\nTE: x\r\n\r\n";
+        assert_eq!(
+            String::from_utf8(live(&head(text), Some(5), b"Digest: x\r\n y\r\n \r\nB: c\r\n")).unwrap(),
+            "HTTP/1.1 200 OK\r\nX-Archive-Orig-transfer-encoding : chunked\r\nA: b\r\n\
+             X-Archive-Orig-Content-Length: 3\r\nTE: x\r\nContent-Length: 5\r\nX-Archive-Trailer-Digest: x\r\n y\r\n\
+             X-Archive-Trailer-B: c\r\n\r\n"
+        );
+    }
+}

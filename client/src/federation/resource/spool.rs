@@ -1,0 +1,300 @@
+//! Bodies whose length and digest have to be known before they are sent on.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use futures_util::stream::{self, BoxStream, StreamExt};
+use tokio::task::spawn_blocking;
+
+use super::record::LoadError;
+use crate::federation::source::SourceError;
+
+/// So many bytes are kept in memory; and so many are written to a file, or read from it, at once.
+const MEMORY: usize = 256 * 1024;
+
+/// Takes bytes as they come, and keeps them: a few in memory, more in a file without a name.
+pub struct Spool {
+    /// What is not in the file.
+    memory: BytesMut,
+    /// None as long as all of it is in memory, and while it is written to.
+    file: Option<File>,
+    spilled: bool,
+    length: u64,
+    most: u64,
+}
+
+/// Bytes that were kept. Those who have a copy share them; they are gone with the last one.
+#[derive(Clone, Debug)]
+pub struct Spooled {
+    length: u64,
+    content: Content,
+}
+
+#[derive(Clone, Debug)]
+enum Content {
+    Memory(Bytes),
+    File(Arc<File>),
+}
+
+impl Spool {
+    /// One that takes so many bytes at most.
+    pub fn new(most: u64) -> Spool {
+        Spool {
+            memory: BytesMut::new(),
+            file: None,
+            spilled: false,
+            length: 0,
+            most,
+        }
+    }
+
+    /// How many bytes it has, so far.
+    pub fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// Takes more.
+    ///
+    /// # Errors
+    /// When there are too many of them, or a file cannot be written.
+    pub async fn push(&mut self, mut bytes: &[u8]) -> Result<(), LoadError> {
+        self.length = self.length.saturating_add(bytes.len() as u64);
+        if self.length > self.most {
+            return Err(
+                SourceError::TooLarge(format!("it is longer than {} bytes", self.most)).into(),
+            );
+        }
+        while self.memory.len() + bytes.len() > MEMORY {
+            let fits = MEMORY.saturating_sub(self.memory.len()).min(bytes.len());
+            let (now, later) = bytes.split_at_checked(fits).unwrap_or((bytes, &[]));
+            self.memory.extend_from_slice(now);
+            bytes = later;
+            self.write().await?;
+        }
+        self.memory.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    /// Moves what is in memory to the file.
+    async fn write(&mut self) -> Result<(), LoadError> {
+        let file = self.file.take();
+        if file.is_none() && self.spilled {
+            return Err(LoadError::Io(
+                "a write was given up, and nothing can follow it".to_owned(),
+            ));
+        }
+        self.spilled = true;
+        let mut memory = std::mem::take(&mut self.memory);
+        let write = move || {
+            let mut file = match file {
+                Some(file) => file,
+                None => tempfile::tempfile()?,
+            };
+            file.write_all(&memory)?;
+            memory.clear();
+            Ok((file, memory))
+        };
+        let (file, memory) = blocking(write).await?;
+        self.file = Some(file);
+        self.memory = memory;
+        Ok(())
+    }
+
+    /// Ends it.
+    ///
+    /// # Errors
+    /// When a file cannot be written.
+    pub async fn finish(mut self) -> Result<Spooled, LoadError> {
+        if self.spilled && !self.memory.is_empty() {
+            self.write().await?;
+        }
+        Ok(Spooled {
+            length: self.length,
+            content: match self.file {
+                Some(file) => Content::File(Arc::new(file)),
+                None => Content::Memory(self.memory.freeze()),
+            },
+        })
+    }
+}
+
+impl Default for Spooled {
+    /// No bytes at all.
+    fn default() -> Spooled {
+        Spooled::from(Bytes::new())
+    }
+}
+
+impl From<Bytes> for Spooled {
+    fn from(bytes: Bytes) -> Spooled {
+        Spooled {
+            length: bytes.len() as u64,
+            content: Content::Memory(bytes),
+        }
+    }
+}
+
+impl Spooled {
+    /// Keeps all of a stream, of so many bytes at most.
+    ///
+    /// # Errors
+    /// That of the stream; when it is too long, or a file cannot be written.
+    pub async fn of(
+        mut stream: BoxStream<'_, Result<Bytes, LoadError>>,
+        most: u64,
+    ) -> Result<Spooled, LoadError> {
+        let mut spool = Spool::new(most);
+        while let Some(bytes) = stream.next().await {
+            spool.push(&bytes?).await?;
+        }
+        spool.finish().await
+    }
+
+    /// How many bytes there are.
+    pub fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// All of them, if they are few enough to be kept in memory.
+    pub fn bytes(&self) -> Option<&Bytes> {
+        match &self.content {
+            Content::Memory(bytes) => Some(bytes),
+            Content::File(_) => None,
+        }
+    }
+
+    /// All of them from there on.
+    pub fn stream(&self, from: u64) -> BoxStream<'static, Result<Bytes, LoadError>> {
+        match &self.content {
+            Content::Memory(bytes) => {
+                let from = usize::try_from(from).unwrap_or(usize::MAX);
+                let rest = bytes.slice(from.min(bytes.len())..);
+                stream::iter((!rest.is_empty()).then_some(Ok(rest))).boxed()
+            }
+            Content::File(file) => {
+                let state = Some((Arc::clone(file), from, self.length));
+                stream::unfold(state, |state| async move {
+                    let (file, at, length) = state.filter(|(_, at, length)| at < length)?;
+                    let size = usize::try_from(length - at).unwrap_or(MEMORY).min(MEMORY);
+                    let reader = Arc::clone(&file);
+                    let read = move || {
+                        let mut bytes = vec![0; size];
+                        reader.read_exact_at(&mut bytes, at)?;
+                        Ok(Bytes::from(bytes))
+                    };
+                    Some(match blocking(read).await {
+                        Ok(bytes) => (Ok(bytes), Some((file, at + size as u64, length))),
+                        Err(error) => (Err(error), None),
+                    })
+                })
+                .boxed()
+            }
+        }
+    }
+
+    /// A reader of them, for a thread that may block.
+    pub fn reader(&self) -> impl BufRead + Send + 'static {
+        BufReader::with_capacity(
+            MEMORY,
+            SpooledReader {
+                spooled: self.clone(),
+                at: 0,
+            },
+        )
+    }
+}
+
+/// Reads what was kept. Many may read at once, since the file's own position is not used.
+struct SpooledReader {
+    spooled: Spooled,
+    at: u64,
+}
+
+impl Read for SpooledReader {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let n = match &self.spooled.content {
+            Content::Memory(bytes) => {
+                let from = usize::try_from(self.at).unwrap_or(usize::MAX);
+                let mut rest = bytes.get(from..).unwrap_or_default();
+                rest.read(into)?
+            }
+            Content::File(file) => file.read_at(into, self.at)?,
+        };
+        self.at += n as u64;
+        Ok(n)
+    }
+}
+
+/// Does what reads or writes a file where that holds nobody up.
+pub(super) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> Result<T, LoadError> {
+    let failed =
+        |error: &dyn std::fmt::Display| LoadError::Io(format!("a temporary file: {error}"));
+    match spawn_blocking(work).await {
+        Ok(done) => done.map_err(|error| failed(&error)),
+        Err(error) => Err(failed(&error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn collected(spooled: &Spooled, from: u64) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let mut stream = spooled.stream(from);
+        while let Some(piece) = stream.next().await {
+            let piece = piece.unwrap();
+            assert!(!piece.is_empty() && piece.len() <= MEMORY);
+            bytes.extend_from_slice(&piece);
+        }
+        bytes
+    }
+
+    #[tokio::test]
+    async fn what_goes_in_comes_out_whatever_the_pieces() {
+        let all: Vec<u8> = (0..3 * MEMORY + 17).map(|i| (i % 251) as u8).collect();
+        for length in [0, 1, MEMORY - 1, MEMORY, MEMORY + 1, 2 * MEMORY, all.len()] {
+            for piece in [1000, MEMORY - 1, MEMORY, MEMORY + 1, all.len()] {
+                let bytes = &all[..length];
+                let mut spool = Spool::new(length as u64);
+                for piece in bytes.chunks(piece) {
+                    spool.push(piece).await.unwrap();
+                }
+                let spooled = spool.finish().await.unwrap();
+                assert_eq!(spooled.length(), length as u64);
+                assert_eq!(spooled.bytes().is_some(), length <= MEMORY, "{length}");
+                for from in [0, 1, length / 2, length] {
+                    assert!(
+                        collected(&spooled, from as u64).await == bytes[from.min(length)..],
+                        "{length} {from}"
+                    );
+                }
+                let mut read = Vec::new();
+                spooled.reader().read_to_end(&mut read).unwrap();
+                assert!(read == bytes, "{length}");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn too_much_is_refused_at_once() {
+        let mut spool = Spool::new(10);
+        spool.push(b"12345").await.unwrap();
+        spool.push(b"67890").await.unwrap();
+        let refused = spool.push(b"1").await.unwrap_err();
+        assert!(
+            matches!(refused, LoadError::Net(SourceError::TooLarge(_))),
+            "{refused}"
+        );
+    }
+}
