@@ -38,6 +38,7 @@ use std::sync::Arc;
 use self::collection::Collection;
 use self::config::Config;
 use self::net::Net;
+use self::resource::Resources;
 
 /// Everything that a configuration says, ready to be asked.
 pub struct Federation {
@@ -45,6 +46,8 @@ pub struct Federation {
     pub collections: Vec<Arc<Collection>>,
     /// The way to other servers.
     pub net: Arc<Net>,
+    /// The way to records.
+    pub resources: Resources,
 }
 
 impl Federation {
@@ -59,6 +62,7 @@ impl Federation {
         let collections = config.collections.iter().map(open);
         Ok(Arc::new(Federation {
             collections: collections.collect::<Result<_, String>>()?,
+            resources: Resources::new(&net),
             net,
         }))
     }

@@ -2,10 +2,11 @@
 
 use std::borrow::Cow;
 
-use crawlspace_cdx::{Field, Line};
+use crawlspace_cdx::{surt, Field, Line};
 
+use super::digest::Digest;
 use super::record::LoadError;
-use super::stored::header::decimal;
+use super::stored::header::{decimal, Header};
 use crate::federation::row::Row;
 
 /// Where a record is, as rows say it: a file by its name, and a part of it.
@@ -28,10 +29,14 @@ pub(super) struct Capture {
     pub timestamp: String,
     /// The URL; empty when the row has none.
     pub url: String,
+    /// Its media type, `warc/revisit` of a revisit.
+    pub mime: String,
     /// The digest of its payload; empty when the row has none.
     pub digest: String,
     /// Its source.
     pub source: String,
+    /// Whether it says where the resource itself is.
+    pub is_live: bool,
     /// Where its record is.
     pub extent: Option<Extent>,
     /// Where the record is that it refers to, when the row says so.
@@ -52,13 +57,55 @@ impl Capture {
             urlkey: lossy(row.urlkey()),
             timestamp: lossy(row.timestamp()),
             url: text(&line, &Field::Url),
+            mime: text(&line, &Field::Mime),
             digest: text(&line, &Field::Digest),
             source: text(&line, &Field::Other(b"source"[..].into())),
+            is_live: ["live_url", "load_url"]
+                .iter()
+                .any(|name| value(&line, &Field::Other(name.as_bytes().into())).is_some()),
             extent: extent(&line, [&Field::Filename, &Field::Offset, &Field::Length]),
             original: extent(&line, [&Field::OrigFilename, &Field::OrigOffset, &Field::OrigLength]),
         })
     }
 }
+
+impl Capture {
+    /// Whether a record is the one that the row is about.
+    ///
+    /// # Errors
+    /// When it is not, with what differs.
+    pub(super) fn agrees_with(&self, header: &Header) -> Result<(), LoadError> {
+        let differs = |what: String| Err(LoadError::Record(format!("the record there is another one: {what}")));
+        let kind = header.record_type();
+        if !KINDS.contains(&kind) {
+            return differs(format!("it is of the type {:?}", String::from_utf8_lossy(kind)));
+        }
+        let uri = header.target_uri().unwrap_or_default();
+        let same = uri == self.url || match surt::urlkey(&uri) {
+            Ok(key) if self.url.is_empty() => key == self.urlkey,
+            Ok(key) => surt::urlkey(&self.url).is_ok_and(|own| own == key),
+            Err(_) => false,
+        };
+        if !same {
+            return differs(format!("it is of {uri:?}"));
+        }
+        let date = header.date().map(|date| date.to_string()).unwrap_or_default();
+        let digits = self.timestamp.get(..14).unwrap_or(&self.timestamp);
+        if date.is_empty() || !date.starts_with(digits) {
+            return differs(format!("it is of {date}"));
+        }
+        Ok(())
+    }
+
+    /// Whether it is a capture with that digest, as far as the row says.
+    pub(super) fn may_have(&self, digest: &Digest) -> bool {
+        let own = Digest::parse(self.digest.as_bytes());
+        own.is_none_or(|own| own.algorithm != digest.algorithm || own == *digest)
+    }
+}
+
+/// Types of records that rows are about.
+const KINDS: [&[u8]; 5] = [b"response", b"revisit", b"resource", b"metadata", b"conversion"];
 
 fn value<'a>(line: &Line<'a>, field: &Field) -> Option<Cow<'a, [u8]>> {
     line.field(field).filter(|value| !value.is_empty() && **value != *b"-")

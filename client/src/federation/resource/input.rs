@@ -27,6 +27,8 @@ pub(super) enum Input {
         /// How much is read next.
         step: u64,
     },
+    /// A record that somebody else made.
+    Record(BoxStream<'static, Result<Bytes, LoadError>>),
     /// From a server.
     Net {
         /// What it sends.
@@ -66,6 +68,13 @@ impl Input {
                 *step = (*step).saturating_mul(4).clamp(FIRST, MOST);
                 Ok(bytes)
             }
+            Input::Record(body) => loop {
+                match body.next().await.transpose()? {
+                    None => return Ok(Bytes::new()),
+                    Some(bytes) if bytes.is_empty() => {}
+                    Some(bytes) => return Ok(bytes),
+                }
+            },
             Input::Net { body, skip, left } => loop {
                 if *left == Some(0) {
                     return Ok(Bytes::new());

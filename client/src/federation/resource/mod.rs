@@ -1,11 +1,52 @@
 //! Rows to WARC records.
+//!
+//! A [request](Request) is looked up as the index API does it, and its rows are tried one after the other, each with
+//! the loaders of its step in the order of the configuration, until one has a [record](record::Record).
 
+mod answer;
 mod capture;
+pub mod client_request;
 mod digest;
 mod http_head;
 mod input;
+pub mod live;
 mod loader;
+mod look_up;
 mod open_files;
 pub mod record;
+pub mod request_message;
+mod revisit;
+pub mod spool;
 mod stored;
+mod tried;
 mod unpack;
+
+use std::sync::Arc;
+
+pub use self::answer::{answer, Request};
+use self::loader::Archives;
+use super::net::Net;
+use super::source::Limits;
+
+/// What loaders of all collections have in common.
+pub struct Resources {
+    archives: Archives,
+    /// How much an answer of another server may cost.
+    limits: Limits,
+}
+
+impl Resources {
+    /// With nothing open yet.
+    pub fn new(net: &Arc<Net>) -> Resources {
+        Resources {
+            archives: Archives::new(net),
+            limits: Limits {
+                first: std::time::Duration::from_secs(30),
+                silence: std::time::Duration::from_secs(30),
+                total: std::time::Duration::from_secs(600),
+                bytes: 4 << 30,
+                ..Limits::default()
+            },
+        }
+    }
+}

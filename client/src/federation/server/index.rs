@@ -108,7 +108,7 @@ fn streamed(
 }
 
 /// Names the sources that are missing from an answer.
-pub(super) fn with_errors(mut response: Response<Body>, report: &Report) -> Response<Body> {
+pub fn with_errors(mut response: Response<Body>, report: &Report) -> Response<Body> {
     let value = report.header(0);
     if let Some(value) = value.and_then(|value| HeaderValue::from_str(&value).ok()) {
         response.headers_mut().insert(SOURCE_ERRORS, value);
@@ -129,7 +129,7 @@ async fn pages(mut rows: Rows, query: &Query) -> Result<Response<Body>, Failure>
 }
 
 /// Why there is no answer.
-pub(super) fn refusal(failure: &Failure) -> Response<Body> {
+pub fn refusal(failure: &Failure) -> Response<Body> {
     let status = match failure {
         Failure::Query(BadQuery(_)) | Failure::TooMany => StatusCode::BAD_REQUEST,
         Failure::Access(AccessError::Query(_)) => StatusCode::BAD_REQUEST,

@@ -5,6 +5,7 @@ mod index;
 mod output;
 mod patience;
 mod reply;
+mod resource;
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -25,7 +26,8 @@ use tokio::task::JoinSet;
 use super::collection::Collection;
 use super::Federation;
 
-pub use self::body::{Body, Broken};
+pub use self::body::{frames, whole, Body, Broken};
+pub use self::index::{refusal, with_errors};
 use self::patience::Patient;
 pub use self::reply::{empty, json, message, page};
 
@@ -138,6 +140,8 @@ async fn answer(federation: Arc<Federation>, request: Request<Incoming>) -> Resp
     };
     match rest {
         "index" => index::answer(&asked, &request).await,
+        "resource" => resource::answer(&asked, request).await,
+        "resource-post" | "resource/postreq" => resource::answer_message(&asked, request).await,
         _ => {
             let text = format!("{path:?}: a collection has index, resource, resource-post, timemap/link/<url> and timegate/<url>");
             message(StatusCode::NOT_FOUND, &text)

@@ -90,7 +90,7 @@ impl Archives {
             return Err(LoadError::Unfit(what));
         }
         let places = self.places(loader, name, collection).await?;
-        let mut failed = LoadError::Missing(format!("{name} is not known"));
+        let mut failed = LoadError::Missing("the file is not known".to_owned());
         for place in places.iter().take(PLACES) {
             match self.read(place, extent, accept).await {
                 Ok(stored) => return Ok(stored),
@@ -161,12 +161,12 @@ impl Place {
     /// What the operator wrote: a URL, or a path, which is relative to a folder if it is not absolute.
     fn of(text: &str, folder: &Path) -> Result<Place, LoadError> {
         if text.starts_with("http://") || text.starts_with("https://") {
-            let url = Url::parse(text).map_err(|error| LoadError::Missing(format!("{text:?}: {error}")))?;
+            let url = Url::parse(text).map_err(|error| LoadError::Missing(format!("its place is no URL: {error}")))?;
             return Ok(Place::Web(url));
         }
         let path = text.strip_prefix("file://").unwrap_or(text);
         if path.is_empty() || path.contains('\0') || path.contains("://") {
-            return Err(LoadError::Missing(format!("{text:?} is neither a path nor a URL of the web")));
+            return Err(LoadError::Missing("its place is neither a path nor a URL of the web".to_owned()));
         }
         Ok(Place::File {
             path: folder.join(path),

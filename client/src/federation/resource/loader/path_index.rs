@@ -56,9 +56,9 @@ impl PathIndex {
         match found {
             Ok(Ok(line)) => Ok(paths(&line)),
             Ok(Err(error)) if error.kind() == io::ErrorKind::NotFound => {
-                Err(LoadError::Missing(format!("the list {} does not exist", self.path.display())))
+                Err(LoadError::Missing("the list of files does not exist".to_owned()))
             }
-            Ok(Err(error)) => Err(LoadError::Io(format!("{}: {error}", self.path.display()))),
+            Ok(Err(error)) => Err(LoadError::Io(format!("the list of files: {error}"))),
             Err(_) => Err(LoadError::Io("the server is about to end".to_owned())),
         }
     }

@@ -46,8 +46,11 @@ impl RedisIndex {
         };
         match timeout(PATIENCE, asked).await {
             Ok(Ok(path)) => Ok(path),
-            Ok(Err(error)) => Err(LoadError::Io(format!("the hash {} in Redis: {error}", self.key))),
-            Err(_) => Err(LoadError::Io(format!("the hash {} in Redis: timeout", self.key))),
+            Ok(Err(error)) => {
+                tracing::warn!(key = self.key, %error, "a hash of files cannot be asked");
+                Err(LoadError::Io("Redis does not answer".to_owned()))
+            }
+            Err(_) => Err(LoadError::Io("Redis does not answer in time".to_owned())),
         }
     }
 }

@@ -31,7 +31,7 @@ pub(super) fn below(prefix: &str, name: &str) -> Result<Url, LoadError> {
             _ => text.push_str(&format!("%{byte:02X}")),
         }
     }
-    Url::parse(&text).map_err(|error| LoadError::Missing(format!("{text:?} is no URL: {error}")))
+    Url::parse(&text).map_err(|error| LoadError::Missing(format!("there is no URL for it: {error}")))
 }
 
 /// The part of a file that a record lies in.
@@ -69,8 +69,8 @@ pub(super) async fn part(
             }
         }
         200 => offset,
-        404 | 410 => return Err(LoadError::Missing(format!("{url} does not exist"))),
-        416 => return Err(LoadError::Record(format!("{url} ends before"))),
+        404 | 410 => return Err(LoadError::Missing("the server does not have it".to_owned())),
+        416 => return Err(LoadError::Record("the file ends before".to_owned())),
         status => return Err(SourceError::Status(status).into()),
     };
     if skip > LONGEST_WAY {

@@ -43,6 +43,8 @@ pub(super) struct Stored {
     is_arc: bool,
     /// Digests that are still to be checked.
     checks: Checks,
+    /// The digest that its header states of the payload, whether that can be checked or not.
+    stated: Option<Digest>,
 }
 
 /// What follows the HTTP header.
@@ -109,7 +111,10 @@ impl Stored {
             rest: Some(unpacked),
             is_arc,
             checks: Checks::default(),
+            stated: None,
         };
+        let stated = stored.header.get("WARC-Payload-Digest");
+        stored.stated = stated.and_then(Digest::parse);
         stored.begin().await?;
         Ok(stored)
     }
@@ -244,6 +249,11 @@ impl Stored {
             }
         }
         Ok(())
+    }
+
+    /// The digest that its header states of the payload.
+    pub(super) fn stated_digest(&self) -> Option<&Digest> {
+        self.stated.as_ref()
     }
 
     /// The digest of its payload as it is stored, if that is here.

@@ -1,0 +1,268 @@
+//! The resource API: the record of a URL, of the first row for which there is one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use futures_util::stream::{self, StreamExt};
+use http::header::{HeaderName, HeaderValue, CONTENT_LENGTH, CONTENT_TYPE, HOST, LINK};
+use http::{HeaderMap, Response};
+use hyper::body::Frame;
+
+use super::capture::Capture;
+use super::client_request::ClientRequest;
+use super::record::{LoadError, Record};
+use super::revisit::Originals;
+use super::tried::Tried;
+use super::{live, Resources};
+use crate::federation::collection::{Collection, Failure, Step};
+use crate::federation::config::Loader;
+use crate::federation::group::{ascii, Report};
+use crate::federation::query::{Order, Output, Query};
+use crate::federation::row::Row;
+use crate::federation::server::{frames, refusal, whole, with_errors, Body, Broken};
+use crate::federation::timestamp::Timestamp;
+use crate::federation::Federation;
+
+/// How many rows are tried.
+const TRIES: u64 = 100;
+/// How long it may take until there is a record.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// A row that is longer is not shown as a whole, in bytes.
+const LONGEST_ROW: usize = 6 * 1024;
+
+/// A request to the resource API.
+pub struct Request<'a> {
+    /// The query string.
+    pub query: &'a str,
+    /// The access point that the path names.
+    pub point: Option<&'a str>,
+    /// The header, of which the host counts.
+    pub headers: &'a HeaderMap,
+    /// What is to be sent to whoever has the resource.
+    pub message: ClientRequest,
+}
+
+/// Loads a record.
+struct Search<'a> {
+    federation: &'a Federation,
+    collection: &'a Arc<Collection>,
+    query: Arc<Query>,
+    message: &'a ClientRequest,
+    report: Report,
+    tried: Tried,
+}
+
+/// The record of the first row that has one; else 404, with what was tried.
+pub async fn answer(federation: &Federation, collection: &Arc<Collection>, request: Request<'_>) -> Response<Body> {
+    let query = match query(&request, collection) {
+        Ok(query) => query,
+        Err(failure) => return refusal(&failure),
+    };
+    let mut search = Search {
+        federation,
+        collection,
+        query,
+        message: &request.message,
+        report: Report::default(),
+        tried: Tried::default(),
+    };
+    // What it may have to do is too much for the future of a connection to hold all of it.
+    let run: BoxFuture<'_, _> = Box::pin(search.run());
+    let found = match tokio::time::timeout(PATIENCE, run).await {
+        Ok(Ok(found)) => found,
+        Ok(Err(failure)) => return refusal(&failure),
+        Err(_) => {
+            search.tried.time_is_up(PATIENCE);
+            None
+        }
+    };
+    let response = match found {
+        Some((row, record)) => present(&row, record, collection, &request),
+        None => search.tried.not_found(&search.query.url, &search.report),
+    };
+    with_errors(response, &search.report)
+}
+
+/// What is asked of the index.
+fn query(request: &Request<'_>, collection: &Collection) -> Result<Arc<Query>, Failure> {
+    let pairs: Vec<_> = url::form_urlencoded::parse(request.query.as_bytes()).collect();
+    let is_sorted = pairs.iter().any(|(name, _)| name == "sort" || name == "reverse");
+    let pairs = pairs.iter().map(|(name, value)| (&name[..], &value[..]));
+    let mut query = Query::parse(pairs, request.point)?;
+    if query.order == Order::Ascending && !is_sorted {
+        query.order = Order::Closest(query.closest.unwrap_or_else(Timestamp::now));
+    }
+    query.limit = Some(query.limit.unwrap_or(TRIES).min(TRIES));
+    query.output = Output::default();
+    query.fields = None;
+    query.show_num_pages = false;
+    request.message.look_up(&mut query)?;
+    collection.prepare(query)
+}
+
+impl Search<'_> {
+    async fn run(&mut self) -> Result<Option<(Row, Record)>, Failure> {
+        for step in &self.collection.steps {
+            let mut rows = self.collection.step(step, &self.query, &self.report).await?;
+            while let Some(batch) = rows.next().await.transpose()? {
+                for row in batch {
+                    if self.tried.rows() >= TRIES {
+                        return Ok(None);
+                    }
+                    if let Some(record) = self.load(step, &row).await {
+                        return Ok(Some((row, record)));
+                    }
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// The record of a row, by the first loader that has it.
+    async fn load(&mut self, step: &Step, row: &Row) -> Option<Record> {
+        let capture = match Capture::of(row) {
+            Ok(capture) => capture,
+            Err(error) => {
+                self.tried.add(None, None, &error);
+                return None;
+            }
+        };
+        let mut is_fit = false;
+        for loader in &step.resource {
+            let is_live = *loader == Loader::Live;
+            let fits = if is_live { capture.is_live } else { capture.extent.is_some() };
+            if !fits {
+                continue;
+            }
+            is_fit = true;
+            let loaded = match is_live {
+                true => self.fetch(row).await,
+                false => self.read(step, loader, &capture).await,
+            };
+            match loaded {
+                Ok(record) => return Some(record),
+                Err(error) => self.tried.add(Some(&capture), Some(loader), &error),
+            }
+        }
+        if !is_fit {
+            let what = match (capture.is_live, capture.extent.is_some()) {
+                (true, _) => "the row has a live_url, and $live is not among the loaders",
+                (_, true) => "the row names a file, and no loader of files is there",
+                _ => "the row says neither live_url nor filename and offset",
+            };
+            self.tried.add(Some(&capture), None, &LoadError::Unfit(what.to_owned()));
+        }
+        None
+    }
+
+    async fn fetch(&self, row: &Row) -> Result<Record, LoadError> {
+        let resources = &self.federation.resources;
+        let load: BoxFuture<'_, _> =
+            Box::pin(live::load(&self.federation.net, &resources.limits, row, self.message));
+        load.await
+    }
+
+    async fn read(&self, step: &Step, loader: &Loader, capture: &Capture) -> Result<Record, LoadError> {
+        let Resources { archives, .. } = &self.federation.resources;
+        let Some(extent) = &capture.extent else {
+            return Err(LoadError::Unfit("the row names no file".to_owned()));
+        };
+        let accept = |stored: &super::stored::Stored| capture.agrees_with(stored.header());
+        let stored = archives.load(loader, extent, &self.collection.name, &accept).await?;
+        if stored.header().record_type() != b"revisit" {
+            return stored.into_record();
+        }
+        let others = self.federation.collections.iter();
+        let others = others.filter(|other| other.name != self.collection.name);
+        let originals = Originals {
+            archives,
+            collections: std::iter::once(self.collection).chain(others).collect(),
+            loaders: &step.resource,
+            point: self.query.point.as_deref(),
+        };
+        let resolve: BoxFuture<'_, _> = Box::pin(originals.resolve(capture, stored));
+        resolve.await
+    }
+}
+
+/// The answer with a record.
+fn present(row: &Row, record: Record, collection: &Collection, request: &Request<'_>) -> Response<Body> {
+    let length = record.length;
+    let mut headers = HeaderMap::new();
+    let mut add = |name: &'static str, value: &[u8]| {
+        if let Ok(value) = HeaderValue::from_bytes(value) {
+            headers.insert(HeaderName::from_static(name), value);
+        }
+    };
+    let source = record.source.clone().unwrap_or_else(|| row.field("source"));
+    let source = in_header(&source);
+    add("archive-source-coll", source.as_bytes());
+    add("warcserver-source-coll", source.as_bytes());
+    add("warcserver-type", b"warc");
+    add("warcserver-cdx", &shown(row));
+    add("memento-datetime", record.date.http_date().as_bytes());
+    let target = in_header(&record.target_uri);
+    add("warc-target-uri", target.as_bytes());
+    let links = links(&target, collection, request);
+    if let Ok(links) = HeaderValue::from_str(&links) {
+        headers.insert(LINK, links);
+    }
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/warc-record"));
+    headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
+    let body = match length == record.head.len() as u64 {
+        true => whole(record.head),
+        false => {
+            let head = stream::iter([Ok(record.head)]);
+            let pieces = head.chain(record.body).map(|piece| match piece {
+                Ok(bytes) => Ok(Frame::data(bytes)),
+                Err(error) => {
+                    tracing::warn!(%error, "a record broke off");
+                    Err(Broken(error.to_string()))
+                }
+            });
+            frames(pieces)
+        }
+    };
+    let mut response = Response::new(body);
+    *response.headers_mut() = headers;
+    response
+}
+
+/// The row, for those who want to know what the record is of.
+fn shown(row: &Row) -> Vec<u8> {
+    let json = String::from_utf8_lossy(row.json());
+    let json = match row.line().len() > LONGEST_ROW {
+        true => {
+            let members = [("url", row.field("url")), ("source", row.field("source"))];
+            let members = members.map(|(name, value)| (name.to_owned(), value.into()));
+            serde_json::Value::Object(members.into_iter().collect()).to_string()
+        }
+        false => json.into_owned(),
+    };
+    [row.urlkey(), b" ", row.timestamp(), b" ", ascii(&json).as_bytes()].concat()
+}
+
+fn links(target: &str, collection: &Collection, request: &Request<'_>) -> String {
+    let host = request.headers.get(HOST).and_then(|host| host.to_str().ok());
+    let is_host = |host: &&str| host.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._:[]".contains(&b));
+    let host = host.filter(is_host).map(|host| format!("http://{host}")).unwrap_or_default();
+    let point = request.point.map(|point| format!("/ap/{}", in_header(point))).unwrap_or_default();
+    let base = format!("{host}/{}{point}", in_header(&collection.name));
+    format!(
+        "<{target}>; rel=\"original\", <{base}/timegate/{target}>; rel=\"timegate\", \
+         <{base}/timemap/link/{target}>; rel=\"timemap\"; type=\"application/link-format\""
+    )
+}
+
+/// A text in ASCII without what means something in headers; URLs stay what they are.
+fn in_header(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'!' | b'#'..=b';' | b'=' | b'?'..=b'[' | b']'..=b'~' => out.push(char::from(byte)),
+            _ => out.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    out
+}
