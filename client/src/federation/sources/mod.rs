@@ -3,12 +3,14 @@
 pub(crate) mod file;
 mod line;
 mod place;
+mod redis;
 mod sorted;
 mod span;
 mod work;
 
 use std::sync::Arc;
 
+pub use self::redis::RedisSource;
 use super::config::{self, SourceKind};
 use super::net::Net;
 use super::source::{Limits, Source};
@@ -35,7 +37,8 @@ pub fn open(source: &config::Source, identity: Identity, net: &Arc<Net>) -> Arc<
     let _ = net;
     match &source.kind {
         SourceKind::File { path } => Arc::new(FileSource::new(path.clone(), identity)),
-        SourceKind::ZipNum { .. } | SourceKind::Redis { .. } => unimplemented!(),
+        SourceKind::Redis { url } => Arc::new(RedisSource::new(url, identity)),
+        SourceKind::ZipNum { .. } => unimplemented!(),
         // Those that are reached through `net`.
         SourceKind::Memento { .. }
         | SourceKind::Cdx { .. }

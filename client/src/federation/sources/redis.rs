@@ -1,0 +1,491 @@
+//! Sorted sets of CDXJ lines in Redis, all with the same score.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering as Memory};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures_util::future::BoxFuture;
+use futures_util::stream::{self, StreamExt};
+use futures_util::FutureExt;
+
+use super::super::query::Order;
+use super::super::source::{Batch, Lookup, Rows, Source, SourceError};
+use super::line::{is_no_capture, trimmed, Shape, Writer, LONGEST};
+use super::span::{distance, Place, Span};
+use super::Identity;
+use crate::server::without_password;
+use crate::{Ask, AsyncServer, Call};
+
+/// So many members are asked for at first, and later on.
+const FIRST: usize = 100;
+const PAGE: usize = 1000;
+/// So many bytes should a page have, if members are large.
+const BYTES: usize = 1 << 20;
+/// Captures that are as far from the moment that is asked for are put into order as far as there are no more of them.
+const RUN: usize = 20_000;
+/// How often something is sent again after a connection that broke.
+const RETRIES: u32 = 1;
+
+/// A sorted set of CDXJ lines.
+#[derive(Clone)]
+pub struct RedisSource(Arc<Inner>);
+
+struct Inner {
+    identity: Identity,
+    /// Where the server is, and which database of it is meant.
+    url: String,
+    /// May hold `{coll}`.
+    key: String,
+    /// There once somebody has asked.
+    server: tokio::sync::Mutex<Option<AsyncServer>>,
+    problem: Mutex<Option<String>>,
+    broken: AtomicU64,
+}
+
+impl RedisSource {
+    /// The sorted set at `redis://host:port/db/key` or `rediss://…`. `{coll}` in the key stands for the name of the
+    /// collection. Nothing is connected to yet.
+    pub fn new(url: &str, identity: Identity) -> RedisSource {
+        let (url, key) = parts(url);
+        RedisSource(Arc::new(Inner {
+            identity,
+            url,
+            key,
+            server: tokio::sync::Mutex::default(),
+            problem: Mutex::default(),
+            broken: AtomicU64::new(0),
+        }))
+    }
+}
+
+impl fmt::Debug for RedisSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("RedisSource").field(&self.0.shown()).finish()
+    }
+}
+
+/// The URL of a database, and the key.
+fn parts(url: &str) -> (String, String) {
+    let Some((scheme, rest)) = url.split_once("://") else {
+        return (url.to_owned(), String::new());
+    };
+    let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let (database, key) = match path.split_once('/') {
+        Some((database, key)) if is_number(database) || database.is_empty() => (database, key),
+        None if is_number(path) => (path, ""),
+        // The database was left out.
+        _ => ("", path),
+    };
+    let database = if database.is_empty() { "0" } else { database };
+    (format!("{scheme}://{host}/{database}"), key.to_owned())
+}
+
+impl Source for RedisSource {
+    fn rows(&self, lookup: Arc<Lookup>) -> BoxFuture<'_, Result<Rows, SourceError>> {
+        async move {
+            let span = Span::of(&lookup.query);
+            let split = match lookup.order {
+                Order::Closest(moment) => span.split(&lookup.query, moment),
+                _ => None,
+            };
+            let order = match (lookup.order, &split) {
+                (Order::Closest(_), None) => Order::Ascending,
+                (order, _) => order,
+            };
+            let asking = Asking::new(Arc::clone(&self.0), &lookup, order, span, split);
+            let batches = stream::unfold(Some(asking), |asking| async move {
+                let mut asking = asking?;
+                match asking.next().await {
+                    Ok(batch) if batch.is_empty() => None,
+                    Ok(batch) => Some((Ok(batch), Some(asking))),
+                    Err(error) => Some((Err(error), None)),
+                }
+            });
+            Ok(Rows {
+                ordered: order == lookup.order,
+                batches: batches.boxed(),
+            })
+        }
+        .boxed()
+    }
+
+    fn health(&self) -> Result<(), String> {
+        let problem = self.0.problem.lock();
+        let problem = problem.unwrap_or_else(PoisonError::into_inner);
+        problem.clone().map_or(Ok(()), Err)
+    }
+
+    fn broken(&self) -> u64 {
+        self.0.broken.load(Memory::Relaxed)
+    }
+}
+
+impl Inner {
+    fn shown(&self) -> String {
+        without_password(&self.url)
+    }
+
+    async fn server(&self) -> Result<AsyncServer, crate::Error> {
+        let mut server = self.server.lock().await;
+        if let Some(server) = &*server {
+            return Ok(server.clone());
+        }
+        let options = AsyncServer::options(&self.url)
+            .patience(self.identity.limits.silence)
+            .retries(RETRIES);
+        let opened = options.open_async().await?;
+        *server = Some(opened.clone());
+        Ok(opened)
+    }
+
+    /// Members from one bound on, in one direction or the other.
+    async fn members(
+        &self,
+        command: &str,
+        key: &str,
+        bounds: [&[u8]; 2],
+        count: usize,
+    ) -> Result<Vec<Vec<u8>>, SourceError> {
+        let answer = async {
+            let server = self.server().await?;
+            let mut command = ::redis::cmd(command);
+            let [from, to] = bounds;
+            command.arg(key).arg(from).arg(to);
+            command.arg("LIMIT").arg(0).arg(count);
+            let call: Call<Vec<Vec<u8>>> = Call::new(command).repeatable();
+            server.ask(call).await
+        };
+        let answer = answer.await.map_err(|error| self.failed(&error));
+        let problem = answer.as_ref().err().map(SourceError::to_string);
+        *self.problem.lock().unwrap_or_else(PoisonError::into_inner) = problem;
+        answer
+    }
+
+    fn failed(&self, error: &crate::Error) -> SourceError {
+        let text = format!("{}: {error}", self.shown());
+        match error.word() {
+            // The server itself has refused.
+            Some(_) => SourceError::Answer(text),
+            None => SourceError::Connection(text),
+        }
+    }
+}
+
+/// Rows as they are asked for.
+struct Asking {
+    inner: Arc<Inner>,
+    key: String,
+    span: Arc<Span>,
+    order: Order,
+    writer: Writer,
+    left: u64,
+    /// What comes before the split, the last one first; what comes after it, or everything.
+    earlier: Option<Side>,
+    later: Option<Side>,
+    /// Lines of the former that are as far away, the last one first.
+    run: Vec<Found>,
+    /// Whether these are all.
+    whole: bool,
+}
+
+/// Members in one direction.
+struct Side {
+    command: &'static str,
+    /// As Redis writes them: `[text`, `(text`, `-`, `+`.
+    from: Vec<u8>,
+    to: Vec<u8>,
+    page: usize,
+    lines: VecDeque<Found>,
+    end: bool,
+}
+
+struct Found {
+    line: Vec<u8>,
+    shape: Shape,
+    distance: u64,
+}
+
+fn bound(kind: u8, text: &[u8]) -> Vec<u8> {
+    let mut bound = vec![kind];
+    bound.extend_from_slice(text);
+    bound
+}
+
+impl Side {
+    fn ahead(span: &Span) -> Side {
+        let end = match &span.to[..] {
+            b"" => b"+".to_vec(),
+            to => bound(b'(', to),
+        };
+        Side::new("ZRANGEBYLEX", bound(b'[', &span.from), end)
+    }
+
+    fn back(span: &Span) -> Side {
+        let end = match &span.to[..] {
+            b"" => b"+".to_vec(),
+            to => bound(b'(', to),
+        };
+        Side::new("ZREVRANGEBYLEX", end, bound(b'[', &span.from))
+    }
+
+    fn new(command: &'static str, from: Vec<u8>, to: Vec<u8>) -> Side {
+        Side {
+            command,
+            from,
+            to,
+            page: FIRST,
+            lines: VecDeque::new(),
+            end: false,
+        }
+    }
+}
+
+impl Asking {
+    fn new(
+        inner: Arc<Inner>,
+        lookup: &Lookup,
+        order: Order,
+        span: Span,
+        split: Option<Vec<u8>>,
+    ) -> Asking {
+        let (earlier, later) = match split {
+            Some(split) => {
+                let (earlier, later) = span.halves(span.nearest(&split));
+                (Some(Side::back(&earlier)), Some(Side::ahead(&later)))
+            }
+            None if order == Order::Descending => (None, Some(Side::back(&span))),
+            None => (None, Some(Side::ahead(&span))),
+        };
+        let nothing = span.is_empty();
+        let at_most = lookup.at_most.filter(|_| order == lookup.order);
+        Asking {
+            key: inner.key.replace("{coll}", &lookup.collection),
+            writer: Writer::new(Arc::clone(&inner.identity.members)),
+            inner,
+            span: Arc::new(span),
+            order,
+            left: at_most.unwrap_or(u64::MAX),
+            earlier: earlier.filter(|_| !nothing),
+            later: later.filter(|_| !nothing),
+            run: Vec::new(),
+            whole: false,
+        }
+    }
+
+    /// Rows up to where the next page is needed. Empty at the end.
+    async fn next(&mut self) -> Result<Batch, SourceError> {
+        while self.left > 0 && self.writer.size().0 < PAGE {
+            let gathers = self.gather();
+            let later = self.later.as_ref();
+            if gathers || later.is_some_and(|side| side.lines.is_empty() && !side.end) {
+                // What is there goes out before more of it is asked for.
+                if self.writer.size().0 > 0 {
+                    break;
+                }
+                self.ask().await?;
+                continue;
+            }
+            let Some(found) = self.pop() else { break };
+            if self.writer.push(&found.line, found.shape) {
+                self.left -= 1;
+            } else {
+                self.inner.broken.fetch_add(1, Memory::Relaxed);
+            }
+        }
+        Ok(self.writer.take())
+    }
+
+    /// Puts lines that are as far away into the run. Whether it takes another page to know all of them.
+    fn gather(&mut self) -> bool {
+        let Some(earlier) = self.earlier.as_mut().filter(|_| !self.whole) else {
+            return false;
+        };
+        while let Some(found) = earlier.lines.pop_front() {
+            let first = self.run.first();
+            if first.is_some_and(|first| first.distance != found.distance) || self.run.len() >= RUN
+            {
+                earlier.lines.push_front(found);
+                self.whole = true;
+                return false;
+            }
+            self.run.push(found);
+        }
+        self.whole = earlier.end;
+        !self.whole
+    }
+
+    /// The next line of what is there.
+    fn pop(&mut self) -> Option<Found> {
+        let later = self.later.as_mut()?;
+        let run = self.run.first().map(|first| first.distance);
+        let head = later.lines.front().map(|head| head.distance);
+        if run.is_some() && (head.is_none() || run <= head) {
+            let found = self.run.pop();
+            self.whole = !self.run.is_empty();
+            return found;
+        }
+        later.lines.pop_front()
+    }
+
+    async fn ask(&mut self) -> Result<(), SourceError> {
+        for side in [&mut self.earlier, &mut self.later].into_iter().flatten() {
+            if !side.lines.is_empty() || side.end {
+                continue;
+            }
+            let bounds = [&side.from[..], &side.to[..]];
+            let members = self
+                .inner
+                .members(side.command, &self.key, bounds, side.page);
+            let members = members.await?;
+            side.end = members.len() < side.page;
+            let size: usize = members.iter().map(Vec::len).sum();
+            let average = size / members.len().max(1) + 1;
+            side.page = (side.page * 4).min(BYTES / average).clamp(1, PAGE);
+            if let Some(last) = members.last() {
+                side.from = bound(b'(', last);
+            }
+            for member in members {
+                let line = trimmed(&member);
+                let shape = Shape::of(line).filter(|_| {
+                    // One line is one capture.
+                    line.len() <= LONGEST && memchr::memchr2(b'\n', b'\r', line).is_none()
+                });
+                let Some(shape) = shape else {
+                    let broken = u64::from(!is_no_capture(line));
+                    self.inner.broken.fetch_add(broken, Memory::Relaxed);
+                    continue;
+                };
+                if self.span.place(line) != Place::Within || !self.span.admits(line, shape) {
+                    continue;
+                }
+                let Some(distance) = distance(self.order, line, shape) else {
+                    self.inner.broken.fetch_add(1, Memory::Relaxed);
+                    continue;
+                };
+                let line = line.to_vec();
+                side.lines.push_back(Found {
+                    line,
+                    shape,
+                    distance,
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use redis_tests::{Options, Rng, Server};
+
+    use super::super::file::tests::{
+        ask, assert_same, identity, lookup, query, random_lookup, text,
+    };
+    use super::super::line::trimmed;
+    use super::*;
+
+    #[test]
+    fn an_url_is_a_database_and_a_key() {
+        for (url, database, key) in [
+            ("redis://h:1/2/k:{coll}", "redis://h:1/2", "k:{coll}"),
+            ("rediss://u:p@h/0/a/b", "rediss://u:p@h/0", "a/b"),
+            ("redis://h/k", "redis://h/0", "k"),
+            ("redis://h//k", "redis://h/0", "k"),
+            ("redis://h/3", "redis://h/3", ""),
+            ("redis://h", "redis://h/0", ""),
+        ] {
+            assert_eq!(parts(url), (database.to_owned(), key.to_owned()), "{url}");
+        }
+    }
+
+    #[test]
+    fn sets_say_what_a_naive_reader_finds() {
+        let server = Server::with(Options::new().no_module());
+        let mut connection = server.conn();
+        let mut rng = Rng::new("sets_say_what_a_naive_reader_finds");
+        for round in 0..8 {
+            let members = text(&mut rng);
+            let members: BTreeSet<&[u8]> = members
+                .split(|&byte| byte == b'\n')
+                .map(trimmed)
+                .filter(|line| line.len() < 1 << 16)
+                .collect();
+            let mut all = Vec::new();
+            for member in &members {
+                all.extend_from_slice(member);
+                all.push(b'\n');
+                let mut add = ::redis::cmd("ZADD");
+                add.arg(format!("set:{round}:coll")).arg(0).arg(*member);
+                let _: u64 = add.query(&mut connection).unwrap();
+            }
+            let url = format!("redis://127.0.0.1:{}/0/set:{round}:{{coll}}", server.port());
+            let source = RedisSource::new(&url, identity());
+            for _ in 0..30 {
+                assert_same(&source, &[all.clone()], &random_lookup(&mut rng));
+            }
+            assert_eq!(source.health(), Ok(()));
+        }
+    }
+
+    #[test]
+    fn a_server_that_is_not_there_is_named_without_its_password() {
+        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = free.local_addr().unwrap().port();
+        drop(free);
+        let url = format!("redis://user:secret@127.0.0.1:{port}/0/k");
+        let source = RedisSource::new(&url, identity());
+        let all = lookup(query("http://a.com/", Default::default()), Order::Ascending);
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let error = runtime.block_on(async {
+            let mut rows = source.rows(all).await.unwrap();
+            rows.batches.next().await.unwrap().unwrap_err()
+        });
+        let SourceError::Connection(text) = error else {
+            panic!("{error:?}");
+        };
+        assert!(
+            text.contains("127.0.0.1") && !text.contains("secret"),
+            "{text}"
+        );
+        assert!(source.health().is_err() && !format!("{source:?}").contains("secret"));
+    }
+
+    #[test]
+    fn a_key_of_another_type_is_an_answer_that_is_none() {
+        let server = Server::with(Options::new().no_module());
+        let _: () = ::redis::cmd("SET")
+            .arg("k")
+            .arg(1)
+            .query(&mut server.conn())
+            .unwrap();
+        let url = format!("redis://127.0.0.1:{}/0/k", server.port());
+        let source = RedisSource::new(&url, identity());
+        let all = lookup(
+            query("http://a.com/", Default::default()),
+            Order::Descending,
+        );
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let error = runtime.block_on(async {
+            let mut rows = source.rows(all).await.unwrap();
+            rows.batches.next().await.unwrap().unwrap_err()
+        });
+        assert!(matches!(error, SourceError::Answer(_)), "{error:?}");
+        let nothing = format!("redis://127.0.0.1:{}/0/none", server.port());
+        let source = RedisSource::new(&nothing, identity());
+        let all = lookup(
+            query("http://a.com/", Default::default()),
+            Order::Descending,
+        );
+        assert_eq!(ask(&source, &all).0, []);
+    }
+}
