@@ -88,6 +88,8 @@ impl Pywb {
             ])
             .env("PYWB_CONFIG_FILE", "config.yaml")
             .env("NO_PROXY", "*")
+            // gunicorn keeps a socket there.
+            .env("HOME", dir.path())
             .current_dir(dir.path())
             .stdin(Stdio::null())
             .stdout(file("out"))

@@ -41,6 +41,7 @@ impl Data {
             let shape = Shape {
                 name,
                 captures,
+                odd: name == "south",
                 ..Shape::default()
             };
             let mut collection = Collection::new(&mut rng, shape);

@@ -35,6 +35,9 @@ pub struct Shape {
     pub most: u64,
     /// Captures in a file.
     pub per_file: usize,
+    /// Captures are at odd seconds, and so at others than those of a collection where this is not so. Only the
+    /// first of the page that has the most is at the same second in both.
+    pub odd: bool,
 }
 
 impl Default for Shape {
@@ -44,6 +47,7 @@ impl Default for Shape {
             captures: 2_000,
             most: 180,
             per_file: 300,
+            odd: false,
         }
     }
 }

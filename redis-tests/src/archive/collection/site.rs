@@ -46,6 +46,9 @@ const PATHS: [&str; 20] = [
 
 const POSTED: [&str; 4] = ["a=1&b=2", "a=1&b=3", "query=web+archive", "q=x"];
 
+/// The first second of 2016.
+const FIRST: u64 = 1_451_606_400;
+
 /// 1 June 2018 at noon: the first page was captured as long before as after, several times.
 const MIDDLE: u64 = 1_527_854_400;
 
@@ -92,10 +95,12 @@ pub fn captures(rng: &mut Rng, shape: &Shape) -> Vec<Capture> {
             // Few pages have most of the captures.
             _ => 1 + rng.below(1 + 2 * shape.captures.saturating_sub(shape.most) / all),
         };
-        let mut moments: Vec<u64> = (0..times).map(|_| moment(rng)).collect();
+        let mut moments: Vec<u64> = (0..times).map(|_| moment(rng, shape)).collect();
         if number == 0 {
             let around = |apart| [MIDDLE - apart, MIDDLE + apart];
-            moments.extend([60, 3_600, 7_200, 86_400].into_iter().flat_map(around));
+            let ties = [60, 3_600, 7_200, 86_400].into_iter().flat_map(around);
+            moments.extend(ties.filter(|_| !shape.odd));
+            moments.push(FIRST);
         }
         moments.sort_unstable();
         moments.dedup();
@@ -111,13 +116,13 @@ pub fn captures(rng: &mut Rng, shape: &Shape) -> Vec<Capture> {
 }
 
 /// Seconds since 1970, some of them on the hour so that there are some at the same distance to others.
-fn moment(rng: &mut Rng) -> u64 {
-    const FIRST: u64 = 1_451_606_400; // 2016
+fn moment(rng: &mut Rng, shape: &Shape) -> u64 {
     let seconds = FIRST + rng.below(5 * 365 * 86_400);
-    match rng.chance(30) {
+    let seconds = match rng.chance(30) {
         true => seconds - seconds % 3600,
-        false => seconds,
-    }
+        false => seconds - seconds % 2,
+    };
+    seconds + u64::from(shape.odd)
 }
 
 fn digits(seconds: u64) -> String {
