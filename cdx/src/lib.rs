@@ -25,6 +25,7 @@ mod field;
 mod filter;
 mod line;
 mod pattern;
+pub mod post;
 pub mod surt;
 
 pub use collapse::Collapse;

@@ -1,0 +1,116 @@
+//! Look-up URLs of requests that are not a plain `GET`: the method and the body become part of the query.
+//!
+//! Indexes hold such captures under the urlkey of that URL, so it has to be the one that indexers of the pywb family
+//! write, to the byte:
+//!
+//! | `Content-Type` begins with | what becomes of the body |
+//! |---|---|
+//! | `application/x-www-form-urlencoded` | itself, unescaped |
+//! | `multipart/` | its parts, as of a form |
+//! | `application/json` | the values in it, as of a form; nothing, when it is not JSON |
+//! | `text/plain` | the same; base64, when it is not JSON |
+//! | anything else | base64, as `__wb_post_data` |
+
+mod escape;
+mod json;
+mod multipart;
+
+#[cfg(test)]
+mod tests;
+
+use escape::{push_base64, push_plus};
+
+/// So many characters of what a body becomes are kept.
+pub const LONGEST_APPENDIX: usize = 4096;
+
+/// The URL under which a request is looked up. Of a `GET` or a `HEAD` it is the URL itself.
+///
+/// ```
+/// use crawlspace_cdx::post::lookup_url;
+/// let form = Some("application/x-www-form-urlencoded");
+/// assert_eq!(lookup_url("http://a.com/", "POST", form, b"b=c%20d"), "http://a.com/?__wb_method=POST&b=c d");
+/// assert_eq!(lookup_url("http://a.com/?x", "DELETE", None, b""), "http://a.com/?x&__wb_method=DELETE");
+/// assert_eq!(lookup_url("http://a.com/", "GET", None, b""), "http://a.com/");
+/// ```
+pub fn lookup_url(url: &str, method: &str, content_type: Option<&str>, body: &[u8]) -> String {
+    let method = method.to_ascii_uppercase();
+    if url.is_empty() || matches!(&method[..], "GET" | "HEAD") {
+        return url.to_owned();
+    }
+    let mut lookup = url.to_owned();
+    lookup.push(if url.contains('?') { '&' } else { '?' });
+    lookup.push_str("__wb_method=");
+    lookup.push_str(&method);
+    if matches!(&method[..], "POST" | "PUT") && !body.is_empty() {
+        let mut appendix = appendix(content_type.unwrap_or_default(), body);
+        cut(&mut appendix);
+        if !appendix.is_empty() {
+            lookup.push('&');
+            lookup.push_str(&appendix);
+        }
+    }
+    lookup
+}
+
+/// What a body becomes; longer than it may be, perhaps.
+fn appendix(content_type: &str, body: &[u8]) -> String {
+    let is = |beginning| content_type.starts_with(beginning);
+    if is("application/x-www-form-urlencoded") {
+        return match std::str::from_utf8(body) {
+            Ok(body) => escape::undone_plus(body),
+            Err(_) => data(body),
+        };
+    }
+    if is("multipart/") {
+        return match multipart::Form::read(content_type, body) {
+            Some(form) => pairs(form),
+            None => data(body),
+        };
+    }
+    let is_text = is("text/plain");
+    if is_text || is("application/json") {
+        return match json::flat(body) {
+            Some(values) => pairs(
+                values
+                    .iter()
+                    .map(|(name, value)| (&name[..], value.as_bytes())),
+            ),
+            None if is_text => data(body),
+            None => String::new(),
+        };
+    }
+    data(body)
+}
+
+fn data(body: &[u8]) -> String {
+    let mut appendix = String::from("__wb_post_data=");
+    // Every three bytes become four characters, so the rest of it would be cut off.
+    push_base64(body.get(..LONGEST_APPENDIX).unwrap_or(body), &mut appendix);
+    appendix
+}
+
+fn pairs(pairs: impl IntoIterator<Item = (impl AsRef<str>, impl AsRef<[u8]>)>) -> String {
+    let mut appendix = String::new();
+    for (name, value) in pairs {
+        if appendix.len() > LONGEST_APPENDIX {
+            break;
+        }
+        if !appendix.is_empty() {
+            appendix.push('&');
+        }
+        push_plus(name.as_ref().as_bytes(), &mut appendix);
+        appendix.push('=');
+        let value = value.as_ref();
+        push_plus(
+            value.get(..LONGEST_APPENDIX).unwrap_or(value),
+            &mut appendix,
+        );
+    }
+    appendix
+}
+
+fn cut(appendix: &mut String) {
+    if let Some((end, _)) = appendix.char_indices().nth(LONGEST_APPENDIX) {
+        appendix.truncate(end);
+    }
+}

@@ -1,0 +1,302 @@
+//! JSON, as the values in it with the names they are under.
+//!
+//! Read as the indexers read it, who use Python: `NaN` is a number, a number may have any length, and of a name that
+//! an object has twice the last value counts, in the place of the first.
+
+use std::collections::HashMap;
+
+/// Deeper than this, the indexers fail.
+const DEEPEST: usize = 900;
+/// Whole numbers with more digits are not read there.
+const MOST_DIGITS: usize = 4300;
+
+/// A value. A text is `None` where it cannot be written in UTF-8, having half of a pair of surrogates.
+enum Value {
+    Object(Vec<(Option<String>, Value)>),
+    List(Vec<Value>),
+    Scalar(Option<String>),
+}
+
+/// All values that have a name, in their order: those of a list have the name of the list. A name that comes again
+/// gets a number. `None` when the body is not JSON.
+pub(super) fn flat(body: &[u8]) -> Option<Vec<(String, String)>> {
+    let body = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body);
+    let text = std::str::from_utf8(body).ok()?;
+    let mut reader = Reader {
+        rest: text.as_bytes(),
+    };
+    let value = reader.value(0)?;
+    reader.skip_blanks();
+    if !reader.rest.is_empty() {
+        return None;
+    }
+    let mut values = Values::default();
+    values.take(&value, &Some(String::new()))?;
+    Some(values.all)
+}
+
+#[derive(Default)]
+struct Values {
+    all: Vec<(String, String)>,
+    places: HashMap<String, usize>,
+    times: HashMap<String, u64>,
+}
+
+impl Values {
+    fn take(&mut self, value: &Value, name: &Option<String>) -> Option<()> {
+        match value {
+            Value::Object(members) => members
+                .iter()
+                .try_for_each(|(name, value)| self.take(value, name)),
+            Value::List(values) => values.iter().try_for_each(|value| self.take(value, name)),
+            Value::Scalar(value) => {
+                let name = name.as_ref()?;
+                if !name.is_empty() {
+                    let name = self.free(name);
+                    self.put(name, value.clone()?);
+                }
+                Some(())
+            }
+        }
+    }
+
+    fn free(&mut self, name: &str) -> String {
+        if !self.places.contains_key(name) {
+            return name.to_owned();
+        }
+        let times = self.times.entry(name.to_owned()).or_insert(1);
+        *times += 1;
+        format!("{name}.{times}_")
+    }
+
+    fn put(&mut self, name: String, value: String) {
+        match self.places.get(&name).and_then(|at| self.all.get_mut(*at)) {
+            // A name that somebody gave by hand.
+            Some(there) => there.1 = value,
+            None => {
+                self.places.insert(name.clone(), self.all.len());
+                self.all.push((name, value));
+            }
+        }
+    }
+}
+
+struct Reader<'a> {
+    rest: &'a [u8],
+}
+
+impl Reader<'_> {
+    fn skip_blanks(&mut self) {
+        while let [b' ' | b'\t' | b'\n' | b'\r', rest @ ..] = self.rest {
+            self.rest = rest;
+        }
+    }
+
+    fn takes(&mut self, text: &str) -> bool {
+        match self.rest.strip_prefix(text.as_bytes()) {
+            Some(rest) => {
+                self.rest = rest;
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn value(&mut self, depth: usize) -> Option<Value> {
+        self.skip_blanks();
+        let scalar = |text: &str| Some(Value::Scalar(Some(text.to_owned())));
+        match self.rest.first()? {
+            _ if depth > DEEPEST => None,
+            b'{' => self.object(depth),
+            b'[' => self.list(depth),
+            b'"' => Some(Value::Scalar(self.text()?)),
+            b't' => self.takes("true").then(|| scalar("true"))?,
+            b'f' => self.takes("false").then(|| scalar("false"))?,
+            b'n' => self.takes("null").then(|| scalar("null"))?,
+            b'N' => self.takes("NaN").then(|| scalar("nan"))?,
+            // They are read, but not written.
+            b'I' => self.takes("Infinity").then_some(Value::Scalar(None)),
+            b'-' if self.takes("-Infinity") => Some(Value::Scalar(None)),
+            _ => self.number().map(Value::Scalar),
+        }
+    }
+
+    fn object(&mut self, depth: usize) -> Option<Value> {
+        self.takes("{");
+        let mut members: Vec<(Option<String>, Value)> = Vec::new();
+        let mut places = HashMap::new();
+        self.skip_blanks();
+        if self.takes("}") {
+            return Some(Value::Object(members));
+        }
+        loop {
+            self.skip_blanks();
+            let name = self.text()?;
+            self.skip_blanks();
+            if !self.takes(":") {
+                return None;
+            }
+            let value = self.value(depth + 1)?;
+            match places
+                .get(&name)
+                .and_then(|at: &usize| members.get_mut(*at))
+            {
+                Some(there) => there.1 = value,
+                None => {
+                    places.insert(name.clone(), members.len());
+                    members.push((name, value));
+                }
+            }
+            self.skip_blanks();
+            if self.takes("}") {
+                return Some(Value::Object(members));
+            }
+            if !self.takes(",") {
+                return None;
+            }
+        }
+    }
+
+    fn list(&mut self, depth: usize) -> Option<Value> {
+        self.takes("[");
+        let mut values = Vec::new();
+        self.skip_blanks();
+        if self.takes("]") {
+            return Some(Value::List(values));
+        }
+        loop {
+            values.push(self.value(depth + 1)?);
+            self.skip_blanks();
+            if self.takes("]") {
+                return Some(Value::List(values));
+            }
+            if !self.takes(",") {
+                return None;
+            }
+        }
+    }
+
+    /// `None` when it is no text; `Some(None)` when it is none that can be written.
+    fn text(&mut self) -> Option<Option<String>> {
+        if !self.takes("\"") {
+            return None;
+        }
+        let mut text = Vec::new();
+        let mut is_whole = true;
+        loop {
+            let (first, rest) = self.rest.split_first()?;
+            self.rest = rest;
+            match first {
+                b'"' => break,
+                b'\\' => {
+                    let (first, rest) = self.rest.split_first()?;
+                    self.rest = rest;
+                    let plain = match first {
+                        b'"' | b'\\' | b'/' => *first,
+                        b'b' => 8,
+                        b'f' => 12,
+                        b'n' => b'\n',
+                        b'r' => b'\r',
+                        b't' => b'\t',
+                        b'u' => {
+                            match self.escaped()? {
+                                Some(c) => {
+                                    text.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes())
+                                }
+                                None => is_whole = false,
+                            }
+                            continue;
+                        }
+                        _ => return None,
+                    };
+                    text.push(plain);
+                }
+                0..=31 => return None,
+                _ => text.push(*first),
+            }
+        }
+        Some(String::from_utf8(text).ok().filter(|_| is_whole))
+    }
+
+    /// What comes after `\u`, with the second half of a pair.
+    fn escaped(&mut self) -> Option<Option<char>> {
+        let unit = self.unit()?;
+        if let Some(c) = char::from_u32(unit) {
+            return Some(Some(c));
+        }
+        if (0xd800..0xdc00).contains(&unit) && self.rest.starts_with(b"\\u") {
+            let before = self.rest;
+            self.takes("\\u");
+            let second = self.unit()?;
+            if (0xdc00..0xe000).contains(&second) {
+                return Some(char::from_u32(
+                    0x1_0000 + ((unit - 0xd800) << 10) + (second - 0xdc00),
+                ));
+            }
+            self.rest = before;
+        }
+        Some(None)
+    }
+
+    fn unit(&mut self) -> Option<u32> {
+        let (digits, rest) = self.rest.split_at_checked(4)?;
+        self.rest = rest;
+        digits.iter().try_fold(0, |unit, digit| {
+            Some(unit * 16 + char::from(*digit).to_digit(16)?)
+        })
+    }
+
+    /// `Some(None)` when it is too large to be written.
+    fn number(&mut self) -> Option<Option<String>> {
+        let digits = |text: &[u8]| text.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        let text = self.rest;
+        let sign = usize::from(text.starts_with(b"-"));
+        let whole = digits(text.get(sign..)?);
+        if whole == 0 || (whole > 1 && text.get(sign) == Some(&b'0')) {
+            return None;
+        }
+        let integer = sign + whole;
+        let mut end = integer;
+        if let Some((b'.', rest)) = text.get(end..)?.split_first() {
+            match digits(rest) {
+                0 => {}
+                count => end += 1 + count,
+            }
+        }
+        if let Some((b'e' | b'E', rest)) = text.get(end..)?.split_first() {
+            let sign = usize::from(matches!(rest.first(), Some(b'+' | b'-')));
+            match digits(rest.get(sign..)?) {
+                0 => {}
+                count => end += 1 + sign + count,
+            }
+        }
+        let (number, rest) = text.split_at_checked(end)?;
+        self.rest = rest;
+        let number = std::str::from_utf8(number).ok()?;
+        if end == integer {
+            return match number {
+                "-0" => Some(Some("0".to_owned())),
+                _ => (whole <= MOST_DIGITS).then(|| Some(number.to_owned())),
+            };
+        }
+        Some(written(number.parse().ok()?))
+    }
+}
+
+/// A number with a fraction, without it where it is nothing.
+fn written(number: f64) -> Option<String> {
+    if number.is_infinite() {
+        return None;
+    }
+    if number.fract() == 0.0 {
+        let whole = format!("{number:.0}");
+        return Some(if whole == "-0" { "0".to_owned() } else { whole });
+    }
+    // The shortest digits that mean it, in scientific notation below 0.0001.
+    if number.abs() >= 1e-4 {
+        return Some(format!("{number}"));
+    }
+    let text = format!("{number:e}");
+    let (digits, exponent) = text.split_once("e-")?;
+    Some(format!("{digits}e-{exponent:0>2}"))
+}
