@@ -2,5 +2,6 @@
 
 mod index_api;
 mod requests;
+mod resource;
 #[path = "../federation_pywb/stage.rs"]
 mod stage;
