@@ -1,5 +1,6 @@
 //! What a request to the index asks for.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -192,7 +193,7 @@ impl<'a> Given<'a> {
             return Err(BadQuery(format!("filter: more than {FILTERS} of them")));
         }
         for text in self.filters.into_iter().filter(|text| !text.is_empty()) {
-            let filter = Filter::parse(text.as_bytes(), Dialect::Pywb, LIMITS)
+            let filter = Filter::parse(long_name(text).as_bytes(), Dialect::Pywb, LIMITS)
                 .map_err(|bad| BadQuery(format!("filter={text}: {bad}")))?;
             match filter.tag_test() {
                 Some(_) => tag_filters.push(text.to_owned()),
@@ -288,6 +289,28 @@ const LIMITS: Limits = Limits {
     pattern_bytes: 4 * 1024,
     compiled_bytes: 1024 * 1024,
 };
+
+/// A filter with the name of its field in place of the letter that pywb takes for it.
+fn long_name(filter: &str) -> Cow<'_, str> {
+    let name = filter.trim_start_matches(['!', '=', '~']);
+    let signs = &filter[..filter.len() - name.len()];
+    let Some((letter, rest)) = name.split_once(':') else {
+        return Cow::Borrowed(filter);
+    };
+    let long = match letter {
+        "k" => "urlkey",
+        "t" => "timestamp",
+        "u" => "url",
+        "m" => "mime",
+        "s" => "status",
+        "d" => "digest",
+        "l" => "length",
+        "o" => "offset",
+        "f" => "filename",
+        _ => return Cow::Borrowed(filter),
+    };
+    Cow::Owned(format!("{signs}{long}:{rest}"))
+}
 
 /// A moment of fewer digits than a year has is padded as one of fewer digits than a date has.
 fn moment(
@@ -525,6 +548,21 @@ mod tests {
         ] {
             let BadQuery(message) = parse(text).unwrap_err();
             assert!(message.starts_with(name), "{text}: {message}");
+        }
+    }
+
+    #[test]
+    fn a_letter_stands_for_a_field() {
+        for (short, long) in [
+            ("m:css", "mime:css"),
+            ("!~s:4..", "!~status:4.."),
+            ("=u:a:b", "=url:a:b"),
+            ("x:y", "x:y"),
+            ("mime:m:x", "mime:m:x"),
+            ("m", "m"),
+            ("", ""),
+        ] {
+            assert_eq!(long_name(short), long);
         }
     }
 

@@ -73,11 +73,11 @@ fn a_group_answers_as_one_archive() {
         ),
         (
             "url=example.com&closest=2015",
-            vec!["2015 south", "2014 north", "2016 north"],
+            vec!["2016 north", "2015 south", "2014 north"],
         ),
         (
             "url=example.com&closest=2015&limit=2",
-            vec!["2015 south", "2014 north"],
+            vec!["2016 north", "2015 south"],
         ),
         (
             "url=example.com&sort=reverse",

@@ -35,7 +35,7 @@ fn what_is_no_request_ends_its_connection_and_no_other_one() {
     for (request, statuses) in [
         (&b"\x16\x03\x01\x02\x00\x01\r\n\r\n"[..], &["400"][..]),
         (b"hello\r\n\r\n", &["400"]),
-        (b"GET nonsense HTTP/1.1\r\n\r\n", &["400"]),
+        (b"GET nonsense HTTP/1.1\r\nConnection: close\r\n\r\n", &["400"]),
         (b"GET /both/index HTTP/7.3\r\n\r\n", &["400"]),
         (huge.as_bytes(), &["431", "400"]),
         (long.as_bytes(), &["414", "431", "400"]),

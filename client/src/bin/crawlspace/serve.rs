@@ -7,6 +7,8 @@ use std::path::PathBuf;
 use clap::Args;
 use crawlspace_client::federation::config::Config;
 use crawlspace_client::federation::{server, Federation};
+use http::HeaderValue;
+use rustix::process::{getrlimit, setrlimit, Resource};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{signal, SignalKind};
 
@@ -22,14 +24,30 @@ pub struct Serve {
     /// The address to listen on. Everybody who reaches it can read all collections.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8080")]
     bind: SocketAddr,
+    /// Log each request.
+    #[arg(long)]
+    access_log: bool,
+    /// What is logged, as JSON lines on standard error.
+    #[arg(long, value_name = "LEVEL", default_value = "info", value_parser = ["error", "warn", "info", "debug", "trace"])]
+    log: String,
+    /// How many connections there may be at a time; more wait.
+    #[arg(long, value_name = "N", default_value_t = 1024)]
+    connections: usize,
+    /// Let pages of this origin read answers in a browser: https://replay.example, or * for all.
+    #[arg(long, value_name = "ORIGIN")]
+    allow_origin: Option<HeaderValue>,
 }
 
 impl Serve {
     pub fn run(self) -> io::Result<bool> {
+        let level: tracing::Level = self.log.parse().map_err(io::Error::other)?;
         tracing_subscriber::fmt()
             .json()
+            .flatten_event(true)
+            .with_max_level(level)
             .with_writer(io::stderr)
             .init();
+        more_descriptors();
         let config = Config::load(&self.config).map_err(io::Error::other)?;
         let federation = Federation::open(&config).map_err(io::Error::other)?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -49,8 +67,22 @@ impl Serve {
                     _ = interrupted.recv() => {}
                 }
             };
-            server::serve(federation, listener, stop).await?;
+            let options = server::Options {
+                connections: self.connections,
+                access_log: self.access_log,
+                allow_origin: self.allow_origin,
+                ..server::Options::default()
+            };
+            server::serve(federation, listener, options, stop).await?;
             Ok(true)
         })
     }
+}
+
+/// As many open files as the system lets one have: each connection is one, and each file and request of a source.
+fn more_descriptors() {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    // Those that there are will have to do, then.
+    let _ = setrlimit(Resource::Nofile, limit);
 }

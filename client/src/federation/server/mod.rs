@@ -3,18 +3,25 @@
 mod body;
 mod index;
 mod output;
+mod page;
 mod patience;
 mod reply;
 mod resource;
+mod state;
 
 use std::convert::Infallible;
 use std::future::Future;
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use http::{Method, Request, Response, StatusCode};
+use http::header::{
+    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
+    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS,
+    ACCESS_CONTROL_REQUEST_METHOD,
+};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -24,6 +31,7 @@ use tokio::sync::{watch, Semaphore};
 use tokio::task::JoinSet;
 
 use super::collection::Collection;
+use super::figures::Api;
 use super::Federation;
 
 pub use self::body::{frames, whole, Body, Broken};
@@ -31,16 +39,37 @@ pub use self::index::{refusal, with_errors};
 use self::patience::Patient;
 pub use self::reply::{empty, json, message, page};
 
-/// How long the head of a request may take, and a connection be idle.
-const HEAD: Duration = Duration::from_secs(30);
-/// How long a client may take to accept the next bytes of an answer.
-const STALL: Duration = Duration::from_secs(60);
 /// The largest head of a request, in bytes.
 const LARGEST_HEAD: usize = 128 * 1024;
-/// How many connections there are at most; more wait.
-const CONNECTIONS: usize = 4096;
 /// How long requests that are under way may take when the server is to end.
 const FAREWELL: Duration = Duration::from_secs(5);
+
+/// How requests are taken.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How long the head of a request may take, and a connection be idle.
+    pub head: Duration,
+    /// How long a client may take to accept the next bytes of an answer.
+    pub stall: Duration,
+    /// How many connections there are at most; more wait.
+    pub connections: usize,
+    /// Whether each request is logged.
+    pub access_log: bool,
+    /// Pages of which origin may read answers in a browser: `*`, or one such as `https://replay.example`.
+    pub allow_origin: Option<HeaderValue>,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            head: Duration::from_secs(30),
+            stall: Duration::from_secs(60),
+            connections: 1024,
+            access_log: false,
+            allow_origin: None,
+        }
+    }
+}
 
 /// Answers requests until `stop` is ready, and then those that are under way, for some seconds.
 ///
@@ -49,9 +78,13 @@ const FAREWELL: Duration = Duration::from_secs(5);
 pub async fn serve(
     federation: Arc<Federation>,
     listener: TcpListener,
+    options: Options,
     stop: impl Future<Output = ()>,
 ) -> io::Result<()> {
-    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    let places = Arc::new(Semaphore::new(
+        options.connections.min(Semaphore::MAX_PERMITS),
+    ));
+    let options = Arc::new(options);
     let (ending, ends) = watch::channel(false);
     let mut connections = JoinSet::new();
     let mut stop = pin!(stop);
@@ -75,19 +108,20 @@ pub async fn serve(
             }
         };
         let _ = stream.set_nodelay(true);
-        let federation = Arc::clone(&federation);
+        let (federation, options) = (Arc::clone(&federation), Arc::clone(&options));
         let mut ends = ends.clone();
         connections.spawn(async move {
             let _place = place;
+            let (head, stall) = (options.head, options.stall);
             let service = service_fn(move |request| {
-                let federation = Arc::clone(&federation);
-                async move { Ok::<_, Infallible>(answer(federation, request).await) }
+                let (federation, options) = (Arc::clone(&federation), Arc::clone(&options));
+                async move { Ok::<_, Infallible>(logged(federation, request, &options).await) }
             });
             let connection = http1::Builder::new()
                 .timer(TokioTimer::new())
-                .header_read_timeout(HEAD)
+                .header_read_timeout(head)
                 .max_buf_size(LARGEST_HEAD)
-                .serve_connection(TokioIo::new(Patient::new(stream, STALL)), service);
+                .serve_connection(TokioIo::new(Patient::new(stream, stall)), service);
             let mut connection = pin!(connection);
             let outcome = tokio::select! {
                 outcome = connection.as_mut() => outcome,
@@ -109,6 +143,53 @@ pub async fn serve(
     Ok(())
 }
 
+/// The answer, with what every answer has.
+async fn logged(
+    federation: Arc<Federation>,
+    request: Request<Incoming>,
+    options: &Options,
+) -> Response<Body> {
+    let about = options.access_log.then(|| {
+        (
+            Instant::now(),
+            request.method().clone(),
+            request.uri().clone(),
+        )
+    });
+    let preflight = options.allow_origin.is_some()
+        && request.method() == Method::OPTIONS
+        && request
+            .headers()
+            .contains_key(ACCESS_CONTROL_REQUEST_METHOD);
+    let mut response = match preflight {
+        true => preflight_answer(request.headers()),
+        false => answer(federation, request).await,
+    };
+    if let Some(origin) = &options.allow_origin {
+        let headers = response.headers_mut();
+        headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
+        headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static("*"));
+    }
+    if let Some((begun, method, uri)) = about {
+        let millis = begun.elapsed().as_secs_f64() * 1000.0;
+        let status = response.status().as_u16();
+        tracing::info!(target: "access", %method, %uri, status, millis);
+    }
+    response
+}
+
+/// What a browser wants to know before it sends a request of another origin (Fetch standard, CORS preflight).
+fn preflight_answer(asked: &HeaderMap) -> Response<Body> {
+    let mut response = empty(StatusCode::NO_CONTENT);
+    let headers = response.headers_mut();
+    headers.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("*"));
+    if let Some(wanted) = asked.get(ACCESS_CONTROL_REQUEST_HEADERS) {
+        headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, wanted.clone());
+    }
+    headers.insert(ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("86400"));
+    response
+}
+
 /// What a path asks of a collection.
 struct Asked<'a> {
     federation: &'a Arc<Federation>,
@@ -121,6 +202,9 @@ async fn answer(federation: Arc<Federation>, request: Request<Incoming>) -> Resp
     let Some((first, rest)) = path.strip_prefix('/').map(|path| split(path)) else {
         return message(StatusCode::BAD_REQUEST, "the path must begin with /");
     };
+    if matches!(first, "" | "_status" | "_metrics" | "static") {
+        return own(&federation, &request, first, rest).await;
+    }
     let name = decoded(first);
     let Some(collection) = federation.collection(&name) else {
         let text = format!("there is no collection {name:?}; / lists those that there are");
@@ -138,12 +222,38 @@ async fn answer(federation: Arc<Federation>, request: Request<Incoming>) -> Resp
         collection,
         point,
     };
-    match rest {
+    let api = Api::of_path(rest);
+    let response = match rest {
         "index" => index::answer(&asked, &request).await,
         "resource" => resource::answer(&asked, request).await,
         "resource-post" | "resource/postreq" => resource::answer_message(&asked, request).await,
         _ => {
             let text = format!("{path:?}: a collection has index, resource, resource-post, timemap/link/<url> and timegate/<url>");
+            message(StatusCode::NOT_FOUND, &text)
+        }
+    };
+    let status = response.status().as_u16();
+    asked.collection.requests.record(api, status);
+    response
+}
+
+/// What is not about one collection.
+async fn own(
+    federation: &Arc<Federation>,
+    request: &Request<Incoming>,
+    first: &str,
+    rest: &str,
+) -> Response<Body> {
+    if let Some(refused) = only_read(request.method()) {
+        return refused;
+    }
+    match (first, rest) {
+        ("", "") => page::answer(federation, request.uri().query().unwrap_or("")).await,
+        ("_status", "") => state::status(federation).await,
+        ("_metrics", "") => state::metrics(federation).await,
+        ("static", name) => page::file(name),
+        _ => {
+            let text = format!("there is nothing at {:?}", request.uri().path());
             message(StatusCode::NOT_FOUND, &text)
         }
     }
@@ -169,7 +279,7 @@ fn only_read(method: &Method) -> Option<Response<Body>> {
         StatusCode::METHOD_NOT_ALLOWED,
         &format!("{method}: GET or HEAD is expected here"),
     );
-    let allowed = http::HeaderValue::from_static("GET, HEAD");
+    let allowed = HeaderValue::from_static("GET, HEAD");
     refused.headers_mut().insert(http::header::ALLOW, allowed);
     Some(refused)
 }

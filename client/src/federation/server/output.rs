@@ -101,7 +101,9 @@ impl Writer {
         match chosen {
             Some(chosen) => {
                 for (name, value) in chosen {
-                    if let Some(value) = value {
+                    // In CDXJ these stand before the JSON.
+                    let leads = self.output == Output::Cdxj && own(name);
+                    if let (Some(value), false) = (value, leads) {
                         row::written(name, value, &mut members);
                     }
                 }
@@ -175,7 +177,7 @@ mod tests {
     #[test]
     fn only_the_fields_that_are_asked_for_in_their_order() {
         assert_eq!(
-            written(Output::Cdxj, "statuscode,url,nothing", LINE),
+            written(Output::Cdxj, "timestamp,statuscode,url,nothing", LINE),
             "com,a)/ 2016 {\"statuscode\": 200, \"url\": \"http://a.com/\"}\n"
         );
         assert_eq!(

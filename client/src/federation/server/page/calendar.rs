@@ -1,0 +1,239 @@
+//! When captures are: years, the months of one, the days of one.
+
+use std::collections::BTreeMap;
+
+use maud::{html, Markup};
+
+use super::search::Search;
+use crate::federation::timestamp::Timestamp;
+
+const MONTHS: [&str; 12] = [
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+];
+const WEEKDAYS: [&str; 7] = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
+const SECONDS_A_DAY: i64 = 86_400;
+
+/// A span of time: everything, a year, a month or a day, by its digits.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Span(String);
+
+impl Span {
+    /// 0, 4, 6 or 8 digits, of a month and a day that there are.
+    pub fn parse(digits: &str) -> Option<Span> {
+        let shaped = matches!(digits.len(), 0 | 4 | 6 | 8)
+            && digits.bytes().all(|byte| byte.is_ascii_digit());
+        let there = digits.is_empty() || Timestamp::earliest(digits.as_bytes()).is_some();
+        (shaped && there).then(|| Span(digits.to_owned()))
+    }
+
+    /// The span that counts a capture of this time, next below this one.
+    pub fn part(&self, timestamp: &[u8]) -> Option<Span> {
+        let digits = match self.0.len() {
+            0 => 4,
+            length => length + 2,
+        };
+        let digits = timestamp.get(..digits.min(8))?;
+        Span::parse(std::str::from_utf8(digits).ok()?)
+    }
+
+    /// Its digits.
+    pub fn digits(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether nothing is left to narrow down to.
+    pub fn is_day(&self) -> bool {
+        self.0.len() == 8
+    }
+
+    /// The spans around it, from everything to itself.
+    fn path(&self) -> impl Iterator<Item = Span> + '_ {
+        [0, 4, 6, 8]
+            .into_iter()
+            .filter_map(|end| self.0.get(..end))
+            .map(|digits| Span(digits.to_owned()))
+    }
+
+    fn number(&self, from: usize, to: usize) -> Option<usize> {
+        self.0.get(from..to)?.parse().ok()
+    }
+
+    /// `All years`, `2014`, `March`, `5`.
+    pub fn short(&self) -> String {
+        match (self.number(6, 8), self.number(4, 6)) {
+            (Some(day), _) => day.to_string(),
+            (None, Some(month)) => {
+                let name = MONTHS.get(month.saturating_sub(1)).copied();
+                name.unwrap_or_default().to_owned()
+            }
+            (None, None) if self.0.is_empty() => "All years".to_owned(),
+            (None, None) => self.0.clone(),
+        }
+    }
+
+    /// `2014`, `March 2014`, `5 March 2014`.
+    pub fn long(&self) -> String {
+        let mut words: Vec<String> = self.path().skip(1).map(|span| span.short()).collect();
+        words.reverse();
+        match words.is_empty() {
+            true => self.short(),
+            false => words.join(" "),
+        }
+    }
+}
+
+/// How many captures there are in each part of a span.
+pub type Counts = BTreeMap<Span, u64>;
+
+/// Where in time this is, with ways back.
+pub fn path(search: &Search<'_>) -> Markup {
+    let last = search.span.digits().len();
+    html! {
+        nav aria-label="Time" {
+            ol class="path" {
+                @for span in search.span.path() {
+                    li {
+                        @if span.digits().len() == last {
+                            span aria-current="true" { (span.short()) }
+                        } @else {
+                            a href=(search.link(&span)) { (span.short()) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The parts of a span with captures, as links that narrow down to them.
+pub fn calendar(search: &Search<'_>, counts: &Counts) -> Markup {
+    match search.span.digits().len() {
+        6 => month(search, counts),
+        8 => html! {},
+        _ => {
+            let most = counts.values().copied().max().unwrap_or(1).max(1);
+            html! {
+                ul class="spans" {
+                    @for (span, count) in counts {
+                        li {
+                            a href=(search.link(span)) { (span.short()) }
+                            // The number says the same.
+                            meter min="0" max=(most) value=(count) aria-hidden="true" {}
+                            span class="count" { (super::counted(*count, "capture")) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A month with its weeks.
+fn month(search: &Search<'_>, counts: &Counts) -> Markup {
+    let Some((before, days)) = shape(&search.span) else {
+        return html! {};
+    };
+    let cells = (0..before).map(|_| None).chain((1..=days).map(Some));
+    let cells: Vec<Option<i64>> = cells.collect();
+    html! {
+        table class="month" {
+            caption { "Captures of " (search.span.long()) }
+            thead {
+                tr { @for day in WEEKDAYS { th scope="col" { (day) } } }
+            }
+            tbody {
+                @for week in cells.chunks(WEEKDAYS.len()) {
+                    tr {
+                        @for cell in week {
+                            @let day = cell.map(|day| Span(format!("{}{day:02}", search.span.digits())));
+                            @let count = day.as_ref().and_then(|day| counts.get(day));
+                            @match (day, count) {
+                                (Some(day), Some(count)) => {
+                                    td class="has" {
+                                        a href=(search.link(&day)) { (day.short()) }
+                                        " "
+                                        span class="count" { (count) }
+                                    }
+                                }
+                                (Some(day), None) => td { (day.short()) },
+                                (None, _) => td {},
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// How many days are before the first one of a month in its week, and how many it has.
+fn shape(month: &Span) -> Option<(i64, i64)> {
+    let first = Timestamp::earliest(month.digits().as_bytes())?.seconds();
+    let last = Timestamp::latest(month.digits().as_bytes())?.seconds();
+    let days = (last - first) / SECONDS_A_DAY + 1;
+    // 1970 began on a Thursday.
+    Some(((first.div_euclid(SECONDS_A_DAY) + 3).rem_euclid(7), days))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn span(digits: &str) -> Span {
+        Span::parse(digits).unwrap()
+    }
+
+    #[test]
+    fn spans_are_years_months_and_days() {
+        for wrong in [
+            "2",
+            "20",
+            "201",
+            "20141",
+            "201413",
+            "20140230",
+            "2014 1",
+            "-201",
+            "2014é",
+            "20140101000000",
+        ] {
+            assert_eq!(Span::parse(wrong), None, "{wrong}");
+        }
+        assert_eq!(span("").long(), "All years");
+        assert_eq!(span("2014").long(), "2014");
+        assert_eq!(span("201403").long(), "March 2014");
+        assert_eq!(span("20140305").long(), "5 March 2014");
+        assert_eq!(span("").part(b"20140305000000"), Some(span("2014")));
+        assert_eq!(span("2014").part(b"20140305000000"), Some(span("201403")));
+        assert_eq!(
+            span("201403").part(b"20140305000000"),
+            Some(span("20140305"))
+        );
+        assert_eq!(span("2014").part(b"2014"), None);
+        assert_eq!(span("").part(b"\xff\xff\xff\xff"), None);
+    }
+
+    #[test]
+    fn months_have_their_days_in_weeks() {
+        for (month, expected) in [
+            ("197001", (3, 31)),
+            ("202402", (3, 29)),
+            ("202302", (2, 28)),
+            ("201609", (3, 30)),
+            ("196912", (0, 31)),
+        ] {
+            assert_eq!(shape(&span(month)), Some(expected), "{month}");
+        }
+    }
+}

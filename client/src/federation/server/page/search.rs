@@ -1,0 +1,244 @@
+//! A search for captures: what is asked, what is found, and how it is shown.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::StatusCode;
+use maud::{html, Markup};
+use tokio::time::{timeout_at, Instant};
+use url::form_urlencoded::{self, byte_serialize};
+
+use super::calendar::{calendar, path, Counts, Span};
+use super::counted;
+use crate::federation::collection::{next, Collection};
+use crate::federation::group::Report;
+use crate::federation::query::Query;
+use crate::federation::row::Row;
+use crate::federation::source::SourceError;
+use crate::federation::Federation;
+
+/// So many captures are listed.
+const LISTED: usize = 100;
+/// So many are counted.
+const COUNTED: u64 = 250_000;
+/// For so long.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What the form asks.
+#[derive(Debug)]
+pub struct Search<'a> {
+    pub collection: &'a str,
+    pub url: &'a str,
+    pub span: Span,
+}
+
+/// What was found of it.
+pub struct Found {
+    /// In each part of the span.
+    counts: Counts,
+    /// The first ones.
+    rows: Vec<Row>,
+    total: u64,
+    /// Not all of them were counted.
+    cut: Option<&'static str>,
+    /// Sources that are missing, and why.
+    missing: Vec<(Arc<str>, SourceError)>,
+}
+
+/// Why nothing was searched.
+pub struct Refused {
+    pub status: StatusCode,
+    pub why: String,
+}
+
+impl Search<'_> {
+    /// This page, with another span.
+    pub fn link(&self, span: &Span) -> String {
+        let mut query = form_urlencoded::Serializer::new("/?".to_owned());
+        query.append_pair("coll", self.collection);
+        query.append_pair("url", self.url);
+        if !span.digits().is_empty() {
+            query.append_pair("when", span.digits());
+        }
+        query.finish()
+    }
+
+    /// Asks the index.
+    ///
+    /// # Errors
+    /// When there is no such collection, or the query is wrong.
+    pub async fn ask(&self, federation: &Federation) -> Result<Found, Refused> {
+        let Some(collection) = federation.collection(self.collection) else {
+            return Err(Refused {
+                status: StatusCode::NOT_FOUND,
+                why: format!("There is no collection {:?}.", self.collection),
+            });
+        };
+        let refused = |why: &dyn std::fmt::Display| Refused {
+            status: StatusCode::BAD_REQUEST,
+            why: why.to_string(),
+        };
+        let mut parameters = vec![("url", self.url)];
+        if !self.span.digits().is_empty() {
+            parameters.extend([("from", self.span.digits()), ("to", self.span.digits())]);
+        }
+        let query = Query::parse(parameters, None).map_err(|bad| refused(&bad))?;
+        let query = collection
+            .prepare(query)
+            .map_err(|failure| refused(&failure))?;
+        self.count(collection, &query)
+            .await
+            .map_err(|failure| refused(&failure))
+    }
+
+    async fn count(
+        &self,
+        collection: &Collection,
+        query: &Arc<Query>,
+    ) -> Result<Found, crate::federation::collection::Failure> {
+        let report = Report::default();
+        let until = Instant::now() + PATIENCE;
+        let mut found = Found {
+            counts: Counts::new(),
+            rows: Vec::new(),
+            total: 0,
+            cut: None,
+            missing: Vec::new(),
+        };
+        let slow = "the index is slow";
+        match timeout_at(until, collection.rows(query, &report)).await {
+            Err(_) => found.cut = Some(slow),
+            Ok(rows) => {
+                let mut rows = rows?;
+                loop {
+                    match timeout_at(until, next(&mut rows)).await {
+                        Ok(Ok(Some(batch))) => batch
+                            .into_iter()
+                            .for_each(|row| found.take(row, &self.span)),
+                        Ok(Ok(None)) => break,
+                        Ok(Err(failure)) => return Err(failure),
+                        Err(_) => {
+                            found.cut = Some(slow);
+                            break;
+                        }
+                    }
+                    if found.total >= COUNTED {
+                        found.cut = Some("there are too many");
+                        break;
+                    }
+                }
+            }
+        }
+        found.missing = report.errors();
+        Ok(found)
+    }
+}
+
+impl Found {
+    fn take(&mut self, row: Row, span: &Span) {
+        self.total += 1;
+        if let Some(part) = span.part(row.timestamp()).filter(|_| !span.is_day()) {
+            *self.counts.entry(part).or_default() += 1;
+        }
+        if self.rows.len() < LISTED {
+            self.rows.push(row);
+        }
+    }
+
+    /// The captures, and when they are.
+    pub fn show(&self, search: &Search<'_>) -> Markup {
+        html! {
+            section aria-labelledby="found" {
+                h2 id="found" {
+                    (counted(self.total, "capture")) " of "
+                    span class="url" { (search.url) }
+                    @if !search.span.digits().is_empty() { ", " (search.span.long()) }
+                }
+                @if let Some(why) = self.cut {
+                    p class="note" { "Not all captures were counted: " (why) "." }
+                }
+                @if !self.missing.is_empty() {
+                    p class="note" { "Some sources are missing from this answer:" }
+                    ul class="note" {
+                        @for (name, error) in &self.missing { li { b { (name) } ": " (error) } }
+                    }
+                }
+                (path(search))
+                (calendar(search, &self.counts))
+                @if self.total == 0 {
+                    p { "The index of " b { (search.collection) } " has nothing here." }
+                } @else {
+                    (self.list(search))
+                }
+            }
+        }
+    }
+
+    fn list(&self, search: &Search<'_>) -> Markup {
+        html! {
+            div class="wide" tabindex="0" role="region" aria-label="Captures" {
+                table {
+                    caption {
+                        @if self.total > self.rows.len() as u64 {
+                            "The first " (self.rows.len()) ", in the order of the index"
+                        } @else { "Captures" }
+                    }
+                    thead {
+                        tr {
+                            th scope="col" { "Time (UTC)" }
+                            th scope="col" { "Status" }
+                            th scope="col" { "Type" }
+                            th scope="col" { "Source" }
+                            th scope="col" { "URL" }
+                            th scope="col" { "Get" }
+                        }
+                    }
+                    tbody { @for row in &self.rows { (capture(row, search.collection)) } }
+                }
+            }
+        }
+    }
+}
+
+fn capture(row: &Row, collection: &str) -> Markup {
+    let digits = String::from_utf8_lossy(row.timestamp());
+    let [url, status, mime, source, live] =
+        ["url", "status", "mime", "source", "live_url"].map(|name| row.field(name));
+    let encoded: String = byte_serialize(url.as_bytes()).collect();
+    let record = format!("/{collection}/resource?url={encoded}&closest={digits}");
+    html! {
+        tr {
+            td class="time" { (readable(&digits)) }
+            td { (status) }
+            td { (mime) }
+            td { (source) }
+            td class="url" { (url) }
+            td {
+                a href=(record) { "WARC" }
+                // Other servers name these: nothing but the web may be linked to.
+                @if live.starts_with("http://") || live.starts_with("https://") {
+                    " " a href=(live) rel="noreferrer nofollow" { "replay" }
+                }
+            }
+        }
+    }
+}
+
+/// `2014-03-05 12:00:00` of 14 digits; others stay as they are.
+fn readable(digits: &str) -> String {
+    let part = |from: usize, to: usize| digits.get(from..to);
+    let parts = (
+        part(0, 4),
+        part(4, 6),
+        part(6, 8),
+        part(8, 10),
+        part(10, 12),
+        part(12, 14),
+    );
+    match parts {
+        (Some(year), Some(month), Some(day), Some(hour), Some(minute), Some(second)) => {
+            format!("{year}-{month}-{day} {hour}:{minute}:{second}")
+        }
+        _ => digits.to_owned(),
+    }
+}
