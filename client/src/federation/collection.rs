@@ -7,6 +7,7 @@ use futures_util::stream::{self, BoxStream, StreamExt};
 
 use super::access::{Access, AccessError};
 use super::config;
+use super::figures::Requests;
 use super::group::{Group, Member, Report};
 use super::net::Net;
 use super::operations::{Operations, Reorder, SORTED};
@@ -21,6 +22,8 @@ pub struct Collection {
     pub name: Arc<str>,
     /// Tried one after the other.
     pub steps: Vec<Step>,
+    /// What was asked of it so far.
+    pub requests: Requests,
     access: Option<Access>,
     access_point: Option<String>,
 }
@@ -86,6 +89,7 @@ impl Collection {
         Ok(Collection {
             name: config.name.as_str().into(),
             steps: steps.collect(),
+            requests: Requests::default(),
             access,
             access_point: config.access_point.clone(),
         })

@@ -34,6 +34,82 @@ pub struct Figures {
     durations: Durations,
 }
 
+/// What is asked of a collection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Api {
+    /// `index`.
+    Index,
+    /// `resource`, and what is posted to get one.
+    Resource,
+    /// `timemap/…`.
+    TimeMap,
+    /// `timegate/…`.
+    TimeGate,
+    /// What there is not.
+    Other,
+}
+
+impl Api {
+    /// All of them.
+    pub const ALL: [Api; 5] = [
+        Api::Index,
+        Api::Resource,
+        Api::TimeMap,
+        Api::TimeGate,
+        Api::Other,
+    ];
+
+    /// What the path of a collection asks for.
+    pub fn of_path(path: &str) -> Api {
+        match path.split('/').next() {
+            Some("index") => Api::Index,
+            Some("resource" | "resource-post") => Api::Resource,
+            Some("timemap") => Api::TimeMap,
+            Some("timegate") => Api::TimeGate,
+            _ => Api::Other,
+        }
+    }
+
+    /// One word for figures.
+    pub fn word(self) -> &'static str {
+        match self {
+            Api::Index => "index",
+            Api::Resource => "resource",
+            Api::TimeMap => "timemap",
+            Api::TimeGate => "timegate",
+            Api::Other => "other",
+        }
+    }
+}
+
+/// How many requests a collection had, and how they ended.
+#[derive(Debug, Default)]
+pub struct Requests {
+    /// For each of [`Api::ALL`], the hundreds of the HTTP status, from 1xx to 5xx.
+    counts: [[AtomicU64; 5]; Api::ALL.len()],
+}
+
+impl Requests {
+    /// Counts one.
+    pub fn record(&self, api: Api, status: u16) {
+        let class = usize::from(status / 100).saturating_sub(1).min(4);
+        let counts = self.counts.get(api as usize);
+        if let Some(count) = counts.and_then(|counts| counts.get(class)) {
+            count.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Those that there were: what was asked, the hundred of the status, and how often.
+    pub fn counts(&self) -> impl Iterator<Item = (Api, u16, u64)> + '_ {
+        let apis = Api::ALL.into_iter().zip(&self.counts);
+        let all = apis.flat_map(|(api, counts)| {
+            let counts = (1_u16..).zip(counts);
+            counts.map(move |(hundred, count)| (api, hundred, count.load(Relaxed)))
+        });
+        all.filter(|(.., count)| *count > 0)
+    }
+}
+
 /// How long things took, in classes.
 #[derive(Debug, Default)]
 pub struct Durations {
@@ -183,5 +259,33 @@ mod tests {
         // It took longer than the last class.
         assert_eq!(durations.quantile(0.99), None);
         assert_eq!(durations.up_to().last(), Some((Duration::from_secs(30), 3)));
+    }
+
+    #[test]
+    fn requests_of_a_collection_are_counted_by_what_they_ask_and_how_they_end() {
+        let requests = Requests::default();
+        assert_eq!(requests.counts().count(), 0);
+        for (path, status) in [
+            ("index", 200),
+            ("index", 204),
+            ("index", 400),
+            ("resource-post", 404),
+            ("resource/postreq", 404),
+            ("timemap/link/http://a/", 200),
+            ("", 999),
+        ] {
+            requests.record(Api::of_path(path), status);
+        }
+        let counts: Vec<_> = requests.counts().collect();
+        assert_eq!(
+            counts,
+            [
+                (Api::Index, 2, 2),
+                (Api::Index, 4, 1),
+                (Api::Resource, 4, 2),
+                (Api::TimeMap, 2, 1),
+                (Api::Other, 5, 1)
+            ]
+        );
     }
 }

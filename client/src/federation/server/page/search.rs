@@ -54,7 +54,7 @@ pub struct Refused {
 impl Search<'_> {
     /// This page, with another span.
     pub fn link(&self, span: &Span) -> String {
-        let mut query = form_urlencoded::Serializer::new("/?".to_owned());
+        let mut query = form_urlencoded::Serializer::for_suffix("/?".to_owned(), "/?".len());
         query.append_pair("coll", self.collection);
         query.append_pair("url", self.url);
         if !span.digits().is_empty() {
