@@ -1,0 +1,194 @@
+//! Records of other servers of this kind.
+
+use crawlspace_client::federation::resource::client_request::ClientRequest;
+use crawlspace_client::federation::resource::record::{LoadError, Record};
+use crawlspace_client::federation::resource::{live, request_message};
+use crawlspace_client::warc::{Compression, Writer};
+use futures_util::stream::{self, StreamExt};
+use url::Url;
+
+use crate::stub::Stub;
+use crate::{bytes_of, limits, load_live, net, row};
+
+const URL: &str = "http://example.com/a?b=c&d";
+
+async fn load(stub: &Stub, request: &ClientRequest) -> Result<Record, LoadError> {
+    let collection = Url::parse(&stub.url("/other")).unwrap();
+    let row = row("upstream", "20160101000000", &[("url", URL)]);
+    live::load_upstream(&net(), &limits(), &collection, &row, request).await
+}
+
+fn answer(warc: &[u8]) -> Vec<u8> {
+    let head = format!(
+        "HTTP/1.1 200 OK\r\nContent-Type: application/warc-record\r\nArchive-Source-Coll: theirs\r\n\
+         Content-Length: {}\r\n\r\n",
+        warc.len()
+    );
+    [head.as_bytes(), warc].concat()
+}
+
+/// A record of theirs, with one field more.
+fn record(more: &[(&str, &[u8])], block: &[u8]) -> Vec<u8> {
+    let mut warc = Vec::new();
+    let mut fields: Vec<(&str, &[u8])> = vec![
+        ("WARC-Type", b"response"),
+        (
+            "WARC-Record-ID",
+            b"<urn:uuid:12345678-1234-4234-8234-123456789012>",
+        ),
+        ("WARC-Date", b"2016-01-01T00:00:00Z"),
+        ("Content-Type", b"application/http; msgtype=response"),
+    ];
+    fields.extend_from_slice(more);
+    Writer::new(&mut warc, Compression::None)
+        .write(&fields, block)
+        .unwrap();
+    warc
+}
+
+#[tokio::test]
+async fn what_we_make_is_what_we_take() {
+    // The record of one server, of the live web; asked for by another one.
+    let web = Stub::answering(
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
+    );
+    let made = load_live(&web.url("/"), &ClientRequest::default(), &limits())
+        .await
+        .unwrap();
+    let made = bytes_of(made).await.unwrap();
+    let theirs = Stub::answering(answer(&made));
+    let collection = Url::parse(&theirs.url("/other/")).unwrap();
+    let row = row("upstream", "20160101000000", &[("url", &web.url("/"))]);
+    let record = live::load_upstream(
+        &net(),
+        &limits(),
+        &collection,
+        &row,
+        &ClientRequest::default(),
+    )
+    .await
+    .unwrap();
+    assert_eq!(record.source.as_deref(), Some("theirs"));
+    assert_eq!(record.target_uri, web.url("/"));
+    assert_eq!(bytes_of(record).await.unwrap(), made);
+    let target = theirs.asked()[0].target().to_owned();
+    let (path, query) = target.split_once('?').unwrap();
+    assert_eq!(path, "/other/resource");
+    let pairs: Vec<(String, String)> = url::form_urlencoded::parse(query.as_bytes())
+        .into_owned()
+        .collect();
+    let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    assert_eq!(
+        pairs,
+        [
+            pair("url", &web.url("/")),
+            pair("closest", "20160101000000")
+        ]
+    );
+}
+
+#[tokio::test]
+async fn a_message_is_handed_on_as_one() {
+    let block = b"HTTP/1.1 200 OK\r\n\r\nok";
+    let uri: (&str, &[u8]) = ("WARC-Target-URI", URL.as_bytes());
+    let stub = Stub::answering(answer(&record(&[uri], block)));
+    for size in [5, 1_000_000] {
+        let body = "x".repeat(size);
+        let message =
+            format!("PUT / HTTP/1.1\r\nCookie: a=b\r\nContent-Length: {size}\r\n\r\n{body}");
+        let request = request_message::read(stream::iter([Ok(message.into())]).boxed(), 1 << 30)
+            .await
+            .unwrap();
+        load(&stub, &request).await.unwrap();
+        let asked = stub.asked().pop().unwrap();
+        assert!(
+            asked.line().starts_with("POST /other/resource-post?url="),
+            "{}",
+            asked.line()
+        );
+        assert_eq!(asked.field("Cookie"), None);
+        let expected =
+            format!("PUT /a?b=c&d HTTP/1.1\r\nCookie: a=b\r\nContent-Length: {size}\r\n\r\n{body}");
+        assert!(asked.body == expected.as_bytes());
+    }
+}
+
+#[tokio::test]
+async fn only_one_whole_valid_record_of_that_url_is_passed_on() {
+    let block = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+    let uri: (&str, &[u8]) = ("WARC-Target-URI", URL.as_bytes());
+    // SHA-1 of the block above, and of its payload.
+    let good = record(&[uri], block);
+    let made = bytes_of(
+        load(&Stub::answering(answer(&good)), &ClientRequest::default())
+            .await
+            .unwrap(),
+    )
+    .await
+    .unwrap();
+    assert_eq!(made, good);
+
+    let mut packed = Vec::new();
+    let fields: [(&str, &[u8]); 3] = [
+        ("WARC-Type", b"response"),
+        uri,
+        ("WARC-Date", b"2016-01-01T00:00:00Z"),
+    ];
+    Writer::new(&mut packed, Compression::PerRecord)
+        .write(&fields, block)
+        .unwrap();
+    let wrong_digest: (&str, &[u8]) = (
+        "WARC-Block-Digest",
+        b"sha1:3I42H3S6NNFQ2MSVX7XZKYAYSCX5QBYJ",
+    );
+    let wrong_payload: (&str, &[u8]) = (
+        "WARC-Payload-Digest",
+        b"sha1:3I42H3S6NNFQ2MSVX7XZKYAYSCX5QBYJ",
+    );
+    for (what, warc) in [
+        ("nothing", Vec::new()),
+        ("no record", b"<html>".to_vec()),
+        ("cut off", good[..good.len() - 1].to_vec()),
+        ("cut off in the header", good[..40].to_vec()),
+        ("more", [&good[..], b"x"].concat()),
+        ("two", [&good[..], &good[..]].concat()),
+        ("packed", packed),
+        ("no target", record(&[], block)),
+        (
+            "another target",
+            record(&[("WARC-Target-URI", b"http://elsewhere.example/")], block),
+        ),
+        (
+            "space in target",
+            record(&[("WARC-Target-URI", b"http://example.com/a b")], block),
+        ),
+        ("wrong digest", record(&[uri, wrong_digest], block)),
+        ("wrong payload digest", record(&[uri, wrong_payload], block)),
+    ] {
+        let error = load(&Stub::answering(answer(&warc)), &ClientRequest::default())
+            .await
+            .err();
+        let error = error.unwrap_or_else(|| panic!("{what}: a record"));
+        assert_eq!(error.word(), "record", "{what}: {error}");
+    }
+    let no_length = String::from_utf8(good.clone())
+        .unwrap()
+        .replace("Content-Length: 40", "X: y");
+    let error = load(
+        &Stub::answering(answer(no_length.as_bytes())),
+        &ClientRequest::default(),
+    )
+    .await
+    .err()
+    .unwrap();
+    assert_eq!(error.word(), "record", "{error}");
+    for (status, word) in [
+        ("404 Not Found", "missing"),
+        ("500 Oops", "status"),
+        ("302 Found", "status"),
+    ] {
+        let stub = Stub::answering(format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n"));
+        let error = load(&stub, &ClientRequest::default()).await.err().unwrap();
+        assert_eq!(error.word(), word, "{status}: {error}");
+    }
+}
