@@ -10,11 +10,14 @@ const DEEPEST: usize = 900;
 /// Whole numbers with more digits are not read there.
 const MOST_DIGITS: usize = 4300;
 
-/// A value. A text is `None` where it cannot be written in UTF-8, having half of a pair of surrogates.
+/// A text. Where it has half of a pair of surrogates, that is encoded like any character, which UTF-8 is not.
+type Text = Vec<u8>;
+
+/// A value. One is `None` where it can be read but not written.
 enum Value {
-    Object(Vec<(Option<String>, Value)>),
+    Object(Vec<(Text, Value)>),
     List(Vec<Value>),
-    Scalar(Option<String>),
+    Scalar(Option<Text>),
 }
 
 /// All values that have a name, in their order: those of a list have the name of the list. A name that comes again
@@ -31,7 +34,7 @@ pub(super) fn flat(body: &[u8]) -> Option<Vec<(String, String)>> {
         return None;
     }
     let mut values = Values::default();
-    values.take(&value, &Some(String::new()))?;
+    values.take(&value, b"")?;
     Some(values.all)
 }
 
@@ -43,17 +46,16 @@ struct Values {
 }
 
 impl Values {
-    fn take(&mut self, value: &Value, name: &Option<String>) -> Option<()> {
+    fn take(&mut self, value: &Value, name: &[u8]) -> Option<()> {
         match value {
             Value::Object(members) => members
                 .iter()
                 .try_for_each(|(name, value)| self.take(value, name)),
             Value::List(values) => values.iter().try_for_each(|value| self.take(value, name)),
             Value::Scalar(value) => {
-                let name = name.as_ref()?;
                 if !name.is_empty() {
-                    let name = self.free(name);
-                    self.put(name, value.clone()?);
+                    let name = self.free(std::str::from_utf8(name).ok()?);
+                    self.put(name, String::from_utf8(value.clone()?).ok()?);
                 }
                 Some(())
             }
@@ -104,12 +106,12 @@ impl Reader<'_> {
 
     fn value(&mut self, depth: usize) -> Option<Value> {
         self.skip_blanks();
-        let scalar = |text: &str| Some(Value::Scalar(Some(text.to_owned())));
+        let scalar = |text: &str| Some(Value::Scalar(Some(text.into())));
         match self.rest.first()? {
             _ if depth > DEEPEST => None,
             b'{' => self.object(depth),
             b'[' => self.list(depth),
-            b'"' => Some(Value::Scalar(self.text()?)),
+            b'"' => Some(Value::Scalar(Some(self.text()?))),
             b't' => self.takes("true").then(|| scalar("true"))?,
             b'f' => self.takes("false").then(|| scalar("false"))?,
             b'n' => self.takes("null").then(|| scalar("null"))?,
@@ -117,13 +119,15 @@ impl Reader<'_> {
             // They are read, but not written.
             b'I' => self.takes("Infinity").then_some(Value::Scalar(None)),
             b'-' if self.takes("-Infinity") => Some(Value::Scalar(None)),
-            _ => self.number().map(Value::Scalar),
+            _ => self
+                .number()
+                .map(|number| Value::Scalar(number.map(String::into_bytes))),
         }
     }
 
     fn object(&mut self, depth: usize) -> Option<Value> {
         self.takes("{");
-        let mut members: Vec<(Option<String>, Value)> = Vec::new();
+        let mut members: Vec<(Text, Value)> = Vec::new();
         let mut places = HashMap::new();
         self.skip_blanks();
         if self.takes("}") {
@@ -176,66 +180,64 @@ impl Reader<'_> {
         }
     }
 
-    /// `None` when it is no text; `Some(None)` when it is none that can be written.
-    fn text(&mut self) -> Option<Option<String>> {
+    fn text(&mut self) -> Option<Text> {
         if !self.takes("\"") {
             return None;
         }
         let mut text = Vec::new();
-        let mut is_whole = true;
         loop {
             let (first, rest) = self.rest.split_first()?;
             self.rest = rest;
             match first {
-                b'"' => break,
-                b'\\' => {
-                    let (first, rest) = self.rest.split_first()?;
-                    self.rest = rest;
-                    let plain = match first {
-                        b'"' | b'\\' | b'/' => *first,
-                        b'b' => 8,
-                        b'f' => 12,
-                        b'n' => b'\n',
-                        b'r' => b'\r',
-                        b't' => b'\t',
-                        b'u' => {
-                            match self.escaped()? {
-                                Some(c) => {
-                                    text.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes())
-                                }
-                                None => is_whole = false,
-                            }
-                            continue;
-                        }
-                        _ => return None,
-                    };
-                    text.push(plain);
-                }
+                b'"' => return Some(text),
+                b'\\' => self.escaped(&mut text)?,
                 0..=31 => return None,
                 _ => text.push(*first),
             }
         }
-        Some(String::from_utf8(text).ok().filter(|_| is_whole))
+    }
+
+    /// What comes after a backslash.
+    fn escaped(&mut self, text: &mut Text) -> Option<()> {
+        let (first, rest) = self.rest.split_first()?;
+        self.rest = rest;
+        text.push(match first {
+            b'"' | b'\\' | b'/' => *first,
+            b'b' => 8,
+            b'f' => 12,
+            b'n' => b'\n',
+            b'r' => b'\r',
+            b't' => b'\t',
+            b'u' => {
+                let unit = self.character()?;
+                match char::from_u32(unit) {
+                    Some(c) => text.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
+                    None => {
+                        let tail = |shift: u32| 0x80 | (unit >> shift & 0x3f) as u8;
+                        text.extend_from_slice(&[0xed, tail(6), tail(0)]);
+                    }
+                }
+                return Some(());
+            }
+            _ => return None,
+        });
+        Some(())
     }
 
     /// What comes after `\u`, with the second half of a pair.
-    fn escaped(&mut self) -> Option<Option<char>> {
+    fn character(&mut self) -> Option<u32> {
         let unit = self.unit()?;
-        if let Some(c) = char::from_u32(unit) {
-            return Some(Some(c));
-        }
-        if (0xd800..0xdc00).contains(&unit) && self.rest.starts_with(b"\\u") {
+        if (0xd800..0xdc00).contains(&unit) {
             let before = self.rest;
-            self.takes("\\u");
-            let second = self.unit()?;
-            if (0xdc00..0xe000).contains(&second) {
-                return Some(char::from_u32(
-                    0x1_0000 + ((unit - 0xd800) << 10) + (second - 0xdc00),
-                ));
+            if self.takes("\\u") {
+                let second = self.unit()?;
+                if (0xdc00..0xe000).contains(&second) {
+                    return Some(0x1_0000 + ((unit - 0xd800) << 10) + (second - 0xdc00));
+                }
+                self.rest = before;
             }
-            self.rest = before;
         }
-        Some(None)
+        Some(unit)
     }
 
     fn unit(&mut self) -> Option<u32> {
