@@ -1,5 +1,6 @@
 //! `crawlspace serve`, asked over HTTP.
 
+mod guide;
 mod index_api;
 mod requests;
 mod resource;
