@@ -7,6 +7,7 @@ mod redis;
 mod sorted;
 mod span;
 mod work;
+mod zipnum;
 
 use std::sync::Arc;
 
@@ -38,7 +39,7 @@ pub fn open(source: &config::Source, identity: Identity, net: &Arc<Net>) -> Arc<
     match &source.kind {
         SourceKind::File { path } => Arc::new(FileSource::new(path.clone(), identity)),
         SourceKind::Redis { url } => Arc::new(RedisSource::new(url, identity)),
-        SourceKind::ZipNum { .. } => unimplemented!(),
+        SourceKind::ZipNum { path } => Arc::new(FileSource::clusters(path.clone(), identity)),
         // Those that are reached through `net`.
         SourceKind::Memento { .. }
         | SourceKind::Cdx { .. }

@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use super::super::source::SourceError;
-use super::file::folder::{Chosen, Listing};
+use super::file::folder::{Choice, Listing};
 use super::work::elsewhere;
 
 /// Names are looked up again after so long.
@@ -19,7 +19,7 @@ const VARIABLE: &str = "{coll}";
 #[derive(Debug)]
 pub(crate) struct Places {
     path: PathBuf,
-    chosen: Chosen,
+    choice: Choice,
     varies: bool,
     listings: RwLock<HashMap<Arc<str>, Listing>>,
     /// Held by whoever looks what there is.
@@ -28,11 +28,11 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    pub fn new(path: PathBuf, chosen: Chosen) -> Places {
+    pub fn new(path: PathBuf, choice: Choice) -> Places {
         Places {
             varies: path.as_os_str().to_string_lossy().contains(VARIABLE),
             path,
-            chosen,
+            choice,
             listings: RwLock::default(),
             looking: tokio::sync::Mutex::default(),
             look: LOOK,
@@ -64,8 +64,8 @@ impl Places {
         if let Some(listing) = before.as_ref().filter(|listing| fresh(listing)) {
             return Ok(listing.clone());
         }
-        let (path, chosen) = (self.path_of(&name)?, self.chosen);
-        let listing = elsewhere(move || Listing::read(&path, chosen, before.as_ref())).await?;
+        let (path, choice) = (self.path_of(&name)?, self.choice);
+        let listing = elsewhere(move || Listing::read(&path, choice, before.as_ref())).await?;
         let mut listings = self
             .listings
             .write()

@@ -383,7 +383,7 @@ mod tests {
     use redis_tests::{Options, Rng, Server};
 
     use super::super::file::tests::{
-        ask, assert_same, identity, lookup, query, random_lookup, text,
+        ask, assert_same, identity, lookup, query, random_lookup, runtime, text,
     };
     use super::super::line::trimmed;
     use super::*;
@@ -439,11 +439,7 @@ mod tests {
         let url = format!("redis://user:secret@127.0.0.1:{port}/0/k");
         let source = RedisSource::new(&url, identity());
         let all = lookup(query("http://a.com/", Default::default()), Order::Ascending);
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .unwrap();
-        let error = runtime.block_on(async {
+        let error = runtime().block_on(async {
             let mut rows = source.rows(all).await.unwrap();
             rows.batches.next().await.unwrap().unwrap_err()
         });
@@ -471,11 +467,7 @@ mod tests {
             query("http://a.com/", Default::default()),
             Order::Descending,
         );
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .unwrap();
-        let error = runtime.block_on(async {
+        let error = runtime().block_on(async {
             let mut rows = source.rows(all).await.unwrap();
             rows.batches.next().await.unwrap().unwrap_err()
         });

@@ -1,6 +1,7 @@
 //! The files of a source.
 
 use std::collections::{HashMap, HashSet};
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -8,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
+use super::super::zipnum::is_secondary;
 use super::handle::{is_gone, Entry};
 
 /// Folders in folders, so deep.
@@ -25,20 +27,38 @@ pub(crate) struct Listing {
     pub seen: Instant,
 }
 
-/// Whether a file of a folder is one to be read, by its name.
-pub(crate) type Chosen = fn(&Path) -> bool;
+/// What is read of a folder, and what a file is that is named itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Choice {
+    /// `*.cdx`, `*.cdxj`, and secondary indexes of clusters. Else text.
+    All,
+    /// Secondary indexes. Else one of them.
+    Clusters,
+}
 
-/// `*.cdx` and `*.cdxj`.
-pub(crate) fn is_index(path: &Path) -> bool {
-    path.extension()
-        .is_some_and(|extension| extension == "cdx" || extension == "cdxj")
+impl Choice {
+    /// What a file is, by its name.
+    fn entry(self, path: PathBuf) -> Entry {
+        match self {
+            Choice::All if !is_secondary(&path) => Entry::new(path),
+            Choice::All | Choice::Clusters => Entry::of_cluster(path),
+        }
+    }
+
+    fn includes(self, path: &Path) -> bool {
+        let end = path.extension().and_then(OsStr::to_str);
+        match self {
+            Choice::All => matches!(end, Some("cdx" | "cdxj")) || is_secondary(path),
+            Choice::Clusters => is_secondary(path),
+        }
+    }
 }
 
 impl Listing {
     /// Looks what there is. Files that were there before stay the same entries, unless others have their names now.
-    pub fn read(path: &Path, chosen: Chosen, before: Option<&Listing>) -> Listing {
+    pub fn read(path: &Path, choice: Choice, before: Option<&Listing>) -> Listing {
         let mut found = Found {
-            chosen,
+            choice,
             files: Vec::new(),
             folders: HashSet::new(),
             problem: None,
@@ -56,7 +76,7 @@ impl Listing {
             .collect();
         let entries = found.files.into_iter().map(|(path, place)| {
             let Some(&entry) = known.get(&*path) else {
-                return Arc::new(Entry::new(path));
+                return Arc::new(choice.entry(path));
             };
             if entry.place().is_some_and(|open| open != place) {
                 entry.forget();
@@ -72,7 +92,7 @@ impl Listing {
 }
 
 struct Found {
-    chosen: Chosen,
+    choice: Choice,
     files: Vec<(PathBuf, (u64, u64))>,
     /// Folders that were seen: links may lead in circles.
     folders: HashSet<(u64, u64)>,
@@ -101,13 +121,13 @@ impl Found {
             let is_folder = entry
                 .file_type()
                 .is_ok_and(|kind| kind.is_dir() || kind.is_symlink());
-            if !is_folder && !(self.chosen)(&path) {
+            if !is_folder && !self.choice.includes(&path) {
                 continue;
             }
             // Where a link leads to.
             match fs::metadata(&path) {
                 Ok(metadata) if metadata.is_dir() => self.folder(&path, &metadata, depth + 1),
-                Ok(metadata) if metadata.is_file() && (self.chosen)(&path) => {
+                Ok(metadata) if metadata.is_file() && self.choice.includes(&path) => {
                     if self.files.len() >= FILES {
                         self.problem =
                             Some(format!("more than {FILES} files; the rest is left out"));

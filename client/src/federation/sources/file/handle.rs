@@ -12,6 +12,7 @@ use rustix::io::{Errno, ReadWriteFlags};
 
 use super::super::super::source::SourceError;
 use super::super::work::{Halt, Work};
+use super::super::zipnum::Cluster;
 use super::pivots::Pivots;
 
 /// So many files stay open for the next query, of all sources together: descriptors belong to the process.
@@ -24,6 +25,8 @@ const TICK: i64 = 2;
 pub(crate) struct Entry {
     path: PathBuf,
     opened: Mutex<Weak<Opened>>,
+    /// What belongs to it, if it is the secondary index of a cluster.
+    cluster: Option<Arc<Cluster>>,
 }
 
 /// An open file.
@@ -48,7 +51,7 @@ pub(crate) struct State {
 
 /// What changes when a file does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Version {
+pub(crate) struct Version {
     place: (u64, u64),
     size: u64,
     modified: (i64, i64),
@@ -67,7 +70,20 @@ impl Entry {
         Entry {
             path,
             opened: Mutex::default(),
+            cluster: None,
         }
+    }
+
+    /// The secondary index of a cluster.
+    pub fn of_cluster(path: PathBuf) -> Entry {
+        Entry {
+            cluster: Some(Arc::new(Cluster::new(&path))),
+            ..Entry::new(path)
+        }
+    }
+
+    pub fn cluster(&self) -> Option<&Arc<Cluster>> {
+        self.cluster.as_ref()
     }
 
     pub fn path(&self) -> &Path {
@@ -181,6 +197,10 @@ impl Snapshot {
         &self.opened.path
     }
 
+    pub fn version(&self) -> Version {
+        self.state.version
+    }
+
     /// Appends up to so many bytes from there on; how many. 0 means that the file has become shorter.
     pub fn read(
         &self,
@@ -189,6 +209,9 @@ impl Snapshot {
         bytes: usize,
         into: &mut Vec<u8>,
     ) -> Result<usize, Halt> {
+        if offset >= self.size() {
+            return Ok(0);
+        }
         work.spend(bytes)?;
         let before = into.len();
         into.resize(before + bytes, 0);

@@ -27,6 +27,7 @@ use super::sorted::scan::Scan;
 use super::span::Span;
 use super::work::batches;
 use super::Identity;
+use folder::Choice;
 use start::Files;
 
 /// A CDX or CDXJ file, or a folder of them.
@@ -42,7 +43,16 @@ impl FileSource {
     pub fn new(path: std::path::PathBuf, identity: Identity) -> FileSource {
         FileSource {
             identity,
-            places: Arc::new(Places::new(path, folder::is_index)),
+            places: Arc::new(Places::new(path, Choice::All)),
+            broken: Arc::default(),
+        }
+    }
+
+    /// A ZipNum cluster: its secondary index, or a folder of those.
+    pub fn clusters(path: std::path::PathBuf, identity: Identity) -> FileSource {
+        FileSource {
+            identity,
+            places: Arc::new(Places::new(path, Choice::Clusters)),
             broken: Arc::default(),
         }
     }

@@ -10,14 +10,16 @@ use super::super::sorted::scan::Start;
 use super::super::sorted::Pieces;
 use super::super::span::Span;
 use super::super::work::{Halt, Work};
-use super::handle::Entry;
-use super::search::{capture, Search};
+use super::super::zipnum::line::begin_of as secondary;
+use super::super::zipnum::{Blocks, Cluster};
+use super::handle::{Entry, Snapshot};
+use super::search::{capture, BeginOf, Found, Search};
 
 /// Files, and what is looked for in them.
 pub(crate) struct Files {
     entries: Arc<[Arc<Entry>]>,
     next: usize,
-    search: Option<Search>,
+    search: Option<(Search, Option<Arc<Cluster>>)>,
     span: Arc<Span>,
     order: Order,
     /// What is searched.
@@ -60,44 +62,91 @@ impl Start for Files {
         if self.span.is_empty() {
             return Ok(None);
         }
-        let search = loop {
-            if let Some(search) = &mut self.search {
-                break search;
+        let (search, cluster) = loop {
+            if let Some((search, cluster)) = &mut self.search {
+                break (search, cluster);
             }
             let Some(entry) = self.entries.get(self.next) else {
                 return Ok(None);
             };
             let snapshot = entry.snapshot(work)?;
             self.next += 1;
-            self.search = snapshot.map(|snapshot| Search::new(snapshot, capture));
+            let cluster = entry.cluster().cloned();
+            let begin_of = cluster.as_ref().map_or(capture as BeginOf, |_| secondary);
+            self.search = snapshot.map(|snapshot| (Search::new(snapshot, begin_of), cluster));
         };
         let endless = self.order == Order::Descending && self.key.is_empty();
-        let size = search.file().size();
-        let (after, until) = if endless {
-            (size, size)
+        let found = if endless {
+            let end = search.file().size();
+            Found {
+                after: end,
+                until: end,
+            }
         } else {
-            let found = search.run(&self.key, work)?;
-            (found.after, found.until)
+            search.run(&self.key, work)?
         };
-        let file = search.file().clone();
+        let text = Text {
+            file: search.file().clone(),
+            cluster: cluster.take(),
+            piece: self.piece,
+            found,
+        };
         self.search = None;
-        let far = usize::try_from(until - after).unwrap_or(usize::MAX);
-        let piece = far
-            .saturating_add(1 << 10)
-            .clamp(self.piece / 2, self.piece * 2);
-        let ahead = |from: u64| Ahead::new(Pieces::of(file.clone(), from), piece);
-        let back = |from: u64| Back::new(Pieces::of(file.clone(), from), piece);
         let (span, order) = (&self.span, self.order);
         Ok(Some(match order {
-            Order::Ascending => vec![Cursor::ahead(ahead(after), span, order)],
-            Order::Descending => vec![Cursor::back(back(until), span, order)],
+            Order::Ascending => vec![Cursor::ahead(text.ahead(span), span, order)],
+            Order::Descending => vec![Cursor::back(text.back(span), span, order)],
             Order::Closest(_) => {
                 let (earlier, later) = span.halves(&self.key);
                 vec![
-                    Cursor::runs(back(until), &earlier, order),
-                    Cursor::ahead(ahead(after), &later, order),
+                    Cursor::runs(text.back(&earlier), &earlier, order),
+                    Cursor::ahead(text.ahead(&later), &later, order),
                 ]
             }
         }))
+    }
+}
+
+/// A file, or a cluster with the file as its secondary index, and what was found there.
+struct Text {
+    file: Snapshot,
+    cluster: Option<Arc<Cluster>>,
+    piece: usize,
+    found: Found,
+}
+
+impl Text {
+    /// Everything that comes after what was looked for, and perhaps a little before.
+    fn ahead(&self, span: &Span) -> Ahead {
+        let lines = Ahead::new(
+            Pieces::of(self.file.clone(), self.found.after),
+            self.piece(),
+        );
+        let Some(cluster) = &self.cluster else {
+            return lines;
+        };
+        let blocks = Blocks::ahead(Arc::clone(cluster), lines, &span.from, &span.to);
+        Ahead::new(Pieces::Blocks(Box::new(blocks)), 0)
+    }
+
+    /// Everything that comes before, and perhaps a little after.
+    fn back(&self, span: &Span) -> Back {
+        let lines = Back::new(
+            Pieces::of(self.file.clone(), self.found.until),
+            self.piece(),
+        );
+        let Some(cluster) = &self.cluster else {
+            return lines;
+        };
+        let blocks = Blocks::back(Arc::clone(cluster), lines, &span.from, &span.to);
+        Back::new(Pieces::Blocks(Box::new(blocks)), 0)
+    }
+
+    /// As much as is enough as a rule to have the first lines.
+    fn piece(&self) -> usize {
+        let far = self.found.until.saturating_sub(self.found.after);
+        let far = usize::try_from(far).unwrap_or(usize::MAX);
+        far.saturating_add(1 << 10)
+            .clamp(self.piece / 2, self.piece * 2)
     }
 }

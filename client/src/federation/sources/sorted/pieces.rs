@@ -2,11 +2,13 @@
 
 use super::super::file::handle::Snapshot;
 use super::super::work::{Halt, Work};
+use super::super::zipnum::Blocks;
 
 /// Text, and a place in it.
 #[derive(Debug)]
 pub(crate) enum Pieces {
     File(Stretch),
+    Blocks(Box<Blocks>),
 }
 
 /// A file up to some place in it.
@@ -35,6 +37,7 @@ impl Pieces {
                 stretch.end = stretch.end.min(end);
                 stretch.at = stretch.at.min(stretch.end);
             }
+            Pieces::Blocks(_) => {}
         }
         self
     }
@@ -43,6 +46,7 @@ impl Pieces {
     pub fn at(&self) -> u64 {
         match self {
             Pieces::File(stretch) => stretch.at,
+            Pieces::Blocks(_) => 0,
         }
     }
 
@@ -55,6 +59,7 @@ impl Pieces {
     ) -> Result<bool, Halt> {
         match self {
             Pieces::File(stretch) => stretch.after(work, bytes, into),
+            Pieces::Blocks(blocks) => blocks.text(work, into),
         }
     }
 
@@ -67,6 +72,8 @@ impl Pieces {
     ) -> Result<bool, Halt> {
         match self {
             Pieces::File(stretch) => stretch.before(work, bytes, into),
+            // They come in the direction in which they are read.
+            Pieces::Blocks(blocks) => blocks.text(work, into),
         }
     }
 }

@@ -1,0 +1,37 @@
+//! Lines of secondary indexes.
+
+use super::super::line::trimmed;
+
+/// A block, as a line of the secondary index tells of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Block {
+    pub part: Box<str>,
+    /// Bytes, of the part.
+    pub offset: u64,
+    pub length: u64,
+    /// The number of the line, if it has one.
+    pub number: Option<u64>,
+}
+
+impl Block {
+    /// `None` when the line is none.
+    pub fn read(line: &[u8]) -> Option<Block> {
+        let mut columns = trimmed(line).split(|&byte| byte == b'\t');
+        let key = columns.next()?;
+        let part = std::str::from_utf8(columns.next()?).ok()?;
+        let mut number = || std::str::from_utf8(columns.next()?).ok()?.parse().ok();
+        let (offset, length) = (number()?, number()?);
+        (!key.is_empty() && !part.is_empty()).then(|| Block {
+            part: part.into(),
+            offset,
+            length,
+            number: number(),
+        })
+    }
+}
+
+/// How much of a line says where it belongs: what stands before the part.
+pub(crate) fn begin_of(line: &[u8]) -> Option<usize> {
+    Block::read(line)?;
+    Some(memchr::memchr(b'\t', line)? + 1)
+}

@@ -1,0 +1,182 @@
+//! Clusters as a naive reader would see what is packed in them, and clusters that are none.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use flate2::write::GzEncoder;
+use flate2::Compression;
+use futures_util::StreamExt;
+use redis_tests::Rng;
+
+use super::super::super::query::Order;
+use super::super::super::source::{Source, SourceError};
+use super::super::file::tests::{
+    ask, assert_same, identity, lookup, query, random_lookup, runtime, text,
+};
+use super::super::file::FileSource;
+use super::super::line::{trimmed, Shape};
+
+fn packed(text: &[u8]) -> Vec<u8> {
+    let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
+    packed.write_all(text).unwrap();
+    packed.finish().unwrap()
+}
+
+/// A cluster of these lines in a folder, in parts of a few blocks. Gives its secondary index.
+fn cluster(folder: &Path, lines: &[&[u8]], rng: &mut Rng) -> PathBuf {
+    fs::create_dir_all(folder.join("parts")).unwrap();
+    let (of, told, numbered) = (*rng.pick(&[1, 7, 100]), rng.chance(50), rng.chance(50));
+    let (mut index, mut places, mut part) = (Vec::new(), String::new(), Vec::new());
+    let mut name = String::from("part-0.gz");
+    for (number, some) in lines.chunks(of).enumerate() {
+        let mut text = some.join(&b'\n');
+        if rng.chance(80) {
+            text.push(b'\n');
+        }
+        let block = packed(&text);
+        index.extend_from_slice(Shape::of(some[0]).unwrap().both(some[0]));
+        write!(index, "\t{name}\t{}\t{}", part.len(), block.len()).unwrap();
+        if numbered {
+            write!(index, "\t{}", number + 1).unwrap();
+        }
+        index.push(b'\n');
+        part.extend_from_slice(&block);
+        if rng.chance(5) {
+            places.push_str(&write_part(folder, &name, told, &part));
+            name = format!("part-{}.gz", number + 1);
+            part.clear();
+        }
+    }
+    places.push_str(&write_part(folder, &name, told, &part));
+    let path = folder.join("cluster.idx");
+    if told {
+        fs::write(path.with_extension("loc"), places).unwrap();
+    }
+    fs::write(&path, index).unwrap();
+    path
+}
+
+fn write_part(folder: &Path, name: &str, told: bool, part: &[u8]) -> String {
+    let place = if told {
+        folder.join("parts")
+    } else {
+        folder.to_owned()
+    };
+    fs::write(place.join(name), part).unwrap();
+    format!("{name}\thttp://example.org/{name}\tnone/{name}\tparts/{name}\n")
+}
+
+#[test]
+fn clusters_say_what_a_naive_reader_finds() {
+    let mut rng = Rng::new("clusters_say_what_a_naive_reader_finds");
+    for round in 0..20 {
+        let folder = tempfile::tempdir().unwrap();
+        let mut all = text(&mut rng);
+        let lines = all.split(|&byte| byte == b'\n').map(trimmed);
+        let lines: Vec<&[u8]> = lines.filter(|line| Shape::of(line).is_some()).collect();
+        let index = cluster(folder.path(), &lines, &mut rng);
+        all = lines.join(&b'\n');
+        let source = match round % 4 {
+            0 => FileSource::clusters(index, identity()),
+            1 => FileSource::clusters(folder.path().to_owned(), identity()),
+            2 => FileSource::new(folder.path().to_owned(), identity()),
+            _ => FileSource::new(index, identity()),
+        };
+        for _ in 0..25 {
+            assert_same(&source, &[all.clone()], &random_lookup(&mut rng));
+        }
+    }
+}
+
+/// What goes wrong with a cluster that has this secondary index and this part.
+fn problem(index: &[u8], part: &[u8]) -> SourceError {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("a.idx"), index).unwrap();
+    fs::write(folder.path().join("p.gz"), part).unwrap();
+    let source = FileSource::clusters(folder.path().join("a.idx"), identity());
+    let all = lookup(query("http://a.com/", Default::default()), Order::Ascending);
+    runtime().block_on(async {
+        let mut rows = source.rows(all).await.unwrap();
+        let error = rows.batches.next().await.unwrap().unwrap_err();
+        assert!(rows.batches.next().await.is_none());
+        error
+    })
+}
+
+#[test]
+fn a_damaged_block_is_named() {
+    let mut damaged = packed(&b"com,a)/ 2016 {}\n".repeat(100));
+    let length = damaged.len();
+    damaged[length / 2] ^= 0x55;
+    let line = |offset: u64, length: u64| format!("com,a)/ 2016\tp.gz\t{offset}\t{length}\n");
+    for (index, part, expected) in [
+        (
+            line(0, length as u64),
+            damaged.clone(),
+            "p.gz: block at byte 0: ",
+        ),
+        (
+            line(3, 9),
+            b"123no gzip at all".to_vec(),
+            "p.gz: block at byte 3: ",
+        ),
+        (
+            line(5, 9),
+            b"123".to_vec(),
+            "p.gz: block at byte 5: the file ends before",
+        ),
+        (
+            line(u64::MAX, 9),
+            b"123".to_vec(),
+            "block at byte 18446744073709551615: ",
+        ),
+        (line(0, u64::MAX), b"123".to_vec(), "which is more than"),
+        (line(0, 1 << 40), b"123".to_vec(), "which is more than"),
+        (
+            line(0, 9).replace("p.gz", "q.gz"),
+            Vec::new(),
+            "q.gz: there is no such file",
+        ),
+        (
+            line(0, 9).replace("p.gz", "../q.gz"),
+            Vec::new(),
+            "no name of a file in the folder",
+        ),
+        (
+            line(0, 9).replace("p.gz", "/etc/passwd"),
+            Vec::new(),
+            "no name of a file in the folder",
+        ),
+    ] {
+        let error = problem(index.as_bytes(), &part).to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+}
+
+#[test]
+fn a_block_that_grows_without_end_is_cut_off() {
+    let bomb = packed(&vec![b' '; 33 << 20]);
+    let index = format!("com,a)/ 2016\tp.gz\t0\t{}\n", bomb.len());
+    let error = problem(index.as_bytes(), &bomb);
+    assert!(matches!(error, SourceError::TooLarge(_)), "{error:?}");
+}
+
+#[test]
+fn what_is_no_line_of_a_secondary_index_is_passed_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let block = packed(b"com,a)/ 2016 {}\ncom,a)/ 2017 {}\n");
+    fs::write(folder.path().join("p.gz"), &block).unwrap();
+    let good = format!("com,a)/ 2016\tp.gz\t0\t{}", block.len());
+    let rubbish = "\n\n!meta 0 {\"format\": \"x\"}\ncom,a)/ 2016\tp.gz\t-1\t5\ncom,a)/\t\t\t\n\u{0}\tp\tq\tr\n";
+    fs::write(
+        folder.path().join("a.idx"),
+        format!("{rubbish}{good}\n{rubbish}"),
+    )
+    .unwrap();
+    let source = FileSource::clusters(folder.path().to_owned(), identity());
+    for order in [Order::Ascending, Order::Descending] {
+        let all = lookup(query("http://a.com/", Default::default()), order);
+        assert_eq!(ask(&source, &all).0.len(), 2, "{order:?}");
+    }
+}

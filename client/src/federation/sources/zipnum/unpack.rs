@@ -1,0 +1,105 @@
+//! Blocks as text.
+
+use std::collections::VecDeque;
+use std::io::Read as _;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+use bytes::Bytes;
+use flate2::read::MultiGzDecoder;
+
+use super::super::super::source::SourceError;
+use super::super::file::handle::{Snapshot, Version};
+use super::super::work::{Halt, Work};
+use super::line::Block;
+
+/// No block is larger, packed or unpacked. 3000 lines are about a megabyte.
+const LARGEST: u64 = 32 << 20;
+/// As much unpacked text is kept of a cluster.
+const KEPT: usize = 16 << 20;
+
+/// Blocks that were unpacked lately.
+#[derive(Debug, Default)]
+pub(super) struct Unpacked(Mutex<VecDeque<(Which, Bytes)>>);
+
+type Which = (Version, u64, u64);
+
+impl Unpacked {
+    /// The text of a block, which is whole lines.
+    ///
+    /// # Errors
+    /// When it cannot be had without waiting, or the block is none.
+    pub fn text(&self, file: &Snapshot, block: &Block, work: &mut Work) -> Result<Bytes, Halt> {
+        let which = (file.version(), block.offset, block.length);
+        let kept = {
+            let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            kept.iter()
+                .find(|(other, _)| *other == which)
+                .map(|(_, text)| text.clone())
+        };
+        if let Some(text) = kept {
+            work.spend(text.len())?;
+            return Ok(text);
+        }
+        if !work.may_wait() {
+            return Err(Halt::Wait);
+        }
+        let text = unpack(file, block, work)?;
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.push_front((which, text.clone()));
+        let mut size = 0;
+        kept.retain(|(_, text)| {
+            size += text.len();
+            size <= KEPT
+        });
+        Ok(text)
+    }
+}
+
+fn unpack(file: &Snapshot, block: &Block, work: &mut Work) -> Result<Bytes, Halt> {
+    let Some(length) = usize::try_from(block.length)
+        .ok()
+        .filter(|_| block.length <= LARGEST)
+    else {
+        let what = format!("{} bytes, which is more than {LARGEST}", block.length);
+        return Err(Halt::Failed(SourceError::TooLarge(place(
+            file.path(),
+            block,
+            &what,
+        ))));
+    };
+    let mut packed = Vec::with_capacity(length);
+    while packed.len() < length {
+        let at = block.offset.saturating_add(packed.len() as u64);
+        let left = length - packed.len();
+        if file.read(work, at, left, &mut packed)? == 0 {
+            let what = format!("the file ends before its {length} bytes do");
+            return Err(broken(file.path(), block, &what));
+        }
+    }
+    let mut text = Vec::with_capacity(length.saturating_mul(5));
+    let mut unpacked = MultiGzDecoder::new(&packed[..]).take(LARGEST + 1);
+    if let Err(error) = unpacked.read_to_end(&mut text) {
+        return Err(broken(file.path(), block, &error.to_string()));
+    }
+    if text.len() as u64 > LARGEST {
+        let what = format!("unpacked it has more than {LARGEST} bytes");
+        return Err(Halt::Failed(SourceError::TooLarge(place(
+            file.path(),
+            block,
+            &what,
+        ))));
+    }
+    if !text.is_empty() && !text.ends_with(b"\n") {
+        text.push(b'\n');
+    }
+    Ok(text.into())
+}
+
+fn place(file: &Path, block: &Block, what: &str) -> String {
+    format!("{}: block at byte {}: {what}", file.display(), block.offset)
+}
+
+fn broken(file: &Path, block: &Block, what: &str) -> Halt {
+    Halt::Failed(SourceError::Io(place(file, block, what)))
+}
