@@ -13,6 +13,7 @@
 //! | [`collection`] [`group`] [`merge`] | many sources as one |
 //! | [`operations`] | filter, clamp, collapse, order, limit |
 //! | [`net`] | requests to other servers, and where they may not go |
+//! | [`link_format`] | links with attributes, as Memento has them |
 //! | [`resource`] | rows to WARC records |
 //! | [`server`] | HTTP |
 
@@ -22,6 +23,7 @@ pub mod collection;
 pub mod config;
 pub mod figures;
 pub mod group;
+pub mod link_format;
 pub mod merge;
 pub mod net;
 pub mod operations;

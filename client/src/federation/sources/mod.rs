@@ -4,6 +4,7 @@ pub(crate) mod file;
 mod line;
 mod place;
 mod redis;
+mod remote;
 mod sorted;
 mod span;
 mod work;
@@ -12,6 +13,7 @@ mod zipnum;
 use std::sync::Arc;
 
 pub use self::redis::RedisSource;
+pub use self::remote::{CdxSource, LiveSource, MementoSource, UpstreamSource};
 use super::config::{self, SourceKind};
 use super::net::Net;
 use super::source::{Limits, Source};
@@ -35,15 +37,33 @@ pub struct Identity {
 
 /// Makes a source of what the configuration says. Nothing is asked or opened yet.
 pub fn open(source: &config::Source, identity: Identity, net: &Arc<Net>) -> Arc<dyn Source> {
-    let _ = net;
     match &source.kind {
         SourceKind::File { path } => Arc::new(FileSource::new(path.clone(), identity)),
         SourceKind::Redis { url } => Arc::new(RedisSource::new(url, identity)),
         SourceKind::ZipNum { path } => Arc::new(FileSource::clusters(path.clone(), identity)),
-        // Those that are reached through `net`.
-        SourceKind::Memento { .. }
-        | SourceKind::Cdx { .. }
-        | SourceKind::Live
-        | SourceKind::Upstream { .. } => unimplemented!(),
+        SourceKind::Cdx {
+            api_url,
+            replay_url,
+            dialect,
+        } => Arc::new(CdxSource::new(
+            net.clone(),
+            identity,
+            api_url,
+            replay_url.as_deref(),
+            *dialect,
+        )),
+        SourceKind::Memento {
+            timegate_url,
+            timemap_url,
+            replay_url,
+        } => Arc::new(MementoSource::new(
+            net.clone(),
+            identity,
+            timegate_url,
+            timemap_url,
+            replay_url,
+        )),
+        SourceKind::Live => Arc::new(LiveSource::new(identity)),
+        SourceKind::Upstream { url } => Arc::new(UpstreamSource::new(net.clone(), identity, url)),
     }
 }

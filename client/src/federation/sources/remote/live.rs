@@ -1,0 +1,60 @@
+//! The live web, of which nothing is known until it is fetched.
+
+use std::sync::Arc;
+
+use crawlspace_cdx::surt::{urlkey, MatchType};
+use futures_util::future::BoxFuture;
+use futures_util::stream::{self, StreamExt};
+use futures_util::FutureExt;
+
+use crate::federation::row::{build, member, Row};
+use crate::federation::source::{Lookup, Rows, Source, SourceError};
+use crate::federation::sources::Identity;
+use crate::federation::timestamp::Timestamp;
+
+/// The live web: every URL has one capture, of now. More than a single URL cannot be asked for, and matches nothing.
+pub struct LiveSource {
+    identity: Identity,
+}
+
+impl LiveSource {
+    /// The live web.
+    pub fn new(identity: Identity) -> LiveSource {
+        LiveSource { identity }
+    }
+
+    fn row(&self, lookup: &Lookup) -> Option<Row> {
+        let query = &*lookup.query;
+        let now = Timestamp::now();
+        let is_asked = query.match_type == MatchType::Exact
+            && query.from.is_none_or(|from| from <= now)
+            && query.to.is_none_or(|to| now <= to);
+        let scheme = query
+            .url
+            .split_once("://")
+            .map(|(scheme, _)| scheme.to_ascii_lowercase());
+        let is_web = matches!(scheme.as_deref(), Some("http" | "https"));
+        if !is_asked || !is_web {
+            return None;
+        }
+        let mut members = String::new();
+        member("url", &query.url, &mut members);
+        member("mime", "", &mut members);
+        member("live_url", &query.url, &mut members);
+        member("load_url", &query.url, &mut members);
+        member("is_live", "true", &mut members);
+        let members = format!("{members}, {}", self.identity.members);
+        build(&urlkey(&query.url).ok()?, &now.to_string(), &members)
+    }
+}
+
+impl Source for LiveSource {
+    fn rows(&self, lookup: Arc<Lookup>) -> BoxFuture<'_, Result<Rows, SourceError>> {
+        let batch = self.row(&lookup).map(|row| Ok(vec![row]));
+        let rows = Rows {
+            ordered: true,
+            batches: stream::iter(batch).boxed(),
+        };
+        std::future::ready(Ok(rows)).boxed()
+    }
+}

@@ -1,0 +1,390 @@
+//! The rows of an index server, which may give its answer in parts.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use futures_util::stream::{BoxStream, StreamExt};
+use futures_util::FutureExt;
+use tokio::time::{timeout_at, Instant};
+use url::Url;
+
+use super::claim::{header, values, Claim};
+use super::pieces::{Piece, Pieces};
+use super::rows::Batched;
+use super::template::Parameters;
+use super::whitelist::{Made, Verdict, Whitelist};
+use crate::federation::net::{Answer, Net, Request};
+use crate::federation::row::Row;
+use crate::federation::source::{Batch, Limits, SourceError};
+
+/// Rows go on in batches of so many, or of fewer when more have to be waited for.
+const BATCH: usize = 512;
+/// And of so many bytes.
+const BATCH_BYTES: usize = 256 << 10;
+/// No server is asked for more parts of an answer.
+const PAGES: u32 = 10_000;
+/// A number of captures that can be divided by this looks like a limit of the server.
+const ROUND: u64 = 1000;
+/// So much is read of an answer that says what is wrong.
+const COMPLAINT: usize = 8 << 10;
+/// A longer key to go on with is none.
+const KEY: usize = 64 << 10;
+
+/// How an answer that was cut is gone on with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    /// Not at all.
+    Nothing,
+    /// By the key at the end of a part, if there is one.
+    Key,
+    /// By that key, or from the time of the last capture on, when the part looks cut. For a single URL.
+    KeyOrTime,
+}
+
+/// What is asked.
+pub(super) struct Question {
+    /// Everything that is wanted.
+    pub full: Parameters,
+    /// What every server understands, for one that refuses the former.
+    pub plain: Option<Parameters>,
+    /// How it goes on.
+    pub next: Next,
+}
+
+/// An answer, read as rows.
+pub(super) struct Pages {
+    net: Arc<Net>,
+    limits: Limits,
+    question: Question,
+    /// What is to be asked next.
+    ask: Option<String>,
+    body: Option<BoxStream<'static, Result<Bytes, SourceError>>>,
+    pieces: Pieces,
+    reading: Reading,
+    /// How many parts were asked for.
+    asked: u32,
+    /// The last key that was gone on with.
+    key: String,
+    rows: u64,
+}
+
+/// What is known of a part while it is read.
+struct Reading {
+    whitelist: Whitelist,
+    made: Made,
+    columns: Vec<String>,
+    /// Captures in this part, matching or not.
+    captures: u64,
+    /// Captures in the parts before.
+    before: u64,
+    /// Something that is no capture came last: the first bytes of it.
+    wrong: Option<String>,
+    /// After the empty line, or the empty array, that stands before a key.
+    at_key: bool,
+    next_key: Option<String>,
+    /// When an answer is gone on with from a time on: the rows of that time, which come again.
+    edge: Vec<Row>,
+    last_time: String,
+    /// Whether times are looked at, and whether they were gone on from.
+    by_time: bool,
+    again: bool,
+}
+
+impl Pages {
+    pub fn new(net: Arc<Net>, limits: Limits, question: Question, whitelist: Whitelist) -> Pages {
+        let by_time = question.next == Next::KeyOrTime;
+        Pages {
+            net,
+            limits,
+            ask: Some(question.full.url()),
+            question,
+            body: None,
+            pieces: Pieces::new(),
+            reading: Reading {
+                whitelist,
+                made: Made::default(),
+                columns: Vec::new(),
+                captures: 0,
+                before: 0,
+                wrong: None,
+                at_key: false,
+                next_key: None,
+                edge: Vec::new(),
+                last_time: String::new(),
+                by_time,
+                again: false,
+            },
+            asked: 0,
+            key: String::new(),
+            rows: 0,
+        }
+    }
+
+    async fn read(&mut self, until: Option<Instant>) -> Result<Option<Batch>, SourceError> {
+        loop {
+            while let Some(piece) = self.pieces.next() {
+                self.reading.take(piece)?;
+                if self.reading.made.len() >= BATCH || self.reading.made.bytes() >= BATCH_BYTES {
+                    return self.batch().map(Some);
+                }
+            }
+            if self.reading.made.len() > 0 {
+                let batch = self.batch()?;
+                if !batch.is_empty() {
+                    return Ok(Some(batch));
+                }
+            }
+            let Some(body) = &mut self.body else {
+                let Some(url) = self.ask.take() else {
+                    return Ok(None);
+                };
+                self.body = self.open(url).await?;
+                continue;
+            };
+            let came = match until {
+                None => body.next().await,
+                Some(until) => match timeout_at(until, body.next()).await {
+                    Ok(came) => came,
+                    Err(_) => return Ok(Some(Vec::new())),
+                },
+            };
+            match came {
+                Some(Ok(bytes)) => {
+                    let left = self.limits.bytes.saturating_sub(bytes.len() as u64);
+                    self.limits.bytes = left;
+                    self.pieces.feed(&bytes);
+                }
+                Some(Err(error)) => return Err(self.end(error)),
+                None => {
+                    self.body = None;
+                    self.finish()?;
+                }
+            }
+        }
+    }
+
+    /// The rows so far.
+    fn batch(&mut self) -> Result<Batch, SourceError> {
+        let mut batch = self.reading.made.take();
+        self.reading.without_those_before(&mut batch);
+        self.rows = self.rows.saturating_add(batch.len() as u64);
+        if self.rows > self.limits.rows {
+            let what = format!("it has more than {} rows", self.limits.rows);
+            return Err(self.end(SourceError::TooLarge(what)));
+        }
+        Ok(batch)
+    }
+
+    /// Nothing is asked any more.
+    fn end(&mut self, error: SourceError) -> SourceError {
+        self.body = None;
+        self.ask = None;
+        self.pieces = Pieces::new();
+        error
+    }
+
+    /// Asks for a part. No body when there is nothing.
+    async fn open(
+        &mut self,
+        url: String,
+    ) -> Result<Option<BoxStream<'static, Result<Bytes, SourceError>>>, SourceError> {
+        let mut limits = self.limits;
+        if self.asked > 0 {
+            // What comes after the first rows may take as long as they may pause.
+            limits.first = limits.first.max(limits.silence);
+        }
+        self.asked += 1;
+        let url = Url::parse(&url).map_err(|error| {
+            SourceError::Unsupported(format!("there is no URL to ask for this: {error}"))
+        })?;
+        let answer = self.net.send(Request::get(url), &limits).await?;
+        match answer.status {
+            200 | 203 | 206 => Ok(Some(answer.body)),
+            204 => Ok(None),
+            400 | 405 | 422 | 501 if self.asked == 1 && self.question.plain.is_some() => {
+                self.ask = self.question.plain.take().map(|plain| plain.url());
+                self.question.next = Next::Nothing;
+                Ok(None)
+            }
+            404 => match says_nothing_there(answer).await {
+                true => Ok(None),
+                false => Err(SourceError::Status(404)),
+            },
+            status => Err(SourceError::Status(status)),
+        }
+    }
+
+    /// After the end of a part.
+    fn finish(&mut self) -> Result<(), SourceError> {
+        match self.pieces.rest() {
+            Ok(Some(piece)) => self.reading.take(piece)?,
+            Ok(None) => {}
+            Err(why) => return Err(self.end(SourceError::Answer(why.to_owned()))),
+        }
+        self.pieces = Pieces::new();
+        let reading = &mut self.reading;
+        if let Some(wrong) = reading.wrong.take() {
+            let what = match reading.captures + reading.before {
+                0 => format!("its answer is no index; it begins with {wrong}"),
+                _ => format!("its answer ends with what is no capture: {wrong}"),
+            };
+            return Err(self.end(SourceError::Answer(what)));
+        }
+        let captures = std::mem::take(&mut reading.captures);
+        reading.before += captures;
+        reading.at_key = false;
+        reading.columns.clear();
+        let goes_on = captures > 0 && self.asked < PAGES;
+        match (reading.next_key.take(), self.question.next) {
+            (Some(key), Next::Key | Next::KeyOrTime) if goes_on => {
+                if key == self.key {
+                    let what = "it gives the same key to go on with again and again";
+                    return Err(self.end(SourceError::Answer(what.to_owned())));
+                }
+                // It is written as it is to be sent.
+                self.question.full.set_written("resumeKey", &key);
+                self.ask = Some(self.question.full.url());
+                self.key = key;
+            }
+            (None, Next::KeyOrTime) if goes_on && captures.is_multiple_of(ROUND) => {
+                let from = reading.last_time.clone();
+                // A part that brings nothing new is the last one: it would be the same for ever.
+                if !from.is_empty() && from != self.key {
+                    self.question.full.set_written("from", &from);
+                    self.ask = Some(self.question.full.url());
+                    self.key = from;
+                    reading.again = true;
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+impl Batched for Pages {
+    fn next(
+        &mut self,
+        until: Option<Instant>,
+    ) -> BoxFuture<'_, Result<Option<Batch>, SourceError>> {
+        self.read(until).boxed()
+    }
+}
+
+impl Reading {
+    fn take(&mut self, piece: Piece<'_>) -> Result<(), SourceError> {
+        let claim = match piece {
+            Piece::Line(line) => {
+                let text = line.trim_ascii();
+                if text.is_empty() {
+                    self.at_key = self.captures > 0;
+                    return Ok(());
+                }
+                if self.at_key && !text.contains(&b' ') && self.is_key(text) {
+                    return Ok(());
+                }
+                self.at_key = false;
+                if line.starts_with(b" CDX") || line.starts_with(b"CDX ") {
+                    return Ok(());
+                }
+                if text.starts_with(b"<") && self.captures + self.before == 0 {
+                    let what = "it answers with a page (HTML or XML), and not with an index";
+                    return Err(SourceError::Answer(what.to_owned()));
+                }
+                Claim::of_line(line)
+            }
+            Piece::Element(element) => {
+                if self.captures == 0 && self.columns.is_empty() {
+                    if let Some(names) = header(element) {
+                        self.columns = names;
+                        return Ok(());
+                    }
+                }
+                match values(element).as_deref() {
+                    Some([]) => {
+                        self.at_key = true;
+                        return Ok(());
+                    }
+                    Some([key]) if self.at_key && self.is_key(key.as_bytes()) => return Ok(()),
+                    _ => self.at_key = false,
+                }
+                Claim::of_element(element, &self.columns)
+            }
+        };
+        let (Piece::Line(written) | Piece::Element(written)) = piece;
+        let verdict = match &claim {
+            Some(claim) => self.whitelist.push(claim, &mut self.made),
+            None => Verdict::Invalid,
+        };
+        if verdict == Verdict::Invalid {
+            let excerpt = match &claim {
+                // An object may say itself what is the matter.
+                Some(Claim { message, .. }) if !message.is_empty() => excerpt(message.as_bytes()),
+                _ => excerpt(written),
+            };
+            // Of things that nothing is known of, the first is the one to tell.
+            if self.wrong.is_none() || self.captures > 0 {
+                self.wrong = Some(excerpt);
+            }
+            return Ok(());
+        }
+        self.captures += 1;
+        self.wrong = None;
+        Ok(())
+    }
+
+    fn is_key(&mut self, text: &[u8]) -> bool {
+        let key = std::str::from_utf8(text).ok();
+        // It goes into a URL as it is.
+        let key =
+            key.filter(|key| key.len() <= KEY && key.bytes().all(|byte| byte.is_ascii_graphic()));
+        let key = key.filter(|key| !key.contains(['&', '#', '<', '{', '"']));
+        self.next_key = key.map(str::to_owned);
+        self.next_key.is_some()
+    }
+
+    /// Takes out the rows that came with the part before, and notes those that may come again.
+    fn without_those_before(&mut self, batch: &mut Batch) {
+        if !self.by_time {
+            return;
+        }
+        if self.again {
+            let (known, last) = (&self.edge, self.last_time.as_bytes());
+            batch.retain(|row| row.timestamp() >= last && !known.contains(row));
+        }
+        for row in &*batch {
+            if row.timestamp() > self.last_time.as_bytes() {
+                self.last_time = String::from_utf8_lossy(row.timestamp()).into_owned();
+                self.edge.clear();
+            }
+            self.edge.push(row.clone());
+        }
+    }
+}
+
+/// Whether a server says with this status that it has no capture.
+async fn says_nothing_there(answer: Answer) -> bool {
+    let mut body = answer.body;
+    let mut text = Vec::new();
+    while let Some(Ok(bytes)) = body.next().await {
+        text.extend_from_slice(&bytes);
+        if text.len() > COMPLAINT {
+            break;
+        }
+    }
+    let text = String::from_utf8_lossy(&text).to_ascii_lowercase();
+    let says = [
+        "no captures",
+        "not in archive",
+        "resourcenotinarchive",
+        "no results",
+    ];
+    !text.trim_start().starts_with('<') && says.iter().any(|words| text.contains(words))
+}
+
+/// The beginning of a text, so that it can be printed.
+fn excerpt(text: &[u8]) -> String {
+    let beginning = text.get(..100).unwrap_or(text);
+    format!("{:?}", String::from_utf8_lossy(beginning))
+}

@@ -1,0 +1,274 @@
+//! An answer of an index server in pieces: lines, or the elements of one JSON array, as they come.
+
+/// No piece is longer; longer ones are passed over.
+const LONGEST: usize = 1 << 20;
+
+/// A piece.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Piece<'a> {
+    /// A line without its end.
+    Line(&'a [u8]),
+    /// An element of an array: an array or an object, or something else that is none of an index.
+    Element(&'a [u8]),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    /// Nothing came but white space.
+    Unknown,
+    Lines,
+    Array(Scan),
+    /// Behind the end of an array.
+    Over,
+}
+
+/// Where in an array everything up to `Pieces::seen` ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Scan {
+    depth: usize,
+    in_string: bool,
+    escaped: bool,
+}
+
+/// Takes an answer apart.
+pub(super) struct Pieces {
+    kept: Vec<u8>,
+    /// Where the current piece begins in it, and how far it was looked at.
+    begin: usize,
+    seen: usize,
+    form: Form,
+    /// The current piece is too long, and what there was of it is gone.
+    skips: bool,
+}
+
+impl Pieces {
+    pub fn new() -> Pieces {
+        Pieces {
+            kept: Vec::new(),
+            begin: 0,
+            seen: 0,
+            form: Form::Unknown,
+            skips: false,
+        }
+    }
+
+    /// Adds what came. The pieces there are should be taken before.
+    pub fn feed(&mut self, bytes: &[u8]) {
+        self.kept.drain(..self.begin);
+        self.seen = self.seen.saturating_sub(self.begin);
+        self.begin = 0;
+        if self.kept.len() > LONGEST {
+            self.skips = true;
+            self.kept.clear();
+            self.seen = 0;
+        }
+        self.kept.extend_from_slice(bytes);
+    }
+
+    /// The next piece that is whole.
+    pub fn next(&mut self) -> Option<Piece<'_>> {
+        loop {
+            match self.form {
+                Form::Unknown => {
+                    let rest = self.kept.get(self.begin..).unwrap_or_default();
+                    // Some servers begin with a mark of the byte order.
+                    let rest = match rest.strip_prefix(b"\xef\xbb\xbf") {
+                        Some(rest) if self.begin == 0 => rest,
+                        _ => rest,
+                    };
+                    let text = rest.trim_ascii_start();
+                    self.form = match text.first() {
+                        None => return None,
+                        // The header of a CDX file begins with a space.
+                        Some(b'[') => Form::Array(Scan::default()),
+                        Some(_) => Form::Lines,
+                    };
+                    let left = if self.form == Form::Lines { rest } else { text };
+                    self.begin = self.kept.len() - left.len();
+                    self.seen = self.begin;
+                }
+                Form::Lines => {
+                    let unseen = self.kept.get(self.seen..).unwrap_or_default();
+                    let Some(length) = memchr::memchr(b'\n', unseen) else {
+                        self.seen = self.kept.len();
+                        return None;
+                    };
+                    let (begin, end) = (self.begin, self.seen + length);
+                    self.begin = end + 1;
+                    self.seen = self.begin;
+                    if !std::mem::take(&mut self.skips) && end - begin <= LONGEST {
+                        let line = self.kept.get(begin..end).unwrap_or_default();
+                        return Some(Piece::Line(line.strip_suffix(b"\r").unwrap_or(line)));
+                    }
+                }
+                Form::Array(scan) => {
+                    let (begin, end) = self.element(scan)?;
+                    let skipped = std::mem::take(&mut self.skips) || end - begin > LONGEST;
+                    let element = self.kept.get(begin..end).unwrap_or_default();
+                    if !skipped && !element.trim_ascii().is_empty() {
+                        let element = self.kept.get(begin..end).unwrap_or_default();
+                        return Some(Piece::Element(element.trim_ascii()));
+                    }
+                }
+                Form::Over => return None,
+            }
+        }
+    }
+
+    /// From where to where the next element of an array goes.
+    fn element(&mut self, mut scan: Scan) -> Option<(usize, usize)> {
+        while let Some(byte) = self.kept.get(self.seen) {
+            let at = self.seen;
+            self.seen += 1;
+            if scan.in_string {
+                match byte {
+                    _ if scan.escaped => scan.escaped = false,
+                    b'\\' => scan.escaped = true,
+                    b'"' => scan.in_string = false,
+                    _ => {}
+                }
+                continue;
+            }
+            match byte {
+                b'"' => scan.in_string = true,
+                b'[' | b'{' => {
+                    scan.depth += 1;
+                    if scan.depth == 1 {
+                        self.begin = self.seen;
+                    }
+                }
+                b']' | b'}' => scan.depth = scan.depth.saturating_sub(1),
+                _ => {}
+            }
+            let ends = scan.depth == 0 || (scan.depth == 1 && *byte == b',');
+            if ends {
+                let begin = std::mem::replace(&mut self.begin, self.seen);
+                self.form = match scan.depth {
+                    0 => Form::Over,
+                    _ => Form::Array(scan),
+                };
+                return Some((begin, at));
+            }
+        }
+        self.form = Form::Array(scan);
+        None
+    }
+
+    /// What is left when nothing more comes: a last line without its end. The error says that it breaks off.
+    pub fn rest(&mut self) -> Result<Option<Piece<'_>>, &'static str> {
+        match self.form {
+            Form::Lines if !self.skips => {
+                let line = self.kept.get(self.begin..).unwrap_or_default();
+                self.begin = self.kept.len();
+                Ok((!line.is_empty() && line.len() <= LONGEST).then_some(Piece::Line(line)))
+            }
+            Form::Array(_) => Err("its JSON breaks off"),
+            _ => Ok(None),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use redis_tests::Rng;
+
+    use super::*;
+
+    fn pieces(text: &[u8], step: usize) -> (Vec<String>, bool) {
+        let mut pieces = Pieces::new();
+        let mut all = Vec::new();
+        for part in text.chunks(step) {
+            pieces.feed(part);
+            while let Some(piece) = pieces.next() {
+                all.push(format!("{piece:?}"));
+            }
+        }
+        let whole = match pieces.rest() {
+            Ok(last) => {
+                all.extend(last.map(|piece| format!("{piece:?}")));
+                true
+            }
+            Err(_) => false,
+        };
+        (all, whole)
+    }
+
+    #[test]
+    fn an_answer_has_the_same_pieces_however_it_is_cut() {
+        let line = |text: &str| format!("{:?}", Piece::Line(text.as_bytes()));
+        let element = |text: &str| format!("{:?}", Piece::Element(text.as_bytes()));
+        for (text, expected, whole) in [
+            ("", vec![], true),
+            (" \r\n", vec![], true),
+            ("a 1 {}\nb 2 {}", vec![line("a 1 {}"), line("b 2 {}")], true),
+            (
+                " CDX N b\r\n\na 1\r\n",
+                vec![line(" CDX N b"), line(""), line("a 1")],
+                true,
+            ),
+            (
+                "{\"a\": 1}\n{}\n",
+                vec![line("{\"a\": 1}"), line("{}")],
+                true,
+            ),
+            ("[]", vec![], true),
+            (
+                "\u{feff}\n [[\"a,]\\\"\\\\\", 1],\n [], {\"b\": [{}]} , 5]\nmore",
+                vec![
+                    element("[\"a,]\\\"\\\\\", 1]"),
+                    element("[]"),
+                    element("{\"b\": [{}]}"),
+                    element("5"),
+                ],
+                true,
+            ),
+            ("[[\"a\"], [\"b\"", vec![element("[\"a\"]")], false),
+            ("[[\"a\"]}", vec![element("[\"a\"]")], true),
+        ] {
+            // Three bytes at least, so that a mark of the byte order is whole.
+            for step in [3, 4, 7, 1000] {
+                assert_eq!(
+                    pieces(text.as_bytes(), step),
+                    (expected.clone(), whole),
+                    "{text:?} by {step}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_too_long_is_passed_over_and_not_kept() {
+        let long = "x".repeat(3 * LONGEST);
+        let text = format!("a 1\n{long}\nb 2\n{long}");
+        let mut pieces = Pieces::new();
+        let mut found = Vec::new();
+        for part in text.as_bytes().chunks(10_000) {
+            pieces.feed(part);
+            assert!(pieces.kept.len() < LONGEST + 20_000);
+            while let Some(piece) = pieces.next() {
+                found.push(format!("{piece:?}"));
+            }
+        }
+        assert_eq!(pieces.rest(), Ok(None));
+        let line = |text: &str| format!("{:?}", Piece::Line(text.as_bytes()));
+        assert_eq!(found, [line("a 1"), line("b 2")]);
+        let text = format!("[[1],[\"{long}\"],[2]]");
+        let element = |text: &str| format!("{:?}", Piece::Element(text.as_bytes()));
+        assert_eq!(
+            self::tests::pieces(text.as_bytes(), 5000),
+            (vec![element("[1]"), element("[2]")], true)
+        );
+    }
+
+    #[test]
+    fn noise_comes_to_an_end() {
+        let mut rng = Rng::new("pieces::noise");
+        for _ in 0..2000 {
+            let noise: Vec<u8> = (0..rng.below(200))
+                .map(|_| *rng.pick(b"[]{}\",\\ \n\r:1a\xff"))
+                .collect();
+            let step = 1 + rng.below(30) as usize;
+            pieces(&noise, step);
+        }
+    }
+}

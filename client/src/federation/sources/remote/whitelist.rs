@@ -1,0 +1,601 @@
+//! Rows made of what other servers say, of which nothing is believed that was not looked at.
+//!
+//! A row is built anew. Its urlkey is that of its URL; each other field is left out when it is not what such a field
+//! can be; what has no name here is left out too. Names of files are relative and lead nowhere but down.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use crawlspace_cdx::surt::{self, KeyRange};
+
+use super::claim::Claim;
+use super::template::{Template, Values};
+use crate::federation::query::Query;
+use crate::federation::row::Row;
+use crate::federation::source::Batch;
+use crate::federation::timestamp::Timestamp;
+
+/// The longest URL, in bytes.
+const URL: usize = 64 << 10;
+/// The longest name of a file.
+const FILENAME: usize = 4 << 10;
+/// The longest of any other value.
+const VALUE: usize = 512;
+/// What stands in the urlkey of a request with a body, besides its URL.
+const METHOD: &str = "__wb_method=";
+
+/// What became of a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// It is a row now.
+    Row,
+    /// It is a capture, but not one that was asked for.
+    Other,
+    /// It is none.
+    Invalid,
+}
+
+/// What rows are made for a query.
+pub(super) struct Whitelist {
+    /// Members that every row has.
+    members: Arc<str>,
+    keys: KeyRange,
+    /// 14 digits, the first and the last that count.
+    from: Option<String>,
+    to: Option<String>,
+    place: Place,
+    collection: Arc<str>,
+}
+
+/// Where the record of a row is.
+pub(super) enum Place {
+    /// At a URL made of its own.
+    Replay(Template),
+    /// In the file that the row names.
+    File,
+    /// Wherever the row says: at a URL or in a file.
+    Given,
+}
+
+impl Whitelist {
+    pub fn new(query: &Query, members: Arc<str>, place: Place, collection: &Arc<str>) -> Whitelist {
+        Whitelist {
+            members,
+            keys: query.keys.clone(),
+            from: query.from.map(|moment| moment.to_string()),
+            to: query.to.map(|moment| moment.to_string()),
+            place,
+            collection: collection.clone(),
+        }
+    }
+
+    /// Makes a row of a claim, if it is one that was asked for.
+    pub fn push(&self, claim: &Claim<'_>, into: &mut Made) -> Verdict {
+        let Some(timestamp) = timestamp(&claim.timestamp) else {
+            return Verdict::Invalid;
+        };
+        if claim.url.is_empty() {
+            return Verdict::Invalid;
+        }
+        let Some(urlkey) = into.urlkey(&claim.url).filter(|_| is_web(&claim.url)) else {
+            return Verdict::Other;
+        };
+        let urlkey = key_with_method(urlkey, &claim.urlkey).unwrap_or_else(|| urlkey.to_owned());
+        let early = self.from.as_ref().is_some_and(|from| *timestamp < **from);
+        let late = self.to.as_ref().is_some_and(|to| *timestamp > **to);
+        let begin = into.text.len();
+        for part in [&*urlkey, " ", &*timestamp] {
+            into.text.push_str(part);
+        }
+        let line = into.text.as_bytes().get(begin..).unwrap_or_default();
+        // Ranges of keys are about whole lines, of which the space belongs to the key.
+        let matches =
+            line >= &*self.keys.from && (self.keys.to.is_empty() || line < &*self.keys.to);
+        if !matches || early || late {
+            into.text.truncate(begin);
+            return Verdict::Other;
+        }
+        into.text.push_str(" {");
+        self.members(claim, &timestamp, into);
+        into.text.push('}');
+        let second = urlkey.len() + 1 + timestamp.len();
+        into.places.push((begin, urlkey.len(), second));
+        Verdict::Row
+    }
+
+    fn members(&self, claim: &Claim<'_>, timestamp: &str, into: &mut Made) {
+        let text = &mut into.text;
+        member("url", &claim.url, text);
+        let word = |value: &str| is_plain(value, VALUE) && !value.contains(' ');
+        let checked = [
+            ("mime", &claim.mime, is_plain(&claim.mime, VALUE)),
+            ("status", &claim.status, is_number(&claim.status, 3)),
+            ("digest", &claim.digest, word(&claim.digest)),
+            ("redirect", &claim.redirect, is_plain(&claim.redirect, URL)),
+            ("robotflags", &claim.robotflags, word(&claim.robotflags)),
+        ];
+        for (name, value, is_right) in checked {
+            if is_right && !value.is_empty() {
+                member(name, value, text);
+            }
+        }
+        let replayed = match &self.place {
+            Place::Replay(template) => {
+                let values = Values {
+                    url: &claim.url,
+                    timestamp,
+                    collection: &self.collection,
+                };
+                Some(Cow::Owned(template.fill(values)))
+            }
+            Place::Given if is_web(&claim.live_url) => Some(claim.live_url.clone()),
+            _ => None,
+        };
+        let in_file = !matches!(self.place, Place::Replay(_)) && is_below(&claim.filename);
+        if in_file {
+            file(
+                ["length", "offset", "filename"],
+                [&claim.length, &claim.offset, &claim.filename],
+                text,
+            );
+        }
+        if in_file && is_below(&claim.orig_filename) {
+            file(
+                ["orig.length", "orig.offset", "orig.filename"],
+                [&claim.orig_length, &claim.orig_offset, &claim.orig_filename],
+                text,
+            );
+        }
+        if let Some(url) = replayed {
+            // Both names, for those who know either.
+            member("live_url", &url, text);
+            member("load_url", &url, text);
+        }
+        text.push_str(", ");
+        match &self.place {
+            // `theirs` of `ours` is `ours:theirs`.
+            Place::Given if !claim.source.is_empty() && is_plain(&claim.source, VALUE) => {
+                let inner = Cow::Owned(serde_json::Value::from(&*claim.source).to_string());
+                text.push_str(&nested(&self.members, inner));
+            }
+            _ => text.push_str(&self.members),
+        }
+    }
+}
+
+/// `"source": "ours", …` with `:theirs` behind the name. `theirs` is a string of JSON.
+fn nested(members: &str, theirs: Cow<'_, str>) -> String {
+    let theirs = theirs.get(1..).unwrap_or("\"");
+    let mut escaped = false;
+    let value = "\"source\": \"".len();
+    let end = members.char_indices().skip(value).find(|(_, c)| {
+        let ends = *c == '"' && !escaped;
+        escaped = *c == '\\' && !escaped;
+        ends
+    });
+    match end.and_then(|(at, _)| Some((members.get(..at)?, members.get(at + 1..)?))) {
+        Some((before, after)) => [before, ":", theirs, after].concat(),
+        None => members.to_owned(),
+    }
+}
+
+/// Rows of one batch, which share their memory.
+#[derive(Default)]
+pub(super) struct Made {
+    text: String,
+    /// Where each begins, and in it the ends of urlkey and timestamp.
+    places: Vec<(usize, usize, usize)>,
+    /// Rows of one URL often follow each other.
+    last: (String, String),
+}
+
+impl Made {
+    /// How many rows there are.
+    pub fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// How many bytes they have.
+    pub fn bytes(&self) -> usize {
+        self.text.len()
+    }
+
+    /// Takes the rows.
+    pub fn take(&mut self) -> Batch {
+        let text = Bytes::from(std::mem::take(&mut self.text));
+        let mut ends = self
+            .places
+            .iter()
+            .skip(1)
+            .map(|place| place.0)
+            .collect::<Vec<_>>();
+        ends.push(text.len());
+        let rows = self
+            .places
+            .drain(..)
+            .zip(ends)
+            .filter_map(|((begin, key, second), end)| {
+                let (key, second) = (u32::try_from(key).ok()?, u32::try_from(second).ok()?);
+                Some(Row::in_parts(text.slice(begin..end), key, second))
+            });
+        rows.collect()
+    }
+
+    fn urlkey(&mut self, url: &str) -> Option<&str> {
+        if self.last.0 != url {
+            let key = surt::urlkey(url).ok()?;
+            if key.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
+                return None;
+            }
+            self.last = (url.to_owned(), key);
+        }
+        Some(&self.last.1)
+    }
+}
+
+/// 14 digits of a timestamp that may have fewer.
+fn timestamp(given: &str) -> Option<Cow<'_, str>> {
+    let moment = Timestamp::earliest(given.as_bytes())?;
+    Some(match given.len() {
+        14 => Cow::Borrowed(given),
+        _ => Cow::Owned(moment.to_string()),
+    })
+}
+
+/// The urlkey of a request with a body: the server knows what the body was, and all the rest of it follows from the URL.
+fn key_with_method(urlkey: &str, claimed: &str) -> Option<String> {
+    if !claimed.contains(METHOD) || claimed.len() > URL {
+        return None;
+    }
+    let place = |key: &str| {
+        key.split_once('?')
+            .map_or(key.len(), |(place, _)| place.len())
+    };
+    let same = urlkey.get(..place(urlkey)) == claimed.get(..place(claimed));
+    let printable = claimed.bytes().all(|byte| byte > b' ' && byte != 0x7f);
+    (same && printable).then(|| claimed.to_owned())
+}
+
+/// Whether it is a URL of the web, without blanks.
+fn is_web(url: &str) -> bool {
+    let begins = |scheme: &str| {
+        url.get(..scheme.len())
+            .is_some_and(|begin| begin.eq_ignore_ascii_case(scheme))
+    };
+    (begins("http://") || begins("https://")) && is_plain(url, URL) && !url.contains(' ')
+}
+
+/// Whether it can be written in a line without changing what the line says.
+fn is_plain(value: &str, most: usize) -> bool {
+    value.len() <= most && !value.chars().any(char::is_control)
+}
+
+/// Whether it is a number of so many digits at most.
+fn is_number(value: &str, digits: usize) -> bool {
+    (1..=digits).contains(&value.len()) && value.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// Whether it is the name of a file below wherever files are.
+pub(super) fn is_below(name: &str) -> bool {
+    let is_step = |step: &str| step == ".." || step == ".";
+    !name.is_empty()
+        && is_plain(name, FILENAME)
+        && !name.starts_with(['/', '~'])
+        && !name.contains('\\')
+        && !has_scheme(name)
+        && !name.split('/').any(is_step)
+}
+
+/// Whether it begins as URLs do, or as paths with the letter of a drive. There are names with times in them, too.
+fn has_scheme(name: &str) -> bool {
+    let scheme = name.split_once(':').map(|(scheme, _)| scheme);
+    let is_one = |scheme: &str| {
+        scheme
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'+')
+    };
+    scheme.is_some_and(is_one) || name.contains("://")
+}
+
+/// Length, offset and name of a record in a file.
+fn file(names: [&str; 3], values: [&str; 3], text: &mut String) {
+    let [length, offset, filename] = values;
+    for (name, value) in names.into_iter().zip([length, offset]) {
+        if is_number(value, 19) {
+            member(name, value, text);
+        }
+    }
+    let [_, _, name] = names;
+    member(name, filename, text);
+}
+
+fn member(name: &str, value: &str, text: &mut String) {
+    if !text.ends_with('{') {
+        text.push_str(", ");
+    }
+    text.push('"');
+    text.push_str(name);
+    text.push_str("\": ");
+    if value
+        .bytes()
+        .any(|byte| matches!(byte, b'"' | b'\\' | 0..=0x1f))
+    {
+        text.push_str(&serde_json::Value::from(value).to_string());
+    } else {
+        text.push('"');
+        text.push_str(value);
+        text.push('"');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use redis_tests::Rng;
+
+    use super::*;
+
+    fn whitelist(url: &str, place: Place) -> Whitelist {
+        let query = Query::parse([("url", url), ("from", "2010"), ("to", "2020")], None).unwrap();
+        let members = Arc::from(r#""source": "a\"b", "source_type": "cdx""#);
+        Whitelist::new(&query, members, place, &Arc::from("c"))
+    }
+
+    fn row_of(line: &str, place: Place) -> Result<String, Verdict> {
+        row_for("http://a.com/*", line.as_bytes(), place)
+    }
+
+    fn row_for(url: &str, line: &[u8], place: Place) -> Result<String, Verdict> {
+        let mut made = Made::default();
+        let claim = Claim::of_line(line).ok_or(Verdict::Invalid)?;
+        let verdict = whitelist(url, place).push(&claim, &mut made);
+        let rows = made.take();
+        assert_eq!(rows.len(), usize::from(verdict == Verdict::Row));
+        let Some(row) = rows.first() else {
+            return Err(verdict);
+        };
+        // Every row is one.
+        assert_eq!(Row::new(row.line().clone()).as_ref(), Some(row));
+        assert!(row.capture().is_some());
+        Ok(String::from_utf8(row.json().to_vec()).unwrap())
+    }
+
+    const TAIL: &str = r#""source": "a\"b", "source_type": "cdx"}"#;
+
+    #[test]
+    fn a_row_says_what_it_may_and_nothing_else() {
+        let line = r#"wrong)/key 20160102030405 {"url": "http://a.com/x", "mime": "text/html", "status": 200, "digest": "sha1:ABC", "length": "12", "offset": 34, "filename": "a/b.warc.gz", "source": "evil", "source_type": "file", "live_url": "file:///etc/passwd", "load_url": "http://10.0.0.1/", "upstream_url": "http://10.0.0.1/", "languages": "eng", "robotflags": "A", "redirect": "-", "orig.length": "1", "orig.offset": "2", "orig.filename": "c.warc.gz"}"#;
+        assert_eq!(
+            row_of(line, Place::File).unwrap(),
+            [
+                r#"{"url": "http://a.com/x", "mime": "text/html", "status": "200", "digest": "sha1:ABC", "robotflags": "A", "length": "12", "offset": "34", "filename": "a/b.warc.gz", "orig.length": "1", "orig.offset": "2", "orig.filename": "c.warc.gz", "#,
+                TAIL
+            ]
+            .concat()
+        );
+        let template = Template::new("http://h/{coll}/{timestamp}id_/{url}");
+        assert_eq!(
+            row_of(line, Place::Replay(template)).unwrap(),
+            [
+                r#"{"url": "http://a.com/x", "mime": "text/html", "status": "200", "digest": "sha1:ABC", "robotflags": "A", "live_url": "http://h/c/20160102030405id_/http://a.com/x", "load_url": "http://h/c/20160102030405id_/http://a.com/x", "#,
+                TAIL
+            ]
+            .concat()
+        );
+        let given = row_of(line, Place::Given).unwrap();
+        assert!(
+            given.contains(r#""load_url": "http://10.0.0.1/""#),
+            "{given}"
+        );
+        assert!(
+            given.ends_with(r#""source": "a\"b:evil", "source_type": "cdx"}"#),
+            "{given}"
+        );
+        assert!(!given.contains("passwd") && !given.contains("upstream_url"));
+    }
+
+    #[test]
+    fn the_urlkey_is_that_of_the_url() {
+        let key = |url: &str, line: &str| {
+            let mut made = Made::default();
+            let claim = Claim::of_line(line.as_bytes()).unwrap();
+            let verdict = whitelist(url, Place::File).push(&claim, &mut made);
+            let rows = made.take();
+            let row = rows.first().ok_or(verdict)?;
+            Ok(String::from_utf8(row.urlkey().to_vec()).unwrap())
+        };
+        let line = |key: &str, url: &str| format!("{key} 2016 {{\"url\": \"{url}\"}}");
+        assert_eq!(
+            key("a.com/*", &line("b,com)/", "http://www.A.com/x")).unwrap(),
+            "com,a)/x"
+        );
+        assert_eq!(
+            key("a.com/", &line("com,a)/", "http://b.com/")),
+            Err(Verdict::Other)
+        );
+        assert_eq!(
+            key("a.com/", &line("com,a)/", "http://a.com/x")),
+            Err(Verdict::Other)
+        );
+        // What was sent with it is nowhere but in the key.
+        let post = line("com,a)/?__wb_method=post&b=c", "http://a.com/");
+        assert_eq!(
+            key("a.com/?__wb_method=post&b=c", &post).unwrap(),
+            "com,a)/?__wb_method=post&b=c"
+        );
+        let lie = line("com,a)/secret?__wb_method=post", "http://a.com/");
+        assert_eq!(key("a.com/*", &lie).unwrap(), "com,a)/");
+    }
+
+    #[test]
+    fn what_was_not_asked_for_and_what_is_no_capture_makes_no_row() {
+        let is =
+            |line: &str, verdict| assert_eq!(row_of(line, Place::File), Err(verdict), "{line}");
+        for line in [
+            r#"com,a)/ 20091231235959 {"url": "http://a.com/"}"#,
+            r#"com,a)/ 2021 {"url": "http://a.com/"}"#,
+            r#"com,a)/ 20160102030405 {"url": "http://b.com/"}"#,
+            r#"com,a)/ 2016 {"url": 5}"#,
+            r#"com,a)/ 2016 {"url": "file:///a.com/"}"#,
+            r#"com,a)/ 2016 {"url": "javascript://a.com/"}"#,
+            r#"com,a)/ 2016 {"url": "http://a.com/\r\nX: y"}"#,
+            r#"com,a)/ 2016 {"url": "http://a.com/ x"}"#,
+            r#"com,a)/ 2016 {"url": "http://a.com/\u0000"}"#,
+            r#"com,a)/ 2016 {"url": "http://a.com:port/"}"#,
+        ] {
+            is(line, Verdict::Other);
+        }
+        for line in [
+            "",
+            "<html>",
+            "com,a)/ 2016",
+            "com,a)/ 2016 ",
+            r#"com,a)/ 2016 {"url": "http://a.com/""#,
+            r#"com,a)/ 2016 {"url": "http://a.com/\ud800"}"#,
+            r#"com,a)/ 2016 {"url": ["http://a.com/"]}"#,
+            r#"com,a)/ 2016 {"url": {"url": "http://a.com/"}}"#,
+            r#"com,a)/ 2016 {"url": null}"#,
+            r#"com,a)/ 2016 {}"#,
+            r#"com,a)/ 20161301 {"url": "http://a.com/"}"#,
+            r#"com,a)/ 201 {"url": "http://a.com/"}"#,
+            r#"com,a)/ 2016x {"url": "http://a.com/"}"#,
+            r#"{"message": "not here"}"#,
+        ] {
+            is(line, Verdict::Invalid);
+        }
+        assert_eq!(
+            row_for(
+                "a.com/*",
+                b"com,a)/ 2016 {\"url\": \"http://a.com/\xff\"}",
+                Place::File
+            ),
+            Err(Verdict::Invalid)
+        );
+        let long = format!(
+            "com,a)/ 2016 {{\"url\": \"http://a.com/{}\"}}",
+            "x".repeat(URL)
+        );
+        is(&long, Verdict::Other);
+    }
+
+    #[test]
+    fn a_value_that_cannot_be_is_left_out() {
+        for (member, kept) in [
+            (r#""filename": "a.warc.gz""#, true),
+            (r#""filename": "a/..b/c...warc""#, true),
+            (r#""filename": "crawl-2016-01-02T03:04:05.warc.gz""#, true),
+            (r#""filename": "s3:a""#, false),
+            (r#""filename": "a-b://c""#, false),
+            (r#""filename": "../a.warc.gz""#, false),
+            (r#""filename": "a/../../b.warc.gz""#, false),
+            (r#""filename": "a/..""#, false),
+            (r#""filename": "./a""#, false),
+            (r#""filename": "/etc/passwd""#, false),
+            (r#""filename": "~/a""#, false),
+            (r#""filename": "file:///etc/passwd""#, false),
+            (r#""filename": "http://10.0.0.1/""#, false),
+            (r#""filename": "C:\\a""#, false),
+            (r#""filename": "a\\..\\b""#, false),
+            (r#""filename": "a\u0000.warc""#, false),
+            (r#""filename": "a\nb""#, false),
+            (r#""filename": "..", "filename": "b""#, true),
+            (r#""filename": "b", "filename": ".""#, false),
+            (r#""mime": "text/html; charset=\"x\"""#, true),
+            (r#""mime": "text/html\r\nSet-Cookie: a=b""#, false),
+            (r#""mime": ["text/html"]"#, false),
+            (r#""status": "200 OK""#, false),
+            (r#""status": -200"#, false),
+            (r#""status": 2e2"#, false),
+            (r#""status": 2000"#, false),
+            (r#""status": true"#, false),
+            (r#""digest": "sha1:ABC DEF""#, false),
+            (r#""length": "12""#, false),
+            (r#""robotflags": "A\u007f""#, false),
+        ] {
+            let line = format!("com,a)/ 2016 {{\"url\": \"http://a.com/\", {member}}}");
+            let row = row_of(&line, Place::File).unwrap();
+            let bare = [r#"{"url": "http://a.com/", "#, TAIL].concat();
+            assert_eq!(row != bare, kept, "{member}: {row}");
+        }
+        for (member, kept) in [
+            ("\"offset\": 1, \"length\": 2", 2),
+            ("\"offset\": -1, \"length\": \"2x\"", 0),
+        ] {
+            let line = format!(
+                "com,a)/ 2016 {{\"url\": \"http://a.com/\", \"filename\": \"a\", {member}}}"
+            );
+            let row = row_of(&line, Place::File).unwrap();
+            assert_eq!(
+                row.matches("offset").count() + row.matches("length").count(),
+                kept,
+                "{row}"
+            );
+        }
+        let long = format!(
+            "com,a)/ 2016 {{\"url\": \"http://a.com/\", \"digest\": \"{}\"}}",
+            "x".repeat(1 << 20)
+        );
+        assert!(row_of(&long, Place::File).unwrap().len() < 200);
+    }
+
+    #[test]
+    fn every_form_of_an_answer_makes_the_same_row() {
+        let expected = [
+            r#"{"url": "http://a.com/", "mime": "text/html", "status": "200", "digest": "ABC", "length": "12", "offset": "34", "filename": "a.warc.gz", "#,
+            TAIL,
+        ]
+        .concat();
+        for line in [
+            r#"com,a)/ 20160102030405 {"url":"http://a.com/","mime":"text/html","status":"200","digest":"ABC","length":"12","offset":"34","filename":"a.warc.gz"}"#,
+            r#"{"urlkey":"com,a)/","timestamp":"20160102030405","url":"http://a.com/","mime":"text/html","status":"200","digest":"ABC","length":"12","offset":"34","filename":"a.warc.gz"}"#,
+            r#"{"urlkey":"com,a)/","timestamp":20160102030405,"original":"http://a.com/","mimetype":"text/html","statuscode":200,"digest":"ABC","length":12,"offset":34,"filename":"a.warc.gz","x":[{}]}"#,
+            "com,a)/ 20160102030405 http://a.com/ text/html 200 ABC - - 12 34 a.warc.gz",
+            "com,a)/ 20160102030405 http://a.com/ text/html 200 ABC - - 12 34 a.warc.gz - - -\r",
+        ] {
+            assert_eq!(row_of(line, Place::File).unwrap(), expected, "{line}");
+        }
+        for (header_of, element) in [
+            (
+                "[]",
+                r#"["com,a)/", 20160102030405, "http://a.com/", "text/html", 200, "ABC", "-", "-", 12, 34, "a.warc.gz"]"#,
+            ),
+            (
+                "[]",
+                r#"["com,a)/", "20160102030405", "http://a.com/", "text/html", "200", "ABC", "12", "34", "a.warc.gz"]"#,
+            ),
+            (
+                r#"["timestamp", "original", "filename", "offset", "length", "statuscode", "mimetype", "digest", "more"]"#,
+                r#"["20160102030405", "http://a.com/", "a.warc.gz", "34", "12", "200", "text/html", "ABC", "x"]"#,
+            ),
+        ] {
+            let columns = header(header_of.as_bytes()).unwrap_or_default();
+            let claim = Claim::of_element(element.as_bytes(), &columns).unwrap();
+            let mut made = Made::default();
+            assert_eq!(
+                whitelist("a.com", Place::File).push(&claim, &mut made),
+                Verdict::Row
+            );
+            assert_eq!(made.take()[0].json(), expected.as_bytes(), "{element}");
+        }
+    }
+
+    #[test]
+    fn noise_makes_rows_or_none() {
+        let mut rng = Rng::new("whitelist::noise");
+        let line = r#"com,a)/ 20160102030405 {"url":"http://a.com/","mime":"text/html","status":"200","digest":"ABC","length":"12","offset":"34","filename":"a.warc.gz","source":"x"}"#;
+        for _ in 0..5000 {
+            let mut bytes = line.as_bytes().to_vec();
+            for _ in 0..1 + rng.below(4) {
+                let at = rng.below(bytes.len() as u64) as usize;
+                match rng.below(3) {
+                    0 => bytes[at] = rng.bits() as u8,
+                    1 => {
+                        bytes.remove(at);
+                    }
+                    _ => bytes.insert(at, *rng.pick(b"\"\\{}[], \r\n\0:u")),
+                }
+            }
+            let _ = row_for("http://a.com/*", &bytes, Place::Given);
+        }
+    }
+}
