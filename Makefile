@@ -68,7 +68,7 @@ test-unit:
 	$(CARGO) test --no-fail-fast --package crawlspace --package crawlspace-cdx --no-default-features
 
 test-live:
-	@scripts/need cc libclang redis-server redis-cli postgresql openssl wget python3 python3-venv
+	@scripts/need cc libclang redis-server redis-cli postgresql openssl wget python3 python3-venv chromium
 	$(CARGO) build --release --package crawlspace
 	@failed=; export CRAWLSPACE_MODULE='$(MODULE)'; \
 	$(CARGO) test --no-fail-fast --package crawlspace-client --package redis-tests || failed="$$failed plain"; \

@@ -2,8 +2,11 @@
 
 mod guide;
 mod index_api;
+mod loaders;
+mod page;
 mod requests;
 mod resource;
+mod shelf;
 mod slow_clients;
 #[path = "../federation_pywb/stage.rs"]
 mod stage;
