@@ -51,13 +51,13 @@ impl Pywb {
         &self.python
     }
 
-    /// What `warcio check` says of the records in a file.
+    /// What `warcio check` says of the records in these files.
     ///
     /// # Errors
     /// What it printed, when it finds anything wrong.
-    pub fn warcio_check(&self, file: &Path) -> Result<String, String> {
+    pub fn warcio_check(&self, files: &[PathBuf]) -> Result<String, String> {
         let warcio = self.python.with_file_name("warcio");
-        packages::run(Command::new(warcio).args(["check", "-v"]).arg(file))
+        packages::run(Command::new(warcio).args(["check", "-v"]).args(files))
     }
 
     /// Starts it with the text of a `config.yaml`, and waits until it listens.

@@ -131,9 +131,9 @@ fn reduce(case: &Case, line: &mut Line) {
             if case.accepted == Some(Accepted::Dashes) {
                 object.retain(|_, value| value != "-");
             }
-            // A folder's source says which file in pywb.
-            if case.collection == "folder" && object.contains_key("source") {
-                object["source"] = Value::from("folder");
+            // In pywb the name of the file, or of the key, stands behind that of the source.
+            if matches!(case.collection, "folder" | "sorted") && object.contains_key("source") {
+                object["source"] = Value::from(case.collection);
             }
         }
         // The last word is `source-coll` or `source_type`, unless fields were asked for.

@@ -1,19 +1,17 @@
 //! WARC records of answers, and what is in them.
 
 use std::io::Read;
-use std::path::Path;
 
 use crawlspace_client::warc::Reader;
 use flate2::read::GzDecoder;
 use redis_tests::archive::collection::Capture;
 use redis_tests::http::Answer;
 use redis_tests::pywb::Pywb;
+use tempfile::TempDir;
 
 /// A record, taken apart.
 #[derive(Clone, Debug)]
 pub struct Record {
-    /// `response`.
-    pub kind: String,
     /// `WARC-Target-URI`.
     pub target: String,
     /// `WARC-Date`.
@@ -24,23 +22,49 @@ pub struct Record {
     pub payload: Vec<u8>,
 }
 
-impl Record {
-    /// Of the body of an answer, which must be one valid record: our reader and `warcio check` both look at it.
+/// Records that are going to be looked at by the tool: all at once, since it takes a while to start.
+pub struct Checked<'a> {
+    pywb: &'a Pywb,
+    folder: TempDir,
+    files: usize,
+}
+
+impl<'a> Checked<'a> {
+    /// None so far.
+    pub fn new(pywb: &'a Pywb) -> Checked<'a> {
+        Checked {
+            pywb,
+            folder: tempfile::tempdir().unwrap(),
+            files: 0,
+        }
+    }
+
+    /// The body of an answer, which must be one valid record for our reader, and is kept for the tool.
     #[track_caller]
-    pub fn of(answer: &Answer, pywb: &Pywb, folder: &Path) -> Record {
+    pub fn record(&mut self, answer: &Answer) -> Record {
         assert_eq!(answer.status, 200, "{}", answer.text());
         assert_eq!(answer.media_type(), "application/warc-record");
-        let path = folder.join("answer.warc");
-        std::fs::write(&path, &answer.body).unwrap();
-        pywb.warcio_check(&path).unwrap_or_else(|why| {
-            panic!(
-                "{why}\n{}",
-                answer.text().chars().take(2_000).collect::<String>()
-            )
-        });
+        self.files += 1;
+        let file = format!("{}.warc", self.files);
+        std::fs::write(self.folder.path().join(file), &answer.body).unwrap();
         Record::read(&answer.body)
     }
 
+    /// `warcio check` finds all of them valid.
+    pub fn are_valid(self) {
+        let files = (1..=self.files).map(|n| self.folder.path().join(format!("{n}.warc")));
+        let told = self.pywb.warcio_check(&files.collect::<Vec<_>>());
+        let told = told.unwrap_or_else(|why| panic!("{why}"));
+        assert_eq!(
+            told.matches(".warc").count(),
+            self.files,
+            "it looked at all: {told}"
+        );
+        assert!(!told.to_lowercase().contains("fail"), "{told}");
+    }
+}
+
+impl Record {
     fn read(bytes: &[u8]) -> Record {
         let mut reader = Reader::new("the answer", bytes);
         let record = reader.next().unwrap().expect("a record");
@@ -68,10 +92,9 @@ impl Record {
                 .find_map(|line| line.strip_prefix(&format!("{name}: ")));
             found.unwrap_or_default().to_owned()
         };
-        let block = block.strip_suffix(b"\r\n\r\n").unwrap_or(&block);
-        let (head, body) = split(block);
+        let length = field("Content-Length").parse().unwrap_or(usize::MAX);
+        let (head, body) = split(&block[..block.len().min(length)]);
         Record {
-            kind: field("WARC-Type"),
             target: field("WARC-Target-URI"),
             date: field("WARC-Date"),
             payload: decoded(&head, &body),
