@@ -12,6 +12,7 @@
 //! * [`archive`] is crawls that never were, the WACZ files that they left, and the index that they made.
 //! * [`FileHost`] is a web server with files, as good or bad as a test wants it.
 //! * [`ScriptedHost`] is a web server that sends what a test says, byte for byte.
+//! * [`fuzz`] changes samples until they do harm.
 //! * [`http`] asks web servers, and shows what they say as it came.
 //! * [`Program`] is a program under test that is stopped, killed, and asked what it took.
 //! * [`pywb`] is a peer of the federation, beside which it is tested and measured.
@@ -39,6 +40,7 @@ mod dataset;
 pub mod examples;
 mod file_host;
 mod frontier;
+pub mod fuzz;
 pub mod http;
 pub mod packages;
 mod packing;

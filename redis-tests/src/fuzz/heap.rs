@@ -1,0 +1,62 @@
+//! How much memory is had, and how much was at most.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+/// The allocator of the system, which counts. A test that wants figures makes it its own:
+///
+/// ```
+/// #[global_allocator]
+/// static HEAP: redis_tests::fuzz::Heap = redis_tests::fuzz::Heap;
+/// ```
+pub struct Heap;
+
+static HAD: AtomicUsize = AtomicUsize::new(0);
+static MOST: AtomicUsize = AtomicUsize::new(0);
+
+impl Heap {
+    /// Bytes that are had now; from now on the most of them is remembered.
+    pub fn begin() -> usize {
+        let had = HAD.load(Relaxed);
+        MOST.store(had, Relaxed);
+        had
+    }
+
+    /// The most bytes that were had at a time since then.
+    pub fn most() -> usize {
+        MOST.load(Relaxed)
+    }
+
+    fn more(bytes: usize) {
+        let had = HAD.fetch_add(bytes, Relaxed) + bytes;
+        MOST.fetch_max(had, Relaxed);
+    }
+}
+
+// SAFETY: all of it is done by the allocator of the system; counting does not touch the memory.
+unsafe impl GlobalAlloc for Heap {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        Heap::more(layout.size());
+        // SAFETY: what was promised to this is promised to that.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        Heap::more(layout.size());
+        // SAFETY: what was promised to this is promised to that.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        HAD.fetch_sub(layout.size(), Relaxed);
+        // SAFETY: what was promised to this is promised to that.
+        unsafe { System.dealloc(memory, layout) }
+    }
+
+    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        Heap::more(size);
+        HAD.fetch_sub(layout.size(), Relaxed);
+        // SAFETY: what was promised to this is promised to that.
+        unsafe { System.realloc(memory, layout, size) }
+    }
+}

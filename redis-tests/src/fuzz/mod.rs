@@ -1,0 +1,226 @@
+//! Input made of samples that are right by changing them, again and again.
+//!
+//! Everything follows from a seed and the number of the input. An input that does harm is kept in a file, so that it
+//! can be tried again alone: `INPUT=file`.
+//!
+//! ```no_run
+//! use redis_tests::fuzz::Fuzz;
+//! let mut fuzz = Fuzz::new("target/fuzz");
+//! fuzz.target("numbers", &[b"1 2 3".to_vec()], &["-1"], |input| {
+//!     let _ = String::from_utf8_lossy(input).split(' ').map(str::parse::<u8>).count();
+//!     Ok(())
+//! });
+//! fuzz.finish();
+//! ```
+
+mod heap;
+mod mutator;
+
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+pub use heap::Heap;
+pub use mutator::Mutator;
+
+/// No input may take longer; machines that have a lot to do are no bug.
+const HANG: Duration = Duration::from_secs(60);
+
+/// Tries input on one target after the other.
+pub struct Fuzz {
+    folder: PathBuf,
+    seed: u64,
+    /// Time for each target.
+    each: Duration,
+    /// The only input that is to be tried, of the target that its name begins with.
+    only: Option<PathBuf>,
+    /// The most memory that an input may take while it is tried, in bytes.
+    memory: usize,
+    watch: Watch,
+    harm: Vec<String>,
+    report: Vec<String>,
+}
+
+impl Fuzz {
+    /// Reads `TIME` (seconds for each target, 1), `SEED` and `INPUT` from the environment, and prints the seed.
+    /// Harmful input goes to that folder.
+    pub fn new(folder: impl Into<PathBuf>) -> Fuzz {
+        let set = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let number = |name: &str| set(name).map(|text| text.parse::<f64>().expect("a number"));
+        let seed = match number("SEED") {
+            Some(seed) => seed as u64,
+            None => u64::from(std::process::id()) << 20 ^ now(),
+        };
+        let folder = folder.into();
+        eprintln!("fuzz: SEED={seed}");
+        Fuzz {
+            watch: Watch::start(folder.clone()),
+            folder,
+            seed,
+            each: Duration::from_secs_f64(number("TIME").unwrap_or(1.0)),
+            only: set("INPUT").map(PathBuf::from),
+            memory: 96 << 20,
+            harm: Vec::new(),
+            report: Vec::new(),
+        }
+    }
+
+    /// Tries inputs on a target until its time is over. They are made of the samples; `words` are put into them.
+    /// Harm is a panic, also one in another thread, an error that `attempt` gives, no end, or too much memory.
+    pub fn target(
+        &mut self,
+        name: &str,
+        samples: &[Vec<u8>],
+        words: &[&str],
+        mut attempt: impl FnMut(&[u8]) -> Result<(), String>,
+    ) {
+        if let Some(file) = self.only.clone() {
+            let file_name = file
+                .file_name()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned();
+            if file_name
+                .strip_prefix(name)
+                .is_some_and(|rest| rest.starts_with('-'))
+            {
+                let input = std::fs::read(&file).expect("the input is there");
+                let harm = self.attempt(name, 0, &input, &mut attempt);
+                self.report.push(format!("{name}: {harm:?}"));
+                self.harm.extend(harm);
+            }
+            return;
+        }
+        // What is right does no harm, and pays for what is made once.
+        for (number, sample) in samples.iter().enumerate() {
+            let harm = self.attempt(name, number as u64, sample, &mut attempt);
+            self.note(name, number as u64, sample, harm);
+        }
+        let start = Instant::now();
+        let mut number = 0;
+        while start.elapsed() < self.each {
+            let mut mutator = Mutator::new(self.seed.wrapping_add(number << 8), words);
+            let input = mutator.mutate(samples);
+            let harm = self.attempt(name, number, &input, &mut attempt);
+            let found = harm.is_some();
+            self.note(name, number, &input, harm);
+            number += 1;
+            if found {
+                break; // one is enough to begin with
+            }
+        }
+        self.report.push(format!("{name}: {number} inputs"));
+    }
+
+    fn attempt(
+        &mut self,
+        name: &str,
+        number: u64,
+        input: &[u8],
+        attempt: &mut impl FnMut(&[u8]) -> Result<(), String>,
+    ) -> Option<String> {
+        self.watch
+            .begin(&format!("{name}-{}-{number}", self.seed), input);
+        let before = Heap::begin();
+        let outcome = catch_unwind(AssertUnwindSafe(|| attempt(input)));
+        let most = Heap::most().saturating_sub(before);
+        let panic = self.watch.end();
+        match (panic, outcome) {
+            (Some(panic), _) => Some(panic),
+            (None, Err(_)) => Some("a panic".into()),
+            (None, Ok(Err(why))) => Some(why),
+            (None, Ok(Ok(()))) if most > self.memory => Some(format!("{most} bytes of memory")),
+            _ => None,
+        }
+    }
+
+    fn note(&mut self, name: &str, number: u64, input: &[u8], harm: Option<String>) {
+        let Some(harm) = harm else { return };
+        let file = self.folder.join(format!("{name}-{}-{number}", self.seed));
+        std::fs::create_dir_all(&self.folder).expect("a folder");
+        std::fs::write(&file, input).expect("the folder is writable");
+        self.harm.push(format!(
+            "{name}: {harm}\n  again: INPUT={} make fuzz",
+            file.display()
+        ));
+    }
+
+    /// Says what was tried.
+    ///
+    /// # Panics
+    /// When an input did harm.
+    pub fn finish(self) {
+        eprintln!("fuzz: {}", self.report.join(", "));
+        assert!(
+            self.harm.is_empty(),
+            "SEED={}\n{}",
+            self.seed,
+            self.harm.join("\n")
+        );
+    }
+}
+
+fn now() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_millis() as u64)
+}
+
+/// Sees panics of all threads, and an input that does not end.
+struct Watch(Arc<Mutex<Under>>);
+
+#[derive(Default)]
+struct Under {
+    /// What is being tried, and since when.
+    trying: Option<(String, Vec<u8>, Instant)>,
+    panic: Option<String>,
+}
+
+impl Watch {
+    fn start(folder: PathBuf) -> Watch {
+        let under = Arc::new(Mutex::new(Under::default()));
+        let watch = Watch(Arc::clone(&under));
+        let usual = std::panic::take_hook();
+        let of_hook = Arc::clone(&under);
+        std::panic::set_hook(Box::new(move |info| {
+            let mut under = lock(&of_hook);
+            match under.trying {
+                Some(_) => _ = under.panic.get_or_insert_with(|| info.to_string()),
+                None => usual(info),
+            }
+        }));
+        std::thread::spawn(move || loop {
+            std::thread::sleep(Duration::from_secs(1));
+            let under = lock(&under);
+            if let Some((name, input, since)) = &under.trying {
+                if since.elapsed() > HANG {
+                    let file = folder.join(name);
+                    let kept = std::fs::create_dir_all(&folder)
+                        .and_then(|()| std::fs::write(&file, input));
+                    eprintln!(
+                        "no end: again: INPUT={} make fuzz ({kept:?})",
+                        file.display()
+                    );
+                    std::process::exit(101);
+                }
+            }
+        });
+        watch
+    }
+
+    fn begin(&self, name: &str, input: &[u8]) {
+        let mut under = lock(&self.0);
+        under.panic = None;
+        under.trying = Some((name.to_owned(), input.to_vec(), Instant::now()));
+    }
+
+    fn end(&self) -> Option<String> {
+        let mut under = lock(&self.0);
+        under.trying = None;
+        under.panic.take()
+    }
+}
+
+fn lock(under: &Mutex<Under>) -> MutexGuard<'_, Under> {
+    under.lock().unwrap_or_else(PoisonError::into_inner)
+}
