@@ -145,7 +145,8 @@ impl<'a> Mutator<'a> {
             4 => {
                 let part = self.part(input.len(), 200);
                 let copy = input[part].to_vec();
-                let times = 1 + self.rng.below(1 << self.rng.below(10)) as usize;
+                let power = self.rng.below(10);
+                let times = 1 + self.rng.below(1 << power) as usize;
                 let at = self.at(input.len());
                 let times = times.min(LONGEST / copy.len().max(1));
                 input.splice(at..at, copy.repeat(times));
@@ -184,7 +185,10 @@ impl<'a> Mutator<'a> {
             .count();
         let number = match self.rng.chance(70) {
             true => (*self.rng.pick(&NUMBERS)).to_owned(),
-            false => self.rng.below(1 << self.rng.below(40)).to_string(),
+            false => {
+                let power = self.rng.below(40);
+                self.rng.below(1 << power).to_string()
+            }
         };
         input.splice(begin..begin + digits, number.into_bytes());
     }
