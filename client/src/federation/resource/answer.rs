@@ -23,6 +23,7 @@ use crate::federation::row::Row;
 use crate::federation::server::{frames, refusal, whole, with_errors, Body, Broken};
 use crate::federation::timestamp::Timestamp;
 use crate::federation::Federation;
+use url::Url;
 
 /// How many rows are tried.
 const TRIES: u64 = 100;
@@ -55,7 +56,7 @@ struct Search<'a> {
 
 /// The record of the first row that has one; else 404, with what was tried.
 pub async fn answer(federation: &Federation, collection: &Arc<Collection>, request: Request<'_>) -> Response<Body> {
-    let query = match query(&request, collection) {
+    let query = match query(&request, collection).await {
         Ok(query) => query,
         Err(failure) => return refusal(&failure),
     };
@@ -85,7 +86,7 @@ pub async fn answer(federation: &Federation, collection: &Arc<Collection>, reque
 }
 
 /// What is asked of the index.
-fn query(request: &Request<'_>, collection: &Collection) -> Result<Arc<Query>, Failure> {
+async fn query(request: &Request<'_>, collection: &Collection) -> Result<Arc<Query>, Failure> {
     let pairs: Vec<_> = url::form_urlencoded::parse(request.query.as_bytes()).collect();
     let is_sorted = pairs.iter().any(|(name, _)| name == "sort" || name == "reverse");
     let pairs = pairs.iter().map(|(name, value)| (&name[..], &value[..]));
@@ -97,7 +98,7 @@ fn query(request: &Request<'_>, collection: &Collection) -> Result<Arc<Query>, F
     query.output = Output::default();
     query.fields = None;
     query.show_num_pages = false;
-    request.message.look_up(&mut query)?;
+    request.message.look_up(&mut query).await?;
     collection.prepare(query)
 }
 
@@ -131,13 +132,16 @@ impl Search<'_> {
         let mut is_fit = false;
         for loader in &step.resource {
             let is_live = *loader == Loader::Live;
-            let fits = if is_live { capture.is_live } else { capture.extent.is_some() };
+            let fits = match is_live {
+                true => capture.is_live || capture.upstream.is_some(),
+                false => capture.extent.is_some(),
+            };
             if !fits {
                 continue;
             }
             is_fit = true;
             let loaded = match is_live {
-                true => self.fetch(row).await,
+                true => self.fetch(row, capture.upstream.as_ref()).await,
                 false => self.read(step, loader, &capture).await,
             };
             match loaded {
@@ -156,10 +160,12 @@ impl Search<'_> {
         None
     }
 
-    async fn fetch(&self, row: &Row) -> Result<Record, LoadError> {
-        let resources = &self.federation.resources;
-        let load: BoxFuture<'_, _> =
-            Box::pin(live::load(&self.federation.net, &resources.limits, row, self.message));
+    async fn fetch(&self, row: &Row, upstream: Option<&Url>) -> Result<Record, LoadError> {
+        let (net, limits) = (&self.federation.net, &self.federation.resources.limits);
+        let load: BoxFuture<'_, _> = match upstream {
+            Some(collection) => Box::pin(live::load_upstream(net, limits, collection, row, self.message)),
+            None => Box::pin(live::load(net, limits, row, self.message)),
+        };
         load.await
     }
 

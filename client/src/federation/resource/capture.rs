@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use crawlspace_cdx::{surt, Field, Line};
+use url::Url;
 
 use super::digest::Digest;
 use super::record::LoadError;
@@ -35,6 +36,8 @@ pub(super) struct Capture {
     pub digest: String,
     /// Its source.
     pub source: String,
+    /// The collection of another server of this kind that has the record.
+    pub upstream: Option<Url>,
     /// Whether it says where the resource itself is.
     pub is_live: bool,
     /// Where its record is.
@@ -60,6 +63,7 @@ impl Capture {
             mime: text(&line, &Field::Mime),
             digest: text(&line, &Field::Digest),
             source: text(&line, &Field::Other(b"source"[..].into())),
+            upstream: upstream(&line),
             is_live: ["live_url", "load_url"]
                 .iter()
                 .any(|name| value(&line, &Field::Other(name.as_bytes().into())).is_some()),
@@ -109,6 +113,13 @@ const KINDS: [&[u8]; 5] = [b"response", b"revisit", b"resource", b"metadata", b"
 
 fn value<'a>(line: &Line<'a>, field: &Field) -> Option<Cow<'a, [u8]>> {
     line.field(field).filter(|value| !value.is_empty() && **value != *b"-")
+}
+
+/// What a source of that kind says; others do not know.
+fn upstream(line: &Line<'_>) -> Option<Url> {
+    let named = |name: &str| text(line, &Field::Other(name.as_bytes().into()));
+    let url = Some(named("upstream_url")).filter(|url| !url.is_empty() && named("source_type") == "upstream")?;
+    Url::parse(&url).ok().filter(|url| matches!(url.scheme(), "http" | "https"))
 }
 
 fn text(line: &Line<'_>, field: &Field) -> String {

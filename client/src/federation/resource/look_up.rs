@@ -1,25 +1,43 @@
 //! What a request other than `GET` is looked up by.
 
-use crawlspace_cdx::surt;
+use crawlspace_cdx::{post, surt};
+use futures_util::StreamExt;
 use http::Method;
 
 use super::client_request::ClientRequest;
+use super::spool::Spooled;
 use crate::federation::query::{BadQuery, Query};
+
+/// A longer body is no part of what is looked up, in bytes.
+const LONGEST_BODY: u64 = 4 << 20;
 
 impl ClientRequest {
     /// Makes a query look for what answered requests like this one: their method and body are part of the urlkey.
     ///
     /// # Errors
     /// When the URL cannot be looked up so.
-    pub(super) fn look_up(&self, query: &mut Query) -> Result<(), BadQuery> {
+    pub(super) async fn look_up(&self, query: &mut Query) -> Result<(), BadQuery> {
         if matches!(self.method, Method::GET | Method::HEAD) {
             return Ok(());
         }
-        let mut url = query.url.clone();
-        url.push(if url.contains('?') { '&' } else { '?' });
-        url.push_str("__wb_method=");
-        url.push_str(self.method.as_str());
+        let body = match &self.body {
+            Some(spooled) if spooled.length() <= LONGEST_BODY => all(spooled).await,
+            _ => Vec::new(),
+        };
+        let media = self.fields.iter().find(|(name, _)| name.eq_ignore_ascii_case(b"Content-Type"));
+        let media = media.and_then(|(_, value)| std::str::from_utf8(value).ok());
+        let url = post::lookup_url(&query.url, self.method.as_str(), media, &body);
         query.keys = surt::range(&url, query.match_type).map_err(|bad| BadQuery(format!("url: {bad}")))?;
         Ok(())
     }
+}
+
+/// A body that cannot be read any more counts as none.
+async fn all(spooled: &Spooled) -> Vec<u8> {
+    let mut body = Vec::new();
+    let mut pieces = spooled.stream(0);
+    while let Some(Ok(piece)) = pieces.next().await {
+        body.extend_from_slice(&piece);
+    }
+    body
 }

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
@@ -14,13 +15,19 @@ use crate::federation::source::SourceError;
 
 /// So many bytes are kept in memory; and so many are written to a file, or read from it, at once.
 const MEMORY: usize = 256 * 1024;
+/// So many bytes are in files at a time, of all requests together. A disk may have less, but hardly one that is made
+/// for archives; and no stranger fills it up.
+const ON_DISK: u64 = 32 << 30;
+
+/// How many bytes there are in files.
+static WRITTEN: AtomicU64 = AtomicU64::new(0);
 
 /// Takes bytes as they come, and keeps them: a few in memory, more in a file without a name.
 pub struct Spool {
     /// What is not in the file.
     memory: BytesMut,
     /// None as long as all of it is in memory, and while it is written to.
-    file: Option<File>,
+    file: Option<Written>,
     spilled: bool,
     length: u64,
     most: u64,
@@ -36,7 +43,39 @@ pub struct Spooled {
 #[derive(Clone, Debug)]
 enum Content {
     Memory(Bytes),
-    File(Arc<File>),
+    File(Arc<Written>),
+}
+
+/// A file without a name, and how many bytes are in it, which are counted as long as it is there.
+#[derive(Debug)]
+struct Written {
+    file: File,
+    bytes: u64,
+}
+
+impl Written {
+    fn new() -> io::Result<Written> {
+        Ok(Written {
+            file: tempfile::tempfile()?,
+            bytes: 0,
+        })
+    }
+
+    fn push(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let more = bytes.len() as u64;
+        self.bytes += more;
+        if WRITTEN.fetch_add(more, Ordering::Relaxed) + more > ON_DISK {
+            let what = format!("{ON_DISK} bytes are kept for other requests already");
+            return Err(io::Error::new(io::ErrorKind::QuotaExceeded, what));
+        }
+        self.file.write_all(bytes)
+    }
+}
+
+impl Drop for Written {
+    fn drop(&mut self) {
+        WRITTEN.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
 }
 
 impl Spool {
@@ -91,9 +130,9 @@ impl Spool {
         let write = move || {
             let mut file = match file {
                 Some(file) => file,
-                None => tempfile::tempfile()?,
+                None => Written::new()?,
             };
-            file.write_all(&memory)?;
+            file.push(&memory)?;
             memory.clear();
             Ok((file, memory))
         };
@@ -187,7 +226,7 @@ impl Spooled {
                     let reader = Arc::clone(&file);
                     let read = move || {
                         let mut bytes = vec![0; size];
-                        reader.read_exact_at(&mut bytes, at)?;
+                        reader.file.read_exact_at(&mut bytes, at)?;
                         Ok(Bytes::from(bytes))
                     };
                     Some(match blocking(read).await {
@@ -226,7 +265,7 @@ impl Read for SpooledReader {
                 let mut rest = bytes.get(from..).unwrap_or_default();
                 rest.read(into)?
             }
-            Content::File(file) => file.read_at(into, self.at)?,
+            Content::File(written) => written.file.read_at(into, self.at)?,
         };
         self.at += n as u64;
         Ok(n)

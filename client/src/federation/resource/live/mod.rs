@@ -1,5 +1,6 @@
 //! `$live`: records of what other servers answer: the live web, archives, and servers of this kind.
 
+mod capture_head;
 mod header;
 mod replay;
 mod response;

@@ -311,6 +311,9 @@ impl Stored {
     /// When it lacks what every record has.
     pub(super) fn into_record(mut self) -> Result<Record, LoadError> {
         let missing = |what: &str| LoadError::Record(format!("the record has no valid {what}"));
+        if self.header.record_type().is_empty() {
+            return Err(missing("WARC-Type"));
+        }
         let target_uri = self.header.target_uri().ok_or_else(|| missing("WARC-Target-URI"))?;
         let date = self.header.date().ok_or_else(|| missing("WARC-Date"))?;
         if self.is_checked() && !self.header.is_changed() {
@@ -394,3 +397,6 @@ fn stop(failed: &mut bool, piece: Piece) -> std::future::Ready<Option<Piece>> {
     let over = std::mem::replace(failed, *failed || piece.is_err());
     std::future::ready((!over).then_some(piece))
 }
+
+#[cfg(test)]
+mod tests;

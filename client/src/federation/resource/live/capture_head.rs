@@ -1,0 +1,380 @@
+//! What of an archive's answer is the header that was captured, and what is the archive's own.
+
+use url::Url;
+
+use super::header::{ended, without_blank_lines, ORIGINAL};
+use crate::federation::net::exchange::{Field, Head, Status};
+
+/// Fields that pywb hands on under their own names only when they are its own: of a capture they get the prefix.
+const PREFIXED_BY_PYWB: [&str; 27] = [
+    "age",
+    "alt-svc",
+    "cache-control",
+    "connection",
+    "content-md5",
+    "content-security-policy",
+    "content-security-policy-report-only",
+    "date",
+    "etag",
+    "expires",
+    "last-modified",
+    "p3p",
+    "pragma",
+    "public-key-pins",
+    "retry-after",
+    "server",
+    "status",
+    "strict-transport-security",
+    "tk",
+    "trailer",
+    "upgrade",
+    "upgrade-insecure-requests",
+    "vary",
+    "via",
+    "warning",
+    "x-frame-options",
+    "x-xss-protection",
+];
+/// Fields that describe a body, and not who sends it. Archives that give the prefix to all that they have hand these
+/// on under their own names, since clients need them.
+const OF_CONTENT: [&str; 5] = [
+    "content-type",
+    "content-language",
+    "content-disposition",
+    "content-encoding",
+    "content-range",
+];
+/// Fields that tell how a body is sent. They are true of one connection, or of one form of the body.
+const OF_FRAMING: [&str; 3] = ["content-encoding", "content-length", "transfer-encoding"];
+/// Fields of the connection to the archive.
+const OF_CONNECTION: [&str; 9] = [
+    "connection",
+    "keep-alive",
+    "proxy-authenticate",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "alt-svc",
+];
+
+/// The URL that a replay URL is about: what stands after `/20160101000000id_/`.
+pub(super) fn original(replay: &str) -> Option<String> {
+    let mut rest = replay;
+    while let Some((_, after)) = rest.split_once('/') {
+        rest = after;
+        let Some((moment, url)) = rest.split_once('/') else {
+            break;
+        };
+        let digits = moment.bytes().take_while(u8::is_ascii_digit).count();
+        let modifier = moment.get(digits..).unwrap_or_default();
+        let is_modifier = modifier.is_empty()
+            || modifier
+                .strip_suffix('_')
+                .is_some_and(|word| word.bytes().all(|byte| byte.is_ascii_lowercase()));
+        if !(4..=17).contains(&digits) || !is_modifier {
+            continue;
+        }
+        for scheme in ["http", "https"] {
+            let Some(after) = url
+                .strip_prefix(scheme)
+                .and_then(|url| url.strip_prefix(":/"))
+            else {
+                continue;
+            };
+            // One of the slashes gets lost on the way through some servers.
+            return Some(format!("{scheme}://{}", after.trim_start_matches('/')));
+        }
+        if url.split('/').next().is_some_and(|host| host.contains('.')) {
+            return Some(format!("http://{url}"));
+        }
+    }
+    None
+}
+
+/// The header that was captured, as far as the archive's answer tells it. `length` is that of the body, if the answer
+/// has one.
+///
+/// Fields with the prefix get their own names back. Then those without it are the archive's, but for those that it
+/// hands on. What is true of the body as it came stays as it came; that it was otherwise once keeps its prefix.
+pub(super) fn capture_head(head: &Head<Status>, from: &Url, length: Option<u64>) -> Vec<u8> {
+    let original_names: Vec<String> = head
+        .fields()
+        .filter_map(|field| Some(lower(own_name(field.name)?)))
+        .collect();
+    let is_framing = |name: &String| OF_FRAMING.contains(&name.as_str());
+    let is_wrapped = !original_names.iter().all(is_framing);
+    // pywb gives the prefix to some fields; other archives to all.
+    let is_all = is_wrapped
+        && (head.values("X-Archive-Src").next().is_some()
+            || !original_names
+                .iter()
+                .all(|name| is_framing(name) || PREFIXED_BY_PYWB.contains(&name.as_str())));
+    let text = length.map(|length| length.to_string());
+    let mut has_length = false;
+    let mut into = head.first_line().to_vec();
+    for field in head.fields() {
+        if let Some(name) = own_name(field.name) {
+            let own = field.line.get(ORIGINAL.len()..).unwrap_or_default();
+            let is_true = match lower(name).as_str() {
+                "transfer-encoding" | "content-encoding" => false,
+                "content-length" => match &text {
+                    Some(text) if !has_length && field.value == text.as_bytes() => {
+                        has_length = true;
+                        true
+                    }
+                    Some(_) => false,
+                    None => true,
+                },
+                _ => true,
+            };
+            into.extend_from_slice(if is_true { own } else { field.line });
+            continue;
+        }
+        let name = lower(field.name);
+        let is_archives = OF_CONNECTION.contains(&name.as_str())
+            || name == "memento-datetime"
+            || name.starts_with("x-archive-")
+            || (name == "link" && is_of_memento(&field))
+            || (name == "content-location" && points_into(&field, from))
+            || (name == "content-length" && length.is_some())
+            || (is_wrapped
+                && name != "content-encoding"
+                && (original_names.contains(&name)
+                    || match is_all {
+                        true => !OF_CONTENT.contains(&name.as_str()) && name != "location",
+                        false => PREFIXED_BY_PYWB.contains(&name.as_str()),
+                    }));
+        if is_archives {
+            continue;
+        }
+        match captured_location(&name, &field, from) {
+            Some(location) => {
+                for part in [field.name, b": ", location.as_bytes(), b"\r\n"] {
+                    into.extend_from_slice(part);
+                }
+            }
+            None => into.extend_from_slice(field.line),
+        }
+    }
+    if let Some(text) = text.filter(|_| !has_length) {
+        into.extend_from_slice(format!("Content-Length: {text}\r\n").as_bytes());
+    }
+    ended(without_blank_lines(&into))
+}
+
+/// What is left of a name without the prefix, when it has it and something after it.
+fn own_name(name: &[u8]) -> Option<&[u8]> {
+    let (prefix, own) = name.split_at_checked(ORIGINAL.len())?;
+    (prefix.eq_ignore_ascii_case(ORIGINAL.as_bytes()) && !own.is_empty()).then_some(own)
+}
+
+fn lower(name: &[u8]) -> String {
+    String::from_utf8_lossy(name).to_ascii_lowercase()
+}
+
+/// Whether a `Link` has relations that a memento has (RFC 7089, section 2.2.1).
+fn is_of_memento(field: &Field<'_>) -> bool {
+    let value = lower(field.value);
+    value.split(';').any(|parameter| {
+        let Some(relations) = parameter.trim_ascii().strip_prefix("rel=") else {
+            return false;
+        };
+        // A comma begins the next link.
+        let relations = relations.strip_prefix('"').unwrap_or(relations);
+        let end = relations.find(['"', ',']).unwrap_or(relations.len());
+        relations
+            .get(..end)
+            .unwrap_or_default()
+            .split_ascii_whitespace()
+            .any(|relation| matches!(relation, "original" | "memento" | "timegate" | "timemap"))
+    })
+}
+
+/// Whether a URL is one of a memento, and not one that was captured.
+fn points_into(field: &Field<'_>, from: &Url) -> bool {
+    let value = String::from_utf8_lossy(field.value);
+    match from.join(value.trim_ascii()) {
+        Ok(url) => {
+            url.host_str() == from.host_str()
+                && original(url.as_str()).is_some()
+                && value.contains("/")
+        }
+        Err(_) => false,
+    }
+}
+
+/// Where a captured redirect leads to, when the archive has made it lead to a memento of that place.
+fn captured_location(name: &str, field: &Field<'_>, from: &Url) -> Option<String> {
+    if name != "location" {
+        return None;
+    }
+    let value = String::from_utf8_lossy(field.value);
+    let value = value.trim_ascii();
+    // Relative to a page, it leads to where it did: it was not changed.
+    if !(value.starts_with('/') || value.contains("://")) {
+        return None;
+    }
+    let url = from.join(value).ok()?;
+    (url.host_str() == from.host_str()).then(|| original(value))?
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+
+    const FROM: &str = "https://archive.example/web/20160101000000id_/http://example.com/a?b=c";
+
+    fn head(lines: &[&str]) -> Head<Status> {
+        let text = format!("{}\r\n\r\n", lines.join("\r\n"));
+        Head::new(Bytes::from(text), Status::read).unwrap()
+    }
+
+    fn captured(lines: &[&str], length: Option<u64>) -> Vec<String> {
+        let text = capture_head(&head(lines), &Url::parse(FROM).unwrap(), length);
+        let text = String::from_utf8(text).unwrap();
+        let text = text.strip_suffix("\r\n\r\n").unwrap();
+        text.split("\r\n").map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn replay_urls_are_about_a_url() {
+        for (replay, url) in [
+            (FROM, Some("http://example.com/a?b=c")),
+            (
+                "/web/2016/https://example.com/",
+                Some("https://example.com/"),
+            ),
+            (
+                "http://a.example/20160101000000if_/https:/example.com/x",
+                Some("https://example.com/x"),
+            ),
+            (
+                "http://a.example/w/20160101000000/example.com/x",
+                Some("http://example.com/x"),
+            ),
+            ("http://example.com/2016/01/02/post", None),
+            ("http://example.com/2016/index", None),
+            ("http://example.com/login?to=/http://example.com/", None),
+            ("http://example.com/", None),
+            ("", None),
+        ] {
+            assert_eq!(original(replay).as_deref(), url, "{replay}");
+        }
+    }
+
+    #[test]
+    fn without_prefixed_fields_all_is_captured_but_what_mementos_have() {
+        let lines = captured(
+            &[
+                "HTTP/1.0 200 Fine",
+                "Date: Fri, 01 Jan 2016 00:00:00 GMT",
+                "Memento-Datetime: Fri, 01 Jan 2016 00:00:00 GMT",
+                "Link: <http://example.com/>; rel=\"original\", <http://archive.example/t>; rel=\"timemap\"",
+                "Link: </style.css>; rel=preload; as=style",
+                "Link: </m>; title=\"x\"; rel=\"first memento\"; datetime=\"x\"",
+                "Content-Location: https://archive.example/web/20160101000000/http://example.com/a?b=c",
+                "Content-Location: a.en.html",
+                "X-Archive-Guessed-Charset: utf-8",
+                "Connection: close",
+                "Transfer-Encoding: chunked",
+                "Set-Cookie: a=b",
+                "Content-Encoding: gzip",
+            ],
+            Some(7),
+        );
+        assert_eq!(
+            lines,
+            [
+                "HTTP/1.0 200 Fine",
+                "Date: Fri, 01 Jan 2016 00:00:00 GMT",
+                "Link: </style.css>; rel=preload; as=style",
+                "Content-Location: a.en.html",
+                "Set-Cookie: a=b",
+                "Content-Encoding: gzip",
+                "Content-Length: 7"
+            ]
+        );
+    }
+
+    #[test]
+    fn where_all_fields_have_the_prefix_the_others_are_the_archives() {
+        let lines = captured(
+            &[
+                "HTTP/1.1 302 FOUND",
+                "server: nginx",
+                "date: Sat, 02 Jan 2021 00:00:00 GMT",
+                "content-type: text/html",
+                "location: https://archive.example/web/20160101000000id_/http://example.com/other",
+                "x-archive-orig-server: Apache",
+                "x-archive-orig-x-powered-by: PHP",
+                "x-archive-orig-content-length: 3",
+                "x-archive-orig-transfer-encoding: chunked",
+                "X-Archive-Orig-Link: <x>; rel=\"memento\"",
+                "set-cookie: archive=1",
+                "x-archive-src: a.warc.gz",
+                "x-ts: 302",
+                "memento-datetime: Fri, 01 Jan 2016 00:00:00 GMT",
+            ],
+            Some(3),
+        );
+        assert_eq!(
+            lines,
+            [
+                "HTTP/1.1 302 FOUND",
+                "content-type: text/html",
+                "location: http://example.com/other",
+                "server: Apache",
+                "x-powered-by: PHP",
+                "content-length: 3",
+                "x-archive-orig-transfer-encoding: chunked",
+                "Link: <x>; rel=\"memento\"",
+            ]
+        );
+    }
+
+    #[test]
+    fn where_some_fields_have_the_prefix_those_that_never_do_are_the_captures() {
+        let lines = captured(
+            &[
+                "HTTP/1.1 200 OK",
+                "Server: gunicorn",
+                "Date: Sat, 02 Jan 2021 00:00:00 GMT",
+                "X-Archive-Orig-Date: Fri, 01 Jan 2016 00:00:00 GMT",
+                "X-Archive-Orig-Content-Encoding: gzip",
+                "X-Archive-Orig-Content-Length: 30",
+                "Content-Type: text/plain",
+                "X-Powered-By: PHP",
+                "Location: /relative",
+                "Vary: Prefer",
+            ],
+            Some(70),
+        );
+        assert_eq!(
+            lines,
+            [
+                "HTTP/1.1 200 OK",
+                "Date: Fri, 01 Jan 2016 00:00:00 GMT",
+                "X-Archive-Orig-Content-Encoding: gzip",
+                "X-Archive-Orig-Content-Length: 30",
+                "Content-Type: text/plain",
+                "X-Powered-By: PHP",
+                "Location: /relative",
+                "Content-Length: 70",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_header_without_a_body_keeps_the_length_that_it_tells() {
+        for line in ["Content-Length: 99", "X-Archive-Orig-Content-Length: 99"] {
+            assert_eq!(
+                captured(&["HTTP/1.1 200 OK", line], None),
+                ["HTTP/1.1 200 OK", "Content-Length: 99"]
+            );
+        }
+    }
+}
