@@ -9,13 +9,15 @@ use http::{HeaderMap, Request, Response, StatusCode};
 use hyper::body::{Frame, Incoming};
 
 use super::body::{frames, ready, whole, Body, Broken, Ready};
+use super::links::Place;
 use super::output::Writer;
 use super::reply::{json, message};
+use super::timemap::{self, TimeMap};
 use super::{only_read, Asked};
 use crate::federation::access::AccessError;
 use crate::federation::collection::{next, Failure, Rows};
 use crate::federation::group::Report;
-use crate::federation::query::{BadQuery, Query, PAGE};
+use crate::federation::query::{BadQuery, Output, Query, PAGE};
 
 /// Which sources are missing from an answer.
 pub const SOURCE_ERRORS: HeaderName = HeaderName::from_static("source-errors");
@@ -40,6 +42,16 @@ pub(super) async fn answer(asked: &Asked<'_>, request: &Request<Incoming>) -> Re
             Ok(response) => with_errors(response, &report),
             Err(failure) => refusal(&failure),
         };
+    }
+    if query.output == Output::Link {
+        let place = Place::of(
+            request.headers(),
+            &asked.collection.name,
+            asked.point.as_deref(),
+        );
+        let own = place.index(request.uri().query().unwrap_or(""));
+        let timemap = TimeMap::new(&query, place, own);
+        return respond(timemap::text(rows, timemap), timemap::MEDIA, &report);
     }
     let writer = Writer::new(query.output, query.fields.clone());
     let media = writer.media();

@@ -2,12 +2,15 @@
 
 mod body;
 mod index;
+mod links;
 mod output;
 mod page;
 mod patience;
 mod reply;
 mod resource;
 mod state;
+mod timegate;
+mod timemap;
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -223,10 +226,14 @@ async fn answer(federation: Arc<Federation>, request: Request<Incoming>) -> Resp
         point,
     };
     let api = Api::of_path(rest);
+    let timegate = rest.strip_prefix("timegate/");
+    let timemap = rest.strip_prefix("timemap/link/");
     let response = match rest {
         "index" => index::answer(&asked, &request).await,
         "resource" => resource::answer(&asked, request).await,
         "resource-post" | "resource/postreq" => resource::answer_message(&asked, request).await,
+        _ if timegate.is_some() => timegate::answer(&asked, &request, timegate.unwrap_or_default()).await,
+        _ if timemap.is_some() => timemap::answer(&asked, &request, timemap.unwrap_or_default()).await,
         _ => {
             let text = format!("{path:?}: a collection has index, resource, resource-post, timemap/link/<url> and timegate/<url>");
             message(StatusCode::NOT_FOUND, &text)
