@@ -1,6 +1,7 @@
 //! What every source of rows is asked, and how it answers.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,6 +35,45 @@ pub trait Source: Send + Sync {
     fn broken(&self) -> u64 {
         0
     }
+
+    /// Its blocks, if it is made of some: then pages of answers are so many blocks, which nobody has to count rows
+    /// for.
+    fn blocks(&self) -> Option<&dyn Blocks> {
+        None
+    }
+}
+
+/// A source that has its rows in blocks of some thousand.
+///
+/// Blocks are numbered from 0 among those that rows of the look-up can be in. Rows of all blocks, one after the other,
+/// are the rows in ascending order; whatever order the look-up says is not looked at.
+pub trait Blocks: Send + Sync {
+    /// How many blocks there are; 0 when there are no rows at all.
+    ///
+    /// # Errors
+    /// [`SourceError::Unsupported`] when it turns out to be more than one set of blocks.
+    fn count(&self, lookup: Arc<Lookup>) -> BoxFuture<'_, Result<u64, SourceError>>;
+
+    /// The rows in some of the blocks.
+    ///
+    /// # Errors
+    /// The same.
+    fn rows_of(
+        &self,
+        lookup: Arc<Lookup>,
+        blocks: Range<u64>,
+    ) -> BoxFuture<'_, Result<Rows, SourceError>>;
+
+    /// A row for each of some blocks: urlkey and timestamp of its first row, and as JSON `part`, `offset`, `length`
+    /// and, if it is known, `lineno`. It is what `showPagedIndex` asks for.
+    ///
+    /// # Errors
+    /// The same.
+    fn index_of(
+        &self,
+        lookup: Arc<Lookup>,
+        blocks: Range<u64>,
+    ) -> BoxFuture<'_, Result<Rows, SourceError>>;
 }
 
 /// What a source is asked.

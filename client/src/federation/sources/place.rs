@@ -39,6 +39,17 @@ impl Places {
         }
     }
 
+    /// Names are looked up again for each query.
+    #[cfg(test)]
+    pub fn always(mut self) -> Places {
+        self.look = Duration::ZERO;
+        self
+    }
+
+    pub fn choice(&self) -> Choice {
+        self.choice
+    }
+
     /// The files, as they were a second ago at the earliest.
     ///
     /// # Errors

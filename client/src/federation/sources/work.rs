@@ -8,12 +8,12 @@ use tokio::task::JoinHandle;
 
 use super::super::source::{Batch, Batches, SourceError};
 
-/// As much is read in a step on the thread of whoever asks.
-const QUICK: usize = 128 << 10;
+/// As much is read in a step on the thread of whoever asks. Tests see many steps.
+const QUICK: usize = if cfg!(test) { 6 << 10 } else { 128 << 10 };
 /// After so much, everything else is done elsewhere.
 const ALL_QUICK: usize = 512 << 10;
 /// As much is read in a step on a thread that may wait,
-const SLOW: usize = 1 << 20;
+const SLOW: usize = if cfg!(test) { 50 << 10 } else { 1 << 20 };
 /// and as long as this may it take.
 const SLOW_TIME: Duration = Duration::from_millis(2);
 
@@ -48,6 +48,18 @@ pub(crate) enum Next {
     End,
     /// It cannot go on.
     Failed(SourceError),
+}
+
+impl Next {
+    /// What comes after work that ended so.
+    pub fn after(work: Result<(), Halt>) -> Next {
+        match work {
+            Ok(()) => Next::End,
+            Err(Halt::Enough) => Next::More,
+            Err(Halt::Wait) => Next::Wait,
+            Err(Halt::Failed(error)) => Next::Failed(error),
+        }
+    }
 }
 
 /// Something that finds rows step by step.
@@ -174,5 +186,58 @@ impl<T> Aborted<T> {
 impl<T> Drop for Aborted<T> {
     fn drop(&mut self) {
         self.0.abort();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::Arc;
+
+    use super::super::super::row;
+    use super::*;
+
+    /// Has rows without end.
+    struct Endless {
+        taken: Arc<AtomicUsize>,
+        next: fn() -> Next,
+    }
+
+    impl Steps for Endless {
+        fn step(&mut self, _: &mut Work) -> (Batch, Next) {
+            self.taken.fetch_add(1, Ordering::SeqCst);
+            (
+                row::build("a)/", "2016", "").into_iter().collect(),
+                (self.next)(),
+            )
+        }
+    }
+
+    #[tokio::test]
+    async fn no_step_is_taken_that_nobody_waits_for() {
+        for next in [|| Next::More, || Next::Wait] {
+            let taken = Arc::new(AtomicUsize::new(0));
+            let mut rows = batches(Endless {
+                taken: Arc::clone(&taken),
+                next,
+            });
+            for _ in 0..300 {
+                assert_eq!(rows.next().await.unwrap().unwrap().len(), 1);
+            }
+            assert_eq!(taken.load(Ordering::SeqCst), 300);
+            drop(rows);
+            assert_eq!(Arc::strong_count(&taken), 1);
+        }
+    }
+
+    #[tokio::test]
+    async fn rows_before_an_error_are_not_lost() {
+        let mut rows = batches(Endless {
+            taken: Arc::default(),
+            next: || Next::Failed(SourceError::Timeout),
+        });
+        assert!(rows.next().await.unwrap().is_ok());
+        assert_eq!(rows.next().await, Some(Err(SourceError::Timeout)));
+        assert_eq!(rows.next().await, None);
     }
 }

@@ -250,6 +250,8 @@ impl Opened {
 /// Reads what is in memory.
 #[cfg(target_os = "linux")]
 fn in_memory(file: &File, offset: u64, room: &mut [u8]) -> Result<usize, Errno> {
+    #[cfg(test)]
+    let room = tests::some_of(room)?;
     let mut room = [IoSliceMut::new(room)];
     rustix::io::preadv2(file, &mut room, offset, ReadWriteFlags::NOWAIT)
 }
@@ -323,4 +325,21 @@ fn now() -> i64 {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Now and then nothing is in memory, or only a part: all tests see that.
+    pub fn some_of(room: &mut [u8]) -> Result<&mut [u8], Errno> {
+        static READS: AtomicU64 = AtomicU64::new(0);
+        let read = READS.fetch_add(1, Ordering::Relaxed);
+        let half = room.len().div_ceil(2);
+        match read % 7 {
+            3 => Err(Errno::AGAIN),
+            5 => Ok(room.get_mut(..half).unwrap_or_default()),
+            _ => Ok(room),
+        }
+    }
 }

@@ -7,6 +7,8 @@
 
 pub(crate) mod folder;
 pub(crate) mod handle;
+#[cfg(test)]
+mod hostile;
 pub(crate) mod pivots;
 pub(crate) mod search;
 pub(crate) mod start;
@@ -20,14 +22,14 @@ use futures_util::future::BoxFuture;
 use futures_util::FutureExt;
 
 use super::super::query::Order;
-use super::super::source::{Lookup, Rows, Source, SourceError};
+use super::super::source::{Blocks, Lookup, Rows, Source, SourceError};
 use super::line::Writer;
 use super::place::Places;
 use super::sorted::scan::Scan;
 use super::span::Span;
 use super::work::batches;
 use super::Identity;
-use folder::Choice;
+use folder::{Choice, Listing};
 use start::Files;
 
 /// A CDX or CDXJ file, or a folder of them.
@@ -58,7 +60,7 @@ impl FileSource {
     }
 
     async fn ask(&self, lookup: &Lookup) -> Result<Rows, SourceError> {
-        let listing = self.places.listing(&lookup.collection).await?;
+        let listing = self.listing(lookup).await?;
         let span = Arc::new(Span::of(&lookup.query));
         let (order, split) = match lookup.order {
             Order::Closest(moment) => match span.split(&lookup.query, moment) {
@@ -69,13 +71,24 @@ impl FileSource {
         };
         let ordered = order == lookup.order;
         let files = Files::new(listing.entries, span, order, split);
-        let writer = Writer::new(Arc::clone(&self.identity.members));
         let at_most = lookup.at_most.filter(|_| ordered);
-        let scan = Scan::new(files, order, writer, at_most, Arc::clone(&self.broken));
         Ok(Rows {
             ordered,
-            batches: batches(scan),
+            batches: batches(self.scan(files, order, at_most)),
         })
+    }
+
+    pub(super) async fn listing(&self, lookup: &Lookup) -> Result<Listing, SourceError> {
+        self.places.listing(&lookup.collection).await
+    }
+
+    pub(super) fn scan(&self, files: Files, order: Order, at_most: Option<u64>) -> Scan<Files> {
+        let broken = Arc::clone(&self.broken);
+        Scan::new(files, order, self.writer(), at_most, broken)
+    }
+
+    pub(super) fn writer(&self) -> Writer {
+        Writer::new(Arc::clone(&self.identity.members))
     }
 }
 
@@ -90,5 +103,9 @@ impl Source for FileSource {
 
     fn broken(&self) -> u64 {
         self.broken.load(Memory::Relaxed)
+    }
+
+    fn blocks(&self) -> Option<&dyn Blocks> {
+        (self.places.choice() == Choice::Clusters).then_some(self)
     }
 }

@@ -1,5 +1,6 @@
 //! Where in files a query begins.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::super::super::query::Order;
@@ -26,6 +27,7 @@ pub(crate) struct Files {
     key: Vec<u8>,
     /// As much is read of a file at first.
     piece: usize,
+    some: Option<Range<u64>>,
 }
 
 impl Files {
@@ -50,6 +52,7 @@ impl Files {
             } else {
                 8 << 10
             },
+            some: None,
             entries,
             span,
             order,
@@ -57,8 +60,25 @@ impl Files {
     }
 }
 
-impl Start for Files {
-    fn next(&mut self, work: &mut Work) -> Result<Option<Vec<Cursor>>, Halt> {
+impl Files {
+    /// Only some blocks of each cluster, by their number among those that the query is about.
+    pub fn only(mut self, some: Range<u64>) -> Files {
+        self.some = Some(some);
+        self
+    }
+
+    /// The blocks of the next cluster, in ascending order.
+    pub fn blocks(&mut self, work: &mut Work) -> Result<Option<Blocks>, Halt> {
+        while let Some(text) = self.find(work)? {
+            if let Some(cluster) = &text.cluster {
+                return Ok(Some(text.blocks_ahead(cluster, &self.span)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Searches in the next file.
+    fn find(&mut self, work: &mut Work) -> Result<Option<Text>, Halt> {
         if self.span.is_empty() {
             return Ok(None);
         }
@@ -90,8 +110,18 @@ impl Start for Files {
             cluster: cluster.take(),
             piece: self.piece,
             found,
+            some: self.some.clone(),
         };
         self.search = None;
+        Ok(Some(text))
+    }
+}
+
+impl Start for Files {
+    fn next(&mut self, work: &mut Work) -> Result<Option<Vec<Cursor>>, Halt> {
+        let Some(text) = self.find(work)? else {
+            return Ok(None);
+        };
         let (span, order) = (&self.span, self.order);
         Ok(Some(match order {
             Order::Ascending => vec![Cursor::ahead(text.ahead(span), span, order)],
@@ -113,20 +143,35 @@ struct Text {
     cluster: Option<Arc<Cluster>>,
     piece: usize,
     found: Found,
+    some: Option<Range<u64>>,
 }
 
 impl Text {
     /// Everything that comes after what was looked for, and perhaps a little before.
     fn ahead(&self, span: &Span) -> Ahead {
-        let lines = Ahead::new(
+        match &self.cluster {
+            Some(cluster) => {
+                let blocks = self.blocks_ahead(cluster, span);
+                Ahead::new(Pieces::Blocks(Box::new(blocks)), 0)
+            }
+            None => self.lines_ahead(),
+        }
+    }
+
+    fn lines_ahead(&self) -> Ahead {
+        Ahead::new(
             Pieces::of(self.file.clone(), self.found.after),
             self.piece(),
-        );
-        let Some(cluster) = &self.cluster else {
-            return lines;
-        };
+        )
+    }
+
+    fn blocks_ahead(&self, cluster: &Arc<Cluster>, span: &Span) -> Blocks {
+        let lines = self.lines_ahead();
         let blocks = Blocks::ahead(Arc::clone(cluster), lines, &span.from, &span.to);
-        Ahead::new(Pieces::Blocks(Box::new(blocks)), 0)
+        match &self.some {
+            Some(some) => blocks.only(some.clone()),
+            None => blocks,
+        }
     }
 
     /// Everything that comes before, and perhaps a little after.

@@ -25,7 +25,7 @@ pub(crate) trait Start: Send + 'static {
 
 /// Many texts as one.
 pub(crate) struct Scan<S> {
-    start: Start_<S>,
+    start: Beginning<S>,
     order: Order,
     cursors: Vec<Option<Cursor>>,
     /// Numbers of cursors. None comes before that at half its place.
@@ -39,7 +39,7 @@ pub(crate) struct Scan<S> {
     broken: Arc<AtomicU64>,
 }
 
-enum Start_<S> {
+enum Beginning<S> {
     /// Texts that have yet to be begun, and those cursors of the last one whose first line has yet to be found.
     Under(S, std::vec::IntoIter<Cursor>, Option<Cursor>),
     Done,
@@ -55,7 +55,7 @@ impl<S: Start> Scan<S> {
         broken: Arc<AtomicU64>,
     ) -> Scan<S> {
         Scan {
-            start: Start_::Under(start, Vec::new().into_iter(), None),
+            start: Beginning::Under(start, Vec::new().into_iter(), None),
             order,
             cursors: Vec::new(),
             heap: Vec::new(),
@@ -105,7 +105,7 @@ impl<S: Start> Scan<S> {
     /// Finds the first line of each text.
     fn begin(&mut self, work: &mut Work) -> Result<(), Halt> {
         loop {
-            let Start_::Under(start, more, beginning) = &mut self.start else {
+            let Beginning::Under(start, more, beginning) = &mut self.start else {
                 return Ok(());
             };
             if beginning.is_none() {
@@ -126,7 +126,7 @@ impl<S: Start> Scan<S> {
                 None => match start.next(work)? {
                     Some(cursors) => *more = cursors.into_iter(),
                     None => {
-                        self.start = Start_::Done;
+                        self.start = Beginning::Done;
                         self.heap = (0..self.cursors.len()).collect();
                         for at in (0..self.heap.len() / 2).rev() {
                             self.sink(at);
@@ -197,12 +197,7 @@ impl<S: Start> Scan<S> {
 
 impl<S: Start> Steps for Scan<S> {
     fn step(&mut self, work: &mut Work) -> (Batch, Next) {
-        let next = match self.run(work) {
-            Ok(()) => Next::End,
-            Err(Halt::Enough) => Next::More,
-            Err(Halt::Wait) => Next::Wait,
-            Err(Halt::Failed(error)) => Next::Failed(error),
-        };
+        let next = Next::after(self.run(work));
         (self.writer.take(), next)
     }
 }

@@ -106,7 +106,7 @@ impl Blocks {
         Err(last.unwrap_or_else(|| Halt::Failed(nowhere())))
     }
 
-    /// The next block, without its text.
+    /// The line of the secondary index, and the block, without its text.
     pub fn next(&mut self, work: &mut Work) -> Result<Option<Block>, Halt> {
         loop {
             let Some(block) = self.any(work)? else {

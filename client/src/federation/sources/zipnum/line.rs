@@ -5,6 +5,8 @@ use super::super::line::trimmed;
 /// A block, as a line of the secondary index tells of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Block {
+    /// Urlkey and timestamp of the first line in it.
+    pub begin: Box<[u8]>,
     pub part: Box<str>,
     /// Bytes, of the part.
     pub offset: u64,
@@ -22,6 +24,7 @@ impl Block {
         let mut number = || std::str::from_utf8(columns.next()?).ok()?.parse().ok();
         let (offset, length) = (number()?, number()?);
         (!key.is_empty() && !part.is_empty()).then(|| Block {
+            begin: key.into(),
             part: part.into(),
             offset,
             length,

@@ -12,6 +12,7 @@
 
 pub(crate) mod blocks;
 pub(crate) mod line;
+mod pages;
 pub(crate) mod parts;
 #[cfg(test)]
 mod tests;

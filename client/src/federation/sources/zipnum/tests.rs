@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use flate2::write::GzEncoder;
 use flate2::Compression;
@@ -10,7 +11,7 @@ use futures_util::StreamExt;
 use redis_tests::Rng;
 
 use super::super::super::query::Order;
-use super::super::super::source::{Source, SourceError};
+use super::super::super::source::{Blocks, Lookup, Source, SourceError};
 use super::super::file::tests::{
     ask, assert_same, identity, lookup, query, random_lookup, runtime, text,
 };
@@ -84,9 +85,53 @@ fn clusters_say_what_a_naive_reader_finds() {
             _ => FileSource::new(index, identity()),
         };
         for _ in 0..25 {
-            assert_same(&source, &[all.clone()], &random_lookup(&mut rng));
+            let lookup = random_lookup(&mut rng);
+            assert_same(&source, &[all.clone()], &lookup);
+            match source.blocks() {
+                Some(blocks) => assert_paged(&source, blocks, &lookup, 1 + rng.below(4)),
+                None => assert!(round % 4 > 1),
+            }
         }
     }
+}
+
+/// All pages, one after the other, are the whole answer.
+fn assert_paged(source: &FileSource, blocks: &dyn Blocks, lookup: &Arc<Lookup>, size: u64) {
+    let lookup = Arc::new(Lookup {
+        order: Order::Ascending,
+        ..(**lookup).clone()
+    });
+    let expected = ask(source, &lookup).0;
+    runtime().block_on(async {
+        let count = blocks.count(Arc::clone(&lookup)).await.unwrap();
+        let mut rows = Vec::new();
+        let mut index = Vec::new();
+        for page in 0..count.div_ceil(size) {
+            let some = page * size..(page + 1) * size;
+            let of = blocks
+                .rows_of(Arc::clone(&lookup), some.clone())
+                .await
+                .unwrap();
+            rows.extend(of.batches.map(Result::unwrap).concat().await);
+            let of = blocks.index_of(Arc::clone(&lookup), some).await.unwrap();
+            index.extend(of.batches.map(Result::unwrap).concat().await);
+        }
+        assert!(
+            rows == expected,
+            "{lookup:?}: {count} blocks, {size} a page"
+        );
+        assert_eq!(index.len() as u64, count);
+        for pair in index.windows(2) {
+            assert!(Order::Ascending.compare(&pair[0], &pair[1]).is_le());
+        }
+        for row in index {
+            let text: serde_json::Value = serde_json::from_slice(row.json()).unwrap();
+            assert!(
+                text["part"].is_string() && text["length"].as_u64() > Some(0),
+                "{text}"
+            );
+        }
+    });
 }
 
 /// What goes wrong with a cluster that has this secondary index and this part.
