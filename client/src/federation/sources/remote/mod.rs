@@ -24,3 +24,6 @@ pub use cdx::CdxSource;
 pub use live::LiveSource;
 pub use memento::MementoSource;
 pub use upstream::UpstreamSource;
+
+#[cfg(test)]
+mod tests;
