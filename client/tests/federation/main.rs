@@ -6,6 +6,7 @@ mod loaders;
 mod page;
 mod requests;
 mod resource;
+mod revisits;
 mod shelf;
 mod slow_clients;
 #[path = "../federation_pywb/stage.rs"]

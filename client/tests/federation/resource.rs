@@ -42,8 +42,10 @@ impl Archive {
     fn captures(&self) -> impl Iterator<Item = &Capture> {
         let captures = &self.made.captures;
         captures.iter().enumerate().filter_map(|(at, capture)| {
-            let same = |other: &Capture| other.key == capture.key && other.timestamp == capture.timestamp;
-            let is_alone = !captures[..at].last().is_some_and(same) && !captures[at + 1..].first().is_some_and(same);
+            let same =
+                |other: &Capture| other.key == capture.key && other.timestamp == capture.timestamp;
+            let is_alone = !captures[..at].last().is_some_and(same)
+                && !captures[at + 1..].first().is_some_and(same);
             (capture.posted.is_none() && is_alone).then_some(capture)
         })
     }
@@ -58,12 +60,19 @@ pub fn target(collection: &str, url: &str, timestamp: &str) -> String {
 pub fn record(answer: &Answer) -> (String, Vec<u8>) {
     assert_eq!(answer.status, 200, "{}", answer.text());
     let body = &answer.body;
-    let end = body.windows(4).position(|four| four == b"\r\n\r\n").expect("a header") + 4;
+    let end = body
+        .windows(4)
+        .position(|four| four == b"\r\n\r\n")
+        .expect("a header")
+        + 4;
     let head = String::from_utf8(body[..end].to_vec()).unwrap();
     let length: usize = field(&head, "Content-Length").parse().unwrap();
     assert_eq!(body.len(), end + length + 4, "{head}");
     assert!(body.ends_with(b"\r\n\r\n"));
-    assert_eq!(answer.field("content-length").unwrap().parse(), Ok(body.len()));
+    assert_eq!(
+        answer.field("content-length").unwrap().parse(),
+        Ok(body.len())
+    );
     (head, body[end..end + length].to_vec())
 }
 
@@ -89,9 +98,13 @@ pub fn check(records: &[u8], folder: &Path) {
         .arg(&file)
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&checked.stdout).into_owned() + &String::from_utf8_lossy(&checked.stderr);
+    let said = String::from_utf8_lossy(&checked.stdout).into_owned()
+        + &String::from_utf8_lossy(&checked.stderr);
     assert!(checked.status.success(), "{said}");
-    assert!(!said.contains("WARNING") && !said.contains("ERROR"), "{said}");
+    assert!(
+        !said.contains("WARNING") && !said.contains("ERROR"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -107,11 +120,18 @@ fn every_capture_of_an_archive_is_loaded_and_valid() {
         let (head, block) = record(&answer);
         assert_eq!(field(&head, "WARC-Type"), "response", "{capture:?}");
         assert_eq!(field(&head, "WARC-Target-URI"), capture.url);
-        let digits: String = field(&head, "WARC-Date").chars().filter(char::is_ascii_digit).collect();
+        let digits: String = field(&head, "WARC-Date")
+            .chars()
+            .filter(char::is_ascii_digit)
+            .collect();
         assert_eq!(digits, capture.timestamp);
         assert!(block.ends_with(&capture.payload), "{capture:?}");
         let http = block.len() - capture.payload.len();
-        assert_eq!(String::from_utf8_lossy(&block[..http]), capture.http_head(), "{capture:?}");
+        assert_eq!(
+            String::from_utf8_lossy(&block[..http]),
+            capture.http_head(),
+            "{capture:?}"
+        );
         if !capture.place.file.ends_with("arc.gz") || capture.place.file.ends_with("warc.gz") {
             let digest = format!("sha1:{}", sha1_base32(&capture.payload));
             assert_eq!(field(&head, "WARC-Payload-Digest"), digest);
@@ -134,7 +154,10 @@ fn every_capture_of_an_archive_is_loaded_and_valid() {
             assert!(link.contains(&format!("rel=\"{relation}\"")), "{link}");
         }
         let row = answer.field("warcserver-cdx").unwrap();
-        assert!(row.starts_with(&format!("{} {} {{", capture.key, capture.timestamp)), "{row}");
+        assert!(
+            row.starts_with(&format!("{} {} {{", capture.key, capture.timestamp)),
+            "{row}"
+        );
         records.extend_from_slice(&answer.body);
     }
     assert!(revisits > 20, "{revisits} revisits");

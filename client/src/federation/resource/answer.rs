@@ -55,7 +55,11 @@ struct Search<'a> {
 }
 
 /// The record of the first row that has one; else 404, with what was tried.
-pub async fn answer(federation: &Federation, collection: &Arc<Collection>, request: Request<'_>) -> Response<Body> {
+pub async fn answer(
+    federation: &Federation,
+    collection: &Arc<Collection>,
+    request: Request<'_>,
+) -> Response<Body> {
     let query = match query(&request, collection).await {
         Ok(query) => query,
         Err(failure) => return refusal(&failure),
@@ -88,7 +92,9 @@ pub async fn answer(federation: &Federation, collection: &Arc<Collection>, reque
 /// What is asked of the index.
 async fn query(request: &Request<'_>, collection: &Collection) -> Result<Arc<Query>, Failure> {
     let pairs: Vec<_> = url::form_urlencoded::parse(request.query.as_bytes()).collect();
-    let is_sorted = pairs.iter().any(|(name, _)| name == "sort" || name == "reverse");
+    let is_sorted = pairs
+        .iter()
+        .any(|(name, _)| name == "sort" || name == "reverse");
     let pairs = pairs.iter().map(|(name, value)| (&name[..], &value[..]));
     let mut query = Query::parse(pairs, request.point)?;
     if query.order == Order::Ascending && !is_sorted {
@@ -105,7 +111,10 @@ async fn query(request: &Request<'_>, collection: &Collection) -> Result<Arc<Que
 impl Search<'_> {
     async fn run(&mut self) -> Result<Option<(Row, Record)>, Failure> {
         for step in &self.collection.steps {
-            let mut rows = self.collection.step(step, &self.query, &self.report).await?;
+            let mut rows = self
+                .collection
+                .step(step, &self.query, &self.report)
+                .await?;
             while let Some(batch) = rows.next().await.transpose()? {
                 for row in batch {
                     if self.tried.rows() >= TRIES {
@@ -155,7 +164,8 @@ impl Search<'_> {
                 (_, true) => "the row names a file, and no loader of files is there",
                 _ => "the row says neither live_url nor filename and offset",
             };
-            self.tried.add(Some(&capture), None, &LoadError::Unfit(what.to_owned()));
+            self.tried
+                .add(Some(&capture), None, &LoadError::Unfit(what.to_owned()));
         }
         None
     }
@@ -163,19 +173,32 @@ impl Search<'_> {
     async fn fetch(&self, row: &Row, upstream: Option<&Url>) -> Result<Record, LoadError> {
         let (net, limits) = (&self.federation.net, &self.federation.resources.limits);
         let load: BoxFuture<'_, _> = match upstream {
-            Some(collection) => Box::pin(live::load_upstream(net, limits, collection, row, self.message)),
+            Some(collection) => Box::pin(live::load_upstream(
+                net,
+                limits,
+                collection,
+                row,
+                self.message,
+            )),
             None => Box::pin(live::load(net, limits, row, self.message)),
         };
         load.await
     }
 
-    async fn read(&self, step: &Step, loader: &Loader, capture: &Capture) -> Result<Record, LoadError> {
+    async fn read(
+        &self,
+        step: &Step,
+        loader: &Loader,
+        capture: &Capture,
+    ) -> Result<Record, LoadError> {
         let Resources { archives, .. } = &self.federation.resources;
         let Some(extent) = &capture.extent else {
             return Err(LoadError::Unfit("the row names no file".to_owned()));
         };
         let accept = |stored: &super::stored::Stored| capture.agrees_with(stored.header());
-        let stored = archives.load(loader, extent, &self.collection.name, &accept).await?;
+        let stored = archives
+            .load(loader, extent, &self.collection.name, &accept)
+            .await?;
         if stored.header().record_type() != b"revisit" {
             return stored.into_record();
         }
@@ -183,6 +206,7 @@ impl Search<'_> {
         let others = others.filter(|other| other.name != self.collection.name);
         let originals = Originals {
             archives,
+            net: (&self.federation.net, &self.federation.resources.limits),
             collections: std::iter::once(self.collection).chain(others).collect(),
             loaders: &step.resource,
             point: self.query.point.as_deref(),
@@ -193,7 +217,12 @@ impl Search<'_> {
 }
 
 /// The answer with a record.
-fn present(row: &Row, record: Record, collection: &Collection, request: &Request<'_>) -> Response<Body> {
+fn present(
+    row: &Row,
+    record: Record,
+    collection: &Collection,
+    request: &Request<'_>,
+) -> Response<Body> {
     let length = record.length;
     let mut headers = HeaderMap::new();
     let mut add = |name: &'static str, value: &[u8]| {
@@ -214,7 +243,10 @@ fn present(row: &Row, record: Record, collection: &Collection, request: &Request
     if let Ok(links) = HeaderValue::from_str(&links) {
         headers.insert(LINK, links);
     }
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/warc-record"));
+    headers.insert(
+        CONTENT_TYPE,
+        HeaderValue::from_static("application/warc-record"),
+    );
     headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
     let body = match length == record.head.len() as u64 {
         true => whole(record.head),
@@ -246,14 +278,33 @@ fn shown(row: &Row) -> Vec<u8> {
         }
         false => json.into_owned(),
     };
-    [row.urlkey(), b" ", row.timestamp(), b" ", ascii(&json).as_bytes()].concat()
+    [
+        row.urlkey(),
+        b" ",
+        row.timestamp(),
+        b" ",
+        ascii(&json).as_bytes(),
+    ]
+    .concat()
 }
 
 fn links(target: &str, collection: &Collection, request: &Request<'_>) -> String {
-    let host = request.headers.get(HOST).and_then(|host| host.to_str().ok());
-    let is_host = |host: &&str| host.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._:[]".contains(&b));
-    let host = host.filter(is_host).map(|host| format!("http://{host}")).unwrap_or_default();
-    let point = request.point.map(|point| format!("/ap/{}", in_header(point))).unwrap_or_default();
+    let host = request
+        .headers
+        .get(HOST)
+        .and_then(|host| host.to_str().ok());
+    let is_host = |host: &&str| {
+        host.bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b"-._:[]".contains(&b))
+    };
+    let host = host
+        .filter(is_host)
+        .map(|host| format!("http://{host}"))
+        .unwrap_or_default();
+    let point = request
+        .point
+        .map(|point| format!("/ap/{}", in_header(point)))
+        .unwrap_or_default();
     let base = format!("{host}/{}{point}", in_header(&collection.name));
     format!(
         "<{target}>; rel=\"original\", <{base}/timegate/{target}>; rel=\"timegate\", \

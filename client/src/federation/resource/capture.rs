@@ -36,6 +36,8 @@ pub(super) struct Capture {
     pub digest: String,
     /// Its source.
     pub source: String,
+    /// `file`, `cdx`, …
+    pub source_type: String,
     /// The collection of another server of this kind that has the record.
     pub upstream: Option<Url>,
     /// Whether it says where the resource itself is.
@@ -63,12 +65,16 @@ impl Capture {
             mime: text(&line, &Field::Mime),
             digest: text(&line, &Field::Digest),
             source: text(&line, &Field::Other(b"source"[..].into())),
+            source_type: text(&line, &Field::Other(b"source_type"[..].into())),
             upstream: upstream(&line),
             is_live: ["live_url", "load_url"]
                 .iter()
                 .any(|name| value(&line, &Field::Other(name.as_bytes().into())).is_some()),
             extent: extent(&line, [&Field::Filename, &Field::Offset, &Field::Length]),
-            original: extent(&line, [&Field::OrigFilename, &Field::OrigOffset, &Field::OrigLength]),
+            original: extent(
+                &line,
+                [&Field::OrigFilename, &Field::OrigOffset, &Field::OrigLength],
+            ),
         })
     }
 }
@@ -79,21 +85,32 @@ impl Capture {
     /// # Errors
     /// When it is not, with what differs.
     pub(super) fn agrees_with(&self, header: &Header) -> Result<(), LoadError> {
-        let differs = |what: String| Err(LoadError::Record(format!("the record there is another one: {what}")));
+        let differs = |what: String| {
+            Err(LoadError::Record(format!(
+                "the record there is another one: {what}"
+            )))
+        };
         let kind = header.record_type();
         if !KINDS.contains(&kind) {
-            return differs(format!("it is of the type {:?}", String::from_utf8_lossy(kind)));
+            return differs(format!(
+                "it is of the type {:?}",
+                String::from_utf8_lossy(kind)
+            ));
         }
         let uri = header.target_uri().unwrap_or_default();
-        let same = uri == self.url || match surt::urlkey(&uri) {
-            Ok(key) if self.url.is_empty() => key == self.urlkey,
-            Ok(key) => surt::urlkey(&self.url).is_ok_and(|own| own == key),
-            Err(_) => false,
-        };
+        let same = uri == self.url
+            || match surt::urlkey(&uri) {
+                Ok(key) if self.url.is_empty() => key == self.urlkey,
+                Ok(key) => surt::urlkey(&self.url).is_ok_and(|own| own == key),
+                Err(_) => false,
+            };
         if !same {
             return differs(format!("it is of {uri:?}"));
         }
-        let date = header.date().map(|date| date.to_string()).unwrap_or_default();
+        let date = header
+            .date()
+            .map(|date| date.to_string())
+            .unwrap_or_default();
         let digits = self.timestamp.get(..14).unwrap_or(&self.timestamp);
         if date.is_empty() || !date.starts_with(digits) {
             return differs(format!("it is of {date}"));
@@ -109,17 +126,27 @@ impl Capture {
 }
 
 /// Types of records that rows are about.
-const KINDS: [&[u8]; 5] = [b"response", b"revisit", b"resource", b"metadata", b"conversion"];
+const KINDS: [&[u8]; 5] = [
+    b"response",
+    b"revisit",
+    b"resource",
+    b"metadata",
+    b"conversion",
+];
 
 fn value<'a>(line: &Line<'a>, field: &Field) -> Option<Cow<'a, [u8]>> {
-    line.field(field).filter(|value| !value.is_empty() && **value != *b"-")
+    line.field(field)
+        .filter(|value| !value.is_empty() && **value != *b"-")
 }
 
 /// What a source of that kind says; others do not know.
 fn upstream(line: &Line<'_>) -> Option<Url> {
     let named = |name: &str| text(line, &Field::Other(name.as_bytes().into()));
-    let url = Some(named("upstream_url")).filter(|url| !url.is_empty() && named("source_type") == "upstream")?;
-    Url::parse(&url).ok().filter(|url| matches!(url.scheme(), "http" | "https"))
+    let url = Some(named("upstream_url"))
+        .filter(|url| !url.is_empty() && named("source_type") == "upstream")?;
+    Url::parse(&url)
+        .ok()
+        .filter(|url| matches!(url.scheme(), "http" | "https"))
 }
 
 fn text(line: &Line<'_>, field: &Field) -> String {
@@ -187,12 +214,34 @@ mod tests {
 
     #[test]
     fn names_stay_below_their_folder() {
-        for name in ["a.warc.gz", "2016/01/a.warc.gz", "..a", "a..", "a b", "ä.warc"] {
+        for name in [
+            "a.warc.gz",
+            "2016/01/a.warc.gz",
+            "..a",
+            "a..",
+            "a b",
+            "ä.warc",
+        ] {
             assert!(is_name(name), "{name}");
         }
         for name in [
-            "", "/", "/a", "a/", "a//b", ".", "..", "../a", "a/../b", "a/..", "./a", "a\\b", "..\\a", "a\0b", "a\nb",
-            "http://a/b", "file:///a",
+            "",
+            "/",
+            "/a",
+            "a/",
+            "a//b",
+            ".",
+            "..",
+            "../a",
+            "a/../b",
+            "a/..",
+            "./a",
+            "a\\b",
+            "..\\a",
+            "a\0b",
+            "a\nb",
+            "http://a/b",
+            "file:///a",
         ] {
             assert!(!is_name(name), "{name:?}");
         }

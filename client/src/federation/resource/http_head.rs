@@ -29,7 +29,8 @@ pub(super) struct Head<'a> {
 impl<'a> Head<'a> {
     /// Takes a head apart.
     pub(super) fn of(head: &'a [u8]) -> Head<'a> {
-        let mut lines = crawlspace_cdx::lines(head).take_while(|line| !line.iter().all(|byte| is_blank(*byte)));
+        let mut lines =
+            crawlspace_cdx::lines(head).take_while(|line| !line.iter().all(|byte| is_blank(*byte)));
         let first = lines.next().unwrap_or_default();
         Head {
             first,
@@ -39,7 +40,10 @@ impl<'a> Head<'a> {
 
     /// The status, `None` when the first line has none.
     pub(super) fn status(&self) -> Option<u16> {
-        let mut words = self.first.split(|&byte| byte == b' ').filter(|word| !word.is_empty());
+        let mut words = self
+            .first
+            .split(|&byte| byte == b' ')
+            .filter(|word| !word.is_empty());
         let status = words.nth(1).filter(|_| self.first.starts_with(b"HTTP/"))?;
         std::str::from_utf8(status).ok()?.parse().ok()
     }
@@ -50,7 +54,13 @@ impl<'a> Head<'a> {
             .iter()
             .find(|line| is_named(line, name))
             .and_then(|line| line.get(name.len()..))
-            .map(|value| value.trim_ascii_start().strip_prefix(b":").unwrap_or(value).trim_ascii())
+            .map(|value| {
+                value
+                    .trim_ascii_start()
+                    .strip_prefix(b":")
+                    .unwrap_or(value)
+                    .trim_ascii()
+            })
     }
 
     /// Whether the payload is chunked.
@@ -84,9 +94,10 @@ impl<'a> Head<'a> {
 }
 
 fn is_named(line: &[u8], name: &str) -> bool {
-    line.split_at_checked(name.len()).is_some_and(|(own, rest)| {
-        own.eq_ignore_ascii_case(name.as_bytes()) && rest.trim_ascii_start().starts_with(b":")
-    })
+    line.split_at_checked(name.len())
+        .is_some_and(|(own, rest)| {
+            own.eq_ignore_ascii_case(name.as_bytes()) && rest.trim_ascii_start().starts_with(b":")
+        })
 }
 
 /// What a chunked payload is without the chunks. `None` when it is not chunked, or breaks off.
@@ -102,7 +113,9 @@ pub(super) fn unchunked(mut payload: &[u8]) -> Option<Vec<u8>> {
         }
         let (chunk, rest) = rest.split_at_checked(size)?;
         plain.extend_from_slice(chunk);
-        payload = rest.strip_prefix(b"\r\n").or_else(|| rest.strip_prefix(b"\n"))?;
+        payload = rest
+            .strip_prefix(b"\r\n")
+            .or_else(|| rest.strip_prefix(b"\n"))?;
     }
 }
 
@@ -113,7 +126,10 @@ mod tests {
     #[test]
     fn a_head_ends_after_its_first_blank_line() {
         for (block, end) in [
-            (&b"HTTP/1.1 200 OK\r\nA: b\r\n\r\nbody\r\n\r\n"[..], Some(25)),
+            (
+                &b"HTTP/1.1 200 OK\r\nA: b\r\n\r\nbody\r\n\r\n"[..],
+                Some(25),
+            ),
             (b"HTTP/1.1 200 OK\nA: b\n\nbody", Some(22)),
             (b"HTTP/1.1 200 OK\r\n \t\r\nbody", Some(21)),
             (b"\r\nbody", Some(2)),
@@ -132,7 +148,10 @@ mod tests {
         assert!(own.is_chunked() && !other.is_chunked());
         assert_eq!((own.status(), other.status()), (Some(200), Some(404)));
         let both = own.with_fields_of(&other, &["Content-Length", "Transfer-Encoding"]);
-        assert_eq!(both, b"HTTP/1.1 200 OK\r\nA: b\r\nContent-Length : 5\r\n\r\n");
+        assert_eq!(
+            both,
+            b"HTTP/1.1 200 OK\r\nA: b\r\nContent-Length : 5\r\n\r\n"
+        );
         assert_eq!(other.get("content-length"), Some(&b"5"[..]));
     }
 
@@ -140,7 +159,14 @@ mod tests {
     fn chunks_are_put_together() {
         let chunked = b"5\r\nhello\r\n6;a=b\r\n world\r\n0\r\n\r\n";
         assert_eq!(unchunked(chunked).as_deref(), Some(&b"hello world"[..]));
-        for wrong in ["", "5\r\nhell", "x\r\n", "5\r\nhelloworld", "-1\r\n", "ffffffffffffffff\r\n"] {
+        for wrong in [
+            "",
+            "5\r\nhell",
+            "x\r\n",
+            "5\r\nhelloworld",
+            "-1\r\n",
+            "ffffffffffffffff\r\n",
+        ] {
             assert_eq!(unchunked(wrong.as_bytes()), None, "{wrong}");
         }
     }

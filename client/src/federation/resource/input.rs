@@ -57,7 +57,12 @@ impl Input {
     /// When they cannot be had.
     pub(super) async fn more(&mut self) -> Result<Bytes, LoadError> {
         match self {
-            Input::File { file, at, end, step } => {
+            Input::File {
+                file,
+                at,
+                end,
+                step,
+            } => {
                 let left = end.map_or(u64::MAX, |end| end.saturating_sub(*at));
                 let size = usize::try_from((*step).min(left)).unwrap_or(usize::MAX);
                 if size == 0 {
@@ -83,7 +88,9 @@ impl Input {
                     return Ok(Bytes::new());
                 };
                 let mut bytes = bytes?;
-                let skipped = usize::try_from(*skip).unwrap_or(usize::MAX).min(bytes.len());
+                let skipped = usize::try_from(*skip)
+                    .unwrap_or(usize::MAX)
+                    .min(bytes.len());
                 let mut bytes = bytes.split_off(skipped);
                 *skip -= skipped as u64;
                 if let Some(left) = left {

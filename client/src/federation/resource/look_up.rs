@@ -24,10 +24,14 @@ impl ClientRequest {
             Some(spooled) if spooled.length() <= LONGEST_BODY => all(spooled).await,
             _ => Vec::new(),
         };
-        let media = self.fields.iter().find(|(name, _)| name.eq_ignore_ascii_case(b"Content-Type"));
+        let media = self
+            .fields
+            .iter()
+            .find(|(name, _)| name.eq_ignore_ascii_case(b"Content-Type"));
         let media = media.and_then(|(_, value)| std::str::from_utf8(value).ok());
         let url = post::lookup_url(&query.url, self.method.as_str(), media, &body);
-        query.keys = surt::range(&url, query.match_type).map_err(|bad| BadQuery(format!("url: {bad}")))?;
+        query.keys =
+            surt::range(&url, query.match_type).map_err(|bad| BadQuery(format!("url: {bad}")))?;
         Ok(())
     }
 }

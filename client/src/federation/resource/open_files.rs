@@ -38,7 +38,11 @@ impl OpenFiles {
     ///
     /// # Errors
     /// When it is not there, lies elsewhere, is no file, or cannot be read.
-    pub(super) async fn open(&self, path: &Path, root: Option<&Path>) -> Result<Arc<OpenFile>, LoadError> {
+    pub(super) async fn open(
+        &self,
+        path: &Path,
+        root: Option<&Path>,
+    ) -> Result<Arc<OpenFile>, LoadError> {
         let now = self.clock.fetch_add(1, Ordering::Relaxed);
         if let Some(file) = self.lock().get(path).cloned() {
             if identity(path).is_ok_and(|identity| identity == file.identity) {
@@ -61,7 +65,10 @@ impl OpenFiles {
         files.insert(path.to_owned(), Arc::clone(&file));
         if files.len() > KEPT {
             // A quarter goes at once, so that this is rare.
-            let mut uses: Vec<u64> = files.values().map(|file| file.used.load(Ordering::Relaxed)).collect();
+            let mut uses: Vec<u64> = files
+                .values()
+                .map(|file| file.used.load(Ordering::Relaxed))
+                .collect();
             let (_, oldest, _) = uses.select_nth_unstable(KEPT / 4);
             let oldest = *oldest;
             files.retain(|_, file| file.used.load(Ordering::Relaxed) > oldest);
@@ -77,7 +84,12 @@ impl OpenFiles {
 /// What tells one file from another at the same path: device and inode.
 fn identity(path: &Path) -> io::Result<(u64, u64, u64)> {
     // What is known of it will do: a server of files need not be asked each time.
-    let statx = rustix::fs::statx(rustix::fs::CWD, path, AtFlags::STATX_DONT_SYNC, StatxFlags::INO)?;
+    let statx = rustix::fs::statx(
+        rustix::fs::CWD,
+        path,
+        AtFlags::STATX_DONT_SYNC,
+        StatxFlags::INO,
+    )?;
     Ok((
         u64::from(statx.stx_dev_major),
         u64::from(statx.stx_dev_minor),
@@ -125,7 +137,8 @@ impl OpenFile {
         if self.says_when_it_waits.load(Ordering::Relaxed) {
             let mut buffer = vec![0; size];
             let mut slices = [IoSliceMut::new(&mut buffer)];
-            let read = rustix::io::preadv2(self.file.as_fd(), &mut slices, at, ReadWriteFlags::NOWAIT);
+            let read =
+                rustix::io::preadv2(self.file.as_fd(), &mut slices, at, ReadWriteFlags::NOWAIT);
             match read {
                 Ok(n) => {
                     buffer.truncate(n);
@@ -183,7 +196,10 @@ mod tests {
         std::fs::rename(&other, &path).unwrap();
         assert_eq!(text(&files, &path).await, "second");
         std::fs::remove_file(&path).unwrap();
-        assert!(matches!(files.open(&path, None).await, Err(LoadError::Missing(_))));
+        assert!(matches!(
+            files.open(&path, None).await,
+            Err(LoadError::Missing(_))
+        ));
         assert!(files.lock().is_empty());
     }
 
@@ -215,13 +231,35 @@ mod tests {
         link(&root.join("sub/a"), "absolute");
         link(Path::new("circle"), "circle");
         let fifo = root.join("fifo");
-        rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, Mode::RWXU, 0).unwrap();
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            &fifo,
+            rustix::fs::FileType::Fifo,
+            Mode::RWXU,
+            0,
+        )
+        .unwrap();
         let files = OpenFiles::default();
         for inside in ["sub/a", "within", "absolute"] {
-            assert!(files.open(&root.join(inside), Some(&root)).await.is_ok(), "{inside}");
+            assert!(
+                files.open(&root.join(inside), Some(&root)).await.is_ok(),
+                "{inside}"
+            );
         }
-        for outside in ["out", "folder/secret", "relative", "circle", "sub", "fifo", "none", "sub/a/b"] {
-            assert!(files.open(&root.join(outside), Some(&root)).await.is_err(), "{outside}");
+        for outside in [
+            "out",
+            "folder/secret",
+            "relative",
+            "circle",
+            "sub",
+            "fifo",
+            "none",
+            "sub/a/b",
+        ] {
+            assert!(
+                files.open(&root.join(outside), Some(&root)).await.is_err(),
+                "{outside}"
+            );
         }
     }
 }

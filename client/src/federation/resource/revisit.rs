@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
-use futures_util::StreamExt;
+use futures_util::{stream, StreamExt};
 
 use super::capture::{Capture, Extent};
+use super::client_request::ClientRequest;
 use super::digest::{self, Algorithm, Digest};
 use super::http_head::Head;
+use super::input::Input;
+use super::live;
 use super::loader::Archives;
 use super::record::{LoadError, Record};
 use super::stored::header::{moment, Header};
@@ -14,7 +17,10 @@ use super::stored::{compose, made_id, Payload, Stored};
 use crate::federation::collection::Collection;
 use crate::federation::config::Loader;
 use crate::federation::group::Report;
+use crate::federation::net::Net;
 use crate::federation::query::{Order, Query};
+use crate::federation::row::Row;
+use crate::federation::source::Limits;
 use crate::federation::timestamp::Timestamp;
 
 /// How many captures are tried for the original of a revisit.
@@ -28,6 +34,8 @@ const FRAMING: [&str; 3] = ["Content-Length", "Transfer-Encoding", "Content-Enco
 pub(super) struct Originals<'a> {
     /// Where files are.
     pub archives: &'a Archives,
+    /// The way to other archives, and how much they may cost.
+    pub net: (&'a Net, &'a Limits),
     /// The collection that the revisit was found in, and then the others.
     pub collections: Vec<&'a Arc<Collection>>,
     /// The loaders that found the revisit.
@@ -48,7 +56,11 @@ impl Originals<'_> {
     ///
     /// # Errors
     /// When the original is nowhere.
-    pub(super) async fn resolve(&self, capture: &Capture, revisit: Stored) -> Result<Record, LoadError> {
+    pub(super) async fn resolve(
+        &self,
+        capture: &Capture,
+        revisit: Stored,
+    ) -> Result<Record, LoadError> {
         let header = revisit.header();
         let stated = revisit.stated_digest().cloned();
         let known = Revisit {
@@ -62,7 +74,12 @@ impl Originals<'_> {
         match self.original(&known).await {
             Ok(original) => with_payload(&revisit, original, &known.digest),
             // Nobody reads the payload of a redirect.
-            Err(_) if matches!(Head::of(revisit.http_head()).status(), Some(300..=303 | 305..=399)) => {
+            Err(_)
+                if matches!(
+                    Head::of(revisit.http_head()).status(),
+                    Some(300..=303 | 305..=399)
+                ) =>
+            {
                 of_nothing(&revisit)
             }
             Err(error) => Err(error),
@@ -70,16 +87,25 @@ impl Originals<'_> {
     }
 
     async fn original(&self, revisit: &Revisit<'_>) -> Result<Stored, LoadError> {
-        let mut failed = LoadError::Missing("the original of the revisit is not in any index".to_owned());
-        let collection = self.collections.first().map_or("", |collection| &*collection.name);
+        let mut failed =
+            LoadError::Missing("the original of the revisit is not in any index".to_owned());
+        let collection = self
+            .collections
+            .first()
+            .map_or("", |collection| &*collection.name);
         if let Some(extent) = &revisit.capture.original {
-            match self.load(self.loaders, extent, collection, revisit, None).await {
+            match self
+                .load(self.loaders, extent, collection, revisit, None)
+                .await
+            {
                 Ok(original) => return Ok(original),
                 Err(error) => failed = error,
             }
         }
         let refers_to = revisit.header.text("WARC-Refers-To-Target-URI");
-        let refers_to = refers_to.map(|uri| uri.trim_matches(['<', '>']).to_owned()).filter(|uri| !uri.is_empty());
+        let refers_to = refers_to
+            .map(|uri| uri.trim_matches(['<', '>']).to_owned())
+            .filter(|uri| !uri.is_empty());
         let date = revisit.header.get("WARC-Refers-To-Date").and_then(moment);
         let own_date = revisit.header.date();
         let own = revisit.header.target_uri().unwrap_or_default();
@@ -94,7 +120,10 @@ impl Originals<'_> {
         let mut tries = TRIES;
         for collection in &self.collections {
             for (uri, closest, exact) in &lookups {
-                match self.look_up(collection, uri, *closest, *exact, revisit, &mut tries).await {
+                match self
+                    .look_up(collection, uri, *closest, *exact, revisit, &mut tries)
+                    .await
+                {
                     Ok(Some(original)) => return Ok(original),
                     Ok(None) => {}
                     Err(error) => failed = error,
@@ -119,7 +148,10 @@ impl Originals<'_> {
         revisit: &Revisit<'_>,
         tries: &mut usize,
     ) -> Result<Option<Stored>, LoadError> {
-        let is_own = self.collections.first().is_some_and(|own| own.name == collection.name);
+        let is_own = self
+            .collections
+            .first()
+            .is_some_and(|own| own.name == collection.name);
         let point = self.point.filter(|_| is_own).map(str::to_owned);
         let mut query = Query::of_url(uri).map_err(|bad| LoadError::Unfit(bad.to_string()))?;
         query.order = Order::Closest(closest.unwrap_or_else(Timestamp::now));
@@ -135,14 +167,25 @@ impl Originals<'_> {
             let mut seen = 0;
             while let Some(Ok(batch)) = rows.next().await {
                 for row in &batch {
-                    let Ok(candidate) = Capture::of(row) else { continue };
-                    let Some(extent) = revisit.extent_of(&candidate, exact) else { continue };
+                    let Ok(candidate) = Capture::of(row) else {
+                        continue;
+                    };
+                    if !revisit.may_be_of(&candidate, exact) {
+                        continue;
+                    }
                     if *tries == 0 {
                         return failed.map_or(Ok(None), Err);
                     }
                     *tries -= 1;
                     let name = &collection.name;
-                    match self.load(&step.resource, extent, name, revisit, Some(&candidate)).await {
+                    let loaded = match &candidate.extent {
+                        Some(extent) => {
+                            self.load(&step.resource, extent, name, revisit, Some(&candidate))
+                                .await
+                        }
+                        None => self.fetch(row, &candidate, &step.resource, revisit).await,
+                    };
+                    match loaded {
                         Ok(original) => return Ok(Some(original)),
                         Err(error) => failed = Some(error),
                     }
@@ -170,35 +213,77 @@ impl Originals<'_> {
             }
             revisit.accepts(stored)
         };
-        let mut failed = LoadError::Missing("there is no loader for it".to_owned());
+        let mut failed = no_loader();
         for loader in loaders.iter().filter(|loader| **loader != Loader::Live) {
-            match self.archives.load(loader, extent, collection, &accept).await {
+            match self
+                .archives
+                .load(loader, extent, collection, &accept)
+                .await
+            {
                 Ok(stored) => return Ok(stored),
                 Err(error) => failed = error,
             }
         }
         Err(failed)
     }
+
+    /// A record that another archive has.
+    async fn fetch(
+        &self,
+        row: &Row,
+        candidate: &Capture,
+        loaders: &[Loader],
+        revisit: &Revisit<'_>,
+    ) -> Result<Stored, LoadError> {
+        if !loaders.contains(&Loader::Live) {
+            return Err(no_loader());
+        }
+        let ((net, limits), message) = (self.net, ClientRequest::default());
+        let record = match &candidate.upstream {
+            Some(collection) => live::load_upstream(net, limits, collection, row, &message).await?,
+            None => live::load(net, limits, row, &message).await?,
+        };
+        let head = stream::iter([Ok(record.head)]);
+        let input = Input::Record(head.chain(record.body).boxed());
+        let stored = Stored::read(input, b"").await?;
+        revisit.accepts(&stored)?;
+        Ok(stored)
+    }
+}
+
+fn no_loader() -> LoadError {
+    LoadError::Missing("there is no loader for it".to_owned())
 }
 
 impl Revisit<'_> {
-    /// Where the record of a capture is that may be the original.
-    fn extent_of<'c>(&self, candidate: &'c Capture, exact: Option<Timestamp>) -> Option<&'c Extent> {
-        let extent = candidate.extent.as_ref()?;
-        let same_digest = self.digest.as_ref().is_none_or(|digest| candidate.may_have(digest));
+    /// Whether a capture may be the original.
+    fn may_be_of(&self, candidate: &Capture, exact: Option<Timestamp>) -> bool {
+        // The live web has no originals, but what is there now.
+        let is_stored = candidate.extent.is_some()
+            || candidate.upstream.is_some()
+            || candidate.is_live && candidate.source_type != "live";
+        let same_digest = self
+            .digest
+            .as_ref()
+            .is_none_or(|digest| candidate.may_have(digest));
         // Without digests, only what the revisit names is its original.
         let is_sure = self.digest.is_some() && !candidate.digest.is_empty()
-            || exact.is_some_and(|exact| Timestamp::earliest(candidate.timestamp.as_bytes()) == Some(exact));
-        let is_other = self.capture.extent.as_ref() != Some(extent);
+            || exact.is_some_and(|exact| {
+                Timestamp::earliest(candidate.timestamp.as_bytes()) == Some(exact)
+            });
+        let is_itself = candidate.extent.is_some() && self.capture.extent == candidate.extent;
         let is_revisit = candidate.mime == "warc/revisit";
-        (same_digest && is_sure && is_other && !is_revisit).then_some(extent)
+        is_stored && same_digest && is_sure && !is_itself && !is_revisit
     }
 
     /// Whether a record has the payload.
     fn accepts(&self, stored: &Stored) -> Result<(), LoadError> {
         let kind = stored.header().record_type();
         if kind != b"response" && kind != b"resource" {
-            let what = format!("it is a record of the type {:?}", String::from_utf8_lossy(kind));
+            let what = format!(
+                "it is a record of the type {:?}",
+                String::from_utf8_lossy(kind)
+            );
             return Err(LoadError::Record(what));
         }
         let Some(digest) = &self.digest else {
@@ -208,7 +293,9 @@ impl Revisit<'_> {
             || match stored.payload_digest(digest.algorithm) {
                 Some(real) => real == *digest,
                 // The header states it in another way, and the payload is too large to see.
-                None => stored.stated_digest().is_none_or(|stated| stated.algorithm != digest.algorithm),
+                None => stored
+                    .stated_digest()
+                    .is_none_or(|stated| stated.algorithm != digest.algorithm),
             };
         same.then_some(())
             .ok_or_else(|| LoadError::Record("its payload has another digest".to_owned()))
@@ -223,7 +310,8 @@ fn of_nothing(revisit: &Stored) -> Result<Record, LoadError> {
         return Err(LoadError::Record(what));
     }
     let none = Head::of(b"-\r\nContent-Length: 0\r\n\r\n");
-    let has_none = head.get("Content-Length") == Some(b"0") && head.get("Transfer-Encoding").is_none();
+    let has_none =
+        head.get("Content-Length") == Some(b"0") && head.get("Transfer-Encoding").is_none();
     let http_head = match has_none {
         true => revisit.http_head().to_vec(),
         false => head.with_fields_of(&none, &FRAMING),
@@ -238,18 +326,34 @@ fn of_nothing(revisit: &Stored) -> Result<Record, LoadError> {
 }
 
 /// The answer with the payload of the original.
-fn with_payload(revisit: &Stored, original: Stored, digest: &Option<Digest>) -> Result<Record, LoadError> {
+fn with_payload(
+    revisit: &Stored,
+    original: Stored,
+    digest: &Option<Digest>,
+) -> Result<Record, LoadError> {
     let mut header = response(revisit)?;
     let theirs = original.header();
     for (name, value) in [
-        ("WARC-Refers-To", theirs.get("WARC-Record-ID").unwrap_or_default()),
-        ("WARC-Refers-To-Target-URI", theirs.target_uri().unwrap_or_default().as_bytes()),
-        ("WARC-Refers-To-Date", theirs.get("WARC-Date").unwrap_or_default()),
+        (
+            "WARC-Refers-To",
+            theirs.get("WARC-Record-ID").unwrap_or_default(),
+        ),
+        (
+            "WARC-Refers-To-Target-URI",
+            theirs.target_uri().unwrap_or_default().as_bytes(),
+        ),
+        (
+            "WARC-Refers-To-Date",
+            theirs.get("WARC-Date").unwrap_or_default(),
+        ),
     ] {
         header.set(name, value);
     }
     let http_head = {
-        let (own, other) = (Head::of(revisit.http_head()), Head::of(original.http_head()));
+        let (own, other) = (
+            Head::of(revisit.http_head()),
+            Head::of(original.http_head()),
+        );
         let is_same = FRAMING.iter().all(|name| own.get(name) == other.get(name));
         match own.status() {
             // That nothing has changed is not what the payload came with.
@@ -264,14 +368,21 @@ fn with_payload(revisit: &Stored, original: Stored, digest: &Option<Digest>) -> 
     };
     if http_head.is_empty() {
         header.set("WARC-Type", b"resource");
-        header.set("Content-Type", theirs.get("Content-Type").unwrap_or(b"application/octet-stream"));
+        header.set(
+            "Content-Type",
+            theirs
+                .get("Content-Type")
+                .unwrap_or(b"application/octet-stream"),
+        );
     }
     let known = match original.is_checked() {
         true => None,
         // It is checked when it goes by.
         false => theirs.get("WARC-Payload-Digest").and_then(Digest::parse),
     };
-    let algorithm = digest.as_ref().map_or(Algorithm::Sha1, |digest| digest.algorithm);
+    let algorithm = digest
+        .as_ref()
+        .map_or(Algorithm::Sha1, |digest| digest.algorithm);
     let known = original.payload_digest(algorithm).or(known);
     let (_, payload) = original.into_parts();
     finish(&mut header, revisit, &http_head, payload, &known)
@@ -282,8 +393,14 @@ fn response(revisit: &Stored) -> Result<Header, LoadError> {
     let theirs = revisit.header();
     let missing = |what: &str| LoadError::Record(format!("the revisit has no valid {what}"));
     let date = theirs.date().ok_or_else(|| missing("WARC-Date"))?;
-    let uri = theirs.target_uri().ok_or_else(|| missing("WARC-Target-URI"))?;
-    let version: &[u8] = if theirs.version() == b"WARC/1.1" { b"WARC/1.1" } else { b"WARC/1.0" };
+    let uri = theirs
+        .target_uri()
+        .ok_or_else(|| missing("WARC-Target-URI"))?;
+    let version: &[u8] = if theirs.version() == b"WARC/1.1" {
+        b"WARC/1.1"
+    } else {
+        b"WARC/1.0"
+    };
     let mut header = Header::new(version);
     header.set("WARC-Type", b"response");
     // It is neither of the two records that it is made of.
@@ -292,7 +409,11 @@ fn response(revisit: &Stored) -> Result<Header, LoadError> {
     header.set("WARC-Target-URI", uri.as_bytes());
     let stated = theirs.get("WARC-Date").filter(|_| version == b"WARC/1.1");
     header.set("WARC-Date", stated.unwrap_or(date.iso().as_bytes()));
-    for name in ["WARC-IP-Address", "WARC-Refers-To-Target-URI", "WARC-Refers-To-Date"] {
+    for name in [
+        "WARC-IP-Address",
+        "WARC-Refers-To-Target-URI",
+        "WARC-Refers-To-Date",
+    ] {
         if let Some(value) = theirs.get(name) {
             header.set(name, value);
         }
@@ -315,7 +436,9 @@ fn finish(
         header.set("WARC-Block-Digest", digester.finish().text().as_bytes());
     }
     let of_payload = || digest::of(Algorithm::Sha1, &payload.first);
-    let known = payload_digest.clone().or_else(|| payload.rest.is_none().then(of_payload));
+    let known = payload_digest
+        .clone()
+        .or_else(|| payload.rest.is_none().then(of_payload));
     if let Some(digest) = known {
         header.set("WARC-Payload-Digest", digest.text().as_bytes());
     }

@@ -33,7 +33,12 @@ impl Tried {
     }
 
     /// Adds what came of a row and a loader.
-    pub(super) fn add(&mut self, capture: Option<&Capture>, loader: Option<&Loader>, error: &LoadError) {
+    pub(super) fn add(
+        &mut self,
+        capture: Option<&Capture>,
+        loader: Option<&Loader>,
+        error: &LoadError,
+    ) {
         self.count += 1;
         let row = capture.map(|capture| (capture.url.clone(), capture.timestamp.clone()));
         self.rows += u64::from(row.is_none() || row != self.last);
@@ -62,12 +67,17 @@ impl Tried {
     pub(super) fn not_found(self, url: &str, report: &Report) -> Response<Body> {
         let url = short(url);
         let message = match (self.late, self.count) {
-            (Some(patience), _) => format!("no record of {url} was found within {} seconds", patience.as_secs()),
+            (Some(patience), _) => format!(
+                "no record of {url} was found within {} seconds",
+                patience.as_secs()
+            ),
             (None, 0) => format!("there is no capture of {url}"),
             (None, _) => format!("no record of {url} can be loaded: {}", self.last_reason()),
         };
         let errors = report.errors();
-        let errors = errors.iter().map(|(name, error)| (name.to_string(), Value::from(short(&error.to_string()))));
+        let errors = errors
+            .iter()
+            .map(|(name, error)| (name.to_string(), Value::from(short(&error.to_string()))));
         let mut value = json!({
             "message": message,
             "tried": self.told,
@@ -80,7 +90,10 @@ impl Tried {
     }
 
     fn last_reason(&self) -> String {
-        let reason = self.told.last().and_then(|tried| tried.get("reason")?.as_str());
+        let reason = self
+            .told
+            .last()
+            .and_then(|tried| tried.get("reason")?.as_str());
         reason.unwrap_or_default().to_owned()
     }
 }

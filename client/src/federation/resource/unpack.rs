@@ -40,7 +40,11 @@ impl Unpacked {
     ///
     /// # Errors
     /// When they cannot be had, or the gzip member is damaged or breaks off.
-    pub(super) async fn read(&mut self, into: &mut Vec<u8>, most: usize) -> Result<usize, LoadError> {
+    pub(super) async fn read(
+        &mut self,
+        into: &mut Vec<u8>,
+        most: usize,
+    ) -> Result<usize, LoadError> {
         if most == 0 {
             return Ok(0);
         }
@@ -49,7 +53,9 @@ impl Unpacked {
                 self.packed = self.input.more().await?;
                 if self.packed.is_empty() {
                     return match self.state {
-                        State::Member(_) => Err(LoadError::Record("the gzip member breaks off".to_owned())),
+                        State::Member(_) => {
+                            Err(LoadError::Record("the gzip member breaks off".to_owned()))
+                        }
                         _ => Ok(0),
                     };
                 }
@@ -99,6 +105,8 @@ fn unpack(
         Ok(Status::StreamEnd) => Ok((done, true)),
         Ok(_) if done > 0 || taken > 0 => Ok((done, false)),
         Ok(_) => Err(LoadError::Record("the gzip member is damaged".to_owned())),
-        Err(error) => Err(LoadError::Record(format!("the gzip member is damaged: {error}"))),
+        Err(error) => Err(LoadError::Record(format!(
+            "the gzip member is damaged: {error}"
+        ))),
     }
 }

@@ -41,12 +41,20 @@ pub(super) async fn answer(asked: &Asked<'_>, request: Request<Incoming>) -> Res
 }
 
 /// Loads what the request gets that is in the body.
-pub(super) async fn answer_message(asked: &Asked<'_>, request: Request<Incoming>) -> Response<Body> {
+pub(super) async fn answer_message(
+    asked: &Asked<'_>,
+    request: Request<Incoming>,
+) -> Response<Body> {
     let (parts, body) = request.into_parts();
     if parts.method != Method::POST {
-        let text = format!("{}: POST is expected here, with a request as its body", parts.method);
+        let text = format!(
+            "{}: POST is expected here, with a request as its body",
+            parts.method
+        );
         let mut refused = message(StatusCode::METHOD_NOT_ALLOWED, &text);
-        refused.headers_mut().insert(ALLOW, HeaderValue::from_static("POST"));
+        refused
+            .headers_mut()
+            .insert(ALLOW, HeaderValue::from_static("POST"));
         return refused;
     }
     match arrive(request_message::read(pieces(body), LARGEST_BODY)).await {
@@ -55,7 +63,11 @@ pub(super) async fn answer_message(asked: &Asked<'_>, request: Request<Incoming>
     }
 }
 
-async fn load(asked: &Asked<'_>, parts: &http::request::Parts, message: ClientRequest) -> Response<Body> {
+async fn load(
+    asked: &Asked<'_>,
+    parts: &http::request::Parts,
+    message: ClientRequest,
+) -> Response<Body> {
     let request = resource::Request {
         query: parts.uri.query().unwrap_or(""),
         point: asked.point.as_deref(),
@@ -67,18 +79,26 @@ async fn load(asked: &Asked<'_>, parts: &http::request::Parts, message: ClientRe
 
 /// The body of a request as it comes.
 fn pieces(body: Incoming) -> BoxStream<'static, Result<Bytes, LoadError>> {
-    let frames = BodyStream::new(body.map_err(|error| LoadError::Request(format!("the body breaks off: {error}"))));
-    let data = frames.filter_map(|frame| async { frame.map(|frame| frame.into_data().ok()).transpose() });
+    let frames = BodyStream::new(
+        body.map_err(|error| LoadError::Request(format!("the body breaks off: {error}"))),
+    );
+    let data =
+        frames.filter_map(|frame| async { frame.map(|frame| frame.into_data().ok()).transpose() });
     data.boxed()
 }
 
 /// Waits for the body of a request.
-async fn arrive<T>(body: impl std::future::Future<Output = Result<T, LoadError>>) -> Result<T, Response<Body>> {
+async fn arrive<T>(
+    body: impl std::future::Future<Output = Result<T, LoadError>>,
+) -> Result<T, Response<Body>> {
     let error = match tokio::time::timeout(PATIENCE, body).await {
         Ok(Ok(arrived)) => return Ok(arrived),
         Ok(Err(error)) => error,
         Err(_) => {
-            let what = format!("the body did not arrive within {} seconds", PATIENCE.as_secs());
+            let what = format!(
+                "the body did not arrive within {} seconds",
+                PATIENCE.as_secs()
+            );
             return Err(cut(StatusCode::REQUEST_TIMEOUT, &what));
         }
     };
@@ -95,6 +115,8 @@ async fn arrive<T>(body: impl std::future::Future<Output = Result<T, LoadError>>
 /// The rest of the body is not read any more, so the connection is of no use.
 fn cut(status: StatusCode, text: &str) -> Response<Body> {
     let mut response = message(status, text);
-    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    response
+        .headers_mut()
+        .insert(CONNECTION, HeaderValue::from_static("close"));
     response
 }

@@ -40,7 +40,10 @@ pub(super) struct Archives {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Place {
     /// A file, in a folder that it must not leave, if one is given.
-    File { path: PathBuf, root: Option<PathBuf> },
+    File {
+        path: PathBuf,
+        root: Option<PathBuf>,
+    },
     /// Something on a web server.
     Web(Url),
 }
@@ -100,14 +103,22 @@ impl Archives {
         Err(failed)
     }
 
-    async fn places(&self, loader: &Loader, name: &str, collection: &str) -> Result<Vec<Place>, LoadError> {
+    async fn places(
+        &self,
+        loader: &Loader,
+        name: &str,
+        collection: &str,
+    ) -> Result<Vec<Place>, LoadError> {
         let named = |text: &str| text.replace("{coll}", collection);
         match loader {
             Loader::Live => Err(LoadError::Unfit("the row has no live_url".to_owned())),
             Loader::Folder(folder) => {
                 let root = PathBuf::from(named(&folder.to_string_lossy()));
                 let path = root.join(name);
-                Ok(vec![Place::File { path, root: Some(root) }])
+                Ok(vec![Place::File {
+                    path,
+                    root: Some(root),
+                }])
             }
             Loader::Web(prefix) => {
                 let url = web::below(&named(prefix), name)?;
@@ -123,7 +134,9 @@ impl Archives {
                 let url = named(url);
                 let index = kept(&self.redis_indexes, &url, || RedisIndex::new(&url));
                 let path = index.path(name).await?;
-                path.iter().map(|path| Place::of(path, Path::new("/"))).collect()
+                path.iter()
+                    .map(|path| Place::of(path, Path::new("/")))
+                    .collect()
             }
         }
     }
@@ -161,12 +174,15 @@ impl Place {
     /// What the operator wrote: a URL, or a path, which is relative to a folder if it is not absolute.
     fn of(text: &str, folder: &Path) -> Result<Place, LoadError> {
         if text.starts_with("http://") || text.starts_with("https://") {
-            let url = Url::parse(text).map_err(|error| LoadError::Missing(format!("its place is no URL: {error}")))?;
+            let url = Url::parse(text)
+                .map_err(|error| LoadError::Missing(format!("its place is no URL: {error}")))?;
             return Ok(Place::Web(url));
         }
         let path = text.strip_prefix("file://").unwrap_or(text);
         if path.is_empty() || path.contains('\0') || path.contains("://") {
-            return Err(LoadError::Missing("its place is neither a path nor a URL of the web".to_owned()));
+            return Err(LoadError::Missing(
+                "its place is neither a path nor a URL of the web".to_owned(),
+            ));
         }
         Ok(Place::File {
             path: folder.join(path),

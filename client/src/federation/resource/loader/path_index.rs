@@ -55,9 +55,9 @@ impl PathIndex {
         let found = tokio::task::spawn_blocking(move || index.paths_now(name.as_bytes())).await;
         match found {
             Ok(Ok(line)) => Ok(paths(&line)),
-            Ok(Err(error)) if error.kind() == io::ErrorKind::NotFound => {
-                Err(LoadError::Missing("the list of files does not exist".to_owned()))
-            }
+            Ok(Err(error)) if error.kind() == io::ErrorKind::NotFound => Err(LoadError::Missing(
+                "the list of files does not exist".to_owned(),
+            )),
             Ok(Err(error)) => Err(LoadError::Io(format!("the list of files: {error}"))),
             Err(_) => Err(LoadError::Io("the server is about to end".to_owned())),
         }
@@ -67,12 +67,17 @@ impl PathIndex {
     fn paths_now(&self, name: &[u8]) -> io::Result<Vec<u8>> {
         let metadata = std::fs::metadata(&self.path)?;
         let version = version(&metadata);
-        let known = self.state.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let known = self
+            .state
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
         let state = match known.filter(|state| state.version == version) {
             Some(state) => state,
             None => {
                 let state = Arc::new(State::read(&self.path)?);
-                *self.state.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&state));
+                *self.state.lock().unwrap_or_else(PoisonError::into_inner) =
+                    Some(Arc::clone(&state));
                 state
             }
         };
@@ -83,7 +88,11 @@ impl PathIndex {
                     line.split(|&byte| byte == b'\n').next().unwrap_or_default()
                 };
                 let from = lines.partition_point(|at| name_of(line(at)) < name);
-                let those = lines.iter().skip(from).map(line).take_while(|line| name_of(line) == name);
+                let those = lines
+                    .iter()
+                    .skip(from)
+                    .map(line)
+                    .take_while(|line| name_of(line) == name);
                 Ok(those.collect::<Vec<_>>().join(&b'\n'))
             }
             Kind::Sorted { file, size } => search(file, *size, name),
@@ -116,7 +125,10 @@ impl State {
             let mut starts = vec![0];
             starts.extend(memchr::memchr_iter(b'\n', &text).map(|at| at + 1));
             starts.retain(|&at| at < text.len());
-            let mut lines: Vec<u32> = starts.into_iter().filter_map(|at| u32::try_from(at).ok()).collect();
+            let mut lines: Vec<u32> = starts
+                .into_iter()
+                .filter_map(|at| u32::try_from(at).ok())
+                .collect();
             lines.sort_by_key(|&at| name_of(text.get(at as usize..).unwrap_or_default()));
             Kind::Memory { text, lines }
         } else {
@@ -159,9 +171,14 @@ fn name_of(line: &[u8]) -> &[u8] {
 
 /// The paths in lines of one name.
 fn paths(lines: &[u8]) -> Vec<String> {
-    let columns = crawlspace_cdx::lines(lines).flat_map(|line| line.split(|&byte| byte == b'\t').skip(1));
-    let paths = columns.map(<[u8]>::trim_ascii).filter(|path| !path.is_empty());
-    paths.filter_map(|path| Some(std::str::from_utf8(path).ok()?.to_owned())).collect()
+    let columns =
+        crawlspace_cdx::lines(lines).flat_map(|line| line.split(|&byte| byte == b'\t').skip(1));
+    let paths = columns
+        .map(<[u8]>::trim_ascii)
+        .filter(|path| !path.is_empty());
+    paths
+        .filter_map(|path| Some(std::str::from_utf8(path).ok()?.to_owned()))
+        .collect()
 }
 
 /// Calls `f` with the lines of a file, until it says that this is enough.
@@ -170,7 +187,9 @@ fn each_line(path: &Path, mut f: impl FnMut(&[u8]) -> bool) -> io::Result<()> {
     let mut line = Vec::new();
     loop {
         line.clear();
-        let read = (&mut file).take(LONGEST_LINE).read_until(b'\n', &mut line)?;
+        let read = (&mut file)
+            .take(LONGEST_LINE)
+            .read_until(b'\n', &mut line)?;
         if read == 0 || !f(line.trim_ascii_end()) {
             return Ok(());
         }
@@ -213,7 +232,9 @@ fn line_after(file: &File, size: u64, at: u64) -> io::Result<(u64, Vec<u8>)> {
             None => return Ok((size, Vec::new())),
         },
     };
-    let end = find(file, size, begin)?.unwrap_or(size).min(begin.saturating_add(LONGEST_LINE));
+    let end = find(file, size, begin)?
+        .unwrap_or(size)
+        .min(begin.saturating_add(LONGEST_LINE));
     let mut line = vec![0; usize::try_from(end.saturating_sub(begin)).unwrap_or(0)];
     file.read_exact_at(&mut line, begin)?;
     Ok((begin, line))
@@ -260,17 +281,29 @@ mod tests {
         for size in [0_u64, 1, 2, 3, 10, 300] {
             let mut lines: Vec<String> = (0..size)
                 .map(|i| {
-                    let name = format!("{}-{}.warc.gz", "x".repeat(rng.below(40) as usize), rng.below(200));
+                    let name = format!(
+                        "{}-{}.warc.gz",
+                        "x".repeat(rng.below(40) as usize),
+                        rng.below(200)
+                    );
                     format!("{name}\t/a/{i}\thttp://h/{i}\n")
                 })
                 .collect();
             lines.sort_by(|a, b| name_of(a.as_bytes()).cmp(name_of(b.as_bytes())));
             std::fs::write(&path, lines.concat()).unwrap();
             let file = File::open(&path).unwrap();
-            let sorted = Arc::new(of(&path, Kind::Sorted { file, size: lines.concat().len() as u64 }));
+            let sorted = Arc::new(of(
+                &path,
+                Kind::Sorted {
+                    file,
+                    size: lines.concat().len() as u64,
+                },
+            ));
             let unsorted = Arc::new(of(&path, Kind::Unsorted));
             let memory = Arc::new(PathIndex::new(path.clone()));
-            let names = lines.iter().map(|line| line.split('\t').next().unwrap().to_owned());
+            let names = lines
+                .iter()
+                .map(|line| line.split('\t').next().unwrap().to_owned());
             for name in names.chain(["".into(), "none".into(), "x".into(), "zzz".into()]) {
                 let expected = unsorted.paths(&name).await.unwrap();
                 assert_eq!(memory.paths(&name).await.unwrap(), expected, "{name}");

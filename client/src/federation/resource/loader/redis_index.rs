@@ -23,7 +23,10 @@ impl RedisIndex {
     /// The hash at `redis://host:port/db/key`. Nothing is asked yet.
     pub(super) fn new(url: &str) -> RedisIndex {
         // The configuration has the number of a database in each.
-        let slash = url.match_indices('/').nth(3).map_or(url.len(), |(at, _)| at);
+        let slash = url
+            .match_indices('/')
+            .nth(3)
+            .map_or(url.len(), |(at, _)| at);
         let (server, key) = url.split_at_checked(slash).unwrap_or((url, ""));
         RedisIndex {
             server: server.to_owned(),
@@ -40,8 +43,13 @@ impl RedisIndex {
         let mut command = redis::cmd("HGET");
         command.arg(&self.key).arg(name);
         let asked = async {
-            let options = AsyncServer::options(&self.server).retries(1).patience(PATIENCE);
-            let server = self.connection.get_or_try_init(|| options.open_async()).await?;
+            let options = AsyncServer::options(&self.server)
+                .retries(1)
+                .patience(PATIENCE);
+            let server = self
+                .connection
+                .get_or_try_init(|| options.open_async())
+                .await?;
             server.ask(Call::new(command).repeatable()).await
         };
         match timeout(PATIENCE, asked).await {

@@ -21,17 +21,33 @@ const LONGEST_WAY: u64 = 64 << 20;
 pub(super) fn below(prefix: &str, name: &str) -> Result<Url, LoadError> {
     let mut text = prefix.to_owned();
     let is_path = !prefix.contains('?');
-    let slash = if is_path && !prefix.ends_with('/') { "/" } else { "" };
+    let slash = if is_path && !prefix.ends_with('/') {
+        "/"
+    } else {
+        ""
+    };
     text.push_str(slash);
     for byte in name.bytes() {
         match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' | b':' | b'@' | b',' | b'=' => {
+            b'a'..=b'z'
+            | b'A'..=b'Z'
+            | b'0'..=b'9'
+            | b'-'
+            | b'.'
+            | b'_'
+            | b'~'
+            | b'/'
+            | b':'
+            | b'@'
+            | b','
+            | b'=' => {
                 text.push(char::from(byte));
             }
             _ => text.push_str(&format!("%{byte:02X}")),
         }
     }
-    Url::parse(&text).map_err(|error| LoadError::Missing(format!("there is no URL for it: {error}")))
+    Url::parse(&text)
+        .map_err(|error| LoadError::Missing(format!("there is no URL for it: {error}")))
 }
 
 /// The part of a file that a record lies in.
@@ -50,13 +66,19 @@ pub(super) async fn part(
         None => format!("bytes={offset}-"),
     };
     let mut request = Request::get(url.clone());
-    let range = HeaderValue::from_str(&range).map_err(|error| LoadError::Request(error.to_string()))?;
+    let range =
+        HeaderValue::from_str(&range).map_err(|error| LoadError::Request(error.to_string()))?;
     request.headers.insert(RANGE, range);
-    request.headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+    request
+        .headers
+        .insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     let answer = net.send(request, limits).await?;
     let skip = match answer.status {
         206 => {
-            let range = answer.headers.get(CONTENT_RANGE).and_then(|range| range.to_str().ok());
+            let range = answer
+                .headers
+                .get(CONTENT_RANGE)
+                .and_then(|range| range.to_str().ok());
             let from: Option<u64> = range.and_then(first);
             match from {
                 Some(from) if from == offset => 0,
@@ -74,7 +96,9 @@ pub(super) async fn part(
         status => return Err(SourceError::Status(status).into()),
     };
     if skip > LONGEST_WAY {
-        let what = format!("the server sends all of the file, and the record comes only after {skip} bytes");
+        let what = format!(
+            "the server sends all of the file, and the record comes only after {skip} bytes"
+        );
         return Err(SourceError::TooLarge(what).into());
     }
     Ok(Input::Net {
@@ -99,7 +123,11 @@ mod tests {
         for (prefix, name, url) in [
             ("http://h/w/", "a b/c.warc.gz", "http://h/w/a%20b/c.warc.gz"),
             ("http://h/w", "a?b#c%d", "http://h/w/a%3Fb%23c%25d"),
-            ("http://h/get?file=", "a/b.warc.gz", "http://h/get?file=a/b.warc.gz"),
+            (
+                "http://h/get?file=",
+                "a/b.warc.gz",
+                "http://h/get?file=a/b.warc.gz",
+            ),
             ("http://h/get?file=", "a&b", "http://h/get?file=a%26b"),
         ] {
             assert_eq!(below(prefix, name).unwrap().as_str(), url);

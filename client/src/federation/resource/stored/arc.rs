@@ -12,7 +12,10 @@ const SECOND: usize = 10;
 
 /// Whether a record can begin like that: with a URL.
 pub(super) fn may_begin(bytes: &[u8]) -> bool {
-    let scheme = bytes.iter().take(32).take_while(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(byte));
+    let scheme = bytes
+        .iter()
+        .take(32)
+        .take_while(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(byte));
     let end = scheme.count();
     end > 0 && bytes.get(end).is_none_or(|&byte| byte == b':')
 }
@@ -23,10 +26,13 @@ pub(super) fn may_begin(bytes: &[u8]) -> bool {
 /// # Errors
 /// When it is no such line, or that of the record that an ARC file begins with.
 pub(super) fn header(line: &[u8]) -> Result<(Header, u64), LoadError> {
-    let wrong = |what: &str| LoadError::Record(format!("the line of the ARC record is not valid: {what}"));
+    let wrong =
+        |what: &str| LoadError::Record(format!("the line of the ARC record is not valid: {what}"));
     let line = line.trim_ascii_end();
     if line.starts_with(b"filedesc:") {
-        return Err(LoadError::Record("this record describes the ARC file itself".to_owned()));
+        return Err(LoadError::Record(
+            "this record describes the ARC file itself".to_owned(),
+        ));
     }
     if line.iter().any(|&byte| byte < b' ' || byte == 0x7f) {
         return Err(wrong("it holds a control character"));
@@ -35,10 +41,13 @@ pub(super) fn header(line: &[u8]) -> Result<(Header, u64), LoadError> {
     let columns = |number: usize| -> Option<Vec<&[u8]>> {
         let mut columns: Vec<&[u8]> = line.rsplitn(number, |&byte| byte == b' ').collect();
         columns.reverse();
-        let is_date = |text: &&[u8]| (4..=14).contains(&text.len()) && text.iter().all(u8::is_ascii_digit);
+        let is_date =
+            |text: &&[u8]| (4..=14).contains(&text.len()) && text.iter().all(u8::is_ascii_digit);
         (columns.len() == number && columns.get(2).is_some_and(is_date)).then_some(columns)
     };
-    let columns = columns(SECOND).or_else(|| columns(FIRST)).ok_or_else(|| wrong("it has not its columns"))?;
+    let columns = columns(SECOND)
+        .or_else(|| columns(FIRST))
+        .ok_or_else(|| wrong("it has not its columns"))?;
     let [uri, address, date, media_type, .., length] = columns.as_slice() else {
         return Err(wrong("it has not its columns"));
     };
@@ -49,14 +58,28 @@ pub(super) fn header(line: &[u8]) -> Result<(Header, u64), LoadError> {
     }
     let mut header = Header::new(b"WARC/1.0");
     header.set("WARC-Type", b"response");
-    header.set("WARC-Target-URI", &uri.iter().copied().collect::<Vec<u8>>().split(|&b| b == b' ').collect::<Vec<_>>().join(&b"%20"[..]));
+    header.set(
+        "WARC-Target-URI",
+        &uri.iter()
+            .copied()
+            .collect::<Vec<u8>>()
+            .split(|&b| b == b' ')
+            .collect::<Vec<_>>()
+            .join(&b"%20"[..]),
+    );
     header.set("WARC-Date", date.iso().as_bytes());
-    let address = std::str::from_utf8(address).ok().and_then(|text| text.parse::<IpAddr>().ok());
+    let address = std::str::from_utf8(address)
+        .ok()
+        .and_then(|text| text.parse::<IpAddr>().ok());
     if let Some(address) = address.filter(|address| !address.is_unspecified()) {
         header.set("WARC-IP-Address", address.to_string().as_bytes());
     }
     let is_type = media_type.contains(&b'/') && !media_type.contains(&b':');
-    let media_type: &[u8] = if is_type { media_type } else { b"application/octet-stream" };
+    let media_type: &[u8] = if is_type {
+        media_type
+    } else {
+        b"application/octet-stream"
+    };
     header.set("Content-Type", media_type);
     header.set("Content-Length", length.to_string().as_bytes());
     Ok((header, length))

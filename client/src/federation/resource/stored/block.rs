@@ -65,7 +65,9 @@ impl Block {
     ///
     /// # Errors
     /// When it cannot be read, or is not right.
-    pub(in crate::federation::resource) async fn next(&mut self) -> Result<Option<Bytes>, LoadError> {
+    pub(in crate::federation::resource) async fn next(
+        &mut self,
+    ) -> Result<Option<Bytes>, LoadError> {
         if self.is_done {
             return Ok(None);
         }
@@ -78,7 +80,9 @@ impl Block {
         if piece.is_empty() && self.left > 0 {
             return Err(cut_off(&self.rest, self.content_length));
         }
-        let size = usize::try_from(self.left).unwrap_or(usize::MAX).min(piece.len());
+        let size = usize::try_from(self.left)
+            .unwrap_or(usize::MAX)
+            .min(piece.len());
         let tail = piece.split_off(size);
         self.left -= size as u64;
         for (_, _, digester) in &mut self.digests {
@@ -124,7 +128,11 @@ impl Block {
 
 /// Whether what follows a block, as far as it was looked at, shows that it ends there.
 pub(super) fn check_end(tail: &[u8], is_arc: bool, content_length: u64) -> Result<(), LoadError> {
-    let line_ends = tail.iter().take(END.len()).take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
+    let line_ends = tail
+        .iter()
+        .take(END.len())
+        .take_while(|byte| matches!(byte, b'\r' | b'\n'))
+        .count();
     let after = tail.get(line_ends..).unwrap_or_default();
     let next = b"WARC/";
     let right = match is_arc {
@@ -134,18 +142,24 @@ pub(super) fn check_end(tail: &[u8], is_arc: bool, content_length: u64) -> Resul
         false => line_ends >= 2 && after.iter().zip(next).all(|(a, b)| a == b),
     };
     right.then_some(()).ok_or_else(|| {
-        let what = format!("the record does not end after the {content_length} bytes that it says it has");
+        let what =
+            format!("the record does not end after the {content_length} bytes that it says it has");
         LoadError::Record(what)
     })
 }
 
 pub(super) fn cut_off(rest: &Unpacked, content_length: u64) -> LoadError {
     LoadError::Record(match rest.is_packed() {
-        true => format!("the gzip member ends before the {content_length} bytes that the record says it has"),
+        true => format!(
+            "the gzip member ends before the {content_length} bytes that the record says it has"
+        ),
         false => "the record is cut off".to_owned(),
     })
 }
 
 pub(super) fn wrong(name: &str, stated: &Digest) -> LoadError {
-    LoadError::Record(format!("the record is damaged: its {name} is not {}", stated.text()))
+    LoadError::Record(format!(
+        "the record is damaged: its {name} is not {}",
+        stated.text()
+    ))
 }

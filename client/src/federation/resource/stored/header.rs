@@ -61,7 +61,10 @@ impl Header {
             if text.is_empty() {
                 break;
             }
-            if text.iter().any(|&byte| byte < b' ' && byte != b'\t' || byte == 0x7f) {
+            if text
+                .iter()
+                .any(|&byte| byte < b' ' && byte != b'\t' || byte == 0x7f)
+            {
                 return Err(wrong(text, "holds a control character"));
             }
             if std::mem::take(&mut is_first) {
@@ -190,8 +193,11 @@ impl Header {
         self.raw.extend_from_slice(name.as_bytes());
         self.raw.extend_from_slice(b": ");
         let value_start = self.raw.len();
-        self.raw
-            .extend(value.iter().map(|&byte| if byte < b' ' { b' ' } else { byte }));
+        self.raw.extend(
+            value
+                .iter()
+                .map(|&byte| if byte < b' ' { b' ' } else { byte }),
+        );
         self.fields.push(Field {
             line: start..self.raw.len(),
             name: start..start + name.len(),
@@ -207,7 +213,11 @@ impl Header {
     /// When it is missing, no number, or there are two that differ.
     pub(in crate::federation::resource) fn content_length(&self) -> Result<u64, LoadError> {
         let mut length = None;
-        for field in self.fields.iter().filter(|field| self.is(field, "Content-Length")) {
+        for field in self
+            .fields
+            .iter()
+            .filter(|field| self.is(field, "Content-Length"))
+        {
             let value = self.raw.get(field.value.clone()).unwrap_or_default();
             let number = decimal(value).ok_or_else(|| wrong(value, "is no Content-Length"))?;
             if length.is_some_and(|other| other != number) {
@@ -226,7 +236,9 @@ impl Header {
     /// `WARC-Target-URI`, without the angle brackets that WARC/1.0 allows.
     pub(in crate::federation::resource) fn target_uri(&self) -> Option<String> {
         let uri = self.get("WARC-Target-URI")?;
-        let bare = uri.strip_prefix(b"<").and_then(|uri| uri.strip_suffix(b">"));
+        let bare = uri
+            .strip_prefix(b"<")
+            .and_then(|uri| uri.strip_suffix(b">"));
         Some(String::from_utf8_lossy(bare.unwrap_or(uri)).into_owned())
     }
 
@@ -246,7 +258,11 @@ pub(in crate::federation::resource) fn moment(iso: &[u8]) -> Option<Timestamp> {
         _ => byte == form,
     });
     let fraction = rest.strip_suffix(b"Z").unwrap_or(rest);
-    if !shaped || !fraction.iter().all(|byte| byte.is_ascii_digit() || *byte == b'.') {
+    if !shaped
+        || !fraction
+            .iter()
+            .all(|byte| byte.is_ascii_digit() || *byte == b'.')
+    {
         return None;
     }
     let digits: Vec<u8> = seconds.iter().copied().filter(u8::is_ascii_digit).collect();
@@ -298,7 +314,8 @@ mod tests {
         header.set("warc-type", b"rev\nisit");
         header.remove("content-length");
         header.set("WARC-Date", b"2016-01-01T00:00:00Z");
-        let expected = "WARC/1.0\r\nwarc-target-uri:  <http://a.example/> \r\nwarc-type: rev isit\r\n\
+        let expected =
+            "WARC/1.0\r\nwarc-target-uri:  <http://a.example/> \r\nwarc-type: rev isit\r\n\
                         WARC-Date: 2016-01-01T00:00:00Z\r\n\r\n";
         assert_eq!(String::from_utf8_lossy(header.raw()), expected);
         assert_eq!(header.date().unwrap().to_string(), "20160101000000");
@@ -320,9 +337,22 @@ mod tests {
         ] {
             assert!(Header::parse(wrong).is_err(), "{wrong:?}");
         }
-        for wrong in ["", "-1", "+1", "1, 1", "99999999999999999999", "1\r\nContent-Length: 2"] {
+        for wrong in [
+            "",
+            "-1",
+            "+1",
+            "1, 1",
+            "99999999999999999999",
+            "1\r\nContent-Length: 2",
+        ] {
             let raw = format!("WARC/1.0\r\nContent-Length: {wrong}\r\n\r\n");
-            assert!(Header::parse(raw.as_bytes()).unwrap().content_length().is_err(), "{wrong}");
+            assert!(
+                Header::parse(raw.as_bytes())
+                    .unwrap()
+                    .content_length()
+                    .is_err(),
+                "{wrong}"
+            );
         }
     }
 }

@@ -144,7 +144,11 @@ impl Stored {
     fn is_http(&self) -> bool {
         let uri = self.header.target_uri().unwrap_or_default();
         let is_http = uri.starts_with("http:") || uri.starts_with("https:");
-        is_http && matches!(self.header.record_type(), b"response" | b"revisit" | b"request")
+        is_http
+            && matches!(
+                self.header.record_type(),
+                b"response" | b"revisit" | b"request"
+            )
     }
 
     async fn begin(&mut self) -> Result<(), LoadError> {
@@ -159,11 +163,14 @@ impl Stored {
             false if is_http => http_head::MAX_HEAD,
             false => 0,
         };
-        self.bytes.reserve((self.block + wanted).saturating_sub(self.bytes.len()));
+        self.bytes
+            .reserve((self.block + wanted).saturating_sub(self.bytes.len()));
         let mut looked = 0;
         loop {
             let block = self.bytes.get(self.block..).unwrap_or_default();
-            let within = block.get(..self.content_length.min(block.len() as u64) as usize).unwrap_or_default();
+            let within = block
+                .get(..self.content_length.min(block.len() as u64) as usize)
+                .unwrap_or_default();
             if is_http && self.http_head == 0 && looked < within.len() {
                 self.http_head = http_head::end_of(within).unwrap_or(0);
                 looked = within.len();
@@ -181,7 +188,10 @@ impl Stored {
             self.http_head = self.content_length as usize;
         }
         if self.is_arc {
-            let is_http_message = self.bytes.get(self.block..).is_some_and(|block| block.starts_with(b"HTTP/"));
+            let is_http_message = self
+                .bytes
+                .get(self.block..)
+                .is_some_and(|block| block.starts_with(b"HTTP/"));
             arc::settle(&mut self.header, is_http_message);
             self.http_head *= usize::from(is_http_message);
         }
@@ -205,9 +215,12 @@ impl Stored {
         let is_segment = self.header.get("WARC-Segment-Number").is_some();
         // Of a large chunked payload nobody can say beforehand which of the two ways to take its digest was meant.
         let is_unsure = self.content_length > WHOLE
-            && (http_head::Head::of(self.http_head()).is_chunked() || self.is_http() && self.http_head == 0);
+            && (http_head::Head::of(self.http_head()).is_chunked()
+                || self.is_http() && self.http_head == 0);
         for (name, is_payload) in [("WARC-Block-Digest", false), ("WARC-Payload-Digest", true)] {
-            let Some(text) = self.header.get(name) else { continue };
+            let Some(text) = self.header.get(name) else {
+                continue;
+            };
             match Digest::parse(text).filter(|_| !(is_payload && is_unsure)) {
                 None => self.header.remove(name),
                 Some(_) if is_payload && is_segment => {}
@@ -314,7 +327,10 @@ impl Stored {
         if self.header.record_type().is_empty() {
             return Err(missing("WARC-Type"));
         }
-        let target_uri = self.header.target_uri().ok_or_else(|| missing("WARC-Target-URI"))?;
+        let target_uri = self
+            .header
+            .target_uri()
+            .ok_or_else(|| missing("WARC-Target-URI"))?;
         let date = self.header.date().ok_or_else(|| missing("WARC-Date"))?;
         if self.is_checked() && !self.header.is_changed() {
             // All of it lies side by side already.
@@ -346,7 +362,8 @@ pub(super) fn compose(
     if header.content_length() != Ok(content_length) {
         header.set("Content-Length", content_length.to_string().as_bytes());
     }
-    let mut head = Vec::with_capacity(header.raw().len() + http_head.len() + payload.first.len() + END.len());
+    let mut head =
+        Vec::with_capacity(header.raw().len() + http_head.len() + payload.first.len() + END.len());
     head.extend_from_slice(header.raw());
     head.extend_from_slice(http_head);
     let length = head.len() as u64 + payload.length + END.len() as u64;
@@ -361,7 +378,11 @@ pub(super) fn compose(
             let first = stream::iter((!first.is_empty()).then_some(Ok(first)));
             let end = stream::iter([Ok(Bytes::from_static(END))]);
             // After an error nothing comes any more, so that nobody takes the end for one.
-            first.chain(block.pieces()).chain(end).scan(false, stop).boxed()
+            first
+                .chain(block.pieces())
+                .chain(end)
+                .scan(false, stop)
+                .boxed()
         }
     };
     Record {
@@ -387,7 +408,13 @@ pub(super) fn made_id(parts: &[&[u8]]) -> String {
     }
     let hex = data_encoding::HEXLOWER.encode(&bytes);
     let part = |from: usize, to: usize| hex.get(from..to).unwrap_or_default();
-    let parts = [part(0, 8), part(8, 12), part(12, 16), part(16, 20), part(20, 32)];
+    let parts = [
+        part(0, 8),
+        part(8, 12),
+        part(12, 16),
+        part(16, 20),
+        part(20, 32),
+    ];
     format!("<urn:uuid:{}>", parts.join("-"))
 }
 

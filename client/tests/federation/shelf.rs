@@ -1,0 +1,131 @@
+//! WARC files and an index of them, made record by record.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use crawlspace_client::warc::{Compression, Writer};
+use redis_tests::archive::collection::sha1_base32;
+use tempfile::TempDir;
+
+/// A folder with `warcs/` and the lines of an index.
+pub struct Shelf {
+    pub dir: TempDir,
+    pub index: String,
+}
+
+/// Where a record lies.
+#[derive(Clone, Debug)]
+pub struct Slot {
+    pub file: String,
+    pub offset: u64,
+    pub length: u64,
+}
+
+pub const HTTP: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n";
+
+impl Shelf {
+    pub fn new() -> Shelf {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("warcs")).unwrap();
+        Shelf {
+            dir,
+            index: String::new(),
+        }
+    }
+
+    pub fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Appends a record with these fields to a file.
+    pub fn record(&self, file: &str, fields: &[(&str, &str)], block: &[u8]) -> Slot {
+        let path = self.path().join("warcs").join(file);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let mut bytes = std::fs::read(&path).unwrap_or_default();
+        let offset = bytes.len() as u64;
+        let fields: Vec<_> = fields
+            .iter()
+            .map(|(name, value)| (*name, value.as_bytes()))
+            .collect();
+        let compression = match file.ends_with(".gz") {
+            true => Compression::PerRecord,
+            false => Compression::None,
+        };
+        let length = Writer::new(&mut bytes, compression)
+            .write(&fields, block)
+            .unwrap();
+        std::fs::write(path, bytes).unwrap();
+        Slot {
+            file: file.to_owned(),
+            offset,
+            length,
+        }
+    }
+
+    /// A response with this payload.
+    pub fn response(&self, file: &str, url: &str, timestamp: &str, payload: &[u8]) -> Slot {
+        let block = [HTTP.as_bytes(), payload].concat();
+        let digest = format!("sha1:{}", sha1_base32(payload));
+        let fields = [
+            ("WARC-Type", "response"),
+            (
+                "WARC-Record-ID",
+                &format!("<urn:uuid:{}>", sha1_base32(url.as_bytes())),
+            ),
+            ("WARC-Date", &iso(timestamp)),
+            ("WARC-Target-URI", url),
+            ("WARC-Payload-Digest", &digest),
+            ("Content-Type", "application/http; msgtype=response"),
+        ];
+        self.record(file, &fields, &block)
+    }
+
+    /// A line of the index, with more members of its JSON.
+    pub fn line(&mut self, url: &str, timestamp: &str, slot: &Slot, more: &str) {
+        let key = crawlspace_cdx::surt::urlkey(url).unwrap();
+        let Slot {
+            file,
+            offset,
+            length,
+        } = slot;
+        let file = serde_json::Value::from(file.as_str());
+        writeln!(
+            self.index,
+            "{key} {timestamp} {{\"url\": \"{url}\", \"filename\": {file}, \"offset\": \"{offset}\", \
+             \"length\": \"{length}\"{more}}}"
+        )
+        .unwrap();
+    }
+
+    /// A response and its line.
+    pub fn capture(&mut self, file: &str, url: &str, timestamp: &str, payload: &[u8]) -> Slot {
+        let slot = self.response(file, url, timestamp, payload);
+        let more = format!(
+            ", \"digest\": \"{}\", \"mime\": \"text/plain\"",
+            sha1_base32(payload)
+        );
+        self.line(url, timestamp, &slot, &more);
+        slot
+    }
+
+    /// Writes the index, sorted, and forgets its lines. Gives its path.
+    pub fn write_index(&mut self, name: &str) -> String {
+        let mut lines: Vec<&str> = self.index.lines().collect();
+        lines.sort_unstable();
+        let path = self.path().join(name);
+        std::fs::write(&path, lines.join("\n") + "\n").unwrap();
+        self.index.clear();
+        path.display().to_string()
+    }
+
+    /// The path of the folder of files.
+    pub fn warcs(&self) -> String {
+        self.path().join("warcs").display().to_string()
+    }
+}
+
+pub fn iso(timestamp: &str) -> String {
+    let part = |from: usize| &timestamp[from..from + 2];
+    let date = format!("{}-{}-{}", &timestamp[..4], part(4), part(6));
+    format!("{date}T{}:{}:{}Z", part(8), part(10), part(12))
+}
