@@ -64,27 +64,30 @@ impl Breaker {
         true
     }
 
-    /// It answered.
-    pub fn succeeded(&self) {
+    /// It answered. Whether that is news: nobody was to ask it.
+    pub fn succeeded(&self) -> bool {
         let mut inside = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if inside.failures > 0 || inside.open.is_some() {
+        let was_open = inside.open.is_some();
+        if inside.failures > 0 || was_open {
             *inside = Inside::default();
         }
+        was_open
     }
 
-    /// It did not.
-    pub fn failed(&self, now: Instant) {
+    /// It did not. How long nobody asks it from now on, if that is news.
+    pub fn failed(&self, now: Instant) -> Option<Duration> {
         let mut inside = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         inside.failures = inside.failures.saturating_add(1);
         let pause = match (inside.open, inside.trying) {
             (Some((_, pause)), Some(_)) => (pause * 2).min(LONGEST),
             // Answers to what was asked before it opened.
-            (Some(_), None) => return,
+            (Some(_), None) => return None,
             (None, _) if inside.failures >= FAILURES => PAUSE,
-            (None, _) => return,
+            (None, _) => return None,
         };
         inside.open = Some((now + pause, pause));
         inside.trying = None;
+        Some(pause)
     }
 
     /// How it is.
@@ -113,12 +116,12 @@ mod tests {
         for _ in 0..4 {
             breaker.failed(start);
         }
-        breaker.succeeded();
+        assert!(!breaker.succeeded());
         for _ in 0..4 {
             breaker.failed(start);
             assert!(breaker.permits(start));
         }
-        breaker.failed(start);
+        assert_eq!(breaker.failed(start), Some(seconds(10)));
         assert!(!breaker.permits(start));
         assert_eq!(breaker.state(start), State::Open(seconds(10)));
         assert!(!breaker.permits(start + seconds(9)));
@@ -128,7 +131,7 @@ mod tests {
         breaker.failed(start + seconds(11));
         assert!(!breaker.permits(start + seconds(30)));
         assert!(breaker.permits(start + seconds(31)), "twice as long");
-        breaker.succeeded();
+        assert!(breaker.succeeded());
         assert_eq!(breaker.state(start), State::Closed);
     }
 
@@ -136,7 +139,7 @@ mod tests {
     fn somebody_who_tries_and_says_nothing_is_not_waited_for() {
         let breaker = Breaker::default();
         let start = Instant::now();
-        (0..5).for_each(|_| breaker.failed(start));
+        (0..5).for_each(|_| _ = breaker.failed(start));
         assert!(breaker.permits(start + seconds(10)));
         assert!(!breaker.permits(start + seconds(19)));
         assert!(breaker.permits(start + seconds(20)));

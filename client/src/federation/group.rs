@@ -136,7 +136,9 @@ impl Member {
             Ok(found) => found,
             Err(error) => return self.fail(error, report),
         };
-        self.breaker.succeeded();
+        if self.breaker.succeeded() {
+            tracing::info!(source = &*self.name, "it answers again");
+        }
         let batch = batch?;
         let rest = Rest {
             batches: rows.batches,
@@ -161,8 +163,14 @@ impl Member {
     }
 
     fn fail<T>(&self, error: SourceError, report: &Report) -> Option<T> {
-        if error.is_failure() {
-            self.breaker.failed(Instant::now());
+        tracing::debug!(source = &*self.name, %error, "it has no answer");
+        let pause = match error.is_failure() {
+            true => self.breaker.failed(Instant::now()),
+            false => None,
+        };
+        if let Some(pause) = pause {
+            let seconds = pause.as_secs();
+            tracing::warn!(source = &*self.name, %error, seconds, "it fails, and is left alone for a while");
         }
         report.add(&self.name, error);
         None
