@@ -159,12 +159,14 @@ fn pywb_is_a_source_of_rows_and_of_records() {
     let theirs = pywb.start(App::Wayback, &config, 1);
     let base = theirs.url();
     let ours = Stage::start(&format!(
+        // Nobody is to be too late only because the machine has a lot to do.
         "collections:\n\
-         \x20 short: cdx+{base}/north-cdx\n\
+         \x20 short: {{index: cdx+{base}/north-cdx, index_timeout: 60}}\n\
          \x20 long:\n    index:\n      type: cdx\n      api_url: {base}/north-cdx\n      dialect: pywb\n\
-         \x20     replay_url: {base}/north/{{timestamp}}id_/{{url}}\n    resource: $live\n\
-         \x20 memento: memento+{base}/north/\n\
-         \x20 many:\n    index_group:\n      north: cdx+{base}/north-cdx\n      south: memento+{base}/south/\n"
+         \x20     replay_url: {base}/north/{{timestamp}}id_/{{url}}\n    resource: $live\n    index_timeout: 60\n\
+         \x20 memento: {{index: memento+{base}/north/, index_timeout: 60}}\n\
+         \x20 many:\n    index_timeout: 60\n    index_group:\n      north: cdx+{base}/north-cdx\n\
+         \x20     south: memento+{base}/south/\n"
     ));
     let times = |collection: &str, query: &str| -> Vec<String> {
         let answer = get(ours.address(), &format!("/{collection}/index?{query}"));

@@ -239,7 +239,7 @@ pub const CASES: &[Case] = &[
     same("cluster", "url=example.com"),
     same("cluster", "url=http://example.com/"),
     same("cluster", "url=http://example.com/news/*"),
-    same("cluster", "url=*.example.com&sort=reverse&limit=50"),
+    same("cluster", "url=http://news.example.com/*&sort=reverse&limit=50"),
     same("cluster", "url=http://blog.example.org/*"),
     same("cluster", "url=http://nothing.example.net/"),
     same("cluster", "url=example.com&closest=20180601120000&limit=4"),

@@ -1,0 +1,70 @@
+//! A small archive, and pieces of it.
+
+use std::path::Path;
+
+use redis_tests::archive::collection::{Collection, Shape};
+use redis_tests::Rng;
+use tempfile::TempDir;
+
+/// Files of every kind.
+pub struct Samples {
+    pub dir: TempDir,
+    pub collection: Collection,
+}
+
+impl Samples {
+    pub fn new() -> Samples {
+        let dir = tempfile::tempdir().unwrap();
+        let shape = Shape {
+            captures: 150,
+            most: 12,
+            per_file: 60,
+            ..Shape::default()
+        };
+        let mut collection = Collection::new(&mut Rng::seeded(5), shape);
+        collection.store(&dir.path().join("warcs"));
+        Samples { dir, collection }
+    }
+
+    /// The index as CDXJ, as columns, and single lines of both.
+    pub fn indexes(&self) -> Vec<Vec<u8>> {
+        let (cdxj, cdx) = (self.collection.cdxj(), self.collection.cdx());
+        let some = |text: &str, lines: usize| -> Vec<u8> {
+            text.lines()
+                .take(lines)
+                .map(|line| format!("{line}\n"))
+                .collect::<String>()
+                .into_bytes()
+        };
+        vec![
+            some(&cdxj, 40),
+            some(&cdx, 40),
+            some(&cdxj, 3),
+            some(&cdx, 3),
+        ]
+    }
+
+    /// The file with this ending, and where its records lie: offset and length.
+    pub fn file(&self, ending: &str) -> (Vec<u8>, Vec<(u64, u64)>) {
+        let captures = self
+            .collection
+            .captures
+            .iter()
+            .filter(|c| c.place.file.ends_with(ending));
+        let name = &captures
+            .clone()
+            .next()
+            .expect("there is such a file")
+            .place
+            .file;
+        let places = captures
+            .filter(|c| c.place.file == *name)
+            .map(|c| (c.place.offset, c.place.length));
+        let bytes = std::fs::read(self.dir.path().join("warcs").join(name)).unwrap();
+        (bytes, places.collect())
+    }
+
+    pub fn path(&self) -> &Path {
+        self.dir.path()
+    }
+}
