@@ -22,9 +22,9 @@ const LISTS: [&str; 4] = ["txt", "tsv", "idx", "paths"];
 
 impl Reader<'_> {
     /// `resource`, or `archive_paths`, which goes together with the live web.
-    pub(super) fn loaders(&mut self, fields: &Fields<'_>) -> Option<Vec<Loader>> {
+    pub(super) fn loaders_of(&mut self, fields: &Fields<'_>) -> Option<Vec<Loader>> {
         let Some(entry) = fields.first(&["resource", "archive_paths"]) else {
-            return Some(vec![Loader::Live]);
+            return Some(self.loaders.clone());
         };
         if let (Some(_), Some(other)) = (fields.entry("resource"), fields.entry("archive_paths")) {
             let what = "archive_paths is another name of resource: one of them has to go";
@@ -55,7 +55,7 @@ impl Reader<'_> {
     }
 }
 
-fn loader_of(text: &str, folder: &Path) -> Result<Loader, String> {
+pub(super) fn loader_of(text: &str, folder: &Path) -> Result<Loader, String> {
     if matches!(text, "$live" | "live") {
         return Ok(Loader::Live);
     }

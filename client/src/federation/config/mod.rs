@@ -1,9 +1,11 @@
 //! The configuration file, and the normal form that every way to write it comes down to.
 
+mod collection;
 mod errors;
 mod fields;
 mod loader;
 mod location;
+mod pywb;
 mod read;
 mod show;
 mod source;

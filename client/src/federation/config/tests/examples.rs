@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::super::{Dialect, Loader, Network, Source, SourceKind, Step};
 use super::{good, parse};
 
-fn source(name: &str, kind: SourceKind) -> Source {
+pub fn source(name: &str, kind: SourceKind) -> Source {
     Source {
         name: name.to_owned(),
         kind,
@@ -16,13 +16,13 @@ fn source(name: &str, kind: SourceKind) -> Source {
     }
 }
 
-fn file(path: &str) -> SourceKind {
+pub fn file(path: &str) -> SourceKind {
     SourceKind::File {
         path: PathBuf::from(path),
     }
 }
 
-fn memento(base: &str) -> SourceKind {
+pub fn memento(base: &str) -> SourceKind {
     SourceKind::Memento {
         timegate_url: format!("{base}{{url}}"),
         timemap_url: format!("{base}timemap/link/{{url}}"),
@@ -42,7 +42,7 @@ fn web(prefix: &str) -> Loader {
     Loader::Web(prefix.to_owned())
 }
 
-fn folder(path: &str) -> Loader {
+pub fn folder(path: &str) -> Loader {
     Loader::Folder(PathBuf::from(path))
 }
 
@@ -496,62 +496,6 @@ collections:
         good("{allow_private: ::1, collections: {c: $live}}").allow_private,
         [network("::1", 128)]
     );
-}
-
-#[test]
-fn a_configuration_of_pywb_works_and_what_has_no_effect_is_said() {
-    let (config, warnings) = parse(
-        "
-collections_root: collections
-debug: true
-framed_replay: false
-enable_memento: true
-not_found_html: my.html
-proxy: {coll: live, recording: true}
-recorder: live
-collections:
-  live: $live
-  ours:
-    index_paths: ./index/
-    archive_paths: ./warcs/
-    default_access: allow
-    metadata: {title: Ours}
-  many:
-    index_group:
-      ia: memento+https://web.archive.org/web/
-      bare: http://arquivo.pt/wayback/
-    timeout: 10
-  seq:
-    sequence:
-      - name: one
-        index: ${PLACE}
-        archive_paths: [/warcs]
-",
-    )
-    .unwrap();
-    let lines: Vec<_> = warnings
-        .iter()
-        .filter_map(|it| Some(it.place?.line))
-        .collect();
-    assert_eq!(lines, [2, 3, 4, 5, 6, 7, 8, 15], "{warnings:?}");
-    let [_, ours, many, seq] = &*config.collections else {
-        panic!("{config:?}");
-    };
-    assert_eq!(
-        ours.steps[0].sources,
-        [source("ours", file("/etc/archive/index"))]
-    );
-    // In pywb the live web is there for every row that says where on it.
-    assert_eq!(
-        ours.steps[0].resource,
-        [folder("/etc/archive/warcs"), Loader::Live]
-    );
-    assert_eq!(
-        many.steps[0].sources[1].kind,
-        memento("http://arquivo.pt/wayback/")
-    );
-    assert_eq!(many.steps[0].sources[0].timeout, Duration::from_secs(10));
-    assert_eq!(seq.steps[0].sources, [source("one", file("/srv/index"))]);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! What a configuration means, in every way to write it.
 
 mod examples;
+mod pywb;
 mod show;
 mod wrong;
 

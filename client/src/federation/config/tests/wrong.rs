@@ -112,7 +112,7 @@ fn what_is_unknown_is_refused_with_what_may_have_been_meant() {
         "collections: {a: $life}",
         &[(1, 18, "the live web is $live")],
     );
-    refused("collections: {a: $all}", &[(1, 18, "write an index_group")]);
+    refused("collections: {a: $all}", &[(1, 18, "and there are none")]);
     refused(
         "collections: {a: {index: $live, resource: [$live, s3://x, $all]}}",
         &[
@@ -490,7 +490,7 @@ collections: &all
 ";
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(2000) })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(600) })]
 
     #[test]
     fn no_text_does_harm(text in "\\PC{0,200}", lines in "([ \\t]{0,4}[-?:,{}\\[\\]&*!|>'\"%@`a#<~$. \\n]{0,6}){0,40}") {

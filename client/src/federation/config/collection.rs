@@ -1,0 +1,305 @@
+//! Collections: their sources, in groups and sequences, and that loaders fit them.
+
+use std::time::Duration;
+
+use super::errors::Place;
+use super::fields::Fields;
+use super::location::{one_of, redis};
+use super::yaml::{Entry, Node, Value};
+use super::{Collection, Loader, Reader, Source, SourceKind, Step};
+
+/// How long the first row of a source may take, unless something else is said.
+pub(super) const TIMEOUT: Duration = Duration::from_secs(5);
+/// Paths of the server's own, which no collection can have.
+const RESERVED: [&str; 3] = ["_status", "_metrics", "static"];
+/// The longest name of a collection or a source, in bytes.
+const NAME: usize = 200;
+
+/// What a collection, or a step of a sequence, can say.
+const STEP: [&str; 8] = [
+    "index",
+    "index_paths",
+    "index_group",
+    "sequence",
+    "resource",
+    "archive_paths",
+    "index_timeout",
+    "timeout",
+];
+impl Reader<'_> {
+    /// A collection, of its name and what stands behind it.
+    pub(super) fn collection(&mut self, entry: &Entry) -> Option<Collection> {
+        let name = &*entry.key;
+        let named = self.found.take(entry.place, collection_name(name));
+        let node = &entry.value;
+        let collection = match &node.value {
+            Value::Map(_) => self.whole_collection(name, node),
+            _ => self.step_in_a_word(name, node).map(|step| Collection {
+                name: name.to_owned(),
+                steps: vec![step],
+                is_sequence: false,
+                tags: None,
+                access_point: None,
+            }),
+        };
+        named.and(collection)
+    }
+
+    /// `live: $live`.
+    fn step_in_a_word(&mut self, name: &str, node: &Node) -> Option<Step> {
+        let found = self.source(node, false)?;
+        let sources = vec![self.finish(found, name, TIMEOUT)];
+        self.step(sources, false, self.loaders.clone())
+    }
+
+    fn whole_collection(&mut self, name: &str, node: &Node) -> Option<Collection> {
+        let fields = self.fields(node, "a collection")?;
+        self.known(&fields, &["tags", "access_point"], "a collection");
+        let tags = match fields.get("tags") {
+            Some(_) => Some(self.needed(&fields, "tags", redis)?),
+            None => None,
+        };
+        let access_point = match fields.get("access_point") {
+            Some(node) => Some(self.text(node, "access_point")?),
+            None => None,
+        };
+        if let (Some(entry), None) = (fields.entry("access_point"), &tags) {
+            let what =
+                "an access_point needs tags: redis://host:port/db/key, the tag space that knows it";
+            self.found.error(entry.place, what);
+        }
+        let (steps, is_sequence) = match self.one_index(&fields, true)?.key.as_ref() {
+            "sequence" => (self.sequence(name, &fields)?, true),
+            _ => (vec![self.step_of(name, &fields, TIMEOUT)?], false),
+        };
+        Some(Collection {
+            name: name.to_owned(),
+            steps,
+            is_sequence,
+            tags,
+            access_point,
+        })
+    }
+
+    fn sequence(&mut self, name: &str, fields: &Fields<'_>) -> Option<Vec<Step>> {
+        for key in ["resource", "archive_paths"] {
+            if let Some(entry) = fields.entry(key) {
+                let what =
+                    format!("{key} belongs into the steps of the sequence, each has its own");
+                self.found.error(entry.place, what);
+            }
+        }
+        let timeout = self.timeout(fields).unwrap_or(TIMEOUT);
+        let node = fields.get("sequence")?;
+        let nodes = match &node.value {
+            Value::List(nodes) if !nodes.is_empty() => nodes,
+            _ => {
+                let what = format!(
+                    "a sequence has to be a list of steps, each with an index or an index_group, and this is {}",
+                    if matches!(node.value, Value::List(_)) { "empty" } else { node.kind() }
+                );
+                self.found.error(node.place, what);
+                return None;
+            }
+        };
+        let mut steps = Vec::new();
+        for (index, node) in nodes.iter().enumerate() {
+            let named = format!("{name}.{}", index + 1);
+            let step = match &node.value {
+                Value::Map(_) => self.sequence_step(&named, node, timeout),
+                _ => self.source(node, false).and_then(|found| {
+                    let sources = vec![self.finish(found, &named, timeout)];
+                    self.step(sources, false, self.loaders.clone())
+                }),
+            };
+            steps.extend(step);
+        }
+        Some(steps)
+    }
+
+    fn sequence_step(&mut self, name: &str, node: &Node, timeout: Duration) -> Option<Step> {
+        let fields = self.fields(node, "a step")?;
+        self.known(&fields, &["name"], "a step of a sequence");
+        let given = match fields.get("name") {
+            Some(node) => self.source_name(node),
+            None => None,
+        };
+        self.one_index(&fields, false)?;
+        let name = given.as_deref().unwrap_or(name);
+        self.step_of(name, &fields, timeout)
+    }
+
+    /// What of a collection or a step of a sequence is the same: its index or group, and its loaders.
+    fn step_of(&mut self, name: &str, fields: &Fields<'_>, timeout: Duration) -> Option<Step> {
+        let timeout = self.timeout(fields).unwrap_or(timeout);
+        let loaders = self.loaders_of(fields);
+        let (sources, is_group) = match fields.get("index_group") {
+            Some(node) => (self.group(node, timeout), true),
+            None => {
+                let node = &fields.first(&["index", "index_paths"])?.value;
+                let found = self.source(node, false);
+                let source = found.map(|found| self.finish(found, name, timeout));
+                (source.map(|source| vec![source]), false)
+            }
+        };
+        self.step(sources?, is_group, loaders?)
+    }
+
+    fn group(&mut self, node: &Node, timeout: Duration) -> Option<Vec<(Source, Place)>> {
+        let fields = self.fields(node, "an index_group")?;
+        if fields.entries.is_empty() {
+            self.found.error(
+                node.place,
+                "the index_group is empty: a mapping from names to indexes",
+            );
+            return None;
+        }
+        let mut sources = Vec::new();
+        let mut whole = true;
+        for entry in fields.entries {
+            let named = self.found.take(entry.place, source_name(&entry.key));
+            let found = self.source(&entry.value, true);
+            match (named, found) {
+                (Some(()), Some(found)) => sources.push(self.finish(found, &entry.key, timeout)),
+                _ => whole = false,
+            }
+        }
+        whole.then_some(sources)
+    }
+
+    fn finish(
+        &mut self,
+        found: super::source::Found,
+        name: &str,
+        timeout: Duration,
+    ) -> (Source, Place) {
+        let source = Source {
+            name: found.name.unwrap_or_else(|| name.to_owned()),
+            kind: found.kind,
+            timeout: found.timeout.unwrap_or(timeout),
+            max_bytes: found.max_bytes,
+            max_rows: found.max_rows,
+        };
+        (source, found.place)
+    }
+
+    /// Sources and loaders that fit each other.
+    fn step(
+        &mut self,
+        sources: Vec<(Source, Place)>,
+        is_group: bool,
+        resource: Vec<Loader>,
+    ) -> Option<Step> {
+        let only_live = resource.iter().all(|loader| *loader == Loader::Live);
+        let mut whole = true;
+        for (source, place) in &sources {
+            match &source.kind {
+                SourceKind::Cdx {
+                    replay_url: None, ..
+                } if only_live => {
+                    whole = false;
+                    self.found.error(
+                        *place,
+                        "there is no replay URL, since this does not end in -cdx, and $live alone needs one: \
+                         put the prefix of the replay behind it (cdx+http://host/cdx /web/), or say replay_url, \
+                         or a resource that has the WARC files",
+                    );
+                }
+                SourceKind::File { .. } | SourceKind::Redis { .. } | SourceKind::ZipNum { .. }
+                    if only_live =>
+                {
+                    self.found.warning(
+                        *place,
+                        "nothing loads the WARC files of this index: say where they are in resource",
+                    );
+                }
+                _ => {}
+            }
+        }
+        let sources = sources.into_iter().map(|(source, _)| source).collect();
+        whole.then_some(Step {
+            sources,
+            is_group,
+            resource,
+        })
+    }
+
+    /// The one field that says what is looked into.
+    fn one_index<'n>(&mut self, fields: &Fields<'n>, sequence: bool) -> Option<&'n Entry> {
+        let known: &[&str] = match sequence {
+            true => &["index", "index_paths", "index_group", "sequence"],
+            false => &["index", "index_paths", "index_group"],
+        };
+        let mut given = known.iter().filter_map(|name| fields.entry(name));
+        let first = given.next();
+        if let (Some(first), Some(second)) = (first, given.next()) {
+            let what = format!(
+                "{} and {} exclude each other: one of them has to go",
+                first.key, second.key
+            );
+            self.found.error(second.place, what);
+            return None;
+        }
+        if first.is_none() {
+            let what = format!("there is no index: it needs one of {}", one_of(known));
+            self.found.error(fields.place, what);
+        }
+        first
+    }
+
+    /// Complains of fields that a collection or step cannot have.
+    fn known(&mut self, fields: &Fields<'_>, more: &[&str], of: &str) {
+        let others: Vec<Entry> = fields
+            .entries
+            .iter()
+            .filter(|entry| !self.is_of_pywb(entry))
+            .cloned()
+            .collect();
+        let known: Vec<&str> = STEP.iter().chain(more).copied().collect();
+        let others = Fields {
+            entries: &others,
+            place: fields.place,
+        };
+        self.only(&others, &known, of);
+    }
+
+    /// The name of a source, where it is the value of a field.
+    pub(super) fn source_name(&mut self, node: &Node) -> Option<String> {
+        let name = self.text(node, "name")?;
+        self.found.take(node.place, source_name(&name))?;
+        Some(name)
+    }
+}
+
+pub(super) fn collection_name(name: &str) -> Result<(), String> {
+    if RESERVED.contains(&name) {
+        return Err(format!(
+            "a collection cannot be called {name}: the server has something else there"
+        ));
+    }
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~@+:,=".contains(&byte);
+    if name.is_empty() || name.len() > NAME || matches!(name, "." | "..") || !name.bytes().all(fits)
+    {
+        return Err(format!(
+            "a collection cannot be called {name:?}, because it is a part of URLs: \
+             up to {NAME} letters and digits of ASCII and - . _ ~ @ + : , ="
+        ));
+    }
+    Ok(())
+}
+
+/// Names of sources are told apart by commas in `sources=a,b`, where `!` in front means all others.
+fn source_name(name: &str) -> Result<(), String> {
+    let fits = |c: char| !c.is_control() && !c.is_whitespace() && c != ',';
+    if name.is_empty()
+        || name.len() > NAME
+        || name.starts_with('!')
+        || name == "*"
+        || !name.chars().all(fits)
+    {
+        return Err(format!(
+            "a source cannot be called {name:?}: up to {NAME} bytes without spaces and commas, and no ! in front"
+        ));
+    }
+    Ok(())
+}

@@ -1,0 +1,351 @@
+//! What configurations of pywb have besides: keys about its own pages, and collections that are folders.
+//!
+//! A folder in `collections_root` with a folder `indexes` in it is a collection there, and `$all` are all of them. So
+//! it is here, once the configuration says `collections_root`, `enable_auto_colls: true` or `$all`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::collection::{collection_name, TIMEOUT};
+use super::errors::Place;
+use super::fields::Fields;
+use super::location::path;
+use super::yaml::{Entry, Node, Value};
+use super::{Collection, Loader, Reader, Source, SourceKind, Step};
+
+/// So many folders are collections at most.
+const FOLDERS: usize = 10_000;
+/// What pywb has at the top, about replay, recording and its own pages.
+const PYWB_TOP: [&str; 44] = [
+    "acl_paths",
+    "archive_paths",
+    "autoindex",
+    "cdx_api_endpoint",
+    "certificates",
+    "client_side_replay",
+    "collections_root",
+    "csp-header",
+    "debug",
+    "dedup_index_url",
+    "default_access",
+    "default_locale",
+    "domain_specific_rules",
+    "enable_auto_colls",
+    "enable_auto_fetch",
+    "enable_cdx_api",
+    "enable_content_rewrite",
+    "enable_flash_video_rewrite",
+    "enable_memento",
+    "enable_prefer",
+    "force_scheme",
+    "framed_replay",
+    "home_html",
+    "html_templates",
+    "index_paths",
+    "info_json",
+    "inject_scripts",
+    "live-rewrite",
+    "locales",
+    "locales_root_dir",
+    "port",
+    "proxy",
+    "query_limit",
+    "recorder",
+    "redirect_to_exact",
+    "rules_config",
+    "rules_file",
+    "static_dir",
+    "static_path",
+    "static_prefix",
+    "static_url_path",
+    "templates_dir",
+    "ui",
+    "use_js_obj_proxy",
+];
+/// What a collection has there about pywb's own pages.
+const PYWB_COLLECTION: [&str; 7] = [
+    "cache",
+    "inject_scripts",
+    "metadata",
+    "query_limit",
+    "title",
+    "type",
+    "ui",
+];
+/// What it has that keeps captures from people. To pass over these would be to show what is meant to be
+/// hidden.
+const PYWB_ACCESS: [&str; 3] = ["acl_paths", "default_access", "embargo"];
+
+/// Whether pywb has such a key at the top.
+pub(super) fn knows(key: &str) -> bool {
+    PYWB_TOP.contains(&key) || key.ends_with("_html")
+}
+
+/// Whether it is `$all`.
+pub(super) fn is_all(node: &Node) -> bool {
+    matches!(&node.value, Value::Text { text, .. } if &**text == "$all")
+}
+
+/// A folder that is a collection.
+pub(super) struct Folder {
+    /// The name of both.
+    pub name: String,
+    index: PathBuf,
+    archive: PathBuf,
+}
+
+impl Folder {
+    /// The collection.
+    pub fn collection(self) -> Collection {
+        let step = Step {
+            sources: vec![self.source()],
+            is_group: false,
+            resource: vec![Loader::Folder(self.archive), Loader::Live],
+        };
+        Collection {
+            name: self.name,
+            steps: vec![step],
+            is_sequence: false,
+            tags: None,
+            access_point: None,
+        }
+    }
+
+    fn source(&self) -> Source {
+        Source {
+            name: self.name.clone(),
+            kind: SourceKind::File {
+                path: self.index.clone(),
+            },
+            timeout: TIMEOUT,
+            max_bytes: None,
+            max_rows: None,
+        }
+    }
+}
+
+/// The settings at the top that say where folders are.
+struct Settings {
+    root: PathBuf,
+    indexes: String,
+    archive: String,
+    acl: String,
+    /// Where they are said.
+    place: Place,
+}
+
+impl Reader<'_> {
+    /// Whether that field of a collection is one of pywb's own, about which everything is said then.
+    pub(super) fn is_of_pywb(&mut self, entry: &Entry) -> bool {
+        let key = &*entry.key;
+        if PYWB_COLLECTION.contains(&key) {
+            let what = format!("{key} has no effect here: it is about pywb's own pages");
+            self.found.warning(entry.place, what);
+            return true;
+        }
+        let hides = PYWB_ACCESS.contains(&key);
+        if hides && !allows(key, &entry.value) {
+            self.found.error(entry.place, hidden(key));
+        }
+        hides
+    }
+
+    /// The collections that are folders, if they are wanted; and about the other keys of pywb that they have no
+    /// effect.
+    pub(super) fn folders_of_pywb(&mut self, fields: &Fields<'_>) -> Vec<Folder> {
+        let entries = match fields.get("collections").map(|node| &node.value) {
+            Some(Value::Map(entries)) => entries.as_slice(),
+            _ => &[],
+        };
+        let all = entries.iter().find(|entry| is_all(&entry.value));
+        let auto = fields.entry("enable_auto_colls");
+        let yes = |node: &Node| matches!(&node.value, Value::Text { text, .. } if matches!(&*text.to_ascii_lowercase(), "true" | "yes" | "on"));
+        let wanted = match auto {
+            Some(auto) if !yes(&auto.value) => None,
+            Some(auto) => Some(auto),
+            None => fields.entry("collections_root").or(all),
+        };
+        let heard: &[&str] = match wanted {
+            Some(_) => &[
+                "collections_root",
+                "enable_auto_colls",
+                "index_paths",
+                "archive_paths",
+                "acl_paths",
+                "default_access",
+            ],
+            None => &["enable_auto_colls", "archive_paths"],
+        };
+        for entry in fields.entries {
+            let key = &*entry.key;
+            if knows(key) && !heard.contains(&key) {
+                let what = format!(
+                    "{key} has no effect here: it is about pywb's own pages, recording or folders"
+                );
+                self.found.warning(entry.place, what);
+            }
+        }
+        let Some(settings) =
+            self.settings(fields, wanted.map_or(fields.place, |entry| entry.place))
+        else {
+            return Vec::new();
+        };
+        self.archives(fields, &settings);
+        match wanted {
+            Some(_) => self.listed(fields, &settings),
+            None => {
+                let name = settings.root.display();
+                if auto.is_none() && !folders(&settings).is_empty() {
+                    let what = format!("pywb would serve the collections in {name} too: with collections_root, so does this");
+                    self.found.warning(fields.place, what);
+                }
+                Vec::new()
+            }
+        }
+    }
+
+    fn settings(&mut self, fields: &Fields<'_>, place: Place) -> Option<Settings> {
+        let mut word = |key: &str, usual: &str| match fields.get(key) {
+            Some(node) if !matches!(node.value, Value::List(_)) => self.text(node, key),
+            _ => Some(usual.to_owned()),
+        };
+        let root = word("collections_root", "collections")?;
+        let settings = Settings {
+            indexes: word("index_paths", "indexes")?,
+            archive: word("archive_paths", "archive")?,
+            acl: word("acl_paths", "acl")?,
+            root: PathBuf::new(),
+            place,
+        };
+        let root = path(&root, self.folder);
+        let root = self.found.take(place, root)?;
+        Some(Settings { root, ..settings })
+    }
+
+    /// `archive_paths` at the top: where the records of all collections are that do not say it themselves.
+    fn archives(&mut self, fields: &Fields<'_>, settings: &Settings) {
+        let Some(node) = fields.get("archive_paths") else {
+            return;
+        };
+        let mut loaders = Vec::new();
+        for node in super::read::each(node) {
+            let Some(text) = self.text(node, "archive_paths") else {
+                return;
+            };
+            // A folder of each collection, unless it is an absolute path or a URL.
+            let text = match text.starts_with('/') || text.contains("://") {
+                true => text,
+                false => format!("{}/{{coll}}/{text}/", settings.root.display()),
+            };
+            let loader = super::loader::loader_of(&text, self.folder);
+            loaders.extend(self.found.take(node.place, loader));
+        }
+        loaders.push(Loader::Live);
+        self.loaders = loaders;
+    }
+
+    /// The collections in the folder, each looked at for what must not be passed over.
+    fn listed(&mut self, fields: &Fields<'_>, settings: &Settings) -> Vec<Folder> {
+        if let Some(entry) = fields.entry("default_access") {
+            if !allows("default_access", &entry.value) {
+                self.found.error(entry.place, hidden("default_access"));
+            }
+        }
+        for key in ["collections_root", "index_paths"] {
+            if let Some(node) = fields
+                .get(key)
+                .filter(|node| matches!(node.value, Value::List(_)))
+            {
+                let what = format!("{key} is one folder here, and this is a list: write a collection with an index_group");
+                self.found.error(node.place, what);
+            }
+        }
+        let folders = folders(settings);
+        let root = settings.root.display();
+        for folder in &folders {
+            let named = collection_name(&folder.name).map_err(|why| format!("{root}: {why}"));
+            self.found.take(settings.place, named);
+            let rules = settings.root.join(&folder.name).join(&settings.acl);
+            if is_there(&rules, |name| name.ends_with(".aclj")) {
+                self.found
+                    .error(settings.place, hidden(&rules.display().to_string()));
+            }
+        }
+        let names: Vec<&str> = folders.iter().map(|folder| &*folder.name).collect();
+        let what = match names.len() {
+            0 => format!("there are no collections in {root}"),
+            FOLDERS => format!("no more than {FOLDERS} collections of {root} are served"),
+            _ => format!(
+                "of {root} these are served, and new ones after a restart: {}",
+                names.join(", ")
+            ),
+        };
+        self.found.warning(settings.place, what);
+        folders
+    }
+
+    /// `$all`: all folders at once.
+    pub(super) fn all_of_pywb(&mut self, entry: &Entry, folders: &[Folder]) -> Option<Collection> {
+        self.found.take(entry.place, collection_name(&entry.key))?;
+        if folders.is_empty() {
+            let what =
+                "$all are all collections in the folder of collections_root, and there are none";
+            self.found.error(entry.value.place, what);
+            return None;
+        }
+        let archives = folders
+            .iter()
+            .map(|folder| Loader::Folder(folder.archive.clone()));
+        let step = Step {
+            sources: folders.iter().map(Folder::source).collect(),
+            is_group: true,
+            resource: archives.chain([Loader::Live]).collect(),
+        };
+        Some(Collection {
+            name: entry.key.to_string(),
+            steps: vec![step],
+            is_sequence: false,
+            tags: None,
+            access_point: None,
+        })
+    }
+}
+
+/// Whether the value of a key that hides captures hides none.
+fn allows(key: &str, value: &Node) -> bool {
+    key == "default_access"
+        && matches!(&value.value, Value::Text { text, .. } if &**text == "allow")
+}
+
+fn hidden(what: &str) -> String {
+    format!(
+        "{what} hides captures, and is not known here: everything would be shown. Use tags with an access_point in \
+         its place"
+    )
+}
+
+/// The folders with an index in them, by their names. What cannot be read is as good as not there.
+fn folders(settings: &Settings) -> Vec<Folder> {
+    let Ok(entries) = fs::read_dir(&settings.root) else {
+        return Vec::new();
+    };
+    let folder = |entry: fs::DirEntry| {
+        let name = entry.file_name().into_string().ok()?;
+        let index = entry.path().join(&settings.indexes);
+        index.is_dir().then(|| Folder {
+            archive: entry.path().join(&settings.archive),
+            name,
+            index,
+        })
+    };
+    let entries = entries.filter_map(Result::ok);
+    let mut folders: Vec<Folder> = entries.filter_map(folder).take(FOLDERS).collect();
+    folders.sort_by(|a, b| a.name.cmp(&b.name));
+    folders
+}
+
+fn is_there(folder: &Path, wanted: impl Fn(&str) -> bool) -> bool {
+    let entries = fs::read_dir(folder).into_iter().flatten();
+    let mut names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    names.any(|name| wanted(&name))
+}

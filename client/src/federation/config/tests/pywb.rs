@@ -1,0 +1,229 @@
+//! Configurations of pywb.
+
+use std::path::Path;
+use std::time::Duration;
+
+use super::super::{Config, Loader, Remark};
+use super::examples::{file, folder, memento, source};
+use super::parse;
+
+#[test]
+fn a_configuration_of_pywb_works_and_what_has_no_effect_is_said() {
+    let (config, warnings) = parse(
+        "
+collections_root: collections
+debug: true
+framed_replay: false
+enable_memento: true
+not_found_html: my.html
+proxy: {coll: live, recording: true}
+recorder: live
+collections:
+  live: $live
+  ours:
+    index_paths: ./index/
+    archive_paths: ./warcs/
+    default_access: allow
+    metadata: {title: Ours}
+  many:
+    index_group:
+      ia: memento+https://web.archive.org/web/
+      bare: http://arquivo.pt/wayback/
+    timeout: 10
+  seq:
+    sequence:
+      - name: one
+        index: ${PLACE}
+        archive_paths: [/warcs]
+",
+    )
+    .unwrap();
+    let lines: Vec<_> = warnings
+        .iter()
+        .filter_map(|it| Some(it.place?.line))
+        .collect();
+    assert_eq!(lines, [2, 3, 4, 5, 6, 7, 8, 15], "{warnings:?}");
+    let [_, ours, many, seq] = &*config.collections else {
+        panic!("{config:?}");
+    };
+    assert_eq!(
+        ours.steps[0].sources,
+        [source("ours", file("/etc/archive/index"))]
+    );
+    // In pywb the live web is there for every row that says where on it.
+    assert_eq!(
+        ours.steps[0].resource,
+        [folder("/etc/archive/warcs"), Loader::Live]
+    );
+    assert_eq!(
+        many.steps[0].sources[1].kind,
+        memento("http://arquivo.pt/wayback/")
+    );
+    assert_eq!(many.steps[0].sources[0].timeout, Duration::from_secs(10));
+    assert_eq!(seq.steps[0].sources, [source("one", file("/srv/index"))]);
+}
+
+/// A folder as pywb keeps it: collections `a` and `b`, and something that is none.
+fn kept() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    for path in [
+        "a/indexes",
+        "a/archive",
+        "b/indexes",
+        "b/acl",
+        "none/archive",
+    ] {
+        std::fs::create_dir_all(dir.path().join("collections").join(path)).unwrap();
+    }
+    std::fs::write(dir.path().join("collections/c"), "").unwrap();
+    dir
+}
+
+fn read(dir: &Path, text: &str) -> Result<(Config, Vec<Remark>), String> {
+    Config::parse(text, "config.yaml", dir).map_err(|errors| errors.to_string())
+}
+
+fn names(config: &Config) -> Vec<&str> {
+    let names = config.collections.iter();
+    names.map(|collection| collection.name.as_str()).collect()
+}
+
+#[test]
+fn folders_are_collections_when_the_configuration_says_so() {
+    let dir = kept();
+    let at = |path: &str| format!("{}/{path}", dir.path().display());
+    for text in [
+        "collections_root: collections",
+        "collections_root: ./collections/\nenable_auto_colls: true",
+        "enable_auto_colls: true",
+        "enable_auto_colls: true\nindex_paths: indexes\ncollections: {}",
+    ] {
+        let (config, remarks) = read(dir.path(), text).unwrap();
+        assert_eq!(names(&config), ["a", "b"], "{text}");
+        let step = &config.collections[0].steps[0];
+        assert_eq!(
+            step.sources,
+            [source("a", file(&at("collections/a/indexes")))]
+        );
+        assert_eq!(
+            step.resource,
+            [folder(&at("collections/a/archive")), Loader::Live]
+        );
+        let [remark] = &*remarks else {
+            panic!("{remarks:?}");
+        };
+        assert!(
+            remark.what.ends_with("new ones after a restart: a, b"),
+            "{remark:?}"
+        );
+    }
+    // One that is written down goes before a folder of that name.
+    let (config, _) = read(
+        dir.path(),
+        "collections_root: collections\ncollections: {b: $live, z: $live}",
+    )
+    .unwrap();
+    assert_eq!(names(&config), ["b", "z", "a"]);
+    // Where nothing asks for them they are spoken of.
+    let (config, remarks) = read(dir.path(), "collections: {z: $live}").unwrap();
+    assert_eq!(names(&config), ["z"]);
+    assert!(
+        remarks[0]
+            .what
+            .starts_with("pywb would serve the collections in "),
+        "{remarks:?}"
+    );
+    let (_, remarks) = read(
+        dir.path(),
+        "enable_auto_colls: false\ncollections: {z: $live}",
+    )
+    .unwrap();
+    assert_eq!(remarks, []);
+}
+
+#[test]
+fn all_folders_can_be_one_collection() {
+    let dir = kept();
+    let at = |path: &str| format!("{}/collections/{path}", dir.path().display());
+    let (config, _) = read(dir.path(), "collections: {all: $all}").unwrap();
+    assert_eq!(names(&config), ["all", "a", "b"]);
+    let step = &config.collections[0].steps[0];
+    assert!(step.is_group);
+    assert_eq!(
+        step.sources,
+        [
+            source("a", file(&at("a/indexes"))),
+            source("b", file(&at("b/indexes")))
+        ]
+    );
+    assert_eq!(
+        step.resource,
+        [
+            folder(&at("a/archive")),
+            folder(&at("b/archive")),
+            Loader::Live
+        ]
+    );
+    let refused = read(
+        dir.path(),
+        "enable_auto_colls: false\ncollections: {all: $all}",
+    )
+    .unwrap_err();
+    assert!(
+        refused.contains("2:20: $all are all collections"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn rules_about_folders_are_not_passed_over() {
+    let dir = kept();
+    std::fs::write(dir.path().join("collections/b/acl/rules.aclj"), "").unwrap();
+    let refused = read(dir.path(), "collections_root: collections").unwrap_err();
+    assert!(
+        refused.starts_with("config.yaml:1:1: ") && refused.contains("b/acl hides captures"),
+        "{refused}"
+    );
+    let refused = read(dir.path(), "default_access: block\nenable_auto_colls: true").unwrap_err();
+    assert!(
+        refused.contains("config.yaml:1:1: default_access hides captures"),
+        "{refused}"
+    );
+    std::fs::create_dir_all(dir.path().join("collections/x y/indexes")).unwrap();
+    let refused = read(dir.path(), "enable_auto_colls: yes").unwrap_err();
+    assert!(
+        refused.contains("a collection cannot be called \"x y\""),
+        "{refused}"
+    );
+    let refused = read(dir.path(), "enable_auto_colls: yes\nindex_paths: [a, b]").unwrap_err();
+    assert!(
+        refused.contains("2:14: index_paths is one folder here"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn archives_at_the_top_are_those_of_all_collections() {
+    let (config, _) = parse(
+        "
+archive_paths: [archive, /warcs, 'http://h/']
+collections:
+  x: ./x.cdxj
+  y: {index: ./y.cdxj, resource: ./y}
+",
+    )
+    .unwrap();
+    let [x, y] = &*config.collections else {
+        panic!("{config:?}");
+    };
+    assert_eq!(
+        x.steps[0].resource,
+        [
+            folder("/etc/archive/collections/{coll}/archive"),
+            folder("/warcs"),
+            Loader::Web("http://h/".to_owned()),
+            Loader::Live
+        ]
+    );
+    assert_eq!(y.steps[0].resource, [folder("/etc/archive/y")]);
+}
