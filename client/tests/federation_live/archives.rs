@@ -185,6 +185,8 @@ async fn what_an_archive_says_about_itself_is_no_capture() {
         ("cdx", "200", "404 Not Found", "missing"),
         ("cdx", "", "429 Slow Down", "status"),
         ("cdx", "-", "500 Oops", "status"),
+        ("cdx", "200", "302 Found", "answer"),
+        ("cdx", "301", "200 OK", "answer"),
     ] {
         let stub = Stub::answering(page(answered));
         let error = load(&replayed(&stub, source_type, in_row)).await.err();

@@ -75,7 +75,7 @@ pub fn digest(bytes: &[u8]) -> (String, i64) {
 pub fn verdicts<P: AsRef<Path>>(files: &[P]) -> Option<Vec<Verdict>> {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("warcio");
     std::fs::create_dir_all(&folder).unwrap();
-    let python = match python(&folder, &["warcio"]) {
+    let python = match python(&folder, &["warcio==1.8.*", "setuptools<81"]) {
         Ok(python) => python,
         Err(reason) => {
             left_out("warcio", &reason);
