@@ -1,8 +1,10 @@
 //! `crawlspace serve`, asked over HTTP.
 
+mod access;
 mod guide;
 mod index_api;
 mod loaders;
+mod memento;
 mod page;
 mod requests;
 mod resource;
