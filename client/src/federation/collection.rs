@@ -8,12 +8,12 @@ use futures_util::stream::{self, BoxStream, StreamExt};
 use super::access::{Access, AccessError};
 use super::config;
 use super::figures::Requests;
-use super::group::{Group, Member, Report};
+use super::group::{Group, Member, Part, Report};
 use super::net::Net;
 use super::operations::{Operations, Reorder, SORTED};
-use super::query::{BadQuery, Order, Query, Selection};
+use super::query::{BadQuery, Order, Query, Selection, PAGE, PAGE_OF_BLOCKS};
 use super::row;
-use super::source::{Batch, Limits, Lookup};
+use super::source::{Batch, Limits, Lookup, SourceError};
 use super::sources::{self, Identity};
 
 /// A collection.
@@ -155,31 +155,14 @@ impl Collection {
         query: &Arc<Query>,
         report: &Report,
     ) -> Result<Rows, Failure> {
-        let ascending = query.needs_ascending();
-        let asked = match query.resolve_revisits {
-            // Originals may be from before.
-            true => Arc::new(Query {
-                from: None,
-                to: None,
-                ..(**query).clone()
-            }),
-            false => Arc::clone(query),
-        };
-        let skipped = query.skipped();
-        let lookup = Arc::new(Lookup {
-            order: if ascending {
-                Order::Ascending
-            } else {
-                query.order
-            },
-            at_most: match (query.wanted(), query.keeps_all()) {
-                (Some(wanted), true) => Some(wanted.saturating_add(skipped)),
-                _ => None,
-            },
-            query: asked,
-            collection: Arc::clone(&self.name),
-        });
-        let mut rows: Rows = step.group.ask(&lookup, report).await.map(Ok).boxed();
+        let (part, skipped, wanted) = self.part(step, query).await?;
+        // Blocks are in the order of time.
+        let ascending = query.needs_ascending() || part != Part::All;
+        let lookup = self.lookup(query, ascending, wanted.map(|n| n.saturating_add(skipped)));
+        let mut rows: Rows = step.group.ask(&lookup, &part, report).await.map(Ok).boxed();
+        if matches!(part, Part::Index(_)) {
+            return Ok(self::part(rows, skipped, wanted));
+        }
         if let Some(access) = self.access.clone() {
             if query.point.is_some() || !query.tag_filters.is_empty() {
                 rows = visible(rows, access, query);
@@ -189,15 +172,143 @@ impl Collection {
             rows = rows.map(move |batch| Ok(operations.apply(batch?))).boxed();
         }
         if ascending && query.order != Order::Ascending {
-            let wanted = query.wanted().map(|wanted| wanted.saturating_add(skipped));
-            let mut reorder = Reorder::new(query.order, wanted);
+            let most = wanted.map(|wanted| wanted.saturating_add(skipped));
+            let mut reorder = Reorder::new(query.order, most);
             while let Some(batch) = next(&mut rows).await? {
                 reorder.take(batch).map_err(|_| Failure::TooMany)?;
             }
             rows = stream::once(async { Ok(reorder.finish()) }).boxed();
         }
-        Ok(part(rows, skipped, query.wanted()))
+        Ok(self::part(rows, skipped, wanted))
     }
+
+    /// How many pages the answer has. Of a source that has blocks, pages are of blocks, otherwise of rows.
+    ///
+    /// # Errors
+    /// When there is no answer.
+    pub async fn pages(&self, query: &Arc<Query>, report: &Report) -> Result<Pages, Failure> {
+        for step in &self.steps {
+            let pages = match self.blocks(step, query).await {
+                Ok(Some(blocks)) => {
+                    let size = query.page_size.unwrap_or(PAGE_OF_BLOCKS);
+                    Pages {
+                        count: blocks,
+                        size,
+                        of: "blocks",
+                    }
+                }
+                Ok(None) => {
+                    let mut rows = self.step(step, query, report).await?;
+                    let mut count = 0;
+                    while let Some(batch) = next(&mut rows).await? {
+                        count += batch.len() as u64;
+                    }
+                    let size = query.page_size.unwrap_or(PAGE);
+                    Pages {
+                        count,
+                        size,
+                        of: "rows",
+                    }
+                }
+                Err((name, error)) => {
+                    report.add(&name, error);
+                    continue;
+                }
+            };
+            if pages.count > 0 {
+                return Ok(pages);
+            }
+        }
+        let size = query.page_size.unwrap_or(PAGE);
+        Ok(Pages {
+            count: 0,
+            size,
+            of: "rows",
+        })
+    }
+
+    /// How many blocks rows of the query can be in, if its pages are of blocks. Where rows are hidden they are not,
+    /// since blocks are of all rows.
+    async fn blocks(
+        &self,
+        step: &Step,
+        query: &Arc<Query>,
+    ) -> Result<Option<u64>, (Arc<str>, SourceError)> {
+        if query.point.is_some() || !query.tag_filters.is_empty() {
+            return Ok(None);
+        }
+        step.group.blocks(&self.lookup(query, true, None)).await
+    }
+
+    fn lookup(&self, query: &Arc<Query>, ascending: bool, most: Option<u64>) -> Arc<Lookup> {
+        let asked = match query.resolve_revisits {
+            // Originals may be from before.
+            true => Arc::new(Query {
+                from: None,
+                to: None,
+                ..(**query).clone()
+            }),
+            false => Arc::clone(query),
+        };
+        Arc::new(Lookup {
+            order: if ascending {
+                Order::Ascending
+            } else {
+                query.order
+            },
+            at_most: most.filter(|_| query.keeps_all()),
+            query: asked,
+            collection: Arc::clone(&self.name),
+        })
+    }
+
+    /// What is asked of the sources of a step, and which of the rows that come of it are on the page.
+    async fn part(
+        &self,
+        step: &Step,
+        query: &Arc<Query>,
+    ) -> Result<(Part, u64, Option<u64>), Failure> {
+        let of_rows = (Part::All, query.skipped(), query.wanted());
+        // All rows are counted, on whatever page they are.
+        if query.show_num_pages {
+            return Ok((Part::All, 0, None));
+        }
+        if query.page.is_none() && !query.show_paged_index {
+            return Ok(of_rows);
+        }
+        let Ok(Some(count)) = self.blocks(step, query).await else {
+            return match query.show_paged_index {
+                true => Err(BadQuery(NO_BLOCKS.to_owned()).into()),
+                false => Ok(of_rows),
+            };
+        };
+        let size = query.page_size.unwrap_or(PAGE_OF_BLOCKS);
+        let page = query.page.unwrap_or(0);
+        let first = page.saturating_mul(size);
+        if page > 0 && first >= count {
+            let last = count.div_ceil(size).saturating_sub(1);
+            return Err(BadQuery(format!("page={page}: the last one is {last}")).into());
+        }
+        let blocks = first..first.saturating_add(size);
+        let part = match query.show_paged_index {
+            true => Part::Index(blocks),
+            false => Part::Blocks(blocks),
+        };
+        Ok((part, 0, query.limit))
+    }
+}
+
+const NO_BLOCKS: &str = "showPagedIndex: only a single source that has blocks, without access points, has an index of them";
+
+/// How many pages an answer has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pages {
+    /// How many of what they are of.
+    pub count: u64,
+    /// How many of these a page has.
+    pub size: u64,
+    /// `blocks` or `rows`.
+    pub of: &'static str,
 }
 
 impl Step {

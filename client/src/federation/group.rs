@@ -1,5 +1,6 @@
 //! Sources that are asked at once.
 
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -10,6 +11,7 @@ use tokio::time::timeout;
 use super::breaker::Breaker;
 use super::figures::Figures;
 use super::merge::{merge, Ordered};
+use super::query::Query;
 use super::source::{Batch, Batches, Limits, Lookup, Source, SourceError};
 
 /// A source, and what is known of how it behaves.
@@ -32,6 +34,17 @@ pub struct Member {
 pub struct Group {
     /// In the order of the configuration, which decides between rows that are equal otherwise.
     pub members: Vec<Arc<Member>>,
+}
+
+/// What is asked of sources.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// All rows.
+    All,
+    /// Those in these blocks, of a source that has blocks.
+    Blocks(Range<u64>),
+    /// A row for each of these blocks.
+    Index(Range<u64>),
 }
 
 /// Which sources are missing from an answer, and why. Clones share what is in it.
@@ -96,23 +109,57 @@ pub fn ascii(json: &str) -> String {
 impl Group {
     /// Asks all sources that the query selects, and waits until each has given its first rows, has failed or is late.
     /// The rows come in the order of the lookup; a source that fails later is missing from there on.
-    pub async fn ask(&self, lookup: &Arc<Lookup>, report: &Report) -> Ordered {
-        let selected = |member: &&Arc<Member>| lookup.query.sources.includes(&member.name);
-        let mut asked = self.members.iter().filter(selected);
+    pub async fn ask(&self, lookup: &Arc<Lookup>, part: &Part, report: &Report) -> Ordered {
+        let mut asked = self.selected(&lookup.query);
         let streams = match (asked.next(), asked.next()) {
-            (Some(only), None) => vec![only.begin(lookup, report).await],
+            (Some(only), None) => vec![only.begin(lookup, part, report).await],
             _ => {
-                let all = self.members.iter().filter(selected);
-                join_all(all.map(|member| member.begin(lookup, report))).await
+                let all = self.selected(&lookup.query);
+                join_all(all.map(|member| member.begin(lookup, part, report))).await
             }
         };
         merge(streams.into_iter().flatten().collect(), lookup.order)
     }
 }
 
+impl Group {
+    fn selected<'a>(&'a self, query: &'a Query) -> impl Iterator<Item = &'a Arc<Member>> {
+        let members = self.members.iter();
+        members.filter(|member| query.sources.includes(&member.name))
+    }
+
+    /// How many blocks rows of the query can be in. None when it is not about one source that has blocks.
+    ///
+    /// # Errors
+    /// When that source cannot say.
+    pub async fn blocks(
+        &self,
+        lookup: &Arc<Lookup>,
+    ) -> Result<Option<u64>, (Arc<str>, SourceError)> {
+        let mut asked = self.selected(&lookup.query);
+        let (Some(only), None) = (asked.next(), asked.next()) else {
+            return Ok(None);
+        };
+        let Some(blocks) = only.source.blocks() else {
+            return Ok(None);
+        };
+        let counting = timeout(only.limits.first, blocks.count(Arc::clone(lookup)));
+        match counting.await.unwrap_or(Err(SourceError::Timeout)) {
+            Ok(count) => Ok(Some(count)),
+            Err(SourceError::Unsupported(_)) => Ok(None),
+            Err(error) => Err((Arc::clone(&only.name), error)),
+        }
+    }
+}
+
 impl Member {
     /// The rows of this source, of which the first are there already. None when there are none, or it failed.
-    async fn begin(self: &Arc<Member>, lookup: &Arc<Lookup>, report: &Report) -> Option<Ordered> {
+    async fn begin(
+        self: &Arc<Member>,
+        lookup: &Arc<Lookup>,
+        part: &Part,
+        report: &Report,
+    ) -> Option<Ordered> {
         let started = Instant::now();
         if !self.breaker.permits(started) {
             self.figures.failed(&SourceError::Skipped);
@@ -120,7 +167,16 @@ impl Member {
             return None;
         }
         let first = async {
-            let mut rows = self.source.rows(Arc::clone(lookup)).await?;
+            let asking = match (part, self.source.blocks()) {
+                (Part::Blocks(some), Some(blocks)) => {
+                    blocks.rows_of(Arc::clone(lookup), some.clone())
+                }
+                (Part::Index(some), Some(blocks)) => {
+                    blocks.index_of(Arc::clone(lookup), some.clone())
+                }
+                _ => self.source.rows(Arc::clone(lookup)),
+            };
+            let mut rows = asking.await?;
             let batch = next(&mut rows.batches).await?;
             Ok((rows, batch))
         };

@@ -48,6 +48,8 @@ pub struct Query {
     pub page_size: Option<u64>,
     /// Only the number of pages is wanted.
     pub show_num_pages: bool,
+    /// In place of rows, the blocks that they are in; for sources that have blocks.
+    pub show_paged_index: bool,
     /// Which sources are asked.
     pub sources: Selection,
     /// The access point.
@@ -56,6 +58,8 @@ pub struct Query {
 
 /// How many rows a page has, unless it is said.
 pub const PAGE: u64 = 1000;
+/// How many blocks it has, of a source that is made of blocks.
+pub const PAGE_OF_BLOCKS: u64 = 10;
 /// How many filters a query may have.
 const FILTERS: usize = 32;
 /// The longest URL that is looked up, in bytes.
@@ -134,6 +138,7 @@ struct Given<'a> {
     page: &'a str,
     page_size: &'a str,
     show_num_pages: &'a str,
+    show_paged_index: &'a str,
     sources: &'a str,
 }
 
@@ -158,6 +163,7 @@ impl<'a> Given<'a> {
             "page" => &mut self.page,
             "pageSize" => &mut self.page_size,
             "showNumPages" => &mut self.show_num_pages,
+            "showPagedIndex" => &mut self.show_paged_index,
             "sources" => &mut self.sources,
             _ => return,
         };
@@ -249,6 +255,7 @@ impl<'a> Given<'a> {
                 size => size,
             },
             show_num_pages: switch("showNumPages", self.show_num_pages)?,
+            show_paged_index: switch("showPagedIndex", self.show_paged_index)?,
             sources: selection(self.sources),
             point: point.map(str::to_owned),
         })

@@ -1,7 +1,7 @@
 //! Time stands still in these tests but for pauses, which take none.
 
 use super::*;
-use crate::federation::query::{Order, Query};
+use crate::federation::query::Order;
 use crate::federation::row::Row;
 use crate::federation::source::Rows;
 use bytes::Bytes;
@@ -127,7 +127,9 @@ async fn a_late_source_is_left_out_cancelled_and_named() {
     ]);
     let report = Report::default();
     let begun = tokio::time::Instant::now();
-    let rows = group.ask(&lookup(Order::Ascending), &report).await;
+    let rows = group
+        .ask(&lookup(Order::Ascending), &Part::All, &report)
+        .await;
     assert_eq!(begun.elapsed().as_secs(), 5, "index_timeout");
     assert_eq!(sources[1].running.load(Ordering::SeqCst), 0);
     assert_eq!(sources[2].running.load(Ordering::SeqCst), 0);
@@ -153,7 +155,9 @@ async fn a_source_that_fails_later_is_missing_from_there_on() {
         ("good", true, &[Row("2003"), Row("2004")]),
     ]);
     let report = Report::default();
-    let rows = group.ask(&lookup(Order::Ascending), &report).await;
+    let rows = group
+        .ask(&lookup(Order::Ascending), &Part::All, &report)
+        .await;
     assert!(report.is_empty());
     assert_eq!(times(rows).await, ["2001", "2002", "2003", "2004"]);
     let names: Vec<_> = errors(&report).into_iter().map(|(name, _)| name).collect();
@@ -168,7 +172,9 @@ async fn what_comes_in_another_order_is_sorted() {
         ("right", true, &[Row("2002"), Row("2005")]),
     ]);
     let report = Report::default();
-    let rows = group.ask(&lookup(Order::Closest(closest)), &report).await;
+    let rows = group
+        .ask(&lookup(Order::Closest(closest)), &Part::All, &report)
+        .await;
     assert_eq!(times(rows).await, ["2002", "2004", "2001", "2005", "2009"]);
 }
 
@@ -177,7 +183,9 @@ async fn a_source_that_keeps_failing_is_skipped_for_a_while() {
     let (group, sources) = group(&[("bad", true, &[Fail])]);
     for n in 0..8 {
         let report = Report::default();
-        let rows = group.ask(&lookup(Order::Ascending), &report).await;
+        let rows = group
+            .ask(&lookup(Order::Ascending), &Part::All, &report)
+            .await;
         assert_eq!(times(rows).await, [""; 0]);
         assert_eq!(errors(&report)[0].1 == SourceError::Skipped, n >= 5, "{n}");
     }
@@ -191,7 +199,9 @@ async fn whoever_goes_away_cancels_what_is_under_way() {
         ("b", true, &[Row("2002"), Hang]),
     ]);
     let report = Report::default();
-    let rows = group.ask(&lookup(Order::Ascending), &report).await;
+    let rows = group
+        .ask(&lookup(Order::Ascending), &Part::All, &report)
+        .await;
     assert_eq!(sources[0].running.load(Ordering::SeqCst), 1);
     drop(rows);
     for source in sources {

@@ -15,9 +15,9 @@ use super::reply::{json, message};
 use super::timemap::{self, TimeMap};
 use super::{only_read, Asked};
 use crate::federation::access::AccessError;
-use crate::federation::collection::{next, Failure, Rows};
+use crate::federation::collection::{Failure, Pages, Rows};
 use crate::federation::group::Report;
-use crate::federation::query::{BadQuery, Output, Query, PAGE};
+use crate::federation::query::{BadQuery, Output, Query};
 
 /// Which sources are missing from an answer.
 pub const SOURCE_ERRORS: HeaderName = HeaderName::from_static("source-errors");
@@ -33,16 +33,16 @@ pub(super) async fn answer(asked: &Asked<'_>, request: &Request<Incoming>) -> Re
         Err(failure) => return refusal(&failure),
     };
     let report = Report::default();
+    if query.show_num_pages {
+        return match asked.collection.pages(&query, &report).await {
+            Ok(pages) => with_errors(number_of(pages), &report),
+            Err(failure) => refusal(&failure),
+        };
+    }
     let rows = match asked.collection.rows(&query, &report).await {
         Ok(rows) => rows,
         Err(failure) => return refusal(&failure),
     };
-    if query.show_num_pages {
-        return match pages(rows, &query).await {
-            Ok(response) => with_errors(response, &report),
-            Err(failure) => refusal(&failure),
-        };
-    }
     if query.output == Output::Link {
         let place = Place::of(
             request.headers(),
@@ -128,16 +128,12 @@ pub fn with_errors(mut response: Response<Body>, report: &Report) -> Response<Bo
     response
 }
 
-/// How many pages there are.
-async fn pages(mut rows: Rows, query: &Query) -> Result<Response<Body>, Failure> {
-    let mut count = 0;
-    while let Some(batch) = next(&mut rows).await? {
-        count += batch.len() as u64;
-    }
-    let size = query.page_size.unwrap_or(PAGE);
-    let pages = count.div_ceil(size);
-    let value = serde_json::json!({ "pages": pages, "pageSize": size, "rows": count });
-    Ok(json(StatusCode::OK, &value))
+/// How many pages there are, as pywb says it, which has blocks only.
+fn number_of(pages: Pages) -> Response<Body> {
+    let number = pages.count.div_ceil(pages.size);
+    let value =
+        serde_json::json!({ "pages": number, "pageSize": pages.size, (pages.of): pages.count });
+    json(StatusCode::OK, &value)
 }
 
 /// Why there is no answer.
