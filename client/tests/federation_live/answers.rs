@@ -133,6 +133,18 @@ fn cases() -> Vec<Case> {
             b"ok",
         ),
         case(
+            "blank-line-after-length",
+            b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\t\r\nX: a\r\n\r\nok",
+            b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX: a\r\n\r\n",
+            b"ok",
+        ),
+        case(
+            "length-in-the-next-line",
+            b"HTTP/1.1 200 OK\r\nContent-Length:\r\n 2\r\n\r\nok",
+            b"HTTP/1.1 200 OK\r\nContent-Length:\r\n 2\r\n\r\n",
+            b"ok",
+        ),
+        case(
             "blank-line-of-no-break-space",
             b"HTTP/1.1 200 OK\r\n\xa0\x85\r\n\xc2\xa0\xe3\x80\x80\r\nContent-Length: 2\r\n\r\nok",
             b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n",

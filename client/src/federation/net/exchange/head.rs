@@ -77,9 +77,13 @@ impl<First> Head<First> {
                 Some(b' ' | b'\t') => {
                     if let Some(field) = fields.last_mut().filter(|_| open) {
                         field.line.end = line.end;
-                        field.value.end = line.start + text.trim_ascii_end().len();
-                        if field.value.start > field.value.end {
-                            field.value.start = field.value.end;
+                        let value = text.trim_ascii_start();
+                        if !value.is_empty() {
+                            let from = line.start + text.len() - value.len();
+                            if field.value.is_empty() {
+                                field.value.start = from;
+                            }
+                            field.value.end = from + value.trim_ascii_end().len();
                         }
                     }
                 }
@@ -225,7 +229,7 @@ mod tests {
 
     #[test]
     fn fields_are_where_they_are() {
-        let head = head(b"HTTP/1.0 404 No\r\nA:b\r\nc : \t d \nE: f\r\n\tg\r\n \r\nno field\r\n h\r\n: i\r\nJ:\r\n\r\n");
+        let head = head(b"HTTP/1.0 404 No\r\nA:b\r\nc : \t d \nE: f\r\n\tg\r\n \r\nno field\r\n h\r\n: i\r\nJ:\r\n k \r\nL:\r\n\r\n");
         assert_eq!(
             head.first,
             Status {
@@ -244,7 +248,8 @@ mod tests {
                 (&b"A"[..], &b"b"[..], &b"A:b\r\n"[..]),
                 (b"c", b"d", b"c : \t d \n"),
                 (b"E", b"f\r\n\tg", b"E: f\r\n\tg\r\n \r\n"),
-                (b"J", b"", b"J:\r\n"),
+                (b"J", b"k", b"J:\r\n k \r\n"),
+                (b"L", b"", b"L:\r\n"),
             ]
         );
         assert_eq!(head.text("e").as_deref(), Some("f g"));
