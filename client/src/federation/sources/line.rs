@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
 use crawlspace_cdx::{Field, Format, Line, Read};
@@ -72,11 +72,17 @@ pub(super) fn is_no_capture(line: &[u8]) -> bool {
     line.is_empty() || line.starts_with(b" CDX") || line.starts_with(b"CDX ")
 }
 
+/// Whether a member of these names may be in the JSON.
+#[inline]
+fn may_have_own(json: &[u8]) -> bool {
+    static BEGIN: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"source"));
+    static END: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"_url\""));
+    BEGIN.find(json).is_some() || END.find(json).is_some()
+}
+
 /// Makes rows of lines. Those of a batch share their memory.
 pub(crate) struct Writer {
     members: Arc<str>,
-    source: Finder<'static>,
-    url: Finder<'static>,
     text: Vec<u8>,
     /// Begin, end, and the [`Shape`] of each.
     places: Vec<(usize, usize, Shape)>,
@@ -87,8 +93,6 @@ impl Writer {
     pub fn new(members: Arc<str>) -> Writer {
         Writer {
             members,
-            source: Finder::new(b"\"source"),
-            url: Finder::new(b"_url\""),
             text: Vec::new(),
             places: Vec::new(),
         }
@@ -111,7 +115,7 @@ impl Writer {
         let json = line.get(shape.second + 1..).unwrap_or_default();
         let written = match json {
             [b'{', .., b'}'] => {
-                if self.source.find(json).is_none() && self.url.find(json).is_none() {
+                if !may_have_own(json) {
                     push_with(line, &self.members, &mut self.text);
                     true
                 } else {

@@ -21,6 +21,8 @@ pub(crate) struct Places {
     path: PathBuf,
     choice: Choice,
     varies: bool,
+    /// Stands for the name of every collection, where the path is the same for all.
+    any: Arc<str>,
     listings: RwLock<HashMap<Arc<str>, Listing>>,
     /// Held by whoever looks what there is.
     looking: tokio::sync::Mutex<()>,
@@ -33,6 +35,7 @@ impl Places {
             varies: path.as_os_str().to_string_lossy().contains(VARIABLE),
             path,
             choice,
+            any: Arc::from(""),
             listings: RwLock::default(),
             looking: tokio::sync::Mutex::default(),
             look: LOOK,
@@ -55,10 +58,9 @@ impl Places {
     /// # Errors
     /// When the name of the collection cannot be part of a path.
     pub async fn listing(&self, collection: &Arc<str>) -> Result<Listing, SourceError> {
-        let name = if self.varies {
-            Arc::clone(collection)
-        } else {
-            Arc::from("")
+        let name = match self.varies {
+            true => Arc::clone(collection),
+            false => Arc::clone(&self.any),
         };
         let fresh = |listing: &Listing| listing.seen.elapsed() < self.look;
         let before = self.known(&name);

@@ -1,11 +1,11 @@
 //! Open files, of which there are only so many at a time.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, IoSliceMut};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::SystemTime;
 
 use rustix::io::{Errno, ReadWriteFlags};
@@ -109,11 +109,7 @@ impl Entry {
             return Err(Halt::Wait);
         }
         match self.open() {
-            Ok(opened) => opened
-                .map(|opened| opened.snapshot())
-                .transpose()
-                .map(Option::flatten)
-                .map_err(|error| failed(&self.path, &error)),
+            Ok(opened) => Ok(opened.map(|(opened, metadata)| opened.at(&metadata))),
             Err(error) if is_gone(&error) => Ok(None),
             Err(error) => Err(failed(&self.path, &error)),
         }
@@ -121,7 +117,8 @@ impl Entry {
 
     /// The name means another file now: the next query opens that.
     pub fn forget(&self) {
-        *lock(&self.opened) = Weak::new();
+        let opened = std::mem::take(&mut *lock(&self.opened));
+        all().retain(|other| opened.as_ptr() != Arc::as_ptr(other));
     }
 
     /// Device and number of the file that is open.
@@ -131,7 +128,7 @@ impl Entry {
         Some(place)
     }
 
-    fn open(&self) -> io::Result<Option<Arc<Opened>>> {
+    fn open(&self) -> io::Result<Option<(Arc<Opened>, Metadata)>> {
         let mut options = File::options();
         // A pipe of such a name would wait for somebody to write.
         let flags = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or(0);
@@ -143,7 +140,7 @@ impl Entry {
         let mut own = lock(&self.opened);
         if let Some(opened) = own.upgrade() {
             if lock(&opened.state).version.place == (metadata.dev(), metadata.ino()) {
-                return Ok(Some(opened));
+                return Ok(Some((opened, metadata)));
             }
         }
         let opened = Arc::new(Opened {
@@ -156,7 +153,7 @@ impl Entry {
         *own = Arc::downgrade(&opened);
         drop(own);
         keep(&opened);
-        Ok(Some(opened))
+        Ok(Some((opened, metadata)))
     }
 }
 
@@ -166,21 +163,28 @@ impl Opened {
         // Asking an open file about itself does not wait for a disk.
         let metadata = self.file.metadata()?;
         if metadata.nlink() == 0 {
+            // Nobody asks for it again, and what it takes of the disk should be free.
+            all().retain(|other| !Arc::ptr_eq(other, self));
             return Ok(None);
         }
+        Ok(Some(self.at(&metadata)))
+    }
+
+    /// The file as these say that it is.
+    fn at(self: &Arc<Opened>, metadata: &Metadata) -> Snapshot {
         self.used.store(tick(), Ordering::Relaxed);
-        let version = Version::of(&metadata);
+        let version = Version::of(metadata);
         let mut state = lock(&self.state);
         let stale = state
             .young
             .is_some_and(|seen| now() > seen.saturating_add(TICK));
         if state.version != version || stale {
-            *state = Arc::new(State::of(&metadata));
+            *state = Arc::new(State::of(metadata));
         }
-        Ok(Some(Snapshot {
+        Snapshot {
             opened: Arc::clone(self),
             state: Arc::clone(&state),
-        }))
+        }
     }
 }
 
@@ -262,7 +266,7 @@ fn in_memory(_: &File, _: u64, _: &mut [u8]) -> Result<usize, Errno> {
 }
 
 impl State {
-    fn of(metadata: &std::fs::Metadata) -> State {
+    fn of(metadata: &Metadata) -> State {
         let version = Version::of(metadata);
         let now = now();
         let latest = version.modified.0.max(version.changed.0);
@@ -275,7 +279,7 @@ impl State {
 }
 
 impl Version {
-    fn of(metadata: &std::fs::Metadata) -> Version {
+    fn of(metadata: &Metadata) -> Version {
         Version {
             place: (metadata.dev(), metadata.ino()),
             size: metadata.len(),
@@ -299,15 +303,20 @@ pub(crate) fn failed(path: &Path, error: &io::Error) -> Halt {
 
 /// Keeps a file open, in place of those that were not used for longest if there are too many.
 fn keep(opened: &Arc<Opened>) {
-    static ALL: OnceLock<Mutex<Vec<Arc<Opened>>>> = OnceLock::new();
     opened.used.store(tick(), Ordering::Relaxed);
-    let mut all = lock(ALL.get_or_init(Mutex::default));
+    let mut all = all();
     if all.len() >= KEPT {
         // Those that are gone go first. Half at a time, so that it is seldom.
         all.sort_by_key(|one| std::cmp::Reverse(one.used.load(Ordering::Relaxed)));
         all.truncate(KEPT / 2);
     }
     all.push(Arc::clone(opened));
+}
+
+/// Files that are kept open.
+fn all() -> MutexGuard<'static, Vec<Arc<Opened>>> {
+    static ALL: Mutex<Vec<Arc<Opened>>> = Mutex::new(Vec::new());
+    lock(&ALL)
 }
 
 /// A number that grows.

@@ -138,7 +138,7 @@ fn files_that_are_not_sorted_or_no_text_do_no_harm() {
                     )
                     .as_bytes(),
                 ),
-                2 => bytes.extend_from_slice(*rng.pick(&[
+                2 => bytes.extend_from_slice(rng.pick::<&[u8]>(&[
                     &b"\n"[..],
                     b"\r\n",
                     b" ",
@@ -212,4 +212,65 @@ fn no_more_rows_come_than_are_used() {
             );
         }
     }
+}
+
+#[test]
+fn an_answer_is_of_the_old_file_or_the_new_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().join("a.cdxj");
+    let text = |mark: u64, lines: u64| -> String {
+        let line = |n: u64| {
+            let moment = Timestamp::from_seconds(1_450_000_000 + 10_000 * n as i64).unwrap();
+            format!("com,a)/ {moment} {{\"mark\": {mark}}}\n")
+        };
+        (0..lines).map(line).collect()
+    };
+    let versions = [text(0, 3000), text(1, 500), text(2, 20)];
+    fs::write(&place, &versions[0]).unwrap();
+    let source = Arc::new(watching(&place));
+    let answers = 120;
+    let asking = (0..3).map(|number| {
+        let source = Arc::clone(&source);
+        std::thread::spawn(move || {
+            for _ in 0..answers / 3 {
+                let all = lookup(query("http://a.com/", MatchType::Exact), orders()[number]);
+                let rows = ask(&*source, &all).0;
+                let marks: Vec<&[u8]> = rows.iter().map(|row| &row.json()[..10]).collect();
+                assert!(marks.windows(2).all(|pair| pair[0] == pair[1]));
+                assert!([3000, 500, 20].contains(&rows.len()), "{}", rows.len());
+            }
+        })
+    });
+    let asking: Vec<_> = asking.collect();
+    for round in 0.. {
+        let other = folder.path().join("other");
+        fs::write(&other, &versions[round % 3]).unwrap();
+        fs::rename(other, &place).unwrap();
+        if asking.iter().all(|thread| thread.is_finished()) {
+            break;
+        }
+    }
+    for thread in asking {
+        thread.join().unwrap();
+    }
+    // One that is written over while it is read may give anything that was in it, and nothing else.
+    let asking = std::thread::spawn({
+        let source = Arc::clone(&source);
+        move || {
+            for round in 0..answers {
+                let all = lookup(
+                    query("http://a.com/", MatchType::Exact),
+                    orders()[round % 3],
+                );
+                assert!(ask(&*source, &all).0.len() <= 3500);
+            }
+        }
+    });
+    for round in 0.. {
+        fs::write(&place, &versions[round % 3]).unwrap();
+        if asking.is_finished() {
+            break;
+        }
+    }
+    asking.join().unwrap();
 }

@@ -173,7 +173,7 @@ pub(crate) fn text(rng: &mut Rng) -> Vec<u8> {
                 b"\xff\xfe",
                 b"   ",
             ];
-            let junk: &[u8] = *rng.pick::<&[u8]>(junk);
+            let junk: &[u8] = rng.pick::<&[u8]>(junk);
             text.extend_from_slice(junk);
             text.push(b'\n');
         }
