@@ -1,7 +1,9 @@
 //! `crawlspace serve`, asked over HTTP.
 
 mod access;
+mod chain;
 mod guide;
+mod hostile;
 mod index_api;
 mod loaders;
 mod memento;
