@@ -1,6 +1,7 @@
 //! The command line for operators, against a live server.
 
 mod chg;
+mod config;
 mod dedupe;
 mod ends;
 mod guide;

@@ -1,7 +1,7 @@
 //! `crawlspace config …`: what a configuration means, and whether it is one.
 
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueHint};
 use crawlspace_client::federation::config::{self, Secrets};
@@ -90,23 +90,30 @@ impl Check {
 impl File {
     /// The configuration. What is wrong or strange with it goes to standard error.
     fn read(&self) -> Option<config::Config> {
-        match config::Config::read(&self.file) {
-            Ok((config, warnings)) => {
-                let file = self.file.display().to_string();
-                for warning in &warnings {
-                    say(format_args!("{} (warning)", warning.of(&file)));
-                }
-                Some(config)
+        read(&self.file, |warning| {
+            say(format_args!("{warning} (warning)"))
+        })
+    }
+}
+
+/// Reads a configuration. What is wrong with it goes to standard error, what is strange to whoever wants to know.
+pub fn read(file: &Path, warn: impl Fn(String)) -> Option<config::Config> {
+    match config::Config::read(file) {
+        Ok((config, warnings)) => {
+            let name = file.display().to_string();
+            for warning in &warnings {
+                warn(warning.of(&name).to_string());
             }
-            Err(errors) => {
-                for error in &errors.errors {
-                    say(error.of(&errors.file));
-                }
-                if errors.more > 0 {
-                    complain(format_args!("and {} more errors", errors.more));
-                }
-                None
+            Some(config)
+        }
+        Err(errors) => {
+            for error in &errors.errors {
+                say(error.of(&errors.file));
             }
+            if errors.more > 0 {
+                complain(format_args!("and {} more errors", errors.more));
+            }
+            None
         }
     }
 }

@@ -5,12 +5,13 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Args;
-use crawlspace_client::federation::config::Config;
 use crawlspace_client::federation::{server, Federation};
 use http::HeaderValue;
 use rustix::process::{getrlimit, setrlimit, Resource};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{signal, SignalKind};
+
+use crate::config;
 
 /// Serve index and resource APIs over HTTP, over every collection of a configuration.
 ///
@@ -33,6 +34,10 @@ pub struct Serve {
     /// How many connections there may be at a time; more wait.
     #[arg(long, value_name = "N", default_value_t = 1024)]
     connections: usize,
+    /// Where this server is, as others see it through a reverse proxy: https://archive.example. It is what TimeMaps and
+    /// TimeGates lead to; without it, they lead to wherever a request says that it is.
+    #[arg(long, value_name = "URL", value_parser = web_url)]
+    public_url: Option<String>,
     /// Let pages of this origin read answers in a browser: https://replay.example, or * for all.
     #[arg(long, value_name = "ORIGIN")]
     allow_origin: Option<HeaderValue>,
@@ -48,8 +53,11 @@ impl Serve {
             .with_writer(io::stderr)
             .init();
         more_descriptors();
-        let config = Config::load(&self.config).map_err(io::Error::other)?;
-        let federation = Federation::open(&config).map_err(io::Error::other)?;
+        let warn = |warning| tracing::warn!(%warning, "the configuration");
+        let Some(config) = config::read(&self.config, warn) else {
+            return Ok(false);
+        };
+        let federation = Federation::open_at(&config, self.public_url).map_err(io::Error::other)?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .build()?;
@@ -76,6 +84,15 @@ impl Serve {
             server::serve(federation, listener, options, stop).await?;
             Ok(true)
         })
+    }
+}
+
+fn web_url(text: &str) -> Result<String, String> {
+    let url = url::Url::parse(text).map_err(|error| error.to_string())?;
+    let is_place = matches!(url.scheme(), "http" | "https") && url.query().is_none() && url.fragment().is_none();
+    match is_place {
+        true => Ok(text.to_owned()),
+        false => Err("write http://host or https://host, with a path if need be".to_owned()),
     }
 }
 
