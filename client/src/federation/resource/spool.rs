@@ -15,12 +15,24 @@ use crate::federation::source::SourceError;
 
 /// So many bytes are kept in memory; and so many are written to a file, or read from it, at once.
 const MEMORY: usize = 256 * 1024;
-/// So many bytes are in files at a time, of all requests together. A disk may have less, but hardly one that is made
-/// for archives; and no stranger fills it up.
-const ON_DISK: u64 = 32 << 30;
+/// What all requests of this process have in files together is bounded, so that no stranger fills the disk up.
+static DISK: Disk = Disk::new(8 << 30);
 
-/// How many bytes there are in files.
-static WRITTEN: AtomicU64 = AtomicU64::new(0);
+/// How many bytes are in files, and how many may be.
+#[derive(Debug)]
+struct Disk {
+    written: AtomicU64,
+    most: u64,
+}
+
+impl Disk {
+    const fn new(most: u64) -> Disk {
+        Disk {
+            written: AtomicU64::new(0),
+            most,
+        }
+    }
+}
 
 /// Takes bytes as they come, and keeps them: a few in memory, more in a file without a name.
 pub struct Spool {
@@ -31,6 +43,7 @@ pub struct Spool {
     spilled: bool,
     length: u64,
     most: u64,
+    disk: &'static Disk,
 }
 
 /// Bytes that were kept. Those who have a copy share them; they are gone with the last one.
@@ -51,21 +64,23 @@ enum Content {
 struct Written {
     file: File,
     bytes: u64,
+    disk: &'static Disk,
 }
 
 impl Written {
-    fn new() -> io::Result<Written> {
+    fn new(disk: &'static Disk) -> io::Result<Written> {
         Ok(Written {
             file: tempfile::tempfile()?,
             bytes: 0,
+            disk,
         })
     }
 
     fn push(&mut self, bytes: &[u8]) -> io::Result<()> {
         let more = bytes.len() as u64;
         self.bytes += more;
-        if WRITTEN.fetch_add(more, Ordering::Relaxed) + more > ON_DISK {
-            let what = format!("{ON_DISK} bytes are kept for other requests already");
+        if self.disk.written.fetch_add(more, Ordering::Relaxed) + more > self.disk.most {
+            let what = format!("all requests together may keep {} bytes", self.disk.most);
             return Err(io::Error::new(io::ErrorKind::QuotaExceeded, what));
         }
         self.file.write_all(bytes)
@@ -74,7 +89,7 @@ impl Written {
 
 impl Drop for Written {
     fn drop(&mut self) {
-        WRITTEN.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.disk.written.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
@@ -87,6 +102,7 @@ impl Spool {
             spilled: false,
             length: 0,
             most,
+            disk: &DISK,
         }
     }
 
@@ -126,11 +142,12 @@ impl Spool {
             ));
         }
         self.spilled = true;
+        let disk = self.disk;
         let mut memory = std::mem::take(&mut self.memory);
         let write = move || {
             let mut file = match file {
                 Some(file) => file,
-                None => Written::new()?,
+                None => Written::new(disk)?,
             };
             file.push(&memory)?;
             memory.clear();
@@ -335,5 +352,33 @@ mod tests {
             matches!(refused, LoadError::Net(SourceError::TooLarge(_))),
             "{refused}"
         );
+    }
+
+    #[tokio::test]
+    async fn files_of_all_together_are_bounded_and_give_back_what_they_took() {
+        static SMALL: Disk = Disk::new(3 * MEMORY as u64);
+        let written = || SMALL.written.load(Ordering::Relaxed);
+        let kept = async || {
+            let mut spool = Spool {
+                disk: &SMALL,
+                ..Spool::new(u64::MAX)
+            };
+            spool.push(&vec![b'x'; 2 * MEMORY]).await?;
+            spool.finish().await
+        };
+        let first = kept().await.unwrap();
+        let copy = first.clone();
+        assert_eq!(written(), 2 * MEMORY as u64);
+        let refused = kept().await.unwrap_err();
+        assert!(
+            matches!(&refused, LoadError::Io(what) if what.contains("786432")),
+            "{refused}"
+        );
+        assert_eq!(written(), 2 * MEMORY as u64);
+        drop(first);
+        assert_eq!(written(), 2 * MEMORY as u64);
+        drop(copy);
+        assert_eq!(written(), 0);
+        kept().await.unwrap();
     }
 }
