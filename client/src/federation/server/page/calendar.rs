@@ -33,7 +33,9 @@ impl Span {
     pub fn parse(digits: &str) -> Option<Span> {
         let shaped = matches!(digits.len(), 0 | 4 | 6 | 8)
             && digits.bytes().all(|byte| byte.is_ascii_digit());
-        let there = digits.is_empty() || Timestamp::earliest(digits.as_bytes()).is_some();
+        // A day that there is not may be taken for the last one of its month.
+        let first = Timestamp::earliest(digits.as_bytes()).map(|first| first.to_string());
+        let there = digits.is_empty() || first.is_some_and(|first| first.starts_with(digits));
         (shaped && there).then(|| Span(digits.to_owned()))
     }
 
