@@ -8,6 +8,7 @@ mod index_api;
 mod loaders;
 mod memento;
 mod page;
+mod records;
 mod requests;
 mod resource;
 mod revisits;

@@ -163,3 +163,69 @@ fn every_capture_of_an_archive_is_loaded_and_valid() {
     assert!(revisits > 20, "{revisits} revisits");
     check(&records, archive.dir.path());
 }
+
+#[test]
+fn requests_with_a_body_get_what_answered_them() {
+    let archive = Archive::new("requests_with_a_body_get_what_answered_them");
+    let mut connection = Connection::open(archive.stage.address()).unwrap();
+    let posted: Vec<&Capture> = archive
+        .made
+        .captures
+        .iter()
+        .filter(|capture| capture.posted.is_some())
+        .collect();
+    assert!(posted.len() > 5);
+    for capture in posted.iter().take(20) {
+        let body = capture.posted.as_deref().unwrap();
+        let form = [("Content-Type", "application/x-www-form-urlencoded")];
+        let asked = target("all", &capture.url, &capture.timestamp);
+        let plain = connection
+            .ask("POST", &asked, &form, body.as_bytes())
+            .unwrap();
+        assert!(record(&plain).1.ends_with(&capture.payload), "{capture:?}");
+        let row = plain.field("warcserver-cdx").unwrap();
+        assert!(
+            row.starts_with(&format!("{} {} ", capture.key, capture.timestamp)),
+            "{row}"
+        );
+        // The same as a message in the body of another request.
+        for version in [" HTTP/1.1", " HTTP/1.0", ""] {
+            let message = format!(
+                "POST /nowhere{version}\r\nHost: nowhere.example\r\nContent-Type: application/x-www-form-urlencoded\r\n\
+                 Content-Length: {}\r\n\r\n{body}",
+                body.len()
+            );
+            for path in ["resource-post", "resource/postreq"] {
+                let asked = asked.replace("/resource?", &format!("/{path}?"));
+                let answer = connection
+                    .ask("POST", &asked, &[], message.as_bytes())
+                    .unwrap();
+                assert_eq!(answer.body, plain.body, "{path}{version}");
+            }
+        }
+        let other = connection
+            .ask("POST", &asked, &form, b"something=else")
+            .unwrap();
+        assert_eq!(other.status, 404, "{}", other.text());
+    }
+}
+
+#[test]
+fn head_tells_all_but_the_record() {
+    let archive = Archive::new("head_tells_all_but_the_record");
+    let mut connection = Connection::open(archive.stage.address()).unwrap();
+    for capture in archive.captures().take(30) {
+        let asked = target("all", &capture.url, &capture.timestamp);
+        let get = connection.ask("GET", &asked, &[], b"").unwrap();
+        let head = connection.ask("HEAD", &asked, &[], b"").unwrap();
+        assert_eq!((head.status, head.body.len()), (200, 0));
+        let told = |answer: &Answer| {
+            let fields = answer
+                .fields
+                .iter()
+                .filter(|(name, _)| !name.eq_ignore_ascii_case("date"));
+            fields.cloned().collect::<Vec<_>>()
+        };
+        assert_eq!(told(&head), told(&get));
+    }
+}

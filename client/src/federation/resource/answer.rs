@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, StreamExt};
-use http::header::{HeaderName, HeaderValue, CONTENT_LENGTH, CONTENT_TYPE, HOST, LINK};
+use http::header::{HeaderName, HeaderValue, CONTENT_LENGTH, CONTENT_TYPE, LINK};
 use http::{HeaderMap, Response};
 use hyper::body::Frame;
 
@@ -20,6 +20,7 @@ use crate::federation::config::Loader;
 use crate::federation::group::{ascii, Report};
 use crate::federation::query::{Order, Output, Query};
 use crate::federation::row::Row;
+use crate::federation::server::links::{link, timemap_link, Place};
 use crate::federation::server::{frames, refusal, whole, with_errors, Body, Broken};
 use crate::federation::timestamp::Timestamp;
 use crate::federation::Federation;
@@ -110,6 +111,8 @@ async fn query(request: &Request<'_>, collection: &Collection) -> Result<Arc<Que
 
 impl Search<'_> {
     async fn run(&mut self) -> Result<Option<(Row, Record)>, Failure> {
+        // A redirect to itself is better than nothing, and worse than anything else.
+        let mut circle = None;
         for step in &self.collection.steps {
             let mut rows = self
                 .collection
@@ -118,26 +121,31 @@ impl Search<'_> {
             while let Some(batch) = rows.next().await.transpose()? {
                 for row in batch {
                     if self.tried.rows() >= TRIES {
-                        return Ok(None);
+                        return Ok(circle);
                     }
-                    if let Some(record) = self.load(step, &row).await {
+                    let Ok(capture) = Capture::of(&row) else {
+                        self.tried.add(
+                            None,
+                            None,
+                            &LoadError::Unfit("the row is not valid".to_owned()),
+                        );
+                        continue;
+                    };
+                    let Some(record) = self.load(step, &row, &capture).await else {
+                        continue;
+                    };
+                    if !capture.sends_on_to_itself(&record) {
                         return Ok(Some((row, record)));
                     }
+                    circle.get_or_insert((row, record));
                 }
             }
         }
-        Ok(None)
+        Ok(circle)
     }
 
     /// The record of a row, by the first loader that has it.
-    async fn load(&mut self, step: &Step, row: &Row) -> Option<Record> {
-        let capture = match Capture::of(row) {
-            Ok(capture) => capture,
-            Err(error) => {
-                self.tried.add(None, None, &error);
-                return None;
-            }
-        };
+    async fn load(&mut self, step: &Step, row: &Row, capture: &Capture) -> Option<Record> {
         let mut is_fit = false;
         for loader in &step.resource {
             let is_live = *loader == Loader::Live;
@@ -151,11 +159,11 @@ impl Search<'_> {
             is_fit = true;
             let loaded = match is_live {
                 true => self.fetch(row, capture.upstream.as_ref()).await,
-                false => self.read(step, loader, &capture).await,
+                false => self.read(step, loader, capture).await,
             };
             match loaded {
                 Ok(record) => return Some(record),
-                Err(error) => self.tried.add(Some(&capture), Some(loader), &error),
+                Err(error) => self.tried.add(Some(capture), Some(loader), &error),
             }
         }
         if !is_fit {
@@ -165,7 +173,7 @@ impl Search<'_> {
                 _ => "the row says neither live_url nor filename and offset",
             };
             self.tried
-                .add(Some(&capture), None, &LoadError::Unfit(what.to_owned()));
+                .add(Some(capture), None, &LoadError::Unfit(what.to_owned()));
         }
         None
     }
@@ -235,11 +243,11 @@ fn present(
     add("archive-source-coll", source.as_bytes());
     add("warcserver-source-coll", source.as_bytes());
     add("warcserver-type", b"warc");
-    add("warcserver-cdx", &shown(row));
+    add("warcserver-cdx", &shown(row, &record));
     add("memento-datetime", record.date.http_date().as_bytes());
     let target = in_header(&record.target_uri);
     add("warc-target-uri", target.as_bytes());
-    let links = links(&target, collection, request);
+    let links = links(&record.target_uri, collection, request);
     if let Ok(links) = HeaderValue::from_str(&links) {
         headers.insert(LINK, links);
     }
@@ -268,7 +276,13 @@ fn present(
 }
 
 /// The row, for those who want to know what the record is of.
-fn shown(row: &Row) -> Vec<u8> {
+fn shown(row: &Row, record: &Record) -> Vec<u8> {
+    let date = record.date.to_string();
+    // An archive may have had another moment than its index said.
+    let timestamp = match row.timestamp().starts_with(date.as_bytes()) {
+        true => row.timestamp(),
+        false => date.as_bytes(),
+    };
     let json = String::from_utf8_lossy(row.json());
     let json = match row.line().len() > LONGEST_ROW {
         true => {
@@ -278,38 +292,17 @@ fn shown(row: &Row) -> Vec<u8> {
         }
         false => json.into_owned(),
     };
-    [
-        row.urlkey(),
-        b" ",
-        row.timestamp(),
-        b" ",
-        ascii(&json).as_bytes(),
-    ]
-    .concat()
+    [row.urlkey(), b" ", timestamp, b" ", ascii(&json).as_bytes()].concat()
 }
 
 fn links(target: &str, collection: &Collection, request: &Request<'_>) -> String {
-    let host = request
-        .headers
-        .get(HOST)
-        .and_then(|host| host.to_str().ok());
-    let is_host = |host: &&str| {
-        host.bytes()
-            .all(|b| b.is_ascii_alphanumeric() || b"-._:[]".contains(&b))
-    };
-    let host = host
-        .filter(is_host)
-        .map(|host| format!("http://{host}"))
-        .unwrap_or_default();
-    let point = request
-        .point
-        .map(|point| format!("/ap/{}", in_header(point)))
-        .unwrap_or_default();
-    let base = format!("{host}/{}{point}", in_header(&collection.name));
-    format!(
-        "<{target}>; rel=\"original\", <{base}/timegate/{target}>; rel=\"timegate\", \
-         <{base}/timemap/link/{target}>; rel=\"timemap\"; type=\"application/link-format\""
-    )
+    let place = Place::of(request.headers, &collection.name, request.point);
+    let links = [
+        link(target, "original"),
+        link(&place.timegate(target), "timegate"),
+        timemap_link(&place.timemap(target), "timemap"),
+    ];
+    links.join(", ")
 }
 
 /// A text in ASCII without what means something in headers; URLs stay what they are.

@@ -6,8 +6,9 @@ use crawlspace_cdx::{surt, Field, Line};
 use url::Url;
 
 use super::digest::Digest;
-use super::record::LoadError;
-use super::stored::header::{decimal, Header};
+use super::http_head::Head;
+use super::record::{LoadError, Record};
+use super::stored::header::{self, decimal, Header};
 use crate::federation::row::Row;
 
 /// Where a record is, as rows say it: a file by its name, and a part of it.
@@ -32,6 +33,8 @@ pub(super) struct Capture {
     pub url: String,
     /// Its media type, `warc/revisit` of a revisit.
     pub mime: String,
+    /// Its HTTP status; empty when the row has none.
+    pub status: String,
     /// The digest of its payload; empty when the row has none.
     pub digest: String,
     /// Its source.
@@ -63,6 +66,7 @@ impl Capture {
             timestamp: lossy(row.timestamp()),
             url: text(&line, &Field::Url),
             mime: text(&line, &Field::Mime),
+            status: text(&line, &Field::Status),
             digest: text(&line, &Field::Digest),
             source: text(&line, &Field::Other(b"source"[..].into())),
             source_type: text(&line, &Field::Other(b"source_type"[..].into())),
@@ -116,6 +120,27 @@ impl Capture {
             return differs(format!("it is of {date}"));
         }
         Ok(())
+    }
+
+    /// Whether a record sends on to the URL that it is the record of, as far as urlkeys tell URLs apart. Whoever
+    /// follows it is sent there again and again.
+    pub(super) fn sends_on_to_itself(&self, record: &Record) -> bool {
+        if self.source_type == "live" || self.status.starts_with(['2', '4', '5']) {
+            return false;
+        }
+        let block = header::end_of(&record.head).and_then(|end| record.head.get(end..));
+        let head = Head::of(block.unwrap_or_default());
+        if !matches!(head.status(), Some(300..=303 | 305..=399)) {
+            return false;
+        }
+        let location = head.get("Location").map(String::from_utf8_lossy);
+        let target = Url::parse(&record.target_uri).ok();
+        let location = location
+            .zip(target)
+            .and_then(|(location, target)| target.join(&location).ok());
+        location.is_some_and(|location| {
+            surt::urlkey(location.as_str()).is_ok_and(|key| key == self.urlkey)
+        })
     }
 
     /// Whether it is a capture with that digest, as far as the row says.

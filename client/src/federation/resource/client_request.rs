@@ -67,24 +67,28 @@ impl ClientRequest {
     /// The request as it goes to the live web.
     pub(super) fn live(&self, url: Url) -> Outgoing {
         let mut fields = self.fields.clone();
-        self.complete(&mut fields);
+        self.complete(&mut fields, "identity");
         self.outgoing(url, fields)
     }
 
     /// The request as it goes to an archive, which gets nothing that is between the client and the resource.
-    pub(super) fn replay(&self, url: Url) -> Outgoing {
+    ///
+    /// Some archives unpack a capture for those who do not take gzip. With `takes_gzip` they need not, and what they
+    /// pack themselves has to be told from it.
+    pub(super) fn replay(&self, url: Url, takes_gzip: bool) -> Outgoing {
         let kept = |name: &[u8]| {
             (is_accept(name) && !name.eq_ignore_ascii_case(b"Accept-Datetime"))
                 || is_one_of(name, &FOR_ARCHIVES)
         };
         let mut fields: Vec<(Bytes, Bytes)> = self.fields.clone();
         fields.retain(|(name, _)| kept(name));
-        self.complete(&mut fields);
+        let encoding = if takes_gzip { "gzip" } else { "identity" };
+        self.complete(&mut fields, encoding);
         self.outgoing(url, fields)
     }
 
     /// Adds what every request has.
-    fn complete(&self, fields: &mut Vec<(Bytes, Bytes)>) {
+    fn complete(&self, fields: &mut Vec<(Bytes, Bytes)>, encoding: &'static str) {
         let mut add = |name: &'static str, value: &'static str| {
             let is_there = fields
                 .iter()
@@ -100,7 +104,7 @@ impl ClientRequest {
             add("User-Agent", AGENT);
             add("Accept", "*/*");
         }
-        add("Accept-Encoding", "identity");
+        add("Accept-Encoding", encoding);
     }
 
     fn outgoing(&self, url: Url, fields: Vec<(Bytes, Bytes)>) -> Outgoing {
@@ -224,7 +228,7 @@ mod tests {
                 "user-agent"
             ]
         );
-        let mut replay = names(&request.replay(url()));
+        let mut replay = names(&request.replay(url(), false));
         replay.sort();
         assert_eq!(
             replay,
@@ -266,7 +270,10 @@ mod tests {
                 "accept-encoding"
             ]
         );
-        assert_eq!(names(&request.replay(url())), ["accept", "accept-encoding"]);
+        assert_eq!(
+            names(&request.replay(url(), false)),
+            ["accept", "accept-encoding"]
+        );
         assert_eq!(
             request.message_head(&url()),
             b"GET /a?b HTTP/1.1\r\nX-A: 1\r\nCookie: c\r\naccept: x/y\r\nAuthorization: a\r\n\r\n"
@@ -285,5 +292,13 @@ mod tests {
             Some(&b"identity"[..])
         );
         assert_eq!(names(&request), ["user-agent", "accept", "accept-encoding"]);
+        for (takes_gzip, expected) in [(true, "gzip"), (false, "identity")] {
+            let request = ClientRequest::default().replay(url(), takes_gzip);
+            let encoding = request
+                .fields
+                .iter()
+                .find(|(name, _)| name == "Accept-Encoding");
+            assert_eq!(encoding.unwrap().1, expected);
+        }
     }
 }

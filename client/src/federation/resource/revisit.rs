@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crawlspace_cdx::surt::KeyRange;
 use futures_util::{stream, StreamExt};
 
 use super::capture::{Capture, Extent};
@@ -154,6 +155,14 @@ impl Originals<'_> {
             .is_some_and(|own| own.name == collection.name);
         let point = self.point.filter(|_| is_own).map(str::to_owned);
         let mut query = Query::of_url(uri).map_err(|bad| LoadError::Unfit(bad.to_string()))?;
+        if revisit.header.target_uri().as_deref() == Some(uri) {
+            // It may say more than the URL: what was posted.
+            let key = revisit.capture.urlkey.as_bytes();
+            query.keys = KeyRange {
+                from: [key, b" "].concat(),
+                to: [key, b"!"].concat(),
+            };
+        }
         query.order = Order::Closest(closest.unwrap_or_else(Timestamp::now));
         query.point = point;
         let Ok(query) = collection.prepare(query) else {

@@ -2,7 +2,7 @@
 
 mod body;
 mod index;
-mod links;
+pub mod links;
 mod output;
 mod page;
 mod patience;

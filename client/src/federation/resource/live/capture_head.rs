@@ -94,11 +94,16 @@ pub(super) fn original(replay: &str) -> Option<String> {
 }
 
 /// The header that was captured, as far as the archive's answer tells it. `length` is that of the body, if the answer
-/// has one.
+/// has one; `is_unpacked` when the content coding that it came in was undone.
 ///
 /// Fields with the prefix get their own names back. Then those without it are the archive's, but for those that it
 /// hands on. What is true of the body as it came stays as it came; that it was otherwise once keeps its prefix.
-pub(super) fn capture_head(head: &Head<Status>, from: &Url, length: Option<u64>) -> Vec<u8> {
+pub(super) fn capture_head(
+    head: &Head<Status>,
+    from: &Url,
+    length: Option<u64>,
+    is_unpacked: bool,
+) -> Vec<u8> {
     let original_names: Vec<String> = head
         .fields()
         .filter_map(|field| Some(lower(own_name(field.name)?)))
@@ -139,6 +144,7 @@ pub(super) fn capture_head(head: &Head<Status>, from: &Url, length: Option<u64>)
             || (name == "link" && is_of_memento(&field))
             || (name == "content-location" && points_into(&field, from))
             || (name == "content-length" && length.is_some())
+            || (name == "content-encoding" && is_unpacked)
             || (is_wrapped
                 && name != "content-encoding"
                 && (original_names.contains(&name)
@@ -234,7 +240,7 @@ mod tests {
     }
 
     fn captured(lines: &[&str], length: Option<u64>) -> Vec<String> {
-        let text = capture_head(&head(lines), &Url::parse(FROM).unwrap(), length);
+        let text = capture_head(&head(lines), &Url::parse(FROM).unwrap(), length, false);
         let text = String::from_utf8(text).unwrap();
         let text = text.strip_suffix("\r\n\r\n").unwrap();
         text.split("\r\n").map(str::to_owned).collect()

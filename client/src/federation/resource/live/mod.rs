@@ -9,6 +9,7 @@ mod upstream;
 use url::Url;
 
 use super::client_request::ClientRequest;
+use super::digest::Digest;
 use super::record::{LoadError, Record};
 use crate::federation::net::Net;
 use crate::federation::row::Row;
@@ -28,6 +29,8 @@ struct Whereabouts {
     load_url: Url,
     date: Timestamp,
     status: String,
+    /// That of its payload, if the row has it.
+    digest: Option<Digest>,
     source_type: String,
 }
 
@@ -55,6 +58,7 @@ impl Whereabouts {
             date: Timestamp::earliest(row.timestamp())
                 .ok_or_else(|| unfit("its timestamp is no moment"))?,
             status: text("status").unwrap_or_default(),
+            digest: text("digest").and_then(|digest| Digest::parse(digest.as_bytes())),
             source_type: text("source_type").unwrap_or_default(),
         })
     }

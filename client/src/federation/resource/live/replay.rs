@@ -1,18 +1,26 @@
 //! Captures that an archive replays, unaltered.
 
+use std::io::Read;
+
 use crawlspace_cdx::surt::urlkey;
+use flate2::bufread::MultiGzDecoder;
 use url::Url;
 
 use super::capture_head::{capture_head, original};
-use super::response::{self, Origin};
+use super::response::{self, Arrived, Origin};
 use super::{unsent, Whereabouts};
 use crate::federation::net::exchange::{Exchange, Head, Status};
 use crate::federation::net::Net;
 use crate::federation::resource::client_request::ClientRequest;
+use crate::federation::resource::digest::{Algorithm, Digest, Digester};
 use crate::federation::resource::record::{LoadError, Record};
+use crate::federation::resource::spool::{blocking, Spool};
 use crate::federation::source::{Limits, SourceError};
 use crate::federation::timestamp::Timestamp;
 
+/// So many bytes are unpacked to see what a digest is of, and at once.
+const MOST_UNPACKED: u64 = 256 << 20;
+const STEP: usize = 256 * 1024;
 /// So many times an archive may send on to another moment of the same resource.
 const HOPS: usize = 5;
 
@@ -26,7 +34,7 @@ pub(super) async fn load(
     let mut url = row.load_url.clone();
     let mut hops = 0;
     let (exchange, memento) = loop {
-        let mut outgoing = request.replay(url.clone());
+        let mut outgoing = request.replay(url.clone(), row.digest.is_some());
         if row.source_type == "memento" {
             let date = row.date.http_date();
             outgoing
@@ -58,8 +66,16 @@ pub(super) async fn load(
         source_uri: Some(url.to_string()),
     };
     let has_body = request.method != http::Method::HEAD && !matches!(head.first.code, 204 | 304);
-    let head = move |length, _: &[u8]| capture_head(&head, &url, has_body.then_some(length));
-    response::record(body, limits.bytes, origin, head).await
+    let mut arrived = response::arrive(body, limits.bytes, None).await?;
+    let plain = match &row.digest {
+        Some(digest) => unpacked(&head, &arrived, digest).await,
+        None => None,
+    };
+    let is_unpacked = plain.is_some();
+    arrived = plain.unwrap_or(arrived);
+    let length = has_body.then_some(arrived.spooled.length());
+    let head = capture_head(&head, &url, length, is_unpacked);
+    response::record_of(&arrived, &head, origin).await
 }
 
 /// An answer that does not say that it is a memento may be a page about what the archive does not have.
@@ -83,6 +99,40 @@ fn must_be_capture(code: u16, row: &Whereabouts) -> Result<(), LoadError> {
         )),
         _ => answer("it does not say of when the answer is (Memento-Datetime)".to_owned()),
     })
+}
+
+/// The body without gzip, if the archive packed it for the way: its index has the digest of what is in it.
+async fn unpacked(head: &Head<Status>, arrived: &Arrived, digest: &Digest) -> Option<Arrived> {
+    let mut codings = head.list("Content-Encoding");
+    let is_gzip = codings.next()?.eq_ignore_ascii_case(b"gzip") && codings.next().is_none();
+    if !is_gzip || arrived.payload == *digest || digest.algorithm != Algorithm::Sha1 {
+        return None;
+    }
+    let mut decoder = MultiGzDecoder::new(arrived.spooled.reader());
+    let mut spool = Spool::new(MOST_UNPACKED);
+    let mut payload = Digester::new(Algorithm::Sha1);
+    loop {
+        let step = move || {
+            let mut bytes = Vec::with_capacity(STEP);
+            decoder.by_ref().take(STEP as u64).read_to_end(&mut bytes)?;
+            Ok((decoder, bytes))
+        };
+        // What is no gzip, or too much, stays as it came.
+        let (rest, bytes) = blocking(step).await.ok()?;
+        if bytes.is_empty() {
+            break;
+        }
+        decoder = rest;
+        payload.update(&bytes);
+        spool.push(&bytes).await.ok()?;
+    }
+    let payload = payload.finish();
+    Some(Arrived {
+        spooled: spool.finish().await.ok()?,
+        trailer: arrived.trailer.clone(),
+        payload,
+    })
+    .filter(|plain| plain.payload == *digest)
 }
 
 fn memento_datetime(head: &Head<Status>) -> Option<Timestamp> {

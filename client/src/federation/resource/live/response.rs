@@ -8,9 +8,9 @@ use futures_util::stream::{self, StreamExt};
 use rustls::crypto::{ring, CryptoProvider};
 
 use crate::federation::net::exchange::Incoming;
-use crate::federation::resource::digest::{Algorithm, Digester};
+use crate::federation::resource::digest::{Algorithm, Digest, Digester};
 use crate::federation::resource::record::{LoadError, Record};
-use crate::federation::resource::spool::Spool;
+use crate::federation::resource::spool::{Spool, Spooled};
 use crate::federation::timestamp::Timestamp;
 
 /// What closes a record.
@@ -29,61 +29,95 @@ pub(super) struct Origin {
     pub source_uri: Option<String>,
 }
 
+/// A body that was read to its end.
+pub(super) struct Arrived {
+    /// The body.
+    pub spooled: Spooled,
+    /// Its digest.
+    pub payload: Digest,
+    /// What came after it in its trailer section.
+    pub trailer: Bytes,
+}
+
+/// Reads a body to its end, of so many bytes at most. `block` is a digest that the body belongs to as well.
+pub(super) async fn arrive(
+    mut body: Incoming,
+    most: u64,
+    mut block: Option<&mut Digester>,
+) -> Result<Arrived, LoadError> {
+    let mut payload = Digester::new(Algorithm::Sha1);
+    let mut spool = Spool::new(most);
+    while let Some(bytes) = body.next().await? {
+        payload.update(&bytes);
+        if let Some(block) = &mut block {
+            block.update(&bytes);
+        }
+        spool.push(&bytes).await?;
+    }
+    Ok(Arrived {
+        spooled: spool.finish().await?,
+        payload: payload.finish(),
+        trailer: body.trailer().clone(),
+    })
+}
+
 /// Reads a body to its end, of so many bytes at most, and makes a record of it.
 ///
 /// `head` makes the HTTP header, which may say how long the body is in bytes, and what came after it in its trailer
 /// section; it is the same for the same body.
 pub(super) async fn record(
-    mut body: Incoming,
+    body: Incoming,
     most: u64,
     origin: Origin,
     head: impl Fn(u64, &[u8]) -> Vec<u8> + Send + Sync,
 ) -> Result<Record, LoadError> {
     // The digest of the block begins with the header. Where that is not known yet, the body is read twice.
-    let mut block = body.length().map(|length| {
+    let mut known = body.length().map(|length| {
         let head = head(length, b"");
-        let mut digester = Digester::new(Algorithm::Sha1);
-        digester.update(&head);
-        (head, digester)
+        let mut block = Digester::new(Algorithm::Sha1);
+        block.update(&head);
+        (head, block)
     });
-    let mut payload = Digester::new(Algorithm::Sha1);
-    let mut spool = Spool::new(most);
-    while let Some(bytes) = body.next().await? {
-        payload.update(&bytes);
-        if let Some((_, block)) = &mut block {
-            block.update(&bytes);
-        }
-        spool.push(&bytes).await?;
-    }
-    let trailer = body.trailer().clone();
-    // The server need not wait until somebody has read the record.
-    drop(body);
-    let spooled = spool.finish().await?;
-    let (head, block) = match block {
-        Some(known) => known,
+    let block = known.as_mut().map(|(_, block)| block);
+    let arrived = arrive(body, most, block).await?;
+    match known {
+        Some((head, block)) => Ok(finished(&arrived, &head, &block.finish(), origin)),
         None => {
-            let head = head(spooled.length(), &trailer);
-            let mut digester = Digester::new(Algorithm::Sha1);
-            digester.update(&head);
-            let mut bytes = spooled.stream(0);
-            while let Some(bytes) = bytes.next().await {
-                digester.update(&bytes?);
-            }
-            (head, digester)
+            let head = head(arrived.spooled.length(), &arrived.trailer);
+            record_of(&arrived, &head, origin).await
         }
-    };
+    }
+}
+
+/// Makes a record of a header and a body.
+pub(super) async fn record_of(
+    arrived: &Arrived,
+    head: &[u8],
+    origin: Origin,
+) -> Result<Record, LoadError> {
+    let mut block = Digester::new(Algorithm::Sha1);
+    block.update(head);
+    let mut bytes = arrived.spooled.stream(0);
+    while let Some(bytes) = bytes.next().await {
+        block.update(&bytes?);
+    }
+    Ok(finished(arrived, head, &block.finish(), origin))
+}
+
+fn finished(arrived: &Arrived, head: &[u8], block: &Digest, origin: Origin) -> Record {
+    let spooled = &arrived.spooled;
     let length = head.len() as u64 + spooled.length();
-    let mut record = origin.header(length, &block.finish().text(), &payload.finish().text());
-    record.extend_from_slice(&head);
+    let mut record = origin.header(length, &block.text(), &arrived.payload.text());
+    record.extend_from_slice(head);
     let closing = stream::iter([Ok(Bytes::from_static(END))]);
-    Ok(Record {
+    Record {
         length: record.len() as u64 + spooled.length() + END.len() as u64,
         head: Bytes::from(record),
         body: spooled.stream(0).chain(closing).boxed(),
         target_uri: origin.target_uri,
         date: origin.date,
         source: None,
-    })
+    }
 }
 
 impl Origin {
