@@ -50,6 +50,9 @@ pub struct Federation {
     pub net: Arc<Net>,
     /// The way to records.
     pub resources: Resources,
+    /// Where this server is, as others see it, in links to itself: `https://archive.example`. As each request names it
+    /// when it is not known.
+    pub public_url: Option<String>,
 }
 
 impl Federation {
@@ -59,6 +62,14 @@ impl Federation {
     /// # Errors
     /// What cannot work, in words.
     pub fn open(config: &Config) -> Result<Arc<Federation>, String> {
+        Federation::open_at(config, None)
+    }
+
+    /// The same, with a [URL](Federation::public_url) by which others see it.
+    ///
+    /// # Errors
+    /// What cannot work, in words.
+    pub fn open_at(config: &Config, public_url: Option<String>) -> Result<Arc<Federation>, String> {
         let net = Net::new(&config.allow_private)?;
         let open = |collection| Collection::open(collection, &net).map(Arc::new);
         let collections = config.collections.iter().map(open);
@@ -66,6 +77,7 @@ impl Federation {
             collections: collections.collect::<Result<_, String>>()?,
             resources: Resources::new(&net),
             net,
+            public_url,
         }))
     }
 

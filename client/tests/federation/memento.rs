@@ -86,6 +86,17 @@ fn the_index_is_a_timemap_too() {
 }
 
 #[test]
+fn whoever_replays_may_say_where_mementos_are() {
+    let (_dir, stage) = archive();
+    let target = "/both/index?url=http://example.com/&output=link&memento_format=http://r/{timestamp}mp_/{url}";
+    let found = links(&get(stage.address(), target).text());
+    let urls: Vec<&str> = found.iter().map(|(url, _, _)| &url[..]).collect();
+    let expected =
+        [2014, 2015, 2016].map(|year| format!("http://r/{year}0101000000mp_/http://example.com/"));
+    assert_eq!(urls, expected);
+}
+
+#[test]
 fn a_timegate_leads_to_the_closest_memento() {
     let (_dir, stage) = archive();
     for (wanted, time) in [

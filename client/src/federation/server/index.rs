@@ -9,7 +9,6 @@ use http::{HeaderMap, Request, Response, StatusCode};
 use hyper::body::{Frame, Incoming};
 
 use super::body::{frames, ready, whole, Body, Broken, Ready};
-use super::links::Place;
 use super::output::Writer;
 use super::reply::{json, message};
 use super::timemap::{self, TimeMap};
@@ -44,13 +43,7 @@ pub(super) async fn answer(asked: &Asked<'_>, request: &Request<Incoming>) -> Re
         Err(failure) => return refusal(&failure),
     };
     if query.output == Output::Link {
-        let place = Place::of(
-            request.headers(),
-            &asked.collection.name,
-            asked.point.as_deref(),
-        );
-        let own = place.index(request.uri().query().unwrap_or(""));
-        let timemap = TimeMap::new(&query, place, own);
+        let timemap = TimeMap::of_index(asked, request, &query);
         return respond(timemap::text(rows, timemap), timemap::MEDIA, &report);
     }
     let writer = Writer::new(query.output, query.fields.clone());

@@ -44,6 +44,19 @@ pub struct Place {
 }
 
 impl Place {
+    /// Of a server that is at `public`, where that is known, or else [as a request names it](Place::of).
+    pub fn seen(
+        public: Option<&str>,
+        headers: &HeaderMap,
+        collection: &str,
+        point: Option<&str>,
+    ) -> Place {
+        match public {
+            Some(public) => Place::at(public.trim_end_matches('/'), collection, point),
+            None => Place::of(headers, collection, point),
+        }
+    }
+
     /// As a request names this server. Whoever asks may name it as they like, and gets that back; a name that is
     /// none makes URLs without one. What a proxy says of itself does not count, since anybody could say it.
     pub fn of(headers: &HeaderMap, collection: &str, point: Option<&str>) -> Place {
@@ -56,7 +69,7 @@ impl Place {
         Place::at(&origin.unwrap_or_default(), collection, point)
     }
 
-    /// At this origin: `https://archive.example`, without a path.
+    /// At this URL, which has no slash at its end: `https://archive.example`.
     pub fn at(origin: &str, collection: &str, point: Option<&str>) -> Place {
         let mut base = format!("{origin}/{}", utf8_percent_encode(collection, IN_PATH));
         if let Some(point) = point {
@@ -178,6 +191,8 @@ mod tests {
             assert_eq!(place(wrong), "/a%20b/ap/p%2Fq");
         }
         assert_eq!(Place::of(&HeaderMap::new(), "a", None).base, "/a");
+        let public = Place::seen(Some("https://h/archive/"), &HeaderMap::new(), "a", None);
+        assert_eq!(public.base, "https://h/archive/a");
     }
 
     #[test]

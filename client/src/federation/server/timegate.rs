@@ -27,7 +27,8 @@ pub(super) async fn answer(
         return refused;
     }
     let url = target(path, request.uri().query());
-    let place = Place::of(
+    let place = Place::seen(
+        asked.federation.public_url.as_deref(),
         request.headers(),
         &asked.collection.name,
         asked.point.as_deref(),

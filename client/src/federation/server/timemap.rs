@@ -58,7 +58,8 @@ pub(super) async fn answer(
         Err(failure) => return refusal(&failure),
     };
     let rows = stream::once(async { Ok(first) }).chain(rest).boxed();
-    let place = Place::of(
+    let place = Place::seen(
+        asked.federation.public_url.as_deref(),
         request.headers(),
         &asked.collection.name,
         asked.point.as_deref(),
@@ -92,6 +93,8 @@ pub fn text(rows: Rows, timemap: TimeMap) -> BoxStream<'static, Result<Bytes, Fa
 pub struct TimeMap {
     place: Place,
     own: String,
+    /// Where a memento is, when that is elsewhere: `https://h/{timestamp}/{url}`.
+    format: Option<String>,
     query: Arc<Query>,
     held: Option<Memento>,
     /// The first and the last moment so far.
@@ -111,9 +114,34 @@ impl TimeMap {
         TimeMap {
             place,
             own,
+            format: None,
             query: Arc::clone(query),
             held: None,
             span: None,
+        }
+    }
+
+    /// One of the index API. `memento_format=https://h/{timestamp}/{url}` is for those who replay what is here, as pywb
+    /// does: they add the links that a TimeMap begins with themselves.
+    pub(super) fn of_index(
+        asked: &Asked<'_>,
+        request: &Request<Incoming>,
+        query: &Arc<Query>,
+    ) -> TimeMap {
+        let text = request.uri().query().unwrap_or("");
+        let place = Place::seen(
+            asked.federation.public_url.as_deref(),
+            request.headers(),
+            &asked.collection.name,
+            asked.point.as_deref(),
+        );
+        let own = place.index(text);
+        let format =
+            url::form_urlencoded::parse(text.as_bytes()).find(|(name, _)| name == "memento_format");
+        let format = format.map(|(_, format)| format.into_owned());
+        TimeMap {
+            format: format.filter(|format| !format.is_empty()),
+            ..TimeMap::new(query, place, own)
         }
     }
 
@@ -141,17 +169,17 @@ impl TimeMap {
             return;
         };
         self.write(&last, true, out);
-        out.push_str(&timemap_link(&self.own, "self"));
-        out.push_str(&format!(
-            "; from=\"{}\"; until=\"{}\"\n",
-            from.http_date(),
-            until.http_date()
-        ));
+        if self.format.is_none() {
+            let own = timemap_link(&self.own, "self");
+            let (from, until) = (from.http_date(), until.http_date());
+            out.push_str(&format!(",\n{own}; from=\"{from}\"; until=\"{until}\""));
+        }
+        out.push('\n');
     }
 
     fn begin(&self, out: &mut String) {
         // Those of a whole host have no one original.
-        if self.query.match_type != MatchType::Exact {
+        if self.query.match_type != MatchType::Exact || self.format.is_some() {
             return;
         }
         let url = &self.query.url;
@@ -191,12 +219,19 @@ impl TimeMap {
             (false, true) => "last memento",
             (false, false) => "memento",
         };
-        let url = self.place.memento(&memento.url, memento.time);
+        let url = match &self.format {
+            Some(format) => format
+                .replace("{timestamp}", &memento.time.to_string())
+                .replace("{url}", &memento.url),
+            None => self.place.memento(&memento.url, memento.time),
+        };
+        if !memento.is_first {
+            out.push_str(",\n");
+        }
         out.push_str(&memento_link(&url, relation, memento.time));
         if !memento.source.is_empty() {
             out.push_str(&format!("; collection=\"{}\"", quoted(&memento.source)));
         }
-        out.push_str(",\n");
     }
 
     /// Whether nothing is left out, so that it is known which memento is the first of all.
@@ -295,6 +330,26 @@ mod tests {
             ),
             ""
         );
+    }
+
+    #[test]
+    fn mementos_may_be_elsewhere() {
+        let query = Query::parse([("url", "http://a.com/")], None).unwrap();
+        let mut timemap = TimeMap::new(&Arc::new(query), Place::at("", "c", None), String::new());
+        timemap.format = Some("http://r/{timestamp}mp_/{url}".to_owned());
+        let mut out = String::new();
+        for line in [A, C] {
+            timemap.take(
+                &vec![Row::new(Bytes::from_static(line.as_bytes())).unwrap()],
+                &mut out,
+            );
+        }
+        timemap.finish(&mut out);
+        let expected = "<http://r/20140101000000mp_/http://a.com/>; rel=\"first memento\"; \
+            datetime=\"Wed, 01 Jan 2014 00:00:00 GMT\"; collection=\"north\",\n\
+            <http://r/20160101000000mp_/http://a.com/>; rel=\"last memento\"; \
+            datetime=\"Fri, 01 Jan 2016 00:00:00 GMT\"\n";
+        assert_eq!(out, expected);
     }
 
     #[test]
