@@ -27,6 +27,8 @@ const RUN: usize = 20_000;
 /// How often something is sent again after a connection that broke.
 const RETRIES: u32 = 1;
 
+const MANY: &str = "a key with * means many sorted sets, which are not read as one: list each of them as a source of a group";
+
 /// A sorted set of CDXJ lines.
 #[derive(Clone)]
 pub struct RedisSource(Arc<Inner>);
@@ -85,6 +87,9 @@ fn parts(url: &str) -> (String, String) {
 impl Source for RedisSource {
     fn rows(&self, lookup: Arc<Lookup>) -> BoxFuture<'_, Result<Rows, SourceError>> {
         async move {
+            if self.0.key.contains('*') {
+                return Err(SourceError::Unsupported(MANY.to_owned()));
+            }
             let span = Span::of(&lookup.query);
             let split = match lookup.order {
                 Order::Closest(moment) => span.split(&lookup.query, moment),
@@ -112,6 +117,9 @@ impl Source for RedisSource {
     }
 
     fn health(&self) -> Result<(), String> {
+        if self.0.key.contains('*') {
+            return Err(MANY.to_owned());
+        }
         let problem = self.0.problem.lock();
         let problem = problem.unwrap_or_else(PoisonError::into_inner);
         problem.clone().map_or(Ok(()), Err)
@@ -377,107 +385,4 @@ impl Asking {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use redis_tests::{Options, Rng, Server};
-
-    use super::super::file::tests::{
-        ask, assert_same, identity, lookup, query, random_lookup, runtime, text,
-    };
-    use super::super::line::trimmed;
-    use super::*;
-
-    #[test]
-    fn an_url_is_a_database_and_a_key() {
-        for (url, database, key) in [
-            ("redis://h:1/2/k:{coll}", "redis://h:1/2", "k:{coll}"),
-            ("rediss://u:p@h/0/a/b", "rediss://u:p@h/0", "a/b"),
-            ("redis://h/k", "redis://h/0", "k"),
-            ("redis://h//k", "redis://h/0", "k"),
-            ("redis://h/3", "redis://h/3", ""),
-            ("redis://h", "redis://h/0", ""),
-        ] {
-            assert_eq!(parts(url), (database.to_owned(), key.to_owned()), "{url}");
-        }
-    }
-
-    #[test]
-    fn sets_say_what_a_naive_reader_finds() {
-        let server = Server::with(Options::new().no_module());
-        let mut connection = server.conn();
-        let mut rng = Rng::new("sets_say_what_a_naive_reader_finds");
-        for round in 0..8 {
-            let members = text(&mut rng);
-            let members: BTreeSet<&[u8]> = members
-                .split(|&byte| byte == b'\n')
-                .map(trimmed)
-                .filter(|line| line.len() < 1 << 16)
-                .collect();
-            let mut all = Vec::new();
-            for member in &members {
-                all.extend_from_slice(member);
-                all.push(b'\n');
-                let mut add = ::redis::cmd("ZADD");
-                add.arg(format!("set:{round}:coll")).arg(0).arg(*member);
-                let _: u64 = add.query(&mut connection).unwrap();
-            }
-            let url = format!("redis://127.0.0.1:{}/0/set:{round}:{{coll}}", server.port());
-            let source = RedisSource::new(&url, identity());
-            for _ in 0..30 {
-                assert_same(&source, &[all.clone()], &random_lookup(&mut rng));
-            }
-            assert_eq!(source.health(), Ok(()));
-        }
-    }
-
-    #[test]
-    fn a_server_that_is_not_there_is_named_without_its_password() {
-        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = free.local_addr().unwrap().port();
-        drop(free);
-        let url = format!("redis://user:secret@127.0.0.1:{port}/0/k");
-        let source = RedisSource::new(&url, identity());
-        let all = lookup(query("http://a.com/", Default::default()), Order::Ascending);
-        let error = runtime().block_on(async {
-            let mut rows = source.rows(all).await.unwrap();
-            rows.batches.next().await.unwrap().unwrap_err()
-        });
-        let SourceError::Connection(text) = error else {
-            panic!("{error:?}");
-        };
-        assert!(
-            text.contains("127.0.0.1") && !text.contains("secret"),
-            "{text}"
-        );
-        assert!(source.health().is_err() && !format!("{source:?}").contains("secret"));
-    }
-
-    #[test]
-    fn a_key_of_another_type_is_an_answer_that_is_none() {
-        let server = Server::with(Options::new().no_module());
-        let _: () = ::redis::cmd("SET")
-            .arg("k")
-            .arg(1)
-            .query(&mut server.conn())
-            .unwrap();
-        let url = format!("redis://127.0.0.1:{}/0/k", server.port());
-        let source = RedisSource::new(&url, identity());
-        let all = lookup(
-            query("http://a.com/", Default::default()),
-            Order::Descending,
-        );
-        let error = runtime().block_on(async {
-            let mut rows = source.rows(all).await.unwrap();
-            rows.batches.next().await.unwrap().unwrap_err()
-        });
-        assert!(matches!(error, SourceError::Answer(_)), "{error:?}");
-        let nothing = format!("redis://127.0.0.1:{}/0/none", server.port());
-        let source = RedisSource::new(&nothing, identity());
-        let all = lookup(
-            query("http://a.com/", Default::default()),
-            Order::Descending,
-        );
-        assert_eq!(ask(&source, &all).0, []);
-    }
-}
+mod tests;
