@@ -84,7 +84,7 @@ pub async fn answer(
         }
     };
     let response = match found {
-        Some((row, record)) => present(&row, record, collection, &request),
+        Some((row, record)) => present(&row, record, &search, &request),
         None => search.tried.not_found(&search.query.url, &search.report),
     };
     with_errors(response, &search.report)
@@ -228,7 +228,7 @@ impl Search<'_> {
 fn present(
     row: &Row,
     record: Record,
-    collection: &Collection,
+    search: &Search<'_>,
     request: &Request<'_>,
 ) -> Response<Body> {
     let length = record.length;
@@ -247,7 +247,7 @@ fn present(
     add("memento-datetime", record.date.http_date().as_bytes());
     let target = in_header(&record.target_uri);
     add("warc-target-uri", target.as_bytes());
-    let links = links(&record.target_uri, collection, request);
+    let links = links(&record.target_uri, search, request);
     if let Ok(links) = HeaderValue::from_str(&links) {
         headers.insert(LINK, links);
     }
@@ -295,8 +295,14 @@ fn shown(row: &Row, record: &Record) -> Vec<u8> {
     [row.urlkey(), b" ", timestamp, b" ", ascii(&json).as_bytes()].concat()
 }
 
-fn links(target: &str, collection: &Collection, request: &Request<'_>) -> String {
-    let place = Place::of(request.headers, &collection.name, request.point);
+fn links(target: &str, search: &Search<'_>, request: &Request<'_>) -> String {
+    let public = search.federation.public_url.as_deref();
+    let place = Place::seen(
+        public,
+        request.headers,
+        &search.collection.name,
+        request.point,
+    );
     let links = [
         link(target, "original"),
         link(&place.timegate(target), "timegate"),
