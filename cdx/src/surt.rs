@@ -122,23 +122,6 @@ fn is_default(scheme: &[u8], port: u16) -> bool {
         || (port == 443 && scheme.eq_ignore_ascii_case(b"https"))
 }
 
-/// What a `*` at one end of a URL says when no match type is given: `*.example.com` is a domain, `example.com/*` a
-/// prefix. Returns the URL without it.
-///
-/// ```
-/// use crawlspace_cdx::surt::{wildcard, MatchType};
-/// assert_eq!(wildcard("*.example.com"), ("example.com", MatchType::Domain));
-/// assert_eq!(wildcard("http://example.com/a*"), ("http://example.com/a", MatchType::Prefix));
-/// assert_eq!(wildcard("http://example.com/"), ("http://example.com/", MatchType::Exact));
-/// ```
-pub fn wildcard(url: &str) -> (&str, MatchType) {
-    match (url.strip_prefix("*."), url.strip_suffix('*')) {
-        (Some(host), _) => (host, MatchType::Domain),
-        (None, Some(beginning)) => (beginning, MatchType::Prefix),
-        (None, None) => (url, MatchType::Exact),
-    }
-}
-
 /// The urlkeys of all URLs that match.
 ///
 /// ```
