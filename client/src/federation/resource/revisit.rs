@@ -1,9 +1,11 @@
 //! Revisits: captures whose payload is in another record.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crawlspace_cdx::surt::KeyRange;
 use futures_util::{stream, StreamExt};
+use tokio::time::timeout;
 
 use super::capture::{Capture, Extent};
 use super::client_request::ClientRequest;
@@ -24,6 +26,8 @@ use crate::federation::row::Row;
 use crate::federation::source::Limits;
 use crate::federation::timestamp::Timestamp;
 
+/// How long the original of a revisit is looked for.
+const PATIENCE: Duration = Duration::from_secs(30);
 /// How many captures are tried for the original of a revisit.
 const TRIES: usize = 20;
 /// How many rows are looked at for them.
@@ -72,22 +76,24 @@ impl Originals<'_> {
         if known.digest.as_ref() == Some(&digest::of(Algorithm::Sha1, b"")) {
             return of_nothing(&revisit);
         }
-        match self.original(&known).await {
-            Ok(original) => with_payload(&revisit, original, &known.digest),
-            // Nobody reads the payload of a redirect.
-            Err(_)
-                if matches!(
-                    Head::of(revisit.http_head()).status(),
-                    Some(300..=303 | 305..=399)
-                ) =>
-            {
-                of_nothing(&revisit)
+        // Nobody reads the payload of a redirect, so that it is not looked for everywhere.
+        let status = Head::of(revisit.http_head()).status();
+        let is_redirect = matches!(status, Some(300..=303 | 305..=399));
+        let most = if is_redirect { 1 } else { usize::MAX };
+        match timeout(PATIENCE, self.original(&known, most)).await {
+            Ok(Ok(original)) => with_payload(&revisit, original, &known.digest),
+            _ if is_redirect => of_nothing(&revisit),
+            Ok(Err(error)) => Err(error),
+            Err(_) => {
+                let seconds = PATIENCE.as_secs();
+                let what =
+                    format!("the original of the revisit was not found within {seconds} seconds");
+                Err(LoadError::Missing(what))
             }
-            Err(error) => Err(error),
         }
     }
 
-    async fn original(&self, revisit: &Revisit<'_>) -> Result<Stored, LoadError> {
+    async fn original(&self, revisit: &Revisit<'_>, most: usize) -> Result<Stored, LoadError> {
         let mut failed =
             LoadError::Missing("the original of the revisit is not in any index".to_owned());
         let collection = self
@@ -119,7 +125,7 @@ impl Originals<'_> {
             lookups.push((own, own_date, None));
         }
         let mut tries = TRIES;
-        for collection in &self.collections {
+        for collection in self.collections.iter().take(most) {
             for (uri, closest, exact) in &lookups {
                 match self
                     .look_up(collection, uri, *closest, *exact, revisit, &mut tries)

@@ -58,15 +58,9 @@ pub(super) fn header(line: &[u8]) -> Result<(Header, u64), LoadError> {
     }
     let mut header = Header::new(b"WARC/1.0");
     header.set("WARC-Type", b"response");
-    header.set(
-        "WARC-Target-URI",
-        &uri.iter()
-            .copied()
-            .collect::<Vec<u8>>()
-            .split(|&b| b == b' ')
-            .collect::<Vec<_>>()
-            .join(&b"%20"[..]),
-    );
+    // What is allowed there alone.
+    let uri = uri.split(|&byte| byte == b' ').collect::<Vec<_>>();
+    header.set("WARC-Target-URI", &uri.join(&b"%20"[..]));
     header.set("WARC-Date", date.iso().as_bytes());
     let address = std::str::from_utf8(address)
         .ok()

@@ -245,6 +245,13 @@ impl Stored {
         }
         let block = self.bytes.get(self.block..).unwrap_or_default();
         let payload = block.get(self.http_head..).unwrap_or_default();
+        if self.is_arc {
+            let sha1 = |bytes: &[u8]| digest::of(digest::Algorithm::Sha1, bytes).text();
+            let (block, payload) = (sha1(block), sha1(payload));
+            self.header.set("WARC-Block-Digest", block.as_bytes());
+            self.header.set("WARC-Payload-Digest", payload.as_bytes());
+            return Ok(());
+        }
         if let Some(stated) = &self.checks.block {
             if digest::of(stated.algorithm, block) != *stated {
                 return Err(block::wrong("WARC-Block-Digest", stated));

@@ -276,6 +276,7 @@ async fn arc_records_become_warc_records() {
             }
             let header = Header::parse(&out[..header::end_of(&out).unwrap()]).unwrap();
             assert_eq!(header.record_type(), kind.as_bytes());
+            assert!(header.get("WARC-Payload-Digest").is_some());
             assert_eq!(header.target_uri().as_deref(), Some(uri));
             assert_eq!(header.text("WARC-IP-Address").as_deref(), address);
             assert_eq!(header.date().unwrap().to_string(), "20160102030405");
