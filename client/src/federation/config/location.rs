@@ -78,7 +78,12 @@ pub fn template(text: &str, names: &[&str]) -> Result<String, String> {
         rest = after;
     }
     plain.push_str(rest);
-    let url = Url::parse(&plain).map_err(|error| format!("{text:?} is no URL: {error}"))?;
+    let url =
+        Url::parse(&plain).map_err(|error| format!("{:?} is no URL: {error}", masked(&text)))?;
+    if !url.username().is_empty() || url.password().is_some() {
+        // It would be a part of `live_url`, which everybody sees.
+        return Err("a name or password in the URL, which everybody would see: there is no log-in to other servers".to_owned());
+    }
     match url.scheme() {
         "http" | "https" => Ok(text),
         scheme => Err(format!(
@@ -95,8 +100,10 @@ pub fn redis(text: &str) -> Result<String, String> {
         return Err("no URL of Redis: write redis://host:port/db/key".to_owned());
     }
     let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
-    let url = Url::parse(&format!("{scheme}://{authority}/"))
-        .map_err(|error| format!("{authority:?} is no host and port: {error}"))?;
+    let url = Url::parse(&format!("{scheme}://{authority}/")).map_err(|error| {
+        let host = authority.rsplit('@').next().unwrap_or_default();
+        format!("{host:?} is no host and port: {error}")
+    })?;
     if authority.contains(['{', '?', '#', ' ']) || url.host_str().unwrap_or_default().is_empty() {
         return Err("no host: write redis://host:port/db/key".to_owned());
     }

@@ -261,6 +261,16 @@ fn urls_are_checked() {
             "{col} means nothing here: it can be {coll}",
         ),
         ("cdx+http://h/x-cdx ftp://h/", "has to begin with http"),
+        (
+            "memento+http://u:hidden@h/",
+            "a name or password in the URL",
+        ),
+        ("cdx+http://u@h/x-cdx", "a name or password in the URL"),
+        ("redis://u:hidden@h:x/0/k", "\"h:x\" is no host and port"),
+        (
+            "memento+http://u:hidden@h:x/",
+            "\"http://u:***@h:x/\" is no URL",
+        ),
         ("upstream+http://h/many?x=1", "has more than a path"),
         ("file://other/x", "a file of another machine, \"other\""),
         ("file:///a%ff", "not those of UTF-8"),
@@ -268,6 +278,7 @@ fn urls_are_checked() {
     ] {
         let text = format!("collections:\n  a:\n    index: '{url}'\n    resource: [$live, /w]");
         refused(&text, &[(3, 12, what)]);
+        assert!(!refusal(&text).contains("hidden"), "{}", refusal(&text));
     }
     refused(
         "collections: {a: {index: {type: cdx, api_url: 'http://h/{urls}', replay_url: 'http://h/{url}'}}}",

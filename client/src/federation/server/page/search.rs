@@ -63,6 +63,24 @@ impl Search<'_> {
         query.finish()
     }
 
+    /// The same of the index API.
+    fn rows(&self) -> String {
+        let path = format!("/{}/index?", self.collection);
+        let mut query = form_urlencoded::Serializer::for_suffix(path.clone(), path.len());
+        self.parameters().into_iter().for_each(|(name, value)| {
+            query.append_pair(name, value);
+        });
+        query.finish()
+    }
+
+    fn parameters(&self) -> Vec<(&'static str, &str)> {
+        let mut parameters = vec![("url", self.url)];
+        if !self.span.digits().is_empty() {
+            parameters.extend([("from", self.span.digits()), ("to", self.span.digits())]);
+        }
+        parameters
+    }
+
     /// Asks the index.
     ///
     /// # Errors
@@ -78,11 +96,7 @@ impl Search<'_> {
             status: StatusCode::BAD_REQUEST,
             why: why.to_string(),
         };
-        let mut parameters = vec![("url", self.url)];
-        if !self.span.digits().is_empty() {
-            parameters.extend([("from", self.span.digits()), ("to", self.span.digits())]);
-        }
-        let query = Query::parse(parameters, None).map_err(|bad| refused(&bad))?;
+        let query = Query::parse(self.parameters(), None).map_err(|bad| refused(&bad))?;
         let query = collection
             .prepare(query)
             .map_err(|failure| refused(&failure))?;
@@ -169,6 +183,7 @@ impl Found {
                     p { "The index of " b { (search.collection) } " has nothing here." }
                 } @else {
                     (self.list(search))
+                    p { a href=(search.rows()) { "All of these as rows of the index" } }
                 }
             }
         }
@@ -205,19 +220,20 @@ fn capture(row: &Row, collection: &str) -> Markup {
     let [url, status, mime, source, live] =
         ["url", "status", "mime", "source", "live_url"].map(|name| row.field(name));
     let encoded: String = byte_serialize(url.as_bytes()).collect();
+    let time = readable(&digits);
     let record = format!("/{collection}/resource?url={encoded}&closest={digits}");
     html! {
         tr {
-            td class="time" { (readable(&digits)) }
+            td class="time" { (time) }
             td { (status) }
             td { (mime) }
             td { (source) }
             td class="url" { (url) }
             td {
-                a href=(record) { "WARC" }
+                a href=(record) aria-label={ "WARC record of " (time) } { "WARC" }
                 // Other servers name these: nothing but the web may be linked to.
                 @if live.starts_with("http://") || live.starts_with("https://") {
-                    " " a href=(live) rel="noreferrer nofollow" { "replay" }
+                    " " a href=(live) rel="noreferrer nofollow" aria-label={ "Replay of " (time) } { "replay" }
                 }
             }
         }
