@@ -35,7 +35,10 @@ fn what_is_no_request_ends_its_connection_and_no_other_one() {
     for (request, statuses) in [
         (&b"\x16\x03\x01\x02\x00\x01\r\n\r\n"[..], &["400"][..]),
         (b"hello\r\n\r\n", &["400"]),
-        (b"GET nonsense HTTP/1.1\r\nConnection: close\r\n\r\n", &["400"]),
+        (
+            b"GET nonsense HTTP/1.1\r\nConnection: close\r\n\r\n",
+            &["400"],
+        ),
         (b"GET /both/index HTTP/7.3\r\n\r\n", &["400"]),
         (huge.as_bytes(), &["431", "400"]),
         (long.as_bytes(), &["414", "431", "400"]),
@@ -150,5 +153,26 @@ fn strange_queries_get_an_answer() {
             answer.status,
             answer.text()
         );
+    }
+}
+
+#[test]
+fn servers_that_ask_each_other_in_a_circle_notice() {
+    // Each is a source of itself, which is the smallest circle; the address is known when it runs.
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = port.local_addr().unwrap();
+    drop(port);
+    let config = format!(
+        "collections:\n  up: upstream+http://{address}/up\n  cdx:\n    index:\n      type: cdx\n      \
+         api_url: http://{address}/cdx/index\n      replay_url: http://{address}/{{timestamp}}/{{url}}\n"
+    );
+    let stage = Stage::start_at(&config, address);
+    let mut connection = Connection::open(stage.address()).unwrap();
+    for collection in ["up", "cdx"] {
+        let target = format!("/{collection}/index?url=example.com");
+        let answer = connection.ask("GET", &target, &[], b"").unwrap();
+        assert_eq!((answer.status, answer.text()), (200, String::new()));
+        let errors = answer.field("source-errors").unwrap();
+        assert!(errors.contains("508"), "{errors}");
     }
 }

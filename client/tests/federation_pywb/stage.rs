@@ -16,12 +16,17 @@ pub struct Stage {
 impl Stage {
     /// Starts it with the text of a configuration, to which loopback addresses are added as allowed.
     pub fn start(config: &str) -> Stage {
+        Stage::start_at(config, SocketAddr::from(([127, 0, 0, 1], 0)))
+    }
+
+    /// The same at that address.
+    pub fn start_at(config: &str, bind: SocketAddr) -> Stage {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("config.yaml");
         std::fs::write(&file, format!("allow_private: [127.0.0.0/8]\n{config}")).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_crawlspace"));
         command
-            .args(["serve", "--bind", "127.0.0.1:0", "--config"])
+            .args(["serve", "--bind", &bind.to_string(), "--config"])
             .arg(&file);
         let mut program = Program::start(command);
         let address = until_some("the server listens", || {

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, BoxStream, FuturesUnordered, StreamExt};
 use http::header::{
-    ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH, HOST, RANGE, USER_AGENT,
+    ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH, HOST, RANGE, USER_AGENT, VIA,
 };
 use http::{HeaderMap, HeaderValue, Method};
 use http_body_util::Full;
@@ -28,6 +28,7 @@ use super::source::{Limits, SourceError};
 use crate::tls;
 
 mod body;
+pub mod circle;
 mod connection;
 pub mod exchange;
 mod guard;
@@ -352,6 +353,9 @@ fn message(request: &Request, unpacks: bool) -> Result<http::Request<Full<Bytes>
             AUTHORIZATION,
             redirect::credentials(url).ok_or_else(|| wrong("the name in this URL"))?,
         );
+    }
+    if let Some(via) = circle::via() {
+        headers.insert(VIA, via);
     }
     for name in request.headers.keys() {
         headers.remove(name);

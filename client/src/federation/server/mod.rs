@@ -35,6 +35,7 @@ use tokio::task::JoinSet;
 
 use super::collection::Collection;
 use super::figures::Api;
+use super::net::circle::{Circle, Way};
 use super::Federation;
 
 pub use self::body::{frames, whole, Body, Broken};
@@ -166,7 +167,10 @@ async fn logged(
             .contains_key(ACCESS_CONTROL_REQUEST_METHOD);
     let mut response = match preflight {
         true => preflight_answer(request.headers()),
-        false => answer(federation, request).await,
+        false => match Way::of(request.headers()) {
+            Ok(way) => way.answer(answer(federation, request)).await,
+            Err(Circle) => message(StatusCode::LOOP_DETECTED, CIRCLE),
+        },
     };
     if let Some(origin) = &options.allow_origin {
         let headers = response.headers_mut();
@@ -180,6 +184,9 @@ async fn logged(
     }
     response
 }
+
+const CIRCLE: &str =
+    "this request has been here before: a source of a collection leads back to that collection";
 
 /// What a browser wants to know before it sends a request of another origin (Fetch standard, CORS preflight).
 fn preflight_answer(asked: &HeaderMap) -> Response<Body> {
@@ -232,8 +239,12 @@ async fn answer(federation: Arc<Federation>, request: Request<Incoming>) -> Resp
         "index" => index::answer(&asked, &request).await,
         "resource" => resource::answer(&asked, request).await,
         "resource-post" | "resource/postreq" => resource::answer_message(&asked, request).await,
-        _ if timegate.is_some() => timegate::answer(&asked, &request, timegate.unwrap_or_default()).await,
-        _ if timemap.is_some() => timemap::answer(&asked, &request, timemap.unwrap_or_default()).await,
+        _ if timegate.is_some() => {
+            timegate::answer(&asked, &request, timegate.unwrap_or_default()).await
+        }
+        _ if timemap.is_some() => {
+            timemap::answer(&asked, &request, timemap.unwrap_or_default()).await
+        }
         _ => {
             let text = format!("{path:?}: a collection has index, resource, resource-post, timemap/link/<url> and timegate/<url>");
             message(StatusCode::NOT_FOUND, &text)

@@ -11,7 +11,7 @@ use url::Url;
 
 use super::unsent;
 use crate::federation::net::exchange::{Body, Exchange, Head, Outgoing, Status, Version};
-use crate::federation::net::Net;
+use crate::federation::net::{circle, Net};
 use crate::federation::resource::client_request::ClientRequest;
 use crate::federation::resource::digest::{Digest, Digester};
 use crate::federation::resource::http_head;
@@ -41,12 +41,21 @@ pub async fn load(
     });
     let url = url.filter(|url| !url.is_empty());
     let url = url.ok_or_else(|| LoadError::Unfit("the row has no url".to_owned()))?;
-    let outgoing = outgoing(
+    let mut outgoing = outgoing(
         collection,
         &url,
         &String::from_utf8_lossy(row.timestamp()),
         request,
     )?;
+    if let Some(via) = circle::via() {
+        let name = Bytes::from_static(b"Via");
+        outgoing
+            .fields
+            .retain(|(one, _)| !one.eq_ignore_ascii_case(&name));
+        outgoing
+            .fields
+            .push((name, Bytes::copy_from_slice(via.as_bytes())));
+    }
     let exchange = net.exchange(outgoing, limits).await.map_err(unsent)?;
     let Exchange { head, mut body, .. } = exchange;
     match head.first.code {
