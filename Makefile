@@ -7,6 +7,9 @@ ARGS   ?=
 ONLY   ?=
 QUICK  ?=
 SCALE  ?=
+TIME   ?=
+SEED   ?=
+INPUT  ?=
 PREFIX ?= /usr/local
 DESTDIR ?=
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
@@ -23,7 +26,7 @@ export REDIS_SERVER
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help build install run demo test test-unit test-live lint simulate bench clean
+.PHONY: help build install run demo test test-unit test-live lint simulate bench fuzz clean
 
 help: ## List what can be done here (this list)
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | while IFS="$$(printf '\t')" read -r target text; do \
@@ -52,7 +55,7 @@ run: ## Run a Redis server with the module (PORT=6379, DIR= to keep the data, AR
 	@$(CARGO) build --release --package crawlspace
 	@exec env PORT='$(PORT)' DIR='$(DIR)' ARGS='$(ARGS)' MODULE='$(MODULE)' scripts/run
 
-demo: ## Crawl a small site twice with wget and see what the second crawl saves; then politely (under a minute)
+demo: ## Crawl a small site twice with wget and see what the second crawl saves; then politely; and serve both crawls over HTTP (under a minute)
 	@scripts/need cc libclang redis-server redis-cli wget
 	@$(CARGO) build --release --package crawlspace
 	@$(CARGO) build --package crawlspace-client --bin crawlspace --example demo --example polite
@@ -92,10 +95,17 @@ simulate: ## Fetch a million URIs in simulated time with workers that crash, sta
 	$(CARGO) build --release --package crawlspace
 	CRAWLSPACE_MODULE='$(MODULE)' $(CARGO) run --release --package redis-tests --bin simulate
 
-bench: ## Measure against plain Redis and write docs/benchmarks.md (ONLY=dedupe, chg, tags, import or one row, QUICK=1, SCALE=1)
-	@scripts/need cc libclang redis-server redis-cli
+bench: ## Measure against plain Redis and pywb and write docs/benchmarks.md (ONLY=dedupe, chg, tags, import, federation or one row, QUICK=1, SCALE=1)
+	@scripts/need cc libclang redis-server redis-cli wrk python3 python3-venv
 	$(CARGO) build --release --package crawlspace --package crawlspace-client
 	MODULE='$(MODULE)' ONLY='$(ONLY)' QUICK='$(QUICK)' SCALE='$(SCALE)' $(CARGO) run --release --package redis-tests --bin bench -- $(ARGS)
+
+# Time is shared by this many targets.
+FUZZ_TARGETS := 15
+fuzz: ## Change files, requests and answers of other servers until something breaks (TIME=60 seconds in all, SEED=, INPUT= for one again)
+	@scripts/need cc
+	@seconds=$$(awk 'BEGIN { print $(or $(TIME),60) / $(FUZZ_TARGETS) }'); \
+	TIME=$$seconds SEED='$(SEED)' INPUT='$(abspath $(INPUT))' $(CARGO) test --package crawlspace-client --test federation_fuzz -- --nocapture
 
 clean: ## Remove everything that was built
 	$(CARGO) clean

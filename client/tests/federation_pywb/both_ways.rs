@@ -6,7 +6,7 @@ use redis_tests::pywb::App;
 
 use crate::answer::{lines, Line};
 use crate::data::{pywb, Data};
-use crate::record::{decoded, payload_of, Checked, Record};
+use crate::record::{gunzipped, payload_of, Checked, Record};
 use crate::stage::Stage;
 
 /// Captures of every kind, a few of each: pages, revisits, redirects, errors, codings.
@@ -127,8 +127,11 @@ fn captures_of_posted_forms_are_found_by_what_was_posted() {
             form.len()
         );
         let other = ask(theirs.address(), "POST", &path, &fields, form.as_bytes()).unwrap();
-        let expected = Record::read_leniently(&other.body);
-        assert_eq!(expected.payload, payload_of(capture), "{path} {form}");
+        // pywb looks for the original of a revisit without what was posted, and takes what is similar.
+        if !capture.is_revisit() {
+            let other = Record::read_leniently(&other.body);
+            assert_eq!(other.payload, payload_of(capture), "{path} {form}");
+        }
         for (path, fields, body) in [
             (path.clone(), &fields[..], form),
             (
@@ -140,7 +143,7 @@ fn captures_of_posted_forms_are_found_by_what_was_posted() {
         ] {
             let answer = ask(ours.address(), "POST", &path, fields, body.as_bytes()).unwrap();
             let record = checked.record(&answer);
-            assert_eq!(record.payload, expected.payload, "{path} {form}");
+            assert_eq!(record.payload, payload_of(capture), "{path} {form}");
         }
         count += 1;
     }
@@ -253,15 +256,15 @@ fn pywb_replays_what_we_serve() {
     let ours = Stage::start(&data.config());
     let base = ours.url();
     let config = format!(
-        "framed_replay: false\n\
-         collections:\n\
+        "framed_replay: false\n{}\
          \x20 rows:\n    index:\n      type: cdx\n\
          \x20     api_url: {base}/both/index?url={{url}}&closest={{closest}}&sort=closest\n\
          \x20     replay_url: {base}/both/resource?url={{url}}&closest={{timestamp}}\n\
          \x20 mementos:\n    index:\n      type: memento\n\
          \x20     timegate_url: {base}/both/timegate/{{url}}\n\
          \x20     timemap_url: {base}/both/timemap/link/{{url}}\n\
-         \x20     replay_url: {base}/both/resource?url={{url}}&closest={{timestamp}}\n"
+         \x20     replay_url: {base}/both/resource?url={{url}}&closest={{timestamp}}\n",
+        data.config()
     );
     let theirs = pywb.start(App::Wayback, &config, 1);
     for capture in samples(&data.north.captures) {
@@ -273,21 +276,26 @@ fn pywb_replays_what_we_serve() {
             let path = format!("/{collection}/{time}id_/{url}");
             let answer = get(theirs.address(), &path);
             assert_eq!(answer.status, capture.status, "{path}: {}", answer.text());
-            let head: String = answer
-                .fields
-                .iter()
-                .map(|(name, value)| format!("{name}: {value}\r\n"))
-                .collect();
-            let head = head.replace("transfer-encoding: chunked", "");
-            assert_eq!(decoded(&head, &answer.body), payload_of(capture), "{path}");
+            let local = get(theirs.address(), &format!("/both/{time}id_/{url}"));
+            for name in [
+                "content-type",
+                "content-encoding",
+                "location",
+                "memento-datetime",
+            ] {
+                assert_eq!(answer.field(name), local.field(name), "{path}: {name}");
+            }
+            assert!(answer.body == local.body, "{path}: {}", answer.text());
+            if capture.encoding.is_empty() {
+                assert!(answer.body == capture.payload, "{path}: {}", answer.text());
+            }
         }
         if capture.status == 200 && capture.mime == "text/html" {
             let path = format!("/rows/{time}/{url}");
             let page = get(theirs.address(), &path);
             let text = match page.field("content-encoding") {
                 None => page.text(),
-                Some(_) => String::from_utf8_lossy(&decoded("content-encoding: gzip", &page.body))
-                    .into_owned(),
+                Some(_) => String::from_utf8_lossy(&gunzipped(&page.body)).into_owned(),
             };
             assert!(text.contains("<title>"), "{path}: {text}");
             let link = format!("/rows/{time}/http://example.com/about\"");

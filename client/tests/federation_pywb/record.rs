@@ -104,18 +104,24 @@ impl Record {
 }
 
 /// A body without its codings.
-pub fn decoded(head: &str, body: &[u8]) -> Vec<u8> {
-    let head = head.to_ascii_lowercase();
+fn decoded(head: &str, body: &[u8]) -> Vec<u8> {
+    let says = |field: &str| head.lines().any(|line| line.eq_ignore_ascii_case(field));
     let mut body = body.to_vec();
-    if head.contains("transfer-encoding: chunked") {
+    if says("transfer-encoding: chunked") {
         body = unchunked(&body);
     }
-    if head.contains("content-encoding: gzip") {
-        let mut plain = Vec::new();
-        GzDecoder::new(&body[..]).read_to_end(&mut plain).unwrap();
-        body = plain;
+    if says("content-encoding: gzip") {
+        body = gunzipped(&body);
     }
     body
+}
+
+/// Without gzip.
+pub fn gunzipped(packed: &[u8]) -> Vec<u8> {
+    let mut plain = Vec::new();
+    let unpacked = GzDecoder::new(packed).read_to_end(&mut plain);
+    unpacked.unwrap_or_else(|why| panic!("{why}: {}", packed.escape_ascii()));
+    plain
 }
 
 fn unchunked(mut rest: &[u8]) -> Vec<u8> {
@@ -124,7 +130,7 @@ fn unchunked(mut rest: &[u8]) -> Vec<u8> {
         let at = rest
             .windows(2)
             .position(|two| two == b"\r\n")
-            .expect("the size of a chunk");
+            .unwrap_or_else(|| panic!("no size of a chunk: {}", rest.escape_ascii()));
         let size = std::str::from_utf8(&rest[..at]).unwrap();
         let size = usize::from_str_radix(size.trim(), 16).unwrap();
         if size == 0 {

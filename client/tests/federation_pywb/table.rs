@@ -36,9 +36,8 @@ pub enum Accepted {
     /// Half of a number of two digits, as in `2018022`: here it means all that it can be the beginning of, the days
     /// 20 to 29. In pywb it means the 20th as the first, and the 21st as the last.
     HalfNumber,
-    /// A page is so many rows here, whatever the source. In pywb it is so many blocks of a cluster, and pages of
-    /// other sources do not exist.
-    Paging,
+    /// The number of pages is JSON and says so, where pywb says that it is CDXJ.
+    PagesAreJson,
     /// A TimeMap names the timegate, the TimeMap and the first and last memento (RFC 7089, section 5). pywb's index
     /// lists mementos alone, with the URL of the original in the place of that of the memento.
     TimeMap,
@@ -244,10 +243,11 @@ pub const CASES: &[Case] = &[
     same("cluster", "url=http://nothing.example.net/"),
     same("cluster", "url=example.com&closest=20180601120000&limit=4"),
     same("cluster", "url=example.com&from=2018&to=2018&filter=mime:html"),
-    but("cluster", "url=*.example.com&page=0", Accepted::Paging),
-    but("cluster", "url=*.example.com&page=1&pageSize=2", Accepted::Paging),
-    but("cluster", "url=*.example.com&showNumPages=true", Accepted::Paging),
-    but("cluster", "url=*.example.com&page=9999", Accepted::Paging),
+    same("cluster", "url=*.example.com&page=0"),
+    same("cluster", "url=*.example.com&page=1&pageSize=2"),
+    but("cluster", "url=*.example.com&showNumPages=true", Accepted::PagesAreJson),
+    but("cluster", "url=http://nothing.example.net/&showNumPages=true", Accepted::PagesAreJson),
+    but("cluster", "url=*.example.com&page=9999", Accepted::BadParameter),
     same("sorted", "url=example.com"),
     same("sorted", "url=*.example.com"),
     same("sorted", "url=http://example.com/news/*"),

@@ -44,7 +44,7 @@ const PATHS: [&str; 20] = [
     "/api/items",
 ];
 
-const POSTED: [&str; 4] = ["a=1&b=2", "a=1&b=3", "query=web+archive", "q=x"];
+const POSTED: [&str; 4] = ["a=1&b=2", "a=1&b=3", "query=archive", "q=x"];
 
 /// The first second of 2016.
 const FIRST: u64 = 1_451_606_400;
