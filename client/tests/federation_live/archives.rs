@@ -1,11 +1,15 @@
 //! Records of captures that archives replay.
 
+use std::io::Write;
+
 use crawlspace_client::federation::net::Net;
 use crawlspace_client::federation::resource::client_request::ClientRequest;
 use crawlspace_client::federation::resource::live;
 use crawlspace_client::federation::resource::record::{LoadError, Record};
 use crawlspace_client::federation::row::Row;
 use crawlspace_client::federation::source::SourceError;
+use flate2::write::GzEncoder;
+use redis_tests::archive::collection::sha1_base32;
 
 use crate::stub::{send, Stub};
 use crate::warcio::{digest, verdicts};
@@ -223,5 +227,62 @@ async fn rows_without_a_place_are_for_other_loaders() {
             .err()
             .unwrap();
         assert_eq!(error.word(), "unfit", "{fields:?}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn what_an_archive_packs_for_the_way_is_unpacked() {
+    let text = b"hello hello hello hello";
+    let mut encoder = GzEncoder::new(Vec::new(), flate2::Compression::default());
+    encoder.write_all(text).unwrap();
+    let packed = encoder.finish().unwrap();
+    let digest = |bytes: &[u8]| format!("sha1:{}", sha1_base32(bytes));
+    let broken = [&packed[..packed.len() - 3], b"xyz"].concat();
+    let folder = tempfile::tempdir().unwrap();
+    let mut files = Vec::new();
+    for (what, digest, sent, expected) in [
+        ("packed on the way", digest(text), &packed, &text[..]),
+        (
+            "packed when captured",
+            digest(&packed),
+            &packed,
+            &packed[..],
+        ),
+        (
+            "packed, and nobody knows when",
+            digest(b"other"),
+            &packed,
+            &packed[..],
+        ),
+        ("broken", digest(text), &broken, &broken[..]),
+    ] {
+        let head = format!(
+            "HTTP/1.1 200 OK\r\nMemento-Datetime: Sat, 02 Jan 2016 03:04:05 GMT\r\nContent-Encoding: gzip\r\n\
+             Content-Length: {}\r\n\r\n",
+            sent.len()
+        );
+        let stub = Stub::answering([head.as_bytes(), &sent[..]].concat());
+        let replay = stub.url(&format!("/web/20160101000000id_/{URL}"));
+        let fields = [("url", URL), ("digest", &digest), ("live_url", &replay)];
+        let record = load(&row("cdx", "20160101000000", &fields)).await.unwrap();
+        let warc = bytes_of(record).await.unwrap();
+        let (_, http, payload) = taken_apart(&warc);
+        let http = String::from_utf8(http).unwrap();
+        assert_eq!(payload, expected, "{what}");
+        assert_eq!(
+            http.contains("Content-Encoding: gzip\r\n"),
+            expected != text,
+            "{what}: {http}"
+        );
+        assert!(
+            http.contains(&format!("Content-Length: {}\r\n", expected.len())),
+            "{what}: {http}"
+        );
+        assert_eq!(stub.asked()[0].field("Accept-Encoding"), Some("gzip"));
+        files.push(folder.path().join(format!("{what}.warc")));
+        std::fs::write(files.last().unwrap(), &warc).unwrap();
+    }
+    for verdict in verdicts(&files).iter().flatten() {
+        verdict.must_be_valid("packed");
     }
 }
