@@ -233,27 +233,25 @@ async fn answer(federation: Arc<Federation>, request: Request<Incoming>) -> Resp
         point,
     };
     let api = Api::of_path(rest);
-    let timegate = rest.strip_prefix("timegate/");
-    let timemap = rest.strip_prefix("timemap/link/");
-    let response = match rest {
-        "index" => index::answer(&asked, &request).await,
-        "resource" => resource::answer(&asked, request).await,
-        "resource-post" | "resource/postreq" => resource::answer_message(&asked, request).await,
-        _ if timegate.is_some() => {
-            timegate::answer(&asked, &request, timegate.unwrap_or_default()).await
+    let response = match split(rest) {
+        ("index", "") => index::answer(&asked, &request).await,
+        ("resource", "") => resource::answer(&asked, request).await,
+        ("resource-post", "") | ("resource", "postreq") => {
+            resource::answer_message(&asked, request).await
         }
-        _ if timemap.is_some() => {
-            timemap::answer(&asked, &request, timemap.unwrap_or_default()).await
+        ("timegate", url) => timegate::answer(&asked, &request, url).await,
+        ("timemap", format) if format.starts_with("link/") => {
+            timemap::answer(&asked, &request, &format["link/".len()..]).await
         }
-        _ => {
-            let text = format!("{path:?}: a collection has index, resource, resource-post, timemap/link/<url> and timegate/<url>");
-            message(StatusCode::NOT_FOUND, &text)
-        }
+        _ => message(StatusCode::NOT_FOUND, &format!("{path:?}: {PATHS}")),
     };
     let status = response.status().as_u16();
     asked.collection.requests.record(api, status);
     response
 }
+
+const PATHS: &str =
+    "a collection has index, resource, resource-post, timemap/link/<url> and timegate/<url>";
 
 /// What is not about one collection.
 async fn own(
