@@ -9,7 +9,7 @@ use hyper::body::Incoming;
 
 use super::body::Body;
 use super::index::{refusal, respond, with_errors};
-use super::links::{link, memento_link, quoted, target, timemap_link, Place};
+use super::links::{absolute, link, memento_link, quoted, target, timemap_link, Place};
 use super::reply::message;
 use super::{only_read, Asked};
 use crate::federation::collection::{next, Failure, Rows};
@@ -64,7 +64,7 @@ pub(super) async fn answer(
         &asked.collection.name,
         asked.point.as_deref(),
     );
-    let own = place.timemap(&query.url);
+    let own = place.timemap(&absolute(&query.url));
     respond(text(rows, TimeMap::new(&query, place, own)), MEDIA, &report)
 }
 
@@ -96,6 +96,8 @@ pub struct TimeMap {
     /// Where a memento is, when that is elsewhere: `https://h/{timestamp}/{url}`.
     format: Option<String>,
     query: Arc<Query>,
+    /// The original.
+    url: String,
     held: Option<Memento>,
     /// The first and the last moment so far.
     span: Option<(Timestamp, Timestamp)>,
@@ -116,6 +118,7 @@ impl TimeMap {
             own,
             format: None,
             query: Arc::clone(query),
+            url: absolute(&query.url).into_owned(),
             held: None,
             span: None,
         }
@@ -182,7 +185,7 @@ impl TimeMap {
         if self.query.match_type != MatchType::Exact || self.format.is_some() {
             return;
         }
-        let url = &self.query.url;
+        let url = &self.url;
         for link in [
             link(url, "original"),
             link(&self.place.timegate(url), "timegate"),
@@ -196,7 +199,7 @@ impl TimeMap {
         let time = Timestamp::earliest(row.timestamp())?;
         let mut url = row.field("url");
         if url.is_empty() && self.query.match_type == MatchType::Exact {
-            url.clone_from(&self.query.url);
+            url.clone_from(&self.url);
         }
         (!url.is_empty()).then(|| Memento {
             url,
@@ -270,7 +273,7 @@ mod tests {
 
     #[test]
     fn a_timemap_says_all_that_it_should() {
-        let text = written(&[("url", "http://a.com/")], &[&[A, B], &[C]]);
+        let text = written(&[("url", "a.com/")], &[&[A, B], &[C]]);
         let expected = "<http://a.com/>; rel=\"original\",\n\
             <http://h/c/timegate/http://a.com/>; rel=\"timegate\",\n\
             <http://h/c/resource?url=http://a.com/&closest=20140101000000>; rel=\"first memento\"; \
