@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::TryStreamExt;
+use futures_util::{StreamExt, TryStreamExt};
 use redis_tests::{answer, Asked, Part, ScriptedHost};
 
 use super::*;
@@ -696,4 +696,36 @@ com,a)/ 20170102030405 {"url": "http://a.com/", "source": "live", "source_type":
         )
     );
     assert_eq!(rows[1].field("live_url"), "http://a.com/");
+}
+
+#[test]
+fn rows_that_came_are_of_use_when_no_more_come() {
+    let host = ScriptedHost::start(|asked| match asked.target.starts_with("/cut") {
+        true => vec![
+            Part::Bytes(b"HTTP/1.1 200 X\r\nContent-Length: 1000\r\n\r\n".to_vec()),
+            Part::Bytes(line(20160101000000).into_bytes()),
+            Part::Close,
+        ],
+        false => vec![
+            Part::Bytes(b"HTTP/1.1 200 X\r\n\r\n".to_vec()),
+            Part::Bytes(line(20160101000000).into_bytes()),
+            Part::Silence,
+        ],
+    });
+    for (path, word) in [("/cut", "broke off"), ("/silent", "timeout")] {
+        let mut identity = identity("cdx", false);
+        identity.limits.first = Duration::from_secs(4);
+        identity.limits.silence = Duration::from_millis(100);
+        let source = CdxSource::new(net(), identity, &host.url(path), None, None);
+        let (first, then) = run(async {
+            let mut rows = source.rows(lookup(&[("url", "a.com")])).await.unwrap();
+            assert!(rows.ordered);
+            (
+                rows.batches.next().await.unwrap(),
+                rows.batches.next().await.unwrap(),
+            )
+        });
+        assert_eq!(times(&first.unwrap()), ["20160101000000"], "{path}");
+        assert!(then.unwrap_err().to_string().contains(word), "{path}");
+    }
 }
