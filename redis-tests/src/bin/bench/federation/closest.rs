@@ -145,13 +145,13 @@ fn findings(plan: &Plan, [ours, theirs]: &[Figures; 2]) -> Findings {
     row(
         format!(
             "{captures} captures of one key, the {} `closest`",
-            grouped(LIMIT)
+            grouped(LIMIT.min(plan.scaled(MOST)))
         ),
         |figures| &figures.all,
         Goal::AtLeast(50.0),
     );
     row(
-        format!("the same, `limit=10`"),
+        "the same, `limit=10`".into(),
         |figures| &figures.ten,
         Goal::Known,
     );

@@ -41,19 +41,18 @@ pub fn measure(plan: &Plan, corpus: &Corpus) -> Findings {
     let dir = corpus.path("");
     let mut config = String::from("collections:\n");
     for group in 0..groups {
+        // Only one of the two is late, whatever else the machine has to do.
         config.push_str(&format!(
-            "  g{group}:\n    index_timeout: {}\n    index_group:\n      local: {}/index.cdxj\n      silent: cdx+http://{address}/g{group}-cdx\n",
+            "  g{group}:\n    index_timeout: 60\n    resource: {0}/warcs/\n    index_group:\n      local: {0}/set.cdxj\n\
+             \x20     silent: {{type: cdx, api_url: 'http://{address}/{group}?url={{url}}', \
+             replay_url: 'http://{address}/{{timestamp}}id_/{{url}}', index_timeout: {1}}}\n",
+            dir.display(),
             TIMEOUT / 1e3,
-            dir.display()
         ));
     }
     let ours = Ours::start(&dir, &config);
-    let target = |group: usize| {
-        format!(
-            "/g{group}/index?url={}*",
-            corpus.prefixes[group % corpus.prefixes.len()]
-        )
-    };
+    let page = &corpus.prefixes[0];
+    let target = |group: usize| format!("/g{group}/index?url={page}*");
     let mut late = Series::default();
     for group in 0..ALONE {
         let mut connection = Connection::open(ours.address()).expect("the server accepts");
@@ -115,13 +114,13 @@ pub fn measure(plan: &Plan, corpus: &Corpus) -> Findings {
         result: late,
         goal: Goal::Never(50.0, "ms"),
     });
-    let growth = memory[3] - memory[0];
+    let growth = memory[3] - memory[1];
     found.rows.push(Row {
         id: "F4",
         what: format!("memory after {} such queries", grouped(queries as u64)),
-        against: "after a quarter of them".into(),
+        against: "after half of them".into(),
         ours: format!("{:.1} MB", memory[3]),
-        theirs: format!("{:.1} MB", memory[0]),
+        theirs: format!("{:.1} MB", memory[1]),
         result: Series(vec![growth]),
         goal: Goal::AtMost(2.0, "MB"),
     });
