@@ -68,6 +68,17 @@ impl Config {
 
     /// Reads a text as if it stood in that file of that folder, an absolute one.
     ///
+    /// ```
+    /// use std::path::Path;
+    /// use crawlspace_client::federation::config::{Config, SourceKind};
+    ///
+    /// let (config, _) = Config::parse("collections: {live: $live}", "config.yaml", Path::new("/etc"))?;
+    /// assert_eq!(config.collections[0].steps[0].sources[0].kind, SourceKind::Live);
+    /// let errors = Config::parse("collections: {a: $life}", "config.yaml", Path::new("/etc")).unwrap_err();
+    /// assert!(errors.to_string().starts_with("config.yaml:1:18: "));
+    /// # Ok::<(), crawlspace_client::federation::config::ConfigErrors>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`Config::load`].
     pub fn parse(
