@@ -1,6 +1,11 @@
 //! Every collection is a Memento endpoint (RFC 7089).
 
+use std::path::Path;
+
+use crawlspace_client::federation::config::Config;
+use crawlspace_client::federation::{server, Federation};
 use redis_tests::http::{ask, get, Answer};
+use tokio::net::TcpListener;
 
 use crate::index_api::archive;
 use crate::stage::Stage;
@@ -135,6 +140,33 @@ fn a_timegate_leads_to_the_closest_memento() {
     assert_eq!((head.status, head.body.len()), (302, 0));
     let posted = ask(stage.address(), "POST", TIMEGATE, &[], b"").unwrap();
     assert_eq!(posted.status, 405);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn links_lead_to_where_others_see_the_server() {
+    let text = "collections: {live: $live}";
+    let (config, _) = Config::parse(text, "config.yaml", Path::new("/")).unwrap();
+    let public = "https://archive.example/old/".to_owned();
+    let federation = Federation::open_at(&config, Some(public)).unwrap();
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let served = tokio::spawn(server::serve(
+        federation,
+        listener,
+        server::Options::default(),
+        async {
+            let _ = stopped.await;
+        },
+    ));
+    let asked = tokio::task::spawn_blocking(move || get(address, "/live/timegate/example.com"));
+    let answer = asked.await.unwrap();
+    let memento = "https://archive.example/old/live/resource?url=http://example.com";
+    assert_eq!(answer.status, 302, "{}", answer.text());
+    let location = answer.field("location").unwrap();
+    assert!(location.starts_with(memento), "{location}");
+    stop.send(()).unwrap();
+    served.await.unwrap().unwrap();
 }
 
 #[test]

@@ -121,7 +121,7 @@ fn in_path(url: &str) -> String {
 
 /// The URL that comes after `timegate/` or `timemap/link/` in a path, with the query string that belongs to it.
 ///
-/// It may be escaped as a whole, as some clients do it, and proxies may have made one slash of two.
+/// It may be escaped as a whole or lack its scheme, as some clients do it, and proxies may have made one slash of two.
 pub fn target(path: &str, query: Option<&str>) -> String {
     let escaped = path.get(..8).is_some_and(|start| {
         let start = start.to_ascii_lowercase();
@@ -143,7 +143,10 @@ pub fn target(path: &str, query: Option<&str>) -> String {
         url.push('?');
         url.push_str(query);
     }
-    url
+    match url.is_empty() {
+        true => url,
+        false => absolute(&url).into_owned(),
+    }
 }
 
 /// The URL with `http://` before it, when it has no scheme: `example.com`, `localhost:8080/a`.
@@ -253,7 +256,7 @@ mod tests {
             ("http:/a.com/b", None, "http://a.com/b"),
             ("https:/a.com", None, "https://a.com"),
             ("http%3A%2F%2Fa.com%2F%3Fb", None, "http://a.com/?b"),
-            ("a.com/%41", Some(""), "a.com/%41?"),
+            ("a.com/%41", Some(""), "http://a.com/%41?"),
             ("", None, ""),
         ] {
             assert_eq!(target(path, query), url);
