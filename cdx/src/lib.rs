@@ -2,7 +2,8 @@
 //!
 //! A [`Line`] is one capture of an index, a [`Field`] a thing in it. A [`Filter`] is one `filter=` of a
 //! CDX server in one of three [`Dialect`]s, a [`Collapse`] one `collapse=`, and a [`Pattern`] a regular
-//! expression that cannot hurt. No I/O here, and nothing of Redis.
+//! expression that cannot hurt. [`surt`] makes the urlkeys of URLs, by which indexes are sorted, and [`post`] the URLs
+//! under which requests with a body are looked up. No I/O here, and nothing of Redis.
 //!
 //! ```
 //! use crawlspace_cdx::{lines, Dialect, Filter, Format, Limits, Line, Read};
