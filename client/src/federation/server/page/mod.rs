@@ -1,6 +1,6 @@
 //! The page at `/`: collections, how their sources are, and a search for captures.
 //!
-//! It works without scripts, and its policy allows none.
+//! It works without scripts, and its policy allows none. All links are relative, so that a proxy may have it at any path.
 
 mod calendar;
 mod search;
@@ -100,14 +100,14 @@ fn whole(body: &Markup) -> Markup {
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
                 title { "Crawlspace" }
-                link rel="icon" href="/static/icon.svg" type="image/svg+xml";
-                link rel="stylesheet" href="/static/page.css";
+                link rel="icon" href="./static/icon.svg" type="image/svg+xml";
+                link rel="stylesheet" href="./static/page.css";
             }
             body {
-                header { h1 { a href="/" { "Crawlspace" } } }
+                header { h1 { a href="./" { "Crawlspace" } } }
                 main { (body) }
                 footer {
-                    a href="/_status" { "Status" } " · " a href="/_metrics" { "Metrics" }
+                    a href="./_status" { "Status" } " · " a href="./_metrics" { "Metrics" }
                 }
             }
         }
@@ -121,7 +121,7 @@ fn refused(error: Refused) -> (StatusCode, Markup) {
 
 fn form(federation: &Federation, search: &Search<'_>) -> Markup {
     html! {
-        form action="/" method="get" role="search" {
+        form action="./" method="get" role="search" {
             label for="coll" { "Collection" }
             select id="coll" name="coll" {
                 @for collection in &federation.collections {
@@ -167,7 +167,7 @@ fn collections(sources: Option<&[Seen]>) -> Markup {
                 }
             }
             @if sources.len() > LISTED {
-                p class="note" { (sources.len() - LISTED) " more sources: see " a href="/_status" { "/_status" } "." }
+                p class="note" { (sources.len() - LISTED) " more sources: see " a href="./_status" { "/_status" } "." }
             }
         }
     }

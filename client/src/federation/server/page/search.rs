@@ -54,7 +54,7 @@ pub struct Refused {
 impl Search<'_> {
     /// This page, with another span.
     pub fn link(&self, span: &Span) -> String {
-        let mut query = form_urlencoded::Serializer::for_suffix("/?".to_owned(), "/?".len());
+        let mut query = form_urlencoded::Serializer::for_suffix("?".to_owned(), "?".len());
         query.append_pair("coll", self.collection);
         query.append_pair("url", self.url);
         if !span.digits().is_empty() {
@@ -65,7 +65,7 @@ impl Search<'_> {
 
     /// The same of the index API.
     fn rows(&self) -> String {
-        let path = format!("/{}/index?", self.collection);
+        let path = format!("./{}/index?", self.collection);
         let mut query = form_urlencoded::Serializer::for_suffix(path.clone(), path.len());
         self.parameters().into_iter().for_each(|(name, value)| {
             query.append_pair(name, value);
@@ -221,7 +221,7 @@ fn capture(row: &Row, collection: &str) -> Markup {
         ["url", "status", "mime", "source", "live_url"].map(|name| row.field(name));
     let encoded: String = byte_serialize(url.as_bytes()).collect();
     let time = readable(&digits);
-    let record = format!("/{collection}/resource?url={encoded}&closest={digits}");
+    let record = format!("./{collection}/resource?url={encoded}&closest={digits}");
     html! {
         tr {
             td class="time" { (time) }
