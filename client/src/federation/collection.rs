@@ -187,6 +187,11 @@ impl Collection {
     /// # Errors
     /// When there is no answer.
     pub async fn pages(&self, query: &Arc<Query>, report: &Report) -> Result<Pages, Failure> {
+        let mut none = Pages {
+            count: 0,
+            size: query.page_size.unwrap_or(PAGE),
+            of: "rows",
+        };
         for step in &self.steps {
             let pages = match self.blocks(step, query).await {
                 Ok(Some(blocks)) => {
@@ -218,13 +223,10 @@ impl Collection {
             if pages.count > 0 {
                 return Ok(pages);
             }
+            // No pages, but of what there would be some.
+            none = pages;
         }
-        let size = query.page_size.unwrap_or(PAGE);
-        Ok(Pages {
-            count: 0,
-            size,
-            of: "rows",
-        })
+        Ok(none)
     }
 
     /// How many blocks rows of the query can be in, if its pages are of blocks. Where rows are hidden they are not,
