@@ -9,7 +9,7 @@ use redis_tests::{answer, Asked, Part, ScriptedHost};
 use super::*;
 use crate::federation::config::{Dialect, Network};
 use crate::federation::net::Net;
-use crate::federation::query::{Order, Query};
+use crate::federation::query::Query;
 use crate::federation::row::{member, Row};
 use crate::federation::source::{Limits, Lookup, Source, SourceError};
 use crate::federation::sources::Identity;
