@@ -16,3 +16,4 @@ mod shelf;
 mod slow_clients;
 #[path = "../federation_pywb/stage.rs"]
 mod stage;
+mod wget;

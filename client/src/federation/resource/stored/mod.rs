@@ -6,12 +6,14 @@
 
 pub(super) mod arc;
 mod block;
+mod compose;
 pub(super) mod header;
 
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt};
 
 use self::block::{Block, Checks};
+pub(super) use self::compose::compose;
 use self::header::{Header, MAX_HEADER};
 use super::digest::{self, Digest};
 use super::http_head;
@@ -21,6 +23,8 @@ use super::unpack::Unpacked;
 
 /// The largest block that is checked as a whole in memory, in bytes.
 const WHOLE: u64 = 1 << 20;
+/// A block that says it is larger than this is not what it says, in bytes.
+const LARGEST: u64 = 1 << 50;
 /// What is read at once.
 const STEP: usize = 64 * 1024;
 /// What closes a record.
@@ -97,6 +101,10 @@ impl Stored {
                 (header, length)
             }
         };
+        if content_length > LARGEST {
+            let what = format!("the record says that it has {content_length} bytes");
+            return Err(LoadError::Record(what));
+        }
         if header.get("WARC-Record-ID").is_none_or(<[u8]>::is_empty) {
             let date = header.get("WARC-Date").unwrap_or_default();
             let made = made_id(&[id, date, header.get("WARC-Target-URI").unwrap_or_default()]);
@@ -178,6 +186,10 @@ impl Stored {
             let missing = wanted.saturating_sub(block.len());
             if missing == 0 || !is_whole && self.http_head > 0 {
                 break;
+            }
+            if self.bytes.len() > STEP {
+                // Others may want to go on, too.
+                tokio::task::yield_now().await;
             }
             if rest.read(&mut self.bytes, missing.min(STEP)).await? == 0 {
                 break;
@@ -357,51 +369,6 @@ impl Stored {
     }
 }
 
-/// Puts a record together. Its header gets the `Content-Length` that it has to have.
-pub(super) fn compose(
-    header: &mut Header,
-    http_head: &[u8],
-    payload: Payload,
-    target_uri: String,
-    date: crate::federation::timestamp::Timestamp,
-) -> Record {
-    let content_length = http_head.len() as u64 + payload.length;
-    if header.content_length() != Ok(content_length) {
-        header.set("Content-Length", content_length.to_string().as_bytes());
-    }
-    let mut head =
-        Vec::with_capacity(header.raw().len() + http_head.len() + payload.first.len() + END.len());
-    head.extend_from_slice(header.raw());
-    head.extend_from_slice(http_head);
-    let length = head.len() as u64 + payload.length + END.len() as u64;
-    let body = match payload.rest {
-        None => {
-            head.extend_from_slice(&payload.first);
-            head.extend_from_slice(END);
-            stream::empty().boxed()
-        }
-        Some(block) => {
-            let first = payload.first;
-            let first = stream::iter((!first.is_empty()).then_some(Ok(first)));
-            let end = stream::iter([Ok(Bytes::from_static(END))]);
-            // After an error nothing comes any more, so that nobody takes the end for one.
-            first
-                .chain(block.pieces())
-                .chain(end)
-                .scan(false, stop)
-                .boxed()
-        }
-    };
-    Record {
-        head: head.into(),
-        length,
-        body,
-        target_uri,
-        date,
-        source: None,
-    }
-}
-
 /// An identifier that is the same whenever it is made of the same.
 pub(super) fn made_id(parts: &[&[u8]]) -> String {
     let joined = parts.join(&b"\n"[..]);
@@ -423,13 +390,6 @@ pub(super) fn made_id(parts: &[&[u8]]) -> String {
         part(20, 32),
     ];
     format!("<urn:uuid:{}>", parts.join("-"))
-}
-
-type Piece = Result<Bytes, LoadError>;
-
-fn stop(failed: &mut bool, piece: Piece) -> std::future::Ready<Option<Piece>> {
-    let over = std::mem::replace(failed, *failed || piece.is_err());
-    std::future::ready((!over).then_some(piece))
 }
 
 #[cfg(test)]

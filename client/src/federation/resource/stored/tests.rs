@@ -353,6 +353,19 @@ async fn damaged_files_give_errors_or_valid_records() {
 }
 
 #[tokio::test]
+async fn no_length_is_too_large_to_be_counted_with() {
+    for length in [u64::MAX, u64::MAX - 200, i64::MAX as u64, 1 << 51, 1 << 49] {
+        let arc =
+            format!("http://example.com/ 192.0.2.1 20160102030405 text/plain {length}\nhello\n");
+        let warc = String::from_utf8(with_digests(b"hello")).unwrap();
+        let warc = warc.replace("Content-Length: 50", &format!("Content-Length: {length}"));
+        for bytes in [arc.as_bytes(), warc.as_bytes(), &packed(warc.as_bytes())] {
+            assert!(read(bytes, 1000).await.is_err(), "{length}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn no_header_takes_more_memory_than_it_may() {
     let long = [&b"WARC/1.0\r\nX: "[..], &vec![b'x'; 1 << 20], b"\r\n\r\n"].concat();
     assert!(read(&long, 1000)
