@@ -8,6 +8,7 @@ use futures_util::stream::{self, StreamExt};
 use futures_util::FutureExt;
 
 use crate::federation::row::{build, member, Row};
+use crate::federation::server::links::absolute;
 use crate::federation::source::{Lookup, Rows, Source, SourceError};
 use crate::federation::sources::Identity;
 use crate::federation::timestamp::Timestamp;
@@ -29,8 +30,8 @@ impl LiveSource {
         let is_asked = query.match_type == MatchType::Exact
             && query.from.is_none_or(|from| from <= now)
             && query.to.is_none_or(|to| now <= to);
-        let scheme = query
-            .url
+        let url = absolute(&query.url);
+        let scheme = url
             .split_once("://")
             .map(|(scheme, _)| scheme.to_ascii_lowercase());
         let is_web = matches!(scheme.as_deref(), Some("http" | "https"));
@@ -38,13 +39,13 @@ impl LiveSource {
             return None;
         }
         let mut members = String::new();
-        member("url", &query.url, &mut members);
+        member("url", &url, &mut members);
         member("mime", "", &mut members);
-        member("live_url", &query.url, &mut members);
-        member("load_url", &query.url, &mut members);
+        member("live_url", &url, &mut members);
+        member("load_url", &url, &mut members);
         member("is_live", "true", &mut members);
         let members = format!("{members}, {}", self.identity.members);
-        build(&urlkey(&query.url).ok()?, &now.to_string(), &members)
+        build(&urlkey(&url).ok()?, &now.to_string(), &members)
     }
 }
 

@@ -20,6 +20,7 @@ use super::whitelist::{Made, Place, Whitelist};
 use crate::federation::link_format::{Link, Links};
 use crate::federation::net::{Answer, Net, Request};
 use crate::federation::query::Order;
+use crate::federation::server::links::absolute;
 use crate::federation::source::{Batch, Limits, Lookup, Rows, Source, SourceError};
 use crate::federation::sources::Identity;
 use crate::federation::timestamp::Timestamp;
@@ -79,12 +80,12 @@ impl MementoSource {
                 &lookup.collection,
             ),
             made: Made::default(),
-            original: query.url.clone(),
+            original: absolute(&query.url).into_owned(),
             last: String::new(),
         };
         let url = |template: &Template| {
             let filled = template.fill(Values {
-                url: &query.url,
+                url: &absolute(&query.url),
                 timestamp: "",
                 collection: &lookup.collection,
             });

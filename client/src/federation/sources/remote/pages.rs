@@ -6,6 +6,7 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{BoxStream, StreamExt};
 use futures_util::FutureExt;
+use http::header::{HeaderValue, VIA};
 use tokio::time::{timeout_at, Instant};
 use url::Url;
 
@@ -14,7 +15,7 @@ use super::pieces::{Piece, Pieces};
 use super::rows::Batched;
 use super::template::Parameters;
 use super::whitelist::{Made, Verdict, Whitelist};
-use crate::federation::net::{Answer, Net, Request};
+use crate::federation::net::{circle, Answer, Net, Request};
 use crate::federation::row::Row;
 use crate::federation::source::{Batch, Limits, SourceError};
 
@@ -62,6 +63,8 @@ pub(super) struct Pages {
     body: Option<BoxStream<'static, Result<Bytes, SourceError>>>,
     pieces: Pieces,
     reading: Reading,
+    /// Where the question came by, which is known while the first part is asked for.
+    via: Option<HeaderValue>,
     /// How many parts were asked for.
     asked: u32,
     /// The last key that was gone on with.
@@ -115,6 +118,7 @@ impl Pages {
                 by_time,
                 again: false,
             },
+            via: circle::via(),
             asked: 0,
             key: String::new(),
             rows: 0,
@@ -198,7 +202,11 @@ impl Pages {
         let url = Url::parse(&url).map_err(|error| {
             SourceError::Unsupported(format!("there is no URL to ask for this: {error}"))
         })?;
-        let answer = self.net.send(Request::get(url), &limits).await?;
+        let mut request = Request::get(url);
+        request
+            .headers
+            .extend(self.via.clone().map(|via| (VIA, via)));
+        let answer = self.net.send(request, &limits).await?;
         match answer.status {
             200 | 203 | 206 => Ok(Some(answer.body)),
             204 => Ok(None),

@@ -644,6 +644,11 @@ fn the_live_web_has_one_capture_of_every_url() {
     assert_eq!(rows[0].field("load_url"), "http://A.com/b");
     assert_eq!(rows[0].field("source_type"), "live");
     assert_eq!(rows[0].timestamp().len(), 14);
+    assert_eq!(
+        asked(&[("url", "a.com/b")])[0].field("live_url"),
+        "http://a.com/b"
+    );
+    assert!(asked(&[("url", "ftp://a.com/")]).is_empty());
     assert!(asked(&[("url", "http://a.com/*")]).is_empty());
     assert!(asked(&[("url", "http://a.com/"), ("to", "2016")]).is_empty());
     assert_eq!(
