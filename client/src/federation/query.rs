@@ -213,8 +213,13 @@ impl<'a> Given<'a> {
             .into_iter()
             .find(|one| !one.is_empty());
         let fields = fields.map(|names| {
-            let names = names.split(',').filter(|name| !name.is_empty());
-            names.map(str::to_owned).collect()
+            let mut fields: Vec<String> = Vec::new();
+            for name in names.split(',').filter(|name| !name.is_empty()) {
+                if !fields.iter().any(|field| field == name) {
+                    fields.push(name.to_owned());
+                }
+            }
+            fields
         });
         if !self.collapse.is_empty() {
             Collapse::parse(self.collapse.as_bytes())
@@ -532,6 +537,12 @@ mod tests {
         assert_eq!(query.tag_filters, ["!tag.coll:7"]);
         assert_eq!(query.filters.len(), 1);
         assert!(!query.keeps_all());
+    }
+
+    #[test]
+    fn a_field_is_there_once() {
+        let fields = parse("url=a.com&fl=url,status,,url").unwrap().fields;
+        assert_eq!(fields.unwrap(), ["url", "status"]);
     }
 
     #[test]

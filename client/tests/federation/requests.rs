@@ -39,6 +39,12 @@ fn what_is_no_request_ends_its_connection_and_no_other_one() {
             b"GET nonsense HTTP/1.1\r\nConnection: close\r\n\r\n",
             &["400"],
         ),
+        (b"GET /both/index?url=a.com HTTP/1.1\r\nConnection: close\r\n\r\n", &["400"]),
+        (
+            b"GET /both/index?url=a.com HTTP/1.1\r\nHost: a\r\nHost: b\r\nConnection: close\r\n\r\n",
+            &["400"],
+        ),
+        (b"GET /both/index?url=a.com HTTP/1.0\r\n\r\n", &["200"]),
         (b"GET /both/index HTTP/7.3\r\n\r\n", &["400"]),
         (huge.as_bytes(), &["431", "400"]),
         (long.as_bytes(), &["414", "431", "400"]),

@@ -22,9 +22,9 @@ use std::time::{Duration, Instant};
 use http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
     ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS,
-    ACCESS_CONTROL_REQUEST_METHOD,
+    ACCESS_CONTROL_REQUEST_METHOD, HOST,
 };
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -165,7 +165,14 @@ async fn logged(
         && request
             .headers()
             .contains_key(ACCESS_CONTROL_REQUEST_METHOD);
+    let mut hosts = request.headers().get_all(HOST).iter();
+    let one_host = hosts.next().is_some() && hosts.next().is_none();
     let mut response = match preflight {
+        // RFC 9112, section 3.2.
+        _ if !one_host && request.version() == Version::HTTP_11 => message(
+            StatusCode::BAD_REQUEST,
+            "the request must have one Host field",
+        ),
         true => preflight_answer(request.headers()),
         false => match Way::of(request.headers()) {
             Ok(way) => way.answer(answer(federation, request)).await,
