@@ -9,8 +9,11 @@ use redis_tests::packages::{left_out, run};
 use redis_tests::pywb::Pywb;
 use redis_tests::Rng;
 
+/// Whether a request is one of those.
+type IsOne = fn(&Asked) -> bool;
+
 /// What is accepted to be different.
-const ACCEPTED: [(&str, fn(&Asked) -> bool); 4] = [
+const ACCEPTED: [(&str, IsOne); 4] = [
     (
         "AMF, a binary format of Flash, is taken apart there; here it is base64 like anything else",
         |asked| asked.kind.starts_with("application/x-amf"),
