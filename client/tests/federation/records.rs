@@ -83,7 +83,7 @@ fn drain(stage: &Stage, target: &str) -> (u64, u64) {
 fn a_large_record_takes_no_more_memory_than_a_small_one() {
     const LARGE: u64 = 500 << 20;
     let mut shelf = Shelf::new();
-    let mut slot = |name: &str, size: u64| {
+    let slot = |name: &str, size: u64| {
         let path = shelf.path().join("warcs").join(name);
         let mut file = File::create(&path).unwrap();
         match name.ends_with(".gz") {
@@ -104,7 +104,7 @@ fn a_large_record_takes_no_more_memory_than_a_small_one() {
     };
     let small = slot("small.warc.gz", 1000);
     let slots = [slot("large.warc.gz", LARGE), slot("plain.warc", 100 << 20)];
-    shelf.line(&format!("{URL}"), "20160102030405", &small, "");
+    shelf.line(URL, TIME, &small, "");
     let index = shelf.write_index("small.cdxj");
     let mut config = format!(
         "collections:\n  small:\n    index: {index}\n    resource: {}\n",
