@@ -3,7 +3,8 @@
 //! | file | what |
 //! |---|---|
 //! | [`cdx`] [`memento`] [`upstream`] [`live`] | the sources, and what each asks |
-//! | [`pages`] | an answer of many parts, as rows |
+//! | [`pages`] [`rows`] | an answer of many parts, as rows, and their order |
+//! | [`translation`] | filters in the words of other servers |
 //! | [`pieces`] [`claim`] | the forms in which rows are written |
 //! | [`whitelist`] | what is believed of them |
 //! | [`template`] | URLs with places for values |
