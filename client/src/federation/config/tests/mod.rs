@@ -1,6 +1,8 @@
 //! What a configuration means, in every way to write it.
 
 mod examples;
+mod forms;
+mod hostile;
 mod pywb;
 mod show;
 mod wrong;

@@ -1,0 +1,136 @@
+//! Files that are not what anybody would write: nothing panics, nothing grows, nothing takes its time.
+
+use proptest::prelude::*;
+
+use super::super::{yaml, Config, Place, SourceKind};
+use super::{parse, refusal};
+
+#[test]
+fn what_grows_without_end_is_refused() {
+    let mut laughs = "l0: &l0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
+    for level in 1..20 {
+        let before = level - 1;
+        let ten = vec![format!("*l{before}"); 10].join(", ");
+        laughs.push_str(&format!("l{level}: &l{level} [{ten}]\n"));
+    }
+    assert!(
+        refusal(&laughs).contains("more than 200000 values"),
+        "{}",
+        refusal(&laughs)
+    );
+    for deep in [
+        "[".repeat(100_000),
+        "{a: ".repeat(100_000),
+        "- ".repeat(100_000),
+        "? ".repeat(100_000),
+    ] {
+        let text = refusal(&deep);
+        assert!(
+            ["no YAML", "levels deep", "must be a text"]
+                .iter()
+                .any(|why| text.contains(why)),
+            "{text}"
+        );
+    }
+    for long in [
+        "x".repeat(yaml::LARGEST + 1),
+        "- x\n".repeat(300_000),
+        "#\n".repeat(1_000_000),
+    ] {
+        refusal(&long);
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let missing = folder.path().join("missing.yaml");
+    let text = Config::load(&missing).unwrap_err().to_string();
+    assert!(
+        text.starts_with(&format!(
+            "{}: this file cannot be read: ",
+            missing.display()
+        )),
+        "{text}"
+    );
+    let file = folder.path().join("config.yaml");
+    for (bytes, what) in [
+        (b"a\nb: \xff\n".to_vec(), "line 2 is no UTF-8"),
+        (
+            vec![b'x'; yaml::LARGEST + 1],
+            "this file has more than 4194304 bytes",
+        ),
+    ] {
+        std::fs::write(&file, bytes).unwrap();
+        let text = Config::load(&file).unwrap_err().to_string();
+        assert!(text.contains(what), "{text}");
+    }
+    std::fs::write(&file, "\u{feff}collections:\r\n  a: ./x.cdxj\r\n").unwrap();
+    let config = Config::load(&file).unwrap();
+    let SourceKind::File { path } = &config.collections[0].steps[0].sources[0].kind else {
+        panic!("{config:?}");
+    };
+    assert_eq!(path, &folder.path().join("x.cdxj"));
+}
+
+/// What mutations begin with: a bit of everything.
+const EVERYTHING: &str = "
+allow_private: [127.0.0.1, '::1/64']
+collections: &all
+  local: {index: ./x.cdxj, resource: [$live, \"http://h/{coll}/\"], tags: redis://h/0/k, access_point: p}
+  seq:
+    sequence:
+      - index: &i cdx+http://h/all-cdx
+        resource: >
+          ./warcs
+      - index_group: {a: *i, b: 'memento+http://h/'}
+        index_timeout: 3.0
+      - $live
+  more: {<<: {index: $live}, timeout: 2}
+";
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(600) })]
+
+    #[test]
+    fn no_text_does_harm(text in "\\PC{0,200}", lines in "([ \\t]{0,4}[-?:,{}\\[\\]&*!|>'\"%@`a#<~$. \\n]{0,6}){0,40}") {
+        for text in [text, lines] {
+            let _ = parse(&text);
+            let _ = parse(&format!("collections:\n  a: {text}"));
+        }
+    }
+
+    #[test]
+    fn no_change_to_a_good_text_does_harm(
+        changes in proptest::collection::vec((any::<prop::sample::Index>(), 0..4_u8, "[-?:,{}\\[\\]&*!|>'\"%@`a#<~$. \\n\\t0\u{85}]{1,3}"), 1..8)
+    ) {
+        let mut text: Vec<char> = EVERYTHING.chars().collect();
+        for (at, what, new) in changes {
+            let at = at.index(text.len());
+            let end = (at + new.len()).min(text.len());
+            match what {
+                0 => { text.splice(at..end, new.chars()); }
+                1 => { text.splice(at..at, new.chars()); }
+                2 => { text.drain(at..end); }
+                _ => { let again: Vec<char> = text[at..].to_vec(); text.extend(again); }
+            }
+        }
+        let text: String = text.into_iter().collect();
+        match parse(&text) {
+            Ok((config, _)) => prop_assert!(!config.collections.is_empty()),
+            Err(errors) => {
+                prop_assert!(!errors.errors.is_empty());
+                let last = text.lines().count() + 1;
+                for error in errors.errors {
+                    let place = error.place.unwrap();
+                    prop_assert!(place >= Place { line: 1, column: 1 } && place.line <= last, "{:?}", error);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_text_that_is_changed_is_a_good_one() {
+    parse(EVERYTHING).unwrap();
+}
