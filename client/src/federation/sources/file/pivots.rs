@@ -3,11 +3,12 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::OnceLock;
 
-/// A search comes down to one of these, in which it goes from line to line.
+/// A search comes down to one of these, in which it goes from line to line. What is copied from the page cache is most
+/// of what a look-up costs.
 const BLOCK: u64 = 4 << 10;
 const LARGEST_BLOCK: u64 = 16 << 10;
 /// So many places of a file are remembered; those that come first in a search are those that many searches see.
-const PLACES: usize = 1 << 16;
+const PLACES: usize = 1 << 18;
 /// Memory for them, of all files together.
 const ALL: usize = 128 << 20;
 /// Of a line, as much is remembered.
@@ -74,6 +75,8 @@ impl Pivots {
         let places = self.places.get_or_init(|| {
             let nodes = self.blocks.saturating_mul(2).min(PLACES as u64);
             let nodes = usize::try_from(nodes).unwrap_or(PLACES).next_power_of_two();
+            let most = ALL.saturating_sub(USED.load(Ordering::Relaxed)) / 4;
+            let nodes = nodes.min(most / size_of::<OnceLock<Pivot>>());
             self.take(nodes * size_of::<OnceLock<Pivot>>());
             (0..nodes).map(|_| OnceLock::new()).collect()
         });
