@@ -7,6 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::sync::OnceCell;
 
 use super::row::Row;
@@ -124,6 +125,21 @@ impl Access {
         let mut passed = passed.into_iter();
         rows.retain(|_| passed.next().unwrap_or(false));
         Ok(rows)
+    }
+
+    /// Whether it could be said which rows pass, when there are none: otherwise whoever asks would learn from an error
+    /// that there are some.
+    ///
+    /// # Errors
+    /// Those of [`Access::filter`].
+    pub async fn check(
+        &self,
+        point: Option<&str>,
+        tag_filters: &[String],
+    ) -> Result<(), AccessError> {
+        let none = Row::new(Bytes::from_static(b"nothing 00000101000000 {}"));
+        let rows = none.into_iter().collect();
+        self.filter(point, tag_filters, rows).await.map(drop)
     }
 
     /// Whether each of some rows passes.

@@ -354,15 +354,25 @@ impl Step {
 
 /// The rows that may be seen.
 fn visible(rows: Rows, access: Access, query: &Arc<Query>) -> Rows {
-    let query = Arc::clone(query);
-    let filtered = rows.then(move |batch| {
-        let (access, query) = (access.clone(), Arc::clone(&query));
-        async move {
-            let point = query.point.as_deref();
-            Ok(access.filter(point, &query.tag_filters, batch?).await?)
+    let state = Some((rows, access, Arc::clone(query), false));
+    let visible = stream::unfold(state, |state| async move {
+        let (mut rows, access, query, asked) = state?;
+        let (point, tags) = (query.point.as_deref(), &query.tag_filters[..]);
+        let seen = match rows.next().await {
+            Some(Ok(batch)) => access.filter(point, tags, batch).await,
+            Some(Err(failure)) => return Some((Err(failure), None)),
+            None if asked => return None,
+            None => {
+                let checked = access.check(point, tags).await;
+                return checked.err().map(|error| (Err(error.into()), None));
+            }
+        };
+        match seen {
+            Ok(batch) => Some((Ok(batch), Some((rows, access, query, true)))),
+            Err(error) => Some((Err(error.into()), None)),
         }
     });
-    filtered.boxed()
+    visible.boxed()
 }
 
 /// So many rows, after so many.

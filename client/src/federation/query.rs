@@ -12,7 +12,7 @@ use super::timestamp::Timestamp;
 /// The parameters of a query, read and checked once.
 #[derive(Clone, Debug)]
 pub struct Query {
-    /// The URL as it was given, without the `*` of a wildcard.
+    /// The URL without the `*` of a wildcard, with a scheme.
     pub url: String,
     /// Which URLs match.
     pub match_type: MatchType,
@@ -173,6 +173,7 @@ impl<'a> Given<'a> {
     fn read(self, point: Option<&str>) -> Result<Query, BadQuery> {
         let (url, match_type) = self.url()?;
         let keys = surt::range(&url, match_type).map_err(|bad| BadQuery(format!("url: {bad}")))?;
+        let url = with_scheme(url);
         let from = moment("from", self.from, Timestamp::earliest)?;
         let to = moment("to", self.to, Timestamp::latest)?;
         // What is left out is the last that can be meant, as pywb has it.
@@ -301,6 +302,24 @@ const LIMITS: Limits = Limits {
     pattern_bytes: 4 * 1024,
     compiled_bytes: 1024 * 1024,
 };
+
+/// The URL with `http://` where it has no scheme, as whoever types one leaves it out.
+fn with_scheme(url: String) -> String {
+    let has_scheme = url.split_once(':').is_some_and(|(scheme, rest)| {
+        let word = scheme
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte));
+        // `example.com:8080` has a port, `dns:example.com` a scheme.
+        let is_host = scheme.contains('.') || scheme == "localhost";
+        word && !scheme.is_empty()
+            && (rest.starts_with("//")
+                || !is_host && !rest.starts_with(|c: char| c.is_ascii_digit()))
+    });
+    match has_scheme {
+        true => url,
+        false => format!("http://{url}"),
+    }
+}
 
 /// A filter with the name of its field in place of the letter that pywb takes for it.
 fn long_name(filter: &str) -> Cow<'_, str> {
@@ -483,8 +502,10 @@ mod tests {
         for (text, url, match_type) in [
             ("url=http://a.com/", "http://a.com/", MatchType::Exact),
             ("url=http://a.com/x*", "http://a.com/x", MatchType::Prefix),
-            ("url=*.a.com", "a.com", MatchType::Domain),
-            ("url=*.a.com/*", "a.com", MatchType::Domain),
+            ("url=a.com:80/x", "http://a.com:80/x", MatchType::Exact),
+            ("url=dns:a.com", "dns:a.com", MatchType::Exact),
+            ("url=*.a.com", "http://a.com", MatchType::Domain),
+            ("url=*.a.com/*", "http://a.com", MatchType::Domain),
             (
                 "url=http://a.com/x*&matchType=exact",
                 "http://a.com/x*",

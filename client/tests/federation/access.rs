@@ -126,6 +126,8 @@ fn who_asks_for_what_is_not_there_is_told_so() {
     let (_dir, stage) = archive(&url(&server));
     let nobody = message(&index(&stage, "tagged/ap/nobody", ""), 404);
     assert!(nobody.contains("\"nobody\""), "{nobody}");
+    let nothing = "/tagged/ap/nobody/index?url=http://nothing.example/";
+    message(&get(stage.address(), nothing), 404);
     let no_tags = message(&index(&stage, "plain", "&filter=tag.coll:1"), 400);
     assert!(no_tags.contains("tag.coll:1"), "{no_tags}");
     for place in ["plain/ap/public", "plain/ap/nobody"] {
@@ -169,6 +171,9 @@ fn without_an_answer_nothing_is_shown() {
         message(&get(stage.address(), path), 503);
     }
     message(&index(&stage, "tagged", "&filter=!tag.coll:2"), 503);
+    // Whether there is something to hide must not show.
+    let nothing = "/public/index?url=http://nothing.example/";
+    message(&get(stage.address(), nothing), 503);
     assert_eq!(years(&index(&stage, "tagged", "")).len(), 4);
 }
 
