@@ -52,8 +52,17 @@ pub fn file_url(path: &Path) -> String {
 /// `{timestamp}`, which is the same.
 pub fn template(text: &str, names: &[&str]) -> Result<String, String> {
     printable(text)?;
-    if text.chars().any(char::is_whitespace) {
-        return Err(format!("there is a space in the URL {text:?}: write %20"));
+    for (c, instead) in [
+        (' ', "write %20"),
+        ('\\', "write /"),
+        ('#', "what is behind it is never sent"),
+    ] {
+        if text.contains(c) {
+            return Err(format!(
+                "there is a {c:?} in the URL {:?}: {instead}",
+                masked(text)
+            ));
+        }
     }
     let text = text.replace("{closest}", "{timestamp}");
     let mut plain = String::with_capacity(text.len());
@@ -85,11 +94,23 @@ pub fn template(text: &str, names: &[&str]) -> Result<String, String> {
         return Err("a name or password in the URL, which everybody would see: there is no log-in to other servers".to_owned());
     }
     match url.scheme() {
-        "http" | "https" => Ok(text),
+        "http" | "https" => with_path(text),
         scheme => Err(format!(
             "a URL with {scheme}: it has to begin with http:// or https://"
         )),
     }
+}
+
+/// The URL with a slash where its path is empty.
+fn with_path(text: String) -> Result<String, String> {
+    let (scheme, rest) = text
+        .split_once("://")
+        .ok_or_else(|| format!("{text:?} lacks the // before the host"))?;
+    let (host, after) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+    Ok(match after.starts_with('/') {
+        true => text,
+        false => format!("{scheme}://{host}/{after}"),
+    })
 }
 
 /// `redis://host:port/db/key`, of a URL that may lack the port and the number of the database.

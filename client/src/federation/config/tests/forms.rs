@@ -65,6 +65,14 @@ fn sources_of_every_kind_in_short_and_long() {
         ("type: zipnum, path: /cluster", "zipnum+file:///cluster/"),
         ("type: zipnum, path: /c/cluster.idx", "/c/cluster.idx"),
         (
+            "type: cdx, api_url: 'http://h/', replay_url: 'http://h/web/{timestamp}id_/{url}'",
+            "cdx+http://h /web",
+        ),
+        (
+            "type: cdx, api_url: 'http://h-cdx?a=b'",
+            "cdx+http://h-cdx?a=b",
+        ),
+        (
             "type: upstream, url: 'http://h:8080/many'",
             "upstream+http://h:8080/many/",
         ),

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::super::{yaml, Config, Place, SourceKind};
+use super::super::{yaml, Config, Place, Secrets, SourceKind};
 use super::{parse, refusal};
 
 #[test]
@@ -101,6 +101,31 @@ proptest! {
     }
 
     #[test]
+    fn the_normal_form_of_whatever_is_taken_is_taken(
+        before in "(cdx\\+|memento\\+|upstream\\+|zipnum\\+|warc-prefix\\+|warc-index\\+)?(https?://|rediss?://|file://|/|\\.)?",
+        place in "[a-c0-9/:.?&=@%()\\[\\]#\\\\ -]{0,12}(\\{(url|timestamp|closest|coll)\\})?[a/:. -]{0,3}(-cdx|/)?( /?[a-c./:]{1,5})?",
+        long in 0..4_u8,
+    ) {
+        let text = serde_json::Value::from(format!("{before}{place}"));
+        let index = match long {
+            0 => text.to_string(),
+            1 => format!("{{type: cdx, api_url: {text}, replay_url: 'http://h/{{timestamp}}/{{url}}'}}"),
+            2 => format!("{{type: upstream, url: {text}}}"),
+            _ => format!("{{type: file, path: {text}}}"),
+        };
+        for resource in ["/w".to_owned(), text.to_string()] {
+            let text = format!("collections: {{a: {{index: {index}, resource: {resource}}}}}");
+            if let Ok((config, _)) = parse(&text) {
+                let shown = config.to_yaml(Secrets::Shown);
+                match parse(&shown) {
+                    Ok((again, _)) => prop_assert_eq!(again, config, "{}", text),
+                    Err(errors) => prop_assert!(false, "{}\n{}\n{}", text, errors, shown),
+                }
+            }
+        }
+    }
+
+    #[test]
     fn no_change_to_a_good_text_does_harm(
         changes in proptest::collection::vec((any::<prop::sample::Index>(), 0..4_u8, "[-?:,{}\\[\\]&*!|>'\"%@`a#<~$. \\n\\t0\u{85}]{1,3}"), 1..8)
     ) {
@@ -117,7 +142,11 @@ proptest! {
         }
         let text: String = text.into_iter().collect();
         match parse(&text) {
-            Ok((config, _)) => prop_assert!(!config.collections.is_empty()),
+            // Whatever is taken is taken in its normal form, too.
+            Ok((config, _)) => match parse(&config.to_yaml(Secrets::Shown)) {
+                Ok((again, _)) => prop_assert_eq!(again, config),
+                Err(errors) => prop_assert!(false, "{}\n{}", errors, config.to_yaml(Secrets::Shown)),
+            },
             Err(errors) => {
                 prop_assert!(!errors.errors.is_empty());
                 let last = text.lines().count() + 1;
