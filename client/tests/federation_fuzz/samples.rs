@@ -1,7 +1,5 @@
 //! A small archive, and pieces of it.
 
-use std::path::Path;
-
 use redis_tests::archive::collection::{Collection, Shape};
 use redis_tests::Rng;
 use tempfile::TempDir;
@@ -62,9 +60,5 @@ impl Samples {
             .map(|c| (c.place.offset, c.place.length));
         let bytes = std::fs::read(self.dir.path().join("warcs").join(name)).unwrap();
         (bytes, places.collect())
-    }
-
-    pub fn path(&self) -> &Path {
-        self.dir.path()
     }
 }

@@ -218,14 +218,19 @@ pub fn clusters(fuzz: &mut Fuzz, samples: &Samples) {
     for name in ["cluster.idx", "cluster.loc", "cdx-00000.gz"] {
         let file = dir.path().join(name);
         let right = std::fs::read(&file).unwrap();
-        fuzz.target(&name.replace('.', "_"), &[right.clone()], &WORDS, |input| {
-            put(&file, input);
-            let cluster = SourceKind::ZipNum {
-                path: index.clone(),
-            };
-            // Blocks come as the secondary index has them: where that is damaged, in its order.
-            ask(&runtime, &source(cluster, &net), &QUERIES, false)
-        });
+        fuzz.target(
+            &name.replace('.', "_"),
+            std::slice::from_ref(&right),
+            &WORDS,
+            |input| {
+                put(&file, input);
+                let cluster = SourceKind::ZipNum {
+                    path: index.clone(),
+                };
+                // Blocks come as the secondary index has them: where that is damaged, in its order.
+                ask(&runtime, &source(cluster, &net), &QUERIES, false)
+            },
+        );
         put(&file, &right);
     }
 }

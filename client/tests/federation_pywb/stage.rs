@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 /// The server under test. Dropping it ends it.
 pub struct Stage {
-    program: Program,
+    _program: Program,
     address: SocketAddr,
     _dir: TempDir,
 }
@@ -42,7 +42,7 @@ impl Stage {
                 .map(|port: u16| SocketAddr::from(([127, 0, 0, 1], port)))
         });
         Stage {
-            program,
+            _program: program,
             address,
             _dir: dir,
         }
@@ -56,10 +56,5 @@ impl Stage {
     /// `http://127.0.0.1:1234`, without a slash at the end.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
-    }
-
-    /// Its process.
-    pub fn program(&self) -> &Program {
-        &self.program
     }
 }
