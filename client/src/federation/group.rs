@@ -49,7 +49,10 @@ pub enum Part {
 
 /// Which sources are missing from an answer, and why. Clones share what is in it.
 #[derive(Clone, Debug, Default)]
-pub struct Report(Arc<Mutex<Vec<(Arc<str>, SourceError)>>>);
+pub struct Report(Arc<Mutex<Vec<Missing>>>);
+
+/// The name of a source, and why it is missing.
+type Missing = (Arc<str>, SourceError);
 
 impl Report {
     /// Adds a source that is missing.
@@ -69,7 +72,7 @@ impl Report {
     }
 
     /// All of them, in the order in which they failed.
-    pub fn errors(&self) -> Vec<(Arc<str>, SourceError)> {
+    pub fn errors(&self) -> Vec<Missing> {
         self.0
             .lock()
             .unwrap_or_else(PoisonError::into_inner)

@@ -1,8 +1,8 @@
 //! Index and resource APIs over HTTP, over many archives at once.
 //!
-//! A [`Config`](config::Config) names collections. A collection has sources of index [rows](row::Row), which are
+//! A [`Config`] names collections. A collection has sources of index [rows](row::Row), which are
 //! asked all at once or one step after the other, and loaders, which find the WARC record that a row is about.
-//! [`serve`](server::serve) answers for all of them.
+//! [`server::serve`] answers for all of them.
 //!
 //! | folder | what |
 //! |---|---|

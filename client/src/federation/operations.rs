@@ -24,7 +24,7 @@ pub struct Operations {
     query: Arc<Query>,
     originals: Option<Originals>,
     clamp: Option<(String, String)>,
-    collapse_time: Option<(usize, Option<(Vec<u8>, Vec<u8>)>)>,
+    collapse_time: Option<CollapseTime>,
     collapse: Option<Collapse>,
 }
 
@@ -41,7 +41,9 @@ impl Operations {
         Some(Operations {
             originals: query.resolve_revisits.then(Originals::default),
             clamp: clamped.then(|| (text(query.from, "0000"), text(query.to, "99991231235959"))),
-            collapse_time: query.collapse_time.map(|digits| (digits, None)),
+            collapse_time: query
+                .collapse_time
+                .map(|digits| CollapseTime { digits, last: None }),
             // It was read before.
             collapse: query
                 .collapse
@@ -76,16 +78,11 @@ impl Operations {
                 return None;
             }
         }
-        if let Some((digits, last)) = &mut self.collapse_time {
-            let time = &row.timestamp()[..row.timestamp().len().min(*digits)];
+        if let Some(collapse) = &mut self.collapse_time {
             let status = line.field(&Field::Status).unwrap_or_default();
-            if last
-                .as_ref()
-                .is_some_and(|(t, s)| t == time && s[..] == *status)
-            {
+            if !collapse.is_new(row.timestamp(), &status) {
                 return None;
             }
-            *last = Some((time.to_vec(), status.into_owned()));
         }
         if let Some(collapse) = &mut self.collapse {
             if !collapse.is_new(&line).unwrap_or(true) {
@@ -94,6 +91,26 @@ impl Operations {
         }
         drop(line);
         Some(row)
+    }
+}
+
+/// Of captures one after the other of one span of time, and with one status, only the first.
+struct CollapseTime {
+    /// So many digits of the timestamp are the span.
+    digits: usize,
+    /// The span and the status of the capture before.
+    last: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+impl CollapseTime {
+    fn is_new(&mut self, time: &[u8], status: &[u8]) -> bool {
+        let span = &time[..time.len().min(self.digits)];
+        let same = |(t, s): &(Vec<u8>, Vec<u8>)| t == span && s == status;
+        if self.last.as_ref().is_some_and(same) {
+            return false;
+        }
+        self.last = Some((span.to_vec(), status.to_vec()));
+        true
     }
 }
 

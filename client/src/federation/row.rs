@@ -43,7 +43,9 @@ impl Row {
     /// A line whose parts are known: the urlkey ends at `key`, the timestamp at `second`. With wrong ones it is a row
     /// with wrong parts.
     pub(crate) fn in_parts(line: Bytes, key: u32, second: u32) -> Row {
-        let last = u32::try_from(line.len()).unwrap_or(u32::MAX).saturating_sub(1);
+        let last = u32::try_from(line.len())
+            .unwrap_or(u32::MAX)
+            .saturating_sub(1);
         let second = second.min(last);
         Row {
             line,

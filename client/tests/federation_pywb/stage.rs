@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 /// The server under test. Dropping it ends it.
 pub struct Stage {
-    _program: Program,
+    program: Program,
     address: SocketAddr,
     _dir: TempDir,
 }
@@ -42,7 +42,7 @@ impl Stage {
                 .map(|port: u16| SocketAddr::from(([127, 0, 0, 1], port)))
         });
         Stage {
-            _program: program,
+            program,
             address,
             _dir: dir,
         }
@@ -56,5 +56,11 @@ impl Stage {
     /// `http://127.0.0.1:1234`, without a slash at the end.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
+    }
+
+    /// Its process.
+    #[allow(dead_code)] // not every test that has a stage looks at it
+    pub fn program(&self) -> &Program {
+        &self.program
     }
 }

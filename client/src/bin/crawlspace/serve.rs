@@ -89,7 +89,9 @@ impl Serve {
 
 fn web_url(text: &str) -> Result<String, String> {
     let url = url::Url::parse(text).map_err(|error| error.to_string())?;
-    let is_place = matches!(url.scheme(), "http" | "https") && url.query().is_none() && url.fragment().is_none();
+    let is_place = matches!(url.scheme(), "http" | "https")
+        && url.query().is_none()
+        && url.fragment().is_none();
     match is_place {
         true => Ok(text.to_owned()),
         false => Err("write http://host or https://host, with a path if need be".to_owned()),

@@ -216,7 +216,7 @@ struct Asked<'a> {
 
 async fn answer(federation: Arc<Federation>, request: Request<Incoming>) -> Response<Body> {
     let path = request.uri().path().to_owned();
-    let Some((first, rest)) = path.strip_prefix('/').map(|path| split(path)) else {
+    let Some((first, rest)) = path.strip_prefix('/').map(split) else {
         return message(StatusCode::BAD_REQUEST, "the path must begin with /");
     };
     if matches!(first, "" | "_status" | "_metrics" | "static") {

@@ -304,7 +304,7 @@ async fn arc_records_become_warc_records() {
 #[tokio::test]
 async fn damaged_files_give_errors_or_valid_records() {
     let mut rng = Rng::new("damaged_files_give_errors_or_valid_records");
-    let large: Vec<u8> = (0..WHOLE + 1000).map(|i| (i * i >> 8) as u8).collect();
+    let large: Vec<u8> = (0..WHOLE + 1000).map(|i| ((i * i) >> 8) as u8).collect();
     let arc = [
         b"http://example.com/ 192.0.2.1 20160102030405 text/plain 50\n",
         HTTP.as_bytes(),
