@@ -6,13 +6,18 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use futures_util::stream::{self, StreamExt};
+use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use super::breaker::Breaker;
 use super::figures::Figures;
 use super::merge::{merge, Ordered};
+use super::operations::SORTED;
 use super::query::Query;
 use super::source::{Batch, Batches, Limits, Lookup, Source, SourceError};
+
+/// So many rows are sorted while others wait.
+const FEW: usize = 10_000;
 
 /// A source, and what is known of how it behaves.
 pub struct Member {
@@ -181,32 +186,38 @@ impl Member {
             };
             let mut rows = asking.await?;
             let batch = next(&mut rows.batches).await?;
-            Ok((rows, batch))
+            match (batch, rows.ordered) {
+                // None of them can leave before all of them are there.
+                (Some(batch), false) => Ok((self.sorted(batch, rows.batches, lookup).await?, None)),
+                (batch, _) => Ok((batch.unwrap_or_default(), Some(rows.batches))),
+            }
         };
         let outcome = timeout(self.limits.first, first).await;
         let outcome = outcome.unwrap_or(Err(SourceError::Timeout));
         let count = match &outcome {
-            Ok((_, Some(batch))) => batch.len() as u64,
-            _ => 0,
+            Ok((batch, _)) => batch.len() as u64,
+            Err(_) => 0,
         };
         let told = outcome.as_ref().map(|_| ());
         self.figures.record(told, started.elapsed(), count);
-        let (rows, batch) = match outcome {
+        let (batch, batches) = match outcome {
             Ok(found) => found,
             Err(error) => return self.fail(error, report),
         };
         if self.breaker.succeeded() {
             tracing::info!(source = &*self.name, "it answers again");
         }
-        let batch = batch?;
-        let rest = Rest {
-            batches: rows.batches,
-            until: started + self.limits.total,
-            silence: self.limits.silence,
-        };
-        match rows.ordered {
-            true => Some(self.stream(batch, rest, report.clone())),
-            false => self.sorted(batch, rest, lookup, report).await,
+        match batches {
+            _ if batch.is_empty() => None,
+            None => Some(stream::once(async { batch }).boxed()),
+            Some(batches) => {
+                let rest = Rest {
+                    batches,
+                    until: started + self.limits.total,
+                    silence: self.limits.silence,
+                };
+                Some(self.stream(batch, rest, report.clone()))
+            }
         }
     }
 
@@ -254,30 +265,32 @@ impl Member {
     async fn sorted(
         &self,
         first: Batch,
-        mut rest: Rest,
+        mut batches: Batches,
         lookup: &Lookup,
-        report: &Report,
-    ) -> Option<Ordered> {
-        let Limits { rows: most, .. } = self.limits;
+    ) -> Result<Batch, SourceError> {
+        let most = self.limits.rows.min(SORTED as u64);
         let mut rows = first;
-        loop {
-            match self.more(&mut rest).await {
-                Ok(Some(batch)) => rows.extend(batch),
-                Ok(None) => break,
-                Err(error) => return self.fail(error, report),
-            }
+        while let Some(batch) = next(&mut batches).await? {
+            rows.extend(batch);
             if rows.len() as u64 > most {
                 let what = format!("more than {most} rows, which would have to be sorted");
-                let error = SourceError::TooLarge(what);
-                self.figures.failed(&error);
-                return self.fail(error, report);
+                return Err(SourceError::TooLarge(what));
             }
         }
-        rows.sort_by(|a, b| lookup.order.compare(a, b));
-        if let Some(most) = lookup.at_most.and_then(|most| usize::try_from(most).ok()) {
-            rows.truncate(most);
+        let (order, at_most, few) = (lookup.order, lookup.at_most, rows.len() < FEW);
+        let sort = move || {
+            rows.sort_by(|a, b| order.compare(a, b));
+            if let Some(most) = at_most.and_then(|most| usize::try_from(most).ok()) {
+                rows.truncate(most);
+            }
+            rows
+        };
+        match few {
+            true => Ok(sort()),
+            false => spawn_blocking(sort)
+                .await
+                .map_err(|error| SourceError::Io(error.to_string())),
         }
-        Some(stream::once(async { rows }).boxed())
     }
 }
 

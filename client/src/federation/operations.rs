@@ -17,7 +17,7 @@ use super::timestamp::{self, Timestamp};
 /// So many payloads are remembered for revisits that come after them; of further ones, revisits stay unresolved.
 const ORIGINALS: usize = 100_000;
 /// More rows than this are not put into another order.
-pub const SORTED: usize = 500_000;
+pub const SORTED: usize = 250_000;
 
 /// What a query does to each row, in the order of time.
 pub struct Operations {

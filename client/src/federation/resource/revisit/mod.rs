@@ -22,9 +22,9 @@ use super::stored::header::{moment, Header};
 use super::stored::Stored;
 use crate::federation::collection::Collection;
 use crate::federation::config::Loader;
-use crate::federation::group::Report;
+use crate::federation::group::{Member, Report};
 use crate::federation::net::Net;
-use crate::federation::query::{Order, Query};
+use crate::federation::query::{Order, Query, Selection};
 use crate::federation::row::Row;
 use crate::federation::source::Limits;
 use crate::federation::timestamp::Timestamp;
@@ -172,6 +172,19 @@ impl Originals<'_> {
         }
         query.order = Order::Closest(closest.unwrap_or_else(Timestamp::now));
         query.point = point;
+        if !is_own {
+            // What one collection is asked for is no business of the archives of others.
+            let here = |member: &&Arc<Member>| matches!(member.kind, "file" | "redis" | "zipnum");
+            let names: Vec<_> = collection
+                .members()
+                .filter(here)
+                .map(|one| one.name.to_string())
+                .collect();
+            if names.is_empty() {
+                return Ok(None);
+            }
+            query.sources = Selection::Only(names);
+        }
         let Ok(query) = collection.prepare(query) else {
             return Ok(None);
         };

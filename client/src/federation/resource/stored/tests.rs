@@ -80,7 +80,7 @@ fn assert_valid(bytes: &[u8]) {
     let block = &bytes[header::end_of(bytes).unwrap()..bytes.len() - END.len()];
     let is_http = header
         .target_uri()
-        .is_some_and(|uri| uri.starts_with(b"http"));
+        .is_some_and(|uri| uri.starts_with(b"http:") || uri.starts_with(b"https:"));
     let is_http = is_http && header.get("WARC-Type") == Some(b"response");
     let payload = match http_head::end_of(block) {
         Some(end) if is_http => &block[end..],

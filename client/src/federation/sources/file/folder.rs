@@ -11,6 +11,7 @@ use std::time::Instant;
 
 use super::super::zipnum::is_secondary;
 use super::handle::{is_gone, Entry};
+use super::order::disorder;
 
 /// Folders in folders, so deep.
 const DEEP: usize = 16;
@@ -24,6 +25,8 @@ pub(crate) struct Listing {
     pub entries: Arc<[Arc<Entry>]>,
     /// What is wrong, in words.
     pub problem: Option<String>,
+    /// Those that are not sorted, and why that is said. They are looked at again each time.
+    unsorted: Arc<[(PathBuf, String)]>,
     pub seen: Instant,
 }
 
@@ -65,7 +68,13 @@ impl Listing {
         };
         match fs::metadata(path) {
             Ok(metadata) if metadata.is_dir() => found.folder(path, &metadata, 0),
-            Ok(metadata) => found.files.push((path.to_owned(), place(&metadata))),
+            Ok(metadata) => {
+                if !metadata.is_file() {
+                    let shown = path.display();
+                    found.problem = Some(format!("{shown}: it is neither a file nor a folder"));
+                }
+                found.files.push((path.to_owned(), place(&metadata)));
+            }
             Err(error) => found.failed(path, &error),
         }
         found.files.sort_unstable();
@@ -74,18 +83,35 @@ impl Listing {
             .flat_map(|before| before.entries.iter())
             .map(|entry| (entry.path(), entry))
             .collect();
+        let was_unsorted = |path: &Path| {
+            let mut unsorted = before.iter().flat_map(|before| before.unsorted.iter());
+            unsorted.any(|(one, _)| one == path)
+        };
+        let mut unsorted = Vec::new();
         let entries = found.files.into_iter().map(|(path, place)| {
-            let Some(&entry) = known.get(&*path) else {
-                return Arc::new(choice.entry(path));
-            };
-            if entry.place().is_some_and(|open| open != place) {
-                entry.forget();
+            let entry = known.get(&*path);
+            let moved = entry.is_some_and(|entry| entry.place().is_some_and(|open| open != place));
+            if entry.is_none() || moved || was_unsorted(&path) {
+                // Blocks of clusters are sorted by what sorts their index.
+                let disorder = disorder(&path).filter(|_| !is_secondary(&path));
+                unsorted.extend(disorder.map(|why| (path.clone(), why)));
             }
-            Arc::clone(entry)
+            match entry {
+                None => Arc::new(choice.entry(path)),
+                Some(entry) => {
+                    if moved {
+                        entry.forget();
+                    }
+                    Arc::clone(entry)
+                }
+            }
         });
+        let entries = entries.collect();
+        let first = unsorted.first().map(|(_, why)| why.clone());
         Listing {
-            entries: entries.collect(),
-            problem: found.problem,
+            entries,
+            problem: found.problem.or(first),
+            unsorted: unsorted.into(),
             seen: Instant::now(),
         }
     }

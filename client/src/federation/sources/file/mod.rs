@@ -9,6 +9,7 @@ pub(crate) mod folder;
 pub(crate) mod handle;
 #[cfg(test)]
 mod hostile;
+mod order;
 pub(crate) mod pivots;
 pub(crate) mod search;
 pub(crate) mod start;
