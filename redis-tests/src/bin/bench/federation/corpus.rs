@@ -193,16 +193,22 @@ fn line(rng: &mut Rng, url: &str, place: Option<(usize, usize)>) -> String {
             (2_000 + rng.below(9_000), rng.below(1 << 30), file)
         }
     };
+    let timestamp = match place {
+        Some(_) => "20180601120000".to_owned(), // what the record says, too
+        None => format!(
+            "20{:02}{:02}{:02}{:02}{:02}{:02}",
+            10 + rng.below(14),
+            1 + rng.below(12),
+            1 + rng.below(28),
+            rng.below(24),
+            rng.below(60),
+            rng.below(60)
+        ),
+    };
     format!(
-        "{} 20{:02}{:02}{:02}{:02}{:02}{:02} {{\"url\": \"{url}\", \"mime\": \"text/html\", \"status\": \"200\", \
+        "{} {timestamp} {{\"url\": \"{url}\", \"mime\": \"text/html\", \"status\": \"200\", \
          \"digest\": \"{:032X}\", \"length\": \"{length}\", \"offset\": \"{offset}\", \"filename\": \"{file}\"}}\n",
         urlkey(url),
-        10 + rng.below(14),
-        1 + rng.below(12),
-        1 + rng.below(28),
-        rng.below(24),
-        rng.below(60),
-        rng.below(60),
         u128::from(rng.bits()) << 32 | u128::from(rng.bits()),
     )
 }

@@ -48,8 +48,8 @@ fn method(plan: &Plan, corpus: &Corpus, peer: Option<&Peer>) -> String {
     format!(
         "One CDXJ file of {} captures, {:.0} MB, WARC records of {} bytes on average in {} gzip members; seed {}. Ours is \
          `crawlspace serve` in release build as it comes. {peer}. Both are asked by `wrk` with {} connections from one thread, \
-         for {:.1} s each, one after the other in every repetition, for URLs drawn at random; that they answer the same is \
-         checked before. Server and load generator share the machine, so the generator takes from both; \"busy\" is the \
+         for {:.1} s each, one after the other in every repetition, for URLs drawn at random; that some of the answers are \
+         the same is checked before. Server and load generator share the machine, so the generator takes from both; \"busy\" is the \
          processor time of ours in cores.",
         grouped(corpus.rows),
         corpus.bytes as f64 / 1e6,

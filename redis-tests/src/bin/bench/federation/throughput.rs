@@ -1,5 +1,7 @@
 //! F1, F2 and F3: requests a second.
 
+use std::net::SocketAddr;
+
 use redis_tests::http::get;
 
 use super::corpus::{Corpus, PREFIX_ROWS};
@@ -39,14 +41,10 @@ pub fn measure(plan: &Plan, corpus: &Corpus, peer: Option<&Peer>) -> Findings {
         .collect();
     let mut figures: Vec<Figures> = Vec::new();
     figures.resize_with(cases.len(), Figures::default);
+    let mut addresses = vec![ours.address()];
+    addresses.extend(theirs.as_ref().map(|running| running.address()));
     for case in &cases {
-        let addresses = [
-            Some(ours.address()),
-            theirs.as_ref().map(|running| running.address()),
-        ];
-        for address in addresses.into_iter().flatten() {
-            case.check(address);
-        }
+        case.check(&addresses);
     }
     for rep in 1..=plan.reps {
         for (case, figures) in cases.iter().zip(&mut figures) {
@@ -121,17 +119,42 @@ fn cases(corpus: &Corpus) -> Vec<Case> {
 }
 
 impl Case {
-    /// One answer must be what it should be.
-    fn check(&self, address: std::net::SocketAddr) {
+    /// Some answers must be what they should be, and the same from both.
+    fn check(&self, addresses: &[SocketAddr]) {
         for target in self.targets.iter().step_by(self.targets.len() / 3) {
-            let answer = get(address, target);
-            assert_eq!(answer.status, 200, "{address}{target}: {}", answer.text());
-            let text = answer.text();
-            match self.rows {
-                Some(rows) => assert_eq!(text.lines().count(), rows, "{address}{target}: {text}"),
-                None => assert!(text.starts_with("WARC/1."), "{address}{target}: {text}"),
+            let answers = addresses.iter().map(|address| {
+                let answer = get(*address, target);
+                let text = answer.text();
+                assert_eq!(answer.status, 200, "{address}{target}: {text}");
+                match self.rows {
+                    Some(rows) => {
+                        assert_eq!(text.lines().count(), rows, "{address}{target}: {text}")
+                    }
+                    None => assert!(text.starts_with("WARC/1."), "{address}{target}: {text}"),
+                }
+                self.gist(&text)
+            });
+            let answers: Vec<Vec<String>> = answers.collect();
+            for other in &answers[1..] {
+                assert_eq!(*other, answers[0], "{target}: both answer the same");
             }
         }
+    }
+
+    /// What both must say: urlkey, timestamp and digest of each row, or the body of the answer in the record.
+    fn gist(&self, text: &str) -> Vec<String> {
+        if self.rows.is_none() {
+            let body = text.splitn(3, "\r\n\r\n").nth(2).unwrap_or_default();
+            return vec![body.trim_end().to_owned()];
+        }
+        let row = |line: &str| {
+            let (place, json) = line.split_once(" {").unwrap_or_default();
+            let (_, digest) = json.split_once("\"digest\":").unwrap_or_default();
+            let digest = digest.trim_start().split(',').next().unwrap_or_default();
+            assert!(!digest.is_empty(), "a row without a digest: {line}");
+            format!("{place} {digest}")
+        };
+        text.lines().map(row).collect()
     }
 }
 
