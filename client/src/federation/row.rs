@@ -133,6 +133,20 @@ pub fn written(name: &str, value: &str, into: &mut String) {
     let _ = write!(into, "{}: {value}", serde_json::Value::from(name));
 }
 
+/// Appends a text as a JSON string. What is not UTF-8 is replaced.
+pub fn quote(text: &[u8], into: &mut Vec<u8>) {
+    let plain = |byte: &u8| (b' '..0x7f).contains(byte) && !matches!(byte, b'"' | b'\\');
+    if text.iter().all(plain) {
+        into.push(b'"');
+        into.extend_from_slice(text);
+        into.push(b'"');
+    } else {
+        let text = String::from_utf8_lossy(text);
+        // Text to memory: nothing that can fail.
+        let _ = serde_json::to_writer(into, &text);
+    }
+}
+
 /// The members of a JSON object, in their order, with values as they are written. `None` when it is none.
 ///
 /// ```

@@ -1,7 +1,7 @@
 //! Rows as text.
 
 use crate::federation::query::Output;
-use crate::federation::row::{self, Row};
+use crate::federation::row::{self, quote, Row};
 use crawlspace_cdx::Field;
 
 /// Writes rows in one of the formats that are a line a row.
@@ -126,20 +126,6 @@ impl Writer {
 fn names_itself(json: &[u8]) -> bool {
     memchr::memmem::find(json, b"\"urlkey\"").is_some()
         || memchr::memmem::find(json, b"\"timestamp\"").is_some()
-}
-
-fn quote(text: &[u8], into: &mut Vec<u8>) {
-    let plain = text
-        .iter()
-        .all(|&byte| matches!(byte, b' '..=b'~') && byte != b'"' && byte != b'\\');
-    if plain {
-        into.push(b'"');
-        into.extend_from_slice(text);
-        into.push(b'"');
-    } else {
-        let text = String::from_utf8_lossy(text);
-        into.extend_from_slice(serde_json::Value::from(&text[..]).to_string().as_bytes());
-    }
 }
 
 #[cfg(test)]

@@ -1,16 +1,12 @@
 //! Lines of CDX and CDXJ, and the rows that are made of them.
 
-use std::borrow::Cow;
-use std::fmt;
 use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
 use crawlspace_cdx::{Field, Format, Line, Read};
 use memchr::memmem::Finder;
-use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
-use serde_json::value::RawValue;
 
-use super::super::row::{push_with, Row};
+use super::super::row::{members, push_with, quote, Row};
 use super::super::source::Batch;
 
 /// No line is longer than this; longer ones are passed over.
@@ -147,14 +143,14 @@ impl Writer {
     /// A line of JSON without the members that this source gives rows itself.
     #[cold]
     fn rewrite(&mut self, line: &[u8], shape: Shape, json: &[u8]) -> bool {
-        let Ok(Members(members)) = serde_json::from_slice(json) else {
+        let Some(members) = members(json) else {
             return false;
         };
         self.text.extend_from_slice(shape.both(line));
         self.text.extend_from_slice(b" {");
         for (name, value) in members {
             if !OWN.contains(&&*name) {
-                push_text(name.as_bytes(), &mut self.text);
+                quote(name.as_bytes(), &mut self.text);
                 self.text.extend_from_slice(b": ");
                 self.text.extend_from_slice(value.get().as_bytes());
                 self.text.extend_from_slice(b", ");
@@ -188,56 +184,15 @@ impl Writer {
         ] {
             let value = read.field(&field).unwrap_or_default();
             if !value.is_empty() && *value != *b"-" {
-                push_text(field.name(), &mut self.text);
+                quote(field.name(), &mut self.text);
                 self.text.extend_from_slice(b": ");
-                push_text(&value, &mut self.text);
+                quote(&value, &mut self.text);
                 self.text.extend_from_slice(b", ");
             }
         }
         self.text.extend_from_slice(self.members.as_bytes());
         self.text.push(b'}');
         true
-    }
-}
-
-/// A string of JSON.
-fn push_text(text: &[u8], into: &mut Vec<u8>) {
-    let plain = |byte: &u8| (b' '..0x7f).contains(byte) && !matches!(byte, b'"' | b'\\');
-    if text.iter().all(plain) {
-        into.push(b'"');
-        into.extend_from_slice(text);
-        into.push(b'"');
-    } else {
-        let text = String::from_utf8_lossy(text);
-        // Text to memory: nothing that can fail.
-        let _ = serde_json::to_writer(into, &text);
-    }
-}
-
-/// The members of an object, in the order written.
-struct Members<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
-
-impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Each;
-
-        impl<'de> Visitor<'de> for Each {
-            type Value = Members<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a JSON object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let mut members = Vec::with_capacity(16);
-                while let Some(member) = map.next_entry::<Cow<'de, str>, &'de RawValue>()? {
-                    members.push(member);
-                }
-                Ok(Members(members))
-            }
-        }
-
-        deserializer.deserialize_map(Each)
     }
 }
 
