@@ -173,7 +173,7 @@ impl<'a> Given<'a> {
     fn read(self, point: Option<&str>) -> Result<Query, BadQuery> {
         let (url, match_type) = self.url()?;
         let keys = surt::range(&url, match_type).map_err(|bad| BadQuery(format!("url: {bad}")))?;
-        let url = with_scheme(url);
+        let url = absolute(&url).into_owned();
         let from = moment("from", self.from, Timestamp::earliest)?;
         let to = moment("to", self.to, Timestamp::latest)?;
         // What is left out is the last that can be meant, as pywb has it.
@@ -303,21 +303,14 @@ const LIMITS: Limits = Limits {
     compiled_bytes: 1024 * 1024,
 };
 
-/// The URL with `http://` where it has no scheme, as whoever types one leaves it out.
-fn with_scheme(url: String) -> String {
-    let has_scheme = url.split_once(':').is_some_and(|(scheme, rest)| {
-        let word = scheme
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte));
-        // `example.com:8080` has a port, `dns:example.com` a scheme.
-        let is_host = scheme.contains('.') || scheme == "localhost";
-        word && !scheme.is_empty()
-            && (rest.starts_with("//")
-                || !is_host && !rest.starts_with(|c: char| c.is_ascii_digit()))
-    });
-    match has_scheme {
-        true => url,
-        false => format!("http://{url}"),
+/// The URL with `http://` before it, when it has no scheme: `example.com`, `localhost:8080/a`.
+pub fn absolute(url: &str) -> Cow<'_, str> {
+    let begin = url.split(['/', '?', '#']).next().unwrap_or_default();
+    match begin.split_once(':') {
+        Some((_, port)) if port.is_empty() || !port.bytes().all(|byte| byte.is_ascii_digit()) => {
+            url.into()
+        }
+        _ => format!("http://{url}").into(),
     }
 }
 
@@ -587,6 +580,19 @@ mod tests {
         ] {
             let BadQuery(message) = parse(text).unwrap_err();
             assert!(message.starts_with(name), "{text}: {message}");
+        }
+    }
+
+    #[test]
+    fn originals_have_a_scheme() {
+        for (url, whole) in [
+            ("http://a.com", "http://a.com"),
+            ("urn:a:b", "urn:a:b"),
+            ("a.com/?b=http://c", "http://a.com/?b=http://c"),
+            ("a.com:8080/", "http://a.com:8080/"),
+            ("a.com", "http://a.com"),
+        ] {
+            assert_eq!(absolute(url), whole);
         }
     }
 

@@ -1,12 +1,12 @@
 //! Where things of a collection are on this server, and links to them (RFC 8288).
 
-use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use http::header::HOST;
 use http::HeaderMap;
 use percent_encoding::{utf8_percent_encode, AsciiSet, CONTROLS, NON_ALPHANUMERIC};
 
+use crate::federation::query::absolute;
 use crate::federation::timestamp::Timestamp;
 
 /// What cannot stand between `<` and `>` of a link, or in quotes. Escapes that are there stay.
@@ -149,17 +149,6 @@ pub fn target(path: &str, query: Option<&str>) -> String {
     }
 }
 
-/// The URL with `http://` before it, when it has no scheme: `example.com`, `localhost:8080/a`.
-pub fn absolute(url: &str) -> Cow<'_, str> {
-    let begin = url.split(['/', '?', '#']).next().unwrap_or_default();
-    match begin.split_once(':') {
-        Some((_, port)) if port.is_empty() || !port.bytes().all(|byte| byte.is_ascii_digit()) => {
-            url.into()
-        }
-        _ => format!("http://{url}").into(),
-    }
-}
-
 /// `<url>; rel="…"`.
 pub fn link(url: &str, relation: &str) -> String {
     format!(
@@ -260,19 +249,6 @@ mod tests {
             ("", None, ""),
         ] {
             assert_eq!(target(path, query), url);
-        }
-    }
-
-    #[test]
-    fn originals_have_a_scheme() {
-        for (url, whole) in [
-            ("http://a.com", "http://a.com"),
-            ("urn:a:b", "urn:a:b"),
-            ("a.com/?b=http://c", "http://a.com/?b=http://c"),
-            ("a.com:8080/", "http://a.com:8080/"),
-            ("a.com", "http://a.com"),
-        ] {
-            assert_eq!(absolute(url), whole);
         }
     }
 

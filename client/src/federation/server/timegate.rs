@@ -6,7 +6,7 @@ use hyper::body::Incoming;
 
 use super::body::Body;
 use super::index::{refusal, with_errors};
-use super::links::{absolute, link, memento_link, target, timemap_link, Place};
+use super::links::{link, memento_link, target, timemap_link, Place};
 use super::reply::{empty, message};
 use super::{only_read, Asked};
 use crate::federation::collection::{next, Failure};
@@ -35,7 +35,7 @@ pub(super) async fn answer(
     );
     let report = Report::default();
     let mut response = match choose(asked, request.headers(), &url, &report).await {
-        Ok(Some((query, row))) => match redirect(&absolute(&query.url), &row, &place) {
+        Ok(Some((query, row))) => match redirect(&query.url, &row, &place) {
             Some(response) => response,
             None => none(&url),
         },

@@ -9,7 +9,7 @@ use hyper::body::Incoming;
 
 use super::body::Body;
 use super::index::{refusal, respond, with_errors};
-use super::links::{absolute, link, memento_link, quoted, target, timemap_link, Place};
+use super::links::{link, memento_link, quoted, target, timemap_link, Place};
 use super::reply::message;
 use super::{only_read, Asked};
 use crate::federation::collection::{next, Failure, Rows};
@@ -64,7 +64,7 @@ pub(super) async fn answer(
         &asked.collection.name,
         asked.point.as_deref(),
     );
-    let own = place.timemap(&absolute(&query.url));
+    let own = place.timemap(&query.url);
     respond(text(rows, TimeMap::new(&query, place, own)), MEDIA, &report)
 }
 
@@ -118,7 +118,7 @@ impl TimeMap {
             own,
             format: None,
             query: Arc::clone(query),
-            url: absolute(&query.url).into_owned(),
+            url: query.url.clone(),
             held: None,
             span: None,
         }

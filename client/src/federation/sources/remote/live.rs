@@ -8,7 +8,6 @@ use futures_util::stream::{self, StreamExt};
 use futures_util::FutureExt;
 
 use crate::federation::row::{build, member, Row};
-use crate::federation::server::links::absolute;
 use crate::federation::source::{Lookup, Rows, Source, SourceError};
 use crate::federation::sources::Identity;
 use crate::federation::timestamp::Timestamp;
@@ -30,7 +29,7 @@ impl LiveSource {
         let is_asked = query.match_type == MatchType::Exact
             && query.from.is_none_or(|from| from <= now)
             && query.to.is_none_or(|to| now <= to);
-        let url = absolute(&query.url);
+        let url = &query.url;
         let scheme = url
             .split_once("://")
             .map(|(scheme, _)| scheme.to_ascii_lowercase());
@@ -39,13 +38,13 @@ impl LiveSource {
             return None;
         }
         let mut members = String::new();
-        member("url", &url, &mut members);
+        member("url", url, &mut members);
         member("mime", "", &mut members);
-        member("live_url", &url, &mut members);
-        member("load_url", &url, &mut members);
+        member("live_url", url, &mut members);
+        member("load_url", url, &mut members);
         member("is_live", "true", &mut members);
         let members = format!("{members}, {}", self.identity.members);
-        build(&urlkey(&url).ok()?, &now.to_string(), &members)
+        build(&urlkey(url).ok()?, &now.to_string(), &members)
     }
 }
 

@@ -20,7 +20,6 @@ use super::whitelist::{Made, Place, Whitelist};
 use crate::federation::link_format::{Link, Links};
 use crate::federation::net::{Answer, Net, Request};
 use crate::federation::query::Order;
-use crate::federation::server::links::absolute;
 use crate::federation::source::{Batch, Limits, Lookup, Rows, Source, SourceError};
 use crate::federation::sources::Identity;
 use crate::federation::timestamp::Timestamp;
@@ -80,12 +79,12 @@ impl MementoSource {
                 &lookup.collection,
             ),
             made: Made::default(),
-            original: absolute(&query.url).into_owned(),
+            original: query.url.clone(),
             last: String::new(),
         };
         let url = |template: &Template| {
             let filled = template.fill(Values {
-                url: &absolute(&query.url),
+                url: &query.url,
                 timestamp: "",
                 collection: &lookup.collection,
             });
