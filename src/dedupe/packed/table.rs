@@ -237,6 +237,12 @@ impl Table {
         }
     }
 
+    /// Shards that have memory of their own: one that was split off may have got no place.
+    #[cfg(test)]
+    pub fn shards_with_room(&self) -> usize {
+        self.shards.iter().filter(|shard| shard.room() > 0).count()
+    }
+
     #[cfg(test)]
     pub fn most_passed(&self) -> u16 {
         self.shards
