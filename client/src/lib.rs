@@ -9,6 +9,7 @@
 //! * [`mirror`] keeps a tag space as a database has it.
 //! * [`indexer`] brings WACZ files into a dedupe index.
 //! * [`federation`] serves index and resource APIs over many archives.
+//! * [`index_cache`] keeps indexes of harvest jobs, each built once.
 //! * [`dependencies`] finds out which WACZ files one needs for replay.
 //! * [`index`] brings the records of WARC files into a dedupe index, as a crawler would have done live.
 //!
@@ -21,6 +22,7 @@ pub mod dependencies;
 pub mod federation;
 pub mod frontier;
 pub mod index;
+pub mod index_cache;
 pub mod indexer;
 pub mod mirror;
 pub mod server;

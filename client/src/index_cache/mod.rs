@@ -1,0 +1,24 @@
+//! Caches of per-job index files, each built once across threads and processes.
+//!
+//! A harvester logs every fetch of a job in a `crawl.log`, and keeps it with a CDX of what was stored in a metadata
+//! (W)ARC file. Out of these come indexes over any set of jobs: which payloads are known (dedup), what there is to
+//! replay (full), and the CDX as it is. Getting one goes through four layers of caches, as in the index server of
+//! NetarchiveSuite:
+//!
+//! ```text
+//! IndexRequestClient            a client's own copies, unzipped
+//!   └ DedupCrawlLogIndexCache, FullCrawlLogIndexCache, CdxIndexCache     by set of jobs, gzipped
+//!       └ CrawlLogDataCache, CdxDataCache                              by job, sorted lines
+//!           └ metadata (W)ARC files
+//! ```
+//!
+//! All of them are a `FileBasedCache`: whoever asks for an item gets it from the cache or builds it, and never do
+//! two build the same one, in whatever threads and processes they are.
+
+mod error;
+mod id;
+mod work;
+
+pub use self::error::{Error, Missing, MissingJob};
+pub use self::id::{Id, JobId, JobSet};
+pub use self::work::{Progress, Work};
