@@ -11,7 +11,7 @@ use super::{Collection, Loader, Reader, Source, SourceKind, Step};
 /// How long the first row of a source may take, unless something else is said.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(5);
 /// Paths of the server's own, which no collection can have.
-const RESERVED: [&str; 3] = ["_status", "_metrics", "static"];
+const RESERVED: [&str; 4] = ["_status", "_metrics", "_indexes", "static"];
 /// The longest name of a collection or a source, in bytes.
 const NAME: usize = 200;
 

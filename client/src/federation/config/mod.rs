@@ -3,6 +3,7 @@
 mod collection;
 mod errors;
 mod fields;
+mod indexes;
 mod loader;
 mod location;
 mod pywb;
@@ -28,6 +29,32 @@ pub struct Config {
     pub collections: Vec<Collection>,
     /// Addresses that may be fetched from though they are private, loopback or link-local.
     pub allow_private: Vec<Network>,
+    /// The indexes of jobs, if it has any.
+    pub indexes: Option<Indexes>,
+}
+
+/// Indexes of jobs, which are built when somebody asks for them. Of what is `None`, the
+/// [cache](crate::index_cache) knows how it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Indexes {
+    /// Where they are kept. Absolute.
+    pub cache_dir: PathBuf,
+    /// Where the metadata files of jobs are: absolute paths of folders and list files, and URLs.
+    pub metadata: Vec<String>,
+    /// How long to wait for somebody else who builds the same one.
+    pub wait: Option<Duration>,
+    /// After how long a job that was missing is looked for again.
+    pub retry_missing: Option<Duration>,
+    /// What sorting may take of memory, in bytes.
+    pub memory: Option<u64>,
+    /// How large all of them together may be, in bytes.
+    pub max_size: Option<u64>,
+    /// How much has to stay free where they are, in bytes.
+    pub min_free: Option<u64>,
+    /// How long one that nobody uses is kept.
+    pub max_age: Option<Duration>,
+    /// How long one is kept in any case after it was used.
+    pub grace: Option<Duration>,
 }
 
 /// A network, or one address: `10.0.0.0/8`, `::1`.

@@ -13,7 +13,7 @@ use super::yaml::{self, Node, Value};
 use super::{Config, ConfigErrors, Loader, Network, Remark};
 
 /// What a configuration has at its top.
-const TOP: [&str; 2] = ["collections", "allow_private"];
+const TOP: [&str; 3] = ["collections", "allow_private", "indexes"];
 /// What reads: where relative paths begin, variables of the environment, and what was found to be wrong.
 pub(super) struct Reader<'a> {
     pub folder: &'a Path,
@@ -140,11 +140,15 @@ impl Reader<'_> {
             None => Vec::new(),
         };
         let folders = self.folders_of_pywb(&fields);
+        let indexes = match fields.get("indexes") {
+            Some(node) => Some(self.indexes(node)),
+            None => None,
+        };
         let entries = match fields.get("collections") {
             Some(node) => self.fields(node, "collections")?.entries,
             None => &[],
         };
-        if entries.is_empty() && folders.is_empty() {
+        if entries.is_empty() && folders.is_empty() && indexes.is_none() {
             let (place, what) = match fields.get("collections") {
                 Some(node) => (node.place, "there are no collections"),
                 None => (
@@ -171,6 +175,7 @@ impl Reader<'_> {
         Some(Config {
             collections,
             allow_private,
+            indexes: indexes.flatten(),
         })
     }
 

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use super::location::{file_url, masked};
-use super::{Collection, Config, Dialect, Loader, Network, Source, SourceKind, Step};
+use super::{Collection, Config, Dialect, Indexes, Loader, Network, Source, SourceKind, Step};
 
 /// Whether passwords in URLs are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +48,9 @@ impl Config {
                 .map(|network| text(network.to_string()));
             fields.push(field("allow_private", Tree::List(networks.collect())));
         }
+        if let Some(indexes) = &self.indexes {
+            fields.push(field("indexes", indexes_tree(indexes, secrets)));
+        }
         let collections = self.collections.iter();
         let collections =
             collections.map(|collection| (collection.name.clone(), tree(collection, secrets)));
@@ -60,6 +63,30 @@ impl std::fmt::Display for Network {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}/{}", self.address, self.bits)
     }
+}
+
+fn indexes_tree(indexes: &Indexes, secrets: Secrets) -> Tree {
+    let metadata = indexes.metadata.iter().map(|place| url(place, secrets));
+    let mut fields = vec![
+        field("cache_dir", text(indexes.cache_dir.to_string_lossy())),
+        field("metadata", Tree::List(metadata.collect())),
+    ];
+    let span = |name, span: Option<Duration>| span.map(|span| field(name, seconds(span)));
+    let size = |name, bytes: Option<u64>| bytes.map(|b| field(name, Tree::Number(b.to_string())));
+    fields.extend(span("wait", indexes.wait));
+    fields.extend(span("retry_missing", indexes.retry_missing));
+    fields.extend(size("memory", indexes.memory));
+    let limits = [
+        size("max_size", indexes.max_size),
+        size("min_free", indexes.min_free),
+        span("max_age", indexes.max_age),
+        span("grace", indexes.grace),
+    ];
+    let limits: Vec<_> = limits.into_iter().flatten().collect();
+    if !limits.is_empty() {
+        fields.push(field("limits", Tree::Map(limits)));
+    }
+    Tree::Map(fields)
 }
 
 fn tree(collection: &Collection, secrets: Secrets) -> Tree {

@@ -76,6 +76,7 @@ fn a_file_that_cannot_be_read_is_named() {
 /// What mutations begin with: a bit of everything.
 const EVERYTHING: &str = "
 allow_private: [127.0.0.1, '::1/64']
+indexes: {cache_dir: ./cache, metadata: [/m, 'http://h/m/'], wait: 10m, limits: {max_size: 100GB, max_age: 90d}}
 collections: &all
   local: {index: ./x.cdxj, resource: [$live, \"http://h/{coll}/\"], tags: redis://h/0/k, access_point: p}
   seq:

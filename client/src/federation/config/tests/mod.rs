@@ -3,6 +3,7 @@
 mod examples;
 mod forms;
 mod hostile;
+mod indexes;
 mod pywb;
 mod show;
 mod wrong;

@@ -9,7 +9,7 @@ use proptest::option;
 use proptest::prelude::*;
 
 use super::super::{
-    Collection, Config, Dialect, Loader, Network, Secrets, Source, SourceKind, Step,
+    Collection, Config, Dialect, Indexes, Loader, Network, Secrets, Source, SourceKind, Step,
 };
 use super::{good, parse};
 
@@ -64,7 +64,7 @@ collections:
 
 fn name() -> impl Strategy<Value = String> {
     "[A-Za-z0-9._~@+:,=-]{1,12}".prop_filter("reserved", |name| {
-        !["_status", "_metrics", "static", ".", ".."].contains(&name.as_str())
+        !["_status", "_metrics", "_indexes", "static", ".", ".."].contains(&name.as_str())
     })
 }
 
@@ -172,6 +172,33 @@ fn network() -> impl Strategy<Value = Network> {
     })
 }
 
+fn indexes() -> impl Strategy<Value = Indexes> {
+    let nanos = || option::of(0..=86_400_000_000_000_u64);
+    let span = |nanos: Option<u64>| nanos.map(Duration::from_nanos);
+    let size = || option::of(1..=u64::MAX);
+    let place = prop_oneof![
+        path().prop_map(|path| path.to_string_lossy().into_owned()),
+        "https?://[a-z]{1,9}/[a-z0-9]{0,9}",
+    ];
+    let times = (nanos(), nanos(), nanos(), nanos());
+    let sizes = (size(), size(), size());
+    (path(), vec(place, 1..4), times, sizes).prop_map(
+        move |(cache_dir, metadata, (wait, retry, age, grace), (memory, max_size, min_free))| {
+            Indexes {
+                cache_dir,
+                metadata,
+                wait: span(wait),
+                retry_missing: span(retry),
+                memory,
+                max_size,
+                min_free,
+                max_age: span(age),
+                grace: span(grace),
+            }
+        },
+    )
+}
+
 fn config() -> impl Strategy<Value = Config> {
     let collection = (
         name(),
@@ -186,12 +213,18 @@ fn config() -> impl Strategy<Value = Config> {
             tags: access.as_ref().map(|(tags, _)| tags.clone()),
             access_point: access.and_then(|(_, point)| point),
         });
-    (vec(collection, 1..4), vec(network(), 0..3)).prop_map(|(mut collections, allow_private)| {
+    let parts = (
+        vec(collection, 1..4),
+        vec(network(), 0..3),
+        option::of(indexes()),
+    );
+    parts.prop_map(|(mut collections, allow_private, indexes)| {
         let mut seen = std::collections::HashSet::new();
         collections.retain(|collection: &Collection| seen.insert(collection.name.clone()));
         Config {
             collections,
             allow_private,
+            indexes,
         }
     })
 }

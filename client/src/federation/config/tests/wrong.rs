@@ -3,10 +3,10 @@
 use super::{good, parse, refusal};
 
 /// One error: its line, its column, and what its text says.
-type Expected = (usize, usize, &'static str);
+pub(super) type Expected = (usize, usize, &'static str);
 
 #[track_caller]
-fn refused(text: &str, expected: &[Expected]) {
+pub(super) fn refused(text: &str, expected: &[Expected]) {
     let errors = match parse(text) {
         Ok((config, _)) => panic!("{text}\nis taken for {config:#?}"),
         Err(errors) => errors,

@@ -1,0 +1,138 @@
+//! `indexes`.
+
+use std::time::Duration;
+
+use super::super::{Indexes, Secrets};
+use super::wrong::refused;
+use super::{good, parse};
+
+#[test]
+fn a_server_of_indexes_alone_is_one() {
+    for text in [
+        "indexes: {cache_dir: /c, metadata: /m}",
+        "collections: {}\nindexes: {cache_dir: /c, metadata: [/m]}",
+    ] {
+        let config = good(text);
+        assert!(config.collections.is_empty());
+        let indexes = config.indexes.unwrap();
+        let bare = Indexes {
+            cache_dir: "/c".into(),
+            metadata: vec!["/m".to_owned()],
+            wait: None,
+            retry_missing: None,
+            memory: None,
+            max_size: None,
+            min_free: None,
+            max_age: None,
+            grace: None,
+        };
+        assert_eq!(indexes, bare);
+    }
+    assert_eq!(good("collections: {a: $live}").indexes, None);
+}
+
+#[test]
+fn all_of_it_is_read_and_shown() {
+    let text = "
+indexes:
+  cache_dir: ./cache
+  metadata:
+    - meta/data
+    - file:///srv/lists/jobs.txt
+    - https://user.example/meta
+    - ${PLACE}
+  wait: 1.5h
+  retry_missing: 30
+  memory: 64MiB
+  limits: {max_size: 100GB, min_free: 1.5 GB, max_age: 90d, grace: 10m}
+";
+    let config = good(text);
+    let indexes = config.indexes.clone().unwrap();
+    assert_eq!(
+        indexes.metadata,
+        [
+            "/etc/archive/meta/data",
+            "/srv/lists/jobs.txt",
+            "https://user.example/meta",
+            "/srv/index"
+        ]
+    );
+    assert_eq!(indexes.wait, Some(Duration::from_secs(5400)));
+    assert_eq!(indexes.retry_missing, Some(Duration::from_secs(30)));
+    assert_eq!(indexes.max_age, Some(Duration::from_secs(90 * 86_400)));
+    assert_eq!(
+        config.to_yaml(Secrets::Masked),
+        r#"indexes:
+  cache_dir: /etc/archive/cache
+  metadata:
+    - /etc/archive/meta/data
+    - /srv/lists/jobs.txt
+    - https://user.example/meta
+    - /srv/index
+  wait: 5400.0
+  retry_missing: 30.0
+  memory: 67108864
+  limits:
+    max_size: 100000000000
+    min_free: 1500000000
+    max_age: 7776000.0
+    grace: 600.0
+collections: {}
+"#
+    );
+    let (again, _) = parse(&config.to_yaml(Secrets::Shown)).unwrap();
+    assert_eq!(again, config);
+}
+
+#[test]
+fn what_is_wrong_with_indexes_is_told() {
+    refused("indexes:", &[(1, 8, "indexes has to be a mapping")]);
+    refused(
+        "indexes: {}",
+        &[
+            (1, 10, "its cache_dir is missing"),
+            (1, 10, "its metadata is missing"),
+        ],
+    );
+    refused(
+        "indexs: {cache_dir: /c, metadata: /m}\ncollections: {a: $live}",
+        &[(1, 1, "no \"indexs\"; did you mean indexes?")],
+    );
+    refused(
+        "indexes: {cache_dir: /c, metadata: [], cachedir: /d}",
+        &[
+            (1, 36, "metadata is empty"),
+            (
+                1,
+                40,
+                "indexes has no \"cachedir\"; did you mean cache_dir?",
+            ),
+        ],
+    );
+    refused(
+        "indexes: {cache_dir: /c, metadata: [ftp://h/, 'http://h/{url}']}",
+        &[
+            (1, 37, "\"ftp://\" is no prefix that fits here"),
+            (1, 47, "{url} means nothing here"),
+        ],
+    );
+    refused(
+        "indexes: {cache_dir: /c, metadata: /m, limits: {max_siez: 1, max_age: 1w, min_free: 0, grace: -1}}",
+        &[
+            (1, 49, "limits has no \"max_siez\"; did you mean max_size?"),
+            (1, 71, "max_age is a time such as 90d"),
+            (1, 85, "min_free is a size such as 100GB"),
+            (1, 95, "grace is a time"),
+        ],
+    );
+    for memory in ["1.5.5GB", "GB", "-1", "1e400", "99999999999TB", "1GBs"] {
+        refused(
+            &format!("indexes: {{cache_dir: /c, metadata: /m, memory: {memory}}}"),
+            &[(1, 48, "memory is a size such as 100GB")],
+        );
+    }
+    refused(
+        "collections: {_indexes: $live}",
+        &[(1, 15, "a collection cannot be called _indexes")],
+    );
+}
