@@ -15,10 +15,15 @@
 //! All of them are a `FileBasedCache`: whoever asks for an item gets it from the cache or builds it, and never do
 //! two build the same one, in whatever threads and processes they are.
 
+mod cache;
 mod error;
 mod id;
 mod work;
 
+pub use self::cache::{
+    Counts, Draft, Entry, Eviction, Figures, FileBasedCache, FileSum, Form, Input, Manifest,
+    MultiFileBasedCache,
+};
 pub use self::error::{Error, Missing, MissingJob};
 pub use self::id::{Id, JobId, JobSet};
 pub use self::work::{Progress, Work};

@@ -1,0 +1,214 @@
+//! An entry that is being made: nobody sees it before it is whole and on the disk.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use super::super::{Error, Work};
+use super::manifest::{sum, FileSum, Input, Manifest};
+use super::{is_absent, manifest_of, with_end, Form};
+
+/// A folder beside the entry in which its files are made. Dropped before it is published, it goes away with all
+/// that is in it.
+#[derive(Debug)]
+pub struct Draft {
+    entry: PathBuf,
+    form: Form,
+    folder: PathBuf,
+    names: Vec<String>,
+    manifest: Manifest,
+    published: bool,
+}
+
+impl Draft {
+    /// An empty one. Whoever calls this holds the lock of the entry, so that what somebody left there who had it
+    /// before can go.
+    pub(super) fn new(entry: &Path, form: Form, manifest: Manifest) -> Result<Draft, Error> {
+        let folder = temporary(entry);
+        remove(&folder)?;
+        fs::create_dir(&folder).map_err(Error::io(&folder, "create"))?;
+        Ok(Draft {
+            entry: entry.to_owned(),
+            form,
+            folder,
+            names: Vec::new(),
+            manifest,
+            published: false,
+        })
+    }
+
+    /// The folder of the files: for those that are made by name, and for scratch files, which go away.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Makes room for a file of the entry, which the caller writes, and gives its path. The one file of an entry
+    /// that is a file takes the entry's name, whatever name is given here.
+    pub fn add(&mut self, name: &str) -> PathBuf {
+        let name = match self.form {
+            Form::Folder => name.to_owned(),
+            Form::File => self.manifest.entry.clone(),
+        };
+        let path = self.folder.join(&name);
+        if !self.names.contains(&name) {
+            self.names.push(name);
+        }
+        path
+    }
+
+    /// Creates a file of the entry.
+    ///
+    /// # Errors
+    /// When it cannot be created.
+    pub fn create(&mut self, name: &str) -> Result<(PathBuf, File), Error> {
+        let path = self.add(name);
+        let file = File::create(&path).map_err(Error::io(&path, "create"))?;
+        Ok((path, file))
+    }
+
+    /// Notes how many there are of something.
+    pub fn count(&mut self, what: &str, number: u64) {
+        self.manifest.counts.insert(what.to_owned(), number);
+    }
+
+    /// Notes something that people should know of the entry.
+    pub fn note(&mut self, text: String) {
+        self.manifest.notes.push(text);
+    }
+
+    /// Notes what it is made of.
+    pub fn input(&mut self, input: Input) {
+        self.manifest.inputs.push(input);
+    }
+
+    /// Puts the files in their place, once all of them are on the disk. What was there before is replaced.
+    pub(super) fn publish(mut self, work: &Work) -> Result<Manifest, Error> {
+        self.names.sort();
+        for name in &self.names {
+            let path = self.folder.join(name);
+            let (size, xxh128) = sum(&path, work)?;
+            sync(&path)?;
+            let name = name.clone();
+            self.manifest.files.push(FileSum { name, size, xxh128 });
+        }
+        let (bytes, checksum) = self
+            .manifest
+            .to_bytes()
+            .map_err(Error::io(&self.entry, "describe"))?;
+        let manifest = self.folder.join(MANIFEST);
+        write(&manifest, &bytes)?;
+        match self.form {
+            Form::Folder => self.publish_folder()?,
+            Form::File => self.publish_file(&manifest)?,
+        }
+        if let Some(parent) = self.entry.parent() {
+            sync(parent)?;
+        }
+        self.published = true;
+        let mut manifest = std::mem::take(&mut self.manifest);
+        manifest.checksum = checksum;
+        Ok(manifest)
+    }
+
+    fn publish_folder(&self) -> Result<(), Error> {
+        self.scratch_is_gone()?;
+        sync(&self.folder)?;
+        let gone = gone(&self.entry);
+        remove(&gone)?;
+        match fs::rename(&self.entry, &gone) {
+            Err(error) if !is_absent(&error) => {
+                return Err(Error::io(&self.entry, "replace")(error));
+            }
+            _ => {}
+        }
+        fs::rename(&self.folder, &self.entry).map_err(Error::io(&self.entry, "publish"))?;
+        // What is damaged is of no use to anybody; that it stays is no reason to fail.
+        let _ = remove(&gone);
+        Ok(())
+    }
+
+    /// The manifest comes last: without it a file is no entry.
+    fn publish_file(&self, manifest: &Path) -> Result<(), Error> {
+        let rename =
+            |from: &Path, to: &Path| fs::rename(from, to).map_err(Error::io(to, "publish"));
+        if fs::metadata(&self.entry).is_ok_and(|there| there.is_dir()) {
+            remove(&self.entry)?;
+        }
+        rename(&self.folder.join(&self.manifest.entry), &self.entry)?;
+        rename(manifest, &manifest_of(&self.entry, Form::File))
+    }
+
+    fn scratch_is_gone(&self) -> Result<(), Error> {
+        let unreadable = || Error::io(&self.folder, "list");
+        for file in fs::read_dir(&self.folder).map_err(unreadable())? {
+            let file = file.map_err(unreadable())?;
+            let name = file.file_name();
+            let is_ours = self.names.iter().any(|ours| name == ours.as_str()) || name == MANIFEST;
+            if !is_ours {
+                remove(&file.path())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        if !self.published || self.form == Form::File {
+            let _ = remove(&self.folder);
+        }
+    }
+}
+
+/// The name of the manifest in the folder of an entry.
+pub(super) const MANIFEST: &str = "manifest.json";
+
+/// Where an entry is made: in the same folder, so that it can be renamed, and under one name, so that whoever builds
+/// it next finds what was left there.
+pub(super) fn temporary(entry: &Path) -> PathBuf {
+    hidden(entry, ".draft")
+}
+
+/// Where an entry is put that is to be removed.
+pub(super) fn gone(entry: &Path) -> PathBuf {
+    hidden(entry, ".gone")
+}
+
+fn hidden(entry: &Path, end: &str) -> PathBuf {
+    let mut name = std::ffi::OsString::from(".");
+    name.push(entry.file_name().unwrap_or_default());
+    with_end(&entry.with_file_name(name), end)
+}
+
+/// Removes a file or a folder with all that is in it, if it is there.
+pub(super) fn remove(path: &Path) -> Result<(), Error> {
+    let is_folder = match fs::symlink_metadata(path) {
+        Ok(there) => there.is_dir(),
+        Err(error) if is_absent(&error) => return Ok(()),
+        Err(error) => return Err(Error::io(path, "remove")(error)),
+    };
+    let removed = match is_folder {
+        true => fs::remove_dir_all(path),
+        false => fs::remove_file(path),
+    };
+    match removed {
+        Err(error) if !is_absent(&error) => Err(Error::io(path, "remove")(error)),
+        _ => Ok(()),
+    }
+}
+
+/// Writes a file, and waits until it is on the disk.
+pub(super) fn write(path: &Path, bytes: &[u8]) -> Result<(), Error> {
+    let written = || -> io::Result<()> {
+        let mut file = File::create(path)?;
+        file.write_all(bytes)?;
+        file.sync_all()
+    };
+    written().map_err(Error::io(path, "write"))
+}
+
+/// Waits until a file or a folder is on the disk.
+pub(super) fn sync(path: &Path) -> Result<(), Error> {
+    let synced = File::open(path).and_then(|file| file.sync_all());
+    synced.map_err(Error::io(path, "write"))
+}

@@ -1,0 +1,103 @@
+//! An entry that is whole, and in use.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::super::Error;
+use super::lock::{try_lock, Mode};
+use super::manifest::{Manifest, LARGEST};
+use super::seen::Stamp;
+use super::{is_absent, manifest_of, Form};
+
+/// A whole entry of a cache. It is not removed to make room as long as this lives: a shared lock on its manifest
+/// says so to all processes, and goes away with them.
+#[derive(Debug)]
+pub struct Entry {
+    path: PathBuf,
+    form: Form,
+    manifest: Arc<Manifest>,
+    _in_use: File,
+}
+
+impl Entry {
+    pub(super) fn new(path: PathBuf, form: Form, manifest: Arc<Manifest>, in_use: File) -> Entry {
+        Entry {
+            path,
+            form,
+            manifest,
+            _in_use: in_use,
+        }
+    }
+
+    /// Where it is: a folder, or a file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What it is made of.
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// Where its manifest is.
+    pub fn manifest_path(&self) -> PathBuf {
+        manifest_of(&self.path, self.form)
+    }
+
+    /// Its files, the manifest left out: name, path and size in bytes.
+    pub fn files(&self) -> impl Iterator<Item = (&str, PathBuf, u64)> {
+        self.manifest.files.iter().map(|file| {
+            let path = file_of(&self.path, self.form, &file.name);
+            (file.name.as_str(), path, file.size)
+        })
+    }
+}
+
+/// Where a file of an entry is.
+pub(super) fn file_of(entry: &Path, form: Form, name: &str) -> PathBuf {
+    match form {
+        Form::Folder => entry.join(name),
+        Form::File => entry.to_owned(),
+    }
+}
+
+/// A manifest that is held open, so that the entry stays, and its bytes have not been looked at.
+pub(super) struct Held {
+    pub file: File,
+    pub stamp: Stamp,
+}
+
+impl Held {
+    /// Opens the manifest of an entry. None when there is none, or when the entry is being removed.
+    pub fn open(path: &Path) -> Result<Option<Held>, Error> {
+        let file = match File::open(path) {
+            Ok(file) => file,
+            Err(error) if is_absent(&error) => return Ok(None),
+            Err(error) => return Err(Error::io(path, "open")(error)),
+        };
+        if !try_lock(&file, Mode::Shared).map_err(Error::io(path, "lock"))? {
+            return Ok(None);
+        }
+        let held = file.metadata().map_err(Error::io(path, "open"))?;
+        // It may have been put away before it was locked.
+        match fs::metadata(path) {
+            Ok(there) if (there.dev(), there.ino()) == (held.dev(), held.ino()) => {}
+            Ok(_) => return Ok(None),
+            Err(error) if is_absent(&error) => return Ok(None),
+            Err(error) => return Err(Error::io(path, "open")(error)),
+        }
+        let stamp = Stamp::of(&held);
+        Ok(Some(Held { file, stamp }))
+    }
+
+    /// Its bytes.
+    pub fn read(&mut self, path: &Path) -> Result<Vec<u8>, Error> {
+        let mut bytes = Vec::new();
+        let read = (&mut self.file).take(LARGEST).read_to_end(&mut bytes);
+        read.map_err(Error::io(path, "read"))?;
+        Ok(bytes)
+    }
+}

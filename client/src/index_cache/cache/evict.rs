@@ -1,0 +1,104 @@
+//! Entries that go, to make room or because they are damaged: never one that is in use, or being built.
+
+use std::fs::{self, File};
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use super::super::Error;
+use super::draft::{gone, remove, sync, temporary};
+use super::lock::{try_lock, Lock, Mode};
+use super::seen::last_used;
+use super::{is_absent, manifest_of, with_end, Form};
+
+/// What became of an entry that was to go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Eviction {
+    /// It is gone.
+    Gone,
+    /// Somebody uses it, or used it so shortly before that he may be about to open it.
+    InUse,
+    /// Somebody builds it.
+    BeingBuilt,
+    /// It was not there.
+    Absent,
+}
+
+/// Removes an entry unless it is in use, or was within the time of grace.
+///
+/// # Errors
+/// When it cannot be removed.
+pub(crate) fn evict(entry: &Path, form: Form, grace: Duration) -> Result<Eviction, Error> {
+    // Whoever builds it meanwhile would find half of the old one.
+    let Some(lock) = Lock::try_acquire(entry)? else {
+        return Ok(Eviction::BeingBuilt);
+    };
+    let manifest = manifest_of(entry, form);
+    let used = last_used(entry, &manifest);
+    if !grace.is_zero() && used.is_some_and(|used| is_recent(used, grace)) {
+        return Ok(Eviction::InUse);
+    }
+    let held = match File::options().read(true).write(true).open(&manifest) {
+        Ok(file) => file,
+        Err(error) if is_absent(&error) => {
+            // Without a manifest it is no entry, and nobody opens it.
+            let there = fs::symlink_metadata(entry).is_ok();
+            remove(entry)?;
+            tidy(entry)?;
+            return Ok(match there {
+                true => Eviction::Gone,
+                false => Eviction::Absent,
+            });
+        }
+        Err(error) => return Err(Error::io(&manifest, "open")(error)),
+    };
+    if !try_lock(&held, Mode::Exclusive).map_err(Error::io(&manifest, "lock"))? {
+        return Ok(Eviction::InUse);
+    }
+    // The manifest goes first: without it nobody takes what is left for an entry.
+    let away = gone(entry);
+    remove(&away)?;
+    let rename = |from: &Path| fs::rename(from, &away).map_err(Error::io(from, "remove"));
+    match form {
+        Form::Folder => rename(entry)?,
+        Form::File => {
+            rename(&manifest)?;
+            remove(entry)?;
+        }
+    }
+    if let Some(folder) = entry.parent() {
+        sync(folder)?;
+    }
+    drop(held);
+    tidy(entry)?;
+    drop(lock);
+    Ok(Eviction::Gone)
+}
+
+fn is_recent(used: SystemTime, grace: Duration) -> bool {
+    SystemTime::now().duration_since(used).unwrap_or_default() < grace
+}
+
+/// Removes what stands beside an entry that is gone, but for its lock file.
+fn tidy(entry: &Path) -> Result<(), Error> {
+    remove(&gone(entry))?;
+    remove(&temporary(entry))?;
+    remove(&with_end(entry, ".seen"))
+}
+
+/// Removes what a builder left who died, if nobody builds the entry now. Whether there was something.
+///
+/// # Errors
+/// When it cannot be removed.
+pub(crate) fn clean(entry: &Path) -> Result<bool, Error> {
+    let left = [temporary(entry), gone(entry)];
+    if !left.iter().any(|path| fs::symlink_metadata(path).is_ok()) {
+        return Ok(false);
+    }
+    let Some(_lock) = Lock::try_acquire(entry)? else {
+        return Ok(false);
+    };
+    for path in &left {
+        remove(path)?;
+    }
+    Ok(true)
+}

@@ -1,0 +1,204 @@
+//! Who may build an entry: a lock that the kernel keeps, and takes back when its holder dies.
+//!
+//! The lock file stands beside the entry as `<entry>.working`, as in NetarchiveSuite. It is never written to and
+//! never removed: somebody may be about to lock it. Its locks are those of open file descriptions (`fcntl(2)`, *Open
+//! file description locks*): they exclude other threads as well as other processes, and also processes that lock
+//! with `fcntl` as Java's `FileChannel.lock` does.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use nix::errno::Errno;
+use nix::fcntl::{fcntl, FcntlArg};
+use nix::libc;
+use serde::{Deserialize, Serialize};
+
+use super::super::{Error, Work};
+use super::with_end;
+
+/// How long to wait before the lock is tried again, at first and at most.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
+
+/// An entry that nobody else builds or removes as long as this lives.
+#[derive(Debug)]
+pub(crate) struct Lock {
+    file: File,
+    owner: PathBuf,
+}
+
+/// What a builder says of itself, in `<entry>.owner`. It counts only while the lock is held.
+#[derive(Serialize, Deserialize)]
+struct Owner {
+    pid: u32,
+    host: String,
+    since: u64,
+}
+
+impl Lock {
+    /// Takes the lock of an entry if nobody has it.
+    ///
+    /// # Errors
+    /// When there can be no lock file.
+    pub fn try_acquire(entry: &Path) -> Result<Option<Lock>, Error> {
+        let path = with_end(entry, ".working");
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&path)
+            .map_err(Error::io(&path, "open"))?;
+        match try_lock(&file, Mode::Exclusive).map_err(Error::io(&path, "lock"))? {
+            true => {
+                let owner = with_end(entry, ".owner");
+                Ok(Some(Lock { file, owner }))
+            }
+            false => Ok(None),
+        }
+    }
+
+    /// Waits until the lock can be taken. Between two attempts `instead` is asked for what one waits for; when it has
+    /// it, nothing has to be locked.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] when it takes longer than `wait`; [`Error::Cancelled`]; those of `instead`.
+    pub fn acquire<T>(
+        entry: &Path,
+        wait: Duration,
+        work: &Work,
+        mut instead: impl FnMut() -> Result<Option<T>, Error>,
+    ) -> Result<Acquired<T>, Error> {
+        let begun = Instant::now();
+        let mut pause = PAUSE.0;
+        loop {
+            if let Some(lock) = Lock::try_acquire(entry)? {
+                return Ok(Acquired::Locked(lock));
+            }
+            if let Some(found) = instead()? {
+                return Ok(Acquired::Instead(found));
+            }
+            work.check()?;
+            let waited = begun.elapsed();
+            let Some(left) = wait.checked_sub(waited).filter(|left| !left.is_zero()) else {
+                return Err(Error::Busy {
+                    entry: entry.to_owned(),
+                    owner: owner(entry).unwrap_or_else(|| "somebody unknown".to_owned()),
+                    waited,
+                });
+            };
+            thread::sleep(pause.min(left));
+            pause = (pause * 2).min(PAUSE.1);
+        }
+    }
+
+    /// Says who has it, for those who wait.
+    pub fn sign(&self) {
+        let host = nix_host();
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let owner = Owner {
+            pid: std::process::id(),
+            host,
+            since: since.map_or(0, |since| since.as_secs()),
+        };
+        // Nobody needs it but people, so that a full disk is no reason not to build.
+        let _ = serde_json::to_vec(&owner).map(|json| fs::write(&self.owner, json));
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.owner);
+        // Closing would do, but for a child process that was forked meanwhile.
+        let _ = fcntl(
+            self.file.as_fd(),
+            FcntlArg::F_OFD_SETLK(&region(libc::F_UNLCK)),
+        );
+    }
+}
+
+/// How waiting for a lock ended.
+pub(crate) enum Acquired<T> {
+    /// With the lock.
+    Locked(Lock),
+    /// With what one waited for.
+    Instead(T),
+}
+
+/// Who has the lock of an entry; none when nobody has it.
+pub(crate) fn owner(entry: &Path) -> Option<String> {
+    let file = File::open(with_end(entry, ".working")).ok()?;
+    let mut held = region(libc::F_WRLCK);
+    fcntl(file.as_fd(), FcntlArg::F_OFD_GETLK(&mut held)).ok()?;
+    if i32::from(held.l_type) == libc::F_UNLCK {
+        return None;
+    }
+    if held.l_pid > 0 {
+        let name = fs::read_to_string(format!("/proc/{}/comm", held.l_pid)).unwrap_or_default();
+        return Some(match name.trim() {
+            "" => format!("process {}", held.l_pid),
+            name => format!("process {} ({name})", held.l_pid),
+        });
+    }
+    let signed = fs::read(with_end(entry, ".owner")).ok();
+    let owner: Option<Owner> = signed.and_then(|json| serde_json::from_slice(&json).ok());
+    Some(match owner {
+        None => "a process that did not say which it is".to_owned(),
+        Some(owner) => {
+            let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+            let seconds = now.map_or(0, |now| now.as_secs().saturating_sub(owner.since));
+            let Owner { pid, host, .. } = owner;
+            format!("process {pid} on {host}, for {seconds} s now")
+        }
+    })
+}
+
+fn nix_host() -> String {
+    let host = rustix::system::uname()
+        .nodename()
+        .to_string_lossy()
+        .into_owned();
+    match host.is_empty() {
+        true => "this host".to_owned(),
+        false => host,
+    }
+}
+
+/// Which others a lock excludes.
+#[derive(Clone, Copy)]
+pub(super) enum Mode {
+    /// Those that are exclusive.
+    Shared,
+    /// All.
+    Exclusive,
+}
+
+/// Locks a file as a whole; false when another lock is in the way.
+pub(super) fn try_lock(file: &File, mode: Mode) -> io::Result<bool> {
+    let kind = match mode {
+        Mode::Shared => libc::F_RDLCK,
+        Mode::Exclusive => libc::F_WRLCK,
+    };
+    loop {
+        return match fcntl(file.as_fd(), FcntlArg::F_OFD_SETLK(&region(kind))) {
+            Ok(_) => Ok(true),
+            Err(Errno::EAGAIN | Errno::EACCES) => Ok(false),
+            Err(Errno::EINTR) => continue,
+            Err(error) => Err(error.into()),
+        };
+    }
+}
+
+/// All of a file. For these locks the process id has to be 0.
+fn region(kind: libc::c_int) -> libc::flock {
+    libc::flock {
+        l_type: kind as libc::c_short,
+        l_whence: libc::SEEK_SET as libc::c_short,
+        l_start: 0,
+        l_len: 0,
+        l_pid: 0,
+    }
+}

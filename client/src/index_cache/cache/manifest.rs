@@ -1,0 +1,169 @@
+//! What an entry is made of, and what its bytes must be.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh3::{xxh3_128, Xxh3};
+
+use super::super::{Error, JobSet, Work};
+use crate::federation::timestamp::Timestamp;
+
+/// The version of the form that is written. Entries of other versions are built anew.
+const FORMAT: u32 = 1;
+/// What a manifest begins with; the checksum of all that comes behind it follows.
+const BEGIN: &[u8] = b"{\n  \"checksum\": \"";
+const DIGITS: usize = 32;
+/// The largest manifest that is read, in bytes.
+pub(super) const LARGEST: u64 = 1 << 30;
+
+/// Says what an entry is: a JSON file of its own, whose first member is the checksum of all that comes behind it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Manifest {
+    format: u32,
+    /// The cache that it belongs to, which is the name of its folder.
+    pub cache: String,
+    /// The name of the entry.
+    pub entry: String,
+    /// The jobs that it stands for.
+    #[serde(with = "as_text")]
+    pub jobs: JobSet,
+    /// What made it: `crawlspace` and its version.
+    pub generator: String,
+    /// When it was made: RFC 3339, in UTC.
+    pub made: String,
+    /// What it was made of.
+    pub inputs: Vec<Input>,
+    /// The files that it has, the manifest left out.
+    pub files: Vec<FileSum>,
+    /// What was counted when it was made: lines, for example.
+    pub counts: BTreeMap<String, u64>,
+    /// What people should know of it: lines that were skipped, for example.
+    pub notes: Vec<String>,
+    /// The checksum of the manifest itself, in hexadecimal digits.
+    #[serde(skip)]
+    pub checksum: String,
+}
+
+/// Something that an entry was made of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Input {
+    /// The name of a file, or of another entry.
+    pub name: String,
+    /// Its size in bytes.
+    pub size: u64,
+    /// Its checksum; that of its manifest for an entry, none for what is not ours.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checksum: Option<String>,
+}
+
+/// A file of an entry.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileSum {
+    /// Its name in the folder of the entry; that of the entry if this is a file itself.
+    pub name: String,
+    /// Its size in bytes.
+    pub size: u64,
+    /// XXH3 with 128 bits, in hexadecimal digits, as `xxh128sum` prints it.
+    pub xxh128: String,
+}
+
+impl Manifest {
+    /// A manifest of nothing, made now by this program.
+    pub(crate) fn new(cache: &str, entry: &str, jobs: JobSet) -> Manifest {
+        Manifest {
+            format: FORMAT,
+            cache: cache.to_owned(),
+            entry: entry.to_owned(),
+            jobs,
+            generator: concat!("crawlspace ", env!("CARGO_PKG_VERSION")).to_owned(),
+            made: Timestamp::now().iso(),
+            ..Manifest::default()
+        }
+    }
+
+    /// The manifest as bytes, and its checksum with them.
+    pub(crate) fn to_bytes(&self) -> io::Result<(Vec<u8>, String)> {
+        let json = serde_json::to_string_pretty(self)?;
+        let rest = format!("\",{}\n", json.strip_prefix('{').unwrap_or(&json));
+        let checksum = hex(xxh3_128(rest.as_bytes()));
+        let bytes = [BEGIN, checksum.as_bytes(), rest.as_bytes()].concat();
+        Ok((bytes, checksum))
+    }
+
+    /// Reads what was written, and refuses it if any byte is another one.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn parse(bytes: &[u8]) -> Result<Manifest, String> {
+        let rest = bytes
+            .strip_prefix(BEGIN)
+            .and_then(|rest| rest.split_at_checked(DIGITS));
+        let Some((checksum, rest)) = rest else {
+            return Err("the manifest is cut off, or none of ours".to_owned());
+        };
+        if hex(xxh3_128(rest)).as_bytes() != checksum {
+            return Err("the manifest is damaged: its checksum is another one".to_owned());
+        }
+        let mut manifest: Manifest = serde_json::from_slice(bytes)
+            .map_err(|error| format!("the manifest cannot be read: {error}"))?;
+        if manifest.format != FORMAT {
+            let format = manifest.format;
+            return Err(format!(
+                "the manifest has format {format}, this is written as {FORMAT}"
+            ));
+        }
+        manifest.checksum = String::from_utf8_lossy(checksum).into_owned();
+        Ok(manifest)
+    }
+
+    /// The size of all its files, in bytes.
+    pub fn size(&self) -> u64 {
+        self.files.iter().map(|file| file.size).sum()
+    }
+}
+
+/// The size and checksum of a file.
+///
+/// # Errors
+/// When it cannot be read, or somebody cancels the work.
+pub(crate) fn sum(path: &Path, work: &Work) -> Result<(u64, String), Error> {
+    let mut file = File::open(path).map_err(Error::io(path, "open"))?;
+    let mut hash = Xxh3::new();
+    let mut buffer = vec![0; 256 * 1024];
+    let mut size = 0;
+    loop {
+        work.check()?;
+        match file.read(&mut buffer) {
+            Ok(0) => return Ok((size, hex(hash.digest128()))),
+            Ok(read) => {
+                hash.update(buffer.get(..read).unwrap_or_default());
+                size += read as u64;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(Error::io(path, "read")(error)),
+        }
+    }
+}
+
+pub(crate) fn hex(sum: u128) -> String {
+    format!("{sum:032x}")
+}
+
+mod as_text {
+    use serde::{de::Error, Deserialize, Deserializer, Serializer};
+
+    use super::JobSet;
+
+    pub fn serialize<S: Serializer>(jobs: &JobSet, out: S) -> Result<S::Ok, S::Error> {
+        out.collect_str(jobs)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(input: D) -> Result<JobSet, D::Error> {
+        let text = std::borrow::Cow::<str>::deserialize(input)?;
+        text.parse().map_err(D::Error::custom)
+    }
+}

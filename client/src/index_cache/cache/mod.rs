@@ -1,0 +1,440 @@
+//! A cache of files: whoever asks for an item gets it from the cache or builds it, and never do two build it at once.
+//!
+//! A hit takes no lock that anybody waits for. Whoever finds nothing takes the lock of the entry, looks once more,
+//! builds the entry beside its place, and moves it there when all of it is on the disk. So however a process dies, what
+//! is there is whole, and what is not there can be built at once.
+
+mod draft;
+mod entry;
+mod evict;
+mod lock;
+mod manifest;
+mod seen;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::marker::PhantomData;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use serde::Serialize;
+
+pub use self::draft::Draft;
+use self::draft::MANIFEST;
+pub use self::entry::Entry;
+use self::entry::{file_of, Held};
+pub use self::evict::Eviction;
+pub(crate) use self::lock::{owner, Acquired, Lock};
+pub(crate) use self::manifest::sum;
+pub use self::manifest::{FileSum, Input, Manifest};
+use self::seen::Seen;
+use super::{Error, Id, JobSet, Work};
+
+/// An entry in use is marked as such so often.
+const MARKED: Duration = Duration::from_secs(30);
+/// Of so many entries it is remembered what was seen of them.
+const REMEMBERED: usize = 20_000;
+
+/// Whether the entries of a cache are files or folders.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// A file, with its manifest beside it as `<entry>.manifest.json`.
+    File,
+    /// A folder of files, with its manifest among them as `manifest.json`.
+    Folder,
+}
+
+/// A cache of files for items that are identified by `I`.
+///
+/// ```
+/// use std::io::Write;
+/// use crawlspace_client::index_cache::{FileBasedCache, Form, JobId, Work};
+/// let root = tempfile::tempdir()?;
+/// let cache = FileBasedCache::<JobId>::open(root.path(), "squares", Form::File)?;
+/// let build = |draft: &mut crawlspace_client::index_cache::Draft| {
+///     let (path, mut file) = draft.create("square")?;
+///     writeln!(file, "{}", 7 * 7).map_err(crawlspace_client::index_cache::Error::io(&path, "write"))
+/// };
+/// let entry = cache.cache(&JobId(7), &Work::default(), build)?;
+/// assert_eq!(std::fs::read_to_string(entry.path())?, "49\n");
+/// assert!(cache.hit(&JobId(7), &Work::default())?.is_some());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct FileBasedCache<I> {
+    folder: PathBuf,
+    name: String,
+    prefix: String,
+    form: Form,
+    wait: Duration,
+    figures: Arc<Figures>,
+    known: Mutex<HashMap<String, Known>>,
+    id: PhantomData<fn(&I)>,
+}
+
+/// What was seen of an entry when it was last looked at.
+#[derive(Clone, Debug)]
+struct Known {
+    manifest: Arc<Manifest>,
+    seen: Seen,
+    marked: Instant,
+}
+
+/// What happened in caches, since the process began.
+#[derive(Debug, Default)]
+pub struct Figures {
+    hits: AtomicU64,
+    misses: AtomicU64,
+    builds: AtomicU64,
+    failures: AtomicU64,
+    waits: AtomicU64,
+    damaged: AtomicU64,
+    evicted: AtomicU64,
+}
+
+/// The same at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Counts {
+    /// Entries that were there.
+    pub hits: u64,
+    /// Entries that were not.
+    pub misses: u64,
+    /// Entries that were built.
+    pub builds: u64,
+    /// Entries that could not be built.
+    pub failures: u64,
+    /// How often another builder was waited for.
+    pub waits: u64,
+    /// Entries that were not what their manifests say, and are built anew.
+    pub damaged: u64,
+    /// Entries that were removed to make room.
+    pub evicted: u64,
+}
+
+impl Figures {
+    /// What they are now.
+    pub fn counts(&self) -> Counts {
+        let now = |figure: &AtomicU64| figure.load(Ordering::Relaxed);
+        Counts {
+            hits: now(&self.hits),
+            misses: now(&self.misses),
+            builds: now(&self.builds),
+            failures: now(&self.failures),
+            waits: now(&self.waits),
+            damaged: now(&self.damaged),
+            evicted: now(&self.evicted),
+        }
+    }
+}
+
+fn add(figure: &AtomicU64) {
+    figure.fetch_add(1, Ordering::Relaxed);
+}
+
+impl<I: Id> FileBasedCache<I> {
+    /// The cache in a folder of that name below `root`, which is made if need be.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn open(root: &Path, name: &str, form: Form) -> Result<FileBasedCache<I>, Error> {
+        let folder = root.join(name);
+        fs::create_dir_all(&folder).map_err(Error::io(&folder, "create"))?;
+        Ok(FileBasedCache {
+            folder,
+            name: name.to_owned(),
+            prefix: String::new(),
+            form,
+            wait: Duration::from_secs(3600),
+            figures: Arc::default(),
+            known: Mutex::default(),
+            id: PhantomData,
+        })
+    }
+
+    /// The same with something before the names of its entries.
+    #[must_use]
+    pub fn prefixed(self, prefix: &str) -> FileBasedCache<I> {
+        let prefix = prefix.to_owned();
+        FileBasedCache { prefix, ..self }
+    }
+
+    /// The same, with how long another builder is waited for; an hour, unless this says something else.
+    #[must_use]
+    pub fn waiting(self, wait: Duration) -> FileBasedCache<I> {
+        FileBasedCache { wait, ..self }
+    }
+
+    /// The same, counting in figures that others may count in, too.
+    #[must_use]
+    pub fn counting(self, figures: Arc<Figures>) -> FileBasedCache<I> {
+        FileBasedCache { figures, ..self }
+    }
+
+    /// The folder of its entries.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The name of the entry of an item: that of a file or a folder.
+    pub fn entry_name(&self, id: &I) -> String {
+        format!("{}{}-cache", self.prefix, id.name())
+    }
+
+    /// Where the entry of an item is, or would be.
+    pub fn path(&self, id: &I) -> PathBuf {
+        self.folder.join(self.entry_name(id))
+    }
+
+    /// The entry of an item, if it is there and whole. All its bytes are read unless it is known that nobody changed
+    /// them since they were.
+    ///
+    /// # Errors
+    /// When it is there and cannot be read. One that is damaged is none.
+    pub fn hit(&self, id: &I, work: &Work) -> Result<Option<Entry>, Error> {
+        let found = self.find(id, work)?;
+        if found.is_some() {
+            add(&self.figures.hits);
+        }
+        Ok(found)
+    }
+
+    /// The entry of an item, which is built if it is not there. Whoever asks for an item that is being built, in
+    /// whatever thread or process, waits and gets that.
+    ///
+    /// # Errors
+    /// Those of `build`; [`Error::Busy`] when somebody else takes longer than one would wait; whatever keeps the
+    /// entry from being read or written. Nothing is left of what was not finished.
+    pub fn cache(
+        &self,
+        id: &I,
+        work: &Work,
+        build: impl FnOnce(&mut Draft) -> Result<(), Error>,
+    ) -> Result<Entry, Error> {
+        if let Some(entry) = self.hit(id, work)? {
+            return Ok(entry);
+        }
+        add(&self.figures.misses);
+        let lock = match self.lock(id, work)? {
+            Acquired::Instead(entry) => return Ok(entry),
+            Acquired::Locked(lock) => lock,
+        };
+        // Somebody may have built it just before we got the lock.
+        match self.find(id, work)? {
+            Some(entry) => Ok(entry),
+            None => self.build(id, &lock, work, build),
+        }
+    }
+
+    /// Builds the entry of an item whether it is there or not.
+    ///
+    /// # Errors
+    /// As [`FileBasedCache::cache`].
+    pub fn rebuild(
+        &self,
+        id: &I,
+        work: &Work,
+        build: impl FnOnce(&mut Draft) -> Result<(), Error>,
+    ) -> Result<Entry, Error> {
+        match Lock::acquire(&self.path(id), self.wait, work, || Ok(None::<()>))? {
+            Acquired::Locked(lock) => self.build(id, &lock, work, build),
+            Acquired::Instead(()) => Err(Error::Cancelled),
+        }
+    }
+
+    /// The lock of an item, or the item itself if somebody else builds it meanwhile.
+    pub(super) fn lock(&self, id: &I, work: &Work) -> Result<Acquired<Entry>, Error> {
+        let mut waits = false;
+        Lock::acquire(&self.path(id), self.wait, work, || {
+            if !waits {
+                waits = true;
+                add(&self.figures.waits);
+            }
+            self.find(id, work)
+        })
+    }
+
+    /// Builds an entry whose lock is held.
+    pub(super) fn build(
+        &self,
+        id: &I,
+        lock: &Lock,
+        work: &Work,
+        build: impl FnOnce(&mut Draft) -> Result<(), Error>,
+    ) -> Result<Entry, Error> {
+        lock.sign();
+        let path = self.path(id);
+        let built = (|| {
+            let manifest = Manifest::new(&self.name, &self.entry_name(id), id.jobs());
+            let mut draft = Draft::new(&path, self.form, manifest)?;
+            build(&mut draft)?;
+            let manifest = draft.publish(work)?;
+            self.held(&path, manifest)
+        })();
+        add(match &built {
+            Ok(_) => &self.figures.builds,
+            Err(_) => &self.figures.failures,
+        });
+        built
+    }
+
+    /// What was just published. Its bytes are those that were meant: they are not read again.
+    fn held(&self, path: &Path, manifest: Manifest) -> Result<Entry, Error> {
+        let at = manifest_of(path, self.form);
+        match Held::open(&at)? {
+            Some(held) => {
+                let manifest = Arc::new(manifest);
+                seen::touch(path);
+                Ok(Entry::new(path.to_owned(), self.form, manifest, held.file))
+            }
+            None => Err(Error::Damaged {
+                entry: path.to_owned(),
+                what: "it went away as soon as it was built".to_owned(),
+            }),
+        }
+    }
+
+    pub(super) fn find(&self, id: &I, work: &Work) -> Result<Option<Entry>, Error> {
+        let name = self.entry_name(id);
+        let path = self.folder.join(&name);
+        match self.look(&name, &path, work) {
+            Err(Error::Damaged { entry, what }) => {
+                add(&self.figures.damaged);
+                tracing::warn!(entry = %entry.display(), what, "a damaged entry is built anew");
+                Ok(None)
+            }
+            found => found,
+        }
+    }
+
+    fn look(&self, name: &str, path: &Path, work: &Work) -> Result<Option<Entry>, Error> {
+        let at = manifest_of(path, self.form);
+        let Some(mut held) = Held::open(&at)? else {
+            return Ok(None);
+        };
+        let damaged = |what: String| Error::Damaged {
+            entry: path.to_owned(),
+            what,
+        };
+        let known = self.recall(name);
+        let manifest = match &known {
+            Some(known) if known.seen.is_of(&held.stamp) => Arc::clone(&known.manifest),
+            _ => Arc::new(Manifest::parse(&held.read(&at)?).map_err(damaged)?),
+        };
+        if manifest.entry != name || manifest.cache != self.name {
+            let what = format!(
+                "its manifest is that of {}/{}, which somebody must have renamed",
+                manifest.cache, manifest.entry
+            );
+            return Err(damaged(what));
+        }
+        let files = manifest.files.iter();
+        let paths = files.map(|file| file_of(path, self.form, &file.name));
+        let asked = SystemTime::now();
+        let Some(seen) = Seen::now(&manifest.checksum, held.stamp, paths) else {
+            return Err(damaged("a file of it is missing".to_owned()));
+        };
+        let marked = match known {
+            Some(known) if known.seen == seen => known.marked,
+            _ => {
+                if Seen::read(path).as_ref() != Some(&seen) {
+                    whole(path, self.form, &manifest, &seen, work)?;
+                    if !seen.is_telling(asked) {
+                        seen::touch(path);
+                        let entry = Entry::new(path.to_owned(), self.form, manifest, held.file);
+                        return Ok(Some(entry));
+                    }
+                    seen.write(path);
+                }
+                seen::touch(path);
+                let marked = Instant::now();
+                self.remember(name, &manifest, seen.clone(), marked);
+                marked
+            }
+        };
+        if marked.elapsed() >= MARKED {
+            seen::touch(path);
+            self.remember(name, &manifest, seen, Instant::now());
+        }
+        let entry = Entry::new(path.to_owned(), self.form, manifest, held.file);
+        Ok(Some(entry))
+    }
+
+    fn recall(&self, name: &str) -> Option<Known> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.get(name).cloned()
+    }
+
+    fn remember(&self, name: &str, manifest: &Arc<Manifest>, seen: Seen, marked: Instant) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= REMEMBERED {
+            known.clear();
+        }
+        let manifest = Arc::clone(manifest);
+        let one = Known {
+            manifest,
+            seen,
+            marked,
+        };
+        known.insert(name.to_owned(), one);
+    }
+}
+
+/// Compares all bytes of an entry with what its manifest says.
+fn whole(
+    path: &Path,
+    form: Form,
+    manifest: &Manifest,
+    seen: &Seen,
+    work: &Work,
+) -> Result<(), Error> {
+    for (file, stamp) in manifest.files.iter().zip(seen.files()) {
+        let damaged = |what: String| Error::Damaged {
+            entry: path.to_owned(),
+            what: format!("{} is damaged: {what}", file.name),
+        };
+        if stamp.size() != file.size {
+            let size = stamp.size();
+            return Err(damaged(format!("it has {size} bytes of {}", file.size)));
+        }
+        let (_, found) = sum(&file_of(path, form, &file.name), work)?;
+        if found != file.xxh128 {
+            return Err(damaged(format!(
+                "its checksum is {found}, which was {}",
+                file.xxh128
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Where the manifest of an entry is.
+pub(crate) fn manifest_of(entry: &Path, form: Form) -> PathBuf {
+    match form {
+        Form::File => with_end(entry, ".manifest.json"),
+        Form::Folder => entry.join(MANIFEST),
+    }
+}
+
+/// What stands beside an entry, under its name with an end.
+pub(crate) fn with_end(entry: &Path, end: &str) -> PathBuf {
+    let mut path = OsString::from(entry);
+    path.push(end);
+    path.into()
+}
+
+/// Whether something is not there.
+fn is_absent(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+    )
+}
+
+/// A cache whose items are sets of jobs: their names stay short, however many jobs there are.
+pub type MultiFileBasedCache = FileBasedCache<JobSet>;

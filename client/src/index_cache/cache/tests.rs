@@ -1,0 +1,1 @@
+//! What holds whoever asks, and however processes end.
