@@ -13,6 +13,7 @@
 //! * [`FileHost`] is a web server with files, as good or bad as a test wants it.
 //! * [`ScriptedHost`] is a web server that sends what a test says, byte for byte.
 //! * [`fuzz`] changes samples until they do harm.
+//! * [`harvest`] is jobs of a harvester that never ran, and [`metadata`] the files that tell of them.
 //! * [`http`] asks web servers, and shows what they say as it came.
 //! * [`Program`] is a program under test that is stopped, killed, and asked what it took.
 //! * [`pywb`] is a peer of the federation, beside which it is tested and measured.
@@ -41,7 +42,9 @@ pub mod examples;
 mod file_host;
 mod frontier;
 pub mod fuzz;
+pub mod harvest;
 pub mod http;
+pub mod metadata;
 pub mod packages;
 mod packing;
 pub mod payload;
