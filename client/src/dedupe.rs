@@ -13,6 +13,7 @@
 
 mod claim;
 mod crawl;
+pub(crate) mod feed;
 mod figures;
 mod record;
 mod requires;

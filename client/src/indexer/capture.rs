@@ -30,11 +30,15 @@ pub(crate) enum Capture<'a> {
 
 impl<'a> Capture<'a> {
     pub fn of_line(raw: &'a [u8]) -> Capture<'a> {
-        let line = match Line::read(raw, Format::Auto) {
-            Ok(Read::Capture(line)) => line,
-            Ok(Read::Skipped) => return Capture::Nothing,
-            Err(reason) => return Capture::Bad(reason.to_string()),
-        };
+        match Line::read(raw, Format::Auto) {
+            Ok(Read::Capture(line)) => Capture::of(&line),
+            Ok(Read::Skipped) => Capture::Nothing,
+            Err(reason) => Capture::Bad(reason.to_string()),
+        }
+    }
+
+    /// The same of a line that was read.
+    pub fn of(line: &Line<'a>) -> Capture<'a> {
         let field = |field| line.field(&field).unwrap_or_default();
         let url = field(Field::Url);
         if !is_http(&url) {

@@ -1,27 +1,15 @@
 //! The first stage: the responses of a package become records of its crawl.
 
-use std::borrow::Cow;
-use std::sync::mpsc::{sync_channel, Receiver, SyncSender};
-use std::thread;
-
 use super::capture::Capture;
 use super::report::Event;
 use super::revisits::Revisits;
 use super::text::{for_each_line, Text};
 use super::worker::{Failure, Job};
-use crate::dedupe::{Added, Adding, Index, Sequence};
+use crate::dedupe::feed::{feed, Feed, RECORDS};
+use crate::dedupe::{Added, Index};
 use crate::wacz::{Location, Wacz};
-use crate::{Batch, Code, Error, Pending, Server};
+use crate::Batch;
 
-/// Records in a call: what the server does in well under a millisecond. Fewer when they have so many bytes. It is
-/// part of what makes a second run send the same calls, and so stands in the name of their sequence.
-const RECORDS: usize = 250;
-const CALL_BYTES: usize = 256 << 10;
-/// Calls in a round trip. Fewer when they have so many bytes.
-const CALLS: u64 = 8;
-const TRIP_BYTES: usize = 1 << 20;
-/// Round trips that are made ready while one is under way.
-const AHEAD: usize = 2;
 /// Places of WACZ files asked for in a round trip.
 const OPENED: usize = 100;
 /// Lines that must be there before an index of which none can be read is given up.
@@ -156,30 +144,10 @@ impl Job<'_> {
         let Some(run) = self.queue.run(&self.package.name)? else {
             return Err(Failure::Lost);
         };
-        let (to_send, to_be_sent) = sync_channel(AHEAD);
-        let server = self.work.server;
-        thread::scope(|scope| {
-            let sender = scope.spawn(move || send(server, &to_be_sent));
-            let mut filling = Filling {
-                crawl: self.package.crawl.as_bytes(),
-                prefix: &self.work.import.prefix,
-                writer: format!("import {run} {wacz_index} {RECORDS}"),
-                number: 1,
-                wacz_index,
-                bytes: Vec::new(),
-                records: Vec::new(),
-                trip: Trip::default(),
-                to_send,
-            };
-            let read = self.read(wacz, text, &mut filling);
-            let filled = read.and_then(|revisits| filling.finish().map(|()| revisits));
-            drop(filling);
-            // What the server said comes first: it is why the other side broke off.
-            match sender.join() {
-                Ok(Ok(())) => filled,
-                Ok(Err(error)) => Err(error.into()),
-                Err(panic) => std::panic::resume_unwind(panic),
-            }
+        let crawl = self.package.crawl.as_bytes();
+        let writer = format!("import {run} {wacz_index} {RECORDS}");
+        feed(&self.work.index, crawl, &writer, |feed| {
+            self.read(wacz, text, wacz_index, feed)
         })
     }
 
@@ -187,7 +155,8 @@ impl Job<'_> {
         &mut self,
         wacz: &Wacz,
         text: &Text,
-        filling: &mut Filling<'_>,
+        wacz_index: u64,
+        feed: &mut Feed<'_>,
     ) -> Result<Revisits, Failure> {
         let mut revisits = Revisits::default();
         let mut previous = Vec::new();
@@ -213,7 +182,13 @@ impl Job<'_> {
                     size,
                 } => {
                     self.report.responses += 1;
-                    filling.push([&hash, &date, &url], size)?;
+                    feed.push(Added {
+                        hash: &hash,
+                        wacz_index,
+                        date: &date,
+                        url: &url,
+                        size,
+                    })?;
                 }
                 Capture::Revisit { hash, size } => {
                     self.report.revisits += 1;
@@ -234,117 +209,6 @@ impl Job<'_> {
         self.work.watch.event(Event::Lines(lines - told));
         Ok(revisits)
     }
-}
-
-/// Calls of one round trip, and where their replies will be.
-#[derive(Default)]
-struct Trip {
-    batch: Batch,
-    replies: Vec<Pending<u64>>,
-    bytes: usize,
-}
-
-/// Puts records into calls and calls into round trips.
-struct Filling<'a> {
-    prefix: &'a [u8],
-    crawl: &'a [u8],
-    /// What the names of the sequences begin with. Each place in a round trip has a sequence of its own, and the
-    /// trips are numbered: a call that is refused while those behind it are not can then be sent again, because
-    /// nobody has counted beyond it.
-    writer: String,
-    number: u64,
-    wacz_index: u64,
-    /// Hash, date and URL of the records, and where each of these ends.
-    bytes: Vec<u8>,
-    records: Vec<([usize; 3], u64)>,
-    trip: Trip,
-    to_send: SyncSender<Trip>,
-}
-
-impl Filling<'_> {
-    fn push(&mut self, parts: [&Cow<'_, [u8]>; 3], size: u64) -> Result<(), Failure> {
-        let ends = parts.map(|part| {
-            self.bytes.extend_from_slice(part);
-            self.bytes.len()
-        });
-        self.records.push((ends, size));
-        if self.records.len() == RECORDS || self.bytes.len() >= CALL_BYTES {
-            self.call()?;
-        }
-        Ok(())
-    }
-
-    fn call(&mut self) -> Result<(), Failure> {
-        let mut begin = 0;
-        let added: Vec<Added<'_>> = self
-            .records
-            .iter()
-            .map(|&([hash, date, url], size)| {
-                let record = Added {
-                    hash: &self.bytes[begin..hash],
-                    wacz_index: self.wacz_index,
-                    date: &self.bytes[hash..date],
-                    url: &self.bytes[date..url],
-                    size,
-                };
-                begin = url;
-                record
-            })
-            .collect();
-        let place = self.trip.replies.len() as u64;
-        let writer = format!("{} {place}", self.writer);
-        let sequence = Sequence {
-            writer: writer.as_bytes(),
-            number: self.number,
-        };
-        let adding = Adding {
-            sequence: Some(sequence),
-            earliest: true,
-            ..Adding::default()
-        };
-        let index = Index::on(&self.trip.batch, self.prefix);
-        let reply = index.add(self.crawl, &adding, &added);
-        self.trip.replies.push(reply);
-        self.trip.bytes += self.bytes.len();
-        self.bytes.clear();
-        self.records.clear();
-        if place + 1 == CALLS || self.trip.bytes >= TRIP_BYTES {
-            self.send()?;
-        }
-        Ok(())
-    }
-
-    fn send(&mut self) -> Result<(), Failure> {
-        let trip = std::mem::take(&mut self.trip);
-        self.number += 1;
-        // The other side has gone when the server refused, and it says why.
-        self.to_send.send(trip).map_err(|_| Failure::Stopped)
-    }
-
-    fn finish(&mut self) -> Result<(), Failure> {
-        if !self.records.is_empty() {
-            self.call()?;
-        }
-        if !self.trip.replies.is_empty() {
-            self.send()?;
-        }
-        Ok(())
-    }
-}
-
-fn send(server: &Server, trips: &Receiver<Trip>) -> Result<(), Error> {
-    for trip in trips {
-        trip.batch.send(server)?;
-        for reply in trip.replies {
-            match reply.take() {
-                Ok(_) => {}
-                // An earlier run was further: it got to a later trip, and so all of this one had been done.
-                Err(error) if error.code() == Some(Code::Stale) => {}
-                Err(error) => return Err(error),
-            }
-        }
-    }
-    Ok(())
 }
 
 fn is_local(path: &str) -> bool {

@@ -10,6 +10,7 @@ use super::package::Package;
 use super::queue::{Fate, Queue, Stage, Taken};
 use super::report::{Event, Failed, Report};
 use super::Work;
+use crate::dedupe::feed::Refused;
 use crate::wacz::{self, Location, Wacz};
 use crate::Code;
 
@@ -36,6 +37,12 @@ impl From<wacz::Error> for Failure {
             reason: error.to_string(),
             partly: false,
         }
+    }
+}
+
+impl From<Refused> for Failure {
+    fn from(_: Refused) -> Failure {
+        Failure::Stopped
     }
 }
 
