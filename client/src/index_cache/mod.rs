@@ -16,8 +16,13 @@
 //! two build the same one, in whatever threads and processes they are.
 
 mod cache;
+pub mod cdx_line;
+pub mod crawl_log;
 mod error;
 mod id;
+pub mod join;
+pub mod lines;
+pub mod sort;
 mod work;
 
 pub use self::cache::{

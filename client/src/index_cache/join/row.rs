@@ -1,0 +1,74 @@
+//! Captures as lines of an index.
+
+use super::super::crawl_log::{Line, Origin};
+use super::json;
+
+/// A capture. Its lines differ in what they begin with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row<'a> {
+    /// The key of the URL.
+    pub urlkey: &'a str,
+    /// When it was fetched: 14 digits.
+    pub date: &'a str,
+    /// The digest, without the name of its algorithm.
+    pub digest: &'a str,
+    /// The URL as logged.
+    pub url: &'a str,
+    /// Where the content is.
+    pub origin: Option<Origin<'a>>,
+    pub(super) json: &'a [u8],
+}
+
+impl Row<'_> {
+    /// The members of the row as an object of JSON, by pywb's names: `url`, `mime`, `status`, `digest`, `length`,
+    /// `offset`, `filename`, `etag` and `job`. All are strings, and what is not known is left out. `length` is that of
+    /// the record in its file.
+    pub fn json(&self) -> &[u8] {
+        self.json
+    }
+
+    /// Appends `<urlkey> <date> {json}`, without an end.
+    pub fn push_by_url(&self, into: &mut Vec<u8>) {
+        self.push_by(self.urlkey, into);
+    }
+
+    /// Appends `<digest> <date> {json}`, without an end.
+    pub fn push_by_digest(&self, into: &mut Vec<u8>) {
+        self.push_by(self.digest, into);
+    }
+
+    fn push_by(&self, key: &str, into: &mut Vec<u8>) {
+        into.reserve(key.len() + self.date.len() + self.json.len() + 2);
+        for part in [key.as_bytes(), b" ", self.date.as_bytes(), b" ", self.json] {
+            into.extend_from_slice(part);
+        }
+    }
+}
+
+pub(super) fn push_json(
+    line: &Line<'_>,
+    digest: &str,
+    origin: Option<&Origin<'_>>,
+    job: &str,
+    into: &mut Vec<u8>,
+) {
+    let mut object = json::Object::begin(into);
+    object.text(b"\"url\":", line.url);
+    if line.mime != "-" {
+        object.text(b"\"mime\":", line.mime);
+    }
+    object.number(b"\"status\":", u64::from(line.status.unsigned_abs()));
+    object.text(b"\"digest\":", digest);
+    if let Some(origin) = origin {
+        if let Some(length) = origin.length {
+            object.number(b"\"length\":", length);
+        }
+        object.number(b"\"offset\":", origin.offset);
+        object.text(b"\"filename\":", &origin.file);
+    }
+    if let Some(etag) = line.etag() {
+        object.text(b"\"etag\":", &etag);
+    }
+    object.text(b"\"job\":", job);
+    object.end();
+}

@@ -1,0 +1,202 @@
+//! Lines in memory, and their order.
+//!
+//! Comparing lines is mostly waiting for memory. So what is sorted are small entries with the next seven bytes of the
+//! key in them: entries with the same seven are sorted by the seven after these, and so on. Hosts and folders that
+//! thousands of URLs begin with are looked at once a line and not once a comparison.
+
+use std::cmp::Ordering;
+use std::ops::Range;
+
+/// Where a line is, and a piece of its key.
+#[derive(Clone, Copy)]
+struct Entry {
+    /// Seven bytes of the key in the order of numbers, and how many of them there are.
+    piece: u64,
+    /// Where its head begins.
+    at: u32,
+    length: u32,
+}
+
+/// Before each line, where its key begins and ends.
+const HEAD: usize = 8;
+/// How many bytes of a key are in an entry.
+const PIECE: usize = 7;
+/// So few entries are sorted by comparing them.
+const FEW: usize = 24;
+/// Keys with so many bytes in common are compared as well: one piece more is one call more on the stack.
+const DEEP: usize = 64 * PIECE;
+/// So many are worth a second thread.
+const MANY: usize = 50_000;
+/// How many of them are looked at to part them.
+const SAMPLE: usize = 255;
+
+/// Lines, one behind the other.
+#[derive(Default)]
+pub(super) struct Gathered {
+    bytes: Vec<u8>,
+    entries: Vec<Entry>,
+}
+
+impl Gathered {
+    /// Whether one more line is within the budget, or there is none yet.
+    pub fn has_room(&self, length: usize, memory: usize) -> bool {
+        let bytes = self.bytes.len().saturating_add(length).saturating_add(HEAD);
+        let entries = (self.entries.len() + 1).saturating_mul(size_of::<Entry>());
+        let fits = bytes <= u32::MAX as usize && bytes.saturating_add(entries) <= memory;
+        fits || self.entries.is_empty()
+    }
+
+    /// Adds a line.
+    pub fn push(&mut self, line: &[u8], key: Range<usize>) {
+        let number = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        let at = number(self.bytes.len());
+        let end = key.end.min(line.len());
+        for n in [key.start.min(end), end] {
+            self.bytes.extend_from_slice(&number(n).to_le_bytes());
+        }
+        self.bytes.extend_from_slice(line);
+        self.entries.push(Entry {
+            piece: 0,
+            at,
+            length: number(line.len()),
+        });
+    }
+
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Forgets the lines, and keeps the memory.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.entries.clear();
+    }
+
+    /// A line, and where its key is in there.
+    pub fn line(&self, i: usize) -> (&[u8], Range<usize>) {
+        match self.entries.get(i) {
+            Some(entry) => Lines(&self.bytes).line(*entry),
+            None => (&[], 0..0),
+        }
+    }
+
+    /// Sorts the lines, with a second thread when there are many.
+    pub fn sort(&mut self) {
+        let lines = Lines(&self.bytes);
+        let entries = &mut self.entries[..];
+        if entries.len() < MANY {
+            return lines.sort(entries, 0, Part::Key);
+        }
+        let middle = lines.part(entries);
+        let (low, high) = entries.split_at_mut(middle);
+        std::thread::scope(|scope| {
+            scope.spawn(move || lines.sort(low, 0, Part::Key));
+            lines.sort(high, 0, Part::Key);
+        });
+    }
+}
+
+/// What of a line is looked at.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Key,
+    Whole,
+}
+
+#[derive(Clone, Copy)]
+struct Lines<'a>(&'a [u8]);
+
+impl<'a> Lines<'a> {
+    #[inline]
+    fn line(self, entry: Entry) -> (&'a [u8], Range<usize>) {
+        let at = entry.at as usize;
+        let rest = self.0.get(at..).unwrap_or_default();
+        let (Some((from, rest)), length) = (rest.split_first_chunk(), entry.length as usize) else {
+            return (&[], 0..0);
+        };
+        let Some((to, rest)) = rest.split_first_chunk() else {
+            return (&[], 0..0);
+        };
+        let number = |bytes: &[u8; 4]| u32::from_le_bytes(*bytes) as usize;
+        let line = rest.get(..length).unwrap_or_default();
+        (line, number(from)..number(to))
+    }
+
+    #[inline]
+    fn text(self, entry: Entry, part: Part) -> &'a [u8] {
+        let (line, key) = self.line(entry);
+        match part {
+            Part::Key => line.get(key).unwrap_or_default(),
+            Part::Whole => line,
+        }
+    }
+
+    fn compare(self, a: Entry, b: Entry) -> Ordering {
+        let ((a, a_key), (b, b_key)) = (self.line(a), self.line(b));
+        order(a, a_key, b, b_key)
+    }
+
+    /// Moves those that are less than about half of them to the front, and returns how many these are.
+    fn part(self, entries: &mut [Entry]) -> usize {
+        let step = (entries.len() / SAMPLE).max(1);
+        let mut sample: Vec<Entry> = entries.iter().step_by(step).copied().collect();
+        sample.sort_unstable_by(|a, b| self.compare(*a, *b));
+        let Some(pivot) = sample.get(sample.len() / 2).copied() else {
+            return 0;
+        };
+        let mut low = 0;
+        for i in 0..entries.len() {
+            let is_low = entries
+                .get(i)
+                .is_some_and(|entry| self.compare(*entry, pivot) == Ordering::Less);
+            if is_low {
+                entries.swap(i, low);
+                low += 1;
+            }
+        }
+        low
+    }
+
+    /// Sorts entries that have the same first `depth` bytes in that part.
+    fn sort(self, entries: &mut [Entry], depth: usize, part: Part) {
+        if entries.len() <= FEW || depth >= DEEP {
+            return entries.sort_unstable_by(|a, b| self.compare(*a, *b));
+        }
+        for entry in entries.iter_mut() {
+            entry.piece = piece(self.text(*entry, part), depth);
+        }
+        entries.sort_unstable_by_key(|entry| entry.piece);
+        for same in entries.chunk_by_mut(|a, b| a.piece == b.piece) {
+            let (Some(first), 2..) = (same.first(), same.len()) else {
+                continue;
+            };
+            let ended = (first.piece & 0xff) < PIECE as u64;
+            match (ended, part) {
+                (false, _) => self.sort(same, depth + PIECE, part),
+                (true, Part::Key) => self.sort(same, 0, Part::Whole),
+                // They are equal.
+                (true, Part::Whole) => {}
+            }
+        }
+    }
+}
+
+/// The bytes from `depth` on as a number with the same order. The count below them tells an end from zeros.
+#[inline]
+fn piece(text: &[u8], depth: usize) -> u64 {
+    let rest = text.get(depth..).unwrap_or_default();
+    if let Some(eight) = rest.first_chunk::<8>() {
+        return u64::from_be_bytes(*eight) & !0xff | PIECE as u64;
+    }
+    let mut bytes = [0; 8];
+    for (place, byte) in bytes.iter_mut().zip(rest) {
+        *place = *byte;
+    }
+    u64::from_be_bytes(bytes) & !0xff | rest.len().min(PIECE) as u64
+}
+
+/// The order of two lines with their keys.
+pub(super) fn order(a: &[u8], a_key: Range<usize>, b: &[u8], b_key: Range<usize>) -> Ordering {
+    let keys = (a.get(a_key), b.get(b_key));
+    keys.0.cmp(&keys.1).then_with(|| a.cmp(b))
+}
