@@ -22,6 +22,7 @@ mod error;
 mod id;
 pub mod join;
 pub mod lines;
+pub mod load;
 pub mod sort;
 mod work;
 

@@ -1,0 +1,148 @@
+//! What a line of an index means to a dedupe index.
+
+use std::borrow::Cow;
+
+use crawlspace_cdx::{Format, Line, Read};
+
+use crate::indexer::capture::Capture;
+
+/// Longest name of a file that a dedupe index takes, in bytes.
+const FILE_NAME: usize = 4096;
+
+/// A line, seen with deduplication in mind.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Row<'a> {
+    /// A record, and the (W)ARC file that has it.
+    Record {
+        hash: Cow<'a, [u8]>,
+        date: Cow<'a, [u8]>,
+        url: Cow<'a, [u8]>,
+        size: u64,
+        file: Cow<'a, [u8]>,
+    },
+    /// A capture of which nobody knows where it is stored, if it is.
+    Nowhere,
+    /// Nothing that was fetched by HTTP.
+    Other,
+    /// A line that cannot be used, and why.
+    Bad(String),
+}
+
+impl<'a> Row<'a> {
+    pub fn of(raw: &'a [u8]) -> Row<'a> {
+        let line = match Line::read(raw, Format::Cdxj) {
+            Ok(Read::Capture(line)) => line,
+            Ok(Read::Skipped) => return Row::Other,
+            Err(reason) => return Row::Bad(reason.to_string()),
+        };
+        match Capture::of(&line) {
+            Capture::Response {
+                hash,
+                date,
+                url,
+                size,
+            } => match line.filename() {
+                file if matches!(&file[..], b"" | b"-") => Row::Nowhere,
+                file if file.len() > FILE_NAME => {
+                    Row::Bad("the name of its file is longer than 4 KiB".to_owned())
+                }
+                file => Row::Record {
+                    hash: spelled(hash),
+                    date,
+                    url,
+                    size,
+                    file,
+                },
+            },
+            Capture::Revisit { .. } | Capture::Other | Capture::Nothing => Row::Other,
+            Capture::Bad(reason) => Row::Bad(reason),
+        }
+    }
+}
+
+/// A digest of which the index has but the digits, with the name of its algorithm, where the digits tell.
+fn spelled(digest: Cow<'_, [u8]>) -> Cow<'_, [u8]> {
+    let is_base32 = |b: &u8| matches!(b, b'A'..=b'Z' | b'2'..=b'7');
+    let named = |name: &[u8]| Cow::Owned([name, &digest].concat());
+    match digest.len() {
+        32 if digest.iter().all(is_base32) => named(b"sha1:"),
+        64 if digest.iter().all(u8::is_ascii_hexdigit) => named(b"sha256:"),
+        _ => digest,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHA1: &str = "B2LTWWPUOYAH7UIPQ7ZUPQ4VMBSVC36A";
+
+    fn line(url: &str, digest: &str, rest: &str) -> String {
+        format!(
+            r#"org,example)/ 20260102030405 {{"url":"{url}","mime":"image/png","status":"200","digest":"{digest}"{rest},"job":"7"}}"#
+        )
+    }
+
+    const PLACE: &str = r#","length":"1043","offset":"333","filename":"7-1.warc.gz""#;
+
+    #[test]
+    fn a_row_with_a_place_is_a_record() {
+        let raw = line("http://example.org/", SHA1, PLACE);
+        let expected = Row::Record {
+            hash: format!("sha1:{SHA1}").into_bytes().into(),
+            date: b"20260102030405"[..].into(),
+            url: b"http://example.org/"[..].into(),
+            size: 1043,
+            file: b"7-1.warc.gz"[..].into(),
+        };
+        assert_eq!(Row::of(raw.as_bytes()), expected);
+    }
+
+    #[test]
+    fn what_nobody_can_find_is_no_original() {
+        let raw = line("http://example.org/", SHA1, "");
+        assert_eq!(Row::of(raw.as_bytes()), Row::Nowhere);
+    }
+
+    #[test]
+    fn digests_get_the_name_that_their_digits_tell() {
+        let spelled = |text: &'static str| {
+            let spelled = super::spelled(text.as_bytes().into()).into_owned();
+            String::from_utf8(spelled).expect("it was text")
+        };
+        let sha256 = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
+        assert_eq!(spelled(sha256), format!("sha256:{sha256}"));
+        // MD5 in hexadecimal, and whatever else there may be, say for themselves.
+        let md5 = "098f6bcd4621d373cade4e832627b4f6";
+        assert_eq!(spelled(md5), md5);
+        let other = "some-other-digest-of-some-kind";
+        assert_eq!(spelled(other), other);
+    }
+
+    #[test]
+    fn what_is_no_http_capture_is_passed_over() {
+        let raw = line("dns:example.org", SHA1, PLACE);
+        assert_eq!(Row::of(raw.as_bytes()), Row::Other);
+    }
+
+    #[test]
+    fn bad_lines_say_why() {
+        for (raw, why) in [
+            (line("http://example.org/", "short", PLACE), "digest"),
+            ("nonsense".to_owned(), ""),
+            (
+                line(
+                    "http://a/",
+                    SHA1,
+                    &format!(r#","filename":"{}""#, "a".repeat(4097)),
+                ),
+                "4 KiB",
+            ),
+        ] {
+            match Row::of(raw.as_bytes()) {
+                Row::Bad(reason) => assert!(reason.contains(why), "{reason}"),
+                other => panic!("{raw}: {other:?}"),
+            }
+        }
+    }
+}
