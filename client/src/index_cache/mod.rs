@@ -25,6 +25,7 @@ pub mod lines;
 pub mod load;
 pub mod sort;
 mod work;
+pub mod zipnum;
 
 pub use self::cache::{
     Counts, Draft, Entry, Eviction, Figures, FileBasedCache, FileSum, Form, Input, Manifest,

@@ -10,7 +10,7 @@ use super::super::row::{members, push_with, quote, Row};
 use super::super::source::Batch;
 
 /// No line is longer than this; longer ones are passed over.
-pub(super) const LONGEST: usize = 1 << 20;
+pub(crate) const LONGEST: usize = 1 << 20;
 /// More digits than any timestamp has.
 const DIGITS: usize = 20;
 /// Members that say where a row comes from. A source says so itself.

@@ -1,14 +1,14 @@
 //! The kinds of sources.
 
 pub(crate) mod file;
-mod line;
+pub(crate) mod line;
 mod place;
 mod redis;
 mod remote;
-mod sorted;
-mod span;
-mod work;
-mod zipnum;
+pub(crate) mod sorted;
+pub(crate) mod span;
+pub(crate) mod work;
+pub(crate) mod zipnum;
 
 use std::sync::Arc;
 

@@ -13,6 +13,8 @@ pub(crate) struct Block {
     pub length: u64,
     /// The number of the line, if it has one.
     pub number: Option<u64>,
+    /// How many lines the block has, if that is told. Only indexes of jobs do, in one more column.
+    pub lines: Option<u64>,
 }
 
 impl Block {
@@ -29,6 +31,7 @@ impl Block {
             offset,
             length,
             number: number(),
+            lines: number(),
         })
     }
 }

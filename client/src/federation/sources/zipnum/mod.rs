@@ -11,6 +11,7 @@
 //! end `.loc`, with lines of `part<TAB>path[<TAB>path …]`; without one they are in the folder of the index.
 
 pub(crate) mod blocks;
+pub(crate) mod inflate;
 pub(crate) mod line;
 mod pages;
 pub(crate) mod parts;

@@ -1,20 +1,17 @@
 //! Blocks as text.
 
 use std::collections::VecDeque;
-use std::io::Read as _;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
-use flate2::read::MultiGzDecoder;
 
 use super::super::super::source::SourceError;
 use super::super::file::handle::{Snapshot, Version};
 use super::super::work::{Halt, Work};
+use super::inflate::{inflate, Unfit, LARGEST};
 use super::line::Block;
 
-/// No block is larger, packed or unpacked. 3000 lines are about a megabyte.
-const LARGEST: u64 = 32 << 20;
 /// As much unpacked text is kept of a cluster.
 const KEPT: usize = 16 << 20;
 
@@ -78,17 +75,17 @@ fn unpack(file: &Snapshot, block: &Block, work: &mut Work) -> Result<Bytes, Halt
         }
     }
     let mut text = Vec::with_capacity(length.saturating_mul(5));
-    let mut unpacked = MultiGzDecoder::new(&packed[..]).take(LARGEST + 1);
-    if let Err(error) = unpacked.read_to_end(&mut text) {
-        return Err(broken(file.path(), block, &error.to_string()));
-    }
-    if text.len() as u64 > LARGEST {
-        let what = format!("unpacked it has more than {LARGEST} bytes");
-        return Err(Halt::Failed(SourceError::TooLarge(place(
-            file.path(),
-            block,
-            &what,
-        ))));
+    match inflate(&packed, &mut text) {
+        Ok(()) => {}
+        Err(Unfit::Broken(why)) => return Err(broken(file.path(), block, &why)),
+        Err(Unfit::TooLarge) => {
+            let what = format!("unpacked it has more than {LARGEST} bytes");
+            return Err(Halt::Failed(SourceError::TooLarge(place(
+                file.path(),
+                block,
+                &what,
+            ))));
+        }
     }
     if !text.is_empty() && !text.ends_with(b"\n") {
         text.push(b'\n');
