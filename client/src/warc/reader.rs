@@ -2,8 +2,8 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
-use flate2::bufread::GzDecoder;
-
+use super::arc;
+use super::input::{Counting, Input};
 use super::{Compression, Error, Header, Problem};
 
 /// The largest record header that is read, in bytes. A longer one is an error: the memory that a record
@@ -26,7 +26,10 @@ pub struct Extent {
     pub compression: Compression,
 }
 
-/// Reads the records of a WARC file, one after the other.
+/// Reads the records of a WARC or ARC file, one after the other.
+///
+/// Those of an ARC file come with the header that a WARC record would have: the one that describes the file as
+/// `warcinfo`, what web servers sent as `response`, all else as `resource`.
 ///
 /// ```
 /// use crawlspace_client::warc::{Compression, Reader, RecordType, Writer};
@@ -52,6 +55,10 @@ pub struct Reader<R: BufRead> {
     remaining: Option<u64>,
     content_length: u64,
     records: u64,
+    is_arc: bool,
+    /// The record that is being read describes the ARC file.
+    is_description: bool,
+    shared_members: bool,
 }
 
 impl Reader<BufReader<File>> {
@@ -82,7 +89,17 @@ impl<R: BufRead> Reader<R> {
             remaining: None,
             content_length: 0,
             records: 0,
+            is_arc: false,
+            is_description: false,
+            shared_members: false,
         }
+    }
+
+    /// Reads also what others have compressed as a whole: gzip members that hold many records, all of which have the
+    /// offset of their member then. Without this they are an error, since none has a place of its own in the file.
+    pub fn with_shared_members(mut self) -> Reader<R> {
+        self.shared_members = true;
+        self
     }
 
     /// The next record, or `None` at the end of the file. What was not read of the record before is skipped.
@@ -94,7 +111,9 @@ impl<R: BufRead> Reader<R> {
         if self.remaining.is_some() {
             self.finish()?;
         }
-        self.offset = self.input.offset();
+        if !self.is_in_member() {
+            self.offset = self.input.offset();
+        }
         let header = self.begin().map_err(|problem| self.error(problem))?;
         Ok(header.map(|header| Record {
             reader: self,
@@ -103,15 +122,33 @@ impl<R: BufRead> Reader<R> {
     }
 
     fn begin(&mut self) -> Result<Option<Header>, Problem> {
-        match self.input.fill_buf()?.first() {
-            None if self.records == 0 => return Err(Problem::Empty),
+        let is_first = self.records == 0;
+        let here = self.input.fill_buf()?;
+        match here.first() {
+            None if is_first => return Err(Problem::Empty),
             None => return Ok(None),
             Some(0x1f) => self.input.open_member(),
-            Some(b'W') => {}
+            Some(b'W') if !self.is_arc => {}
+            Some(_) if self.is_arc || is_first && begins_like(here, arc::BEGIN) => {}
             Some(_) => return Err(Problem::NotWarc),
         }
         let mut budget = MAX_HEADER;
-        let version = self.line(&mut budget)?;
+        let first = self.line(&mut budget)?;
+        let header = if self.is_arc || is_first && first.starts_with(arc::BEGIN) {
+            self.is_arc = true;
+            self.is_description = first.starts_with(arc::BEGIN);
+            let wrong = |what: &str| Problem::Header(format!("the line of the ARC record: {what}"));
+            arc::Line::parse(&first).map_err(wrong)?.header()?
+        } else {
+            self.warc_header(&first, &mut budget)?
+        };
+        self.content_length = header.content_length();
+        self.remaining = Some(self.content_length);
+        self.records += 1;
+        Ok(Some(header))
+    }
+
+    fn warc_header(&mut self, version: &[u8], budget: &mut usize) -> Result<Header, Problem> {
         let Some(version) = version.strip_prefix(b"WARC/") else {
             return Err(Problem::NotWarc);
         };
@@ -122,7 +159,7 @@ impl<R: BufRead> Reader<R> {
         }
         let mut fields: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
         loop {
-            let line = self.line(&mut budget)?;
+            let line = self.line(budget)?;
             if line.is_empty() {
                 break;
             }
@@ -144,11 +181,7 @@ impl<R: BufRead> Reader<R> {
                 _ => return Err(Problem::Header(format!("{} is not a field", quoted()))),
             }
         }
-        let header = Header::new(fields)?;
-        self.content_length = header.content_length();
-        self.remaining = Some(self.content_length);
-        self.records += 1;
-        Ok(Some(header))
+        Header::new(fields)
     }
 
     /// A line of the record header, without its end.
@@ -193,15 +226,14 @@ impl<R: BufRead> Reader<R> {
     }
 
     fn finish(&mut self) -> Result<Extent, Error> {
-        let mut end = [0; 4];
-        let outcome = self.skip_block().and_then(|()| self.fill(&mut end));
+        let outcome = match self.is_arc {
+            true => self.end_arc_record(),
+            false => self.end_warc_record(),
+        };
         match outcome {
             Ok(true) => {}
             Ok(false) => return Err(self.cut_off()),
             Err(problem) => return Err(self.error(problem)),
-        }
-        if &end != b"\r\n\r\n" {
-            return Err(self.error(Problem::ContentLength(self.content_length)));
         }
         let compression = match &self.input {
             Input::Disk(_) => Compression::None,
@@ -219,18 +251,56 @@ impl<R: BufRead> Reader<R> {
         })
     }
 
-    fn skip_block(&mut self) -> Result<(), Problem> {
+    /// Reads what closes a record; false when the input ends before.
+    fn end_warc_record(&mut self) -> Result<bool, Problem> {
+        let mut end = [0; 4];
+        if !self.skip_block()? || !self.fill(&mut end)? {
+            return Ok(false);
+        }
+        match &end == b"\r\n\r\n" {
+            true => Ok(true),
+            false => Err(Problem::ContentLength(self.content_length)),
+        }
+    }
+
+    /// A record of an ARC file ends with a line end, which some count to the block of the first one, and some leave
+    /// out at the end of the file.
+    fn end_arc_record(&mut self) -> Result<bool, Problem> {
+        if !self.skip_block()? {
+            return Ok(false);
+        }
+        let mut is_closed = self.is_description;
+        loop {
+            let here = self.input.fill_buf()?;
+            let ends = here
+                .iter()
+                .take_while(|byte| matches!(byte, b'\r' | b'\n'))
+                .count();
+            is_closed |= ends > 0 || here.is_empty();
+            if ends == 0 {
+                break;
+            }
+            self.input.consume(ends);
+        }
+        match is_closed {
+            true => Ok(true),
+            false => Err(Problem::ContentLength(self.content_length)),
+        }
+    }
+
+    /// Skips the rest of the block; false when the input ends before.
+    fn skip_block(&mut self) -> Result<bool, Problem> {
         let mut remaining = self.remaining.unwrap_or(0);
         while remaining > 0 {
             let here = self.input.fill_buf()?.len();
             if here == 0 {
-                break; // the record's end is not there either, and that is found out next
+                return Ok(false);
             }
             let skipped = here.min(usize::try_from(remaining).unwrap_or(usize::MAX));
             self.input.consume(skipped);
             remaining -= skipped as u64;
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Fills the buffer; false when the input ends before.
@@ -245,24 +315,34 @@ impl<R: BufRead> Reader<R> {
 
     /// Nothing may follow the record in its gzip member, whose checksum is verified here.
     fn close_member(&mut self) -> Result<(), Problem> {
-        if matches!(self.input, Input::Member(_)) {
-            let rest = self.input.fill_buf()?;
-            if rest.starts_with(b"WARC/") {
-                return Err(Problem::NotRecordCompressed);
-            }
-            if !rest.is_empty() {
-                return Err(Problem::ContentLength(self.content_length));
-            }
-            self.input.close_member();
+        if !self.is_in_member() {
+            return Ok(());
         }
-        Ok(())
+        let rest = self.input.fill_buf()?;
+        if rest.is_empty() {
+            self.input.close_member();
+            return Ok(());
+        }
+        let is_record = match self.is_arc {
+            true => arc::may_begin(rest),
+            false => begins_like(rest, b"WARC/"),
+        };
+        match is_record {
+            true if self.shared_members => Ok(()),
+            true => Err(Problem::NotRecordCompressed),
+            false => Err(Problem::ContentLength(self.content_length)),
+        }
+    }
+
+    fn is_in_member(&self) -> bool {
+        matches!(self.input, Input::Member(_))
     }
 
     /// The input ended within the record: either the file is cut off, or a whole gzip member was
     /// shorter than the record claims to be.
     fn cut_off(&mut self) -> Error {
-        let whole_member = matches!(self.input, Input::Member(_))
-            && matches!(self.input.fill_buf(), Ok(rest) if rest.is_empty());
+        let whole_member =
+            self.is_in_member() && matches!(self.input.fill_buf(), Ok(rest) if rest.is_empty());
         let problem = if whole_member {
             Problem::ContentLength(self.content_length)
         } else {
@@ -343,100 +423,31 @@ impl<R: BufRead> Read for Record<'_, R> {
     }
 }
 
-/// The bytes of the file, or those of the gzip member that is being read.
-enum Input<R: BufRead> {
-    Disk(Counting<R>),
-    Member(Box<BufReader<GzDecoder<Counting<R>>>>),
-    /// While one is turned into the other.
-    Moving,
-}
-
-impl<R: BufRead> Input<R> {
-    /// Bytes of the file that were read so far.
-    fn offset(&self) -> u64 {
-        match self {
-            Input::Disk(disk) => disk.count,
-            Input::Member(member) => member.get_ref().get_ref().count,
-            Input::Moving => 0,
-        }
-    }
-
-    fn open_member(&mut self) {
-        *self = match std::mem::replace(self, Input::Moving) {
-            Input::Disk(disk) => Input::Member(Box::new(BufReader::new(GzDecoder::new(disk)))),
-            other => other,
-        };
-    }
-
-    fn close_member(&mut self) {
-        *self = match std::mem::replace(self, Input::Moving) {
-            Input::Member(member) => Input::Disk(member.into_inner().into_inner()),
-            other => other,
-        };
-    }
-}
-
-impl<R: BufRead> Read for Input<R> {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Input::Disk(disk) => disk.read(into),
-            Input::Member(member) => member.read(into),
-            Input::Moving => Ok(0),
-        }
-    }
-}
-
-impl<R: BufRead> BufRead for Input<R> {
+impl<R: BufRead> BufRead for Record<'_, R> {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
-        match self {
-            Input::Disk(disk) => disk.fill_buf(),
-            Input::Member(member) => member.fill_buf(),
-            Input::Moving => Ok(&[]),
+        let remaining = self.reader.remaining.unwrap_or(0);
+        if remaining == 0 {
+            return Ok(&[]);
         }
+        match self.reader.input.fill_buf() {
+            Ok([]) => return Err(io::Error::other(self.reader.cut_off())),
+            Ok(_) => {}
+            Err(error) => return Err(io::Error::other(self.reader.error(error.into()))),
+        }
+        // What is there is given again without reading.
+        let here = self.reader.input.fill_buf()?;
+        let most = usize::try_from(remaining).unwrap_or(usize::MAX);
+        Ok(&here[..here.len().min(most)])
     }
 
     fn consume(&mut self, n: usize) {
-        match self {
-            Input::Disk(disk) => disk.consume(n),
-            Input::Member(member) => member.consume(n),
-            Input::Moving => {}
-        }
+        let remaining = self.reader.remaining.unwrap_or(0);
+        self.reader.remaining = Some(remaining.saturating_sub(n as u64));
+        self.reader.input.consume(n);
     }
 }
 
-struct Counting<R> {
-    input: R,
-    count: u64,
-}
-
-impl<R: BufRead> Read for Counting<R> {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let n = self.input.read(into)?;
-        self.count += n as u64;
-        Ok(n)
-    }
-}
-
-impl<R: BufRead> BufRead for Counting<R> {
-    fn fill_buf(&mut self) -> io::Result<&[u8]> {
-        self.input.fill_buf()
-    }
-
-    fn consume(&mut self, n: usize) {
-        self.count += n as u64;
-        self.input.consume(n);
-    }
-}
-
-impl From<io::Error> for Problem {
-    fn from(error: io::Error) -> Problem {
-        match error.kind() {
-            io::ErrorKind::UnexpectedEof => Problem::Truncated,
-            // What the decoder says about bytes that are no gzip.
-            io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => {
-                Problem::Gzip(error.to_string())
-            }
-            _ => Problem::Io(error),
-        }
-    }
+/// Whether bytes, of which there may be few, begin like that.
+fn begins_like(bytes: &[u8], beginning: &[u8]) -> bool {
+    bytes.iter().zip(beginning).all(|(a, b)| a == b)
 }

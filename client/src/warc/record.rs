@@ -122,7 +122,7 @@ fn field<'a>(fields: &'a [(Vec<u8>, Vec<u8>)], name: &str) -> Option<&'a [u8]> {
         .map(|(_, value)| &value[..])
 }
 
-fn decimal(text: &[u8]) -> Option<u64> {
+pub(super) fn decimal(text: &[u8]) -> Option<u64> {
     let digits = !text.is_empty() && text.iter().all(u8::is_ascii_digit);
     digits.then(|| std::str::from_utf8(text).ok()?.parse().ok())?
 }

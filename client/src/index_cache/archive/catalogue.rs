@@ -1,0 +1,243 @@
+//! Which metadata files a job has.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use super::super::{Error, JobId, Work};
+use super::name::{self, Name};
+use super::{folder, Options};
+use crate::wacz::Location;
+
+/// Knows the files of all jobs, as far as it has looked.
+#[derive(Debug)]
+pub(super) struct Catalogue {
+    places: Vec<Location>,
+    known: Mutex<Arc<Files>>,
+    /// Held by the one who looks.
+    last: Mutex<Last>,
+}
+
+/// The last look.
+#[derive(Debug, Default)]
+struct Last {
+    at: Option<Instant>,
+    failure: Option<Error>,
+}
+
+/// A metadata file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct MetadataFile {
+    pub(super) location: Location,
+    /// The last part of its path.
+    pub(super) name: String,
+    /// Whether it is the only job that the name can mean.
+    pub(super) is_certain: bool,
+}
+
+/// What was found. A large archive has a million files, so that little is kept of each.
+#[derive(Debug, Default)]
+struct Files {
+    locations: Vec<Location>,
+    /// For each number in the name of a file, the file; sorted.
+    by_job: Vec<(JobId, usize)>,
+    is_stale: bool,
+}
+
+impl Catalogue {
+    /// A catalogue of these places, none of which is looked at so far.
+    ///
+    /// # Errors
+    /// [`Error::Request`] for what is no place.
+    pub(super) fn of(places: &[String]) -> Result<Catalogue, Error> {
+        let places: Result<Vec<Location>, Error> = places
+            .iter()
+            .map(|place| {
+                Location::parse(place).map_err(|error| {
+                    Error::Request(format!("metadata files in {place:?}: {}", error.problem))
+                })
+            })
+            .collect();
+        let stale = Files {
+            is_stale: true,
+            ..Files::default()
+        };
+        Ok(Catalogue {
+            places: places?,
+            known: Mutex::new(Arc::new(stale)),
+            last: Mutex::default(),
+        })
+    }
+
+    /// The files of a job, those of a lower number first, and what is to be said about them. For a job that is not
+    /// known one looks again, unless that was done just now.
+    ///
+    /// # Errors
+    /// When a place cannot be read. The same error comes until it is time to look again.
+    pub(super) fn files(
+        &self,
+        job: JobId,
+        options: &Options,
+        work: &Work,
+    ) -> Result<(Vec<MetadataFile>, Vec<String>), Error> {
+        let known = self.known().clone();
+        let files = known.of(job);
+        if !known.is_stale && !files.0.is_empty() {
+            return Ok(files);
+        }
+        // Whoever comes while somebody looks waits for what comes of that.
+        let mut last = lock(&self.last);
+        let is_recent = last.at.is_some_and(|at| at.elapsed() < options.rescan);
+        if is_recent {
+            return match &last.failure {
+                Some(failure) => Err(again(failure)),
+                None => Ok(self.known().of(job)),
+            };
+        }
+        match self.look(options, work) {
+            Ok(files) => {
+                *last = Last {
+                    at: Some(Instant::now()),
+                    failure: None,
+                };
+                let files = Arc::new(files);
+                *self.known() = Arc::clone(&files);
+                Ok(files.of(job))
+            }
+            Err(Error::Cancelled) => Err(Error::Cancelled),
+            Err(failure) => {
+                *last = Last {
+                    at: Some(Instant::now()),
+                    failure: Some(again(&failure)),
+                };
+                Err(failure)
+            }
+        }
+    }
+
+    /// What is known may not be true any more, and is looked at again when something is asked for.
+    pub(super) fn forget(&self) {
+        let mut known = self.known();
+        if !known.is_stale {
+            *known = Arc::new(Files {
+                locations: known.locations.clone(),
+                by_job: known.by_job.clone(),
+                is_stale: true,
+            });
+        }
+    }
+
+    fn known(&self) -> MutexGuard<'_, Arc<Files>> {
+        lock(&self.known)
+    }
+
+    fn look(&self, _options: &Options, work: &Work) -> Result<Files, Error> {
+        let mut files = Files::default();
+        for place in &self.places {
+            match place {
+                Location::File(path) => local(path, work, &mut files)?,
+                Location::Url(_) => files.add_named(place.clone())?,
+            }
+        }
+        files.by_job.sort_unstable();
+        Ok(files)
+    }
+}
+
+fn local(path: &Path, work: &Work, files: &mut Files) -> Result<(), Error> {
+    let about = std::fs::metadata(path).map_err(Error::io(path, "read"))?;
+    if about.is_dir() {
+        return folder::scan(path, work, &mut |path| files.add(Location::File(path)));
+    }
+    files.add_named(Location::File(path.to_owned()))
+}
+
+impl Files {
+    /// Adds a file, if its name is that of a metadata file.
+    fn add(&mut self, location: Location) {
+        if let Some(name) = Name::parse(&location.name()) {
+            let file = self.locations.len();
+            let jobs = name.candidates.into_iter();
+            self.by_job.extend(jobs.map(|job| (job, file)));
+            self.locations.push(location);
+        }
+    }
+
+    /// Adds a file that somebody has named, and means.
+    fn add_named(&mut self, location: Location) -> Result<(), Error> {
+        if Name::parse(&location.name()).is_none() {
+            return Err(Error::Request(format!(
+                "{location}: the name of a metadata file has the number of the job in it, as in 117-metadata-1.warc.gz"
+            )));
+        }
+        self.add(location);
+        Ok(())
+    }
+
+    fn of(&self, job: JobId) -> (Vec<MetadataFile>, Vec<String>) {
+        let from = self.by_job.partition_point(|(other, _)| *other < job);
+        let mine = self.by_job.iter().skip(from);
+        let mut files: Vec<(u64, MetadataFile)> = mine
+            .take_while(|(other, _)| *other == job)
+            .filter_map(|(_, file)| {
+                let location = self.locations.get(*file)?;
+                let name = Name::parse(&location.name())?;
+                let file = MetadataFile {
+                    location: location.clone(),
+                    name: location.name(),
+                    is_certain: name.candidates.len() == 1,
+                };
+                Some((name.number, file))
+            })
+            .collect();
+        // Stable: of the files of one name, that of the place that was named first stays first.
+        files.sort_by(|(a, first), (b, second)| {
+            let names = (name::unpacked(&first.name), name::unpacked(&second.name));
+            a.cmp(b).then(names.0.cmp(names.1))
+        });
+        let mut notes = Vec::new();
+        let mut kept: Vec<MetadataFile> = Vec::with_capacity(files.len());
+        for (_, file) in files {
+            let same = kept
+                .last()
+                .filter(|last| name::unpacked(&last.name) == name::unpacked(&file.name));
+            match same {
+                Some(same) if same.location == file.location => {}
+                Some(same) => notes.push(format!(
+                    "{} is passed over: {} is the same file by its name",
+                    file.location, same.location
+                )),
+                None => kept.push(file),
+            }
+        }
+        (kept, notes)
+    }
+}
+
+/// The same error for somebody else.
+fn again(error: &Error) -> Error {
+    match error {
+        Error::Io {
+            path,
+            action,
+            error,
+        } => Error::Io {
+            path: path.clone(),
+            action,
+            error: std::io::Error::new(error.kind(), error.to_string()),
+        },
+        Error::Remote { url, what } => Error::Remote {
+            url: url.clone(),
+            what: what.clone(),
+        },
+        Error::Lines { file, what } => Error::Lines {
+            file: file.clone(),
+            what: what.clone(),
+        },
+        other => Error::Request(other.to_string()),
+    }
+}
+
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
