@@ -6,7 +6,8 @@
 //! What comes from servers is waited for: whoever calls this from asynchronous code does so on a thread for such things.
 
 mod error;
-mod http;
+mod fetch;
+pub(crate) mod http;
 mod lines;
 mod location;
 mod manifest;
@@ -20,6 +21,7 @@ mod writer;
 mod zip;
 
 pub use error::{Error, Problem};
+pub(crate) use fetch::{fetch, Fetched};
 pub use lines::Lines;
 pub use location::Location;
 pub use manifest::{Entry, Manifest};

@@ -6,6 +6,7 @@ use reqwest::blocking::Response;
 use reqwest::header::{
     HeaderName, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, ETAG, LAST_MODIFIED, RETRY_AFTER,
 };
+use url::Url;
 
 use super::client::Body;
 use crate::wacz::{Options, Problem};
@@ -18,8 +19,9 @@ pub(super) enum Answer {
         version: Version,
         body: Body,
     },
-    /// The file; how long it is, if the server says so.
+    /// The file; how long it is, if the server says so, and which URL it has where it was sent on to.
     Whole {
+        url: Url,
         body: Body,
         version: Version,
         length: Option<u64>,
@@ -69,6 +71,7 @@ impl Answer {
         let length = text(CONTENT_LENGTH).and_then(|length| length.parse().ok());
         match status {
             200 => Ok(Answer::Whole {
+                url: response.url().clone(),
                 body: Body::new(response, options),
                 version,
                 length,

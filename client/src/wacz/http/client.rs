@@ -25,7 +25,7 @@ pub(super) fn send(
     range: Option<(u64, u64)>,
     options: &Options,
 ) -> Result<Answer, Problem> {
-    let mut request = client(options.silence)?.get(url.clone());
+    let mut request = web_client(options.silence)?.get(url.clone());
     // Ranges of compressed text would be of no use, and sizes would not be those of the file.
     request = request.header(ACCEPT_ENCODING, "identity");
     if let Some((from, last)) = range {
@@ -35,7 +35,8 @@ pub(super) fn send(
     Answer::read(response, options)
 }
 
-fn client(silence: Duration) -> Result<Client, Problem> {
+/// A client for the web that bears so long a silence.
+pub(crate) fn web_client(silence: Duration) -> Result<Client, Problem> {
     let mut clients = CLIENTS.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some((_, client)) = clients.iter().find(|(of, _)| *of == silence) {
         return Ok(client.clone());
@@ -55,13 +56,13 @@ fn client(silence: Duration) -> Result<Client, Problem> {
 }
 
 /// The body of an answer. Its errors are problems.
-pub(super) struct Body {
+pub(crate) struct Body {
     response: Response,
     pace: Pace,
 }
 
 impl Body {
-    pub(super) fn new(response: Response, options: &Options) -> Body {
+    pub(crate) fn new(response: Response, options: &Options) -> Body {
         Body {
             response,
             pace: Pace::new(options.pace),
@@ -93,7 +94,7 @@ impl Read for Body {
 }
 
 /// Why there is no answer.
-fn refused(error: &reqwest::Error) -> Problem {
+pub(crate) fn refused(error: &reqwest::Error) -> Problem {
     if error.is_redirect() {
         return Problem::Answer(format!(
             "it sends on to other places, in a circle or more than {REDIRECTS} times"

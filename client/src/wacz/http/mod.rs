@@ -15,6 +15,7 @@ use url::Url;
 
 use self::answer::{Answer, Version};
 use self::client::send;
+pub(crate) use self::client::{refused, web_client, Body};
 use self::patience::Patience;
 pub(super) use self::stream::Stream;
 use super::source::Disk;
@@ -108,6 +109,49 @@ impl Remote {
     /// Downloads `length` bytes of `input` to a file without a name.
     pub(super) fn keep(&self, input: impl Read, length: u64) -> Result<Disk, Problem> {
         download(input, Some(length), &self.options)
+    }
+}
+
+/// A file on its way, from its first byte to its last.
+pub(super) struct Whole {
+    /// Where it comes from: another place than was asked, if one was sent on to it.
+    pub(super) url: Url,
+    pub(super) body: Box<dyn Read + Send>,
+}
+
+/// All of a file. If it is known how long that is, a connection that breaks is taken up where it broke.
+pub(super) fn whole(url: &Url, options: &Options) -> Result<Whole, Problem> {
+    let mut patience = Patience::new(options);
+    loop {
+        let attempt = send(url, None, options).and_then(|answer| match answer {
+            Answer::Whole {
+                url: from,
+                body,
+                version,
+                length,
+            } => Ok(Whole {
+                url: from,
+                body: match length {
+                    Some(size) => {
+                        let remote = Remote {
+                            url: url.clone(),
+                            size,
+                            version,
+                            options: options.clone(),
+                        };
+                        Box::new(Stream::begun(Arc::new(remote), body))
+                    }
+                    None => Box::new(body),
+                },
+            }),
+            _ => Err(Problem::Answer(
+                "it sends a part, where all was asked for".to_owned(),
+            )),
+        });
+        match attempt {
+            Ok(whole) => return Ok(whole),
+            Err(problem) => patience.bear(problem)?,
+        }
     }
 }
 

@@ -14,6 +14,8 @@ pub(in crate::wacz) struct Stream {
     end: u64,
     answer: Option<Current>,
     patience: Patience,
+    /// The server was asked for all of it, and may not have parts.
+    is_whole: bool,
 }
 
 /// The answer that is being read.
@@ -29,7 +31,18 @@ impl Stream {
             end: from + length,
             answer: None,
             patience: Patience::new(&remote.options),
+            is_whole: false,
             remote,
+        }
+    }
+
+    /// All of a file, of which the answer is there already.
+    pub(super) fn begun(remote: Arc<Remote>, body: Body) -> Stream {
+        let left = remote.size;
+        Stream {
+            answer: Some(Current { body, left }),
+            is_whole: true,
+            ..Stream::new(remote, 0, left)
         }
     }
 
@@ -100,13 +113,26 @@ impl Stream {
                 })
             }
             Answer::Whole {
-                version, length, ..
+                mut body,
+                version,
+                length,
+                ..
             } => {
                 if let Some(how) = version.difference(&remote.version) {
                     return changed(how);
                 }
                 if let Some(length) = length.filter(|length| *length != remote.size) {
                     return changed(format!("it had {} bytes, and has {length}", remote.size));
+                }
+                if self.is_whole {
+                    let skipped = io::copy(&mut (&mut body).take(self.at), &mut io::sink())?;
+                    return match skipped == self.at {
+                        true => Ok(Current {
+                            body,
+                            left: self.end - self.at,
+                        }),
+                        false => Err(Problem::Connection("the connection broke off".to_owned())),
+                    };
                 }
                 // One of several servers behind one name, perhaps.
                 Err(Problem::Connection(

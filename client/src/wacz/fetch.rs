@@ -1,0 +1,53 @@
+//! Files on web servers that are no packages, read with the same care.
+
+use std::io::Read;
+
+use url::Url;
+
+use super::{http, Error, Location, Options, Problem};
+
+/// A file that is being fetched. What goes wrong with it is an error of reading it.
+pub(crate) struct Fetched {
+    /// Where it comes from: another place than was asked, if one was sent on to it.
+    pub(crate) url: Url,
+    body: Box<dyn Read + Send>,
+}
+
+/// Asks for a file.
+///
+/// # Errors
+/// When the server does not send it.
+pub(crate) fn fetch(url: &Url, options: &Options) -> Result<Fetched, Error> {
+    let failed = |problem| Error::new(Location::Url(url.clone()).to_string(), problem);
+    let whole = http::whole(url, options).map_err(failed)?;
+    Ok(Fetched {
+        url: whole.url,
+        body: whole.body,
+    })
+}
+
+impl Fetched {
+    /// All of it, if it has not more than `most` bytes.
+    ///
+    /// # Errors
+    /// When it has, or cannot be read.
+    pub(crate) fn bytes(mut self, most: u64) -> Result<Vec<u8>, Problem> {
+        let mut bytes = Vec::new();
+        // One byte more than allowed tells that there are more.
+        (&mut self.body).take(most + 1).read_to_end(&mut bytes)?;
+        match bytes.len() as u64 > most {
+            true => Err(Problem::TooLarge {
+                what: "the list".to_owned(),
+                limit: format!("{most} bytes"),
+                option: "manifest",
+            }),
+            false => Ok(bytes),
+        }
+    }
+}
+
+impl Read for Fetched {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        self.body.read(into)
+    }
+}
