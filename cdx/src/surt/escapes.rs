@@ -38,13 +38,17 @@ fn digit(byte: u8) -> Option<u8> {
 }
 
 /// Whether a byte is escaped in a key: all that is not printable ASCII, and the signs that would be read otherwise.
+#[inline]
 pub(super) fn must(byte: u8) -> bool {
-    !(0x21..=0x7e).contains(&byte) || matches!(byte, b'#' | b'%')
+    (byte < 0x21) | (byte > 0x7e) | (byte == b'#') | (byte == b'%')
 }
 
 /// Appends the text in lower case, with escapes where they must be.
 pub(super) fn push_lower(text: &[u8], key: &mut Vec<u8>) {
     const HEX: &[u8; 16] = b"0123456789abcdef";
+    if !text.iter().fold(false, |any, byte| any | must(*byte)) {
+        return key.extend(text.iter().map(u8::to_ascii_lowercase));
+    }
     key.reserve(text.len());
     for byte in text {
         if must(*byte) {

@@ -3,8 +3,6 @@
 use std::borrow::Cow;
 use std::net::Ipv4Addr;
 
-use memchr::memmem;
-
 use super::parts::MOST_DIGITS;
 use super::{escapes, idna};
 
@@ -61,7 +59,8 @@ fn plain(host: &[u8]) -> Cow<'_, [u8]> {
             host = Cow::Owned(ascii);
         }
     }
-    if memmem::find(&host, b"..").is_none() {
+    // Hosts are too short for anything that has to be prepared.
+    if !host.windows(2).any(|two| two == b"..") {
         return host;
     }
     let mut single = Vec::with_capacity(host.len());

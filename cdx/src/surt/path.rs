@@ -1,6 +1,6 @@
 //! Paths: resolved, escaped, in lower case, without session ids.
 
-use memchr::memmem;
+use memchr::{memchr, memmem};
 
 use super::escapes;
 
@@ -24,12 +24,15 @@ pub(super) fn push(path: &[u8], has_host: bool, key: &mut Vec<u8>) {
 
 /// Whether only its letters may have to change.
 fn is_plain(path: &[u8]) -> bool {
-    let mut before = 0;
-    path.iter().all(|byte| {
-        let resolves = before == b'/' && matches!(byte, b'/' | b'.');
-        before = *byte;
-        !resolves && !escapes::must(*byte)
-    })
+    // Both to the end in any case: that is many bytes at once.
+    let escaped = path
+        .iter()
+        .fold(false, |any, byte| any | escapes::must(*byte));
+    let next = path.get(1..).unwrap_or_default();
+    let resolves = path.iter().zip(next).fold(false, |any, (byte, next)| {
+        any | ((*byte == b'/') & ((*next == b'/') | (*next == b'.')))
+    });
+    !escaped && !resolves
 }
 
 fn push_resolved(path: &[u8], key: &mut Vec<u8>) {
@@ -61,7 +64,8 @@ fn push_resolved(path: &[u8], key: &mut Vec<u8>) {
 /// inner parentheses.
 fn remove_session(begin: usize, key: &mut Vec<u8>) {
     let path = key.get(begin..).unwrap_or_default();
-    if memmem::find(path, b"/(").is_none() || memmem::find(path, b".aspx").is_none() {
+    // Hardly any path has a parenthesis, and looking for one byte takes no preparation.
+    if memchr(b'(', path).is_none() || memmem::find(path, b".aspx").is_none() {
         return;
     }
     for length in [units as fn(&[u8]) -> Option<usize>, id] {
