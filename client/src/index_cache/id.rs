@@ -68,6 +68,14 @@ impl JobSet {
         self.0.iter().copied()
     }
 
+    /// The job, if there is just one.
+    pub fn only(&self) -> Option<JobId> {
+        match self.0.as_slice() {
+            [job] => Some(*job),
+            _ => None,
+        }
+    }
+
     /// Whether a job is among them.
     pub fn contains(&self, job: JobId) -> bool {
         self.0.binary_search(&job).is_ok()

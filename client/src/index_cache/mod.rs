@@ -12,18 +12,23 @@
 //!           └ metadata (W)ARC files
 //! ```
 //!
-//! All of them are a `FileBasedCache`: whoever asks for an item gets it from the cache or builds it, and never do
+//! All of them are a [`FileBasedCache`]: whoever asks for an item gets it from the cache or builds it, and never do
 //! two build the same one, in whatever threads and processes they are.
 
 pub mod archive;
 mod cache;
+mod caches;
+mod cdx_index;
 pub mod cdx_line;
+mod combine;
 pub mod crawl_log;
+mod crawl_log_index;
 mod error;
 mod id;
 pub mod join;
 pub mod lines;
 pub mod load;
+mod raw;
 pub mod sort;
 mod work;
 pub mod zipnum;
@@ -32,6 +37,13 @@ pub use self::cache::{
     Counts, Draft, Entry, Eviction, Figures, FileBasedCache, FileSum, Form, Input, Manifest,
     MultiFileBasedCache,
 };
+pub use self::caches::{IndexCaches, IndexKind, Limits, Options};
+pub use self::cdx_index::{CdxIndex, CdxIndexCache};
+pub use self::combine::{Combine, CombiningMultiFileBasedCache, Index, Prepared};
+pub use self::crawl_log_index::{
+    CrawlLogIndex, Dedup, DedupCrawlLogIndexCache, Flavoured, Full, FullCrawlLogIndexCache,
+};
 pub use self::error::{Error, Missing, MissingJob};
 pub use self::id::{Id, JobId, JobSet};
+pub use self::raw::{Raw, RawCaches, RawMetadataCache};
 pub use self::work::{Progress, Work};

@@ -22,7 +22,7 @@ pub struct Work(Arc<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
-    cancelled: AtomicBool,
+    cancelled: Arc<AtomicBool>,
     stage: Mutex<String>,
     done: AtomicU64,
     total: AtomicU64,
@@ -54,6 +54,14 @@ impl Work {
             true => Err(Error::Cancelled),
             false => Ok(()),
         }
+    }
+
+    /// A part of the work, which is cancelled with it, and whose own progress nobody sees.
+    pub(super) fn part(&self) -> Work {
+        Work(Arc::new(Inner {
+            cancelled: Arc::clone(&self.0.cancelled),
+            ..Inner::default()
+        }))
     }
 
     /// Begins something, of so many steps (or bytes); 0 when nobody knows how many.

@@ -55,7 +55,7 @@ pub struct Input {
     pub name: String,
     /// Its size in bytes.
     pub size: u64,
-    /// Its checksum; that of its manifest for an entry, none for what is not ours.
+    /// Its checksum; none for what is not ours.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checksum: Option<String>,
 }
@@ -118,6 +118,24 @@ impl Manifest {
         }
         manifest.checksum = String::from_utf8_lossy(checksum).into_owned();
         Ok(manifest)
+    }
+
+    /// The entry as an input of another one. Its checksum depends on its contents alone, not on when it was made.
+    pub fn as_input(&self) -> Input {
+        Input {
+            name: self.entry.clone(),
+            size: self.size(),
+            checksum: Some(self.contents()),
+        }
+    }
+
+    /// The checksum of the names, sizes and checksums of its files.
+    fn contents(&self) -> String {
+        let mut hash = Xxh3::new();
+        for file in &self.files {
+            hash.update(format!("{} {} {}\n", file.name, file.size, file.xxh128).as_bytes());
+        }
+        hex(hash.digest128())
     }
 
     /// The size of all its files, in bytes.

@@ -4,6 +4,7 @@
 //! builds the entry beside its place, and moves it there when all of it is on the disk. So however a process dies, what
 //! is there is whole, and what is not there can be built at once.
 
+mod cover;
 mod draft;
 mod entry;
 mod evict;
@@ -76,6 +77,14 @@ pub struct FileBasedCache<I> {
     figures: Arc<Figures>,
     known: Mutex<HashMap<String, Known>>,
     id: PhantomData<fn(&I)>,
+}
+
+/// What is at the place of an item.
+pub(super) enum Slot {
+    /// The item.
+    There(Entry),
+    /// Nothing, and nobody but the holder of this may put it there.
+    Ours(Lock),
 }
 
 /// What was seen of an entry when it was last looked at.
@@ -219,15 +228,9 @@ impl<I: Id> FileBasedCache<I> {
         if let Some(entry) = self.hit(id, work)? {
             return Ok(entry);
         }
-        add(&self.figures.misses);
-        let lock = match self.lock(id, work)? {
-            Acquired::Instead(entry) => return Ok(entry),
-            Acquired::Locked(lock) => lock,
-        };
-        // Somebody may have built it just before we got the lock.
-        match self.find(id, work)? {
-            Some(entry) => Ok(entry),
-            None => self.build(id, &lock, work, build),
+        match self.slot(id, false, work)? {
+            Slot::There(entry) => Ok(entry),
+            Slot::Ours(lock) => self.build(id, &lock, work, build),
         }
     }
 
@@ -241,22 +244,37 @@ impl<I: Id> FileBasedCache<I> {
         work: &Work,
         build: impl FnOnce(&mut Draft) -> Result<(), Error>,
     ) -> Result<Entry, Error> {
-        match Lock::acquire(&self.path(id), self.wait, work, || Ok(None::<()>))? {
-            Acquired::Locked(lock) => self.build(id, &lock, work, build),
-            Acquired::Instead(()) => Err(Error::Cancelled),
+        match self.slot(id, true, work)? {
+            Slot::There(entry) => Ok(entry),
+            Slot::Ours(lock) => self.build(id, &lock, work, build),
         }
     }
 
-    /// The lock of an item, or the item itself if somebody else builds it meanwhile.
-    pub(super) fn lock(&self, id: &I, work: &Work) -> Result<Acquired<Entry>, Error> {
+    /// The lock of an item that is not there, or the item, if somebody else builds it meanwhile. With `anew` it is
+    /// the lock in any case.
+    pub(super) fn slot(&self, id: &I, anew: bool, work: &Work) -> Result<Slot, Error> {
+        add(&self.figures.misses);
         let mut waits = false;
-        Lock::acquire(&self.path(id), self.wait, work, || {
+        let acquired = Lock::acquire(&self.path(id), self.wait, work, || {
             if !waits {
                 waits = true;
                 add(&self.figures.waits);
             }
-            self.find(id, work)
-        })
+            match anew {
+                true => Ok(None),
+                false => self.find(id, work),
+            }
+        })?;
+        let lock = match acquired {
+            Acquired::Instead(entry) => return Ok(Slot::There(entry)),
+            Acquired::Locked(lock) => lock,
+        };
+        // Somebody may have built it just before we got the lock.
+        let found = match anew {
+            true => None,
+            false => self.find(id, work)?,
+        };
+        Ok(found.map_or(Slot::Ours(lock), Slot::There))
     }
 
     /// Builds an entry whose lock is held.
@@ -312,7 +330,12 @@ impl<I: Id> FileBasedCache<I> {
         }
     }
 
-    fn look(&self, name: &str, path: &Path, work: &Work) -> Result<Option<Entry>, Error> {
+    pub(super) fn look(
+        &self,
+        name: &str,
+        path: &Path,
+        work: &Work,
+    ) -> Result<Option<Entry>, Error> {
         let at = manifest_of(path, self.form);
         let Some(mut held) = Held::open(&at)? else {
             return Ok(None);

@@ -1,0 +1,242 @@
+//! All the caches of a folder, one on the other.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::cdx_index::{CdxIndex, CdxIndexCache};
+use super::crawl_log_index::{CrawlLogIndex, DedupCrawlLogIndexCache, FullCrawlLogIndexCache};
+use super::raw::RawCaches;
+use super::{
+    CombiningMultiFileBasedCache, Counts, Error, Figures, Form, Index, JobSet, MultiFileBasedCache,
+    Work,
+};
+
+/// Which index is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum IndexKind {
+    /// Captures whose payloads are worth deduplicating: all that is not text.
+    Dedup,
+    /// All captures.
+    Full,
+    /// The lines of the CDX files.
+    Cdx,
+}
+
+impl IndexKind {
+    /// All there are.
+    pub const ALL: [IndexKind; 3] = [IndexKind::Dedup, IndexKind::Full, IndexKind::Cdx];
+
+    /// Its name: `dedup`, `full`, `cdx`.
+    pub fn name(self) -> &'static str {
+        match self {
+            IndexKind::Dedup => "dedup",
+            IndexKind::Full => "full",
+            IndexKind::Cdx => "cdx",
+        }
+    }
+
+    /// The folder of the cache of such indexes, as NetarchiveSuite names it.
+    pub fn folder(self) -> &'static str {
+        match self {
+            IndexKind::Dedup => "dedupcrawllogindex",
+            IndexKind::Full => "fullcrawllogindex",
+            IndexKind::Cdx => "cdxindex",
+        }
+    }
+
+    /// The folder of a client's own copies of them.
+    pub fn client_folder(self) -> &'static str {
+        match self {
+            IndexKind::Dedup => "DEDUP_CRAWL_LOG",
+            IndexKind::Full => "FULL_CRAWL_LOG",
+            IndexKind::Cdx => "CDX",
+        }
+    }
+
+    /// Whether its entries are files or folders.
+    pub fn form(self) -> Form {
+        match self {
+            IndexKind::Dedup | IndexKind::Full => Form::Folder,
+            IndexKind::Cdx => Form::File,
+        }
+    }
+}
+
+impl fmt::Display for IndexKind {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(self.name())
+    }
+}
+
+impl FromStr for IndexKind {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<IndexKind, String> {
+        let found = IndexKind::ALL.into_iter().find(|kind| kind.name() == text);
+        found.ok_or_else(|| format!("{text:?} is no kind of index; there are dedup, full and cdx"))
+    }
+}
+
+/// Where things are, and how much of them there may be.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The folder of the caches.
+    pub cache_dir: PathBuf,
+    /// Where metadata files are: folders, files that list them, and the same on web servers.
+    pub metadata: Vec<String>,
+    /// How long a build by somebody else is waited for.
+    pub wait: Duration,
+    /// How long after a job was found to be missing it is looked for again.
+    pub retry_missing: Duration,
+    /// How much memory may be taken for sorting, in bytes. What does not fit is sorted on the disk.
+    pub memory: usize,
+    /// How many jobs are worked on at once.
+    pub threads: usize,
+    /// How much the caches may hold.
+    pub limits: Limits,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        let threads = std::thread::available_parallelism();
+        Options {
+            cache_dir: PathBuf::new(),
+            metadata: Vec::new(),
+            wait: Duration::from_secs(3600),
+            retry_missing: Duration::from_secs(60),
+            memory: 1 << 30,
+            threads: threads.map_or(1, |threads| threads.get().min(8)),
+            limits: Limits::default(),
+        }
+    }
+}
+
+/// How much the caches of a folder may hold. What was used longest ago goes first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// The size of all entries, in bytes.
+    pub max_bytes: Option<u64>,
+    /// What has to stay free of the file system, in bytes.
+    pub min_free: Option<u64>,
+    /// How long after its last use an entry goes.
+    pub max_age: Option<Duration>,
+    /// How long after its last use an entry stays in any case: whoever got its path may be about to open it.
+    pub grace: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            max_bytes: None,
+            min_free: None,
+            max_age: None,
+            grace: Duration::from_secs(600),
+        }
+    }
+}
+
+/// Indexes of all kinds, and the caches below them.
+#[derive(Debug)]
+pub struct IndexCaches {
+    dedup: DedupCrawlLogIndexCache,
+    full: FullCrawlLogIndexCache,
+    cdx: CdxIndexCache,
+    options: Options,
+    figures: Arc<Figures>,
+}
+
+impl IndexCaches {
+    /// Opens the caches of a folder, which is made if need be.
+    ///
+    /// # Errors
+    /// When the folder cannot be made, or a location of metadata files cannot be read.
+    pub fn open(options: Options) -> Result<IndexCaches, Error> {
+        let figures = Arc::<Figures>::default();
+        let raw = Arc::new(RawCaches::open(&options, &figures)?);
+        let cache = |kind: IndexKind| -> Result<MultiFileBasedCache, Error> {
+            let cache = MultiFileBasedCache::open(&options.cache_dir, kind.folder(), kind.form())?;
+            Ok(cache.waiting(options.wait).counting(Arc::clone(&figures)))
+        };
+        let raw_of = || Arc::clone(&raw);
+        Ok(IndexCaches {
+            dedup: CombiningMultiFileBasedCache::new(
+                cache(IndexKind::Dedup)?,
+                CrawlLogIndex::of(raw_of(), &options),
+            ),
+            full: CombiningMultiFileBasedCache::new(
+                cache(IndexKind::Full)?,
+                CrawlLogIndex::of(raw_of(), &options),
+            ),
+            cdx: CombiningMultiFileBasedCache::new(
+                cache(IndexKind::Cdx)?,
+                CdxIndex::of(raw_of(), &options),
+            ),
+            options,
+            figures,
+        })
+    }
+
+    /// An index over those of the jobs that there are. See [`Index`] for which these are.
+    ///
+    /// # Errors
+    /// When there can be no index at all. A job that is missing is no error.
+    pub fn get_index(&self, kind: IndexKind, jobs: &JobSet, work: &Work) -> Result<Index, Error> {
+        match kind {
+            IndexKind::Dedup => self.dedup.get_index(jobs, work),
+            IndexKind::Full => self.full.get_index(jobs, work),
+            IndexKind::Cdx => self.cdx.get_index(jobs, work),
+        }
+    }
+
+    /// The index over all of the jobs if it is there, without building anything.
+    ///
+    /// # Errors
+    /// When it is there and cannot be read.
+    pub fn hit(&self, kind: IndexKind, jobs: &JobSet, work: &Work) -> Result<Option<Index>, Error> {
+        let entry = self.cache(kind).hit(jobs, work)?;
+        Ok(entry.map(|entry| Index {
+            entry,
+            found: jobs.clone(),
+            missing: Vec::new(),
+        }))
+    }
+
+    /// The same, built from what the archive has now.
+    ///
+    /// # Errors
+    /// As [`IndexCaches::get_index`].
+    pub fn rebuild_index(
+        &self,
+        kind: IndexKind,
+        jobs: &JobSet,
+        work: &Work,
+    ) -> Result<Index, Error> {
+        match kind {
+            IndexKind::Dedup => self.dedup.rebuild_index(jobs, work),
+            IndexKind::Full => self.full.rebuild_index(jobs, work),
+            IndexKind::Cdx => self.cdx.rebuild_index(jobs, work),
+        }
+    }
+
+    /// The cache of a kind of indexes.
+    pub fn cache(&self, kind: IndexKind) -> &MultiFileBasedCache {
+        match kind {
+            IndexKind::Dedup => self.dedup.cache(),
+            IndexKind::Full => self.full.cache(),
+            IndexKind::Cdx => self.cdx.cache(),
+        }
+    }
+
+    /// How it was opened.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// What happened in these caches since they were opened, in all layers.
+    pub fn figures(&self) -> Counts {
+        self.figures.counts()
+    }
+}

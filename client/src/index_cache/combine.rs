@@ -1,0 +1,217 @@
+//! Caches whose items are made of items of other caches: an answer is always given, if need be of what there is.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+use super::{Draft, Entry, Error, JobId, JobSet, Missing, MissingJob, MultiFileBasedCache, Work};
+
+/// How the items of a [`CombiningMultiFileBasedCache`] are made.
+pub trait Combine: Send + Sync {
+    /// Gets what the jobs need, and says for which of them that was possible. `cache` is the one that the outcome
+    /// goes into. With `anew`, nothing that was made before is good enough.
+    ///
+    /// # Errors
+    /// What keeps all jobs from being got. One that is missing is none.
+    fn prepare(
+        &self,
+        cache: &MultiFileBasedCache,
+        jobs: &JobSet,
+        anew: bool,
+        work: &Work,
+    ) -> Result<Prepared, Error>;
+
+    /// Makes the item of jobs that were prepared.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    fn combine(&self, prepared: &Prepared, draft: &mut Draft, work: &Work) -> Result<(), Error>;
+}
+
+/// What an item can be made of.
+#[derive(Debug, Default)]
+pub struct Prepared {
+    /// The jobs that can be in it.
+    pub found: JobSet,
+    /// Those that cannot, and why.
+    pub missing: Vec<MissingJob>,
+    /// What it is made of: entries which are in use until then, and each stands for some of the jobs.
+    pub parts: Vec<Entry>,
+}
+
+/// An index over some jobs.
+#[derive(Debug)]
+pub struct Index {
+    /// Where it is. The entry is that of the jobs that were found.
+    pub entry: Entry,
+    /// The jobs that are in it.
+    pub found: JobSet,
+    /// Those that were asked for and are not.
+    pub missing: Vec<MissingJob>,
+}
+
+/// A cache of items for sets of jobs, each made of what another cache has for each job.
+#[derive(Debug)]
+pub struct CombiningMultiFileBasedCache<C> {
+    cache: MultiFileBasedCache,
+    combine: C,
+}
+
+impl<C: Combine> CombiningMultiFileBasedCache<C> {
+    /// Keeps in `cache` what is made by `combine`.
+    pub fn new(cache: MultiFileBasedCache, combine: C) -> CombiningMultiFileBasedCache<C> {
+        CombiningMultiFileBasedCache { cache, combine }
+    }
+
+    /// The cache of the items.
+    pub fn cache(&self) -> &MultiFileBasedCache {
+        &self.cache
+    }
+
+    /// An index over those of the jobs that there are. It is kept under the name of these, never under that of all
+    /// that were asked for, so that the next one who asks for all tries to get the others again (seed: *future
+    /// requests for the full set of job IDs will cause a renewed attempt*).
+    ///
+    /// # Errors
+    /// When there can be no index at all: a full disk, for example. A job that is missing is no error.
+    pub fn get_index(&self, jobs: &JobSet, work: &Work) -> Result<Index, Error> {
+        if let Some(entry) = self.cache.hit(jobs, work)? {
+            return Ok(Index {
+                entry,
+                found: jobs.clone(),
+                missing: Vec::new(),
+            });
+        }
+        let prepared = self.combine.prepare(&self.cache, jobs, false, work)?;
+        let entry = self.cache.cache(&prepared.found, work, |draft| {
+            self.combine.combine(&prepared, draft, work)
+        })?;
+        Ok(prepared.into_index(entry))
+    }
+
+    /// The same, built from what the archive has now.
+    ///
+    /// # Errors
+    /// As [`CombiningMultiFileBasedCache::get_index`].
+    pub fn rebuild_index(&self, jobs: &JobSet, work: &Work) -> Result<Index, Error> {
+        let prepared = self.combine.prepare(&self.cache, jobs, true, work)?;
+        let entry = self.cache.rebuild(&prepared.found, work, |draft| {
+            self.combine.combine(&prepared, draft, work)
+        })?;
+        Ok(prepared.into_index(entry))
+    }
+}
+
+impl Prepared {
+    /// From the parts that there are.
+    pub fn of(parts: Vec<Entry>, missing: Vec<MissingJob>) -> Prepared {
+        Prepared {
+            found: parts
+                .iter()
+                .flat_map(|part| part.manifest().jobs.iter())
+                .collect(),
+            missing,
+            parts,
+        }
+    }
+
+    fn into_index(self, entry: Entry) -> Index {
+        Index {
+            entry,
+            found: self.found,
+            missing: self.missing,
+        }
+    }
+}
+
+/// Notes of parts that a whole repeats; of the others it says how many there are.
+const NOTES: usize = 20;
+
+/// Adds up what was counted and noted of the parts, and says which these are: the parts of parts, where one is made
+/// of several jobs itself.
+pub(super) fn carry_over(parts: &[Entry], draft: &mut Draft) {
+    let mut counts = BTreeMap::<&str, u64>::new();
+    for (what, number) in parts.iter().flat_map(|part| &part.manifest().counts) {
+        *counts.entry(what).or_default() += number;
+    }
+    for (what, number) in counts {
+        draft.count(what, number);
+    }
+    let notes = parts.iter().flat_map(|part| &part.manifest().notes);
+    let total = notes.clone().count();
+    for note in notes.take(NOTES) {
+        draft.note(note.clone());
+    }
+    if total > NOTES {
+        draft.note(format!("and {} more like these", total - NOTES));
+    }
+    for manifest in parts.iter().map(Entry::manifest) {
+        match manifest.jobs.only() {
+            Some(_) => draft.input(manifest.as_input()),
+            None => manifest
+                .inputs
+                .iter()
+                .for_each(|input| draft.input(input.clone())),
+        }
+    }
+}
+
+/// Gets something for each job, on some threads at once, and says which jobs have nothing. The first error ends it.
+pub(super) fn each_job<T: Send>(
+    jobs: &JobSet,
+    threads: usize,
+    work: &Work,
+    get: impl Fn(JobId, &Work) -> Result<Result<T, Missing>, Error> + Sync,
+) -> Result<(Vec<T>, Vec<MissingJob>), Error> {
+    let ids: Vec<_> = jobs.iter().collect();
+    // What a single job takes shows; of many, how many are done.
+    let part = match ids.len() {
+        0 | 1 => work.clone(),
+        _ => work.part(),
+    };
+    work.begin("jobs", ids.len() as u64);
+    let next = AtomicUsize::new(0);
+    let failed = Mutex::new(None);
+    let run = || {
+        let mut done = Vec::new();
+        while let Some(job) = ids.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let got = work.check().and_then(|()| get(*job, &part));
+            match got.and_then(|got| work.advance(1).map(|()| got)) {
+                Ok(got) => done.push((*job, got)),
+                Err(error) => {
+                    next.store(ids.len(), Ordering::Relaxed);
+                    failed
+                        .lock()
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .get_or_insert(error);
+                    break;
+                }
+            }
+        }
+        done
+    };
+    let mut done: Vec<_> = match threads.min(ids.len()) {
+        0 | 1 => run(),
+        threads => thread::scope(|scope| {
+            let handles: Vec<_> = (0..threads).map(|_| scope.spawn(run)).collect();
+            let outcomes = handles.into_iter().map(|handle| match handle.join() {
+                Ok(done) => done,
+                Err(panic) => std::panic::resume_unwind(panic),
+            });
+            outcomes.flatten().collect()
+        }),
+    };
+    if let Some(error) = failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        return Err(error);
+    }
+    done.sort_by_key(|(job, _)| *job);
+    let (mut got, mut missing) = (Vec::new(), Vec::new());
+    for (job, outcome) in done {
+        match outcome {
+            Ok(one) => got.push(one),
+            Err(why) => missing.push(MissingJob { job, why }),
+        }
+    }
+    Ok((got, missing))
+}
