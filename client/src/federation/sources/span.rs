@@ -58,6 +58,27 @@ impl Span {
         }
     }
 
+    /// All lines of one key.
+    pub fn of_key(key: &[u8]) -> Span {
+        Span {
+            from: [key, b" "].concat(),
+            to: [key, b"!"].concat(),
+            one_key: true,
+            ..Span::all()
+        }
+    }
+
+    /// All lines.
+    pub fn all() -> Span {
+        Span {
+            from: Vec::new(),
+            to: Vec::new(),
+            first: None,
+            last: None,
+            one_key: false,
+        }
+    }
+
     /// The beginning of the lines at that moment and later, if it is about one urlkey.
     pub fn split(&self, query: &Query, moment: Timestamp) -> Option<Vec<u8>> {
         let mut split = query.keys.from.clone();

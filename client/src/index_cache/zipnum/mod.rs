@@ -12,9 +12,11 @@
 //! is and how long, its number from 1, and, in a column more than ZipNum has, how many lines are in it. Blocks follow
 //! each other without gaps. An index of nothing is two empty files.
 //!
-//! [`Writer`] writes one, [`merge`] makes one of many, [`Blocks`] reads one from the beginning to the end.
+//! [`Writer`] writes one, [`merge`] makes one of many, [`Blocks`] reads one from the beginning to the end, and [`Lookup`]
+//! finds what is in one.
 
 mod blocks;
+mod lookup;
 mod merge;
 mod pack;
 mod secondary;
@@ -24,6 +26,7 @@ mod writer;
 use std::path::{Path, PathBuf};
 
 pub use self::blocks::Blocks;
+pub use self::lookup::{Lookup, Rows};
 pub use self::merge::merge;
 pub use self::writer::{Stats, Writer};
 
@@ -40,10 +43,11 @@ pub struct Options {
 }
 
 impl Options {
-    /// For lines by URL, that are read one after the other.
+    /// For lines by URL, of which one after the other is read. Level 1 takes half the time of level 2, for a third more
+    /// bytes.
     pub fn by_url() -> Options {
         Options {
-            lines: 1000,
+            lines: 256,
             level: 1,
             threads: threads(),
         }

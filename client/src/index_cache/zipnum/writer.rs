@@ -13,9 +13,9 @@ use super::{files, part, Options};
 use crate::federation::sources::line::Shape;
 
 /// A block of so many bytes is full, however few its lines are.
-const FULL: usize = 256 << 10;
+const FULL: usize = 512 << 10;
 /// So much text goes to a thread at once.
-const BATCH: usize = 256 << 10;
+const BATCH: usize = 128 << 10;
 /// So many blocks may wait to be copied after one that is being compressed,
 const WAITING: usize = 4096;
 /// in so many pieces, each of which may keep a file open.
