@@ -146,15 +146,17 @@ pub(super) fn carry_over(parts: &[Entry], draft: &mut Draft) {
     if total > NOTES {
         draft.note(format!("and {} more like these", total - NOTES));
     }
-    for manifest in parts.iter().map(Entry::manifest) {
-        match manifest.jobs.only() {
-            Some(_) => draft.input(manifest.as_input()),
-            None => manifest
-                .inputs
-                .iter()
-                .for_each(|input| draft.input(input.clone())),
-        }
-    }
+    let mut inputs: Vec<_> = parts
+        .iter()
+        .map(Entry::manifest)
+        .flat_map(|manifest| match manifest.jobs.only() {
+            Some(_) => vec![manifest.as_input()],
+            None => manifest.inputs.clone(),
+        })
+        .collect();
+    // Shorter numbers are lower ones.
+    inputs.sort_by(|a, b| (a.name.len(), &a.name).cmp(&(b.name.len(), &b.name)));
+    inputs.into_iter().for_each(|input| draft.input(input));
 }
 
 /// Gets something for each job, on some threads at once, and says which jobs have nothing. The first error ends it.
