@@ -83,7 +83,15 @@ impl<'a> Line<'a> {
 
 /// Whether nothing in it would end a word or steer a terminal.
 pub(super) fn is_word(text: &str) -> bool {
-    text.bytes().all(|byte| byte > b' ' && byte != 0x7f)
+    // To the end in any case: that is many bytes at once.
+    text.bytes()
+        .fold(true, |is, byte| is & (byte > b' ') & (byte != 0x7f))
+}
+
+/// The same, but for spaces.
+pub(super) fn is_printable(text: &str) -> bool {
+    text.bytes()
+        .fold(true, |is, byte| is & (byte >= b' ') & (byte != 0x7f))
 }
 
 pub(super) fn is_number(text: &str) -> bool {
@@ -94,3 +102,6 @@ pub(super) fn is_number(text: &str) -> bool {
 pub(super) fn number(text: &str) -> Option<u64> {
     is_number(text).then(|| text.parse().ok()).flatten()
 }
+
+#[cfg(test)]
+mod tests;

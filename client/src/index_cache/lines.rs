@@ -259,3 +259,6 @@ impl fmt::Display for Tally {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

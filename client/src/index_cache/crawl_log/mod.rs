@@ -12,7 +12,11 @@
 
 mod notes;
 
-use super::cdx_line::{is_number, is_word, number};
+use std::ops::Range;
+
+use memchr::{memchr, memrchr};
+
+use super::cdx_line::{is_number, is_printable, is_word, number};
 use super::lines::{Bad, MAX_LINE};
 pub use notes::Origin;
 
@@ -48,10 +52,13 @@ pub struct Line<'a> {
     pub digest: Option<&'a str>,
     /// All behind the source tag: annotations with commas between them, and an object of JSON.
     pub notes: &'a str,
+    url_at: usize,
 }
 
 /// A line has this many fields at least: up to the digest.
 const FIELDS: usize = 10;
+/// The number of the URL among them.
+const URL: usize = 3;
 
 impl<'a> Line<'a> {
     /// Reads a line, without its end.
@@ -63,20 +70,27 @@ impl<'a> Line<'a> {
             return Err(Bad::TooLong);
         }
         let text = std::str::from_utf8(line).map_err(|error| Bad::NotUtf8(error.valid_up_to()))?;
+        // Mostly, all white space is spaces, and these are found many bytes at once.
+        let spaces = is_printable(text);
         let mut fields = [""; FIELDS];
+        let mut url_at = 0;
         let mut rest = text;
         for (count, field) in fields.iter_mut().enumerate() {
-            (*field, rest) = word(rest);
+            (*field, rest) = word(rest, spaces);
+            if count == URL {
+                url_at = text.len() - rest.len() - field.len();
+            }
             if field.is_empty() {
                 return Err(Bad::Fields(count, "10 or more"));
             }
         }
         let [_, status, size, url, _, _, mime, _, start, digest] = fields;
-        let (_source, notes) = word(rest);
-        if !is_word(url) {
+        let (_source, notes) = word(rest, spaces);
+        if !spaces && !is_word(url) {
             return Err(Bad::Url);
         }
         Ok(Line {
+            url_at,
             status: status.parse().map_err(|_| Bad::Number("status"))?,
             size: match size {
                 // A size below 0 is one that is not known.
@@ -90,6 +104,11 @@ impl<'a> Line<'a> {
             digest: opaque(digest)?,
             notes: notes.trim_ascii(),
         })
+    }
+
+    /// Where in the line the URL is.
+    pub fn url_range(&self) -> Range<usize> {
+        self.url_at..self.url_at + self.url.len()
     }
 
     /// Whether something was fetched: the status is above 0, and there are a time and a digest.
@@ -124,11 +143,14 @@ impl<'a> Line<'a> {
     }
 }
 
-/// The next word, and what comes after it. Empty at the end.
-fn word(text: &str) -> (&str, &str) {
+/// The next word, and what comes after it. Empty at the end. `spaces`: there is no other white space.
+#[inline]
+fn word(text: &str, spaces: bool) -> (&str, &str) {
     let text = text.trim_ascii_start();
-    // Long fields are rare, so looking at bytes one by one is as fast as anything.
-    let end = text.bytes().position(|byte| byte.is_ascii_whitespace());
+    let end = match spaces {
+        true => memchr(b' ', text.as_bytes()),
+        false => text.bytes().position(|byte| byte.is_ascii_whitespace()),
+    };
     text.split_at(end.unwrap_or(text.len()))
 }
 
@@ -148,12 +170,16 @@ fn begin(field: &str) -> Result<Option<&str>, Bad> {
 
 /// The digest behind the name of its algorithm.
 fn opaque(field: &str) -> Result<Option<&str>, Bad> {
-    let digest = field.rsplit(':').next().unwrap_or(field);
+    let colon = memrchr(b':', field.as_bytes());
+    let digest = colon.and_then(|at| field.get(at + 1..)).unwrap_or(field);
     match digest {
         "-" => Ok(None),
         // A name without a digest.
         "" => Err(Bad::Digest),
-        _ if digest.bytes().all(|byte| byte.is_ascii_graphic()) => Ok(Some(digest)),
+        _ if digest.is_ascii() && is_word(digest) => Ok(Some(digest)),
         _ => Err(Bad::Digest),
     }
 }
+
+#[cfg(test)]
+mod tests;

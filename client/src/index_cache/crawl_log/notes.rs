@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use memchr::memmem;
+use memchr::{memchr, memchr2_iter, memchr_iter};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -21,8 +21,8 @@ pub struct Origin<'a> {
 
 /// That of `duplicate:"file,offset"`, or `duplicate:"file,offset,date"`.
 pub(super) fn duplicate(notes: &str) -> Option<Origin<'_>> {
-    // Most lines have none.
-    memmem::find(notes.as_bytes(), b"duplicate:\"")?;
+    // Most lines have no quotes at all.
+    memchr(b'"', notes.as_bytes())?;
     let value = Annotations::of(notes).find_map(|note| note.strip_prefix("duplicate:\""))?;
     let value = value.strip_suffix('"').unwrap_or(value);
     let (before, last) = value.rsplit_once(',')?;
@@ -40,7 +40,6 @@ pub(super) fn duplicate(notes: &str) -> Option<Origin<'_>> {
 
 /// That of `warcFilename` and `warcFileOffset`.
 pub(super) fn written(notes: &str) -> Option<Origin<'_>> {
-    memmem::find(notes.as_bytes(), b"warcFilename")?;
     let extra = Extra::of(notes)?;
     let file: Cow<'_, str> = text(extra.file?)?;
     (is_word(&file) && !file.is_empty()).then_some(())?;
@@ -54,7 +53,8 @@ pub(super) fn written(notes: &str) -> Option<Origin<'_>> {
 /// That of `etag:…` or of the member `etag`, in any of the ways to write its capitals.
 pub(super) fn etag(notes: &str) -> Option<Cow<'_, str>> {
     let bytes = notes.as_bytes();
-    memchr::memchr2_iter(b'e', b'E', bytes).find(|at| is_etag(bytes.get(*at..at + 4)))?;
+    memchr2_iter(b'g', b'G', bytes)
+        .find(|at| is_etag(at.checked_sub(3).and_then(|from| bytes.get(from..=*at))))?;
     let annotated = Annotations::of(notes).find_map(|note| {
         let (name, value) = note.split_once(':')?;
         is_etag(Some(name.as_bytes())).then_some(value)
@@ -94,7 +94,7 @@ fn text(value: &RawValue) -> Option<Cow<'_, str>> {
     let inside = raw
         .strip_prefix('"')
         .and_then(|raw| raw.strip_suffix('"'))?;
-    match memchr::memchr(b'\\', inside.as_bytes()) {
+    match memchr(b'\\', inside.as_bytes()) {
         None => Some(Cow::Borrowed(inside)),
         Some(_) => serde_json::from_str(raw).ok().map(Cow::Owned),
     }
@@ -109,7 +109,7 @@ fn object(notes: &str) -> Option<usize> {
         return Some(0);
     }
     let bytes = notes.as_bytes();
-    memchr::memchr_iter(b'{', bytes).find(|at| {
+    memchr_iter(b'{', bytes).find(|at| {
         let before = at.checked_sub(1).and_then(|before| bytes.get(before));
         before.is_some_and(u8::is_ascii_whitespace)
     })

@@ -248,3 +248,6 @@ impl Sorted {
         Ok(bytes + piece.len() as u64)
     }
 }
+
+#[cfg(test)]
+mod tests;

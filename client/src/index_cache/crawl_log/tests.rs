@@ -1,0 +1,287 @@
+use redis_tests::Rng;
+
+use super::*;
+
+/// As Heritrix 1.14 wrote it, with the annotations of a deduplicator.
+const OLD: &str = "2009-05-25T13:00:00.992Z   200       9717 https://wiki.example.dk/img/draft.png LLEE \
+    https://wiki.example.dk/css/screen.css image/png #016 20090525130000915+76 \
+    sha1:AXH2IFNXC4MUT26SRHRJZHGR3FDAJDNR - duplicate:\"1-1-20090513141823-00008-har-001.arc,22962264\",\
+    content-size:9969";
+
+/// As Heritrix 3 writes it, with what a writer of WARC adds.
+const NEW: &str = "2017-08-03T21:45:23.984Z   200       2495 https://council.example.org/robots.txt P \
+    https://council.example.org/ text/plain #001 20170803214523617+365 sha1:PBS2CEF7B4OSEXZZF3QE2XN2VHYCPNPX \
+    https://council.example.org/ launchTimestamp:20170803,ip:10.1.2.3 \
+    {\"warcFileOffset\":942,\"contentSize\":2495,\"warcFilename\":\"JOB3-00000.warc.gz\",\"warcFileRecordLength\":811}";
+
+fn parse(line: &str) -> Line<'_> {
+    Line::parse(line.as_bytes()).unwrap_or_else(|bad| panic!("{line}: {bad}"))
+}
+
+fn with_notes(notes: &str) -> String {
+    format!("2009-05-25T13:00:00.992Z 200 97 http://a.dk/ - - text/html #016 20090525130000915+76 sha1:ABC - {notes}")
+}
+
+fn origin(file: &str, offset: u64) -> Option<Origin<'_>> {
+    Some(Origin {
+        file: file.into(),
+        offset,
+        length: None,
+    })
+}
+
+#[test]
+fn lines_of_both_generations_are_read() {
+    let old = parse(OLD);
+    assert_eq!((old.status, old.size), (200, Some(9717)));
+    assert_eq!(old.url, "https://wiki.example.dk/img/draft.png");
+    assert_eq!(OLD.get(old.url_range()), Some(old.url));
+    assert_eq!(old.mime, "image/png");
+    assert_eq!(old.start, Some("20090525130000915"));
+    assert_eq!(old.date(), Some("20090525130000"));
+    assert_eq!(old.digest, Some("AXH2IFNXC4MUT26SRHRJZHGR3FDAJDNR"));
+    let file = "1-1-20090513141823-00008-har-001.arc";
+    assert_eq!(old.duplicate(), origin(file, 22_962_264));
+    assert_eq!((old.written(), old.etag()), (None, None));
+    assert!(old.is_capture() && !old.is_text());
+
+    let new = parse(NEW);
+    assert_eq!(new.duplicate(), None);
+    let written = Origin {
+        file: "JOB3-00000.warc.gz".into(),
+        offset: 942,
+        length: Some(811),
+    };
+    assert_eq!(new.written(), Some(written));
+    assert!(new.is_capture() && new.is_text());
+}
+
+#[test]
+fn what_old_releases_leave_out_at_the_end_may_be_missing() {
+    let whole = "2006-10-17T14:22:29.343Z 200 291 http://a.is/ - - text/html #041 20061017142229087+180 OHCVML7NJ4";
+    for end in ["", " ", " -", " - ", " - 3t"] {
+        let line = format!("{whole}{end}");
+        let line = parse(&line);
+        assert_eq!(line.digest, Some("OHCVML7NJ4"));
+        assert_eq!(line.notes, if end.ends_with('t') { "3t" } else { "" });
+    }
+}
+
+#[test]
+fn what_was_not_fetched_is_no_capture_and_not_bad() {
+    for line in [
+        "2013-01-22T12:04:33.231Z  -404          - dns:a.dk XP http://a.dk/ no-type #005 - - - -",
+        "2013-01-22T12:04:33.231Z -9998          - http://a.dk/x L http://a.dk/ unknown #005 - - - -",
+        "2013-01-22T12:04:33.231Z     0          - http://a.dk/x L - unknown #005 20130122120433231+0 sha1:A - -",
+        "2013-01-22T12:04:33.231Z   200          5 http://a.dk/x L - unknown #005 20130122120433231+0 - - -",
+        "2013-01-22T12:04:33.231Z   200          5 http://a.dk/x L - unknown #005 - sha1:A - -",
+    ] {
+        assert!(!parse(line).is_capture(), "{line}");
+    }
+    let name = parse("2015-07-17T22:32:23.672Z 1 58 dns:a.dk P http://a.dk/ text/dns #045 20150717223214881+316 sha1:A - -");
+    assert!(name.is_capture());
+}
+
+#[test]
+fn a_bad_line_says_why() {
+    let line = |field: usize, text: &str| {
+        let mut fields: Vec<&str> = OLD.split_ascii_whitespace().collect();
+        fields[field] = text;
+        fields.join(" ")
+    };
+    for (line, bad) in [
+        ("", Bad::Fields(0, "10 or more")),
+        ("one", Bad::Fields(1, "10 or more")),
+        ("1 2 3 4 5 6 7 8 9", Bad::Fields(9, "10 or more")),
+        (&line(1, "ok"), Bad::Number("status")),
+        (&line(1, "99999999999"), Bad::Number("status")),
+        (&line(2, "big"), Bad::Number("size")),
+        (&line(2, "99999999999999999999"), Bad::Number("size")),
+        (&line(3, "http://a.dk/\x01"), Bad::Url),
+        (&line(8, "2009052513000091"), Bad::Date),
+        (&line(8, "20090525130000915+x"), Bad::Date),
+        (&line(8, "20090525130000915+"), Bad::Date),
+        (&line(8, "+76"), Bad::Date),
+        (&line(9, "sha1:"), Bad::Digest),
+        (&line(9, "sha1:A\x7f"), Bad::Digest),
+        (&line(9, "sha1:\u{e6}"), Bad::Digest),
+    ] {
+        assert_eq!(Line::parse(line.as_bytes()), Err(bad), "{line}");
+    }
+    let latin: Vec<u8> = [line(4, "L").as_bytes(), b" \xe6"].concat();
+    assert_eq!(Line::parse(&latin), Err(Bad::NotUtf8(latin.len() - 1)));
+    let long = with_notes(&"x".repeat(MAX_LINE));
+    assert_eq!(Line::parse(long.as_bytes()), Err(Bad::TooLong));
+}
+
+#[test]
+fn any_white_space_separates() {
+    let tabs = OLD.replace(' ', "\t");
+    let of_tabs = parse(&tabs);
+    assert_eq!(tabs.get(of_tabs.url_range()), Some(of_tabs.url));
+    let of_spaces = parse(OLD);
+    assert_eq!(
+        (of_tabs.url, of_tabs.digest, of_tabs.duplicate()),
+        (of_spaces.url, of_spaces.digest, of_spaces.duplicate())
+    );
+}
+
+#[test]
+fn annotations_say_where_the_first_capture_is() {
+    for (notes, expected) in [
+        ("duplicate:\"a.arc,5\"", origin("a.arc", 5)),
+        ("duplicate:\"a.arc,5\",3t", origin("a.arc", 5)),
+        (
+            "3t,duplicate:\"a.arc,5\",content-size:9",
+            origin("a.arc", 5),
+        ),
+        ("duplicate:\"a.arc,5,20090525130000\"", origin("a.arc", 5)),
+        (
+            "duplicate:\"a.arc,5,20090525130000915\"",
+            origin("a.arc", 5),
+        ),
+        ("duplicate:\"a,b.arc,5\"", origin("a,b.arc", 5)),
+        // No date: 5 is part of the name.
+        ("duplicate:\"a.arc,5,77\"", origin("a.arc,5", 77)),
+        ("duplicate:\"a.arc,5", origin("a.arc", 5)),
+        (
+            "duplicate:\"a.arc,5\" {\"warcFilename\":\"b\",\"warcFileOffset\":1}",
+            origin("a.arc", 5),
+        ),
+        ("x:\"duplicate:\",duplicate:\"a.arc,5\"", origin("a.arc", 5)),
+        ("x:\"a,duplicate:\\\"b\"", None),
+        ("duplicate:digest", None),
+        ("duplicate:\"ORIGIN\"", None),
+        ("duplicate:\"a.arc\"", None),
+        ("duplicate:\"a.arc,\"", None),
+        ("duplicate:\",5\"", None),
+        ("duplicate:\"a.arc,-5\"", None),
+        ("duplicate:\"a.arc,99999999999999999999\"", None),
+        ("duplicate:\"a b.arc,5\"", None),
+        ("-", None),
+    ] {
+        let line = with_notes(notes);
+        assert_eq!(parse(&line).duplicate(), expected, "{notes}");
+    }
+}
+
+#[test]
+fn json_says_where_the_capture_was_written() {
+    for (notes, expected) in [
+        (
+            "{\"warcFilename\":\"a.warc\",\"warcFileOffset\":7}",
+            origin("a.warc", 7),
+        ),
+        (
+            "- {\"warcFileOffset\":7,\"warcFilename\":\"a.warc\"}",
+            origin("a.warc", 7),
+        ),
+        (
+            "3t,x {\"n\":{\"a\":[1]},\"warcFileOffset\":7,\"warcFilename\":\"a.warc\"}",
+            origin("a.warc", 7),
+        ),
+        (
+            "- {\"warcFileOffset\":7,\"warcFilename\":\"\\u0061.warc\"}",
+            origin("a.warc", 7),
+        ),
+        ("- {\"warcFileOffset\":7,\"warcFilename\":\"a\\nb\"}", None),
+        ("- {\"warcFileOffset\":7,\"warcFilename\":\"\"}", None),
+        ("- {\"warcFileOffset\":7,\"warcFilename\":8}", None),
+        (
+            "- {\"warcFileOffset\":-7,\"warcFilename\":\"a.warc\"}",
+            None,
+        ),
+        (
+            "- {\"warcFileOffset\":\"7\",\"warcFilename\":\"a.warc\"}",
+            None,
+        ),
+        ("- {\"warcFilename\":\"a.warc\"}", None),
+        ("- {\"warcFileOffset\":7}", None),
+        ("- {\"warcFileOffset\":7,\"warcFilename\":\"a.warc\"", None),
+        ("- {warcFilename}", None),
+        ("x{\"warcFileOffset\":7,\"warcFilename\":\"a.warc\"}", None),
+    ] {
+        let line = with_notes(notes);
+        assert_eq!(parse(&line).written(), expected, "{notes}");
+    }
+}
+
+#[test]
+fn etags_are_found_in_both_places() {
+    for (notes, expected) in [
+        ("etag:\"5-a\"", Some("\"5-a\"")),
+        ("3t,ETag:W/\"5,a\",x", Some("W/\"5,a\"")),
+        ("- {\"etag\":\"5-a\"}", Some("5-a")),
+        ("- {\"ETag\":\"\\\"5-a\\\"\"}", Some("\"5-a\"")),
+        ("etag:", None),
+        ("- {\"etag\":\"\"}", None),
+        ("- {\"etag\":5}", None),
+        ("getag:5,etags:6", None),
+        ("-", None),
+    ] {
+        let line = with_notes(notes);
+        assert_eq!(parse(&line).etag().as_deref(), expected, "{notes}");
+    }
+}
+
+#[test]
+fn types_of_text_are_known_in_any_case() {
+    for (mime, is_text) in [
+        ("text/html", true),
+        ("TEXT/plain", true),
+        ("text/", true),
+        ("text", false),
+        ("application/text/html", false),
+        ("image/png", false),
+        ("no-type", false),
+    ] {
+        let line = OLD.replace("image/png", mime);
+        assert_eq!(parse(&line).is_text(), is_text, "{mime}");
+    }
+}
+
+#[test]
+fn a_line_that_was_cut_or_garbled_is_never_more_than_bad() {
+    let mut rng = Rng::new("garbled crawl.log lines");
+    let all = |line: &[u8]| {
+        if let Ok(found) = Line::parse(line) {
+            let _ = (
+                found.duplicate(),
+                found.written(),
+                found.etag(),
+                found.date(),
+            );
+            assert_eq!(line.get(found.url_range()), Some(found.url.as_bytes()));
+            assert!(found
+                .digest
+                .is_none_or(|digest| digest.bytes().all(|b| b.is_ascii_graphic())));
+        }
+    };
+    for line in [OLD, NEW] {
+        // Nobody knows how long a digest should be, so one that was cut is one.
+        let digest = line.find("sha1:").unwrap();
+        for end in 0..line.len() {
+            let cut = &line.as_bytes()[..end];
+            all(cut);
+            let has_digest = end > digest && end != digest + 5;
+            assert_eq!(Line::parse(cut).is_ok(), has_digest, "{end}");
+        }
+        for _ in 0..20_000 {
+            let mut garbled = line.as_bytes().to_vec();
+            for _ in 0..=rng.below(4) {
+                let at = rng.below(garbled.len() as u64) as usize;
+                match rng.below(3) {
+                    0 => garbled[at] = *rng.pick(b" \t\"\\{},:-\x00\x0b\xff0"),
+                    1 => garbled[at] = rng.bits() as u8,
+                    _ => drop(garbled.remove(at)),
+                }
+            }
+            all(&garbled);
+        }
+    }
+    for _ in 0..20_000 {
+        let length = rng.below(120);
+        let random: Vec<u8> = (0..length).map(|_| rng.bits() as u8).collect();
+        all(&random);
+    }
+}

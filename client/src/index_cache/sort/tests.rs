@@ -1,0 +1,198 @@
+use redis_tests::Rng;
+
+use super::*;
+
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+/// The lines in order, by a sorter with so much memory.
+fn sorted(lines: &[(Vec<u8>, Range<usize>)], memory: usize, folder: &Path) -> Vec<Vec<u8>> {
+    let mut sorter = Sorter::new(memory, folder, &Work::default());
+    for (line, key) in lines {
+        sorter.push_by(line, key.clone()).unwrap();
+    }
+    assert_eq!(sorter.lines(), lines.len() as u64);
+    let mut found = Vec::new();
+    let mut all = sorter.finish().unwrap();
+    assert_eq!(all.lines(), lines.len() as u64);
+    while let Some(line) = all.next().unwrap() {
+        found.push(line.to_vec());
+    }
+    found
+}
+
+/// The same by the simplest means.
+fn expected(lines: &[(Vec<u8>, Range<usize>)]) -> Vec<Vec<u8>> {
+    let mut lines = lines.to_vec();
+    lines.sort_by(|(a, a_key), (b, b_key)| {
+        let keys = (&a[a_key.clone()], &b[b_key.clone()]);
+        keys.0.cmp(keys.1).then(a.cmp(b))
+    });
+    lines.into_iter().map(|(line, _)| line).collect()
+}
+
+fn whole(lines: &[&str]) -> Vec<(Vec<u8>, Range<usize>)> {
+    let line = |line: &&str| (line.as_bytes().to_vec(), 0..line.len());
+    lines.iter().map(line).collect()
+}
+
+#[test]
+fn the_order_is_that_of_bytes_and_equal_lines_are_kept() {
+    let lines = whole(&[
+        "b",
+        "a",
+        "",
+        "a b",
+        "a",
+        "\u{e6}",
+        "B",
+        "a\0",
+        "a\0\0",
+        "a\0\0\0\0\0\0\0",
+    ]);
+    let found = sorted(&lines, 1 << 20, folder().path());
+    assert_eq!(found, expected(&lines));
+    assert_eq!(found.len(), 10);
+    assert!(sorted(&[], 1 << 20, folder().path()).is_empty());
+}
+
+#[test]
+fn it_is_what_a_sort_in_memory_gives_whatever_the_budget() {
+    let mut rng = Rng::new("lines to sort");
+    for round in 0..60 {
+        let count = *rng.pick(&[1, 2, 30, 300, 3000]);
+        // Few letters, so that much is equal; long beginnings, so that pieces of keys are.
+        let alphabet: &[u8] = *rng.pick(&[&b"ab"[..], b"\0\x01\xff", b"abcdefghijklmnop/."]);
+        let begin = vec![b'h'; rng.below(30) as usize];
+        let longest = *rng.pick(&[1, 8, 40, 600]);
+        let mut lines = Vec::new();
+        for _ in 0..count {
+            let mut line = begin.clone();
+            let length = rng.below(longest + 1);
+            line.extend((0..length).map(|_| *rng.pick(alphabet)));
+            let from = rng.below(line.len() as u64 + 1) as usize;
+            let to = from + rng.below((line.len() - from) as u64 + 1) as usize;
+            let key = if round % 2 == 0 {
+                0..line.len()
+            } else {
+                from..to
+            };
+            lines.push((line, key));
+            if rng.chance(20) {
+                lines.push(rng.pick(&lines).clone());
+            }
+        }
+        let expected = expected(&lines);
+        let folder = folder();
+        // One run for each line, some for many, and none.
+        for memory in [0, 2000, 100_000, 1 << 30] {
+            let found = sorted(&lines, memory, folder.path());
+            assert!(found == expected, "{count} lines in {memory} bytes");
+        }
+        assert_eq!(folder.path().read_dir().unwrap().count(), 0);
+    }
+}
+
+#[test]
+fn many_lines_are_sorted_by_two_threads_all_the_same() {
+    let mut rng = Rng::new("many lines to sort");
+    for hosts in [1, 3, 1000] {
+        let lines: Vec<_> = (0..200_000)
+            .map(|_| {
+                let line = format!(
+                    "{} http://www.host{}.dk/{}",
+                    rng.below(9),
+                    rng.below(hosts),
+                    rng.below(50_000)
+                );
+                let key = 2..line.len();
+                (line.into_bytes(), key)
+            })
+            .collect();
+        assert!(sorted(&lines, 1 << 30, folder().path()) == expected(&lines));
+    }
+    let same = vec![(b"the same".to_vec(), 0..3); 60_000];
+    assert!(sorted(&same, 1 << 30, folder().path()) == expected(&same));
+}
+
+#[test]
+fn beginnings_that_get_longer_and_longer_take_no_stack() {
+    // Each has all of the one before it: no two are told apart by the same piece of the key.
+    let lines: Vec<_> = (0..3000)
+        .map(|n| (vec![b'a'; 3000 * 7 - n * 7], 0..3000 * 7 - n * 7))
+        .collect();
+    let small = std::thread::Builder::new().stack_size(256 * 1024);
+    let sorting = small.spawn(move || {
+        let found = sorted(&lines, 1 << 30, folder().path());
+        assert!(found.is_sorted() && found.len() == 3000);
+    });
+    sorting.unwrap().join().unwrap();
+}
+
+#[test]
+fn long_lines_are_sorted_however_small_the_budget() {
+    let lines: Vec<_> = (0..6)
+        .map(|n| (vec![b'f' - n; 1 << 20], 0..1 << 20))
+        .collect();
+    assert!(sorted(&lines, 1000, folder().path()) == expected(&lines));
+}
+
+#[test]
+fn a_key_beyond_the_line_is_cut() {
+    let mut sorter = Sorter::new(1 << 20, folder().path(), &Work::default());
+    sorter.push_by(b"bb", 1..9).unwrap();
+    sorter.push_by(b"ca", 1..9).unwrap();
+    sorter.push_by(b"z", 5..9).unwrap();
+    let mut all = Vec::new();
+    assert_eq!(sorter.finish().unwrap().write_to(&mut all).unwrap(), 8);
+    assert_eq!(all, b"z\nca\nbb\n");
+}
+
+#[test]
+fn without_a_folder_to_write_to_the_error_names_it() {
+    let folder = folder();
+    let gone = folder.path().join("gone");
+    let mut sorter = Sorter::new(0, &gone, &Work::default());
+    sorter.push(b"a").unwrap();
+    let error = sorter.push(b"b").unwrap_err().to_string();
+    assert!(
+        error.contains("gone") && error.contains("temporary file"),
+        "{error}"
+    );
+}
+
+#[test]
+fn what_is_cancelled_stops() {
+    let (folder, work) = (folder(), Work::default());
+    let mut sorter = Sorter::new(1 << 20, folder.path(), &work);
+    let mut lines = (0..100_000).map(|n: u32| n.to_be_bytes());
+    for line in lines.by_ref().take(50_000) {
+        sorter.push(&line).unwrap();
+    }
+    work.cancel();
+    let stopped = lines.try_for_each(|line| sorter.push(&line));
+    assert!(matches!(stopped, Err(Error::Cancelled)));
+    assert!(matches!(sorter.finish().map(|_| ()), Err(Error::Cancelled)));
+
+    let work = Work::default();
+    let mut sorter = Sorter::new(1 << 20, folder.path(), &work);
+    for line in 0..20_000_u32 {
+        sorter.push(&line.to_be_bytes()).unwrap();
+    }
+    let all = sorter.finish().unwrap();
+    work.cancel();
+    assert!(matches!(
+        all.write_to(&mut Vec::new()),
+        Err(Error::Cancelled)
+    ));
+}
+
+#[test]
+fn writing_that_fails_says_so() {
+    let mut sorter = Sorter::new(1 << 20, folder().path(), &Work::default());
+    sorter.push(b"line").unwrap();
+    let mut full = &mut [0_u8; 3][..];
+    let error = sorter.finish().unwrap().write_to(&mut full).unwrap_err();
+    assert!(error.to_string().contains("cannot write"), "{error}");
+}
