@@ -30,7 +30,7 @@ impl IndexKind {
     pub const ALL: [IndexKind; 3] = [IndexKind::Dedup, IndexKind::Full, IndexKind::Cdx];
 
     /// Its name: `dedup`, `full`, `cdx`.
-    pub fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             IndexKind::Dedup => "dedup",
             IndexKind::Full => "full",
@@ -39,7 +39,7 @@ impl IndexKind {
     }
 
     /// The folder of the cache of such indexes, as NetarchiveSuite names it.
-    pub fn folder(self) -> &'static str {
+    pub const fn folder(self) -> &'static str {
         match self {
             IndexKind::Dedup => "dedupcrawllogindex",
             IndexKind::Full => "fullcrawllogindex",
@@ -48,7 +48,7 @@ impl IndexKind {
     }
 
     /// The folder of a client's own copies of them.
-    pub fn client_folder(self) -> &'static str {
+    pub const fn client_folder(self) -> &'static str {
         match self {
             IndexKind::Dedup => "DEDUP_CRAWL_LOG",
             IndexKind::Full => "FULL_CRAWL_LOG",
@@ -57,7 +57,7 @@ impl IndexKind {
     }
 
     /// Whether its entries are files or folders.
-    pub fn form(self) -> Form {
+    pub const fn form(self) -> Form {
         match self {
             IndexKind::Dedup | IndexKind::Full => Form::Folder,
             IndexKind::Cdx => Form::File,

@@ -28,6 +28,7 @@ mod id;
 pub mod join;
 pub mod lines;
 pub mod load;
+pub mod operations;
 mod raw;
 pub mod sort;
 mod work;

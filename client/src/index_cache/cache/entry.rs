@@ -57,7 +57,7 @@ impl Entry {
 }
 
 /// Where a file of an entry is.
-pub(super) fn file_of(entry: &Path, form: Form, name: &str) -> PathBuf {
+pub(crate) fn file_of(entry: &Path, form: Form, name: &str) -> PathBuf {
     match form {
         Form::Folder => entry.join(name),
         Form::File => entry.to_owned(),

@@ -128,14 +128,22 @@ pub(crate) enum Acquired<T> {
     Instead(T),
 }
 
-/// Who has the lock of an entry; none when nobody has it.
-pub(crate) fn owner(entry: &Path) -> Option<String> {
-    let file = File::open(with_end(entry, ".working")).ok()?;
+/// What is locked of a file by anybody; none when nothing is.
+fn held(path: &Path) -> Option<libc::flock> {
+    let file = File::open(path).ok()?;
     let mut held = region(libc::F_WRLCK);
     fcntl(file.as_fd(), FcntlArg::F_OFD_GETLK(&mut held)).ok()?;
-    if i32::from(held.l_type) == libc::F_UNLCK {
-        return None;
-    }
+    (i32::from(held.l_type) != libc::F_UNLCK).then_some(held)
+}
+
+/// Whether somebody uses the entry whose manifest this is.
+pub(crate) fn is_in_use(manifest: &Path) -> bool {
+    held(manifest).is_some()
+}
+
+/// Who has the lock of an entry; none when nobody has it.
+pub(crate) fn owner(entry: &Path) -> Option<String> {
+    let held = held(&with_end(entry, ".working"))?;
     if held.l_pid > 0 {
         let name = fs::read_to_string(format!("/proc/{}/comm", held.l_pid)).unwrap_or_default();
         return Some(match name.trim() {

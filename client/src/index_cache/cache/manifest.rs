@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::{xxh3_128, Xxh3};
 
 use super::super::{Error, JobSet, Work};
+use super::is_absent;
 use crate::federation::timestamp::Timestamp;
 
 /// The version of the form that is written. Entries of other versions are built anew.
@@ -142,6 +143,20 @@ impl Manifest {
     pub fn size(&self) -> u64 {
         self.files.iter().map(|file| file.size).sum()
     }
+}
+
+/// The manifest that lies there, or what is wrong with it. None when there is none.
+pub(crate) fn read_manifest(path: &Path) -> Option<Result<Manifest, String>> {
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if is_absent(&error) => return None,
+        Err(error) => return Some(Err(format!("the manifest cannot be opened: {error}"))),
+    };
+    let mut bytes = Vec::new();
+    Some(match file.take(LARGEST).read_to_end(&mut bytes) {
+        Ok(_) => Manifest::parse(&bytes),
+        Err(error) => Err(format!("the manifest cannot be read: {error}")),
+    })
 }
 
 /// The size and checksum of a file.

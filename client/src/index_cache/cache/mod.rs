@@ -29,11 +29,14 @@ use serde::Serialize;
 pub use self::draft::Draft;
 use self::draft::MANIFEST;
 pub use self::entry::Entry;
-use self::entry::{file_of, Held};
+pub(crate) use self::entry::file_of;
+use self::entry::Held;
 pub use self::evict::Eviction;
-pub(crate) use self::lock::{owner, Acquired, Lock};
-pub(crate) use self::manifest::sum;
+pub(crate) use self::evict::{clean, evict};
+pub(crate) use self::lock::{is_in_use, owner, Acquired, Lock};
+pub(crate) use self::manifest::{read_manifest, sum};
 pub use self::manifest::{FileSum, Input, Manifest};
+pub(crate) use self::seen::last_used;
 use self::seen::Seen;
 use super::{Error, Id, JobSet, Work};
 

@@ -122,7 +122,7 @@ pub(super) fn touch(entry: &Path) {
 }
 
 /// When an entry was last used.
-pub(super) fn last_used(entry: &Path, manifest: &Path) -> Option<SystemTime> {
+pub(crate) fn last_used(entry: &Path, manifest: &Path) -> Option<SystemTime> {
     let time = |path: &Path| fs::metadata(path).and_then(|file| file.modified()).ok();
     // Times in the future, after a clock was set back, count as now.
     let used = time(&with_end(entry, ".seen")).max(time(manifest))?;

@@ -12,6 +12,7 @@ mod row;
 mod survey;
 
 use std::fmt;
+use std::path::Path;
 
 use serde::Serialize;
 
@@ -19,6 +20,7 @@ pub use self::crawl_name::CrawlName;
 use self::row::Row;
 pub use self::survey::Skipped;
 use self::survey::{Survey, CHECKED};
+use super::zipnum::Lookup;
 use super::{JobId, Work};
 use crate::dedupe::feed::{feed, writer_at, Refused, RECORDS};
 use crate::dedupe::{Added, Adding, Committed, CrawlStats, Index, Sequence, State};
@@ -29,6 +31,19 @@ const OPENED: usize = 100;
 
 /// The lines of an index, again each time that it is called.
 pub type Lines<'a> = dyn Fn(&mut dyn FnMut(&[u8]) -> Result<(), Error>) -> Result<(), Error> + 'a;
+
+/// The lines of the index in a folder, in the order of URLs: one of a cache, or a client's own.
+pub fn lines_of(
+    folder: &Path,
+) -> impl Fn(&mut dyn FnMut(&[u8]) -> Result<(), Error>) -> Result<(), Error> + '_ {
+    move |each| {
+        let lookup = Lookup::open(folder)?;
+        for row in lookup.all()? {
+            each(row?.line())?;
+        }
+        Ok(())
+    }
+}
 
 /// What became of a job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -1,0 +1,91 @@
+//! A copy of an entry, for whoever wants to keep it.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{renameat_with, RenameFlags, CWD};
+
+use super::super::cache::read_manifest;
+use super::super::{Entry, Error, Work};
+
+/// The name of the manifest in a copy.
+const MANIFEST: &str = "manifest.json";
+
+/// Copies the files of an entry, and its manifest, into a folder, which is there whole or not at all. A copy that was made
+/// there before is replaced; anything else is not. Where the file system can, the copy shares the blocks of the entry.
+///
+/// # Errors
+/// [`Error::Request`] when something else is there; when the copy cannot be written, or somebody cancels the work.
+pub fn copy(entry: &Entry, to: &Path, work: &Work) -> Result<(), Error> {
+    let to = &std::path::absolute(to).map_err(Error::io(to, "create"))?;
+    let (Some(parent), Some(name)) = (to.parent(), to.file_name()) else {
+        return Err(Error::Request(format!("{}: it has no name", to.display())));
+    };
+    refuse_others(to)?;
+    fs::create_dir_all(parent).map_err(Error::io(parent, "create"))?;
+    let draft = tempfile_name(parent, &name.to_string_lossy());
+    fs::create_dir(&draft).map_err(Error::io(&draft, "create"))?;
+    let made = fill(entry, &draft, work).and_then(|()| put(&draft, to));
+    // Either what is not whole, or what was there before.
+    let _ = fs::remove_dir_all(&draft);
+    made?;
+    sync(parent)
+}
+
+/// What is no copy, and not empty, is somebody else's.
+fn refuse_others(to: &Path) -> Result<(), Error> {
+    let other = || {
+        let to = to.display();
+        Error::Request(format!(
+            "{to}: something is there that is no copy of an index; say another folder"
+        ))
+    };
+    let files = match fs::read_dir(to) {
+        Ok(files) => files,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => return Err(other()),
+        Err(error) => return Err(Error::io(to, "list")(error)),
+    };
+    let is_empty = files.count() == 0;
+    let is_copy = matches!(read_manifest(&to.join(MANIFEST)), Some(Ok(_)));
+    match is_empty || is_copy {
+        true => Ok(()),
+        false => Err(other()),
+    }
+}
+
+/// A name that nobody else uses, in the same file system.
+fn tempfile_name(parent: &Path, name: &str) -> PathBuf {
+    parent.join(format!(".{name}.{}.draft", std::process::id()))
+}
+
+fn fill(entry: &Entry, draft: &Path, work: &Work) -> Result<(), Error> {
+    let total = entry.files().map(|(.., size)| size).sum();
+    work.begin("copying", total);
+    let manifest = entry.manifest_path();
+    let files = entry
+        .files()
+        .map(|(name, path, size)| (name.to_owned(), path, size));
+    for (name, from, size) in files.chain([(MANIFEST.to_owned(), manifest, 0)]) {
+        let to = draft.join(name);
+        fs::copy(&from, &to).map_err(Error::io(&to, "write"))?;
+        sync(&to)?;
+        work.advance(size)?;
+    }
+    sync(draft)
+}
+
+/// Both at once: there is a moment neither without a copy nor with half of one.
+fn put(draft: &Path, to: &Path) -> Result<(), Error> {
+    let placed = match fs::symlink_metadata(to) {
+        Ok(_) => renameat_with(CWD, draft, CWD, to, RenameFlags::EXCHANGE).map_err(io::Error::from),
+        Err(_) => fs::rename(draft, to),
+    };
+    placed.map_err(Error::io(to, "write"))
+}
+
+fn sync(path: &Path) -> Result<(), Error> {
+    let synced = File::open(path).and_then(|file| file.sync_all());
+    synced.map_err(Error::io(path, "write"))
+}

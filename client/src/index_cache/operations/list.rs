@@ -1,0 +1,142 @@
+//! What there is.
+
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use super::super::cache::{is_in_use, owner};
+use super::super::{Error, JobSet};
+use super::scan::{scan, Item, Layer};
+
+/// An entry of a cache, or what has the name of one.
+#[derive(Clone, Debug)]
+pub struct Listed {
+    /// Which cache it belongs to.
+    pub layer: Layer,
+    /// Its name.
+    pub entry: String,
+    /// Where it is.
+    pub path: PathBuf,
+    /// The jobs that it stands for, as far as its manifest can be read.
+    pub jobs: Option<JobSet>,
+    /// How many lines it has, if that was counted.
+    pub lines: Option<u64>,
+    /// What it takes on the disk, in bytes.
+    pub size: u64,
+    /// When it was made: RFC 3339, in UTC.
+    pub made: Option<String>,
+    /// When it was last used.
+    pub used: Option<SystemTime>,
+    /// How it is.
+    pub state: State,
+}
+
+/// How an entry is, as far as that can be told without reading all of its bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum State {
+    /// It is whole, and nobody uses it now.
+    Whole,
+    /// It is whole, and somebody uses it.
+    InUse,
+    /// Somebody builds it, and is this.
+    BeingBuilt(String),
+    /// It is not what its manifest says.
+    Damaged(String),
+    /// It has no manifest, so that somebody else must have put it there.
+    Foreign,
+    /// It was in the making, or about to go, when somebody died.
+    Left,
+}
+
+impl State {
+    /// Its name: `whole`, `in use`, `being built`, `damaged`, `foreign`, `left over`.
+    pub fn name(&self) -> &'static str {
+        match self {
+            State::Whole => "whole",
+            State::InUse => "in use",
+            State::BeingBuilt(_) => "being built",
+            State::Damaged(_) => "damaged",
+            State::Foreign => "foreign",
+            State::Left => "left over",
+        }
+    }
+
+    /// What else there is to say: who builds it, what is wrong with it.
+    pub fn why(&self) -> Option<&str> {
+        match self {
+            State::BeingBuilt(text) | State::Damaged(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    fn is_being_built(&self) -> bool {
+        matches!(self, State::BeingBuilt(_))
+    }
+}
+
+/// All entries of the caches of a folder, cache after cache in the order of names, and what is left of entries that
+/// were never finished.
+///
+/// # Errors
+/// When a folder cannot be listed.
+pub fn list(cache_dir: &Path) -> Result<Vec<Listed>, Error> {
+    let scan = scan(cache_dir)?;
+    let mut listed: Vec<Listed> = scan.items.iter().map(Listed::of).collect();
+    for (path, item) in scan.left {
+        let is_told = |one: &Listed| one.path == item.path && one.state.is_being_built();
+        let state = match owner(&item.path) {
+            Some(_) if listed.iter().any(is_told) => continue,
+            Some(owner) => State::BeingBuilt(owner),
+            None => State::Left,
+        };
+        let left = Item { path, ..item };
+        listed.push(Listed {
+            state,
+            ..Listed::nothing(&left)
+        });
+    }
+    Ok(listed)
+}
+
+impl Listed {
+    fn nothing(item: &Item) -> Listed {
+        Listed {
+            layer: item.layer,
+            entry: item.name(),
+            path: item.path.clone(),
+            jobs: None,
+            lines: None,
+            size: item.size(),
+            made: None,
+            used: item.last_used(),
+            state: State::Foreign,
+        }
+    }
+
+    fn of(item: &Item) -> Listed {
+        let nothing = Listed::nothing(item);
+        let (manifest, wrong) = match item.manifest() {
+            None => (None, None),
+            Some(Ok(manifest)) => (Some(manifest), None),
+            Some(Err(wrong)) => (None, Some(wrong)),
+        };
+        let sizes = manifest.as_ref().map(|manifest| item.wrong_size(manifest));
+        let wrong = wrong.or(sizes.flatten());
+        let state = match (owner(&item.path), wrong) {
+            (Some(owner), _) => State::BeingBuilt(owner),
+            (None, Some(wrong)) => State::Damaged(wrong),
+            (None, None) if manifest.is_none() => State::Foreign,
+            (None, None) if is_in_use(&item.manifest_path()) => State::InUse,
+            (None, None) => State::Whole,
+        };
+        match manifest {
+            None => Listed { state, ..nothing },
+            Some(manifest) => Listed {
+                lines: manifest.counts.get("lines").copied(),
+                made: Some(manifest.made),
+                jobs: Some(manifest.jobs),
+                state,
+                ..nothing
+            },
+        }
+    }
+}

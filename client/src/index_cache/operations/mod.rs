@@ -1,0 +1,15 @@
+//! What operators do with the caches of a folder: look what there is, prove it whole, make room.
+//!
+//! None of this needs the archive, or hinders anybody who gets or builds an index meanwhile.
+
+mod collect;
+mod copy;
+mod list;
+mod scan;
+mod verify;
+
+pub use self::collect::{collect, Collected, Reason, Removed};
+pub use self::copy::copy;
+pub use self::list::{list, Listed, State};
+pub use self::scan::{Layer, LAYERS};
+pub use self::verify::{verify, Damage, Verified};

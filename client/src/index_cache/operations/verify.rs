@@ -1,0 +1,155 @@
+//! Whether everything is what it was when it was made.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::super::cache::{evict, file_of, sum, Eviction};
+use super::super::{Error, Manifest, Work};
+use super::scan::{scan, Item};
+
+/// How often an entry is read again that is replaced by another one meanwhile.
+const TRIES: usize = 5;
+
+/// What came of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Verified {
+    /// Entries that were read.
+    pub entries: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// What is wrong.
+    pub damaged: Vec<Damage>,
+    /// What has the name of an entry and no manifest, so that there is nothing to compare it with.
+    pub foreign: Vec<PathBuf>,
+}
+
+/// A file that is not what its manifest says, or the manifest itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// The entry that it belongs to.
+    pub entry: PathBuf,
+    /// Where the file is.
+    pub file: PathBuf,
+    /// What is wrong with it.
+    pub what: String,
+    /// What became of the entry, if it was to be removed.
+    pub removed: Option<Eviction>,
+}
+
+/// Reads all bytes of all entries of a folder's caches, and compares them with the manifests. With `remove`, entries
+/// go that are not what they should be, unless somebody uses them.
+///
+/// # Errors
+/// When a folder cannot be listed, a damaged entry not be removed, or somebody cancels the work.
+pub fn verify(cache_dir: &Path, remove: bool, work: &Work) -> Result<Verified, Error> {
+    let mut verified = Verified::default();
+    let items = scan(cache_dir)?.items;
+    let total = items.iter().map(Item::size).sum();
+    work.begin("verifying", total);
+    for item in &items {
+        let damaged = match compare(item, work)? {
+            Compared::Gone => continue,
+            Compared::Foreign => {
+                verified.foreign.push(item.path.clone());
+                continue;
+            }
+            Compared::Whole(bytes) => {
+                verified.bytes += bytes;
+                Vec::new()
+            }
+            Compared::Damaged(damaged) => damaged,
+        };
+        verified.entries += 1;
+        work.advance(item.size())?;
+        if damaged.is_empty() {
+            continue;
+        }
+        let removed = match remove {
+            true => Some(evict(&item.path, item.layer.form, Duration::ZERO)?),
+            false => None,
+        };
+        verified
+            .damaged
+            .extend(damaged.into_iter().map(|(file, what)| Damage {
+                entry: item.path.clone(),
+                file,
+                what,
+                removed,
+            }));
+    }
+    Ok(verified)
+}
+
+enum Compared {
+    Gone,
+    Foreign,
+    Whole(u64),
+    Damaged(Vec<(PathBuf, String)>),
+}
+
+fn compare(item: &Item, work: &Work) -> Result<Compared, Error> {
+    let path = item.manifest_path();
+    let identity = || {
+        fs::metadata(&path)
+            .map(|file| (file.dev(), file.ino()))
+            .ok()
+    };
+    let mut tries = TRIES;
+    loop {
+        let before = identity();
+        let outcome = match item.manifest() {
+            None if fs::symlink_metadata(&item.path).is_err() => return Ok(Compared::Gone),
+            None => Compared::Foreign,
+            Some(Err(what)) => Compared::Damaged(vec![(path.clone(), what)]),
+            Some(Ok(manifest)) => {
+                let damaged = damages(item, &manifest, work)?;
+                match damaged.is_empty() {
+                    true => return Ok(Compared::Whole(manifest.size())),
+                    false => Compared::Damaged(damaged),
+                }
+            }
+        };
+        tries -= 1;
+        // Its files may be those of one that was built meanwhile.
+        if before == identity() || tries == 0 {
+            return Ok(outcome);
+        }
+    }
+}
+
+fn damages(item: &Item, manifest: &Manifest, work: &Work) -> Result<Vec<(PathBuf, String)>, Error> {
+    let mut damaged = Vec::new();
+    for file in &manifest.files {
+        let path = file_of(&item.path, item.layer.form, &file.name);
+        let what = match sum(&path, work) {
+            Ok((size, _)) if size != file.size => format!("it has {size} bytes of {}", file.size),
+            Ok((_, found)) if found != file.xxh128 => {
+                format!("its checksum is {found}, which was {}", file.xxh128)
+            }
+            Ok(_) => continue,
+            Err(Error::Io { error, .. }) => error.to_string(),
+            Err(error) => return Err(error),
+        };
+        damaged.push((path, what));
+    }
+    Ok(damaged)
+}
+
+impl Item {
+    /// What is wrong with the sizes of its files, which can be told without reading them.
+    pub(super) fn wrong_size(&self, manifest: &Manifest) -> Option<String> {
+        manifest.files.iter().find_map(|file| {
+            let path = file_of(&self.path, self.layer.form, &file.name);
+            match fs::metadata(path) {
+                Ok(there) if there.size() == file.size => None,
+                Ok(there) => {
+                    let (name, size) = (&file.name, there.size());
+                    Some(format!("{name} has {size} bytes of {}", file.size))
+                }
+                Err(error) => Some(format!("{}: {error}", file.name)),
+            }
+        })
+    }
+}
