@@ -213,3 +213,6 @@ fn unsorted(file: &str, number: u64) -> Error {
         what: format!("line {number} comes after a URL that it should be before"),
     }
 }
+
+#[cfg(test)]
+mod tests;
