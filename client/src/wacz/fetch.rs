@@ -4,7 +4,7 @@ use std::io::Read;
 
 use url::Url;
 
-use super::{http, Error, Location, Options, Problem};
+use super::{http, Error, Location, Options};
 
 /// A file that is being fetched. What goes wrong with it is an error of reading it.
 pub(crate) struct Fetched {
@@ -24,26 +24,6 @@ pub(crate) fn fetch(url: &Url, options: &Options) -> Result<Fetched, Error> {
         url: whole.url,
         body: whole.body,
     })
-}
-
-impl Fetched {
-    /// All of it, if it has not more than `most` bytes.
-    ///
-    /// # Errors
-    /// When it has, or cannot be read.
-    pub(crate) fn bytes(mut self, most: u64) -> Result<Vec<u8>, Problem> {
-        let mut bytes = Vec::new();
-        // One byte more than allowed tells that there are more.
-        (&mut self.body).take(most + 1).read_to_end(&mut bytes)?;
-        match bytes.len() as u64 > most {
-            true => Err(Problem::TooLarge {
-                what: "the list".to_owned(),
-                limit: format!("{most} bytes"),
-                option: "manifest",
-            }),
-            false => Ok(bytes),
-        }
-    }
 }
 
 impl Read for Fetched {

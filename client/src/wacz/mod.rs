@@ -21,7 +21,7 @@ mod writer;
 mod zip;
 
 pub use error::{Error, Problem};
-pub(crate) use fetch::{fetch, Fetched};
+pub(crate) use fetch::fetch;
 pub use lines::Lines;
 pub use location::Location;
 pub use manifest::{Entry, Manifest};

@@ -32,6 +32,8 @@ pub enum Problem {
     Gzip(String),
     /// The record does not end where its `Content-Length` says.
     ContentLength(u64),
+    /// The block is not the one that the digest was made of which the header states; the text is that digest.
+    Digest(String),
     /// The gzip member holds more than one record, so that none has a place of its own in the file.
     NotRecordCompressed,
 }
@@ -57,6 +59,10 @@ impl fmt::Display for Problem {
             Problem::ContentLength(length) => write!(
                 f,
                 "the record does not end after the {length} bytes that its Content-Length says"
+            ),
+            Problem::Digest(digest) => write!(
+                f,
+                "the record is damaged: its WARC-Block-Digest is not {digest}"
             ),
             Problem::NotRecordCompressed => f.write_str(
                 "the gzip member holds more than one record; compress each record by itself \

@@ -6,6 +6,7 @@
 //! whatever is wrong is an [`Error`] that names the file and the offset. [`Writer`] writes WARC files.
 
 pub(crate) mod arc;
+pub(crate) mod digest;
 mod error;
 mod input;
 mod reader;

@@ -19,7 +19,7 @@ fn is_blank(byte: u8) -> bool {
 }
 
 /// A head in parts: its first line, and its fields as they are written, folded lines with them.
-pub(super) struct Head<'a> {
+pub(crate) struct Head<'a> {
     /// `HTTP/1.1 200 OK`.
     pub first: &'a [u8],
     /// Each without its line end.
@@ -28,7 +28,7 @@ pub(super) struct Head<'a> {
 
 impl<'a> Head<'a> {
     /// Takes a head apart.
-    pub(super) fn of(head: &'a [u8]) -> Head<'a> {
+    pub(crate) fn of(head: &'a [u8]) -> Head<'a> {
         let mut lines =
             crawlspace_cdx::lines(head).take_while(|line| !line.iter().all(|byte| is_blank(*byte)));
         let first = lines.next().unwrap_or_default();
@@ -49,7 +49,7 @@ impl<'a> Head<'a> {
     }
 
     /// The value of the first field of that name.
-    pub(super) fn get(&self, name: &str) -> Option<&'a [u8]> {
+    pub(crate) fn get(&self, name: &str) -> Option<&'a [u8]> {
         self.fields
             .iter()
             .find(|line| is_named(line, name))

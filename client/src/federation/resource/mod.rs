@@ -6,8 +6,7 @@
 mod answer;
 mod capture;
 pub mod client_request;
-mod digest;
-mod http_head;
+pub(crate) mod http_head;
 mod input;
 pub mod live;
 mod loader;
@@ -27,6 +26,7 @@ pub use self::answer::{answer, Request};
 use self::loader::Archives;
 use super::net::Net;
 use super::source::Limits;
+use crate::warc::digest;
 
 /// What loaders of all collections have in common.
 pub struct Resources {

@@ -1,12 +1,13 @@
 //! Which metadata files a job has.
 
+use std::fs::File;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use super::super::{Error, JobId, Work};
 use super::name::{self, Name};
-use super::{folder, Options};
+use super::{folder, list, listing, Options};
 use crate::wacz::Location;
 
 /// Knows the files of all jobs, as far as it has looked.
@@ -131,25 +132,30 @@ impl Catalogue {
         lock(&self.known)
     }
 
-    fn look(&self, _options: &Options, work: &Work) -> Result<Files, Error> {
+    fn look(&self, options: &Options, work: &Work) -> Result<Files, Error> {
         let mut files = Files::default();
         for place in &self.places {
+            let is_file = name::is_archive_file(&place.name());
             match place {
-                Location::File(path) => local(path, work, &mut files)?,
-                Location::Url(_) => files.add_named(place.clone())?,
+                Location::File(path) => {
+                    let about = std::fs::metadata(path).map_err(Error::io(path, "read"))?;
+                    if about.is_dir() {
+                        folder::scan(path, work, &mut |path| files.add(Location::File(path)))?;
+                    } else if is_file {
+                        files.add_named(place.clone())?;
+                    } else {
+                        files.add_listed(path, options, work)?;
+                    }
+                }
+                Location::Url(_) if is_file => files.add_named(place.clone())?,
+                Location::Url(url) => {
+                    listing::scan(url, options, work, &mut |file| files.add(file))?;
+                }
             }
         }
         files.by_job.sort_unstable();
         Ok(files)
     }
-}
-
-fn local(path: &Path, work: &Work, files: &mut Files) -> Result<(), Error> {
-    let about = std::fs::metadata(path).map_err(Error::io(path, "read"))?;
-    if about.is_dir() {
-        return folder::scan(path, work, &mut |path| files.add(Location::File(path)));
-    }
-    files.add_named(Location::File(path.to_owned()))
 }
 
 impl Files {
@@ -171,6 +177,37 @@ impl Files {
             )));
         }
         self.add(location);
+        Ok(())
+    }
+
+    /// Adds what a list in a file names, and what is in the folders that it names.
+    fn add_listed(&mut self, list: &Path, options: &Options, work: &Work) -> Result<(), Error> {
+        let wrong = |what: String| Error::Lines {
+            file: list.display().to_string(),
+            what,
+        };
+        let file = File::open(list).map_err(Error::io(list, "open"))?;
+        let text = list::read(file).map_err(Error::io(list, "read"))?;
+        let here = Location::File(list.to_owned());
+        for name in list::names(&text).map_err(wrong)? {
+            let location = here
+                .join(&name)
+                .map_err(|why| wrong(format!("{name:?}: {why}")))?;
+            let kind = list::kind_of(&location.name());
+            match &location {
+                _ if kind == list::Named::File => self.add(location),
+                Location::Url(url) if kind == list::Named::Folder => {
+                    listing::scan(url, options, work, &mut |file| self.add(file))?;
+                }
+                Location::Url(_) => {}
+                Location::File(path) => {
+                    let about = std::fs::metadata(path).map_err(Error::io(path, "read"))?;
+                    if about.is_dir() {
+                        folder::scan(path, work, &mut |path| self.add(Location::File(path)))?;
+                    }
+                }
+            }
+        }
         Ok(())
     }
 

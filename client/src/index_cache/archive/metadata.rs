@@ -7,8 +7,10 @@ use xxhash_rust::xxh3::Xxh3;
 
 use super::super::{Error, Input, JobId, Work};
 use super::catalogue::MetadataFile;
-use super::{Found, Kind, Options, Record, Taker};
-use crate::wacz::Location;
+use super::{listing, Found, Kind, Options, Record, Taker};
+use crate::federation::resource::http_head::Head;
+use crate::wacz::{self, Location};
+use crate::warc::digest::{Digest, Digester};
 use crate::warc::{self, Header, Problem, Reader, RecordType};
 
 /// What is read of a file at once, in bytes.
@@ -21,29 +23,12 @@ const STEP: usize = 256 * 1024;
 pub(super) fn read(
     file: &MetadataFile,
     job: JobId,
-    _options: &Options,
+    options: &Options,
     work: &Work,
     into: &mut Taker<'_>,
     found: &mut Found,
 ) -> Result<(), Error> {
-    let shown = file.location.to_string();
-    let source: Box<dyn Read> = match &file.location {
-        Location::File(path) => {
-            // Opening a pipe might wait for ever.
-            let about = std::fs::metadata(path).map_err(Error::io(path, "read"))?;
-            if !about.is_file() {
-                let error = io::Error::other("this is no file, but a folder or a device");
-                return Err(Error::io(path, "read")(error));
-            }
-            Box::new(File::open(path).map_err(Error::io(path, "open"))?)
-        }
-        Location::Url(_) => {
-            return Err(Error::Remote {
-                url: shown,
-                what: "not read so far".to_owned(),
-            })
-        }
-    };
+    let (shown, source) = open(&file.location, options)?;
     let mut seen = Seen {
         source,
         work,
@@ -71,6 +56,31 @@ pub(super) fn read(
         });
     }
     Ok(())
+}
+
+/// Opens a file, and says what to call it.
+fn open(location: &Location, options: &Options) -> Result<(String, Box<dyn Read>), Error> {
+    let shown = location.to_string();
+    match location {
+        Location::File(path) => {
+            // Opening a pipe might wait for ever.
+            let about = std::fs::metadata(path).map_err(Error::io(path, "read"))?;
+            if !about.is_file() {
+                let error = io::Error::other("this is no file, but a folder or a device");
+                return Err(Error::io(path, "read")(error));
+            }
+            let file = File::open(path).map_err(Error::io(path, "open"))?;
+            Ok((shown, Box::new(file)))
+        }
+        Location::Url(url) => {
+            let fetched = wacz::fetch(url, &options.http).map_err(listing::remote)?;
+            let shown = match fetched.url == *url {
+                true => shown,
+                false => format!("{shown}, sent on to {}", Location::Url(fetched.url.clone())),
+            };
+            Ok((shown, Box::new(fetched)))
+        }
+    }
 }
 
 /// The bytes of a file as they go by.
@@ -110,60 +120,134 @@ struct Pass<'p, 't> {
 
 impl Pass<'_, '_> {
     fn read<R: BufRead>(&mut self, mut file: Reader<R>) -> Result<Whose, Error> {
-        while let Some(mut record) = file.next()? {
-            let header = record.header();
-            let url = header.target_uri().unwrap_or_default();
+        while let Some(record) = file.next()? {
+            let url = record.header().target_uri().unwrap_or_default();
             let stated = job_of(url);
-            if stated == Some(self.job) {
+            let is_ours = match stated {
+                Some(stated) => stated == Some(self.job),
+                None => self.file.is_certain,
+            };
+            if stated.is_some() && !is_ours && !self.file.is_certain {
                 // All of a file is about one job.
-            } else if stated.is_some() && !self.file.is_certain {
                 return Ok(Whose::Others);
             }
-            let Some(kind) = kind_of(header) else {
-                record.finish()?;
-                continue;
-            };
-            if stated.is_none() && !self.file.is_certain {
-                let what = "its URL has no jobid=, and the name of the file has several numbers: nobody can tell whose it is";
-                return Err(record.error(Problem::Header(what.to_owned())).into());
-            }
-            if stated.is_some_and(|stated| stated != self.job) {
-                record.finish()?;
-                continue;
-            }
-            let url = String::from_utf8_lossy(url).into_owned();
-            let (offset, length) = (record.offset(), header.content_length());
-            let mut block = Block {
-                inner: &mut record,
-                failure: None,
-            };
-            let taken = (self.into)(
-                kind,
-                Record {
-                    file: self.shown,
-                    offset,
-                    url: &url,
-                    length,
-                    block: &mut block,
-                },
-            );
-            // The record knows better than who reads it why it cannot be read.
-            if let Some(failure) = block.failure.take() {
-                return Err(failure.into());
-            }
-            taken?;
-            record.finish()?;
-            match kind {
-                Kind::CrawlLog => self.found.crawl_logs += 1,
-                Kind::Cdx => self.found.cdxs += 1,
+            match kind_of(record.header()) {
+                Some((kind, media_type)) if is_ours || stated.is_none() => {
+                    self.give(kind, media_type, is_ours, record)?;
+                }
+                _ => {
+                    record.finish()?;
+                }
             }
         }
         Ok(Whose::Ours)
     }
+
+    /// Gives a record to whoever wants it, unless it is of another type than such a record has.
+    fn give<R: BufRead>(
+        &mut self,
+        kind: Kind,
+        media_type: &str,
+        is_ours: bool,
+        mut record: warc::Record<'_, R>,
+    ) -> Result<(), Error> {
+        let header = record.header();
+        let url = String::from_utf8_lossy(header.target_uri().unwrap_or_default()).into_owned();
+        let (offset, mut length) = (record.offset(), header.content_length());
+        let digest = header.get("WARC-Block-Digest").and_then(Digest::parse);
+        let mut stated = header.get("Content-Type").unwrap_or_default().to_vec();
+        let is_segment = header.get("WARC-Segment-Number").is_some();
+        let is_truncated = header.get("WARC-Truncated").is_some();
+        let wrong = |record: &warc::Record<'_, R>, what: &str| -> Error {
+            record.error(Problem::Header(what.to_owned())).into()
+        };
+        let mut digester = digest
+            .as_ref()
+            .map(|digest| Digester::new(digest.algorithm));
+        if essence(&stated) == b"application/http" {
+            let bytes = record.http_head()?;
+            let head = Head::of(&bytes);
+            stated = head.get("Content-Type").unwrap_or_default().to_vec();
+            let is_plain = |name| {
+                head.get(name)
+                    .is_none_or(|coding| coding.eq_ignore_ascii_case(b"identity"))
+            };
+            if !is_plain("Transfer-Encoding") || !is_plain("Content-Encoding") {
+                return Err(wrong(
+                    &record,
+                    "it is stored in a coding of HTTP that is not read here",
+                ));
+            }
+            length = length.saturating_sub(bytes.len() as u64);
+            if let Some(digester) = &mut digester {
+                digester.update(&bytes);
+            }
+        }
+        if essence(&stated) != media_type.as_bytes() {
+            let stated = String::from_utf8_lossy(&stated).into_owned();
+            self.found.notes.push(format!(
+                "{}: offset {offset}: {url} is passed over: its type is {stated:?}, where {media_type} is expected",
+                self.shown
+            ));
+            record.finish()?;
+            return Ok(());
+        }
+        if !is_ours {
+            let what = "its URL has no jobid=, and the name of the file has several numbers: nobody can tell whose it is";
+            return Err(wrong(&record, what));
+        }
+        if is_segment {
+            return Err(wrong(
+                &record,
+                "it is a part of a record, which is not read here",
+            ));
+        }
+        if is_truncated {
+            self.found.notes.push(format!(
+                "{}: offset {offset}: {url} was cut short when it was written (WARC-Truncated)",
+                self.shown
+            ));
+        }
+        let mut block = Block {
+            inner: &mut record,
+            digester,
+            failure: None,
+        };
+        let taken = (self.into)(
+            kind,
+            Record {
+                file: self.shown,
+                offset,
+                url: &url,
+                length,
+                block: &mut block,
+            },
+        );
+        if taken.is_ok() {
+            block.read_rest();
+        }
+        // The record knows better than who reads it why it cannot be read.
+        if let Some(failure) = block.failure {
+            return Err(failure.into());
+        }
+        let made = block.digester.map(Digester::finish);
+        taken?;
+        match digest {
+            Some(digest) if made.as_ref() != Some(&digest) => {
+                return Err(record.error(Problem::Digest(digest.text())).into());
+            }
+            _ => record.finish()?,
+        };
+        match kind {
+            Kind::CrawlLog => self.found.crawl_logs += 1,
+            Kind::Cdx => self.found.cdxs += 1,
+        }
+        Ok(())
+    }
 }
 
-/// Which of the records that are looked for this is, if it is one.
-fn kind_of(header: &Header) -> Option<Kind> {
+/// Which of the records that are looked for this is, if it is one, and the type that it should have.
+fn kind_of(header: &Header) -> Option<(Kind, &'static str)> {
     if !matches!(
         header.record_type(),
         RecordType::Resource | RecordType::Response | RecordType::Metadata
@@ -171,16 +255,19 @@ fn kind_of(header: &Header) -> Option<Kind> {
         return None;
     }
     let path = path_of(header.target_uri()?)?;
-    let (kind, media_type) = if path.starts_with(b"/crawl/logs/crawl.log") {
-        (Kind::CrawlLog, &b"text/plain"[..])
+    if path.starts_with(b"/crawl/logs/crawl.log") {
+        Some((Kind::CrawlLog, "text/plain"))
     } else if path.starts_with(b"/crawl/index/cdx") {
-        (Kind::Cdx, &b"application/x-cdx"[..])
+        Some((Kind::Cdx, "application/x-cdx"))
     } else {
-        return None;
-    };
-    let stated = header.get("Content-Type")?;
-    let essence = stated.split(|byte| *byte == b';').next()?.trim_ascii();
-    essence.eq_ignore_ascii_case(media_type).then_some(kind)
+        None
+    }
+}
+
+/// A media type without parameters, in small letters.
+fn essence(media_type: &[u8]) -> Vec<u8> {
+    let bare = media_type.split(|byte| *byte == b';').next();
+    bare.unwrap_or_default().trim_ascii().to_ascii_lowercase()
 }
 
 /// The path of a `metadata://` URL, and what follows it.
@@ -189,23 +276,37 @@ fn path_of(url: &[u8]) -> Option<&[u8]> {
     rest.get(memchr::memchr(b'/', rest)?..)
 }
 
-/// The job that a `metadata://` URL says.
-fn job_of(url: &[u8]) -> Option<JobId> {
+/// The job that a `metadata://` URL says, which may be none.
+fn job_of(url: &[u8]) -> Option<Option<JobId>> {
     let path = path_of(url)?;
     let query = path.get(memchr::memchr(b'?', path)? + 1..)?;
     let value = query
         .split(|byte| *byte == b'&')
         .find_map(|pair| pair.strip_prefix(b"jobid="))?;
-    std::str::from_utf8(value).ok()?.parse().ok().map(JobId)
+    let digits = std::str::from_utf8(value)
+        .ok()
+        .filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+    Some(digits.and_then(|digits| digits.parse().ok().map(JobId)))
 }
 
 /// The block of a record, which remembers what was wrong with it.
 struct Block<'b> {
     inner: &'b mut dyn BufRead,
+    digester: Option<Digester>,
     failure: Option<warc::Error>,
 }
 
 impl Block<'_> {
+    /// Reads what is left of it, if somebody has to know what it is.
+    fn read_rest(&mut self) {
+        while self.digester.is_some() {
+            match self.fill_buf().map(<[u8]>::len) {
+                Ok(0) | Err(_) => break,
+                Ok(n) => self.consume(n),
+            }
+        }
+    }
+
     fn failed(&mut self, error: io::Error) -> io::Error {
         match error.downcast::<warc::Error>() {
             Ok(failure) => {
@@ -220,7 +321,11 @@ impl Block<'_> {
 
 impl Read for Block<'_> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        self.inner.read(into).map_err(|error| self.failed(error))
+        let n = self.inner.read(into).map_err(|error| self.failed(error))?;
+        if let Some(digester) = &mut self.digester {
+            digester.update(into.get(..n).unwrap_or_default());
+        }
+        Ok(n)
     }
 }
 
@@ -234,6 +339,12 @@ impl BufRead for Block<'_> {
     }
 
     fn consume(&mut self, n: usize) {
+        if let Some(digester) = &mut self.digester {
+            // Nothing is read: these bytes are there.
+            if let Ok(here) = self.inner.fill_buf() {
+                digester.update(here.get(..n).unwrap_or(here));
+            }
+        }
         self.inner.consume(n);
     }
 }

@@ -7,6 +7,8 @@
 
 mod catalogue;
 mod folder;
+mod list;
+mod listing;
 mod metadata;
 mod name;
 

@@ -1,0 +1,207 @@
+//! Lists of metadata files: a line each, or JSON.
+
+use std::io::{self, Read};
+
+use serde::Deserialize;
+
+use super::name;
+
+/// The longest list, in bytes.
+const MAX: u64 = 256 << 20;
+/// The longest line of a list, in bytes.
+const MAX_LINE: usize = 64 * 1024;
+
+/// What the name of something in a list says about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Named {
+    /// A WARC or ARC file.
+    File,
+    /// Perhaps a folder: the name is empty, or has no ending.
+    Folder,
+    /// Something that is of no use here.
+    Other,
+}
+
+/// What the last part of a path is the name of.
+pub(super) fn kind_of(name: &str) -> Named {
+    match name {
+        name if name::is_archive_file(name) => Named::File,
+        name if !name.contains('.') => Named::Folder,
+        _ => Named::Other,
+    }
+}
+
+/// Reads a list.
+///
+/// # Errors
+/// When it is too long.
+pub(super) fn read(input: impl Read) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    // One byte more than allowed tells that there are more.
+    match input.take(MAX + 1).read_to_end(&mut text)? as u64 > MAX {
+        true => Err(io::Error::other(format!(
+            "the list has more than {MAX} bytes"
+        ))),
+        false => Ok(text),
+    }
+}
+
+/// What a list names, each as it stands there: a path or a URL, relative to the list; a folder ends with `/`.
+///
+/// Blank lines and those that begin with `#` are passed over. A list that begins with `[` or `{` is JSON: an array
+/// of names, or of objects with a `name`, `path` or `url` (as nginx lists folders), by itself or as `files`.
+///
+/// # Errors
+/// What is wrong with it.
+pub(super) fn names(text: &[u8]) -> Result<Vec<String>, String> {
+    let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
+    if matches!(text.trim_ascii_start().first(), Some(b'[' | b'{')) {
+        return json(text);
+    }
+    let mut names = Vec::new();
+    for (number, line) in text.split(|byte| *byte == b'\n').enumerate() {
+        let line = line.trim_ascii();
+        if line.is_empty() || line.starts_with(b"#") {
+            continue;
+        }
+        let number = number + 1;
+        if line.len() > MAX_LINE {
+            return Err(format!("line {number} is longer than {MAX_LINE} bytes"));
+        }
+        let line = std::str::from_utf8(line)
+            .ok()
+            .filter(|line| !line.contains(char::is_control));
+        match line {
+            Some(line) => names.push(line.to_owned()),
+            None => {
+                return Err(format!(
+                    "line {number} is no path and no URL: this is no list of files"
+                ))
+            }
+        }
+    }
+    Ok(names)
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum List {
+    Bare(Vec<Item>),
+    Within { files: Vec<Item> },
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Item {
+    Name(String),
+    File {
+        #[serde(alias = "path", alias = "url")]
+        name: String,
+        #[serde(rename = "type", default)]
+        kind: Option<String>,
+    },
+}
+
+fn json(text: &[u8]) -> Result<Vec<String>, String> {
+    let list: List = serde_json::from_slice(text).map_err(|error| {
+        format!("this is no JSON array of names, or of objects with a name: {error}")
+    })?;
+    let (List::Bare(items) | List::Within { files: items }) = list;
+    let names = items.into_iter().map(|item| match item {
+        Item::Name(name) => name,
+        Item::File { mut name, kind } => {
+            if kind.is_some_and(|kind| kind == "directory") && !name.ends_with('/') {
+                name.push('/');
+            }
+            name
+        }
+    });
+    Ok(names.collect())
+}
+
+/// What an HTML page links to, each as it stands there; of what is within the page, and of other orders of the same
+/// list (`?C=N;O=D`), nothing.
+pub(super) fn links(page: &[u8]) -> Vec<String> {
+    let mut links = Vec::new();
+    let mut rest = page;
+    while let Some(at) = memchr::memchr_iter(b'=', rest).find(|at| is_href(rest, *at)) {
+        rest = rest.get(at + 1..).unwrap_or_default().trim_ascii_start();
+        let (end, skip): (&[u8], usize) = match rest.first() {
+            Some(b'"') => (b"\"", 1),
+            Some(b'\'') => (b"'", 1),
+            _ => (b" >\t\r\n", 0),
+        };
+        let value = rest.get(skip..).unwrap_or_default();
+        let length = value.iter().position(|byte| end.contains(byte));
+        let (value, after) = value.split_at(length.unwrap_or(value.len()));
+        rest = after;
+        let value = String::from_utf8_lossy(value).trim().replace("&amp;", "&");
+        let bare = value.split(['?', '#']).next().unwrap_or_default();
+        if !bare.is_empty() && bare.len() <= MAX_LINE {
+            links.push(bare.to_owned());
+        }
+    }
+    links
+}
+
+/// Whether the attribute that this is the `=` of has that name.
+fn is_href(page: &[u8], equals: usize) -> bool {
+    let before = page.get(..equals).unwrap_or_default().trim_ascii_end();
+    let Some((before, name)) = before.split_last_chunk::<4>() else {
+        return false;
+    };
+    name.eq_ignore_ascii_case(b"href") && before.last().is_some_and(u8::is_ascii_whitespace)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_has_a_line_for_each() {
+        let list =
+            b"# jobs\r\n\r\n 1-metadata-1.warc \r\nold/\nhttp://a.example/2-metadata-1.warc.gz";
+        let expected = [
+            "1-metadata-1.warc",
+            "old/",
+            "http://a.example/2-metadata-1.warc.gz",
+        ];
+        assert_eq!(names(list).unwrap(), expected);
+        assert_eq!(names(b"").unwrap(), [""; 0]);
+        assert!(names(b"a\n\xff\xfe\n").unwrap_err().contains("line 2"));
+        assert!(names(b"\x1f\x8b\x08\0").is_err());
+        assert!(names(&[b'a'; MAX_LINE + 1]).is_err());
+    }
+
+    #[test]
+    fn json_may_be_of_names_or_of_objects() {
+        let expected = ["1-metadata-1.warc", "old/"];
+        for json in [
+            r#"["1-metadata-1.warc", "old/"]"#,
+            r#" {"files": ["1-metadata-1.warc", {"path": "old/"}]}"#,
+            r#"[{"name": "1-metadata-1.warc", "type": "file", "size": 3}, {"name": "old", "type": "directory"}]"#,
+        ] {
+            assert_eq!(names(json.as_bytes()).unwrap(), expected, "{json}");
+        }
+        for json in ["[1]", "{}", "[", r#"{"error": "no such folder"}"#] {
+            assert!(names(json.as_bytes()).is_err(), "{json}");
+        }
+    }
+
+    #[test]
+    fn links_of_a_listing_are_found_however_they_are_written() {
+        let page = br##"<html><head><link rel=x HREF = style.css></head>
+            <a href="?C=N;O=D">Name</a> <a href='../'>Up</a> <a data-href="x" href="old/">old/</a>
+            <a href=1-metadata-1.warc.gz>1</a><a href="a&amp;b-2-metadata-1.warc">2</a><a href="#top">top</a> href"##;
+        let expected = [
+            "style.css",
+            "../",
+            "old/",
+            "1-metadata-1.warc.gz",
+            "a&b-2-metadata-1.warc",
+        ];
+        assert_eq!(links(page), expected);
+        assert_eq!(links(b"<a href=\"never closed"), ["never closed"]);
+        assert_eq!(links(b"href="), [""; 0]);
+    }
+}

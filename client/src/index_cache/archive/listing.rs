@@ -1,0 +1,159 @@
+//! Listings of folders on web servers, and lists of files there.
+
+use std::collections::HashSet;
+
+use url::Url;
+
+use super::super::{Error, Work};
+use super::list::{self, Named};
+use super::Options;
+use crate::wacz::{self, Location, Problem};
+
+/// How many listings are read from one place on, before it is thought to have no end.
+const MAX_LISTINGS: usize = 100_000;
+
+/// A listing that is still to be read.
+struct Listing {
+    url: Url,
+    /// What it links to counts only below this; none of the place itself, where that is found out.
+    base: Option<Url>,
+}
+
+/// Gives the metadata files that a listing names, and those in the folders that it links to, to `add`. An HTML page
+/// names what it links to below itself; JSON and plain lists name any URL.
+///
+/// # Errors
+/// [`Error::Remote`] when a listing cannot be read, or is none.
+pub(super) fn scan(
+    place: &Url,
+    options: &Options,
+    work: &Work,
+    add: &mut dyn FnMut(Location),
+) -> Result<(), Error> {
+    let mut seen = HashSet::new();
+    let mut listings = vec![Listing {
+        url: place.clone(),
+        base: None,
+    }];
+    while let Some(listing) = listings.pop() {
+        work.check()?;
+        if !seen.insert(listing.url.clone()) {
+            continue;
+        }
+        if seen.len() > MAX_LISTINGS {
+            let what = format!("it leads to more than {MAX_LISTINGS} listings");
+            return Err(wrong(place, what));
+        }
+        look_into(&listing, options, &mut listings, add)?;
+    }
+    Ok(())
+}
+
+/// An error of a server, as those of this module are told.
+pub(super) fn remote(error: wacz::Error) -> Error {
+    Error::Remote {
+        url: error.file,
+        what: error.problem.to_string(),
+    }
+}
+
+fn wrong(url: &Url, what: String) -> Error {
+    Error::Remote {
+        url: Location::Url(url.clone()).to_string(),
+        what,
+    }
+}
+
+fn look_into(
+    listing: &Listing,
+    options: &Options,
+    listings: &mut Vec<Listing>,
+    add: &mut dyn FnMut(Location),
+) -> Result<(), Error> {
+    let fetched = match wacz::fetch(&listing.url, &options.http) {
+        // Somebody deleted the folder meanwhile.
+        Err(error) if listing.base.is_some() && is_gone(&error.problem) => return Ok(()),
+        fetched => fetched.map_err(remote)?,
+    };
+    let from = fetched.url.clone();
+    let text = list::read(fetched).map_err(|error| wrong(&listing.url, error.to_string()))?;
+    if !text.trim_ascii_start().starts_with(b"<") {
+        let here = Location::Url(from);
+        let unusable = |why: String| wrong(&listing.url, why);
+        for name in list::names(&text).map_err(unusable)? {
+            let named = here.join(&name).map_err(unusable)?;
+            match (list::kind_of(&named.name()), named) {
+                (Named::File, file) => add(file),
+                (Named::Folder, Location::Url(url)) => listings.push(Listing { url, base: None }),
+                _ => {}
+            }
+        }
+        return Ok(());
+    }
+    if !is_same(&listing.url, &from) {
+        // A page to log in, perhaps, which would look like a folder without files.
+        let what = format!("it sends on to {}", Location::Url(from));
+        return Err(wrong(&listing.url, what));
+    }
+    let links = list::links(&text);
+    if links.is_empty() && !is_titled(&text) {
+        let what = "this is a page without links, and no listing of a folder".to_owned();
+        return Err(wrong(&listing.url, what));
+    }
+    let base = listing.base.clone().unwrap_or_else(|| from.clone());
+    for link in links {
+        let Ok(url) = from.join(&link) else {
+            continue;
+        };
+        if !is_below(&url, &base) {
+            continue;
+        }
+        match (list::kind_of(&name_of(&url)), url) {
+            (Named::File, url) => add(Location::Url(url)),
+            (_, url) if url.path().ends_with('/') => listings.push(Listing {
+                url,
+                base: Some(base.clone()),
+            }),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn is_gone(problem: &Problem) -> bool {
+    matches!(
+        problem,
+        Problem::Status {
+            status: 404 | 410,
+            ..
+        }
+    )
+}
+
+/// Whether it is the place that was asked for: servers put a `/` behind folders, and send on from `http` to `https`.
+fn is_same(asked: &Url, from: &Url) -> bool {
+    let bare = |url: &Url| url.path().trim_end_matches('/').to_owned();
+    asked.host_str() == from.host_str() && bare(asked) == bare(from)
+}
+
+/// Whether a page says in words of web servers that it lists a folder.
+fn is_titled(page: &[u8]) -> bool {
+    let page = page.to_ascii_lowercase();
+    [&b"index of"[..], b"directory listing"]
+        .iter()
+        .any(|words| memchr::memmem::find(&page, words).is_some())
+}
+
+fn is_below(url: &Url, base: &Url) -> bool {
+    let folder = base
+        .path()
+        .rsplit_once('/')
+        .map_or("", |(folder, _)| folder);
+    let rest = url.path().strip_prefix(folder);
+    let is_deeper = rest.is_some_and(|rest| rest.len() > 1 && rest.starts_with('/'));
+    url.origin() == base.origin() && is_deeper && url.path() != base.path()
+}
+
+fn name_of(url: &Url) -> String {
+    Location::Url(url.clone()).name()
+}
