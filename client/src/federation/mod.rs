@@ -16,6 +16,7 @@
 //! | [`link_format`] | links with attributes, as Memento has them |
 //! | [`resource`] | rows to WARC records |
 //! | [`server`] | HTTP |
+//! | [`indexes`] | indexes of jobs, which it gives besides |
 
 pub mod access;
 pub mod breaker;
@@ -23,6 +24,7 @@ pub mod collection;
 pub mod config;
 pub mod figures;
 pub mod group;
+pub mod indexes;
 pub mod link_format;
 pub mod merge;
 pub mod net;
@@ -39,6 +41,7 @@ use std::sync::Arc;
 
 use self::collection::Collection;
 use self::config::Config;
+use self::indexes::Indexes;
 use self::net::Net;
 use self::resource::Resources;
 
@@ -53,11 +56,13 @@ pub struct Federation {
     /// Where this server is, as others see it, in links to itself: `https://archive.example`. As each request names it
     /// when it is not known.
     pub public_url: Option<String>,
+    /// Indexes of jobs, if there are any.
+    pub indexes: Option<Arc<Indexes>>,
 }
 
 impl Federation {
     /// Makes what the configuration says. Nothing is asked or opened yet, so that whatever is not there now can come
-    /// later.
+    /// later; only the folder of indexes of jobs is made if it is not there.
     ///
     /// # Errors
     /// What cannot work, in words.
@@ -73,11 +78,13 @@ impl Federation {
         let net = Net::new(&config.allow_private)?;
         let open = |collection| Collection::open(collection, &net).map(Arc::new);
         let collections = config.collections.iter().map(open);
+        let indexes = config.indexes.as_ref().map(Indexes::open).transpose();
         Ok(Arc::new(Federation {
             collections: collections.collect::<Result<_, String>>()?,
             resources: Resources::new(&net),
             net,
             public_url,
+            indexes: indexes.map_err(|error| format!("indexes: {error}"))?,
         }))
     }
 

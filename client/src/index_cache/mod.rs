@@ -30,6 +30,7 @@ pub mod lines;
 pub mod load;
 pub mod operations;
 mod raw;
+mod request;
 pub mod sort;
 mod work;
 pub mod zipnum;
@@ -47,4 +48,6 @@ pub use self::crawl_log_index::{
 pub use self::error::{Error, Missing, MissingJob};
 pub use self::id::{Id, JobId, JobSet};
 pub use self::raw::{Raw, RawCaches, RawMetadataCache};
+pub(crate) use self::request::reasons;
+pub use self::request::{IndexRequestClient, Parcel};
 pub use self::work::{Progress, Work};

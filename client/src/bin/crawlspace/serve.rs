@@ -3,6 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
 use crawlspace_client::federation::{server, Federation};
@@ -12,6 +13,9 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{signal, SignalKind};
 
 use crate::config;
+
+/// How long builds of indexes may take to notice that they are to end.
+const FAREWELL: Duration = Duration::from_secs(2);
 
 /// Serve index and resource APIs over HTTP, over every collection of a configuration.
 ///
@@ -61,7 +65,7 @@ impl Serve {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .build()?;
-        runtime.block_on(async {
+        let served = runtime.block_on(async {
             let listener = TcpListener::bind(self.bind).await.map_err(|error| {
                 let text = format!("{}: {error}", self.bind);
                 io::Error::new(error.kind(), text)
@@ -83,7 +87,10 @@ impl Serve {
             };
             server::serve(federation, listener, options, stop).await?;
             Ok(true)
-        })
+        });
+        // What is being built need not be finished: whatever is half of it does no harm.
+        runtime.shutdown_timeout(FAREWELL);
+        served
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod body;
 mod index;
+mod indexes;
 pub mod links;
 mod output;
 mod page;
@@ -141,6 +142,9 @@ pub async fn serve(
     }
     drop(listener);
     let _ = ending.send(true);
+    if let Some(indexes) = &federation.indexes {
+        indexes.stop();
+    }
     let all = async { while connections.join_next().await.is_some() {} };
     let _ = tokio::time::timeout(FAREWELL, all).await;
     connections.shutdown().await;
@@ -219,7 +223,7 @@ async fn answer(federation: Arc<Federation>, request: Request<Incoming>) -> Resp
     let Some((first, rest)) = path.strip_prefix('/').map(split) else {
         return message(StatusCode::BAD_REQUEST, "the path must begin with /");
     };
-    if matches!(first, "" | "_status" | "_metrics" | "static") {
+    if matches!(first, "" | "_status" | "_metrics" | "_indexes" | "static") {
         return own(&federation, &request, first, rest).await;
     }
     let name = decoded(first);
@@ -274,6 +278,7 @@ async fn own(
         ("", "") => page::answer(federation, request.uri().query().unwrap_or("")).await,
         ("_status", "") => state::status(federation).await,
         ("_metrics", "") => state::metrics(federation).await,
+        ("_indexes", kind) => indexes::answer(federation, request, kind).await,
         ("static", name) => page::file(name),
         _ => {
             let text = format!("there is nothing at {:?}", request.uri().path());

@@ -9,6 +9,7 @@ use serde_json::{json, Map, Value};
 use tokio::sync::Semaphore;
 
 use super::body::Body;
+use super::indexes::listing;
 use super::reply::{json as reply_json, message, page};
 use crate::federation::breaker::State;
 use crate::federation::collection::Collection;
@@ -92,10 +93,11 @@ pub async fn status(federation: &Arc<Federation>) -> Response<Body> {
             "sources": sources,
         }));
     }
-    fresh(reply_json(
-        StatusCode::OK,
-        &json!({ "version": env!("CARGO_PKG_VERSION"), "collections": collections }),
-    ))
+    let mut status = json!({ "version": env!("CARGO_PKG_VERSION"), "collections": collections });
+    if let (Some(indexes), Value::Object(status)) = (&federation.indexes, &mut status) {
+        status.insert("indexes".to_owned(), listing::status(indexes).await);
+    }
+    fresh(reply_json(StatusCode::OK, &status))
 }
 
 fn source(seen: &Seen) -> Value {
@@ -225,6 +227,9 @@ pub async fn metrics(federation: &Arc<Federation>) -> Response<Body> {
         out.sample(&format!("{name}_sum"), &[a, b, c, d], sum);
         out.sample(&format!("{name}_count"), &[a, b, c, d], count as f64);
     }
+    if let Some(indexes) = &federation.indexes {
+        listing::metrics(indexes, &mut out).await;
+    }
     let media = "text/plain; version=0.0.4; charset=utf-8";
     fresh(page(StatusCode::OK, media, out.text))
 }
@@ -238,19 +243,22 @@ fn labels<'a>(seen: &'a Seen, step: &'a str) -> [(&'static str, &'a str); 4] {
     ]
 }
 
+/// What `/_metrics` says.
 #[derive(Default)]
-struct Metrics {
+pub(super) struct Metrics {
     text: String,
 }
 
 // Writing to a string cannot fail.
 impl Metrics {
-    fn family(&mut self, name: &str, kind: &str, help: &str) {
+    /// Begins a metric, under its name without `crawlspace_`.
+    pub(super) fn family(&mut self, name: &str, kind: &str, help: &str) {
         let _ = writeln!(self.text, "# HELP crawlspace_{name} {help}");
         let _ = writeln!(self.text, "# TYPE crawlspace_{name} {kind}");
     }
 
-    fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: f64) {
+    /// A value of it.
+    pub(super) fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: f64) {
         let _ = write!(self.text, "crawlspace_{name}{{");
         for (index, (label, of)) in labels.iter().enumerate() {
             let comma = if index == 0 { "" } else { "," };

@@ -1,0 +1,182 @@
+//! A request for an index, and what the server says to it.
+
+use std::io::Read;
+use std::time::Duration;
+
+use reqwest::blocking::Response;
+use reqwest::header::{HeaderMap, ACCEPT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
+use serde_json::Value;
+use url::Url;
+
+use super::super::{IndexKind, JobSet, Work};
+use super::failure::Failure;
+use crate::wacz::http::{refused, web_client, Body};
+use crate::wacz::{Options as WebOptions, Problem};
+
+/// How long the server is to wait for an index that is being built, in seconds, before it says so.
+const WAIT: u64 = 20;
+/// The longest pause that a server can ask for while it builds.
+const LONGEST_PAUSE: u64 = 30;
+/// How much is read of an answer that is no index, in bytes.
+const EXPLANATION: u64 = 64 * 1024;
+/// How much of it is told.
+const TOLD: usize = 300;
+
+/// What a server says.
+pub(super) enum Answer {
+    /// It is being built; ask again after that time.
+    Building(Duration),
+    /// Here it is.
+    Arrived(Arrived),
+}
+
+/// An index on its way.
+pub(super) struct Arrived {
+    /// The tar.
+    pub body: Body,
+    /// The jobs that are in it, if the server says so.
+    pub found: Option<JobSet>,
+    /// Why others are missing.
+    pub reasons: Value,
+    /// How long the tar is.
+    pub length: Option<u64>,
+}
+
+/// Where an index is asked for.
+pub(super) fn url(server: &Url, kind: IndexKind, jobs: &JobSet) -> Url {
+    let mut url = server.clone();
+    url.set_path(&format!("{}_indexes/{kind}", server.path()));
+    url.set_query(Some(&format!("jobs={jobs}&wait={WAIT}")));
+    url
+}
+
+/// The same for people: not all of a thousand jobs, and no password.
+pub(super) fn shown(server: &Url, kind: IndexKind, jobs: &JobSet) -> String {
+    let url = without_password(&url(server, kind, jobs));
+    let short = url.split("&wait=").next().unwrap_or_default();
+    match short.char_indices().nth(TOLD) {
+        Some((end, _)) => format!("{}…", short.get(..end).unwrap_or_default()),
+        None => short.to_owned(),
+    }
+}
+
+/// A URL with its password, if it has one, masked.
+pub(super) fn without_password(url: &Url) -> String {
+    let mut url = url.clone();
+    if url.password().is_some() {
+        let _ = url.set_password(Some("***"));
+    }
+    url.into()
+}
+
+/// Asks once.
+pub(super) fn ask(url: &Url, silence: Duration, work: &Work) -> Result<Answer, Failure> {
+    let request = web_client(silence)?.get(url.clone());
+    // What is in the tar is packed as far as it can be.
+    let request = request.header(ACCEPT_ENCODING, "identity");
+    let response = request.send().map_err(|error| refused(&error))?;
+    let options = WebOptions {
+        silence,
+        ..WebOptions::default()
+    };
+    let headers = response.headers().clone();
+    match response.status().as_u16() {
+        200 => arrived(response, &headers, &options).map(Answer::Arrived),
+        202 => {
+            let state = explanation(response, &options);
+            building(&state, work);
+            let pause = seconds(&headers).unwrap_or(1).min(LONGEST_PAUSE);
+            Ok(Answer::Building(Duration::from_secs(pause)))
+        }
+        status => {
+            let message = explanation(response, &options);
+            let told = match message.get("message").and_then(Value::as_str) {
+                Some(text) => format!("{status}: {}", short(text)),
+                None => format!("{status}, and no word why: is that a server of indexes?"),
+            };
+            Err(match status {
+                408 | 425 | 429 | 502..=504 => {
+                    Failure::Passing(told, seconds(&headers).map(Duration::from_secs))
+                }
+                _ => Failure::Answer(told),
+            })
+        }
+    }
+}
+
+fn arrived(
+    response: Response,
+    headers: &HeaderMap,
+    options: &WebOptions,
+) -> Result<Arrived, Failure> {
+    let media = text(headers, CONTENT_TYPE.as_str()).unwrap_or_default();
+    let plain = media.split(';').next().unwrap_or_default().trim();
+    if !plain.eq_ignore_ascii_case("application/x-tar") {
+        return Err(Failure::answer(format!(
+            "it sends {:?} where an index (application/x-tar) was expected: is that a server of indexes?",
+            short(&media)
+        )));
+    }
+    let found = match text(headers, "jobs-found") {
+        Some(found) => Some(found.parse().map_err(|error| {
+            Failure::answer(format!(
+                "what it says of the jobs that it found is wrong: {error}"
+            ))
+        })?),
+        None => None,
+    };
+    let reasons = text(headers, "jobs-missing-reasons");
+    let reasons = reasons.and_then(|reasons| serde_json::from_str(&reasons).ok());
+    Ok(Arrived {
+        found,
+        reasons: reasons.unwrap_or_default(),
+        length: text(headers, CONTENT_LENGTH.as_str()).and_then(|length| length.parse().ok()),
+        body: Body::new(response, options),
+    })
+}
+
+/// Shows how far the server is.
+fn building(state: &Value, work: &Work) {
+    let number = |name: &str| state.get(name).and_then(Value::as_u64).unwrap_or(0);
+    let stage = state.get("stage").and_then(Value::as_str).unwrap_or("");
+    let stage = match stage.is_empty() {
+        true => "the server builds".to_owned(),
+        false => format!("the server: {}", short(stage)),
+    };
+    work.begin(&stage, number("total"));
+    // Whether to go on is asked before the next request.
+    let _ = work.advance(number("done"));
+}
+
+/// The JSON of an answer that is no index, or nothing.
+fn explanation(response: Response, options: &WebOptions) -> Value {
+    let mut bytes = Vec::new();
+    let mut body = Body::new(response, options).take(EXPLANATION);
+    match body.read_to_end(&mut bytes) {
+        Ok(_) => serde_json::from_slice(&bytes).unwrap_or_default(),
+        Err(_) => Value::Null,
+    }
+}
+
+fn seconds(headers: &HeaderMap) -> Option<u64> {
+    text(headers, RETRY_AFTER.as_str())?.parse().ok()
+}
+
+fn text(headers: &HeaderMap, name: &str) -> Option<String> {
+    let value = headers.get(name)?;
+    Some(String::from_utf8_lossy(value.as_bytes()).trim().to_owned())
+}
+
+/// What a server says goes to terminals.
+fn short(text: &str) -> String {
+    text.chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .take(TOLD)
+        .collect()
+}
+
+impl From<reqwest::Error> for Failure {
+    fn from(error: reqwest::Error) -> Failure {
+        Problem::into(refused(&error))
+    }
+}
