@@ -58,8 +58,9 @@ impl<'a> Line<'a> {
         if !(7..=8).contains(&count) {
             return Err(Bad::Fields(count, "7 or 8"));
         }
-        // Where URLs have no byte below the space, the order of whole lines is that of URLs.
-        if !is_word(url) {
+        // With the URL at the very beginning, and no byte in there below the space, the order of whole lines is that of
+        // URLs.
+        if !text.starts_with(url) || !is_word(url) {
             return Err(Bad::Url);
         }
         if !matches!(date.len(), 14 | 17) || !is_number(date) {

@@ -60,6 +60,7 @@ fn a_bad_line_says_why() {
         ("http://a.dk/", Bad::Fields(1, "7 or 8")),
         (&format!("{LINE} a b"), Bad::Fields(9, "7 or 8")),
         (&line(0, "http://a.dk/\x1f"), Bad::Url),
+        (&format!(" {LINE}"), Bad::Url),
         (&line(2, "2009"), Bad::Date),
         (&line(2, "2009052513000x"), Bad::Date),
         (&line(4, "x"), Bad::Number("length")),

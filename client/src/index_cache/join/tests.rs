@@ -79,6 +79,21 @@ fn what_is_not_known_is_left_out() {
 }
 
 #[test]
+fn keys_of_what_is_not_of_the_web_are_those_of_other_indexers() {
+    for (url, key) in [
+        ("dns:www.a.dk", "dns:www.a.dk"),
+        ("whois:a.dk", "whois:a.dk"),
+        ("whois://whois.dk/a.dk", "dk,whois)/a.dk"),
+        ("ftp://ftp.A.dk/B/", "dk,a,ftp)/b"),
+        ("filedesc://7-1.arc", "filedesc://7-1.arc"),
+        ("urn:x:Y", "urn:x:y"),
+    ] {
+        let lines = lines_of(&fetched(url, "20090525130000", "-"), "");
+        assert_eq!(lines[0].0.split(' ').next(), Some(key), "{url}");
+    }
+}
+
+#[test]
 fn all_that_a_row_knows_can_be_read_again() {
     let notes = r#"etag:"a\b"c"#;
     let notes = [
