@@ -40,7 +40,7 @@ fn digit(byte: u8) -> Option<u8> {
 /// Whether a byte is escaped in a key: all that is not printable ASCII, and the signs that would be read otherwise.
 #[inline]
 pub(super) fn must(byte: u8) -> bool {
-    (byte < 0x21) | (byte > 0x7e) | (byte == b'#') | (byte == b'%')
+    !(0x21..=0x7e).contains(&byte) | (byte == b'#') | (byte == b'%')
 }
 
 /// Appends the text in lower case, with escapes where they must be.
