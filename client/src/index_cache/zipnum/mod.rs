@@ -20,6 +20,8 @@ mod lookup;
 mod merge;
 mod pack;
 mod secondary;
+#[cfg(test)]
+mod tests;
 mod tournament;
 mod writer;
 
@@ -33,8 +35,8 @@ pub use self::writer::{Stats, Writer};
 /// How an index is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// So many lines make a block. No block that could be another one's neighbour has less than half of it, or more
-    /// than double.
+    /// So many lines make a block. It may have half of them, or double, and the last one may have fewer. Where lines
+    /// are very long, blocks have as many as make half a megabyte.
     pub lines: usize,
     /// How hard gzip tries, from 1 to 9.
     pub level: u32,

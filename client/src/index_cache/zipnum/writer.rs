@@ -418,3 +418,40 @@ fn copy(run: &Run, out: &mut Output) -> Result<(), Error> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_told_with_the_name_of_the_file() {
+        for gz_is_full in [true, false] {
+            let folder = tempfile::tempdir().unwrap();
+            let mut writer = Writer::create(folder.path(), "url", Options::by_digest()).unwrap();
+            let full = File::options().write(true).open("/dev/full").unwrap();
+            let output = match gz_is_full {
+                true => &mut writer.gz,
+                false => &mut writer.idx,
+            };
+            output.file = BufWriter::with_capacity(BUFFER, full);
+            let path = output.path.clone();
+            let line = |n| format!("org,example)/{n:08} 2020 {{\"url\":\"http://example.org/\"}}");
+            let written = (0..20_000).try_for_each(|n| writer.push(line(n).as_bytes()));
+            let error = written.and_then(|()| writer.finish()).unwrap_err();
+            assert!(error.is_full(), "{error}");
+            let name = path.display().to_string();
+            assert!(error.to_string().starts_with(&name), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_writer_that_is_dropped_waits_for_nobody() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut writer = Writer::create(folder.path(), "url", Options::by_url()).unwrap();
+        for n in 0..20_000 {
+            writer.push(format!("{n:08} 2020 {{}}").as_bytes()).unwrap();
+        }
+        assert!(writer.packers.under_way() > 0);
+        drop(writer);
+    }
+}
