@@ -132,14 +132,20 @@ fn something_else_than_warc_is_an_error() {
     for other in [
         "garbage",
         "GET / HTTP/1.1\r\n\r\n",
-        "filedesc://x.arc 0.0.0.0 20260101000000 text/plain 9\n",
+        "filedesk://x.arc 0.0.0.0 20260101000000 text/plain 9\n",
         "\0\0",
     ] {
         let error = error(other.as_bytes());
         assert!(matches!(error.problem, Problem::NotWarc), "{error}");
         assert_eq!(error.offset, 0);
     }
-    for cut in ["W", "WARC/1.", "WARC/1.0\r\nWARC-Ty"] {
+    for cut in [
+        "W",
+        "WARC/1.",
+        "WARC/1.0\r\nWARC-Ty",
+        "filedesc:",
+        "filedesc://x.arc 0.0.0.0 20260101000000 text/plain 9\n",
+    ] {
         assert!(
             matches!(error(cut.as_bytes()).problem, Problem::Truncated),
             "{cut}"
