@@ -84,7 +84,7 @@ impl Sorter {
         }
         self.lines += 1;
         self.bytes += line.len() as u64 + 1;
-        if self.lines % OFTEN == 0 {
+        if self.lines.is_multiple_of(OFTEN) {
             self.work.check()?;
         }
         self.gathered.push(line, key);
@@ -166,7 +166,7 @@ impl Sorter {
             let (line, key) = merge.line();
             run.push(line, key)?;
             lines += 1;
-            if lines % OFTEN == 0 {
+            if lines.is_multiple_of(OFTEN) {
                 self.work.check()?;
             }
         }
@@ -213,7 +213,7 @@ impl Sorted {
         while let Some(line) = self.next()? {
             take(line)?;
             lines += 1;
-            if lines % OFTEN == 0 {
+            if lines.is_multiple_of(OFTEN) {
                 work.check()?;
             }
         }
