@@ -4,9 +4,11 @@ mod chg;
 mod columns;
 mod config;
 mod dedupe;
+mod index;
 mod indexer;
 mod serve;
 mod shell;
+mod size;
 mod stop;
 mod table;
 mod tags;
@@ -58,6 +60,9 @@ enum Subject {
     /// WACZ files: which others they need for replay.
     #[command(subcommand, arg_required_else_help = true)]
     Wacz(wacz::Wacz),
+    /// Indexes of jobs: from their metadata files, each built once.
+    #[command(subcommand, arg_required_else_help = true)]
+    Index(index::Index),
     Serve(serve::Serve),
     /// Configurations of `serve`.
     #[command(subcommand, arg_required_else_help = true)]
@@ -143,6 +148,7 @@ fn main() -> ExitCode {
         Subject::Chg(chg) => chg.run(),
         Subject::Tags(tags) => tags.run(),
         Subject::Wacz(wacz) => wacz.run(),
+        Subject::Index(index) => index.run(),
         Subject::Serve(serve) => serve.run(),
         Subject::Config(config) => config.run(),
         Subject::Completions(completions) => completions.run(),

@@ -139,6 +139,12 @@ impl Manifest {
         hex(hash.digest128())
     }
 
+    /// How many lines the entry has, as far as that was counted: captures, in an index.
+    pub fn lines(&self) -> Option<u64> {
+        let rows = self.counts.get("rows").or(self.counts.get("lines"));
+        rows.copied()
+    }
+
     /// The size of all its files, in bytes.
     pub fn size(&self) -> u64 {
         self.files.iter().map(|file| file.size).sum()

@@ -33,16 +33,14 @@ const OPENED: usize = 100;
 pub type Lines<'a> = dyn Fn(&mut dyn FnMut(&[u8]) -> Result<(), Error>) -> Result<(), Error> + 'a;
 
 /// The lines of the index in a folder, in the order of URLs: one of a cache, or a client's own.
-pub fn lines_of(
-    folder: &Path,
-) -> impl Fn(&mut dyn FnMut(&[u8]) -> Result<(), Error>) -> Result<(), Error> + '_ {
-    move |each| {
+pub fn lines_of(folder: &Path) -> Box<Lines<'_>> {
+    Box::new(move |each| {
         let lookup = Lookup::open(folder)?;
         for row in lookup.all()? {
             each(row?.line())?;
         }
         Ok(())
-    }
+    })
 }
 
 /// What became of a job.

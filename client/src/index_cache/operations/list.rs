@@ -131,7 +131,7 @@ impl Listed {
         match manifest {
             None => Listed { state, ..nothing },
             Some(manifest) => Listed {
-                lines: manifest.counts.get("lines").copied(),
+                lines: manifest.lines(),
                 made: Some(manifest.made),
                 jobs: Some(manifest.jobs),
                 state,
