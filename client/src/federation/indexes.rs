@@ -10,7 +10,7 @@ use tokio::task::spawn_blocking;
 
 use super::config;
 use crate::index_cache::{
-    operations, Error, Index, IndexCaches, IndexKind, JobSet, Limits, Options, Progress, Work,
+    Error, Index, IndexCaches, IndexKind, JobSet, Limits, Options, Progress, Work,
 };
 
 /// So many indexes are built at once; others wait for their turn,
@@ -217,11 +217,16 @@ impl Indexes {
         if let Some(index) = blocking(IndexCaches::hit).await? {
             return Ok(index);
         }
-        told.send_replace(State::Waiting);
-        let Ok(_waiting) = self.waiting.try_acquire() else {
-            return Err(Refused::Full);
+        let _turn = match self.turns.try_acquire() {
+            Ok(turn) => turn,
+            Err(_) => {
+                let Ok(_waiting) = self.waiting.try_acquire() else {
+                    return Err(Refused::Full);
+                };
+                told.send_replace(State::Waiting);
+                self.turns.acquire().await.map_err(|_| Refused::Stopped)?
+            }
         };
-        let _turn = self.turns.acquire().await.map_err(|_| Refused::Stopped)?;
         told.send_replace(State::Building);
         let index = blocking(|caches, kind, jobs, work| {
             work.check()?;
@@ -236,10 +241,7 @@ impl Indexes {
             return;
         };
         let caches = Arc::clone(&self.caches);
-        let collected = spawn_blocking(move || {
-            let options = caches.options();
-            operations::collect(&options.cache_dir, &options.limits, false, &Work::default())
-        });
+        let collected = spawn_blocking(move || caches.make_room(&Work::default()));
         match collected.await {
             Ok(Ok(collected)) if !collected.within_limits => {
                 tracing::warn!(

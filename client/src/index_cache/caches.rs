@@ -10,8 +10,8 @@ use super::cdx_index::{CdxIndex, CdxIndexCache};
 use super::crawl_log_index::{CrawlLogIndex, DedupCrawlLogIndexCache, FullCrawlLogIndexCache};
 use super::raw::RawCaches;
 use super::{
-    CombiningMultiFileBasedCache, Counts, Error, Figures, Form, Index, JobSet, MultiFileBasedCache,
-    Work,
+    operations, CombiningMultiFileBasedCache, Counts, Error, Figures, Form, Index, JobSet,
+    MultiFileBasedCache, Work,
 };
 
 /// Which index is asked for.
@@ -228,6 +228,18 @@ impl IndexCaches {
             IndexKind::Full => self.full.cache(),
             IndexKind::Cdx => self.cdx.cache(),
         }
+    }
+
+    /// Removes what is more than the limits allow, as far as nobody uses it.
+    ///
+    /// # Errors
+    /// As [`collect`](operations::collect).
+    pub fn make_room(&self, work: &Work) -> Result<operations::Collected, Error> {
+        let options = &self.options;
+        let collected = operations::collect(&options.cache_dir, &options.limits, false, work)?;
+        let removed = collected.removed.len();
+        self.figures.evicted(removed.try_into().unwrap_or(u64::MAX));
+        Ok(collected)
     }
 
     /// How it was opened.

@@ -28,6 +28,24 @@ impl Stage {
         command
             .args(["serve", "--bind", &bind.to_string(), "--config"])
             .arg(&file);
+        Stage::of(command, dir)
+    }
+
+    /// The same with limits that a shell sets.
+    #[allow(dead_code)] // as below
+    pub fn start_limited(config: &str, limits: &str) -> Stage {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("config.yaml");
+        std::fs::write(&file, config).unwrap();
+        let mut command = Command::new("sh");
+        let script = format!("{limits}; exec \"$0\" serve --bind 127.0.0.1:0 --config \"$1\"");
+        command
+            .args(["-c", &script, env!("CARGO_BIN_EXE_crawlspace")])
+            .arg(&file);
+        Stage::of(command, dir)
+    }
+
+    fn of(command: Command, dir: TempDir) -> Stage {
         let mut program = Program::start(command);
         let address = until_some("the server listens", || {
             if let Some(ended) = program.ended() {
@@ -62,5 +80,11 @@ impl Stage {
     #[allow(dead_code)] // not every test that has a stage looks at it
     pub fn program(&self) -> &Program {
         &self.program
+    }
+
+    /// The same, to end it.
+    #[allow(dead_code)] // likewise
+    pub fn program_mut(&mut self) -> &mut Program {
+        &mut self.program
     }
 }

@@ -143,6 +143,11 @@ impl Figures {
             evicted: now(&self.evicted),
         }
     }
+
+    /// So many more entries were removed to make room.
+    pub(crate) fn evicted(&self, number: u64) {
+        self.evicted.fetch_add(number, Ordering::Relaxed);
+    }
 }
 
 fn add(figure: &AtomicU64) {

@@ -1,0 +1,13 @@
+//! Indexes of jobs over HTTP: a client with caches of its own, and `crawlspace serve`.
+
+#[path = "../index_cache/stage.rs"]
+#[allow(dead_code)] // these tests need some of it
+mod archive;
+mod builds;
+mod hostile;
+mod layers;
+mod parcels;
+mod requests;
+mod server;
+#[path = "../federation_pywb/stage.rs"]
+mod stage;
