@@ -74,6 +74,10 @@ fn a_place_that_cannot_be_read_is_named() {
         let archive = archive(&[root, &place]);
         assert_says(&failure(&archive, 7), &[&place]);
     }
+    assert_says(
+        &failure(&archive(&["/dev/null"]), 7),
+        &["/dev/null", "a device"],
+    );
     let link = format!("{root}/8-metadata-1.warc");
     symlink("/dev/null", &link).unwrap();
     assert_says(&failure(&archive(&[root]), 8), &[&link, "a device"]);
@@ -193,6 +197,19 @@ fn a_file_that_was_moved_is_found_again() {
     fs::remove_dir_all(root.join("b")).unwrap();
     failure(&archive, 7);
     assert!(!found(&archive, 7));
+}
+
+#[test]
+fn a_place_that_fails_later_takes_no_job_away_that_is_known() {
+    let folder = tempfile::tempdir().unwrap();
+    let (a, b) = (folder.path().join("a"), folder.path().join("b"));
+    put(&a.join("7-metadata-1.warc"), 7);
+    put(&b.join("8-metadata-1.warc"), 8);
+    let archive = archive(&[a.to_str().unwrap(), b.to_str().unwrap()]);
+    assert!(found(&archive, 7));
+    fs::remove_dir_all(&b).unwrap();
+    assert_says(&failure(&archive, 9), &[b.to_str().unwrap()]);
+    assert!(found(&archive, 7));
 }
 
 #[test]

@@ -315,3 +315,39 @@ fn passwords_in_urls_are_not_shown() {
     assert_says(&text, &["/7-metadata-1.warc.gz", "404"]);
     assert!(!text.contains("secret"), "{text}");
 }
+
+#[test]
+fn a_server_may_say_of_a_packed_file_that_it_is_packed() {
+    let host = FileHost::start();
+    let packed = Manners {
+        encoding: Some("x-gzip".to_owned()),
+        ..Manners::default()
+    };
+    put(&host, "/7-metadata-1.warc.gz", 7, packed.clone());
+    let url = host.url("/7-metadata-1.warc.gz");
+    assert!(found(&archive(&[&url]), 7));
+    // What is not packed by itself was packed on the way, and would be another file.
+    put(&host, "/7-metadata-1.warc", 7, packed);
+    let url = host.url("/7-metadata-1.warc");
+    assert_says(&failure(&archive(&[&url]), 7), &[&url, "x-gzip"]);
+}
+
+#[test]
+fn however_many_ask_one_of_them_looks() {
+    let host = FileHost::start();
+    list(&host, "/a/", page(&["7-metadata-1.warc.gz"]));
+    put(&host, "/a/7-metadata-1.warc.gz", 7, Manners::default());
+    let seldom = Options {
+        rescan: Duration::from_secs(3600),
+        ..options()
+    };
+    let archive = Archive::open_with(&[host.url("/a/")], seldom).unwrap();
+    std::thread::scope(|scope| {
+        for job in 0..8 {
+            let archive = &archive;
+            scope.spawn(move || assert_eq!(found(archive, job), job == 7));
+        }
+    });
+    let looks = asked(&host).iter().filter(|path| *path == "/a/").count();
+    assert_eq!(looks, 1);
+}

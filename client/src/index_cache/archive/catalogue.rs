@@ -1,7 +1,9 @@
 //! Which metadata files a job has.
 
 use std::fs::File;
+use std::io;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -15,6 +17,8 @@ use crate::wacz::Location;
 pub(super) struct Catalogue {
     places: Vec<Location>,
     known: Mutex<Arc<Files>>,
+    /// What is known may not be true any more.
+    is_stale: AtomicBool,
     /// Held by the one who looks.
     last: Mutex<Last>,
 }
@@ -42,7 +46,6 @@ struct Files {
     locations: Vec<Location>,
     /// For each number in the name of a file, the file; sorted.
     by_job: Vec<(JobId, usize)>,
-    is_stale: bool,
 }
 
 impl Catalogue {
@@ -59,13 +62,10 @@ impl Catalogue {
                 })
             })
             .collect();
-        let stale = Files {
-            is_stale: true,
-            ..Files::default()
-        };
         Ok(Catalogue {
             places: places?,
-            known: Mutex::new(Arc::new(stale)),
+            known: Mutex::default(),
+            is_stale: AtomicBool::new(true),
             last: Mutex::default(),
         })
     }
@@ -74,7 +74,8 @@ impl Catalogue {
     /// known one looks again, unless that was done just now.
     ///
     /// # Errors
-    /// When a place cannot be read. The same error comes until it is time to look again.
+    /// When a place cannot be read, for what may be there is not known: that is so for all jobs that are not known from
+    /// an earlier look. The same error comes until it is time to look again.
     pub(super) fn files(
         &self,
         job: JobId,
@@ -83,7 +84,7 @@ impl Catalogue {
     ) -> Result<(Vec<MetadataFile>, Vec<String>), Error> {
         let known = self.known().clone();
         let files = known.of(job);
-        if !known.is_stale && !files.0.is_empty() {
+        if !self.is_stale.load(Ordering::Acquire) && !files.0.is_empty() {
             return Ok(files);
         }
         // Whoever comes while somebody looks waits for what comes of that.
@@ -95,7 +96,13 @@ impl Catalogue {
                 None => Ok(self.known().of(job)),
             };
         }
-        match self.look(options, work) {
+        // What becomes untrue while one looks has to be looked at again.
+        let was_stale = self.is_stale.swap(false, Ordering::AcqRel);
+        let outcome = self.look(options, work);
+        if outcome.is_err() && was_stale {
+            self.forget();
+        }
+        match outcome {
             Ok(files) => {
                 *last = Last {
                     at: Some(Instant::now()),
@@ -118,14 +125,7 @@ impl Catalogue {
 
     /// What is known may not be true any more, and is looked at again when something is asked for.
     pub(super) fn forget(&self) {
-        let mut known = self.known();
-        if !known.is_stale {
-            *known = Arc::new(Files {
-                locations: known.locations.clone(),
-                by_job: known.by_job.clone(),
-                is_stale: true,
-            });
-        }
+        self.is_stale.store(true, Ordering::Release);
     }
 
     fn known(&self) -> MutexGuard<'_, Arc<Files>> {
@@ -141,6 +141,9 @@ impl Catalogue {
                     let about = std::fs::metadata(path).map_err(Error::io(path, "read"))?;
                     if about.is_dir() {
                         folder::scan(path, work, &mut |path| files.add(Location::File(path)))?;
+                    } else if !about.is_file() {
+                        let error = io::Error::other("this is no file, but a device");
+                        return Err(Error::io(path, "read")(error));
                     } else if is_file {
                         files.add_named(place.clone())?;
                     } else {
@@ -261,7 +264,7 @@ fn again(error: &Error) -> Error {
         } => Error::Io {
             path: path.clone(),
             action,
-            error: std::io::Error::new(error.kind(), error.to_string()),
+            error: io::Error::new(error.kind(), error.to_string()),
         },
         Error::Remote { url, what } => Error::Remote {
             url: url.clone(),

@@ -155,7 +155,27 @@ fn is_href(page: &[u8], equals: usize) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn every_link_of_a_listing_is_found(names in proptest::collection::vec("[a-zA-Z0-9%/._-]{1,12}", 0..8)) {
+            let page: String = names
+                .iter()
+                .map(|name| format!("<tr><td><A  HREF = \"{name}\" title=\"href\">{name}</a> 2013=x\n"))
+                .collect();
+            prop_assert_eq!(links(page.as_bytes()), names);
+        }
+
+        #[test]
+        fn anything_may_be_a_page_or_a_list(text in proptest::collection::vec(any::<u8>(), 0..300), html in "(<a href=['\"]?[a-c&;=]{0,5}['\"]?>| href|=|<){0,20}") {
+            let _ = (names(&text), links(&text), links(html.as_bytes()), names(html.as_bytes()));
+        }
+    }
 
     #[test]
     fn a_list_has_a_line_for_each() {

@@ -52,7 +52,38 @@ fn decimal(text: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn a_job_is_found_wherever_it_stands(
+            before in "([a-z0-9_.]{1,6}-){0,3}",
+            job: u64,
+            after in "(-[a-z0-9_.]{1,6}){0,3}",
+            number in 0u64..1000,
+            ending in proptest::sample::select(&[".warc", ".arc", ".warc.gz", ".ARC.GZ"][..]),
+        ) {
+            let name = format!("{before}{job}{after}-metadata-{number}{ending}");
+            let parsed = Name::parse(&name).expect("a name");
+            prop_assert!(parsed.candidates.contains(&JobId(job)));
+            prop_assert_eq!(parsed.number, number);
+            prop_assert!(is_archive_file(&name));
+            prop_assert!(name.starts_with(unpacked(&name)));
+            let harvested = name.replace("-metadata-", "-");
+            prop_assert_eq!(Name::parse(&harvested), None);
+        }
+
+        #[test]
+        fn any_text_may_be_a_name(name in "\\PC{0,20}(-metadata-)?[0-9x]{0,3}(\\.w?arc)?(\\.gz)?") {
+            if let Some(parsed) = Name::parse(&name) {
+                prop_assert!(!parsed.candidates.is_empty());
+            }
+        }
+    }
 
     #[test]
     fn every_number_before_the_word_may_be_the_job() {

@@ -60,9 +60,14 @@ impl Answer {
         };
         let range = text(CONTENT_RANGE);
         if matches!(status, 200 | 206) {
-            if let Some(coding) =
-                text(CONTENT_ENCODING).filter(|coding| !coding.eq_ignore_ascii_case("identity"))
-            {
+            let is_packed = response.url().path().ends_with(".gz");
+            let is_own = |coding: &str| match coding.to_ascii_lowercase().as_str() {
+                "identity" => true,
+                // Some servers say it of files that are compressed themselves (`AddEncoding` of Apache).
+                "gzip" | "x-gzip" => is_packed,
+                _ => false,
+            };
+            if let Some(coding) = text(CONTENT_ENCODING).filter(|coding| !is_own(coding)) {
                 return answer(format!(
                     "it sends the file compressed ({coding}), though it was asked not to"
                 ));
