@@ -5,6 +5,7 @@ mod answer;
 mod both_ways;
 mod data;
 mod equal;
+mod jobs;
 mod record;
 mod stage;
 mod table;
