@@ -7,6 +7,7 @@ mod builds;
 mod hostile;
 mod layers;
 mod parcels;
+mod programs;
 mod requests;
 mod server;
 #[path = "../federation_pywb/stage.rs"]

@@ -11,7 +11,7 @@ use url::Url;
 use super::super::{IndexKind, JobSet, Work};
 use super::failure::Failure;
 use crate::wacz::http::{refused, web_client, Body};
-use crate::wacz::{Options as WebOptions, Problem};
+use crate::wacz::Options as WebOptions;
 
 /// How long the server is to wait for an index that is being built, in seconds, before it says so.
 const WAIT: u64 = 20;
@@ -173,10 +173,4 @@ fn short(text: &str) -> String {
         .map(|c| if c.is_control() { ' ' } else { c })
         .take(TOLD)
         .collect()
-}
-
-impl From<reqwest::Error> for Failure {
-    fn from(error: reqwest::Error) -> Failure {
-        Problem::into(refused(&error))
-    }
 }
