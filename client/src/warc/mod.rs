@@ -6,6 +6,7 @@
 //! whatever is wrong is an [`Error`] that names the file and the offset. [`Writer`] writes WARC files.
 
 pub(crate) mod arc;
+mod current;
 pub(crate) mod digest;
 mod error;
 mod input;
@@ -14,8 +15,9 @@ mod record;
 mod revisit;
 mod writer;
 
+pub use current::{Record, MAX_HTTP_HEAD};
 pub use error::{Error, Problem};
-pub use reader::{Extent, Reader, Record, MAX_HEADER, MAX_HTTP_HEAD};
+pub use reader::{Extent, Reader, MAX_HEADER};
 pub use record::{Header, RecordType};
 pub use revisit::Revisit;
 pub use writer::{Compression, Writer};

@@ -3,15 +3,13 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
 use super::arc;
+use super::current::Record;
 use super::input::{Counting, Input};
 use super::{Compression, Error, Header, Problem};
 
 /// The largest record header that is read, in bytes. A longer one is an error: the memory that a record
 /// takes must not depend on who wrote it.
 pub const MAX_HEADER: usize = 64 * 1024;
-
-/// The most of an HTTP header that [`Record::http_head`] gives, in bytes.
-pub const MAX_HTTP_HEAD: usize = 64 * 1024;
 
 const VERSIONS: [&str; 2] = ["1.0", "1.1"];
 
@@ -48,11 +46,11 @@ pub struct Extent {
 /// ```
 pub struct Reader<R: BufRead> {
     file: String,
-    input: Input<R>,
+    pub(super) input: Input<R>,
     /// Where the current record begins, or the next one.
-    offset: u64,
+    pub(super) offset: u64,
     /// What is still to be read of the current record's block; `None` between records.
-    remaining: Option<u64>,
+    pub(super) remaining: Option<u64>,
     content_length: u64,
     records: u64,
     is_arc: bool,
@@ -207,7 +205,7 @@ impl<R: BufRead> Reader<R> {
         Ok(line)
     }
 
-    fn read_block(&mut self, into: &mut [u8]) -> Result<usize, Error> {
+    pub(super) fn read_block(&mut self, into: &mut [u8]) -> Result<usize, Error> {
         let remaining = self.remaining.unwrap_or(0);
         let most = into
             .len()
@@ -225,7 +223,7 @@ impl<R: BufRead> Reader<R> {
         }
     }
 
-    fn finish(&mut self) -> Result<Extent, Error> {
+    pub(super) fn finish(&mut self) -> Result<Extent, Error> {
         let outcome = match self.is_arc {
             true => self.end_arc_record(),
             false => self.end_warc_record(),
@@ -340,7 +338,7 @@ impl<R: BufRead> Reader<R> {
 
     /// The input ended within the record: either the file is cut off, or a whole gzip member was
     /// shorter than the record claims to be.
-    fn cut_off(&mut self) -> Error {
+    pub(super) fn cut_off(&mut self) -> Error {
         let whole_member =
             self.is_in_member() && matches!(self.input.fill_buf(), Ok(rest) if rest.is_empty());
         let problem = if whole_member {
@@ -351,99 +349,12 @@ impl<R: BufRead> Reader<R> {
         self.error(problem)
     }
 
-    fn error(&self, problem: Problem) -> Error {
+    pub(super) fn error(&self, problem: Problem) -> Error {
         Error {
             file: self.file.clone(),
             offset: self.offset,
             problem,
         }
-    }
-}
-
-/// A record that is being read. Its block is read through [`Read`], as much of it as is wanted.
-pub struct Record<'r, R: BufRead> {
-    reader: &'r mut Reader<R>,
-    header: Header,
-}
-
-impl<R: BufRead> Record<'_, R> {
-    /// The record's header.
-    pub fn header(&self) -> &Header {
-        &self.header
-    }
-
-    /// Where the record begins in the file, in bytes.
-    pub fn offset(&self) -> u64 {
-        self.reader.offset
-    }
-
-    /// An error about this record, for a caller who asks more of it than the standard does.
-    pub fn error(&self, problem: Problem) -> Error {
-        self.reader.error(problem)
-    }
-
-    /// Reads the status line and the header fields that the block of a `response` begins with, the empty
-    /// line after them included; or, where none comes, what there is, up to [`MAX_HTTP_HEAD`] bytes.
-    ///
-    /// # Errors
-    /// When the file ends before, or is damaged.
-    pub fn http_head(&mut self) -> Result<Vec<u8>, Error> {
-        let mut head = Vec::new();
-        let mut byte = [0];
-        while head.len() < MAX_HTTP_HEAD && self.reader.read_block(&mut byte)? == 1 {
-            head.push(byte[0]);
-            if head.ends_with(b"\r\n\r\n") || head.ends_with(b"\n\n") {
-                break;
-            }
-        }
-        Ok(head)
-    }
-
-    /// Skips the rest of the record and tells where it lies. Only this makes sure that the record is whole.
-    ///
-    /// # Errors
-    /// When the record is cut off or damaged, or does not end where it should.
-    pub fn finish(self) -> Result<Extent, Error> {
-        self.reader.finish()
-    }
-
-    /// As [`Record::finish`], and keeps the header.
-    ///
-    /// # Errors
-    /// The same.
-    pub fn into_header(self) -> Result<(Header, Extent), Error> {
-        let extent = self.reader.finish()?;
-        Ok((self.header, extent))
-    }
-}
-
-impl<R: BufRead> Read for Record<'_, R> {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        self.reader.read_block(into).map_err(io::Error::other)
-    }
-}
-
-impl<R: BufRead> BufRead for Record<'_, R> {
-    fn fill_buf(&mut self) -> io::Result<&[u8]> {
-        let remaining = self.reader.remaining.unwrap_or(0);
-        if remaining == 0 {
-            return Ok(&[]);
-        }
-        match self.reader.input.fill_buf() {
-            Ok([]) => return Err(io::Error::other(self.reader.cut_off())),
-            Ok(_) => {}
-            Err(error) => return Err(io::Error::other(self.reader.error(error.into()))),
-        }
-        // What is there is given again without reading.
-        let here = self.reader.input.fill_buf()?;
-        let most = usize::try_from(remaining).unwrap_or(usize::MAX);
-        Ok(&here[..here.len().min(most)])
-    }
-
-    fn consume(&mut self, n: usize) {
-        let remaining = self.reader.remaining.unwrap_or(0);
-        self.reader.remaining = Some(remaining.saturating_sub(n as u64));
-        self.reader.input.consume(n);
     }
 }
 

@@ -89,7 +89,7 @@ fn a_folder_within_that_cannot_be_read_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let closed = folder.path().join("closed");
     put(&closed.join("7-metadata-1.warc"), 7);
-    fs::set_permissions(&closed, fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o000)).unwrap();
     if fs::read_dir(&closed).is_ok() {
         eprintln!("this user may read everything");
     } else {

@@ -3,7 +3,7 @@
 use std::fs;
 
 use redis_tests::metadata::{metadata, Form};
-use redis_tests::{FileHost, Manners};
+use redis_tests::{answer, FileHost, Manners, ScriptedHost};
 
 use super::*;
 
@@ -350,4 +350,12 @@ fn however_many_ask_one_of_them_looks() {
     });
     let looks = asked(&host).iter().filter(|path| *path == "/a/").count();
     assert_eq!(looks, 1);
+}
+
+#[test]
+fn folders_without_end_are_an_error() {
+    let host = ScriptedHost::start(|_| answer(200, &[], page(&["deeper/", "./"])));
+    let text = failure(&archive(&[&host.url("/a/")]), 7);
+    assert_says(&text, &["/a/", "64 folders deep"]);
+    assert!(host.asked().len() < 100);
 }

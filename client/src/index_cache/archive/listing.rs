@@ -11,6 +11,8 @@ use crate::wacz::{self, Location, Problem};
 
 /// How many listings are read from one place on, before it is thought to have no end.
 const MAX_LISTINGS: usize = 100_000;
+/// How many folders deep one goes, before it is thought to have no end.
+const MAX_DEPTH: usize = 64;
 
 /// A listing that is still to be read.
 struct Listing {
@@ -110,10 +112,16 @@ fn look_into(
         }
         match (list::kind_of(&name_of(&url)), url) {
             (Named::File, url) => add(Location::Url(url)),
-            (_, url) if url.path().ends_with('/') => listings.push(Listing {
-                url,
-                base: Some(base.clone()),
-            }),
+            (_, url) if url.path().ends_with('/') => {
+                if depth(&url) > depth(&base) + MAX_DEPTH {
+                    let what = format!("it leads more than {MAX_DEPTH} folders deep");
+                    return Err(wrong(&base, what));
+                }
+                listings.push(Listing {
+                    url,
+                    base: Some(base.clone()),
+                });
+            }
             _ => {}
         }
     }
@@ -152,6 +160,10 @@ fn is_below(url: &Url, base: &Url) -> bool {
     let rest = url.path().strip_prefix(folder);
     let is_deeper = rest.is_some_and(|rest| rest.len() > 1 && rest.starts_with('/'));
     url.origin() == base.origin() && is_deeper && url.path() != base.path()
+}
+
+fn depth(url: &Url) -> usize {
+    url.path().bytes().filter(|byte| *byte == b'/').count()
 }
 
 fn name_of(url: &Url) -> String {
