@@ -14,7 +14,7 @@ use crate::federation::sources::zipnum::line::Block;
 /// So many indexes are merged at once; of more, some first. Each takes memory for a block.
 const AT_ONCE: usize = 1024;
 /// When there are more than so many, their files are opened each time they are read.
-const KEPT_OPEN: usize = 128;
+const KEPT_OPEN: usize = 32;
 /// A block of so many bytes is not small, however few its lines are.
 const HEAVY: u64 = 16 << 10;
 /// Whoever waits is told after so many lines.

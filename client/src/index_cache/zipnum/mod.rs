@@ -32,6 +32,9 @@ pub use self::lookup::{Lookup, Rows};
 pub use self::merge::merge;
 pub use self::writer::{Stats, Writer};
 
+/// No line is longer, in bytes: those who look something up pass over such lines.
+pub const LONGEST: usize = crate::federation::sources::line::LONGEST;
+
 /// How an index is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
@@ -76,8 +79,5 @@ fn part(stem: &str) -> String {
 
 /// The file with the blocks, and the secondary index.
 fn files(folder: &Path, stem: &str) -> (PathBuf, PathBuf) {
-    (
-        folder.join(part(stem)),
-        folder.join(format!("{stem}.idx")),
-    )
+    (folder.join(part(stem)), folder.join(format!("{stem}.idx")))
 }

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use super::super::Error;
 use super::writer::Source;
-use super::{files, part};
-use crate::federation::sources::line::{Shape, LONGEST};
+use super::{files, part, LONGEST};
+use crate::federation::sources::line::Shape;
 use crate::federation::sources::zipnum::inflate::{inflate, Unfit, LARGEST};
 use crate::federation::sources::zipnum::line::Block;
 
@@ -173,6 +173,11 @@ impl Secondary {
             entry: self.gz.path.to_path_buf(),
             what: format!("block at byte {}: {what}", block.offset),
         };
+        // A member ends with the size of its text, so that no more memory is taken than that, if it is likely.
+        let size = packed
+            .last_chunk()
+            .map_or(0, |size| u32::from_le_bytes(*size));
+        text.reserve_exact((size as usize).min(packed.len().saturating_mul(8)));
         inflate(packed, text).map_err(|unfit| match unfit {
             Unfit::Broken(why) => wrong(&why),
             Unfit::TooLarge => wrong(&format!("unpacked it has more than {LARGEST} bytes")),

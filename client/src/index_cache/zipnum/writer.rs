@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::super::Error;
 use super::pack::{Batch, Packers};
-use super::{files, part, Options};
+use super::{files, part, Options, LONGEST};
 use crate::federation::sources::line::Shape;
 
 /// A block of so many bytes is full, however few its lines are.
@@ -58,6 +58,8 @@ pub struct Writer {
     /// A batch that is compressed, and how many of its blocks are written.
     packed: Option<(Batch, usize)>,
     spare: Vec<Batch>,
+    /// What is being copied.
+    room: Vec<u8>,
     stats: Stats,
 }
 
@@ -137,6 +139,7 @@ impl Writer {
             waiting: 0,
             packed: None,
             spare: Vec::new(),
+            room: Vec::new(),
             stats: Stats::default(),
         })
     }
@@ -153,11 +156,14 @@ impl Writer {
     /// Writes a line, which has no end yet, and does not come before the one that was written before.
     ///
     /// # Errors
-    /// When it comes before that one, or does not begin with key and timestamp, or the files cannot be written: then
-    /// the disk may be full ([`Error::is_full`]).
+    /// When it comes before that one, does not begin with key and timestamp, or is longer than [`LONGEST`], or the
+    /// files cannot be written: then the disk may be full ([`Error::is_full`]).
     pub fn push(&mut self, line: &[u8]) -> Result<(), Error> {
         if line < &self.last[..] {
             return Err(self.refused("comes before the one in front of it", line));
+        }
+        if line.len() > LONGEST {
+            return Err(self.refused("is longer than any may be", line));
         }
         let Some(shape) = Shape::of(line) else {
             return Err(self.refused("does not begin with a key and a timestamp", line));
@@ -345,7 +351,7 @@ impl Writer {
 
     /// Copies blocks.
     fn write_run(&mut self, run: Run) -> Result<(), Error> {
-        copy(&run, &mut self.gz)?;
+        copy(&run, &mut self.room, &mut self.gz)?;
         self.waiting -= run.blocks.len();
         self.stats.copied += run.blocks.len() as u64;
         for block in &run.blocks {
@@ -396,8 +402,10 @@ impl Output {
 }
 
 /// Copies bytes of a file to the end of another one.
-fn copy(run: &Run, out: &mut Output) -> Result<(), Error> {
-    let mut room = vec![0; BUFFER];
+///
+/// The system could do it by itself, but takes longer on the usual file systems than what is copied twice here.
+fn copy(run: &Run, room: &mut Vec<u8>, out: &mut Output) -> Result<(), Error> {
+    room.resize(BUFFER, 0);
     let (mut at, mut left) = (run.from, run.length);
     while left > 0 {
         let most = usize::try_from(left).unwrap_or(BUFFER).min(BUFFER);

@@ -1,5 +1,6 @@
 //! What is written.
 
+use super::super::LONGEST;
 use super::*;
 
 #[test]
@@ -103,6 +104,7 @@ fn lines_that_are_none_or_out_of_order_are_refused() {
         b"c  {}",
         b" 2020 {}",
         b"c\t 2020 {}",
+        &[b"c 2020 {", &[b' '; LONGEST][..], b"}"].concat(),
         b"c 2020 {}\n",
         b"c 2020 {}\nd 2020 {}",
     ] {
