@@ -1,6 +1,7 @@
 //! Lines of the CDX that a job keeps of its own captures: `URL IP date mime length file offset [md5]`.
 
-use super::lines::Bad;
+use super::lines::fields::{is_number, is_word, number, Fields};
+use super::lines::{Bad, MAX_LINE};
 
 /// A line. It borrows the bytes it was read from.
 ///
@@ -42,16 +43,18 @@ impl<'a> Line<'a> {
     /// # Errors
     /// What is wrong with it. A [header](is_header) is no line.
     pub fn parse(line: &'a [u8]) -> Result<Line<'a>, Bad> {
-        if line.len() > super::lines::MAX_LINE {
+        if line.len() > MAX_LINE {
             return Err(Bad::TooLong);
         }
         let text = std::str::from_utf8(line).map_err(|error| Bad::NotUtf8(error.valid_up_to()))?;
+        let mut words = Fields::of(text);
         let mut fields = [""; 8];
         let mut count = 0;
-        for field in text.split_ascii_whitespace() {
-            if let Some(place) = fields.get_mut(count) {
-                *place = field;
-            }
+        for field in &mut fields {
+            *field = words.next();
+            count += usize::from(!field.is_empty());
+        }
+        while !words.next().is_empty() {
             count += 1;
         }
         let [url, ip, date, mime, length, file, offset, md5] = fields;
@@ -80,28 +83,6 @@ impl<'a> Line<'a> {
             md5: Some(md5).filter(|md5| !matches!(*md5, "" | "-")),
         })
     }
-}
-
-/// Whether nothing in it would end a word or steer a terminal.
-pub(super) fn is_word(text: &str) -> bool {
-    // To the end in any case: that is many bytes at once.
-    text.bytes()
-        .fold(true, |is, byte| is & (byte > b' ') & (byte != 0x7f))
-}
-
-/// The same, but for spaces.
-pub(super) fn is_printable(text: &str) -> bool {
-    text.bytes()
-        .fold(true, |is, byte| is & (byte >= b' ') & (byte != 0x7f))
-}
-
-pub(super) fn is_number(text: &str) -> bool {
-    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
-}
-
-/// A number without a sign.
-pub(super) fn number(text: &str) -> Option<u64> {
-    is_number(text).then(|| text.parse().ok()).flatten()
 }
 
 #[cfg(test)]

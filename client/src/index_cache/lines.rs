@@ -1,5 +1,7 @@
 //! Lines of logs and indexes, however long and broken: read in bounded memory, and counted by what is wrong with them.
 
+pub(super) mod fields;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, BufRead};

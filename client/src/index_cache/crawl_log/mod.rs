@@ -14,9 +14,9 @@ mod notes;
 
 use std::ops::Range;
 
-use memchr::{memchr, memrchr};
+use memchr::memrchr;
 
-use super::cdx_line::{is_number, is_printable, is_word, number};
+use super::lines::fields::{is_number, is_word, number, Fields};
 use super::lines::{Bad, MAX_LINE};
 pub use notes::Origin;
 
@@ -70,23 +70,21 @@ impl<'a> Line<'a> {
             return Err(Bad::TooLong);
         }
         let text = std::str::from_utf8(line).map_err(|error| Bad::NotUtf8(error.valid_up_to()))?;
-        // Mostly, all white space is spaces, and these are found many bytes at once.
-        let spaces = is_printable(text);
+        let mut words = Fields::of(text);
         let mut fields = [""; FIELDS];
         let mut url_at = 0;
-        let mut rest = text;
         for (count, field) in fields.iter_mut().enumerate() {
-            (*field, rest) = word(rest, spaces);
-            if count == URL {
-                url_at = text.len() - rest.len() - field.len();
-            }
+            *field = words.next();
             if field.is_empty() {
                 return Err(Bad::Fields(count, "10 or more"));
             }
+            if count == URL {
+                url_at = text.len() - words.rest().len() - field.len();
+            }
         }
         let [_, status, size, url, _, _, mime, _, start, digest] = fields;
-        let (_source, notes) = word(rest, spaces);
-        if !spaces && !is_word(url) {
+        let _source = words.next();
+        if !is_word(url) {
             return Err(Bad::Url);
         }
         Ok(Line {
@@ -102,7 +100,7 @@ impl<'a> Line<'a> {
             mime,
             start: begin(start)?,
             digest: opaque(digest)?,
-            notes: notes.trim_ascii(),
+            notes: words.rest().trim_ascii(),
         })
     }
 
@@ -141,17 +139,6 @@ impl<'a> Line<'a> {
     pub fn etag(&self) -> Option<std::borrow::Cow<'a, str>> {
         notes::etag(self.notes)
     }
-}
-
-/// The next word, and what comes after it. Empty at the end. `spaces`: there is no other white space.
-#[inline]
-fn word(text: &str, spaces: bool) -> (&str, &str) {
-    let text = text.trim_ascii_start();
-    let end = match spaces {
-        true => memchr(b' ', text.as_bytes()),
-        false => text.bytes().position(|byte| byte.is_ascii_whitespace()),
-    };
-    text.split_at(end.unwrap_or(text.len()))
 }
 
 /// The digits of `20090525130000915+76`.

@@ -20,8 +20,9 @@ use crawlspace_cdx::surt::urlkey;
 
 use self::captures::Captures;
 pub use self::row::Row;
+use super::lines::fields::is_word;
 use super::lines::{Bad, Reader, Tally};
-use super::{cdx_line, crawl_log, Error, JobId, Work};
+use super::{crawl_log, Error, JobId, Work};
 
 /// Every so many lines, whoever waits is told, and asked whether this should go on.
 const OFTEN: u64 = 4096;
@@ -195,7 +196,7 @@ impl Url {
         self.url.push_str(url);
         // What an archive file begins with is no capture, and has no key to find it by.
         let key = urlkey(url).ok();
-        self.key = key.filter(|key| cdx_line::is_word(key) && !key.is_empty());
+        self.key = key.filter(|key| is_word(key) && !key.is_empty());
         true
     }
 }

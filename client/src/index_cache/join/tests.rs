@@ -4,6 +4,7 @@ use crawlspace_cdx::{Field, Format, Line, Read};
 use redis_tests::{harvest, Rng};
 
 use super::*;
+use crate::index_cache::cdx_line;
 
 const JOB: JobId = JobId(7);
 
