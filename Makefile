@@ -95,9 +95,9 @@ simulate: ## Fetch a million URIs in simulated time with workers that crash, sta
 	$(CARGO) build --release --package crawlspace
 	CRAWLSPACE_MODULE='$(MODULE)' $(CARGO) run --release --package redis-tests --bin simulate
 
-bench: ## Measure against plain Redis and pywb and write docs/benchmarks.md (ONLY=dedupe, chg, tags, import, federation or one row, QUICK=1, SCALE=1)
+bench: ## Measure against plain Redis and pywb and write docs/benchmarks.md (ONLY=dedupe, chg, tags, import, federation, index or one row, QUICK=1, SCALE=1)
 	@scripts/need cc libclang redis-server redis-cli wrk python3 python3-venv
-	$(CARGO) build --release --package crawlspace --package crawlspace-client
+	$(CARGO) build --release --package crawlspace --package crawlspace-client --bins --lib --example index_cache
 	MODULE='$(MODULE)' ONLY='$(ONLY)' QUICK='$(QUICK)' SCALE='$(SCALE)' $(CARGO) run --release --package redis-tests --bin bench -- $(ARGS)
 
 # Time is shared by this many targets.

@@ -217,3 +217,18 @@ pub(super) fn each_job<T: Send>(
     }
     Ok((got, missing))
 }
+
+/// Does two things at once.
+pub(super) fn both<A: Send, B>(
+    one: impl FnOnce() -> A + Send,
+    other: impl FnOnce() -> B,
+) -> (A, B) {
+    thread::scope(|scope| {
+        let one = scope.spawn(one);
+        let other = other();
+        match one.join() {
+            Ok(one) => (one, other),
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    })
+}

@@ -9,9 +9,8 @@ use std::io::BufReader;
 use std::marker::PhantomData;
 use std::path::Path;
 use std::sync::Arc;
-use std::thread;
 
-use super::combine::{carry_over, each_job};
+use super::combine::{both, carry_over, each_job};
 use super::join::{rows, Counts, Flavour};
 use super::raw::RawCaches;
 use super::sort::{Sorted, Sorter};
@@ -157,7 +156,7 @@ impl<F: Flavoured> Combine for CrawlLogIndex<F> {
             .collect();
         add_files(draft);
         let folder = draft.folder().to_owned();
-        both(
+        let (by_url, by_digest) = both(
             || merged(URL, &folders, &folder, zipnum::Options::by_url(), work),
             || {
                 merged(
@@ -168,7 +167,8 @@ impl<F: Flavoured> Combine for CrawlLogIndex<F> {
                     work,
                 )
             },
-        )
+        );
+        by_url.and(by_digest)
     }
 }
 
@@ -185,21 +185,6 @@ fn merged(
     let mut out = Writer::create(folder, stem, options)?;
     zipnum::merge(stem, inputs, &mut out, work)?;
     out.finish().map(|_| ())
-}
-
-/// Does two things at once.
-fn both(
-    one: impl FnOnce() -> Result<(), Error> + Send,
-    other: impl FnOnce() -> Result<(), Error>,
-) -> Result<(), Error> {
-    thread::scope(|scope| {
-        let one = scope.spawn(one);
-        let other = other();
-        match one.join() {
-            Ok(one) => one.and(other),
-            Err(panic) => std::panic::resume_unwind(panic),
-        }
-    })
 }
 
 fn add_files(draft: &mut Draft) {
@@ -257,7 +242,7 @@ fn write_segment(
     add_files(draft);
     work.begin(&format!("job {job}: writing"), counts.rows * 2);
     let folder = draft.folder().to_owned();
-    both(
+    let (by_url, by_digest) = both(
         || {
             written(
                 by_url.finish()?,
@@ -276,7 +261,8 @@ fn write_segment(
                 work,
             )
         },
-    )
+    );
+    by_url.and(by_digest)
 }
 
 fn written(

@@ -2,13 +2,15 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::{BufRead, BufWriter, Write};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::ahead::read_ahead;
 use super::archive::{Archive, Found, Kind, Record};
 use super::cache::Slot;
+use super::combine::both;
 use super::lines::{Bad, Reader, Tally};
 use super::sort::Sorter;
 use super::{
@@ -20,6 +22,8 @@ use super::{
 const BUFFER: usize = 256 * 1024;
 /// Every so many lines, whoever waits is asked whether this should go on.
 const OFTEN: u64 = 4096;
+/// Records from this size on, in bytes, are unpacked on a thread of their own.
+const LARGE: u64 = 4 << 20;
 
 /// What a job has in the archive, taken out of it.
 #[derive(Debug)]
@@ -160,6 +164,7 @@ impl RawCaches {
         let found = match read {
             Ok(found) => found,
             Err(Error::Cancelled) => return Err(Error::Cancelled),
+            Err(error) if error.is_exhausted() => return Err(error),
             Err(error) => {
                 let why = error.to_string();
                 return Ok(Err(Missing::Unreadable { why }));
@@ -174,9 +179,13 @@ impl RawCaches {
             }
         }
         let files = found.files.iter().map(|file| file.name.clone()).collect();
+        let (crawl_log, cdx) = both(
+            || self.keep(job, of_crawl_log, crawl_log, &found, work),
+            || self.keep(job, of_cdx, cdx, &found, work),
+        );
         Ok(Ok(Raw {
-            crawl_log: self.keep(job, of_crawl_log, crawl_log, &found, work)?,
-            cdx: self.keep(job, of_cdx, cdx, &found, work)?,
+            crawl_log: crawl_log?,
+            cdx: cdx?,
             files,
         }))
     }
@@ -234,7 +243,6 @@ struct Lines {
     sorter: Sorter,
     seen: u64,
     bad: Tally,
-    files: Vec<String>,
 }
 
 impl Lines {
@@ -244,19 +252,33 @@ impl Lines {
             sorter,
             seen: 0,
             bad: Tally::default(),
-            files: Vec::new(),
         }
     }
 
     /// Takes the lines of a record. What goes wrong with the sorter, and not with the record, goes to `ours`.
     fn take(
         &mut self,
-        record: Record<'_>,
+        mut record: Record<'_>,
         work: &Work,
         ours: &mut Option<Error>,
     ) -> Result<(), Error> {
         let file = format!("{} ({})", record.file, record.url);
-        let mut lines = Reader::new(record);
+        match record.length {
+            0..LARGE => self.take_lines(&mut record, file, work, ours),
+            _ => read_ahead(&mut record, |lines| {
+                self.take_lines(lines, file, work, ours)
+            }),
+        }
+    }
+
+    fn take_lines(
+        &mut self,
+        input: &mut dyn BufRead,
+        file: String,
+        work: &Work,
+        ours: &mut Option<Error>,
+    ) -> Result<(), Error> {
+        let mut lines = Reader::new(input);
         let mut told = 0;
         loop {
             let number = lines.number() + 1;
@@ -272,17 +294,20 @@ impl Lines {
                     return Err(Error::Lines { file, what });
                 }
             };
-            let line = line.and_then(|line| key_of(self.kind, line).map(|key| (line, key)));
-            let pushed = match line {
+            let (raw, key) = match line {
+                Ok(raw) => (raw, key_of(self.kind, raw)),
+                Err(bad) => (&b""[..], Err(bad)),
+            };
+            let pushed = match key {
                 // The header of a CDX.
-                Ok((_, None)) => continue,
-                Ok((line, Some(key))) => {
+                Ok(None) => continue,
+                Ok(Some(key)) => {
                     self.seen += 1;
-                    self.sorter.push_by(line, key)
+                    self.sorter.push_by(raw, key)
                 }
                 Err(bad) => {
                     self.seen += 1;
-                    self.bad.add(&file, number, b"", bad);
+                    self.bad.add(&file, number, raw, bad);
                     Ok(())
                 }
             };
@@ -291,7 +316,6 @@ impl Lines {
                 return Err(Error::Cancelled);
             }
         }
-        self.files.push(file);
         Ok(())
     }
 
@@ -337,11 +361,7 @@ impl Lines {
 /// is no line but may be there.
 fn key_of(kind: Kind, line: &[u8]) -> Result<Option<Range<usize>>, Bad> {
     match kind {
-        Kind::CrawlLog => {
-            let url = crawl_log::Line::parse(line)?.url;
-            let begin = (url.as_ptr() as usize).saturating_sub(line.as_ptr() as usize);
-            Ok(Some(begin..begin + url.len()))
-        }
+        Kind::CrawlLog => crawl_log::Line::parse(line).map(|parsed| Some(parsed.url_range())),
         Kind::Cdx if cdx_line::is_header(line) => Ok(None),
         Kind::Cdx => cdx_line::Line::parse(line).map(|_| Some(0..line.len())),
     }

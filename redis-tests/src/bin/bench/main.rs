@@ -15,6 +15,7 @@ mod chg;
 mod dedupe;
 mod federation;
 mod import;
+mod index_cache;
 mod load;
 mod machine;
 mod others;
@@ -32,12 +33,13 @@ use report::Section;
 type Part = (&'static str, &'static [&'static str], fn(&Plan) -> Section);
 
 /// Every part, in the order of the report.
-const SECTIONS: [Part; 5] = [
+const SECTIONS: [Part; 6] = [
     ("dedupe", &dedupe::PIECES, dedupe::measure),
     ("chg", &chg::PIECES, chg::measure),
     ("tags", &tags::PIECES, tags::measure),
     ("import", &import::PIECES, import::measure),
     ("federation", &federation::PIECES, federation::measure),
+    ("index", &index_cache::PIECES, index_cache::measure),
 ];
 
 /// The part of `--scale`, which takes long and is not measured with the others.

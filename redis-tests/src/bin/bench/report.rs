@@ -214,7 +214,7 @@ Written by `make bench`. Everything is measured side by side in one run on one m
 run them. Absolute figures differ from machine to machine; what counts are the ratios.
 
     make bench                        # all of it, a quarter of an hour on a quiet machine
-    make bench ONLY=dedupe            # one section: dedupe, chg, tags, import or federation
+    make bench ONLY=dedupe            # one section: dedupe, chg, tags, import, federation or index
     make bench ONLY=D5                # what belongs to one row; printed and not written here
     make bench ONLY=dedupe QUICK=1    # a tenth of the data; printed and not written here
     make bench SCALE=1                # ten million hashes, some minutes and 4 GB; SCALE=2000000 for as many
