@@ -5,6 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use nix::libc;
+
 use super::JobId;
 use crate::warc;
 
@@ -80,6 +82,19 @@ impl Error {
             ),
             _ => false,
         }
+    }
+
+    /// Whether there are too many open files, or there is no memory: nothing is wrong with what was to be read.
+    pub fn is_exhausted(&self) -> bool {
+        let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(self);
+        while let Some(error) = cause {
+            let code = error.downcast_ref().and_then(io::Error::raw_os_error);
+            if matches!(code, Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM)) {
+                return true;
+            }
+            cause = error.source();
+        }
+        false
     }
 }
 

@@ -58,7 +58,8 @@ impl MultiFileBasedCache {
                     taken = taken.iter().chain(manifest.jobs.iter()).collect();
                     parts.push(entry);
                 }
-                Ok(None) | Err(Error::Damaged { .. }) => {}
+                // It would have been a help; it is needed by those alone who ask for it.
+                Ok(None) | Err(Error::Damaged { .. } | Error::Io { .. }) => {}
                 Err(error) => return Err(error),
             }
         }

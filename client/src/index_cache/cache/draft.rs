@@ -4,7 +4,11 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{renameat_with, RenameFlags, CWD};
+use rustix::io::Errno;
+
 use super::super::{Error, Work};
+use super::lock::Lock;
 use super::manifest::{sum, FileSum, Input, Manifest};
 use super::{is_absent, manifest_of, with_end, Form};
 
@@ -26,6 +30,7 @@ impl Draft {
     pub(super) fn new(entry: &Path, form: Form, manifest: Manifest) -> Result<Draft, Error> {
         let folder = temporary(entry);
         remove(&folder)?;
+        remove(&gone(entry))?;
         fs::create_dir(&folder).map_err(Error::io(&folder, "create"))?;
         Ok(Draft {
             entry: entry.to_owned(),
@@ -82,7 +87,7 @@ impl Draft {
     }
 
     /// Puts the files in their place, once all of them are on the disk. What was there before is replaced.
-    pub(super) fn publish(mut self, work: &Work) -> Result<Manifest, Error> {
+    pub(super) fn publish(mut self, lock: &Lock, work: &Work) -> Result<Manifest, Error> {
         self.names.sort();
         for name in &self.names {
             let path = self.folder.join(name);
@@ -97,6 +102,16 @@ impl Draft {
             .map_err(Error::io(&self.entry, "describe"))?;
         let manifest = self.folder.join(MANIFEST);
         write(&manifest, &bytes)?;
+        if !lock.is_valid() {
+            // The folder may be that of another builder by now.
+            self.published = true;
+            return Err(Error::Damaged {
+                entry: std::mem::take(&mut self.entry),
+                what:
+                    "its lock file was removed while it was being built; these files have to stay"
+                        .to_owned(),
+            });
+        }
         match self.form {
             Form::Folder => self.publish_folder()?,
             Form::File => self.publish_file(&manifest)?,
@@ -113,16 +128,34 @@ impl Draft {
     fn publish_folder(&self) -> Result<(), Error> {
         self.scratch_is_gone()?;
         sync(&self.folder)?;
+        // One of the two is there at every moment, also for those who use the old one and open another file of it.
+        match renameat_with(CWD, &self.folder, CWD, &self.entry, RenameFlags::EXCHANGE) {
+            Ok(()) => {}
+            Err(Errno::NOENT) => return self.move_folder(),
+            // Not every file system can do that.
+            Err(_) => return self.replace_folder(),
+        }
+        if let Some(parent) = self.entry.parent() {
+            sync(parent)?;
+        }
+        // What was replaced is of no use to anybody; that it stays is no reason to fail.
+        let _ = remove(&self.folder);
+        Ok(())
+    }
+
+    fn move_folder(&self) -> Result<(), Error> {
+        fs::rename(&self.folder, &self.entry).map_err(Error::io(&self.entry, "publish"))
+    }
+
+    fn replace_folder(&self) -> Result<(), Error> {
         let gone = gone(&self.entry);
-        remove(&gone)?;
         match fs::rename(&self.entry, &gone) {
             Err(error) if !is_absent(&error) => {
                 return Err(Error::io(&self.entry, "replace")(error));
             }
             _ => {}
         }
-        fs::rename(&self.folder, &self.entry).map_err(Error::io(&self.entry, "publish"))?;
-        // What is damaged is of no use to anybody; that it stays is no reason to fail.
+        self.move_folder()?;
         let _ = remove(&gone);
         Ok(())
     }
@@ -155,7 +188,14 @@ impl Draft {
 impl Drop for Draft {
     fn drop(&mut self) {
         if !self.published || self.form == Form::File {
-            let _ = remove(&self.folder);
+            // By name, as long as there are no others: a folder cannot be listed when too many files are open.
+            let names = self.names.iter().map(String::as_str);
+            for name in names.chain([MANIFEST]) {
+                let _ = fs::remove_file(self.folder.join(name));
+            }
+            if fs::remove_dir(&self.folder).is_err() {
+                let _ = remove(&self.folder);
+            }
         }
     }
 }

@@ -2,7 +2,6 @@
 
 use std::fs::{self, File};
 use std::io::Read;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -70,27 +69,41 @@ pub(super) struct Held {
     pub stamp: Stamp,
 }
 
+/// How often a manifest is opened anew that another one takes the place of meanwhile.
+const TRIES: usize = 5;
+
 impl Held {
     /// Opens the manifest of an entry. None when there is none, or when the entry is being removed.
     pub fn open(path: &Path) -> Result<Option<Held>, Error> {
-        let file = match File::open(path) {
-            Ok(file) => file,
-            Err(error) if is_absent(&error) => return Ok(None),
-            Err(error) => return Err(Error::io(path, "open")(error)),
-        };
-        if !try_lock(&file, Mode::Shared).map_err(Error::io(path, "lock"))? {
-            return Ok(None);
+        for _ in 0..TRIES {
+            let file = match File::open(path) {
+                Ok(file) => file,
+                Err(error) if is_absent(&error) => return Ok(None),
+                Err(error) => return Err(Error::io(path, "open")(error)),
+            };
+            if !try_lock(&file, Mode::Shared).map_err(Error::io(path, "lock"))? {
+                return Ok(None);
+            }
+            let held = file.metadata().map_err(Error::io(path, "open"))?;
+            let held = Held {
+                stamp: Stamp::of(&held),
+                file,
+            };
+            // It may have been put away before it was locked.
+            if held.is_at(path)? {
+                return Ok(Some(held));
+            }
         }
-        let held = file.metadata().map_err(Error::io(path, "open"))?;
-        // It may have been put away before it was locked.
+        Ok(None)
+    }
+
+    /// Whether it is still what is there.
+    pub fn is_at(&self, path: &Path) -> Result<bool, Error> {
         match fs::metadata(path) {
-            Ok(there) if (there.dev(), there.ino()) == (held.dev(), held.ino()) => {}
-            Ok(_) => return Ok(None),
-            Err(error) if is_absent(&error) => return Ok(None),
-            Err(error) => return Err(Error::io(path, "open")(error)),
+            Ok(there) => Ok(self.stamp.is_of_same_file(&there)),
+            Err(error) if is_absent(&error) => Ok(false),
+            Err(error) => Err(Error::io(path, "open")(error)),
         }
-        let stamp = Stamp::of(&held);
-        Ok(Some(Held { file, stamp }))
     }
 
     /// Its bytes.

@@ -90,7 +90,7 @@ fn tidy(entry: &Path) -> Result<(), Error> {
 /// # Errors
 /// When it cannot be removed.
 pub(crate) fn clean(entry: &Path) -> Result<bool, Error> {
-    let left = [temporary(entry), gone(entry)];
+    let left = [temporary(entry), gone(entry), with_end(entry, ".owner")];
     if !left.iter().any(|path| fs::symlink_metadata(path).is_ok()) {
         return Ok(false);
     }

@@ -8,6 +8,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
@@ -27,6 +28,7 @@ const PAUSE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_mi
 #[derive(Debug)]
 pub(crate) struct Lock {
     file: File,
+    path: PathBuf,
     owner: PathBuf,
 }
 
@@ -52,12 +54,20 @@ impl Lock {
             .truncate(false)
             .open(&path)
             .map_err(Error::io(&path, "open"))?;
-        match try_lock(&file, Mode::Exclusive).map_err(Error::io(&path, "lock"))? {
-            true => {
-                let owner = with_end(entry, ".owner");
-                Ok(Some(Lock { file, owner }))
-            }
-            false => Ok(None),
+        if !try_lock(&file, Mode::Exclusive).map_err(Error::io(&path, "lock"))? {
+            return Ok(None);
+        }
+        let owner = with_end(entry, ".owner");
+        let lock = Lock { file, path, owner };
+        // Who removes lock files against all advice may have done so before it was locked.
+        Ok(lock.is_valid().then_some(lock))
+    }
+
+    /// Whether it is that of the file which is there: when somebody has removed that, others lock another one.
+    pub fn is_valid(&self) -> bool {
+        match (self.file.metadata(), fs::metadata(&self.path)) {
+            (Ok(held), Ok(there)) => (held.dev(), held.ino()) == (there.dev(), there.ino()),
+            _ => false,
         }
     }
 
@@ -111,7 +121,9 @@ impl Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.owner);
+        if self.is_valid() {
+            let _ = fs::remove_file(&self.owner);
+        }
         // Closing would do, but for a child process that was forked meanwhile.
         let _ = fcntl(
             self.file.as_fd(),

@@ -24,12 +24,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
+use nix::libc;
 use serde::Serialize;
 
 pub use self::draft::Draft;
 use self::draft::MANIFEST;
-pub use self::entry::Entry;
 pub(crate) use self::entry::file_of;
+pub use self::entry::Entry;
 use self::entry::Held;
 pub use self::evict::Eviction;
 pub(crate) use self::evict::{clean, evict};
@@ -299,7 +300,7 @@ impl<I: Id> FileBasedCache<I> {
             let manifest = Manifest::new(&self.name, &self.entry_name(id), id.jobs());
             let mut draft = Draft::new(&path, self.form, manifest)?;
             build(&mut draft)?;
-            let manifest = draft.publish(work)?;
+            let manifest = draft.publish(lock, work)?;
             self.held(&path, manifest)
         })();
         add(match &built {
@@ -329,6 +330,8 @@ impl<I: Id> FileBasedCache<I> {
         let name = self.entry_name(id);
         let path = self.folder.join(&name);
         match self.look(&name, &path, work) {
+            // Of a file, the contents are replaced a moment before the manifest.
+            Err(Error::Damaged { .. }) if owner(&path).is_some() => Ok(None),
             Err(Error::Damaged { entry, what }) => {
                 add(&self.figures.damaged);
                 tracing::warn!(entry = %entry.display(), what, "a damaged entry is built anew");
@@ -345,9 +348,36 @@ impl<I: Id> FileBasedCache<I> {
         work: &Work,
     ) -> Result<Option<Entry>, Error> {
         let at = manifest_of(path, self.form);
-        let Some(mut held) = Held::open(&at)? else {
-            return Ok(None);
-        };
+        while let Some(mut held) = Held::open(&at)? {
+            match self.examine(name, path, &mut held, work) {
+                Ok(manifest) => {
+                    let entry = Entry::new(path.to_owned(), self.form, manifest, held.file);
+                    return Ok(Some(entry));
+                }
+                // Another one took its place meanwhile.
+                Err(Error::Damaged { .. }) if !held.is_at(&at)? => {}
+                // What the disk does not give back is as bad as what it gives back otherwise.
+                Err(Error::Io { error, .. }) if error.raw_os_error() == Some(libc::EIO) => {
+                    return Err(Error::Damaged {
+                        entry: path.to_owned(),
+                        what: error.to_string(),
+                    });
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Finds out whether an entry is whole.
+    fn examine(
+        &self,
+        name: &str,
+        path: &Path,
+        held: &mut Held,
+        work: &Work,
+    ) -> Result<Arc<Manifest>, Error> {
+        let at = manifest_of(path, self.form);
         let damaged = |what: String| Error::Damaged {
             entry: path.to_owned(),
             what,
@@ -370,15 +400,15 @@ impl<I: Id> FileBasedCache<I> {
         let Some(seen) = Seen::now(&manifest.checksum, held.stamp, paths) else {
             return Err(damaged("a file of it is missing".to_owned()));
         };
+        let looked = SystemTime::now();
         let marked = match known {
             Some(known) if known.seen == seen => known.marked,
             _ => {
                 if Seen::read(path).as_ref() != Some(&seen) {
                     whole(path, self.form, &manifest, &seen, work)?;
-                    if !seen.is_telling(asked) {
+                    if !seen.is_telling(asked, looked) {
                         seen::touch(path);
-                        let entry = Entry::new(path.to_owned(), self.form, manifest, held.file);
-                        return Ok(Some(entry));
+                        return Ok(manifest);
                     }
                     seen.write(path);
                 }
@@ -392,8 +422,7 @@ impl<I: Id> FileBasedCache<I> {
             seen::touch(path);
             self.remember(name, &manifest, seen, Instant::now());
         }
-        let entry = Entry::new(path.to_owned(), self.form, manifest, held.file);
-        Ok(Some(entry))
+        Ok(manifest)
     }
 
     fn recall(&self, name: &str) -> Option<Known> {

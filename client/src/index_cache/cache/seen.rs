@@ -45,13 +45,25 @@ impl Stamp {
         self.size
     }
 
-    /// Whether a change at or after some moment could leave it as it is.
-    fn may_hide_a_change(&self, since: Duration) -> bool {
-        let (seconds, nanos) = self.ctime.max(self.mtime);
-        let nanos = u32::try_from(nanos).unwrap_or(0);
-        let changed = u64::try_from(seconds).map_or(Duration::ZERO, |s| Duration::new(s, nanos));
-        let margin = if nanos == 0 { COARSE } else { TICK };
-        changed + margin >= since
+    /// Whether it is that of this file, in whatever state.
+    pub fn is_of_same_file(&self, file: &Metadata) -> bool {
+        (self.dev, self.ino) == (file.dev(), file.ino())
+    }
+
+    /// Whether a change after it was made could leave it as it is: the last one that shows was at about that time, which
+    /// is somewhere from `asked` to `looked`. Times far off, of a clock that was set since, hide nothing: now is another
+    /// time.
+    fn may_hide_a_change(&self, asked: Duration, looked: Duration) -> bool {
+        [self.ctime, self.mtime]
+            .into_iter()
+            .any(|(seconds, nanos)| {
+                let nanos = u32::try_from(nanos).unwrap_or(0);
+                let seconds = u64::try_from(seconds).unwrap_or(0);
+                let margin = if nanos == 0 { COARSE } else { TICK };
+                let changed =
+                    Duration::from_secs(seconds).saturating_add(Duration::from_nanos(nanos.into()));
+                changed.saturating_add(margin) >= asked && changed <= looked.saturating_add(margin)
+            })
     }
 }
 
@@ -91,13 +103,16 @@ impl Seen {
         &self.files
     }
 
-    /// Whether every change since it was asked for would show. `asked` is from before.
-    pub fn is_telling(&self, asked: SystemTime) -> bool {
-        let asked = asked
-            .duration_since(SystemTime::UNIX_EPOCH)
-            .unwrap_or_default();
+    /// Whether every change since it was asked for would show: `asked` is from before, `looked` from after.
+    pub fn is_telling(&self, asked: SystemTime, looked: SystemTime) -> bool {
+        let since_1970 = |time: SystemTime| {
+            let since = time.duration_since(SystemTime::UNIX_EPOCH);
+            since.unwrap_or_default()
+        };
+        let (asked, looked) = (since_1970(asked), since_1970(looked));
         let mut all = self.files.iter().chain([&self.manifest]);
-        !all.any(|stamp| stamp.may_hide_a_change(asked))
+        // A clock that is set back just now says nothing.
+        asked <= looked && !all.any(|stamp| stamp.may_hide_a_change(asked, looked))
     }
 
     /// What another process, or this one, has seen before. The file may say anything: it counts only if it is
@@ -121,10 +136,16 @@ pub(super) fn touch(entry: &Path) {
     let _ = file.and_then(|file: File| file.set_modified(SystemTime::now()));
 }
 
-/// When an entry was last used.
+/// When an entry was last used. A time in the future, from before a clock was set back, counts as now, and is set to
+/// that: otherwise it would count as now for ever.
 pub(crate) fn last_used(entry: &Path, manifest: &Path) -> Option<SystemTime> {
+    let now = SystemTime::now();
     let time = |path: &Path| fs::metadata(path).and_then(|file| file.modified()).ok();
-    // Times in the future, after a clock was set back, count as now.
-    let used = time(&with_end(entry, ".seen")).max(time(manifest))?;
-    Some(used.min(SystemTime::now()))
+    let (seen, made) = (time(&with_end(entry, ".seen")), time(manifest));
+    if seen.or(made)? > now {
+        touch(entry);
+        return Some(now);
+    }
+    let past = |time: &SystemTime| *time <= now;
+    seen.filter(past).max(made.filter(past))
 }

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Barrier, Mutex};
+use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, SystemTime};
 
@@ -426,7 +426,6 @@ fn an_entry_in_use_stays_and_one_that_is_not_goes() {
 fn eviction_under_load_takes_nothing_from_anybody() {
     for form in FORMS {
         let root = tempfile::tempdir().expect("a folder");
-        let gone = Mutex::new(0);
         let (readers, rounds) = (4, 200);
         let begin = Barrier::new(readers + 1);
         thread::scope(|scope| {
@@ -445,13 +444,13 @@ fn eviction_under_load_takes_nothing_from_anybody() {
             begin.wait();
             let path = squares(root.path(), form).path(&JobId(7));
             while !reading.iter().all(|reader| reader.is_finished()) {
-                if evict(&path, form, Duration::ZERO).expect("evicted") == Eviction::Gone {
-                    *gone.lock().expect("a number") += 1;
-                }
+                evict(&path, form, Duration::ZERO).expect("evicted");
                 thread::yield_now();
             }
+            // Nobody has it any more.
+            evict(&path, form, Duration::ZERO).expect("evicted");
+            assert!(!path.exists());
         });
-        assert!(*gone.lock().expect("a number") > 0);
     }
 }
 
@@ -508,4 +507,104 @@ fn a_manifest_reads_back_and_no_byte_of_it_may_change() {
         }
         assert!(Manifest::parse(&bytes[..at]).is_err());
     }
+}
+
+/// Lock files have to stay; where somebody removes them all the same, nobody gets half an entry.
+#[test]
+fn a_builder_whose_lock_file_was_removed_publishes_nothing() {
+    for form in FORMS {
+        let root = tempfile::tempdir().expect("a folder");
+        let cache = squares(root.path(), form);
+        let lock_file = with_end(&cache.path(&JobId(7)), ".working");
+        let alone = cache.cache(&JobId(7), &Work::default(), |draft| {
+            fs::remove_file(&lock_file).expect("removed");
+            square(JobId(7))(draft)
+        });
+        assert!(matches!(alone, Err(Error::Damaged { .. })), "{alone:?}");
+        assert!(cache
+            .hit(&JobId(7), &Work::default())
+            .expect("a look")
+            .is_none());
+        let with_another = cache.cache(&JobId(7), &Work::default(), |draft| {
+            let half = |_: &mut Draft| Err(Error::Request("no".to_owned()));
+            fs::remove_file(&lock_file).expect("removed");
+            let other = squares(root.path(), form);
+            assert!(other.cache(&JobId(7), &Work::default(), half).is_err());
+            let entry = other.cache(&JobId(7), &Work::default(), square(JobId(7)));
+            assert!(entry.is_ok());
+            draft.create("c").map(drop)
+        });
+        assert!(with_another.is_err());
+        let entry = cache
+            .hit(&JobId(7), &Work::default())
+            .expect("a look")
+            .expect("an entry");
+        assert!(text_of(&entry).ends_with("b 7 49\n"));
+    }
+}
+
+#[test]
+fn a_lock_of_a_file_that_was_removed_is_none() {
+    let root = tempfile::tempdir().expect("a folder");
+    let entry = root.path().join("7-cache");
+    let first = Lock::try_acquire(&entry)
+        .expect("a lock file")
+        .expect("a lock");
+    assert!(first.is_valid());
+    fs::remove_file(with_end(&entry, ".working")).expect("removed");
+    assert!(!first.is_valid());
+    let second = Lock::try_acquire(&entry)
+        .expect("a lock file")
+        .expect("a lock");
+    second.sign();
+    drop(first);
+    assert!(second.is_valid() && owner(&entry).is_some_and(|owner| owner.contains("process")));
+}
+
+#[test]
+fn an_entry_that_is_replaced_is_there_at_every_moment() {
+    for form in FORMS {
+        let root = tempfile::tempdir().expect("a folder");
+        let cache = squares(root.path(), form);
+        let rebuild = || {
+            let entry = cache.rebuild(&JobId(7), &Work::default(), square(JobId(7)));
+            entry.expect("an entry")
+        };
+        let paths: Vec<_> = rebuild().files().map(|(_, path, _)| path).collect();
+        let is_over = std::sync::atomic::AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    for path in &paths {
+                        assert!(path.exists(), "{}", path.display());
+                    }
+                    let hit = cache.hit(&JobId(7), &Work::default());
+                    assert!(form == Form::File || hit.expect("a look").is_some());
+                }
+            });
+            for _ in 0..15 {
+                rebuild();
+            }
+            is_over.store(true, Ordering::Relaxed);
+        });
+        assert_eq!(cache.figures.counts().damaged, 0);
+    }
+}
+
+/// Where a clock was set back, what the file system says of files is from the future, and as good.
+#[test]
+fn times_from_another_time_tell_as_well() {
+    let root = tempfile::tempdir().expect("a folder");
+    let path = root.path().join("file");
+    fs::write(&path, "text").expect("a file");
+    let stamp = seen::Stamp::of(&fs::metadata(&path).expect("a file"));
+    let seen = Seen::now("", stamp, std::iter::once(path)).expect("a file");
+    let now = SystemTime::now();
+    let day = Duration::from_secs(86_400);
+    assert!(!seen.is_telling(now, now));
+    assert!(seen.is_telling(now + day, now + day));
+    assert!(seen.is_telling(now - day, now - day));
+    // The clock was set while one looked, or somebody looked for long.
+    assert!(!seen.is_telling(now + day, now - day));
+    assert!(!seen.is_telling(now - day, now + day));
 }

@@ -85,6 +85,8 @@ pub fn list(cache_dir: &Path) -> Result<Vec<Listed>, Error> {
         let is_told = |one: &Listed| one.path == item.path && one.state.is_being_built();
         let state = match owner(&item.path) {
             Some(_) if listed.iter().any(is_told) => continue,
+            // What its builder says of itself.
+            Some(_) if path.extension().is_some_and(|end| end == "owner") => continue,
             Some(owner) => State::BeingBuilt(owner),
             None => State::Left,
         };

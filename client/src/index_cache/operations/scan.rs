@@ -115,8 +115,11 @@ fn is_entry(name: &str) -> bool {
     name.ends_with(ENTRY) && !name.starts_with('.')
 }
 
-/// The entry that something in the making, or about to go, belongs to.
+/// The entry that something in the making, or about to go, belongs to, or what a builder said of itself.
 fn entry_left(name: &str) -> Option<&str> {
+    if let Some(entry) = name.strip_suffix(".owner") {
+        return is_entry(entry).then_some(entry);
+    }
     let name = name.strip_prefix('.')?;
     let entry = LEFT.iter().find_map(|end| name.strip_suffix(end))?;
     is_entry(entry).then_some(entry)
