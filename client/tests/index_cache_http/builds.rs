@@ -4,13 +4,12 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 
 use crawlspace_client::index_cache::{Error, FileBasedCache, Form, JobSet, Work};
-use redis_tests::http::{get, Answer, Connection};
+use redis_tests::http::{get, Connection};
 use redis_tests::{until, until_some};
-use serde_json::Value;
 
 use crate::archive::Stage as Archive;
 use crate::parcels::set;
-use crate::server::{figure, start, start_with};
+use crate::server::{figure, json, start, start_with};
 use crate::stage::Stage;
 
 /// Somebody else who builds an index, and does not get on with it.
@@ -43,10 +42,6 @@ impl Other {
         drop(self.go_on);
         self.thread.join().unwrap();
     }
-}
-
-fn json(answer: &Answer) -> Value {
-    serde_json::from_slice(&answer.body).expect(&answer.text())
 }
 
 fn waits(server: &Stage, target: &str) {

@@ -64,10 +64,8 @@ fn an_index_is_fetched_once_and_unzipped() {
 fn every_kind_has_its_folder() {
     let desk = Desk::new();
     let host = ScriptedHost::start(|asked| {
-        let kinds = IndexKind::ALL.into_iter();
-        let kind = kinds
-            .filter(|kind| asked.target.contains(kind.name()))
-            .last();
+        let mut kinds = IndexKind::ALL.into_iter();
+        let kind = kinds.find(|kind| asked.target.contains(kind.name()));
         arrives(tar_of(kind.unwrap(), "1-6"))
     });
     let client = desk.client(&host.url(""));

@@ -36,8 +36,9 @@ pub fn figure(server: &Stage, name: &str) -> u64 {
     value.and_then(|value| value.parse().ok()).expect(&metrics)
 }
 
-fn json(answer: &Answer) -> serde_json::Value {
-    serde_json::from_slice(&answer.body).expect(&answer.text())
+pub fn json(answer: &Answer) -> serde_json::Value {
+    let value = serde_json::from_slice(&answer.body);
+    value.unwrap_or_else(|error| panic!("{error}: {}", answer.text()))
 }
 
 #[test]

@@ -140,10 +140,7 @@ impl Reader<'_> {
             None => Vec::new(),
         };
         let folders = self.folders_of_pywb(&fields);
-        let indexes = match fields.get("indexes") {
-            Some(node) => Some(self.indexes(node)),
-            None => None,
-        };
+        let indexes = fields.get("indexes").map(|node| self.indexes(node));
         let entries = match fields.get("collections") {
             Some(node) => self.fields(node, "collections")?.entries,
             None => &[],

@@ -27,7 +27,7 @@ pub(super) enum Answer {
     /// It is being built; ask again after that time.
     Building(Duration),
     /// Here it is.
-    Arrived(Arrived),
+    Arrived(Box<Arrived>),
 }
 
 /// An index on its way.
@@ -81,7 +81,10 @@ pub(super) fn ask(url: &Url, silence: Duration, work: &Work) -> Result<Answer, F
     };
     let headers = response.headers().clone();
     match response.status().as_u16() {
-        200 => arrived(response, &headers, &options).map(Answer::Arrived),
+        200 => {
+            let arrived = arrived(response, &headers, &options)?;
+            Ok(Answer::Arrived(Box::new(arrived)))
+        }
         202 => {
             let state = explanation(response, &options);
             building(&state, work);

@@ -235,7 +235,7 @@ impl IndexRequestClient {
             found: told,
             reasons,
             length,
-        } = arrived;
+        } = *arrived;
         work.begin("fetching", length.unwrap_or(0));
         let (mut tar, manifest) = Tar::begin(body, work)?;
         let found = manifest.jobs.clone();
