@@ -223,7 +223,9 @@ fn write_segment(
         Ok(BufReader::with_capacity(256 * 1024, file))
     };
     let cdx_lines = cdx.map(lines_of).transpose()?;
-    let counts = rows(
+    // A line of a crawl.log may be so long that what is made of it is longer than readers of indexes take.
+    let mut too_long = 0;
+    let mut counts = rows(
         lines_of(crawl_log)?,
         cdx_lines,
         flavour,
@@ -232,13 +234,25 @@ fn write_segment(
         &mut |row| {
             line.clear();
             row.push_by_url(&mut line);
-            by_url.push(&line)?;
-            line.clear();
+            let by_url_ends = line.len();
             row.push_by_digest(&mut line);
-            by_digest.push(&line)
+            let (of_url, of_digest) = line.split_at(by_url_ends);
+            if of_url.len().max(of_digest.len()) > zipnum::LONGEST {
+                too_long += 1;
+                return Ok(());
+            }
+            by_url.push(of_url)?;
+            by_digest.push(of_digest)
         },
     )?;
+    counts.rows -= too_long;
     tell(job, &counts, crawl_log, cdx, draft);
+    if too_long > 0 {
+        draft.count("tooLong", too_long);
+        draft.note(format!(
+            "job {job}: {too_long} captures have URLs that are too long for an index"
+        ));
+    }
     add_files(draft);
     work.begin(&format!("job {job}: writing"), counts.rows * 2);
     let folder = draft.folder().to_owned();

@@ -20,9 +20,9 @@ pub struct Row<'a> {
 }
 
 impl Row<'_> {
-    /// The members of the row as an object of JSON, by pywb's names: `url`, `mime`, `status`, `digest`, `length`,
-    /// `offset`, `filename`, `etag` and `job`. All are strings, and what is not known is left out. `length` is that of
-    /// the record in its file.
+    /// The members of the row as an object of JSON, by pywb's names as far as it has any: `url`, `mime`, `status`,
+    /// `digest`, `size`, `length`, `offset`, `filename`, `etag` and `job`. All are strings, and what is not known is left
+    /// out. `size` is that of what was fetched, and `length` that of the record in its file.
     pub fn json(&self) -> &[u8] {
         self.json
     }
@@ -59,6 +59,9 @@ pub(super) fn push_json(
     }
     object.number(b"\"status\":", u64::from(line.status.unsigned_abs()));
     object.text(b"\"digest\":", digest);
+    if let Some(size) = line.size {
+        object.number(b"\"size\":", size);
+    }
     if let Some(origin) = origin {
         if let Some(length) = origin.length {
             object.number(b"\"length\":", length);

@@ -60,7 +60,7 @@ fn a_row_is_a_line_by_url_and_one_by_digest() {
         "7-1.arc.gz",
         345,
     );
-    let json = r#"{"url":"http://www.A.dk/x.png?b&a","mime":"image/png","status":"200","digest":"ABC","offset":"345","filename":"7-1.arc.gz","job":"7"}"#;
+    let json = r#"{"url":"http://www.A.dk/x.png?b&a","mime":"image/png","status":"200","digest":"ABC","size":"97","offset":"345","filename":"7-1.arc.gz","job":"7"}"#;
     let expected = (
         format!("dk,a)/x.png?a&b 20090525130000 {json}"),
         format!("ABC 20090525130000 {json}"),

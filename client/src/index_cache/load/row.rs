@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crawlspace_cdx::{Format, Line, Read};
+use crawlspace_cdx::{Field, Format, Line, Read};
 
 use crate::indexer::capture::Capture;
 
@@ -50,7 +50,10 @@ impl<'a> Row<'a> {
                     hash: spelled(hash),
                     date,
                     url,
-                    size,
+                    size: match size {
+                        0 => fetched(&line),
+                        size => size,
+                    },
                     file,
                 },
             },
@@ -58,6 +61,13 @@ impl<'a> Row<'a> {
             Capture::Bad(reason) => Row::Bad(reason),
         }
     }
+}
+
+/// How much was fetched, for rows that do not say how long their records are.
+fn fetched(line: &Line<'_>) -> u64 {
+    let size = line.field(&Field::named(b"size")).unwrap_or_default();
+    let size = std::str::from_utf8(&size).unwrap_or_default();
+    size.parse().unwrap_or(0)
 }
 
 /// A digest of which the index has but the digits, with the name of its algorithm, where the digits tell.
@@ -96,6 +106,26 @@ mod tests {
             file: b"7-1.warc.gz"[..].into(),
         };
         assert_eq!(Row::of(raw.as_bytes()), expected);
+    }
+
+    #[test]
+    fn a_record_without_a_length_is_as_large_as_what_was_fetched() {
+        let sizes = [
+            (r#","size":"9","offset":"3","filename":"a.arc""#, 9),
+            (
+                r#","size":"9","length":"5","offset":"3","filename":"a.arc""#,
+                5,
+            ),
+            (r#","size":"-","offset":"3","filename":"a.arc""#, 0),
+            (r#","offset":"3","filename":"a.arc""#, 0),
+        ];
+        for (rest, expected) in sizes {
+            let raw = line("http://example.org/", SHA1, rest);
+            match Row::of(raw.as_bytes()) {
+                Row::Record { size, .. } => assert_eq!(size, expected, "{rest}"),
+                other => panic!("{other:?}"),
+            }
+        }
     }
 
     #[test]
