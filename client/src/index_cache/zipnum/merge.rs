@@ -251,6 +251,7 @@ impl Input {
     fn unpack(&mut self, packed: &mut Vec<u8>) -> Result<(), Error> {
         if let Here::Block(block) = &self.here {
             self.secondary.text(block, packed, &mut self.text)?;
+            // One that copies goes on until it unpacks a block, so that no others have their files open.
             self.secondary.release();
             self.here = Here::Line;
             self.line = 0..0;
@@ -300,4 +301,50 @@ fn rank(head: &[u8]) -> u128 {
         *place = *byte;
     }
     u128::from_be_bytes(first)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How many files of a folder are open.
+    fn open_files(folder: &Path) -> usize {
+        let all = fs::read_dir("/proc/self/fd").unwrap();
+        let paths = all.filter_map(|one| fs::read_link(one.ok()?.path()).ok());
+        paths.filter(|path| path.starts_with(folder)).count()
+    }
+
+    #[test]
+    fn many_indexes_do_not_have_all_their_files_open() {
+        let dir = tempfile::tempdir().unwrap();
+        let options = Options {
+            lines: 2,
+            level: 1,
+            threads: 0,
+        };
+        let write = |stem: &str, numbers: Range<u32>| {
+            let mut writer = Writer::create(dir.path(), stem, options).unwrap();
+            for n in numbers {
+                writer.push(format!("{n:08} 2020 {{}}").as_bytes()).unwrap();
+            }
+            writer.finish().unwrap();
+        };
+        let mut inputs = Vec::new();
+        for n in 0..400 {
+            write(&n.to_string(), n * 8..n * 8 + 8);
+            inputs.push((dir.path(), n.to_string()));
+        }
+        let mut out = Writer::create(dir.path(), "out", options).unwrap();
+        let (mut most, mut lines) = (0, 0);
+        let mut count = |done: u64| {
+            most = most.max(open_files(dir.path()));
+            lines += done;
+            Ok(())
+        };
+        merge_at_once(&inputs, &mut out, &mut count).unwrap();
+        let stats = out.finish().unwrap();
+        assert_eq!((stats.lines, lines), (3200, 3200));
+        assert!(stats.copied > 700, "{stats:?}");
+        assert!((2..300).contains(&most), "{most}");
+    }
 }
