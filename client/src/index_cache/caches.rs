@@ -170,10 +170,7 @@ impl IndexCaches {
                 cache(IndexKind::Full)?,
                 CrawlLogIndex::of(raw_of(), &options),
             ),
-            cdx: CombiningMultiFileBasedCache::new(
-                cache(IndexKind::Cdx)?,
-                CdxIndex::of(raw_of(), &options),
-            ),
+            cdx: CombiningMultiFileBasedCache::new(cache(IndexKind::Cdx)?, CdxIndex::of(raw_of())),
             options,
             figures,
         })

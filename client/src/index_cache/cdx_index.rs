@@ -8,11 +8,11 @@ use std::io::{self, BufRead, BufReader, BufWriter, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::combine::{carry_over, each_job};
+use super::combine::carry_over;
 use super::raw::RawCaches;
 use super::{
-    Combine, CombiningMultiFileBasedCache, Draft, Entry, Error, JobId, JobSet, Missing,
-    MultiFileBasedCache, Options, Prepared, Work,
+    Combine, CombiningMultiFileBasedCache, Draft, Entry, Error, JobSet, Missing,
+    MultiFileBasedCache, Prepared, Work,
 };
 
 /// A cache of files with the lines of the CDX of all jobs of a set, sorted by their bytes.
@@ -22,16 +22,12 @@ pub type CdxIndexCache = CombiningMultiFileBasedCache<CdxIndex>;
 #[derive(Debug)]
 pub struct CdxIndex {
     raw: Arc<RawCaches>,
-    threads: usize,
 }
 
 impl CdxIndex {
     /// From the raw data of jobs.
-    pub fn of(raw: Arc<RawCaches>, options: &Options) -> CdxIndex {
-        CdxIndex {
-            raw,
-            threads: options.threads.max(1),
-        }
+    pub fn of(raw: Arc<RawCaches>) -> CdxIndex {
+        CdxIndex { raw }
     }
 }
 
@@ -43,11 +39,8 @@ impl Combine for CdxIndex {
         anew: bool,
         work: &Work,
     ) -> Result<Prepared, Error> {
-        let (parts, missing) = each_job(jobs, self.threads, work, |job: JobId, work| {
-            Ok(match self.raw.get(job, anew, work)? {
-                Err(missing) => Err(missing),
-                Ok(raw) => raw.cdx.ok_or(Missing::NoRecord { files: raw.files }),
-            })
+        let (parts, missing) = self.raw.get(jobs, anew, work, |raw| {
+            raw.cdx.ok_or(Missing::NoRecord { files: raw.files })
         })?;
         Ok(Prepared::of(parts, missing))
     }

@@ -90,7 +90,7 @@ impl<F: Flavoured> CrawlLogIndex<F> {
                 return Ok(Ok(entry));
             }
         }
-        let raw = match self.raw.get(job, anew, work)? {
+        let raw = match self.raw.get_one(job, anew, work)? {
             Ok(raw) => raw,
             Err(missing) => return Ok(Err(missing)),
         };

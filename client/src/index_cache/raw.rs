@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 use super::ahead::read_ahead;
 use super::archive::{Archive, Found, Kind, Record};
 use super::cache::Slot;
-use super::combine::both;
+use super::combine::{both, each_job};
 use super::lines::{Bad, Reader, Tally};
 use super::sort::Sorter;
 use super::{
-    cdx_line, crawl_log, Draft, Entry, Error, Figures, FileBasedCache, Form, JobId, Missing,
-    Options, Work,
+    cdx_line, crawl_log, Draft, Entry, Error, Figures, FileBasedCache, Form, JobId, JobSet,
+    Missing, MissingJob, Options, Work,
 };
 
 /// What is written at once, in bytes.
@@ -46,6 +46,7 @@ pub struct RawCaches {
     archive: Archive,
     crawl_log: RawMetadataCache,
     cdx: RawMetadataCache,
+    threads: usize,
     memory: usize,
     retry: Duration,
     missing: Mutex<HashMap<JobId, (Instant, Missing)>>,
@@ -70,6 +71,7 @@ impl RawCaches {
             archive: Archive::open(&options.metadata)?,
             crawl_log: cache(Kind::CrawlLog)?,
             cdx: cache(Kind::Cdx)?,
+            threads: options.threads.max(1),
             memory: options.memory / options.threads.max(1),
             retry: options.retry_missing,
             missing: Mutex::default(),
@@ -84,12 +86,34 @@ impl RawCaches {
         }
     }
 
+    /// What is wanted of the raw data of many jobs, some of them at once, and which jobs do not have it. Each metadata
+    /// file is read once, whatever it is read for.
+    ///
+    /// # Errors
+    /// As [`RawCaches::get_one`].
+    pub fn get<T: Send>(
+        &self,
+        jobs: &JobSet,
+        anew: bool,
+        work: &Work,
+        wanted: impl Fn(Raw) -> Result<T, Missing> + Sync,
+    ) -> Result<(Vec<T>, Vec<MissingJob>), Error> {
+        each_job(jobs, self.threads, work, |job, work| {
+            Ok(self.get_one(job, anew, work)?.and_then(&wanted))
+        })
+    }
+
     /// The raw data of a job, from the caches or else from the archive; with `anew`, from the archive in any case.
     /// What the archive does not have is not asked of it again so soon.
     ///
     /// # Errors
     /// When the caches cannot be read or written. A job that is missing, or cannot be read, is the inner one.
-    pub fn get(&self, job: JobId, anew: bool, work: &Work) -> Result<Result<Raw, Missing>, Error> {
+    pub fn get_one(
+        &self,
+        job: JobId,
+        anew: bool,
+        work: &Work,
+    ) -> Result<Result<Raw, Missing>, Error> {
         if !anew {
             if let Some(missing) = self.recall(job) {
                 return Ok(Err(missing));
