@@ -12,3 +12,4 @@ mod requests;
 mod server;
 #[path = "../federation_pywb/stage.rs"]
 mod stage;
+mod stalls;
