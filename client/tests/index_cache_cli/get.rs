@@ -166,6 +166,20 @@ fn a_job_that_comes_later_is_found() {
 }
 
 #[test]
+fn a_set_may_have_more_jobs_than_files_may_be_open_as_a_rule() {
+    let stage = Stage::of([]);
+    for job in 1..=100 {
+        stage.add(job, 5);
+    }
+    let get = stage.get("full", "1-100", &["--strict", "--json"]);
+    let mut limited = std::process::Command::new("sh");
+    limited.args(["-c", "ulimit -Sn 64; exec \"$0\" \"$@\""]);
+    limited.arg(get.get_program()).args(get.get_args());
+    let answer = ends(limited, 0).object();
+    assert_eq!(numbers(&answer["jobs"]).len(), 100);
+}
+
+#[test]
 fn bad_lines_are_told() {
     let stage = Stage::of([]);
     let (mut crawl_log, cdx) = redis_tests::harvest::logs(7, 1, 50);
@@ -257,17 +271,6 @@ fn a_wrong_command_line_is_status_2_and_builds_nothing() {
             metadata,
             "--memory",
             "lots",
-        ],
-        &[
-            "get",
-            "--kind",
-            "full",
-            "--jobs",
-            "1",
-            "--metadata",
-            metadata,
-            "--prefix",
-            "p",
         ],
         &[
             "get",
@@ -369,7 +372,9 @@ fn the_folder_may_come_from_the_environment() {
         "--json",
         "--metadata",
     ]);
+    // What others need is no hindrance.
     get.arg(stage.metadata())
+        .env("CRAWLSPACE_PREFIX", "{coll-42}:")
         .env("CRAWLSPACE_CACHE_DIR", stage.cache());
     let answer = ends(get, 0).object();
     assert_eq!(

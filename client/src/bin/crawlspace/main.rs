@@ -6,6 +6,7 @@ mod config;
 mod dedupe;
 mod index;
 mod indexer;
+mod open_files;
 mod serve;
 mod shell;
 mod size;

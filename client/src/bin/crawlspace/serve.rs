@@ -8,11 +8,10 @@ use std::time::Duration;
 use clap::Args;
 use crawlspace_client::federation::{server, Federation};
 use http::HeaderValue;
-use rustix::process::{getrlimit, setrlimit, Resource};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{signal, SignalKind};
 
-use crate::config;
+use crate::{config, open_files};
 
 /// How long builds of indexes may take to notice that they are to end.
 const FAREWELL: Duration = Duration::from_secs(2);
@@ -56,7 +55,7 @@ impl Serve {
             .with_max_level(level)
             .with_writer(io::stderr)
             .init();
-        more_descriptors();
+        open_files::allow_more();
         let warn = |warning| tracing::warn!(%warning, "the configuration");
         let Some(config) = config::read(&self.config, warn) else {
             return Ok(false);
@@ -103,12 +102,4 @@ fn web_url(text: &str) -> Result<String, String> {
         true => Ok(text.to_owned()),
         false => Err("write http://host or https://host, with a path if need be".to_owned()),
     }
-}
-
-/// As many open files as the system lets one have: each connection is one, and each file and request of a source.
-fn more_descriptors() {
-    let mut limit = getrlimit(Resource::Nofile);
-    limit.current = limit.maximum;
-    // Those that there are will have to do, then.
-    let _ = setrlimit(Resource::Nofile, limit);
 }

@@ -84,7 +84,7 @@ pub enum Error {
     Index(crate::Error),
     /// The crawl cannot take it.
     Crawl(String),
-    /// The calls broke off; [`feed`] puts the reason in place of this.
+    /// The calls broke off: another error says why.
     Refused,
 }
 

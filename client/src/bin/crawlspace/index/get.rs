@@ -15,6 +15,7 @@ use serde::Serialize;
 use super::load::{Into, Outcomes};
 use super::progress::watched;
 use super::{jobs, kind, CacheDir};
+use crate::open_files;
 use crate::size::size;
 use crate::table::{bytes, count, many, print_json, Table};
 use crate::terminal::{complain, Bytes};
@@ -63,7 +64,6 @@ pub struct Get {
     #[arg(
         long,
         value_name = "PREFIX",
-        requires = "into",
         env = "CRAWLSPACE_PREFIX",
         default_value = "",
         hide_default_value = true,
@@ -122,6 +122,7 @@ impl Get {
             prefix: self.prefix.as_bytes(),
             name: &self.crawl_id,
         });
+        open_files::allow_more();
         // A server that is not there is no reason to build for hours.
         let into = match into.map(Into::open).transpose() {
             Ok(into) => into,
