@@ -3,7 +3,6 @@
 use std::fs;
 use std::os::unix::fs::{chown, PermissionsExt};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
 use std::sync::Arc;
@@ -14,8 +13,8 @@ use redis_tests::Rng;
 use rustix::process::{geteuid, getrlimit, setrlimit, Resource, Rlimit};
 
 use crate::processes::{Process, Told};
-use crate::stage::{asks, set, Stage};
-use crate::state::{assert_clean, assert_unlocked, leftovers, state, State};
+use crate::stage::{asks, folder, set, Stage};
+use crate::state::{assert_clean, assert_no_leftovers, assert_unlocked, state, State};
 
 /// What is there before anything goes wrong, and must stay as it is.
 const BEFORE: &str = "full 3;cdx 3";
@@ -24,15 +23,21 @@ const ASKS: &str = "full 1,2;cdx 1,2";
 /// Nobody but root, who has other rights.
 const NOBODY: u32 = 65_534;
 
-/// All that there can be, made where nothing is in the way.
-fn expected(stage: &Stage) -> State {
-    let cache_dir = stage.path().join("expected");
-    let caches = stage.caches(&cache_dir);
-    let both = [asks(BEFORE), asks(ASKS)].concat();
-    for ask in both {
-        ask.get(&caches);
+/// All that there can be, made where nothing is in the way, and the size of the largest file of an index.
+fn undisturbed(told: &Told) -> (State, u64) {
+    let folder = folder();
+    let options = Options {
+        cache_dir: folder.path().to_owned(),
+        ..told.options.clone()
+    };
+    let caches = IndexCaches::open(options).expect("caches");
+    let mut largest = 0;
+    for ask in [asks(BEFORE), asks(ASKS)].concat() {
+        let index = ask.get(&caches);
+        let sizes = index.entry.files().map(|(_, _, size)| size);
+        largest = sizes.fold(largest, u64::max);
     }
-    state(&cache_dir)
+    (state(folder.path()), largest)
 }
 
 /// Asks for everything; the first error ends it.
@@ -62,7 +67,7 @@ fn disturbed<T>(
     let attempted = attempt(&caches);
     clear(obstacle);
     assert_unlocked(cache_dir);
-    assert_eq!(leftovers(cache_dir), [Path::new(""); 0]);
+    assert_no_leftovers(cache_dir);
     let there = state(cache_dir);
     for (entry, sum) in &there {
         assert_eq!(expected.get(entry), Some(sum), "{entry}");
@@ -93,6 +98,16 @@ fn limit(resource: Resource, most: Option<u64>) {
     setrlimit(resource, Rlimit { current, maximum }).expect("a limit");
 }
 
+/// From now on the kernel kills this process when it writes a file beyond so many bytes (SIGXFSZ).
+pub fn die_at(bytes: u64) {
+    let nothing = Rlimit {
+        current: Some(0),
+        maximum: Some(0),
+    };
+    setrlimit(Resource::Core, nothing).expect("a limit");
+    limit(Resource::Fsize, Some(bytes));
+}
+
 #[test]
 fn a_file_that_must_not_grow_leaves_nothing_half_written() {
     let mut rng = Rng::new("files that must not grow");
@@ -113,22 +128,7 @@ pub fn limited(told: &Told) {
         Arc::new(AtomicBool::new(false)),
     )
     .expect("a handler");
-    let stage = |name: &str| told.cache_dir.join(name);
-    let reference = Options {
-        cache_dir: stage("expected"),
-        ..told.options.clone()
-    };
-    let caches = IndexCaches::open(reference).expect("caches");
-    let mut largest = 0;
-    for ask in [asks(BEFORE), asks(ASKS)].concat() {
-        let index = ask.get(&caches);
-        largest = index
-            .entry
-            .files()
-            .map(|file| file.2)
-            .fold(largest, u64::max);
-    }
-    let expected = state(&stage("expected"));
+    let (expected, largest) = undisturbed(told);
     let mut rng = Rng::seeded(told.seed);
     let mut limits = vec![0, 1];
     // Manifests are that large, or what marks an entry as seen.
@@ -137,7 +137,7 @@ pub fn limited(told: &Told) {
     let (mut failed, mut manifests) = (0, 0);
     for (round, most) in limits.into_iter().enumerate() {
         let options = Options {
-            cache_dir: stage(&format!("limited-{round}")),
+            cache_dir: told.cache_dir.join(format!("limited-{round}")),
             ..told.options.clone()
         };
         let put = || limit(Resource::Fsize, Some(most));
@@ -182,18 +182,7 @@ fn a_full_disk_leaves_nothing_half_written() {
 
 /// On a file system that is full, now so and now otherwise.
 pub fn full(told: &Told) {
-    let expected = {
-        let stage = tempfile::tempdir().expect("a folder");
-        let options = Options {
-            cache_dir: stage.path().to_owned(),
-            ..told.options.clone()
-        };
-        let caches = IndexCaches::open(options).expect("caches");
-        for ask in [asks(BEFORE), asks(ASKS)].concat() {
-            ask.get(&caches);
-        }
-        state(stage.path())
-    };
+    let (expected, _) = undisturbed(told);
     let mut rng = Rng::seeded(told.seed);
     let ballast = told.cache_dir.join("ballast");
     let mut failed = 0;
@@ -277,7 +266,7 @@ fn what_may_not_be_read_is_named_and_nothing_else_suffers() {
             fs::remove_file(other.path()).expect("removed");
         }
     }
-    fs::set_permissions(&hidden, fs::Permissions::from_mode(0)).expect("permissions");
+    fs::set_permissions(&hidden, fs::Permissions::from_mode(0o000)).expect("permissions");
     let mut process = Process::new("unreadable", &stage, &cache_dir, "");
     if geteuid().is_root() {
         fs::set_permissions(stage.path(), fs::Permissions::from_mode(0o755)).expect("permissions");
@@ -287,10 +276,10 @@ fn what_may_not_be_read_is_named_and_nothing_else_suffers() {
         });
     }
     match process.try_start() {
-        Ok(running) => running.end().assert_done(),
-        Err(error) => {
-            return left_out("a process of nobody", &error.to_string());
+        Ok(running) => {
+            running.end().assert_done();
         }
+        Err(error) => left_out("a process of nobody", &error.to_string()),
     };
 }
 
@@ -314,7 +303,7 @@ pub fn unreadable(told: &Told) {
     // An entry that is there, and whole, but not for us.
     let manifest = index.entry.manifest_path();
     drop(index);
-    fs::set_permissions(&manifest, fs::Permissions::from_mode(0)).expect("permissions");
+    fs::set_permissions(&manifest, fs::Permissions::from_mode(0o000)).expect("permissions");
     for caches in [&caches, &told.caches()] {
         let error = caches.get_index(kind, &set("1,3"), &Work::default());
         let text = error.expect_err("it cannot be read").to_string();
@@ -353,7 +342,7 @@ pub fn few_descriptors(told: &Told) {
             }
         }
         assert_eq!(caches.figures().damaged, 0);
-        assert_eq!(leftovers(&told.cache_dir), [Path::new(""); 0]);
+        assert_no_leftovers(&told.cache_dir);
     }
     assert!(failed > 3);
     let caches = told.caches();

@@ -1,11 +1,13 @@
 //! Builders that are killed.
 
 use std::fs;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use nix::libc;
 use redis_tests::Rng;
 
 use crate::processes::{Process, Running};
@@ -102,11 +104,42 @@ fn a_builder_that_is_killed_harms_nobody_and_its_work_is_gone_on_with() {
             });
         }
     });
-    println!("killed with so many entries done: {found:?}; left over: {left_over:?}");
-    assert_eq!(
-        found.into_inner().expect("numbers").iter().sum::<usize>(),
-        ROUNDS
-    );
+    let (found, left_over) = (found.into_inner(), left_over.into_inner());
+    let (found, left_over) = (found.expect("numbers"), left_over.expect("a number"));
+    println!("killed with so many entries done: {found:?}; left over: {left_over}");
+    assert_eq!(found.iter().sum::<usize>(), ROUNDS);
+}
+
+/// At the very write that is one too many, which does not depend on time.
+#[test]
+fn a_builder_that_is_killed_while_it_writes_harms_nobody() {
+    let mut rng = Rng::new("killed writers");
+    let stage = Stage::with_jobs("1,2", 150);
+    let (expected, ..) = undisturbed(&stage);
+    let mut died = 0;
+    let limits = (0..16).map(|power| (1 << power) + rng.below(1 << power));
+    for bytes in limits.collect::<Vec<_>>() {
+        let cache_dir = stage.path().join(format!("cache-{bytes}"));
+        let process = Process::new("get", &stage, &cache_dir, ASKS);
+        let mut running = process.memory(MEMORY).dies_at(bytes).start();
+        running.ready();
+        running.go();
+        let ended = running.end();
+        match ended.status.signal() {
+            Some(signal) => {
+                assert_eq!(signal, libc::SIGXFSZ);
+                died += 1;
+            }
+            None => {
+                ended.assert_done();
+            }
+        }
+        let there = assert_no_harm(&cache_dir, &expected);
+        assert_goes_on(&stage, &cache_dir, &there, &expected);
+        fs::remove_dir_all(&cache_dir).expect("removed");
+    }
+    println!("{died} died");
+    assert!(died > 5);
 }
 
 #[test]

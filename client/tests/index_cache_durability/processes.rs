@@ -19,6 +19,7 @@ const ASKS: &str = "CRAWLSPACE_TESTS_ASKS";
 const THREADS: &str = "CRAWLSPACE_TESTS_THREADS";
 const MEMORY: &str = "CRAWLSPACE_TESTS_MEMORY";
 const SEED: &str = "CRAWLSPACE_TESTS_SEED";
+const DIES_AT: &str = "CRAWLSPACE_TESTS_DIES_AT";
 /// What lines for the other side begin with: the test runner prints some of its own.
 const MARK: &str = "@ ";
 
@@ -29,6 +30,8 @@ pub struct Told {
     pub options: Options,
     pub threads: usize,
     pub seed: u64,
+    /// A file that is to grow beyond that, in bytes, is the end of the process.
+    dies_at: Option<u64>,
 }
 
 #[test]
@@ -69,6 +72,7 @@ fn told() -> Told {
         options,
         threads: of(THREADS).parse().unwrap_or(1),
         seed: of(SEED).parse().unwrap_or(0),
+        dies_at: of(DIES_AT).parse().ok(),
     }
 }
 
@@ -98,6 +102,9 @@ pub fn wait_for_go() {
 fn get(told: &Told) {
     let caches = told.caches();
     wait_for_go();
+    if let Some(bytes) = told.dies_at {
+        full_disk::die_at(bytes);
+    }
     thread::scope(|scope| {
         for thread in 0..told.threads {
             let caches = &caches;
@@ -188,6 +195,12 @@ impl Process {
         self
     }
 
+    /// It dies when it writes a file beyond that.
+    pub fn dies_at(mut self, bytes: u64) -> Process {
+        self.command.env(DIES_AT, bytes.to_string());
+        self
+    }
+
     /// The command, for what else there is to set.
     pub fn with(mut self, set: impl FnOnce(&mut Command)) -> Process {
         set(&mut self.command);
@@ -258,10 +271,6 @@ impl Running {
         let stdin = self.stdin.as_mut().expect("a pipe");
         // It may be dead already.
         let _ = stdin.write_all(b"go\n");
-    }
-
-    pub fn id(&self) -> u32 {
-        self.child.id()
     }
 
     pub fn is_running(&mut self) -> bool {

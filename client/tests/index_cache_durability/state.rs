@@ -137,9 +137,15 @@ pub fn leftovers(cache_dir: &Path) -> Vec<PathBuf> {
     all(cache_dir).filter(is_left).collect()
 }
 
+/// Whoever failed took away what he had made.
+pub fn assert_no_leftovers(cache_dir: &Path) {
+    let left = leftovers(cache_dir);
+    assert!(left.is_empty(), "{left:?}");
+}
+
 /// Nothing is left over after a collection that removes no entry.
 pub fn assert_clean(cache_dir: &Path) {
     let limits = Limits::default();
     collect(cache_dir, &limits, false, &Work::default()).expect("a collection");
-    assert_eq!(leftovers(cache_dir), [PathBuf::new(); 0]);
+    assert_no_leftovers(cache_dir);
 }

@@ -9,6 +9,7 @@ mod draft;
 mod entry;
 mod evict;
 mod lock;
+mod look;
 mod manifest;
 mod seen;
 #[cfg(test)]
@@ -21,10 +22,9 @@ use std::io;
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use nix::libc;
 use serde::Serialize;
 
 pub use self::draft::Draft;
@@ -35,16 +35,11 @@ use self::entry::Held;
 pub use self::evict::Eviction;
 pub(crate) use self::evict::{clean, evict};
 pub(crate) use self::lock::{is_in_use, owner, Acquired, Lock};
+use self::look::Known;
 pub(crate) use self::manifest::{read_manifest, sum};
 pub use self::manifest::{FileSum, Input, Manifest};
 pub(crate) use self::seen::last_used;
-use self::seen::Seen;
 use super::{Error, Id, JobSet, Work};
-
-/// An entry in use is marked as such so often.
-const MARKED: Duration = Duration::from_secs(30);
-/// Of so many entries it is remembered what was seen of them.
-const REMEMBERED: usize = 20_000;
 
 /// Whether the entries of a cache are files or folders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,14 +84,6 @@ pub(super) enum Slot {
     There(Entry),
     /// Nothing, and nobody but the holder of this may put it there.
     Ours(Lock),
-}
-
-/// What was seen of an entry when it was last looked at.
-#[derive(Clone, Debug)]
-struct Known {
-    manifest: Arc<Manifest>,
-    seen: Seen,
-    marked: Instant,
 }
 
 /// What happened in caches, since the process began.
@@ -340,137 +327,6 @@ impl<I: Id> FileBasedCache<I> {
             found => found,
         }
     }
-
-    pub(super) fn look(
-        &self,
-        name: &str,
-        path: &Path,
-        work: &Work,
-    ) -> Result<Option<Entry>, Error> {
-        let at = manifest_of(path, self.form);
-        while let Some(mut held) = Held::open(&at)? {
-            match self.examine(name, path, &mut held, work) {
-                Ok(manifest) => {
-                    let entry = Entry::new(path.to_owned(), self.form, manifest, held.file);
-                    return Ok(Some(entry));
-                }
-                // Another one took its place meanwhile.
-                Err(Error::Damaged { .. }) if !held.is_at(&at)? => {}
-                // What the disk does not give back is as bad as what it gives back otherwise.
-                Err(Error::Io { error, .. }) if error.raw_os_error() == Some(libc::EIO) => {
-                    return Err(Error::Damaged {
-                        entry: path.to_owned(),
-                        what: error.to_string(),
-                    });
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(None)
-    }
-
-    /// Finds out whether an entry is whole.
-    fn examine(
-        &self,
-        name: &str,
-        path: &Path,
-        held: &mut Held,
-        work: &Work,
-    ) -> Result<Arc<Manifest>, Error> {
-        let at = manifest_of(path, self.form);
-        let damaged = |what: String| Error::Damaged {
-            entry: path.to_owned(),
-            what,
-        };
-        let known = self.recall(name);
-        let manifest = match &known {
-            Some(known) if known.seen.is_of(&held.stamp) => Arc::clone(&known.manifest),
-            _ => Arc::new(Manifest::parse(&held.read(&at)?).map_err(damaged)?),
-        };
-        if manifest.entry != name || manifest.cache != self.name {
-            let what = format!(
-                "its manifest is that of {}/{}, which somebody must have renamed",
-                manifest.cache, manifest.entry
-            );
-            return Err(damaged(what));
-        }
-        let files = manifest.files.iter();
-        let paths = files.map(|file| file_of(path, self.form, &file.name));
-        let asked = SystemTime::now();
-        let Some(seen) = Seen::now(&manifest.checksum, held.stamp, paths) else {
-            return Err(damaged("a file of it is missing".to_owned()));
-        };
-        let looked = SystemTime::now();
-        let marked = match known {
-            Some(known) if known.seen == seen => known.marked,
-            _ => {
-                if Seen::read(path).as_ref() != Some(&seen) {
-                    whole(path, self.form, &manifest, &seen, work)?;
-                    if !seen.is_telling(asked, looked) {
-                        seen::touch(path);
-                        return Ok(manifest);
-                    }
-                    seen.write(path);
-                }
-                seen::touch(path);
-                let marked = Instant::now();
-                self.remember(name, &manifest, seen.clone(), marked);
-                marked
-            }
-        };
-        if marked.elapsed() >= MARKED {
-            seen::touch(path);
-            self.remember(name, &manifest, seen, Instant::now());
-        }
-        Ok(manifest)
-    }
-
-    fn recall(&self, name: &str) -> Option<Known> {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.get(name).cloned()
-    }
-
-    fn remember(&self, name: &str, manifest: &Arc<Manifest>, seen: Seen, marked: Instant) {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.len() >= REMEMBERED {
-            known.clear();
-        }
-        let manifest = Arc::clone(manifest);
-        let one = Known {
-            manifest,
-            seen,
-            marked,
-        };
-        known.insert(name.to_owned(), one);
-    }
-}
-
-/// Compares all bytes of an entry with what its manifest says.
-fn whole(
-    path: &Path,
-    form: Form,
-    manifest: &Manifest,
-    seen: &Seen,
-    work: &Work,
-) -> Result<(), Error> {
-    for (file, stamp) in manifest.files.iter().zip(seen.files()) {
-        let damaged = |what: String| Error::Damaged {
-            entry: path.to_owned(),
-            what: format!("{} is damaged: {what}", file.name),
-        };
-        if stamp.size() != file.size {
-            let size = stamp.size();
-            return Err(damaged(format!("it has {size} bytes of {}", file.size)));
-        }
-        let (_, found) = sum(&file_of(path, form, &file.name), work)?;
-        if found != file.xxh128 {
-            return Err(damaged(format!(
-                "its checksum is {found}, which was {}",
-                file.xxh128
-            )));
-        }
-    }
-    Ok(())
 }
 
 /// Where the manifest of an entry is.

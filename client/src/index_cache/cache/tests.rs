@@ -7,10 +7,11 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Barrier;
 use std::thread;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use super::evict::{clean, evict};
 use super::lock::{owner, Lock};
+use super::seen::Seen;
 use super::*;
 use crate::index_cache::JobId;
 
