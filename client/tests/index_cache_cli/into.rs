@@ -2,8 +2,9 @@
 
 use crawlspace_client::dedupe::{Index, State};
 use crawlspace_client::index_cache::zipnum::Lookup;
-use redis_tests::{assert_consistent, ok, until, Options, Server};
-use redis_tests::{Program, Snapshot};
+use redis_tests::{
+    assert_consistent, ok, until, Cluster, Options, Program, Relay, Server, Snapshot,
+};
 use serde_json::Value;
 
 use crate::stage::{ends, Stage};
@@ -232,4 +233,51 @@ fn the_outcome_is_told_to_people_too() {
         told.contains("known                2  committed before"),
         "{told}"
     );
+}
+
+#[test]
+fn a_server_that_goes_away_is_named_and_the_same_command_goes_on() {
+    let stage = Stage::of([1]);
+    stage.add(2, 5_000);
+    ends(stage.get("full", "1-2", &[]), 0);
+    let (whole, server) = (Server::start(), Server::start());
+    ends(get(&stage, &whole, "full", "1-2", &[]), 0);
+    let relay = Relay::to(&server);
+    let url = relay.url();
+    let load = || stage.get("full", "1-2", &["--into", &url, "--prefix", PREFIX]);
+    for bytes in [40_000, 200_000] {
+        relay.hold_after(bytes);
+        let mut program = Program::start(load());
+        until("it is in the middle", || {
+            relay.holds() || program.ended().is_some()
+        });
+        relay.refuse(true);
+        relay.cut();
+        let ended = program.end();
+        assert_eq!(ended.status.code(), Some(1), "{}", ended.errors);
+        assert!(ended.errors.contains("not loaded: "), "{}", ended.errors);
+        relay.refuse(false);
+    }
+    ends(load(), 0);
+    keys(&server).assert_same(&keys(&whole), "with a connection that broke");
+}
+
+#[test]
+fn an_index_may_be_in_a_cluster() {
+    let stage = Stage::of([1, 2]);
+    let cluster = Cluster::start(3);
+    let url = cluster.url();
+    let load = |prefix| {
+        stage.get(
+            "dedup",
+            "1-2",
+            &["--into", &url, "--prefix", prefix, "--json"],
+        )
+    };
+    for expected in ["committed", "known"] {
+        let answer = ends(load(PREFIX), 0).object();
+        assert_eq!(outcomes(&answer), [(1, expected), (2, expected)]);
+    }
+    let refused = ends(load("without a hash tag:"), 1);
+    assert!(refused.errors.contains("BADPREFIX"), "{}", refused.errors);
 }

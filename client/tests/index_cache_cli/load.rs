@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use crawlspace_client::dedupe::{Index, Located, State};
+use crawlspace_client::dedupe::{Index, Located, Profile, State};
 use crawlspace_client::index_cache::load::{load, CrawlName, Error, Loaded, Outcome};
 use crawlspace_client::index_cache::{JobId, Work};
 use redis_tests::{assert_consistent, ok, sha256_of, Rng, Server, Snapshot};
@@ -156,6 +156,32 @@ fn loading_twice_is_loading_once() {
     assert_eq!(second.outcome, Outcome::Known);
     assert_eq!(second.records, first.records);
     server.snapshot().assert_same(&once, "the second time");
+}
+
+#[test]
+fn a_load_is_known_in_every_profile_and_storage() {
+    let server = Server::start();
+    let mut rng = Rng::new("a_load_is_known_in_every_profile_and_storage");
+    let lines = lines(7, &captures(&mut rng, 7, 1_000));
+    for (prefix, profile) in [
+        ("{document}:", Profile::Document),
+        ("{browsertrix}:", Profile::Browsertrix),
+    ] {
+        let index = open(&server, prefix);
+        index.set_profile(profile).unwrap();
+        load_some(&index, 7, &lines, 1_600);
+        let outcome = |index| load_lines(index, 7, &lines).unwrap().outcome;
+        assert_eq!(outcome(&index), Outcome::Committed);
+        index.pack().unwrap();
+        assert_eq!(outcome(&index), Outcome::Known);
+        index.unpack().unwrap();
+        assert_eq!(outcome(&index), Outcome::Known);
+        assert_eq!(index.crawl_stats(b"job-7").unwrap().total_urls, 1_000);
+        assert_consistent(&mut server.wire(), prefix);
+        // What was removed is loaded again.
+        index.remove(&[b"job-7"]).unwrap();
+        assert_eq!(outcome(&index), Outcome::Committed);
+    }
 }
 
 #[test]
