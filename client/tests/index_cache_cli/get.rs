@@ -6,11 +6,9 @@ use std::path::Path;
 use std::process::Stdio;
 
 use redis_tests::metadata::{Form, Metadata};
-
-use redis_tests::{on_terminal, until, Program};
 use serde_json::{json, Value};
 
-use crate::stage::{ends, lock_as_another_process, program, Stage};
+use crate::stage::{ends, program, Stage};
 
 fn numbers(value: &Value) -> Vec<u64> {
     let numbers = value.as_array().expect("an array").iter();
@@ -425,133 +423,4 @@ fn rebuilding_takes_what_the_archive_has_now() {
     assert_eq!(lines(&[]), before);
     assert!(lines(&["--rebuild"]) < before);
     assert!(lines(&[]) < before);
-}
-
-#[test]
-fn a_copy_is_whole_and_of_its_own() {
-    let stage = Stage::of([1, 2]);
-    let out = stage.path().join("some/where/copy");
-    let get = |kind: &str, status: i32| {
-        ends(
-            stage.get(kind, "1-2", &["--json", "--out", out.to_str().unwrap()]),
-            status,
-        )
-    };
-    let answer = get("full", 0).object();
-    assert_eq!(answer["out"], out.to_str().unwrap());
-    let entry = stage.entry("fullcrawllogindex", "1-2-cache");
-    let names = |folder: &Path| {
-        let names = fs::read_dir(folder)
-            .unwrap()
-            .map(|file| file.unwrap().file_name());
-        let mut names: Vec<_> = names.map(|name| name.into_string().unwrap()).collect();
-        names.sort();
-        names
-    };
-    assert_eq!(names(&out), names(&entry));
-    for name in names(&entry) {
-        use std::os::unix::fs::MetadataExt;
-        let (copy, own) = (out.join(&name), entry.join(&name));
-        assert_eq!(fs::read(&copy).unwrap(), fs::read(&own).unwrap(), "{name}");
-        assert_ne!(
-            copy.metadata().unwrap().ino(),
-            own.metadata().unwrap().ino(),
-            "{name}"
-        );
-    }
-    // What is written into the copy is not written into the cache.
-    fs::write(out.join("url.idx"), "spoilt").unwrap();
-    ends(stage.index(&["verify"]), 0);
-
-    // A copy is replaced by the next one, also of another kind, and nothing is left of the former.
-    get("full", 0);
-    assert_eq!(
-        fs::read(out.join("url.idx")).unwrap(),
-        fs::read(entry.join("url.idx")).unwrap()
-    );
-    get("cdx", 0);
-    assert_eq!(names(&out), ["1-2-cache", "manifest.json"]);
-    assert_eq!(names(out.parent().unwrap()), ["copy"]);
-
-    // What is no copy is not touched.
-    fs::remove_file(out.join("manifest.json")).unwrap();
-    let refused = get("full", 1);
-    assert!(
-        refused.errors.contains("no copy of an index"),
-        "{}",
-        refused.errors
-    );
-    assert_eq!(names(&out), ["1-2-cache"]);
-}
-
-#[test]
-fn a_copy_for_which_there_is_no_room_is_not_there() {
-    let stage = Stage::of([1]);
-    fs::write(stage.path().join("file"), "").unwrap();
-    let out = stage.path().join("file/copy");
-    let failed = ends(stage.get("full", "1", &["--out", out.to_str().unwrap()]), 1);
-    assert!(failed.errors.contains("/file"), "{}", failed.errors);
-}
-
-#[test]
-fn somebody_who_builds_is_waited_for_and_named() {
-    let stage = Stage::of([1]);
-    let folder = stage.cache().join("crawllog");
-    fs::create_dir_all(&folder).unwrap();
-    let lock = folder.join("crawllog-1-cache.working");
-    fs::write(&lock, "").unwrap();
-    let held = lock_as_another_process(&lock);
-    let late = ends(stage.get("full", "1", &["--wait", "0"]), 1);
-    assert!(late.errors.contains("crawllog-1-cache"), "{}", late.errors);
-    assert!(late.errors.contains("still being built"), "{}", late.errors);
-    let waiting = Program::start(stage.get("full", "1", &[]));
-    drop(held);
-    assert!(waiting.end().status.success());
-}
-
-#[test]
-fn ctrl_c_ends_it_and_the_same_command_goes_on() {
-    let stage = Stage::of([1, 2]);
-    ends(stage.get("full", "1", &[]), 0);
-    // It has to wait, so that it cannot be done before it is interrupted.
-    let lock = stage.entry("crawllog", "crawllog-2-cache.working");
-    fs::write(&lock, "").unwrap();
-    let held = lock_as_another_process(&lock);
-    for interrupt in [Program::interrupt, |program: &mut Program| {
-        program.signal(15)
-    }] {
-        let mut waiting = Program::start(stage.get("full", "1-2", &[]));
-        until("it handles signals", || handles_signals(waiting.pid()));
-        interrupt(&mut waiting);
-        let ended = waiting.end();
-        assert_eq!(ended.status.code(), Some(1), "{ended:?}");
-        assert_eq!(ended.out, "");
-        assert_eq!(
-            ended.errors,
-            "crawlspace: stopped; the same request goes on from here\n"
-        );
-    }
-    drop(held);
-    ends(stage.get("full", "1-2", &["--strict"]), 0);
-}
-
-/// Whether a process has handlers for SIGINT and SIGTERM.
-fn handles_signals(pid: u32) -> bool {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
-    let caught = caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-    caught.is_some_and(|mask| mask & (1 << 1) != 0 && mask & (1 << 14) != 0)
-}
-
-#[test]
-fn on_a_terminal_nothing_is_left_of_the_bar() {
-    let stage = Stage::of([1]);
-    stage.add(2, 60_000);
-    let (status, seen) = on_terminal(stage.get("full", "1-2", &[]), 100, "");
-    assert_eq!(status, 0, "{seen}");
-    let last: Vec<&str> = seen.lines().rev().take(4).collect();
-    assert!(last[0].starts_with("  bytes"), "{seen:?}");
-    assert!(seen.contains("1-2-cache"), "{seen:?}");
-    // Longer than between two looks, it showed what was being done.
-    assert!(seen.contains('\u{1b}'), "{seen:?}");
 }

@@ -1,10 +1,13 @@
 //! `crawlspace index`: indexes of jobs, as people and scripts get at them.
 
+mod copy;
 mod get;
 mod guide;
 mod into;
 mod load;
 mod lookup;
 mod operations;
+mod room;
 mod server;
 mod stage;
+mod waiting;
