@@ -16,7 +16,7 @@ use crate::{config, open_files};
 /// How long builds of indexes may take to notice that they are to end.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// Serve index and resource APIs over HTTP, over every collection of a configuration.
+/// Serve index and resource APIs over HTTP, over every collection of a configuration, and indexes of jobs.
 ///
 /// The address is printed as soon as requests are answered. SIGTERM and Ctrl-C end it: requests that are under way
 /// are answered first, for some seconds.

@@ -221,5 +221,9 @@ impl Collecting<'_> {
 /// What is free of the file system that something is on, in bytes.
 fn free(path: &Path) -> Option<u64> {
     let there = path.ancestors().find_map(|folder| statvfs(folder).ok())?;
-    Some(there.blocks_available().saturating_mul(there.fragment_size()))
+    Some(
+        there
+            .blocks_available()
+            .saturating_mul(there.fragment_size()),
+    )
 }
