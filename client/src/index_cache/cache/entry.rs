@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::super::Error;
-use super::lock::{try_lock, Mode};
+use super::lock::{try_lock, unlock, Mode};
 use super::manifest::{Manifest, LARGEST};
 use super::seen::Stamp;
 use super::{is_absent, manifest_of, Form};
@@ -18,7 +18,13 @@ pub struct Entry {
     path: PathBuf,
     form: Form,
     manifest: Arc<Manifest>,
-    _in_use: File,
+    in_use: File,
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        unlock(&self.in_use);
+    }
 }
 
 impl Entry {
@@ -27,7 +33,7 @@ impl Entry {
             path,
             form,
             manifest,
-            _in_use: in_use,
+            in_use,
         }
     }
 

@@ -124,12 +124,14 @@ impl Drop for Lock {
         if self.is_valid() {
             let _ = fs::remove_file(&self.owner);
         }
-        // Closing would do, but for a child process that was forked meanwhile.
-        let _ = fcntl(
-            self.file.as_fd(),
-            FcntlArg::F_OFD_SETLK(&region(libc::F_UNLCK)),
-        );
+        unlock(&self.file);
     }
+}
+
+/// Takes back what was locked of a file. Closing it would do, but for a child process that was forked and has it open,
+/// too, until it runs its program.
+pub(super) fn unlock(file: &File) {
+    let _ = fcntl(file.as_fd(), FcntlArg::F_OFD_SETLK(&region(libc::F_UNLCK)));
 }
 
 /// How waiting for a lock ended.
