@@ -5,14 +5,14 @@ use std::collections::binary_heap::PeekMut;
 use std::collections::BinaryHeap;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::combine::carry_over;
+use super::combine::{carry_over, Holding};
 use super::raw::RawCaches;
 use super::{
-    Combine, CombiningMultiFileBasedCache, Draft, Entry, Error, JobSet, Missing,
-    MultiFileBasedCache, Prepared, Work,
+    Combine, CombiningMultiFileBasedCache, Draft, Error, JobSet, Missing, MultiFileBasedCache,
+    Prepared, Work,
 };
 
 /// A cache of files with the lines of the CDX of all jobs of a set, sorted by their bytes.
@@ -39,8 +39,10 @@ impl Combine for CdxIndex {
         anew: bool,
         work: &Work,
     ) -> Result<Prepared, Error> {
-        let (parts, missing) = self.raw.get(jobs, anew, work, |raw| {
-            raw.cdx.ok_or(Missing::NoRecord { files: raw.files })
+        let holding = Holding::default();
+        let (parts, missing) = self.raw.get(jobs, anew, work, |raw| match raw.cdx {
+            Some(cdx) => Ok(holding.one_more(cdx)),
+            None => Err(Missing::NoRecord { files: raw.files }),
         })?;
         Ok(Prepared::of(parts, missing))
     }
@@ -53,64 +55,73 @@ impl Combine for CdxIndex {
             .iter()
             .filter_map(|part| part.manifest().counts.get("lines"));
         work.begin("merging", lines.sum());
-        let mut out = BufWriter::with_capacity(BUFFER, file);
-        let mut written = 0;
-        let merged = merge(&prepared.parts, &mut |line| {
-            out.write_all(line)?;
-            out.write_all(b"\n")?;
-            written += 1;
-            match written % OFTEN {
-                0 => work.advance(OFTEN).map_err(io::Error::other),
-                _ => Ok(()),
+        let mut inputs: Vec<PathBuf> = prepared
+            .parts
+            .iter()
+            .map(|part| part.path().to_owned())
+            .collect();
+        let mut rounds = 0;
+        while inputs.len() > AT_ONCE {
+            let mut merged = Vec::new();
+            for some in inputs.chunks(AT_ONCE) {
+                let path = draft.folder().join(format!("merging-{rounds}"));
+                rounds += 1;
+                let file = File::create(&path).map_err(Error::io(&path, "create"))?;
+                // Their lines come once more.
+                merge(some, &path, file, &mut |_| work.check())?;
+                merged.push(path);
             }
-        });
-        work.check()?;
-        merged.map_err(|(at, error)| Error::io(at.as_deref().unwrap_or(&path), "merge")(error))?;
-        out.flush().map_err(Error::io(&path, "write"))
+            inputs = merged;
+        }
+        merge(&inputs, &path, file, &mut |lines| work.advance(lines))
     }
 }
 
 /// Lines between two looks at whether this should go on.
 const OFTEN: u64 = 4096;
-/// What is read or written at once, at most and at least, in bytes; and for all inputs together.
+/// What is read at once of each file, and written, in bytes.
 const BUFFER: usize = 256 * 1024;
-const LEAST: usize = 4 * 1024;
-const ALL: usize = 64 << 20;
+/// Files that are read at once.
+const AT_ONCE: usize = 128;
 
-/// Gives the lines of sorted files in their order. Errors name the file that cannot be read, if it is one of these.
+/// Writes the lines of sorted files in their order, and says so of every few.
 fn merge(
-    parts: &[Entry],
-    take: &mut dyn FnMut(&[u8]) -> io::Result<()>,
-) -> Result<(), (Option<PathBuf>, io::Error)> {
-    let buffer = (ALL / parts.len().max(1)).clamp(LEAST, BUFFER);
+    parts: &[PathBuf],
+    path: &Path,
+    file: File,
+    done: &mut dyn FnMut(u64) -> Result<(), Error>,
+) -> Result<(), Error> {
     let mut inputs = Vec::with_capacity(parts.len());
     let mut heap = BinaryHeap::with_capacity(parts.len());
     for (number, part) in parts.iter().enumerate() {
-        let of_input = |error| (Some(part.path().to_owned()), error);
-        let file = File::open(part.path()).map_err(of_input)?;
-        let mut lines = BufReader::with_capacity(buffer, file);
+        let file = File::open(part).map_err(Error::io(part, "open"))?;
+        let mut lines = BufReader::with_capacity(BUFFER, file);
         let mut line = Vec::new();
-        if next(&mut lines, &mut line).map_err(of_input)? {
+        if next(&mut lines, &mut line).map_err(Error::io(part, "read"))? {
             heap.push(Reverse((line, number)));
         }
-        inputs.push(lines);
+        inputs.push((part, lines));
     }
+    let mut out = BufWriter::with_capacity(BUFFER, file);
+    let mut written = 0;
     while let Some(mut first) = heap.peek_mut() {
         let Reverse((line, number)) = &mut *first;
-        take(line).map_err(|error| (None, error))?;
+        line.push(b'\n');
+        out.write_all(line).map_err(Error::io(path, "write"))?;
+        written += 1;
+        if written % OFTEN == 0 {
+            done(OFTEN)?;
+        }
         let number = *number;
         let more = match inputs.get_mut(number) {
-            Some(lines) => next(lines, line).map_err(|error| {
-                let path = parts.get(number).map(|part| part.path().to_owned());
-                (path, error)
-            })?,
+            Some((part, lines)) => next(lines, line).map_err(Error::io(part, "read"))?,
             None => false,
         };
         if !more {
             PeekMut::pop(first);
         }
     }
-    Ok(())
+    out.flush().map_err(Error::io(path, "write"))
 }
 
 /// The next line, without its end. They were looked at when the file was made, so that none is too long.

@@ -83,11 +83,20 @@ impl<C: Combine> CombiningMultiFileBasedCache<C> {
                 missing: Vec::new(),
             });
         }
-        let prepared = self.combine.prepare(&self.cache, jobs, false, work)?;
-        let entry = self.cache.cache(&prepared.found, work, |draft| {
-            self.combine.combine(&prepared, draft, work)
-        })?;
-        Ok(prepared.into_index(entry))
+        let mut tries = 0;
+        loop {
+            let prepared = self.combine.prepare(&self.cache, jobs, false, work)?;
+            let made = self.cache.cache(&prepared.found, work, |draft| {
+                self.combine.combine(&prepared, draft, work)
+            });
+            tries += 1;
+            match made {
+                Ok(entry) => return Ok(prepared.into_index(entry)),
+                // Parts that were not held may have been removed meanwhile.
+                Err(_) if tries < TRIES && prepared.parts.iter().any(Entry::is_gone) => {}
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     /// The same, built from what the archive has now.
@@ -122,6 +131,27 @@ impl Prepared {
             found: self.found,
             missing: self.missing,
         }
+    }
+}
+
+/// How often an index is tried to be made whose parts go away.
+const TRIES: usize = 3;
+
+/// So many parts are in use until the whole is made. Each takes an open file, and there may be tens of thousands; the
+/// others were used just now, which keeps them for a while.
+const HELD: usize = 128;
+
+/// Counts the parts that are in use.
+#[derive(Debug, Default)]
+pub(super) struct Holding(AtomicUsize);
+
+impl Holding {
+    /// A part, in use if there are not too many.
+    pub fn one_more(&self, mut part: Entry) -> Entry {
+        if self.0.fetch_add(1, Ordering::Relaxed) >= HELD {
+            part.let_go();
+        }
+        part
     }
 }
 

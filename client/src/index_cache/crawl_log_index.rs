@@ -10,7 +10,7 @@ use std::marker::PhantomData;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::combine::{both, carry_over, each_job};
+use super::combine::{both, carry_over, each_job, Holding};
 use super::join::{rows, Counts, Flavour};
 use super::raw::RawCaches;
 use super::sort::{Sorted, Sorter};
@@ -134,8 +134,10 @@ impl<F: Flavoured> Combine for CrawlLogIndex<F> {
             .collect();
         let others = jobs.without(&have);
         let sharing = self.threads.min(others.len());
+        let holding = Holding::default();
         let (segments, missing) = each_job(&others, self.threads, work, |job, work| {
-            self.segment(cache, job, anew, sharing, work)
+            let segment = self.segment(cache, job, anew, sharing, work)?;
+            Ok(segment.map(|segment| holding.one_more(segment)))
         })?;
         parts.extend(segments);
         Ok(Prepared::of(parts, missing))

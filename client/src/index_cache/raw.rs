@@ -128,16 +128,32 @@ impl RawCaches {
                 }));
             }
         }
+        // Nothing is left in the caches of jobs that there are not, not even lock files.
+        match self.archive.has(job, work) {
+            Ok(true) => {}
+            Ok(false) => {
+                self.remember(job, &Missing::NoJob);
+                return Ok(Err(Missing::NoJob));
+            }
+            Err(error) => return unreadable(error).map(Err),
+        }
         // Always in this order, so that no two wait for each other.
         let crawl_log = self.crawl_log.slot(&job, anew, work)?;
         let cdx = self.cdx.slot(&job, anew, work)?;
         let got = self.fill(job, crawl_log, cdx, work)?;
         if let Err(missing) = &got {
-            let mut known = self.missing.lock().unwrap_or_else(PoisonError::into_inner);
-            known.retain(|_, (since, _)| since.elapsed() < self.retry);
-            known.insert(job, (Instant::now(), missing.clone()));
+            self.remember(job, missing);
         }
         Ok(got)
+    }
+
+    fn remember(&self, job: JobId, missing: &Missing) {
+        let mut known = self.missing.lock().unwrap_or_else(PoisonError::into_inner);
+        // Now and then, so that it takes no time to speak of.
+        if known.len().is_power_of_two() {
+            known.retain(|_, (since, _)| since.elapsed() < self.retry);
+        }
+        known.insert(job, (Instant::now(), missing.clone()));
     }
 
     /// Why a job was missing a short time ago.
@@ -187,12 +203,7 @@ impl RawCaches {
         }
         let found = match read {
             Ok(found) => found,
-            Err(Error::Cancelled) => return Err(Error::Cancelled),
-            Err(error) if error.is_exhausted() => return Err(error),
-            Err(error) => {
-                let why = error.to_string();
-                return Ok(Err(Missing::Unreadable { why }));
-            }
+            Err(error) => return unreadable(error).map(Err),
         };
         if found.files.is_empty() {
             return Ok(Err(Missing::NoJob));
@@ -250,6 +261,17 @@ impl Slot {
             Slot::There(entry) => Some(entry),
             Slot::Ours(_) => None,
         }
+    }
+}
+
+/// Why a job is missing that could not be read. What has nothing to do with the archive stays an error.
+fn unreadable(error: Error) -> Result<Missing, Error> {
+    match error {
+        Error::Cancelled => Err(error),
+        error if error.is_exhausted() => Err(error),
+        error => Ok(Missing::Unreadable {
+            why: error.to_string(),
+        }),
     }
 }
 

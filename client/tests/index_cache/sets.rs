@@ -145,3 +145,84 @@ fn a_set_made_of_larger_ones_has_the_same_lines_as_one_made_of_jobs() {
     assert_eq!(lines(&anew.entry, "url"), by_url);
     assert_eq!(lines(&anew.entry, "digest"), by_digest);
 }
+
+/// More than are merged at once, and more than are held in use.
+#[test]
+fn a_set_may_have_more_jobs_than_files_are_open() {
+    let stage = Stage::new();
+    let jobs = 1_100;
+    for job in 1..=jobs {
+        stage.add(job, 2, Form::Warc);
+    }
+    let caches = stage.caches();
+    let set = format!("1-{jobs}");
+    for kind in IndexKind::ALL {
+        let index = get(&caches, kind, &set);
+        assert_eq!(
+            (index.found.to_string(), index.missing.len()),
+            (set.clone(), 0)
+        );
+        let mut files: Vec<_> = index
+            .entry
+            .files()
+            .map(|(name, ..)| name.to_owned())
+            .collect();
+        files.sort();
+        match kind {
+            IndexKind::Cdx => {
+                let text = std::fs::read_to_string(index.entry.path()).expect("a file");
+                let mut expected: Vec<String> = Vec::new();
+                for job in 1..=jobs {
+                    let (_, cdx) = stage.logs(job, 2);
+                    let cdx = String::from_utf8(cdx).expect("text");
+                    expected.extend(cdx.lines().map(str::to_owned));
+                }
+                expected.sort();
+                assert_eq!(text.lines().collect::<Vec<_>>(), expected);
+            }
+            _ => {
+                assert_eq!(
+                    files,
+                    ["digest.cdxj.gz", "digest.idx", "url.cdxj.gz", "url.idx"]
+                );
+                let (by_url, by_digest) =
+                    (lines(&index.entry, "url"), lines(&index.entry, "digest"));
+                assert!(by_url.is_sorted() && by_digest.is_sorted());
+                assert_eq!(captures(&by_url), captures(&by_digest));
+                let rows = index.entry.manifest().counts["rows"];
+                assert!(rows > 0);
+                assert_eq!(by_url.len() as u64, rows);
+            }
+        }
+    }
+}
+
+#[test]
+fn jobs_that_there_are_not_leave_nothing_in_the_caches() {
+    let stage = Stage::with_jobs("7", 5);
+    let caches = stage.caches();
+    for kind in IndexKind::ALL {
+        let index = get(&caches, kind, "1-2000");
+        assert_eq!(
+            (index.found.to_string().as_str(), index.missing.len()),
+            ("7", 1999)
+        );
+    }
+    for folder in [
+        "crawllog",
+        "cdxdata",
+        "fullcrawllogindex",
+        "dedupcrawllogindex",
+        "cdxindex",
+    ] {
+        let files = std::fs::read_dir(stage.cache_dir().join(folder)).expect("a folder");
+        for file in files {
+            let name = file
+                .expect("a file")
+                .file_name()
+                .into_string()
+                .expect("text");
+            assert!(name.contains("7-cache"), "{folder}/{name}");
+        }
+    }
+}

@@ -167,6 +167,15 @@ impl Archive {
         })
     }
 
+    /// Whether there are metadata files of a job.
+    ///
+    /// # Errors
+    /// When one of the places cannot be read, for it may be there.
+    pub fn has(&self, job: JobId, work: &Work) -> Result<bool, Error> {
+        let (files, _) = self.catalogue.files(job, &self.options, work)?;
+        Ok(!files.is_empty())
+    }
+
     /// Reads the metadata files of a job, and gives its records to `into` as they come: of several of one kind, first
     /// those of the file with the lowest number.
     ///

@@ -1,7 +1,7 @@
 //! An entry that is whole, and in use.
 
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::super::Error;
 use super::lock::{try_lock, unlock, Mode};
 use super::manifest::{Manifest, LARGEST};
 use super::seen::Stamp;
-use super::{is_absent, manifest_of, Form};
+use super::{is_absent, manifest_of, open_file, Form};
 
 /// A whole entry of a cache. It is not removed to make room as long as this lives: a shared lock on its manifest
 /// says so to all processes, and goes away with them.
@@ -18,12 +18,12 @@ pub struct Entry {
     path: PathBuf,
     form: Form,
     manifest: Arc<Manifest>,
-    in_use: File,
+    in_use: Option<File>,
 }
 
 impl Drop for Entry {
     fn drop(&mut self) {
-        unlock(&self.in_use);
+        self.let_go();
     }
 }
 
@@ -33,8 +33,21 @@ impl Entry {
             path,
             form,
             manifest,
-            in_use,
+            in_use: Some(in_use),
         }
+    }
+
+    /// Uses it no longer, though it is not forgotten: it may be removed from now on. Each that is in use takes an open
+    /// file.
+    pub(crate) fn let_go(&mut self) {
+        if let Some(file) = self.in_use.take() {
+            unlock(&file);
+        }
+    }
+
+    /// Whether it was removed, which can be once nobody uses it any longer.
+    pub(crate) fn is_gone(&self) -> bool {
+        fs::symlink_metadata(self.manifest_path()).is_err()
     }
 
     /// Where it is: a folder, or a file.
@@ -82,9 +95,11 @@ impl Held {
     /// Opens the manifest of an entry. None when there is none, or when the entry is being removed.
     pub fn open(path: &Path) -> Result<Option<Held>, Error> {
         for _ in 0..TRIES {
-            let file = match File::open(path) {
+            let file = match open_file(path) {
                 Ok(file) => file,
                 Err(error) if is_absent(&error) => return Ok(None),
+                // What is no file is no manifest: the entry is built anew.
+                Err(error) if error.kind() == io::ErrorKind::InvalidData => return Ok(None),
                 Err(error) => return Err(Error::io(path, "open")(error)),
             };
             if !try_lock(&file, Mode::Shared).map_err(Error::io(path, "lock"))? {

@@ -5,8 +5,8 @@
 //! file description locks*): they exclude other threads as well as other processes, and also processes that lock
 //! with `fcntl` as Java's `FileChannel.lock` does.
 
-use std::fs::{self, File, OpenOptions};
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use nix::libc;
 use serde::{Deserialize, Serialize};
 
 use super::super::{Error, Work};
-use super::with_end;
+use super::{open_file, plain, with_end};
 
 /// How long to wait before the lock is tried again, at first and at most.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
@@ -47,13 +47,15 @@ impl Lock {
     /// When there can be no lock file.
     pub fn try_acquire(entry: &Path) -> Result<Option<Lock>, Error> {
         let path = with_end(entry, ".working");
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(&path)
-            .map_err(Error::io(&path, "open"))?;
+        let file = plain(
+            File::options()
+                .read(true)
+                .write(true)
+                .create(true)
+                .truncate(false),
+        )
+        .open(&path)
+        .map_err(Error::io(&path, "open"))?;
         if !try_lock(&file, Mode::Exclusive).map_err(Error::io(&path, "lock"))? {
             return Ok(None);
         }
@@ -115,7 +117,9 @@ impl Lock {
             since: since.map_or(0, |since| since.as_secs()),
         };
         // Nobody needs it but people, so that a full disk is no reason not to build.
-        let _ = serde_json::to_vec(&owner).map(|json| fs::write(&self.owner, json));
+        let file = plain(File::options().create(true).write(true).truncate(true)).open(&self.owner);
+        let json = serde_json::to_vec(&owner).map_err(io::Error::from);
+        let _ = file.and_then(|mut file| file.write_all(&json?));
     }
 }
 
@@ -144,7 +148,7 @@ pub(crate) enum Acquired<T> {
 
 /// What is locked of a file by anybody; none when nothing is.
 fn held(path: &Path) -> Option<libc::flock> {
-    let file = File::open(path).ok()?;
+    let file = plain(File::options().read(true)).open(path).ok()?;
     let mut held = region(libc::F_WRLCK);
     fcntl(file.as_fd(), FcntlArg::F_OFD_GETLK(&mut held)).ok()?;
     (i32::from(held.l_type) != libc::F_UNLCK).then_some(held)
@@ -165,8 +169,8 @@ pub(crate) fn owner(entry: &Path) -> Option<String> {
             name => format!("process {} ({name})", held.l_pid),
         });
     }
-    let signed = fs::read(with_end(entry, ".owner")).ok();
-    let owner: Option<Owner> = signed.and_then(|json| serde_json::from_slice(&json).ok());
+    let signed = open_file(&with_end(entry, ".owner")).ok();
+    let owner: Option<Owner> = signed.and_then(|file| serde_json::from_reader(file).ok());
     Some(match owner {
         None => "a process that did not say which it is".to_owned(),
         Some(owner) => {

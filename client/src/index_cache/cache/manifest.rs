@@ -1,7 +1,6 @@
 //! What an entry is made of, and what its bytes must be.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
@@ -9,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::{xxh3_128, Xxh3};
 
 use super::super::{Error, JobSet, Work};
-use super::is_absent;
+use super::{is_absent, open_file};
 use crate::federation::timestamp::Timestamp;
 
 /// The version of the form that is written. Entries of other versions are built anew.
@@ -153,7 +152,7 @@ impl Manifest {
 
 /// The manifest that lies there, or what is wrong with it. None when there is none.
 pub(crate) fn read_manifest(path: &Path) -> Option<Result<Manifest, String>> {
-    let file = match File::open(path) {
+    let file = match open_file(path) {
         Ok(file) => file,
         Err(error) if is_absent(&error) => return None,
         Err(error) => return Some(Err(format!("the manifest cannot be opened: {error}"))),
@@ -170,7 +169,7 @@ pub(crate) fn read_manifest(path: &Path) -> Option<Result<Manifest, String>> {
 /// # Errors
 /// When it cannot be read, or somebody cancels the work.
 pub(crate) fn sum(path: &Path, work: &Work) -> Result<(u64, String), Error> {
-    let mut file = File::open(path).map_err(Error::io(path, "open"))?;
+    let mut file = open_file(path).map_err(Error::io(path, "open"))?;
     let mut hash = Xxh3::new();
     let mut buffer = vec![0; 256 * 1024];
     let mut size = 0;

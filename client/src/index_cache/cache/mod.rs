@@ -17,14 +17,16 @@ mod tests;
 
 use std::collections::HashMap;
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::marker::PhantomData;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use nix::libc;
 use serde::Serialize;
 
 pub use self::draft::Draft;
@@ -344,12 +346,31 @@ pub(crate) fn with_end(entry: &Path, end: &str) -> PathBuf {
     path.into()
 }
 
-/// Whether something is not there.
+/// Whether something is not there. A link that leads to itself leads to nothing.
 fn is_absent(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
-    )
+    let is_circle = error.raw_os_error() == Some(libc::ELOOP);
+    is_circle
+        || matches!(
+            error.kind(),
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+        )
+}
+
+/// Opens a file for reading. Whatever else has its name is none: a pipe, for example, would be waited for.
+fn open_file(path: &Path) -> io::Result<File> {
+    let file = plain(File::options().read(true)).open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "it is no regular file",
+        )),
+    }
+}
+
+/// The same options, for files that are not waited for if they are pipes.
+fn plain(options: &mut OpenOptions) -> &mut OpenOptions {
+    options.custom_flags(libc::O_NONBLOCK)
 }
 
 /// A cache whose items are sets of jobs: their names stay short, however many jobs there are.

@@ -5,14 +5,15 @@
 //! `<entry>.seen`, so that whoever opens it next asks for just that. Any write changes these times, and the time of
 //! the inode cannot be set back. That file's own time of change says when the entry was last used.
 
-use std::fs::{self, File, Metadata, OpenOptions};
+use std::fs::{self, File, Metadata};
+use std::io::{self, BufReader, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
-use super::with_end;
+use super::{open_file, plain, with_end};
 
 /// A file that was changed so shortly before it was looked at could be changed again without another time to show
 /// for it: file systems tell times by ticks of some milliseconds.
@@ -118,21 +119,23 @@ impl Seen {
     /// What another process, or this one, has seen before. The file may say anything: it counts only if it is
     /// just what is true now.
     pub fn read(entry: &Path) -> Option<Seen> {
-        let json = fs::read(with_end(entry, ".seen")).ok()?;
-        serde_json::from_slice(&json).ok()
+        let file = open_file(&with_end(entry, ".seen")).ok()?;
+        serde_json::from_reader(BufReader::new(file)).ok()
     }
 
     /// Remembers it for other processes, where that is possible. One that is cut off is as good as none.
     pub fn write(&self, entry: &Path) {
         let path = with_end(entry, ".seen");
-        let _ = serde_json::to_vec(self).map(|json| fs::write(path, json));
+        let file = plain(File::options().create(true).write(true).truncate(true)).open(path);
+        let json = serde_json::to_vec(self).map_err(io::Error::from);
+        let _ = file.and_then(|mut file| file.write_all(&json?));
     }
 }
 
 /// Says that an entry is used now.
 pub(super) fn touch(entry: &Path) {
     let path = with_end(entry, ".seen");
-    let file = OpenOptions::new().create(true).append(true).open(path);
+    let file = plain(File::options().create(true).append(true)).open(path);
     let _ = file.and_then(|file: File| file.set_modified(SystemTime::now()));
 }
 

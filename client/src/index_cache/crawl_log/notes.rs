@@ -6,7 +6,7 @@ use memchr::{memchr, memchr2_iter, memchr_iter};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::super::lines::fields::{is_number, is_word, number};
+use super::super::lines::fields::{is_number, is_printable, number};
 
 /// Where a record is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub(super) fn duplicate(notes: &str) -> Option<Origin<'_>> {
         is_number(offset) && is_number(last) && matches!(last.len(), 14 | 17)
     });
     let (file, offset) = dated.unwrap_or((before, last));
-    (is_word(file) && !file.is_empty()).then_some(())?;
+    (is_printable(file) && !file.is_empty()).then_some(())?;
     Some(Origin {
         file: Cow::Borrowed(file),
         offset: number(offset)?,
@@ -42,7 +42,7 @@ pub(super) fn duplicate(notes: &str) -> Option<Origin<'_>> {
 pub(super) fn written(notes: &str) -> Option<Origin<'_>> {
     let extra = Extra::of(notes)?;
     let file: Cow<'_, str> = text(extra.file?)?;
-    (is_word(&file) && !file.is_empty()).then_some(())?;
+    (is_printable(&file) && !file.is_empty()).then_some(())?;
     Some(Origin {
         file,
         offset: extra.offset.and_then(|offset| number(offset.get()))?,

@@ -157,7 +157,7 @@ fn annotations_say_where_the_first_capture_is() {
         ("duplicate:\",5\"", None),
         ("duplicate:\"a.arc,-5\"", None),
         ("duplicate:\"a.arc,99999999999999999999\"", None),
-        ("duplicate:\"a b.arc,5\"", None),
+        ("duplicate:\"a b.arc,5\"", origin("a b.arc", 5)),
         ("-", None),
     ] {
         let line = with_notes(notes);

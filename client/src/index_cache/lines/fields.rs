@@ -38,6 +38,11 @@ impl<'a> Fields<'a> {
     }
 }
 
+/// Whether nothing in it would steer a terminal.
+pub(in crate::index_cache) fn is_printable(text: &str) -> bool {
+    !text.chars().any(char::is_control)
+}
+
 /// Whether nothing in it would end a word or steer a terminal.
 pub(in crate::index_cache) fn is_word(text: &str) -> bool {
     // To the end in any case: that is many bytes at once.

@@ -51,7 +51,7 @@ pub(super) fn merge_all(
     while inputs.len() > at_once {
         let mut merged = Vec::new();
         for some in inputs.chunks(at_once.max(2)) {
-            let stem = format!("merging-{}", rounds.stems.len());
+            let stem = format!("merging-{}-{}", out.stem(), rounds.stems.len());
             rounds.stems.push(stem.clone());
             let mut part = Writer::create(&folder, &stem, out.options())?;
             // Its lines come once more.

@@ -145,6 +145,11 @@ impl Writer {
     }
 
     /// Where the index is.
+    /// What its files are named by.
+    pub(super) fn stem(&self) -> &str {
+        self.part.split('.').next().unwrap_or_default()
+    }
+
     pub(super) fn folder(&self) -> &Path {
         &self.folder
     }

@@ -1,9 +1,12 @@
 //! What is not what it was.
 
 use std::fs;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{symlink, FileExt};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
+
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
 
 use super::super::seen::{self, Seen};
 use super::super::{with_end, FileSum, Form, Manifest, Work};
@@ -198,4 +201,36 @@ fn times_from_another_time_tell_as_well() {
     // The clock was set while one looked, or somebody looked for long.
     assert!(!seen.is_telling(now + day, now - day));
     assert!(!seen.is_telling(now - day, now + day));
+}
+
+/// A pipe would be waited for, and a link to itself leads nowhere.
+#[test]
+fn what_is_no_file_is_damage_and_nobody_waits_for_it() {
+    for form in FORMS {
+        let root = tempfile::tempdir().expect("a folder");
+        let cache = squares(root.path(), form);
+        let build = || {
+            cache
+                .cache(&JobId(7), &Work::default(), square(JobId(7)))
+                .expect("an entry")
+        };
+        let entry = build();
+        let (text, manifest) = (text_of(&entry), entry.manifest_path());
+        let mut paths: Vec<_> = entry.files().map(|(_, path, _)| path).collect();
+        drop(entry);
+        paths.push(manifest);
+        paths.extend([".seen", ".owner"].map(|end| with_end(&cache.path(&JobId(7)), end)));
+        for path in &paths {
+            let put_a_pipe = || mkfifo(path, Mode::S_IRWXU).expect("a pipe");
+            let put_a_link = || symlink(path, path).expect("a link");
+            for put in [&put_a_pipe as &dyn Fn(), &put_a_link] {
+                let _ = fs::remove_file(path);
+                put();
+                assert_eq!(text_of(&build()), text, "{}", path.display());
+                let hit = cache.hit(&JobId(7), &Work::default());
+                assert!(hit.expect("a look").is_some());
+            }
+            let _ = fs::remove_file(path);
+        }
+    }
 }
