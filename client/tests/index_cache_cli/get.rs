@@ -150,6 +150,17 @@ fn missing_jobs_are_named_with_their_reason_and_the_rest_is_an_answer() {
 }
 
 #[test]
+fn missing_jobs_that_follow_one_another_are_told_in_one_line() {
+    let stage = Stage::of([2, 7]);
+    let got = ends(stage.get("full", "1-300,302", &["--json"]), 0);
+    assert_eq!(got.object()["missing"].as_array().unwrap().len(), 299);
+    let why = "no such job: no metadata file has its number";
+    let lines = ["job 1", "jobs 3-6", "jobs 8-300", "job 302"];
+    let lines = lines.map(|jobs| format!("crawlspace: {jobs}: {why}\n"));
+    assert_eq!(got.errors, lines.concat());
+}
+
+#[test]
 fn a_job_that_comes_later_is_found() {
     let stage = Stage::of([1]);
     let before = ends(stage.get("full", "1,2", &["--json"]), 0).object();
@@ -341,6 +352,30 @@ fn a_wrong_command_line_is_status_2_and_builds_nothing() {
             "{words:?}"
         );
     }
+    let get = [
+        "get",
+        "--kind",
+        "full",
+        "--jobs",
+        "1",
+        "--metadata",
+        metadata,
+    ];
+    for (words, what) in [
+        (["--into", "http://x"], "redis://host:port/"),
+        (["--into", "nonsense"], "redis://host:port/"),
+        (["--wait", "x"], "a number of seconds: 3600"),
+        (["--wait", "-1"], "a number of seconds: 3600"),
+        (["--memory", "lots"], "500MB"),
+    ] {
+        let word = words.join("=");
+        let words = [&get[..], &[&word]].concat();
+        let refused = ends(stage.index(&words), 2);
+        assert!(refused.errors.contains(what), "{}", refused.errors);
+    }
+    let secret = [&get[..], &["--into", "http://:hidden@x"]].concat();
+    let refused = ends(stage.index(&secret), 2);
+    assert!(!refused.errors.contains("hidden"), "{}", refused.errors);
     assert!(!stage.cache().exists());
     let mut nowhere = program();
     nowhere.args([

@@ -92,6 +92,24 @@ fn nothing_found_is_status_1() {
 }
 
 #[test]
+fn an_index_is_given_by_its_folder_or_by_kind_and_jobs_and_the_caches() {
+    let refused = |words: &[&str]| {
+        let mut look = crate::stage::program();
+        look.args(["index", "lookup", "--url", "http://a/"])
+            .args(words);
+        ends(look, 2).errors
+    };
+    let errors = refused(&[]);
+    assert!(errors.contains("<PATH|--kind <KIND>>"), "{errors}");
+    let (what, _) = errors.split_once("Usage").unwrap();
+    assert!(!what.contains("--cache-dir"), "{what}");
+    let errors = refused(&["--kind", "full", "--jobs", "1"]);
+    let (what, _) = errors.split_once("Usage").unwrap();
+    assert!(what.contains("--cache-dir <DIR>"), "{what}");
+    assert!(!what.contains("PATH"), "{what}");
+}
+
+#[test]
 fn an_index_that_is_not_there_is_not_built() {
     let stage = Stage::of([1, 2]);
     ends(stage.get("full", "1", &[]), 0);

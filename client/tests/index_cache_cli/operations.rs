@@ -99,6 +99,7 @@ fn everything_that_was_built_is_listed() {
 #[test]
 fn of_a_folder_without_anything_nothing_is_listed() {
     let stage = Stage::of([]);
+    fs::create_dir(stage.cache()).unwrap();
     let nothing = ends(stage.index(&["list"]), 0);
     assert_eq!(nothing.out, "");
     assert!(
@@ -109,6 +110,18 @@ fn of_a_folder_without_anything_nothing_is_listed() {
     assert!(listed(&stage, &[]).is_empty());
     for words in [&["verify"][..], &["gc"]] {
         ends(stage.index(words), 0);
+    }
+    assert_eq!(fs::read_dir(stage.cache()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_folder_that_is_not_there_is_named() {
+    let stage = Stage::of([]);
+    for words in [&["list"][..], &["verify"], &["verify", "--json"], &["gc"]] {
+        let failed = ends(stage.index(words), 1);
+        assert_eq!(failed.out, "", "{words:?}");
+        let begin = format!("crawlspace: {}: ", stage.cache().display());
+        assert!(failed.errors.starts_with(&begin), "{}", failed.errors);
     }
     assert!(!stage.cache().exists());
 }
@@ -293,4 +306,38 @@ fn what_is_damaged_can_be_removed_and_is_built_anew() {
     ends(stage.index(&["verify"]), 0);
     ends(stage.get("full", "1-2", &["--strict"]), 0);
     assert!(entry.exists() && used.exists());
+}
+
+#[test]
+fn an_entry_of_ours_that_lost_its_manifest_is_damaged_and_what_never_had_one_is_not() {
+    let stage = built();
+    let folder = stage.entry("fullcrawllogindex", "1-2-cache");
+    let file = stage.entry("cdxdata", "cdxdata-1-cache");
+    let manifests = [
+        folder.join("manifest.json"),
+        stage.entry("cdxdata", "cdxdata-1-cache.manifest.json"),
+    ];
+    fs::remove_file(&manifests[0]).unwrap();
+    // A link that leads nowhere is none either.
+    fs::remove_file(&manifests[1]).unwrap();
+    std::os::unix::fs::symlink("nowhere", &manifests[1]).unwrap();
+    let other = stage.entry("fullcrawllogindex", "2-cache");
+    fs::remove_file(other.join("manifest.json")).unwrap();
+    fs::remove_file(stage.entry("fullcrawllogindex", "2-cache.seen")).unwrap();
+
+    let all = listed(&stage, &[]);
+    assert_eq!(state_of(&all, "1-2-cache"), "damaged");
+    assert_eq!(state_of(&all, "cdxdata-1-cache"), "damaged");
+    assert_eq!(state_of(&all, "2-cache"), "foreign");
+    let found = ends(stage.index(&["verify", "--json"]), 1);
+    let answer = found.object();
+    let damaged = answer["damaged"].as_array().unwrap().iter();
+    let damaged: Vec<_> = damaged.map(|one| one["file"].as_str().unwrap()).collect();
+    let [of_folder, of_file] = manifests.each_ref().map(|path| path.to_str().unwrap());
+    assert_eq!(damaged, [of_file, of_folder]);
+    assert_eq!(answer["foreign"], json!([other]));
+
+    ends(stage.index(&["verify", "--remove"]), 1);
+    assert!(!folder.exists() && !file.exists() && other.exists());
+    ends(stage.index(&["verify"]), 0);
 }

@@ -149,9 +149,30 @@ fn what_was_used_a_moment_ago_stays() {
     let stage = built();
     used_ago(&stage, "cdxindex", "1-cache", 3_600);
     let words = ["gc", "--max-size", "0", "--json"];
-    let done = ends(stage.index(&words), 1).object();
+    let ended = ends(stage.index(&words), 1);
+    let done = ended.object();
     assert_eq!(gone(&done), ["cdxindex/1-cache"]);
     assert_eq!(done["keptInUse"], 7);
+    assert_eq!(
+        ended.errors,
+        "crawlspace: the limits are not kept: 7 entries that would have to go are in use, or were until a moment ago\n"
+    );
+    for entry in ["1-2-cache", "2-cache"] {
+        used_ago(&stage, "fullcrawllogindex", entry, 3_600);
+    }
+    for (job, cache) in [
+        (1, "crawllog"),
+        (2, "crawllog"),
+        (1, "cdxdata"),
+        (2, "cdxdata"),
+    ] {
+        used_ago(&stage, cache, &format!("{cache}-{job}-cache"), 3_600);
+    }
+    let one = ends(stage.index(&words), 1);
+    assert_eq!(
+        one.errors,
+        "crawlspace: the limits are not kept: 1 entry that would have to go is in use, or was until a moment ago\n"
+    );
 }
 
 #[test]
@@ -159,9 +180,12 @@ fn room_is_made_until_enough_is_free() {
     let stage = built();
     assert!(gone(&gc(&stage, &["--min-free", "1"], 0)).is_empty());
     // More than any file system has: everything goes, and it is not enough.
-    let done = gc(&stage, &["--min-free", "9000000TB"], 1);
+    let words = ["--min-free", "9000000TB"];
+    let done = gc(&stage, &words, 1);
     assert_eq!(gone(&done).len(), 8);
     assert_eq!(done["removed"][0]["why"], "room");
+    let errors = ends(stage.index(&[&["gc"], &words[..]].concat()), 1).errors;
+    assert!(errors.contains("nothing is left that could go"), "{errors}");
 }
 
 #[test]

@@ -3,8 +3,9 @@
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use redis_tests::{until_some, Program, Server};
+use redis_tests::{answer, until_some, Program, ScriptedHost, Server};
 use serde_json::json;
 
 use crate::stage::{ends, Stage};
@@ -102,6 +103,30 @@ fn an_index_of_a_server_loads_into_a_dedupe_index() {
     theirs
         .snapshot()
         .assert_same(&ours.snapshot(), "from a server, and from metadata files");
+}
+
+#[test]
+fn a_server_that_wants_to_be_left_alone_for_ever_is_asked_until_the_time_is_up() {
+    for for_ever in ["999999999999999", "999999999999999999999999999999"] {
+        let first = AtomicBool::new(true);
+        let host = ScriptedHost::start(move |_| {
+            // The first time it says where it is, and then nothing more of that.
+            let is_first = first.swap(false, Ordering::SeqCst);
+            let stage = if is_first { "sorting" } else { "" };
+            let state = json!({ "state": "building", "stage": stage }).to_string();
+            answer(202, &[("Retry-After", for_ever)], state)
+        });
+        let stage = Stage::of([]);
+        let failed = ends(
+            get(&stage, &host.url("/"), "full", "1", &["--wait", "1"]),
+            1,
+        );
+        assert_eq!(host.asked().len(), 2);
+        let told = "it is still building (sorting); it was waited for ";
+        let (_, waited) = failed.errors.split_once(told).expect(&failed.errors);
+        let waited: u64 = waited.strip_suffix(" s\n").unwrap().parse().unwrap();
+        assert!(waited >= 1, "{}", failed.errors);
+    }
 }
 
 #[test]

@@ -66,7 +66,7 @@ impl Reason {
 /// by builders that died. What is in use stays, and lock files do. With `dry_run` nothing is removed, only told.
 ///
 /// # Errors
-/// When a folder cannot be listed, something not be removed, or somebody cancels the work.
+/// When there is no such folder, one in it cannot be listed, something not be removed, or somebody cancels the work.
 pub fn collect(
     cache_dir: &Path,
     limits: &Limits,

@@ -39,9 +39,9 @@ pub enum State {
     InUse,
     /// Somebody builds it, and is this.
     BeingBuilt(String),
-    /// It is not what its manifest says.
+    /// It is not what its manifest says, or has lost that.
     Damaged(String),
-    /// It has no manifest, so that somebody else must have put it there.
+    /// It has neither a manifest nor a mark, so that somebody else must have put it there.
     Foreign,
     /// It was in the making, or about to go, when somebody died.
     Left,
@@ -77,7 +77,7 @@ impl State {
 /// were never finished.
 ///
 /// # Errors
-/// When a folder cannot be listed.
+/// When there is no such folder, or one in it cannot be listed.
 pub fn list(cache_dir: &Path) -> Result<Vec<Listed>, Error> {
     let scan = scan(cache_dir)?;
     let mut listed: Vec<Listed> = scan.items.iter().map(Listed::of).collect();
@@ -117,7 +117,7 @@ impl Listed {
     fn of(item: &Item) -> Listed {
         let nothing = Listed::nothing(item);
         let (manifest, wrong) = match item.manifest() {
-            None => (None, None),
+            None => (None, item.lost_manifest().map(str::to_owned)),
             Some(Ok(manifest)) => (Some(manifest), None),
             Some(Err(wrong)) => (None, Some(wrong)),
         };

@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use super::super::cache::{last_used, manifest_of, read_manifest};
+use super::super::cache::{last_used, manifest_of, owner, read_manifest, with_end};
 use super::super::{Error, Form, IndexKind, Manifest};
 
 /// What the names of entries end with.
@@ -72,8 +72,10 @@ pub(super) struct Scan {
     pub left: Vec<(PathBuf, Item)>,
 }
 
-/// Looks through the folders of the caches; those that are not there are empty.
+/// Looks through the folders of the caches; those that are not there are empty. The folder that they are in has to be
+/// there: another one was meant if it is not.
 pub(super) fn scan(cache_dir: &Path) -> Result<Scan, Error> {
+    fs::metadata(cache_dir).map_err(Error::io(cache_dir, "open"))?;
     let mut scan = Scan::default();
     for layer in LAYERS {
         let folder = cache_dir.join(layer.folder);
@@ -153,6 +155,15 @@ impl Item {
                 )),
             }
         }))
+    }
+
+    /// What is wrong with an entry of ours that has no manifest any more: its mark still stands beside it. None of what
+    /// is not ours, is in the making or on its way out, or went meanwhile.
+    pub fn lost_manifest(&self) -> Option<&'static str> {
+        let is_marked = with_end(&self.path, ".seen").is_file();
+        let is_lost =
+            is_marked && owner(&self.path).is_none() && fs::symlink_metadata(&self.path).is_ok();
+        is_lost.then_some("its manifest is missing")
     }
 
     pub fn last_used(&self) -> Option<SystemTime> {

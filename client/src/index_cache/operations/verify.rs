@@ -21,7 +21,7 @@ pub struct Verified {
     pub bytes: u64,
     /// What is wrong.
     pub damaged: Vec<Damage>,
-    /// What has the name of an entry and no manifest, so that there is nothing to compare it with.
+    /// What has the name of an entry and neither a manifest nor a mark, so that there is nothing to compare it with.
     pub foreign: Vec<PathBuf>,
 }
 
@@ -42,7 +42,7 @@ pub struct Damage {
 /// go that are not what they should be, unless somebody uses them.
 ///
 /// # Errors
-/// When a folder cannot be listed, a damaged entry not be removed, or somebody cancels the work.
+/// When there is no such folder, one in it cannot be listed, a damaged entry not be removed, or somebody cancels the work.
 pub fn verify(cache_dir: &Path, remove: bool, work: &Work) -> Result<Verified, Error> {
     let mut verified = Verified::default();
     let items = scan(cache_dir)?.items;
@@ -101,7 +101,10 @@ fn compare(item: &Item, work: &Work) -> Result<Compared, Error> {
         let before = identity();
         let outcome = match item.manifest() {
             None if fs::symlink_metadata(&item.path).is_err() => return Ok(Compared::Gone),
-            None => Compared::Foreign,
+            None => match item.lost_manifest() {
+                Some(what) => Compared::Damaged(vec![(path.clone(), what.to_owned())]),
+                None => Compared::Foreign,
+            },
             Some(Err(what)) => Compared::Damaged(vec![(path.clone(), what)]),
             Some(Ok(manifest)) => {
                 let damaged = damages(item, &manifest, work)?;

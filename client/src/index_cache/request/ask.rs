@@ -24,8 +24,8 @@ const TOLD: usize = 300;
 
 /// What a server says.
 pub(super) enum Answer {
-    /// It is being built; ask again after that time.
-    Building(Duration),
+    /// It is being built, which is at that stage, if the server says so; ask again after that time.
+    Building(Option<String>, Duration),
     /// Here it is.
     Arrived(Box<Arrived>),
 }
@@ -87,9 +87,9 @@ pub(super) fn ask(url: &Url, silence: Duration, work: &Work) -> Result<Answer, F
         }
         202 => {
             let state = explanation(response, &options);
-            building(&state, work);
+            let stage = building(&state, work);
             let pause = seconds(&headers).unwrap_or(1).min(LONGEST_PAUSE);
-            Ok(Answer::Building(Duration::from_secs(pause)))
+            Ok(Answer::Building(stage, Duration::from_secs(pause)))
         }
         status => {
             let message = explanation(response, &options);
@@ -138,17 +138,19 @@ fn arrived(
     })
 }
 
-/// Shows how far the server is.
-fn building(state: &Value, work: &Work) {
+/// Shows how far the server is, and gives back its stage.
+fn building(state: &Value, work: &Work) -> Option<String> {
     let number = |name: &str| state.get(name).and_then(Value::as_u64).unwrap_or(0);
-    let stage = state.get("stage").and_then(Value::as_str).unwrap_or("");
-    let stage = match stage.is_empty() {
-        true => "the server builds".to_owned(),
-        false => format!("the server: {}", short(stage)),
+    let stage = state.get("stage").and_then(Value::as_str);
+    let stage = stage.filter(|stage| !stage.is_empty()).map(short);
+    let told = match &stage {
+        None => "the server builds".to_owned(),
+        Some(stage) => format!("the server: {stage}"),
     };
-    work.begin(&stage, number("total"));
+    work.begin(&told, number("total"));
     // Whether to go on is asked before the next request.
     let _ = work.advance(number("done"));
+    stage
 }
 
 /// The JSON of an answer that is no index, or nothing.
@@ -161,8 +163,12 @@ fn explanation(response: Response, options: &WebOptions) -> Value {
     }
 }
 
+/// When the server wants to be asked again, in seconds.
 fn seconds(headers: &HeaderMap) -> Option<u64> {
-    text(headers, RETRY_AFTER.as_str())?.parse().ok()
+    let told = text(headers, RETRY_AFTER.as_str())?;
+    let is_number = !told.is_empty() && told.bytes().all(|b| b.is_ascii_digit());
+    // Whatever is too large for a number is as long as can be.
+    is_number.then(|| told.parse().unwrap_or(u64::MAX))
 }
 
 fn text(headers: &HeaderMap, name: &str) -> Option<String> {

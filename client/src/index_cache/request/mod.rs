@@ -188,14 +188,17 @@ impl IndexRequestClient {
         let url = ask::url(&self.server, kind, jobs);
         let shown = ask::shown(&self.server, kind, jobs);
         let mut failing: Option<(Instant, Duration)> = None;
+        let mut stage = None;
         loop {
             work.check()?;
             let (what, pause) = match self.attempt(kind, jobs, &url, lock, work) {
                 Ok(Attempt::Index(index)) => return Ok(*index),
-                Ok(Attempt::NotYet(pause)) => {
+                Ok(Attempt::NotYet(told, pause)) => {
                     failing = None;
-                    let stage = work.progress().stage;
-                    (format!("it is still building ({stage})"), pause)
+                    stage = told.or(stage);
+                    let at = stage.as_ref().map(|stage| format!(" ({stage})"));
+                    let at = at.unwrap_or_default();
+                    (format!("it is still building{at}"), pause)
                 }
                 Err(Failure::Passing(what, wait)) => {
                     let (since, pause) = failing.unwrap_or((Instant::now(), PAUSE.0));
@@ -209,12 +212,14 @@ impl IndexRequestClient {
                 }
                 Err(failure) => return Err(failure.into_error(&shown)),
             };
-            if begun.elapsed() + pause > self.options.wait {
-                let waited = self.options.wait.as_secs();
-                let what = format!("{what}; it was waited for {waited} s");
+            let waited = begun.elapsed();
+            // However long the server wants to be left alone, it is asked once more before the time is up.
+            let left = self.options.wait.saturating_sub(waited);
+            if left.is_zero() {
+                let what = format!("{what}; it was waited for {} s", waited.as_secs());
                 return Err(Failure::answer(what).into_error(&shown));
             }
-            rest(pause, work)?;
+            rest(pause.min(left), work)?;
         }
     }
 
@@ -227,7 +232,7 @@ impl IndexRequestClient {
         work: &Work,
     ) -> Result<Attempt, Failure> {
         let arrived = match ask::ask(url, self.silence, work)? {
-            Answer::Building(pause) => return Ok(Attempt::NotYet(pause)),
+            Answer::Building(stage, pause) => return Ok(Attempt::NotYet(stage, pause)),
             Answer::Arrived(arrived) => arrived,
         };
         let Arrived {
@@ -277,8 +282,8 @@ impl IndexRequestClient {
 
 enum Attempt {
     Index(Box<Index>),
-    /// It is being built; ask again after that time.
-    NotYet(Duration),
+    /// It is being built, which is at that stage; ask again after that time.
+    NotYet(Option<String>, Duration),
 }
 
 /// Whether a manifest is one of what was asked for.

@@ -13,7 +13,7 @@ use super::progress::watched;
 use super::CacheDir;
 use crate::columns::{figures, words, Columns};
 use crate::size::size;
-use crate::table::{bytes, count, many, print_json, Table};
+use crate::table::{bytes, count, print_json, Table};
 use crate::terminal::complain;
 use crate::time::span;
 
@@ -92,8 +92,8 @@ impl Collect {
         }
         if !collected.within_limits {
             complain(format_args!(
-                "the limits are not kept: {} in use, or were until a moment ago",
-                many(collected.kept, "entry that would have to go is")
+                "the limits are not kept: {}",
+                kept(collected.kept)
             ));
         }
         Ok(collected.within_limits)
@@ -153,6 +153,18 @@ fn entries(n: u64) -> String {
     match n {
         1 => "1 entry".to_owned(),
         n => format!("{} entries", count(n)),
+    }
+}
+
+/// Why there is still too much.
+fn kept(n: u64) -> String {
+    match n {
+        0 => "nothing is left that could go".to_owned(),
+        1 => "1 entry that would have to go is in use, or was until a moment ago".to_owned(),
+        n => format!(
+            "{} entries that would have to go are in use, or were until a moment ago",
+            count(n)
+        ),
     }
 }
 

@@ -74,8 +74,8 @@ pub struct Get {
     #[arg(long, value_name = "TEMPLATE", requires = "into", default_value_t)]
     crawl_id: CrawlName,
     /// Seconds for which somebody else is waited for who builds the same.
-    #[arg(long, value_name = "SECONDS", default_value_t = 3600)]
-    wait: u64,
+    #[arg(long, value_name = "SECONDS", default_value = "3600", value_parser = seconds)]
+    wait: Duration,
     /// Memory for sorting; what does not fit is sorted on the disk.
     #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = size)]
     memory: u64,
@@ -115,6 +115,11 @@ impl Get {
     pub fn run(&self) -> io::Result<bool> {
         if self.into.is_some() && self.kind == IndexKind::Cdx {
             complain("the lines of a CDX have no digests: --into needs --kind dedup or full");
+            std::process::exit(2);
+        }
+        if self.into.as_deref().is_some_and(|url| !is_server(url)) {
+            // It may have a password, so that it is not repeated.
+            complain("--into is the URL of no server: write redis://host:port/, rediss://host:port/ or unix:///path");
             std::process::exit(2);
         }
         let into = self.into.as_ref().map(|url| Into {
@@ -165,7 +170,7 @@ impl Get {
         let options = Options {
             cache_dir: self.cache.cache_dir.clone(),
             metadata: self.metadata.clone(),
-            wait: Duration::from_secs(self.wait),
+            wait: self.wait,
             memory: usize::try_from(self.memory).unwrap_or(usize::MAX),
             ..Options::default()
         };
@@ -198,8 +203,8 @@ impl Get {
         for note in &manifest.notes {
             complain(note);
         }
-        for MissingJob { job, why } in &index.missing {
-            complain(format_args!("job {job}: {why}"));
+        for run in runs(&index.missing) {
+            complain(run);
         }
         if let Some(loaded) = loaded {
             loaded.tell(self.json)?;
@@ -289,6 +294,30 @@ fn few(jobs: &JobSet) -> String {
             format!("{begin},\u{2026}")
         }
     }
+}
+
+/// Which jobs are missing and why, for people: those that follow one another, and are missing for the same reason, in one
+/// line.
+fn runs(missing: &[MissingJob]) -> impl Iterator<Item = String> + '_ {
+    let follows = |one: &MissingJob, next: &MissingJob| {
+        one.job.0.checked_add(1) == Some(next.job.0) && one.why == next.why
+    };
+    missing.chunk_by(follows).filter_map(|run| match run {
+        [] => None,
+        [MissingJob { job, why }] => Some(format!("job {job}: {why}")),
+        [first, .., last] => Some(format!("jobs {}-{}: {}", first.job, last.job, first.why)),
+    })
+}
+
+/// What `--wait` takes.
+fn seconds(given: &str) -> Result<Duration, String> {
+    let number = given.parse().map(Duration::from_secs);
+    number.map_err(|_| "write a number of seconds: 3600".to_owned())
+}
+
+/// Whether that is the URL of a server that can have a dedupe index.
+fn is_server(url: &str) -> bool {
+    redis::IntoConnectionInfo::into_connection_info(url).is_ok()
 }
 
 fn many_reasons(missing: &[MissingJob]) -> String {

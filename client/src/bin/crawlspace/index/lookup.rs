@@ -20,6 +20,7 @@ use crate::terminal::complain;
 ///
 /// Exit status: 0 when something is found, 1 when nothing is or something failed, 2 when the command line is wrong.
 #[derive(Args)]
+#[command(group = ArgGroup::new("index").args(["path", "kind"]).required(true))]
 #[command(group = ArgGroup::new("what").args(["url", "digest"]).required(true))]
 #[command(after_help = "Examples:
   crawlspace index lookup --kind full --jobs 1-8 --cache-dir /var/cache/crawlspace --url http://example.com/
@@ -29,23 +30,21 @@ pub struct Lookup {
     #[arg(
         value_name = "PATH",
         value_hint = ValueHint::DirPath,
-        required_unless_present = "kind",
         conflicts_with_all = ["kind", "jobs"]
     )]
     path: Option<PathBuf>,
     /// In place of PATH: which index.
-    #[arg(long, value_name = "KIND", value_parser = kind(), requires = "jobs")]
+    #[arg(long, value_name = "KIND", value_parser = kind(), requires_all = ["jobs", "cache_dir"])]
     kind: Option<IndexKind>,
     /// Its jobs: 1,2,5-8; @FILE for those that a file lists, - for those on standard input.
     #[arg(long, value_name = "JOBS", value_parser = jobs::jobs, requires = "kind")]
     jobs: Option<JobSet>,
-    /// The folder of the caches.
+    /// With --kind: the folder of the caches.
     #[arg(
         long,
         value_name = "DIR",
         env = "CRAWLSPACE_CACHE_DIR",
-        value_hint = ValueHint::DirPath,
-        required_unless_present = "path"
+        value_hint = ValueHint::DirPath
     )]
     cache_dir: Option<PathBuf>,
     /// Captures of this URL.

@@ -18,7 +18,7 @@ use crate::terminal::complain;
 /// Reads all bytes of all entries and compares them with their manifests. Nobody is hindered by that. An entry that is damaged is built
 /// anew when somebody asks for it; --remove makes room at once.
 ///
-/// Exit status: 0 when all is well, 1 when something is damaged, 2 when the command line is wrong.
+/// Exit status: 0 when all is well, 1 when something is damaged or the folder is not there, 2 when the command line is wrong.
 #[derive(Args)]
 #[command(after_help = "Example:
   crawlspace index verify --cache-dir /var/cache/crawlspace")]
