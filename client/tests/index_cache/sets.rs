@@ -226,3 +226,32 @@ fn jobs_that_there_are_not_leave_nothing_in_the_caches() {
         }
     }
 }
+
+/// Whether there is no such job, or no such record, it is looked for again only after a while.
+#[test]
+fn what_was_missing_a_moment_ago_is_not_read_for_again() {
+    let stage = Stage::with_jobs("1", 20);
+    let (crawl_log, _) = stage.logs(2, 20);
+    let path = stage.add_logs(2, &crawl_log, None, Form::WarcGz);
+    let patient = stage.caches();
+    let at_once = IndexCaches::open(Options {
+        retry_missing: Duration::ZERO,
+        ..stage.options()
+    });
+    let at_once = at_once.expect("caches");
+    let why = |caches: &IndexCaches| {
+        let index = get(caches, IndexKind::Cdx, "1,2");
+        assert_eq!(index.found.to_string(), "1");
+        index.missing[0].why.clone()
+    };
+    let files = vec!["2-metadata-1.warc.gz".to_owned()];
+    let no_record = Missing::NoRecord { files };
+    assert_eq!(
+        [why(&patient), why(&at_once)],
+        [no_record.clone(), no_record.clone()]
+    );
+    // From now on reading it fails.
+    std::fs::write(&path, "no archive").expect("a file");
+    assert_eq!(why(&patient), no_record);
+    assert!(matches!(why(&at_once), Missing::Unreadable { .. }));
+}

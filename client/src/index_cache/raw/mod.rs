@@ -1,29 +1,21 @@
 //! The lines of each job, as they were taken out of the archive: its `crawl.log` and its CDX, sorted.
 
-use std::collections::HashMap;
-use std::fs::File;
-use std::io::{BufRead, BufWriter, Write};
-use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+mod lines;
+mod negative;
 
-use super::ahead::read_ahead;
-use super::archive::{Archive, Found, Kind, Record};
+use std::sync::Arc;
+use std::time::Duration;
+
+use self::lines::Lines;
+use self::negative::Negative;
+use super::archive::{Archive, Found, Kind};
 use super::cache::Slot;
 use super::combine::{both, each_job};
-use super::lines::{Bad, Reader, Tally};
 use super::sort::Sorter;
 use super::{
-    cdx_line, crawl_log, Draft, Entry, Error, Figures, FileBasedCache, Form, JobId, JobSet,
-    Missing, MissingJob, Options, Work,
+    Draft, Entry, Error, Figures, FileBasedCache, Form, JobId, JobSet, Missing, MissingJob,
+    Options, Work,
 };
-
-/// What is written at once, in bytes.
-const BUFFER: usize = 256 * 1024;
-/// Every so many lines, whoever waits is asked whether this should go on.
-const OFTEN: u64 = 4096;
-/// Records from this size on, in bytes, are unpacked on a thread of their own.
-const LARGE: u64 = 4 << 20;
 
 /// What a job has in the archive, taken out of it.
 #[derive(Debug)]
@@ -39,6 +31,9 @@ pub struct Raw {
 /// A cache of the raw data of jobs, of one kind.
 pub type RawMetadataCache = FileBasedCache<JobId>;
 
+/// An entry, or the names of the files that were read in vain for it.
+type KnownRaw = Result<Entry, Vec<String>>;
+
 /// The caches of both kinds, `CrawlLogDataCache` and `CdxDataCache`: one pass over the metadata files of a job fills
 /// both.
 #[derive(Debug)]
@@ -49,7 +44,9 @@ pub struct RawCaches {
     threads: usize,
     memory: usize,
     retry: Duration,
-    missing: Mutex<HashMap<JobId, (Instant, Missing)>>,
+    missing: Negative<JobId, Missing>,
+    /// Which files of a job were read in vain for a kind of record.
+    absent: Negative<(JobId, Kind), Vec<String>>,
 }
 
 impl RawCaches {
@@ -74,7 +71,8 @@ impl RawCaches {
             threads: options.threads.max(1),
             memory: options.memory / options.threads.max(1),
             retry: options.retry_missing,
-            missing: Mutex::default(),
+            missing: Negative::default(),
+            absent: Negative::default(),
         })
     }
 
@@ -115,16 +113,17 @@ impl RawCaches {
         work: &Work,
     ) -> Result<Result<Raw, Missing>, Error> {
         if !anew {
-            if let Some(missing) = self.recall(job) {
+            if let Some(missing) = self.missing.recall(&job, self.retry) {
                 return Ok(Err(missing));
             }
-            if let (Some(crawl_log), Some(cdx)) =
-                (self.crawl_log.hit(&job, work)?, self.cdx.hit(&job, work)?)
-            {
+            let crawl_log = self.known(&self.crawl_log, job, Kind::CrawlLog, work)?;
+            let cdx = self.known(&self.cdx, job, Kind::Cdx, work)?;
+            if let (Some(crawl_log), Some(cdx)) = (crawl_log, cdx) {
+                let in_vain = crawl_log.as_ref().err().or(cdx.as_ref().err());
                 return Ok(Ok(Raw {
-                    crawl_log: Some(crawl_log),
-                    cdx: Some(cdx),
-                    files: Vec::new(),
+                    files: in_vain.cloned().unwrap_or_default(),
+                    crawl_log: crawl_log.ok(),
+                    cdx: cdx.ok(),
                 }));
             }
         }
@@ -132,7 +131,7 @@ impl RawCaches {
         match self.archive.has(job, work) {
             Ok(true) => {}
             Ok(false) => {
-                self.remember(job, &Missing::NoJob);
+                self.missing.remember(job, Missing::NoJob, self.retry);
                 return Ok(Err(Missing::NoJob));
             }
             Err(error) => return unreadable(error).map(Err),
@@ -141,26 +140,32 @@ impl RawCaches {
         let crawl_log = self.crawl_log.slot(&job, anew, work)?;
         let cdx = self.cdx.slot(&job, anew, work)?;
         let got = self.fill(job, crawl_log, cdx, work)?;
-        if let Err(missing) = &got {
-            self.remember(job, missing);
+        match &got {
+            Err(missing) => self.missing.remember(job, missing.clone(), self.retry),
+            Ok(raw) => {
+                let are_there = [(Kind::CrawlLog, &raw.crawl_log), (Kind::Cdx, &raw.cdx)];
+                for (kind, _) in are_there.iter().filter(|(_, entry)| entry.is_none()) {
+                    let files = raw.files.clone();
+                    self.absent.remember((job, *kind), files, self.retry);
+                }
+            }
         }
         Ok(got)
     }
 
-    fn remember(&self, job: JobId, missing: &Missing) {
-        let mut known = self.missing.lock().unwrap_or_else(PoisonError::into_inner);
-        // Now and then, so that it takes no time to speak of.
-        if known.len().is_power_of_two() {
-            known.retain(|_, (since, _)| since.elapsed() < self.retry);
+    /// What is in the cache, or else the files that were read in vain a short time ago. None when neither is known.
+    fn known(
+        &self,
+        cache: &RawMetadataCache,
+        job: JobId,
+        kind: Kind,
+        work: &Work,
+    ) -> Result<Option<KnownRaw>, Error> {
+        if let Some(entry) = cache.hit(&job, work)? {
+            return Ok(Some(Ok(entry)));
         }
-        known.insert(job, (Instant::now(), missing.clone()));
-    }
-
-    /// Why a job was missing a short time ago.
-    fn recall(&self, job: JobId) -> Option<Missing> {
-        let known = self.missing.lock().unwrap_or_else(PoisonError::into_inner);
-        let (since, missing) = known.get(&job)?;
-        (since.elapsed() < self.retry).then(|| missing.clone())
+        let in_vain = self.absent.recall(&(job, kind), self.retry);
+        Ok(in_vain.map(Err))
     }
 
     fn fill(
@@ -280,135 +285,5 @@ fn folder_of(kind: Kind) -> &'static str {
     match kind {
         Kind::CrawlLog => "crawllog",
         Kind::Cdx => "cdxdata",
-    }
-}
-
-/// The lines of one kind that a job has, while they are taken out of the archive.
-struct Lines {
-    kind: Kind,
-    sorter: Sorter,
-    seen: u64,
-    bad: Tally,
-}
-
-impl Lines {
-    fn new(kind: Kind, sorter: Sorter) -> Lines {
-        Lines {
-            kind,
-            sorter,
-            seen: 0,
-            bad: Tally::default(),
-        }
-    }
-
-    /// Takes the lines of a record. What goes wrong with the sorter, and not with the record, goes to `ours`.
-    fn take(
-        &mut self,
-        mut record: Record<'_>,
-        work: &Work,
-        ours: &mut Option<Error>,
-    ) -> Result<(), Error> {
-        let file = format!("{} ({})", record.file, record.url);
-        match record.length {
-            0..LARGE => self.take_lines(&mut record, file, work, ours),
-            _ => read_ahead(&mut record, |lines| {
-                self.take_lines(lines, file, work, ours)
-            }),
-        }
-    }
-
-    fn take_lines(
-        &mut self,
-        input: &mut dyn BufRead,
-        file: String,
-        work: &Work,
-        ours: &mut Option<Error>,
-    ) -> Result<(), Error> {
-        let mut lines = Reader::new(input);
-        let mut told = 0;
-        loop {
-            let number = lines.number() + 1;
-            if number >= told + OFTEN {
-                work.advance(number - told)?;
-                told = number;
-            }
-            let line = match lines.next() {
-                Ok(None) => break,
-                Ok(Some(line)) => line,
-                Err(error) => {
-                    let what = error.to_string();
-                    return Err(Error::Lines { file, what });
-                }
-            };
-            let (raw, key) = match line {
-                Ok(raw) => (raw, key_of(self.kind, raw)),
-                Err(bad) => (&b""[..], Err(bad)),
-            };
-            let pushed = match key {
-                // The header of a CDX.
-                Ok(None) => continue,
-                Ok(Some(key)) => {
-                    self.seen += 1;
-                    self.sorter.push_by(raw, key)
-                }
-                Err(bad) => {
-                    self.seen += 1;
-                    self.bad.add(&file, number, raw, bad);
-                    Ok(())
-                }
-            };
-            if let Err(error) = pushed {
-                *ours = Some(error);
-                return Err(Error::Cancelled);
-            }
-        }
-        Ok(())
-    }
-
-    /// Why nothing can be made of them: there are some, and all of them are bad.
-    fn are_worthless(&self, job: JobId) -> Option<String> {
-        if self.seen == 0 || self.bad.total() < self.seen {
-            return None;
-        }
-        let example = self.bad.examples().first().map_or("", String::as_str);
-        Some(format!(
-            "none of the {} lines of {} of job {job} is one: {example}",
-            self.seen,
-            match self.kind {
-                Kind::CrawlLog => "the crawl.log",
-                Kind::Cdx => "the CDX",
-            },
-        ))
-    }
-
-    fn write(self, draft: &mut Draft) -> Result<(), Error> {
-        draft.count("lines", self.sorter.lines());
-        draft.count("badLines", self.bad.total());
-        for (reason, number) in self.bad.counts() {
-            draft.count(&format!("badLines: {reason}"), number);
-        }
-        for example in self.bad.examples() {
-            draft.note(example.clone());
-        }
-        let (path, file) = draft.create("lines")?;
-        let mut out = BufWriter::with_capacity(BUFFER, file);
-        let write = |out: &mut BufWriter<File>, line: &[u8]| {
-            out.write_all(line)?;
-            out.write_all(b"\n")
-        };
-        self.sorter
-            .finish()?
-            .for_each(|line| write(&mut out, line).map_err(Error::io(&path, "write")))?;
-        out.flush().map_err(Error::io(&path, "write"))
-    }
-}
-
-/// By what a line is sorted: its URL in a crawl.log, and all of it in a CDX, which begins with the URL. None for what
-/// is no line but may be there.
-fn key_of(kind: Kind, line: &[u8]) -> Result<Option<Range<usize>>, Bad> {
-    match kind {
-        Kind::CrawlLog => crawl_log::Line::parse(line).map(|parsed| Some(parsed.url_range())),
-        Kind::Cdx if cdx_line::is_header(line) => Ok(None),
-        Kind::Cdx => cdx_line::Line::parse(line).map(|_| Some(0..line.len())),
     }
 }
