@@ -201,7 +201,7 @@ impl Drop for Draft {
 }
 
 /// The name of the manifest in the folder of an entry.
-pub(super) const MANIFEST: &str = "manifest.json";
+pub(crate) const MANIFEST: &str = "manifest.json";
 
 /// Where an entry is made: in the same folder, so that it can be renamed, and under one name, so that whoever builds
 /// it next finds what was left there.
@@ -248,7 +248,7 @@ pub(super) fn write(path: &Path, bytes: &[u8]) -> Result<(), Error> {
 }
 
 /// Waits until a file or a folder is on the disk.
-pub(super) fn sync(path: &Path) -> Result<(), Error> {
+pub(crate) fn sync(path: &Path) -> Result<(), Error> {
     let synced = File::open(path).and_then(|file| file.sync_all());
     synced.map_err(Error::io(path, "write"))
 }

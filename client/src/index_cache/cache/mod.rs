@@ -30,7 +30,7 @@ use nix::libc;
 use serde::Serialize;
 
 pub use self::draft::Draft;
-use self::draft::MANIFEST;
+pub(crate) use self::draft::{sync, MANIFEST};
 pub(crate) use self::entry::file_of;
 pub use self::entry::Entry;
 use self::entry::Held;

@@ -1,16 +1,13 @@
 //! A copy of an entry, for whoever wants to keep it.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{renameat_with, RenameFlags, CWD};
 
-use super::super::cache::read_manifest;
+use super::super::cache::{read_manifest, sync, MANIFEST};
 use super::super::{Entry, Error, Work};
-
-/// The name of the manifest in a copy.
-const MANIFEST: &str = "manifest.json";
 
 /// Copies the files of an entry, and its manifest, into a folder, which is there whole or not at all. A copy that was made
 /// there before is replaced; anything else is not. Where the file system can, the copy shares the blocks of the entry.
@@ -83,9 +80,4 @@ fn put(draft: &Path, to: &Path) -> Result<(), Error> {
         Err(_) => fs::rename(draft, to),
     };
     placed.map_err(Error::io(to, "write"))
-}
-
-fn sync(path: &Path) -> Result<(), Error> {
-    let synced = File::open(path).and_then(|file| file.sync_all());
-    synced.map_err(Error::io(path, "write"))
 }
