@@ -73,13 +73,7 @@ impl<I: Id> FileBasedCache<I> {
             Some(known) if known.seen.is_of(&held.stamp) => Arc::clone(&known.manifest),
             _ => Arc::new(Manifest::parse(&held.read(&at)?).map_err(damaged)?),
         };
-        if manifest.entry != name || manifest.cache != self.name {
-            let what = format!(
-                "its manifest is that of {}/{}, which somebody must have renamed",
-                manifest.cache, manifest.entry
-            );
-            return Err(damaged(what));
-        }
+        manifest.must_be_of(&self.name, name).map_err(damaged)?;
         let files = manifest.files.iter();
         let paths = files.map(|file| file_of(path, self.form, &file.name));
         let asked = SystemTime::now();

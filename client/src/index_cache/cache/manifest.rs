@@ -120,6 +120,20 @@ impl Manifest {
         Ok(manifest)
     }
 
+    /// Refuses it if it is that of another entry, or of an entry of another cache.
+    ///
+    /// # Errors
+    /// Whose it is.
+    pub(crate) fn must_be_of(&self, cache: &str, entry: &str) -> Result<(), String> {
+        match self.cache == cache && self.entry == entry {
+            true => Ok(()),
+            false => Err(format!(
+                "its manifest is that of {}/{}: somebody must have renamed it",
+                self.cache, self.entry
+            )),
+        }
+    }
+
     /// The entry as an input of another one. Its checksum depends on its contents alone, not on when it was made.
     pub fn as_input(&self) -> Input {
         Input {

@@ -223,12 +223,9 @@ impl<I: Id> FileBasedCache<I> {
         work: &Work,
         build: impl FnOnce(&mut Draft) -> Result<(), Error>,
     ) -> Result<Entry, Error> {
-        if let Some(entry) = self.hit(id, work)? {
-            return Ok(entry);
-        }
-        match self.slot(id, false, work)? {
-            Slot::There(entry) => Ok(entry),
-            Slot::Ours(lock) => self.build(id, &lock, work, build),
+        match self.hit(id, work)? {
+            Some(entry) => Ok(entry),
+            None => self.fill(id, false, work, build),
         }
     }
 
@@ -242,7 +239,17 @@ impl<I: Id> FileBasedCache<I> {
         work: &Work,
         build: impl FnOnce(&mut Draft) -> Result<(), Error>,
     ) -> Result<Entry, Error> {
-        match self.slot(id, true, work)? {
+        self.fill(id, true, work, build)
+    }
+
+    fn fill(
+        &self,
+        id: &I,
+        anew: bool,
+        work: &Work,
+        build: impl FnOnce(&mut Draft) -> Result<(), Error>,
+    ) -> Result<Entry, Error> {
+        match self.slot(id, anew, work)? {
             Slot::There(entry) => Ok(entry),
             Slot::Ours(lock) => self.build(id, &lock, work, build),
         }
@@ -252,27 +259,24 @@ impl<I: Id> FileBasedCache<I> {
     /// the lock in any case.
     pub(super) fn slot(&self, id: &I, anew: bool, work: &Work) -> Result<Slot, Error> {
         add(&self.figures.misses);
+        let find = || match anew {
+            true => Ok(None),
+            false => self.find(id, work),
+        };
         let mut waits = false;
         let acquired = Lock::acquire(&self.path(id), self.wait, work, || {
             if !waits {
                 waits = true;
                 add(&self.figures.waits);
             }
-            match anew {
-                true => Ok(None),
-                false => self.find(id, work),
-            }
+            find()
         })?;
         let lock = match acquired {
             Acquired::Instead(entry) => return Ok(Slot::There(entry)),
             Acquired::Locked(lock) => lock,
         };
         // Somebody may have built it just before we got the lock.
-        let found = match anew {
-            true => None,
-            false => self.find(id, work)?,
-        };
-        Ok(found.map_or(Slot::Ours(lock), Slot::There))
+        Ok(find()?.map_or(Slot::Ours(lock), Slot::There))
     }
 
     /// Builds an entry whose lock is held.

@@ -242,23 +242,8 @@ impl Loading<'_> {
                 if count % CHECKED == 0 {
                     work.advance(CHECKED)?;
                 }
-                if let Row::Record {
-                    hash,
-                    date,
-                    url,
-                    size,
-                    file,
-                } = Row::of(line)
-                {
-                    // A file that is not among them came after the survey, which nothing can that is in use.
-                    let place = self.survey.files.get(&file[..]);
-                    feed.push(Added {
-                        hash: &hash,
-                        wacz_index: place.copied().unwrap_or_default(),
-                        date: &date,
-                        url: &url,
-                        size,
-                    })?;
+                if let Some(record) = self.record(&Row::of(line)) {
+                    feed.push(record)?;
                     if first.is_none() {
                         first = Some(line.to_owned());
                     }
@@ -268,26 +253,7 @@ impl Loading<'_> {
         })?;
         // A record that is there already, which counts nothing, under the name that says that all of them are.
         let first = first.unwrap_or_default();
-        if let Row::Record {
-            hash,
-            date,
-            url,
-            size,
-            file,
-        } = Row::of(&first)
-        {
-            let record = Added {
-                hash: &hash,
-                wacz_index: self
-                    .survey
-                    .files
-                    .get(&file[..])
-                    .copied()
-                    .unwrap_or_default(),
-                date: &date,
-                url: &url,
-                size,
-            };
+        if let Some(record) = self.record(&Row::of(&first)) {
             let last = self.last();
             let sequence = Some(Sequence {
                 writer: last.as_bytes(),
@@ -301,6 +267,29 @@ impl Loading<'_> {
             self.index.add(crawl, &adding, &[record])?;
         }
         Ok(())
+    }
+
+    /// What is added for a row, if it is a record.
+    fn record<'r>(&self, row: &'r Row<'_>) -> Option<Added<'r>> {
+        let Row::Record {
+            hash,
+            date,
+            url,
+            size,
+            file,
+        } = row
+        else {
+            return None;
+        };
+        // A file that is not among them came after the survey, which nothing can that is in use.
+        let place = self.survey.files.get(&file[..]);
+        Some(Added {
+            hash,
+            wacz_index: place.copied().unwrap_or_default(),
+            date,
+            url,
+            size: *size,
+        })
     }
 }
 

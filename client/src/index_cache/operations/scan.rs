@@ -147,13 +147,8 @@ impl Item {
     pub fn manifest(&self) -> Option<Result<Manifest, String>> {
         let manifest = read_manifest(&self.manifest_path())?;
         Some(manifest.and_then(|manifest| {
-            match manifest.entry == self.name() && manifest.cache == self.layer.folder {
-                true => Ok(manifest),
-                false => Err(format!(
-                    "its manifest is that of {}/{}: somebody must have renamed it",
-                    manifest.cache, manifest.entry
-                )),
-            }
+            manifest.must_be_of(self.layer.folder, &self.name())?;
+            Ok(manifest)
         }))
     }
 
