@@ -26,11 +26,11 @@ export REDIS_SERVER
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help build install run demo test test-unit test-live lint simulate bench fuzz clean
+.PHONY: help build install run demo test test-unit test-live test-servers lint simulate bench fuzz clean
 
 help: ## List what can be done here (this list)
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | while IFS="$$(printf '\t')" read -r target text; do \
-	    printf '  %-10s %s\n' "$$target" "$$text"; done
+	    printf '  %-13s %s\n' "$$target" "$$text"; done
 
 build: ## Build the module (target/release/libcrawlspace.so), the `crawlspace` tool, and its manual pages and completions
 	@scripts/need cc libclang
@@ -80,6 +80,19 @@ test-live:
 	    $(addprefix --test ,$(ON_BOTH_STORAGES)) || failed="$$failed packed"; \
 	if [ -n "$$failed" ]; then echo "make test-live: failures with$$failed indexes"; exit 1; fi; \
 	echo "make test-live: everything passed, with plain and with packed indexes"
+
+# SUITE/PACKAGE of Debian; more of them: make test-servers SERVERS="trixie/redis-server bookworm-backports/valkey-server"
+SERVERS ?= experimental/redis-server sid/valkey-server
+test-servers: ## The live tests on newer servers out of Debian's other suites (SERVERS=experimental/redis-server …)
+	@scripts/need cc libclang redis-server redis-cli openssl wget python3 python3-venv
+	$(CARGO) build --release --package crawlspace
+	@failed=; export CRAWLSPACE_MODULE='$(MODULE)'; for server in $(SERVERS); do \
+	    REDIS_SERVER=$$(FOLDER='$(TARGET)/servers' scripts/server $${server%/*} $${server#*/}) || { failed="$$failed $$server"; continue; }; \
+	    export REDIS_SERVER; echo "== $$server: $$($$REDIS_SERVER --version)"; \
+	    $(CARGO) test --no-fail-fast --package redis-tests || failed="$$failed $$server"; \
+	done; \
+	if [ -n "$$failed" ]; then echo "make test-servers: failures with$$failed"; exit 1; fi; \
+	echo "make test-servers: everything passed with $(SERVERS)"
 
 lint: ## Formatting, clippy, documentation, licences and advisories of the dependencies
 	@scripts/need cc libclang
