@@ -27,11 +27,11 @@ pub enum Field {
     Offset,
     /// The name of the WARC.
     Filename,
-    /// `orig.length`: of a revisit, the length of the record it refers to.
+    /// `orig.length`: of a revisit, the length of the record it refers to; alias `originalLength`.
     OrigLength,
-    /// `orig.offset`: likewise, its offset.
+    /// `orig.offset`: of a revisit, where the record it refers to begins; alias `originalOffset`.
     OrigOffset,
-    /// `orig.filename`: likewise, its WARC.
+    /// `orig.filename`: of a revisit, the WARC of the record it refers to; alias `originalFilename`.
     OrigFilename,
     /// Any other name: a JSON field, which lines that are not CDXJ do not have.
     Other(Box<[u8]>),
@@ -63,9 +63,9 @@ impl Field {
             b"length" => Field::Length,
             b"offset" => Field::Offset,
             b"filename" => Field::Filename,
-            b"orig.length" => Field::OrigLength,
-            b"orig.offset" => Field::OrigOffset,
-            b"orig.filename" => Field::OrigFilename,
+            b"orig.length" | b"originalLength" => Field::OrigLength,
+            b"orig.offset" | b"originalOffset" => Field::OrigOffset,
+            b"orig.filename" | b"originalFilename" => Field::OrigFilename,
             _ => return None,
         })
     }
@@ -137,17 +137,24 @@ impl Field {
     }
 }
 
-/// A field was asked of a line that cannot have it: a JSON field, and the line is not CDXJ.
+/// A field was asked of a line that cannot have it: a JSON field, and the line is not CDXJ; or a column by its
+/// number, and the line has fewer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownField(
-    /// The name as it was given.
+    /// The name or number.
     pub Box<[u8]>,
 );
+
+impl UnknownField {
+    pub(crate) fn column(number: usize) -> UnknownField {
+        UnknownField(number.to_string().into_bytes().into())
+    }
+}
 
 impl fmt::Display for UnknownField {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = self.0.escape_ascii();
-        write!(f, "no field '{name}' in a line that is not CDXJ")
+        write!(f, "the line has no field or column '{name}'")
     }
 }
 
@@ -178,6 +185,9 @@ mod tests {
             ("mimetype", "mime"),
             ("statuscode", "status"),
             ("redirecturl", "redirect"),
+            ("originalLength", "orig.length"),
+            ("originalOffset", "orig.offset"),
+            ("originalFilename", "orig.filename"),
         ] {
             let field = Field::named(alias.as_bytes());
             assert_eq!(field.name(), name.as_bytes());

@@ -11,6 +11,7 @@
 //! | `~!f:x` | not contains | not contains | field `!f` (always empty) |
 //! | no field | error | whole line | whole line |
 //! | unknown field | error | whole line | empty value |
+//! | field by number | error | the column, from 0 | empty value |
 //!
 //! Where IA reads the whole line, the regex is still what comes after the first colon: to IA `=f` is the
 //! name of a field, and one it does not know.
@@ -89,6 +90,8 @@ enum Kind {
 enum Subject {
     Line,
     Field(Field, Dialect),
+    /// By its number, from 0.
+    Column(usize),
 }
 
 #[derive(Clone, Debug)]
@@ -172,14 +175,36 @@ impl Filter {
         }
     }
 
-    /// Whether lines of that format can answer it: fails where [`Filter::passes`] would fail for every
-    /// line that is not CDXJ, and the format has no others.
-    pub fn check(&self, format: Format) -> Result<(), UnknownField> {
-        match &self.kind {
+    /// The number of the column it reads, from 0, if it reads one by its number.
+    ///
+    /// ```
+    /// use crawlspace_cdx::{Dialect, Filter, Limits};
+    /// let found = Filter::parse(b"!4:404", Dialect::Ia, Limits::default()).unwrap();
+    /// assert_eq!(found.column(), Some(4));
+    /// ```
+    pub fn column(&self) -> Option<usize> {
+        match self.kind {
             Kind::Text {
-                of: Subject::Field(Field::Other(name), Dialect::Outback),
+                of: Subject::Column(number),
                 ..
-            } if !format.may_have_json() => Err(UnknownField(name.clone())),
+            } => Some(number),
+            _ => None,
+        }
+    }
+
+    /// Whether lines of that format can answer it: fails where [`Filter::passes`] would fail for every
+    /// line that is not CDXJ, and the format has no others, or where its lines never have that many columns.
+    pub fn check(&self, format: Format) -> Result<(), UnknownField> {
+        let Kind::Text { of, .. } = &self.kind else {
+            return Ok(());
+        };
+        match of {
+            Subject::Field(Field::Other(name), Dialect::Outback) if !format.may_have_json() => {
+                Err(UnknownField(name.clone()))
+            }
+            Subject::Column(number) if *number >= format.columns() => {
+                Err(UnknownField::column(*number))
+            }
             _ => Ok(()),
         }
     }
@@ -190,6 +215,10 @@ impl Subject {
         let (field, dialect) = match self {
             Subject::Line => return Ok(Cow::Borrowed(line.raw())),
             Subject::Field(field, dialect) => (field, dialect),
+            Subject::Column(number) => {
+                let column = line.column(*number);
+                return column.ok_or_else(|| UnknownField::column(*number));
+            }
         };
         // Whether a field is known depends on its name and the format, not on the single line: what can be
         // a name may be that of a JSON field.

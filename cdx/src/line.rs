@@ -62,6 +62,16 @@ impl Format {
     pub fn may_have_json(self) -> bool {
         matches!(self, Format::Auto | Format::Cdxj)
     }
+
+    /// How many columns its lines have at most; see [`Line::columns`].
+    pub fn columns(self) -> usize {
+        match self {
+            Format::Auto | Format::Cdx => COLUMNS,
+            Format::Cdxj => LEADING.len(),
+            Format::Record => 2,
+            Format::File => 0,
+        }
+    }
 }
 
 /// What a line of an index is.
@@ -97,6 +107,19 @@ enum Shape<'a> {
 
 /// What a field reads as where the line has no column for it.
 const NONE: &[u8] = b"-";
+
+/// The most columns that a CDX line has.
+const COLUMNS: usize = 14;
+
+/// The columns that CDX lines of all widths begin with.
+const LEADING: [Field; 6] = [
+    Field::Urlkey,
+    Field::Timestamp,
+    Field::Url,
+    Field::Mime,
+    Field::Status,
+    Field::Digest,
+];
 
 impl<'a> Line<'a> {
     /// Reads one line, without the line feed at its end. Time is linear in its length.
@@ -212,6 +235,43 @@ impl<'a> Line<'a> {
             },
         };
         Some(Cow::Borrowed(column))
+    }
+
+    /// How many columns have a number: all of a CDX line; those of a line of another format that stand at the
+    /// same place in every CDX line.
+    ///
+    /// ```
+    /// use crawlspace_cdx::{Format, Line, Read};
+    /// let raw = b"org,example)/ 20240102030405 http://example.org/ text/html 200 SHA1AAAA 1043";
+    /// let Ok(Read::Capture(line)) = Line::read(raw, Format::Auto) else { panic!() };
+    /// assert_eq!(line.columns(), 7);
+    /// assert_eq!(line.column(4).unwrap(), &b"200"[..]);
+    /// assert_eq!(line.column(7), None);
+    ///
+    /// let raw = br#"org,example)/ 20240102030405 {"status": "200", "filename": "a.warc.gz"}"#;
+    /// let Ok(Read::Capture(line)) = Line::read(raw, Format::Auto) else { panic!() };
+    /// assert_eq!((line.columns(), line.column(4).unwrap()), (6, b"200"[..].into()));
+    /// ```
+    pub fn columns(&self) -> usize {
+        match self.shape {
+            Shape::Cdx { width, .. } => width,
+            _ => self.format().columns(),
+        }
+    }
+
+    /// The column of that number, from 0. `None` if the line has fewer [`columns`](Line::columns).
+    pub fn column(&self, number: usize) -> Option<Cow<'a, [u8]>> {
+        if number >= self.columns() {
+            return None;
+        }
+        match (&self.shape, LEADING.get(number)) {
+            (_, Some(field)) => self.field(field),
+            (Shape::Cdx { width, .. }, None) => {
+                let skipped = width - 1 - number;
+                Some(Cow::Borrowed(columns::from_right(self.raw, skipped)))
+            }
+            _ => None,
+        }
     }
 
     /// Whether the line has a value of its own for the field, be it empty.

@@ -195,6 +195,91 @@ fn unknown_field() {
 }
 
 #[test]
+fn field_by_its_number() {
+    // The README of the Internet Archive's server has them; out of range its query fails.
+    check(
+        &[
+            ("4:200", [BadField, Keeps, Drops]),
+            ("4:404", [BadField, Drops, Drops]),
+            ("!4:200", [BadField, Drops, Keeps]),
+            ("!4:404", [BadField, Keeps, Keeps]),
+            ("~4:0", [BadField, Keeps, Drops]),
+            ("~!4:0", [BadField, Drops, Drops]),
+            ("0:com,example\\)/a", [BadField, Keeps, Drops]),
+            ("8:123", [BadField, Keeps, Drops]),
+            ("10:dir/a.warc.gz", [BadField, Keeps, Drops]),
+            ("11:x", [BadField, BadField, Drops]),
+            ("!11:x", [BadField, BadField, Keeps]),
+            ("!14:x", [BadField, BadField, Keeps]),
+            ("!99999999999:x", [BadField, BadField, Keeps]),
+        ],
+        LINE,
+    );
+    check(
+        &[
+            ("6:7", [BadField, Keeps, Drops]),
+            ("!7:x", [BadField, BadField, Keeps]),
+        ],
+        "com,example)/a 2020 http://example.com/a text/html 200 SHA1 7",
+    );
+    let server = Server::start();
+    let mut s = space(&server);
+    // The whole batch fails, whichever line lacks the column, and names it.
+    let lines = [
+        LINE,
+        "com,example)/a 2020 http://example.com/a text/html 200 SHA1 7",
+    ];
+    for asked in ["FILTER !8:124", "FILTER !0:x !8:124 !4:404"] {
+        for command in [
+            format!("FILTER {asked} DIALECT IA LINES"),
+            format!("EXPLAIN {asked} DIALECT IA LINES"),
+        ] {
+            let lines = if command.starts_with('F') {
+                &lines[..]
+            } else {
+                &lines[1..]
+            };
+            let error = s.err_with(&command, lines);
+            assert!(
+                error.starts_with("BADFIELD these lines have no column 8;"),
+                "{error}"
+            );
+        }
+    }
+    for format in ["FILE", "RECORD", "CDXJ"] {
+        let words = ["!6:x", "DIALECT", "IA", "FORMAT", format, "LINES", "a"];
+        let error = s.err_with("FILTER FILTER", &words);
+        assert!(
+            error.starts_with("BADFIELD these lines have no column 6;"),
+            "{format}: {error}"
+        );
+    }
+}
+
+#[test]
+fn fields_of_what_a_revisit_refers_to() {
+    check(
+        &[
+            ("originalLength:11", [Keeps, Keeps, Keeps]),
+            ("originalOffset:22", [Keeps, Keeps, Keeps]),
+            ("originalFilename:b.warc.gz", [Keeps, Keeps, Keeps]),
+            ("!originalFilename:b.warc.gz", [Drops, Drops, Drops]),
+            ("orig.length:11", [Keeps, Keeps, Keeps]),
+            ("11:11", [BadField, Keeps, Drops]),
+        ],
+        &format!("{LINE} 11 22 b.warc.gz"),
+    );
+    let json = r#"com,example)/a 2020 {"originalLength": 11, "originalFilename": "b.warc.gz"}"#;
+    check(
+        &[
+            ("originalLength:11", [Keeps; 3]),
+            ("orig.filename:b.*z", [Keeps, Keeps, Drops]),
+        ],
+        json,
+    );
+}
+
+#[test]
 fn tags_are_the_same_in_all_three() {
     let all = |verdict| [verdict; 3];
     check(

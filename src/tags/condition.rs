@@ -9,6 +9,7 @@ use crawlspace_cdx::{Dialect, Field, Filter, Format, Line};
 use hashbrown::HashSet;
 use smallvec::SmallVec;
 
+use super::error::Error;
 use super::expression::{Clause, FieldTest};
 
 /// The answers to all questions about tags, a bit each.
@@ -27,6 +28,8 @@ pub struct Condition {
     weight: usize,
     /// A field that only lines of CDXJ can have, if it asks for one.
     needs_cdxj: Option<Box<[u8]>>,
+    /// How many columns a line must have for the fields that are given by a number.
+    needs_columns: usize,
 }
 
 /// A question about tags: whether one of them is one of these, or begins so.
@@ -57,6 +60,7 @@ impl Condition {
             tests: 0,
             weight: 0,
             needs_cdxj: None,
+            needs_columns: 0,
         };
         let mut of_tags = Vec::new();
         for clause in clauses {
@@ -125,6 +129,9 @@ impl Condition {
                 if let Some(field) = filter.field().filter(|_| dialect == Dialect::Outback) {
                     self.needs(field);
                 }
+                if let Some(column) = filter.column() {
+                    self.needs_columns = self.needs_columns.max(column + 1);
+                }
                 self.tests += 1;
                 self.weight += filter.weight();
                 Node::Filter(filter)
@@ -184,11 +191,25 @@ impl Condition {
         self.needs(field);
     }
 
-    /// A field that lines of this format do not have, if the condition asks for one.
-    pub fn lacks(&self, format: Format) -> Option<&[u8]> {
-        match format {
-            Format::Cdxj | Format::Auto => None,
-            _ => self.needs_cdxj.as_deref(),
+    /// What is wrong with the condition if no line of this format has a field or a column that it asks for.
+    pub fn lacks(&self, format: Format) -> Option<Error> {
+        self.lacks_with(format, format.columns())
+    }
+
+    /// What is wrong with the condition if this line does not have a field or a column that it asks for.
+    #[inline]
+    pub fn lacks_of(&self, line: &Line<'_>) -> Option<Error> {
+        if self.needs_cdxj.is_none() && self.needs_columns == 0 {
+            return None;
+        }
+        self.lacks_with(line.format(), line.columns())
+    }
+
+    fn lacks_with(&self, format: Format, columns: usize) -> Option<Error> {
+        match &self.needs_cdxj {
+            Some(field) if !format.may_have_json() => Some(Error::BadField(field.clone())),
+            _ if self.needs_columns > columns => Some(Error::NoColumn(self.needs_columns - 1)),
+            _ => None,
         }
     }
 

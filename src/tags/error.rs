@@ -25,6 +25,8 @@ pub enum Error {
     BadPattern(String),
     /// A field that the lines do not have.
     BadField(Box<[u8]>),
+    /// A column that the lines do not have, by its number from 0.
+    NoColumn(usize),
     /// A field asked of tags, which have none.
     NoFields,
     /// A line that cannot be explained, and why.
@@ -78,6 +80,10 @@ impl fmt::Display for Error {
             Error::Syntax { what, at } => write!(f, "SYNTAX {what} at byte {at}"),
             Error::NoPoint(what) => write!(f, "NOPOINT {what}"),
             Error::BadPattern(what) => write!(f, "BADRE {what}"),
+            Error::NoColumn(number) => write!(
+                f,
+                "BADFIELD these lines have no column {number}; columns count from 0: a CDX line has 7 to 14, a CDXJ line the first 6, a RECORD id the first 2, and a file name none"
+            ),
             Error::BadField(name) => write!(
                 f,
                 "BADFIELD these lines have no field '{}'; there are urlkey, timestamp, url, mime, status, digest, redirect, robotflags, length, offset, filename, and the JSON fields of CDXJ lines",

@@ -52,8 +52,8 @@ pub fn explain(
         }
         Err(bad) => return Err(Error::Unexplained(bad.to_string())),
     };
-    if let Some(field) = condition.lacks(line.format()) {
-        return Err(Error::BadField(field.into()));
+    if let Some(error) = condition.lacks_of(&line) {
+        return Err(error);
     }
     let tags = tags(view, &line);
     let names: BTreeSet<&[u8]> = tags.iter().map(|(tag, _)| &tag[..]).collect();

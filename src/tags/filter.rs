@@ -123,7 +123,7 @@ impl Request {
             condition.also_needs(collapse.field());
         }
         match condition.lacks(self.format) {
-            Some(field) => Err(Error::BadField(field.into())),
+            Some(error) => Err(error),
             None => Ok(condition),
         }
     }
@@ -146,8 +146,8 @@ impl Request {
         stop: &dyn Fn() -> bool,
     ) -> Result<Reply, Error> {
         // Where a client's format is not the one the condition was made ready with.
-        if let Some(field) = condition.lacks(self.format) {
-            return Err(Error::BadField(field.into()));
+        if let Some(error) = condition.lacks(self.format) {
+            return Err(error);
         }
         let run = Run {
             request: self,
@@ -235,8 +235,8 @@ impl Run<'_> {
                 })
             }
         };
-        if let Some(field) = self.condition.lacks(line.format()) {
-            return Err(Error::BadField(field.into()));
+        if let Some(error) = self.condition.lacks_of(&line) {
+            return Err(error);
         }
         if !self.view.exists || !self.judge.passes(&line) {
             return Ok(false);

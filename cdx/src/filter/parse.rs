@@ -3,7 +3,7 @@
 use memchr::memmem::Finder;
 
 use super::{Dialect, Filter, FilterError, Kind, Subject, Test};
-use crate::{Anchor, Field, Limits, Pattern};
+use crate::{Anchor, Field, Format, Limits, Pattern};
 
 /// As the module's tags: any byte but a space.
 const TAG_BYTES: usize = 1024;
@@ -98,12 +98,13 @@ fn outback(spec: &[u8], limits: Limits) -> Result<Filter, FilterError> {
     Ok(Filter { negated, kind })
 }
 
-/// `[~][!][field:]value`; what is no field's name, be it for an operator in it, is the whole line.
+/// `[~][!][field:]value`; a field may be given by its number. What is no field's name, be it for an operator in
+/// it, is the whole line.
 fn ia(spec: &[u8], limits: Limits) -> Result<Filter, FilterError> {
     let (contains, rest) = strip(spec, b'~');
     let (negated, rest) = strip(rest, b'!');
     let (of, value) = match split(rest) {
-        Some((name, value)) => (Subject::Field(Field::named(name), Dialect::Ia), value),
+        Some((name, value)) => (Subject::of_ia(name)?, value),
         None => (Subject::Line, rest),
     };
     let test = if contains {
@@ -138,6 +139,23 @@ fn pywb(spec: &[u8], limits: Limits) -> Result<Filter, FilterError> {
     };
     let kind = Kind::Text { of, test };
     Ok(Filter { negated, kind })
+}
+
+impl Subject {
+    /// A number, which may have a plus sign, is that of a column; one that no line has is an error, because the
+    /// whole line in its place would let through what a `!` is to keep out.
+    fn of_ia(name: &[u8]) -> Result<Subject, FilterError> {
+        let digits = name.strip_prefix(b"+").unwrap_or(name);
+        if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+            return Ok(Subject::Field(Field::named(name), Dialect::Ia));
+        }
+        std::str::from_utf8(digits)
+            .ok()
+            .and_then(|digits| digits.parse().ok())
+            .filter(|&number| number < Format::Auto.columns())
+            .map(Subject::Column)
+            .ok_or_else(|| FilterError::BadField(name.into()))
+    }
 }
 
 impl Test {

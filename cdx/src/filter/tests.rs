@@ -382,3 +382,65 @@ fn dialects_have_names_in_any_case() {
     }
     assert_eq!(Dialect::parse(b"OUTBACKCDX"), None);
 }
+
+#[test]
+fn a_number_is_a_column_in_ia_alone() {
+    // Column 4 is the status in lines of every width; the ninth of eleven is the length.
+    let eleven = "a 2 http://a/b text/html 404 D - - 7 9 f.warc";
+    let seven = "a 2 http://a/b text/html 200 D 7";
+    let json = r#"a 2 {"url": "http://a/b", "status": "404", "4": "200"}"#;
+    let no_column = |number: &str| Err(UnknownField(number.as_bytes().into()));
+    for (spec, of_eleven, of_seven, of_json) in [
+        ("4:404", Ok(true), Ok(false), Ok(true)),
+        ("!4:404", Ok(false), Ok(true), Ok(false)),
+        ("~4:0", Ok(true), Ok(true), Ok(true)),
+        ("~!4:04", Ok(false), Ok(true), Ok(false)),
+        ("+4:404", Ok(true), Ok(false), Ok(true)),
+        ("004:404", Ok(true), Ok(false), Ok(true)),
+        ("0:a", Ok(true), Ok(true), Ok(true)),
+        ("1:2", Ok(true), Ok(true), Ok(true)),
+        ("2:http://a/b", Ok(true), Ok(true), Ok(true)),
+        ("6:7", Ok(false), Ok(true), no_column("6")),
+        ("8:7", Ok(true), no_column("8"), no_column("8")),
+        ("!8:7", Ok(false), no_column("8"), no_column("8")),
+        ("10:f.warc", Ok(true), no_column("10"), no_column("10")),
+        ("!13:x", no_column("13"), no_column("13"), no_column("13")),
+        // No number: the whole line, as an unknown name.
+        ("-4:.*404.*", Ok(true), Ok(false), Ok(false)),
+        ("4x:.*404.*", Ok(true), Ok(false), Ok(false)),
+    ] {
+        let filter = parse(spec, Dialect::Ia).unwrap();
+        for (line, expected) in [(eleven, of_eleven), (seven, of_seven), (json, of_json)] {
+            assert_eq!(verdict(&filter, line, &[]), expected, "{spec}: {line}");
+        }
+    }
+    for spec in ["14:x", "!14:x", "~!99999999999999999999:x"] {
+        let filter = parse(spec, Dialect::Ia);
+        assert!(matches!(filter, Err(FilterError::BadField(_))), "{spec}");
+    }
+    for (number, formats) in [
+        ("1", &[Format::File][..]),
+        ("4", &[Format::File, Format::Record]),
+        ("6", &[Format::File, Format::Record, Format::Cdxj]),
+    ] {
+        let filter = parse(&format!("!{number}:x"), Dialect::Ia).unwrap();
+        for format in [
+            Format::Auto,
+            Format::Cdx,
+            Format::Cdxj,
+            Format::Record,
+            Format::File,
+        ] {
+            let expected = match formats.contains(&format) {
+                true => Err(UnknownField(number.as_bytes().into())),
+                false => Ok(()),
+            };
+            assert_eq!(filter.check(format), expected, "{number} {}", format.name());
+        }
+    }
+    // To the others it is a name.
+    let unknown = parse("4:404", Dialect::Outback).unwrap();
+    assert_eq!(verdict(&unknown, eleven, &[]), no_column("4"));
+    let empty = parse("=4:", Dialect::Pywb).unwrap();
+    assert_eq!(verdict(&empty, eleven, &[]), Ok(true));
+}
