@@ -236,6 +236,52 @@ fn odd_values_of_plain_clients_are_no_records_and_do_no_harm() {
 }
 
 #[test]
+fn record_whose_size_is_not_a_number_is_a_record_of_size_zero() {
+    let server = plain_server();
+    let mut c = server.wire();
+    let hash = sha256_of(1);
+    let value = "2 20260319102015 http://e.com/a NaN";
+    ok!(c, "SADD", "p:uncommittedcrawls", "a");
+    ok!(c, "HSET", "p:h:a", hash, value);
+    ok!(c, "DEDUPE.COMMIT", P, "a");
+    let before = server.snapshot();
+    for storage in ["PACK", "UNPACK"] {
+        ok!(c, format!("DEDUPE.{storage}"), P);
+        let found = ok!(c, "DEDUPE.LOOKUP", P, hash);
+        let found = found.items()[0].items();
+        assert_eq!(
+            found[1..],
+            [
+                int(2),
+                bulk("20260319102015"),
+                bulk("http://e.com/a"),
+                int(0)
+            ]
+        );
+        assert_consistent(&mut c, P);
+    }
+    assert_eq!(ok!(c, "HGET", "p:h:a", hash), bulk(value));
+    let changed = |key: &[u8]| key.ends_with(b"crawlspace");
+    assert_eq!(server.snapshot().without(changed), before.without(changed));
+    ok!(c, "DEDUPE.REVISIT", P, "b", hash, 10);
+    assert_eq!(ok!(c, "HGET", "p:h:b:counts", "conservedSize"), nil());
+    // The same capture again is a retry.
+    let add = ok!(
+        c,
+        "DEDUPE.ADD",
+        P,
+        "a",
+        hash,
+        2,
+        "20260319102015",
+        "http://e.com/a",
+        7
+    );
+    assert_eq!(add, int(0));
+    assert_eq!(ok!(c, "HGET", "p:h:a:counts", "totalUrls"), nil());
+}
+
+#[test]
 fn what_is_kept_in_memory_follows_every_plain_change() {
     let server = plain_server();
     let replica = plain().replica_of(&server).start();

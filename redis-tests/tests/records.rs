@@ -490,6 +490,52 @@ fn dates_of_all_forms_are_kept_as_given() {
 }
 
 #[test]
+fn browsertrix_profile_stores_what_its_readers_can_split_and_retries_count_nothing() {
+    let server = Server::start();
+    let mut c = server.wire();
+    ok!(c, "DEDUPE.PROFILE", P, "browsertrix");
+    let spellings = [
+        (
+            "2026-03-19T10:20:15.250Z",
+            "http://e.com/a b  c",
+            "20260319102015250",
+        ),
+        ("20260319122015", "http://e.com/a%20b", "20260319122015"),
+        (
+            "2026-03-19T12:20:15+02:00",
+            "http://e.com/",
+            "20260319102015",
+        ),
+    ];
+    for earliest in [false, true] {
+        let crawl = if earliest { "early" } else { "first" };
+        for (n, (date, url, stored)) in spellings.into_iter().enumerate() {
+            let escaped = url.replace(' ', "%20");
+            let hash = sha256_of(n as u64);
+            let mut put = |date: &str, url: &str| {
+                let mut words = vec!["DEDUPE.ADD", P, crawl];
+                words.extend(earliest.then_some("EARLIEST"));
+                words.extend([&hash, "3", date, url, "5"]);
+                c.call(&words).int()
+            };
+            assert_eq!(put(date, url), 1);
+            for (date, url) in [(date, &escaped[..]), (stored, url), (stored, &escaped)] {
+                assert_eq!(put(date, url), 0);
+            }
+            let key = format!("p:h:{crawl}");
+            let field = hash.split_once(':').expect("a label").1;
+            let value = format!("3 {stored} {escaped} 5");
+            assert_eq!(ok!(c, "HGET", key, field), bulk(value));
+            let own = ok!(c, "DEDUPE.LOOKUP", P, "CRAWL", crawl, hash);
+            let own = own.items()[0].items();
+            assert_eq!([&own[2], &own[3]], [&bulk(stored), &bulk(escaped)]);
+        }
+        let counted = counts(&mut c, &format!("p:h:{crawl}:counts"));
+        assert_eq!(counted["totalUrls"], spellings.len() as i64);
+    }
+}
+
+#[test]
 fn revisit_counts_urls_dupes_and_saved_bytes() {
     let server = Server::start();
     let mut c = server.wire();

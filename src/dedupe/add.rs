@@ -9,7 +9,7 @@ use super::earliest::Earliest;
 use super::error::{Error, Result};
 use super::index::Index;
 use super::keys::CrawlKey;
-use super::record::Record;
+use super::record::{Record, Room};
 use super::sequence::Sequence;
 use super::store::Store;
 
@@ -99,12 +99,14 @@ impl<K: Store> Index<K> {
         };
 
         let (mut new, mut urls) = (0, 0);
-        let mut value = Vec::new();
+        let (mut value, mut room) = (Vec::new(), Room::default());
+        let profile = self.profile();
         // What is packed already is not in the plain hash.
         let one_place = !self.may_be_packed(ks, crawl)?;
         let one_step = one_place && self.remembered(ks, crawl).is_written;
         for Response { digest, record } in responses {
-            let field = digest.written(self.profile());
+            let field = digest.written(profile);
+            let record = &record.as_stored(profile, &mut room);
             record.write(&mut value);
             // Nearly always a hash is new when another one of the same call was, and then one step
             // does it.
@@ -131,7 +133,9 @@ impl<K: Store> Index<K> {
                         Some(earliest) => {
                             earliest.meet(self, ks, crawl, digest, (stored, record))?
                         }
-                        None => !Record::parse(stored).is_some_and(|old| old.is_same(record)),
+                        None => {
+                            !Record::parse(stored).is_some_and(|old| old.is_same(record, profile))
+                        }
                     };
                     urls += i64::from(counts);
                 }

@@ -1,7 +1,12 @@
 //! Dates of records: 14 digits, 17 digits, or ISO 8601.
 
+use smallvec::SmallVec;
+
 /// Longest date, in bytes.
 pub const DATE_BYTES: usize = 32;
+
+/// A date of 14 or 17 digits.
+pub type Digits = SmallVec<[u8; 17]>;
 
 /// The moment that a date means, in UTC. Only the shape of dates is checked, so one that does not
 /// exist, such as 31 February, is the moment that many days after the start of its month.
@@ -20,6 +25,40 @@ const FRACTION_DIGITS: usize = 12;
 /// such as `2026-03-19T10:20:15Z` with optional fraction.
 pub fn is_date(date: &[u8]) -> bool {
     Parts::of(date).is_some()
+}
+
+/// A date in UTC as digits alone: 14, or 17 when it has a fraction of a second, which is cut to
+/// milliseconds. A date of digits stays as it is, and so do fields that no calendar has, such as day
+/// 31 of February in UTC. `None` when the date has none of the forms, or no year of four digits in UTC.
+pub fn to_digits(date: &[u8]) -> Option<Digits> {
+    let parts = Parts::of(date)?;
+    let mut digits = Digits::new();
+    if parts.offset.is_some() {
+        let seconds = Moment::of(date)?.seconds;
+        let (year, month, day) = calendar(seconds.div_euclid(86_400));
+        let time = seconds.rem_euclid(86_400);
+        let century = u8::try_from(year.div_euclid(100))
+            .ok()
+            .filter(|c| *c < 100)?;
+        let others = [
+            year.rem_euclid(100),
+            month,
+            day,
+            time / 3600,
+            time / 60 % 60,
+            time % 60,
+        ];
+        for pair in std::iter::once(century).chain(others.map(|n| n as u8)) {
+            digits.extend([b'0' + pair / 10, b'0' + pair % 10]);
+        }
+    } else {
+        digits.extend(parts.fields.into_iter().flatten().copied());
+    }
+    if !parts.fraction.is_empty() {
+        let zeros = std::iter::repeat(&b'0');
+        digits.extend(parts.fraction.iter().chain(zeros).take(3).copied());
+    }
+    Some(digits)
 }
 
 impl Moment {
@@ -59,6 +98,20 @@ fn days(year: i64, month: i64, day: i64) -> i64 {
     let leap_days = year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
     // From March on the months have 31, 30, 31, 30, 31 days, again and again.
     year * 365 + leap_days + (month * 153 + 2) / 5 + day
+}
+
+/// Year, month and day of the day with this number, as [`days`] counts them.
+fn calendar(number: i64) -> (i64, i64, i64) {
+    // 400 years have 146 097 days; the estimate is off by one at most.
+    let mut year = (number * 400).div_euclid(146_097) - 1;
+    while days(year + 1, 1, 1) <= number {
+        year += 1;
+    }
+    let mut month = 12;
+    while days(year, month, 1) > number {
+        month -= 1;
+    }
+    (year, month, number - days(year, month, 1) + 1)
 }
 
 /// A date taken apart.
@@ -186,10 +239,46 @@ mod tests {
         }
     }
 
+    #[test]
+    fn every_form_of_a_date_can_be_written_in_digits() {
+        for (date, digits) in [
+            ("20260319102015", "20260319102015"),
+            ("20260319102015123", "20260319102015123"),
+            ("2026-03-19T10:20:15Z", "20260319102015"),
+            ("2026-03-19t10:20:15", "20260319102015"),
+            ("2026-03-19T10:20:15.1Z", "20260319102015100"),
+            ("2026-03-19T10:20:15.1239Z", "20260319102015123"),
+            ("2026-01-01T00:20:15.5+00:30", "20251231235015500"),
+            ("2024-02-28T23:59:59-00:01", "20240229000059"),
+            ("2023-02-28T23:59:59-00:01", "20230301000059"),
+            ("2026-02-31T10:20:15Z", "20260231102015"),
+            ("0000-01-01T00:00:00+00:00", "00000101000000"),
+        ] {
+            let given = to_digits(date.as_bytes()).unwrap();
+            assert_eq!(std::str::from_utf8(&given), Ok(digits), "{date}");
+        }
+        for bad in [
+            "0000-01-01T00:00:00+00:01",
+            "9999-12-31T23:59:59-00:01",
+            "now",
+        ] {
+            assert_eq!(to_digits(bad.as_bytes()), None, "{bad}");
+        }
+    }
+
     proptest! {
         #[test]
         fn nothing_panics(date in proptest::collection::vec(any::<u8>(), 0..40)) {
             prop_assert_eq!(is_date(&date), Moment::of(&date).is_some());
+            to_digits(&date);
+        }
+
+        #[test]
+        fn digits_mean_the_same_moment(date in "[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])T[0-9]{2}(:[0-9]{2}){2}(\\.[0-9]{1,3})?(Z|[+-][0-9]{2}:[0-9]{2})?") {
+            if let Some(digits) = to_digits(date.as_bytes()) {
+                prop_assert_eq!(Moment::of(&digits), Moment::of(date.as_bytes()));
+                prop_assert_eq!(to_digits(&digits), Some(digits));
+            }
         }
 
         /// Days one after the other, by a count that knows the calendar in no clever way.

@@ -12,7 +12,8 @@ use super::digest::Digest;
 use super::error::Result;
 use super::index::Index;
 use super::keys::CrawlKey;
-use super::record::Record;
+use super::profile::Profile;
+use super::record::{Record, Room};
 use super::store::Store;
 
 /// Which of a crawl's records stays where there are several of a hash.
@@ -56,8 +57,9 @@ impl<N: Clone + AsRef<[u8]>> Earliest<N> {
         (stored, record): (&[u8], &Record<'_>),
     ) -> Result<bool> {
         let stored = Record::parse(stored);
-        let same = stored.is_some_and(|stored| stored.is_same(record));
-        let marked = !same && self.is_marked(index, ks, crawl, &mark(digest, record))?;
+        let profile = index.profile();
+        let same = stored.is_some_and(|stored| stored.is_same(record, profile));
+        let marked = !same && self.is_marked(index, ks, crawl, &mark(digest, record, profile))?;
         let counts = !same && !marked;
         let earlier = stored.is_none_or(|stored| record.cmp_age(&stored).is_lt());
         if earlier && !self.is_taken(index, ks, crawl, digest)? {
@@ -68,13 +70,13 @@ impl<N: Clone + AsRef<[u8]>> Earliest<N> {
                 .unwrap_or(digest.written(index.profile()));
             index.record_set(ks, crawl, spelling, &record.to_value())?;
             if marked {
-                self.marks.insert(mark(digest, record), false);
+                self.marks.insert(mark(digest, record, profile), false);
             }
             if let Some(displaced) = stored.filter(|_| !same) {
-                self.marks.insert(mark(digest, &displaced), true);
+                self.marks.insert(mark(digest, &displaced, profile), true);
             }
         } else if counts {
-            self.marks.insert(mark(digest, record), true);
+            self.marks.insert(mark(digest, record, profile), true);
         }
         Ok(counts)
     }
@@ -128,8 +130,10 @@ impl<N: Clone + AsRef<[u8]>> Earliest<N> {
     }
 }
 
-fn mark(digest: &Digest, record: &Record<'_>) -> Mark {
-    let capture = [digest.canonical(), record.date, record.url].join(&b' ');
+fn mark(digest: &Digest, record: &Record<'_>, profile: Profile) -> Mark {
+    let mut room = Room::default();
+    let (date, url) = record.capture(profile, &mut room);
+    let capture = [digest.canonical(), date, url].join(&b' ');
     xxh3_128(&capture).to_be_bytes()
 }
 
@@ -144,7 +148,6 @@ mod tests {
 
     use super::super::add::{Adding, Response};
     use super::super::commit::Commit;
-    use super::super::profile::Profile;
     use super::super::removal::Cancel;
     use super::super::sequence::Sequence;
     use super::super::tests::run;

@@ -4,7 +4,8 @@ use std::cmp::Ordering;
 
 use crate::text::{parse_unsigned, push_number};
 
-use super::date::Moment;
+use super::date::{to_digits, Digits, Moment};
+use super::profile::Profile;
 
 /// Longest URL, in bytes.
 pub const URL_BYTES: usize = 1 << 20;
@@ -23,8 +24,9 @@ pub struct Record<'a> {
 }
 
 impl<'a> Record<'a> {
-    /// Reads a value from both ends, so that a URL with spaces survives. Values without a size,
-    /// which older crawlers wrote, count as size 0. `None` when there is no index, date and URL.
+    /// Reads a value from both ends, so that a URL with spaces survives. Values without a size, which
+    /// older crawlers wrote, and those with `NaN` in its place count as size 0. `None` when there is no
+    /// index, date and URL.
     pub fn parse(value: &'a [u8]) -> Option<Record<'a>> {
         let first = memchr::memchr(b' ', value)?;
         let wacz_index = parse_unsigned(&value[..first])?;
@@ -34,6 +36,7 @@ impl<'a> Record<'a> {
         let (url, size) = match memchr::memrchr(b' ', rest) {
             Some(last) => match parse_unsigned(&rest[last + 1..]) {
                 Some(size) => (&rest[..last], size),
+                None if &rest[last + 1..] == b"NaN" => (&rest[..last], 0),
                 None => (rest, 0),
             },
             None => (rest, 0),
@@ -44,6 +47,30 @@ impl<'a> Record<'a> {
             url,
             size,
         })
+    }
+
+    /// The record as this profile stores it. Readers of the browsertrix profile know dates of digits
+    /// only, and split a value at its spaces. There a date becomes 14 digits, or 17 when it has a
+    /// fraction of a second, and a space in a URL `%20`. `room` holds what had to be written anew.
+    pub fn as_stored<'s>(&self, profile: Profile, room: &'s mut Room) -> Record<'s>
+    where
+        'a: 's,
+    {
+        let (mut date, mut url) = (self.date, self.url);
+        if profile == Profile::Browsertrix {
+            if let Some(digits) = to_digits(date) {
+                room.date = digits;
+                date = &room.date;
+            }
+            if memchr::memchr(b' ', url).is_some() {
+                room.url = url
+                    .split(|&b| b == b' ')
+                    .collect::<Vec<_>>()
+                    .join(&b"%20"[..]);
+                url = &room.url;
+            }
+        }
+        Record { date, url, ..*self }
     }
 
     /// The value as the documents write it.
@@ -66,10 +93,31 @@ impl<'a> Record<'a> {
     }
 }
 
-impl Record<'_> {
+/// Room for a record that is written in another way than it was given.
+#[derive(Default)]
+pub struct Room {
+    date: Digits,
+    url: Vec<u8>,
+}
+
+impl<'a> Record<'a> {
+    /// Date and URL of the capture that the record tells of: equal for all spellings of them that the
+    /// profile stores as one.
+    pub fn capture<'s>(&self, profile: Profile, room: &'s mut Room) -> (&'s [u8], &'s [u8])
+    where
+        'a: 's,
+    {
+        let Record { date, url, .. } = self.as_stored(profile, room);
+        match (profile, date.strip_suffix(b"000")) {
+            (Profile::Browsertrix, Some(seconds)) if seconds.len() == 14 => (seconds, url),
+            _ => (date, url),
+        }
+    }
+
     /// Whether both tell of the same capture: then the second one is taken for a retry.
-    pub fn is_same(&self, other: &Record<'_>) -> bool {
-        self.date == other.date && self.url == other.url
+    pub fn is_same(&self, other: &Record<'_>, profile: Profile) -> bool {
+        let (mut mine, mut theirs) = (Room::default(), Room::default());
+        self.capture(profile, &mut mine) == other.capture(profile, &mut theirs)
     }
 
     /// Which of two records of one hash is the original: the earlier one. The rest of what they
@@ -106,6 +154,53 @@ mod tests {
     fn a_value_without_size_counts_as_zero() {
         let record = Record::parse(b"0 20260319102015 http://x/").unwrap();
         assert_eq!((record.url, record.size), (&b"http://x/"[..], 0));
+    }
+
+    #[test]
+    fn a_size_that_is_not_a_number_counts_as_zero() {
+        let record = Record::parse(b"0 20260319102015 http://x/a b NaN").unwrap();
+        assert_eq!((record.url, record.size), (&b"http://x/a b"[..], 0));
+        let record = Record::parse(b"0 20260319102015 http://x/ NaN 7").unwrap();
+        assert_eq!((record.url, record.size), (&b"http://x/ NaN"[..], 7));
+        assert_eq!(Record::parse(b"0 20260319102015  NaN"), None);
+    }
+
+    #[test]
+    fn a_profile_stores_what_its_readers_can_read() {
+        let given = Record {
+            wacz_index: 1,
+            date: b"2026-03-19T12:20:15.250+02:00",
+            url: b"http://x/a b  c",
+            size: 7,
+        };
+        let mut room = Room::default();
+        assert_eq!(given.as_stored(Profile::Document, &mut room), given);
+        let stored = given.as_stored(Profile::Browsertrix, &mut room).to_value();
+        assert_eq!(stored, b"1 20260319102015250 http://x/a%20b%20%20c 7");
+    }
+
+    #[test]
+    fn captures_are_compared_as_the_profile_stores_them() {
+        let record = |date: &'static str, url: &'static str| Record {
+            wacz_index: 0,
+            date: date.as_bytes(),
+            url: url.as_bytes(),
+            size: 1,
+        };
+        let first = record("20260319102015", "http://x/a%20b");
+        for same in [
+            record("20260319102015000", "http://x/a b"),
+            record("2026-03-19T10:20:15.000Z", "http://x/a%20b"),
+        ] {
+            assert!(first.is_same(&same, Profile::Browsertrix));
+            assert!(!first.is_same(&same, Profile::Document));
+        }
+        for other in [
+            record("20260319102015001", "http://x/a%20b"),
+            record("20260319102015", "http://x/a+b"),
+        ] {
+            assert!(!first.is_same(&other, Profile::Browsertrix));
+        }
     }
 
     #[test]
