@@ -20,6 +20,17 @@ SHARE  := $(TARGET)/share
 ON_BOTH_STORAGES := acl bad_input check claims cluster commit crash databases discovery fuzz indexer jobs \
     memory model persistence records removal roles transactions visibility wacz
 
+# Tests that draw numbers draw the same ones each time. SEED=7 makes it others, SEED=random a fresh one, which is
+# printed; `fuzz` and `simulate` take a fresh one by themselves.
+ifeq ($(or $(SEED),$(if $(filter fuzz simulate,$(MAKECMDGOALS)),random)),random)
+override SEED := $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
+$(info SEED=$(SEED))
+endif
+ifneq ($(SEED),)
+export SEED
+export PROPTEST_RNG_SEED := $(SEED)
+endif
+
 # Another server for `run` and `test`: make test REDIS_SERVER=/usr/bin/valkey-server
 ifdef REDIS_SERVER
 export REDIS_SERVER
@@ -62,7 +73,7 @@ demo: ## Crawl a small site twice with wget and see what the second crawl saves;
 	@CRAWLSPACE_MODULE='$(MODULE)' '$(TARGET)/debug/examples/demo'
 	@CRAWLSPACE_MODULE='$(MODULE)' '$(TARGET)/debug/examples/polite'
 
-test: test-unit test-live demo ## Run every test: unit, property, live server, client, documentation (REDIS_SERVER=)
+test: test-unit test-live demo ## Run every test: unit, property, live server, client, documentation (REDIS_SERVER=, SEED=)
 	@echo "make test: everything passed"
 
 # The rules alone: no libclang, no server, about a second.
@@ -115,10 +126,11 @@ bench: ## Measure against plain Redis and pywb and write docs/benchmarks.md (ONL
 
 # Time is shared by this many targets.
 FUZZ_TARGETS := 15
-fuzz: ## Change files, requests and answers of other servers until something breaks (TIME=60 seconds in all, SEED=, INPUT= for one again)
+fuzz: ## Change files, requests and answers of other servers until something breaks, and try the rules with fresh cases (TIME=60 seconds in all, SEED=, INPUT= for one again)
 	@scripts/need cc
+	@$(if $(INPUT),:,$(CARGO) test --package crawlspace --package crawlspace-cdx --no-default-features)
 	@seconds=$$(awk 'BEGIN { print $(or $(TIME),60) / $(FUZZ_TARGETS) }'); \
-	TIME=$$seconds SEED='$(SEED)' INPUT='$(abspath $(INPUT))' $(CARGO) test --package crawlspace-client --test federation_fuzz -- --nocapture
+	TIME=$$seconds INPUT='$(abspath $(INPUT))' $(CARGO) test --package crawlspace-client --test federation_fuzz -- --nocapture
 
 clean: ## Remove everything that was built
 	$(CARGO) clean

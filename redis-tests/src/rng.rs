@@ -1,18 +1,15 @@
 //! A small seeded generator of random numbers.
 
-use std::collections::hash_map::RandomState;
-use std::hash::BuildHasher;
-
 /// SplitMix64. The seed is printed, so that a failing run can be repeated with `SEED=`.
 pub struct Rng(u64);
 
 impl Rng {
-    /// A generator with the seed of the environment variable `SEED`, or else a fresh one.
+    /// A generator with the seed of the environment variable `SEED`, or else with one that only the test's name decides.
+    ///
+    /// # Panics
+    /// When `SEED` is not a number.
     pub fn new(test: &str) -> Rng {
-        let seed = match std::env::var("SEED") {
-            Ok(text) => text.parse().expect("SEED is a number"),
-            Err(_) => RandomState::new().hash_one(test) >> 32,
-        };
+        let seed = seed_of(test);
         eprintln!("{test}: SEED={seed}");
         Rng(seed)
     }
@@ -50,5 +47,32 @@ impl Rng {
         for i in (1..items.len()).rev() {
             items.swap(i, self.below(i as u64 + 1) as usize);
         }
+    }
+}
+
+/// `SEED` of the environment, or else a number of 32 bits that only the name decides.
+pub(crate) fn seed_of(name: &str) -> u64 {
+    match std::env::var("SEED") {
+        Ok(text) if !text.is_empty() => text.parse().expect("SEED is a number"),
+        _ => {
+            let sum = name
+                .bytes()
+                .fold(0, |sum: u64, byte| Rng(sum ^ u64::from(byte)).bits());
+            sum >> 32
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_has_one_seed_and_another_name_another() {
+        let other = seed_of("one test");
+        assert_eq!(seed_of("a test"), seed_of("a test"));
+        // With SEED= all tests have that one.
+        let given = std::env::var("SEED").is_ok_and(|text| !text.is_empty());
+        assert_eq!(seed_of("a test") == other, given);
     }
 }

@@ -348,3 +348,10 @@ fn formats_have_names_in_any_case() {
     assert_eq!(Format::parse(b""), None);
     assert_eq!(Format::parse(b"CDX "), None);
 }
+
+/// The seed comes with the workspace (`.cargo/config.toml`), or with `SEED=` of make.
+#[test]
+fn property_tests_have_a_seed_that_is_known() {
+    use proptest::test_runner::RngSeed;
+    assert_ne!(ProptestConfig::default().rng_seed, RngSeed::Random);
+}

@@ -24,15 +24,22 @@ use std::time::{Duration, Instant};
 pub use heap::Heap;
 pub use mutator::Mutator;
 
-/// No input may take longer; machines that have a lot to do are no bug.
-const HANG: Duration = Duration::from_secs(60);
+use crate::rng::seed_of;
+
+/// No input may make this process work for longer; that a machine has a lot to do is not the input's fault.
+const MAX_WORK: Duration = Duration::from_secs(60);
+/// No input may take longer, whether it works or waits.
+const MAX_WAIT: Duration = Duration::from_secs(600);
+
+/// Inputs for each target unless `TIME` is set.
+const INPUTS: u64 = 200;
 
 /// Tries input on one target after the other.
 pub struct Fuzz {
     folder: PathBuf,
     seed: u64,
-    /// Time for each target.
-    each: Duration,
+    /// Time for each target; without it, each gets [`INPUTS`] inputs.
+    each: Option<Duration>,
     /// The only input that is to be tried, of the target that its name begins with.
     only: Option<PathBuf>,
     /// The most memory that an input may take while it is tried, in bytes.
@@ -43,22 +50,19 @@ pub struct Fuzz {
 }
 
 impl Fuzz {
-    /// Reads `TIME` (seconds for each target, 1), `SEED` and `INPUT` from the environment, and prints the seed.
-    /// Harmful input goes to that folder.
+    /// Reads `TIME` (seconds for each target; unset, a number of inputs that is always the same), `SEED` and `INPUT`
+    /// from the environment, and prints the seed. Harmful input goes to that folder.
     pub fn new(folder: impl Into<PathBuf>) -> Fuzz {
         let set = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-        let number = |name: &str| set(name).map(|text| text.parse::<f64>().expect("a number"));
-        let seed = match number("SEED") {
-            Some(seed) => seed as u64,
-            None => u64::from(std::process::id()) << 20 ^ now(),
-        };
+        let seconds = set("TIME").map(|text| text.parse().expect("TIME is a number"));
+        let seed = seed_of("fuzz");
         let folder = folder.into();
         eprintln!("fuzz: SEED={seed}");
         Fuzz {
             watch: Watch::start(folder.clone()),
             folder,
             seed,
-            each: Duration::from_secs_f64(number("TIME").unwrap_or(1.0)),
+            each: seconds.map(Duration::from_secs_f64),
             only: set("INPUT").map(PathBuf::from),
             memory: 96 << 20,
             harm: Vec::new(),
@@ -66,7 +70,7 @@ impl Fuzz {
         }
     }
 
-    /// Tries inputs on a target until its time is over. They are made of the samples; `words` are put into them.
+    /// Tries inputs on a target until it had as many as it gets, or its time is over. They are made of the samples; `words` are put into them.
     /// Harm is a panic, also one in another thread, an error that `attempt` gives, no end, or too much memory.
     pub fn target(
         &mut self,
@@ -99,7 +103,10 @@ impl Fuzz {
         }
         let start = Instant::now();
         let mut number = 0;
-        while start.elapsed() < self.each {
+        while self
+            .each
+            .map_or(number < INPUTS, |each| start.elapsed() < each)
+        {
             let mut mutator = Mutator::new(self.seed.wrapping_add(number << 8), words);
             let input = mutator.mutate(samples);
             let harm = self.attempt(name, number, &input, &mut attempt);
@@ -161,18 +168,33 @@ impl Fuzz {
     }
 }
 
-fn now() -> u64 {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    since.map_or(0, |since| since.as_millis() as u64)
+/// How long the processors have worked for this process.
+fn work() -> Duration {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the pointer is to a timespec of this function.
+    let failed = unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut time) };
+    assert_eq!(failed, 0, "the clock of this process can be read");
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 /// Sees panics of all threads, and an input that does not end.
 struct Watch(Arc<Mutex<Under>>);
 
+/// An input that is being tried.
+struct Trying {
+    name: String,
+    input: Vec<u8>,
+    since: Instant,
+    /// How long this process had worked by then.
+    work: Duration,
+}
+
 #[derive(Default)]
 struct Under {
-    /// What is being tried, and since when.
-    trying: Option<(String, Vec<u8>, Instant)>,
+    trying: Option<Trying>,
     panic: Option<String>,
 }
 
@@ -192,11 +214,12 @@ impl Watch {
         std::thread::spawn(move || loop {
             std::thread::sleep(Duration::from_secs(1));
             let under = lock(&under);
-            if let Some((name, input, since)) = &under.trying {
-                if since.elapsed() > HANG {
-                    let file = folder.join(name);
+            if let Some(trying) = &under.trying {
+                let worked = work().saturating_sub(trying.work);
+                if worked > MAX_WORK || trying.since.elapsed() > MAX_WAIT {
+                    let file = folder.join(&trying.name);
                     let kept = std::fs::create_dir_all(&folder)
-                        .and_then(|()| std::fs::write(&file, input));
+                        .and_then(|()| std::fs::write(&file, &trying.input));
                     eprintln!(
                         "no end: again: INPUT={} make fuzz ({kept:?})",
                         file.display()
@@ -211,7 +234,12 @@ impl Watch {
     fn begin(&self, name: &str, input: &[u8]) {
         let mut under = lock(&self.0);
         under.panic = None;
-        under.trying = Some((name.to_owned(), input.to_vec(), Instant::now()));
+        under.trying = Some(Trying {
+            name: name.to_owned(),
+            input: input.to_vec(),
+            since: Instant::now(),
+            work: work(),
+        });
     }
 
     fn end(&self) -> Option<String> {
