@@ -14,7 +14,7 @@ use super::audit::Audit;
 use super::error::{Error, Result};
 use super::figures::Figures;
 use super::group::{Group, Text, FIELDS};
-use super::keys::{Names, COUNTED, GROUP, SEQUENCE, URIS};
+use super::keys::{Fields, Names, COUNTED, GROUP, SEQUENCE, URIS};
 use super::queues::Passed;
 use super::store::Store;
 use super::time::{Arrivals, Millis};
@@ -38,6 +38,7 @@ pub struct Frontier<K: Store> {
     pub(super) prefix: Box<[u8]>,
     /// Names of the keys that exist once.
     pub names: Names<K::Name>,
+    pub(super) fields: Fields<K::Name>,
     /// How often a kept URI is given out whose leases run out.
     pub attempts: u64,
     /// What is added to a pause: the time that a release comes later than its millisecond began.
@@ -86,7 +87,8 @@ impl<K: Store> Frontier<K> {
     pub fn open(ks: &mut K, prefix: &[u8]) -> Frontier<K> {
         Frontier {
             prefix: prefix.into(),
-            names: Names::new(ks, prefix),
+            names: Names::of(|row| ks.name(&[prefix, row.name.as_bytes()])),
+            fields: Fields::new(ks),
             attempts: ATTEMPTS,
             rounding: 0,
             figures: Figures::default(),
@@ -194,7 +196,7 @@ impl<K: Store> Frontier<K> {
 
     /// The fields of a group in the order of [`Group::read`].
     fn fields(&self) -> [&K::Name; FIELDS] {
-        let names = &self.names.field;
+        let names = &self.fields;
         [
             &names.due,
             &names.count,
@@ -267,7 +269,7 @@ impl<K: Store> Frontier<K> {
             ks.delete(&loaded.key)?;
             return Ok(());
         }
-        let names = &self.names.field;
+        let names = &self.fields;
         for field in [
             &names.due,
             &names.count,

@@ -153,7 +153,7 @@ impl<K: Store> Frontier<K> {
         if loaded.group.ours || !loaded.group.is_idle() || loaded.group.due != 0 {
             return self.save(ks, loaded);
         }
-        let field = self.names.field.options.clone();
+        let field = self.fields.options.clone();
         if loaded.group.options == Options::default() {
             ks.hash_del(&loaded.key, field.as_ref())?;
         } else {

@@ -105,7 +105,7 @@ impl<K: Store> Frontier<K> {
     fn remember(&mut self, ks: &mut K, loaded: &Loaded<K>, last: Released) -> Result<()> {
         let next = match last.next {
             0 => None,
-            _ => ks.hash_get(&loaded.key, self.names.field.next.as_ref())?,
+            _ => ks.hash_get(&loaded.key, self.fields.next.as_ref())?,
         };
         let next = next.as_ref().map_or(&b""[..], AsRef::as_ref);
         self.keep_past(ks, &loaded.id, last, next)

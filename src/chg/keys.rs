@@ -1,43 +1,123 @@
-//! Names of the keys of a frontier.
+//! The keys of a frontier: one table of what each is called, and of what it is to readers and listeners.
 
+use crate::keyspace::once::once_keys;
 use crate::keyspace::Keyspace;
 
 /// Longest id of a group, execution, writer or shared gate, in bytes.
 pub const ID_BYTES: usize = 1024;
 
-/// Names of the keys that a frontier has once, and of the fields of a group.
-pub struct Names<N> {
-    /// `chg_wait`: groups by due time.
-    pub wait: N,
-    /// `chg_busy`: groups by the deadline of their first lease to run out.
-    pub busy: N,
-    /// `chg_ready`: groups that are due, longest-ready first.
-    pub ready: N,
-    /// `EIDC`: crawl execution -> queued URIs.
-    pub executions: N,
-    /// `QCT`: all queued URIs.
-    pub total: N,
-    /// `chg_idle`: groups with nothing queued, by the time when they are forgotten.
-    pub idle: N,
-    /// `chg_gated`: how many groups stand behind shared gates.
-    pub gated: N,
-    /// `chg_token`: the token minted last.
-    pub token: N,
-    /// `chg_past`: groups that are forgotten, by the token of their last release.
-    pub past: N,
-    /// `chg_answers`: what was answered to these releases.
-    pub answers: N,
-    /// `chg_paused`: what is paused beside single groups.
-    pub paused: N,
-    /// `chg_expired`: reports of leases that ran out.
-    pub expired: N,
-    /// `CHG:`, which stands for the keys of all groups where permissions are checked.
-    pub any_group: N,
-    /// Fields of `CHG:<id>`.
-    pub field: Fields<N>,
+/// What it means that others changed a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Heard {
+    /// Groups may have come to stand in another queue, or be paused.
+    Queue,
+    /// The key may hold another type.
+    Type,
+    /// Tokens may have to be minted from elsewhere on.
+    Tokens,
 }
 
-/// Fields of the hash of a group.
+/// A key that a frontier has once.
+#[derive(Clone, Copy, Debug)]
+pub struct Once {
+    /// Its name behind the prefix.
+    pub name: &'static str,
+    heard: Option<Heard>,
+    bookkeeping: bool,
+}
+
+impl Once {
+    const fn of(name: &'static str) -> Once {
+        Once {
+            name,
+            heard: None,
+            bookkeeping: false,
+        }
+    }
+
+    /// A change by others means this.
+    const fn heard(self, heard: Heard) -> Once {
+        Once {
+            heard: Some(heard),
+            ..self
+        }
+    }
+
+    /// Whoever may run a command may have it read.
+    const fn bookkeeping(self) -> Once {
+        Once {
+            bookkeeping: true,
+            ..self
+        }
+    }
+}
+
+once_keys! { Once:
+    /// `chg_wait`: groups by due time.
+    wait = Once::of("chg_wait").heard(Heard::Queue);
+    /// `chg_busy`: groups by the deadline of their first lease to run out.
+    busy = Once::of("chg_busy").heard(Heard::Queue);
+    /// `chg_ready`: groups that are due, longest-ready first.
+    ready = Once::of("chg_ready").heard(Heard::Queue);
+    /// `EIDC`: crawl execution -> queued URIs.
+    executions = Once::of("EIDC").heard(Heard::Type);
+    /// `QCT`: all queued URIs.
+    total = Once::of("QCT").heard(Heard::Type);
+    /// `chg_idle`: groups with nothing queued, by the time when they are forgotten.
+    idle = Once::of("chg_idle").heard(Heard::Queue).bookkeeping();
+    /// `chg_gated`: how many groups stand behind shared gates.
+    gated = Once::of("chg_gated");
+    /// `chg_token`: the token minted last.
+    token = Once::of("chg_token").heard(Heard::Tokens);
+    /// `chg_past`: groups that are forgotten, by the token of their last release.
+    past = Once::of("chg_past").heard(Heard::Type);
+    /// `chg_answers`: what was answered to these releases.
+    answers = Once::of("chg_answers");
+    /// `chg_paused`: what is paused beside single groups.
+    paused = Once::of("chg_paused").heard(Heard::Queue).bookkeeping();
+    /// `chg_expired`: reports of leases that ran out.
+    expired = Once::of("chg_expired").heard(Heard::Type);
+}
+
+/// What stands before the id in the name of a group's hash.
+pub const GROUP: &[u8] = b"CHG:";
+/// What stands before the id of a group in the name of the URIs that are kept for it.
+pub const URIS: &[u8] = b"chg_uris:";
+/// What stands before the id of a shared gate in the name of its hash.
+pub const GATE: &[u8] = b"chg_gate:";
+/// What stands before the id of a shared gate in the name of the list of groups that wait behind it.
+pub const GATED: &[u8] = b"chg_gated:";
+/// What stands before an execution in the name of its numbered commands.
+pub const SEQUENCE: &[u8] = b"chg_seq:";
+/// What stands before an execution in the field of a group that counts its URIs.
+pub const COUNTED: &[u8] = b"e:";
+
+/// Whether a key is book-keeping that any user of a command may have read, by its name behind the prefix.
+pub fn is_bookkeeping(name: &[u8]) -> bool {
+    let once = |row: &Once| row.bookkeeping && row.name.as_bytes() == name;
+    ONCE.iter().any(once) || name.starts_with(URIS) || name.starts_with(GATED)
+}
+
+/// Whether a key may be one that something is remembered of, whatever its prefix.
+pub fn may_be_ours(key: &[u8]) -> bool {
+    heard_once(key).next().is_some() || memchr::memmem::find(key, GROUP).is_some()
+}
+
+/// The prefixes that a key may have if it exists once, each with what it means that others changed it.
+pub fn heard_once(key: &[u8]) -> impl Iterator<Item = (&[u8], Heard)> {
+    ONCE.iter()
+        .filter_map(|row| Some((key.strip_suffix(row.name.as_bytes())?, row.heard?)))
+}
+
+/// The prefixes of at most `longest` bytes that a key may have if it is the hash of a group, each with the
+/// group's id.
+pub fn possible_groups(key: &[u8], longest: usize) -> impl Iterator<Item = (&[u8], &[u8])> {
+    memchr::memmem::find_iter(key, GROUP)
+        .take_while(move |&at| at <= longest)
+        .map(|at| (&key[..at], &key[at + GROUP.len()..]))
+}
+
+/// Names of the fields of the hash of a group.
 pub struct Fields<N> {
     /// `n`: due time.
     pub due: N,
@@ -53,45 +133,56 @@ pub struct Fields<N> {
     pub next: N,
 }
 
-impl<N> Names<N> {
-    /// The names for a prefix.
-    pub fn new<K: Keyspace<Name = N>>(ks: &mut K, prefix: &[u8]) -> Names<N> {
-        let mut name = |ending: &[u8]| ks.name(&[prefix, ending]);
-        Names {
-            wait: name(b"chg_wait"),
-            busy: name(b"chg_busy"),
-            ready: name(b"chg_ready"),
-            executions: name(b"EIDC"),
-            total: name(b"QCT"),
-            idle: name(b"chg_idle"),
-            gated: name(b"chg_gated"),
-            token: name(b"chg_token"),
-            past: name(b"chg_past"),
-            answers: name(b"chg_answers"),
-            paused: name(b"chg_paused"),
-            expired: name(b"chg_expired"),
-            any_group: name(GROUP),
-            field: Fields {
-                due: ks.name(&[b"n"]),
-                count: ks.name(&[b"c"]),
-                state: ks.name(&[b"s"]),
-                leases: ks.name(&[b"l"]),
-                options: ks.name(&[b"o"]),
-                next: ks.name(&[b"x"]),
-            },
+impl<N> Fields<N> {
+    /// The names, made ready.
+    pub fn new<K: Keyspace<Name = N>>(ks: &mut K) -> Fields<N> {
+        Fields {
+            due: ks.name(&[b"n"]),
+            count: ks.name(&[b"c"]),
+            state: ks.name(&[b"s"]),
+            leases: ks.name(&[b"l"]),
+            options: ks.name(&[b"o"]),
+            next: ks.name(&[b"x"]),
         }
     }
 }
 
-/// What stands before the id in the name of a group's hash.
-pub const GROUP: &[u8] = b"CHG:";
-/// The same for the URIs that are kept for it.
-pub const URIS: &[u8] = b"chg_uris:";
-/// The same for a shared gate.
-pub const GATE: &[u8] = b"chg_gate:";
-/// The same for the groups that wait behind one.
-pub const GATED: &[u8] = b"chg_gated:";
-/// The same for numbered commands of an execution.
-pub const SEQUENCE: &[u8] = b"chg_seq:";
-/// What stands before an execution in the field of a group that counts its URIs.
-pub const COUNTED: &[u8] = b"e:";
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_key_that_is_heard_of_is_told_by_its_name() {
+        for row in ONCE {
+            let key = ["p:", row.name].concat();
+            let heard: Vec<_> = heard_once(key.as_bytes()).collect();
+            let expected = row.heard.map(|heard| (&b"p:"[..], heard));
+            assert_eq!(
+                heard,
+                expected.into_iter().collect::<Vec<_>>(),
+                "{}",
+                row.name
+            );
+            assert_eq!(may_be_ours(key.as_bytes()), row.heard.is_some());
+        }
+        let groups: Vec<_> = possible_groups(b"p:CHG:a:CHG:b", 2).collect();
+        assert_eq!(groups, [(&b"p:"[..], &b"a:CHG:b"[..])]);
+    }
+
+    #[test]
+    fn only_book_keeping_may_be_read_by_everybody() {
+        for name in ["chg_idle", "chg_paused", "chg_uris:host", "chg_gated:gate"] {
+            assert!(is_bookkeeping(name.as_bytes()), "{name}");
+        }
+        for name in [
+            "chg_wait",
+            "EIDC",
+            "CHG:host",
+            "CHG:chg_idle",
+            "CHG:chg_uris:x",
+            "chg_gated",
+        ] {
+            assert!(!is_bookkeeping(name.as_bytes()), "{name}");
+        }
+    }
+}

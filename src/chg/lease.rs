@@ -131,7 +131,7 @@ impl<K: Store> Frontier<K> {
             Some(last) if last.token == token => {
                 last.next = next.token;
                 self.save(ks, &loaded)?;
-                ks.hash_set_many(&loaded.key, &[(&self.names.field.next, &next.chg)])?;
+                ks.hash_set_many(&loaded.key, &[(&self.fields.next, &next.chg)])?;
                 Ok(())
             }
             _ => self.remember_past_next(ks, id, token, next),
@@ -151,7 +151,7 @@ impl<K: Store> Frontier<K> {
             Some(last) => {
                 let next = match last.next {
                     0 => None,
-                    _ => ks.hash_get(&loaded.key, self.names.field.next.as_ref())?,
+                    _ => ks.hash_get(&loaded.key, self.fields.next.as_ref())?,
                 };
                 let next = next.map_or_else(Vec::new, |next| next.as_ref().to_vec());
                 Some((last, next))

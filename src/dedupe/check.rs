@@ -373,11 +373,11 @@ impl<K: Store> Job<K> for Check<K> {
                     let prefix = index.prefix().to_vec();
                     let more = ks.keys_scan(&prefix, cursor, &mut batch);
                     for (key, _) in batch.iter() {
-                        let Some((crawl, which)) = owner_of_key(&key[prefix.len()..]) else {
+                        let Some((crawl, which)) = CrawlKey::parse(&key[prefix.len()..]) else {
                             continue;
                         };
-                        if index.state(ks, &crawl)?.is_none()
-                            && !index.is_removing(ks, &crawl)?
+                        if index.state(ks, crawl)?.is_none()
+                            && !index.is_removing(ks, crawl)?
                             && !is_of_another_index(ks, key, prefix.len())
                             && looks_ours(ks, key, which)
                         {
@@ -553,17 +553,6 @@ fn check_holders<K: Store>(
     Ok(())
 }
 
-/// The crawl that a key (without prefix) belongs to, if it is a crawl's.
-fn owner_of_key(key: &[u8]) -> Option<(Vec<u8>, CrawlKey)> {
-    // The plainest form last: every `h:<crawl>:counts` also looks like the records of a crawl.
-    let (crawl, which) = CrawlKey::ALL.into_iter().rev().find_map(|which| {
-        let (before, after) = which.around();
-        let crawl = key.strip_prefix(before)?.strip_suffix(after)?;
-        (!crawl.is_empty()).then(|| (crawl.to_vec(), which))
-    })?;
-    (super::keys::check_crawl_id(&crawl).is_ok()).then_some((crawl, which))
-}
-
 /// Whether a key may be one of an index whose prefix begins with this one's: `h:h:c1` is of crawl
 /// `h:c1` in the index with prefix ``, and of crawl `c1` in the one with prefix `h:`.
 fn is_of_another_index<K: Store>(ks: &mut K, key: &[u8], prefix_len: usize) -> bool {
@@ -577,7 +566,7 @@ fn is_of_another_index<K: Store>(ks: &mut K, key: &[u8], prefix_len: usize) -> b
     }
     ends.into_iter().any(|end| {
         let (deeper, rest) = key.split_at(end);
-        owner_of_key(rest).is_some()
+        CrawlKey::parse(rest).is_some()
             && [&b"crawlspace"[..], b"allcrawls", b"uncommittedcrawls"]
                 .iter()
                 .any(|name| {

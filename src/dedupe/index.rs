@@ -121,21 +121,7 @@ impl<K: Store> Index<K> {
         let stored_storage = ks
             .hash_get(&meta, b"storage")?
             .and_then(|name| Storage::parse(name.as_ref()));
-        let names = Names {
-            merged: ks.name(&[prefix, profile.merged_index()]),
-            allcounts: ks.name(&[prefix, b"allcounts"]),
-            allcrawls: ks.name(&[prefix, b"allcrawls"]),
-            uncommitted: ks.name(&[prefix, b"uncommittedcrawls"]),
-            finished: ks.name(&[prefix, b"src:d"]),
-            meta,
-            committing: ks.name(&[prefix, b"committing"]),
-            removing: ks.name(&[prefix, b"removing"]),
-            commits: ks.name(&[prefix, b"commits"]),
-            holders: ks.name(&[prefix, b"holders"]),
-            claims: ks.name(&[prefix, b"claims"]),
-            shared: ks.name(&[prefix, b"sharedwaczs"]),
-            moving: ks.name(&[prefix, b"moving"]),
-        };
+        let names = Names::of(|row| ks.name(&[prefix, row.name(profile).as_bytes()]));
         let storage = match stored {
             Some(_) => stored_storage.unwrap_or_default(),
             None => new.storage,

@@ -1,67 +1,99 @@
-//! Names of the keys of an index.
+//! The keys of an index: one table of what each is called, and of what it is to readers and listeners.
+
+use crate::keyspace::once::once_keys;
 
 use super::error::{Error, Result};
+use super::profile::Profile;
 
 /// Longest crawl id, in bytes.
 pub const CRAWL_BYTES: usize = 1024;
 
-/// Endings that a crawl id must not have, because `h:<id>` would then be a key of another crawl,
-/// or `<id>:reqCrawls` and `<uuid>:duperefs` could be read as the hashes of one.
-pub const RESERVED_ENDINGS: [&str; 13] = [
-    ":counts",
-    ":wacz",
-    ":base",
-    ":fresh",
-    ":cut",
-    ":others",
-    ":deps",
-    ":refs",
-    ":seq",
-    ":reqCrawls",
-    ":duperefs",
-    ":duperef",
-    ":claims",
-];
-
-/// Refuses ids that cannot name a crawl.
-pub fn check_crawl_id(crawl: &[u8]) -> Result<()> {
-    let reserved = RESERVED_ENDINGS
-        .iter()
-        .any(|ending| crawl.ends_with(ending.as_bytes()));
-    if crawl.is_empty() || crawl.len() > CRAWL_BYTES || reserved {
-        return Err(Error::BadCrawl(crawl.to_vec()));
-    }
-    Ok(())
+/// A key that an index has once.
+#[derive(Clone, Copy, Debug)]
+pub struct Once {
+    /// Its name behind the prefix, in the order of [`Profile::ALL`].
+    names: [&'static str; 2],
+    remembered: bool,
+    bookkeeping: bool,
 }
 
-/// Names of the keys that an index has once.
-pub struct Names<N> {
+impl Once {
+    const fn of(name: &'static str) -> Once {
+        Once {
+            names: [name, name],
+            remembered: false,
+            bookkeeping: false,
+        }
+    }
+
+    /// Another name in the layout of Browsertrix.
+    const fn in_browsertrix(self, name: &'static str) -> Once {
+        let names = [self.names[0], name];
+        Once { names, ..self }
+    }
+
+    /// Something is remembered of it, which must be forgotten when others change it.
+    const fn remembered(self) -> Once {
+        let remembered = true;
+        Once { remembered, ..self }
+    }
+
+    /// It says nothing of anybody's data: whoever may run a command may have it read.
+    const fn bookkeeping(self) -> Once {
+        let bookkeeping = true;
+        Once {
+            bookkeeping,
+            ..self
+        }
+    }
+
+    /// Its name behind the prefix.
+    pub const fn name(&self, profile: Profile) -> &'static str {
+        self.names[profile as usize]
+    }
+
+    /// Its names in all profiles, each once.
+    fn every_name(&self) -> impl Iterator<Item = &'static str> {
+        let [document, browsertrix] = self.names;
+        let other = (browsertrix != document).then_some(browsertrix);
+        std::iter::once(document).chain(other)
+    }
+}
+
+/// The merged index.
+pub const MERGED: Once = Once::of("allhashes")
+    .in_browsertrix("alldupes")
+    .remembered();
+
+once_keys! { Once:
     /// The merged index: hash → crawl.
-    pub merged: N,
+    merged = MERGED;
     /// `allcounts`.
-    pub allcounts: N,
+    allcounts = Once::of("allcounts");
     /// `allcrawls`.
-    pub allcrawls: N,
+    allcrawls = Once::of("allcrawls").remembered();
     /// `uncommittedcrawls`.
-    pub uncommitted: N,
+    uncommitted = Once::of("uncommittedcrawls").remembered();
     /// `src:d`: names of WACZ files whose hashes are in the index.
-    pub finished: N,
+    finished = Once::of("src:d");
     /// `crawlspace`: format, profile, counters.
-    pub meta: N,
+    meta = Once::of("crawlspace").remembered().bookkeeping();
     /// `committing`: crawl → `n new known`, for commits under way.
-    pub committing: N,
+    committing = Once::of("committing").remembered().bookkeeping();
     /// `removing`: crawl → state, for removals under way.
-    pub removing: N,
+    removing = Once::of("removing").remembered().bookkeeping();
     /// `commits`: commit number → crawl.
-    pub commits: N,
+    commits = Once::of("commits").remembered().bookkeeping();
     /// `holders`: hash → numbers of the commits that met it after its owner's.
-    pub holders: N,
+    holders = Once::of("holders").remembered().bookkeeping();
     /// `claims`: hash → `token deadline crawl`.
-    pub claims: N,
+    claims = Once::of("claims").remembered().bookkeeping();
     /// `sharedwaczs`: names in `src:d` that more than one crawl may have.
-    pub shared: N,
+    shared = Once::of("sharedwaczs").bookkeeping();
     /// `moving`: what is left of the storage that the committed part is moving out of.
-    pub moving: N,
+    moving = Once::of("moving").remembered();
+    /// `moving:back`: the merged index, for the moment in which a move turns round.
+    aside = Once::of("moving:back");
 }
 
 /// Which key of a crawl.
@@ -91,6 +123,9 @@ pub enum CrawlKey {
     Seq,
 }
 
+/// Where all keys of crawls begin that are not named by the crawl's id alone.
+const RECORDS: &[u8] = b"h:";
+
 impl CrawlKey {
     /// Every key that a crawl may have.
     pub const ALL: [CrawlKey; 11] = [
@@ -119,19 +154,205 @@ impl CrawlKey {
     ];
 
     /// What stands before and after the crawl id in the key's name.
-    pub fn around(self) -> (&'static [u8], &'static [u8]) {
+    pub const fn around(self) -> (&'static [u8], &'static [u8]) {
         match self {
-            CrawlKey::Records => (b"h:", b""),
-            CrawlKey::Counts => (b"h:", b":counts"),
+            CrawlKey::Records => (RECORDS, b""),
+            CrawlKey::Counts => (RECORDS, b":counts"),
             CrawlKey::Waczs => (b"c:", b":wacz"),
             CrawlKey::Requires => (b"", b":reqCrawls"),
-            CrawlKey::Base => (b"h:", b":base"),
-            CrawlKey::Fresh => (b"h:", b":fresh"),
-            CrawlKey::Cut => (b"h:", b":cut"),
-            CrawlKey::Others => (b"h:", b":others"),
-            CrawlKey::Deps => (b"h:", b":deps"),
-            CrawlKey::Refs => (b"h:", b":refs"),
-            CrawlKey::Seq => (b"h:", b":seq"),
+            CrawlKey::Base => (RECORDS, b":base"),
+            CrawlKey::Fresh => (RECORDS, b":fresh"),
+            CrawlKey::Cut => (RECORDS, b":cut"),
+            CrawlKey::Others => (RECORDS, b":others"),
+            CrawlKey::Deps => (RECORDS, b":deps"),
+            CrawlKey::Refs => (RECORDS, b":refs"),
+            CrawlKey::Seq => (RECORDS, b":seq"),
+        }
+    }
+
+    /// Whether it says nothing of anybody's data, so that whoever may run a command may have it read.
+    fn is_bookkeeping(self) -> bool {
+        CrawlKey::OURS.contains(&self) && self != CrawlKey::Refs
+    }
+
+    /// The key of a crawl that this is, by its name behind the prefix, and the crawl.
+    pub fn parse(name: &[u8]) -> Option<(&[u8], CrawlKey)> {
+        // The plainest form last: every `h:<crawl>:counts` also looks like the records of a crawl.
+        let (crawl, which) = CrawlKey::ALL.into_iter().rev().find_map(|which| {
+            let (before, after) = which.around();
+            let crawl = name.strip_prefix(before)?.strip_suffix(after)?;
+            (!crawl.is_empty()).then_some((crawl, which))
+        })?;
+        check_crawl_id(crawl).is_ok().then_some((crawl, which))
+    }
+}
+
+/// What follows the id of a WACZ in the name of its set of references, in the order of [`Profile::ALL`].
+pub const REFERENCES: [&str; 2] = [":duperefs", ":duperef"];
+
+/// Endings that are kept for keys to come.
+const KEPT_ENDINGS: [&str; 1] = [":claims"];
+
+/// Whether a crawl id ends so that `h:<id>` would be a key of another crawl, or `<id>:reqCrawls` and
+/// `<uuid>:duperefs` could be read as the hashes of one.
+fn has_reserved_ending(crawl: &[u8]) -> bool {
+    let of_crawls = CrawlKey::ALL.iter().map(|which| which.around().1);
+    let others = REFERENCES.iter().chain(&KEPT_ENDINGS);
+    of_crawls
+        .chain(others.map(|ending| ending.as_bytes()))
+        .any(|ending| !ending.is_empty() && crawl.ends_with(ending))
+}
+
+/// Refuses ids that cannot name a crawl.
+pub fn check_crawl_id(crawl: &[u8]) -> Result<()> {
+    if crawl.is_empty() || crawl.len() > CRAWL_BYTES || has_reserved_ending(crawl) {
+        return Err(Error::BadCrawl(crawl.to_vec()));
+    }
+    Ok(())
+}
+
+/// Whether a key is book-keeping that says nothing of anybody's data, by its name behind the prefix.
+pub fn is_bookkeeping(name: &[u8]) -> bool {
+    let once = |row: &&Once| row.every_name().any(|known| known.as_bytes() == name);
+    match ONCE.iter().find(once) {
+        Some(row) => row.bookkeeping,
+        None => CrawlKey::parse(name).is_some_and(|(_, which)| which.is_bookkeeping()),
+    }
+}
+
+/// By the last byte of a key, whether one that exists once and is remembered may end so.
+const LAST_BYTES: [bool; 256] = {
+    let mut last = [false; 256];
+    let mut row = 0;
+    while row < ONCE.len() {
+        let mut profile = 0;
+        while ONCE[row].remembered && profile < ONCE[row].names.len() {
+            let name = ONCE[row].names[profile].as_bytes();
+            last[name[name.len() - 1] as usize] = true;
+            profile += 1;
+        }
+        row += 1;
+    }
+    last
+};
+
+/// The prefixes that a key may have if it is one that exists once and is remembered.
+fn prefixes_of_once(key: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let may_be = key.last().is_some_and(|&last| LAST_BYTES[last as usize]);
+    let rows: &[Once] = if may_be { ONCE } else { &[] };
+    rows.iter()
+        .filter(|row| row.remembered)
+        .flat_map(Once::every_name)
+        .filter_map(|name| key.strip_suffix(name.as_bytes()))
+}
+
+/// Whether a key may be one that something is remembered of, whatever its prefix. Nearly all keys of a
+/// server that has other data are none, and are told by their last byte and their colons.
+pub fn may_be_ours(key: &[u8]) -> bool {
+    let [h, colon] = [RECORDS[0], RECORDS[1]];
+    prefixes_of_once(key).next().is_some()
+        || memchr::memchr_iter(colon, key).any(|at| at > 0 && key[at - 1] == h)
+}
+
+/// The prefixes of at most `longest` bytes that a key may belong to, each with the crawl whose records it
+/// then holds; `None` for a key that exists once. Names are as long as clients like, prefixes and crawl
+/// ids are not.
+pub fn possible_prefixes(
+    key: &[u8],
+    longest: usize,
+) -> impl Iterator<Item = (&[u8], Option<&[u8]>)> {
+    let once = prefixes_of_once(key)
+        .filter(move |prefix| prefix.len() <= longest)
+        .map(|prefix| (prefix, None));
+    let too_long = key.len() > longest + RECORDS.len() + CRAWL_BYTES;
+    let searched = if too_long { &[] } else { key };
+    let records = memchr::memmem::find_iter(searched, RECORDS)
+        .take_while(move |&at| at <= longest)
+        .map(|at| (&key[..at], Some(&key[at + RECORDS.len()..])));
+    once.chain(records)
+}
+
+/// The prefix of a key that may be a merged index, in whatever profile.
+pub fn prefix_of_merged(key: &[u8]) -> Option<&[u8]> {
+    MERGED
+        .every_name()
+        .find_map(|name| key.strip_suffix(name.as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_key_is_told_by_its_name() {
+        for which in CrawlKey::ALL {
+            let (before, after) = which.around();
+            let key = [before, b"some:crawl", after].concat();
+            assert_eq!(CrawlKey::parse(&key), Some((&b"some:crawl"[..], which)));
+            let prefixed = [b"p:", &key[..]].concat();
+            let mut prefixes = possible_prefixes(&prefixed, 100);
+            let heard = prefixes.any(|(prefix, crawl)| prefix == b"p:" && crawl.is_some());
+            assert_eq!(heard, before == RECORDS, "{which:?}");
+            assert!(!heard || may_be_ours(&prefixed));
+        }
+        for row in ONCE {
+            for name in row.every_name() {
+                let key = ["p:", name].concat();
+                let mut prefixes = possible_prefixes(key.as_bytes(), 100);
+                let heard = prefixes.any(|found| found == (&b"p:"[..], None));
+                assert_eq!(heard, row.remembered, "{name}");
+                assert_eq!(may_be_ours(key.as_bytes()), row.remembered, "{name}");
+                assert_eq!(is_bookkeeping(name.as_bytes()), row.bookkeeping, "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn ids_that_end_like_keys_are_reserved() {
+        for ending in [
+            ":counts",
+            ":wacz",
+            ":base",
+            ":fresh",
+            ":cut",
+            ":others",
+            ":deps",
+            ":refs",
+            ":seq",
+            ":claims",
+            ":reqCrawls",
+            ":duperefs",
+            ":duperef",
+        ] {
+            let id = ["crawl", ending].concat();
+            assert!(check_crawl_id(id.as_bytes()).is_err(), "{id}");
+        }
+        for id in ["crawl", "a:b", ":", "counts", "allcrawls", "h:x"] {
+            assert!(check_crawl_id(id.as_bytes()).is_ok(), "{id}");
+        }
+    }
+
+    #[test]
+    fn only_book_keeping_may_be_read_by_everybody() {
+        for name in ["h:a:seq", "h:a:deps", "crawlspace", "claims", "sharedwaczs"] {
+            assert!(is_bookkeeping(name.as_bytes()), "{name}");
+        }
+        for name in [
+            "h:a",
+            "h:claims",
+            "h:my-commits",
+            "h:a:counts",
+            "h:a:refs",
+            "c:a:wacz",
+            "a:reqCrawls",
+            "u:duperefs",
+            "allhashes",
+            "alldupes",
+            "moving",
+            "src:d",
+            "claims:seq:x",
+        ] {
+            assert!(!is_bookkeeping(name.as_bytes()), "{name}");
         }
     }
 }

@@ -63,7 +63,7 @@ impl<K: Store> Move<K> {
             let had = ks.exists(&merged);
             if index.is_moving() {
                 // The way back: what was left of the other storage is where changes go now.
-                let aside = ks.name(&[index.prefix(), b"moving:back"]);
+                let aside = index.names.aside.clone();
                 ks.rename(&moving, &aside)?;
                 if had {
                     ks.rename(&merged, &moving)?;

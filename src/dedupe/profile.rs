@@ -1,5 +1,7 @@
 //! The two spellings of the key layout that are in use.
 
+use super::keys::{MERGED, REFERENCES};
+
 /// How an index names its keys and fields: as the documents do, or as the crawler in the field does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Profile {
@@ -11,7 +13,7 @@ pub enum Profile {
 }
 
 impl Profile {
-    /// All profiles, in the order of their configuration values.
+    /// All profiles, in the order of their configuration values and of the names in [`super::keys`].
     pub const ALL: [Profile; 2] = [Profile::Document, Profile::Browsertrix];
 
     /// The profile's name in commands, configuration and the `crawlspace` key.
@@ -31,17 +33,11 @@ impl Profile {
 
     /// Name of the merged index, without the key prefix.
     pub fn merged_index(self) -> &'static [u8] {
-        match self {
-            Profile::Document => b"allhashes",
-            Profile::Browsertrix => b"alldupes",
-        }
+        MERGED.name(self).as_bytes()
     }
 
     /// What follows the id of a WACZ in the name of its set of references.
     pub fn references_suffix(self) -> &'static [u8] {
-        match self {
-            Profile::Document => b":duperefs",
-            Profile::Browsertrix => b":duperef",
-        }
+        REFERENCES[self as usize].as_bytes()
     }
 }

@@ -4,6 +4,7 @@
 //! [`memory::MemoryKeyspace`]. All keys are plain Redis types.
 
 pub mod memory;
+pub(crate) mod once;
 
 use std::fmt;
 

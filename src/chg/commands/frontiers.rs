@@ -8,6 +8,7 @@ use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::chg::error::{Error, Result};
 use crate::chg::frontier::Frontier;
+use crate::chg::keys::{heard_once, possible_groups, Heard, GROUP};
 use crate::chg::time::Millis;
 use crate::keyspace::Keyspace;
 use crate::reply::Reply;
@@ -166,12 +167,13 @@ pub fn permit(
         let groups = match touched {
             Touched::Groups(groups) => *groups,
             Touched::AnyGroup => {
-                result = result.and_then(|()| check(&once.any_group));
+                let any_group = frontier.key(keys, GROUP, b"");
+                result = result.and_then(|()| check(&any_group));
                 &[]
             }
         };
         for id in groups {
-            let key = frontier.key(keys, crate::chg::keys::GROUP, id);
+            let key = frontier.key(keys, GROUP, id);
             result = result.and_then(|()| check(&key));
         }
         Ok(result)
@@ -283,27 +285,6 @@ pub fn timed_out(_: Ctx, client: BlockedClient) -> std::result::Result<Reply, St
     Ok(answer)
 }
 
-/// Whether a key may be one that something is remembered of.
-pub fn may_be_ours(key: &[u8]) -> bool {
-    let tail = &key[key.len().saturating_sub(11)..];
-    memchr::memmem::find(tail, b"chg_").is_some()
-        || tail.ends_with(b"EIDC")
-        || tail.ends_with(b"QCT")
-        || memchr::memmem::find(key, crate::chg::keys::GROUP).is_some()
-}
-
-/// The queues of a frontier.
-const QUEUES: [&[u8]; 5] = [
-    b"chg_wait",
-    b"chg_ready",
-    b"chg_busy",
-    b"chg_paused",
-    b"chg_idle",
-];
-
-/// Keys beside them that exist once, whose type was looked at.
-const OTHERS: [&[u8]; 5] = [b"EIDC", b"QCT", b"chg_token", b"chg_past", b"chg_expired"];
-
 /// Others changed keys: those who wait are served soon, or are told why they cannot wait on.
 pub fn on_change(ctx: Ctx, change: Change<'_>) {
     let Some(mut frontiers) = FRONTIERS.try_borrow() else {
@@ -340,36 +321,24 @@ pub fn on_change(ctx: Ctx, change: Change<'_>) {
             }
         }
         Change::Key(db, key) => {
-            for other in OTHERS {
-                let prefix = key.strip_suffix(other).filter(|p| p.len() <= PREFIX_BYTES);
-                if let Some(prefix) = prefix {
-                    if let Some(remembered) = by_place.get_mut(&place(db, prefix)[..]) {
-                        remembered.frontier.distrust_types();
-                    }
+            for (prefix, heard) in heard_once(key) {
+                let remembered = by_place.get_mut(&place(db, prefix)[..]);
+                let Some(remembered) = remembered else {
+                    continue;
+                };
+                match heard {
+                    Heard::Queue => remembered.disturbed(),
+                    Heard::Type => remembered.frontier.distrust_types(),
+                    Heard::Tokens => remembered.frontier.forget_all(),
                 }
             }
-            if let Some(prefix) = key.strip_suffix(b"chg_token") {
-                if let Some(remembered) = by_place.get_mut(&place(db, prefix)[..]) {
-                    remembered.frontier.forget_all();
-                }
-            }
-            for queue in QUEUES {
-                let prefix = key.strip_suffix(queue).filter(|p| p.len() <= PREFIX_BYTES);
-                if let Some(prefix) = prefix {
-                    if let Some(remembered) = by_place.get_mut(&place(db, prefix)[..]) {
-                        remembered.disturbed();
-                    }
-                }
-            }
-            let group = crate::chg::keys::GROUP;
-            let ids = memchr::memmem::find_iter(key, group).take_while(|&at| at <= PREFIX_BYTES);
-            for at in ids {
-                let Some(remembered) = by_place.get_mut(&place(db, &key[..at])[..]) else {
+            for (prefix, id) in possible_groups(key, PREFIX_BYTES) {
+                let Some(remembered) = by_place.get_mut(&place(db, prefix)[..]) else {
                     continue;
                 };
                 remembered.frontier.disturb_audit();
                 if remembered.touched.len() < ADOPTED && !is_replicated(ctx) {
-                    remembered.touched.push(key[at + group.len()..].into());
+                    remembered.touched.push(id.into());
                     remembered.wake = Some(0);
                     alarm::set(0);
                 }

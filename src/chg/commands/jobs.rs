@@ -6,6 +6,7 @@ use std::os::raw::c_int;
 use crate::chg::check::Check as CheckJob;
 use crate::chg::dropping::Dropping;
 use crate::chg::job::{Job, Step};
+use crate::chg::keys::is_bookkeeping;
 use crate::chg::moving::Moving;
 use crate::chg::sweep::Sweep as SweepJob;
 use crate::server::acl::{Access, User};
@@ -31,15 +32,6 @@ struct FrontierJob {
     job: Box<dyn Job<RedisKeyspace>>,
 }
 
-/// Whether a key is book-keeping that any user of a command may have read.
-fn is_bookkeeping(key: &[u8]) -> bool {
-    let tail = &key[key.len().saturating_sub(11)..];
-    memchr::memmem::find(tail, b"chg_idle").is_some()
-        || memchr::memmem::find(tail, b"chg_paused").is_some()
-        || memchr::memmem::find(key, crate::chg::keys::URIS).is_some()
-        || memchr::memmem::find(key, crate::chg::keys::GATED).is_some()
-}
-
 impl Slices for FrontierJob {
     fn slice(&mut self, ctx: Ctx, time: &mut dyn FnMut() -> bool) -> Progress {
         let mut keys = RedisKeyspace::new(ctx);
@@ -55,7 +47,7 @@ impl Slices for FrontierJob {
             }
         }
         if let (false, Some(user)) = (self.writes, &self.user) {
-            keys.read_as(User::named(user), is_bookkeeping);
+            keys.read_as(User::named(user), &self.prefix, is_bookkeeping);
         }
         let (job, writes, simulated) = (&mut self.job, self.writes, self.simulated);
         let step = with_frontier(self.db, &self.prefix, &mut keys, |remembered, keys| {

@@ -10,6 +10,7 @@ pub mod store;
 pub mod uris;
 mod waiters;
 
+use crate::chg::keys::may_be_ours;
 use crate::server::alarm;
 use crate::server::api::Ctx;
 use crate::server::command::{register, Arg};
@@ -44,7 +45,7 @@ pub fn register_all(ctx: Ctx) -> Result<(), String> {
     }
     alarm::wakes(frontiers::awake);
     notify::listen(Listener {
-        cares_for: frontiers::may_be_ours,
+        cares_for: may_be_ours,
         hear: frontiers::on_change,
     });
     Ok(())

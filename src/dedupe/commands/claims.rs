@@ -10,13 +10,13 @@ use std::sync::atomic::Ordering::Relaxed;
 use crate::dedupe::claim::{Millis, Outcome, CLAIM_MS};
 use crate::dedupe::digest::Digest;
 use crate::dedupe::error::Error;
-use crate::dedupe::keys::CrawlKey;
+use crate::dedupe::keys::{possible_prefixes, CrawlKey};
 use crate::dedupe::lookup::Found;
 use crate::reply::Reply;
 use crate::server::acl::Access;
 use crate::server::api::{context_flags, now_ms, raw, rm, Ctx, RawCtx, RmString};
 use crate::server::blocked::{can_block, BlockedClient};
-use crate::server::command::{Answer, Arg, Call, Command, Spec};
+use crate::server::command::{Answer, Arg, Call, Command, Spec, PREFIX_BYTES};
 use crate::server::guard::guarded;
 use crate::server::info::{count, FIGURES};
 use crate::server::job;
@@ -24,7 +24,7 @@ use crate::server::keyspace::RedisKeyspace;
 use crate::server::main_thread::MainThread;
 use crate::server::notify::Change;
 
-use super::indexes::{on_index, permit, possible_prefixes, with_index, Remembered};
+use super::indexes::{on_index, permit, with_index, Remembered};
 use super::{crawl_argument, hash_argument};
 
 /// Longest wait for a claim, in milliseconds; 0 waits for ever.
@@ -379,7 +379,7 @@ pub fn on_change(ctx: Ctx, change: Change<'_>) {
         }
         Change::Databases(_) | Change::Everything => waiters.wake_at(ctx, 0),
         Change::Key(db, key) => {
-            let touched = possible_prefixes(key)
+            let touched = possible_prefixes(key, PREFIX_BYTES)
                 .any(|(prefix, _)| waiters.all.iter().any(|w| w.db == db && w.prefix == prefix));
             if touched {
                 waiters.wake_at(ctx, 0);

@@ -7,8 +7,7 @@ use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 
 use crate::dedupe::error::{Error, Result};
 use crate::dedupe::index::Index;
-use crate::dedupe::keys::{CrawlKey, Names, CRAWL_BYTES};
-use crate::dedupe::profile::Profile;
+use crate::dedupe::keys::{possible_prefixes, prefix_of_merged, CrawlKey, Names};
 use crate::dedupe::storage::Layout;
 use crate::keyspace::KeyError;
 use crate::server::acl::Access;
@@ -155,65 +154,6 @@ pub fn permit(
     refused.map_or(Ok(()), Err)
 }
 
-/// Endings of the keys that exist once in an index and whose content is remembered.
-const ONCE: [&[u8]; 11] = [
-    b"allhashes",
-    b"alldupes",
-    b"allcrawls",
-    b"uncommittedcrawls",
-    b"crawlspace",
-    b"committing",
-    b"removing",
-    b"commits",
-    b"holders",
-    b"claims",
-    b"moving",
-];
-
-/// Whether a key may be one that something is remembered of. Nearly all keys of a server that has
-/// other data are none, and are told by their last byte and their colons.
-pub fn may_be_ours(key: &[u8]) -> bool {
-    let ends_like_ours = matches!(key.last(), Some(b's' | b'e' | b'g'))
-        && ONCE.iter().any(|ending| key.ends_with(ending));
-    ends_like_ours || memchr::memchr_iter(b':', key).any(|at| at > 0 && key[at - 1] == b'h')
-}
-
-/// The prefixes that a key may belong to, each with the crawl whose records it then holds; `None`
-/// for a key that exists once. Names are as long as clients like, prefixes and crawl ids are not.
-pub fn possible_prefixes(key: &[u8]) -> impl Iterator<Item = (&[u8], Option<&[u8]>)> {
-    let once = ONCE
-        .iter()
-        .filter_map(|ending| key.strip_suffix(*ending))
-        .filter(|prefix| prefix.len() <= PREFIX_BYTES)
-        .map(|prefix| (prefix, None));
-    let longest = PREFIX_BYTES + 2 + CRAWL_BYTES;
-    let searched = if key.len() > longest { &[] } else { key };
-    let records = memchr::memmem::find_iter(searched, b"h:")
-        .take_while(|&at| at <= PREFIX_BYTES)
-        .map(|at| (&key[..at], Some(&key[at + 2..])));
-    once.chain(records)
-}
-
-/// Whether a key is book-keeping of ours that says nothing of anybody's data.
-pub fn is_bookkeeping(key: &[u8]) -> bool {
-    const OURS: [&[u8]; 13] = [
-        b"sharedwaczs",
-        b"crawlspace",
-        b"committing",
-        b"removing",
-        b"commits",
-        b"holders",
-        b"claims",
-        b":base",
-        b":fresh",
-        b":cut",
-        b":others",
-        b":deps",
-        b":seq",
-    ];
-    OURS.iter().any(|ending| key.ends_with(ending))
-}
-
 /// Forgets what somebody else changed.
 pub fn on_change(ctx: Ctx, change: Change<'_>) {
     let Some(mut indexes) = INDEXES.try_borrow() else {
@@ -231,16 +171,13 @@ pub fn on_change(ctx: Ctx, change: Change<'_>) {
             by_place.retain(|place, _| !databases.iter().any(|&db| is_in(place, db)));
         }
         Change::Key(db, key) => {
-            let merged = Profile::ALL
-                .iter()
-                .find_map(|p| key.strip_suffix(p.merged_index()));
-            if let Some(prefix) = merged.filter(|_| !is_replicated(ctx)) {
+            if let Some(prefix) = prefix_of_merged(key).filter(|_| !is_replicated(ctx)) {
                 distrust(ctx, distrusted, db, prefix);
             }
             if by_place.is_empty() {
                 return;
             }
-            for (prefix, crawl) in possible_prefixes(key) {
+            for (prefix, crawl) in possible_prefixes(key, PREFIX_BYTES) {
                 let place = place(db, prefix);
                 match crawl {
                     // The next command reads everything anew.

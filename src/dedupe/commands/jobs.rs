@@ -5,7 +5,7 @@ use std::os::raw::c_int;
 use rustc_hash::FxHashSet;
 
 use crate::dedupe::job::{Job, Step};
-use crate::dedupe::keys::CrawlKey;
+use crate::dedupe::keys::{is_bookkeeping, CrawlKey};
 use crate::dedupe::removal::{Cancel as CancelJob, Removal, Retain as RetainJob};
 use crate::dedupe::requires::{self, Format, Of};
 use crate::dedupe::stats::check_known;
@@ -18,7 +18,7 @@ use crate::server::job::{self, JobId, Progress, Slices, Submitted};
 use crate::server::keyspace::RedisKeyspace;
 use crate::text::Shown;
 
-use super::indexes::{is_bookkeeping, on_index, permit, slice, Once};
+use super::indexes::{on_index, permit, slice, Once};
 use super::{claims, crawl_argument};
 
 /// Longest reference, in bytes.
@@ -63,7 +63,7 @@ impl Slices for IndexJob {
             }
         }
         if let (Kind::Reads, Some(user)) = (self.kind, &self.user) {
-            keys.read_as(User::named(user), is_bookkeeping);
+            keys.read_as(User::named(user), &self.prefix, is_bookkeeping);
         }
         let (job, kind) = (&mut self.job, self.kind);
         let step = slice(self.db, &self.prefix, &mut keys, |index, keys| {

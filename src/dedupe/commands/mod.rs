@@ -17,7 +17,7 @@ use crate::server::command::register;
 use crate::server::notify::{self, Listener};
 
 use super::digest::Digest;
-use super::keys::{check_crawl_id, CRAWL_BYTES};
+use super::keys::{check_crawl_id, may_be_ours, CRAWL_BYTES};
 use super::sequence::{Sequence, WRITER_BYTES};
 
 /// Makes all commands of the family known to the server.
@@ -49,7 +49,7 @@ pub fn register_all(ctx: Ctx) -> Result<(), String> {
     }
     for hear in [indexes::on_change, claims::on_change] {
         notify::listen(Listener {
-            cares_for: indexes::may_be_ours,
+            cares_for: may_be_ours,
             hear,
         });
     }

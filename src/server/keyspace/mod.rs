@@ -109,11 +109,20 @@ pub struct RedisKeyspace {
     /// Fields that are likely to be asked for next, in this order: those that the last scan gave, or
     /// that somebody offered.
     expected: VecDeque<RmString>,
-    reader: Option<(User, Exempt)>,
+    reader: Option<Reader>,
 }
 
-/// Whether a key is the module's own book-keeping, which any user of a command may have read.
+/// Whether a key is the module's own book-keeping, which any user of a command may have read, by its name
+/// behind the prefix.
 pub type Exempt = fn(&[u8]) -> bool;
+
+/// In whose name keys are read.
+struct Reader {
+    user: User,
+    /// The length of the prefix that all keys have.
+    prefix: usize,
+    exempt: Exempt,
+}
 
 impl RedisKeyspace {
     /// For the time of one callback with this context.
@@ -130,10 +139,14 @@ impl RedisKeyspace {
         }
     }
 
-    /// Refuses every read of a key that this user may not read, but for exempt ones. For work that
-    /// only reads: a refusal in the middle of writing would leave half of it.
-    pub fn read_as(&mut self, user: User, exempt: Exempt) {
-        self.reader = Some((user, exempt));
+    /// Refuses every read of a key that this user may not read, but for exempt ones with this prefix. For
+    /// work that only reads: a refusal in the middle of writing would leave half of it.
+    pub fn read_as(&mut self, user: User, prefix: &[u8], exempt: Exempt) {
+        self.reader = Some(Reader {
+            user,
+            prefix: prefix.len(),
+            exempt,
+        });
     }
 
     /// A key opened for reading; null when there is none. Stays open until something is written
@@ -158,12 +171,15 @@ impl RedisKeyspace {
     }
 
     fn permit_reading(&self, key: &RmString) -> Result<()> {
-        match &self.reader {
-            Some((user, exempt)) if !exempt(key.as_ref()) => {
-                user.check(key, Access::Read).map_err(KeyError::Refused)
-            }
-            _ => Ok(()),
+        let Some(reader) = &self.reader else {
+            return Ok(());
+        };
+        let name = key.as_ref().get(reader.prefix..);
+        if name.is_some_and(reader.exempt) {
+            return Ok(());
         }
+        let checked = reader.user.check(key, Access::Read);
+        checked.map_err(KeyError::Refused)
     }
 
     /// Closes what was read of one key, before it changes in a way that open handles do not see.
