@@ -253,7 +253,7 @@ impl<S: Ask> Index<S> {
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
     /// # let index = Index::open("redis://127.0.0.1/", "")?;
-    /// let revisited = Revisited { hash: b"sha1:B2LTWWPUOYAH7UIPQ7ZUPQ4VMBSVC36A", size: 620 };
+    /// let revisited = Revisited { hash: b"sha1:B2LTWWPUOYAH7UIPQ7ZUPQ4VMBSVC36A", size: 620, original: None };
     /// let sequence = Some(Sequence { writer: b"worker-3", number: 1 });
     /// let revisiting = Revisiting { sequence, reference: Reference::Wacz(b"5c0a2b7e") };
     /// index.revisit(b"crawl-2", &revisiting, &[revisited])?;
@@ -261,7 +261,7 @@ impl<S: Ask> Index<S> {
     /// ```
     ///
     /// # Errors
-    /// `NOHASH` when a hash is neither in the index nor in this crawl; `BADHASH`, `BADCRAWL`, `REMOVING`;
+    /// `NOHASH` when a hash whose original is not given is neither in the index nor in this crawl; `BADHASH`, `BADCRAWL`, `REMOVING`;
     /// `STALE` when the writer has sent a higher number before (nothing was counted in any of these cases); or
     /// when the server cannot be reached.
     pub fn revisit(
@@ -277,7 +277,7 @@ impl<S: Ask> Index<S> {
         revisit.arg(crawl);
         revisiting.write_to(&mut revisit);
         for one in revisited {
-            revisit.arg(one.hash).arg(one.size);
+            one.write_to(&mut revisit);
         }
         let revisit = Call::new(revisit);
         self.server.ask(match revisiting.sequence {
@@ -301,7 +301,7 @@ impl<S: Steps> Index<S> {
     ///     url: b"https://example.com/",
     ///     size: 5120,
     /// };
-    /// let revisited = Revisited { hash: b"sha1:3I42H3S6NNFQ2MSVX7XZKYAYSCX5QBYJ", size: 620 };
+    /// let revisited = Revisited { hash: b"sha1:3I42H3S6NNFQ2MSVX7XZKYAYSCX5QBYJ", size: 620, original: None };
     /// let sequence = Sequence { writer: b"worker-3", number: 1 };
     /// index.write(b"crawl-1", sequence, &[record], &[revisited])?;
     /// # Ok::<(), crawlspace_client::Error>(())

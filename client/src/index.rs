@@ -217,6 +217,7 @@ impl Pass<'_> {
                     revisited.push(Revisited {
                         hash: capture.hash(),
                         size: revisit,
+                        original: None,
                     });
                     bytes_saved += size.saturating_sub(revisit);
                 }

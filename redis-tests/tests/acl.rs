@@ -35,12 +35,16 @@ fn every_command(p: &str) -> Vec<Vec<String>> {
     let lines = [
         format!("DEDUPE.LOOKUP {p} {h}"),
         format!("DEDUPE.LOOKUP {p} CRAWL a WITHWACZ {h}"),
+        format!("DEDUPE.BEGIN {p} a"),
         format!("DEDUPE.CLAIM {p} a {h} PX 1000"),
+        format!("DEDUPE.CLAIM {p} a {h} PX 1000 WITHWACZ"),
         format!("DEDUPE.UNCLAIM {p} {h} 1"),
         format!("DEDUPE.ADD {p} a {h} 0 {DATE} http://e.com/ 5"),
         format!("DEDUPE.REVISIT {p} a {h} 5"),
+        format!("DEDUPE.REVISIT {p} a NOREF {h} 5 ORIGINAL b 0 9"),
         format!("DEDUPE.WACZOPEN {p} a a.wacz"),
-        format!("DEDUPE.WACZCLOSE {p} a 0 a.wacz sha256:ab 5"),
+        format!("DEDUPE.WACZCLOSE {p} a 0 b.wacz sha256:ab 5 RENAME"),
+        format!("DEDUPE.WACZCLOSE {p} a 0 b.wacz sha256:ab 5"),
         format!("DEDUPE.WACZLIST {p} a"),
         format!("DEDUPE.COMMIT {p} a"),
         format!("DEDUPE.CANCEL {p} a"),
@@ -127,6 +131,30 @@ fn denial_names_the_key() {
     let mut own = record;
     own[2] = "b";
     assert_eq!(narrow.call(&own), int(1));
+}
+
+#[test]
+fn claim_tells_nothing_of_a_crawl_that_its_user_may_not_read() {
+    let server = Server::start();
+    let mut c = server.wire();
+    ok!(c, "DEDUPE.WACZOPEN", P, "a", "a.wacz");
+    add(&mut c, P, "a", [1]);
+    commit(&mut c, P, "a");
+    let rules = [
+        "~{coll-42}:[^hc]*",
+        "~{coll-42}:claims",
+        "~{coll-42}:c[^:]*",
+        "~{coll-42}:h:b*",
+    ];
+    let mut narrow = user(&server, "narrow", &rules);
+    let hash = sha256_of(1);
+    let words = ["DEDUPE.CLAIM", P, "b", &hash, "PX", "1000", "WITHWACZ"];
+    denied(narrow.call(&words[..6]), "{coll-42}:h:a");
+    let mut rules = rules.to_vec();
+    rules.push("~{coll-42}:h:a");
+    let mut other = user(&server, "other", &rules);
+    assert_eq!(other.call(&words[..6]).items()[1], record_of("a", 1));
+    denied(other.call(&words), "{coll-42}:c:a:wacz");
 }
 
 #[test]

@@ -112,6 +112,7 @@ fn calls() -> Vec<Call> {
                 w("5", Number, "size"),
             ],
         ),
+        ("DEDUPE.BEGIN", vec![p(), w("new", NewCrawl, "crawl")]),
         (
             "DEDUPE.REVISIT",
             vec![
@@ -119,6 +120,19 @@ fn calls() -> Vec<Call> {
                 w("new", NewCrawl, "crawl"),
                 h(1),
                 w("5", Number, "size"),
+            ],
+        ),
+        (
+            "DEDUPE.REVISIT",
+            vec![
+                p(),
+                w("new", NewCrawl, "crawl"),
+                h(1),
+                w("5", Number, "size"),
+                w("ORIGINAL", Word, ""),
+                w("other", NewCrawl, "crawl"),
+                w("0", Number, "waczIndex"),
+                w("9", Number, "size"),
             ],
         ),
         (
@@ -151,6 +165,18 @@ fn calls() -> Vec<Call> {
                 w("open.wacz", Text(4 << 10), "filename"),
                 w("sha256:cd", Text(256), "hash"),
                 w("5", Number, "size"),
+            ],
+        ),
+        (
+            "DEDUPE.WACZCLOSE",
+            vec![
+                p(),
+                w("open", Crawl, "crawl"),
+                w("0", Number, "index"),
+                w("closed.wacz", Text(4 << 10), "filename"),
+                w("sha256:cd", Text(256), "hash"),
+                w("5", Number, "size"),
+                w("RENAME", Word, ""),
             ],
         ),
         ("DEDUPE.WACZLIST", vec![p(), w("a", Crawl, "crawl")]),
@@ -468,6 +494,8 @@ fn documented_keys_of_another_type_are_named() {
             "http://e.com/",
             "5",
         ],
+        vec!["DEDUPE.BEGIN", P, "a"],
+        vec!["DEDUPE.BEGIN", P, "new"],
         vec!["DEDUPE.REVISIT", P, "a", "REF", "u", &h, "5"],
         vec!["DEDUPE.WACZOPEN", P, "a", "new.wacz"],
         vec!["DEDUPE.WACZCLOSE", P, "a", "0", "a.wacz", "sha256:ab", "5"],

@@ -1,77 +1,13 @@
 //! A wall clock that jumps, forwards or backwards, delays nobody by more than a second.
 
-use std::fs::{File, OpenOptions};
-use std::os::unix::fs::FileExt;
-use std::path::Path;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
-use redis_tests::{blocked, nil, release, within, Frontier, Lease, Options, Server};
-use tempfile::TempDir;
+use redis_tests::{blocked, nil, release, within, Frontier, Lease, Shifted};
 
 const F: &str = "{f}:";
-const HOUR: i64 = 3_600_000;
+const HOUR: i64 = Shifted::HOUR;
 /// A second, and as much again for a machine that does other things as well.
 const SOON: Duration = Duration::from_secs(2);
-
-/// A server whose wall clock can be moved.
-struct Shifted {
-    server: Server,
-    shift: File,
-    _dir: TempDir,
-}
-
-impl Shifted {
-    /// `None`, with the reason printed, when this machine has no C compiler.
-    fn start() -> Option<Shifted> {
-        let dir = TempDir::new().expect("a temporary directory");
-        let library = dir.path().join("clock.so");
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clock.c");
-        let built = Command::new("cc")
-            .args(["-shared", "-fPIC", "-O1", "-o"])
-            .args([&library, &source])
-            .output();
-        match built {
-            Ok(done) => assert!(
-                done.status.success(),
-                "{}",
-                String::from_utf8_lossy(&done.stderr)
-            ),
-            Err(e) => {
-                eprintln!("skipped: no C compiler: {e}");
-                return None;
-            }
-        }
-        let path = dir.path().join("shift");
-        std::fs::write(&path, 0i64.to_ne_bytes()).expect("the file can be written");
-        let shift = OpenOptions::new()
-            .write(true)
-            .open(&path)
-            .expect("it is there");
-        let server = Options::new()
-            .env("LD_PRELOAD", &library.to_string_lossy())
-            .env("CRAWLSPACE_CLOCK", &path.to_string_lossy())
-            .start();
-        let shifted = Shifted {
-            server,
-            shift,
-            _dir: dir,
-        };
-        let mut f = Frontier::real(&shifted.server);
-        let before = f.time();
-        shifted.jump(HOUR);
-        let passed = f.time() - before;
-        assert!((HOUR..HOUR + 60_000).contains(&passed), "{passed} ms");
-        shifted.jump(0);
-        Some(shifted)
-    }
-
-    /// Sets the clock this many milliseconds before or behind the true time.
-    fn jump(&self, ms: i64) {
-        let us = (ms * 1000).to_ne_bytes();
-        self.shift.write_all_at(&us, 0).expect("it can be written");
-    }
-}
 
 /// The reply, which must come soon.
 #[track_caller]

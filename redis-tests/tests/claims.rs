@@ -473,6 +473,46 @@ fn claim_arguments_are_checked() {
 }
 
 #[test]
+fn known_payload_comes_with_its_wacz_when_asked_for() {
+    let server = Server::start();
+    let mut c = server.wire();
+    let token = claimed(&claim(&mut c, "a", 1));
+    let ask = |c: &mut Wire, options: &[&str]| {
+        let hash = sha256_of(1);
+        let mut words = vec!["DEDUPE.CLAIM", P, "a", &hash, "PX", "60000"];
+        words.extend(options);
+        c.send(&words);
+    };
+    let mut waiter = server.wire();
+    ask(&mut waiter, &["WITHWACZ", "BLOCK", "60000"]);
+    until("the claim is blocked", || {
+        server.info_number("claims_pending") == 1
+    });
+    ok!(c, "DEDUPE.WACZOPEN", P, "a", "0.wacz");
+    ok!(c, "DEDUPE.WACZOPEN", P, "a", "1.wacz");
+    settle(&mut c, "a", &token, 1);
+    let mut with_wacz = record_of("a", 1).items().to_vec();
+    with_wacz.push(bulk("0.wacz"));
+    assert_eq!(dupe(&waiter.recv()).items(), with_wacz);
+    for options in [&["WITHWACZ"][..], &["BLOCK", "5", "withwacz"]] {
+        ask(&mut c, options);
+        assert_eq!(dupe(&c.recv()).items(), with_wacz);
+    }
+    ask(&mut c, &["WITHWACZ", "WITHWACZ"]);
+    assert!(c.recv().is_error());
+    ok!(c, "DEL", "p:c:a:wacz");
+    ask(&mut c, &["WITHWACZ"]);
+    *with_wacz.last_mut().unwrap() = redis_tests::nil();
+    assert_eq!(dupe(&c.recv()).items(), with_wacz);
+    // New payloads and pending ones are as without the word.
+    let hash = sha256_of(2);
+    for state in ["CLAIMED", "PENDING"] {
+        let reply = ok!(c, "DEDUPE.CLAIM", P, "a", hash, "PX", 60_000, "WITHWACZ");
+        assert_eq!(reply.items()[0], bulk(state));
+    }
+}
+
+#[test]
 fn claims_that_ran_out_do_not_pile_up() {
     let server = Server::start();
     let mut c = server.wire();

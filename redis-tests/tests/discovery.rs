@@ -7,10 +7,11 @@ use redis_tests::{
 const P: &str = "p:";
 
 /// Command, words of its shortest call, whether it writes.
-const COMMANDS: [(&str, i64, bool); 21] = [
+const COMMANDS: [(&str, i64, bool); 22] = [
     ("dedupe.lookup", 3, false),
     ("dedupe.claim", 6, true),
     ("dedupe.unclaim", 4, true),
+    ("dedupe.begin", 3, true),
     ("dedupe.add", 8, true),
     ("dedupe.revisit", 5, true),
     ("dedupe.waczopen", 4, true),

@@ -3,7 +3,8 @@
 
 use redis_tests::{ok, sha256_of, Options, Reply, Rng, Wire, DATE};
 
-const COMMANDS: [&str; 21] = [
+const COMMANDS: [&str; 22] = [
+    "DEDUPE.BEGIN",
     "DEDUPE.LOOKUP",
     "DEDUPE.CLAIM",
     "DEDUPE.UNCLAIM",
@@ -58,7 +59,9 @@ const KEYS: [&str; 26] = [
 ];
 
 fn word(rng: &mut Rng) -> Vec<u8> {
-    let words: [&[u8]; 41] = [
+    let words: [&[u8]; 43] = [
+        b"ORIGINAL",
+        b"RENAME",
         b"",
         b"a",
         b"b",
@@ -114,7 +117,30 @@ fn sensible(rng: &mut Rng, p: &str) -> Vec<Vec<u8>> {
     let hash = sha256_of(rng.below(12));
     let n = rng.below(900).to_string();
     let date = *rng.pick(&[DATE, "20200101000000", "2030-01-01T00:00:00+01:00"]);
-    let words: Vec<&str> = match rng.below(15) {
+    let words: Vec<&str> = match rng.below(18) {
+        15 => vec!["DEDUPE.BEGIN", p, crawl],
+        16 => vec![
+            "DEDUPE.REVISIT",
+            p,
+            crawl,
+            "NOREF",
+            &hash,
+            &n,
+            "ORIGINAL",
+            "b",
+            "1",
+            "300",
+        ],
+        17 => vec![
+            "DEDUPE.WACZCLOSE",
+            p,
+            crawl,
+            "0",
+            "v.wacz",
+            "h",
+            &n,
+            "RENAME",
+        ],
         13 => vec!["DEDUPE.PACK", p],
         14 => vec!["DEDUPE.UNPACK", p],
         12 => vec![

@@ -20,7 +20,8 @@ fn growing_commands_are_refused_and_others_work() {
     ok!(c, "CONFIG", "SET", "maxmemory", 1);
     let before = server.snapshot();
     let h = sha256_of(70);
-    let growing: [&[&str]; 6] = [
+    let growing: [&[&str]; 7] = [
+        &["DEDUPE.BEGIN", P, "new"],
         &["DEDUPE.ADD", P, "a", &h, "0", DATE, "http://e.com/", "5"],
         &["DEDUPE.REVISIT", P, "a", &sha256_of(1), "5"],
         &["DEDUPE.CLAIM", P, "a", &h, "PX", "1000"],

@@ -585,6 +585,97 @@ fn revisit_with_noref_keeps_no_dependency() {
 }
 
 #[test]
+fn revisit_with_noref_is_counted_for_the_crawl_of_its_original() {
+    let server = Server::start();
+    let mut c = server.wire();
+    add(&mut c, P, "a", [1]);
+    commit(&mut c, P, "a");
+    let revisit = |c: &mut Wire, option: &[&str]| {
+        let mut words = vec!["DEDUPE.REVISIT", P, "b"];
+        words.extend(option);
+        let hash = sha256_of(1);
+        words.extend([&hash[..], "10"]);
+        assert_eq!(c.expect_ok(&words), int(1));
+    };
+    let required = |c: &mut Wire| ok!(c, "DEDUPE.REQUIREDBY", P, "a");
+    revisit(&mut c, &["NOREF"]);
+    assert_eq!(required(&mut c), array([array([bulk("b"), int(1)])]));
+    commit(&mut c, P, "b");
+    // What came since goes with a cancel, and no more.
+    let before = server.snapshot();
+    revisit(&mut c, &["NOREF"]);
+    revisit(&mut c, &[]);
+    assert_eq!(set_key(&mut c, "p:b:reqCrawls"), ["a"]);
+    assert_eq!(required(&mut c), array([array([bulk("b"), int(3)])]));
+    ok!(c, "DEDUPE.CANCEL", P, "b");
+    server.snapshot().assert_same(&before, "canceled");
+    assert_eq!(ok!(c, "DEDUPE.REMOVE", P, "b").ints(), [1, 0, 0]);
+    assert_eq!(ok!(c, "EXISTS", "p:h:b:deps"), int(0));
+}
+
+#[test]
+fn revisit_of_a_given_original_is_not_looked_up() {
+    let server = Server::start();
+    let mut c = server.wire();
+    add(&mut c, P, "a", [1]);
+    commit(&mut c, P, "a");
+    // It refers to a record of another crawl than the index would give, and to one that is gone.
+    let (first, second) = (sha256_of(1), sha256_of(2));
+    let words = ["DEDUPE.REVISIT", P, "b", "SEQ", "w", "1", "REF", "u"];
+    let original = ["ORIGINAL", "old crawl", "3", "900"];
+    let other = ["original", "gone", "0", "50"];
+    let call = |c: &mut Wire| {
+        let mut all = words.to_vec();
+        all.extend([&first[..], "300"]);
+        all.extend(original);
+        all.extend([&first[..], "100"]);
+        all.extend([&second[..], "100"]);
+        all.extend(other);
+        assert_eq!(c.expect_ok(&all), int(3));
+    };
+    call(&mut c);
+    call(&mut c);
+    let counted = counts(&mut c, "p:h:b:counts");
+    assert_eq!((counted["totalUrls"], counted["dupeUrls"]), (3, 3));
+    assert_eq!(counted["conservedSize"], 600 + (1001 - 100));
+    assert_eq!(set_key(&mut c, "p:b:reqCrawls"), ["a", "gone", "old crawl"]);
+    assert_eq!(
+        set_key(&mut c, "p:u:duperefs"),
+        ["a 0", "gone 0", "old crawl 3"]
+    );
+    ok!(
+        c,
+        "DEDUPE.REVISIT",
+        P,
+        "c",
+        "NOREF",
+        second,
+        5,
+        "ORIGINAL",
+        "c",
+        0,
+        9
+    );
+    assert_eq!(ok!(c, "EXISTS", "p:h:c:deps"), int(0), "its own record");
+    let before = server.snapshot();
+    for bad in [
+        &["ORIGINAL"][..],
+        &["ORIGINAL", "a"],
+        &["ORIGINAL", "a", "0"],
+        &["ORIGINAL", "a", "x", "5"],
+        &["ORIGINAL", "a", "0", "-5"],
+        &["ORIGINAL", "a:counts", "0", "5"],
+        &["ORIGINAL", "a", "0", "5", "ORIGINAL", "a", "0", "5"],
+        &["ORIGINALS", "a", "0", "5"],
+    ] {
+        let mut all = vec!["DEDUPE.REVISIT", P, "b", &first, "5"];
+        all.extend(bad);
+        assert!(c.call(&all).is_error(), "{bad:?}");
+    }
+    server.snapshot().assert_same(&before, "bad originals");
+}
+
+#[test]
 fn revisit_of_an_unknown_hash_changes_nothing() {
     let server = Server::start();
     let mut c = server.wire();

@@ -54,6 +54,88 @@ fn closing_twice_adds_the_size_once() {
 }
 
 #[test]
+fn file_that_is_closed_under_another_name_takes_its_place() {
+    let server = Server::start();
+    let mut c = server.wire();
+    add(&mut c, P, "other", [1]);
+    ok!(c, "DEDUPE.WACZOPEN", P, "other", "all.wacz");
+    ok!(c, "DEDUPE.WACZCLOSE", P, "other", 0, "all.wacz", "", 5);
+    commit(&mut c, P, "other");
+    let base = server.snapshot();
+    for crawl in ["a", "b"] {
+        ok!(c, "DEDUPE.WACZOPEN", P, crawl, "2026-open.wacz");
+    }
+    let close = |name: &str| format!("DEDUPE.WACZCLOSE {P} a 0 {name} sha256:ab 500");
+    let words = |line: String| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
+    let line = c.expect_error(&words(close("all.wacz")));
+    assert!(
+        line.starts_with("ERR ") && line.contains("RENAME"),
+        "{line}"
+    );
+    c.expect_ok(&words(close("all.wacz") + " RENAME"));
+    let before = server.snapshot();
+    for option in [" RENAME", " rename", ""] {
+        c.expect_ok(&words(close("all.wacz") + option));
+    }
+    for bad in [
+        close("third.wacz") + " RENAME",
+        close("2026-open.wacz"),
+        close("all.wacz") + " AS",
+    ] {
+        assert!(c.expect_error(&words(bad)).starts_with("ERR "));
+    }
+    server.snapshot().assert_same(&before, "the same again");
+    assert_eq!(counts(&mut c, "p:h:a:counts")["totalCrawlSize"], 500);
+    assert_eq!(ok!(c, "DEDUPE.WACZOPEN", P, "a", "all.wacz"), int(0));
+    commit(&mut c, P, "a");
+    assert_eq!(set_key(&mut c, "p:src:d"), ["all.wacz"]);
+    // What a crawl of the same file name does that is never committed concerns nobody else.
+    ok!(
+        c,
+        "DEDUPE.WACZCLOSE",
+        P,
+        "b",
+        0,
+        "all.wacz",
+        "",
+        7,
+        "RENAME"
+    );
+    ok!(c, "DEDUPE.CANCEL", P, "b");
+    assert_eq!(set_key(&mut c, "p:src:d"), ["all.wacz"]);
+    ok!(c, "DEDUPE.REMOVE", P, "a");
+    assert_eq!(set_key(&mut c, "p:src:d"), ["all.wacz"]);
+    let counters = |key: &[u8]| key.ends_with(b"crawlspace");
+    let base = base.without(counters);
+    server
+        .snapshot()
+        .without(counters)
+        .assert_same(&base, "both are gone");
+}
+
+#[test]
+fn rename_since_the_last_commit_is_taken_back_by_a_cancel() {
+    let server = Server::start();
+    let mut c = server.wire();
+    ok!(c, "DEDUPE.WACZOPEN", P, "a", "open.wacz");
+    commit(&mut c, P, "a");
+    let before = server.snapshot();
+    ok!(
+        c,
+        "DEDUPE.WACZCLOSE",
+        P,
+        "a",
+        0,
+        "closed.wacz",
+        "",
+        7,
+        "RENAME"
+    );
+    ok!(c, "DEDUPE.CANCEL", P, "a");
+    server.snapshot().assert_same(&before, "canceled");
+}
+
+#[test]
 fn closed_entry_is_plain_json() {
     let server = Server::start();
     let mut c = server.wire();

@@ -40,6 +40,19 @@ pub struct Revisit<'a> {
     pub given: &'a [u8],
     /// Bytes of the revisit record.
     pub size: u64,
+    /// The record that it refers to, where the crawler says so; otherwise it is looked up.
+    pub original: Option<Original<'a>>,
+}
+
+/// The record that a `revisit` record refers to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Original<'a> {
+    /// The crawl that holds it.
+    pub crawl: &'a [u8],
+    /// Which WACZ of that crawl holds it.
+    pub wacz_index: u64,
+    /// Bytes of it.
+    pub size: u64,
 }
 
 /// Where the dependency of a revisit is written.
@@ -49,7 +62,7 @@ pub enum Dependency<'a> {
     Crawl,
     /// There, and `crawl waczIndex` in the set of references of this WACZ.
     Wacz(&'a [u8]),
-    /// Nowhere: the crawler keeps dependencies itself.
+    /// Nowhere but in the count of revisits: the crawler keeps dependencies itself.
     Elsewhere,
 }
 
@@ -158,10 +171,11 @@ impl<K: Store> Index<K> {
         Ok(new)
     }
 
-    /// `revisit` records were written. All of them count, or none when one has no original.
+    /// `revisit` records were written. All of them count, or none when one has no original. Each is
+    /// counted for the crawl that holds its original in `h:<crawl>:deps`, whatever the dependency.
     ///
     /// # Errors
-    /// `NOHASH` names the hash without an original.
+    /// `NOHASH` names the hash that is not in the index, if its original is not given.
     pub fn revisit(
         &mut self,
         ks: &mut K,
@@ -200,13 +214,25 @@ impl<K: Store> Index<K> {
         let mut conserved: i64 = 0;
         let mut sources: Vec<(Vec<u8>, u64)> = Vec::new();
         for revisit in revisits {
-            let Some(found) = self.find(ks, &revisit.digest, Some(crawl))? else {
-                return Err(Error::NoHash(revisit.given.to_vec()));
+            let found;
+            let original = match revisit.original {
+                Some(original) => original,
+                None => {
+                    found = self.find(ks, &revisit.digest, Some(crawl))?;
+                    let Some(found) = &found else {
+                        return Err(Error::NoHash(revisit.given.to_vec()));
+                    };
+                    let record = found.record();
+                    Original {
+                        crawl: found.crawl.id(),
+                        wacz_index: record.wacz_index,
+                        size: record.size,
+                    }
+                }
             };
-            let original = found.record();
             conserved = conserved.saturating_add(original.size.saturating_sub(revisit.size) as i64);
-            if found.crawl.id() != crawl && dependency != Dependency::Elsewhere {
-                sources.push((found.crawl.id().to_vec(), original.wacz_index));
+            if original.crawl != crawl {
+                sources.push((original.crawl.to_vec(), original.wacz_index));
             }
         }
         self.start(ks, crawl)?;
@@ -222,7 +248,12 @@ impl<K: Store> Index<K> {
             }
             let revisits = was.and_then(|n| parse_unsigned(n.as_ref())).unwrap_or(0) + 1;
             ks.hash_set(&deps, &source, revisits.to_string().as_bytes())?;
+            if dependency == Dependency::Elsewhere {
+                continue;
+            }
             if !known {
+                // Counted before, but not written down as a dependency.
+                self.remember_for_undo(ks, crawl, &[b"req.", &source[..]].concat(), b"")?;
                 ks.set_add(&requires, &source)?;
             }
             if let Some((uuid, references)) = &references {

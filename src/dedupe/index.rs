@@ -353,6 +353,18 @@ impl<K: Store> Index<K> {
         Ok(())
     }
 
+    /// Makes a crawl known before its first record, or continues one that is committed. False when it
+    /// is under way already.
+    ///
+    /// # Errors
+    /// `REMOVING` while it is being removed or canceled.
+    pub fn begin(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
+        self.check_types(ks, Some(crawl))?;
+        let begins = !self.is_uncommitted(ks, crawl)?;
+        self.start(ks, crawl)?;
+        Ok(begins)
+    }
+
     /// Readies a crawl for a record: the first one makes it known, and one after its commit
     /// makes it a continued crawl.
     ///

@@ -18,6 +18,7 @@ use super::keys::CrawlKey;
 use super::progress::{CANCEL, GONE, REMOVE};
 use super::storage::Of;
 use super::store::Store;
+use super::undo::file_name;
 
 /// The field of `removing` with the figures so far: no crawl has an empty id.
 const FIGURES: &[u8] = b"";
@@ -267,8 +268,11 @@ impl<K: Store> Leaving<K> {
     ) -> Result<bool> {
         if let Some(file) = &mut self.file {
             let waczs = index.crawl_key(ks, crawl, CrawlKey::Waczs);
-            while ks.list_get(&waczs, *file)?.is_some() {
-                index.forget_finished(ks, crawl, &waczs, *file)?;
+            let files = ks.list_len(&waczs)?;
+            while *file < files {
+                if let Some(name) = file_name(ks, &waczs, *file)? {
+                    index.forget_finished(ks, crawl, &name)?;
+                }
                 *file += 1;
                 if file.is_multiple_of(8) && !time() {
                     return Ok(false);

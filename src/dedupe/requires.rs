@@ -216,12 +216,12 @@ impl<K: Store> Job<K> for RequiredBy<K> {
         while let Some(walk) = self.walks.last_mut() {
             let (crawl, found) = (&self.crawl, &mut self.found);
             let done = walk.run(index, ks, time, |index, ks, other, _| {
+                // Crawlers may keep what they require elsewhere; the revisits are counted all the same.
+                let deps = index.crawl_key(ks, other, CrawlKey::Deps);
+                let revisits = ks.hash_get(&deps, crawl)?;
                 let requires = index.crawl_key(ks, other, CrawlKey::Requires);
-                if ks.set_has(&requires, crawl)? {
-                    let deps = index.crawl_key(ks, other, CrawlKey::Deps);
-                    let revisits = ks
-                        .hash_get(&deps, crawl)?
-                        .and_then(|n| parse_unsigned(n.as_ref()));
+                if revisits.is_some() || ks.set_has(&requires, crawl)? {
+                    let revisits = revisits.and_then(|n| parse_unsigned(n.as_ref()));
                     found.insert(other.to_vec(), revisits);
                 }
                 Ok(())

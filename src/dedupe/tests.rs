@@ -9,7 +9,7 @@ use crate::keyspace::memory::{MemoryKeyspace, Plain};
 use crate::keyspace::Keyspace;
 use crate::reply::Reply;
 
-use super::add::{Adding, Dependency, Response, Revisit};
+use super::add::{Adding, Dependency, Original, Response, Revisit};
 use super::check::Check;
 use super::commit::Commit;
 use super::digest::Digest;
@@ -21,6 +21,7 @@ use super::profile::Profile;
 use super::record::Record;
 use super::removal::{Cancel, Removal, Retain};
 use super::storage::{Layout, Of, Storage};
+use super::wacz::Finished;
 
 type MemoryIndex = Index<MemoryKeyspace>;
 
@@ -46,10 +47,18 @@ enum Op {
     Revisit {
         crawl: usize,
         hash: usize,
+        noref: bool,
+        /// The crawl that the record says its original is in.
+        original: Option<usize>,
     },
+    /// A file is opened under one name and closed under another, which other crawls may use as well.
     Wacz {
         crawl: usize,
         size: u16,
+        shared: bool,
+    },
+    Begin {
+        crawl: usize,
     },
     Commit {
         crawl: usize,
@@ -156,8 +165,11 @@ fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
         12 => (crawl.clone(), 0..HASHES, told(), any::<bool>())
             .prop_map(|(crawl, hash, told, earliest)| Op::Add { crawl, hash, told, earliest }),
-        3 => (crawl.clone(), 0..HASHES).prop_map(|(crawl, hash)| Op::Revisit { crawl, hash }),
-        2 => (crawl.clone(), any::<u16>()).prop_map(|(crawl, size)| Op::Wacz { crawl, size }),
+        3 => (crawl.clone(), 0..HASHES, any::<bool>(), proptest::option::of(crawl.clone()))
+            .prop_map(|(crawl, hash, noref, original)| Op::Revisit { crawl, hash, noref, original }),
+        2 => (crawl.clone(), any::<u16>(), any::<bool>())
+            .prop_map(|(crawl, size, shared)| Op::Wacz { crawl, size, shared }),
+        1 => crawl.clone().prop_map(|crawl| Op::Begin { crawl }),
         8 => job.clone(),
         2 => (crawl.clone(), 0..HASHES).prop_map(|(crawl, hash)| Op::PlainAdd { crawl, hash }),
         1 => crawl.prop_map(|crawl| Op::PlainCommit { crawl }),
@@ -174,8 +186,10 @@ struct Part {
     /// Records that were counted beside those: hash, date and URL.
     others: BTreeSet<(usize, usize, u8)>,
     counts: BTreeMap<&'static str, i64>,
-    waczs: usize,
+    waczs: Vec<String>,
     requires: BTreeSet<usize>,
+    /// Revisits of originals in other crawls.
+    deps: BTreeMap<usize, u64>,
 }
 
 impl Part {
@@ -340,6 +354,8 @@ struct World {
     clock: u64,
     /// Of new indexes.
     storage: Storage,
+    /// Whether a plain client has committed a crawl, and `src:d` knows nothing of its files.
+    plainly: bool,
 }
 
 fn open(ks: &mut MemoryKeyspace, storage: Storage) -> MemoryIndex {
@@ -375,6 +391,7 @@ impl World {
             model: Model::default(),
             clock: 1_000_000,
             storage,
+            plainly: false,
         }
     }
 
@@ -399,22 +416,27 @@ impl World {
         assert_eq!(new, Ok(state.add(hash_at, told, earliest)));
     }
 
-    fn revisit(&mut self, crawl: usize, hash_at: usize) {
+    fn revisit(&mut self, crawl: usize, hash_at: usize, noref: bool, original: Option<usize>) {
         let given = hash(hash_at);
         let digest = Digest::parse(&given).unwrap();
         let revisits = [Revisit {
             digest,
             given: &given,
             size: 40,
+            original: original.map(|source| Original {
+                crawl: CRAWLS[source],
+                wacz_index: 3,
+                size: 90,
+            }),
         }];
-        let done = self.index.revisit(
-            &mut self.ks,
-            CRAWLS[crawl],
-            &revisits,
-            Dependency::Crawl,
-            None,
-        );
-        let Some((holder, size)) = self.model.original(crawl, hash_at) else {
+        let dependency = match noref {
+            true => Dependency::Elsewhere,
+            false => Dependency::Crawl,
+        };
+        let (index, ks) = (&mut self.index, &mut self.ks);
+        let done = index.revisit(ks, CRAWLS[crawl], &revisits, dependency, None);
+        let found = original.map(|source| (source, 90));
+        let Some((holder, size)) = found.or_else(|| self.model.original(crawl, hash_at)) else {
             assert!(matches!(done, Err(Error::NoHash(_))), "{done:?}");
             return;
         };
@@ -425,32 +447,42 @@ impl World {
         state.now.count("dupeUrls", 1);
         state.now.count("conservedSize", size as i64 - 40);
         if holder != crawl {
-            state.now.requires.insert(holder);
+            *state.now.deps.entry(holder).or_default() += 1;
+            if !noref {
+                state.now.requires.insert(holder);
+            }
         }
     }
 
-    fn wacz(&mut self, crawl: usize, size: u16) {
+    fn begin(&mut self, crawl: usize) {
+        let begins = self.index.begin(&mut self.ks, CRAWLS[crawl]);
         let state = self.model.crawls.entry(crawl).or_default();
-        let name = format!("{crawl}-{}.wacz", state.now.waczs).into_bytes();
-        let i = self
-            .index
-            .wacz_open(&mut self.ks, CRAWLS[crawl], &name)
-            .unwrap();
-        assert_eq!(i, state.now.waczs as u64);
-        for _ in 0..2 {
-            self.index
-                .wacz_close(
-                    &mut self.ks,
-                    CRAWLS[crawl],
-                    i,
-                    &name,
-                    b"sha256:00",
-                    u64::from(size),
-                )
-                .unwrap();
+        assert_eq!(begins, Ok(!state.uncommitted));
+        state.uncommitted = true;
+    }
+
+    fn wacz(&mut self, crawl: usize, size: u16, shared: bool) {
+        let state = self.model.crawls.entry(crawl).or_default();
+        let n = state.now.waczs.len();
+        let (index, ks) = (&mut self.index, &mut self.ks);
+        let opened = format!("{crawl}-{n}.open.wacz");
+        let i = index.wacz_open(ks, CRAWLS[crawl], opened.as_bytes());
+        assert_eq!(i, Ok(n as u64));
+        let name = match shared {
+            true => "all.wacz".to_string(),
+            false => format!("{crawl}-{n}.wacz"),
+        };
+        for renames in [true, true, false] {
+            let file = Finished {
+                filename: name.as_bytes(),
+                hash: b"sha256:00",
+                size: u64::from(size),
+                renames,
+            };
+            assert_eq!(index.wacz_close(ks, CRAWLS[crawl], n as u64, file), Ok(()));
         }
         state.uncommitted = true;
-        state.now.waczs += 1;
+        state.now.waczs.push(name);
         state.now.count("totalCrawlSize", i64::from(size));
     }
 
@@ -541,8 +573,18 @@ impl World {
                 told,
                 earliest,
             } => self.add(*crawl, *hash, *told, *earliest),
-            Op::Revisit { crawl, hash } => self.revisit(*crawl, *hash),
-            Op::Wacz { crawl, size } => self.wacz(*crawl, *size),
+            Op::Revisit {
+                crawl,
+                hash,
+                noref,
+                original,
+            } => self.revisit(*crawl, *hash, *noref, *original),
+            Op::Wacz {
+                crawl,
+                size,
+                shared,
+            } => self.wacz(*crawl, *size, *shared),
+            Op::Begin { crawl } => self.begin(*crawl),
             Op::PlainAdd { crawl, hash } => self.plain_add(*crawl, *hash),
             Op::PlainCommit { crawl } => {
                 if !self.has_unplaced() {
@@ -733,6 +775,7 @@ impl World {
         self.index = open(&mut self.ks, self.storage);
         self.model.commit(crawl);
         self.model.crawls.get_mut(&crawl).unwrap().plainly = true;
+        self.plainly = true;
     }
 
     /// Look-ups give the model's owners, also while a job is cut short in the middle.
@@ -754,6 +797,17 @@ impl World {
                 assert_eq!(crawl, owner, "hash {i}");
             }
         }
+    }
+
+    fn deps_hold(&mut self, at: usize) {
+        let (index, ks) = (&mut self.index, &mut self.ks);
+        let key = index.crawl_key(ks, CRAWLS[at], super::keys::CrawlKey::Deps);
+        let deps = super::counts::all(ks, &key, b"").unwrap();
+        let model = self.model.crawls.get(&at);
+        let expected = model.into_iter().flat_map(|crawl| &crawl.now.deps);
+        let expected = expected.map(|(source, n)| (CRAWLS[*source].to_vec(), *n as i64));
+        let expected: BTreeMap<Vec<u8>, i64> = expected.collect();
+        assert!(deps.into_iter().eq(expected), "deps of crawl {at}");
     }
 
     fn keys_hold(&mut self) {
@@ -860,6 +914,16 @@ impl World {
                 model.map_or(0, |m| m.now.requires.len()),
                 "requires of crawl {at}"
             );
+            self.deps_hold(at);
+        }
+        if !under_way && !self.plainly {
+            let finished = self.index.names.finished.clone();
+            let names = super::counts::members(&mut self.ks, &finished).unwrap();
+            let crawls = self.model.crawls.values();
+            let parts = crawls.filter_map(|crawl| crawl.committed.as_ref());
+            let expected = parts.flat_map(|part| part.waczs.iter().map(|name| name.as_bytes()));
+            let expected: BTreeSet<&[u8]> = expected.collect();
+            assert!(names.iter().map(Vec::as_slice).eq(expected), "{names:?}");
         }
         let mut check = Check::new(&self.index, &mut self.ks, false);
         let Ok(Reply::Map(findings)) = run(&mut check, &mut self.index, &mut self.ks) else {

@@ -3,13 +3,14 @@
 //! `h:<crawl>:base` holds what the last commit saw: `base.<count>`, `hashes`, `wacz` (length of
 //! the WACZ list), `commits`. Changes since then that the counts do not tell are written there
 //! the first time they happen: `undo.wacz.<i>` the old list element, `undo.dep.<crawl>` the old
-//! number of revisits (empty: no dependency yet, `0`: one that a plain client wrote), `undo.ref.<uuid>` a new set of references,
+//! number of revisits (empty: no dependency yet, `0`: one that a plain client wrote), `undo.req.<crawl>` a
+//! new member of `reqCrawls`, `undo.ref.<uuid>` a new set of references,
 //! `undo.member.<length of uuid>:<uuid><reference>` a new member of one that was there.
 //! A commit turns `undo.` into `done.` and its own counts into `cut.`; when it ends those go.
 
 use super::counts;
 use super::error::Result;
-use super::index::Index;
+use super::index::{Index, State};
 use super::keys::CrawlKey;
 use super::store::Store;
 use super::wacz::Entry;
@@ -120,11 +121,12 @@ impl<K: Store> Index<K> {
                 ks.hash_del(&counts_key, &name)?;
             }
         }
+        let mut closed_since = Vec::new();
         if let Some(files) = ks.hash_get(&base, b"wacz")? {
             if let Some(files) = crate::text::parse_unsigned(files.as_ref()) {
                 if ks.list_len(&waczs)? > files {
                     for i in files..ks.list_len(&waczs)? {
-                        self.forget_finished(ks, crawl, &waczs, i)?;
+                        closed_since.extend(file_name(ks, &waczs, i)?);
                     }
                     ks.list_trim(&waczs, files)?;
                 }
@@ -140,7 +142,7 @@ impl<K: Store> Index<K> {
                     let i = crate::text::parse_unsigned(i).unwrap_or(u64::MAX);
                     if ks.list_get(&waczs, i)?.is_some() {
                         if !Entry::parse(was).is_some_and(|entry| entry.is_closed()) {
-                            self.forget_finished(ks, crawl, &waczs, i)?;
+                            closed_since.extend(file_name(ks, &waczs, i)?);
                         }
                         ks.list_set(&waczs, i, was)?;
                     }
@@ -153,6 +155,8 @@ impl<K: Store> Index<K> {
                     } else {
                         ks.hash_set(&deps, source, was)?;
                     }
+                } else if let Some(source) = what.strip_prefix(b"req.") {
+                    ks.set_del(&requires, source)?;
                 } else if let Some((uuid, reference)) = parse_member(what) {
                     let references = self.references_key(ks, uuid);
                     ks.set_del(&references, reference)?;
@@ -162,6 +166,9 @@ impl<K: Store> Index<K> {
                     ks.set_del(&refs, uuid)?;
                 }
             }
+        }
+        for name in closed_since {
+            self.forget_finished(ks, crawl, &name)?;
         }
         for (field, value) in fields.iter() {
             if let Some(name) = field.strip_prefix(b"base.") {
@@ -176,39 +183,39 @@ impl<K: Store> Index<K> {
         Ok(())
     }
 
-    /// Takes the name of list element `i` of a crawl out of `src:d`, unless another committed crawl
-    /// has a finished file of that name, which is rare and takes looking through their lists.
-    pub fn forget_finished(
-        &mut self,
-        ks: &mut K,
-        crawl: &[u8],
-        waczs: &K::Name,
-        i: u64,
-    ) -> Result<()> {
-        let Some(entry) = ks
-            .list_get(waczs, i)?
-            .and_then(|json| Entry::parse(json.as_ref()))
-        else {
+    /// Takes the name of a file that a crawl has no more out of `src:d`, unless a committed crawl that
+    /// stays has a finished file of that name, be it the same one. Looking through the lists is for the
+    /// rare names that are there twice, and for those in `src:d` that no commit of this crawl may have
+    /// put there.
+    pub fn forget_finished(&mut self, ks: &mut K, crawl: &[u8], name: &[u8]) -> Result<()> {
+        if !ks.set_has(&self.names.finished, name)? {
             return Ok(());
-        };
-        let name = entry.filename;
-        if ks.set_has(&self.names.shared, &name)? {
+        }
+        let is_ours = self.state(ks, crawl)? == Some(State::Committed);
+        if !is_ours || ks.set_has(&self.names.shared, name)? {
             let mut holders = 0;
             for other in self.committed(ks)? {
-                if other != crawl && !self.is_removing(ks, &other)? {
+                if !self.is_leaving(ks, &other)? {
                     let entries = self.wacz_list(ks, &other)?;
                     let has = entries.iter().any(|e| e.is_closed() && e.filename == name);
                     holders += u32::from(has);
                 }
             }
             if holders < 2 {
-                ks.set_del(&self.names.shared, &name)?;
+                ks.set_del(&self.names.shared, name)?;
             }
             if holders > 0 {
                 return Ok(());
             }
         }
-        ks.set_del(&self.names.finished, &name)?;
+        ks.set_del(&self.names.finished, name)?;
         Ok(())
     }
+}
+
+/// The name in list element `i` of a crawl's files.
+pub(super) fn file_name<K: Store>(ks: &mut K, waczs: &K::Name, i: u64) -> Result<Option<Vec<u8>>> {
+    let entry = ks.list_get(waczs, i)?;
+    let entry = entry.and_then(|json| Entry::parse(json.as_ref()));
+    Ok(entry.map(|entry| entry.filename))
 }

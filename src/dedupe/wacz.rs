@@ -110,6 +110,19 @@ impl Entry {
     }
 }
 
+/// What is known of a WACZ file once it is finished.
+#[derive(Clone, Copy, Debug)]
+pub struct Finished<'a> {
+    /// The name that it was opened with, or with `renames` another one.
+    pub filename: &'a [u8],
+    /// Its hash; empty when nobody knows it.
+    pub hash: &'a [u8],
+    /// Its size in bytes.
+    pub size: u64,
+    /// Whether the placeholder may have another name.
+    pub renames: bool,
+}
+
 impl<K: Store> Index<K> {
     /// Puts a placeholder for a WACZ file into the crawl's list, or finds the one that is there;
     /// its index.
@@ -136,19 +149,24 @@ impl<K: Store> Index<K> {
     }
 
     /// Fills in the hash and size of a finished WACZ file and counts its size once; a repeated
-    /// close with another size counts the difference. An empty hash is one that nobody knows.
+    /// close with another size counts the difference.
     ///
     /// # Errors
-    /// `NOCRAWL`, and `ERR` when the list has no such entry or another file there.
+    /// `NOCRAWL`, and `ERR` when the list has no such entry or another file there. A file that may be
+    /// renamed takes the place of a placeholder, not of another finished file.
     pub fn wacz_close(
         &mut self,
         ks: &mut K,
         crawl: &[u8],
         i: u64,
-        filename: &[u8],
-        hash: &[u8],
-        size: u64,
+        file: Finished<'_>,
     ) -> Result<()> {
+        let Finished {
+            filename,
+            hash,
+            size,
+            renames,
+        } = file;
         if self.state(ks, crawl)?.is_none() {
             return Err(Error::NoCrawl(crawl.to_vec()));
         }
@@ -163,11 +181,18 @@ impl<K: Store> Index<K> {
         let old = Entry::parse(stored.as_ref());
         let old_size = old.as_ref().and_then(|entry| entry.size).unwrap_or(0);
         if let Some(old) = old.as_ref().filter(|old| old.filename != filename) {
-            return Err(Error::Argument(format!(
-                "filename '{}' is not the one that entry {i} was opened with, '{}'",
-                Shown(filename),
-                Shown(&old.filename)
-            )));
+            let rule = match renames {
+                true if !old.is_closed() => None,
+                true => Some("closed with; a finished file cannot be renamed"),
+                false => Some("opened with; RENAME gives it another name"),
+            };
+            if let Some(rule) = rule {
+                return Err(Error::Argument(format!(
+                    "filename '{}' is not '{}', which entry {i} was {rule}",
+                    Shown(filename),
+                    Shown(&old.filename)
+                )));
+            }
         }
         let closed = Entry {
             filename: filename.to_vec(),

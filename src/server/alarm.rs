@@ -22,18 +22,30 @@ struct Clock {
     /// What it is set to.
     set: Option<u64>,
     sleepers: Vec<fn(Ctx)>,
+    watchers: Vec<fn()>,
 }
 
 static CLOCK: MainThread<Clock> = MainThread::new(Clock {
     timer: -1,
     set: None,
     sleepers: Vec::new(),
+    watchers: Vec::new(),
 });
 
 /// Wakes this function from now on whenever the alarm goes off, which may be earlier than it asked
 /// for. It may write, as a command may.
 pub fn wakes(sleeper: fn(Ctx)) {
     CLOCK.borrow().sleepers.push(sleeper);
+}
+
+/// Calls this function from now on whenever the alarm goes off, also while nobody may write: it must not.
+pub fn watches(watcher: fn()) {
+    CLOCK.borrow().watchers.push(watcher);
+}
+
+/// Sets the alarm to go off when this many milliseconds have passed, unless it goes off earlier anyway.
+pub fn set_in(ms: u64) {
+    set(clock::now_ms().saturating_add(ms));
 }
 
 /// Sets the alarm to a time of [`clock`], in milliseconds, unless it goes off earlier anyway.
@@ -80,7 +92,11 @@ extern "C" fn went_off(timer: c_int, _: *mut c_void, _: c_int) {
         match set {
             // It was set further ahead than it is ever wound up.
             Some(when) if when > clock::now_ms() => self::set(when),
-            _ => job::run_alarm(),
+            _ => {
+                let watchers = CLOCK.borrow().watchers.clone();
+                watchers.into_iter().for_each(|watcher| watcher());
+                job::run_alarm();
+            }
         }
     });
 }

@@ -189,9 +189,3 @@ pub fn selected_db(ctx: Ctx) -> c_int {
     // SAFETY: main thread, live context.
     unsafe { rm!(RedisModule_GetSelectedDb(ctx.raw())) }
 }
-
-/// Milliseconds since the epoch, by the server's clock.
-pub fn now_ms() -> u64 {
-    // SAFETY: main thread.
-    unsafe { rm!(RedisModule_Milliseconds()) as u64 }
-}

@@ -43,10 +43,14 @@ static STEADY: MainThread<Steady> = MainThread::new(Steady {
     ahead: 0,
 });
 
+fn wall() -> Duration {
+    let wall = SystemTime::now().duration_since(UNIX_EPOCH);
+    wall.unwrap_or_default()
+}
+
 /// The time since the epoch.
 pub fn now() -> Duration {
-    let wall = SystemTime::now().duration_since(UNIX_EPOCH);
-    let wall = wall.unwrap_or_default().as_micros() as i64;
+    let wall = wall().as_micros() as i64;
     let steady = STEADY.borrow().read(wall, Instant::now());
     Duration::from_micros(steady.max(0) as u64)
 }
@@ -54,6 +58,18 @@ pub fn now() -> Duration {
 /// The same in whole milliseconds.
 pub fn now_ms() -> u64 {
     now().as_millis() as u64
+}
+
+static START: MainThread<Option<(Duration, Instant)>> = MainThread::new(None);
+
+/// The time by which claims are measured, in milliseconds since the epoch: what the server's clock said
+/// when this was first asked for, and the time that has passed since then. No jump of that clock, forward
+/// or back, ends or prolongs anything before a restart.
+pub fn even_ms() -> u64 {
+    let (start, then) = *START
+        .borrow()
+        .get_or_insert_with(|| (wall(), Instant::now()));
+    (start + then.elapsed()).as_millis() as u64
 }
 
 #[cfg(test)]

@@ -300,7 +300,7 @@ extern "C" fn awake(bell: c_int, _: *mut c_void, _: c_int) {
 /// Runs those who sleep until an alarm; soon, if nobody may write now.
 pub fn run_alarm() {
     if must_not_write() {
-        super::alarm::set(super::clock::now_ms() + LATER_MS);
+        super::alarm::set_in(LATER_MS);
         return;
     }
     take_turn(Turn::Alarm);

@@ -72,6 +72,7 @@ impl Archive {
             let revisited = Revisited {
                 hash: digest.as_bytes(),
                 size,
+                original: Some(&original),
             };
             let sequence = Some(self.sequence());
             let revisiting = Revisiting {

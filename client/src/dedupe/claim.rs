@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use redis::{FromRedisValue, ParsingError, Value};
 
-use super::{Added, Adding, Index, Original};
+use super::{Added, Adding, Index, Located, Original};
 use crate::server::{Ask, Call};
 
 /// What a claim came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Claim {
+pub enum Claim<T = Original> {
     /// The payload is known: write a `revisit` record.
-    Known(Original),
+    Known(T),
     /// Yours: store the record, and settle with this token.
     Yours(Vec<u8>),
     /// Another worker is about to store it.
@@ -23,13 +23,13 @@ pub enum Claim {
     },
 }
 
-impl FromRedisValue for Claim {
+impl<T: FromRedisValue> FromRedisValue for Claim<T> {
     fn from_redis_value(value: Value) -> Result<Self, ParsingError> {
         let mut parts = Vec::<Value>::from_redis_value(value)?.into_iter();
         let mut next = || parts.next().unwrap_or(Value::Nil);
         let state = Vec::<u8>::from_redis_value(next())?;
         match &state[..] {
-            b"DUPE" => Ok(Claim::Known(Original::from_redis_value(next())?)),
+            b"DUPE" => Ok(Claim::Known(T::from_redis_value(next())?)),
             b"CLAIMED" => Ok(Claim::Yours(FromRedisValue::from_redis_value(next())?)),
             _ => Ok(Claim::Pending {
                 holder: FromRedisValue::from_redis_value(next())?,
@@ -69,9 +69,50 @@ impl<S: Ask> Index<S> {
         lasting: Duration,
         wait: Duration,
     ) -> S::Answer<Claim> {
+        self.claims(crawl, hash, lasting, wait, false)
+    }
+
+    /// `DEDUPE.CLAIM … WITHWACZ`: as [`claim`](Index::claim), and of a known payload the WACZ file that holds
+    /// the record.
+    ///
+    /// ```no_run
+    /// # use crawlspace_client::dedupe::*;
+    /// # let index = Index::open("redis://127.0.0.1/", "")?;
+    /// use std::time::Duration;
+    /// let (lasting, wait) = (Duration::from_secs(60), Duration::from_secs(5));
+    /// let hash = b"sha1:B2LTWWPUOYAH7UIPQ7ZUPQ4VMBSVC36A";
+    /// if let Claim::Known(located) = index.claim_with_wacz(b"crawl-1", hash, lasting, wait)? {
+    ///     println!("a revisit of a record in {:?}", located.filename);
+    /// }
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`claim`](Index::claim).
+    pub fn claim_with_wacz(
+        &self,
+        crawl: &[u8],
+        hash: &[u8],
+        lasting: Duration,
+        wait: Duration,
+    ) -> S::Answer<Claim<Located>> {
+        self.claims(crawl, hash, lasting, wait, true)
+    }
+
+    fn claims<T: FromRedisValue + Send + 'static>(
+        &self,
+        crawl: &[u8],
+        hash: &[u8],
+        lasting: Duration,
+        wait: Duration,
+        with_wacz: bool,
+    ) -> S::Answer<Claim<T>> {
         let mut claim = self.command("DEDUPE.CLAIM");
         claim.arg(crawl).arg(hash);
         claim.arg("PX").arg(lasting.as_millis() as u64);
+        if with_wacz {
+            claim.arg("WITHWACZ");
+        }
         if wait.is_zero() {
             return self.repeat(claim);
         }

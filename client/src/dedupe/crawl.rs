@@ -37,6 +37,25 @@ pub struct Retained {
 }
 
 impl<S: Ask> Index<S> {
+    /// `DEDUPE.BEGIN`: the crawl begins, or a committed one goes on. So it can be committed though it stores
+    /// nothing. False when it is under way already; after a connection that broke, also when it was not.
+    ///
+    /// ```no_run
+    /// # use crawlspace_client::dedupe::*;
+    /// # let index = Index::open("redis://127.0.0.1/", "")?;
+    /// index.begin(b"crawl-1")?;
+    /// assert_eq!(index.commit(b"crawl-1")?, Committed { new: 0, known: 0 });
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `BADCRAWL`, `REMOVING`; or when the server cannot be reached.
+    pub fn begin(&self, crawl: &[u8]) -> S::Answer<bool> {
+        let mut begin = self.command("DEDUPE.BEGIN");
+        begin.arg(crawl);
+        self.repeat(begin)
+    }
+
     /// `DEDUPE.COMMIT`: the crawl becomes part of the merged index. If the connection breaks and the command
     /// has to be sent again, the reply tells what was left for the second time: nothing, as a rule.
     ///

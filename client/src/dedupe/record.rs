@@ -89,6 +89,23 @@ pub struct Revisited<'a> {
     pub hash: &'a [u8],
     /// Size of the `revisit` record in bytes.
     pub size: u64,
+    /// The record that it refers to: what [`lookup`](super::Index::lookup) or
+    /// [`claim`](super::Index::claim) gave. Without it the payload is looked up once more, and another
+    /// record may be noted than this one refers to.
+    pub original: Option<&'a Original>,
+}
+
+impl Revisited<'_> {
+    pub(super) fn write_to(&self, command: &mut Cmd) {
+        command.arg(self.hash).arg(self.size);
+        if let Some(original) = self.original {
+            command
+                .arg("ORIGINAL")
+                .arg(&original.crawl)
+                .arg(original.wacz_index)
+                .arg(original.size);
+        }
+    }
 }
 
 /// Which call of a writer this is, so that it counts once though it may arrive twice.
@@ -165,7 +182,7 @@ pub enum Reference<'a> {
     Crawl,
     /// Its crawl, and its WACZ file for the WACZ of this id that is being written.
     Wacz(&'a [u8]),
-    /// Nothing: the crawler notes it elsewhere.
+    /// Nothing but the number of revisits for each crawl: the crawler notes it elsewhere.
     None,
 }
 

@@ -1,5 +1,7 @@
 //! The WACZ files of a crawl.
 
+use redis::Cmd;
+
 use super::Index;
 use crate::reply::{as_optional_text, as_text};
 use crate::server::Ask;
@@ -61,6 +63,37 @@ impl<S: Ask> Index<S> {
         hash: &[u8],
         size: u64,
     ) -> S::Answer<()> {
+        self.repeat(self.close(crawl, index, filename, hash, size))
+    }
+
+    /// `DEDUPE.WACZCLOSE … RENAME`: the file at this index is finished, and has this name now.
+    ///
+    /// ```no_run
+    /// # use crawlspace_client::dedupe::*;
+    /// # let index = Index::open("redis://127.0.0.1/", "")?;
+    /// let wacz_index = index.wacz_open(b"crawl-1", b"20240501-crawl-1.wacz")?;
+    /// // Write it, and find out its hash, its size and what it is to be called.
+    /// index.wacz_close_as(b"crawl-1", wacz_index, b"news.wacz", b"sha256:fd61a03a", 1_048_576)?;
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `NOCRAWL`, `REMOVING`; `ERR` when no file is at this index, or one that was finished under another name;
+    /// or when the server cannot be reached.
+    pub fn wacz_close_as(
+        &self,
+        crawl: &[u8],
+        index: u64,
+        filename: &[u8],
+        hash: &[u8],
+        size: u64,
+    ) -> S::Answer<()> {
+        let mut close = self.close(crawl, index, filename, hash, size);
+        close.arg("RENAME");
+        self.repeat(close)
+    }
+
+    fn close(&self, crawl: &[u8], index: u64, filename: &[u8], hash: &[u8], size: u64) -> Cmd {
         let mut close = self.command("DEDUPE.WACZCLOSE");
         close
             .arg(crawl)
@@ -68,7 +101,7 @@ impl<S: Ask> Index<S> {
             .arg(filename)
             .arg(hash)
             .arg(size);
-        self.repeat(close)
+        close
     }
 
     /// `DEDUPE.WACZLIST`: the files of the crawl, in the order of their indexes.

@@ -33,8 +33,8 @@ fn write_record(index: &Index, digest: &[u8], url: &[u8], number: u64) -> Result
         }
         Claim::Known(original) => {
             // Write a revisit record that refers to these.
-            let _refers_to = (original.url, original.date);
-            let revisited = Revisited { hash: digest, size: 620 };
+            let _refers_to = (&original.url, &original.date);
+            let revisited = Revisited { hash: digest, size: 620, original: Some(&original) };
             let sequence = Some(Sequence { writer: b"worker-1", number });
             let revisiting = Revisiting { sequence, ..Revisiting::default() };
             index.revisit(crawl, &revisiting, &[revisited]).map(drop)

@@ -44,6 +44,15 @@ macro_rules! dedupe_calls {
         assert_eq!(other.profile()$(.$await)?.unwrap(), Profile::Browsertrix);
         assert_eq!(index.wacz_open(b"a", b"a-0.wacz")$(.$await)?.unwrap(), 0);
         assert_eq!(index.wacz_open(b"a", b"a-1.wacz")$(.$await)?.unwrap(), 1);
+        for begins in [true, false] {
+            assert_eq!(index.begin(b"begun")$(.$await)?.unwrap(), begins);
+        }
+        assert_eq!(index.wacz_open(b"begun", b"open.wacz")$(.$await)?.unwrap(), 0);
+        for _ in 0..2 {
+            index.wacz_close_as(b"begun", 0, b"closed.wacz", b"", 5)$(.$await)?.unwrap();
+        }
+        assert_eq!(index.wacz_list(b"begun")$(.$await)?.unwrap()[0].filename, b"closed.wacz");
+        index.cancel(b"begun")$(.$await)?.unwrap();
         index.wacz_close(b"a", 0, b"a-0.wacz", b"sha256:00", 7000)$(.$await)?.unwrap();
         let files = index.wacz_list(b"a")$(.$await)?.unwrap();
         assert_eq!((files[0].size, files[0].hash.as_deref()), (Some(7000), Some(&b"sha256:00"[..])));
@@ -62,6 +71,10 @@ macro_rules! dedupe_calls {
         index.settle(b"a", &token, &first)$(.$await)?.unwrap();
         let claim = index.claim(b"a", HASH, MINUTE, Duration::ZERO)$(.$await)?.unwrap();
         assert!(matches!(claim, Claim::Known(original) if original.size == 5120));
+        for wait in [Duration::ZERO, wait] {
+            let claim = index.claim_with_wacz(b"a", HASH, MINUTE, wait)$(.$await)?.unwrap();
+            assert!(matches!(claim, Claim::Known(at) if at.filename.as_deref() == Some(b"a-0.wacz")));
+        }
 
         let sequence = Some(Sequence { writer: b"w", number: 1 });
         let adding = Adding { sequence, earliest: true, ..Adding::default() };
@@ -80,7 +93,8 @@ macro_rules! dedupe_calls {
         assert_eq!(located.original.date, b"20230501120000", "the earlier one stayed");
         assert_eq!(found[1].as_ref().unwrap().original.url, b"https://example.com/a b");
 
-        let revisited = Revisited { hash: HASH, size: 300 };
+        let original = &found[1].as_ref().unwrap().original;
+        let revisited = Revisited { hash: HASH, size: 300, original: Some(original) };
         for (reference, number) in [(Reference::Crawl, 1), (Reference::Wacz(b"uuid"), 2), (Reference::None, 3)] {
             let sequence = Some(Sequence { writer: b"r", number });
             let revisiting = Revisiting { reference, sequence };

@@ -54,6 +54,7 @@ fn each_code_of_the_dedupe_commands_is_known() {
     let revisited = Revisited {
         hash: HASH,
         size: 1,
+        original: None,
     };
     assert_code(
         index.revisit(b"a", &Revisiting::default(), &[revisited]),

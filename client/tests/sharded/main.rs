@@ -39,6 +39,7 @@ impl Record {
         Revisited {
             hash: self.hash.as_bytes(),
             size: 300,
+            original: None,
         }
     }
 }

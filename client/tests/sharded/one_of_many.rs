@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crawlspace_client::dedupe::{
-    Adding, Claim, Index, Listed, Moved, Of, Profile, Reference, Revisiting, Sequence, Sharded,
+    Adding, Claim, Index, Listed, Moved, Of, Original, Profile, Reference, Revisited, Revisiting,
+    Sequence, Sharded,
 };
 use crawlspace_client::{AsyncServer, Code, Error, Server};
 use redis_tests::{ok, Rng, Server as Redis};
@@ -157,7 +158,7 @@ fn random_call(twins: &Twins, rng: &mut Rng) {
     let crawl = CRAWLS[rng.below(4) as usize];
     let numbers: BTreeSet<u64> = (0..1 + rng.below(8)).map(|_| rng.below(60)).collect();
     let records = records(numbers);
-    match rng.below(13) {
+    match rng.below(14) {
         0..4 => {
             let wacz_index = rng.below(3);
             let of = |record: &Record| record.hash.clone();
@@ -189,11 +190,23 @@ fn random_call(twins: &Twins, rng: &mut Rng) {
                 reference,
                 ..Revisiting::default()
             };
+            let original = Original {
+                crawl: CRAWLS[rng.below(4) as usize].to_vec(),
+                wacz_index: rng.below(3),
+                date: b"20240501120000".to_vec(),
+                url: b"http://e.com/".to_vec(),
+                size: 700,
+            };
+            let original = (rng.below(2) == 0).then_some(&original);
             for record in &records {
+                let revisited = Revisited {
+                    original,
+                    ..record.revisited()
+                };
                 twins.compare(
                     "revisit",
-                    |one| one.revisit(crawl, &revisiting, &[record.revisited()]),
-                    |many| many.revisit(crawl, &revisiting, &[record.revisited()]),
+                    |one| one.revisit(crawl, &revisiting, &[revisited]),
+                    |many| many.revisit(crawl, &revisiting, &[revisited]),
                 );
             }
         }
@@ -212,8 +225,14 @@ fn random_call(twins: &Twins, rng: &mut Rng) {
                     |one| one.wacz_close(crawl, index, file, b"sha256:0", size),
                     |many| many.wacz_close(crawl, index, file, b"sha256:0", size),
                 );
+                twins.compare(
+                    "WACZ renamed",
+                    |one| one.wacz_close_as(crawl, index, b"all.wacz", b"sha256:0", size),
+                    |many| many.wacz_close_as(crawl, index, b"all.wacz", b"sha256:0", size),
+                );
             }
         }
+        13 => twins.compare("begin", |one| one.begin(crawl), |many| many.begin(crawl)),
         6 | 7 => twins.compare("commit", |one| one.commit(crawl), |many| many.commit(crawl)),
         8 => twins.compare("cancel", |one| one.cancel(crawl), |many| many.cancel(crawl)),
         9 => twins.compare(
@@ -456,6 +475,12 @@ fn a_claim_is_one_in_the_whole_index() {
         };
         many.settle(b"b", &token, &record.added(0)).unwrap();
         assert!(matches!(claim(b"b"), Claim::Known(_)));
+        many.wacz_open(b"b", b"b.wacz").unwrap();
+        let claim = many.claim_with_wacz(b"b", hash, minute, Duration::ZERO);
+        let Ok(Claim::Known(located)) = claim else {
+            panic!("it is known");
+        };
+        assert_eq!(located.filename.as_deref(), Some(&b"b.wacz"[..]));
     }
 }
 

@@ -137,6 +137,11 @@ pub fn command(rng: &mut Rng, p: &[u8]) -> Vec<Vec<u8>> {
             for _ in 0..1 + rng.below(3) {
                 let n = rng.below(HASHES);
                 all.extend([hash(rng, n), rng.below(3000).word()]);
+                if rng.chance(20) {
+                    let crawl = rng.pick(&CRAWLS).to_vec();
+                    let size = rng.below(3000).word();
+                    all.extend(["ORIGINAL".word(), crawl, rng.below(4).word(), size]);
+                }
             }
             all
         }
@@ -159,6 +164,9 @@ pub fn command(rng: &mut Rng, p: &[u8]) -> Vec<Vec<u8>> {
             let hash = hash(rng, n);
             let mut all = words("DEDUPE.CLAIM");
             all.extend([crawl, hash, "PX".word(), 86_400_000.word()]);
+            if rng.chance(50) {
+                all.push("WITHWACZ".word());
+            }
             all
         }
         56..=57 => {
@@ -178,9 +186,13 @@ pub fn command(rng: &mut Rng, p: &[u8]) -> Vec<Vec<u8>> {
                 "sha256:ab".word(),
                 size,
             ];
-            [words("DEDUPE.WACZCLOSE"), rest].concat()
+            let rename = rng.chance(40).then(|| "RENAME".word());
+            let mut all = [words("DEDUPE.WACZCLOSE"), rest].concat();
+            all.extend(rename);
+            all
         }
-        66..=67 => [words("DEDUPE.WACZLIST"), vec![crawl]].concat(),
+        66 => [words("DEDUPE.WACZLIST"), vec![crawl]].concat(),
+        67 => [words("DEDUPE.BEGIN"), vec![crawl]].concat(),
         68..=77 => [words("DEDUPE.COMMIT"), vec![crawl]].concat(),
         78..=80 => [words("DEDUPE.CANCEL"), vec![crawl]].concat(),
         81..=83 => {

@@ -1,10 +1,10 @@
 //! `DEDUPE.CLAIM` and `DEDUPE.UNCLAIM`, and the clients that wait for a claim.
 //!
 //! Whoever ends a claim serves those who wait for it, in the order in which they came: the first
-//! gets the claim, or everybody learns that the payload is known now. A timer does the same when
+//! gets the claim, or everybody learns that the payload is known now. The alarm does the same when
 //! a claim runs out. Nobody polls.
 
-use std::os::raw::{c_int, c_void};
+use std::os::raw::c_int;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::dedupe::claim::{Millis, Outcome, CLAIM_MS};
@@ -13,38 +13,52 @@ use crate::dedupe::error::Error;
 use crate::dedupe::keys::{possible_prefixes, CrawlKey};
 use crate::dedupe::lookup::Found;
 use crate::reply::Reply;
-use crate::server::acl::Access;
-use crate::server::api::{context_flags, now_ms, raw, rm, Ctx, RawCtx, RmString};
+use crate::server::acl::{Access, User};
+use crate::server::alarm;
+use crate::server::api::{context_flags, raw, rm, Ctx, RmString};
 use crate::server::blocked::{can_block, BlockedClient};
+use crate::server::clock::even_ms;
 use crate::server::command::{Answer, Arg, Call, Command, Spec, PREFIX_BYTES};
-use crate::server::guard::guarded;
 use crate::server::info::{count, FIGURES};
-use crate::server::job;
 use crate::server::keyspace::RedisKeyspace;
 use crate::server::main_thread::MainThread;
 use crate::server::notify::Change;
 
-use super::indexes::{on_index, permit, with_index, Remembered};
+use super::indexes::{on_index, permit, with_index, RedisIndex, Remembered};
 use super::{crawl_argument, hash_argument};
 
 /// Longest wait for a claim, in milliseconds; 0 waits for ever.
 const BLOCK_MS: u64 = CLAIM_MS;
 
-/// How soon to look again when the server asks not to write, in milliseconds.
-const RETRY_MS: u64 = 5;
+/// What a client asks for.
+struct Wish {
+    /// The client's user, who may not be allowed to read every crawl.
+    user: Option<RmString>,
+    crawl: Vec<u8>,
+    digest: Digest,
+    /// How long the claim shall last, in milliseconds.
+    ms: u64,
+    with_wacz: bool,
+}
+
+/// What a wish came to at one moment.
+enum Granted {
+    /// The client gets this.
+    Reply(Result<Reply, String>),
+    /// Another client has the claim.
+    Pending { holder: Vec<u8>, deadline: Millis },
+}
 
 /// A client that waits for a claim.
 struct Waiter {
     client: BlockedClient,
     db: c_int,
     prefix: Vec<u8>,
-    crawl: Vec<u8>,
-    digest: Digest,
-    ms: u64,
+    wish: Wish,
     holder: Vec<u8>,
     /// When the claim that it waits for runs out.
     deadline: Millis,
-    /// When it has waited enough. Our own timer watches this, and not the server's: that one may
+    /// When it has waited enough. Our own alarm watches this, and not the server's timer: that one may
     /// drop an answer that was given in the same turn of the event loop.
     until: Option<Millis>,
 }
@@ -52,14 +66,20 @@ struct Waiter {
 struct Waiters {
     /// In the order in which they came.
     all: Vec<Waiter>,
-    /// The timer that is set, and when it fires.
-    timer: Option<(u64, Millis)>,
+    /// Others changed something that may end a wait.
+    changed: bool,
 }
 
 static WAITERS: MainThread<Waiters> = MainThread::new(Waiters {
     all: Vec::new(),
-    timer: None,
+    changed: false,
 });
+
+/// Readies the alarm for those who will wait.
+pub fn start() {
+    alarm::watches(end_waits);
+    alarm::wakes(awake);
+}
 
 /// Looks a hash up, or else reserves it.
 pub struct Claim;
@@ -78,6 +98,7 @@ impl Command for Claim {
             Arg::text("hash"),
             Arg::integer("milliseconds").after("PX"),
             Arg::integer("block-milliseconds").after("BLOCK").optional(),
+            Arg::word("withwacz", "WITHWACZ").optional(),
         ],
     };
 
@@ -91,11 +112,16 @@ impl Command for Claim {
             ));
         }
         let ms = call.args.unsigned("PX", 1, CLAIM_MS)?;
-        let block = if call.args.keyword("BLOCK") {
-            Some(call.args.unsigned("BLOCK", 0, BLOCK_MS)?)
-        } else {
-            None
-        };
+        let (mut block, mut with_wacz) = (None, false);
+        loop {
+            if block.is_none() && call.args.keyword("BLOCK") {
+                block = Some(call.args.unsigned("BLOCK", 0, BLOCK_MS)?);
+            } else if !with_wacz && call.args.keyword("WITHWACZ") {
+                with_wacz = true;
+            } else {
+                break;
+            }
+        }
         call.args.end()?;
         permit(
             call,
@@ -106,35 +132,95 @@ impl Command for Claim {
             ],
             &[(crawl, &[CrawlKey::Records], Access::Read)],
         )?;
-        let now = now_ms();
-        let outcome = on_index(call, |remembered, keys| {
+        let now = even_ms();
+        let wish = Wish {
+            user: User::current_name(call.ctx),
+            crawl: crawl.to_vec(),
+            digest,
+            ms,
+            with_wacz,
+        };
+        let granted = on_index(call, |remembered, keys| {
             let Remembered { index, sweep, .. } = remembered;
-            let outcome = index.claim(keys, crawl, &digest, ms, now)?;
+            let outcome = index.claim(keys, crawl, &wish.digest, ms, now)?;
             if matches!(outcome, Outcome::Claimed(_)) {
                 index.sweep_claims(keys, sweep, now)?;
             }
-            Ok(outcome)
+            wish.granted(index, keys, outcome)
         })?;
-        match (outcome, block) {
-            (Outcome::Pending { holder, deadline }, Some(block)) if can_block(call.ctx) => {
+        match (granted, block) {
+            (Granted::Reply(reply), _) => reply.map(Answer::Reply),
+            (Granted::Pending { holder, deadline }, Some(block)) if can_block(call.ctx) => {
                 let client = BlockedClient::block(call.ctx, gone, Some(timed_out));
                 let mut waiters = WAITERS.borrow();
                 waiters.all.push(Waiter {
                     client,
                     db: call.db,
                     prefix: call.prefix.to_vec(),
-                    crawl: crawl.to_vec(),
-                    digest,
-                    ms,
+                    wish,
                     holder,
                     deadline,
                     until: (block > 0).then(|| now + block),
                 });
-                waiters.arrange(call.ctx);
+                waiters.arrange();
                 Ok(Answer::Sent)
             }
-            (outcome, _) => Ok(Answer::Reply(reply(&outcome, now))),
+            (Granted::Pending { holder, deadline }, _) => {
+                Ok(Answer::Reply(pending_reply(&holder, deadline, now)))
+            }
         }
+    }
+}
+
+impl Wish {
+    /// What the client gets of an outcome.
+    fn granted(
+        &self,
+        index: &mut RedisIndex,
+        keys: &mut RedisKeyspace,
+        outcome: Outcome<RmString>,
+    ) -> Result<Granted, Error> {
+        Ok(match outcome {
+            Outcome::Pending { holder, deadline } => Granted::Pending { holder, deadline },
+            Outcome::Claimed(token) => {
+                count(&FIGURES.claims_granted, 1);
+                let token = Reply::bulk(token.to_string());
+                Granted::Reply(Ok(Reply::Array(vec![Reply::bulk("CLAIMED"), token])))
+            }
+            Outcome::Dupe(found) => Granted::Reply(match self.permit(index, keys, &found) {
+                Err(refused) => Err(refused),
+                Ok(()) => {
+                    let mut record = record_reply(&found);
+                    if self.with_wacz {
+                        let container = index.container(keys, &found)?;
+                        record.push(container.map_or(Reply::Nil, Reply::bulk));
+                    }
+                    Ok(Reply::Array(vec![
+                        Reply::bulk("DUPE"),
+                        Reply::Array(record),
+                    ]))
+                }
+            }),
+        })
+    }
+
+    /// Refuses with `NOPERM` unless the client's user may read the crawl that the payload was found in.
+    fn permit(
+        &self,
+        index: &mut RedisIndex,
+        keys: &mut RedisKeyspace,
+        found: &Found<RmString>,
+    ) -> Result<(), String> {
+        let Some(user) = self.user.as_ref().map(User::named) else {
+            return Ok(());
+        };
+        let read = [CrawlKey::Records, CrawlKey::Waczs];
+        read[..1 + usize::from(self.with_wacz)]
+            .iter()
+            .try_for_each(|which| {
+                let key = index.crawl_key(keys, found.crawl.id(), *which);
+                user.check(&key, Access::Read)
+            })
     }
 }
 
@@ -156,41 +242,24 @@ impl Command for Unclaim {
         let token = call.args.unsigned("token", 1, i64::MAX as u64)?;
         permit(call, &[(|names| &names.claims, Access::Write)], &[])?;
         let given_up = on_index(call, |remembered, keys| {
-            remembered.index.unclaim(keys, &digest, token, now_ms())
+            remembered.index.unclaim(keys, &digest, token, even_ms())
         })?;
         if given_up && anybody_waits() {
-            serve(
-                call.ctx,
-                call.db,
-                call.prefix,
-                &mut call.keys,
-                Some(&[digest]),
-            );
+            serve(call.db, call.prefix, &mut call.keys, Some(&[digest]));
         }
         Ok(Answer::Reply(Reply::Int(i64::from(given_up))))
     }
 }
 
-fn reply(outcome: &Outcome<RmString>, now: Millis) -> Reply {
-    match outcome {
-        Outcome::Dupe(found) => Reply::Array(vec![Reply::bulk("DUPE"), record_reply(found)]),
-        Outcome::Claimed(token) => {
-            count(&FIGURES.claims_granted, 1);
-            Reply::Array(vec![Reply::bulk("CLAIMED"), Reply::bulk(token.to_string())])
-        }
-        Outcome::Pending { holder, deadline } => pending_reply(holder, *deadline, now),
-    }
-}
-
-fn record_reply(found: &Found<RmString>) -> Reply {
+fn record_reply(found: &Found<RmString>) -> Vec<Reply> {
     let record = found.record();
-    Reply::Array(vec![
+    vec![
         Reply::bulk(found.crawl.id()),
         Reply::count(record.wacz_index),
         Reply::bulk(record.date),
         Reply::bulk(record.url),
         Reply::count(record.size),
-    ])
+    ]
 }
 
 fn pending_reply(holder: &[u8], deadline: Millis, now: Millis) -> Reply {
@@ -207,117 +276,98 @@ pub fn anybody_waits() -> bool {
 }
 
 /// Serves those who wait for these hashes of an index, or for any of it.
-pub fn serve(
-    ctx: Ctx,
-    db: c_int,
-    prefix: &[u8],
-    keys: &mut RedisKeyspace,
-    digests: Option<&[Digest]>,
-) {
+pub fn serve(db: c_int, prefix: &[u8], keys: &mut RedisKeyspace, digests: Option<&[Digest]>) {
     let wanted = |w: &Waiter| {
-        w.db == db && w.prefix == prefix && digests.is_none_or(|d| d.contains(&w.digest))
+        w.db == db && w.prefix == prefix && digests.is_none_or(|d| d.contains(&w.wish.digest))
     };
     let all = std::mem::take(&mut WAITERS.borrow().all);
     let mut kept = Vec::with_capacity(all.len());
-    let now = now_ms();
+    let now = even_ms();
     for mut waiter in all {
         if !wanted(&waiter) {
             kept.push(waiter);
             continue;
         }
-        let outcome = with_index(db, prefix, keys, |remembered, keys| {
-            let Waiter {
-                crawl, digest, ms, ..
-            } = &waiter;
-            remembered.index.claim(keys, crawl, digest, *ms, now)
+        let wish = &waiter.wish;
+        let granted = with_index(db, prefix, keys, |remembered, keys| {
+            let index = &mut remembered.index;
+            let outcome = index.claim(keys, &wish.crawl, &wish.digest, wish.ms, now)?;
+            wish.granted(index, keys, outcome)
         });
-        match outcome {
-            Ok(Outcome::Pending { holder, deadline }) => {
+        match granted {
+            Ok(Granted::Pending { holder, deadline }) => {
                 waiter.holder = holder;
                 waiter.deadline = deadline;
                 kept.push(waiter);
             }
-            Ok(outcome) => waiter.client.answer(Ok(reply(&outcome, now))),
+            Ok(Granted::Reply(reply)) => waiter.client.answer(reply),
             Err(error) => waiter.client.answer(Err(error.to_string())),
         }
     }
     let mut waiters = WAITERS.borrow();
     waiters.all = kept;
-    waiters.arrange(ctx);
+    waiters.arrange();
 }
 
 impl Waiters {
-    /// Shows how many wait, and sets the timer for the claim that runs out first.
-    fn arrange(&mut self, ctx: Ctx) {
-        FIGURES.claims_pending.store(self.all.len() as u64, Relaxed);
+    /// Shows how many wait, and sets the alarm for the claim or the wait that ends first.
+    fn arrange(&self) {
+        self.show();
         let times = |waiter: &Waiter| waiter.until.unwrap_or(Millis::MAX).min(waiter.deadline);
-        match self.all.iter().map(times).min() {
-            Some(first) => self.wake_at(ctx, first),
-            None => self.stop_timer(ctx),
+        if let Some(first) = self.all.iter().map(times).min() {
+            alarm::set_in(first.saturating_sub(even_ms()));
         }
     }
 
-    fn wake_at(&mut self, ctx: Ctx, when: Millis) {
-        if self.timer.is_some_and(|(_, set)| set <= when) {
-            return;
-        }
-        self.stop_timer(ctx);
-        let delay = when.saturating_sub(now_ms());
-        // SAFETY: main thread, live context; the timer carries no data.
-        let id = unsafe {
-            rm!(RedisModule_CreateTimer(
-                ctx.raw(),
-                delay as i64,
-                Some(fired),
-                std::ptr::null_mut()
-            ))
-        };
-        self.timer = Some((id, when));
+    fn show(&self) {
+        FIGURES.claims_pending.store(self.all.len() as u64, Relaxed);
     }
 
-    fn stop_timer(&mut self, ctx: Ctx) {
-        if let Some((id, _)) = self.timer.take() {
-            // SAFETY: main thread; a timer that fired meanwhile is unknown, which is no harm.
-            unsafe { rm!(RedisModule_StopTimer(ctx.raw(), id, std::ptr::null_mut())) };
-        }
+    /// Wakes all of them, because others changed something.
+    fn wake(&mut self) {
+        self.changed = true;
+        alarm::set_in(0);
     }
 }
 
-/// A claim ran out, or somebody else changed the index: those who wait look again.
-extern "C" fn fired(ctx: RawCtx, _: *mut c_void) {
-    // SAFETY: the server hands a live context to this callback, on its main thread.
-    let ctx = unsafe { Ctx::new(ctx) };
-    let _ = guarded("a claim timer", || {
-        let now = now_ms();
-        let mut places: Vec<(c_int, Vec<u8>)> = {
-            let mut waiters = WAITERS.borrow();
-            waiters.timer = None;
-            let done = |waiter: &Waiter| waiter.until.is_some_and(|until| until <= now);
-            let (done, kept) = std::mem::take(&mut waiters.all).into_iter().partition(done);
-            waiters.all = kept;
-            waiters.arrange(ctx);
-            for waiter in done {
-                let reply = pending_reply(&waiter.holder, waiter.deadline, now);
-                waiter.client.answer(Ok(reply));
-            }
-            let places = waiters.all.iter().map(|w| (w.db, w.prefix.clone()));
-            places.collect()
-        };
-        if context_flags(ctx) & raw::REDISMODULE_CTX_FLAGS_MASTER == 0 {
-            return;
-        }
-        if job::avoid_writing() {
-            WAITERS.borrow().wake_at(ctx, now + RETRY_MS);
-            return;
-        }
-        places.sort();
-        places.dedup();
-        for (db, prefix) in places {
-            // SAFETY: main thread, the context of this timer.
-            unsafe { rm!(RedisModule_SelectDb(ctx.raw(), db)) };
-            serve(ctx, db, &prefix, &mut RedisKeyspace::new(ctx), None);
-        }
-    });
+/// Those who have waited enough learn who holds the claim.
+fn end_waits() {
+    let now = even_ms();
+    let mut waiters = WAITERS.borrow();
+    let done = |waiter: &Waiter| waiter.until.is_some_and(|until| until <= now);
+    let (done, kept) = std::mem::take(&mut waiters.all).into_iter().partition(done);
+    waiters.all = kept;
+    waiters.show();
+    for waiter in done {
+        let reply = pending_reply(&waiter.holder, waiter.deadline, now);
+        waiter.client.answer(Ok(reply));
+    }
+    // Claims that ran out wait until somebody may write.
+    let ends = waiters.all.iter().flat_map(|w| [Some(w.deadline), w.until]);
+    if let Some(first) = ends.flatten().filter(|end| *end > now).min() {
+        alarm::set_in(first - now);
+    }
+}
+
+/// Those whose claim ran out look again, or all, if others changed something.
+fn awake(ctx: Ctx) {
+    let now = even_ms();
+    let mut places: Vec<(c_int, Vec<u8>)> = {
+        let mut waiters = WAITERS.borrow();
+        let changed = std::mem::take(&mut waiters.changed);
+        let due = waiters.all.iter().filter(|w| changed || w.deadline <= now);
+        due.map(|w| (w.db, w.prefix.clone())).collect()
+    };
+    if context_flags(ctx) & raw::REDISMODULE_CTX_FLAGS_MASTER == 0 {
+        return;
+    }
+    places.sort();
+    places.dedup();
+    for (db, prefix) in places {
+        // SAFETY: main thread, the context of this callback.
+        unsafe { rm!(RedisModule_SelectDb(ctx.raw(), db)) };
+        serve(db, &prefix, &mut RedisKeyspace::new(ctx), None);
+    }
 }
 
 /// Those who wait for a claim in the name of a crawl that is canceled need not wait on.
@@ -326,13 +376,12 @@ pub fn cancel_waiters(db: c_int, prefix: &[u8], crawl: &[u8]) {
         return;
     }
     let mut waiters = WAITERS.borrow();
-    let canceled = |w: &Waiter| w.db == db && w.prefix == prefix && w.crawl == crawl;
+    let canceled = |w: &Waiter| w.db == db && w.prefix == prefix && w.wish.crawl == crawl;
     let (gone, kept) = std::mem::take(&mut waiters.all)
         .into_iter()
         .partition(canceled);
     waiters.all = kept;
-    let n = waiters.all.len() as u64;
-    FIGURES.claims_pending.store(n, Relaxed);
+    waiters.show();
     for waiter in gone {
         let error = Error::Canceled(crawl.to_vec()).to_string();
         waiter.client.answer(Err(error));
@@ -343,8 +392,7 @@ pub fn cancel_waiters(db: c_int, prefix: &[u8], crawl: &[u8]) {
 fn gone(client: BlockedClient) {
     let mut waiters = WAITERS.borrow();
     waiters.all.retain(|waiter| waiter.client != client);
-    let n = waiters.all.len() as u64;
-    FIGURES.claims_pending.store(n, Relaxed);
+    waiters.show();
 }
 
 /// Somebody ended a client's wait with `CLIENT UNBLOCK`: it learns who holds the claim.
@@ -352,15 +400,14 @@ fn timed_out(_: Ctx, client: BlockedClient) -> Result<Reply, String> {
     let mut waiters = WAITERS.borrow();
     let at = waiters.all.iter().position(|w| w.client == client);
     let waiter = at.map(|at| waiters.all.remove(at));
-    let n = waiters.all.len() as u64;
-    FIGURES.claims_pending.store(n, Relaxed);
+    waiters.show();
     Ok(waiter.map_or(Reply::Nil, |waiter| {
-        pending_reply(&waiter.holder, waiter.deadline, now_ms())
+        pending_reply(&waiter.holder, waiter.deadline, even_ms())
     }))
 }
 
 /// Others changed keys: those who wait look again soon, or are told why they cannot wait on.
-pub fn on_change(ctx: Ctx, change: Change<'_>) {
+pub fn on_change(_: Ctx, change: Change<'_>) {
     if !anybody_waits() {
         return;
     }
@@ -377,12 +424,12 @@ pub fn on_change(ctx: Ctx, change: Change<'_>) {
             }
             FIGURES.claims_pending.store(0, Relaxed);
         }
-        Change::Databases(_) | Change::Everything => waiters.wake_at(ctx, 0),
+        Change::Databases(_) | Change::Everything => waiters.wake(),
         Change::Key(db, key) => {
             let touched = possible_prefixes(key, PREFIX_BYTES)
                 .any(|(prefix, _)| waiters.all.iter().any(|w| w.db == db && w.prefix == prefix));
             if touched {
-                waiters.wake_at(ctx, 0);
+                waiters.wake();
             }
         }
     }

@@ -80,7 +80,7 @@ impl Slices for IndexJob {
             Err(error) => Err(error.to_string()),
         };
         if self.kind != Kind::Reads && claims::anybody_waits() {
-            claims::serve(ctx, self.db, &self.prefix, &mut keys, None);
+            claims::serve(self.db, &self.prefix, &mut keys, None);
         }
         Progress::Done(outcome)
     }

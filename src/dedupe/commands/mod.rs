@@ -1,6 +1,7 @@
 //! The `DEDUPE.*` commands: arguments in, reply out. The rules are in the other modules of
 //! [`crate::dedupe`].
 
+mod begin;
 mod claims;
 mod crawls;
 mod indexes;
@@ -27,6 +28,7 @@ pub fn register_all(ctx: Ctx) -> Result<(), String> {
         register::<lookup::Lookup>(ctx)?;
         register::<claims::Claim>(ctx)?;
         register::<claims::Unclaim>(ctx)?;
+        register::<begin::Begin>(ctx)?;
         register::<records::Add>(ctx)?;
         register::<records::Revisit>(ctx)?;
         register::<wacz::Open>(ctx)?;
@@ -47,6 +49,7 @@ pub fn register_all(ctx: Ctx) -> Result<(), String> {
         register::<pack::Unpack>(ctx)?;
         store::register(ctx)?;
     }
+    claims::start();
     for hear in [indexes::on_change, claims::on_change] {
         notify::listen(Listener {
             cares_for: may_be_ours,

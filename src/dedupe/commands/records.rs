@@ -1,13 +1,13 @@
 //! `DEDUPE.ADD` and `DEDUPE.REVISIT`.
 
-use crate::dedupe::add::{Adding, Dependency, Response, Revisit as Revisited};
+use crate::dedupe::add::{Adding, Dependency, Original, Response, Revisit as Revisited};
 use crate::dedupe::date::{is_date, DATE_BYTES};
 use crate::dedupe::keys::CrawlKey;
 use crate::dedupe::record::{Record, URL_BYTES};
 use crate::reply::Reply;
 use crate::server::acl::Access;
-use crate::server::api::now_ms;
 use crate::server::args::Args;
+use crate::server::clock::even_ms;
 use crate::server::command::{Answer, Arg, Call, Command, Spec};
 use crate::server::info::{count, FIGURES};
 use crate::text::Shown;
@@ -122,18 +122,12 @@ impl Command for Add {
                     given.as_ref() == response.digest.written(index.profile())
                 });
             keys.offer_fields(written.map(|(given, _)| given));
-            index.add(keys, crawl, &responses, how, now_ms())
+            index.add(keys, crawl, &responses, how, even_ms())
         })?;
         count(&FIGURES.adds, responses.len() as u64);
         if claims::anybody_waits() {
             let digests: Vec<_> = responses.into_iter().map(|r| r.digest).collect();
-            claims::serve(
-                call.ctx,
-                call.db,
-                call.prefix,
-                &mut call.keys,
-                Some(&digests),
-            );
+            claims::serve(call.db, call.prefix, &mut call.keys, Some(&digests));
         }
         Ok(Answer::Reply(Reply::count(new)))
     }
@@ -159,7 +153,24 @@ impl Command for Revisit {
             )
             .optional(),
             SEQ,
-            Arg::block("record", &[Arg::text("hash"), Arg::integer("revisit-size")]).multiple(),
+            Arg::block(
+                "record",
+                &[
+                    Arg::text("hash"),
+                    Arg::integer("revisit-size"),
+                    Arg::block(
+                        "original",
+                        &[
+                            Arg::text("crawl"),
+                            Arg::integer("waczIndex"),
+                            Arg::integer("size"),
+                        ],
+                    )
+                    .after("ORIGINAL")
+                    .optional(),
+                ],
+            )
+            .multiple(),
         ],
     };
 
@@ -182,10 +193,20 @@ impl Command for Revisit {
         loop {
             let (given, digest) = hash_argument(&mut call.args)?;
             let size = call.args.unsigned("revisit-size", 0, LARGEST)?;
+            // No hash is as short as this word.
+            let original = match call.args.keyword("ORIGINAL") {
+                true => Some(Original {
+                    crawl: crawl_argument(&mut call.args)?,
+                    wacz_index: call.args.unsigned("waczIndex", 0, LARGEST)?,
+                    size: call.args.unsigned("size", 0, LARGEST)?,
+                }),
+                false => None,
+            };
             revisits.push(Revisited {
                 digest,
                 given,
                 size,
+                original,
             });
             if call.args.left() == 0 {
                 break;

@@ -2,7 +2,7 @@
 
 use crate::dedupe::keys::CrawlKey;
 use crate::dedupe::requires::entry_members;
-use crate::dedupe::wacz::{FILENAME_BYTES, WACZ_HASH_BYTES};
+use crate::dedupe::wacz::{Finished, FILENAME_BYTES, WACZ_HASH_BYTES};
 use crate::reply::Reply;
 use crate::server::acl::Access;
 use crate::server::command::{Answer, Arg, Call, Command, Spec};
@@ -45,7 +45,7 @@ impl Command for Close {
     const SPEC: Spec = Spec {
         name: "dedupe.waczclose",
         flags: "write deny-oom",
-        arity: 7,
+        arity: -7,
         summary: "Fills in the hash and size of a finished WACZ file, and counts its size once.",
         complexity: "O(1) for the first and last files of the crawl, O(N) between",
         args: &[
@@ -55,6 +55,7 @@ impl Command for Close {
             Arg::text("filename"),
             Arg::text("hash"),
             Arg::integer("size"),
+            Arg::word("rename", "RENAME").optional(),
         ],
     };
 
@@ -67,14 +68,20 @@ impl Command for Close {
             _ => call.args.bytes("hash", WACZ_HASH_BYTES)?,
         };
         let size = call.args.unsigned("size", 0, (1 << 53) - 1)?;
+        let file = Finished {
+            filename,
+            hash,
+            size,
+            renames: call.args.keyword("RENAME"),
+        };
+        call.args.end()?;
         permit(
             call,
             &[(|names| &names.uncommitted, Access::Write)],
             &[(crawl, &[CrawlKey::Waczs, CrawlKey::Counts], Access::Write)],
         )?;
         on_index(call, |remembered, keys| {
-            let index = &mut remembered.index;
-            index.wacz_close(keys, crawl, i, filename, hash, size)
+            remembered.index.wacz_close(keys, crawl, i, file)
         })?;
         Ok(Answer::Reply(Reply::Ok))
     }

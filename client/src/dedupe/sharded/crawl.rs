@@ -15,6 +15,27 @@ use crate::server::{Batch, Call, Code, Error, Pending, Steps, Unsent};
 const ROUNDS: usize = 10;
 
 impl<S: Steps> Sharded<S> {
+    /// [`Index::begin`](crate::dedupe::Index::begin): the home shard knows the crawl from then on.
+    ///
+    /// ```no_run
+    /// # use crawlspace_client::dedupe::*;
+    /// # let index = Sharded::open("redis://127.0.0.1/", "coll-42", 16)?;
+    /// index.begin(b"crawl-1")?;
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As there.
+    pub fn begin(&self, crawl: &[u8]) -> S::Answer<bool> {
+        let (index, crawl) = (self.clone(), crawl.to_vec());
+        self.server().run(async move {
+            let (standing, _) = index.standing(&crawl).await?;
+            let begin = index.home().over(&Unsent).begin(&crawl);
+            let begins = index.server().step(begin).await?;
+            Ok(begins && !standing.others().iter().any(|other| other.uncommitted))
+        })
+    }
+
     /// [`Index::commit`](crate::dedupe::Index::commit): the crawl becomes part of all shards, the home last.
     ///
     /// When it fails on the way, nobody else can cancel the crawl before it was committed to its end, unless

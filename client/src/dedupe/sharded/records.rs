@@ -1,12 +1,13 @@
 //! Records, of which each belongs to one shard, and the WACZ files, which are in the first one.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use super::{spread, Sharded};
 use crate::dedupe::{
     written, Added, Adding, Claim, Index, Located, Original, Revisited, Revisiting, Sequence, Wacz,
 };
-use crate::server::{Batch, Pending, Steps};
+use crate::server::{Batch, Pending, Steps, Unsent};
 
 impl<S: Steps> Sharded<S> {
     /// Which items belong to which shard, in their order.
@@ -109,13 +110,7 @@ impl<S: Steps> Sharded<S> {
                 }
             }
             let files = index.files(crawls).await?;
-            let located = |original: Original| Located {
-                filename: files
-                    .get(&original.crawl)
-                    .and_then(|files| files.get(usize::try_from(original.wacz_index).ok()?))
-                    .map(|wacz| wacz.filename.clone()),
-                original,
-            };
+            let located = |original| located(original, &files);
             Ok(found.into_iter().map(|one| one.map(located)).collect())
         })
     }
@@ -164,7 +159,7 @@ impl<S: Steps> Sharded<S> {
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
     /// # let index = Sharded::open("redis://127.0.0.1/", "coll-42", 16)?;
-    /// let revisited = Revisited { hash: b"sha1:B2LTWWPUOYAH7UIPQ7ZUPQ4VMBSVC36A", size: 620 };
+    /// let revisited = Revisited { hash: b"sha1:B2LTWWPUOYAH7UIPQ7ZUPQ4VMBSVC36A", size: 620, original: None };
     /// index.revisit(b"crawl-2", &Revisiting::default(), &[revisited])?;
     /// # Ok::<(), crawlspace_client::Error>(())
     /// ```
@@ -265,6 +260,42 @@ impl<S: Steps> Sharded<S> {
         self.shard_of(hash).claim(crawl, hash, lasting, wait)
     }
 
+    /// [`Index::claim_with_wacz`]. For a known payload it takes a second round trip, to the list of the home
+    /// shard.
+    ///
+    /// ```no_run
+    /// # use crawlspace_client::dedupe::*;
+    /// # let index = Sharded::open("redis://127.0.0.1/", "coll-42", 16)?;
+    /// use std::time::Duration;
+    /// let (minute, hash) = (Duration::from_secs(60), b"sha1:B2LTWWPUOYAH7UIPQ7ZUPQ4VMBSVC36A");
+    /// let claim = index.claim_with_wacz(b"crawl-1", hash, minute, Duration::ZERO)?;
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As there.
+    pub fn claim_with_wacz(
+        &self,
+        crawl: &[u8],
+        hash: &[u8],
+        lasting: Duration,
+        wait: Duration,
+    ) -> S::Answer<Claim<Located>> {
+        let shard = self.shard_of(hash).over(&Unsent);
+        let claim = shard.claim(crawl, hash, lasting, wait);
+        let index = self.clone();
+        self.server().run(async move {
+            Ok(match index.server().step(claim).await? {
+                Claim::Known(original) => {
+                    let files = index.files(vec![original.crawl.clone()]).await?;
+                    Claim::Known(located(original, &files))
+                }
+                Claim::Yours(token) => Claim::Yours(token),
+                Claim::Pending { holder, left } => Claim::Pending { holder, left },
+            })
+        })
+    }
+
     /// [`Index::settle`].
     ///
     /// ```no_run
@@ -341,6 +372,29 @@ impl<S: Steps> Sharded<S> {
         self.home().wacz_close(crawl, index, filename, hash, size)
     }
 
+    /// [`Index::wacz_close_as`].
+    ///
+    /// ```no_run
+    /// # use crawlspace_client::dedupe::*;
+    /// # let index = Sharded::open("redis://127.0.0.1/", "coll-42", 16)?;
+    /// index.wacz_close_as(b"crawl-1", 0, b"news.wacz", b"sha256:fd61a03a", 1_048_576)?;
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As there.
+    pub fn wacz_close_as(
+        &self,
+        crawl: &[u8],
+        index: u64,
+        filename: &[u8],
+        hash: &[u8],
+        size: u64,
+    ) -> S::Answer<()> {
+        self.home()
+            .wacz_close_as(crawl, index, filename, hash, size)
+    }
+
     /// [`Index::wacz_list`]. A crawl without WACZ files that is not committed is `NOCRAWL` here.
     ///
     /// ```no_run
@@ -354,5 +408,16 @@ impl<S: Steps> Sharded<S> {
     /// As there.
     pub fn wacz_list(&self, crawl: &[u8]) -> S::Answer<Vec<Wacz>> {
         self.home().wacz_list(crawl)
+    }
+}
+
+/// An original with its file, of the files of crawls.
+fn located(original: Original, files: &HashMap<Vec<u8>, Vec<Wacz>>) -> Located {
+    let at = usize::try_from(original.wacz_index);
+    let files = files.get(&original.crawl).map_or(&[][..], Vec::as_slice);
+    let file = at.ok().and_then(|at| files.get(at));
+    Located {
+        filename: file.map(|wacz| wacz.filename.clone()),
+        original,
     }
 }

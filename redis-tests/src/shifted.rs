@@ -1,0 +1,77 @@
+//! A server whose wall clock jumps when a test says so.
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::Command;
+
+use tempfile::TempDir;
+
+use crate::frontier::server_time;
+use crate::server::{Options, Server};
+
+/// A server whose wall clock can be moved.
+pub struct Shifted {
+    /// The server.
+    pub server: Server,
+    shift: File,
+    _dir: TempDir,
+}
+
+impl Shifted {
+    /// An hour in milliseconds.
+    pub const HOUR: i64 = 3_600_000;
+
+    /// Starts one. `None`, with the reason printed, when this machine has no C compiler.
+    pub fn start() -> Option<Shifted> {
+        let dir = TempDir::new().expect("a temporary directory");
+        let library = dir.path().join("clock.so");
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/clock.c");
+        let built = Command::new("cc")
+            .args(["-shared", "-fPIC", "-O1", "-o"])
+            .args([&library, &source])
+            .output();
+        match built {
+            Ok(done) => assert!(
+                done.status.success(),
+                "{}",
+                String::from_utf8_lossy(&done.stderr)
+            ),
+            Err(e) => {
+                eprintln!("skipped: no C compiler: {e}");
+                return None;
+            }
+        }
+        let path = dir.path().join("shift");
+        std::fs::write(&path, 0i64.to_ne_bytes()).expect("the file can be written");
+        let shift = OpenOptions::new()
+            .write(true)
+            .open(&path)
+            .expect("it is there");
+        let server = Options::new()
+            .env("LD_PRELOAD", &library.to_string_lossy())
+            .env("CRAWLSPACE_CLOCK", &path.to_string_lossy())
+            .start();
+        let shifted = Shifted {
+            server,
+            shift,
+            _dir: dir,
+        };
+        let mut c = shifted.server.wire();
+        let before = server_time(&mut c);
+        shifted.jump(Self::HOUR);
+        let passed = server_time(&mut c) - before;
+        assert!(
+            (Self::HOUR..Self::HOUR + 60_000).contains(&passed),
+            "{passed} ms"
+        );
+        shifted.jump(0);
+        Some(shifted)
+    }
+
+    /// Sets the clock this many milliseconds before or behind the true time.
+    pub fn jump(&self, ms: i64) {
+        let us = (ms * 1000).to_ne_bytes();
+        self.shift.write_all_at(&us, 0).expect("it can be written");
+    }
+}
