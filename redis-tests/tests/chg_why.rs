@@ -38,6 +38,7 @@ fn why_has_the_same_fields_in_the_same_order_for_every_group() {
             "backoff",
             "expired",
             "executions",
+            "more-executions",
         ];
         assert_eq!(fields(&why), names, "{chg}");
         assert_eq!(why.field("chg").text(), chg);

@@ -71,6 +71,7 @@ impl<K: Store> Frontier<K> {
         let mut added = 0;
         for uri in uris {
             let (mut loaded, counted) = self.load_counting(ks, uri.chg, &field)?;
+            self.reclaim(ks, &mut loaded, now)?;
             if !spend(&mut loaded) {
                 counts.push(None);
                 continue;
@@ -80,6 +81,9 @@ impl<K: Store> Frontier<K> {
             let mut text = Text::new();
             push_number(&mut text, counted + 1);
             self.save_with(ks, &loaded, Some((&field, &text)))?;
+            if counted == 0 {
+                self.enlist(ks, execution, uri.chg)?;
+            }
             added += 1;
         }
         self.figures.added += added as u64;
@@ -109,9 +113,13 @@ impl<K: Store> Frontier<K> {
         let mut added = 0;
         for uri in uris {
             let mut loaded = self.load(ks, uri.chg)?;
+            self.reclaim(ks, &mut loaded, now)?;
             let key = self.uris_key(ks, uri.chg);
-            let has = self.kept(ks, &loaded, |kept| kept.contains(execution, uri.uri))?;
-            let known = has.unwrap_or(false);
+            let has = self.kept(ks, &loaded, |kept| {
+                let first = kept.count_of(execution) == 0;
+                (first, !first && kept.contains(execution, uri.uri))
+            })?;
+            let (first, known) = has.unwrap_or((true, false));
             if known && weight.is_none() {
                 counts.push(Some(loaded.group.uris));
                 continue;
@@ -137,6 +145,9 @@ impl<K: Store> Frontier<K> {
             self.arrive(ks, &mut loaded, 1, uri.at, now)?;
             counts.push(Some(loaded.group.uris));
             self.save(ks, &loaded)?;
+            if first {
+                self.enlist(ks, execution, uri.chg)?;
+            }
             added += 1;
         }
         self.figures.added += added as u64;

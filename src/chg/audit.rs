@@ -1,17 +1,21 @@
 //! What an audit needs to know of changes behind its back.
 
+use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
-
-use rustc_hash::FxHashMap;
 
 /// Counts as they stood when an audit began, of everything that has changed since: an audit takes
 /// many steps, and proves what held at one moment.
+///
+/// Ordered maps, here and in the audit itself: the names come from strangers, and a map that grows by a
+/// node takes no longer for the millionth.
 #[derive(Debug, Default)]
 pub struct Audit {
     /// Whose audit this is; whoever asks for another one takes it over.
     owner: Weak<()>,
-    pub(super) groups: FxHashMap<Box<[u8]>, u64>,
-    pub(super) executions: FxHashMap<Box<[u8]>, u64>,
+    pub(super) groups: BTreeMap<Box<[u8]>, u64>,
+    pub(super) executions: BTreeMap<Box<[u8]>, u64>,
+    /// The group that is read in several steps, until something changes in it.
+    watched: Option<Box<[u8]>>,
     /// How many were taken from the head of `chg_ready`.
     pub(super) taken: u64,
     /// Whether plain clients wrote meanwhile, so that nothing is proved.
@@ -39,21 +43,34 @@ impl Audit {
         self.owner.strong_count() > 0
     }
 
-    /// The count of a group is about to change; what it is now.
+    /// Watches a group that is about to be read in several steps.
+    pub(super) fn watch(&mut self, id: &[u8]) {
+        self.watched = Some(id.into());
+    }
+
+    /// Whether nothing has changed in the watched group, by commands of this module.
+    pub(super) fn is_unchanged(&self) -> bool {
+        self.watched.is_some()
+    }
+
+    /// The count of a group is about to change, or something else in it; what it is now.
     pub(super) fn before(&mut self, id: &[u8], count: u64) {
         if !self.groups.contains_key(id) {
             self.groups.insert(id.into(), count);
         }
+        if self.watched.as_deref() == Some(id) {
+            self.watched = None;
+        }
     }
 
-    /// The same for an execution.
+    /// The queued URIs of an execution are about to change; how many there are now.
     pub(super) fn before_execution(&mut self, execution: &[u8], count: u64) {
         if !self.executions.contains_key(execution) {
             self.executions.insert(execution.into(), count);
         }
     }
 
-    /// Somebody wrote who does not say what was there before.
+    /// A plain client wrote, who does not say what was there before.
     pub(super) fn disturb(&mut self) {
         self.disturbed = true;
     }

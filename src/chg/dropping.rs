@@ -1,10 +1,11 @@
 //! `CHG.DROP`: a crawl is aborted, and its URIs leave all groups.
 
+use crate::keyspace::Batch;
 use crate::reply::Reply;
 
 use super::error::Result;
 use super::frontier::Frontier;
-use super::job::{Groups, Job, Step, Time, Walked};
+use super::job::{Job, Step, Time};
 use super::keys::COUNTED;
 use super::store::Store;
 use super::time::Millis;
@@ -18,29 +19,54 @@ const BATCH: u64 = 128;
 pub struct Dropping<K: Store> {
     execution: Vec<u8>,
     now: Millis,
-    groups: Groups<K>,
-    /// The group that is worked on, and whether anything was dropped from it.
-    current: Option<(Vec<u8>, bool)>,
+    /// The walk over the groups that have URIs of the execution.
+    groups: K::Cursor,
+    batch: Batch,
+    next: usize,
+    walked: bool,
+    /// Whether anything was dropped from the group that is worked on.
+    touches: bool,
     touched: u64,
     dropped: u64,
 }
 
 impl<K: Store> Dropping<K> {
     /// Of this execution.
-    pub fn new(frontier: &Frontier<K>, ks: &mut K, execution: &[u8], now: Millis) -> Self {
+    pub fn new(ks: &mut K, execution: &[u8], now: Millis) -> Self {
         Dropping {
             execution: execution.to_vec(),
             now,
-            groups: Groups::new(frontier, ks),
-            current: None,
+            groups: ks.cursor(),
+            batch: Batch::default(),
+            next: 0,
+            walked: false,
+            touches: false,
             touched: 0,
             dropped: 0,
         }
     }
 
+    /// Makes sure that there is a group to work on; false at the end.
+    fn walk(&mut self, frontier: &Frontier<K>, ks: &mut K) -> Result<bool> {
+        while self.next >= self.batch.len() {
+            if self.walked {
+                return Ok(false);
+            }
+            self.batch.clear();
+            self.next = 0;
+            let key = frontier.groups_of(ks, &self.execution);
+            self.walked = !ks.hash_scan(&key, &mut self.groups, &mut self.batch)?;
+        }
+        Ok(true)
+    }
+
     /// Drops some of the URIs of a group: how many, and whether there are more.
     fn drop_some(&self, frontier: &mut Frontier<K>, ks: &mut K, id: &[u8]) -> Result<(u64, bool)> {
-        let mut loaded = frontier.load(ks, id)?;
+        // What is no group has no URIs.
+        let Some(mut loaded) = frontier.load_sound(ks, id)? else {
+            return Ok((0, false));
+        };
+        frontier.reclaim(ks, &mut loaded, self.now)?;
         let key = frontier.uris_key(ks, id);
         let drop = Op::Drop {
             execution: &self.execution,
@@ -56,8 +82,12 @@ impl<K: Store> Dropping<K> {
         };
         let counted = frontier.counted(ks, &loaded.key, &self.execution)?;
         let gone = (kept + counted).min(loaded.group.uris);
-        if gone == 0 {
-            return Ok((0, false));
+        let more = has.unwrap_or(0) > kept;
+        if !more {
+            frontier.delist(ks, &self.execution, id)?;
+        }
+        if kept + counted == 0 {
+            return Ok((0, more));
         }
         frontier.count(ks, &loaded.key, &self.execution, -(counted as i64))?;
         let was_runnable = loaded.group.is_runnable();
@@ -69,27 +99,19 @@ impl<K: Store> Dropping<K> {
         } else {
             frontier.save(ks, &loaded)?;
         }
-        Ok((gone, has.unwrap_or(0) > kept))
+        Ok((gone, more))
     }
 }
 
 impl<K: Store> Job<K> for Dropping<K> {
     fn step(&mut self, frontier: &mut Frontier<K>, ks: &mut K, time: Time<'_>) -> Result<Step> {
-        loop {
-            let (id, touched) = match self.current.take() {
-                Some(current) => current,
-                None => match self.groups.next(ks, time) {
-                    Walked::Group(id) => (id, false),
-                    Walked::Later => return Ok(Step::More),
-                    Walked::End => break,
-                },
-            };
+        while self.walk(frontier, ks)? {
+            let id = self.batch.get(self.next).0.to_vec();
             let (gone, more) = self.drop_some(frontier, ks, &id)?;
             self.dropped = self.dropped.saturating_add(gone);
-            self.touched += u64::from(gone > 0 && !touched);
-            if more {
-                self.current = Some((id, touched || gone > 0));
-            }
+            self.touched += u64::from(gone > 0 && !self.touches);
+            self.touches = more && (self.touches || gone > 0);
+            self.next += usize::from(!more);
             if !time() {
                 return Ok(Step::More);
             }
@@ -101,5 +123,52 @@ impl<K: Store> Job<K> for Dropping<K> {
         frontier.paused = None;
         frontier.passed = Default::default();
         Ok(Step::Done(Reply::counts(&[self.touched, self.dropped])))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::add::{Kept, Queued};
+    use super::*;
+    use crate::keyspace::memory::MemoryKeyspace;
+
+    #[test]
+    fn only_groups_of_the_execution_are_looked_at() {
+        let mut ks = MemoryKeyspace::default();
+        let mut frontier = Frontier::open(&mut ks, b"{f}:");
+        for n in 0..500 {
+            let chg = format!("other-{n}");
+            let queued = Queued {
+                chg: chg.as_bytes(),
+                at: 1,
+            };
+            frontier.add(&mut ks, b"x", None, &[queued], 1).unwrap();
+        }
+        for chg in [&b"a"[..], b"b", b"other-7"] {
+            let queued = Queued { chg, at: 1 };
+            let kept = Kept {
+                chg,
+                at: 1,
+                depth: 0,
+                uri: b"u",
+            };
+            frontier.add(&mut ks, b"y", None, &[queued], 1).unwrap();
+            frontier.add_kept(&mut ks, b"y", None, &[kept], 1).unwrap();
+        }
+        let mut drop = Dropping::new(&mut ks, b"y", 1);
+        let mut steps = 1;
+        let done = loop {
+            match drop.step(&mut frontier, &mut ks, &mut || false).unwrap() {
+                Step::More => steps += 1,
+                Step::Done(reply) => break reply,
+            }
+        };
+        assert_eq!(done, Reply::counts(&[3, 6]));
+        assert!(steps <= 4, "{steps} steps");
+        let left = ks
+            .keys
+            .keys()
+            .filter(|key| key.starts_with(b"{f}:chg_of:y"));
+        assert_eq!(left.count(), 0);
     }
 }

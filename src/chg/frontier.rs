@@ -3,7 +3,7 @@
 //! The keys are the truth. What is remembered here is rebuilt from them at any time; whoever hears
 //! that somebody else changed them makes a new one.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
@@ -80,6 +80,8 @@ pub(super) struct Loaded<K: Store> {
     raw: [Option<K::Value>; FIELDS],
     /// What was written since.
     saved: RefCell<Option<[Option<Text>; FIELDS]>>,
+    /// Kept URIs that the hash in the key does not count, because a plain client deleted or emptied it.
+    pub missing: Cell<u64>,
 }
 
 impl<K: Store> Frontier<K> {
@@ -168,7 +170,9 @@ impl<K: Store> Frontier<K> {
         let key = self.key(ks, GROUP, id);
         let [a, b, c, d, e] = self.fields();
         let raw = ks.hash_get_many(&key, [a, b, c, d, e])?;
-        Ok(Loaded::new(id, key, raw))
+        let mut loaded = Loaded::new(id, key, raw);
+        self.see_kept(ks, &mut loaded)?;
+        Ok(loaded)
     }
 
     /// A group, unless its key holds something else: that is nothing to be fetched from.
@@ -191,7 +195,9 @@ impl<K: Store> Frontier<K> {
         let [a, b, c, d, e] = self.fields();
         let [a, b, c, d, e, n] = ks.hash_get_many(&key, [a, b, c, d, e, counted])?;
         let n = n.and_then(|n| crate::text::parse_unsigned(n.as_ref()));
-        Ok((Loaded::new(id, key, [a, b, c, d, e]), n.unwrap_or(0)))
+        let mut loaded = Loaded::new(id, key, [a, b, c, d, e]);
+        self.see_kept(ks, &mut loaded)?;
+        Ok((loaded, n.unwrap_or(0)))
     }
 
     /// The fields of a group in the order of [`Group::read`].
@@ -230,6 +236,7 @@ impl<K: Store> Frontier<K> {
     ) -> Result<()> {
         let written = loaded.group.write();
         self.note_count(loaded);
+        self.count_missing(ks, loaded)?;
         let fields = self.fields();
         let mut changed: SmallVec<[(&K::Name, &[u8]); FIELDS + 1]> = SmallVec::new();
         changed.extend(more);
@@ -313,16 +320,15 @@ impl<K: Store> Frontier<K> {
         field_number(ks, key, &Self::counted_field(execution))
     }
 
-    /// Changes that number.
+    /// Changes that number; what it was before.
     pub(super) fn count(
         &self,
         ks: &mut K,
         key: &K::Name,
         execution: &[u8],
         change: i64,
-    ) -> Result<()> {
-        ks.hash_add(key, &Self::counted_field(execution), change)?;
-        Ok(())
+    ) -> Result<u64> {
+        Ok(ks.hash_add(key, &Self::counted_field(execution), change)?)
     }
 
     /// The key of the URIs that are kept for a group.
@@ -401,6 +407,7 @@ impl<K: Store> Loaded<K> {
             group,
             raw,
             saved: RefCell::new(None),
+            missing: Cell::new(0),
         }
     }
 
@@ -414,8 +421,13 @@ impl<K: Store> Loaded<K> {
         }
     }
 
-    /// The count that stands in the key.
-    fn stored_count(&self) -> u64 {
+    /// How many of the fields of [`Group::read`] there were when it was read.
+    pub(super) fn own_fields(&self) -> u64 {
+        self.raw.iter().flatten().count() as u64
+    }
+
+    /// The count that stood in the key when it was read.
+    pub(super) fn stored_count(&self) -> u64 {
         let stored = self.raw[1].as_ref().map(AsRef::as_ref);
         stored.and_then(crate::text::parse_unsigned).unwrap_or(0)
     }

@@ -36,6 +36,7 @@ impl<K: Store> Frontier<K> {
     /// `NOCHG` for an unknown group.
     pub fn block(&mut self, ks: &mut K, id: &[u8], until: Millis, now: Millis) -> Result<()> {
         let mut loaded = self.known(ks, id)?;
+        self.reclaim(ks, &mut loaded, now)?;
         let until = if until > now { until } else { 0 };
         let before = std::mem::replace(&mut loaded.group.options.blocked, until);
         // One that came up meanwhile was parked until the end of its block.
@@ -67,10 +68,17 @@ impl<K: Store> Frontier<K> {
     ///
     /// # Errors
     /// `NOCHG` for an unknown group.
-    pub fn pause(&mut self, ks: &mut K, target: Target<'_>, pause: bool) -> Result<()> {
+    pub fn pause(
+        &mut self,
+        ks: &mut K,
+        target: Target<'_>,
+        pause: bool,
+        now: Millis,
+    ) -> Result<()> {
         match target {
             Target::Group(id) => {
                 let mut loaded = self.known(ks, id)?;
+                self.reclaim(ks, &mut loaded, now)?;
                 loaded.group.options.paused = pause;
                 self.save(ks, &loaded)?;
             }
@@ -98,6 +106,7 @@ impl<K: Store> Frontier<K> {
     /// Sets limits of a group, which need not be known yet.
     pub fn limit(&mut self, ks: &mut K, id: &[u8], limits: &Limits, now: Millis) -> Result<()> {
         let mut loaded = self.load(ks, id)?;
+        self.reclaim(ks, &mut loaded, now)?;
         let was_runnable = loaded.group.is_runnable();
         let options = &mut loaded.group.options;
         options.parallel = limits.parallel.unwrap_or(options.parallel);
@@ -121,6 +130,7 @@ impl<K: Store> Frontier<K> {
     pub fn group(&mut self, ks: &mut K, gate: &[u8], ids: &[&[u8]], now: Millis) -> Result<()> {
         for id in ids {
             let mut loaded = self.load(ks, id)?;
+            self.reclaim(ks, &mut loaded, now)?;
             if loaded.group.options.gate == gate {
                 continue;
             }

@@ -81,9 +81,15 @@ impl<K: Store> Frontier<K> {
         Ok(())
     }
 
-    /// Queues a group that plain clients queued URIs for while it was idle.
-    pub fn adopt_if_idle(&mut self, ks: &mut K, id: &[u8]) -> Result<()> {
+    /// Queues a group that plain clients queued URIs for while it was idle, or that they deleted while
+    /// URIs are kept for it.
+    pub fn adopt_if_idle(&mut self, ks: &mut K, id: &[u8], now: Millis) -> Result<()> {
         let mut loaded = self.load(ks, id)?;
+        let busy = ks.zset_score(&self.names.busy, id)?.is_some();
+        if loaded.missing.get() > 0 && !busy {
+            self.idle_from = None;
+            return self.reclaim(ks, &mut loaded, now);
+        }
         if loaded.group.is_runnable() && ks.zset_del(&self.names.idle, id)? {
             self.idle_from = None;
             self.adopt(ks, &mut loaded)?;

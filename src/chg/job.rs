@@ -6,7 +6,7 @@ pub use crate::slices::{Step, Time};
 
 use super::error::Result;
 use super::frontier::Frontier;
-use super::keys::GROUP;
+use super::keys::{GROUP, OF, URIS};
 use super::store::Store;
 
 /// Work on one frontier, done in slices.
@@ -15,20 +15,20 @@ pub trait Job<K: Store> {
     fn step(&mut self, frontier: &mut Frontier<K>, ks: &mut K, time: Time<'_>) -> Result<Step>;
 }
 
-/// A walk over all groups of a frontier: each that is there from the beginning to the end is given,
-/// and may be given again.
-pub(super) struct Groups<K: Store> {
-    prefix: Vec<u8>,
+/// A walk over the keys of a frontier that exist for many things: each that is there from the beginning
+/// to the end is given, and may be given again. Groups are given for their hash and for their kept URIs.
+pub(super) struct Walk<K: Store> {
+    prefix: Box<[u8]>,
     cursor: K::Cursor,
     batch: Batch,
     next: usize,
     done: bool,
 }
 
-impl<K: Store> Groups<K> {
-    pub(super) fn new(frontier: &Frontier<K>, ks: &mut K) -> Groups<K> {
-        Groups {
-            prefix: [&frontier.prefix[..], GROUP].concat(),
+impl<K: Store> Walk<K> {
+    pub(super) fn new(frontier: &Frontier<K>, ks: &mut K) -> Walk<K> {
+        Walk {
+            prefix: frontier.prefix.clone(),
             cursor: ks.cursor(),
             batch: Batch::default(),
             next: 0,
@@ -36,30 +36,39 @@ impl<K: Store> Groups<K> {
         }
     }
 
-    /// The id of the next group; `None` at the end. Looks at some keys of the database at a time,
-    /// and asks `time` in between.
-    pub(super) fn next(&mut self, ks: &mut K, time: Time<'_>) -> Walked {
-        while self.next >= self.batch.len() {
+    /// What comes next. Looks at some keys of the database at a time, and asks `time` in between.
+    pub(super) fn next(&mut self, ks: &mut K, time: Time<'_>) -> Found {
+        loop {
+            while self.next < self.batch.len() {
+                let name = &self.batch.get(self.next).0[self.prefix.len()..];
+                self.next += 1;
+                let group = name.strip_prefix(GROUP).or(name.strip_prefix(URIS));
+                if let Some(id) = group.filter(|id| !id.is_empty()) {
+                    return Found::Group(id.to_vec());
+                }
+                if let Some(execution) = name.strip_prefix(OF) {
+                    return Found::List(execution.to_vec());
+                }
+            }
             if self.done {
-                return Walked::End;
+                return Found::End;
             }
             self.batch.clear();
             self.next = 0;
             self.done = !ks.keys_scan(&self.prefix, &mut self.cursor, &mut self.batch);
-            if self.batch.is_empty() && !time() {
-                return Walked::Later;
+            if !time() {
+                return Found::Later;
             }
         }
-        let id = self.batch.get(self.next).0[self.prefix.len()..].to_vec();
-        self.next += 1;
-        Walked::Group(id)
     }
 }
 
 /// What a walk came to.
-pub(super) enum Walked {
+pub(super) enum Found {
     /// A group.
     Group(Vec<u8>),
+    /// The list of the groups of an execution.
+    List(Vec<u8>),
     /// Time is up.
     Later,
     /// There are no more.

@@ -89,13 +89,15 @@ pub const GATE: &[u8] = b"chg_gate:";
 pub const GATED: &[u8] = b"chg_gated:";
 /// What stands before an execution in the name of its numbered commands.
 pub const SEQUENCE: &[u8] = b"chg_seq:";
+/// What stands before an execution in the name of the groups that have URIs of it.
+pub const OF: &[u8] = b"chg_of:";
 /// What stands before an execution in the field of a group that counts its URIs.
 pub const COUNTED: &[u8] = b"e:";
 
 /// Whether a key is book-keeping that any user of a command may have read, by its name behind the prefix.
 pub fn is_bookkeeping(name: &[u8]) -> bool {
     let once = |row: &Once| row.bookkeeping && row.name.as_bytes() == name;
-    ONCE.iter().any(once) || name.starts_with(URIS) || name.starts_with(GATED)
+    ONCE.iter().any(once) || [URIS, GATED, OF].iter().any(|kind| name.starts_with(kind))
 }
 
 /// Whether a key may be one that something is remembered of, whatever its prefix.
@@ -171,7 +173,13 @@ mod tests {
 
     #[test]
     fn only_book_keeping_may_be_read_by_everybody() {
-        for name in ["chg_idle", "chg_paused", "chg_uris:host", "chg_gated:gate"] {
+        for name in [
+            "chg_idle",
+            "chg_paused",
+            "chg_uris:host",
+            "chg_gated:gate",
+            "chg_of:crawl",
+        ] {
             assert!(is_bookkeeping(name.as_bytes()), "{name}");
         }
         for name in [

@@ -63,6 +63,7 @@ impl<K: Store> Frontier<K> {
         now: Millis,
     ) -> Result<Answer> {
         let mut loaded = self.load(ks, id)?;
+        self.reclaim(ks, &mut loaded, now)?;
         let Some(hold) = loaded.group.hold(token, now) else {
             return self.released_before(ks, &loaded, token, now);
         };
@@ -276,7 +277,10 @@ impl<K: Store> Frontier<K> {
             } => {
                 loaded.group.uris -= whole;
                 if *own > 0 {
-                    self.count(ks, &loaded.key, execution, -(*own as i64))?;
+                    let before = self.count(ks, &loaded.key, execution, -(*own as i64))?;
+                    if before <= *own {
+                        self.delist_if_done(ks, loaded, execution)?;
+                    }
                 }
                 self.tally(ks, execution, -(*whole as i64))?;
             }
@@ -295,6 +299,7 @@ impl<K: Store> Frontier<K> {
                 if let Some(execution) = execution {
                     loaded.group.uris = loaded.group.uris.saturating_sub(1);
                     self.tally(ks, execution, -1)?;
+                    self.delist_if_done(ks, loaded, execution)?;
                 }
             }
         }
@@ -344,6 +349,7 @@ impl<K: Store> Frontier<K> {
         now: Millis,
     ) -> Result<Millis> {
         let mut loaded = self.known(ks, id)?;
+        self.reclaim(ks, &mut loaded, now)?;
         let deadline = now + ms;
         let mut holds = loaded.group.holds.iter_mut();
         match holds.find(|hold| hold.token == token && now < hold.deadline) {
@@ -429,6 +435,7 @@ impl<K: Store> Frontier<K> {
         if let Some((execution, _)) = &report.uri {
             loaded.group.uris = loaded.group.uris.saturating_sub(1);
             self.tally(ks, execution, -1)?;
+            self.delist_if_done(ks, loaded, execution)?;
         }
         Ok(report)
     }
@@ -465,8 +472,19 @@ impl<K: Store> Frontier<K> {
 
     /// The executions that a group counts URIs of without keeping them.
     pub(super) fn counted_in(&self, ks: &mut K, key: &K::Name) -> Result<Vec<(Vec<u8>, u64)>> {
+        self.some_counted_in(ks, key, usize::MAX)
+    }
+
+    /// Executions that a group counts URIs of without keeping them: all, or some when there are more
+    /// than about `most`.
+    pub(super) fn some_counted_in(
+        &self,
+        ks: &mut K,
+        key: &K::Name,
+        most: usize,
+    ) -> Result<Vec<(Vec<u8>, u64)>> {
         let (mut batch, mut cursor) = (crate::keyspace::Batch::default(), ks.cursor());
-        while ks.hash_scan(key, &mut cursor, &mut batch)? {}
+        while ks.hash_scan(key, &mut cursor, &mut batch)? && batch.len() / 2 <= most {}
         let mut counted: Vec<(Vec<u8>, u64)> = batch
             .iter()
             .filter_map(|(field, value)| {

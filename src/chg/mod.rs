@@ -8,6 +8,7 @@ mod audit;
 pub mod check;
 #[cfg(feature = "module")]
 pub mod commands;
+mod crawls;
 mod credible;
 pub mod dropping;
 pub mod error;
@@ -25,6 +26,7 @@ pub mod moving;
 pub mod next;
 pub mod politeness;
 mod queues;
+mod reclaim;
 pub mod store;
 pub mod sweep;
 pub mod time;

@@ -1,11 +1,14 @@
 //! `CHG.MOVE`: what is queued for one group is from now on queued for another, because a host turned
 //! out to share its address with others.
 
+use crate::keyspace::Batch;
 use crate::reply::Reply;
+use crate::text::parse_unsigned;
 
 use super::error::{Error, Result};
 use super::frontier::{Frontier, Loaded};
 use super::job::{Job, Step, Time};
+use super::keys::COUNTED;
 use super::store::Store;
 use super::time::{of_score, Millis};
 use super::uris::{Changed, Op, Queued};
@@ -14,27 +17,31 @@ use super::uris::{Changed, Op, Queued};
 const BATCH: usize = 64;
 
 /// Moves everything that is queued for a group.
-#[derive(Debug)]
-pub struct Moving {
+pub struct Moving<K: Store> {
     from: Vec<u8>,
     to: Vec<u8>,
     now: Millis,
     moved: u64,
+    /// The walk over the executions of which the group counts URIs, and whether it met any.
+    counted: K::Cursor,
+    met: bool,
 }
 
-impl Moving {
+impl<K: Store> Moving<K> {
     /// From one group to another.
-    pub fn new(from: &[u8], to: &[u8], now: Millis) -> Moving {
+    pub fn new(ks: &mut K, from: &[u8], to: &[u8], now: Millis) -> Moving<K> {
         Moving {
             from: from.to_vec(),
             to: to.to_vec(),
             now,
             moved: 0,
+            counted: ks.cursor(),
+            met: false,
         }
     }
 
     /// Moves URIs that the frontier keeps.
-    fn move_kept<K: Store>(
+    fn move_kept(
         &mut self,
         frontier: &mut Frontier<K>,
         ks: &mut K,
@@ -57,8 +64,10 @@ impl Moving {
             let added = ks.change_uris(&to_key, &add)? == Changed::Added;
             ks.change_uris(&from_key, &Op::Remove { execution, uri })?;
             from.group.uris = from.group.uris.saturating_sub(1);
+            frontier.delist_if_done(ks, from, execution)?;
             if added {
                 to.group.keeps = true;
+                frontier.enlist(ks, execution, &self.to)?;
                 frontier.arrive(ks, to, 1, queued.due, self.now)?;
                 self.moved += 1;
             } else {
@@ -69,35 +78,60 @@ impl Moving {
         Ok(())
     }
 
-    /// Moves the counts of URIs that crawlers keep.
-    fn move_counted<K: Store>(
+    /// Moves the counts of some executions, of URIs that crawlers keep; false when none is left, and
+    /// what plain clients counted, who do not say for whom, has moved too.
+    fn move_counted(
         &mut self,
         frontier: &mut Frontier<K>,
         ks: &mut K,
         from: &mut Loaded<K>,
         to: &mut Loaded<K>,
-    ) -> Result<()> {
-        let counted = from.group.uris;
-        if counted == 0 {
-            return Ok(());
+    ) -> Result<bool> {
+        let mut batch = Batch::default();
+        let mut more = ks.hash_scan(&from.key, &mut self.counted, &mut batch)?;
+        let mut counted = 0;
+        for (field, _) in batch.iter() {
+            let Some(execution) = field.strip_prefix(COUNTED) else {
+                continue;
+            };
+            // A scan may give a field twice.
+            let n = ks.hash_get(&from.key, field)?;
+            let n = n.and_then(|n| parse_unsigned(n.as_ref())).unwrap_or(0);
+            ks.hash_del(&from.key, field)?;
+            frontier.delist_if_done(ks, from, execution)?;
+            if n > 0 {
+                frontier.count(ks, &to.key, execution, n as i64)?;
+                frontier.enlist(ks, execution, &self.to)?;
+                counted += n.min(from.group.uris - counted);
+                self.met = true;
+            }
         }
-        for (execution, n) in frontier.counted_in(ks, &from.key)? {
-            frontier.count(ks, &from.key, &execution, -(n as i64))?;
-            frontier.count(ks, &to.key, &execution, n as i64)?;
+        if !more {
+            // Others may have come behind the walk.
+            self.counted = ks.cursor();
+            more = std::mem::take(&mut self.met);
         }
-        from.group.uris = 0;
-        // Behind a shared gate it was due when that opens.
-        let due = match from.group.options.gate.is_empty() {
-            true => from.group.due,
-            false => frontier.due_of(ks, from)?,
-        };
-        frontier.arrive(ks, to, counted, due, self.now)?;
-        self.moved += counted;
-        Ok(())
+        // What is known of the group itself, and of its last release; the hash may have gone with it.
+        let next = ks.hash_has(&from.key, frontier.fields.next.as_ref())?;
+        more &= ks.hash_len(&from.key)? > from.own_fields() + u64::from(next);
+        if !more {
+            counted = from.group.uris;
+        }
+        if counted > 0 {
+            from.group.uris -= counted;
+            // Behind a shared gate it was due when that opens.
+            let due = match from.group.options.gate.is_empty() {
+                true => from.group.due,
+                false => frontier.due_of(ks, from)?,
+            };
+            frontier.arrive(ks, to, counted, due, self.now)?;
+            self.moved += counted;
+        }
+        Ok(more)
     }
 }
 
-impl<K: Store> Job<K> for Moving {
+impl<K: Store> Job<K> for Moving<K> {
     fn step(&mut self, frontier: &mut Frontier<K>, ks: &mut K, time: Time<'_>) -> Result<Step> {
         loop {
             let mut from = match frontier.known(ks, &self.from) {
@@ -115,8 +149,10 @@ impl<K: Store> Job<K> for Moving {
             if let Some(deadline) = deadline {
                 return Err(Error::Leased(self.from.clone(), deadline));
             }
+            frontier.reclaim(ks, &mut from, self.now)?;
             let was_runnable = from.group.is_runnable();
             let mut to = frontier.load(ks, &self.to)?;
+            frontier.reclaim(ks, &mut to, self.now)?;
             // It is one host now, so both pauses hold.
             to.group.gate = to.group.gate.max(from.group.gate);
             to.group.released = to.group.released.max(from.group.released);
@@ -125,10 +161,7 @@ impl<K: Store> Job<K> for Moving {
             let key = frontier.uris_key(ks, &self.from);
             let uris = ks.uris(&key, |uris| uris.batch(BATCH))?.unwrap_or_default();
             self.move_kept(frontier, ks, &mut from, &mut to, &uris)?;
-            let done = uris.len() < BATCH;
-            if done {
-                self.move_counted(frontier, ks, &mut from, &mut to)?;
-            }
+            let done = uris.is_empty() && !self.move_counted(frontier, ks, &mut from, &mut to)?;
             let closed = to.group.closed_until();
             if to.group.due < closed && frontier.stands_in_wait(ks, &to)? {
                 to.group.due = closed;
@@ -140,15 +173,15 @@ impl<K: Store> Job<K> for Moving {
                 // Nothing was queued, but the pause holds for what comes.
                 frontier.rest(ks, &mut to, self.now)?;
             }
+            frontier.leave_queues(ks, &from, was_runnable)?;
             if done {
-                frontier.leave_queues(ks, &from, was_runnable)?;
                 frontier.rest(ks, &mut from, self.now)?;
                 let counts = [self.moved, to.group.uris];
                 return Ok(Step::Done(Reply::counts(&counts)));
             }
-            frontier.leave_queues(ks, &from, was_runnable)?;
             frontier.save(ks, &from)?;
-            if !time() {
+            // With nothing left it is laid to rest before anybody sees it.
+            if !time() && !from.group.is_idle() {
                 return Ok(Step::More);
             }
         }

@@ -148,6 +148,7 @@ impl<K: Store> Frontier<K> {
                 ks.zset_del(&self.names.busy, id.as_ref())?;
                 return Ok(Front::Settled);
             };
+            self.reclaim(ks, &mut loaded, now)?;
             let was_queued = loaded.group.stands_beside_leases();
             self.expire(ks, &mut loaded, now)?;
             self.save(ks, &loaded)?;
@@ -204,6 +205,9 @@ impl<K: Store> Frontier<K> {
         ask: &Ask<'_>,
         now: Millis,
     ) -> Result<Option<Lease>> {
+        if loaded.missing.get() > 0 {
+            self.restore_leases(ks, loaded, now)?;
+        }
         match self.verdict(ks, loaded, now)? {
             Verdict::Lease(execution) => {
                 self.unqueue(ks, place, &loaded.id)?;
@@ -338,10 +342,17 @@ impl<K: Store> Frontier<K> {
     }
 
     /// Of the URIs that a group counts, how many are not of a paused execution.
-    fn unpaused(&self, ks: &mut K, loaded: &Loaded<K>, counted: u64) -> Result<u64> {
+    pub(super) fn unpaused(&self, ks: &mut K, loaded: &Loaded<K>, counted: u64) -> Result<u64> {
         let none = Paused::default();
         let paused = self.paused.as_ref().unwrap_or(&none);
         let mut left = counted;
+        // Whichever are fewer: executions that are paused, or that the group has.
+        if (paused.executions.len() as u64) < ks.hash_len(&loaded.key)? {
+            for execution in &paused.executions {
+                left = left.saturating_sub(self.counted(ks, &loaded.key, execution)?);
+            }
+            return Ok(left);
+        }
         for (execution, n) in self.counted_in(ks, &loaded.key)? {
             if paused.has(&execution) {
                 left = left.saturating_sub(n);

@@ -87,7 +87,7 @@ impl<K: Store> Frontier<K> {
     }
 
     /// Takes a group out of `chg_ready` if it stands near its head.
-    fn leave_ready(&mut self, ks: &mut K, id: &[u8]) -> Result<()> {
+    pub(super) fn leave_ready(&mut self, ks: &mut K, id: &[u8]) -> Result<()> {
         let len = ks.list_len(&self.names.ready)?.min(SEARCHED);
         for i in 0..len {
             let here = ks.list_get(&self.names.ready, i)?;

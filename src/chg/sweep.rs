@@ -81,6 +81,10 @@ impl<K: Store> Frontier<K> {
     /// block instead, and one that is paused stays; then false.
     fn raise(&mut self, ks: &mut K, id: &[u8], now: Millis) -> Result<bool> {
         let mut loaded = self.load(ks, id)?;
+        if loaded.missing.get() > 0 {
+            self.restore_leases(ks, &mut loaded, now)?;
+            self.save(ks, &loaded)?;
+        }
         if loaded.group.options.paused {
             return Ok(false);
         }
@@ -103,6 +107,7 @@ impl<K: Store> Frontier<K> {
         loaded: &mut Loaded<K>,
         now: Millis,
     ) -> Result<()> {
+        self.reclaim(ks, loaded, now)?;
         let was_queued = loaded.group.stands_beside_leases();
         self.expire(ks, loaded, now)?;
         if loaded.group.is_idle() && loaded.group.known {

@@ -9,6 +9,9 @@ use super::keys::GATED;
 use super::store::Store;
 use super::time::{of_score, Millis};
 
+/// How many executions are told of a group.
+const LISTED: usize = 1000;
+
 impl<K: Store> Frontier<K> {
     /// The state of a group.
     ///
@@ -22,15 +25,16 @@ impl<K: Store> Frontier<K> {
         let key = self.uris_key(ks, id);
         let mut executions: Vec<(Vec<u8>, Option<u64>, u64)> = ks
             .uris(&key, |uris| {
-                let executions = uris.executions();
-                let each = executions
-                    .map(|(id, weight, _)| (id.to_vec(), Some(weight), uris.count_of(id)));
-                each.collect()
+                let some = uris.executions().take(LISTED + 1);
+                some.map(|share| (share.id.to_vec(), Some(share.weight), share.uris))
+                    .collect()
             })?
             .unwrap_or_default();
-        for (execution, n) in self.counted_in(ks, &loaded.key)? {
+        for (execution, n) in self.some_counted_in(ks, &loaded.key, LISTED + 1)? {
             executions.push((execution, None, n));
         }
+        let more = executions.len() > LISTED;
+        executions.truncate(LISTED);
         let mut leases = Vec::new();
         for hold in &group.holds {
             leases.push(self.hold_reply(ks, &loaded, hold, now)?);
@@ -72,6 +76,7 @@ impl<K: Store> Frontier<K> {
             ("backoff", Reply::count(u64::from(group.backoff.steps))),
             ("expired", Reply::count(group.expired)),
             ("executions", Reply::Array(executions.collect())),
+            ("more-executions", Reply::Int(i64::from(more))),
         ]))
     }
 
@@ -121,6 +126,10 @@ impl<K: Store> Frontier<K> {
                 };
                 return Ok(("busy", due, why));
             }
+        }
+        if loaded.missing.get() > 0 && waits.is_none() {
+            let why = "a plain client deleted or emptied its hash, but URIs are kept for it; the next command on it, or CHG.REPAIR, queues it";
+            return Ok(("waiting", due, why.to_string()));
         }
         if group.is_idle() {
             let why = match group.gate > now {
@@ -182,19 +191,13 @@ impl<K: Store> Frontier<K> {
         let paused = self.paused.as_ref().expect("just read");
         let key = self.uris_key(ks, &loaded.id);
         let kept = ks.uris(&key, |uris| {
-            let free = uris.executions().any(|(id, _, n)| n > 0 && !paused.has(id));
+            let mut executions = uris.executions();
+            let free = executions.any(|share| share.queued > 0 && !paused.has(share.id));
             (free, uris.len())
         })?;
         let (free, kept) = kept.unwrap_or((false, 0));
         let counted = loaded.group.uris.saturating_sub(kept);
-        let mut others = counted;
-        for (execution, n) in self.counted_in(ks, &loaded.key)? {
-            let paused = self.paused.as_ref().expect("read above");
-            if paused.has(&execution) {
-                others = others.saturating_sub(n);
-            }
-        }
-        Ok(!free && others == 0)
+        Ok(!free && self.unpaused(ks, loaded, counted)? == 0)
     }
 
     /// The figures of the whole frontier; `waiters` is how many clients wait for a lease.

@@ -246,7 +246,7 @@ impl Group {
         }
         let same_incident = self.steps > 0 && granted < self.stepped;
         if !same_incident {
-            self.steps = (self.steps + 1).min(16);
+            self.steps = (self.steps + 1).min(17);
             self.stepped = now;
         }
         (pause.max(1000) << self.steps).min(DAY)

@@ -81,7 +81,7 @@ fn pause(call: &mut Call<'_>, pause: bool) -> Result<Answer, String> {
     permit(call, &touched, Access::Write)?;
     on_frontier(call, |remembered, keys| {
         remembered.simulated = now.simulated;
-        remembered.frontier.pause(keys, target, pause)?;
+        remembered.frontier.pause(keys, target, pause, now.ms)?;
         remembered.serve(keys, now.ms)
     })?;
     Ok(Answer::Reply(Reply::Ok))

@@ -17,7 +17,7 @@ use crate::server::job::{self, JobId, Progress, Slices, Submitted};
 use crate::server::keyspace::RedisKeyspace;
 
 use super::arguments::{id, now};
-use super::frontiers::{on_frontier, permit, with_frontier, Touched};
+use super::frontiers::{permit, with_frontier, Touched};
 use super::NOW;
 
 /// A job of the rules, on the keys of this server.
@@ -157,7 +157,7 @@ impl Command for Drop {
         arity: -3,
         summary: "Takes the URIs of a crawl execution out of all groups.",
         complexity:
-            "O(N) where N is the number of keys in the database and of URIs dropped, in slices",
+            "O(N + M log K) where N is the number of groups and M of URIs of the execution, and K of waiting groups, in slices",
         args: &[Arg::prefix(), NOW, Arg::text("execution")],
     };
 
@@ -167,9 +167,7 @@ impl Command for Drop {
         call.args.end()?;
         permit(call, &Touched::AnyGroup, Access::Write)?;
         let simulated = now.simulated.then_some(now.ms);
-        let dropping = on_frontier(call, |remembered, keys| {
-            Ok(Dropping::new(&remembered.frontier, keys, execution, now.ms))
-        })?;
+        let dropping = Dropping::new(&mut call.keys, execution, now.ms);
         submit(
             call,
             true,
@@ -206,7 +204,7 @@ impl Command for Move {
         call.args.end()?;
         permit(call, &Touched::Groups(&[from, to]), Access::Write)?;
         let simulated = now.simulated.then_some(now.ms);
-        let moving = Moving::new(from, to, now.ms);
+        let moving = Moving::new(&mut call.keys, from, to, now.ms);
         submit(
             call,
             true,
@@ -235,9 +233,7 @@ impl Command for Check {
         let now = now(call)?;
         call.args.end()?;
         permit(call, &Touched::AnyGroup, Access::Read)?;
-        let check = on_frontier(call, |remembered, keys| {
-            Ok(CheckJob::new(&remembered.frontier, keys, false, now.ms))
-        })?;
+        let check = CheckJob::new(false, now.ms);
         submit(call, false, None, ("check", &[]), Box::new(check))
     }
 }
@@ -261,9 +257,7 @@ impl Command for Repair {
         call.args.end()?;
         permit(call, &Touched::AnyGroup, Access::Write)?;
         let simulated = now.simulated.then_some(now.ms);
-        let repair = on_frontier(call, |remembered, keys| {
-            Ok(CheckJob::new(&remembered.frontier, keys, true, now.ms))
-        })?;
+        let repair = CheckJob::new(true, now.ms);
         submit(call, true, simulated, ("repair", &[]), Box::new(repair))
     }
 }

@@ -121,7 +121,7 @@ impl Remembered {
     pub(super) fn awake(&mut self, keys: &mut RedisKeyspace, now: Millis) -> Result<()> {
         self.frontier.check_types(keys)?;
         for id in std::mem::take(&mut self.touched) {
-            self.frontier.adopt_if_idle(keys, &id)?;
+            self.frontier.adopt_if_idle(keys, &id, now)?;
         }
         self.frontier.tidy(keys, now)?;
         self.serve(keys, now)?;

@@ -9,6 +9,7 @@
 //! grows but by pages of two kilobytes and by nodes of B-trees.
 
 mod encoding;
+mod executions;
 mod op;
 mod page;
 mod queue;
@@ -65,6 +66,21 @@ pub struct Leased<'a> {
     pub due: Millis,
     /// Whether its execution was dropped meanwhile: it counts no more.
     pub dropped: bool,
+}
+
+/// What one execution has in a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share<'a> {
+    /// Grows in order of appearance.
+    pub number: u64,
+    /// The crawl execution.
+    pub id: &'a [u8],
+    /// Its weight.
+    pub weight: u64,
+    /// URIs that are queued.
+    pub queued: u64,
+    /// URIs that count: queued ones, and leased ones that were not dropped.
+    pub uris: u64,
 }
 
 /// A URI that is queued.
@@ -148,13 +164,22 @@ impl Uris {
         })
     }
 
-    /// Executions with URIs that count, in order of appearance: name, weight, and how many of their
-    /// URIs are queued.
-    pub fn executions(&self) -> impl Iterator<Item = (&[u8], u64, u64)> {
-        self.executions
-            .iter()
-            .filter(|e| e.queued > 0 || e.leased > 0)
-            .map(|e| (&*e.id, u64::from(e.weight), e.queued))
+    /// Executions with URIs that count, in order of appearance.
+    pub fn executions(&self) -> impl Iterator<Item = Share<'_>> {
+        self.executions_from(0)
+    }
+
+    /// Executions with URIs that count, in order of appearance, from a number on.
+    pub fn executions_from(&self, number: u64) -> impl Iterator<Item = Share<'_>> {
+        let all = self.executions.from(number);
+        let count = all.filter(|e| e.queued > 0 || e.leased > 0);
+        count.map(|e| Share {
+            number: e.number,
+            id: &e.id,
+            weight: e.weight.into(),
+            queued: e.queued,
+            uris: e.queued + u64::from(e.leased),
+        })
     }
 
     /// Up to `limit` queued URIs, first ones first; fewer if they are long, but at least one.
@@ -415,7 +440,7 @@ impl Uris {
         let Some(lease) = self.end(token) else {
             return Changed::Nothing;
         };
-        self.executions.forget_idle();
+        self.executions.forget_idle(lease.place.execution);
         Changed::Removed(u64::from(!lease.dropped))
     }
 
@@ -424,7 +449,7 @@ impl Uris {
             return Changed::Nothing;
         };
         if lease.dropped {
-            self.executions.forget_idle();
+            self.executions.forget_idle(lease.place.execution);
             return Changed::Removed(0);
         }
         let mut place = lease.place;
@@ -461,7 +486,7 @@ impl Uris {
             removed += 1;
             left -= 1;
         }
-        self.executions.forget_idle();
+        self.executions.forget_idle(number);
         match removed {
             0 => Changed::Nothing,
             n => Changed::Removed(n),
@@ -476,7 +501,7 @@ impl Uris {
             return Changed::Nothing;
         };
         self.dequeue(place);
-        self.executions.forget_idle();
+        self.executions.forget_idle(number);
         Changed::Removed(1)
     }
 }

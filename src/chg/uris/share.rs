@@ -10,6 +10,7 @@
 //! ones keeps nobody waiting for ever.
 
 use super::super::time::Millis;
+use super::executions::All;
 use super::record::MAX_NUMBER;
 
 /// The highest weight.
@@ -34,7 +35,7 @@ fn stride(weight: u32) -> u128 {
 pub(super) struct Execution {
     pub(super) id: Box<[u8]>,
     /// A short hash of the id, to compare first.
-    mark: u32,
+    pub(super) mark: u32,
     /// Stands for it in the queue; grows in order of appearance.
     pub(super) number: u64,
     pub(super) weight: u32,
@@ -55,17 +56,16 @@ impl Execution {
     }
 }
 
-/// The executions of a group, in order of appearance. A list, because there are few; a look through
-/// ten thousand takes some microseconds.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// The executions of a group, in order of appearance.
+#[derive(Clone, Debug, Default)]
 pub(super) struct Executions {
-    all: Vec<Execution>,
+    all: All,
     pub(super) clock: u128,
     /// The number of the next new one.
     pub(super) next: u64,
 }
 
-fn mark(id: &[u8]) -> u32 {
+pub(super) fn mark(id: &[u8]) -> u32 {
     // FNV-1a: the same everywhere, and quick for what is this short. Who finds two ids with the same
     // one has gained a comparison of their bytes.
     id.iter().fold(0x811c_9dc5, |hash, &byte| {
@@ -75,26 +75,24 @@ fn mark(id: &[u8]) -> u32 {
 
 impl Executions {
     pub(super) fn iter(&self) -> impl Iterator<Item = &Execution> {
-        self.all.iter()
+        self.from(0)
+    }
+
+    /// Those from a number on.
+    pub(super) fn from(&self, number: u64) -> impl Iterator<Item = &Execution> {
+        self.all.from(number)
     }
 
     pub(super) fn find(&self, id: &[u8]) -> Option<&Execution> {
-        let mark = mark(id);
-        self.all.iter().find(|e| e.mark == mark && *e.id == *id)
+        self.all.find(id)
     }
 
     pub(super) fn by_number(&self, number: u64) -> Option<&Execution> {
-        let at = self.at(number)?;
-        Some(&self.all[at])
+        self.all.get(number)
     }
 
     pub(super) fn by_number_mut(&mut self, number: u64) -> Option<&mut Execution> {
-        let at = self.at(number)?;
-        Some(&mut self.all[at])
-    }
-
-    fn at(&self, number: u64) -> Option<usize> {
-        self.all.binary_search_by_key(&number, |e| e.number).ok()
+        self.all.get_mut(number)
     }
 
     /// The number of an execution, which is new if it was not known; `None` when there are no more
@@ -115,12 +113,7 @@ impl Executions {
     }
 
     fn insert(&mut self, id: &[u8], number: u64, weight: u32, pass: u128) {
-        if self.all.is_empty() {
-            // Most groups have one.
-            self.all.reserve_exact(1);
-        }
-        let at = self.all.partition_point(|e| e.number < number);
-        let execution = Execution {
+        self.all.insert(Execution {
             id: id.into(),
             mark: mark(id),
             number,
@@ -130,13 +123,13 @@ impl Executions {
             leased: 0,
             held: 0,
             earliest: Millis::MAX,
-        };
-        self.all.insert(at, execution);
+        });
     }
 
     /// Puts an execution back as it was told in a file or call; its number is not another one's.
     pub(super) fn restore(&mut self, id: &[u8], number: u64, weight: u32, pass: u128) {
         let known = self.find(id).map(|e| e.number);
+        let number = known.unwrap_or(number);
         match known.and_then(|number| self.by_number_mut(number)) {
             Some(known) => {
                 known.weight = weight;
@@ -147,6 +140,7 @@ impl Executions {
                 self.insert(id, number, weight, pass);
             }
         }
+        self.all.note(number);
     }
 
     /// Gives an execution another weight; what it has yet to wait changes with it. True when it is
@@ -172,7 +166,7 @@ impl Executions {
     /// Which execution is next, among those with a URI that is due, and that are not paused.
     pub(super) fn pick(&self, now: Millis, paused: &dyn Fn(&[u8]) -> bool) -> Option<&Execution> {
         let mut best: Option<(&Execution, u128)> = None;
-        for execution in &self.all {
+        for execution in self.iter() {
             let pass = execution.pass.max(self.clock);
             if execution.queued > 0
                 && execution.earliest <= now
@@ -194,23 +188,25 @@ impl Executions {
         let at = execution.pass.max(clock);
         execution.pass = later(at, stride(execution.weight));
         self.clock = at;
-        self.forget_idle();
+        self.forget_idle(number);
     }
 
-    /// Forgets executions that have nothing and would not be told from new ones. One that is ahead
-    /// of the clock is remembered, or leaving and coming back would get it more than its share.
-    pub(super) fn forget_idle(&mut self) {
-        let clock = self.clock;
-        self.all.retain(|e| !e.is_idle() || e.pass > clock);
+    /// Forgets executions that have nothing and would not be told from new ones, after the last one
+    /// of `number` may have gone. One that is ahead of the clock is remembered, or leaving and coming
+    /// back would get it more than its share.
+    pub(super) fn forget_idle(&mut self, number: u64) {
+        self.all.note(number);
+        self.all.forget_idle(self.clock);
     }
 
     /// Bytes of memory.
     pub(super) fn memory(&self) -> usize {
-        let ids: usize = self
-            .all
-            .iter()
-            .map(|e| e.id.len().next_multiple_of(16))
-            .sum();
-        self.all.capacity() * size_of::<Execution>() + ids
+        self.all.memory()
+    }
+}
+
+impl PartialEq for Executions {
+    fn eq(&self, other: &Executions) -> bool {
+        (self.clock, self.next) == (other.clock, other.next) && self.iter().eq(other.iter())
     }
 }

@@ -1,0 +1,167 @@
+//! Kept URIs are the truth of what is queued: a plain client that deletes or empties the hash of a
+//! group takes none of them away.
+
+use redis_tests::{ok, simulated, until, Frontier, Server, T0};
+
+fn stage() -> (Server, Frontier) {
+    let server = simulated().start();
+    let frontier = Frontier::at(&server, T0);
+    (server, frontier)
+}
+
+/// A plain client takes the only group that waits, and then it is as if one URI were done: it counts it
+/// down, and deletes the hash at a count of 0 or less, as Veidemann's script of release does.
+fn fetch_by_script(server: &Server, chg: &str, execution: &str) {
+    let mut wire = server.wire();
+    let key = format!("{{f}}:CHG:{chg}");
+    ok!(wire, "ZREM", "{f}:chg_wait", chg);
+    ok!(wire, "ZADD", "{f}:chg_busy", T0 + 1000, chg);
+    let left = ok!(wire, "HINCRBY", &key, "c", -1).int();
+    ok!(wire, "HINCRBY", "{f}:EIDC", execution, -1);
+    ok!(wire, "DECR", "{f}:QCT");
+    ok!(wire, "ZREM", "{f}:chg_busy", chg);
+    if left <= 0 {
+        ok!(wire, "DEL", &key);
+    }
+}
+
+/// Everything of one group is fetched, and then nothing is left.
+fn fetch_all(f: &mut Frontier, chg: &str, execution: &str, uris: usize) {
+    for _ in 0..uris {
+        let lease = f.take(chg);
+        assert!(lease.uri.is_some(), "{lease:?}");
+        f.release(&lease, format!("AT 0 DONE {execution}"));
+    }
+    f.take_none();
+    assert_eq!((f.queued(execution), f.total()), (0, 0));
+    f.assert_conserved();
+}
+
+#[test]
+fn check_sees_kept_uris_whose_group_was_deleted_and_repair_brings_it_back() {
+    for counts_down in [true, false] {
+        let (server, mut f) = stage();
+        f.add_uri("crawl", "h", T0, 0, "http://h/1");
+        f.add_uri("other", "elsewhere", T0 + 900, 0, "http://elsewhere/");
+        match counts_down {
+            true => fetch_by_script(&server, "h", "crawl"),
+            false => {
+                ok!(f.wire, "DEL", "{f}:CHG:h");
+                ok!(f.wire, "ZREM", "{f}:chg_wait", "h");
+            }
+        }
+        let check = f.ok("CHECK");
+        assert_eq!(check.field("consistent").int(), 0, "{check:?}");
+        let problems = check.field("problems").texts().join("; ");
+        assert!(problems.contains("group 'h' counts 0 URIs, but 1 are queued for it"));
+        assert!(problems.contains("group 'h' has 1 URIs queued, but stands in no queue"));
+        assert!(f.ok("REPAIR").field("mended").int() > 0);
+        assert_eq!((f.count("h"), f.queued("crawl"), f.total()), (1, 1, 2));
+        f.assert_conserved();
+        fetch_one_and_the_other(&mut f);
+    }
+}
+
+fn fetch_one_and_the_other(f: &mut Frontier) {
+    let lease = f.take("h");
+    f.release(&lease, "AT 0 DONE crawl");
+    f.pass(900);
+    fetch_all(f, "elsewhere", "other", 1);
+}
+
+#[test]
+fn next_command_on_a_group_that_was_deleted_queues_what_is_kept_for_it() {
+    let commands = [
+        "ADDURI crawl h 0 0 http://h/1",
+        "ADDURI crawl h 0 0 http://h/2",
+        "ADD crawl h 0",
+        "BLOCK h UNTIL 0",
+        "PAUSE h",
+        "LIMIT h GAP 0",
+        "GROUP gate h",
+        "EXTEND h 1 1000",
+        "RELEASE h 1 DELAY 0",
+        "MOVE h other",
+    ];
+    for counts_down in [true, false] {
+        for command in commands {
+            let (server, mut f) = stage();
+            f.add_uri("crawl", "h", T0, 0, "http://h/1");
+            match counts_down {
+                true => fetch_by_script(&server, "h", "crawl"),
+                false => drop(ok!(f.wire, "DEL", "{f}:CHG:h")),
+            }
+            let _ = f.call(command);
+            let here = if command.starts_with("MOVE") {
+                "other"
+            } else {
+                "h"
+            };
+            assert_eq!(f.place(here), "wait", "{command}");
+            f.assert_conserved();
+            f.call("RESUME h");
+            let lease = f.take(here);
+            assert_eq!(lease.uri.as_deref(), Some("http://h/1"), "{command}");
+            f.assert_conserved();
+        }
+    }
+}
+
+#[test]
+fn next_deletes_no_group_for_which_uris_are_kept() {
+    let (_server, mut f) = stage();
+    f.ok("ADDURI crawl h 0 0 http://h/1 h 0 0 http://h/2");
+    ok!(f.wire, "HSET", "{f}:CHG:h", "c", 0);
+    let lease = f.take("h");
+    assert_eq!((lease.uri.as_deref(), lease.c), (Some("http://h/1"), 2));
+    f.assert_conserved();
+    f.release(&lease, "AT 0");
+    ok!(f.wire, "HSET", "{f}:CHG:h", "c", 1);
+    fetch_all(&mut f, "h", "crawl", 2);
+}
+
+#[test]
+fn lease_that_went_with_the_hash_is_held_until_its_deadline() {
+    let (_server, mut f) = stage();
+    f.add_uri("crawl", "h", T0, 0, "http://h/1");
+    let lease = f.take("h");
+    ok!(f.wire, "DEL", "{f}:CHG:h");
+    f.add_uri("crawl", "h", T0, 0, "http://h/2");
+    f.take_none();
+    assert_eq!(
+        f.release(&lease, format!("AT {} DONE crawl", T0 + 5)),
+        T0 + 5
+    );
+    f.pass(5);
+    fetch_all(&mut f, "h", "crawl", 1);
+
+    f.add_uri("crawl", "h", T0, 0, "http://h/3");
+    f.take("h");
+    ok!(f.wire, "DEL", "{f}:CHG:h", "{f}:chg_busy");
+    assert_eq!(f.call("PAUSE h").text(), "OK");
+    f.ok("RESUME h");
+    fetch_all(&mut f, "h", "crawl", 1);
+}
+
+#[test]
+fn other_groups_of_the_crawl_keep_their_counts() {
+    let (server, mut f) = stage();
+    for n in 0..200 {
+        f.add_uri("crawl", &format!("other-{n}"), T0 + 10, 0, "http://h/");
+    }
+    f.add_uri("crawl", "h", T0, 0, "http://h/1");
+    fetch_by_script(&server, "h", "crawl");
+    f.add_uri("crawl", "h", T0, 0, "http://h/2");
+    assert_eq!((f.queued("crawl"), f.total()), (202, 202));
+    f.assert_conserved();
+}
+
+#[test]
+fn in_the_servers_own_time_nobody_has_to_call_for_it() {
+    let server = Server::start();
+    let mut f = Frontier::real(&server);
+    f.add_uri("crawl", "h", 0, 0, "http://h/1");
+    ok!(f.wire, "DEL", "{f}:CHG:h");
+    until("the group is back", || f.exists("h"));
+    fetch_all(&mut f, "h", "crawl", 1);
+}

@@ -1,0 +1,132 @@
+//! Groups whose hash a plain client deleted or emptied while URIs are kept for them. The kept URIs are
+//! the truth of what is queued: the next command on the group counts them again and queues it.
+
+use super::error::Result;
+use super::frontier::{Frontier, Loaded};
+use super::group::Hold;
+use super::store::Store;
+use super::time::{of_score, Millis};
+use super::uris::{Op, Uris};
+
+/// How many executions of one group are counted again by a command; more are left to `CHG.REPAIR`.
+const COUNTED_AGAIN: usize = 256;
+
+/// How many groups are asked at most what they have of an execution.
+const ASKED: u64 = 64;
+
+impl<K: Store> Frontier<K> {
+    /// Looks whether URIs are kept that a group should count and does not: where nothing of this
+    /// module's is in its hash, or the hash counts nothing but what is leased.
+    pub(super) fn see_kept(&self, ks: &mut K, loaded: &mut Loaded<K>) -> Result<()> {
+        let group = &mut loaded.group;
+        let looks_empty = group.keeps && group.uris <= group.holds.len() as u64;
+        if group.ours && !looks_empty {
+            return Ok(());
+        }
+        let key = self.uris_key(ks, &loaded.id);
+        let Some(kept) = ks.uris(&key, Uris::len)? else {
+            return Ok(());
+        };
+        group.keeps = true;
+        if kept > group.uris {
+            loaded.missing.set(kept - group.uris);
+            group.uris = kept;
+            group.known = true;
+        }
+        Ok(())
+    }
+
+    /// Queues a group whose kept URIs its hash did not count, and counts them again. What a plain client
+    /// is fetching from, it queues itself when it is done.
+    pub(super) fn reclaim(
+        &mut self,
+        ks: &mut K,
+        loaded: &mut Loaded<K>,
+        now: Millis,
+    ) -> Result<()> {
+        if loaded.missing.get() == 0 {
+            return Ok(());
+        }
+        let busy = self.restore_leases(ks, loaded, now)?;
+        let taken = busy && loaded.group.holds.is_empty();
+        if !taken && loaded.group.is_runnable() && !self.stands_in_wait(ks, loaded)? {
+            ks.zset_del(&self.names.idle, &loaded.id)?;
+            if !self.leave_gate(ks, loaded)? {
+                self.leave_ready(ks, &loaded.id)?;
+            }
+            let due = self.due_of(ks, loaded)?.max(now);
+            self.wait_from(ks, loaded, due, now)?;
+        }
+        self.save(ks, loaded)
+    }
+
+    /// Gives a group the leases again that went with its hash, until the deadline in `chg_busy`; where
+    /// that went too, their URIs are put back. True when the group is in `chg_busy`.
+    pub(super) fn restore_leases(
+        &mut self,
+        ks: &mut K,
+        loaded: &mut Loaded<K>,
+        now: Millis,
+    ) -> Result<bool> {
+        let busy = ks.zset_score(&self.names.busy, &loaded.id)?;
+        let key = self.uris_key(ks, &loaded.id);
+        let holds = &mut loaded.group.holds;
+        let held = |token| holds.iter().any(|hold: &Hold| hold.token == token);
+        let lost = ks.uris(&key, |uris| {
+            let tokens = uris.leases().map(|lease| lease.token);
+            tokens.filter(|&token| !held(token)).collect::<Vec<_>>()
+        })?;
+        for token in lost.unwrap_or_default() {
+            match busy {
+                Some(deadline) => holds.push(Hold {
+                    token,
+                    // Tokens are minted from the clock in microseconds.
+                    granted: (token / 1000).min(now),
+                    deadline: of_score(deadline),
+                }),
+                None => {
+                    let back = Op::Return {
+                        token,
+                        due: None,
+                        failed: false,
+                    };
+                    ks.change_uris(&key, &back)?;
+                }
+            }
+        }
+        Ok(busy.is_some())
+    }
+
+    /// Counts kept URIs in `EIDC` and `QCT` that a group counts again. A plain client that takes a URI
+    /// off a group takes it off these two as well; but where few groups have an execution, what they have
+    /// is the least that `EIDC` can say, and more is not made of it.
+    pub(super) fn count_missing(&mut self, ks: &mut K, loaded: &Loaded<K>) -> Result<()> {
+        let mut missing = loaded.missing.take();
+        if missing == 0 {
+            return Ok(());
+        }
+        let key = self.uris_key(ks, &loaded.id);
+        let kept = ks.uris(&key, |uris| {
+            let each = uris.executions().take(COUNTED_AGAIN);
+            each.map(|e| (e.id.to_vec(), e.uris)).collect::<Vec<_>>()
+        })?;
+        let mut many = Vec::new();
+        for (execution, kept) in kept.unwrap_or_default() {
+            self.enlist(ks, &execution, &loaded.id)?;
+            let Some(least) = self.queued_in_few(ks, &execution, ASKED)? else {
+                many.push((execution, kept));
+                continue;
+            };
+            let said = self.queued_of(ks, &execution)?;
+            let change = least.saturating_sub(said).min(missing);
+            missing -= change;
+            self.tally(ks, &execution, change as i64)?;
+        }
+        for (execution, kept) in many {
+            let change = kept.min(missing);
+            missing -= change;
+            self.tally(ks, &execution, change as i64)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,167 @@
+//! The executions of a group, found by number and by name. Most groups have one and few have more than
+//! some: a list. Whoever has very many gets an order by each, so that nothing that is done for all of
+//! them takes the square of their number.
+
+use std::collections::hash_map::RandomState;
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::BuildHasher;
+
+use super::share::{mark, Execution};
+
+/// How many are a list. Tests have many with few.
+const FEW: usize = if cfg!(test) { 2 } else { 64 };
+
+/// Executions in order of their numbers.
+#[derive(Clone, Debug)]
+pub(super) enum All {
+    Few(Vec<Execution>),
+    Many(Box<Many>),
+}
+
+/// Many executions.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Many {
+    by_number: BTreeMap<u64, Execution>,
+    /// A hash of the name, and the number. The hash is keyed, and differs from process to process.
+    by_name: BTreeSet<(u64, u64)>,
+    /// Pass and number of those that have nothing; of others, too, that have something again.
+    idle: BTreeSet<(u128, u64)>,
+    hasher: RandomState,
+}
+
+impl Default for All {
+    fn default() -> Self {
+        All::Few(Vec::new())
+    }
+}
+
+impl All {
+    /// Those from a number on.
+    pub(super) fn from(&self, number: u64) -> impl Iterator<Item = &Execution> {
+        let (few, many) = match self {
+            All::Few(few) => (&few[few.partition_point(|e| e.number < number)..], None),
+            All::Many(many) => (&[][..], Some(many.by_number.range(number..))),
+        };
+        few.iter()
+            .chain(many.into_iter().flatten().map(|(_, execution)| execution))
+    }
+
+    pub(super) fn find(&self, id: &[u8]) -> Option<&Execution> {
+        match self {
+            All::Few(few) => {
+                let mark = mark(id);
+                few.iter().find(|e| e.mark == mark && *e.id == *id)
+            }
+            All::Many(many) => {
+                let hash = many.hasher.hash_one(id);
+                let same = many.by_name.range((hash, 0)..=(hash, u64::MAX));
+                let mut found = same.filter_map(|(_, number)| many.by_number.get(number));
+                found.find(|e| *e.id == *id)
+            }
+        }
+    }
+
+    pub(super) fn get(&self, number: u64) -> Option<&Execution> {
+        match self {
+            All::Few(few) => Some(&few[at(few, number)?]),
+            All::Many(many) => many.by_number.get(&number),
+        }
+    }
+
+    pub(super) fn get_mut(&mut self, number: u64) -> Option<&mut Execution> {
+        match self {
+            All::Few(few) => {
+                let at = at(few, number)?;
+                Some(&mut few[at])
+            }
+            All::Many(many) => many.by_number.get_mut(&number),
+        }
+    }
+
+    /// Takes in one whose number and name are new.
+    pub(super) fn insert(&mut self, execution: Execution) {
+        match self {
+            All::Few(few) => {
+                if few.is_empty() {
+                    // Most groups have one.
+                    few.reserve_exact(1);
+                }
+                let at = few.partition_point(|e| e.number < execution.number);
+                few.insert(at, execution);
+                if few.len() > FEW {
+                    let mut many = Box::<Many>::default();
+                    for execution in std::mem::take(few) {
+                        many.insert(execution);
+                    }
+                    *self = All::Many(many);
+                }
+            }
+            All::Many(many) => many.insert(execution),
+        }
+    }
+
+    /// An execution may have nothing any more, or have got another pass.
+    pub(super) fn note(&mut self, number: u64) {
+        let All::Many(many) = self else { return };
+        if let Some(execution) = many.by_number.get(&number).filter(|e| e.is_idle()) {
+            many.idle.insert((execution.pass, number));
+        }
+    }
+
+    /// Forgets those that have nothing and are not ahead of the clock.
+    pub(super) fn forget_idle(&mut self, clock: u128) {
+        match self {
+            All::Few(few) => few.retain(|e| !e.is_idle() || e.pass > clock),
+            All::Many(many) => {
+                many.forget_idle(clock);
+                if many.by_number.len() <= FEW / 2 {
+                    let few = std::mem::take(&mut many.by_number);
+                    *self = All::Few(few.into_values().collect());
+                }
+            }
+        }
+    }
+
+    /// Bytes of memory, besides the value itself.
+    pub(super) fn memory(&self) -> usize {
+        let ids: usize = self.from(0).map(|e| e.id.len().next_multiple_of(16)).sum();
+        ids + match self {
+            All::Few(few) => few.capacity() * size_of::<Execution>(),
+            // Nodes of B-trees are two thirds full on average.
+            All::Many(many) => {
+                let each = size_of::<Execution>() + 8 + 16;
+                (many.by_number.len() * each + many.idle.len() * 32) * 3 / 2
+            }
+        }
+    }
+}
+
+fn at(few: &[Execution], number: u64) -> Option<usize> {
+    few.binary_search_by_key(&number, |e| e.number).ok()
+}
+
+impl Many {
+    fn insert(&mut self, execution: Execution) {
+        let number = execution.number;
+        let hash = self.hasher.hash_one(&execution.id[..]);
+        self.by_name.insert((hash, number));
+        if execution.is_idle() {
+            self.idle.insert((execution.pass, number));
+        }
+        self.by_number.insert(number, execution);
+    }
+
+    fn forget_idle(&mut self, clock: u128) {
+        while let Some(&(pass, number)) = self.idle.first().filter(|(pass, _)| *pass <= clock) {
+            self.idle.remove(&(pass, number));
+            let execution = self.by_number.get(&number);
+            // It may have got something again, or another pass.
+            let Some(execution) = execution.filter(|e| e.is_idle() && e.pass == pass) else {
+                continue;
+            };
+            let hash = self.hasher.hash_one(&execution.id[..]);
+            self.by_name.remove(&(hash, number));
+            self.by_number.remove(&number);
+        }
+    }
+}
