@@ -3,6 +3,8 @@
 //! This file registers; the rules are in [`dedupe`], [`chg`] and [`tags`], what touches the server in `server`.
 
 pub mod chg;
+#[cfg(any(feature = "module", test))]
+pub mod cluster;
 pub mod dedupe;
 pub mod defrag;
 pub mod keyspace;

@@ -3,18 +3,17 @@
 use std::ffi::{CStr, CString};
 use std::os::raw::{c_char, c_int};
 use std::ptr;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use smallvec::SmallVec;
 
 use super::acl::User;
-use super::api::{
-    c_string, context_flags, raw, rm, selected_db, string_bytes, Ctx, RawCtx, RmString,
-};
+use super::api::{c_string, raw, rm, selected_db, string_bytes, Ctx, RawCtx, RmString};
 use super::args::Args;
+use super::cluster::{self, in_cluster};
 use super::guard::guarded;
 use super::keyspace::RedisKeyspace;
 use super::reply::{send, send_error};
+use crate::cluster::hash_tag;
 use crate::reply::Reply;
 
 /// Longest key prefix, in bytes.
@@ -222,56 +221,6 @@ impl Call<'_> {
     }
 }
 
-static IN_CLUSTER: AtomicBool = AtomicBool::new(false);
-
-/// Whether the server is a cluster's.
-pub fn in_cluster() -> bool {
-    IN_CLUSTER.load(Relaxed)
-}
-
-/// Takes note of the server's mode, which stays as it is. (Asking for the flags of a context also
-/// measures the server's memory, which is too much for every command.)
-pub fn note_mode(ctx: Ctx) {
-    let flags = context_flags(ctx);
-    IN_CLUSTER.store(flags & raw::REDISMODULE_CTX_FLAGS_CLUSTER != 0, Relaxed);
-}
-
-/// Whether a prefix has a hash tag, so that all keys that begin with it share a slot (Redis Cluster
-/// specification, hash tags: the first `{` with something before the next `}`).
-pub fn has_hash_tag(prefix: &[u8]) -> bool {
-    let Some(open) = memchr::memchr(b'{', prefix) else {
-        return false;
-    };
-    memchr::memchr(b'}', &prefix[open + 1..]).is_some_and(|len| len > 0)
-}
-
-/// Refuses with `TRYAGAIN` while the slot of these keys migrates and only some of them are here.
-///
-/// A command declares one argument, so the server cannot see this itself; it looks at all keys of a
-/// command that we run, with the caller's `ASKING`, and refuses that one.
-pub fn check_slot(ctx: Ctx, keys: &[RmString]) -> Result<(), String> {
-    let mut names: Vec<_> = keys.iter().map(RmString::raw).collect();
-    // SAFETY: main thread, live context and names; the reply is released.
-    let served = unsafe {
-        let reply = rm!(RedisModule_Call(
-            ctx.raw(),
-            c"EXISTS".as_ptr(),
-            c"v".as_ptr(),
-            names.as_mut_ptr(),
-            names.len()
-        ));
-        if !reply.is_null() {
-            rm!(RedisModule_FreeCallReply(reply));
-        }
-        !reply.is_null()
-    };
-    if served {
-        Ok(())
-    } else {
-        Err("TRYAGAIN the index's slot is migrating and only a part of its keys is here; try again when it has moved".to_string())
-    }
-}
-
 fn check_prefix(prefix: &[u8]) -> Result<(), String> {
     if prefix.len() > PREFIX_BYTES {
         return Err(format!(
@@ -279,7 +228,7 @@ fn check_prefix(prefix: &[u8]) -> Result<(), String> {
             prefix.len()
         ));
     }
-    if in_cluster() && !has_hash_tag(prefix) {
+    if in_cluster() && hash_tag(prefix).is_none() {
         return Err(
             "BADPREFIX in cluster mode the prefix needs a hash tag, such as {coll-42}:, so that all keys of the index share a slot (argument 1)"
                 .to_string(),
@@ -312,6 +261,9 @@ extern "C" fn entry<C: Command>(
         };
         if !C::SPEC.takes_key() {
             check_prefix(prefix)?;
+            // SAFETY: the arguments live as long as the call.
+            let prefix = unsafe { RmString::shared(argv[1]) };
+            cluster::check(ctx, &prefix, C::SPEC.has_flag("write"))?;
         }
         C::run(&mut Call {
             ctx,

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use super::api::{context_flags, raw, rm, Ctx, RawCtx};
 use super::blocked::{can_block, BlockedClient};
-use super::command::in_cluster;
+use super::cluster::in_cluster;
 use super::config;
 use super::event;
 use super::guard::guarded;

@@ -6,7 +6,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::api::{log, raw, rm, string_bytes, Ctx, Level, RawCtx};
-use super::{alarm, command, config, guard, info, job, notify, worker};
+use super::{alarm, cluster, config, guard, info, job, notify, worker};
 
 const NAME: &CStr = c"crawlspace";
 
@@ -73,7 +73,7 @@ unsafe fn register(
     if raw_missing() {
         return Err("this server is too old; Redis 7.0 or Valkey 8.0 is needed".to_string());
     }
-    command::note_mode(ctx);
+    cluster::note_mode(ctx);
     config::read_arguments(arguments)?;
     // SAFETY: main thread, the context of the load, once each.
     unsafe {

@@ -4,10 +4,12 @@
 
 pub mod acl;
 pub mod alarm;
+pub mod answer;
 pub mod api;
 pub mod args;
 pub mod blocked;
 pub mod clock;
+pub mod cluster;
 pub mod command;
 pub mod config;
 pub mod event;

@@ -8,6 +8,7 @@ use std::ffi::CStr;
 use std::os::raw::{c_char, c_int, c_void};
 
 use super::api::{context_flags, raw, rm, selected_db, string_bytes, Ctx, RawCtx};
+use super::cluster;
 use super::guard::guarded;
 use super::main_thread::MainThread;
 
@@ -90,7 +91,7 @@ pub fn listen(listener: Listener) {
 extern "C" fn key_changed(
     ctx: RawCtx,
     kind: c_int,
-    _event: *const c_char,
+    event: *const c_char,
     key: *mut raw::RedisModuleString,
 ) -> c_int {
     // SAFETY: the server hands a live context to this callback, on its main thread.
@@ -102,6 +103,10 @@ extern "C" fn key_changed(
     }
     // SAFETY: the key's name lives during the callback.
     let name = unsafe { string_bytes(key) };
+    if cluster::in_cluster() {
+        // SAFETY: a name that the server ended with a null byte, alive during the callback.
+        cluster::note_event(unsafe { CStr::from_ptr(event) }, name);
+    }
     if !anybody_cares_for(name) {
         return raw::REDISMODULE_OK as c_int;
     }
@@ -124,6 +129,7 @@ extern "C" fn server_event(
             super::load::warn_of_eviction(ctx);
             return;
         }
+        cluster::note_all_changed();
         let mut databases = [0; 2];
         let change = match event.id {
             raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED => Change::Role,

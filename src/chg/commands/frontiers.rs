@@ -17,7 +17,8 @@ use crate::server::alarm;
 use crate::server::api::{context_flags, raw, rm, Ctx, RmString};
 use crate::server::blocked::BlockedClient;
 use crate::server::clock::now_ms;
-use crate::server::command::{check_slot, in_cluster, Call, PREFIX_BYTES};
+use crate::server::cluster::{self, in_cluster};
+use crate::server::command::{Call, PREFIX_BYTES};
 use crate::server::config;
 use crate::server::info::{count, FIGURES};
 use crate::server::keyspace::RedisKeyspace;
@@ -134,28 +135,19 @@ pub enum Touched<'a> {
     AnyGroup,
 }
 
-/// Refuses with `NOPERM` unless the user may do this to the documented keys, and in a cluster with
-/// `TRYAGAIN` while only some of them are here because their slot migrates.
+/// Refuses with `NOPERM` unless the user may do this to the documented keys.
 pub fn permit(
     call: &mut Call<'_>,
     touched: &Touched<'_>,
     access: Access,
 ) -> std::result::Result<(), String> {
     let user = call.user();
-    let cluster = in_cluster();
-    let mut names: Vec<RmString> = Vec::new();
-    let checked = on_frontier(call, |remembered, keys| {
+    on_frontier(call, |remembered, keys| {
         if access == Access::Write {
             remembered.frontier.check_types(keys)?;
         }
         let frontier = &remembered.frontier;
         let once = &frontier.names;
-        let mut check = |key: &RmString| {
-            if cluster {
-                names.push(key.clone());
-            }
-            user.check(key, access)
-        };
         let all = [
             &once.wait,
             &once.busy,
@@ -163,27 +155,18 @@ pub fn permit(
             &once.executions,
             &once.total,
         ];
-        let mut result = all.into_iter().try_for_each(&mut check);
+        let mut result = all.into_iter().try_for_each(|key| user.check(key, access));
+        // Any group has the shortest name that one could have.
         let groups = match touched {
             Touched::Groups(groups) => *groups,
-            Touched::AnyGroup => {
-                let any_group = frontier.key(keys, GROUP, b"");
-                result = result.and_then(|()| check(&any_group));
-                &[]
-            }
+            Touched::AnyGroup => &[&b""[..]],
         };
         for id in groups {
             let key = frontier.key(keys, GROUP, id);
-            result = result.and_then(|()| check(&key));
+            result = result.and_then(|()| user.check(&key, access));
         }
         Ok(result)
-    })?;
-    checked?;
-    if cluster {
-        names.push(RmString::new(call.prefix));
-        check_slot(call.ctx, &names)?;
-    }
-    Ok(())
+    })?
 }
 
 /// In a cluster there is a key of exactly the prefix's name, so that the server sends clients to the
@@ -229,17 +212,19 @@ pub fn awake(ctx: Ctx) {
             // SAFETY: main thread, the context of this callback.
             unsafe { rm!(RedisModule_SelectDb(ctx.raw(), db)) };
             let mut keys = RedisKeyspace::new(ctx);
+            let here = cluster::check(ctx, &RmString::new(prefix), true);
             let woken = with_frontier(db, prefix, &mut keys, |remembered, keys| {
                 remembered.wake = None;
-                match remembered.simulated && remembered.waiters.is_empty() {
+                let sleeps_on = remembered.simulated && remembered.waiters.is_empty();
+                match sleeps_on || here.is_err() {
                     true => Ok(()),
                     false => remembered.awake(keys, now),
                 }
             });
-            if let Err(error) = woken {
-                // A key of another type, say: nobody can be served until somebody mends it, and
-                // those who wait are told so.
-                fail_waiters(db, prefix, &error.to_string());
+            if let Err(error) = here.and(woken.map_err(|error| error.to_string())) {
+                // Its slot leaves, or a key has another type: nobody can be served here until that is
+                // over, and those who wait are told so.
+                fail_waiters(db, prefix, &error);
             }
         }
     }

@@ -12,7 +12,8 @@ use crate::chg::sweep::Sweep as SweepJob;
 use crate::server::acl::{Access, User};
 use crate::server::api::{Ctx, RmString};
 use crate::server::clock::now_ms;
-use crate::server::command::{check_slot, in_cluster, Answer, Arg, Call, Command, Spec};
+use crate::server::cluster;
+use crate::server::command::{Answer, Arg, Call, Command, Spec};
 use crate::server::job::{self, JobId, Progress, Slices, Submitted};
 use crate::server::keyspace::RedisKeyspace;
 
@@ -35,16 +36,8 @@ struct FrontierJob {
 impl Slices for FrontierJob {
     fn slice(&mut self, ctx: Ctx, time: &mut dyn FnMut() -> bool) -> Progress {
         let mut keys = RedisKeyspace::new(ctx);
-        if in_cluster() {
-            let names = with_frontier(self.db, &self.prefix, &mut keys, |remembered, _| {
-                let names = &remembered.frontier.names;
-                Ok(vec![names.wait.clone(), names.executions.clone()])
-            });
-            let mut names = names.unwrap_or_default();
-            names.push(RmString::new(&self.prefix));
-            if let Err(error) = check_slot(ctx, &names) {
-                return Progress::Done(Err(error));
-            }
+        if let Err(error) = cluster::check(ctx, &RmString::new(&self.prefix), self.writes) {
+            return Progress::Done(Err(error));
         }
         if let (false, Some(user)) = (self.writes, &self.user) {
             keys.read_as(User::named(user), &self.prefix, is_bookkeeping);

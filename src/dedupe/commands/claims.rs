@@ -18,6 +18,7 @@ use crate::server::alarm;
 use crate::server::api::{context_flags, raw, rm, Ctx, RmString};
 use crate::server::blocked::{can_block, BlockedClient};
 use crate::server::clock::even_ms;
+use crate::server::cluster;
 use crate::server::command::{Answer, Arg, Call, Command, Spec, PREFIX_BYTES};
 use crate::server::info::{count, FIGURES};
 use crate::server::keyspace::RedisKeyspace;
@@ -366,25 +367,34 @@ fn awake(ctx: Ctx) {
     for (db, prefix) in places {
         // SAFETY: main thread, the context of this callback.
         unsafe { rm!(RedisModule_SelectDb(ctx.raw(), db)) };
-        serve(db, &prefix, &mut RedisKeyspace::new(ctx), None);
+        match cluster::check(ctx, &RmString::new(&prefix), true) {
+            Ok(()) => serve(db, &prefix, &mut RedisKeyspace::new(ctx), None),
+            // Nobody can be served here while the slot leaves.
+            Err(error) => end_waiting(&Err(error), |w| w.db == db && w.prefix == prefix),
+        }
     }
 }
 
 /// Those who wait for a claim in the name of a crawl that is canceled need not wait on.
 pub fn cancel_waiters(db: c_int, prefix: &[u8], crawl: &[u8]) {
-    if !anybody_waits() {
-        return;
+    if anybody_waits() {
+        let canceled = Err(Error::Canceled(crawl.to_vec()).to_string());
+        end_waiting(&canceled, |w| {
+            w.db == db && w.prefix == prefix && w.wish.crawl == crawl
+        });
     }
+}
+
+/// Answers those who wait and are meant.
+fn end_waiting(answer: &Result<Reply, String>, meant: impl Fn(&Waiter) -> bool) {
     let mut waiters = WAITERS.borrow();
-    let canceled = |w: &Waiter| w.db == db && w.prefix == prefix && w.wish.crawl == crawl;
     let (gone, kept) = std::mem::take(&mut waiters.all)
         .into_iter()
-        .partition(canceled);
+        .partition(meant);
     waiters.all = kept;
     waiters.show();
     for waiter in gone {
-        let error = Error::Canceled(crawl.to_vec()).to_string();
-        waiter.client.answer(Err(error));
+        waiter.client.answer(answer.clone());
     }
 }
 

@@ -12,7 +12,8 @@ use crate::dedupe::storage::Layout;
 use crate::keyspace::KeyError;
 use crate::server::acl::Access;
 use crate::server::api::{context_flags, raw, rm, Ctx, RawCtx, RmString};
-use crate::server::command::{check_slot, in_cluster, Call, PREFIX_BYTES};
+use crate::server::cluster::in_cluster;
+use crate::server::command::{Call, PREFIX_BYTES};
 use crate::server::config;
 use crate::server::guard::guarded;
 use crate::server::info::FIGURES;
@@ -116,42 +117,27 @@ pub fn on_index<T>(
 /// One of the keys of an index, for a check of permissions.
 pub type Once = fn(&Names<RmString>) -> &RmString;
 
-/// Refuses with `NOPERM` unless the user may do all of this, and in a cluster with `TRYAGAIN` while
-/// only some of these keys are here because their slot migrates.
+/// Refuses with `NOPERM` unless the user may do all of this.
 pub fn permit(
     call: &mut Call<'_>,
     once: &[(Once, Access)],
     crawls: &[(&[u8], &[CrawlKey], Access)],
 ) -> std::result::Result<(), String> {
     let user = call.user();
-    let cluster = in_cluster();
-    let mut refused = None;
-    let mut names = Vec::new();
     on_index(call, |remembered, keys| {
         let index = &mut remembered.index;
+        let mut refused = Ok(());
         for (name, access) in once {
-            let key = name(&index.names);
-            refused = refused.take().or(user.check(key, *access).err());
-            if cluster {
-                names.push(key.clone());
-            }
+            refused = refused.and_then(|()| user.check(name(&index.names), *access));
         }
         for (crawl, which, access) in crawls {
             for &which in *which {
                 let key = index.crawl_key(keys, crawl, which);
-                refused = refused.take().or(user.check(&key, *access).err());
-                if cluster {
-                    names.push(key);
-                }
+                refused = refused.and_then(|()| user.check(&key, *access));
             }
         }
-        Ok(())
-    })?;
-    if cluster {
-        names.push(RmString::new(call.prefix));
-        refused = refused.or(check_slot(call.ctx, &names).err());
-    }
-    refused.map_or(Ok(()), Err)
+        Ok(refused)
+    })?
 }
 
 /// Forgets what somebody else changed.
@@ -237,6 +223,7 @@ extern "C" fn take_back(ctx: RawCtx, _: *mut c_void) {
             // SAFETY: main thread, the context of this timer.
             unsafe { rm!(RedisModule_SelectDb(ctx.raw(), db)) };
             let mut keys = RedisKeyspace::new(ctx);
+            // No key is made by this, so it may be done also while some are on another node.
             let _ = with_index(db, prefix, &mut keys, |remembered, keys| {
                 remembered.index.distrust_merged(keys)?;
                 remembered.index.write_spelling(keys)

@@ -13,7 +13,8 @@ use crate::dedupe::{commit, error::Error};
 use crate::server::acl::{Access, User};
 use crate::server::api::{Ctx, RmString};
 use crate::server::args::Args;
-use crate::server::command::{check_slot, in_cluster, Answer, Arg, Call, Command, Spec};
+use crate::server::cluster;
+use crate::server::command::{Answer, Arg, Call, Command, Spec};
 use crate::server::job::{self, JobId, Progress, Slices, Submitted};
 use crate::server::keyspace::RedisKeyspace;
 use crate::text::Shown;
@@ -47,20 +48,8 @@ struct IndexJob {
 impl Slices for IndexJob {
     fn slice(&mut self, ctx: Ctx, time: &mut dyn FnMut() -> bool) -> Progress {
         let mut keys = RedisKeyspace::new(ctx);
-        if in_cluster() {
-            let names = slice(self.db, &self.prefix, &mut keys, |index, _| {
-                let names = &index.names;
-                Ok(vec![
-                    names.meta.clone(),
-                    names.allcrawls.clone(),
-                    names.merged.clone(),
-                ])
-            });
-            let mut names = names.unwrap_or_default();
-            names.push(RmString::new(&self.prefix));
-            if let Err(error) = check_slot(ctx, &names) {
-                return Progress::Done(Err(error));
-            }
+        if let Err(error) = cluster::check(ctx, &RmString::new(&self.prefix), self.writes()) {
+            return Progress::Done(Err(error));
         }
         if let (Kind::Reads, Some(user)) = (self.kind, &self.user) {
             keys.read_as(User::named(user), &self.prefix, is_bookkeeping);

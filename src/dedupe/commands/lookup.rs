@@ -9,11 +9,11 @@ use crate::dedupe::packed::Value;
 use crate::dedupe::record::Record;
 use crate::server::acl::{Access, User};
 use crate::server::api::{Ctx, RmString};
-use crate::server::command::{check_slot, in_cluster, Answer, Arg, Call, Command, Spec};
+use crate::server::command::{Answer, Arg, Call, Command, Spec};
 use crate::server::info::{count, FIGURES};
 use crate::server::reply::{send_array, send_bulk, send_int, send_nil};
 
-use super::indexes::{on_index, permit};
+use super::indexes::on_index;
 use super::{crawl_argument, hash_argument};
 
 /// The two documented look-ups in one, for many hashes.
@@ -57,20 +57,10 @@ impl Command for Lookup {
             }
         }
 
-        if digests.len() == 1 && own.is_none() && !with_wacz && !in_cluster() {
+        if digests.len() == 1 && own.is_none() && !with_wacz {
             if let Some(answer) = look_up_one(call, &digests[0])? {
                 return Ok(answer);
             }
-        }
-        if in_cluster() {
-            permit(
-                call,
-                &[
-                    (|names| &names.merged, Access::Read),
-                    (|names| &names.allcrawls, Access::Read),
-                ],
-                &[],
-            )?;
         }
         let user = call.user();
         let given: SmallVec<[RmString; 1]> = (first..)
@@ -118,9 +108,6 @@ impl Command for Lookup {
             Ok(found)
         })?;
         refused?;
-        if in_cluster() {
-            refuse_what_has_moved(call, &digests, &found, own)?;
-        }
 
         count(&FIGURES.lookups, found.len() as u64);
         send_array(call.ctx, found.len());
@@ -201,33 +188,4 @@ fn send_hit(ctx: Ctx, crawl: &[u8], record: &Record<'_>, fields: usize) {
     send_bulk(ctx, record.date);
     send_bulk(ctx, record.url);
     send_int(ctx, record.size as i64);
-}
-
-/// In a cluster, a record that is not here may be on the other side of a migration: the hash's owner
-/// is known here and its crawl's key is not.
-fn refuse_what_has_moved(
-    call: &mut Call<'_>,
-    digests: &[Digest],
-    found: &[Option<Hit>],
-    own: Option<&[u8]>,
-) -> Result<(), String> {
-    let missing = || digests.iter().zip(found).filter(|(_, hit)| hit.is_none());
-    if missing().next().is_none() {
-        return Ok(());
-    }
-    let prefix = RmString::new(call.prefix);
-    let names = on_index(call, |remembered, keys| {
-        let index = &mut remembered.index;
-        let mut names = vec![prefix];
-        for (digest, _) in missing() {
-            if let Some(owner) = index.get_owner(keys, digest)? {
-                names.push(index.crawl_key(keys, owner.as_ref(), CrawlKey::Records));
-            }
-        }
-        if let Some(own) = own {
-            names.push(index.crawl_key(keys, own, CrawlKey::Records));
-        }
-        Ok(names)
-    })?;
-    check_slot(call.ctx, &names)
 }

@@ -17,6 +17,7 @@ use crate::keyspace::{Batch, KeyError, Keyspace, Kind, Result};
 use crate::text::{parse_unsigned, push_number};
 
 use super::acl::{Access, User};
+use super::answer::Answer;
 use super::api::{raw, rm, string_bytes, Ctx, RawCtx, RmString};
 use super::notify::own_write;
 
@@ -329,17 +330,15 @@ impl RedisKeyspace {
                 arguments.len()
             ))
         };
-        let reply = Answer(reply);
-        if reply.0.is_null() {
+        if reply.is_null() {
             return Err(KeyError::Refused(format!(
                 "ERR the server refused {} on key '{}'",
                 command.to_string_lossy(),
                 crate::text::Shown(key.as_ref())
             )));
         }
-        // SAFETY: main thread, live reply.
-        let kind = unsafe { rm!(RedisModule_CallReplyType(reply.0)) };
-        if kind == raw::REDISMODULE_REPLY_ERROR as c_int {
+        let reply = Answer::new(reply);
+        if reply.is_error() {
             let text = String::from_utf8_lossy(reply.bytes()).into_owned();
             return Err(KeyError::Refused(text));
         }
@@ -502,46 +501,6 @@ impl RedisKeyspace {
 impl Drop for RedisKeyspace {
     fn drop(&mut self) {
         self.flush();
-    }
-}
-
-/// The reply to a command that we ran.
-struct Answer(*mut raw::RedisModuleCallReply);
-
-impl Answer {
-    fn integer(&self) -> i64 {
-        // SAFETY: main thread, live reply.
-        unsafe { rm!(RedisModule_CallReplyInteger(self.0)) }
-    }
-
-    /// Element `i` of an array of strings.
-    fn element(&self, i: usize) -> Option<Vec<u8>> {
-        // SAFETY: main thread, live reply; the element lives as long as it.
-        let element = unsafe { rm!(RedisModule_CallReplyArrayElement(self.0, i)) };
-        // Not dropped: it is part of this reply.
-        let element = std::mem::ManuallyDrop::new(Answer(element));
-        (!element.0.is_null()).then(|| element.bytes().to_vec())
-    }
-
-    fn bytes(&self) -> &[u8] {
-        let mut len = 0;
-        // SAFETY: main thread, live reply; the bytes live as long as it.
-        unsafe {
-            let ptr = rm!(RedisModule_CallReplyStringPtr(self.0, &mut len));
-            if ptr.is_null() {
-                return &[];
-            }
-            std::slice::from_raw_parts(ptr.cast(), len)
-        }
-    }
-}
-
-impl Drop for Answer {
-    fn drop(&mut self) {
-        if !self.0.is_null() {
-            // SAFETY: main thread; ours, freed once.
-            unsafe { rm!(RedisModule_FreeCallReply(self.0)) };
-        }
     }
 }
 

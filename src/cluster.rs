@@ -1,0 +1,164 @@
+//! What a cluster is to keys: slots, and what a node says of the others.
+
+/// How many slots there are.
+pub const SLOTS: usize = 16_384;
+
+/// What stands between the first `{` and the next `}` of a key, if that is something. It alone decides
+/// which slot the key lies in, so that all keys of a prefix that has it share one.
+pub fn hash_tag(key: &[u8]) -> Option<&[u8]> {
+    let open = memchr::memchr(b'{', key)? + 1;
+    let length = memchr::memchr(b'}', &key[open..])?;
+    (length > 0).then(|| &key[open..open + length])
+}
+
+/// The slot of a key.
+pub fn slot_of(key: &[u8]) -> usize {
+    usize::from(crc16(hash_tag(key).unwrap_or(key))) % SLOTS
+}
+
+/// CRC-16/XMODEM.
+fn crc16(bytes: &[u8]) -> u16 {
+    bytes.iter().fold(0, |crc, &byte| {
+        crc << 8 ^ REMAINDERS[usize::from((crc >> 8) as u8 ^ byte)]
+    })
+}
+
+/// The remainder of each byte.
+const REMAINDERS: [u16; 256] = {
+    let mut remainders = [0; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let mut crc = (byte as u16) << 8;
+        let mut bit = 0;
+        while bit < 8 {
+            let carry = crc & 0x8000 != 0;
+            crc <<= 1;
+            if carry {
+                crc ^= 0x1021;
+            }
+            bit += 1;
+        }
+        remainders[byte] = crc;
+        byte += 1;
+    }
+    remainders
+};
+
+/// How a slot is open on this node, with the id of the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Open<'a> {
+    /// Its keys go from here to that node.
+    Migrating(&'a str),
+    /// Its keys come from that node.
+    Importing(&'a str),
+}
+
+/// The reply to `CLUSTER NODES`.
+#[derive(Clone, Copy, Debug)]
+pub struct Nodes<'a>(pub &'a str);
+
+/// One node of it.
+struct Node<'a> {
+    id: &'a str,
+    address: &'a str,
+    flags: &'a str,
+    /// Slots, ranges of slots, and slots that are open.
+    slots: &'a str,
+}
+
+impl<'a> Nodes<'a> {
+    fn all(self) -> impl Iterator<Item = Node<'a>> {
+        self.0.lines().filter_map(|line| {
+            // id, address, flags, master, ping, pong, epoch, link, slots
+            let mut words = line.splitn(9, ' ');
+            let (id, address, flags) = (words.next()?, words.next()?, words.next()?);
+            let slots = words.nth(5).unwrap_or_default();
+            Some(Node {
+                id,
+                address,
+                flags,
+                slots,
+            })
+        })
+    }
+
+    /// How the slot is open on the node that said this; `None` when it is not.
+    pub fn open(self, slot: usize) -> Option<Open<'a>> {
+        let is_myself = |node: &Node<'_>| node.flags.split(',').any(|flag| flag == "myself");
+        let myself = self.all().find(is_myself)?;
+        myself.slots.split(' ').find_map(|word| {
+            let inner = word.strip_prefix('[')?.strip_suffix(']')?;
+            let rest = inner.strip_prefix(&slot.to_string())?;
+            match rest.strip_prefix("->-") {
+                Some(to) => Some(Open::Migrating(to)),
+                None => rest.strip_prefix("-<-").map(Open::Importing),
+            }
+        })
+    }
+
+    /// The id of the node that has the slot.
+    pub fn owner(self, slot: usize) -> Option<&'a str> {
+        let has = |range: &str| {
+            let (first, last) = range.split_once('-').unwrap_or((range, range));
+            let bounds = (first.parse::<usize>(), last.parse::<usize>());
+            matches!(bounds, (Ok(first), Ok(last)) if (first..=last).contains(&slot))
+        };
+        let owner = self.all().find(|node| node.slots.split(' ').any(has))?;
+        Some(owner.id)
+    }
+
+    /// Host and port of a node: `host:port`.
+    pub fn address(self, id: &str) -> Option<&'a str> {
+        let node = self.all().find(|node| node.id == id)?;
+        // With the port of the cluster's own bus behind, and a name of the host.
+        Some(node.address.split(['@', ',']).next().unwrap_or_default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_are_those_of_the_servers() {
+        // As CLUSTER KEYSLOT says.
+        for (key, slot) in [
+            ("", 0),
+            ("123456789", 12739),
+            ("foo", 12182),
+            ("{foo}:bar", 12182),
+            ("x{foo}{bar}", 12182),
+            ("{}foo", slot_of(b"{}foo")),
+        ] {
+            assert_eq!(slot_of(key.as_bytes()), slot, "{key}");
+        }
+        assert_eq!(hash_tag(b"{}{x}"), None);
+        assert_eq!(hash_tag(b"a{x}b"), Some(&b"x"[..]));
+        assert_eq!(hash_tag(b"}x{"), None);
+    }
+
+    const NODES: Nodes<'_> = Nodes(
+        "aaa 127.0.0.1:7001@17001,host-a myself,master - 0 0 1 connected 0-99 200 [7->-bbb] [300-<-ccc]\n\
+         bbb 127.0.0.1:7002@17002 master - 0 1 2 connected 100-199 201-16383\n\
+         ccc ::1:7003@17003 slave bbb 0 1 2 connected\n",
+    );
+
+    #[test]
+    fn open_slots_are_those_of_the_node_itself() {
+        assert_eq!(NODES.open(7), Some(Open::Migrating("bbb")));
+        assert_eq!(NODES.open(300), Some(Open::Importing("ccc")));
+        assert_eq!(NODES.open(30), None);
+        assert_eq!(NODES.open(70), None);
+        assert_eq!(Nodes("").open(7), None);
+    }
+
+    #[test]
+    fn slots_have_owners_and_nodes_addresses() {
+        let owners = [0, 99, 100, 200, 201, 16383].map(|slot| NODES.owner(slot).unwrap());
+        assert_eq!(owners, ["aaa", "aaa", "bbb", "aaa", "bbb", "bbb"]);
+        assert_eq!(Nodes("garbage\n\n").owner(5), None);
+        assert_eq!(NODES.address("aaa"), Some("127.0.0.1:7001"));
+        assert_eq!(NODES.address("ccc"), Some("::1:7003"));
+        assert_eq!(NODES.address("ddd"), None);
+    }
+}

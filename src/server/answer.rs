@@ -1,0 +1,81 @@
+//! Replies of the server to commands that the module runs.
+
+use std::marker::PhantomData;
+use std::ops::Deref;
+use std::os::raw::c_int;
+
+use super::api::{raw, rm};
+
+/// A part of a reply.
+pub struct Part<'a> {
+    raw: *mut raw::RedisModuleCallReply,
+    of: PhantomData<&'a ()>,
+}
+
+/// The reply to a command that the module ran; released when dropped.
+pub struct Answer(Part<'static>);
+
+impl Answer {
+    /// Takes over a reply of the server, which must not be null.
+    pub fn new(raw: *mut raw::RedisModuleCallReply) -> Answer {
+        assert!(!raw.is_null(), "a reply");
+        let of = PhantomData;
+        Answer(Part { raw, of })
+    }
+}
+
+impl Deref for Answer {
+    type Target = Part<'static>;
+
+    fn deref(&self) -> &Part<'static> {
+        &self.0
+    }
+}
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        // SAFETY: main thread; ours, freed once.
+        unsafe { rm!(RedisModule_FreeCallReply(self.0.raw)) };
+    }
+}
+
+impl Part<'_> {
+    /// Whether it is an error.
+    pub fn is_error(&self) -> bool {
+        // SAFETY: main thread, live reply.
+        let kind = unsafe { rm!(RedisModule_CallReplyType(self.raw)) };
+        kind == raw::REDISMODULE_REPLY_ERROR as c_int
+    }
+
+    /// The number that it is.
+    pub fn integer(&self) -> i64 {
+        // SAFETY: main thread, live reply.
+        unsafe { rm!(RedisModule_CallReplyInteger(self.raw)) }
+    }
+
+    /// Element `i` of an array.
+    pub fn child(&self, i: usize) -> Option<Part<'_>> {
+        // SAFETY: main thread, live reply; the element lives as long as it, and is not ours to free.
+        let raw = unsafe { rm!(RedisModule_CallReplyArrayElement(self.raw, i)) };
+        let of = PhantomData;
+        (!raw.is_null()).then_some(Part { raw, of })
+    }
+
+    /// Element `i` of an array of strings.
+    pub fn element(&self, i: usize) -> Option<Vec<u8>> {
+        self.child(i).map(|element| element.bytes().to_vec())
+    }
+
+    /// The bytes of a string; none of anything else.
+    pub fn bytes(&self) -> &[u8] {
+        let mut len = 0;
+        // SAFETY: main thread, live reply; the bytes live as long as it.
+        unsafe {
+            let ptr = rm!(RedisModule_CallReplyStringPtr(self.raw, &mut len));
+            if ptr.is_null() {
+                return &[];
+            }
+            std::slice::from_raw_parts(ptr.cast(), len)
+        }
+    }
+}
