@@ -183,6 +183,37 @@ impl<K: Store> Index<K> {
         Ok(())
     }
 
+    /// Whether a committed crawl has a finished file of that name that is part of its last commit.
+    fn has_committed_file(&mut self, ks: &mut K, crawl: &[u8], name: &[u8]) -> Result<bool> {
+        let base = self.crawl_key(ks, crawl, CrawlKey::Base);
+        let waczs = self.crawl_key(ks, crawl, CrawlKey::Waczs);
+        let mut files = ks.list_len(&waczs)?;
+        let continued = self.is_uncommitted(ks, crawl)?;
+        if let (true, Some(committed)) = (continued, ks.hash_get(&base, b"wacz")?) {
+            files = crate::text::parse_unsigned(committed.as_ref()).map_or(files, |n| n.min(files));
+        }
+        for i in 0..files {
+            let entry = ks.list_get(&waczs, i)?;
+            let entry = entry.and_then(|json| Entry::parse(json.as_ref()));
+            if !entry.is_some_and(|e| e.is_closed() && e.filename == name) {
+                continue;
+            }
+            // What it was at the last commit, if it has changed since.
+            let mut was = None;
+            for generation in [&b"done.wacz."[..], b"undo.wacz."] {
+                let field = [generation, i.to_string().as_bytes()].concat();
+                if continued && was.is_none() {
+                    was = ks.hash_get(&base, &field)?;
+                }
+            }
+            let was = was.map(|json| Entry::parse(json.as_ref()));
+            if was.is_none_or(|was| was.is_some_and(|was| was.is_closed())) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// Takes the name of a file that a crawl has no more out of `src:d`, unless a committed crawl that
     /// stays has a finished file of that name, be it the same one. Looking through the lists is for the
     /// rare names that are there twice, and for those in `src:d` that no commit of this crawl may have
@@ -196,9 +227,7 @@ impl<K: Store> Index<K> {
             let mut holders = 0;
             for other in self.committed(ks)? {
                 if !self.is_leaving(ks, &other)? {
-                    let entries = self.wacz_list(ks, &other)?;
-                    let has = entries.iter().any(|e| e.is_closed() && e.filename == name);
-                    holders += u32::from(has);
+                    holders += u32::from(self.has_committed_file(ks, &other, name)?);
                 }
             }
             if holders < 2 {
