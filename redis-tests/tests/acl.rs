@@ -36,6 +36,7 @@ fn every_command(p: &str) -> Vec<Vec<String>> {
         format!("DEDUPE.LOOKUP {p} {h}"),
         format!("DEDUPE.LOOKUP {p} CRAWL a WITHWACZ {h}"),
         format!("DEDUPE.BEGIN {p} a"),
+        format!("DEDUPE.BEGIN {p} a VISIBLE"),
         format!("DEDUPE.CLAIM {p} a {h} PX 1000"),
         format!("DEDUPE.CLAIM {p} a {h} PX 1000 WITHWACZ"),
         format!("DEDUPE.UNCLAIM {p} {h} 1"),

@@ -112,7 +112,10 @@ fn calls() -> Vec<Call> {
                 w("5", Number, "size"),
             ],
         ),
-        ("DEDUPE.BEGIN", vec![p(), w("new", NewCrawl, "crawl")]),
+        (
+            "DEDUPE.BEGIN",
+            vec![p(), w("new", NewCrawl, "crawl"), w("VISIBLE", Word, "")],
+        ),
         (
             "DEDUPE.REVISIT",
             vec![
@@ -397,6 +400,7 @@ fn cut_and_overlong_calls_are_refused() {
             "DEDUPE.REQUIRES",
         ];
         let optional = [
+            "DEDUPE.BEGIN",
             "DEDUPE.CLAIM",
             "DEDUPE.STATS",
             "DEDUPE.CRAWLS",
@@ -495,7 +499,7 @@ fn documented_keys_of_another_type_are_named() {
             "5",
         ],
         vec!["DEDUPE.BEGIN", P, "a"],
-        vec!["DEDUPE.BEGIN", P, "new"],
+        vec!["DEDUPE.BEGIN", P, "new", "VISIBLE"],
         vec!["DEDUPE.REVISIT", P, "a", "REF", "u", &h, "5"],
         vec!["DEDUPE.WACZOPEN", P, "a", "new.wacz"],
         vec!["DEDUPE.WACZCLOSE", P, "a", "0", "a.wacz", "sha256:ab", "5"],

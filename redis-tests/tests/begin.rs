@@ -60,7 +60,7 @@ fn beginning_is_replicated() {
     add(&mut c, P, "b", [1]);
     commit(&mut c, P, "b");
     for crawl in ["a", "b"] {
-        ok!(c, "DEDUPE.BEGIN", P, crawl);
+        ok!(c, "DEDUPE.BEGIN", P, crawl, "VISIBLE");
     }
     server.wait_for_replica_offset(&replica);
     assert_eq!(server.digest(), replica.digest());

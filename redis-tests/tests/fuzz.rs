@@ -59,7 +59,8 @@ const KEYS: [&str; 26] = [
 ];
 
 fn word(rng: &mut Rng) -> Vec<u8> {
-    let words: [&[u8]; 43] = [
+    let words: [&[u8]; 44] = [
+        b"VISIBLE",
         b"ORIGINAL",
         b"RENAME",
         b"",
@@ -118,7 +119,7 @@ fn sensible(rng: &mut Rng, p: &str) -> Vec<Vec<u8>> {
     let n = rng.below(900).to_string();
     let date = *rng.pick(&[DATE, "20200101000000", "2030-01-01T00:00:00+01:00"]);
     let words: Vec<&str> = match rng.below(18) {
-        15 => vec!["DEDUPE.BEGIN", p, crawl],
+        15 => vec!["DEDUPE.BEGIN", p, crawl, "VISIBLE"],
         16 => vec![
             "DEDUPE.REVISIT",
             p,

@@ -53,7 +53,7 @@ fn mixed_workload(c: &mut Wire, rng: &mut Rng, steps: u64) {
             ],
             40..=49 => vec!["DEDUPE.REVISIT", p, crawl, "REF", &uuid, &hash, &size],
             50..=51 => vec!["DEDUPE.REVISIT", p, crawl, &hash, &size],
-            52 => vec!["DEDUPE.BEGIN", p, crawl],
+            52 => vec!["DEDUPE.BEGIN", p, crawl, "VISIBLE"],
             53..=54 => vec![
                 "DEDUPE.REVISIT",
                 p,

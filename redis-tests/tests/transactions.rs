@@ -17,7 +17,7 @@ fn writes() -> Vec<Vec<String>> {
             h(1),
             h(2)
         ),
-        format!("DEDUPE.BEGIN {P} begun"),
+        format!("DEDUPE.BEGIN {P} begun VISIBLE"),
         format!("DEDUPE.WACZOPEN {P} a open.wacz"),
         format!("DEDUPE.WACZCLOSE {P} a 0 a.wacz sha256:ab 77 RENAME"),
         format!("DEDUPE.REVISIT {P} a {} 5", h(1)),

@@ -17,6 +17,7 @@ use super::packed::Part;
 use super::profile::Profile;
 use super::storage::{Layout, Places, Storage};
 use super::store::Store;
+use super::visible::{read_visible, Visible};
 
 /// The format of the index that this version writes.
 const FORMAT: &[u8] = b"1";
@@ -82,6 +83,8 @@ pub struct Index<K: Store> {
     pub(super) unrecorded: Option<Rc<Unrecorded>>,
     pub(super) everybody: Option<Rc<Unrecorded>>,
     pub(super) adopted: bool,
+    /// Crawls that others see while they run.
+    pub(super) visible: Visible,
 }
 
 impl<K: Store> Index<K> {
@@ -129,6 +132,7 @@ impl<K: Store> Index<K> {
         let places = Places::find(ks, &names, storage);
         // Every job that changes the merged index writes down its size while all of it is in the
         // written form. Plain clients add hashes, and then the sizes differ.
+        let visible = read_visible(ks, &names.meta)?;
         let written_size = ks
             .hash_get(&names.meta, b"written")?
             .and_then(|n| parse_unsigned(n.as_ref()));
@@ -149,6 +153,7 @@ impl<K: Store> Index<K> {
             unrecorded: None,
             everybody: None,
             adopted: false,
+            visible,
         };
         let size = index.merged_len(ks)?;
         index.merged_is_written = size == 0 || written_size == Some(size);
@@ -300,6 +305,7 @@ impl<K: Store> Index<K> {
             ks.set_add(&self.names.uncommitted, crawl)?;
         } else {
             ks.set_del(&self.names.uncommitted, crawl)?;
+            self.hide(ks, crawl)?;
         }
         self.remembered(ks, crawl).uncommitted = Some(is);
         Ok(())
@@ -353,16 +359,19 @@ impl<K: Store> Index<K> {
         Ok(())
     }
 
-    /// Makes a crawl known before its first record, or continues one that is committed. False when it
-    /// is under way already.
+    /// Makes a crawl known before its first record, or continues one that is committed. With `visible`
+    /// others see its hashes from now on. False when that changes nothing.
     ///
     /// # Errors
-    /// `REMOVING` while it is being removed or canceled.
-    pub fn begin(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
+    /// `REMOVING` while it is being removed or canceled; `ERR` when too many crawls are visible.
+    pub fn begin(&mut self, ks: &mut K, crawl: &[u8], visible: bool) -> Result<bool> {
         self.check_types(ks, Some(crawl))?;
+        if visible {
+            self.check_visible(ks, crawl)?;
+        }
         let begins = !self.is_uncommitted(ks, crawl)?;
         self.start(ks, crawl)?;
-        Ok(begins)
+        Ok((visible && self.show(ks, crawl)?) || begins)
     }
 
     /// Readies a crawl for a record: the first one makes it known, and one after its commit
@@ -374,6 +383,7 @@ impl<K: Store> Index<K> {
         self.refuse_while_removing(ks, crawl)?;
         self.register(ks)?;
         if !self.is_uncommitted(ks, crawl)? {
+            self.hide(ks, crawl)?;
             if self.is_committed(ks, crawl)? {
                 self.ensure_base(ks, crawl)?;
                 // A plain client's commit does not know of these.
@@ -423,7 +433,7 @@ impl<K: Store> Index<K> {
         self.next_of(ks, b"tokens")
     }
 
-    fn next_of(&mut self, ks: &mut K, counter: &[u8]) -> Result<u64> {
+    pub(super) fn next_of(&mut self, ks: &mut K, counter: &[u8]) -> Result<u64> {
         let n = counts::read(ks, &self.names.meta, counter)?.max(0) as u64 + 1;
         ks.hash_set(&self.names.meta, counter, n.to_string().as_bytes())?;
         Ok(n)

@@ -1,5 +1,7 @@
 //! The documented two look-ups in one: hash → crawl → record.
 
+use std::rc::Rc;
+
 use smallvec::SmallVec;
 
 use crate::keyspace::Batch;
@@ -33,7 +35,7 @@ pub struct Usual<N> {
 pub enum Sight<N> {
     /// It was found, in the usual case.
     Usual(Usual<N>),
-    /// Nobody has it.
+    /// No committed crawl has it, and no other that others see.
     Absent,
     /// Only [`Index::find`] can tell.
     Other,
@@ -73,7 +75,8 @@ impl<V: AsRef<[u8]>> Found<V> {
 
 impl<K: Store> Index<K> {
     /// Looks a hash up: in the merged index first, then, when `own` names a crawl, among that
-    /// crawl's own hashes. Owners that are not committed, or whose record is gone, do not count.
+    /// crawl's own hashes, then among those of crawls that others see while they run. Other owners that
+    /// are not committed, and those whose record is gone, do not count.
     pub fn find(
         &mut self,
         ks: &mut K,
@@ -100,7 +103,7 @@ impl<K: Store> Index<K> {
                     let value = Stored::Packed(value);
                     return Ok(Some(Found { crawl, value }));
                 }
-                Sight::Absent => return self.find_own(ks, digest, own),
+                Sight::Absent => return self.find_uncommitted(ks, digest, own),
                 _ => {}
             }
         }
@@ -115,7 +118,29 @@ impl<K: Store> Index<K> {
                 return Ok(Some(Found { crawl, value }));
             }
         }
-        self.find_own(ks, digest, own)
+        self.find_uncommitted(ks, digest, own)
+    }
+
+    /// Looks a hash up among a crawl's own, and then among those of crawls that others see.
+    fn find_uncommitted(
+        &mut self,
+        ks: &mut K,
+        digest: &Digest,
+        own: Option<&[u8]>,
+    ) -> Result<Option<Found<K::Value>>> {
+        let found = self.find_own(ks, digest, own)?;
+        if found.is_some() || self.visible.is_empty() {
+            return Ok(found);
+        }
+        for (_, crawl) in Rc::clone(&self.visible).iter() {
+            if self.is_uncommitted(ks, crawl)? && !self.is_removing(ks, crawl)? {
+                let found = self.find_own(ks, digest, Some(crawl))?;
+                if found.is_some() {
+                    return Ok(found);
+                }
+            }
+        }
+        Ok(None)
     }
 
     /// Looks a hash up among a crawl's own.
@@ -203,7 +228,9 @@ impl<K: Store> Index<K> {
                 let records = known.records.clone();
                 Sight::Usual(Usual { records, id })
             }),
-            None if self.merged_is_written && !self.is_moving() => Sight::Absent,
+            None if self.merged_is_written && !self.is_moving() && self.visible.is_empty() => {
+                Sight::Absent
+            }
             None => Sight::Other,
         })?;
         Ok(seen.unwrap_or(Sight::Other))

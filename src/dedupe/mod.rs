@@ -32,6 +32,7 @@ pub mod stats;
 pub mod storage;
 pub mod store;
 pub mod undo;
+pub mod visible;
 pub mod wacz;
 
 #[cfg(test)]

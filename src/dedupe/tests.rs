@@ -59,6 +59,7 @@ enum Op {
     },
     Begin {
         crawl: usize,
+        visible: bool,
     },
     Commit {
         crawl: usize,
@@ -169,7 +170,7 @@ fn op() -> impl Strategy<Value = Op> {
             .prop_map(|(crawl, hash, noref, original)| Op::Revisit { crawl, hash, noref, original }),
         2 => (crawl.clone(), any::<u16>(), any::<bool>())
             .prop_map(|(crawl, size, shared)| Op::Wacz { crawl, size, shared }),
-        1 => crawl.clone().prop_map(|crawl| Op::Begin { crawl }),
+        2 => (crawl.clone(), any::<bool>()).prop_map(|(crawl, visible)| Op::Begin { crawl, visible }),
         8 => job.clone(),
         2 => (crawl.clone(), 0..HASHES).prop_map(|(crawl, hash)| Op::PlainAdd { crawl, hash }),
         1 => crawl.prop_map(|crawl| Op::PlainCommit { crawl }),
@@ -211,6 +212,8 @@ struct ModelCrawl {
     uncommitted: bool,
     /// Committed by plain commands at first.
     plainly: bool,
+    /// Others see it while it runs: its number in the order of those.
+    visible: Option<u64>,
 }
 
 impl ModelCrawl {
@@ -283,12 +286,18 @@ impl Model {
 
     fn original(&self, crawl: usize, hash: usize) -> Option<(usize, u64)> {
         let owner = self.owners().get(&hash).copied();
-        let holder = owner.or(self
-            .crawls
-            .get(&crawl)
-            .filter(|c| c.now.records.contains_key(&hash))
-            .map(|_| crawl))?;
+        let own = self.crawls.get(&crawl);
+        let own = own.filter(|c| c.now.records.contains_key(&hash));
+        let holder = owner.or(own.map(|_| crawl)).or(self.running(hash))?;
         Some((holder, self.crawls[&holder].now.records[&hash].size))
+    }
+
+    /// The first crawl that others see while it runs, of those that have the hash.
+    fn running(&self, hash: usize) -> Option<usize> {
+        let has = |c: &ModelCrawl| c.uncommitted && c.now.records.contains_key(&hash);
+        let running = self.crawls.iter().filter(|(_, c)| has(c));
+        let running = running.filter_map(|(crawl, c)| Some((c.visible?, *crawl)));
+        running.min().map(|(_, crawl)| crawl)
     }
 
     fn commit(&mut self, crawl: usize) -> Option<(u64, u64)> {
@@ -310,6 +319,7 @@ impl Model {
         state.now.others.clear();
         state.committed = Some(state.now.clone());
         state.uncommitted = false;
+        state.visible = None;
         let new = fresh.len() as u64 - known;
         self.commits.push((crawl, fresh));
         Some((new, known))
@@ -323,6 +333,7 @@ impl Model {
                 let dropped = now - part.records.len();
                 state.now = part;
                 state.uncommitted = false;
+                state.visible = None;
                 state.cut = None;
                 Some(dropped as u64)
             }
@@ -454,11 +465,16 @@ impl World {
         }
     }
 
-    fn begin(&mut self, crawl: usize) {
-        let begins = self.index.begin(&mut self.ks, CRAWLS[crawl]);
+    fn begin(&mut self, crawl: usize, visible: bool) {
+        let begins = self.index.begin(&mut self.ks, CRAWLS[crawl], visible);
         let state = self.model.crawls.entry(crawl).or_default();
-        assert_eq!(begins, Ok(!state.uncommitted));
+        let shows = visible && state.visible.is_none();
+        assert_eq!(begins, Ok(shows || !state.uncommitted));
         state.uncommitted = true;
+        if shows {
+            self.clock += 1;
+            state.visible = Some(self.clock);
+        }
     }
 
     fn wacz(&mut self, crawl: usize, size: u16, shared: bool) {
@@ -584,7 +600,7 @@ impl World {
                 size,
                 shared,
             } => self.wacz(*crawl, *size, *shared),
-            Op::Begin { crawl } => self.begin(*crawl),
+            Op::Begin { crawl, visible } => self.begin(*crawl, *visible),
             Op::PlainAdd { crawl, hash } => self.plain_add(*crawl, *hash),
             Op::PlainCommit { crawl } => {
                 if !self.has_unplaced() {
@@ -793,7 +809,8 @@ impl World {
                     assert!(self.model.crawls[&holder].now.records.contains_key(&i));
                 }
             } else {
-                let owner = owners.get(&i).map(|&o| CRAWLS[o].to_vec());
+                let owner = owners.get(&i).copied().or(self.model.running(i));
+                let owner = owner.map(|o| CRAWLS[o].to_vec());
                 assert_eq!(crawl, owner, "hash {i}");
             }
         }

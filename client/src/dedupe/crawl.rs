@@ -56,6 +56,24 @@ impl<S: Ask> Index<S> {
         self.repeat(begin)
     }
 
+    /// `DEDUPE.BEGIN … VISIBLE`: as [`begin`](Index::begin), and others see what the crawl adds while it runs.
+    /// False when they do already.
+    ///
+    /// ```no_run
+    /// # use crawlspace_client::dedupe::*;
+    /// # let index = Index::open("redis://127.0.0.1/", "")?;
+    /// index.begin_visible(b"crawl-1")?;
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `BADCRAWL`, `REMOVING`; `ERR` when 64 other crawls are visible; or when the server cannot be reached.
+    pub fn begin_visible(&self, crawl: &[u8]) -> S::Answer<bool> {
+        let mut begin = self.command("DEDUPE.BEGIN");
+        begin.arg(crawl).arg("VISIBLE");
+        self.repeat(begin)
+    }
+
     /// `DEDUPE.COMMIT`: the crawl becomes part of the merged index. If the connection breaks and the command
     /// has to be sent again, the reply tells what was left for the second time: nothing, as a rule.
     ///

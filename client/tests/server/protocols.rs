@@ -47,6 +47,9 @@ macro_rules! dedupe_calls {
         for begins in [true, false] {
             assert_eq!(index.begin(b"begun")$(.$await)?.unwrap(), begins);
         }
+        for begins in [true, false] {
+            assert_eq!(index.begin_visible(b"begun")$(.$await)?.unwrap(), begins);
+        }
         assert_eq!(index.wacz_open(b"begun", b"open.wacz")$(.$await)?.unwrap(), 0);
         for _ in 0..2 {
             index.wacz_close_as(b"begun", 0, b"closed.wacz", b"", 5)$(.$await)?.unwrap();

@@ -232,7 +232,14 @@ fn random_call(twins: &Twins, rng: &mut Rng) {
                 );
             }
         }
-        13 => twins.compare("begin", |one| one.begin(crawl), |many| many.begin(crawl)),
+        13 if rng.below(2) == 0 => {
+            twins.compare("begin", |one| one.begin(crawl), |many| many.begin(crawl));
+        }
+        13 => twins.compare(
+            "begin visibly",
+            |one| one.begin_visible(crawl),
+            |many| many.begin_visible(crawl),
+        ),
         6 | 7 => twins.compare("commit", |one| one.commit(crawl), |many| many.commit(crawl)),
         8 => twins.compare("cancel", |one| one.cancel(crawl), |many| many.cancel(crawl)),
         9 => twins.compare(

@@ -192,7 +192,13 @@ pub fn command(rng: &mut Rng, p: &[u8]) -> Vec<Vec<u8>> {
             all
         }
         66 => [words("DEDUPE.WACZLIST"), vec![crawl]].concat(),
-        67 => [words("DEDUPE.BEGIN"), vec![crawl]].concat(),
+        67 => {
+            let mut all = [words("DEDUPE.BEGIN"), vec![crawl]].concat();
+            if rng.chance(70) {
+                all.push("VISIBLE".word());
+            }
+            all
+        }
         68..=77 => [words("DEDUPE.COMMIT"), vec![crawl]].concat(),
         78..=80 => [words("DEDUPE.CANCEL"), vec![crawl]].concat(),
         81..=83 => {

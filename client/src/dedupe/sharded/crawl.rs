@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use super::marks::Doing;
 use super::standing::{Standing, Standings};
 use super::{Sharded, Unfinished};
-use crate::dedupe::{Committed, Removed, Retained};
+use crate::dedupe::{Committed, Index, Removed, Retained};
 use crate::server::{Batch, Call, Code, Error, Pending, Steps, Unsent};
 
 /// How often it is looked again whether something is left to take away: somebody else may do the same.
@@ -33,6 +33,32 @@ impl<S: Steps> Sharded<S> {
             let begin = index.home().over(&Unsent).begin(&crawl);
             let begins = index.server().step(begin).await?;
             Ok(begins && !standing.others().iter().any(|other| other.uncommitted))
+        })
+    }
+
+    /// [`Index::begin_visible`](crate::dedupe::Index::begin_visible), in all shards.
+    ///
+    /// ```no_run
+    /// # use crawlspace_client::dedupe::*;
+    /// # let index = Sharded::open("redis://127.0.0.1/", "coll-42", 16)?;
+    /// index.begin_visible(b"crawl-1")?;
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As there. It may have begun in other shards.
+    pub fn begin_visible(&self, crawl: &[u8]) -> S::Answer<bool> {
+        let (index, crawl) = (self.clone(), crawl.to_vec());
+        self.server().run(async move {
+            let batch = Batch::new();
+            let begin = |shard: &Index<S>| shard.over(&batch).begin_visible(&crawl);
+            let begun: Vec<Pending<bool>> = index.shards().iter().map(begin).collect();
+            index.server().step_batch(&batch).await?;
+            let mut begins = false;
+            for answer in begun {
+                begins |= answer.take()?;
+            }
+            Ok(begins)
         })
     }
 

@@ -1,0 +1,90 @@
+//! Crawls whose hashes others see while they run.
+//!
+//! The field `visible <crawl>` of `crawlspace` says that a crawl is one of them, and its number in the
+//! order in which they became so. Their hashes are not in the merged index: a look-up that finds no
+//! committed holder goes through their records. So a commit, a cancel and a removal come out as those of
+//! any other crawl, and a hash that one of them drops is the next one's at once.
+
+use std::rc::Rc;
+
+use crate::text::{parse_unsigned, Shown};
+
+use super::counts;
+use super::error::{Error, Result};
+use super::index::Index;
+use super::store::Store;
+
+/// How many crawls others may see while they run: each is looked at for every hash that nobody has.
+pub const MOST_VISIBLE: usize = 64;
+
+const MARK: &[u8] = b"visible ";
+
+/// The crawls in their order, each after its number.
+pub(super) type Visible = Rc<Vec<(u64, Vec<u8>)>>;
+
+/// Reads the marks of an index.
+pub(super) fn read_visible<K: Store>(ks: &mut K, meta: &K::Name) -> Result<Visible> {
+    let fields = counts::fields(ks, meta)?;
+    let marks = fields.iter().filter_map(|(field, number)| {
+        let crawl = field.strip_prefix(MARK)?;
+        Some((parse_unsigned(number)?, crawl.to_vec()))
+    });
+    let mut visible: Vec<(u64, Vec<u8>)> = marks.collect();
+    visible.sort();
+    visible.dedup();
+    Ok(Rc::new(visible))
+}
+
+impl<K: Store> Index<K> {
+    /// Whether others see the crawl while it runs.
+    pub fn is_visible(&self, crawl: &[u8]) -> bool {
+        self.visible.iter().any(|(_, visible)| visible == crawl)
+    }
+
+    /// Refuses one more of them when there are too many.
+    ///
+    /// # Errors
+    /// `ERR` names the limit.
+    pub(super) fn check_visible(&mut self, ks: &mut K, crawl: &[u8]) -> Result<()> {
+        let visible = Rc::clone(&self.visible);
+        let mut others = 0;
+        for (_, other) in visible.iter() {
+            // Plain clients end crawls without knowing of marks.
+            others += usize::from(other != crawl && self.is_uncommitted(ks, other)?);
+        }
+        if others < MOST_VISIBLE {
+            return Ok(());
+        }
+        Err(Error::Argument(format!(
+            "crawl '{}' cannot be visible: {MOST_VISIBLE} others are visible while they run, which is the limit of an index",
+            Shown(crawl)
+        )))
+    }
+
+    /// Lets others see the crawl from now on; false when they do already.
+    pub(super) fn show(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
+        if self.is_visible(crawl) {
+            return Ok(false);
+        }
+        let visible = Rc::clone(&self.visible);
+        for (_, other) in visible.iter() {
+            if !self.is_uncommitted(ks, other)? {
+                self.hide(ks, other)?;
+            }
+        }
+        let number = self.next_of(ks, b"visible")?;
+        let mark = [MARK, crawl].concat();
+        ks.hash_set(&self.names.meta, &mark, number.to_string().as_bytes())?;
+        Rc::make_mut(&mut self.visible).push((number, crawl.to_vec()));
+        Ok(true)
+    }
+
+    /// Takes the mark of a crawl that has ended away.
+    pub(super) fn hide(&mut self, ks: &mut K, crawl: &[u8]) -> Result<()> {
+        if self.is_visible(crawl) {
+            ks.hash_del(&self.names.meta, &[MARK, crawl].concat())?;
+            Rc::make_mut(&mut self.visible).retain(|(_, other)| other != crawl);
+        }
+        Ok(())
+    }
+}
