@@ -86,7 +86,7 @@ impl<S: Steps> Sharded<S> {
     async fn commit_all(&self, crawl: &[u8]) -> Result<Committed, Error> {
         let marks = self.server().step(self.marks_call()).await?;
         marks.refuse("DEDUPE.COMMIT", crawl, &[Doing::Cancel, Doing::Remove])?;
-        let run = self.begin(Doing::Commit, &[crawl]).await?;
+        let run = self.enter_marks(Doing::Commit, &[crawl]).await?;
 
         let batch = Batch::new();
         let others: Vec<Pending<Committed>> = self.shards()[1..]
@@ -181,7 +181,7 @@ impl<S: Steps> Sharded<S> {
                 .step(self.home().over(&Unsent).cancel(crawl))
                 .await;
         }
-        let run = self.begin(Doing::Cancel, &[crawl]).await?;
+        let run = self.enter_marks(Doing::Cancel, &[crawl]).await?;
         let gone = match was_whole {
             true => self.take_back(crawl).await,
             false => self.take_away(&[crawl]).await.map(|gone| gone.hashes),
@@ -269,7 +269,7 @@ impl<S: Steps> Sharded<S> {
                 }
             });
         }
-        let run = self.begin(Doing::Remove, crawls).await?;
+        let run = self.enter_marks(Doing::Remove, crawls).await?;
         let gone = self.take_away(crawls).await?;
         let left = marks.0.iter();
         let left = left.filter(|mark| crawls.contains(&&mark.crawl[..]));

@@ -130,7 +130,7 @@ impl<S: Steps> Sharded<S> {
     }
 
     /// From now on this is under way.
-    pub(super) async fn begin(&self, doing: Doing, crawls: &[&[u8]]) -> Result<Run, Error> {
+    pub(super) async fn enter_marks(&self, doing: Doing, crawls: &[&[u8]]) -> Result<Run, Error> {
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
         let since = since.map_or(0, |since| since.as_secs());
         let number = RandomState::new().hash_one(since);
