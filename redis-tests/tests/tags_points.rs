@@ -396,3 +396,33 @@ fn many_points_are_found_quickly() {
     assert_eq!(by(&mut s, "p99999"), NONE);
     assert!(no(&mut s, b"p100000").starts_with("NOPOINT "));
 }
+
+#[test]
+fn point_that_no_filter_can_use_is_refused() {
+    let server = Server::start();
+    let mut s = space(&server);
+    let most = 262_144;
+    // The list and its members, or the choices and what they begin with.
+    let list = |n: usize| vec!["a"; n].join("|");
+    let choices = |n: usize| format!("coll:{{{}}}", vec!["1"; n].join("|"));
+    for (fits, exceeds) in [
+        (list(most - 1), list(most)),
+        (choices(most - 1), choices(most)),
+        (format!("!({})", list(most - 2)), list(500_000)),
+    ] {
+        let error = s.err_with("POINTSET big", &[&exceeds]);
+        assert!(error.starts_with("TOOBIG "), "{error}");
+        assert_eq!(s.ok("POINTS"), array([]));
+        // The very error of a filter that asks for it.
+        assert_eq!(
+            s.err_with(
+                "FILTER WHERE",
+                &[&exceeds[..], "FORMAT", "FILE", "LINES", "1"]
+            ),
+            error
+        );
+        s.ok_with("POINTSET big", &[&fits]);
+        by(&mut s, "big");
+        s.ok("POINTDEL big");
+    }
+}

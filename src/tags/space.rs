@@ -279,8 +279,9 @@ impl Space {
         Arc::make_mut(&mut self.rules).remove(name)
     }
 
-    /// Sets a point.
+    /// Sets a point. One that no condition can hold is refused.
     pub fn set_point(&mut self, point: Point) -> Result<(), Error> {
+        point.expression().check_parts()?;
         Arc::make_mut(&mut self.points).set(point)?;
         self.conditions = Conditions::default();
         Ok(())

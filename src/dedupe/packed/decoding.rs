@@ -10,14 +10,14 @@ mod tests;
 
 use std::borrow::Cow;
 
-use self::reader::Reader;
+pub(super) use self::reader::Reader;
 use super::codec::Base;
 use super::crawls::{HOLDERS, OWNERS};
 use super::encoding::{number_at, seal, Counts, Kind, HEAD, SEAL, VERSION};
 use super::Packed;
 
 /// What is wrong with a chunk.
-type Wrong = Cow<'static, str>;
+pub(super) type Wrong = Cow<'static, str>;
 
 /// Most records for which room is made before any of them has come. Later it is made for as many more as
 /// have come, three times over, so that a few bytes cannot ask for much.

@@ -4,6 +4,7 @@
 //! parts. Bytes of any length stand after their length (7 bits a byte, lowest first), a field after the
 //! number of its spelling. The changes of a crawl's records follow a `CRAWL` that names it.
 
+use super::decoding::{Reader, Wrong};
 use super::encoding::{put, put_bytes};
 use super::field::{self, digest_len, Field, Text, TEXT};
 use super::{Packed, Part, Value};
@@ -132,10 +133,12 @@ impl Op<'_> {
     }
 }
 
-/// Reads a log from its beginning.
+/// Reads a log from its beginning. Each list of changes has one log: anything that [`Op::write`] would not have
+/// written is an error, so that no bit of it is left out.
 pub struct Log<'a> {
-    rest: &'a [u8],
-    crawl: &'a [u8],
+    rest: Reader<'a>,
+    /// The crawl that was named last.
+    crawl: Option<&'a [u8]>,
     /// The field of the change that was read last.
     field: Text,
 }
@@ -144,8 +147,8 @@ impl<'a> Log<'a> {
     /// Of these bytes, which may come from anybody.
     pub fn new(log: &'a [u8]) -> Log<'a> {
         Log {
-            rest: log,
-            crawl: b"",
+            rest: Reader { rest: log },
+            crawl: None,
             field: Text::new(),
         }
     }
@@ -155,23 +158,44 @@ impl<'a> Log<'a> {
     /// # Errors
     /// What is wrong with the log.
     pub fn next_op(&mut self) -> Result<Option<Op<'_>>, String> {
-        let what = loop {
-            let Some((&what, rest)) = self.rest.split_first() else {
-                return Ok(None);
-            };
-            self.rest = rest;
-            match what {
-                CRAWL => self.crawl = self.bytes()?,
-                EXPECT => return Ok(Some(Op::Expect(self.crawl, self.length()?))),
-                _ => break what,
+        self.read_op()
+            .map_err(|wrong| format!("a log of changes of a packed index {wrong}"))
+    }
+
+    fn read_op(&mut self) -> Result<Option<Op<'_>>, Wrong> {
+        if self.rest.rest.is_empty() {
+            return Ok(None);
+        }
+        let mut what = self.byte()?;
+        let names_a_crawl = what == CRAWL;
+        if names_a_crawl {
+            let crawl = self.rest.bytes()?;
+            if self.crawl == Some(crawl) {
+                return Err("names a crawl twice".into());
             }
+            self.crawl = Some(crawl);
+            what = self.byte()?;
+        }
+        let crawl = match (what, self.crawl) {
+            (SET_OWNER | SET_HOLDERS | DEL_OWNER | DEL_HOLDERS, _) if !names_a_crawl => b"",
+            (SET_RECORD | DEL_RECORD | TAKE | TAKE_AND_OWN | EXPECT, Some(crawl)) => crawl,
+            (SET_RECORD | DEL_RECORD | TAKE | TAKE_AND_OWN | EXPECT, None) => {
+                return Err("has a record of no crawl".into())
+            }
+            (SET_OWNER | SET_HOLDERS | DEL_OWNER | DEL_HOLDERS, _) => {
+                return Err("names a crawl that nothing follows of".into())
+            }
+            (other, _) => return Err(format!("has a change of unknown kind {other}").into()),
         };
+        if what == EXPECT {
+            return Ok(Some(Op::Expect(crawl, self.rest.number()?)));
+        }
         self.read_field()?;
         let value = match what {
-            SET_OWNER | SET_RECORD | SET_HOLDERS => self.bytes()?,
+            SET_OWNER | SET_RECORD | SET_HOLDERS => self.rest.bytes()?,
             _ => b"",
         };
-        let (field, records) = (&self.field[..], Part::Records(self.crawl));
+        let (field, records) = (&self.field[..], Part::Records(crawl));
         Ok(Some(match what {
             SET_OWNER => Op::Set(Part::Owners, field, value),
             SET_RECORD => Op::Set(records, field, value),
@@ -179,51 +203,32 @@ impl<'a> Log<'a> {
             DEL_OWNER => Op::Del(Part::Owners, field),
             DEL_RECORD => Op::Del(records, field),
             DEL_HOLDERS => Op::Del(Part::Holders, field),
-            TAKE | TAKE_AND_OWN => Op::Take(Take {
-                crawl: self.crawl,
+            _ => Op::Take(Take {
+                crawl,
                 field,
                 record: None,
                 owns: what == TAKE_AND_OWN,
             }),
-            other => return Err(format!("it has a change of unknown kind {other}")),
         }))
     }
 
-    fn read_field(&mut self) -> Result<(), String> {
-        let (&kind, rest) = self.rest.split_first().ok_or("it is cut off")?;
-        self.rest = rest;
-        let length = digest_len(kind).map_err(|()| "it has a hash of unknown spelling")?;
+    fn read_field(&mut self) -> Result<(), Wrong> {
+        let kind = self.byte()?;
+        let length = digest_len(kind).map_err(|()| "has a hash of unknown spelling")?;
         let raw = match length {
-            Some(length) => self.cut(length)?,
-            None => self.bytes()?,
+            Some(length) => self.rest.take(length)?,
+            None => self.rest.bytes()?,
         };
+        if !field::is_first(kind, raw) {
+            return Err("has a hash in another spelling than its own".into());
+        }
         self.field.clear();
         field::write(kind, raw, &mut self.field);
         Ok(())
     }
 
-    fn length(&mut self) -> Result<u64, String> {
-        let mut n = 0u64;
-        for shift in (0..64).step_by(7) {
-            let (&byte, rest) = self.rest.split_first().ok_or("it is cut off")?;
-            self.rest = rest;
-            n |= u64::from(byte & 0x7f) << shift;
-            if byte < 0x80 {
-                return Ok(n);
-            }
-        }
-        Err("it has a length that is none".to_string())
-    }
-
-    fn bytes(&mut self) -> Result<&'a [u8], String> {
-        let length = usize::try_from(self.length()?).map_err(|_| "it is cut off")?;
-        self.cut(length)
-    }
-
-    fn cut(&mut self, length: usize) -> Result<&'a [u8], String> {
-        let (cut, rest) = self.rest.split_at_checked(length).ok_or("it is cut off")?;
-        self.rest = rest;
-        Ok(cut)
+    fn byte(&mut self) -> Result<u8, Wrong> {
+        Ok(self.rest.take(1)?[0])
     }
 }
 
@@ -323,6 +328,85 @@ mod tests {
         fn no_bytes_make_reading_panic(log in proptest::collection::vec(0..14u8, 0..60)) {
             let mut packed = Packed::default();
             let _ = apply_log(&mut packed, &log, |_| None);
+        }
+
+        #[test]
+        fn a_log_that_can_be_read_is_the_only_one_of_its_changes(log in proptest::collection::vec(0..14u8, 0..60)) {
+            prop_assert!(is_strict(&log));
+        }
+
+        #[test]
+        fn no_change_of_a_log_goes_unseen(
+            list in ops(),
+            at in any::<prop::sample::Index>(),
+            what in 0..4u8,
+            byte in any::<u8>(),
+        ) {
+            let (mut log, mut mark) = (Vec::new(), 0);
+            for each in &list {
+                op(each).write(&mut log, &mut mark);
+            }
+            let at = at.index(log.len() + 1);
+            match what {
+                0 => log.insert(at, byte),
+                1 => log.truncate(at),
+                2 => log.push(byte),
+                _ if at < log.len() => log[at] ^= byte,
+                _ => log.extend_from_slice(&[0x80, byte]),
+            }
+            prop_assert!(is_strict(&log));
+        }
+    }
+
+    /// Whether the log is refused, or else is byte for byte what is written for the changes that are read.
+    fn is_strict(log: &[u8]) -> bool {
+        let (mut read, mut again, mut mark) = (Log::new(log), Vec::new(), 0);
+        loop {
+            match read.next_op() {
+                Ok(Some(op)) => op.write(&mut again, &mut mark),
+                Ok(None) => return again == log,
+                Err(_) => return true,
+            }
+        }
+    }
+
+    /// What is wrong with a log of an EXPECT of crawl `a` and these bytes.
+    fn wrong_number(number: &[u8]) -> Option<String> {
+        let log = [&[CRAWL, 1, b'a', EXPECT], number].concat();
+        let mut read = Log::new(&log);
+        while let Some(op) = match read.next_op() {
+            Ok(op) => op,
+            Err(wrong) => return Some(wrong),
+        } {
+            assert!(matches!(op, Op::Expect(b"a", _)));
+        }
+        None
+    }
+
+    #[test]
+    fn numbers_have_64_bits_and_one_spelling() {
+        let most = [[0xff; 9].as_slice(), &[1]].concat();
+        for good in [&[0][..], &[0x7f], &[0x80, 1], &most] {
+            assert_eq!(wrong_number(good), None, "{good:?}");
+        }
+        for bad in [
+            // Bits beyond the 64th.
+            [[0xff; 9].as_slice(), &[2]].concat(),
+            [[0xff; 9].as_slice(), &[0x7f]].concat(),
+            [[0x80; 9].as_slice(), &[0x42]].concat(),
+            [[0xff; 10].as_slice(), &[0]].concat(),
+            // More bytes than are needed.
+            vec![0x80, 0],
+            vec![0xff, 0x80, 0],
+            // Bytes behind the end.
+            vec![0, 0],
+            vec![0, CRAWL],
+            vec![0, CRAWL, 1, b'b'],
+            vec![0, CRAWL, 1, b'a', EXPECT, 0],
+            vec![0x80],
+            vec![],
+        ] {
+            assert!(wrong_number(&bad).is_some(), "{bad:?}");
         }
     }
 }

@@ -108,6 +108,26 @@ impl Expression {
         }
     }
 
+    /// Refuses an expression of more parts than a condition may have, whatever the points in it come to.
+    pub fn check_parts(&self) -> Result<(), Error> {
+        match self.parts() > CLAUSES {
+            true => Err(resolve::too_many(CLAUSES)),
+            false => Ok(()),
+        }
+    }
+
+    /// How many parts a condition has of it, without those of the points in it.
+    fn parts(&self) -> usize {
+        match self {
+            Expression::OneOf(_, choices) => 1 + choices.len(),
+            Expression::Not(inner) => 1 + inner.parts(),
+            Expression::All(parts) | Expression::Any(parts) => {
+                1 + parts.iter().map(Expression::parts).sum::<usize>()
+            }
+            _ => 1,
+        }
+    }
+
     /// Names of the access points that it refers to without groups.
     pub fn points<'a>(&'a self, each: &mut dyn FnMut(&'a [u8])) {
         match self {

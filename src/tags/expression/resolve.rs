@@ -129,13 +129,16 @@ impl<'a> Resolver<'a> {
     fn count(&self, more: usize) -> Result<(), Error> {
         self.clauses.set(self.clauses.get() + more);
         if self.clauses.get() > self.most {
-            return Err(Error::TooBig(format!(
-                "a condition of more than {} parts, points included; give captures a tag in place of listing them",
-                self.most
-            )));
+            return Err(too_many(self.most));
         }
         Ok(())
     }
+}
+
+pub(super) fn too_many(most: usize) -> Error {
+    Error::TooBig(format!(
+        "a condition of more than {most} parts, points included; give captures a tag in place of listing them"
+    ))
 }
 
 /// Compiles the regular expression of a test of a field.

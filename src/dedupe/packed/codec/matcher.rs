@@ -2,7 +2,7 @@
 
 use super::bits::Writer;
 use super::prefix;
-use super::runs::{self, Alphabet, Run};
+use super::runs::{self, Alphabet, Run, Runs};
 use super::table::{Meaning, Symbol, Table, RUN_BITS, TEXT};
 
 /// Zeros that must follow a text.
@@ -97,9 +97,10 @@ impl Matcher {
     /// The parts of a text, which is what is in front of the padding.
     pub fn tokens(&self, padded: &[u8], mut each: impl FnMut(Token)) {
         let text = &padded[..padded.len() - PADDING];
+        let mut runs = Runs::new(text);
         let mut at = 0;
         while at < text.len() {
-            let run = runs::next(text, at);
+            let run = runs.next(at);
             let end = run.map_or(text.len(), |run| run.start);
             while at < end {
                 at += self.token(padded, at, end - at, &mut each);

@@ -31,8 +31,7 @@ const DECIMAL: usize = 5;
 const HEX: usize = 6;
 const ALPHANUMERIC: usize = 10;
 
-/// So much of a word is looked at, from its first digit on: otherwise one word with many runs would take
-/// a time that grows with its square.
+/// How much of a word is looked at on either side of its first digit, in bytes.
 const FORESEEN: usize = 4 * LONGEST;
 
 const DIGIT: u8 = 1;
@@ -81,26 +80,160 @@ const DECIMAL_BITS: [u32; 17] = [
     0, 4, 7, 10, 14, 17, 20, 24, 27, 30, 34, 37, 40, 44, 47, 50, 54,
 ];
 
-/// The first run that begins at `from` or later; from there on, or from the start of a word on.
-pub fn next(text: &[u8], mut from: usize) -> Option<Run> {
-    loop {
-        // All of them have a digit, and most words have none.
-        let digit = first_digit(text, from)?;
+/// Finds the runs of a text one after the other, in time linear in the text: a long word is counted once, and
+/// the counts follow as it is used up.
+pub struct Runs<'a> {
+    text: &'a [u8],
+    word: Word,
+    /// Bytes that were looked at.
+    #[cfg(test)]
+    work: usize,
+}
+
+/// What is left of a word with digits.
+#[derive(Clone, Copy, Debug, Default)]
+struct Word {
+    start: usize,
+    end: usize,
+    /// Bytes of each class.
+    classes: [u16; 5],
+    /// How often another kind of byte follows.
+    changes: u16,
+    /// Up to there no place has digits enough.
+    scanned: usize,
+}
+
+impl<'a> Runs<'a> {
+    pub fn new(text: &'a [u8]) -> Runs<'a> {
+        Runs {
+            text,
+            word: Word::default(),
+            #[cfg(test)]
+            work: 0,
+        }
+    }
+
+    /// The first run that begins at `from` or later, which must not be less than in the call before.
+    pub fn next(&mut self, mut from: usize) -> Option<Run> {
+        loop {
+            if from < self.word.end {
+                self.shorten(from);
+            } else {
+                self.begin(from)?;
+            }
+            if let Some(run) = self.in_word() {
+                return Some(run);
+            }
+            from = self.word.end;
+        }
+    }
+
+    /// Takes up the word of the next digit.
+    fn begin(&mut self, from: usize) -> Option<()> {
+        // All runs have a digit, and most words have none.
+        let digit = first_digit(self.text, from);
+        self.looked_at(digit.unwrap_or(self.text.len()) - from);
+        let digit = digit?;
         let is_word = |c: &&u8| CLASS[usize::from(**c)] != 0;
-        let start = digit - text[from..digit].iter().rev().take_while(is_word).count();
-        let rest = text[digit..].iter().take(FORESEEN);
+        let before = self.text[from..digit].iter().rev().take(FORESEEN);
+        let start = digit - before.take_while(is_word).count();
+        let rest = self.text[digit..].iter().take(FORESEEN);
         let end = digit + rest.take_while(is_word).count();
-        if end - start >= DECIMAL {
-            let found = in_word(&text[start..end]);
-            if let Some((alphabet, at, len)) = found {
+        self.looked_at(2 * (end - start));
+        self.word = Word {
+            start,
+            end,
+            scanned: start,
+            ..Word::default()
+        };
+        let mut kind = u8::MAX;
+        for &c in &self.text[start..end] {
+            let class = CLASS[usize::from(c)];
+            self.word.classes[class.trailing_zeros() as usize] += 1;
+            self.word.changes += u16::from(class & kind == 0);
+            kind = KIND[usize::from(class)];
+        }
+        Some(())
+    }
+
+    /// Leaves out what is before `from`.
+    fn shorten(&mut self, from: usize) {
+        let Some(used) = self.text.get(self.word.start..=from) else {
+            return;
+        };
+        self.looked_at(used.len() - 1);
+        for pair in self.text[self.word.start..=from].windows(2) {
+            let (class, next) = (CLASS[usize::from(pair[0])], CLASS[usize::from(pair[1])]);
+            self.word.classes[class.trailing_zeros() as usize] -= 1;
+            self.word.changes -= u16::from(next & KIND[usize::from(class)] == 0);
+        }
+        self.word.start = from;
+        self.word.scanned = self.word.scanned.max(from);
+    }
+
+    /// The first run of what is left of the word.
+    fn in_word(&mut self) -> Option<Run> {
+        let word = self.word;
+        let len = word.end - word.start;
+        if len < DECIMAL {
+            return None;
+        }
+        if let Some(alphabet) = word.alphabet() {
+            return Some(Run {
+                alphabet,
+                start: word.start,
+                end: word.start + len.min(LONGEST),
+            });
+        }
+        // Perhaps there are digits enough in one place.
+        let mut at = word.scanned;
+        while at + DECIMAL <= word.end {
+            let rest = self.text[at..word.end].iter().take(LONGEST);
+            let digits = rest.take_while(|c| c.is_ascii_digit()).count();
+            self.looked_at(digits + 1);
+            if digits >= DECIMAL {
+                self.word.scanned = at;
                 return Some(Run {
-                    alphabet,
-                    start: start + at,
-                    end: start + at + len.min(LONGEST),
+                    alphabet: Alphabet::Decimal,
+                    start: at,
+                    end: at + digits,
                 });
             }
+            at += digits + 1;
         }
-        from = end;
+        None
+    }
+
+    #[inline]
+    fn looked_at(&mut self, _bytes: usize) {
+        #[cfg(test)]
+        {
+            self.work += _bytes;
+        }
+    }
+}
+
+impl Word {
+    /// The alphabet of all that is left, if it is of one.
+    fn alphabet(&self) -> Option<Alphabet> {
+        let len = self.end - self.start;
+        let counts = self.classes.iter().enumerate();
+        let classes = counts.fold(0, |all, (n, &count)| all | u8::from(count > 0) << n);
+        let has = |some: u8| classes & some != 0;
+        match classes {
+            DIGIT => Some(Alphabet::Decimal),
+            _ if len >= HEX && classes == DIGIT | LOWER_HEX => Some(Alphabet::Hex),
+            _ if len >= HEX && classes == DIGIT | UPPER_HEX => Some(Alphabet::UpperHex),
+            _ if len >= ALPHANUMERIC
+                && has(LOWER | LOWER_HEX)
+                && has(UPPER | UPPER_HEX)
+                // The first byte counts as a change.
+                && (usize::from(self.changes) + 1) * 5 >= len * 2 =>
+            {
+                Some(Alphabet::Alphanumeric)
+            }
+            _ => None,
+        }
     }
 }
 
@@ -120,45 +253,6 @@ fn first_digit(text: &[u8], mut from: usize) -> Option<usize> {
     }
     let rest = text.get(from..)?.iter();
     Some(from + rest.take_while(|c| !c.is_ascii_digit()).count()).filter(|&at| at < text.len())
-}
-
-/// The first run of a word, its start and its length.
-fn in_word(word: &[u8]) -> Option<(Alphabet, usize, usize)> {
-    let (mut classes, mut changes, mut before) = (0, 0, 0);
-    for c in word {
-        let class = CLASS[usize::from(*c)];
-        classes |= class;
-        changes += usize::from(class & before == 0);
-        before = KIND[usize::from(class)];
-    }
-    let len = word.len();
-    let has = |some: u8| classes & some != 0;
-    let alphabet = match classes {
-        DIGIT => Some(Alphabet::Decimal),
-        _ if len >= HEX && classes == DIGIT | LOWER_HEX => Some(Alphabet::Hex),
-        _ if len >= HEX && classes == DIGIT | UPPER_HEX => Some(Alphabet::UpperHex),
-        _ if len >= ALPHANUMERIC
-            && has(LOWER | LOWER_HEX)
-            && has(UPPER | UPPER_HEX)
-            && changes * 5 >= len * 2 =>
-        {
-            Some(Alphabet::Alphanumeric)
-        }
-        _ => None,
-    };
-    if let Some(alphabet) = alphabet {
-        return Some((alphabet, 0, len));
-    }
-    // Perhaps there are digits enough in one place.
-    let mut at = 0;
-    while at + DECIMAL <= len {
-        let digits = word[at..].iter().take_while(|c| c.is_ascii_digit()).count();
-        if digits >= DECIMAL {
-            return Some((Alphabet::Decimal, at, digits));
-        }
-        at += digits + 1;
-    }
-    None
 }
 
 /// Of an ASCII letter or digit, where it is in [`DIGITS`]; in tables, because hashes are hard to foresee.
@@ -250,13 +344,80 @@ mod tests {
     use proptest::prelude::*;
 
     fn found(text: &str) -> Vec<(&str, Alphabet)> {
-        let mut runs = Vec::new();
+        let mut found = Vec::new();
+        let mut runs = Runs::new(text.as_bytes());
         let mut from = 0;
-        while let Some(run) = next(text.as_bytes(), from) {
-            runs.push((&text[run.start..run.end], run.alphabet));
+        while let Some(run) = runs.next(from) {
+            found.push((&text[run.start..run.end], run.alphabet));
             from = run.end;
         }
-        runs
+        found
+    }
+
+    /// A reference that counts each word anew for each run: the runs of a text without long words.
+    fn expected(text: &[u8]) -> Vec<Run> {
+        let mut found = Vec::new();
+        let mut from = 0;
+        let is_word = |c: &u8| CLASS[usize::from(*c)] != 0;
+        while let Some(digit) = first_digit(text, from) {
+            let before = text[from..digit].iter().rev();
+            let start = digit - before.take_while(|c| is_word(c)).count();
+            let end = digit + text[digit..].iter().take_while(|c| is_word(c)).count();
+            from = end;
+            if end - start < DECIMAL {
+                continue;
+            }
+            if let Some((alphabet, at, len)) = in_word(&text[start..end]) {
+                let start = start + at;
+                let end = start + len.min(LONGEST);
+                found.push(Run {
+                    alphabet,
+                    start,
+                    end,
+                });
+                from = end;
+            }
+        }
+        found
+    }
+
+    /// The first run of a word, its start and its length.
+    fn in_word(word: &[u8]) -> Option<(Alphabet, usize, usize)> {
+        let (mut classes, mut changes, mut before) = (0, 0, 0);
+        for c in word {
+            let class = CLASS[usize::from(*c)];
+            classes |= class;
+            changes += usize::from(class & before == 0);
+            before = KIND[usize::from(class)];
+        }
+        let len = word.len();
+        let has = |some: u8| classes & some != 0;
+        let alphabet = match classes {
+            DIGIT => Some(Alphabet::Decimal),
+            _ if len >= HEX && classes == DIGIT | LOWER_HEX => Some(Alphabet::Hex),
+            _ if len >= HEX && classes == DIGIT | UPPER_HEX => Some(Alphabet::UpperHex),
+            _ if len >= ALPHANUMERIC
+                && has(LOWER | LOWER_HEX)
+                && has(UPPER | UPPER_HEX)
+                && changes * 5 >= len * 2 =>
+            {
+                Some(Alphabet::Alphanumeric)
+            }
+            _ => None,
+        };
+        if let Some(alphabet) = alphabet {
+            return Some((alphabet, 0, len));
+        }
+        // Perhaps there are digits enough in one place.
+        let mut at = 0;
+        while at + DECIMAL <= len {
+            let digits = word[at..].iter().take_while(|c| c.is_ascii_digit()).count();
+            if digits >= DECIMAL {
+                return Some((Alphabet::Decimal, at, digits));
+            }
+            at += digits + 1;
+        }
+        None
     }
 
     #[test]
@@ -286,11 +447,65 @@ mod tests {
         );
     }
 
+    /// Finds all runs and gives the bytes that were looked at; `skip` more than a run may be used up.
+    fn work(text: &[u8], skip: usize) -> usize {
+        let mut runs = Runs::new(text);
+        let mut from = 0;
+        while let Some(run) = runs.next(from) {
+            assert!(run.start >= from && run.end > run.start && run.end - run.start <= LONGEST);
+            from = (run.end + skip).min(text.len());
+        }
+        runs.work
+    }
+
+    #[test]
+    fn work_is_linear_in_the_text() {
+        for (part, last) in [
+            ("a", "1"),
+            ("1", ""),
+            ("1", "g"),
+            ("a1", ""),
+            ("a1", "g"),
+            ("1z", ""),
+            ("12345x", ""),
+            ("1234x", ""),
+            ("g12345", ""),
+            ("aB1", ""),
+            ("aB1zzzzzz", ""),
+            ("Zabcdef", "12345"),
+            ("abcde/", "1"),
+            ("a123456", "-"),
+        ] {
+            for skip in [0, 1, 70] {
+                let text = part.repeat(64_000 / part.len()) + last;
+                let work = work(text.as_bytes(), skip);
+                assert!(work <= 8 * text.len(), "{part}…{last}: {work}");
+            }
+        }
+    }
+
     proptest! {
+        #[test]
+        fn runs_are_those_of_the_reference(text in "([0-9a-f]{1,80}|[0-9A-F]{1,80}|[0-9]{1,90}|[0-9a-zA-Z]{1,80}|[xX]?[0-9]{4,6}|[a-z]{0,5}[-/.?]){0,3}([-/][0-9a-zA-Z]{0,40}[0-9]{0,9}[0-9a-f]{0,9}){0,4}") {
+            let mut runs = Runs::new(text.as_bytes());
+            let (mut found, mut from) = (Vec::new(), 0);
+            while let Some(run) = runs.next(from) {
+                from = run.end;
+                found.push(run);
+            }
+            prop_assert_eq!(found, expected(text.as_bytes()));
+        }
+
+        #[test]
+        fn work_is_linear_in_any_text(text in "([0-9a-f]{1,3}|[0-9A-Z]{1,3}|[0-9]{1,90}|[a-z]{0,5}[-/.?]|a{0,400}){0,100}", skip in 0..80usize) {
+            prop_assert!(work(text.as_bytes(), skip) <= 8 * text.len());
+        }
+
         #[test]
         fn runs_come_out_as_they_went_in(text in "([0-9a-f]{1,80}|[0-9A-F]{1,80}|[0-9]{1,80}|[0-9a-zA-Z]{1,80}|[a-z]{0,5}[-/.?]){0,5}") {
             let mut from = 0;
-            while let Some(run) = next(text.as_bytes(), from) {
+            let mut runs = Runs::new(text.as_bytes());
+            while let Some(run) = runs.next(from) {
                 prop_assert!(run.start >= from && run.end > run.start && run.end - run.start <= LONGEST);
                 from = run.end;
                 let run_text = &text.as_bytes()[run.start..run.end];

@@ -5,7 +5,7 @@ use super::Wrong;
 pub(super) const CUT: &str = "is cut off inside";
 
 /// Reads the parts of a chunk in turn.
-pub(super) struct Reader<'a> {
+pub(in crate::dedupe::packed) struct Reader<'a> {
     pub rest: &'a [u8],
 }
 
