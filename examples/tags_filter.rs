@@ -4,12 +4,12 @@
 
 use std::time::Instant;
 
-use crawlspace::tags::expression::CLAUSES;
 use crawlspace::tags::filter::{Batch, Request, Returns};
 use crawlspace::tags::index::Kind;
 use crawlspace::tags::point::Point;
 use crawlspace::tags::rule::Rule;
 use crawlspace::tags::space::Space;
+use crawlspace::tags::task::Task;
 use crawlspace::tags::view::Asked;
 use crawlspace_cdx::{Dialect, Format, Line, Read};
 
@@ -66,11 +66,10 @@ fn lines() -> Vec<u8> {
 fn round(space: &Space, request: &Request, blob: &[u8]) -> f64 {
     let start = Instant::now();
     let view = space.view();
-    let mut lent = space.lend_memory();
-    let condition = space.conditions().of(request, &view, CLAUSES);
-    let condition = condition.expect("a condition that can be");
+    let (conditions, lent) = (space.conditions(), space.lend_memory());
     let batch = Batch::Blob(blob);
-    let reply = request.run(&view, &condition, lent.memory(), batch, &|| false);
+    let mut task = Task::new(request.clone(), view, conditions, lent, None, batch);
+    let reply = task.at_once(batch);
     std::hint::black_box(reply.expect("lines that can be read"));
     start.elapsed().as_nanos() as f64 / LINES as f64
 }

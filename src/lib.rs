@@ -15,6 +15,7 @@ pub mod sizes;
 pub mod slices;
 pub mod tags;
 pub mod text;
+pub mod turns;
 
 /// Memory comes from the server, so that `INFO memory` and `maxmemory` see it. Unit tests have no
 /// server around them.

@@ -123,6 +123,15 @@ impl Filter {
         !parse::is_tag_test(spec) && Pattern::is_heavy(spec)
     }
 
+    /// How large the regular expression of a spec is at most, be it one or not; see [`Pattern::size`]. 0 for tags.
+    pub fn size(spec: &[u8]) -> usize {
+        match parse::is_tag_test(spec) {
+            true => 0,
+            // What stands before it is short, but what is no regex by itself may be one without it.
+            false => Pattern::size(memchr::memchr(b':', spec).map_or(spec, |at| &spec[at + 1..])),
+        }
+    }
+
     /// Whether the line passes. `has_tag` is asked for tags that the capture may have, none but those of
     /// [`Filter::tag_test`], and no longer than until the answer is known.
     pub fn passes(

@@ -372,6 +372,13 @@ pub struct Lines<'a> {
     rest: &'a [u8],
 }
 
+impl<'a> Lines<'a> {
+    /// What of the text no line was taken of yet.
+    pub fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+}
+
 impl<'a> Iterator for Lines<'a> {
     type Item = &'a [u8];
 

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use regex::bytes::{Regex, RegexBuilder};
-use regex_syntax::hir::{Hir, HirKind};
+use regex_syntax::hir::{Class, Hir, HirKind};
 
 /// How deep groups may nest. The parser's own default is 250; people write 5.
 const NESTING: u32 = 100;
@@ -14,6 +14,9 @@ const NESTING: u32 = 100;
 /// milliseconds: too long for the thread that serves everybody.
 const HEAVY_ALTERNATIVES: usize = 1000;
 const HEAVY_SIZE: usize = 8 * 1024;
+
+/// A pattern of more bytes is not read only to see how large it is.
+const LONGEST_PARSED: usize = 64 * 1024;
 
 /// How large a pattern and what it compiles to may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,6 +117,22 @@ impl Pattern {
             && parse(&as_str(text)).is_ok_and(|pattern| size(&pattern) > HEAVY_SIZE)
     }
 
+    /// How large a pattern is to compile: roughly the bytes of plain text that take as long. No pattern comes to
+    /// more than 128 KiB, because compiling ends at a limit. What does not compile comes to its length.
+    ///
+    /// ```
+    /// use crawlspace_cdx::Pattern;
+    /// assert!(Pattern::size(br"(?:^|/)ARCHIVEIT-(\d+)-") < 40);
+    /// assert!(Pattern::size(br"(a{100}){100}") > 10_000);
+    /// ```
+    pub fn size(text: &[u8]) -> usize {
+        let size = match text.len() {
+            ..=LONGEST_PARSED => parse(&as_str(text)).map_or(text.len(), |pattern| size(&pattern)),
+            longer => longer,
+        };
+        size.min(2 * LONGEST_PARSED)
+    }
+
     /// How many places of the pattern a search may have to keep in mind at once, in the worst case: that many
     /// steps it may take for a byte of the text. Below a hundred nobody notices.
     ///
@@ -206,6 +225,8 @@ fn size(pattern: &Hir) -> usize {
             .fold(1_usize, |sum, part| sum.saturating_add(size(part)))
     };
     match pattern.kind() {
+        // Classes of Unicode are large, and seldom asked for.
+        HirKind::Class(Class::Unicode(class)) => 1 + 2 * class.ranges().len(),
         HirKind::Empty | HirKind::Look(_) | HirKind::Class(_) => 1,
         HirKind::Literal(text) => text.0.len(),
         HirKind::Capture(group) => size(&group.sub).saturating_add(2),

@@ -385,3 +385,96 @@ fn limit_is_a_setting() {
     );
     assert_eq!(setting.field("crawlspace.tags-inline-bytes"), bulk("4096"));
 }
+
+/// An expression whose regex takes thousands of steps for a byte.
+const EXPENSIVE: &str = "filename~\"(?:.{0,60}){60}z<1>\"";
+
+/// A batch that takes seconds of a processor's time.
+fn expensive() -> Vec<u8> {
+    let name = "ab0-/".repeat(60);
+    let line = format!("com,example)/ 2020 http://example.com/ text/html 200 S - - 1 2 {name}");
+    vec![line; 500].join("\n").into_bytes()
+}
+
+#[test]
+fn cheap_batch_is_answered_while_expensive_ones_of_others_go_on() {
+    let mut server = Server::start();
+    let mut s = space(&server);
+    let text = expensive();
+    let mut others: Vec<TagSpace> = (0..24).map(|_| TagSpace::of(&server)).collect();
+    for (n, other) in others.iter_mut().enumerate() {
+        // Each compiles its own.
+        let asked = EXPENSIVE.replace('1', &n.to_string());
+        send(other, &format!("WHERE '{asked}' RETURN COUNT"), &text);
+    }
+    until("all of them are under way", || {
+        server.info_number("tags_batches_waiting") == 24
+    });
+    let lines: Vec<String> = (0..4000).map(line).collect();
+    let blob = lines.join("\n").into_bytes();
+    let kept = (0..4000).filter(|n| n % 3 != 2).count() as i64;
+    for _ in 0..3 {
+        send(&mut s, "POINT all RETURN COUNT", &blob);
+        assert_eq!(s.wire.recv(), int(kept));
+    }
+    // Whoever came first has not been answered first.
+    let answered = others
+        .iter_mut()
+        .filter_map(|o| o.wire.has_reply().then_some(()));
+    assert_eq!(
+        answered.count(),
+        0,
+        "the expensive batches were not expensive"
+    );
+    for other in others {
+        other.wire.hang_up();
+    }
+    until("nothing waits any more", || {
+        server.info_number("tags_batches_waiting") == 0
+            && server.info_number("blocked_clients") == 0
+    });
+    assert!(server.is_alive());
+    assert_eq!(server.info_number("panics"), 0);
+}
+
+#[test]
+fn batch_beyond_its_time_is_refused() {
+    let mut server = Server::start();
+    let mut s = space(&server);
+    ok!(s.wire, "CONFIG", "SET", "crawlspace.tags-batch-ms", 50);
+    let text = expensive();
+    let asked = format!("FILTER WHERE '{EXPENSIVE}' RETURN COUNT BLOB");
+    let error = s.err_with(&asked, &[&text]);
+    assert!(
+        error.starts_with("TOOBIG ") && error.contains("tags-batch-ms"),
+        "{error}"
+    );
+    // Where everybody waits it is refused as well, at the latest after two seconds.
+    ok!(s.wire, "MULTI");
+    s.ok_with(&asked, &[&text]);
+    let replies = ok!(s.wire, "EXEC");
+    assert!(
+        matches!(&replies.items()[0], Reply::Error(line) if line.starts_with(b"TOOBIG ")),
+        "{replies:?}"
+    );
+    // A batch that is no work is none whatever its size.
+    let blob = blob();
+    ok!(s.wire, "CONFIG", "SET", "crawlspace.tags-batch-ms", 600_000);
+    let count = s.ok_with("FILTER POINT all RETURN COUNT BLOB", &[&blob]);
+    assert_eq!(count, int(LINES as i64 / 3 * 2));
+    // Regexes that are too much to compile together.
+    let numbers: Vec<String> = (0..9000).map(|n| format!("{n:05}x")).collect();
+    let many = vec![format!("!url:{}", numbers.join("|")); 24];
+    let words = [
+        &["FILTER"],
+        &many.iter().map(|m| &m[..]).collect::<Vec<_>>()[..],
+        &["LINES", "x"],
+    ]
+    .concat();
+    let error = s.err_with("FILTER", &words);
+    assert!(
+        error.starts_with("TOOBIG regexes that are together"),
+        "{error}"
+    );
+    assert!(server.is_alive());
+}

@@ -34,7 +34,14 @@ static SLICE_US: Number = Number::new("slice-us", 500, 50..=1000);
 static CHG_LEASE: Number = Number::new("chg-lease", 600_000, 1..=315_360_000_000);
 static CHG_ATTEMPTS: Number = Number::new("chg-attempts", 5, 1..=1_000_000);
 static TAGS_INLINE_BYTES: Number = Number::new("tags-inline-bytes", 262_144, 0..=67_108_864);
-static NUMBERS: [&Number; 4] = [&SLICE_US, &CHG_LEASE, &CHG_ATTEMPTS, &TAGS_INLINE_BYTES];
+static TAGS_BATCH_MS: Number = Number::new("tags-batch-ms", 60_000, 1..=86_400_000);
+static NUMBERS: [&Number; 5] = [
+    &SLICE_US,
+    &CHG_LEASE,
+    &CHG_ATTEMPTS,
+    &TAGS_INLINE_BYTES,
+    &TAGS_BATCH_MS,
+];
 static CHG_SIMULATED_TIME: AtomicBool = AtomicBool::new(false);
 /// One of some words that can be set.
 struct Choice {
@@ -82,6 +89,11 @@ pub fn chg_attempts() -> u64 {
 /// Up to how many bytes of captures are filtered at once; larger batches go to another thread.
 pub fn tags_inline_bytes() -> usize {
     TAGS_INLINE_BYTES.get() as usize
+}
+
+/// How much of a processor's time a batch of captures may take in the background, in milliseconds.
+pub fn tags_batch_ms() -> u64 {
+    TAGS_BATCH_MS.get()
 }
 
 /// Whether clients may say what time it is.
@@ -210,7 +222,7 @@ fn read_argument(name: &str, value: &[u8]) -> Result<(), String> {
         }
         _ => {
             return Err(format!(
-                "unknown module argument {name}; there are dedupe-profile, dedupe-storage, slice-us, chg-lease, chg-attempts, chg-simulated-time and tags-inline-bytes"
+                "unknown module argument {name}; there are dedupe-profile, dedupe-storage, slice-us, chg-lease, chg-attempts, chg-simulated-time, tags-inline-bytes and tags-batch-ms"
             ))
         }
     }

@@ -11,6 +11,7 @@ use smallvec::SmallVec;
 
 use super::error::Error;
 use super::expression::{Clause, FieldTest};
+use super::view::cost;
 
 /// The answers to all questions about tags, a bit each.
 pub type Mask = SmallVec<[u64; 1]>;
@@ -26,6 +27,8 @@ pub struct Condition {
     /// How many tests of lines there are, and what their regular expressions weigh.
     tests: usize,
     weight: usize,
+    /// What they cost for a byte at worst; see [`cost`].
+    cost: usize,
     /// A field that only lines of CDXJ can have, if it asks for one.
     needs_cdxj: Option<Box<[u8]>>,
     /// How many columns a line must have for the fields that are given by a number.
@@ -59,6 +62,7 @@ impl Condition {
             of_line: Vec::new(),
             tests: 0,
             weight: 0,
+            cost: 0,
             needs_cdxj: None,
             needs_columns: 0,
         };
@@ -110,7 +114,7 @@ impl Condition {
             Clause::Field(test) => {
                 self.needs(test.field());
                 self.tests += 1;
-                self.weight += test.weight();
+                self.weigh(test.weight());
                 Node::Field(test)
             }
             Clause::Filter(_, filter) => {
@@ -133,13 +137,18 @@ impl Condition {
                     self.needs_columns = self.needs_columns.max(column + 1);
                 }
                 self.tests += 1;
-                self.weight += filter.weight();
+                self.weigh(filter.weight());
                 Node::Filter(filter)
             }
             Clause::Not(inner) => Node::Not(Box::new(self.node(*inner, dialect))),
             Clause::All(parts) => Node::All(self.nodes(parts, dialect)),
             Clause::Any(parts) => self.any(parts, dialect),
         }
+    }
+
+    fn weigh(&mut self, weight: usize) {
+        self.weight = self.weight.saturating_add(weight);
+        self.cost = self.cost.saturating_add(cost(weight));
     }
 
     fn nodes(&mut self, clauses: Vec<Clause>, dialect: Dialect) -> Vec<Node> {
@@ -232,6 +241,11 @@ impl Condition {
     /// What their regular expressions weigh, all together.
     pub fn weight(&self) -> usize {
         self.weight
+    }
+
+    /// What their regular expressions cost for a byte at worst, in sixteenths of a plain condition's cost.
+    pub fn cost(&self) -> usize {
+        self.cost
     }
 
     /// Whether it asks about tags at all.

@@ -59,6 +59,13 @@ impl Error {
         }
     }
 
+    /// A batch has had all of its time.
+    pub fn too_long() -> Error {
+        Error::TooBig(
+            "a batch that takes more of a processor's time than crawlspace.tags-batch-ms allows, or than 2 seconds in MULTI and scripts; send fewer lines at a time, or use tags or simpler regexes".to_string(),
+        )
+    }
+
     /// What is wrong with `spec`, which is called `what`: a filter, or what is collapsed.
     pub fn of_spec(what: &str, spec: &[u8], error: FilterError) -> Error {
         match error {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crawlspace_cdx::{Format, Line, Read};
 
 use super::error::Error;
-use super::expression::Clause;
+use super::expression::{Bounds, Clause};
 use super::filter::Request;
 use super::view::{Source, View};
 use crate::reply::Reply;
@@ -24,17 +24,20 @@ const TEXT_BYTES: usize = 1000;
 /// A tag of the capture, and where it comes from.
 type Tag = (Vec<u8>, Vec<u8>);
 
-/// Explains what becomes of one line. The condition may have `most` parts, and come to so much `work`.
+/// Explains what becomes of one line. The condition has to keep to limits, and may come to so much `work`.
 pub fn explain(
     request: &Request,
     view: &View,
     raw: &[u8],
-    most: usize,
+    most: Bounds,
     work: usize,
 ) -> Result<Reply, Error> {
     let condition = request.condition(view, most)?;
-    if view.work(raw.len(), Some(&condition)) > work {
-        return Err(Error::TooBig("too much to explain at once".to_string()));
+    let needed = view.work(raw.len(), Some(&condition));
+    if needed > work {
+        return Err(Error::TooBig(format!(
+            "a line that comes to {needed} bytes of work, more than {work}; use simpler regexes"
+        )));
     }
     if raw.len() > view.longest_line(&condition) {
         return Err(Error::Unexplained(format!(

@@ -6,10 +6,12 @@ use crawlspace_cdx::{lines, Collapse, Filter, Format, Limits, Line, Read};
 
 use super::condition::Condition;
 use super::error::Error;
+use super::expression::Bounds;
 use super::point::has_heavy_pattern;
 use super::verdict::{Judge, Memory};
 use super::view::{Asked, View};
 use crate::reply::Reply;
+use crate::turns::{Next, Turn};
 
 /// What is to be done with a batch.
 #[derive(Clone, Debug)]
@@ -76,7 +78,7 @@ impl Batch<'_> {
     pub fn bytes(&self) -> usize {
         match self {
             // A line costs something even if it is empty.
-            Batch::Lines(lines) => lines.iter().map(|line| line.len() + 16).sum(),
+            Batch::Lines(lines) => lines.iter().map(|line| line.len() + LINE_COST).sum(),
             Batch::Blob(text) => text.len(),
         }
     }
@@ -86,8 +88,11 @@ impl Batch<'_> {
 /// for very many.
 const TAGS: usize = 10_000_000;
 
-/// After how much work somebody asks whether to go on.
-const STRIDE: usize = 1 << 20;
+/// After how much work it is asked whether to go on.
+const STRIDE: usize = if cfg!(test) { 100 } else { 1 << 16 };
+
+/// How many bytes a line of its own costs beside its bytes.
+const LINE_COST: usize = 16;
 
 /// From how many bytes on a condition takes milliseconds to be made ready.
 const LONG: usize = 16_384;
@@ -116,8 +121,8 @@ impl Request {
             || expression.is_some_and(|text| has_heavy_pattern(text))
     }
 
-    /// Makes the condition ready, which may have `most` parts.
-    pub fn condition(&self, view: &View, most: usize) -> Result<Condition, Error> {
+    /// Makes the condition ready, which has to keep to limits.
+    pub fn condition(&self, view: &View, most: Bounds) -> Result<Condition, Error> {
         let mut condition = view.condition(&self.asked, most)?;
         if let Some(collapse) = &self.collapse {
             condition.also_needs(collapse.field());
@@ -128,86 +133,135 @@ impl Request {
         }
     }
 
-    /// How much work a batch is, in bytes of captures that are held against a plain condition.
+    /// How much work a batch is at most, in bytes of captures that are held against a plain condition.
     pub fn work(&self, view: &View, condition: &Condition, batch: Batch<'_>) -> usize {
-        let work = view.work(batch.bytes(), Some(condition));
-        // Tags are collected and sorted for each capture.
-        let times = if self.returns == Returns::Tags { 16 } else { 1 };
-        work.saturating_mul(times)
+        self.work_of(batch.bytes(), view, condition)
     }
 
-    /// Goes through a batch. `stop` is asked now and then whether somebody still wants the answer.
-    pub fn run(
+    fn work_of(&self, bytes: usize, view: &View, condition: &Condition) -> usize {
+        // Tags are collected and sorted for each capture.
+        let times = if self.returns == Returns::Tags { 16 } else { 1 };
+        view.work(bytes, Some(condition)).saturating_mul(times)
+    }
+
+    /// A batch that nothing was done of yet.
+    pub fn begin(&self, batch: Batch<'_>) -> Progress {
+        Progress {
+            lines: 0,
+            bytes: 0,
+            collapse: self.collapse.clone(),
+            skip: self.skip,
+            left: self.limit.unwrap_or(u64::MAX),
+            kept: Kept::new(self.returns, matches!(batch, Batch::Blob(_))),
+        }
+    }
+
+    /// Goes on with a batch as long as the turn lasts. Gives the reply at the end.
+    pub fn go_on(
         &self,
         view: &View,
         condition: &Arc<Condition>,
         memory: &mut Memory,
         batch: Batch<'_>,
-        stop: &dyn Fn() -> bool,
-    ) -> Result<Reply, Error> {
-        // Where a client's format is not the one the condition was made ready with.
-        if let Some(error) = condition.lacks(self.format) {
-            return Err(error);
+        progress: &mut Progress,
+        turn: &mut dyn Turn,
+    ) -> Option<Result<Reply, Error>> {
+        if progress.lines == 0 {
+            // Where a client's format is not the one the condition was made ready with.
+            if let Some(error) = condition.lacks(self.format) {
+                return Some(Err(error));
+            }
         }
-        let run = Run {
+        let mut run = Run {
             request: self,
             view,
             condition,
             judge: Judge::new(view, condition, memory),
-            collapse: self.collapse.clone(),
-            skip: self.skip,
-            left: self.limit.unwrap_or(u64::MAX),
             longest: view.longest_line(condition),
-            kept: Kept::new(self.returns, matches!(batch, Batch::Blob(_))),
+            work_of_a_byte: self.work_of(1, view, condition),
+            progress,
         };
-        match batch {
-            Batch::Lines(lines) => run.all(&mut lines.iter().copied(), stop),
-            Batch::Blob(text) => run.all(&mut lines(text), stop),
-        }
+        let is_done = match batch {
+            Batch::Lines(lines) => {
+                let rest = &lines[run.progress.lines..];
+                run.all(&mut rest.iter().copied(), LINE_COST, turn)
+            }
+            Batch::Blob(text) => {
+                let mut rest = lines(&text[run.progress.bytes..]);
+                let is_done = run.all(&mut rest, 1, turn);
+                run.progress.bytes = text.len() - rest.rest().len();
+                is_done
+            }
+        };
+        drop(run);
+        let outcome = match is_done {
+            Ok(false) => return None,
+            Ok(true) => Ok(progress.reply()),
+            Err(error) => Err(error),
+        };
+        memory.end_use(condition);
+        Some(outcome)
     }
 }
 
-/// One batch under way.
+/// How far a batch has come.
+pub struct Progress {
+    /// How many lines were looked at, and of a text, how many bytes.
+    lines: usize,
+    bytes: usize,
+    collapse: Option<Collapse>,
+    skip: u64,
+    left: u64,
+    kept: Kept,
+}
+
+impl Progress {
+    fn reply(&mut self) -> Reply {
+        std::mem::replace(&mut self.kept, Kept::Count(0)).reply(self.lines)
+    }
+}
+
+/// One batch under way, for a turn.
 struct Run<'a> {
     request: &'a Request,
     view: &'a View,
     condition: &'a Condition,
     judge: Judge<'a>,
-    collapse: Option<Collapse>,
-    skip: u64,
-    left: u64,
     longest: usize,
-    kept: Kept,
+    work_of_a_byte: usize,
+    progress: &'a mut Progress,
 }
 
 impl Run<'_> {
+    /// Goes on with lines, each of which costs something even if it is empty; whether that was all.
     fn all<'l, I: Iterator<Item = &'l [u8]>>(
-        mut self,
+        &mut self,
         lines: &mut I,
-        stop: &dyn Fn() -> bool,
-    ) -> Result<Reply, Error> {
-        let mut n = 0;
+        cost: usize,
+        turn: &mut dyn Turn,
+    ) -> Result<bool, Error> {
         let mut work = 0;
-        let work_of_a_byte = self.view.work(1, Some(self.condition));
         // What follows the last one that may be kept needs no look.
-        while self.left > 0 {
+        while self.progress.left > 0 {
             let Some(raw) = lines.next() else { break };
-            work += (raw.len() + 16) * work_of_a_byte;
+            work += (raw.len() + cost).saturating_mul(self.work_of_a_byte);
+            if self.keeps(self.progress.lines, raw)? {
+                self.progress.left -= 1;
+            }
+            self.progress.lines += 1;
             if work > STRIDE {
                 work = 0;
-                if stop() {
-                    return Err(Error::Argument("nobody waits for the answer".to_string()));
+                match turn.next() {
+                    Next::GoOn => {}
+                    Next::Pause => return Ok(false),
+                    Next::Enough => return Err(Error::too_long()),
                 }
             }
-            if self.keeps(n, raw)? {
-                self.left -= 1;
-            }
-            n += 1;
         }
-        if self.kept.needs_number_of_lines() {
-            n += lines.count();
+        if self.progress.kept.needs_number_of_lines() {
+            self.progress.lines += lines.count();
         }
-        Ok(self.kept.reply(n))
+        Ok(true)
     }
 
     fn keeps(&mut self, n: usize, raw: &[u8]) -> Result<bool, Error> {
@@ -241,16 +295,17 @@ impl Run<'_> {
         if !self.view.exists || !self.judge.passes(&line) {
             return Ok(false);
         }
-        if let Some(collapse) = &mut self.collapse {
+        let progress = &mut *self.progress;
+        if let Some(collapse) = &mut progress.collapse {
             if !collapse.is_new(&line).unwrap_or(false) {
                 return Ok(false);
             }
         }
-        if self.skip > 0 {
-            self.skip -= 1;
+        if progress.skip > 0 {
+            progress.skip -= 1;
             return Ok(false);
         }
-        self.kept.keep(n, &line, self.view)?;
+        progress.kept.keep(n, &line, self.view)?;
         Ok(true)
     }
 }

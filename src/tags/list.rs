@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::error::Error;
+use super::expression::Bounds;
 use super::verdict::{Judge, Memory};
 use super::view::{Asked, View};
 use crate::reply::Reply;
@@ -18,17 +19,21 @@ pub struct Wanted<'a> {
 }
 
 /// Gives tags of which a capture that has one of them alone would pass, and where to go on; 0 at the end.
-/// The condition may have `most` parts, and be asked of so many tags that it comes to `work` questions.
+/// The condition has to keep to limits, and may be asked of so many tags that it comes to `work` questions.
 pub fn list(
     view: &View,
     asked: &Asked,
-    most: usize,
+    most: Bounds,
     work: usize,
     wanted: &Wanted<'_>,
 ) -> Result<(u64, Vec<Reply>), Error> {
     let condition = Arc::new(view.condition(asked, most)?);
     if wanted.count.saturating_mul(condition.parts()) > work {
-        return Err(Error::TooBig("too much to list at once".to_string()));
+        return Err(Error::TooBig(format!(
+            "a COUNT of {} times {} parts of the expression, together more than {work}; ask for fewer at a time",
+            wanted.count,
+            condition.parts()
+        )));
     }
     if condition.asks_of_line() {
         return Err(Error::NoFields);

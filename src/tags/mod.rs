@@ -17,6 +17,7 @@ pub mod list;
 pub mod point;
 pub mod rule;
 pub mod space;
+pub mod task;
 mod template;
 #[cfg(test)]
 mod tests;

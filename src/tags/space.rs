@@ -1,10 +1,12 @@
 //! A tag space: the tagging index, rules and access points, as one value of a key.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::condition::Condition;
 use super::error::Error;
+use super::expression::Bounds;
 use super::filter::Request;
 use super::index::{Dropped, Index, Kind, Mode, Touched};
 use super::point::{Point, Points};
@@ -49,33 +51,36 @@ pub struct Conditions(Arc<Mutex<Vec<Ready>>>);
 type Ready = (Asked, Arc<Condition>);
 
 impl Conditions {
-    /// The condition for what is asked, if it is ready.
-    pub fn ready(&self, asked: &Asked) -> Option<Arc<Condition>> {
+    /// The condition of a request, if it is ready.
+    pub fn ready(&self, request: &Request) -> Option<Arc<Condition>> {
+        if !is_kept(request) {
+            return None;
+        }
         let mut conditions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let at = conditions.iter().position(|(known, _)| known == asked)?;
+        let at = conditions
+            .iter()
+            .position(|(known, _)| *known == request.asked)?;
         let found = conditions.remove(at);
         let condition = found.1.clone();
         conditions.push(found);
         Some(condition)
     }
 
-    /// The condition of a request; if it is not ready yet, it may have `most` parts.
-    pub fn of(&self, request: &Request, view: &View, most: usize) -> Result<Arc<Condition>, Error> {
-        // A collapsed field that only some lines have is part of the condition.
-        let plain = request
-            .collapse
-            .as_ref()
-            .is_none_or(|collapse| collapse.field().is_standard());
-        if plain {
-            if let Some(condition) = self.ready(&request.asked) {
-                return Ok(condition);
-            }
+    /// The condition of a request, which has to keep to limits if it is not ready yet.
+    pub fn of(
+        &self,
+        request: &Request,
+        view: &View,
+        most: Bounds,
+    ) -> Result<Arc<Condition>, Error> {
+        if let Some(condition) = self.ready(request) {
+            return Ok(condition);
         }
         let condition = Arc::new(request.condition(view, most)?);
         // What was written is kept, and what a regular expression was compiled to is larger.
         let bytes = |of: &Ready| 16 * of.0.bytes() + of.1.bytes();
         let ready = (request.asked.clone(), condition.clone());
-        if plain && bytes(&ready) <= LONGEST {
+        if is_kept(request) && bytes(&ready) <= LONGEST {
             let mut conditions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             let all = |kept: &[Ready]| kept.iter().map(bytes).sum::<usize>();
             while conditions.len() >= CONDITIONS
@@ -89,22 +94,49 @@ impl Conditions {
     }
 }
 
+/// Whether the condition of a request may be that of another one: a collapsed field that only some lines have is
+/// part of the condition.
+fn is_kept(request: &Request) -> bool {
+    let collapse = request.collapse.as_ref();
+    collapse.is_none_or(|collapse| collapse.field().is_standard())
+}
+
 /// A memory that is given back when it is not used any more.
 #[derive(Default)]
 pub struct Lent {
     memory: Memory,
+    /// How much of what is aside is its.
+    aside: usize,
     shelf: Arc<Mutex<Vec<Memory>>>,
 }
+
+/// Bytes of memories that are lent to work which waits for its turn.
+static ASIDE: AtomicUsize = AtomicUsize::new(0);
+/// How many there may be.
+const ASIDE_BYTES: usize = 64 << 20;
 
 impl Lent {
     /// The memory.
     pub fn memory(&mut self) -> &mut Memory {
+        ASIDE.fetch_sub(std::mem::take(&mut self.aside), Relaxed);
         &mut self.memory
+    }
+
+    /// Puts it aside until it is used again; what it holds is lost if there is too much aside.
+    pub fn put_aside(&mut self) {
+        let bytes = self.memory.bytes();
+        if ASIDE.load(Relaxed).saturating_add(bytes) > ASIDE_BYTES {
+            self.memory = Memory::of_version(self.memory.version);
+        } else {
+            ASIDE.fetch_add(bytes, Relaxed);
+            self.aside = bytes;
+        }
     }
 }
 
 impl Drop for Lent {
     fn drop(&mut self) {
+        self.memory();
         let mut shelf = self.shelf.lock().unwrap_or_else(PoisonError::into_inner);
         if shelf.len() < MEMORIES {
             shelf.push(std::mem::take(&mut self.memory));
@@ -207,6 +239,7 @@ impl Space {
         memory.version = self.version;
         Lent {
             memory,
+            aside: 0,
             shelf: self.memories.clone(),
         }
     }

@@ -2,18 +2,20 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crawlspace_cdx::{Dialect, Format};
+use crawlspace_cdx::{Collapse, Dialect, Format};
 use proptest::prelude::*;
 
-use super::expression::CLAUSES;
+use super::expression::Bounds;
 use super::filter::{Batch, Request, Returns};
 use super::index::{Kind, Mode};
 use super::point::Point;
 use super::rule::Rule;
 use super::space::Space;
+use super::task::Task;
 use super::view::Asked;
 use crate::defrag::Mover;
 use crate::reply::Reply;
+use crate::turns::{Next, Turn};
 
 /// An expression, kept as a tree so that nothing has to be parsed to evaluate it.
 #[derive(Clone, Debug)]
@@ -361,6 +363,105 @@ fn make(change: &Change, space: &mut Space, naive: &mut Naive) -> Result<(), Tes
     Ok(())
 }
 
+/// A turn that ends as soon as it can.
+struct Pauses;
+
+impl Turn for Pauses {
+    fn next(&mut self) -> Next {
+        Next::Pause
+    }
+}
+
+/// A turn that ends after so many questions, for good if so.
+struct Ends {
+    asked: usize,
+    after: usize,
+    with: Next,
+}
+
+impl Turn for Ends {
+    fn next(&mut self) -> Next {
+        self.asked += 1;
+        match self.asked > self.after {
+            true => self.with,
+            false => Next::GoOn,
+        }
+    }
+}
+
+#[test]
+fn batch_gives_the_same_however_it_is_cut_and_ends_with_its_time() {
+    let mut space = Space::default();
+    space
+        .set_rule(Rule::new(b"r", b"filename", br"-(\d+)-", &[b"coll:$1"]).unwrap())
+        .unwrap();
+    let lines: Vec<String> = (0..50)
+        .map(|n| {
+            let status = 200 + n % 3;
+            format!(
+                "k{} 2020 http://a/{n} text/html {status} D a-{}-b",
+                n / 4,
+                n % 5
+            )
+        })
+        .collect();
+    let blob = lines.join("\n");
+    let slices: Vec<&[u8]> = lines.iter().map(|line| line.as_bytes()).collect();
+    for returns in [
+        Returns::Lines,
+        Returns::Index,
+        Returns::Bits,
+        Returns::Count,
+        Returns::Tags,
+    ] {
+        for (skip, limit, collapse) in [
+            (0, None, None),
+            (3, Some(10), None),
+            (2, Some(7), Some("urlkey")),
+        ] {
+            let request = Request {
+                skip,
+                limit,
+                collapse: collapse.map(|field| Collapse::parse(field.as_bytes()).unwrap()),
+                ..request("status=200 | url~[3-9]$", returns)
+            };
+            for batch in [Batch::Lines(&slices), Batch::Blob(blob.as_bytes())] {
+                let task = || {
+                    let (conditions, lent) = (space.conditions(), space.lend_memory());
+                    Task::new(request.clone(), space.view(), conditions, lent, None, batch)
+                };
+                let whole = task().at_once(batch).unwrap();
+                for after in 0..8 {
+                    let (mut cut, mut turns) = (task(), 0);
+                    let found = loop {
+                        turns += 1;
+                        let (asked, with) = (0, Next::Pause);
+                        let mut turn = Ends { asked, after, with };
+                        if let Some(found) = cut.go_on(batch, &mut turn) {
+                            break found.unwrap();
+                        }
+                    };
+                    assert_eq!(found, whole, "{returns:?} {skip} {limit:?} {collapse:?}");
+                    assert!(turns > 1 || after > 2, "{turns}");
+                    let with = Next::Enough;
+                    let outcome = task().go_on(
+                        batch,
+                        &mut Ends {
+                            asked: 0,
+                            after,
+                            with,
+                        },
+                    );
+                    match outcome.expect("no pause was asked for") {
+                        Err(error) => assert!(error.to_string().starts_with("TOOBIG ")),
+                        Ok(found) => assert!(after > 2 && found == whole),
+                    }
+                }
+            }
+        }
+    }
+}
+
 fn ask(asks: &Asks, space: &Space, naive: &Naive) -> Result<(), TestCaseError> {
     let text = asks.text();
     let captures = captures();
@@ -368,7 +469,14 @@ fn ask(asks: &Asks, space: &Space, naive: &Naive) -> Result<(), TestCaseError> {
     let blob = lines.join("\n");
     let view = space.view();
     let request = request(&text, Returns::Index);
-    let condition = space.conditions().of(&request, &view, CLAUSES);
+    let batch = Batch::Blob(blob.as_bytes());
+    let (conditions, lent) = (space.conditions(), space.lend_memory());
+    let mut task = Task::new(request, view.clone(), conditions, lent, None, batch);
+    let mut found = task.go_on(batch, &mut Pauses);
+    while found.is_none() {
+        found = task.go_on(batch, &mut Pauses);
+    }
+    let found = found.unwrap();
     let known = |asks: &Asks| {
         let mut to_see = asks.refers();
         while let Some(n) = to_see.pop_first() {
@@ -379,15 +487,10 @@ fn ask(asks: &Asks, space: &Space, naive: &Naive) -> Result<(), TestCaseError> {
         }
         true
     };
-    prop_assert_eq!(condition.is_ok(), known(asks), "{}", text);
-    let Ok(condition) = condition else {
+    prop_assert_eq!(found.is_ok(), known(asks), "{}", text);
+    let Ok(found) = found else {
         return Ok(());
     };
-    let mut lent = space.lend_memory();
-    let batch = Batch::Blob(blob.as_bytes());
-    let found = request
-        .run(&view, &condition, lent.memory(), batch, &|| false)
-        .unwrap();
     let expected: Vec<Reply> = captures
         .iter()
         .enumerate()
@@ -509,7 +612,7 @@ proptest! {
             let point = Point::new(format!("p{n}").as_bytes(), b"coll:\"a b\"* | 'q\"\\\\'").unwrap();
             points.set(point).unwrap();
         }
-        let resolver = Resolver::new(&points, CLAUSES);
+        let resolver = Resolver::new(&points, Bounds::MOST);
         let read = |text: &[u8]| {
             let clause = resolver.expression(&Expression::parse(text).unwrap()).unwrap();
             clause.written()

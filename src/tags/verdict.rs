@@ -25,7 +25,7 @@ type Direct = SmallVec<[u32; 8]>;
 /// How many conditions are remembered.
 const CONDITIONS: usize = 8;
 
-/// Conditions of more parts are not remembered, because they would stay in memory.
+/// Conditions of more parts are not remembered beyond a batch, because they would stay in memory.
 const PARTS: usize = 1 << 14;
 
 /// How many tags and parts of fields are remembered at least. With more the memory starts anew.
@@ -150,6 +150,21 @@ impl Verdict {
 }
 
 impl Memory {
+    /// One that remembers nothing yet, up to that change.
+    pub(super) fn of_version(version: u64) -> Memory {
+        Memory {
+            version,
+            ..Memory::default()
+        }
+    }
+
+    /// Ends the use of a condition for a batch: one of very many parts would stay in memory.
+    pub fn end_use(&mut self, condition: &Arc<Condition>) {
+        if condition.parts() > PARTS {
+            self.verdicts.retain(|(of, _)| !Arc::ptr_eq(of, condition));
+        }
+    }
+
     /// The verdicts about this tag are unknown from now on.
     pub fn forget(&mut self, tag: &[u8]) {
         if let Some(&number) = self.by_name.get(tag) {
@@ -182,10 +197,9 @@ impl Memory {
         let room = ROOM.max(2 * view.index.tag_count() as usize);
         if !same || self.names.len() > room || self.parts > room {
             *self = Memory {
-                version: self.version,
                 rules: Some(view.rules.clone()),
                 given: view.rules.iter().map(|_| Parts::default()).collect(),
-                ..Memory::default()
+                ..Memory::of_version(self.version)
             };
         }
     }
@@ -375,9 +389,6 @@ impl<'a> Judge<'a> {
 
 impl Drop for Judge<'_> {
     fn drop(&mut self) {
-        if self.condition.parts() > PARTS {
-            return;
-        }
         if self.memory.verdicts.len() >= CONDITIONS {
             self.memory.verdicts.remove(0);
         }

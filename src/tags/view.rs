@@ -6,7 +6,7 @@ use crawlspace_cdx::{Dialect, Filter, Line};
 
 use super::condition::Condition;
 use super::error::Error;
-use super::expression::{Clause, Expression, Resolver};
+use super::expression::{Bounds, Clause, Expression, Resolver};
 use super::filter::limits;
 use super::index::{Index, Kind, TagId};
 use super::point::Points;
@@ -47,10 +47,12 @@ impl Asked {
     }
 }
 
-/// How many steps the regular expressions may take for a line, some seconds.
-const STEPS: usize = 500_000_000;
-/// A line that is no longer is looked at whatever it takes.
+/// How many steps the regular expressions may take for a line, some seconds: a search cannot be interrupted.
+const STEPS: usize = 100_000_000;
+/// A line that is no longer is looked at whatever the rules of a space take.
 const LINE_BYTES: usize = 16_384;
+/// A line that is no longer is looked at whatever the condition of a reader takes.
+const READERS_LINE_BYTES: usize = 4096;
 
 /// Where a tag of a capture comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,11 +67,23 @@ pub enum Source<'a> {
     Tag(&'a [u8]),
 }
 
+/// What searching a byte for a regular expression of that weight costs at worst, in sixteenths of what a byte of a
+/// plain condition costs. Heavy ones have no table of states that is worth keeping, and take each step by itself.
+pub(super) fn cost(weight: usize) -> usize {
+    match weight {
+        ..=64 => weight,
+        heavy => heavy.saturating_mul(16),
+    }
+}
+
 impl View {
     /// The clauses that all must hold: those of the point, the expression and each filter.
-    /// There may be `most` parts.
-    pub fn clauses(&self, asked: &Asked, most: usize) -> Result<Vec<Clause>, Error> {
+    pub fn clauses(&self, asked: &Asked, most: Bounds) -> Result<Vec<Clause>, Error> {
         let resolver = Resolver::new(&self.points, most);
+        // Before any of them is compiled.
+        for spec in &asked.filters {
+            resolver.count_filter(spec)?;
+        }
         let mut clauses = Vec::new();
         if let Some(point) = &asked.point {
             clauses.push(resolver.point(point)?);
@@ -85,8 +99,8 @@ impl View {
         Ok(clauses)
     }
 
-    /// The same made ready for many captures.
-    pub fn condition(&self, asked: &Asked, most: usize) -> Result<Condition, Error> {
+    /// What is asked, made ready for many captures.
+    pub fn condition(&self, asked: &Asked, most: Bounds) -> Result<Condition, Error> {
         let clauses = self.clauses(asked, most)?;
         Ok(Condition::new(clauses, asked.dialect))
     }
@@ -95,13 +109,17 @@ impl View {
     /// they are held against it, without only their tags are found.
     pub fn work(&self, bytes: usize, condition: Option<&Condition>) -> usize {
         let tests = condition.map_or(0, Condition::tests);
-        bytes.saturating_mul(1 + self.weight(condition) / 16 + tests / 4)
+        let rules = self.rules.iter().map(|rule| cost(rule.weight()));
+        let cost = rules.fold(condition.map_or(0, Condition::cost), usize::saturating_add);
+        bytes.saturating_mul((1 + tests / 4).saturating_add(cost / 16))
     }
 
     /// The longest line that is looked at, in bytes. Regular expressions take time linear in a line, but
     /// nothing ends a search before its end.
     pub fn longest_line(&self, condition: &Condition) -> usize {
-        (STEPS / self.weight(Some(condition)).max(1)).max(LINE_BYTES)
+        let of_all = (STEPS / self.weight(Some(condition)).max(1)).max(LINE_BYTES);
+        let of_readers = (STEPS / condition.weight().max(1)).max(READERS_LINE_BYTES);
+        of_all.min(of_readers)
     }
 
     /// What the regular expressions of rules and condition weigh.

@@ -6,8 +6,8 @@ use super::arguments::{id, kind, tags, KIND};
 use super::store::{change, read};
 use crate::reply::Reply;
 use crate::server::command::{Answer, Arg, Call, Command, Spec};
-use crate::server::config::tags_inline_bytes;
-use crate::server::worker::submit;
+use crate::server::config::{tags_batch_ms, tags_inline_bytes};
+use crate::server::worker::{in_one_turn, submit, Terms};
 use crate::tags::index::{Index, Kind};
 use crate::tags::view::View;
 
@@ -106,9 +106,9 @@ impl Command for Get {
         if kind == Kind::Tag || view.work(id.len(), None) <= tags_inline_bytes() {
             return Ok(Answer::Reply(shown(all_tags(&view, kind, id))));
         }
-        submit(call.ctx, vec![call.argument(3)], move |id, _| {
-            Ok(shown(all_tags(&view, kind, id[0])))
-        })
+        let found = in_one_turn(move |id| Ok(shown(all_tags(&view, kind, id[0]))));
+        let terms = Terms::heavy(tags_batch_ms());
+        submit(call.ctx, vec![call.argument(3)], terms, found)
     }
 }
 

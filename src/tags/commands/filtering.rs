@@ -8,19 +8,26 @@ use super::store::read;
 use crate::server::args::Args;
 use crate::server::blocked::can_block;
 use crate::server::command::{Answer, Arg, Call, Command, Spec};
-use crate::server::config::tags_inline_bytes;
+use crate::server::config::{tags_batch_ms, tags_inline_bytes};
 use crate::server::info::{count, FIGURES};
-use crate::server::worker::submit;
+use crate::server::worker::{in_one_turn, submit, Terms};
 use crate::tags::error::Error;
 use crate::tags::explain::explain;
-use crate::tags::expression::{CLAUSES, FEW_CLAUSES};
+use crate::tags::expression::Bounds;
 use crate::tags::filter::{Batch, Request, Returns};
 use crate::tags::space::{Conditions, Lent};
+use crate::tags::task::Task;
 use crate::tags::view::{Asked, View};
 use crate::text::Shown;
 
 /// Largest batch for a client that cannot wait, in bytes.
 const AT_ONCE_BYTES: usize = 64 << 20;
+
+/// How long a batch may take for a client that cannot wait, in milliseconds of a processor's time.
+const AT_ONCE_MS: u64 = 2_000;
+
+/// A batch of so much work or less is light: it does not wait for long lines of others.
+const LIGHT: usize = 4 << 20;
 
 /// Words of the commands. A filter that is one of them must come right after `FILTER`.
 const WORDS: [&str; 12] = [
@@ -120,28 +127,31 @@ impl Command for Filter {
             Batch::Lines(lines)
         };
         let space = read(call)?;
-        let (view, conditions, mut lent) = match space {
+        let (view, conditions, lent) = match space {
             Some(space) => (space.view(), space.conditions(), space.lend_memory()),
             None => (View::default(), Conditions::default(), Lent::default()),
         };
         count(&FIGURES.tags_batches, 1);
         let here = tags_inline_bytes();
-        let quick = batch.bytes() <= here
-            && !request.is_heavy()
-            && !(request.asks_for_points() && view.points.have_heavy())
-            && (!request.is_long() || conditions.ready(&request.asked).is_some());
-        if quick {
-            match conditions.of(&request, &view, FEW_CLAUSES) {
-                Ok(condition) if request.work(&view, &condition, batch) <= here => {
-                    let memory = lent.memory();
-                    return request
-                        .run(&view, &condition, memory, batch, &|| false)
-                        .map(Answer::Reply)
-                        .map_err(|error| error.to_string());
-                }
-                Ok(_) | Err(Error::TooBig(_)) => {}
+        let mut condition = conditions.ready(&request);
+        let is_slow = request.is_heavy()
+            || request.asks_for_points() && view.points.have_heavy()
+            || request.is_long() && condition.is_none();
+        if !is_slow && condition.is_none() {
+            match conditions.of(&request, &view, Bounds::FEW) {
+                Ok(ready) => condition = Some(ready),
+                Err(Error::TooBig(_)) => {}
                 Err(error) => return Err(error.to_string()),
             }
+        }
+        let work = condition.as_ref().map_or(usize::MAX, |condition| {
+            request.work(&view, condition, batch)
+        });
+        let lines_held = (0..lines.len()).map(|n| call.argument(first + n));
+        let mut task = Task::new(request, view, conditions, lent, condition, batch);
+        if !is_slow && work <= here {
+            let outcome = task.at_once(batch).map(Answer::Reply);
+            return outcome.map_err(|error| error.to_string());
         }
         let waits = can_block(call.ctx);
         if !waits && batch.bytes() > AT_ONCE_BYTES {
@@ -152,20 +162,39 @@ impl Command for Filter {
             .to_string());
         }
         count(&FIGURES.tags_batches_away, u64::from(waits));
-        FIGURES.tags_batches_waiting.fetch_add(1, Relaxed);
-        let lines = (0..lines.len()).map(|n| call.argument(first + n)).collect();
-        submit(call.ctx, lines, move |lines, stop| {
-            let batch = if blob {
-                Batch::Blob(lines[0])
-            } else {
-                Batch::Lines(lines)
+        let terms = Terms {
+            light: work <= LIGHT,
+            most_ms: match waits {
+                true => tags_batch_ms(),
+                false => tags_batch_ms().min(AT_ONCE_MS),
+            },
+        };
+        let waiting = Waiting::new();
+        submit(call.ctx, lines_held.collect(), terms, move |lines, turn| {
+            let _ = &waiting;
+            let batch = match blob {
+                true => Batch::Blob(lines[0]),
+                false => Batch::Lines(lines),
             };
-            let condition = conditions.of(&request, &view, CLAUSES);
-            let outcome = condition
-                .and_then(|condition| request.run(&view, &condition, lent.memory(), batch, stop));
-            FIGURES.tags_batches_waiting.fetch_sub(1, Relaxed);
-            outcome.map_err(|error| error.to_string())
+            let outcome = task.go_on(batch, turn)?;
+            Some(outcome.map_err(|error| error.to_string()))
         })
+    }
+}
+
+/// A batch that waits for another thread, as a figure.
+struct Waiting;
+
+impl Waiting {
+    fn new() -> Waiting {
+        FIGURES.tags_batches_waiting.fetch_add(1, Relaxed);
+        Waiting
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        FIGURES.tags_batches_waiting.fetch_sub(1, Relaxed);
     }
 }
 
@@ -208,16 +237,18 @@ impl Command for Explain {
         let view = read(call)?.map(|space| space.view()).unwrap_or_default();
         let slow = request.is_heavy() || request.is_long() || view.points.have_heavy();
         if !slow {
-            match explain(&request, &view, line, FEW_CLAUSES, tags_inline_bytes()) {
+            match explain(&request, &view, line, Bounds::FEW, tags_inline_bytes()) {
                 Err(Error::TooBig(_)) => {}
                 Ok(reply) => return Ok(Answer::Reply(reply)),
                 Err(error) => return Err(error.to_string()),
             }
         }
-        submit(call.ctx, vec![call.last_argument()], move |lines, _| {
-            let explained = explain(&request, &view, lines[0], CLAUSES, usize::MAX);
+        let explained = in_one_turn(move |lines: &[&[u8]]| {
+            let explained = explain(&request, &view, lines[0], Bounds::MOST, usize::MAX);
             explained.map_err(|error| error.to_string())
-        })
+        });
+        let terms = Terms::heavy(tags_batch_ms());
+        submit(call.ctx, vec![call.last_argument()], terms, explained)
     }
 }
 

@@ -5,9 +5,10 @@ use super::store::read;
 use crate::reply::Reply;
 use crate::server::args::Args;
 use crate::server::command::{Answer, Arg, Call, Command, Spec};
-use crate::server::worker::submit;
+use crate::server::config::tags_batch_ms;
+use crate::server::worker::{in_one_turn, submit, Terms};
 use crate::tags::error::Error;
-use crate::tags::expression::{CLAUSES, FEW_CLAUSES};
+use crate::tags::expression::Bounds;
 use crate::tags::index::Kind;
 use crate::tags::list::{list, Wanted};
 use crate::tags::space::Space;
@@ -22,6 +23,9 @@ const MOST: u64 = 100_000;
 
 /// How many questions about tags are answered on the main thread, some milliseconds.
 const FEW_QUESTIONS: usize = 500_000;
+
+/// How many are answered on another thread, some seconds.
+const MOST_QUESTIONS: usize = 1 << 30;
 
 const PREFIX: Arg = Arg::text("prefix").after("PREFIX").optional();
 const COUNT_ARG: Arg = Arg::integer("count").after("COUNT").optional();
@@ -61,24 +65,25 @@ impl Command for List {
             cursor: options.cursor,
             count: options.count as usize,
         };
-        let long = asked.bytes() > FEW_CLAUSES || view.points.have_heavy();
+        let long = asked.bytes() > Bounds::FEW.parts || view.points.have_heavy();
         if !long {
-            match list(&view, &asked, FEW_CLAUSES, FEW_QUESTIONS, &wanted) {
+            match list(&view, &asked, Bounds::FEW, FEW_QUESTIONS, &wanted) {
                 Err(Error::TooBig(_)) => {}
                 Ok(listed) => return Ok(Answer::Reply(page(listed))),
                 Err(error) => return Err(error.to_string()),
             }
         }
         let (prefix, cursor, count) = (options.prefix.to_vec(), wanted.cursor, wanted.count);
-        submit(call.ctx, Vec::new(), move |_, _| {
+        let listed = in_one_turn(move |_| {
             let wanted = Wanted {
                 prefix: &prefix,
                 cursor,
                 count,
             };
-            let listed = list(&view, &asked, CLAUSES, usize::MAX, &wanted);
+            let listed = list(&view, &asked, Bounds::MOST, MOST_QUESTIONS, &wanted);
             listed.map(page).map_err(|error| error.to_string())
-        })
+        });
+        submit(call.ctx, Vec::new(), Terms::heavy(tags_batch_ms()), listed)
     }
 }
 

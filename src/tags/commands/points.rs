@@ -4,7 +4,7 @@ use super::store::{change, read};
 use crate::reply::Reply;
 use crate::server::command::{Answer, Arg, Call, Command, Spec};
 use crate::tags::error::Error;
-use crate::tags::expression::{Clause, Resolver, FEW_CLAUSES};
+use crate::tags::expression::{Bounds, Clause, Resolver};
 use crate::tags::point::{Point, Points, NAME_BYTES};
 
 /// A point is set.
@@ -100,7 +100,7 @@ fn meant(points: &Points, name: &[u8]) -> Result<Reply, Error> {
         return Ok(pair(point.name(), point.text()));
     }
     let point = points.named(name)?.point;
-    let clause = Resolver::new(points, FEW_CLAUSES).point(name)?;
+    let clause = Resolver::new(points, Bounds::FEW).point(name)?;
     let meaning = match &clause {
         Clause::Point(_, inner) => inner.written(),
         other => other.written(),

@@ -22,7 +22,7 @@ use super::error::Error;
 use super::template::{Groups, Template};
 
 pub use clause::{Clause, FieldTest};
-pub use resolve::{Resolver, CLAUSES, FEW_CLAUSES};
+pub use resolve::{Bounds, Resolver, CLAUSES};
 
 /// Longest expression, in bytes.
 pub const EXPRESSION_BYTES: usize = 1 << 20;

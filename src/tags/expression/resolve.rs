@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use crawlspace_cdx::Field;
-use crawlspace_cdx::{Anchor, Pattern};
+use crawlspace_cdx::{Anchor, Filter, Pattern};
 
 use super::clause::{Clause, FieldTest};
 use super::{Error, Expression, Template, Test};
@@ -18,26 +18,72 @@ const DEPTH: usize = 16;
 /// milliseconds.
 pub const CLAUSES: usize = 1 << 18;
 /// How many parts are made on the server's main thread.
-pub const FEW_CLAUSES: usize = 1 << 12;
+const FEW_CLAUSES: usize = 1 << 12;
+/// How large its regular expressions may be together, in bytes of plain text that take as long to compile: a
+/// second or some.
+const PATTERN_BYTES: usize = 1 << 20;
+/// How large they may be where others have to wait, some tens of milliseconds.
+const FEW_PATTERN_BYTES: usize = 16 << 10;
+
+/// How large a condition may be.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// How many parts it may have with all points in their place.
+    pub parts: usize,
+    /// How large its regular expressions may be together; see [`Pattern::size`].
+    pub pattern_bytes: usize,
+}
+
+impl Bounds {
+    /// For the server's main thread.
+    pub const FEW: Bounds = Bounds {
+        parts: FEW_CLAUSES,
+        pattern_bytes: FEW_PATTERN_BYTES,
+    };
+    /// For another thread.
+    pub const MOST: Bounds = Bounds {
+        parts: CLAUSES,
+        pattern_bytes: PATTERN_BYTES,
+    };
+}
 
 /// Makes clauses of expressions.
 pub struct Resolver<'a> {
     points: &'a Points,
-    most: usize,
+    most: Bounds,
     clauses: Cell<usize>,
+    pattern_bytes: Cell<usize>,
 }
 
 /// Values of the groups of a point's name.
 type Values<'v> = dyn Fn(usize) -> Option<&'v [u8]> + 'v;
 
 impl<'a> Resolver<'a> {
-    /// With these points, and a limit for the number of parts.
-    pub fn new(points: &'a Points, most: usize) -> Resolver<'a> {
+    /// With these points, and limits.
+    pub fn new(points: &'a Points, most: Bounds) -> Resolver<'a> {
         Resolver {
             points,
             most,
             clauses: Cell::new(0),
+            pattern_bytes: Cell::new(0),
         }
+    }
+
+    /// Takes note of a filter of the CDX servers that is to be read.
+    pub fn count_filter(&self, spec: &[u8]) -> Result<(), Error> {
+        self.count_pattern(Filter::size(spec))
+    }
+
+    fn count_pattern(&self, bytes: usize) -> Result<(), Error> {
+        let all = self.pattern_bytes.get().saturating_add(bytes);
+        self.pattern_bytes.set(all);
+        if all > self.most.pattern_bytes {
+            return Err(Error::TooBig(format!(
+                "regexes that are together as large as more than {} bytes of plain text; use tags in place of long or many regexes",
+                self.most.pattern_bytes
+            )));
+        }
+        Ok(())
     }
 
     /// Makes a clause of an expression without groups.
@@ -99,6 +145,7 @@ impl<'a> Resolver<'a> {
                         // What a reader's request put into it is text, not a pattern.
                         let quoted = |n: usize| values(n).map(escaped);
                         let pattern = filled(value, quoted, of)?;
+                        self.count_pattern(Pattern::size(&pattern))?;
                         let compiled = compile(&pattern)?;
                         Clause::Field(FieldTest::matches(name, &pattern, compiled))
                     }
@@ -128,8 +175,8 @@ impl<'a> Resolver<'a> {
 
     fn count(&self, more: usize) -> Result<(), Error> {
         self.clauses.set(self.clauses.get() + more);
-        if self.clauses.get() > self.most {
-            return Err(too_many(self.most));
+        if self.clauses.get() > self.most.parts {
+            return Err(too_many(self.most.parts));
         }
         Ok(())
     }

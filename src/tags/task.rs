@@ -1,0 +1,97 @@
+//! A batch with all that it needs, so that any thread can go on with it.
+
+use std::sync::Arc;
+
+use super::condition::Condition;
+use super::error::Error;
+use super::expression::Bounds;
+use super::filter::{Batch, Progress, Request};
+use super::space::{Conditions, Lent};
+use super::view::View;
+use crate::reply::Reply;
+use crate::turns::{Next, Turn};
+
+/// A batch that is filtered in turns.
+pub struct Task {
+    request: Request,
+    view: View,
+    conditions: Conditions,
+    lent: Lent,
+    condition: Option<Arc<Condition>>,
+    progress: Progress,
+}
+
+impl Task {
+    /// Of a batch that nothing was done of yet, with its condition if that is ready.
+    pub fn new(
+        request: Request,
+        view: View,
+        conditions: Conditions,
+        lent: Lent,
+        condition: Option<Arc<Condition>>,
+        batch: Batch<'_>,
+    ) -> Task {
+        Task {
+            progress: request.begin(batch),
+            request,
+            view,
+            conditions,
+            lent,
+            condition,
+        }
+    }
+
+    /// Goes through the whole batch.
+    ///
+    /// # Errors
+    /// What is wrong with the request or the batch.
+    pub fn at_once(&mut self, batch: Batch<'_>) -> Result<Reply, Error> {
+        struct AtOnce;
+        impl Turn for AtOnce {
+            fn next(&mut self) -> Next {
+                Next::GoOn
+            }
+        }
+        loop {
+            if let Some(outcome) = self.go_on(batch, &mut AtOnce) {
+                return outcome;
+            }
+        }
+    }
+
+    /// Goes on with the batch, which is the one it was made of, as long as the turn lasts. Gives the reply at
+    /// the end.
+    pub fn go_on(&mut self, batch: Batch<'_>, turn: &mut dyn Turn) -> Option<Result<Reply, Error>> {
+        let condition = match self.condition.clone() {
+            Some(condition) => condition,
+            None => {
+                // That may take as long as a turn.
+                let bounds = Bounds::MOST;
+                match self.conditions.of(&self.request, &self.view, bounds) {
+                    Err(error) => return Some(Err(error)),
+                    Ok(condition) => self.condition = Some(condition.clone()),
+                }
+                return self.pause_or_go_on(batch, turn);
+            }
+        };
+        let (memory, progress) = (self.lent.memory(), &mut self.progress);
+        let request = &self.request;
+        let outcome = request.go_on(&self.view, &condition, memory, batch, progress, turn);
+        if outcome.is_none() {
+            self.lent.put_aside();
+        }
+        outcome
+    }
+
+    fn pause_or_go_on(
+        &mut self,
+        batch: Batch<'_>,
+        turn: &mut dyn Turn,
+    ) -> Option<Result<Reply, Error>> {
+        match turn.next() {
+            Next::GoOn => self.go_on(batch, turn),
+            Next::Pause => None,
+            Next::Enough => Some(Err(Error::too_long())),
+        }
+    }
+}
