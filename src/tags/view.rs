@@ -48,7 +48,7 @@ impl Asked {
 }
 
 /// How many steps the regular expressions may take for a line, some seconds: a search cannot be interrupted.
-const STEPS: usize = 100_000_000;
+const STEPS: usize = 200_000_000;
 /// A line that is no longer is looked at whatever the rules of a space take.
 const LINE_BYTES: usize = 16_384;
 /// A line that is no longer is looked at whatever the condition of a reader takes.
