@@ -1,6 +1,7 @@
 /* Preloaded into a server: shifts the wall clock by as many microseconds as the file says that
  * CRAWLSPACE_CLOCK names (eight bytes, native order). The monotonic clock stays as it is. */
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -18,6 +19,12 @@ __attribute__((constructor)) static void find_shift(void) {
     void *map = mmap(NULL, sizeof *shift, PROT_READ, MAP_SHARED, fd, 0);
     if (map != MAP_FAILED) shift = map;
     close(fd);
+}
+
+/* Newer servers open modules with RTLD_DEEPBIND: their calls would go to the C library before they come here. */
+void *dlopen(const char *path, int flags) {
+    void *(*next)(const char *, int) = (void *(*)(const char *, int))dlsym(RTLD_NEXT, "dlopen");
+    return next(path, flags & ~RTLD_DEEPBIND);
 }
 
 int clock_gettime(clockid_t clock, struct timespec *ts) {

@@ -314,6 +314,8 @@ fn memory_usage_is_what_the_server_measures() {
     for loaded in [false, true] {
         let server = Options::new().plain().start();
         let mut c = server.wire();
+        // Valkey frees what is deleted on another thread, some time later.
+        ok!(c, "CONFIG", "SET", "lazyfree-lazy-user-del", "no");
         big(&mut c, 200_000);
         if loaded {
             ok!(c, "DEBUG", "RELOAD");
