@@ -4,7 +4,7 @@ use std::io::Read;
 
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use super::{http, Error, Location, Options, Problem};
+use super::{http, nested, Error, Location, Options, Problem};
 
 /// A list of packages, which is taken for all of a collection; or a single one.
 ///
@@ -48,9 +48,22 @@ pub struct Entry {
 impl Manifest {
     /// Reads what lies there: a package if its name ends in `.wacz` or it is a zip file, else a list.
     ///
+    /// An entry whose path ends in `.json` is a list itself, whose paths begin at its own folder: its entries stand in
+    /// its place, with its `crawlId` where they have none. Lists may lie 8 deep; one that is named twice is read once.
+    ///
     /// # Errors
-    /// When it cannot be read, or is neither of them. Entries that are of no use are no error of the list.
+    /// When it cannot be read, or is neither of them. Entries that are of no use are no error of the list, lists among
+    /// them that cannot be read or contain themselves included.
     pub fn open(location: &Location, options: &Options) -> Result<Manifest, Error> {
+        let list = Manifest::read(location, options)?;
+        Ok(match list.is_full {
+            true => nested::flatten(list, location, options),
+            false => list,
+        })
+    }
+
+    /// Reads a package or one list, and none of the lists that it lists.
+    pub(super) fn read(location: &Location, options: &Options) -> Result<Manifest, Error> {
         if location.name().to_ascii_lowercase().ends_with(".wacz") {
             return Ok(Manifest::single(location));
         }

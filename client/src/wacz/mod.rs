@@ -11,6 +11,7 @@ pub(crate) mod http;
 mod lines;
 mod location;
 mod manifest;
+mod nested;
 mod options;
 pub mod package;
 mod reader;

@@ -257,3 +257,100 @@ fn a_package_is_told_by_its_name_or_by_what_it_is() {
         "{error}"
     );
 }
+
+/// A list with these members, saved.
+fn saved_list(folder: &std::path::Path, name: &str, entries: &str) -> Location {
+    let path = folder.join(name);
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::write(&path, format!("{{\"resources\": [{entries}]}}")).unwrap();
+    Location::File(path)
+}
+
+#[test]
+fn lists_may_list_lists_whose_paths_begin_at_their_own_folders() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let outer = saved_list(
+        at,
+        "all.json",
+        r#"{"path": "a.wacz"}, {"path": "sub/one.json", "crawlId": "c1"}, {"path": "sub/../sub/two.JSON"}, {"path": "z.wacz"}"#,
+    );
+    saved_list(
+        at,
+        "sub/one.json",
+        r#"{"path": "b.wacz"}, {"path": "d.wacz", "crawlId": "own"}, {"path": "two.JSON"}"#,
+    );
+    saved_list(
+        at,
+        "sub/two.JSON",
+        r#"{"path": "../e.wacz", "crawlId": "c2"}, {"path": "f.wacz"}"#,
+    );
+    let manifest = Manifest::open(&outer, &Options::default()).unwrap();
+    assert!(manifest.is_full);
+    let entries: Vec<_> = manifest
+        .entries
+        .into_iter()
+        .map(|entry| (entry.location.unwrap(), entry.crawl))
+        .collect();
+    let entry =
+        |path: &str, crawl: Option<&str>| (Location::File(at.join(path)), crawl.map(str::to_owned));
+    assert_eq!(
+        entries,
+        [
+            entry("a.wacz", None),
+            entry("sub/b.wacz", Some("c1")),
+            entry("sub/d.wacz", Some("own")),
+            // Named twice, read once.
+            entry("sub/../e.wacz", Some("c2")),
+            entry("sub/f.wacz", Some("c1")),
+            entry("z.wacz", None),
+        ]
+    );
+}
+
+#[test]
+fn a_list_that_cannot_be_used_is_an_entry_of_an_unknown_crawl() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let open = |location: &Location| Manifest::open(location, &Options::default()).unwrap();
+    let reasons = |manifest: Manifest| -> Vec<(String, Option<String>, String)> {
+        let entries = manifest.entries.into_iter();
+        let bad =
+            entries.filter_map(|entry| Some((entry.name, entry.crawl, entry.location.err()?)));
+        bad.collect()
+    };
+    let outer = saved_list(
+        at,
+        "all.json",
+        r#"{"path": "none.json", "crawlId": "c"}, {"path": "sub/circle.json"}, {"path": "a.wacz"}"#,
+    );
+    saved_list(
+        at,
+        "sub/circle.json",
+        r#"{"path": "b.wacz"}, {"path": "../all.json"}"#,
+    );
+    let manifest = open(&outer);
+    assert_eq!(manifest.entries.len(), 4);
+    let found = reasons(manifest);
+    let names: Vec<_> = found
+        .iter()
+        .map(|(name, crawl, _)| (&name[..], crawl))
+        .collect();
+    assert_eq!(names, [("none.json", &None), ("all.json", &None)]);
+    assert!(found[1].2.contains("contains itself"), "{found:?}");
+    assert!(found[1].2.contains("circle.json lists "), "{found:?}");
+
+    for depth in 1..=8 {
+        let next = match depth {
+            8 => r#"{"path": "deep.wacz"}"#.to_owned(),
+            _ => format!("{{\"path\": \"{}.json\"}}", depth + 1),
+        };
+        saved_list(at, &format!("{depth}.json"), &next);
+    }
+    let second = Location::File(at.join("1.json"));
+    assert_eq!(open(&second).entries[0].name, "deep.wacz");
+    let first = saved_list(at, "0.json", r#"{"path": "1.json"}"#);
+    let found = reasons(open(&first));
+    assert_eq!(found[0].0, "8.json");
+    assert!(found[0].2.contains("more than 8 deep"), "{found:?}");
+}
