@@ -21,6 +21,7 @@
 
 pub(crate) mod capture;
 mod crawls;
+mod deferred;
 mod guard;
 mod package;
 mod queue;
@@ -39,12 +40,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use self::deferred::Kept;
 use self::guard::Guards;
 use self::package::Package;
 use self::queue::{Queue, Stage};
 pub use self::report::{CommittedCrawl, Event, Failed, Report};
-use self::revisits::Kept;
-use crate::dedupe::Index;
+use crate::dedupe::{Index, Profile};
 use crate::wacz::{self, Location, Manifest};
 use crate::Server;
 
@@ -176,8 +177,15 @@ impl Import {
         let (packages, listed) = self.packages(manifest, &mut report, watch);
         let index = Index::on(server, &self.prefix[..]);
         // Before anything is queued: a server without the module says so, and one that has no place for this prefix.
-        index.profile()?;
-        let queue = Queue::new(server, &self.prefix, token(), self.lease);
+        let profile = index.profile()?;
+        let queue = Queue::new(
+            server,
+            &self.prefix,
+            token(),
+            self.lease,
+            self.crawl.clone(),
+        );
+        queue.adopt()?;
         let enqueued = queue.enqueue(&packages, stop)?;
         queue.retry()?;
         report.already_imported = enqueued.done;
@@ -190,6 +198,7 @@ impl Import {
             import: self,
             server,
             index,
+            profile,
             queue: &queue,
             guards: Guards::default(),
             kept: Kept::default(),
@@ -248,13 +257,13 @@ impl Import {
                 Err(reason) => Err(reason.clone()),
             };
             match located {
-                Ok(path) => packages.push(Package {
-                    name: entry.name.clone(),
+                Ok(path) => packages.push(Package::new(
+                    entry.name.clone(),
                     path,
-                    hash: entry.hash.clone(),
-                    size: entry.size,
+                    entry.hash.clone(),
+                    entry.size,
                     crawl,
-                }),
+                )),
                 Err(reason) => {
                     let failed = Failed {
                         name: entry.name.clone(),
@@ -290,9 +299,10 @@ struct Work<'a> {
     import: &'a Import,
     server: &'a Server,
     index: Index<Server>,
+    profile: Profile,
     queue: &'a Queue,
     guards: Guards,
-    /// Revisits of packages whose responses this importer added, so that they need not be read again.
+    /// Records of packages whose responses this importer added, so that they need not be read again.
     kept: Kept,
     places: Mutex<Places>,
     report: Mutex<Report>,

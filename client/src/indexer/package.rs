@@ -1,31 +1,154 @@
 //! A WACZ file to import, as it stands in the queue.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
 
-/// An entry of a manifest, with everything filled in. Its JSON is that of the documents.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// An entry of a manifest, with everything filled in. Its JSON is that of the documents, with what Browsertrix's own
+/// importer reads beside it: `url` is where the file is, and `id` names the guard that keeps others off.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Package {
-    /// What it is called: an entry of the crawl's WACZ list, and of `src:d` when it is imported.
+    /// Its name: an entry of the crawl's WACZ list, and of `src:d` when it is imported.
     pub name: String,
     /// Where it is: an absolute path, or a URL.
     pub path: String,
     /// Its hash, if the manifest has one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub hash: Option<String>,
     /// Its size in bytes, if the manifest has it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub size: Option<u64>,
     /// The crawl that it belongs to.
     #[serde(rename = "crawlId")]
     pub crawl: String,
+    /// The same as `path`.
+    url: String,
+    /// The same as `name`.
+    id: String,
+}
+
+/// An entry as it stands in a queue, whoever queued it.
+#[derive(Deserialize)]
+struct Entry {
+    name: String,
+    #[serde(default, deserialize_with = "text")]
+    path: Option<String>,
+    #[serde(default, deserialize_with = "text")]
+    url: Option<String>,
+    #[serde(default, deserialize_with = "text")]
+    hash: Option<String>,
+    #[serde(default, deserialize_with = "number")]
+    size: Option<u64>,
+    #[serde(default, rename = "crawlId", deserialize_with = "text")]
+    crawl: Option<String>,
 }
 
 impl Package {
+    pub fn new(
+        name: String,
+        path: String,
+        hash: Option<String>,
+        size: Option<u64>,
+        crawl: String,
+    ) -> Package {
+        Package {
+            url: path.clone(),
+            id: name.clone(),
+            name,
+            path,
+            hash,
+            size,
+            crawl,
+        }
+    }
+
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).unwrap_or_default() // strings and a number: it cannot fail
     }
 
-    pub fn from_json(json: &[u8]) -> Result<Package, serde_json::Error> {
-        serde_json::from_slice(json)
+    /// Reads an entry of a queue. Other importers leave out the crawl: then it is `crawl`, or else the entry's name.
+    pub fn from_json(json: &[u8], crawl: Option<&str>) -> Result<Package, serde_json::Error> {
+        let entry: Entry = serde_json::from_slice(json)?;
+        let Some(path) = entry.path.or(entry.url) else {
+            return Err(serde::de::Error::missing_field("path"));
+        };
+        let crawl = entry.crawl.or(crawl.map(str::to_owned));
+        let crawl = crawl.unwrap_or_else(|| entry.name.clone());
+        Ok(Package::new(
+            entry.name, path, entry.hash, entry.size, crawl,
+        ))
+    }
+}
+
+/// A text that is not empty; other values are passed on from manifests as they are, and count as none.
+fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    Ok(match Value::deserialize(deserializer)? {
+        Value::String(text) if !text.is_empty() => Some(text),
+        _ => None,
+    })
+}
+
+/// A number of bytes, written as a number or as text.
+fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    Ok(match Value::deserialize(deserializer)? {
+        Value::Number(number) => number.as_u64(),
+        Value::String(text) => text.parse().ok(),
+        _ => None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(json: &str, crawl: Option<&str>) -> Package {
+        Package::from_json(json.as_bytes(), crawl).expect("an entry")
+    }
+
+    #[test]
+    fn an_entry_comes_back_as_it_was_and_names_what_other_importers_read() {
+        let package = Package::new(
+            "a.wacz".into(),
+            "/crawls/a.wacz".into(),
+            Some("9f86".into()),
+            Some(17),
+            "c".into(),
+        );
+        let json = package.to_json();
+        assert_eq!(read(&json, Some("other")), package);
+        let value: Value = serde_json::from_str(&json).expect("JSON");
+        assert_eq!(
+            (&value["url"], &value["id"]),
+            (&value["path"], &value["name"])
+        );
+    }
+
+    #[test]
+    fn entries_of_other_importers_are_read() {
+        let single = r#"{"url":"https://e/a.wacz?x=1","name":"a.wacz"}"#;
+        let package = read(single, None);
+        assert_eq!(
+            (&package.path[..], &package.crawl[..]),
+            ("https://e/a.wacz?x=1", "a.wacz")
+        );
+        assert_eq!(read(single, Some("given")).crawl, "given");
+        let listed = r#"{"name":"a.wacz","path":"p","url":"p","crawlId":"c","size":"12","hash":null,"bytes":{"x":[1]}}"#;
+        let package = read(listed, Some("given"));
+        assert_eq!(
+            package,
+            Package::new("a.wacz".into(), "p".into(), None, Some(12), "c".into())
+        );
+    }
+
+    #[test]
+    fn an_entry_without_a_name_or_a_place_is_refused() {
+        for json in [
+            r#"{"url":"p"}"#,
+            r#"{"name":"a"}"#,
+            r#"{"name":"a","path":7}"#,
+            "[]",
+            "a",
+        ] {
+            assert!(Package::from_json(json.as_bytes(), None).is_err(), "{json}");
+        }
     }
 }

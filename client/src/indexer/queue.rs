@@ -15,7 +15,7 @@ use std::time::Duration;
 use redis::Cmd;
 
 use super::package::Package;
-use super::scripts::{CLOSE, COUNT, ENQUEUE, LEAVE, RENEW, RUN, SETTLE, TAKE, TAKE_THIS};
+use super::scripts::{ADOPT, CLOSE, COUNT, ENQUEUE, LEAVE, RENEW, RUN, SETTLE, TAKE, TAKE_THIS};
 use crate::{Ask, Call, Error, Server};
 
 /// Packages in one call that queues them.
@@ -61,6 +61,14 @@ pub(super) enum Counted {
     Gone,
 }
 
+/// Responses that could have been revisits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Redundant {
+    /// What revisits in their places would have saved, in bytes.
+    pub size: u64,
+    pub urls: u64,
+}
+
 /// What a manifest added to the queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Enqueued {
@@ -79,6 +87,8 @@ pub(super) struct Queue {
     /// What tells this importer's guards from those of others.
     token: String,
     lease: Duration,
+    /// The crawl of entries that other importers queued without one.
+    crawl: Option<String>,
 }
 
 /// A key holds something that no importer writes.
@@ -105,12 +115,19 @@ impl Stage {
 }
 
 impl Queue {
-    pub fn new(server: &Server, prefix: &[u8], token: String, lease: Duration) -> Queue {
+    pub fn new(
+        server: &Server,
+        prefix: &[u8],
+        token: String,
+        lease: Duration,
+        crawl: Option<String>,
+    ) -> Queue {
         Queue {
             server: server.clone(),
             prefix: prefix.to_vec(),
             token,
             lease,
+            crawl,
         }
     }
 
@@ -166,6 +183,33 @@ impl Queue {
         Ok(sum)
     }
 
+    /// Notes the crawls of packages that other clients queued, in the order of the queue: they stand before those that
+    /// this import queues. Packages that are taken meanwhile are noted by [`Queue::run`].
+    pub fn adopt(&self) -> Result<(), Error> {
+        let page = ENQUEUED as i64;
+        for number in 0.. {
+            let mut range = redis::cmd("LRANGE");
+            range.arg(self.key("src:q"));
+            range.arg(-page * (number + 1)).arg(-page * number - 1);
+            let mut items: Vec<Vec<u8>> = self.server.ask(Call::new(range).repeatable())?;
+            if items.is_empty() {
+                break;
+            }
+            items.reverse(); // the next to be taken stands last
+            let mut adopt = self.script(ADOPT, &["src:crawls", "src:runs"], &[]);
+            adopt.arg(self.key("src:w:")).arg(&self.token[..]);
+            for item in items {
+                // Entries that cannot be read are reported when they are taken.
+                if let Ok(package) = Package::from_json(&item, self.crawl.as_deref()) {
+                    adopt.arg(package.name).arg(package.crawl);
+                }
+            }
+            let call: Call<u64> = Call::new(adopt).repeatable();
+            self.server.ask(call)?;
+        }
+        Ok(())
+    }
+
     /// Packages whose revisits could not be read last time are queued again.
     pub fn retry(&self) -> Result<(), Error> {
         const RETRY: &str = "while redis.call('RPOPLPUSH', KEYS[1], KEYS[2]) do end";
@@ -176,15 +220,18 @@ impl Queue {
 
     /// A package to work on, whose guard is held from now on.
     pub fn take(&self, stage: Stage) -> Result<Taken, Error> {
-        let mut take = self.script(TAKE, &[stage.queue(), stage.pending()], &[]);
+        let keys = [stage.queue(), stage.pending(), "src:d"];
+        let mut take = self.script(TAKE, &keys, &[]);
         take.arg(self.guard(stage, "")).arg(&self.token[..]);
         take.arg(self.lease_ms());
         match self.server.ask(Call::new(take).repeatable())? {
             redis::Value::Int(others) => Ok(Taken::Others(others.unsigned_abs())),
-            redis::Value::BulkString(item) => match Package::from_json(&item) {
-                Ok(package) => Ok(Taken::Package(Box::new(package), item)),
-                Err(reason) => Err(broken(stage.pending(), format!("{reason} in an entry"))),
-            },
+            redis::Value::BulkString(item) => {
+                match Package::from_json(&item, self.crawl.as_deref()) {
+                    Ok(package) => Ok(Taken::Package(Box::new(package), item)),
+                    Err(reason) => Err(broken(stage.pending(), format!("{reason} in an entry"))),
+                }
+            }
             other => Err(broken(stage.queue(), format!("not {other:?}"))),
         }
     }
@@ -248,11 +295,18 @@ impl Queue {
     }
 
     /// What names the sequence of calls by which this package is added, the same until it is whole. `None` when
-    /// somebody else has it: whoever made one up then would count all of it again.
-    pub fn run(&self, name: &str) -> Result<Option<String>, Error> {
-        let guard = self.guard(Stage::Responses, name);
-        let mut run = self.script(RUN, &[], &[guard, self.key("src:runs")]);
-        run.arg(&self.token[..]).arg(name);
+    /// another importer has it: a name made up then would count all of it again. The crawl is noted as one to commit,
+    /// which other importers do not note when they queue.
+    pub fn run(&self, package: &Package) -> Result<Option<String>, Error> {
+        let (name, crawl) = (&package.name[..], &package.crawl[..]);
+        let keys = [
+            self.guard(Stage::Responses, name),
+            self.key("src:runs"),
+            self.key("src:crawls"),
+            self.key_of("src:w", crawl.as_bytes()),
+        ];
+        let mut run = self.script(RUN, &[], &keys);
+        run.arg(&self.token[..]).arg(name).arg(crawl);
         self.server.ask(Call::new(run).repeatable())
     }
 
@@ -312,13 +366,14 @@ impl Queue {
         Ok(noted.unwrap_or(0))
     }
 
-    /// Counts a batch of revisits once, and puts those aside that have no original.
+    /// Counts a batch of records once, and puts revisits aside that have no original.
     pub fn count(
         &self,
         package: &Package,
         number: u64,
         revisits: &[(&[u8], u64)],
         aside: &str,
+        redundant: Redundant,
     ) -> Result<Counted, Error> {
         let name = &package.name[..];
         let keys = [
@@ -328,10 +383,12 @@ impl Queue {
             self.key_of("src:later", name.as_bytes()),
             self.key("src:d"),
             self.key("uncommittedcrawls"),
+            self.key("allcounts"),
         ];
         let mut count = self.script(COUNT, &[], &keys);
         count.arg(&self.token[..]).arg(name).arg(number).arg(aside);
         count.arg(&self.prefix[..]).arg(&package.crawl[..]);
+        count.arg(redundant.size).arg(redundant.urls);
         for (hash, size) in revisits {
             count.arg(*hash).arg(*size);
         }

@@ -1,12 +1,12 @@
 //! The first stage: the responses of a package become records of its crawl.
 
 use super::capture::Capture;
+use super::deferred::{Deferred, Records};
 use super::report::Event;
-use super::revisits::Revisits;
 use super::text::{for_each_line, Text};
 use super::worker::{Failure, Job};
 use crate::dedupe::feed::{feed, Feed, RECORDS};
-use crate::dedupe::{Added, Index};
+use crate::dedupe::{Added, Index, Profile};
 use crate::wacz::{Location, Wacz};
 use crate::Batch;
 
@@ -16,18 +16,18 @@ const OPENED: usize = 100;
 const LOOKED_AT: u64 = 100;
 
 impl Job<'_> {
-    /// Adds the responses. Gives whether there are revisits to be counted later.
+    /// Adds the responses. Gives whether there are records to be counted later.
     pub fn add_responses(&mut self) -> Result<bool, Failure> {
         let wacz = self.open()?;
         let text = self.refuse_what_is_not_whole(&wacz)?;
         let hash = match &self.package.hash {
             Some(hash) => hash.clone(),
             // Reading all of a file here costs little; of a remote one it would be the WARCs that are not needed.
-            None if is_local(&self.package.path) => self.digest(&wacz)?,
+            None if is_local(&self.package.path) => self.spelled(self.digest(&wacz)?),
             None => String::new(),
         };
         let number = self.wacz_index()?;
-        let revisits = self
+        let deferred = self
             .add(&wacz, &text, number)
             .map_err(|failure| match failure {
                 Failure::Package { reason, .. } => Failure::Package {
@@ -39,11 +39,19 @@ impl Job<'_> {
         let (crawl, name) = (self.package.crawl.as_bytes(), self.package.name.as_bytes());
         let index = &self.work.index;
         index.wacz_close(crawl, number, name, hash.as_bytes(), wacz.size())?;
-        let has_revisits = self.report.revisits > 0;
-        if has_revisits {
-            self.work.kept.put(&self.package.name, revisits);
+        let has_more = !deferred.is_empty();
+        if has_more {
+            self.work.kept.put(&self.package.name, deferred);
         }
-        Ok(has_revisits)
+        Ok(has_more)
+    }
+
+    /// The hash of a file as the profile's crawler writes it: Browsertrix leaves the name of the algorithm out.
+    fn spelled(&self, digest: String) -> String {
+        match self.work.profile {
+            Profile::Document => digest,
+            Profile::Browsertrix => plain(&digest),
+        }
     }
 
     /// Reads all of the index before anything of it is written: a package that breaks off in the middle is
@@ -140,8 +148,8 @@ impl Job<'_> {
         }
     }
 
-    fn add(&mut self, wacz: &Wacz, text: &Text, wacz_index: u64) -> Result<Revisits, Failure> {
-        let Some(run) = self.queue.run(&self.package.name)? else {
+    fn add(&mut self, wacz: &Wacz, text: &Text, wacz_index: u64) -> Result<Records, Failure> {
+        let Some(run) = self.queue.run(self.package)? else {
             return Err(Failure::Lost);
         };
         let crawl = self.package.crawl.as_bytes();
@@ -157,8 +165,9 @@ impl Job<'_> {
         text: &Text,
         wacz_index: u64,
         feed: &mut Feed<'_>,
-    ) -> Result<Revisits, Failure> {
-        let mut revisits = Revisits::default();
+    ) -> Result<Records, Failure> {
+        let mut deferred = Records::default();
+        let above = self.work.redundant_above();
         let mut previous = Vec::new();
         let (mut lines, mut told) = (0, 0);
         text.for_each_line(wacz, |line| {
@@ -174,7 +183,11 @@ impl Job<'_> {
             }
             previous.clear();
             previous.extend_from_slice(line);
-            match Capture::of_line(line) {
+            let capture = Capture::of_line(line);
+            if let Some(record) = Deferred::of(&capture, above) {
+                deferred.push(&record);
+            }
+            match capture {
                 Capture::Response {
                     hash,
                     date,
@@ -190,10 +203,7 @@ impl Job<'_> {
                         size,
                     })?;
                 }
-                Capture::Revisit { hash, size } => {
-                    self.report.revisits += 1;
-                    revisits.push(&hash, size);
-                }
+                Capture::Revisit { .. } => self.report.revisits += 1,
                 Capture::Other => self.report.other += 1,
                 Capture::Nothing => {}
                 Capture::Bad(reason) => {
@@ -207,7 +217,7 @@ impl Job<'_> {
         })?;
         self.report.lines = lines;
         self.work.watch.event(Event::Lines(lines - told));
-        Ok(revisits)
+        Ok(deferred)
     }
 }
 

@@ -1,117 +1,22 @@
-//! The second stage: revisits are counted, when all originals are in the index.
-
-use std::collections::{HashMap, VecDeque};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+//! The second stage: revisits and redundant responses are counted, when all originals are in the index.
 
 use serde::{Deserialize, Serialize};
 
 use super::capture::Capture;
-use super::package::Package;
-use super::queue::broken;
-use super::queue::Counted;
+use super::deferred::{Deferred, Identity, Records};
+use super::queue::{broken, Counted, Redundant};
 use super::text::for_each_line;
 use super::worker::{Failure, Job};
 use super::Work;
+use crate::dedupe::Profile;
 use crate::{Code, Error};
 
-/// Revisits in a batch. What was counted is noted by the number of the batch.
+/// Records in a batch. What was counted is noted by the number of the batch.
 const BATCH: usize = 250;
+/// What a revisit in place of a response is taken to have, in bytes, as Browsertrix's importer estimates it.
+const REVISIT_SIZE: u64 = 1000;
 /// How often a batch is tried whose originals go away while it is counted.
 const TRIES: usize = 20;
-/// Bytes of revisits that are kept in memory of one package, and of all.
-const KEPT: (usize, usize) = (16 << 20, 48 << 20);
-
-/// The revisits of a package, in the order of its index; `None` when there are too many to keep.
-pub(super) struct Revisits {
-    bytes: Option<Vec<u8>>,
-}
-
-impl Default for Revisits {
-    fn default() -> Revisits {
-        Revisits {
-            bytes: Some(Vec::new()),
-        }
-    }
-}
-
-impl Revisits {
-    pub fn push(&mut self, hash: &[u8], size: u64) {
-        if let Some(bytes) = &mut self.bytes {
-            // A hash has 256 bytes at most, and 16 at least.
-            bytes.push((hash.len() - 1) as u8);
-            bytes.extend_from_slice(hash);
-            bytes.extend_from_slice(&size.to_le_bytes());
-            if bytes.len() > KEPT.0 {
-                self.bytes = None;
-            }
-        }
-    }
-
-    fn for_each(
-        bytes: &[u8],
-        mut each: impl FnMut(&[u8], u64) -> Result<(), Failure>,
-    ) -> Result<(), Failure> {
-        let mut rest = bytes;
-        while let Some((&length, more)) = rest.split_first() {
-            let (hash, more) = more.split_at(usize::from(length) + 1);
-            let (size, more) = more.split_at(8);
-            let size = size.try_into().map(u64::from_le_bytes).unwrap_or_default();
-            each(hash, size)?;
-            rest = more;
-        }
-        Ok(())
-    }
-}
-
-/// Revisits that need not be read again.
-#[derive(Default)]
-pub(super) struct Kept(Mutex<Packages>);
-
-#[derive(Default)]
-struct Packages {
-    revisits: HashMap<String, Vec<u8>>,
-    bytes: usize,
-    /// Those that have been queued for their revisits, as they stand there.
-    queued: VecDeque<(Box<Package>, Vec<u8>)>,
-}
-
-impl Kept {
-    pub fn put(&self, name: &str, revisits: Revisits) {
-        let mut packages = self.packages();
-        if let Some(bytes) = revisits.bytes {
-            if packages.bytes + bytes.len() <= KEPT.1 {
-                packages.bytes += bytes.len();
-                packages.revisits.insert(name.to_owned(), bytes);
-            }
-        }
-    }
-
-    /// The package is in the queue now, if its revisits are kept.
-    pub fn queued(&self, package: &Package, item: &[u8]) {
-        let mut packages = self.packages();
-        if packages.revisits.contains_key(&package.name) {
-            let package = Box::new(package.clone());
-            packages.queued.push_back((package, item.to_vec()));
-        }
-    }
-
-    /// A package that was queued, if it was not given before.
-    pub fn next(&self) -> Option<(Box<Package>, Vec<u8>)> {
-        self.packages().queued.pop_front()
-    }
-
-    fn take(&self, name: &str) -> Option<Vec<u8>> {
-        let mut packages = self.packages();
-        let bytes = packages.revisits.remove(name)?;
-        packages.bytes -= bytes.len();
-        Some(bytes)
-    }
-
-    fn packages(&self) -> MutexGuard<'_, Packages> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 /// Revisits without an original, as they are put aside.
 #[derive(Serialize, Deserialize)]
 struct Aside {
@@ -126,8 +31,8 @@ impl Job<'_> {
         let done = self.queue.noted(&self.package.name)?;
         let mut batch = Vec::new();
         let mut number = 0;
-        let mut each = |job: &Self, hash: &[u8], size: u64| {
-            batch.push((hash.to_vec(), size));
+        let mut each = |job: &Self, record: Deferred| {
+            batch.push(record);
             if batch.len() == BATCH {
                 number += 1;
                 job.count(done, number, &batch)?;
@@ -136,9 +41,10 @@ impl Job<'_> {
             Ok(())
         };
         match self.work.kept.take(&self.package.name) {
-            Some(bytes) => Revisits::for_each(&bytes, |hash, size| each(self, hash, size))?,
+            Some(bytes) => Records::for_each(&bytes, |record| each(self, record))?,
             None => {
                 let wacz = self.open()?;
+                let above = self.work.redundant_above();
                 let mut previous = Vec::new();
                 for_each_line(&wacz, |line| {
                     if previous == line {
@@ -146,9 +52,9 @@ impl Job<'_> {
                     }
                     previous.clear();
                     previous.extend_from_slice(line);
-                    match Capture::of_line(line) {
-                        Capture::Revisit { hash, size } => each(self, &hash, size),
-                        _ => Ok(()),
+                    match Deferred::of(&Capture::of_line(line), above) {
+                        Some(record) => each(self, record),
+                        None => Ok(()),
                     }
                 })?;
             }
@@ -159,17 +65,24 @@ impl Job<'_> {
         Ok(())
     }
 
-    fn count(&self, done: u64, number: u64, batch: &[(Vec<u8>, u64)]) -> Result<(), Failure> {
+    fn count(&self, done: u64, number: u64, batch: &[Deferred]) -> Result<(), Failure> {
         self.check()?;
         if number <= done {
             return Ok(());
         }
         let package = self.package;
+        let redundant = self.work.redundant(&package.crawl, batch)?;
+        let revisits = batch.iter().filter(|record| record.response.is_none());
+        let revisits: Vec<(&[u8], u64)> = revisits
+            .map(|record| (&record.hash[..], record.size))
+            .collect();
         // Nearly always all of them have an original, and nobody need look first.
-        let all = batch.iter().map(|(hash, size)| (&hash[..], *size));
-        let (mut known, mut unknown): (Sized, _) = (all.collect(), String::new());
+        let (mut known, mut unknown) = (revisits.clone(), String::new());
         for _ in 0..TRIES {
-            match self.queue.count(package, number, &known, &unknown) {
+            match self
+                .queue
+                .count(package, number, &known, &unknown, redundant)
+            {
                 Ok(Counted::Once) => return Ok(()),
                 Ok(Counted::Lost) => return Err(Failure::Lost),
                 Ok(Counted::Gone) => return Err(Failure::Gone),
@@ -177,7 +90,7 @@ impl Job<'_> {
                 Err(error) if error.code() == Some(Code::NoHash) => {}
                 Err(error) => return Err(error.into()),
             }
-            (known, unknown) = self.work.divide(&package.crawl, batch)?;
+            (known, unknown) = self.work.divide(&package.crawl, &revisits)?;
         }
         Err(Failure::Package {
             reason: "originals of its revisits are being removed all the time".to_owned(),
@@ -190,6 +103,34 @@ impl Job<'_> {
 type Sized<'a> = Vec<(&'a [u8], u64)>;
 
 impl Work<'_> {
+    /// Responses above this many bytes are looked at for being redundant, in the profile whose tools show their sum.
+    pub(super) fn redundant_above(&self) -> Option<u64> {
+        (self.profile == Profile::Browsertrix).then_some(REVISIT_SIZE)
+    }
+
+    /// Which responses of a crawl could have been revisits: those whose hash has another record as its original.
+    fn redundant(&self, crawl: &str, batch: &[Deferred]) -> Result<Redundant, Error> {
+        let mut redundant = Redundant::default();
+        let responses = batch.iter().filter(|record| record.response.is_some());
+        let responses: Vec<&Deferred> = responses.collect();
+        if responses.is_empty() {
+            return Ok(redundant);
+        }
+        let hashes: Vec<&[u8]> = responses.iter().map(|record| &record.hash[..]).collect();
+        let originals = self.index.lookup(None, &hashes)?;
+        for (response, original) in responses.iter().zip(&originals) {
+            let is_other = original.as_ref().is_some_and(|original| {
+                let stored = Identity::of(&original.date, &original.url);
+                original.crawl != crawl.as_bytes() || response.response != Some(stored)
+            });
+            if is_other {
+                redundant.urls += 1;
+                redundant.size += response.size.saturating_sub(REVISIT_SIZE);
+            }
+        }
+        Ok(redundant)
+    }
+
     /// Those that have an original, and the others as they are put aside: empty when there are none.
     fn divide<'a>(
         &self,
@@ -267,42 +208,5 @@ impl Work<'_> {
             }
         }
         Ok(0)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn kept_revisits_come_back_as_they_were() {
-        let hashes = [vec![b'a'; 16], vec![b'b'; 256], vec![b'c'; 71]];
-        let mut revisits = Revisits::default();
-        for (i, hash) in hashes.iter().enumerate() {
-            revisits.push(hash, i as u64 * 1_000_000_007);
-        }
-        let kept = Kept::default();
-        kept.put("a.wacz", revisits);
-        let bytes = kept.take("a.wacz").expect("it was put there");
-        let mut back = Vec::new();
-        let read = Revisits::for_each(&bytes, |hash, size| {
-            back.push((hash.to_vec(), size));
-            Ok(())
-        });
-        assert!(read.is_ok());
-        let sizes = [0, 1_000_000_007, 2_000_000_014];
-        assert_eq!(back, hashes.into_iter().zip(sizes).collect::<Vec<_>>());
-        assert!(kept.take("a.wacz").is_none());
-    }
-
-    #[test]
-    fn too_many_revisits_are_not_kept() {
-        let kept = Kept::default();
-        let mut revisits = Revisits::default();
-        for _ in 0..KEPT.0 / 80 + 1 {
-            revisits.push(&[b'a'; 71], 1);
-        }
-        kept.put("large.wacz", revisits);
-        assert!(kept.take("large.wacz").is_none());
     }
 }

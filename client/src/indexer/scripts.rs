@@ -33,20 +33,50 @@ end
 if begins and new > 0 then redis.call('HSET', counts, 'updateProgress', '0') end
 return {new, was_done, underway}";
 
-/// Orphans first; and a call that is sent twice gives the same package twice.
-pub(super) const TAKE: &str = r"
-local q, pending = unpack(KEYS)
-local guards, token, lease = ARGV[1], ARGV[2], ARGV[3]
-local orphan
-local items = redis.call('LRANGE', pending, 0, -1)
-for _, item in ipairs(items) do
-  local holder = redis.call('GET', guards .. cjson.decode(item).name)
-  if holder == token then return item end
-  if not holder and not orphan then orphan = item end
+/// Notes the crawls of packages that other clients queued: those without a name of their sequence.
+pub(super) const ADOPT: &str = r"
+local crawls, runs = unpack(KEYS)
+local names, run = ARGV[1], ARGV[2]
+for i = 3, #ARGV, 2 do
+  local name, crawl = ARGV[i], ARGV[i + 1]
+  if redis.call('HSETNX', runs, name, run) == 1 then
+    if redis.call('RPUSH', names .. crawl, name) == 1 then redis.call('RPUSH', crawls, crawl) end
+  end
 end
-local item = orphan or redis.call('RPOPLPUSH', q, pending)
-if not item then return #items end
-redis.call('SET', guards .. cjson.decode(item).name, token, 'PX', lease)
+return 0";
+
+/// Orphans first; and a call that is sent twice gives the same package twice. Browsertrix's importer takes packages out
+/// of the queue and keeps a guard `1` beside them, which outlasts its work: what is in `src:d` then is imported.
+pub(super) const TAKE: &str = r"
+local q, pending, done = unpack(KEYS)
+local guards, token, lease = ARGV[1], ARGV[2], ARGV[3]
+local function name_of(item)
+  local name = cjson.decode(item).name
+  return type(name) == 'string' and name or ''
+end
+local others = 0
+local function is_free(item)
+  local name = name_of(item)
+  local holder = redis.call('GET', guards .. name)
+  if holder == '1' and redis.call('SISMEMBER', done, name) == 1 then
+    redis.call('LREM', pending, 1, item)
+  elseif holder then
+    others = others + 1
+  end
+  return not holder, holder
+end
+local item
+for _, other in ipairs(redis.call('LRANGE', pending, 0, -1)) do
+  local free, holder = is_free(other)
+  if holder == token then return other end
+  if free and not item then item = other end
+end
+while not item do
+  item = redis.call('RPOPLPUSH', q, pending)
+  if not item then return others end
+  if not is_free(item) then item = nil end
+end
+redis.call('SET', guards .. name_of(item), token, 'PX', lease)
 return item";
 
 /// One of them, if it is in the queue.
@@ -64,11 +94,15 @@ pub(super) const RENEW: &str = r"
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
 return redis.call('PEXPIRE', KEYS[1], ARGV[2])";
 
-/// What names the sequence of a package. Other clients may have queued one without.
+/// What names the sequence of a package, whose crawl is one to commit. Other clients queue packages without either.
 pub(super) const RUN: &str = r"
-local guard, runs = unpack(KEYS)
-local token, name = unpack(ARGV)
+local guard, runs, crawls, names = unpack(KEYS)
+local token, name, crawl = unpack(ARGV)
 if redis.call('GET', guard) ~= token then return false end
+if not redis.call('LPOS', names, name) then
+  redis.call('RPUSH', names, name)
+  if not redis.call('LPOS', crawls, crawl) then redis.call('RPUSH', crawls, crawl) end
+end
 redis.call('HSETNX', runs, name, token)
 return redis.call('HGET', runs, name)";
 
@@ -111,15 +145,20 @@ redis.call('HSET', counts, 'updateProgress', '1')
 redis.call('SET', stamp, now)
 return 1";
 
-/// Revisits of one batch, counted once; those without an original are put aside.
+/// Records of one batch, counted once; revisits without an original are put aside.
 pub(super) const COUNT: &str = r"
-local guard, noted, later, laters, done, uncommitted = unpack(KEYS)
-local token, name, number, aside, prefix, crawl = unpack(ARGV, 1, 6)
+local guard, noted, later, laters, done, uncommitted, counts = unpack(KEYS)
+local token, name, number, aside, prefix, crawl, size, urls = unpack(ARGV, 1, 8)
 if redis.call('GET', guard) ~= token then return 0 end
 if tonumber(redis.call('HGET', noted, name) or '0') >= tonumber(number) then return 1 end
 -- A revisit would begin the crawl anew.
 if redis.call('SISMEMBER', done, name) == 0 and redis.call('SISMEMBER', uncommitted, crawl) == 0 then return 2 end
-if #ARGV > 6 then redis.call('DEDUPE.REVISIT', prefix, crawl, 'REF', name, unpack(ARGV, 7)) end
+redis.call('HLEN', counts)
+if #ARGV > 8 then redis.call('DEDUPE.REVISIT', prefix, crawl, 'REF', name, unpack(ARGV, 9)) end
+if urls ~= '0' then
+  redis.call('HINCRBY', counts, 'estimatedRedundantSize', size)
+  redis.call('HINCRBY', counts, 'redundantUrls', urls)
+end
 if aside ~= '' then
   redis.call('HSET', laters, number, aside)
   redis.call('SADD', later, name)

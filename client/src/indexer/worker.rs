@@ -185,8 +185,8 @@ impl Work<'_> {
             Stage::Revisits => job.count_revisits().map(|()| false),
         };
         let left = match outcome {
-            Ok(has_revisits) => {
-                let fate = if has_revisits { Fate::Next } else { Fate::Done };
+            Ok(has_more) => {
+                let fate = if has_more { Fate::Next } else { Fate::Done };
                 let left = queue.leave(stage, name, item, fate);
                 if stage == Stage::Responses && matches!(left, Ok(true)) {
                     self.kept.queued(package, item);

@@ -5,6 +5,7 @@
 //! has the index that must come of it, under another prefix of the same server.
 
 mod bad_packages;
+mod browsertrix;
 mod crashes;
 mod equality;
 mod guards;

@@ -337,3 +337,31 @@ fn a_name_may_have_a_kibibyte_and_no_more() {
     let failed = import.with("--source-url", &source).fails_some();
     assert_eq!(failed.keys().collect::<Vec<_>>(), [&name, "short"]);
 }
+
+#[test]
+fn lists_in_a_manifest_are_part_of_it_and_nothing_is_removed_while_one_cannot_be_read() {
+    let stage = Stage::new("nested");
+    let entries = &stage.folder.entries;
+    let half = entries.len() / 2;
+    let inner = stage.folder.manifest_of("inner.json", &entries[half..]);
+    let outer = stage.folder.file("outer.json");
+    let mut resources: Vec<_> = entries[..half]
+        .iter()
+        .map(|e| json!({"name": e.name, "path": e.path, "crawlId": e.crawl}))
+        .collect();
+    resources.push(json!({"path": "inner.json"}));
+    let manifest = json!({"resources": resources}).to_string();
+    fs::write(&outer, manifest).expect("it is written");
+    let import = stage.import_of(outer.to_str().expect("a plain path"));
+    let import = import.flag("--remove");
+    import.succeeds();
+    stage.assert_once();
+    // Gone, and what it listed might be anything.
+    fs::remove_file(inner).expect("it was there");
+    let failed = import.fails_some();
+    assert_eq!(failed.keys().collect::<Vec<_>>(), ["inner.json"]);
+    stage.assert_once();
+    assert_eq!(crawls(&stage.server).len(), 3);
+    let ended = import.flag("--ignore-failed").run();
+    assert_eq!(ended.status.code(), Some(1), "{}", ended.errors);
+}

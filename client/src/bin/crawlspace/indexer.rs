@@ -5,8 +5,11 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use clap::{Args, ValueHint};
-use crawlspace_client::indexer::{Event, Import, Report};
+use crawlspace_client::dedupe::Index;
+use crawlspace_client::indexer::{CommittedCrawl, Event, Import, Report};
+use crawlspace_client::Code;
 use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::json;
 
 use crate::stop;
 use crate::table::{count, many, print_json, shown, Table};
@@ -20,31 +23,38 @@ use crate::Server;
 /// that are needed are fetched, where its server can do that.
 ///
 /// A JSON manifest lists packages under "resources", each with path (relative to the manifest, or a URL), and as
-/// far as they are known name, hash, size and crawlId. It is taken for the list of the whole collection: crawls of
-/// the index that it does not list are counted as removed, or, with --remove, removed.
+/// far as they are known name, hash, size and crawlId. A path that ends in .json is a manifest itself. All of it is taken
+/// for the list of the whole collection: crawls of the index that it does not list are counted as removed, or, with
+/// --remove, removed.
 ///
 /// Several of these may run at once, also on other machines: they share the work. What was imported before is passed
 /// over, and whatever was cut off goes on where it was when this is run again. A package that cannot be imported is
 /// reported and skipped; the next run tries it again.
 ///
-/// Exit status: 0 when everything is in, 1 when a package could not be imported or something failed, 2 when the
-/// command line is wrong.
+/// Exit status: 0 when everything is in, 1 when a package could not be imported (not with --ignore-failed) or
+/// something failed, 2 when the command line is wrong.
 #[derive(Args)]
-#[command(after_help = "Examples:
+#[command(
+    after_help = "Options by the names that Browsertrix's indexer has for them:
+  --redisDedupeUrl is --redis, --sourceUrl is --source-url, --sourceCrawlId is --crawl-id, --removing is --remove,
+  --commitCrawlId is --commit-crawl-id, --cancelCrawlId is --cancel-crawl-id
+
+Examples:
   crawlspace indexer --source-url crawl.wacz --crawl-id 2026-03
   crawlspace indexer --source-url https://example.org/collection.json --prefix '{coll-42}:' --jobs 4
-  crawlspace indexer --source-url collection.json --remove --json")]
+  crawlspace indexer --source-url collection.json --remove --json
+  crawlspace indexer --commit-crawl-id 2026-03"
+)]
 pub struct Indexer {
     #[command(flatten)]
     server: Server,
-    /// A WACZ file or a JSON manifest: path or http(s) URL.
-    #[arg(long, alias = "sourceUrl", value_name = "SOURCE", value_hint = ValueHint::AnyPath)]
-    source_url: String,
+    #[command(flatten)]
+    what: What,
     /// The crawl of packages that the manifest gives no crawlId; without this, they are crawls by their own names.
-    #[arg(long, alias = "crawlId", value_name = "ID")]
+    #[arg(long, aliases = ["crawlId", "sourceCrawlId"], value_name = "ID", conflicts_with_all = ["commit_crawl_id", "cancel_crawl_id"])]
     crawl_id: Option<String>,
     /// Remove the crawls that the manifest does not list.
-    #[arg(long)]
+    #[arg(long, alias = "removing", conflicts_with_all = ["commit_crawl_id", "cancel_crawl_id"])]
     remove: bool,
     /// With --remove: the manifest may be empty, though this removes everything.
     #[arg(long, requires = "remove")]
@@ -58,16 +68,84 @@ pub struct Indexer {
     /// Seconds for which a package is left alone whose indexer has died, before another one takes it over.
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u16).range(1..=3600))]
     lease: u16,
+    /// Exit with status 0 though packages could not be imported. They are reported, and the next run tries them again.
+    #[arg(long, alias = "ignoreFailed")]
+    ignore_failed: bool,
     /// Print the outcome as JSON.
     #[arg(long)]
     json: bool,
 }
 
+/// What to do: exactly one of these.
+#[derive(Args)]
+#[group(required = true, multiple = false)]
+struct What {
+    /// A WACZ file or a JSON manifest: path or http(s) URL.
+    #[arg(long, alias = "sourceUrl", value_name = "SOURCE", value_hint = ValueHint::AnyPath)]
+    source_url: Option<String>,
+    /// Import nothing: commit this crawl, and all of its hashes become visible.
+    #[arg(long, alias = "commitCrawlId", value_name = "ID")]
+    commit_crawl_id: Option<String>,
+    /// Import nothing: forget what this crawl added and did not commit. A crawl that is not there is no error.
+    #[arg(long, alias = "cancelCrawlId", value_name = "ID")]
+    cancel_crawl_id: Option<String>,
+}
+
 impl Indexer {
     pub fn run(&self) -> io::Result<bool> {
+        match &self.what {
+            What {
+                commit_crawl_id: Some(crawl),
+                ..
+            } => self.commit(crawl),
+            What {
+                cancel_crawl_id: Some(crawl),
+                ..
+            } => self.cancel(crawl),
+            What { source_url, .. } => self.import(source_url.as_deref().unwrap_or_default()),
+        }
+    }
+
+    fn index(&self) -> io::Result<Index> {
+        let Server { redis, prefix } = &self.server;
+        Index::open(redis, prefix.as_bytes()).map_err(io::Error::other)
+    }
+
+    fn commit(&self, crawl: &str) -> io::Result<bool> {
+        let hashes = self.index()?.commit(crawl.as_bytes());
+        let committed = CommittedCrawl {
+            crawl: crawl.to_owned(),
+            hashes: hashes.map_err(io::Error::other)?,
+        };
+        match self.json {
+            true => print_json(&committed)?,
+            false => writeln!(io::stdout(), "{}", line_of(&committed))?,
+        }
+        Ok(true)
+    }
+
+    /// Cancels a crawl; when an earlier run did, there is nothing to do.
+    fn cancel(&self, crawl: &str) -> io::Result<bool> {
+        let hashes = match self.index()?.cancel(crawl.as_bytes()) {
+            Err(error) if error.code() == Some(Code::NoCrawl) => 0,
+            other => other.map_err(io::Error::other)?,
+        };
+        match self.json {
+            true => print_json(&json!({ "crawl": crawl, "canceled": hashes }))?,
+            false => writeln!(
+                io::stdout(),
+                "crawl {}: {} hashes canceled",
+                shown(crawl),
+                count(hashes)
+            )?,
+        }
+        Ok(true)
+    }
+
+    fn import(&self, source: &str) -> io::Result<bool> {
         let stop = stop::on_signal(1)?;
         let progress = Progress::new();
-        let report = Import::of(&self.source_url).and_then(|import| {
+        let report = Import::of(source).and_then(|import| {
             let import = Import {
                 redis: self.server.redis.clone(),
                 prefix: self.server.prefix.clone().into_bytes(),
@@ -100,8 +178,18 @@ impl Indexer {
         if report.stopped {
             eprintln!("crawlspace: stopped; the same command goes on from here");
         }
-        Ok(report.is_complete())
+        let failed = !report.failed.is_empty() && !self.ignore_failed;
+        Ok(!failed && report.not_compared.is_none() && !report.stopped)
     }
+}
+
+/// A crawl that was committed, in a line.
+fn line_of(crawl: &CommittedCrawl) -> String {
+    let (new, known) = (count(crawl.hashes.new), count(crawl.hashes.known));
+    format!(
+        "crawl {}: {new} new hashes, {known} known",
+        shown(&crawl.crawl)
+    )
 }
 
 fn print_report(report: &Report) -> io::Result<()> {
@@ -216,14 +304,7 @@ impl Progress {
             Event::Waiting(others) if others > 0 => {
                 self.say(&format!("waiting for other indexers: {}", count(others)));
             }
-            Event::Committed(crawl) => {
-                let hashes = crawl.hashes;
-                let (new, known) = (count(hashes.new), count(hashes.known));
-                self.say(&format!(
-                    "crawl {}: {new} new hashes, {known} known",
-                    shown(&crawl.crawl)
-                ));
-            }
+            Event::Committed(crawl) => self.say(&line_of(crawl)),
             Event::Revisits => self.say("counting revisits"),
             _ => {}
         }

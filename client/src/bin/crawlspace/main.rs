@@ -78,6 +78,7 @@ struct Server {
     /// The server, or one of a cluster. It has the Crawlspace module loaded.
     #[arg(
         long,
+        alias = "redisDedupeUrl",
         value_name = "URL",
         env = "CRAWLSPACE_REDIS",
         hide_env_values = true,

@@ -1,0 +1,253 @@
+//! What is counted in the second stage, kept in memory between the stages where it is not too much.
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::{DefaultHasher, Hasher};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::capture::Capture;
+use super::package::Package;
+
+/// Bytes that are kept in memory of one package, and of all.
+const KEPT: (usize, usize) = (16 << 20, 48 << 20);
+
+/// A record that can be counted only when every original is in the index.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Deferred {
+    pub hash: Vec<u8>,
+    pub size: u64,
+    /// What tells a response from another one of its crawl with the same hash; `None` for a revisit.
+    pub response: Option<Identity>,
+}
+
+/// Date and URL of a response in few bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Identity {
+    date: u64,
+    url: u64,
+}
+
+impl Identity {
+    /// The same for all spellings in which an index may have the two.
+    pub fn of(date: &[u8], url: &[u8]) -> Identity {
+        let digits = date.iter().filter(|byte| byte.is_ascii_digit());
+        let date = digits.fold(0u64, |sum, digit| {
+            sum.wrapping_mul(10).wrapping_add(u64::from(digit - b'0'))
+        });
+        let mut hasher = DefaultHasher::new();
+        for byte in url {
+            match byte {
+                b' ' => hasher.write(b"%20"),
+                other => hasher.write(&[*other]),
+            }
+        }
+        Identity {
+            date,
+            url: hasher.finish(),
+        }
+    }
+}
+
+impl Deferred {
+    /// A revisit, or a response that is larger than `above`, if there is such a limit.
+    pub fn of(capture: &Capture<'_>, above: Option<u64>) -> Option<Deferred> {
+        match capture {
+            Capture::Revisit { hash, size } => Some(Deferred {
+                hash: hash.to_vec(),
+                size: *size,
+                response: None,
+            }),
+            Capture::Response {
+                hash,
+                date,
+                url,
+                size,
+            } if above.is_some_and(|above| *size > above) => Some(Deferred {
+                hash: hash.to_vec(),
+                size: *size,
+                response: Some(Identity::of(date, url)),
+            }),
+            _ => None,
+        }
+    }
+}
+
+/// Such records of one package, in the order of its index.
+pub(super) struct Records {
+    /// `None` when there are too many to keep.
+    bytes: Option<Vec<u8>>,
+    is_empty: bool,
+}
+
+impl Default for Records {
+    fn default() -> Records {
+        Records {
+            bytes: Some(Vec::new()),
+            is_empty: true,
+        }
+    }
+}
+
+impl Records {
+    pub fn is_empty(&self) -> bool {
+        self.is_empty
+    }
+
+    pub fn push(&mut self, record: &Deferred) {
+        self.is_empty = false;
+        if let Some(bytes) = &mut self.bytes {
+            // A hash has 256 bytes at most, and 16 at least.
+            bytes.push((record.hash.len() - 1) as u8);
+            bytes.extend_from_slice(&record.hash);
+            bytes.extend_from_slice(&record.size.to_le_bytes());
+            bytes.push(u8::from(record.response.is_some()));
+            if let Some(Identity { date, url }) = record.response {
+                bytes.extend_from_slice(&date.to_le_bytes());
+                bytes.extend_from_slice(&url.to_le_bytes());
+            }
+            if bytes.len() > KEPT.0 {
+                self.bytes = None;
+            }
+        }
+    }
+
+    pub fn for_each<E>(
+        bytes: &[u8],
+        mut each: impl FnMut(Deferred) -> Result<(), E>,
+    ) -> Result<(), E> {
+        fn number(rest: &mut &[u8]) -> u64 {
+            let (number, more) = rest.split_at(8);
+            *rest = more;
+            u64::from_le_bytes(number.try_into().expect("eight bytes"))
+        }
+        let mut rest = bytes;
+        while let Some((&length, more)) = rest.split_first() {
+            let (hash, more) = more.split_at(usize::from(length) + 1);
+            rest = more;
+            let size = number(&mut rest);
+            let is_response = rest[0] == 1;
+            rest = &rest[1..];
+            let response = is_response.then(|| Identity {
+                date: number(&mut rest),
+                url: number(&mut rest),
+            });
+            each(Deferred {
+                hash: hash.to_vec(),
+                size,
+                response,
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// Records that need not be read again.
+#[derive(Default)]
+pub(super) struct Kept(Mutex<Packages>);
+
+#[derive(Default)]
+struct Packages {
+    records: HashMap<String, Vec<u8>>,
+    bytes: usize,
+    /// Those that have been queued for the second stage, as they stand there.
+    queued: VecDeque<(Box<Package>, Vec<u8>)>,
+}
+
+impl Kept {
+    pub fn put(&self, name: &str, records: Records) {
+        let mut packages = self.packages();
+        if let Some(bytes) = records.bytes {
+            if packages.bytes + bytes.len() <= KEPT.1 {
+                packages.bytes += bytes.len();
+                packages.records.insert(name.to_owned(), bytes);
+            }
+        }
+    }
+
+    /// The package is in the queue now, if its records are kept.
+    pub fn queued(&self, package: &Package, item: &[u8]) {
+        let mut packages = self.packages();
+        if packages.records.contains_key(&package.name) {
+            let package = Box::new(package.clone());
+            packages.queued.push_back((package, item.to_vec()));
+        }
+    }
+
+    /// A package that was queued, if it was not given before.
+    pub fn next(&self) -> Option<(Box<Package>, Vec<u8>)> {
+        self.packages().queued.pop_front()
+    }
+
+    pub fn take(&self, name: &str) -> Option<Vec<u8>> {
+        let mut packages = self.packages();
+        let bytes = packages.records.remove(name)?;
+        packages.bytes -= bytes.len();
+        Some(bytes)
+    }
+
+    fn packages(&self) -> MutexGuard<'_, Packages> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kept_records_come_back_as_they_were() {
+        let identity = Identity::of(b"20260319102015", b"https://example.org/");
+        let made: Vec<Deferred> = [(16, None), (256, Some(identity)), (71, None)]
+            .into_iter()
+            .enumerate()
+            .map(|(i, (length, response))| Deferred {
+                hash: vec![b'a' + i as u8; length],
+                size: i as u64 * 1_000_000_007,
+                response,
+            })
+            .collect();
+        let mut records = Records::default();
+        assert!(records.is_empty());
+        for record in &made {
+            records.push(record);
+        }
+        assert!(!records.is_empty());
+        let kept = Kept::default();
+        kept.put("a.wacz", records);
+        let bytes = kept.take("a.wacz").expect("it was put there");
+        let mut back = Vec::new();
+        let read = Records::for_each(&bytes, |record| {
+            back.push(record);
+            Ok::<(), ()>(())
+        });
+        assert_eq!((read, back), (Ok(()), made));
+        assert!(kept.take("a.wacz").is_none());
+    }
+
+    #[test]
+    fn too_many_records_are_not_kept() {
+        let kept = Kept::default();
+        let mut records = Records::default();
+        let record = Deferred {
+            hash: vec![b'a'; 71],
+            size: 1,
+            response: None,
+        };
+        for _ in 0..KEPT.0 / 80 + 1 {
+            records.push(&record);
+        }
+        assert!(!records.is_empty());
+        kept.put("large.wacz", records);
+        assert!(kept.take("large.wacz").is_none());
+    }
+
+    #[test]
+    fn a_response_is_the_same_in_all_spellings_of_an_index() {
+        let stored = Identity::of(b"20260319102015123", b"https://e/a%20b");
+        assert_eq!(
+            Identity::of(b"2026-03-19T10:20:15.123Z", b"https://e/a b"),
+            stored
+        );
+        assert_ne!(Identity::of(b"20260319102015123", b"https://e/a"), stored);
+        assert_ne!(Identity::of(b"20260319102015", b"https://e/a b"), stored);
+    }
+}
