@@ -41,7 +41,8 @@ pub struct Kept<'a> {
     pub uri: &'a [u8],
 }
 
-/// The count of a group after adding; `None` where its budget is spent, and nothing was added.
+/// The count of a group after adding; `None` where nothing was added, because its budget is spent or the
+/// execution was dropped.
 pub type Counts = Vec<Option<u64>>;
 
 impl<K: Store> Frontier<K> {
@@ -61,6 +62,10 @@ impl<K: Store> Frontier<K> {
             if let Some(counts) = self.replayed(ks, execution, sequence)? {
                 return Ok(counts);
             }
+        }
+        self.tidy(ks, now)?;
+        if self.is_dropped(ks, execution, now)? {
+            return Ok(vec![None; uris.len()]);
         }
         for uri in uris.iter().skip(1) {
             // All or nothing: the first one is looked at before anything is written anyway.
@@ -103,6 +108,10 @@ impl<K: Store> Frontier<K> {
         uris: &[Kept<'_>],
         now: Millis,
     ) -> Result<Counts> {
+        self.tidy(ks, now)?;
+        if self.is_dropped(ks, execution, now)? {
+            return Ok(vec![None; uris.len()]);
+        }
         for uri in uris.iter().skip(1) {
             // All or nothing, as in `add`.
             self.load(ks, uri.chg)?;

@@ -1,4 +1,5 @@
-//! `CHG.DROP`: a crawl is aborted, and its URIs leave all groups.
+//! `CHG.DROP`: a crawl is aborted, and its URIs leave all groups. It stays so until the last lease ends
+//! whose worker may not know.
 
 use crate::keyspace::Batch;
 use crate::reply::Reply;
@@ -72,6 +73,11 @@ impl<K: Store> Dropping<K> {
             execution: &self.execution,
             limit: BATCH,
         };
+        let counted = frontier.counted(ks, &loaded.key, &self.execution)?;
+        let leased = frontier.leased_until(ks, &loaded, &self.execution, counted > 0)?;
+        if let Some(until) = leased.filter(|&until| until > self.now) {
+            frontier.mark_dropped(ks, &self.execution, until)?;
+        }
         let has = ks.uris(&key, |uris| uris.count_of(&self.execution))?;
         let kept = match has {
             Some(1..) => match ks.change_uris(&key, &drop)? {
@@ -80,7 +86,6 @@ impl<K: Store> Dropping<K> {
             },
             _ => 0,
         };
-        let counted = frontier.counted(ks, &loaded.key, &self.execution)?;
         let gone = (kept + counted).min(loaded.group.uris);
         let more = has.unwrap_or(0) > kept;
         if !more {

@@ -100,6 +100,7 @@ impl<K: Store> Frontier<K> {
 
     /// Takes the oldest reports off the list. Leases that ran out unnoticed are noticed first.
     pub fn expired(&mut self, ks: &mut K, most: usize, now: Millis) -> Result<Vec<Report>> {
+        self.tidy(ks, now)?;
         for _ in 0..most {
             let first = ks.zset_at(&self.names.busy, 0)?;
             let Some((id, _)) = first.filter(|(_, score)| of_score(*score) <= now) else {

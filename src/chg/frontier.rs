@@ -4,8 +4,8 @@
 //! that somebody else changed them makes a new one.
 
 use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
 
-use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 
 use crate::keyspace::{Batch, KeyError};
@@ -48,6 +48,8 @@ pub struct Frontier<K: Store> {
     pub(super) arrivals: Arrivals,
     pub(super) passed: Passed,
     pub(super) paused: Option<Paused>,
+    /// Until when nothing is taken in for executions that were dropped; `None` when that is not known.
+    pub(super) dropped: Option<BTreeMap<Box<[u8]>, Millis>>,
     /// No idle group goes before this; `None` when that is not known.
     pub(super) idle_from: Option<Millis>,
     /// The token minted last, and up to which they are reserved; `None` when that is not known.
@@ -63,7 +65,7 @@ pub struct Frontier<K: Store> {
 #[derive(Debug, Default)]
 pub(super) struct Paused {
     pub all: bool,
-    pub executions: FxHashSet<Vec<u8>>,
+    pub executions: BTreeSet<Vec<u8>>,
 }
 
 impl Paused {
@@ -97,6 +99,7 @@ impl<K: Store> Frontier<K> {
             arrivals: Arrivals::default(),
             passed: Passed::default(),
             paused: None,
+            dropped: None,
             idle_from: None,
             tokens: None,
             busy_from: None,
@@ -109,6 +112,7 @@ impl<K: Store> Frontier<K> {
     pub fn distrust(&mut self) {
         self.passed = Passed::default();
         self.paused = None;
+        self.dropped = None;
         self.idle_from = None;
         self.busy_from = None;
         self.types_checked = false;
@@ -125,7 +129,13 @@ impl<K: Store> Frontier<K> {
             return Ok(());
         }
         let names = &self.names;
-        for zset in [&names.wait, &names.busy, &names.idle, &names.past] {
+        for zset in [
+            &names.wait,
+            &names.busy,
+            &names.idle,
+            &names.past,
+            &names.dropped,
+        ] {
             ks.zset_len(zset)?;
         }
         for list in [&names.ready, &names.expired] {

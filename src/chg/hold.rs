@@ -87,6 +87,9 @@ impl<K: Store> Frontier<K> {
                     Target::Execution(execution) => [COUNTED, execution].concat(),
                     _ => b"all".to_vec(),
                 };
+                if let (Target::Execution(execution), false) = (target, pause) {
+                    self.unmark_dropped(ks, execution)?;
+                }
                 let is_paused = ks.hash_has(&self.names.paused, &field)?;
                 if pause == is_paused {
                     return Ok(());

@@ -4,7 +4,7 @@
 
 use super::error::Result;
 use super::frontier::{Frontier, Loaded};
-use super::group::Released;
+use super::group::{Group, Options, Released};
 use super::store::Store;
 use super::time::{of_score, Millis};
 use super::Token;
@@ -39,6 +39,28 @@ impl<K: Store> Frontier<K> {
         Ok(())
     }
 
+    /// Shows a group without what is to be forgotten of it by now, to those who only read.
+    pub(super) fn see_forgotten(
+        &self,
+        ks: &mut K,
+        loaded: &mut Loaded<K>,
+        now: Millis,
+    ) -> Result<()> {
+        if !loaded.group.is_idle() {
+            return Ok(());
+        }
+        let until = ks.zset_score(&self.names.idle, &loaded.id)?;
+        if until.is_some_and(|until| of_score(until) <= now) {
+            let options = std::mem::take(&mut loaded.group.options);
+            loaded.group = Group {
+                known: options != Options::default(),
+                options,
+                ..Group::default()
+            };
+        }
+        Ok(())
+    }
+
     /// Forgets a group, but not its last release.
     fn end(&mut self, ks: &mut K, loaded: &Loaded<K>) -> Result<()> {
         if let Some(last) = loaded.group.last {
@@ -59,6 +81,7 @@ impl<K: Store> Frontier<K> {
     /// Forgets idle groups whose gate has passed, a few at a time. One that a plain client queued URIs
     /// for meanwhile starts to wait: its client saw that the group was known, and did not queue it.
     pub fn tidy(&mut self, ks: &mut K, now: Millis) -> Result<()> {
+        self.forget_mark(ks, now)?;
         for _ in 0..TIDIED {
             if self.next_idle(ks)?.is_none_or(|from| from > now) {
                 return Ok(());

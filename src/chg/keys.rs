@@ -75,6 +75,8 @@ once_keys! { Once:
     answers = Once::of("chg_answers");
     /// `chg_paused`: what is paused beside single groups.
     paused = Once::of("chg_paused").heard(Heard::Queue).bookkeeping();
+    /// `chg_dropped`: executions that were dropped while leases were held, by the end of the last one.
+    dropped = Once::of("chg_dropped").heard(Heard::Queue);
     /// `chg_expired`: reports of leases that ran out.
     expired = Once::of("chg_expired").heard(Heard::Type);
 }

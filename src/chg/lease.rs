@@ -363,6 +363,7 @@ impl<K: Store> Frontier<K> {
             self.tell_gate(ks, &gate, &loaded, now)?;
         }
         self.save(ks, &loaded)?;
+        self.extend_mark(ks, &loaded, token, deadline, now)?;
         Ok(deadline)
     }
 

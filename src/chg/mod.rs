@@ -10,6 +10,7 @@ pub mod check;
 pub mod commands;
 mod crawls;
 mod credible;
+mod dropped;
 pub mod dropping;
 pub mod error;
 pub mod expired;

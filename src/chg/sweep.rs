@@ -39,6 +39,7 @@ impl Sweep {
 
 impl<K: Store> Job<K> for Sweep {
     fn step(&mut self, frontier: &mut Frontier<K>, ks: &mut K, time: Time<'_>) -> Result<Step> {
+        frontier.tidy(ks, self.now)?;
         let due = |first: Option<(K::Value, f64)>, now: Millis| {
             first.filter(|(_, score)| of_score(*score) <= now)
         };

@@ -2,7 +2,7 @@
 
 use crate::reply::Reply;
 
-use super::error::Result;
+use super::error::{Error, Result};
 use super::frontier::{Frontier, Loaded};
 use super::group::Hold;
 use super::keys::GATED;
@@ -18,7 +18,11 @@ impl<K: Store> Frontier<K> {
     /// # Errors
     /// `NOCHG` for an unknown group.
     pub fn why(&mut self, ks: &mut K, id: &[u8], now: Millis) -> Result<Reply> {
-        let loaded = self.known(ks, id)?;
+        let mut loaded = self.known(ks, id)?;
+        self.see_forgotten(ks, &mut loaded, now)?;
+        if !loaded.group.known {
+            return Err(Error::NoChg(id.to_vec()));
+        }
         let (state, due, why) = self.state_of(ks, &loaded, now)?;
         let group = &loaded.group;
         let options = &group.options;
@@ -204,6 +208,8 @@ impl<K: Store> Frontier<K> {
     pub fn info(&mut self, ks: &mut K, waiters: u64, now: Millis) -> Result<Reply> {
         let due = ks.zset_count(&self.names.wait, now as f64 + 0.999)?;
         let ready = ks.list_len(&self.names.ready)?;
+        let idle = ks.zset_len(&self.names.idle)?;
+        let over = ks.zset_count(&self.names.idle, now as f64 + 0.999)?;
         let mut oldest = ks
             .zset_at(&self.names.wait, 0)?
             .map(|(_, score)| of_score(score))
@@ -226,7 +232,7 @@ impl<K: Store> Frontier<K> {
             ("groups-waiting", count(ks.zset_len(&self.names.wait)?)),
             ("groups-ready", count(ready)),
             ("groups-busy", count(ks.zset_len(&self.names.busy)?)),
-            ("groups-idle", count(ks.zset_len(&self.names.idle)?)),
+            ("groups-idle", count(idle - over.min(idle))),
             (
                 "groups-gated",
                 count(ks.number(&self.names.gated)?.max(0) as u64),

@@ -28,6 +28,13 @@ impl Model {
             }
         }
         self.add(execution, None, items, reply)?;
+        if self
+            .dropped
+            .get(execution)
+            .is_some_and(|&until| until > self.now)
+        {
+            return Ok(());
+        }
         self.numbered.insert(key, (*n, reply.clone()));
         Ok(())
     }
@@ -47,8 +54,13 @@ impl Model {
             "{} counts were to come, got {reply:?}",
             items.len()
         );
+        let until = self.dropped.get(execution).copied();
+        let is_dropped = until.is_some_and(|until| until > self.now);
         for (item, count) in items.iter().zip(counts) {
-            let expected = self.add_one(execution, weight, item);
+            let expected = match is_dropped {
+                true => Reply::Nil,
+                false => self.add_one(execution, weight, item),
+            };
             equal(count, &expected).map_err(|e| format!("{e} for {:?} in {reply:?}", item.chg))?;
         }
         Ok(())

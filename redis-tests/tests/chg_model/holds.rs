@@ -16,6 +16,7 @@ impl Model {
                     self.paused.insert(execution.clone());
                 } else {
                     self.paused.remove(execution);
+                    self.dropped.remove(execution);
                 }
             }
             Whom::Group(chg) => {
@@ -111,8 +112,15 @@ impl Model {
 
     pub fn drop_execution(&mut self, execution: &str, reply: &Reply) -> Verdict {
         let (mut touched, mut dropped) = (0, 0);
+        let mut until = 0;
         for group in self.groups.values_mut() {
             let before = group.c();
+            let counts = group.counts.contains_key(execution);
+            let leases = group.leases.iter().filter(|held| {
+                let own = held.told.execution.as_deref();
+                own.map_or(counts, |own| own == execution)
+            });
+            let last = leases.map(|held| held.deadline).max().unwrap_or(0);
             group.counts.remove(execution);
             group.kept.retain(|uri| uri.execution != execution);
             group.forget_weights();
@@ -120,6 +128,7 @@ impl Model {
             if gone == 0 {
                 continue;
             }
+            until = until.max(last);
             touched += 1;
             dropped += gone;
             group.open = true;
@@ -135,6 +144,10 @@ impl Model {
             .retain(|entry| groups[&entry.0].place == Place::Ready);
         self.numbered.retain(|key, _| key.0 != execution);
         self.paused.remove(execution);
+        if until > self.now {
+            let known = self.dropped.entry(execution.to_owned()).or_insert(0);
+            *known = until.max(*known);
+        }
         let expected = Reply::Array(vec![Reply::Int(touched), Reply::Int(dropped)]);
         equal(reply, &expected)
     }

@@ -48,6 +48,8 @@ pub struct Model {
     pub token: i64,
     /// The data were read in again since the last lease.
     pub reloaded: bool,
+    /// Executions that were dropped, by the end of the last lease that was held.
+    pub dropped: BTreeMap<String, i64>,
     pub numbered: BTreeMap<(String, String), (i64, Reply)>,
     pub past: BTreeMap<String, Past>,
     /// What the release of each token replied.

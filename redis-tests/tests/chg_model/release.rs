@@ -260,6 +260,13 @@ impl Model {
             return refused(reply, "STALE");
         };
         held.deadline = deadline;
+        let told = held.told.execution.clone();
+        let kept = self.group(chg).kept.iter();
+        let is_dropped = !kept.into_iter().any(|uri| uri.leased == Some(token));
+        let until = told.and_then(|execution| self.dropped.get_mut(&execution));
+        if let Some(until) = until.filter(|until| **until > now && is_dropped) {
+            *until = deadline.max(*until);
+        }
         equal(reply, &Reply::Int(deadline))
     }
 }

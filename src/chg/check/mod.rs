@@ -325,6 +325,9 @@ impl<K: Store> Check<K> {
 
 impl<K: Store> Job<K> for Check<K> {
     fn step(&mut self, frontier: &mut Frontier<K>, ks: &mut K, time: Time<'_>) -> Result<Step> {
+        if self.repairs {
+            frontier.tidy(ks, self.now)?;
+        }
         loop {
             self.turn(frontier, ks, time)?;
             if let Phase::End = self.phase {

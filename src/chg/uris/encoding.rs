@@ -27,9 +27,10 @@ pub const CHUNK_BYTES: usize = 1 << 20;
 
 const VERSION: u8 = 1;
 
-/// How many bytes of URIs a chunk stands for at most. They are told by what they do not share, so
-/// that a few bytes could stand for very many.
-const CHUNK_URIS: usize = 16 << 20;
+/// How many bytes of URIs a chunk stands for at most, for each of its own, up to every record. URIs are
+/// told by what they do not share, so that a few bytes could stand for very many; where they would, one
+/// is told in full.
+const STOOD_FOR: usize = 16;
 
 /// A chunk, checked.
 struct Chunk<'a> {
@@ -179,7 +180,7 @@ impl<'a> Chunk<'a> {
             let record = reader.record().ok_or(Corrupt)?;
             uris += record.uri.len();
             let ascends = last.is_none_or(|last| last < record.place);
-            if !ascends || !known(record.place.execution) || uris > CHUNK_URIS {
+            if !ascends || !known(record.place.execution) || uris > STOOD_FOR * reader.at() {
                 return Err(Corrupt);
             }
             last = Some(record.place);
@@ -217,7 +218,7 @@ struct Encoder<'a> {
     leased: u64,
     records: Vec<u8>,
     last: Option<(Place, Vec<u8>)>,
-    /// Bytes of executions, and of URIs.
+    /// Bytes of executions, and of URIs in full.
     named: usize,
     stood_for: usize,
 }
@@ -256,13 +257,16 @@ impl<'a> Encoder<'a> {
 
     fn record(&mut self, record: Record<'_>) {
         self.name(self.execution(record.place.execution));
-        let before = self.last.as_ref().map(|(place, uri)| Record {
+        let stood_for = self.stood_for + record.uri.len();
+        let shares = stood_for <= STOOD_FOR * self.records.len();
+        let last = self.last.as_ref().filter(|_| shares);
+        let before = last.map(|(place, uri)| Record {
             place: *place,
             attempts: 0,
             uri,
         });
         append(&mut self.records, before, record);
-        self.stood_for += record.uri.len();
+        self.stood_for = stood_for;
         let last = self.last.get_or_insert_with(|| (record.place, Vec::new()));
         last.0 = record.place;
         last.1.clear();
@@ -272,7 +276,7 @@ impl<'a> Encoder<'a> {
 
     fn end_if_long(&mut self) {
         let long = self.named + self.leases.len() + self.records.len();
-        if long >= self.chunk_bytes || self.stood_for > CHUNK_URIS - 2 * URI_BYTES {
+        if long >= self.chunk_bytes {
             self.end();
         }
     }

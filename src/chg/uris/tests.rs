@@ -866,3 +866,68 @@ fn what_cannot_be_is_not_done() {
     };
     assert_eq!(uris.apply(&twice), Changed::Nothing);
 }
+
+/// URIs that share all but their last bytes.
+fn alike(n: u64) -> Vec<u8> {
+    let mut uri = vec![b'u'; 60 << 10];
+    uri.extend_from_slice(format!("{n:06}").as_bytes());
+    uri
+}
+
+#[test]
+fn chunks_stand_for_no_more_than_they_can_be_trusted_with() {
+    let mut uris = Uris::default();
+    let mut bytes = 0;
+    for n in 0..300 {
+        let uri = alike(n);
+        bytes += uri.len();
+        uris.apply(&Op::Add {
+            execution: b"a",
+            weight: None,
+            due: 0,
+            depth: 0,
+            attempts: 0,
+            uri: &uri,
+        });
+    }
+    let chunks = chunks(&uris, CHUNK_BYTES);
+    let written: usize = chunks.iter().map(Vec::len).sum();
+    assert!((bytes / 16..bytes / 8).contains(&written), "{written}");
+    assert_eq!(loaded(&chunks), uris);
+}
+
+#[test]
+fn chunk_that_stands_for_too_much_is_refused() {
+    use super::record::{append, put_number};
+    for many in [10, 40] {
+        let mut chunk = vec![1, 0, 0, 0, 0, 0, 0, 0, 0];
+        put_number(&mut chunk, 1000);
+        chunk.extend_from_slice(&[0; 16]);
+        for n in [1, 1, 0, 1] {
+            put_number(&mut chunk, n);
+        }
+        chunk.extend_from_slice(&[0; 16]);
+        put_number(&mut chunk, 1);
+        chunk.push(b'a');
+        put_number(&mut chunk, 0);
+        let place = |seq| Place {
+            seq,
+            ..Place::first_of(0)
+        };
+        let known: Vec<Vec<u8>> = (0..many).map(alike).collect();
+        for (seq, uri) in (0_u64..).zip(&known) {
+            let record = |seq: u64, uri| Record {
+                place: place(seq),
+                attempts: 0,
+                uri,
+            };
+            let before = seq
+                .checked_sub(1)
+                .map(|at| record(at, &known[at as usize][..]));
+            append(&mut chunk, before, record(seq, uri));
+        }
+        reseal(&mut chunk);
+        let refused = Uris::default().load(&chunk).is_err();
+        assert_eq!(refused, many > 16, "{many}");
+    }
+}

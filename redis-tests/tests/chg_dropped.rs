@@ -1,0 +1,122 @@
+//! A dropped crawl stays dropped while leases are held whose workers may not know; and idle groups whose
+//! pause is over are gone for whoever says what time it is.
+
+use redis_tests::{ok, release, simulated, Frontier, Server, T0};
+
+fn stage() -> (Server, Frontier) {
+    let server = simulated().start();
+    let frontier = Frontier::at(&server, T0);
+    (server, frontier)
+}
+
+/// Whether the crawl is taken in, kept and counted.
+fn is_taken_in(f: &mut Frontier, crawl: &str) -> bool {
+    let kept = f.ok(format!(
+        "ADDURI {crawl} other 0 0 http://other/{crawl} other 0 0 u"
+    ));
+    let counted = f.ok(format!("ADD {crawl} other 0"));
+    let nils = kept.items().iter().chain(counted.items());
+    let nils = nils.filter(|count| count.is_nil()).count();
+    assert!(nils == 0 || nils == 3, "{kept:?} {counted:?}");
+    nils == 0
+}
+
+#[test]
+fn dropped_crawl_does_not_come_back_with_links_of_a_lease_that_is_held() {
+    for add in ["ADDURI crawl h 0 0 http://h/", "ADD crawl h 0"] {
+        let (server, mut f) = stage();
+        f.ok(add);
+        let lease = Frontier::at(&server, T0).ok("NEXT LEASE 1000").items()[0].clone();
+        let token = lease.items()[1].int();
+        assert_eq!(f.ok("DROP crawl").ints(), [1, 1]);
+        assert!(!is_taken_in(&mut f, "crawl"), "{add}");
+        assert!(is_taken_in(&mut f, "another"));
+        f.ok(format!("RELEASE h {token} DELAY 0 DONE crawl"));
+        f.pass(999);
+        assert!(!is_taken_in(&mut f, "crawl"));
+        f.assert_conserved();
+        f.pass(1);
+        assert!(is_taken_in(&mut f, "crawl"));
+        f.ok("NEXT");
+        let marks = ok!(f.wire, "EXISTS", "{f}:chg_dropped").int();
+        assert_eq!(marks, 0, "a mark goes with its time");
+    }
+}
+
+#[test]
+fn dropped_crawl_without_leases_may_begin_again_at_once() {
+    let (_server, mut f) = stage();
+    f.ok("ADDURI crawl h 0 0 http://h/");
+    f.ok("DROP crawl");
+    assert!(is_taken_in(&mut f, "crawl"));
+}
+
+#[test]
+fn lease_that_is_extended_keeps_its_crawl_out_for_longer() {
+    let (_server, mut f) = stage();
+    f.ok("ADDURI crawl h 0 0 http://h/");
+    let lease = f.take("h");
+    f.ok("DROP crawl");
+    f.ok(format!("EXTEND h {} 5000000", lease.token));
+    f.pass(4_999_999);
+    assert!(!is_taken_in(&mut f, "crawl"));
+    f.ok(release(&lease, "AT 0"));
+    f.pass(1);
+    assert!(is_taken_in(&mut f, "crawl"));
+}
+
+#[test]
+fn resume_lets_a_dropped_crawl_begin_again() {
+    let (_server, mut f) = stage();
+    f.ok("ADDURI crawl h 0 0 http://h/");
+    f.take("h");
+    f.ok("PAUSE EXECUTION crawl");
+    f.ok("DROP crawl");
+    assert!(!is_taken_in(&mut f, "crawl"));
+    f.ok("RESUME EXECUTION crawl");
+    assert!(is_taken_in(&mut f, "crawl"));
+}
+
+#[test]
+fn mark_of_a_dropped_crawl_outlives_a_restart() {
+    let mut server = simulated().start();
+    let mut f = Frontier::at(&server, T0);
+    f.ok("ADDURI crawl h 0 0 http://h/");
+    f.take("h");
+    f.ok("DROP crawl");
+    ok!(f.wire, "SAVE");
+    server.restart();
+    let mut f = Frontier::at(&server, T0);
+    assert!(!is_taken_in(&mut f, "crawl"));
+}
+
+#[test]
+fn idle_group_whose_pause_is_over_is_gone_for_every_command() {
+    for command in ["NEXT", "SWEEP", "ADD crawl other 0", "REPAIR", "EXPIRED"] {
+        let (_server, mut f) = stage();
+        f.add("crawl", "h", 0);
+        let lease = f.take("h");
+        f.release(&lease, "DELAY 1000 DONE crawl");
+        f.pass(999);
+        f.ok(command);
+        assert!(f.exists("h"), "{command}");
+        f.pass(1);
+        f.ok(command);
+        assert!(!f.exists("h"), "{command}");
+    }
+    let (_server, mut f) = stage();
+    f.add("crawl", "h", 0);
+    let lease = f.take("h");
+    f.release(&lease, "DELAY 1000 DONE crawl");
+    f.pass(999);
+    assert_eq!(
+        (f.state("h").as_str(), f.figure("groups-idle")),
+        ("idle", 1)
+    );
+    assert_eq!(f.ok("CHECK").field("groups").int(), 1);
+    f.pass(1);
+    assert!(f.err("WHY h").starts_with("NOCHG"));
+    assert_eq!(f.figure("groups-idle"), 0);
+    assert_eq!(f.ok("CHECK").field("groups").int(), 0);
+    assert!(f.exists("h"), "who only reads deletes nothing");
+}

@@ -1,0 +1,125 @@
+//! Crawl executions that were dropped while leases of them were held. Whoever holds one may not know,
+//! and would bring the crawl back with the links that it finds: until the last of these leases is over,
+//! nothing more is taken in for the crawl.
+//!
+//! `chg_dropped` has these executions by the deadline of the last lease.
+
+use std::collections::BTreeMap;
+
+use super::error::Result;
+use super::frontier::{Frontier, Loaded};
+use super::store::Store;
+use super::time::{of_score, Millis};
+use super::Token;
+use crate::keyspace::Batch;
+
+impl<K: Store> Frontier<K> {
+    /// Until when nothing is taken in for executions that were dropped.
+    fn marks(&mut self, ks: &mut K) -> Result<&mut BTreeMap<Box<[u8]>, Millis>> {
+        if self.dropped.is_none() {
+            let (mut batch, mut cursor) = (Batch::default(), ks.cursor());
+            while ks.zset_scan(&self.names.dropped, &mut cursor, &mut batch)? {}
+            let mut marks = BTreeMap::new();
+            for (execution, _) in batch.iter() {
+                if let Some(until) = ks.zset_score(&self.names.dropped, execution)? {
+                    marks.insert(execution.into(), of_score(until));
+                }
+            }
+            self.dropped = Some(marks);
+        }
+        Ok(self.dropped.as_mut().expect("read above"))
+    }
+
+    /// Whether an execution was dropped, and a lease of it may still be held.
+    pub(super) fn is_dropped(&mut self, ks: &mut K, execution: &[u8], now: Millis) -> Result<bool> {
+        let marks = self.marks(ks)?;
+        Ok(marks.get(execution).is_some_and(|&until| until > now))
+    }
+
+    /// Takes nothing in for an execution up to a time, or longer if that was said before.
+    pub(super) fn mark_dropped(
+        &mut self,
+        ks: &mut K,
+        execution: &[u8],
+        until: Millis,
+    ) -> Result<()> {
+        let marks = self.marks(ks)?;
+        let before = marks.get(execution).copied().unwrap_or(0);
+        if until > before {
+            marks.insert(execution.into(), until);
+            ks.zset_add(&self.names.dropped, execution, until as f64)?;
+        }
+        Ok(())
+    }
+
+    /// Takes in again what comes for an execution.
+    pub(super) fn unmark_dropped(&mut self, ks: &mut K, execution: &[u8]) -> Result<()> {
+        if self.marks(ks)?.remove(execution).is_some() {
+            ks.zset_del(&self.names.dropped, execution)?;
+        }
+        Ok(())
+    }
+
+    /// Forgets an execution whose last lease is over, if there is one.
+    pub(super) fn forget_mark(&mut self, ks: &mut K, now: Millis) -> Result<()> {
+        if self.marks(ks)?.is_empty() {
+            return Ok(());
+        }
+        let first = ks.zset_at(&self.names.dropped, 0)?;
+        if let Some((execution, _)) = first.filter(|(_, until)| of_score(*until) <= now) {
+            self.unmark_dropped(ks, execution.as_ref())?;
+        }
+        Ok(())
+    }
+
+    /// When the last lease of a group ends whose worker may find links for an execution: one of its kept
+    /// URIs, or any where URIs of it are counted, because such a lease does not say whose it is.
+    pub(super) fn leased_until(
+        &self,
+        ks: &mut K,
+        loaded: &Loaded<K>,
+        execution: &[u8],
+        counts: bool,
+    ) -> Result<Option<Millis>> {
+        let group = &loaded.group;
+        if group.holds.is_empty() {
+            let busy = ks.zset_score(&self.names.busy, &loaded.id)?;
+            return Ok(busy.filter(|_| counts).map(of_score));
+        }
+        let mut last = None;
+        for hold in &group.holds {
+            let own = self.kept(ks, loaded, |uris| {
+                let leased = uris.leased(hold.token);
+                leased.map(|leased| leased.execution == execution)
+            })?;
+            if own.flatten().unwrap_or(counts) {
+                last = last.max(Some(hold.deadline));
+            }
+        }
+        Ok(last)
+    }
+
+    /// A lease lasts longer: if its execution was dropped, nothing is taken in for that as long.
+    pub(super) fn extend_mark(
+        &mut self,
+        ks: &mut K,
+        loaded: &Loaded<K>,
+        token: Token,
+        deadline: Millis,
+        now: Millis,
+    ) -> Result<()> {
+        if self.marks(ks)?.is_empty() {
+            return Ok(());
+        }
+        let leased = self.kept(ks, loaded, |uris| {
+            let leased = uris.leased(token).filter(|leased| leased.dropped);
+            leased.map(|leased| leased.execution.to_vec())
+        })?;
+        if let Some(execution) = leased.flatten() {
+            if self.is_dropped(ks, &execution, now)? {
+                self.mark_dropped(ks, &execution, deadline)?;
+            }
+        }
+        Ok(())
+    }
+}
