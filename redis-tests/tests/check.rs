@@ -97,16 +97,39 @@ fn bad_records_are_found_and_own_nothing() {
 fn leaked_keys_are_found_and_repaired() {
     finds_and_repairs(
         |c| {
-            drop(ok!(
-                c,
-                "HSET",
-                "p:h:forgotten",
-                sha256_of(3),
-                "0 20260101000000 http://e.com/ 5"
-            ))
+            // A plain client removes a crawl, and knows nothing of our own keys.
+            ok!(c, "DEL", "p:h:open", "p:h:open:counts");
+            ok!(c, "SREM", "p:uncommittedcrawls", "open");
+            ok!(c, "HSET", "p:h:open:seq", "writer", "1 1");
         },
         "leakedKeys",
     );
+}
+
+#[test]
+fn a_crawl_in_no_set_is_reported_and_left_alone_until_it_is_named() {
+    let server = Server::start();
+    let mut c = server.wire();
+    index(&mut c);
+    let record = "0 20260101000000 http://e.com/ 5";
+    ok!(c, "HSET", "p:h:forgotten", sha256_of(3), record);
+    ok!(c, "RPUSH", "p:c:begun:wacz", r#"{"filename":"b.wacz"}"#);
+    for command in ["DEDUPE.CHECK", "DEDUPE.REPAIR"] {
+        let found = c.expect_ok(&[command, P]);
+        assert_eq!(found.field("unlistedCrawls"), int(2), "{found:?}");
+        assert_eq!(found.field("ok"), int(1), "{found:?}");
+    }
+    assert_eq!(ok!(c, "HGET", "p:h:forgotten", sha256_of(3)), bulk(record));
+    let unlisted = ok!(c, "DEDUPE.CRAWLS", P, "UNLISTED").pairs();
+    let names: Vec<_> = unlisted.iter().map(|(id, _)| id.text()).collect();
+    assert_eq!(names, ["begun", "forgotten"]);
+    let stats = ok!(c, "DEDUPE.STATS", P, "forgotten");
+    assert_eq!(stats.field("state"), bulk("unlisted"));
+    assert!(err!(c, "DEDUPE.REMOVE", P, "forgotten").starts_with("UNCOMMITTED "));
+    assert_eq!(ok!(c, "DEDUPE.CANCEL", P, "begun"), int(0));
+    assert_eq!(commit(&mut c, P, "forgotten"), (0, 1));
+    assert_consistent(&mut c, P);
+    assert_eq!(ok!(c, "EXISTS", "p:c:begun:wacz"), int(0));
 }
 
 #[test]

@@ -32,9 +32,9 @@ fn assert_no_faults(findings: &Reply) {
     }
 }
 
-/// Two crawls, committed and packed; and with `is_repaired` the repair that drops what is packed of
+/// Two crawls, committed and packed; and with `is_canceled` the cancel that drops what is packed of
 /// them, because `allcrawls` has them no more.
-fn two_crawls(c: &mut Wire, [first, second]: [&[u8]; 2], is_repaired: bool, in_one_go: bool) {
+fn two_crawls(c: &mut Wire, [first, second]: [&[u8]; 2], is_canceled: bool, in_one_go: bool) {
     ok!(c, "CONFIG", "SET", "crawlspace.slice-us", 1000);
     for (id, numbers) in [(first, 0..8), (second, 8..16)] {
         let mut words = vec!["DEDUPE.ADD".word(), P.word(), id.word()];
@@ -43,12 +43,15 @@ fn two_crawls(c: &mut Wire, [first, second]: [&[u8]; 2], is_repaired: bool, in_o
         ok!(c, "DEDUPE.COMMIT", P, id);
     }
     assert_eq!(change_storage(c, "DEDUPE.PACK", P).1, 16);
-    if is_repaired {
+    if is_canceled {
         ok!(c, "SREM", key("allcrawls"), first, second);
         if in_one_go {
             ok!(c, "MULTI");
         }
-        ok!(c, "DEDUPE.REPAIR", P);
+        for id in [first, second] {
+            ok!(c, "DEDUPE.CANCEL", P, id);
+        }
+        ok!(c, "DEDUPE.REPAIR", P); // their counts are still in the sums
         if in_one_go {
             ok!(c, "EXEC");
         }
@@ -65,17 +68,17 @@ fn logs_tell_crawls_apart_whose_ids_end_alike() {
         [b"x\x02\x01b", b"\x01b"],
     ];
     for (i, pair) in ids.into_iter().enumerate() {
-        for (is_repaired, in_one_go) in [(false, false), (true, false), (true, true)] {
+        for (is_canceled, in_one_go) in [(false, false), (true, false), (true, true)] {
             let mut server = Options::new().plain().aof_unsynced(false).start();
             let replica = Options::new().plain().replica_of(&server).start();
             let mut c = server.wire();
             // What comes now is told by logs.
             server.wait_for_replica_offset(&replica);
-            two_crawls(&mut c, pair, is_repaired, in_one_go);
+            two_crawls(&mut c, pair, is_canceled, in_one_go);
             server.wait_for_replica_offset(&replica);
             let (digest, what) = (
                 server.digest(),
-                format!("pair {i}, repaired: {is_repaired}"),
+                format!("pair {i}, canceled: {is_canceled}"),
             );
             assert_eq!(replica.digest(), digest, "{what}: the replica");
             drop(replica);
@@ -332,9 +335,12 @@ fn a_change_cut_short_has_ended_when_everything_is_removed() {
             let purged = ok!(c, "DEDUPE.RETAIN", P, "PURGE", "open").ints();
             assert_eq!(purged, [3, 45_000, 0]);
         }),
-        ("REPAIR", |c| {
+        ("CANCEL", |c| {
             ok!(c, "SREM", key("allcrawls"), "a", "b", "c");
-            ok!(c, "DEDUPE.REPAIR", P);
+            for id in ["a", "b", "c"] {
+                assert_eq!(ok!(c, "DEDUPE.CANCEL", P, id), int(15_000));
+            }
+            ok!(c, "DEDUPE.REPAIR", P); // their counts are still in the sums
         }),
     ];
     for (way, empty) in ways {

@@ -10,7 +10,7 @@ use super::counts;
 use super::digest::Digest;
 use super::error::Result;
 use super::holders::{parse_numbers, write_numbers, Numbers};
-use super::index::Index;
+use super::index::{Index, State};
 use super::job::{Adoption, Job, Step, Time, Walk};
 use super::keys::CrawlKey;
 use super::record::Record;
@@ -28,6 +28,8 @@ struct Findings {
     bad_records: u64,
     count_drift: u64,
     leaked_keys: u64,
+    unlisted_crawls: u64,
+    to_remove_crawls: u64,
     stale_holders: u64,
     interrupted: u64,
     placeholders: u64,
@@ -37,6 +39,7 @@ struct Findings {
 enum Phase<K: Store> {
     Adopt(Adoption<K>),
     Uncommitted(Walk<K>),
+    Canceled(Walk<K>),
     Crawls(Walk<K>),
     Records(Walk<K>),
     Merged(Walk<K>),
@@ -57,7 +60,11 @@ pub struct Check<K: Store> {
     current: Vec<u8>,
     numbers: Numbers,
     sums: BTreeMap<Vec<u8>, i64>,
+    /// What crawls that another program canceled may add to them.
+    canceled: BTreeMap<Vec<u8>, i64>,
     sums_unknown: bool,
+    /// Crawls with keys that nobody can restore, and in no set.
+    unlisted: BTreeSet<Vec<u8>>,
     /// Whether every hash of the merged index is in the written form; look-ups are faster then.
     all_written: bool,
     /// Which look at the merged index this is.
@@ -81,7 +88,9 @@ impl<K: Store> Check<K> {
             current: Vec::new(),
             numbers: Numbers::new(),
             sums: BTreeMap::new(),
+            canceled: BTreeMap::new(),
             sums_unknown: false,
+            unlisted: BTreeSet::new(),
             all_written: true,
             census: 0,
             places: None,
@@ -189,19 +198,15 @@ impl<K: Store> Check<K> {
 
     /// Sums in `allcounts` that are not the sums of the crawls' counts.
     fn check_sums(&mut self, index: &mut Index<K>, ks: &mut K) -> Result<()> {
-        if self.sums_unknown {
-            return Ok(());
+        if self.sums_unknown || index.is_purged(ks) {
+            return Ok(()); // their purge adds crawl by crawl
         }
-        let ours = [
-            counts::REMOVED_CRAWLS,
-            counts::REMOVED_CRAWL_SIZE,
-            counts::UPDATE_PROGRESS,
-        ];
+        let of_no_crawl = counts::OF_NO_CRAWL;
         for name in counts::SHOWN {
             self.sums.entry(name.to_vec()).or_default();
         }
         for (name, n) in counts::all(ks, &index.names.allcounts, b"")? {
-            if !ours.contains(&&name[..]) {
+            if !of_no_crawl.contains(&&name[..]) {
                 let sum = self.sums.entry(name.clone()).or_default();
                 if n == 0 && *sum == 0 && !counts::SHOWN.contains(&&name[..]) {
                     self.sums.remove(&name);
@@ -211,8 +216,9 @@ impl<K: Store> Check<K> {
         for (name, &sum) in &self.sums {
             let is = ks
                 .hash_get(&index.names.allcounts, name)?
-                .map(|value| parse_signed(value.as_ref()));
-            if is.unwrap_or(Some(0)) != Some(sum) {
+                .map_or(Some(0), |value| parse_signed(value.as_ref()));
+            let canceled = self.canceled.get(name).copied().unwrap_or(0);
+            if is != Some(sum) && is != Some(sum.saturating_add(canceled)) {
                 self.findings.count_drift += 1;
                 if self.repair {
                     counts::set(ks, &index.names.allcounts, name, sum)?;
@@ -231,6 +237,7 @@ impl<K: Store> Check<K> {
             + f.bad_records
             + f.count_drift
             + f.leaked_keys
+            + f.to_remove_crawls
             + f.stale_holders
             + f.interrupted;
         let mut entries = vec![
@@ -242,6 +249,8 @@ impl<K: Store> Check<K> {
             ("badRecords", f.bad_records),
             ("countDrift", f.count_drift),
             ("leakedKeys", f.leaked_keys),
+            ("unlistedCrawls", f.unlisted_crawls),
+            ("toRemoveCrawls", f.to_remove_crawls),
             ("staleHolders", f.stale_holders),
             ("interrupted", f.interrupted),
             ("placeholders", f.placeholders),
@@ -276,6 +285,22 @@ impl<K: Store> Job<K> for Check<K> {
                 Phase::Uncommitted(walk) => {
                     let done = walk.run(index, ks, time, |index, ks, crawl, _| {
                         check_counts(index, ks, crawl, findings, repair)
+                    })?;
+                    if !done {
+                        return Ok(Step::More);
+                    }
+                    self.phase = Phase::Canceled(Walk::set(ks, index.names.canceled.clone()));
+                }
+                Phase::Canceled(walk) => {
+                    let sums = &mut self.canceled;
+                    let done = walk.run(index, ks, time, |index, ks, crawl, _| {
+                        if index.state(ks, crawl)?.is_none() {
+                            let counts_key = index.crawl_key(ks, crawl, CrawlKey::Counts);
+                            for (name, n) in counts::all(ks, &counts_key, b"")? {
+                                *sums.entry(name).or_default() += n;
+                            }
+                        }
+                        Ok(())
                     })?;
                     if !done {
                         return Ok(Step::More);
@@ -347,8 +372,13 @@ impl<K: Store> Job<K> for Check<K> {
                         self.phase = Phase::Keys(ks.cursor());
                         continue;
                     };
-                    if !is_stray(index, ks, &crawl)? {
-                        continue;
+                    match packed_standing(index, ks, &crawl)? {
+                        Packed::Known => continue,
+                        Packed::Unlisted => {
+                            self.unlisted.insert(crawl);
+                            continue;
+                        }
+                        Packed::Stray => {}
                     }
                     findings.leaked_keys += 1;
                     if repair {
@@ -370,21 +400,18 @@ impl<K: Store> Job<K> for Check<K> {
                 }
                 Phase::Keys(cursor) => {
                     let mut batch = Batch::default();
-                    let prefix = index.prefix().to_vec();
-                    let more = ks.keys_scan(&prefix, cursor, &mut batch);
+                    let more = ks.keys_scan(&index.prefix, cursor, &mut batch);
                     for (key, _) in batch.iter() {
-                        let Some((crawl, which)) = CrawlKey::parse(&key[prefix.len()..]) else {
+                        let Some((crawl, which)) = index.stray(ks, key)? else {
                             continue;
                         };
-                        if index.state(ks, crawl)?.is_none()
-                            && !index.is_removing(ks, crawl)?
-                            && !is_of_another_index(ks, key, prefix.len())
-                            && looks_ours(ks, key, which)
-                        {
+                        if !which.is_ours() {
+                            self.unlisted.insert(crawl);
+                        } else if !index.has_documents(ks, &crawl)? {
+                            // Nothing is left that it tells of.
                             findings.leaked_keys += 1;
                             if repair {
-                                let key = ks.name(&[key]);
-                                ks.delete(&key)?;
+                                index.drop_leftovers(ks, &crawl, &[which])?;
                                 findings.repaired += 1;
                             }
                         }
@@ -395,18 +422,38 @@ impl<K: Store> Job<K> for Check<K> {
                         return Ok(Step::More);
                     }
                 }
-                Phase::Report => return Ok(Step::Done(self.report())),
+                Phase::Report => {
+                    self.findings.unlisted_crawls = self.unlisted.len() as u64;
+                    self.findings.to_remove_crawls = ks.set_len(&index.names.outgoing)?;
+                    if repair {
+                        index.trust_holders(ks)?;
+                    }
+                    return Ok(Step::Done(self.report()));
+                }
             }
         }
     }
 }
 
-/// Whether a crawl cannot have packed records: it is not committed, and no job of it is cut short.
-fn is_stray<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Result<bool> {
-    let has_them = index.is_committed(ks, crawl)?
-        || index.is_committing(ks, crawl)?
-        || index.is_removing(ks, crawl)?;
-    Ok(!has_them)
+/// What a crawl with packed records is.
+enum Packed {
+    /// Committed, or a job of it was cut short, or another program's purge has set it aside.
+    Known,
+    /// In no set.
+    Unlisted,
+    /// Uncommitted: its records are in its plain hash, and these are copies that a commit left.
+    Stray,
+}
+
+fn packed_standing<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Result<Packed> {
+    if index.is_committing(ks, crawl)? || index.is_removing(ks, crawl)? {
+        return Ok(Packed::Known);
+    }
+    Ok(match index.standing(ks, crawl)? {
+        Some(State::Uncommitted) => Packed::Stray,
+        Some(State::Unlisted) => Packed::Unlisted,
+        _ => Packed::Known,
+    })
 }
 
 /// A crawl's counts must be integers.
@@ -441,15 +488,21 @@ fn check_record<K: Store>(
     findings: &mut Findings,
     repair: bool,
 ) -> Result<()> {
+    if index.is_removing(ks, crawl)? {
+        return Ok(()); // its hashes go one by one
+    }
     if Record::parse(value).is_none() {
         findings.bad_records += 1;
         return Ok(());
     }
     let digest = Digest::of_field(field);
-    for part in [CrawlKey::Fresh, CrawlKey::Cut] {
-        let part = index.crawl_key(ks, crawl, part);
-        if ks.hash_has(&part, digest.canonical())? {
-            return Ok(()); // not committed yet
+    // A plain client's commit leaves these lists behind.
+    if index.is_uncommitted(ks, crawl)? || index.is_committing(ks, crawl)? {
+        for part in [CrawlKey::Fresh, CrawlKey::Cut] {
+            let part = index.crawl_key(ks, crawl, part);
+            if ks.hash_has(&part, digest.canonical())? {
+                return Ok(()); // not committed yet
+            }
         }
     }
     // What a plain client added to a continued crawl is not listed anywhere before its commit.
@@ -506,9 +559,13 @@ fn check_owner<K: Store>(
     if index.is_committed(ks, owner)? {
         findings.dangling_owners += 1;
     } else {
-        // Also what a plain client's commit looks like while it runs; a repair must not undo it.
+        if index.is_canceled(ks, owner)? {
+            return Ok(());
+        }
+        // Also what a plain client's commit looks like while it runs, and a purge by another program; a
+        // repair must not undo them.
         findings.hidden_owners += 1;
-        if index.is_uncommitted(ks, owner)? {
+        if index.standing(ks, owner)?.is_some() {
             return Ok(());
         }
     }
@@ -530,16 +587,36 @@ fn check_holders<K: Store>(
 ) -> Result<()> {
     let digest = Digest::of_field(hash);
     let numbers = parse_numbers(value);
+    let owner = index.get_owner(ks, &digest)?;
+    let owner = owner.as_ref().map(AsRef::as_ref);
     let mut kept = Numbers::new();
     let mut under_way = false;
     for &number in &numbers {
         match index.crawl_of(ks, number)? {
+            Some(crawl) if index.is_removing(ks, &crawl)? || index.is_outgoing(ks, &crawl)? => {
+                kept.push(number); // whoever works on it takes it out
+            }
+            Some(crawl) if Some(&crawl[..]) == owner => {}
             Some(crawl) if index.committed_record(ks, &crawl, &digest)?.is_some() => {
                 kept.push(number);
             }
             Some(_) => {}
             None => under_way = true,
         }
+    }
+    if digest.canonical() != hash {
+        // Nobody looks for it there.
+        findings.stale_holders += 1;
+        if repair {
+            index.holders_del_field(ks, hash)?;
+            let mut all = index.holders(ks, &digest)?;
+            all.extend(kept);
+            all.sort_unstable();
+            all.dedup();
+            index.set_holders(ks, &digest, &all)?;
+            findings.repaired += 1;
+        }
+        return Ok(());
     }
     // A number without a crawl may be that of a commit under way.
     under_way &= ks.hash_len(&index.names.committing)? > 0;
@@ -551,63 +628,4 @@ fn check_holders<K: Store>(
         }
     }
     Ok(())
-}
-
-/// Whether a key may be one of an index whose prefix begins with this one's: `h:h:c1` is of crawl
-/// `h:c1` in the index with prefix ``, and of crawl `c1` in the one with prefix `h:`.
-fn is_of_another_index<K: Store>(ks: &mut K, key: &[u8], prefix_len: usize) -> bool {
-    // A crawl's key begins like this, or has its id right behind the prefix.
-    let starts = [&b"h:"[..], b"c:"]
-        .into_iter()
-        .flat_map(|start| memchr::memmem::find_iter(key, start));
-    let ends: Vec<usize> = starts.filter(|&at| at > prefix_len).collect();
-    if ends.len() > MOST_NESTED {
-        return true; // in doubt it is not ours to delete
-    }
-    ends.into_iter().any(|end| {
-        let (deeper, rest) = key.split_at(end);
-        CrawlKey::parse(rest).is_some()
-            && [&b"crawlspace"[..], b"allcrawls", b"uncommittedcrawls"]
-                .iter()
-                .any(|name| {
-                    let name = ks.name(&[deeper, name]);
-                    ks.exists(&name)
-                })
-    })
-}
-
-/// How many places in a key's name are looked at for the end of a longer prefix.
-const MOST_NESTED: usize = 64;
-
-/// Whether a key of a crawl that the index does not know has the content of such a key. Others may
-/// use the same database and names such as `h:session`; and crawlers may keep their requirements
-/// here while the crawl itself is elsewhere.
-fn looks_ours<K: Store>(ks: &mut K, key: &[u8], which: CrawlKey) -> bool {
-    let key = ks.name(&[key]);
-    let mut batch = Batch::default();
-    let mut cursor = ks.cursor();
-    match which {
-        CrawlKey::Requires => false,
-        CrawlKey::Records => {
-            // A step of a scan may come up empty.
-            while batch.is_empty() && ks.hash_scan(&key, &mut cursor, &mut batch) == Ok(true) {}
-            let mut entries = batch.iter();
-            entries.next().is_some_and(|(field, value)| {
-                Digest::parse(field).is_ok() && Record::parse(value).is_some()
-            })
-        }
-        CrawlKey::Counts => counts::SHOWN
-            .iter()
-            .any(|name| ks.hash_has(&key, name).unwrap_or(false)),
-        CrawlKey::Waczs => ks
-            .list_get(&key, 0)
-            .is_ok_and(|first| first.is_some_and(|json| Entry::parse(json.as_ref()).is_some())),
-        CrawlKey::Refs => ks.set_len(&key).is_ok(),
-        CrawlKey::Base
-        | CrawlKey::Fresh
-        | CrawlKey::Cut
-        | CrawlKey::Others
-        | CrawlKey::Deps
-        | CrawlKey::Seq => ks.hash_len(&key).is_ok(),
-    }
 }

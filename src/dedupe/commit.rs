@@ -52,7 +52,13 @@ pub struct Commit<K: Store> {
     continued: bool,
     /// Whether the plain hash has nothing that is packed as well.
     swept: bool,
+    /// How many hashes were met, up to [`LOOKED_AT`].
+    looked_at: usize,
 }
+
+/// In how many hashes a commit that begins looks whether the crawl owns them already: then another
+/// program merged them while the crawl ran, and did not ask our lists of holders.
+const LOOKED_AT: usize = if cfg!(test) { 2 } else { 8 };
 
 impl<K: Store> Commit<K> {
     /// A commit that has not begun.
@@ -67,6 +73,7 @@ impl<K: Store> Commit<K> {
             },
             continued: false,
             swept: false,
+            looked_at: 0,
         }
     }
 
@@ -74,9 +81,9 @@ impl<K: Store> Commit<K> {
     fn check(&self, index: &mut Index<K>, ks: &mut K) -> Result<()> {
         let crawl = &self.crawl[..];
         index.refuse_while_removing(ks, crawl)?;
-        let records = index.crawl_key(ks, crawl, CrawlKey::Records);
+        index.detect_profile_by(ks, crawl);
         // A plain client may have written the hashes without announcing the crawl.
-        if index.state(ks, crawl)?.is_none() && !ks.exists(&records) {
+        if index.standing(ks, crawl)?.is_none() {
             return Err(Error::NoCrawl(crawl.to_vec()));
         }
         index.check_types(ks, Some(crawl))?;
@@ -90,10 +97,13 @@ impl<K: Store> Commit<K> {
     fn start(&mut self, index: &mut Index<K>, ks: &mut K) -> Result<Option<Reply>> {
         let crawl = &self.crawl[..];
         index.refuse_while_removing(ks, crawl)?;
+        index.heed_purge(ks)?;
+        self.put_back(index, ks)?;
         self.continued = index.is_committed(ks, crawl)?;
         if let Some(state) = index.commit_state(ks, crawl)? {
             // An earlier run was cut short. What came since belongs to this one as well.
             self.state = state;
+            self.looked_at = LOOKED_AT;
             let fresh = index.crawl_key(ks, crawl, CrawlKey::Fresh);
             if self.continued {
                 self.phase = Phase::Join(Walk::hash(ks, fresh));
@@ -117,6 +127,7 @@ impl<K: Store> Commit<K> {
         }
         let state = index.state(ks, crawl)?;
         if state == Some(State::Committed) && !index.has_unseen_fields(ks, crawl)? {
+            index.take_back(ks, crawl)?;
             return Ok(Some(Reply::counts(&[0, 0])));
         }
         if state.is_none() {
@@ -139,6 +150,22 @@ impl<K: Store> Commit<K> {
         }
         self.phase = self.after_cut(index, ks)?;
         Ok(None)
+    }
+
+    /// A crawl that another program took out of `allcrawls`, and whose records are packed, goes back: what
+    /// is packed is committed.
+    fn put_back(&self, index: &mut Index<K>, ks: &mut K) -> Result<()> {
+        let crawl = &self.crawl[..];
+        let is_out = match index.state(ks, crawl)? {
+            None => true,
+            Some(State::Uncommitted) => index.is_outgoing(ks, crawl)?,
+            Some(_) => false,
+        };
+        if is_out && index.packed_records_len(ks, crawl)? > 0 && !index.is_committing(ks, crawl)? {
+            index.set_committed(ks, crawl, true)?;
+            index.take_back(ks, crawl)?;
+        }
+        Ok(())
     }
 
     /// Goes on with a commit that was cut short.
@@ -230,6 +257,9 @@ impl<K: Store> Commit<K> {
         index.set_commit_state(ks, crawl, None)?;
         index.set_uncommitted(ks, crawl, more_came)?;
         index.set_committed(ks, crawl, true)?;
+        // Their purge deletes what is left there.
+        index.take_back(ks, crawl)?;
+        index.heed_purge(ks)?;
         Ok(())
     }
 }
@@ -312,6 +342,8 @@ impl<K: Store> Job<K> for Commit<K> {
                     let before = self.state;
                     let continued = self.continued;
                     let state = &mut self.state;
+                    let looked_at = &mut self.looked_at;
+                    index.heed_purge(ks)?;
                     let fresh = index.crawl_key(ks, crawl, CrawlKey::Fresh);
                     // Fields that come while a first commit runs are the next one's.
                     let skip_fresh = !continued && ks.hash_len(&fresh)? > 0;
@@ -319,6 +351,8 @@ impl<K: Store> Job<K> for Commit<K> {
                     let mut moved: Vec<Vec<u8>> = Vec::new();
                     let done = walk.run(index, ks, time, |index, ks, field, value| {
                         // Nearly always the hash is new, and one step does it.
+                        let is_new = *looked_at < LOOKED_AT;
+                        *looked_at += usize::from(is_new);
                         let is_record = continued || Record::parse(value).is_some();
                         let usual = is_record && !continued && !skip_fresh;
                         if usual
@@ -344,7 +378,10 @@ impl<K: Store> Job<K> for Commit<K> {
                             return Ok(()); // what is no record cannot be looked up
                         }
                         let spelling = (!continued).then_some(field);
-                        index.merge(ks, crawl, spelling, &digest, state)
+                        if !index.merge(ks, crawl, spelling, &digest, state)? && is_new {
+                            index.distrust_holders(ks)?;
+                        }
+                        Ok(())
                     })?;
                     if packs {
                         index.drop_moved(ks, &self.crawl, &mut moved)?;
@@ -542,7 +579,7 @@ impl<K: Store> Index<K> {
     }
 
     /// One hash of a crawl goes into the merged index. `spelling` is how the crawl's own hash
-    /// spells it, when the caller knows.
+    /// spells it, when the caller knows. False if the crawl owned it already.
     fn merge(
         &mut self,
         ks: &mut K,
@@ -550,7 +587,7 @@ impl<K: Store> Index<K> {
         spelling: Option<&[u8]>,
         digest: &Digest,
         state: &mut CommitState,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let Some((spelling, owner)) = self.locate_owner(ks, digest)? else {
             // The merged index spells a hash as the crawl's own does, so that the documented
             // second look-up works.
@@ -565,21 +602,26 @@ impl<K: Store> Index<K> {
             self.note_merged(digest, spelling);
             self.merged_set(ks, spelling, crawl)?;
             state.new += 1;
-            return Ok(());
+            return Ok(true);
         };
         if owner.as_ref() == crawl {
-            return Ok(()); // counted in an earlier slice
+            return Ok(false); // counted in an earlier slice
         }
         let mut numbers = self.holders(ks, digest)?;
         if numbers.contains(&state.number) {
-            return Ok(()); // the same
+            return Ok(true); // the same
         }
         let is_owner = |other: &[u8]| other == owner.as_ref() || other == crawl;
         let visible = self.committed_record(ks, owner.as_ref(), digest)?.is_some();
         if !visible {
+            let owner = owner.as_ref();
+            if !self.is_committing(ks, owner)? && !self.is_removing(ks, owner)? {
+                // Another program put it there or took it out of the set, and may put it back.
+                self.distrust_holders(ks)?;
+            }
             // The owner is not committed, or its record is gone: the next one in line owns it,
             // which is this crawl unless another committed one holds it.
-            match self.next_holder(ks, digest, owner.as_ref(), &is_owner)? {
+            match self.next_holder(ks, digest, owner, &is_owner)? {
                 Some((holder, _)) => {
                     self.merged_set(ks, &spelling, &holder)?;
                     self.drop_numbers_of(ks, digest, &mut numbers, &holder)?;
@@ -587,14 +629,14 @@ impl<K: Store> Index<K> {
                 None => {
                     self.merged_set(ks, &spelling, crawl)?;
                     state.new += 1;
-                    return Ok(());
+                    return Ok(true);
                 }
             }
         }
         numbers.push(state.number);
         self.set_holders(ks, digest, &numbers)?;
         state.known += 1;
-        Ok(())
+        Ok(true)
     }
 
     /// Takes the numbers of a crawl's commits out of a list of holders.

@@ -20,6 +20,20 @@ pub const REMOVED_CRAWL_SIZE: &[u8] = b"removedCrawlSize";
 /// `updateProgress`: how far an import is, 0 to 1.
 pub const UPDATE_PROGRESS: &[u8] = b"updateProgress";
 
+/// `estimatedRedundantSize`: bytes of records that an import found stored more than once.
+pub const REDUNDANT_SIZE: &[u8] = b"estimatedRedundantSize";
+/// `redundantUrls`: how many records those are.
+pub const REDUNDANT_URLS: &[u8] = b"redundantUrls";
+
+/// Fields of `allcounts` that no crawl's counts have.
+pub const OF_NO_CRAWL: [&[u8]; 5] = [
+    REMOVED_CRAWLS,
+    REMOVED_CRAWL_SIZE,
+    UPDATE_PROGRESS,
+    REDUNDANT_SIZE,
+    REDUNDANT_URLS,
+];
+
 /// The counts that replies show, in their order.
 pub const SHOWN: [&[u8]; 4] = [TOTAL_URLS, DUPE_URLS, CONSERVED_SIZE, TOTAL_CRAWL_SIZE];
 

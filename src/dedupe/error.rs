@@ -30,6 +30,10 @@ pub enum Error {
     Canceled(Vec<u8>),
     /// `REMOVING`: the crawl is being removed or canceled.
     Removing(Vec<u8>),
+    /// `PURGING`: another program's purge has set the crawl aside.
+    Purging(Vec<u8>),
+    /// `PURGING`: another program's purge is under way in this index.
+    PurgingIndex,
     /// `STALE`: a token or sequence number that time has passed by.
     Stale(String),
     /// `HASCRAWLS`: the profile of an index in use cannot change.
@@ -91,6 +95,14 @@ impl fmt::Display for Error {
                 f,
                 "REMOVING crawl '{}' is being removed or canceled; wait for it, or run the same DEDUPE.REMOVE, RETAIN or CANCEL again to finish it",
                 Shown(crawl)
+            ),
+            Error::Purging(crawl) => write!(
+                f,
+                "PURGING crawl '{}' is in to-remove-crawls: a purge by another program is under way or was cut short; DEDUPE.COMMIT puts the crawl back, DEDUPE.REMOVE removes it",
+                Shown(crawl)
+            ),
+            Error::PurgingIndex => f.write_str(
+                "PURGING a purge by another program is under way or was cut short: to-remove-crawls has crawls; let it end, or DEDUPE.COMMIT those that stay and DEDUPE.REMOVE the others",
             ),
             Error::Stale(text) => write!(f, "STALE {text}"),
             Error::HasCrawls => f.write_str(

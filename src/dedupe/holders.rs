@@ -283,7 +283,9 @@ impl<K: Store> Index<K> {
     ) -> Result<Option<Under<K::Value>>> {
         let numbers = self.holders(ks, digest)?;
         // A plain client's commit may have taken a hash from any crawl that owned it.
-        let plain = self.is_committed(ks, owner)? && self.unrecorded_number(ks, owner)?.is_some();
+        let plain = self.untrusted
+            || (self.is_committed(ks, owner)? && self.unrecorded_number(ks, owner)?.is_some())
+            || self.is_owner_listed(ks, owner, &numbers)?;
         let unrecorded = if plain {
             self.everybody(ks)?
         } else {

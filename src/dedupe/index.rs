@@ -7,6 +7,7 @@ use std::rc::Rc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use crate::keyspace::Batch;
 use crate::text::parse_unsigned;
 
 use super::counts;
@@ -24,6 +25,9 @@ const FORMAT: &[u8] = b"1";
 
 /// How many crawls are remembered at most; beyond it the memory of them starts afresh.
 const CRAWLS_REMEMBERED: usize = 1 << 16;
+
+/// How many crawls are looked at for the layout of an index that nobody wrote down.
+const CRAWLS_LOOKED_AT: usize = 8;
 
 /// What is remembered of one crawl.
 pub(super) struct Remembered<N> {
@@ -44,6 +48,12 @@ pub enum State {
     Committed,
     /// In both: used again after its commit.
     Continued,
+    /// In `to-remove-crawls`: another program's purge has not done with it.
+    Outgoing,
+    /// In `canceledcrawls` only: another program canceled it.
+    Canceled,
+    /// In no set: another program's crawl that was not announced, or is left over.
+    Unlisted,
 }
 
 impl State {
@@ -53,6 +63,9 @@ impl State {
             State::Uncommitted => "uncommitted",
             State::Committed => "committed",
             State::Continued => "continued",
+            State::Outgoing => "outgoing",
+            State::Canceled => "canceled",
+            State::Unlisted => "unlisted",
         }
     }
 }
@@ -85,6 +98,8 @@ pub struct Index<K: Store> {
     pub(super) adopted: bool,
     /// Crawls that others see while they run.
     pub(super) visible: Visible,
+    /// Whether lists of holders may lack somebody; see [`super::beside`].
+    pub(super) untrusted: bool,
 }
 
 impl<K: Store> Index<K> {
@@ -154,7 +169,12 @@ impl<K: Store> Index<K> {
             everybody: None,
             adopted: false,
             visible,
+            untrusted: false,
         };
+        index.untrusted = ks.hash_has(&index.names.meta, super::beside::UNTRUSTED)?;
+        if stored.is_none() {
+            index.detect_profile(ks)?;
+        }
         let size = index.merged_len(ks)?;
         index.merged_is_written = size == 0 || written_size == Some(size);
         Ok(index)
@@ -187,12 +207,36 @@ impl<K: Store> Index<K> {
             if ks.exists(&self.names.merged) || self.is_moving() {
                 return Err(Error::HasCrawls);
             }
-            self.profile = profile;
-            self.names.merged = ks.name(&[&self.prefix, profile.merged_index()]);
-            self.places = Places::of(&self.names, self.places.storage, false);
+            self.change_profile(ks, profile);
             self.registered = false;
         }
         self.register(ks)
+    }
+
+    fn change_profile(&mut self, ks: &mut K, profile: Profile) {
+        self.profile = profile;
+        self.names.merged = ks.name(&[&self.prefix, profile.merged_index()]);
+        self.places = Places::of(&self.names, self.places.storage, false);
+    }
+
+    /// An index without a merged one, whose layout nobody wrote down, tells its layout by a crawl of it.
+    pub fn detect_profile_by(&mut self, ks: &mut K, crawl: &[u8]) {
+        let is_open = !self.registered && !self.is_moving() && !ks.exists(&self.names.merged);
+        if is_open && self.profile != Profile::Browsertrix && self.has_bare_fields(ks, crawl) {
+            self.change_profile(ks, Profile::Browsertrix);
+        }
+    }
+
+    fn detect_profile(&mut self, ks: &mut K) -> Result<()> {
+        let mut first = Batch::default();
+        for set in [self.names.uncommitted.clone(), self.names.outgoing.clone()] {
+            let mut cursor = ks.cursor();
+            while first.is_empty() && ks.set_scan(&set, &mut cursor, &mut first)? {}
+        }
+        for (crawl, _) in first.iter().take(CRAWLS_LOOKED_AT) {
+            self.detect_profile_by(ks, crawl);
+        }
+        Ok(())
     }
 
     /// Makes the index known as one: its format and profile are written down before its first
@@ -344,6 +388,8 @@ impl<K: Store> Index<K> {
             &names.uncommitted,
             &names.finished,
             &names.shared,
+            &names.outgoing,
+            &names.canceled,
         ] {
             ks.set_len(set)?;
         }
@@ -384,7 +430,7 @@ impl<K: Store> Index<K> {
         self.register(ks)?;
         if !self.is_uncommitted(ks, crawl)? {
             self.hide(ks, crawl)?;
-            if self.is_committed(ks, crawl)? {
+            if self.is_committed(ks, crawl)? || self.is_outgoing(ks, crawl)? {
                 self.ensure_base(ks, crawl)?;
                 // A plain client's commit does not know of these.
                 let others = self.crawl_key(ks, crawl, CrawlKey::Others);

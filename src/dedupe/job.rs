@@ -112,6 +112,8 @@ pub struct Adoption<K: Store> {
     found: Vec<Vec<u8>>,
     unrecorded: Unrecorded,
     listed: bool,
+    /// The most records that a commit of ours has left in one crawl.
+    most: u64,
 }
 
 impl<K: Store> Default for Adoption<K> {
@@ -121,6 +123,7 @@ impl<K: Store> Default for Adoption<K> {
             found: Vec::new(),
             unrecorded: Vec::new(),
             listed: false,
+            most: 0,
         }
     }
 }
@@ -136,7 +139,9 @@ impl<K: Store> Adoption<K> {
         }
         let walk = self.walk.as_mut().expect("made above");
         let (found, unrecorded) = (&mut self.found, &mut self.unrecorded);
+        let most = &mut self.most;
         let complete = walk.run(index, ks, time, |index, ks, crawl, _| {
+            *most = index.seen_by_commit(ks, crawl)?.max(*most);
             match index.unrecorded_number(ks, crawl)? {
                 Some(u64::MAX) => found.push(crawl.to_vec()),
                 Some(number) => unrecorded.push((number, crawl.to_vec())),
@@ -146,6 +151,10 @@ impl<K: Store> Adoption<K> {
         })?;
         if !complete {
             return Ok(false);
+        }
+        if self.most > index.merged_len(ks)? {
+            // Somebody took hashes of it out.
+            index.distrust_holders(ks)?;
         }
         if !self.listed {
             index.set_unrecorded(std::mem::take(unrecorded));

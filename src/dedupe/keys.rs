@@ -65,13 +65,19 @@ pub const MERGED: Once = Once::of("allhashes")
     .in_browsertrix("alldupes")
     .remembered();
 
+/// The set of committed crawls.
+const COMMITTED: Once = Once::of("allcrawls").remembered();
+
+/// The set into which another program's purge renames it.
+const OUTGOING: Once = Once::of("to-remove-crawls").remembered();
+
 once_keys! { Once:
     /// The merged index: hash → crawl.
     merged = MERGED;
     /// `allcounts`.
     allcounts = Once::of("allcounts");
     /// `allcrawls`.
-    allcrawls = Once::of("allcrawls").remembered();
+    allcrawls = COMMITTED;
     /// `uncommittedcrawls`.
     uncommitted = Once::of("uncommittedcrawls").remembered();
     /// `src:d`: names of WACZ files whose hashes are in the index.
@@ -94,6 +100,10 @@ once_keys! { Once:
     moving = Once::of("moving").remembered();
     /// `moving:back`: the merged index, for the moment in which a move turns round.
     aside = Once::of("moving:back");
+    /// `to-remove-crawls`: what a purge by Browsertrix has not put back or deleted yet.
+    outgoing = OUTGOING;
+    /// `canceledcrawls`: crawls that Browsertrix canceled after it had merged hashes of them.
+    canceled = Once::of("canceledcrawls");
 }
 
 /// Which key of a crawl.
@@ -152,6 +162,11 @@ impl CrawlKey {
         CrawlKey::Refs,
         CrawlKey::Seq,
     ];
+
+    /// Whether the documents do not know it.
+    pub fn is_ours(self) -> bool {
+        CrawlKey::OURS.contains(&self)
+    }
 
     /// What stands before and after the crawl id in the key's name.
     pub const fn around(self) -> (&'static [u8], &'static [u8]) {
@@ -272,11 +287,29 @@ pub fn possible_prefixes(
     once.chain(records)
 }
 
-/// The prefix of a key that may be a merged index, in whatever profile.
-pub fn prefix_of_merged(key: &[u8]) -> Option<&[u8]> {
-    MERGED
-        .every_name()
-        .find_map(|name| key.strip_suffix(name.as_bytes()))
+/// A key that other programs change, too, and that owners of hashes are told by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shared {
+    /// The merged index.
+    Merged,
+    /// `allcrawls`.
+    Committed,
+    /// `to-remove-crawls`.
+    Outgoing,
+}
+
+/// The prefix of a key that may be one of those, in whatever profile.
+pub fn prefix_of_shared(key: &[u8]) -> Option<(&[u8], Shared)> {
+    let all = [
+        (MERGED, Shared::Merged),
+        (COMMITTED, Shared::Committed),
+        (OUTGOING, Shared::Outgoing),
+    ];
+    all.iter().find_map(|(row, role)| {
+        let mut names = row.every_name();
+        let prefix = names.find_map(|name| key.strip_suffix(name.as_bytes()))?;
+        Some((prefix, *role))
+    })
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! with documented names; the rules here are pure and know neither Redis nor the clock.
 
 pub mod add;
+pub mod beside;
 pub mod check;
 pub mod claim;
 #[cfg(feature = "module")]
@@ -31,9 +32,14 @@ pub mod spelling;
 pub mod stats;
 pub mod storage;
 pub mod store;
+pub mod stray;
 pub mod undo;
 pub mod visible;
 pub mod wacz;
 
+#[cfg(test)]
+mod beside_tests;
+#[cfg(test)]
+mod purge_model;
 #[cfg(test)]
 mod tests;

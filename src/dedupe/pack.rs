@@ -8,7 +8,7 @@ use crate::keyspace::Batch;
 use crate::reply::Reply;
 
 use super::digest::Digest;
-use super::error::Result;
+use super::error::{Error, Result};
 use super::index::{Index, State};
 use super::job::{Job, Step, Time, Walk};
 use super::keys::CrawlKey;
@@ -135,6 +135,9 @@ impl<K: Store> Job<K> for Move<K> {
             match &mut self.phase {
                 Phase::Check => {
                     index.check_types(ks, None)?;
+                    if to == Storage::Packed && index.is_purged(ks) {
+                        return Err(Error::PurgingIndex); // it could not write to a packed index
+                    }
                     self.phase = Phase::Crawls(Walk::set(ks, index.names.allcrawls.clone()));
                 }
                 Phase::Crawls(walk) => {
@@ -298,10 +301,8 @@ impl<K: Store> Index<K> {
     /// Packed records go into the plain keys, with the hashes that the crawl owns.
     fn unpack_records(&mut self, ks: &mut K, crawl: &[u8], moved: &Batch) -> Result<(u64, u64)> {
         // Of a crawl that is not committed the plain hash has them all.
-        let committed = matches!(
-            self.state(ks, crawl)?,
-            Some(State::Committed | State::Continued)
-        );
+        let committed =
+            self.state(ks, crawl)? != Some(State::Uncommitted) || self.is_outgoing(ks, crawl)?;
         let records = self.crawl_key(ks, crawl, CrawlKey::Records);
         let mut unpacked = 0;
         if committed {

@@ -66,18 +66,20 @@ impl<K: Store> Removal<K> {
     /// `NOCRAWL`, and `UNCOMMITTED` for a crawl that is not committed yet.
     pub fn check(index: &mut Index<K>, ks: &mut K, crawls: &[&[u8]]) -> Result<()> {
         for &crawl in crawls {
-            match index.state(ks, crawl)? {
-                Some(State::Committed | State::Continued) => {}
-                Some(State::Uncommitted) => return Err(Error::Uncommitted(crawl.to_vec())),
-                None if is_gone(index, ks, crawl)? => {}
-                None => return Err(Error::NoCrawl(crawl.to_vec())),
+            if index.is_removable(ks, crawl)? || is_gone(index, ks, crawl)? {
+                continue;
             }
+            return Err(match index.standing(ks, crawl)? {
+                Some(_) => Error::Uncommitted(crawl.to_vec()),
+                None => Error::NoCrawl(crawl.to_vec()),
+            });
         }
         Ok(())
     }
 
     /// Joins what a crash left of an earlier removal with what is asked now.
     fn start(&mut self, index: &mut Index<K>, ks: &mut K) -> Result<()> {
+        index.heed_purge(ks)?;
         let mut wanted = Vec::new();
         for (crawl, state) in counts::fields(ks, &index.names.removing)?.iter() {
             if crawl == FIGURES {
@@ -90,7 +92,7 @@ impl<K: Store> Removal<K> {
         }
         // An earlier job of the queue may have removed some of them meanwhile.
         for crawl in std::mem::take(&mut self.crawls) {
-            if index.is_committed(ks, &crawl)? && !index.is_canceling(ks, &crawl)? {
+            if index.is_removable(ks, &crawl)? && !index.is_canceling(ks, &crawl)? {
                 wanted.push(crawl);
             }
         }
@@ -155,6 +157,7 @@ impl<K: Store> Job<K> for Removal<K> {
                     }
                 },
                 RemovalPhase::Walk(walk, numbers) => {
+                    index.heed_purge(ks)?;
                     let crawls = &self.crawls;
                     let crawl = &crawls[self.at];
                     let excluded =
@@ -192,7 +195,7 @@ impl<K: Store> Job<K> for Removal<K> {
                         return Ok(Step::More);
                     }
                     for (name, _) in counts::all(ks, &index.names.allcounts, b"")? {
-                        let share = index.committed_count(ks, &crawl, &name)?;
+                        let share = index.removed_count(ks, &crawl, &name)?;
                         counts::add(ks, &index.names.allcounts, &name, share.saturating_neg())?;
                     }
                     for n in index.numbers_of(ks, &crawl)? {
@@ -331,15 +334,17 @@ impl<K: Store> Cancel<K> {
     /// Refuses crawls that have nothing to cancel.
     ///
     /// # Errors
-    /// `NOCRAWL`, `COMMITTED`, and `REMOVING` while the crawl is being removed.
+    /// `NOCRAWL`, `COMMITTED`, `REMOVING` while the crawl is being removed, and `PURGING` for one that
+    /// another program's purge has set aside.
     pub fn check(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Result<()> {
         if index.is_removing(ks, crawl)? && !index.is_canceling(ks, crawl)? {
             return Err(Error::Removing(crawl.to_vec()));
         }
-        match index.state(ks, crawl)? {
-            Some(State::Uncommitted | State::Continued) => Ok(()),
+        index.refuse_while_outgoing(ks, crawl)?;
+        match index.standing(ks, crawl)? {
             Some(State::Committed) if index.is_canceling(ks, crawl)? => Ok(()),
             Some(State::Committed) => Err(Error::Committed(crawl.to_vec())),
+            Some(_) => Ok(()),
             None => Err(Error::NoCrawl(crawl.to_vec())),
         }
     }
@@ -484,7 +489,8 @@ impl<K: Store> Job<K> for Cancel<K> {
 pub struct Retain<K: Store> {
     keep: Vec<Vec<u8>>,
     purge: bool,
-    walk: Option<Walk<K>>,
+    /// Over the sets of crawls that were committed once, the next one last.
+    walks: Option<Vec<Walk<K>>>,
     others: Vec<Vec<u8>>,
     size: i64,
     summed: usize,
@@ -498,7 +504,7 @@ impl<K: Store> Retain<K> {
         Retain {
             keep,
             purge,
-            walk: None,
+            walks: None,
             others: Vec::new(),
             size: 0,
             summed: 0,
@@ -510,20 +516,25 @@ impl<K: Store> Retain<K> {
 impl<K: Store> Job<K> for Retain<K> {
     fn step(&mut self, index: &mut Index<K>, ks: &mut K, time: Time<'_>) -> Result<Step> {
         if self.removal.is_none() {
-            if self.walk.is_none() {
-                ks.hash_len(&index.names.allcounts)?;
-                self.walk = Some(Walk::set(ks, index.names.allcrawls.clone()));
+            if self.walks.is_none() {
+                let names = &index.names;
+                ks.hash_len(&names.allcounts)?;
+                let sets = [&names.canceled, &names.outgoing, &names.allcrawls];
+                self.walks = Some(sets.map(|set| Walk::set(ks, set.clone())).into());
             }
             let (keep, others) = (&self.keep, &mut self.others);
-            let walk = self.walk.as_mut().expect("made above");
-            let complete = walk.run(index, ks, time, |_, _, crawl, _| {
-                if keep.binary_search_by(|c| c[..].cmp(crawl)).is_err() {
-                    others.push(crawl.to_vec());
+            let walks = self.walks.as_mut().expect("made above");
+            while let Some(walk) = walks.last_mut() {
+                let complete = walk.run(index, ks, time, |_, _, crawl, _| {
+                    if keep.binary_search_by(|c| c[..].cmp(crawl)).is_err() {
+                        others.push(crawl.to_vec());
+                    }
+                    Ok(())
+                })?;
+                if !complete {
+                    return Ok(Step::More);
                 }
-                Ok(())
-            })?;
-            if !complete {
-                return Ok(Step::More);
+                walks.pop();
             }
             self.others.sort();
             self.others.dedup();
@@ -602,6 +613,7 @@ impl<K: Store> Index<K> {
         if self.is_uncommitted(ks, crawl)? {
             self.set_uncommitted(ks, crawl, false)?;
         }
+        self.take_back(ks, crawl)?;
         Ok(())
     }
 }

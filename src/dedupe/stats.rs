@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::keyspace::Batch;
 use crate::reply::Reply;
 
 use super::counts;
@@ -78,17 +79,13 @@ pub struct Stats<K: Store> {
 impl<K: Store> Stats<K> {
     /// Not yet begun.
     pub fn new(index: &Index<K>, ks: &mut K) -> Stats<K> {
+        let committed = Walk::set(ks, index.names.allcrawls.clone());
+        let uncommitted = Walk::set(ks, index.names.uncommitted.clone());
         Stats {
-            walks: both_sets(index, ks),
+            walks: vec![committed, uncommitted],
             memory: BTreeMap::new(),
         }
     }
-}
-
-fn both_sets<K: Store>(index: &Index<K>, ks: &mut K) -> Vec<Walk<K>> {
-    let committed = Walk::set(ks, index.names.allcrawls.clone());
-    let uncommitted = Walk::set(ks, index.names.uncommitted.clone());
-    vec![committed, uncommitted]
 }
 
 impl<K: Store> Job<K> for Stats<K> {
@@ -151,31 +148,43 @@ impl<K: Store> Job<K> for Stats<K> {
 /// Which crawls `CRAWLS` lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Which {
-    /// All of them.
+    /// All that are in a set.
     All,
     /// Those in `uncommittedcrawls`.
     Uncommitted,
     /// Those in `allcrawls`.
     Committed,
+    /// Those that have records and are in no set.
+    Unlisted,
 }
 
 /// The work of `CRAWLS`.
 pub struct Crawls<K: Store> {
     walks: Vec<Walk<K>>,
+    /// Over all keys, for crawls that are in no set.
+    keys: Option<K::Cursor>,
     found: BTreeMap<Vec<u8>, Reply>,
 }
 
 impl<K: Store> Crawls<K> {
     /// Not yet begun.
     pub fn new(index: &Index<K>, ks: &mut K, which: Which) -> Crawls<K> {
-        let mut walks = both_sets(index, ks);
-        match which {
-            Which::All => {}
-            Which::Uncommitted => drop(walks.remove(0)),
-            Which::Committed => drop(walks.remove(1)),
-        }
+        let names = &index.names;
+        let sets: &[&K::Name] = match which {
+            Which::All => &[
+                &names.canceled,
+                &names.outgoing,
+                &names.allcrawls,
+                &names.uncommitted,
+            ],
+            Which::Uncommitted => &[&names.uncommitted],
+            Which::Committed => &[&names.allcrawls],
+            Which::Unlisted => &[],
+        };
+        let walks = sets.iter().map(|&set| Walk::set(ks, set.clone()));
         Crawls {
-            walks,
+            walks: walks.collect(),
+            keys: (which == Which::Unlisted).then(|| ks.cursor()),
             found: BTreeMap::new(),
         }
     }
@@ -186,23 +195,49 @@ impl<K: Store> Job<K> for Crawls<K> {
         while let Some(walk) = self.walks.last_mut() {
             let found = &mut self.found;
             let done = walk.run(index, ks, time, |index, ks, crawl, _| {
-                if !found.contains_key(crawl) {
-                    let Some(state) = index.state(ks, crawl)? else {
-                        return Ok(());
-                    };
-                    let figures = index.crawl_figures(ks, crawl, state)?;
-                    found.insert(crawl.to_vec(), Reply::named(figures));
-                }
-                Ok(())
+                note_crawl(index, ks, crawl, found)
             })?;
             if !done {
                 return Ok(Step::More);
             }
             self.walks.pop();
         }
+        while let Some(cursor) = &mut self.keys {
+            let mut batch = Batch::default();
+            let more = ks.keys_scan(&index.prefix, cursor, &mut batch);
+            for (key, _) in batch.iter() {
+                match index.stray(ks, key)? {
+                    Some((crawl, which)) if !which.is_ours() => {
+                        note_crawl(index, ks, &crawl, &mut self.found)?;
+                    }
+                    _ => {}
+                }
+            }
+            if !more {
+                self.keys = None;
+            } else if !time() {
+                return Ok(Step::More);
+            }
+        }
         let found = std::mem::take(&mut self.found);
         Ok(Step::Done(Reply::named(found)))
     }
+}
+
+fn note_crawl<K: Store>(
+    index: &mut Index<K>,
+    ks: &mut K,
+    crawl: &[u8],
+    found: &mut BTreeMap<Vec<u8>, Reply>,
+) -> Result<()> {
+    if found.contains_key(crawl) {
+        return Ok(());
+    }
+    if let Some(state) = index.standing(ks, crawl)? {
+        let figures = index.crawl_figures(ks, crawl, state)?;
+        found.insert(crawl.to_vec(), Reply::named(figures));
+    }
+    Ok(())
 }
 
 /// Refuses crawls that the index does not know.
@@ -211,7 +246,7 @@ impl<K: Store> Job<K> for Crawls<K> {
 /// `NOCRAWL` names the first.
 pub fn check_known<K: Store>(index: &mut Index<K>, ks: &mut K, crawls: &[&[u8]]) -> Result<()> {
     for &crawl in crawls {
-        if index.state(ks, crawl)?.is_none() {
+        if index.standing(ks, crawl)?.is_none() {
             return Err(Error::NoCrawl(crawl.to_vec()));
         }
     }

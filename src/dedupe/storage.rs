@@ -322,10 +322,13 @@ impl<K: Store> Index<K> {
     pub fn records_len(&mut self, ks: &mut K, crawl: &[u8]) -> Result<u64> {
         let records = self.crawl_key(ks, crawl, CrawlKey::Records);
         let plain = ks.hash_len(&records)?;
-        if !self.may_be_packed(ks, crawl)? {
-            return Ok(plain);
-        }
         let packed = self.packed_records_len(ks, crawl)?;
+        if packed == 0 || !self.may_be_packed(ks, crawl)? {
+            // Of an uncommitted crawl the packed ones are copies; one that another program took out of
+            // the sets has them there alone.
+            let are_copies = packed > 0 && self.is_uncommitted(ks, crawl)?;
+            return Ok(if are_copies { plain } else { plain + packed });
+        }
         let copied = match plain.min(packed) {
             0 => 0,
             most => self.copied(ks, crawl)?.min(most),
@@ -427,7 +430,11 @@ impl<K: Store> Index<K> {
 
     /// Takes them out.
     pub fn holders_del(&self, ks: &mut K, digest: &Digest) -> Result<()> {
-        let field = digest.canonical();
+        self.holders_del_field(ks, digest.canonical())
+    }
+
+    /// Takes a field of `holders` out, however it is spelled.
+    pub fn holders_del_field(&self, ks: &mut K, field: &[u8]) -> Result<()> {
         if !self.del_packed(ks, Part::Holders, field)? && self.places.plain.is_some() {
             ks.hash_del(&self.names.holders, field)?;
         }

@@ -47,6 +47,12 @@ pub enum State {
     Committed,
     /// Part of it, and used again since.
     Continued,
+    /// A purge by Browsertrix has taken it out, and has not done with it.
+    Outgoing,
+    /// Browsertrix canceled it after it had merged hashes of it.
+    Canceled,
+    /// In no set: it was not announced, or is left over.
+    Unlisted,
 }
 
 impl FromRedisValue for State {
@@ -55,6 +61,9 @@ impl FromRedisValue for State {
             "uncommitted" => Ok(State::Uncommitted),
             "committed" => Ok(State::Committed),
             "continued" => Ok(State::Continued),
+            "outgoing" => Ok(State::Outgoing),
+            "canceled" => Ok(State::Canceled),
+            "unlisted" => Ok(State::Unlisted),
             other => Err(format!("no crawl is {other}").into()),
         }
     }
@@ -165,6 +174,8 @@ pub enum Listed {
     Uncommitted,
     /// Those that are part of the merged index.
     Committed,
+    /// Those that have records and are in no set; to find them, the server goes through all of its keys.
+    Unlisted,
 }
 
 map_reply! {
@@ -184,8 +195,12 @@ map_reply! {
         bad_records: u64,
         /// Counts that are not the sum over the crawls.
         count_drift: u64,
-        /// Keys of crawls that do not exist.
+        /// Keys of our own that tell of crawls that do not exist.
         leaked_keys: u64,
+        /// Crawls that have records and are in no set; no fault.
+        unlisted_crawls: u64,
+        /// Crawls that a purge by Browsertrix has taken out and neither put back nor deleted.
+        to_remove_crawls: u64,
         /// Lists of further holders that are not true.
         stale_holders: u64,
         /// Crawls whose commit or removal runs, or was cut short; and one more for a change of storage.
@@ -253,6 +268,7 @@ impl<S: Ask> Index<S> {
         match listed {
             Some(Listed::Uncommitted) => crawls.arg("UNCOMMITTED"),
             Some(Listed::Committed) => crawls.arg("COMMITTED"),
+            Some(Listed::Unlisted) => crawls.arg("UNLISTED"),
             None => &mut crawls,
         };
         let crawls = Call::<Crawls>::new(crawls).repeatable().waits();

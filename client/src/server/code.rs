@@ -73,6 +73,8 @@ codes! {
     Removing = "REMOVING",
     /// The index has crawls, so its profile cannot change.
     HasCrawls = "HASCRAWLS",
+    /// A purge by another program has set the crawl aside, or is under way in the index.
+    Purging = "PURGING",
 
     /// There is no such group of hosts.
     NoChg = "NOCHG",

@@ -52,7 +52,7 @@ impl Command for Crawls {
         flags: "readonly blocking",
         arity: -2,
         summary: "Lists the crawls of an index with their figures.",
-        complexity: "O(C) where C is the number of crawls, in slices",
+        complexity: "O(C) where C is the number of crawls, in slices; with UNLISTED O(K) for the K keys of the database",
         args: &[
             Arg::prefix(),
             Arg::one_of(
@@ -60,6 +60,7 @@ impl Command for Crawls {
                 &[
                     Arg::word("uncommitted", "UNCOMMITTED"),
                     Arg::word("committed", "COMMITTED"),
+                    Arg::word("unlisted", "UNLISTED"),
                 ],
             )
             .optional(),
@@ -71,6 +72,8 @@ impl Command for Crawls {
             Which::Uncommitted
         } else if call.args.keyword("COMMITTED") {
             Which::Committed
+        } else if call.args.keyword("UNLISTED") {
+            Which::Unlisted
         } else {
             Which::All
         };

@@ -3,13 +3,13 @@
 use std::os::raw::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
+use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::dedupe::error::{Error, Result};
 use crate::dedupe::index::Index;
-use crate::dedupe::keys::{possible_prefixes, prefix_of_merged, CrawlKey, Names};
+use crate::dedupe::keys::{possible_prefixes, prefix_of_shared, CrawlKey, Names, Shared};
 use crate::dedupe::storage::Layout;
-use crate::keyspace::KeyError;
+use crate::keyspace::{KeyError, Keyspace};
 use crate::server::acl::Access;
 use crate::server::api::{context_flags, raw, rm, Ctx, RawCtx, RmString};
 use crate::server::cluster::in_cluster;
@@ -41,14 +41,15 @@ pub struct Remembered {
 
 struct Indexes {
     by_place: FxHashMap<Box<[u8]>, Remembered>,
-    /// Where plain clients wrote to the merged index a moment ago.
-    distrusted: FxHashSet<Box<[u8]>>,
+    /// Where plain clients wrote to the merged index a moment ago; true where they took it away, or are
+    /// about to.
+    distrusted: FxHashMap<Box<[u8]>, bool>,
     panics: u64,
 }
 
 static INDEXES: MainThread<Indexes> = MainThread::new(Indexes {
     by_place: FxHashMap::with_hasher(FxBuildHasher),
-    distrusted: FxHashSet::with_hasher(FxBuildHasher),
+    distrusted: FxHashMap::with_hasher(FxBuildHasher),
     panics: 0,
 });
 
@@ -80,7 +81,7 @@ pub fn with_index<T>(
         Some(remembered) => act(remembered, keys),
         None => {
             let mut index = Index::open(keys, prefix, new, in_cluster())?;
-            if indexes.distrusted.contains(&place[..]) {
+            if indexes.distrusted.contains_key(&place[..]) {
                 index.distrust_merged(keys)?;
             }
             if indexes.by_place.len() >= INDEXES_REMEMBERED {
@@ -157,8 +158,8 @@ pub fn on_change(ctx: Ctx, change: Change<'_>) {
             by_place.retain(|place, _| !databases.iter().any(|&db| is_in(place, db)));
         }
         Change::Key(db, key) => {
-            if let Some(prefix) = prefix_of_merged(key).filter(|_| !is_replicated(ctx)) {
-                distrust(ctx, distrusted, db, prefix);
+            if let Some((prefix, role)) = prefix_of_shared(key).filter(|_| !is_replicated(ctx)) {
+                distrust(ctx, distrusted, (db, key), prefix, role);
             }
             if by_place.is_empty() {
                 return;
@@ -179,17 +180,28 @@ pub fn on_change(ctx: Ctx, change: Change<'_>) {
     }
 }
 
-/// A plain client wrote to a merged index, in whatever spelling: what the index says of that is
-/// taken back, once the event that told of it is over.
-fn distrust(ctx: Ctx, distrusted: &mut FxHashSet<Box<[u8]>>, db: c_int, prefix: &[u8]) {
+/// A plain client wrote to a merged index, in whatever spelling, or took away what owners are told by:
+/// what the index says of that is taken back, once the event that told of it is over.
+fn distrust(
+    ctx: Ctx,
+    distrusted: &mut FxHashMap<Box<[u8]>, bool>,
+    (db, key): (c_int, &[u8]),
+    prefix: &[u8],
+    role: Shared,
+) {
     if prefix.len() > PREFIX_BYTES {
+        return;
+    }
+    let purges = role == Shared::Outgoing || !RedisKeyspace::new(ctx).exists(&RmString::new(key));
+    if role == Shared::Committed && !purges {
         return;
     }
     if distrusted.is_empty() {
         take_back_at(ctx, 0);
     }
     if distrusted.len() < INDEXES_REMEMBERED {
-        distrusted.insert(place(db, prefix)[..].into());
+        let place = place(db, prefix)[..].into();
+        *distrusted.entry(place).or_default() |= purges;
     }
 }
 
@@ -218,15 +230,19 @@ extern "C" fn take_back(ctx: RawCtx, _: *mut c_void) {
         if context_flags(ctx) & raw::REDISMODULE_CTX_FLAGS_MASTER == 0 {
             return;
         }
-        for place in places {
+        for (place, purges) in places {
             let (db, prefix) = split(&place);
             // SAFETY: main thread, the context of this timer.
             unsafe { rm!(RedisModule_SelectDb(ctx.raw(), db)) };
             let mut keys = RedisKeyspace::new(ctx);
             // No key is made by this, so it may be done also while some are on another node.
             let _ = with_index(db, prefix, &mut keys, |remembered, keys| {
-                remembered.index.distrust_merged(keys)?;
-                remembered.index.write_spelling(keys)
+                let index = &mut remembered.index;
+                if purges && index.has_commits(keys) {
+                    index.distrust_holders(keys)?;
+                }
+                index.distrust_merged(keys)?;
+                index.write_spelling(keys)
             });
         }
     });

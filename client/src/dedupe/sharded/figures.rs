@@ -131,7 +131,8 @@ impl<S: Steps> Sharded<S> {
     pub fn crawls(&self, listed: Option<Listed>) -> S::Answer<Vec<Crawl>> {
         let index = self.clone();
         self.server().run(async move {
-            let shards = index.all(|shard| shard.crawls(None)).await?;
+            let unlisted = listed.filter(|&listed| listed == Listed::Unlisted);
+            let shards = index.all(|shard| shard.crawls(unlisted)).await?;
             let mut at_home = BTreeMap::new();
             let mut all: BTreeMap<Vec<u8>, Standing> = BTreeMap::new();
             for (number, crawls) in shards.into_iter().enumerate() {
@@ -149,9 +150,11 @@ impl<S: Steps> Sharded<S> {
                 }
             }
             let is_listed = |state| match listed {
-                None => true,
-                Some(Listed::Uncommitted) => state != State::Committed,
-                Some(Listed::Committed) => state != State::Uncommitted,
+                None | Some(Listed::Unlisted) => true,
+                Some(Listed::Uncommitted) => {
+                    matches!(state, State::Uncommitted | State::Continued)
+                }
+                Some(Listed::Committed) => matches!(state, State::Committed | State::Continued),
             };
             let crawls = all.into_iter();
             let crawls = crawls.map(|(crawl, standing)| Crawl { crawl, standing });
@@ -219,6 +222,8 @@ impl<S: Steps> Sharded<S> {
             sum.bad_records += check.bad_records;
             sum.count_drift += check.count_drift;
             sum.leaked_keys += check.leaked_keys;
+            sum.unlisted_crawls += check.unlisted_crawls;
+            sum.to_remove_crawls += check.to_remove_crawls;
             sum.stale_holders += check.stale_holders;
             sum.interrupted += check.interrupted;
             sum.placeholders += check.placeholders;
@@ -281,7 +286,11 @@ impl Standing {
 /// so; and it was continued when any shard has something new of it.
 fn together<const N: usize>(at_home: Option<State>, states: [State; N]) -> State {
     match at_home {
-        None | Some(State::Uncommitted) => State::Uncommitted,
+        Some(state @ (State::Outgoing | State::Canceled | State::Unlisted)) => state,
+        None | Some(State::Uncommitted) => match states.first() {
+            Some(State::Unlisted) => State::Unlisted,
+            _ => State::Uncommitted,
+        },
         Some(_) if states.iter().all(|state| *state == State::Committed) => State::Committed,
         Some(_) => State::Continued,
     }

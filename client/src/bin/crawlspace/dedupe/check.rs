@@ -86,7 +86,12 @@ fn print(check: &dedupe::Check) -> io::Result<()> {
         (
             "leaked keys",
             check.leaked_keys,
-            "of crawls that do not exist",
+            "of ours, about crawls that do not exist",
+        ),
+        (
+            "to remove",
+            check.to_remove_crawls,
+            "crawls that a purge by Browsertrix has neither put back nor deleted",
         ),
         (
             "stale holders",
@@ -107,6 +112,10 @@ fn print(check: &dedupe::Check) -> io::Result<()> {
     if check.placeholders > 0 {
         let meaning = "WACZ files that were never finished; no fault";
         table.row("placeholders", count(check.placeholders), meaning)?;
+    }
+    if check.unlisted_crawls > 0 {
+        let meaning = "crawls in no set: they run, or COMMIT or CANCEL ends them; no fault";
+        table.row("unlisted crawls", count(check.unlisted_crawls), meaning)?;
     }
     if let Some(repaired) = check.repaired {
         table.row("repaired", count(repaired), "things were put right")?;

@@ -131,13 +131,16 @@ pub fn state(state: State) -> &'static str {
         State::Uncommitted => "uncommitted",
         State::Committed => "committed",
         State::Continued => "continued",
+        State::Outgoing => "outgoing",
+        State::Canceled => "canceled",
+        State::Unlisted => "unlisted",
     }
 }
 
 /// List the crawls of an index.
 ///
 /// A crawl is uncommitted while it runs, committed when others find its payloads, and continued when it was used again
-/// after that.
+/// after that. It is outgoing or canceled when Browsertrix has put it aside.
 #[derive(Args)]
 #[command(after_help = "Example:
   crawlspace dedupe crawls --uncommitted --prefix '{coll-42}:'")]
@@ -150,13 +153,17 @@ pub struct Crawls {
     /// Only those that are part of the merged index.
     #[arg(long)]
     committed: bool,
+    /// Only those that have records and are in no set; to find them the server goes through all of its keys.
+    #[arg(long, conflicts_with_all = ["committed", "uncommitted"])]
+    unlisted: bool,
 }
 
 impl Crawls {
     pub fn run(&self) -> io::Result<bool> {
-        let listed = match (self.uncommitted, self.committed) {
-            (true, _) => Some(Listed::Uncommitted),
-            (_, true) => Some(Listed::Committed),
+        let listed = match (self.uncommitted, self.committed, self.unlisted) {
+            (true, ..) => Some(Listed::Uncommitted),
+            (_, true, _) => Some(Listed::Committed),
+            (.., true) => Some(Listed::Unlisted),
             _ => None,
         };
         let crawls = self.asking.index()?.crawls(listed);

@@ -119,7 +119,15 @@ impl Cancel {
         };
         for (crawl, stats) in crawls {
             match stats.state {
-                State::Uncommitted => say(format_args!("  crawl {crawl} goes as a whole")),
+                State::Uncommitted | State::Canceled | State::Unlisted => {
+                    say(format_args!("  crawl {crawl} goes as a whole"));
+                }
+                State::Outgoing => {
+                    complain(format_args!(
+                        "a purge by Browsertrix has set crawl {crawl} aside; dedupe remove takes it out"
+                    ));
+                    return Ok(false);
+                }
                 State::Continued => {
                     say(format_args!(
                         "  of crawl {crawl}, what came since its last commit goes"
@@ -172,7 +180,9 @@ impl Remove {
         let Some(crawls) = describe(&index, &self.crawls)? else {
             return Ok(false);
         };
-        let never = |(_, stats): &&(&Bytes, CrawlStats)| stats.state == State::Uncommitted;
+        let never = |(_, stats): &&(&Bytes, CrawlStats)| {
+            matches!(stats.state, State::Uncommitted | State::Unlisted)
+        };
         if let Some((crawl, _)) = crawls.iter().find(never) {
             complain(format_args!(
                 "crawl {crawl} was never committed; dedupe cancel drops it"

@@ -1,0 +1,185 @@
+//! What other programs do to an index without our commands.
+//!
+//! Browsertrix purges by renaming `allcrawls` to `to-remove-crawls`, deleting the merged index and its
+//! counts, and putting the crawls to keep back one by one. Between its first and its last step the
+//! crawls of that set are crawls whose records nobody can restore. Crawls that it canceled while their
+//! hashes were in the merged index already are in `canceledcrawls`.
+//!
+//! Such a purge gives hashes to other owners than our lists of holders were written for. From the moment
+//! that one is seen until `REPAIR` has gone through the whole index, `untrusted` in the `crawlspace` key
+//! says so, and the next holder of a hash is looked for in every committed crawl.
+
+use crate::keyspace::Batch;
+use crate::text::parse_unsigned;
+
+use super::counts;
+use super::error::{Error, Result};
+use super::index::{Index, State};
+use super::keys::CrawlKey;
+use super::store::Store;
+
+/// The field of `crawlspace` that says that lists of holders may lack somebody.
+pub(super) const UNTRUSTED: &[u8] = b"untrusted";
+
+/// The documented keys whose content nobody can restore.
+const DOCUMENTED: [CrawlKey; 3] = [CrawlKey::Records, CrawlKey::Counts, CrawlKey::Waczs];
+
+impl<K: Store> Index<K> {
+    /// Whether another program's purge is under way, or was cut short.
+    pub fn is_purged(&self, ks: &mut K) -> bool {
+        ks.exists(&self.names.outgoing)
+    }
+
+    /// Whether another program's purge took the crawl out of `allcrawls` and has not decided on it.
+    pub fn is_outgoing(&self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
+        Ok(self.is_purged(ks) && ks.set_has(&self.names.outgoing, crawl)?)
+    }
+
+    /// Whether another program canceled the crawl after its hashes had gone into the merged index.
+    pub fn is_canceled(&self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
+        Ok(ks.exists(&self.names.canceled) && ks.set_has(&self.names.canceled, crawl)?)
+    }
+
+    /// Whether a crawl may be removed: it is committed, or another program was about to remove it.
+    pub fn is_removable(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
+        Ok(self.is_committed(ks, crawl)?
+            || self.is_outgoing(ks, crawl)?
+            || self.is_canceled(ks, crawl)?)
+    }
+
+    /// Whether a crawl has any of the keys that nobody can restore.
+    pub fn has_documents(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
+        for which in DOCUMENTED {
+            let key = self.crawl_key(ks, crawl, which);
+            if ks.exists(&key) {
+                return Ok(true);
+            }
+        }
+        Ok(self.packed_records_len(ks, crawl)? > 0)
+    }
+
+    /// Where a crawl stands, with those that other programs put aside and those that are in no set;
+    /// `None` when there is no such crawl.
+    pub fn standing(&mut self, ks: &mut K, crawl: &[u8]) -> Result<Option<State>> {
+        if self.is_outgoing(ks, crawl)? {
+            return Ok(Some(State::Outgoing));
+        }
+        let state = self.state(ks, crawl)?;
+        Ok(if state.is_some() {
+            state
+        } else if self.is_canceled(ks, crawl)? {
+            Some(State::Canceled)
+        } else if self.has_documents(ks, crawl)? {
+            Some(State::Unlisted)
+        } else {
+            None
+        })
+    }
+
+    /// Refuses what would take a crawl's committed records with its uncommitted ones.
+    ///
+    /// # Errors
+    /// `PURGING` for a crawl in `to-remove-crawls`.
+    pub fn refuse_while_outgoing(&mut self, ks: &mut K, crawl: &[u8]) -> Result<()> {
+        match self.is_outgoing(ks, crawl)? {
+            true => Err(Error::Purging(crawl.to_vec())),
+            false => Ok(()),
+        }
+    }
+
+    /// Takes a crawl off the sets of other programs, before they delete it.
+    pub fn take_back(&mut self, ks: &mut K, crawl: &[u8]) -> Result<()> {
+        for set in [&self.names.outgoing, &self.names.canceled] {
+            if ks.exists(set) {
+                ks.set_del(set, crawl)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What a crawl's removal takes out of a field of `allcounts`.
+    pub fn removed_count(&mut self, ks: &mut K, crawl: &[u8], name: &[u8]) -> Result<i64> {
+        if self.is_committed(ks, crawl)? {
+            return self.committed_count(ks, crawl, name);
+        }
+        if !self.is_canceled(ks, crawl)? {
+            return Ok(0); // their purge begins the sums anew
+        }
+        // They count while they write.
+        let counts_key = self.crawl_key(ks, crawl, CrawlKey::Counts);
+        let sum = counts::read(ks, &self.names.allcounts, name)?;
+        Ok(counts::read(ks, &counts_key, name)?.min(sum.max(0)))
+    }
+
+    /// Whether lists of holders name every committed crawl that has the hash.
+    pub fn holders_are_trusted(&self) -> bool {
+        !self.untrusted
+    }
+
+    /// Whether any commit of ours has left its number, so that there may be lists of holders.
+    pub fn has_commits(&self, ks: &mut K) -> bool {
+        ks.exists(&self.names.commits)
+    }
+
+    /// Lists of holders may lack somebody from now on.
+    pub fn distrust_holders(&mut self, ks: &mut K) -> Result<()> {
+        if !self.untrusted {
+            self.register(ks)?;
+            ks.hash_set(&self.names.meta, UNTRUSTED, b"1")?;
+            self.untrusted = true;
+        }
+        Ok(())
+    }
+
+    /// Takes note of another program's purge. Belongs at the start of every step that changes owners.
+    pub fn heed_purge(&mut self, ks: &mut K) -> Result<()> {
+        match !self.untrusted && self.is_purged(ks) {
+            true => self.distrust_holders(ks),
+            false => Ok(()),
+        }
+    }
+
+    /// Lists of holders are complete: all of the index was gone through, and made right.
+    pub fn trust_holders(&mut self, ks: &mut K) -> Result<()> {
+        if self.untrusted && !self.is_purged(ks) {
+            ks.hash_del(&self.names.meta, UNTRUSTED)?;
+            self.untrusted = false;
+        }
+        Ok(())
+    }
+
+    /// How many records the last commit of a crawl left in it, as far as all of them count.
+    pub(super) fn seen_by_commit(&mut self, ks: &mut K, crawl: &[u8]) -> Result<u64> {
+        if self.is_removing(ks, crawl)? {
+            return Ok(0);
+        }
+        let base = self.crawl_key(ks, crawl, CrawlKey::Base);
+        let seen = ks.hash_get(&base, b"hashes")?;
+        Ok(seen.and_then(|n| parse_unsigned(n.as_ref())).unwrap_or(0))
+    }
+
+    /// Whether the list of a hash's holders shows that another program changed the owner: our own
+    /// changes never leave the owner in it.
+    pub(super) fn is_owner_listed(
+        &mut self,
+        ks: &mut K,
+        owner: &[u8],
+        holders: &[u64],
+    ) -> Result<bool> {
+        Ok(!holders.is_empty() && {
+            let own = self.numbers_of(ks, owner)?;
+            holders.iter().any(|n| own.contains(n))
+        })
+    }
+
+    /// Whether the crawl's first record stands under a bare SHA-256, as Browsertrix writes it.
+    pub(super) fn has_bare_fields(&mut self, ks: &mut K, crawl: &[u8]) -> bool {
+        let records = self.crawl_key(ks, crawl, CrawlKey::Records);
+        let (mut cursor, mut first) = (ks.cursor(), Batch::default());
+        while first.is_empty() && ks.hash_scan(&records, &mut cursor, &mut first) == Ok(true) {}
+        let mut fields = first.iter();
+        fields
+            .next()
+            .is_some_and(|(field, _)| field.len() == 64 && field.iter().all(u8::is_ascii_hexdigit))
+    }
+}

@@ -1,0 +1,92 @@
+//! Keys of crawls that an index does not have: left over by somebody, or of a crawl that was not announced.
+
+use crate::keyspace::Batch;
+
+use super::counts;
+use super::digest::Digest;
+use super::error::Result;
+use super::index::{Index, State};
+use super::keys::CrawlKey;
+use super::record::Record;
+use super::store::Store;
+use super::wacz::Entry;
+
+impl<K: Store> Index<K> {
+    /// The crawl of a key, and which of its keys this is, if it is one of a crawl that is in no set.
+    pub(super) fn stray(&mut self, ks: &mut K, key: &[u8]) -> Result<Option<(Vec<u8>, CrawlKey)>> {
+        let prefix_len = self.prefix.len();
+        let Some((crawl, which)) = CrawlKey::parse(&key[prefix_len..]) else {
+            return Ok(None);
+        };
+        let is_known = self.is_removing(ks, crawl)?
+            || !matches!(self.standing(ks, crawl)?, None | Some(State::Unlisted));
+        let is_stray =
+            !is_known && !is_of_another_index(ks, key, prefix_len) && looks_ours(ks, key, which);
+        Ok(is_stray.then(|| (crawl.to_vec(), which)))
+    }
+}
+
+/// Whether a key may be one of an index whose prefix begins with this one's: `h:h:c1` is of crawl
+/// `h:c1` in the index with prefix ``, and of crawl `c1` in the one with prefix `h:`.
+fn is_of_another_index<K: Store>(ks: &mut K, key: &[u8], prefix_len: usize) -> bool {
+    // A crawl's key begins like this, or has its id right behind the prefix.
+    let starts = [&b"h:"[..], b"c:"]
+        .into_iter()
+        .flat_map(|start| memchr::memmem::find_iter(key, start));
+    let ends: Vec<usize> = starts.filter(|&at| at > prefix_len).collect();
+    if ends.len() > MOST_NESTED {
+        return true; // in doubt it is not ours to delete
+    }
+    // `h:claims` is of crawl `claims`, or the claims of the index with prefix `h:`.
+    let claims = key.len().saturating_sub(b"claims".len());
+    let once = (key.ends_with(b"claims") && claims > prefix_len).then_some(claims);
+    let of_crawls = ends
+        .into_iter()
+        .filter(|&end| CrawlKey::parse(&key[end..]).is_some());
+    of_crawls.chain(once).any(|end| is_prefix(ks, &key[..end]))
+}
+
+/// Whether there is an index with this prefix.
+fn is_prefix<K: Store>(ks: &mut K, prefix: &[u8]) -> bool {
+    let mut names = [&b"crawlspace"[..], b"allcrawls", b"uncommittedcrawls"].into_iter();
+    names.any(|name| {
+        let name = ks.name(&[prefix, name]);
+        ks.exists(&name)
+    })
+}
+
+/// How many places in a key's name are looked at for the end of a longer prefix.
+const MOST_NESTED: usize = 64;
+
+/// Whether a key of a crawl that the index does not know has the content of such a key. Others may
+/// use the same database and names such as `h:session`; and crawlers may keep their requirements
+/// here while the crawl itself is elsewhere.
+fn looks_ours<K: Store>(ks: &mut K, key: &[u8], which: CrawlKey) -> bool {
+    let key = ks.name(&[key]);
+    let mut batch = Batch::default();
+    let mut cursor = ks.cursor();
+    match which {
+        CrawlKey::Requires => false,
+        CrawlKey::Records => {
+            // A step of a scan may come up empty.
+            while batch.is_empty() && ks.hash_scan(&key, &mut cursor, &mut batch) == Ok(true) {}
+            let mut entries = batch.iter();
+            entries.next().is_some_and(|(field, value)| {
+                Digest::parse(field).is_ok() && Record::parse(value).is_some()
+            })
+        }
+        CrawlKey::Counts => counts::SHOWN
+            .iter()
+            .any(|name| ks.hash_has(&key, name).unwrap_or(false)),
+        CrawlKey::Waczs => ks
+            .list_get(&key, 0)
+            .is_ok_and(|first| first.is_some_and(|json| Entry::parse(json.as_ref()).is_some())),
+        CrawlKey::Refs => ks.set_len(&key).is_ok(),
+        CrawlKey::Base
+        | CrawlKey::Fresh
+        | CrawlKey::Cut
+        | CrawlKey::Others
+        | CrawlKey::Deps
+        | CrawlKey::Seq => ks.hash_len(&key).is_ok(),
+    }
+}
