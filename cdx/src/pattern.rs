@@ -1,6 +1,8 @@
 //! The one place that compiles regular expressions, within limits: the engine is linear in the text, and
 //! neither the pattern nor what it compiles to may grow without bound.
 
+mod java;
+
 use std::borrow::Cow;
 use std::fmt;
 
@@ -65,19 +67,43 @@ pub struct Pattern {
 impl Pattern {
     /// Compiles the pattern. Its groups keep their numbers and names, whatever the anchor.
     pub fn compile(text: &[u8], anchor: Anchor, limits: Limits) -> Result<Pattern, BadPattern> {
-        if text.len() > limits.pattern_bytes {
-            return Err(BadPattern::TooLong {
-                bytes: text.len(),
-                limit: limits.pattern_bytes,
-            });
-        }
-        let text = as_str(text);
+        check_length(text, limits)?;
+        Pattern::of_text(&as_str(text), anchor, limits)
+    }
+
+    /// Compiles a pattern in Java's spelling: `\Q…\E`, `\p{Upper}` and the other POSIX classes, `\h`, `\v`, `\R`,
+    /// `\e`, `\cX`, `\0n`, all of ASCII. What takes more than linear time is an error: possessive quantifiers,
+    /// atomic groups, look-around, back-references.
+    ///
+    /// ```
+    /// use crawlspace_cdx::{Anchor, Limits, Pattern};
+    /// let java = |text: &[u8]| Pattern::compile_java(text, Anchor::Whole, Limits::default());
+    /// assert!(java(br"\p{Upper}+\Q.gz\E").unwrap().is_match(b"ABC.gz"));
+    /// assert!(java(b"a++b").is_err());
+    /// ```
+    pub fn compile_java(
+        text: &[u8],
+        anchor: Anchor,
+        limits: Limits,
+    ) -> Result<Pattern, BadPattern> {
+        check_length(text, limits)?;
+        let translated = java::translate(text)?;
+        Pattern::of_text(&translated.text, anchor, limits).map_err(|error| match error {
+            BadPattern::Syntax { at: Some(at), what } => BadPattern::Syntax {
+                at: Some(translated.origin(at)),
+                what,
+            },
+            other => other,
+        })
+    }
+
+    fn of_text(text: &str, anchor: Anchor, limits: Limits) -> Result<Pattern, BadPattern> {
         // By itself first: put into a group, `a)(b` would be well-formed.
-        let parsed = parse(&text)?;
+        let parsed = parse(text)?;
         let regex = match anchor {
-            Anchor::Anywhere => build(&text, limits),
-            Anchor::Start => grouped(&text, "", limits),
-            Anchor::Whole => grouped(&text, r"\z", limits),
+            Anchor::Anywhere => build(text, limits),
+            Anchor::Start => grouped(text, "", limits),
+            Anchor::Whole => grouped(text, r"\z", limits),
         }?;
         Ok(Pattern {
             regex,
@@ -114,7 +140,7 @@ impl Pattern {
             return true;
         }
         memchr::memchr(b'{', text).is_some()
-            && parse(&as_str(text)).is_ok_and(|pattern| size(&pattern) > HEAVY_SIZE)
+            && parse_either(text).is_ok_and(|pattern| size(&pattern) > HEAVY_SIZE)
     }
 
     /// How large a pattern is to compile: roughly the bytes of plain text that take as long. No pattern comes to
@@ -127,7 +153,7 @@ impl Pattern {
     /// ```
     pub fn size(text: &[u8]) -> usize {
         let size = match text.len() {
-            ..=LONGEST_PARSED => parse(&as_str(text)).map_or(text.len(), |pattern| size(&pattern)),
+            ..=LONGEST_PARSED => parse_either(text).map_or(text.len(), |pattern| size(&pattern)),
             longer => longer,
         };
         size.min(2 * LONGEST_PARSED)
@@ -158,6 +184,16 @@ impl Pattern {
     }
 }
 
+fn check_length(text: &[u8], limits: Limits) -> Result<(), BadPattern> {
+    if text.len() > limits.pattern_bytes {
+        return Err(BadPattern::TooLong {
+            bytes: text.len(),
+            limit: limits.pattern_bytes,
+        });
+    }
+    Ok(())
+}
+
 fn parse(text: &str) -> Result<Hir, BadPattern> {
     regex_syntax::ParserBuilder::new()
         .nest_limit(NESTING)
@@ -166,6 +202,11 @@ fn parse(text: &str) -> Result<Hir, BadPattern> {
         .build()
         .parse(text)
         .map_err(BadPattern::syntax)
+}
+
+/// Reads a pattern that is in the engine's spelling or in Java's.
+fn parse_either(text: &[u8]) -> Result<Hir, BadPattern> {
+    parse(&as_str(text)).or_else(|_| parse(&java::translate(text)?.text))
 }
 
 /// Anchored at the start, and followed by `end`.

@@ -257,6 +257,49 @@ fn field_by_its_number() {
 }
 
 #[test]
+fn regexes_in_the_spelling_of_java() {
+    let server = Server::start();
+    let mut s = space(&server);
+    for (spec, keeps) in [
+        ("filename:\\Qdir/a.warc.gz\\E", true),
+        ("filename:\\Qdir/a.warc\\E", false),
+        ("filename:dir/a\\Q.\\Ewarc\\Q.gz", true),
+        ("digest:\\p{Upper}{3}\\p{Digit}", true),
+        ("!digest:[\\p{Alnum}]+", false),
+        ("digest:\\P{Upper}+", false),
+        ("mime:\\p{Alpha}+/\\H+", true),
+        ("!url:\\p{ASCII}+", false),
+    ] {
+        let expected = if keeps { Keeps } else { Drops };
+        for dialect in ["OUTBACK", "IA"] {
+            assert_eq!(
+                verdict(&mut s, Some(dialect), spec, LINE),
+                expected,
+                "{spec} {dialect}"
+            );
+        }
+    }
+    for spec in [
+        "url:h++",
+        "url:(?>h).*",
+        "url:(?=h).*",
+        "url:(h)\\1",
+        "url:\\p{L}+",
+        "url:(?U)h",
+    ] {
+        for dialect in ["OUTBACK", "IA"] {
+            let words = [spec, "DIALECT", dialect, "LINES", LINE];
+            let error = s.err_with("FILTER FILTER", &words);
+            assert!(error.starts_with("BADRE "), "{spec} {dialect}: {error}");
+        }
+    }
+    // pywb is no Java.
+    let words = ["~filename:\\Qdir\\E", "DIALECT", "PYWB", "LINES", LINE];
+    let error = s.err_with("FILTER FILTER", &words);
+    assert!(error.starts_with("BADRE "), "{error}");
+}
+
+#[test]
 fn fields_of_what_a_revisit_refers_to() {
     check(
         &[

@@ -91,7 +91,7 @@ fn outback(spec: &[u8], limits: Limits) -> Result<Filter, FilterError> {
     let test = if contains {
         Test::contains(value)
     } else {
-        Test::matches(value, Anchor::Whole, limits)?
+        Test::matches_java(value, limits)?
     };
     let of = Subject::Field(field, Dialect::Outback);
     let kind = Kind::Text { of, test };
@@ -110,7 +110,7 @@ fn ia(spec: &[u8], limits: Limits) -> Result<Filter, FilterError> {
     let test = if contains {
         Test::contains(value)
     } else {
-        Test::matches(value, Anchor::Whole, limits)?
+        Test::matches_java(value, limits)?
     };
     let kind = Kind::Text { of, test };
     Ok(Filter { negated, kind })
@@ -161,6 +161,12 @@ impl Subject {
 impl Test {
     fn contains(value: &[u8]) -> Test {
         Test::Contains(Box::new(Finder::new(value).into_owned()))
+    }
+
+    /// As Java's `matches`, which is about the whole text.
+    fn matches_java(value: &[u8], limits: Limits) -> Result<Test, FilterError> {
+        let pattern = Pattern::compile_java(value, Anchor::Whole, limits)?;
+        Ok(Test::Matches(pattern))
     }
 
     fn matches(value: &[u8], anchor: Anchor, limits: Limits) -> Result<Test, FilterError> {

@@ -1,3 +1,5 @@
+use proptest::prelude::*;
+
 use super::*;
 
 fn whole(text: &[u8]) -> Result<Pattern, BadPattern> {
@@ -212,4 +214,126 @@ fn heavy_is_what_has_many_alternatives_or_grows() {
     assert!(!Pattern::is_heavy(&b"a|".repeat(1000)));
     assert!(Pattern::is_heavy(&b"a|".repeat(1001)));
     assert!(Pattern::is_heavy(&b"a".repeat(9000)));
+}
+
+/// What Java 17 says of patterns: the first line has texts, each of the others a pattern and in hex, a bit for each
+/// text, whether all of it matches; `-` where the pattern is refused. Blanks and what is not printed are `%` and hex.
+const OF_JAVA: &str = include_str!("tests_java.txt");
+
+fn unescaped(text: &str) -> Vec<u8> {
+    let mut parts = text.split('%');
+    let mut bytes = parts.next().unwrap().as_bytes().to_vec();
+    for part in parts {
+        bytes.push(u8::from_str_radix(&part[..2], 16).unwrap());
+        bytes.extend_from_slice(part[2..].as_bytes());
+    }
+    bytes
+}
+
+#[test]
+fn patterns_of_java_mean_what_they_mean_to_java() {
+    let mut lines = OF_JAVA.lines();
+    let texts: Vec<Vec<u8>> = lines
+        .next()
+        .unwrap()
+        .split(' ')
+        .skip(1)
+        .map(|text| unescaped(&text[1..text.len() - 1]))
+        .collect();
+    let (mut same, mut refused, mut wrong) = (0, 0, Vec::new());
+    for line in lines {
+        let (pattern, of_java) = line.rsplit_once(' ').unwrap();
+        let pattern = unescaped(pattern);
+        let shown = pattern.escape_ascii();
+        let ours = Pattern::compile_java(&pattern, Anchor::Whole, Limits::default());
+        match (ours, of_java) {
+            // To be refused is to fail closed.
+            (Err(_), "-") => same += 1,
+            (Err(error), _) => {
+                refused += 1;
+                let error = error.to_string();
+                let known = ["is not supported", "operator missing expression"];
+                if !known.iter().any(|known| error.contains(known)) {
+                    wrong.push(format!("{shown}: {error}"));
+                }
+            }
+            (Ok(_), "-") => {}
+            (Ok(ours), hex) => {
+                let bit = |n: usize| {
+                    let digit = hex.as_bytes()[n / 4] as char;
+                    digit.to_digit(16).unwrap() & (8 >> (n % 4)) != 0
+                };
+                same += 1;
+                for (n, text) in texts.iter().enumerate() {
+                    if ours.is_match(text) != bit(n) {
+                        wrong.push(format!("{shown} on '{}'", text.escape_ascii()));
+                    }
+                }
+            }
+        }
+    }
+    assert!(
+        wrong.is_empty(),
+        "{} wrong:\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
+    assert!(same > 1000, "{same} are the same, {refused} refused");
+}
+
+#[test]
+fn what_java_has_beyond_linear_time_is_refused_with_its_place() {
+    for (text, at, what) in [
+        ("xa++", 3, "possessive"),
+        ("xa*+b", 3, "possessive"),
+        ("xa?+", 3, "possessive"),
+        ("a{2,3}+", 6, "possessive"),
+        ("\\Qa\\E++", 6, "possessive"),
+        ("b(?>a|ab)c", 1, "atomic"),
+        ("(?U)a", 0, "Unicode"),
+        ("\\Q+\\E(?=a)", 5, "look-around"),
+        ("\\p{Upper}(?<!a)", 9, "look-around"),
+        ("\\h(a)\\1", 5, "backreferences"),
+        ("\\h\\pL", 2, "\\p{...}"),
+        ("\\p{IsAlphabetic}", 0, "\\p{...}"),
+        ("a\\E", 1, "\\E"),
+        ("[\\R]", 1, "\\R"),
+        ("\\08", 0, "octal"),
+        ("\\p{Upper}(", 9, "unclosed group"),
+    ] {
+        match Pattern::compile_java(text.as_bytes(), Anchor::Whole, Limits::default()) {
+            Err(BadPattern::Syntax {
+                at: Some(place),
+                what: why,
+            }) => {
+                assert_eq!(place, at, "{text}: {why}");
+                assert!(why.contains(what), "{text}: {why}");
+            }
+            other => panic!("{text}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn bytes_that_are_no_text_are_themselves_in_java_as_well() {
+    for (pattern, text) in [
+        (&b"\xff+"[..], &b"\xff\xff"[..]),
+        (b"\\Q\xff.\\E", b"\xff."),
+        (b"\\\xff", b"\xff"),
+        ("\\Qé\\E+".as_bytes(), "éé".as_bytes()),
+        (b"[\\Q\xff\\E]", b"\xff"),
+    ] {
+        let compiled = Pattern::compile_java(pattern, Anchor::Whole, Limits::default()).unwrap();
+        assert!(compiled.is_match(text), "{}", pattern.escape_ascii());
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_pattern_of_java_makes_it_panic(text in prop::collection::vec(
+        prop_oneof![5 => prop::sample::select(&b"\\QEphHRcv0{}[]()^?+*-&~:aU7<>#"[..]), 1 => any::<u8>()], 0..24)) {
+        let _ = Pattern::compile_java(&text, Anchor::Whole, Limits::default());
+        Pattern::size(&text);
+        Pattern::is_heavy(&text);
+    }
 }

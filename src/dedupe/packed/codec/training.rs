@@ -4,10 +4,7 @@
 //! them and the pairs of neighbours, and keeps what saves most: symbols again, and pairs as new symbols.
 //! So symbols about double in length each round.
 
-use std::hash::BuildHasherDefault;
-
 use hashbrown::HashMap;
-use rustc_hash::FxHasher;
 
 use super::matcher::{Matcher, Token, PADDING};
 use super::runs::{self, Alphabet};
@@ -21,7 +18,8 @@ const KEPT: usize = SYMBOLS + SYMBOLS / 2;
 /// A pair that occurs less often is nothing to learn from.
 const RARE: u32 = 3;
 
-type Counts<K> = HashMap<K, u32, BuildHasherDefault<FxHasher>>;
+/// Keyed by a hash that differs from process to process: the texts are those of whoever is crawled.
+type Counts<K> = HashMap<K, u32>;
 
 /// Texts to learn from.
 #[derive(Clone, Default)]

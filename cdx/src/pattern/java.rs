@@ -1,0 +1,265 @@
+//! Java's spelling of regular expressions, as OutbackCDX and the Internet Archive's server have it, in the
+//! engine's. What takes time that is linear in the text is translated; what cannot be is refused, rather than
+//! read as something else.
+
+use super::BadPattern;
+
+/// A pattern in the engine's spelling.
+#[derive(Debug)]
+pub(super) struct Translated {
+    pub text: String,
+    /// Where parts of it begin, and where these began in the pattern as it was given.
+    parts: Vec<(usize, usize)>,
+}
+
+impl Translated {
+    /// Where the part was in the pattern as it was given that this byte of the text is of.
+    pub fn origin(&self, at: usize) -> usize {
+        let next = self.parts.partition_point(|(of_text, _)| *of_text <= at);
+        next.checked_sub(1).map_or(at, |last| self.parts[last].1)
+    }
+}
+
+/// Java's POSIX classes, all of ASCII; the engine knows them by the same names in lower case.
+const CLASSES: [&str; 13] = [
+    "Lower", "Upper", "ASCII", "Alpha", "Digit", "Alnum", "Punct", "Graph", "Print", "Blank",
+    "Cntrl", "XDigit", "Space",
+];
+
+/// Translates a pattern.
+///
+/// # Errors
+/// What there is in it that has no counterpart, and where.
+pub(super) fn translate(given: &[u8]) -> Result<Translated, BadPattern> {
+    let mut reader = Reader {
+        given,
+        at: 0,
+        nested: 0,
+        class_begins: false,
+        counts: false,
+        repeats: false,
+        into: Translated {
+            text: String::with_capacity(given.len()),
+            parts: Vec::new(),
+        },
+    };
+    while reader.at < given.len() {
+        reader.part()?;
+    }
+    Ok(reader.into)
+}
+
+struct Reader<'a> {
+    given: &'a [u8],
+    at: usize,
+    /// How many classes are open.
+    nested: usize,
+    /// Whether a bracket would be the first of a class, and so itself.
+    class_begins: bool,
+    /// Whether a brace is open outside of classes: of a counted repetition.
+    counts: bool,
+    /// Whether what came last is a quantifier.
+    repeats: bool,
+    into: Translated,
+}
+
+impl<'a> Reader<'a> {
+    fn rest(&self) -> &'a [u8] {
+        &self.given[self.at..]
+    }
+
+    /// Takes so many bytes, and writes others.
+    fn put(&mut self, taken: usize, text: &str) {
+        self.into.parts.push((self.into.text.len(), self.at));
+        self.into.text.push_str(text);
+        self.at += taken;
+    }
+
+    /// Takes a character as it is; a byte that is of none becomes its escape.
+    fn keep(&mut self) {
+        let first = &self.rest()[..self.rest().len().min(4)];
+        let Some(chunk) = first.utf8_chunks().next() else {
+            return;
+        };
+        match chunk.valid().chars().next() {
+            Some(c) => self.put(c.len_utf8(), c.encode_utf8(&mut [0; 4])),
+            None => {
+                let byte = first[0];
+                self.put(1, &format!("\\x{byte:02X}"));
+            }
+        }
+    }
+
+    fn wrong(&self, what: &str) -> BadPattern {
+        BadPattern::Syntax {
+            at: Some(self.at),
+            what: what.into(),
+        }
+    }
+
+    fn part(&mut self) -> Result<(), BadPattern> {
+        let repeated = std::mem::take(&mut self.repeats);
+        let begins = std::mem::take(&mut self.class_begins);
+        let bytes = self.rest();
+        if self.nested > 0 {
+            match bytes {
+                [b'\\', ..] => return self.escape(),
+                [b'[', b'^', ..] => {
+                    self.nested += 1;
+                    self.class_begins = true;
+                    self.put(2, "[^");
+                }
+                [b'[', ..] => {
+                    self.nested += 1;
+                    self.class_begins = true;
+                    self.keep();
+                }
+                [b']', ..] if !begins => {
+                    self.nested -= 1;
+                    self.keep();
+                }
+                // To the engine `~~` and `[:` mean something.
+                [b'~', ..] => self.put(1, "\\x7E"),
+                [b':', ..] => self.put(1, "\\x3A"),
+                _ => self.keep(),
+            }
+            return Ok(());
+        }
+        match bytes {
+            [b'\\', ..] => return self.escape(),
+            [b'[', b'^', ..] => {
+                self.nested = 1;
+                self.class_begins = true;
+                self.put(2, "[^");
+            }
+            [b'[', ..] => {
+                self.nested = 1;
+                self.class_begins = true;
+                self.keep();
+            }
+            [b'+', ..] if repeated => {
+                return Err(self
+                    .wrong("a possessive quantifier, which gives nothing back, is not supported"))
+            }
+            // After a quantifier it makes that one reluctant.
+            [b'?', ..] if repeated => self.keep(),
+            [b'*' | b'+' | b'?', ..] => {
+                self.repeats = true;
+                self.keep();
+            }
+            [brace @ (b'{' | b'}'), ..] => {
+                self.repeats = *brace == b'}' && self.counts;
+                self.counts = *brace == b'{';
+                self.keep();
+            }
+            [b'(', b'?', b'>', ..] => {
+                return Err(
+                    self.wrong("an atomic group, which gives nothing back, is not supported")
+                )
+            }
+            [b'(', b'?', flags @ ..] => {
+                let flags = flags
+                    .iter()
+                    .take_while(|b| b.is_ascii_alphabetic() || **b == b'-');
+                if flags.clone().any(|flag| *flag == b'U') {
+                    return Err(self.wrong(
+                        "classes of Unicode, which the flag U asks for, are not supported",
+                    ));
+                }
+                self.put(2, "(?");
+            }
+            _ => self.keep(),
+        }
+        Ok(())
+    }
+
+    /// What stands after a backslash.
+    fn escape(&mut self) -> Result<(), BadPattern> {
+        let in_class = self.nested > 0;
+        match *self.rest() {
+            [_, b'Q', ..] => self.quote(),
+            [_, b'E', ..] => return Err(self.wrong("\\E without \\Q")),
+            [_, b'h', ..] => self.put(2, "[\\x20\\t]"),
+            [_, b'H', ..] => self.put(2, "[^\\x20\\t]"),
+            [_, b'v', ..] => self.put(2, "[\\n\\x0B\\f\\r]"),
+            [_, b'V', ..] => self.put(2, "[^\\n\\x0B\\f\\r]"),
+            [_, b'R', ..] if in_class => return Err(self.wrong("\\R in a class")),
+            [_, b'R', ..] => self.put(2, "(?:\\r\\n|[\\n\\x0B\\f\\r])"),
+            [_, b'e', ..] => self.put(2, "\\x1B"),
+            [_, b'c', control @ 0..=0x7f, ..] => {
+                self.put(3, &format!("\\x{:02X}", control ^ 0x40));
+            }
+            [_, b'0', ..] => return self.octal(),
+            [_, b'p' | b'P', ..] => return self.class(),
+            // To the engine `\<` and `\>` are boundaries, and not every sign can be escaped.
+            [_, sign @ 0..=0x7f, ..] if !sign.is_ascii_alphanumeric() => {
+                self.put(2, &format!("\\x{sign:02X}"));
+            }
+            [_, letter @ 0..=0x7f, ..] => self.put(2, &format!("\\{}", letter as char)),
+            // A character beyond ASCII is itself, and a lone backslash is an error.
+            [_, _, ..] => self.put(1, ""),
+            _ => self.keep(),
+        }
+        Ok(())
+    }
+
+    /// `\Q…\E`: characters that are themselves, up to the end if there is no `\E`.
+    fn quote(&mut self) {
+        self.put(2, "");
+        let len = memchr::memmem::find(self.rest(), b"\\E").unwrap_or(self.rest().len());
+        let end = self.at + len;
+        while self.at < end {
+            match self.rest()[0] {
+                byte @ 0..=0x7f => self.put(1, &format!("\\x{byte:02X}")),
+                _ => self.keep(),
+            }
+        }
+        if end < self.given.len() {
+            self.put(2, "");
+        }
+    }
+
+    /// `\0` and one to three octal digits, up to 377.
+    fn octal(&mut self) -> Result<(), BadPattern> {
+        let digits = self.rest()[2..].iter();
+        let digits: Vec<u32> = digits
+            .take(3)
+            .take_while(|b| (b'0'..=b'7').contains(*b))
+            .map(|b| u32::from(b - b'0'))
+            .collect();
+        let most = if digits.first().is_some_and(|&first| first <= 3) {
+            3
+        } else {
+            2
+        };
+        let digits = &digits[..digits.len().min(most)];
+        if digits.is_empty() {
+            return Err(self.wrong("\\0 without an octal number"));
+        }
+        let value = digits.iter().fold(0, |value, digit| value * 8 + digit);
+        self.put(2 + digits.len(), &format!("\\x{value:02X}"));
+        Ok(())
+    }
+
+    /// `\p{Upper}`, `\P{Upper}`.
+    fn class(&mut self) -> Result<(), BadPattern> {
+        let rest = self.rest();
+        let name = rest[2..].strip_prefix(b"{").and_then(|name| {
+            let end = memchr::memchr(b'}', name)?;
+            std::str::from_utf8(&name[..end]).ok()
+        });
+        let Some(name) = name.filter(|name| CLASSES.contains(name)) else {
+            return Err(self.wrong(
+                "of the classes \\p{...} there are those of ASCII: Lower, Upper, ASCII, Alpha, Digit, Alnum, Punct, Graph, Print, Blank, Cntrl, XDigit, Space",
+            ));
+        };
+        let not = if rest.starts_with(b"\\P") { "^" } else { "" };
+        let (taken, name) = (name.len() + 4, name.to_ascii_lowercase());
+        let class = match self.nested {
+            0 => format!("[[:{not}{name}:]]"),
+            _ => format!("[:{not}{name}:]"),
+        };
+        self.put(taken, &class);
+        Ok(())
+    }
+}
