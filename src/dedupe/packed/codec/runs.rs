@@ -58,6 +58,20 @@ const CLASS: [u8; 256] = {
     class
 };
 
+/// Bits of a count of a class: enough for a word.
+const LANE: u32 = 12;
+
+/// One byte of a class, in its lane.
+const ONE: [u64; UPPER as usize + 1] = {
+    let mut one = [0; UPPER as usize + 1];
+    let mut n = 0;
+    while n < 5 {
+        one[1 << n] = 1 << (n as u32 * LANE);
+        n += 1;
+    }
+    one
+};
+
 /// Digits, lower case or upper case: all classes of the kind of a class.
 const KIND: [u8; UPPER as usize + 1] = {
     let mut kind = [0; UPPER as usize + 1];
@@ -95,8 +109,8 @@ pub struct Runs<'a> {
 struct Word {
     start: usize,
     end: usize,
-    /// Bytes of each class.
-    classes: [u16; 5],
+    /// Bytes of each class, in lanes.
+    classes: u64,
     /// How often another kind of byte follows.
     changes: u16,
     /// Up to there no place has digits enough.
@@ -149,7 +163,7 @@ impl<'a> Runs<'a> {
         let mut kind = u8::MAX;
         for &c in &self.text[start..end] {
             let class = CLASS[usize::from(c)];
-            self.word.classes[class.trailing_zeros() as usize] += 1;
+            self.word.classes += ONE[usize::from(class)];
             self.word.changes += u16::from(class & kind == 0);
             kind = KIND[usize::from(class)];
         }
@@ -164,7 +178,7 @@ impl<'a> Runs<'a> {
         self.looked_at(used.len() - 1);
         for pair in self.text[self.word.start..=from].windows(2) {
             let (class, next) = (CLASS[usize::from(pair[0])], CLASS[usize::from(pair[1])]);
-            self.word.classes[class.trailing_zeros() as usize] -= 1;
+            self.word.classes -= ONE[usize::from(class)];
             self.word.changes -= u16::from(next & KIND[usize::from(class)] == 0);
         }
         self.word.start = from;
@@ -217,8 +231,8 @@ impl Word {
     /// The alphabet of all that is left, if it is of one.
     fn alphabet(&self) -> Option<Alphabet> {
         let len = self.end - self.start;
-        let counts = self.classes.iter().enumerate();
-        let classes = counts.fold(0, |all, (n, &count)| all | u8::from(count > 0) << n);
+        let lane = |n: u32| self.classes >> (n * LANE) & ((1 << LANE) - 1);
+        let classes = (0..5).fold(0, |all, n| all | u8::from(lane(n) > 0) << n);
         let has = |some: u8| classes & some != 0;
         match classes {
             DIGIT => Some(Alphabet::Decimal),
