@@ -6,7 +6,8 @@
 //! that is not here may be on the other node, or nowhere. So a prefix is served here only
 //!
 //! - while its slot is this node's and at rest; or
-//! - while its slot is open to leave, and nothing has left it yet.
+//! - to read, while its slot is open to leave and nothing has left it yet. (To write as well would take keys that
+//!   do not exist yet, and those the server wants to be made on the other node.)
 //!
 //! Otherwise the reply is what the server itself would say of a command that names all these keys: `MOVED`,
 //! `ASK` when the prefix key is not here any more, `TRYAGAIN`, or `CLUSTERDOWN`. Some servers send a command
@@ -100,29 +101,19 @@ enum Refusal {
 }
 
 fn look(ctx: Ctx, prefix: &RmString, slot: usize, writes: bool) -> Result<(), Refusal> {
-    if !has_changed(slot) && use_prefix(ctx, prefix, writes)? {
+    if !writes && !has_changed(slot) && ask(ctx, c"EXISTS", &[prefix])? == 1 {
         return Ok(());
     }
     // A name beside the prefix key that is never a key: both together are refused while the slot is open.
     let nothing = RmString::new(&[prefix.as_ref(), b"crawlspace:nothing"].concat());
-    ask(ctx, c"EXISTS", &[&nothing, prefix])?;
     if writes {
-        use_prefix(ctx, prefix, true)?;
+        // Nothing can be moved out of a set that is not there.
+        ask(ctx, c"SMOVE", &[&nothing, prefix, prefix])?;
+    } else {
+        ask(ctx, c"EXISTS", &[&nothing, prefix])?;
     }
     note_at_rest(slot);
     Ok(())
-}
-
-/// Whether the prefix key is here, told by a command without effect on this one key.
-fn use_prefix(ctx: Ctx, prefix: &RmString, writes: bool) -> Result<bool, Refusal> {
-    let there = if writes {
-        // Its length: nothing is written at its beginning.
-        let (start, nothing) = (RmString::new(b"0"), RmString::new(b""));
-        ask(ctx, c"SETRANGE", &[prefix, &start, &nothing])
-    } else {
-        ask(ctx, c"EXISTS", &[prefix])
-    };
-    Ok(there? > 0)
 }
 
 /// The number that a command replies, run as the client of the context would run it; 0 for an error.
@@ -165,6 +156,13 @@ fn elsewhere(ctx: Ctx, prefix: &RmString, slot: usize) -> String {
             None => "CLUSTERDOWN Hash slot not served".to_string(),
         },
     }
+}
+
+/// What a client is told when the server refuses a command of the module's own because the key is not there
+/// while its slot is open.
+pub fn not_here(key: &RmString, refusal: &str) -> Option<String> {
+    let says_so = in_cluster() && refusal.contains("non local key");
+    says_so.then(|| try_again(slot_of(key.as_ref())))
 }
 
 fn try_again(slot: usize) -> String {

@@ -12,7 +12,7 @@ use crate::dedupe::storage::Layout;
 use crate::keyspace::{KeyError, Keyspace};
 use crate::server::acl::Access;
 use crate::server::api::{context_flags, raw, rm, Ctx, RawCtx, RmString};
-use crate::server::cluster::in_cluster;
+use crate::server::cluster::{self, in_cluster};
 use crate::server::command::{Call, PREFIX_BYTES};
 use crate::server::config;
 use crate::server::guard::guarded;
@@ -235,7 +235,10 @@ extern "C" fn take_back(ctx: RawCtx, _: *mut c_void) {
             // SAFETY: main thread, the context of this timer.
             unsafe { rm!(RedisModule_SelectDb(ctx.raw(), db)) };
             let mut keys = RedisKeyspace::new(ctx);
-            // No key is made by this, so it may be done also while some are on another node.
+            // While its slot is open, keys come and go as they are.
+            if cluster::check(ctx, &RmString::new(prefix), true).is_err() {
+                continue;
+            }
             let _ = with_index(db, prefix, &mut keys, |remembered, keys| {
                 let index = &mut remembered.index;
                 if purges && index.has_commits(keys) {

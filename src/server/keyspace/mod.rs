@@ -19,6 +19,7 @@ use crate::text::{parse_unsigned, push_number};
 use super::acl::{Access, User};
 use super::answer::Answer;
 use super::api::{raw, rm, string_bytes, Ctx, RawCtx, RmString};
+use super::cluster;
 use super::notify::own_write;
 
 pub use native::{By, Gathering, Told};
@@ -340,6 +341,7 @@ impl RedisKeyspace {
         let reply = Answer::new(reply);
         if reply.is_error() {
             let text = String::from_utf8_lossy(reply.bytes()).into_owned();
+            let text = cluster::not_here(key, &text).unwrap_or(text);
             return Err(KeyError::Refused(text));
         }
         Ok(reply)

@@ -1,0 +1,274 @@
+//! A slot that moves key by key: no answer is wrong on the way, and no key is made anew behind one that left.
+
+mod reshard_load;
+
+use redis_tests::{
+    bulk, ok, sha256_of, small_index, BusyFrontier, Cluster, Frontier, Options, Reply, Server,
+    Snapshot, Wire, DATE, T0,
+};
+
+const P: &str = "{moving}:";
+
+fn cluster() -> Cluster {
+    let simulated = &["chg-simulated-time", "yes"];
+    Cluster::with(2, Options::new().module_args(simulated))
+}
+
+/// Whether a client is told to go elsewhere or to come back later.
+fn is_refused(reply: &Reply) -> bool {
+    let Reply::Error(line) = reply else {
+        return false;
+    };
+    [&b"TRYAGAIN "[..], b"ASK ", b"MOVED "]
+        .iter()
+        .any(|word| line.starts_with(word))
+}
+
+/// The node that has the slot of [`P`], and the other.
+fn sides(cluster: &Cluster) -> (&Server, &Server) {
+    let from = cluster.owner(P);
+    let others = cluster.nodes().iter();
+    let to = others.clone().find(|node| node.port() != from.port());
+    (from, to.expect("two nodes"))
+}
+
+fn keys(node: &Server, slot: i64) -> Vec<String> {
+    let mut keys = ok!(node.wire(), "CLUSTER", "GETKEYSINSLOT", slot, 1000).texts();
+    keys.sort();
+    keys
+}
+
+fn migrate(from: &mut Wire, to: &Server, key: &str) {
+    let moved = ok!(from, "MIGRATE", "127.0.0.1", to.port(), key, 0, 60_000);
+    assert_eq!(moved.text(), "OK", "{key}");
+}
+
+/// Commands by their words; the first `reads` of them only read.
+struct Commands {
+    all: Vec<Vec<Vec<u8>>>,
+    reads: usize,
+}
+
+impl Commands {
+    fn answers(&self, c: &mut Wire) -> Vec<Reply> {
+        let reads = self.all[..self.reads].iter();
+        reads.map(|words| steady(c.expect_ok(words))).collect()
+    }
+
+    /// Runs all of them where only a part of the keys is: reads may be right, and all may be refused.
+    fn assert_refused_or_right(&self, c: &mut Wire, asking: bool, right: &[Reply], what: &str) {
+        for (i, words) in self.all.iter().enumerate() {
+            if asking {
+                ok!(c, "ASKING");
+            }
+            let reply = steady(c.call(words));
+            let shown = String::from_utf8_lossy(&words[0]);
+            assert!(
+                is_refused(&reply) || right.get(i) == Some(&reply),
+                "{what}, asking {asking}: {shown} said {reply:?}"
+            );
+        }
+    }
+}
+
+/// A reply without what memory takes, which changes with every move.
+fn steady(reply: Reply) -> Reply {
+    let Reply::Array(items) = &reply else {
+        return reply;
+    };
+    let memory = items.iter().position(|item| *item == bulk("memory"));
+    let Some(at) = memory else { return reply };
+    let kept = items
+        .iter()
+        .enumerate()
+        .filter(|(i, _)| *i != at && *i != at + 1);
+    Reply::Array(kept.map(|(_, item)| item.clone()).collect())
+}
+
+/// Every key alone on the other side, from both sides: what is said there, and that nothing is made there.
+fn each_key_alone(cluster: &Cluster, commands: &Commands) {
+    let (from, to) = sides(cluster);
+    let slot = cluster.slot(P);
+    let (mut a, mut b) = (from.wire(), to.wire());
+    let all = keys(from, slot);
+    assert!(all.len() > 12, "{all:?}");
+    let before = Snapshot::of(&mut a);
+    let right = commands.answers(&mut a);
+    for words in &commands.all {
+        let there = b.expect_error(words);
+        let here = format!("127.0.0.1:{}", from.port());
+        assert!(
+            there.starts_with("MOVED ") && there.ends_with(&here),
+            "{there}"
+        );
+    }
+    for key in &all {
+        for stays in [true, false] {
+            cluster.begin_move(P, to);
+            assert_eq!(commands.answers(&mut a), right, "nothing has left yet");
+            let (left, kept): (Vec<_>, Vec<_>) = all
+                .iter()
+                .cloned()
+                .partition(|other| (other == key) != stays);
+            left.iter().for_each(|key| migrate(&mut a, to, key));
+            let what = format!("{key} {}", if stays { "alone stays" } else { "alone left" });
+            commands.assert_refused_or_right(&mut a, false, &right, &what);
+            commands.assert_refused_or_right(&mut b, false, &right, &what);
+            commands.assert_refused_or_right(&mut b, true, &right, &what);
+            assert_eq!(keys(from, slot), kept, "{what}");
+            assert_eq!(keys(to, slot), left, "{what}");
+            // Back again: the owner takes the keys in while the slot is at rest there.
+            ok!(a, "CLUSTER", "SETSLOT", slot, "STABLE");
+            left.iter().for_each(|key| migrate(&mut b, from, key));
+            ok!(b, "CLUSTER", "SETSLOT", slot, "STABLE");
+            assert_eq!(commands.answers(&mut a), right, "all are back");
+        }
+    }
+    let after = Snapshot::of(&mut a).without_counters();
+    before
+        .without_counters()
+        .assert_same(&after, "nothing was written");
+}
+
+fn words(line: &str) -> Vec<Vec<u8>> {
+    line.split(' ')
+        .map(|word| word.as_bytes().to_vec())
+        .collect()
+}
+
+#[test]
+fn any_key_of_an_index_may_be_on_the_other_side() {
+    let cluster = cluster();
+    let mut c = cluster.owner(P).wire();
+    small_index(&mut c, P);
+    ok!(c, "DEDUPE.CLAIM", P, "open", sha256_of(99), "PX", 3_600_000);
+    let h = sha256_of(1);
+    let reads = [
+        format!("LOOKUP {P} {h} {}", sha256_of(77)),
+        format!("LOOKUP {P} CRAWL open WITHWACZ {h} {}", sha256_of(36)),
+        format!("REQUIRES {P} open"),
+        format!("REQUIRES {P} open TRANSITIVE FORMAT RESP"),
+        format!("REQUIRES {P} REF u"),
+        format!("REQUIREDBY {P} a"),
+        format!("WACZLIST {P} a"),
+        format!("STATS {P} b"),
+        format!("STATS {P}"),
+        format!("CRAWLS {P}"),
+        format!("CRAWLS {P} UNCOMMITTED"),
+        format!("CHECK {P}"),
+    ];
+    let writes = [
+        format!("PROFILE {P}"),
+        format!("CLAIM {P} open {h} PX 1000"),
+        format!("CLAIM {P} fresh {} PX 1000 BLOCK 5", sha256_of(99)),
+        format!("UNCLAIM {P} {} 1", sha256_of(99)),
+        format!("BEGIN {P} fresh"),
+        format!("ADD {P} open {h} 0 {DATE} http://e/ 5"),
+        format!("ADD {P} fresh SEQ w 1 {h} 0 {DATE} http://e/ 5"),
+        format!("REVISIT {P} open {h} 5"),
+        format!("REVISIT {P} fresh REF v {h} 5"),
+        format!("WACZOPEN {P} open more.wacz"),
+        format!("WACZCLOSE {P} a 0 a.wacz sha256:ab 100"),
+        format!("COMMIT {P} open"),
+        format!("CANCEL {P} open"),
+        format!("REMOVE {P} a"),
+        format!("RETAIN {P} a"),
+        format!("RETAIN {P} PURGE a"),
+        format!("REPAIR {P}"),
+        format!("PACK {P}"),
+        format!("UNPACK {P}"),
+        format!("PROFILE {P} document"),
+    ];
+    let all = reads.iter().chain(&writes);
+    let commands = Commands {
+        all: all.map(|line| words(&format!("DEDUPE.{line}"))).collect(),
+        reads: reads.len(),
+    };
+    each_key_alone(&cluster, &commands);
+}
+
+#[test]
+fn any_key_of_a_frontier_may_be_on_the_other_side() {
+    let cluster = cluster();
+    let mut f = Frontier::over(cluster.owner(P).wire(), P);
+    f.now = Some(T0);
+    let out = BusyFrontier::build(&mut f);
+    let (chg, token) = (&out.held.chg, out.held.token);
+    let reads = ["WHY held", "WHY kept", "WHY member2", "CHECK"].map(str::to_owned);
+    let writes = [
+        format!("ADD crawl fresh {T0}"),
+        format!("ADDURI crawl fresh {T0} 0 http://fresh/"),
+        "NEXT".to_owned(),
+        format!("RELEASE {chg} {token} AT {T0} DONE crawl"),
+        format!("EXTEND {chg} {token} 1000"),
+        "SWEEP".to_owned(),
+        "EXPIRED".to_owned(),
+        format!("BLOCK waiting UNTIL {T0}"),
+        "PAUSE waiting".to_owned(),
+        "RESUME paused".to_owned(),
+        "PAUSE".to_owned(),
+        "LIMIT waiting GAP 5".to_owned(),
+        "GROUP shared waiting".to_owned(),
+        "DROP crawl".to_owned(),
+        "MOVE waiting fresh".to_owned(),
+        "REPAIR".to_owned(),
+    ];
+    let all = reads.iter().chain(&writes);
+    let commands = Commands {
+        all: all.map(|line| f.words(line)).collect(),
+        reads: reads.len(),
+    };
+    each_key_alone(&cluster, &commands);
+    f.assert_conserved();
+}
+
+#[test]
+fn transactions_and_scripts_are_told_of_keys_that_left() {
+    let cluster = cluster();
+    let (from, to) = sides(&cluster);
+    let mut c = from.wire();
+    small_index(&mut c, P);
+    cluster.begin_move(P, to);
+    let lookup = words(&format!("DEDUPE.LOOKUP {P} {}", sha256_of(1)));
+    let script = "return redis.pcall('DEDUPE.LOOKUP', KEYS[1], ARGV[1])";
+    let right = ok!(c, "EVAL", script, 1, P, sha256_of(1));
+    assert_eq!(right, c.expect_ok(&lookup));
+    migrate(&mut c, to, &format!("{P}allcrawls"));
+    ok!(c, "MULTI");
+    c.expect_ok(&lookup);
+    let replies = ok!(c, "EXEC");
+    assert!(is_refused(&replies.items()[0]), "{replies:?}");
+    let reply = c.call(&["EVAL", script, "1", P, &sha256_of(1)]);
+    assert!(is_refused(&reply), "{reply:?}");
+}
+
+/// A claim that is waited for, and a lease, while the slot leaves: nobody waits for ever.
+#[test]
+fn waiters_are_sent_away_when_the_first_key_leaves() {
+    let cluster = cluster();
+    let (from, to) = sides(&cluster);
+    let mut c = from.wire();
+    small_index(&mut c, P);
+    let later = redis_tests::server_time(&mut c) + 3_600_000;
+    ok!(c, "CHG.ADD", P, "crawl", "host", later);
+    let h = sha256_of(99);
+    ok!(c, "DEDUPE.CLAIM", P, "open", h, "PX", 3_600_000);
+    let (mut claims, mut leases) = (from.wire(), from.wire());
+    claims.send(&["DEDUPE.CLAIM", P, "other", &h, "PX", "1000", "BLOCK", "0"]);
+    leases.send(&["CHG.NEXT", P, "BLOCK", "0"]);
+    redis_tests::until("both wait", || {
+        from.info_number("claims_pending") == 1 && from.info_number("chg_waiters") == 1
+    });
+    cluster.begin_move(P, to);
+    migrate(&mut c, to, &format!("{P}claims"));
+    assert!(is_refused(&claims.recv()));
+    migrate(&mut c, to, &format!("{P}chg_wait"));
+    assert!(is_refused(&leases.recv()));
+    let left = keys(from, cluster.slot(P));
+    assert!(!left.iter().any(|key| key.ends_with("claims")), "{left:?}");
+}
+
+#[test]
+fn no_answer_is_wrong_while_slots_move_under_load() {
+    reshard_load::run("no_answer_is_wrong_while_slots_move_under_load");
+}
