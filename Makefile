@@ -21,8 +21,8 @@ ON_BOTH_STORAGES := acl bad_input check claims cluster commit crash databases di
     memory model persistence records removal roles transactions visibility wacz
 
 # Tests that draw numbers draw the same ones each time. SEED=7 makes it others, SEED=random a fresh one, which is
-# printed; `fuzz` and `simulate` take a fresh one by themselves.
-ifeq ($(or $(SEED),$(if $(filter fuzz simulate,$(MAKECMDGOALS)),random)),random)
+# printed; `fuzz`, `reshard` and `simulate` take a fresh one by themselves.
+ifeq ($(or $(SEED),$(if $(filter fuzz reshard simulate,$(MAKECMDGOALS)),random)),random)
 override SEED := $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
 $(info SEED=$(SEED))
 endif
@@ -37,7 +37,7 @@ export REDIS_SERVER
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help build install run demo test test-unit test-live test-servers lint simulate bench fuzz clean
+.PHONY: help build install run demo test test-unit test-live test-servers lint simulate reshard bench fuzz clean
 
 help: ## List what can be done here (this list)
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | while IFS="$$(printf '\t')" read -r target text; do \
@@ -118,6 +118,14 @@ simulate: ## Fetch a million URIs in simulated time with workers that crash, sta
 	@scripts/need cc libclang redis-server
 	$(CARGO) build --release --package crawlspace
 	CRAWLSPACE_MODULE='$(MODULE)' $(CARGO) run --release --package redis-tests --bin simulate
+
+RESHARDS ?= 200
+ANSWERS  ?= 100000
+reshard: ## Move slots of a cluster key by key under load and compare every answer with that of a server at rest (RESHARDS=200, ANSWERS=100000, SEED=, REDIS_SERVER=)
+	@scripts/need cc libclang redis-server
+	$(CARGO) build --release --package crawlspace
+	CRAWLSPACE_MODULE='$(MODULE)' RESHARDS='$(RESHARDS)' ANSWERS='$(ANSWERS)' \
+	    $(CARGO) test --package redis-tests --test reshard -- --nocapture no_answer_is_wrong
 
 bench: ## Measure against plain Redis and pywb and write docs/benchmarks.md (ONLY=dedupe, chg, tags, import, federation, index or one row, QUICK=1, SCALE=1)
 	@scripts/need cc libclang redis-server redis-cli wrk python3 python3-venv

@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 
 use crate::ok;
 use crate::server::{Options, Server};
-use crate::wait::until;
+use crate::wait::{until, until_some};
 use crate::wire::Reply;
 
 /// How many hash slots a cluster has.
@@ -98,10 +98,11 @@ impl Cluster {
         ok!(self.nodes[0].wire(), "CLUSTER", "KEYSLOT", key.as_ref()).int()
     }
 
-    /// The node that has the slot of a key now.
+    /// The node that has the slot of a key now. Nodes that tell each other of a move may for a moment think
+    /// that nobody has it.
     ///
     /// # Panics
-    /// When none says that it has.
+    /// When none says that it has, for a minute.
     pub fn owner(&self, key: impl AsRef<[u8]>) -> &Server {
         let slot = self.slot(key);
         let owns = |node: &&Server| {
@@ -109,8 +110,7 @@ impl Cluster {
                 .iter()
                 .any(|(slots, port)| slots.contains(&slot) && *port == node.port())
         };
-        let owner = self.nodes.iter().find(owns);
-        owner.unwrap_or_else(|| panic!("nobody has slot {slot}"))
+        until_some("somebody has the slot", || self.nodes.iter().find(owns))
     }
 
     /// Begins to move the slot of a key to another node: that one imports, its owner migrates. Keys that are

@@ -85,8 +85,10 @@ impl Routed<'_> {
         self.wires.entry(port).or_insert_with(connect)
     }
 
-    fn call(&mut self, words: &[Vec<u8>]) -> Reply {
+    /// The answer, and whether it was refused before: then a job may have done a part of its work already.
+    fn call(&mut self, words: &[Vec<u8>]) -> (Reply, bool) {
         let start = Instant::now();
+        let mut refusals = 0;
         let mut ask = None;
         loop {
             let reply = match ask.take() {
@@ -101,8 +103,9 @@ impl Routed<'_> {
                 }
             };
             let Some(refused) = refused(&reply) else {
-                return reply;
+                return (reply, refusals > 0);
             };
+            refusals += 1;
             self.progress.refusals.fetch_add(1, Relaxed);
             assert!(
                 start.elapsed() < REFUSED,
@@ -157,6 +160,16 @@ fn steady(reply: &Reply) -> Reply {
     }
 }
 
+/// Commands that reply what they did themselves, and not what is done when they are.
+const COUNT_THEIR_OWN: [&[u8]; 6] = [
+    b"CHG.DROP",
+    b"CHG.MOVE",
+    b"CHG.SWEEP",
+    b"DEDUPE.PACK",
+    b"DEDUPE.UNPACK",
+    b"DEDUPE.REPAIR",
+];
+
 /// Runs random commands on the cluster, each until it is answered, and on the oracle.
 fn compare(mut load: impl Load, mut cluster: Routed<'_>, oracle: &Server) {
     let progress = cluster.progress;
@@ -165,7 +178,11 @@ fn compare(mut load: impl Load, mut cluster: Routed<'_>, oracle: &Server) {
     while !progress.over.load(Relaxed) {
         let [words, same] = load.next();
         let right = oracle.call(&same);
-        let reply = cluster.call(&words);
+        let (reply, again) = cluster.call(&words);
+        if again && COUNT_THEIR_OWN.contains(&&words[0][..]) && !right.is_error() {
+            assert!(!reply.is_error(), "{reply:?}");
+            continue;
+        }
         let shown: Vec<_> = words
             .iter()
             .map(|word| String::from_utf8_lossy(word))
@@ -308,7 +325,7 @@ pub fn run(test: &str) {
     let mut same = oracle.wire3();
     let facts = facts(|words| {
         let right = same.call(words);
-        assert_eq!(steady(&home.call(words)), steady(&right));
+        assert_eq!(steady(&home.call(words).0), steady(&right));
         right
     });
     let all: Vec<&str> = INDEXES.into_iter().chain(FRONTIERS).collect();
