@@ -159,10 +159,27 @@ fn a_slot_on_its_way_is_asked_for_where_it_is() {
         .iter()
         .find(|node| node.port() != owner)
         .unwrap();
-    let found = || index.lookup(None, &[hash.as_bytes()]).unwrap()[0].is_some();
+    let found = |index: &Index<Server>| {
+        index
+            .lookup(None, &[hash.as_bytes()])
+            .map(|found| found[0].is_some())
+    };
     cluster.begin_move(prefix(1), to);
+    assert!(found(&index).unwrap(), "nothing has left");
     cluster.move_keys(prefix(1), to);
-    assert!(found(), "it is asked for at the other server");
+    // Nobody knows that all keys are there before the slot is.
+    let hasty = Server::options(&cluster.url()).retries(1).open().unwrap();
+    let refused = found(&Index::on(&hasty, prefix(1))).unwrap_err();
+    assert_eq!(refused.code(), Some(Code::TryAgain), "{refused}");
+    let patient = thread::spawn({
+        let (index, hash) = (index.clone(), hash.clone());
+        move || index.lookup(None, &[hash.as_bytes()]).unwrap()[0].is_some()
+    });
+    cluster.finish_move(prefix(1), to);
+    assert!(
+        patient.join().unwrap(),
+        "it is asked for at the other server"
+    );
     let lookup = |index: &Index<Batch>| index.lookup(None, &[hash.as_bytes()]);
     let batch = Batch::new();
     let calls: Vec<_> = (0..4)
@@ -180,7 +197,6 @@ fn a_slot_on_its_way_is_asked_for_where_it_is() {
             assert!(one.take().unwrap()[0].is_some());
         }
     });
-    cluster.finish_move(prefix(1), to);
     assert_eq!(index.stats().unwrap().hashes, 1);
 }
 
