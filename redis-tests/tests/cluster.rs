@@ -281,3 +281,35 @@ fn job_whose_slot_leaves_harms_nothing() {
     );
     assert_consistent(&mut cb, P);
 }
+
+#[test]
+fn cluster_that_is_down_says_so() {
+    let node = one_node();
+    let mut c = node.wire();
+    add(&mut c, P, "a", [1]);
+    commit(&mut c, P, "a");
+    let (slot, other) = (
+        ok!(c, "CLUSTER", "KEYSLOT", P).int(),
+        ok!(c, "CLUSTER", "KEYSLOT", "{b}").int(),
+    );
+    let h = sha256_of(1);
+    let lookup = ["DEDUPE.LOOKUP", P, &h];
+    let record = ["DEDUPE.ADD", P, "a", &h, "0", DATE, "http://e.com/", "5"];
+    ok!(c, "CLUSTER", "DELSLOTS", other);
+    until("the cluster is down", || !node_is_up(&node));
+    for words in [&lookup[..], &record] {
+        assert_eq!(c.expect_error(words), "CLUSTERDOWN The cluster is down");
+    }
+    ok!(c, "CONFIG", "SET", "cluster-allow-reads-when-down", "yes");
+    assert_eq!(c.expect_ok(&lookup), array([record_of("a", 1)]));
+    let line = c.expect_error(&record);
+    assert_eq!(
+        line,
+        "CLUSTERDOWN The cluster is down and only accepts read commands"
+    );
+    ok!(c, "CONFIG", "SET", "cluster-require-full-coverage", "no");
+    ok!(c, "CLUSTER", "DELSLOTS", slot);
+    for words in [&lookup[..], &record] {
+        assert_eq!(c.expect_error(words), "CLUSTERDOWN Hash slot not served");
+    }
+}
