@@ -158,13 +158,14 @@ mod tests {
     const LATE: &[u8] = b"20260319102015";
 
     /// Moments in other forms than digits, two of them the same.
-    const DATES: [&[u8]; 6] = [
+    const DATES: [&[u8]; 7] = [
         EARLY,
         LATE,
         b"20260319102014999",
         b"2026-03-19T10:20:15Z",
         b"2026-03-19T12:20:14.9995+02:00",
         b"20260319102016",
+        b"20260319102015000",
     ];
 
     type Told = (usize, usize, usize, u64, u64);
@@ -180,8 +181,12 @@ mod tests {
 
     impl World {
         fn new() -> World {
+            World::of(Profile::Document)
+        }
+
+        fn of(profile: Profile) -> World {
             let mut ks = MemoryKeyspace::default();
-            let index = Index::open(&mut ks, b"p:", Profile::Document, false).unwrap();
+            let index = Index::open(&mut ks, b"p:", profile, false).unwrap();
             World { ks, index }
         }
 
@@ -301,9 +306,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn records_in_any_order_and_any_calls_give_the_same_keys((before, one, other) in orders()) {
+        fn records_in_any_order_and_any_calls_give_the_same_keys(
+            (before, one, other) in orders(),
+            profile in proptest::sample::select(&Profile::ALL[..]),
+        ) {
             let mut worlds = [&one, &other].map(|order| {
-                let mut world = World::new();
+                let mut world = World::of(profile);
                 // Another spelling by a plain client, and a commit before.
                 let spelled = hash(2)[7..].to_vec();
                 let value = b"1 20260319102015 http://e.com/2 9";

@@ -116,7 +116,7 @@ macro_rules! dedupe_calls {
         }
         assert_eq!(index.requires(Of::References(&[]), true)$(.$await)?.unwrap(), []);
         let dependents = index.required_by(b"a")$(.$await)?.unwrap();
-        assert_eq!((&dependents[0].crawl[..], dependents[0].revisits), (&b"b"[..], Some(3)));
+        assert_eq!((&dependents[0].crawl[..], dependents[0].revisits), (&b"b"[..], Some(4)));
 
         let stats = index.stats()$(.$await)?.unwrap();
         assert_eq!((stats.crawls, stats.uncommitted, stats.hashes), (1, 1, 2));

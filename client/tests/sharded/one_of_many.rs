@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crawlspace_client::dedupe::{
-    Adding, Claim, Index, Listed, Moved, Of, Original, Profile, Reference, Revisited, Revisiting,
-    Sequence, Sharded,
+    Adding, Claim, Index, Listed, Moved, Of, Profile, Reference, Revisited, Revisiting, Sequence,
+    Sharded,
 };
 use crawlspace_client::{AsyncServer, Code, Error, Server};
 use redis_tests::{ok, Rng, Server as Redis};
@@ -190,17 +190,12 @@ fn random_call(twins: &Twins, rng: &mut Rng) {
                 reference,
                 ..Revisiting::default()
             };
-            let original = Original {
-                crawl: CRAWLS[rng.below(4) as usize].to_vec(),
-                wacz_index: rng.below(3),
-                date: b"20240501120000".to_vec(),
-                url: b"http://e.com/".to_vec(),
-                size: 700,
-            };
-            let original = (rng.below(2) == 0).then_some(&original);
+            let given = rng.below(2) == 0;
             for record in &records {
+                let known = twins.one.lookup(Some(crawl), &[record.hash.as_bytes()]);
+                let known = known.unwrap().pop().flatten().filter(|_| given);
                 let revisited = Revisited {
-                    original,
+                    original: known.as_ref(),
                     ..record.revisited()
                 };
                 twins.compare(
