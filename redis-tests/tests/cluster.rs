@@ -1,7 +1,7 @@
 //! A cluster: one prefix is one slot, and a slot that migrates is asked for at the right node.
 
 use redis_tests::{
-    add, array, assert_consistent, commit, err, int, ok, owners, record_of, sha256_of, until,
+    add, array, assert_consistent, cmd, commit, err, int, ok, owners, record_of, sha256_of, until,
     until_some, Options, Reply, Server, Wire, DATE,
 };
 
@@ -312,4 +312,35 @@ fn cluster_that_is_down_says_so() {
     for words in [&lookup[..], &record] {
         assert_eq!(c.expect_error(words), "CLUSTERDOWN Hash slot not served");
     }
+}
+
+#[test]
+fn replica_reads_after_readonly_and_sends_others_to_its_master() {
+    let (node, replica) = (one_node(), Options::new().cluster_enabled().start());
+    let (mut c, mut r) = (node.wire(), replica.wire());
+    add(&mut c, P, "a", [1]);
+    commit(&mut c, P, "a");
+    let bus = ok!(c, "CONFIG", "GET", "cluster-port").pairs()[0].1.text();
+    ok!(r, "CLUSTER", "MEET", "127.0.0.1", node.port(), bus);
+    let id = ok!(c, "CLUSTER", "MYID").text();
+    until("the replica knows its master", || {
+        !cmd!(r, "CLUSTER", "REPLICATE", id).is_error()
+    });
+    node.wait_for_replica_offset(&replica);
+    let h = sha256_of(1);
+    let lookup = ["DEDUPE.LOOKUP", P, &h];
+    let here = format!(":{}", node.port());
+    until("it is the master's slot", || {
+        let line = r.expect_error(&lookup);
+        line.starts_with("MOVED ") && line.ends_with(&here)
+    });
+    ok!(r, "READONLY");
+    assert_eq!(r.expect_ok(&lookup), array([record_of("a", 1)]));
+    assert_consistent(&mut r, P);
+    // Before the module is asked, Redis 8.6 says that this is a replica.
+    let line = err!(r, "DEDUPE.COMMIT", P, "a");
+    assert!(
+        line.starts_with("MOVED ") || line.starts_with("READONLY "),
+        "{line}"
+    );
 }
