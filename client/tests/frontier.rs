@@ -392,6 +392,7 @@ fn operators_hold_and_limit_and_move_and_drop() {
             &Limits {
                 parallel: Some(2),
                 gap: Some(MINUTE),
+                delay: Some(Some(MINUTE / 2)),
                 budget: Some(Budget::Left(2)),
             },
         )
@@ -414,6 +415,7 @@ fn operators_hold_and_limit_and_move_and_drop() {
     assert_eq!(error.code(), Some(Code::Err), "{error}");
     let why = frontier.why(b"a").unwrap();
     assert_eq!((why.parallel, why.gap, why.budget), (2, 60_000, None));
+    assert_eq!((why.delay, why.more_executions), (Some(30_000), false));
     assert_eq!(why.executions[0].execution, b"crawl");
     assert_eq!((why.count, why.executions[0].uris), (2, 2));
 

@@ -12,7 +12,7 @@ const COMMANDS: [(&str, i64, bool, bool); 18] = [
     ("chg.add", 5, true, true),
     ("chg.adduri", 7, true, true),
     ("chg.next", 2, true, true),
-    ("chg.release", 6, true, false),
+    ("chg.release", 4, true, false),
     ("chg.extend", 5, true, false),
     ("chg.sweep", 2, true, false),
     ("chg.expired", 2, true, false),
@@ -94,7 +94,7 @@ fn command_docs_name_every_keyword() {
     for (name, keywords) in [
         ("chg.add", "NOW SEQ"),
         ("chg.adduri", "NOW WEIGHT"),
-        ("chg.next", "NOW LEASE COUNT BLOCK"),
+        ("chg.next", "NOW LEASE COUNT BLOCK GROUP"),
         (
             "chg.release",
             "NOW AT DELAY ELAPSED FACTOR MIN MAX CRAWLDELAY RETRYAFTER STATUS DONE RETRY NEXT \
@@ -105,7 +105,7 @@ fn command_docs_name_every_keyword() {
         ("chg.block", "NOW UNTIL"),
         ("chg.pause", "NOW EXECUTION"),
         ("chg.resume", "NOW EXECUTION"),
-        ("chg.limit", "NOW PARALLEL GAP BUDGET"),
+        ("chg.limit", "NOW PARALLEL GAP DELAY BUDGET"),
         ("chg.why", "NOW"),
     ] {
         let docs = ok!(c, "COMMAND", "DOCS", name);

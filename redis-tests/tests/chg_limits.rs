@@ -265,3 +265,93 @@ fn server_without_memory_takes_nothing_in_and_lets_workers_go_on() {
     assert_eq!(f.total(), 0);
     f.assert_conserved();
 }
+
+#[test]
+fn stored_delay_is_kept_where_a_release_says_none_and_is_the_least_of_computed_ones() {
+    let (_server, mut f) = stage();
+    f.ok("LIMIT host DELAY 30000");
+    for (when, pause) in [
+        ("", 30_000),
+        ("DELAY 5 ", 5),
+        ("ELAPSED 10 ", 30_000),
+        ("ELAPSED 40000 ", 40_000),
+        ("ELAPSED 10 STATUS 503 ", 30_000),
+    ] {
+        f.add("crawl", "host", 0);
+        let lease = f.take("host");
+        let now = f.now.expect("simulated time");
+        let due = f.release(&lease, format!("{when}DONE crawl"));
+        assert_eq!(due - now, pause, "{when}");
+        f.pass(pause);
+    }
+    let stored = f.now.expect("simulated time") + 5;
+    f.add("crawl", "host", 0);
+    let lease = f.take("host");
+    assert_eq!(f.release(&lease, format!("AT {stored} DONE crawl")), stored);
+    f.pass(5);
+    f.ok("LIMIT host DELAY -1");
+    f.add("crawl", "host", 0);
+    let lease = f.take("host");
+    let error = f.err(format!("RELEASE host {} DONE crawl", lease.token));
+    assert!(error.contains("no delay is stored"), "{error}");
+    f.release(&lease, "DELAY 0 DONE crawl");
+    f.assert_conserved();
+}
+
+#[test]
+fn next_of_a_group_leases_that_one_and_only_if_it_is_due() {
+    let (_server, mut f) = stage();
+    for chg in ["a", "b", "c"] {
+        f.add_uri("crawl", chg, T0, 0, "http://h/");
+    }
+    f.add("crawl", "later", T0 + 100);
+    let lease = |reply: redis_tests::Reply| redis_tests::Lease::only(&reply);
+    let b = lease(f.ok("NEXT GROUP b"));
+    assert_eq!((b.chg.as_str(), b.uri.as_deref()), ("b", Some("http://h/")));
+    assert!(f.ok("NEXT GROUP b").is_nil(), "it is leased");
+    assert!(f.ok("NEXT GROUP later").is_nil(), "it is not due");
+    assert!(f.err("NEXT GROUP nowhere").starts_with("NOCHG"));
+    f.ok("PAUSE c");
+    assert!(f.ok("NEXT GROUP c").is_nil(), "it is paused");
+    f.ok("RESUME c");
+    f.ok("PAUSE");
+    assert!(f.ok("NEXT GROUP c").is_nil(), "everything is paused");
+    f.ok("RESUME");
+    f.ok("SWEEP");
+    assert_eq!(f.place("c"), "ready");
+    let c = lease(f.ok("NEXT LEASE 50 GROUP c"));
+    f.assert_conserved();
+    f.pass(50);
+    assert_eq!(
+        lease(f.ok("NEXT GROUP c")).n,
+        c.deadline,
+        "its lease ran out"
+    );
+    f.release(&b, "DELAY 1000");
+    assert!(f.ok("NEXT GROUP b").is_nil(), "its pause runs");
+    f.pass(1000);
+    assert_eq!(lease(f.ok("NEXT GROUP b")).chg, "b");
+    f.take("a");
+    f.assert_conserved();
+}
+
+#[test]
+fn next_of_a_group_keeps_to_its_shared_gate() {
+    let (_server, mut f) = stage();
+    f.ok("GROUP gate a b c");
+    for chg in ["a", "b", "c"] {
+        f.add("crawl", chg, T0);
+    }
+    let a = f.take("a");
+    f.take_none();
+    assert!(f.ok("NEXT GROUP c").is_nil(), "another one has the gate");
+    f.release(&a, "DELAY 1000 DONE crawl");
+    f.pass(1000);
+    let c = redis_tests::Lease::only(&f.ok("NEXT GROUP c"));
+    assert!(f.ok("NEXT GROUP b").is_nil(), "another one has the gate");
+    f.assert_conserved();
+    f.release(&c, "AT 0 DONE crawl");
+    let b = f.take("b");
+    f.release(&b, "AT 0 DONE crawl");
+    f.assert_conserved();
+}

@@ -7,7 +7,7 @@
 //! |---|---|
 //! | `s` | due time as written here, gate, time of the last release, steps of back-off, time of the last step, whether URIs are kept for it; zeros at the end are left out |
 //! | `l` | leases that ran out in a row; then for each lease that is held `H` token, start, deadline; then for the last release `R` token, its answer, token of the lease that it took |
-//! | `o` | fetches at a time, gap, budget (`-` for none), blocked until, whether paused, shared gate |
+//! | `o` | fetches at a time, gap, budget (`-` for none), blocked until, whether paused, delay (`-` for none), shared gate |
 
 use smallvec::SmallVec;
 
@@ -49,6 +49,8 @@ pub struct Options {
     pub parallel: u64,
     /// Shortest time from the start of one fetch to the start of the next.
     pub gap: Millis,
+    /// Pause after a fetch, unless a release says otherwise; `None` when nothing is stored.
+    pub delay: Option<Millis>,
     /// How many more URIs it takes in; `None` for any number.
     pub budget: Option<u64>,
     /// No fetch before.
@@ -64,6 +66,7 @@ impl Default for Options {
         Options {
             parallel: 1,
             gap: 0,
+            delay: None,
             budget: None,
             blocked: 0,
             paused: false,
@@ -238,7 +241,7 @@ impl Group {
 
 impl Options {
     fn read(text: &[u8]) -> Options {
-        let mut words = text.splitn(6, |&b| b == b' ');
+        let mut words = text.splitn(7, |&b| b == b' ');
         let mut next = || words.next().unwrap_or_default();
         Options {
             parallel: parse_unsigned(next()).unwrap_or(1).max(1),
@@ -246,6 +249,7 @@ impl Options {
             budget: parse_unsigned(next()),
             blocked: parse_unsigned(next()).unwrap_or(0),
             paused: next() == b"1",
+            delay: parse_unsigned(next()),
             gate: next().to_vec(),
         }
     }
@@ -254,13 +258,16 @@ impl Options {
     pub(super) fn write(&self) -> Text {
         let mut text = join(&[self.parallel, self.gap]);
         text.push(b' ');
-        match self.budget {
-            Some(budget) => push_number(&mut text, budget),
+        let optional = |text: &mut Text, n: Option<u64>| match n {
+            Some(n) => push_number(text, n),
             None => text.push(b'-'),
-        }
+        };
+        optional(&mut text, self.budget);
         text.push(b' ');
         push_number(&mut text, self.blocked);
         text.extend_from_slice(if self.paused { b" 1 " } else { b" 0 " });
+        optional(&mut text, self.delay);
+        text.push(b' ');
         text.extend_from_slice(&self.gate);
         text
     }
@@ -329,6 +336,7 @@ mod tests {
             options: Options {
                 parallel: 2,
                 gap: 10,
+                delay: Some(7),
                 budget: Some(0),
                 blocked: 99,
                 paused: true,

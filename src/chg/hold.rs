@@ -25,6 +25,8 @@ pub struct Limits {
     pub parallel: Option<u64>,
     /// Shortest time from the start of one fetch to the start of the next.
     pub gap: Option<Millis>,
+    /// Pause after a fetch, unless a release says otherwise; `Some(None)` for none stored.
+    pub delay: Option<Option<Millis>>,
     /// How many more URIs the group takes in; `Some(None)` for any number.
     pub budget: Option<Option<u64>>,
 }
@@ -114,6 +116,7 @@ impl<K: Store> Frontier<K> {
         let options = &mut loaded.group.options;
         options.parallel = limits.parallel.unwrap_or(options.parallel);
         options.gap = limits.gap.unwrap_or(options.gap);
+        options.delay = limits.delay.unwrap_or(options.delay);
         options.budget = limits.budget.unwrap_or(options.budget);
         let (gap, gate) = (options.gap, loaded.group.gate);
         let begun = loaded.group.holds.iter().map(|hold| hold.granted).max();

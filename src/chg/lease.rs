@@ -18,8 +18,10 @@ pub enum When {
     At(Millis),
     /// So long from now.
     Delay(Millis),
-    /// After a pause that follows from the fetch.
+    /// After a pause that follows from the fetch, and at least the delay that is stored for the group.
     Facts(Facts),
+    /// After the delay that is stored for the group.
+    Stored,
 }
 
 /// What became of the URI that was fetched.
@@ -67,6 +69,12 @@ impl<K: Store> Frontier<K> {
         let Some(hold) = loaded.group.hold(token, now) else {
             return self.released_before(ks, &loaded, token, now);
         };
+        if *when == When::Stored && loaded.group.options.delay.is_none() {
+            return Err(Error::Argument(format!(
+                "no delay is stored for group '{}': say AT, DELAY or ELAPSED, or store one with CHG.LIMIT ... DELAY; nothing was changed",
+                crate::text::Shown(id)
+            )));
+        }
         let change = self.fate_of(ks, &loaded, token, fate)?;
         self.look_at_gate(ks, &loaded.group.options.gate.clone())?;
 
@@ -321,8 +329,10 @@ impl<K: Store> Frontier<K> {
             When::Facts(facts) => {
                 let (pause, backoff) = politeness::pause(facts, group.backoff, hold.granted, now);
                 group.backoff = backoff;
+                let pause = pause.max(group.options.delay.unwrap_or(0));
                 now + self.rounded(pause.min(TEN_YEARS))
             }
+            When::Stored => now + self.rounded(group.options.delay.unwrap_or(0)),
         };
         group.gate = group.gate.max(gate);
         gate

@@ -117,6 +117,49 @@ impl<K: Store> Frontier<K> {
         Ok(Search::Complete)
     }
 
+    /// Leases one group, if it is due; none when it is not, or is held back by anything.
+    ///
+    /// # Errors
+    /// `NOCHG` for an unknown group.
+    pub fn next_of(
+        &mut self,
+        ks: &mut K,
+        id: &[u8],
+        ask: &Ask<'_>,
+        now: Millis,
+    ) -> Result<Option<Lease>> {
+        self.tidy(ks, now)?;
+        let mut loaded = self.known(ks, id)?;
+        self.reclaim(ks, &mut loaded, now)?;
+        let busy = ks.zset_score(&self.names.busy, id)?;
+        if busy.is_some_and(|deadline| of_score(deadline) <= now) {
+            self.make_ready(ks, &mut loaded, now)?;
+            loaded = self.load(ks, id)?;
+        } else if busy.is_some() && loaded.group.holds.is_empty() {
+            // A plain client has it.
+            return Ok(None);
+        }
+        if self.paused(ks)?.all {
+            return Ok(None);
+        }
+        let Verdict::Lease(execution) = self.verdict(ks, &loaded, now)? else {
+            return Ok(None);
+        };
+        match self.take_out(ks, &loaded, now)? {
+            true => self.grant(ks, &mut loaded, execution, ask, now).map(Some),
+            false => Ok(None),
+        }
+    }
+
+    /// Takes a group out of the queue that it stands in, if it is due there; false when it is not, or
+    /// stands too far behind in `chg_ready` or behind its gate to be found.
+    fn take_out(&mut self, ks: &mut K, loaded: &Loaded<K>, now: Millis) -> Result<bool> {
+        if let Some(due) = ks.zset_score(&self.names.wait, &loaded.id)? {
+            return Ok(of_score(due) <= now && self.leave_wait(ks, &loaded.id)?);
+        }
+        Ok(self.leave_ready(ks, &loaded.id)? || self.leave_gate(ks, loaded)?)
+    }
+
     /// The candidate that is due longest.
     fn front(&mut self, ks: &mut K, now: Millis) -> Result<Front<K>> {
         let due =

@@ -86,18 +86,19 @@ impl<K: Store> Frontier<K> {
         Ok(())
     }
 
-    /// Takes a group out of `chg_ready` if it stands near its head.
-    pub(super) fn leave_ready(&mut self, ks: &mut K, id: &[u8]) -> Result<()> {
-        let len = ks.list_len(&self.names.ready)?.min(SEARCHED);
-        for i in 0..len {
+    /// Takes a group out of `chg_ready` if it stands near its head or its tail; true when it did.
+    pub(super) fn leave_ready(&mut self, ks: &mut K, id: &[u8]) -> Result<bool> {
+        let len = ks.list_len(&self.names.ready)?;
+        let tail = len.saturating_sub(SEARCHED).max(SEARCHED)..len;
+        for i in (0..len.min(SEARCHED)).chain(tail) {
             let here = ks.list_get(&self.names.ready, i)?;
             if here.is_some_and(|here| here.as_ref() == id) {
                 ks.list_take(&self.names.ready, i)?;
                 self.passed.ready = 0;
-                return Ok(());
+                return Ok(true);
             }
         }
-        Ok(())
+        Ok(false)
     }
 
     /// Queues a group that stands in no queue: into `chg_ready` when it is due, else into

@@ -45,6 +45,9 @@ enum Op {
     Next {
         count: usize,
     },
+    NextOf {
+        group: usize,
+    },
     Release {
         which: usize,
         delay: u16,
@@ -110,6 +113,7 @@ fn op() -> impl Strategy<Value = Op> {
             |(group, execution, at, depth, uri)| Op::AddKept { group, execution, at, depth, uri }
         ),
         10 => (1..3_usize).prop_map(|count| Op::Next { count }),
+        3 => group.clone().prop_map(|group| Op::NextOf { group }),
         10 => (0..6_usize, 0..1500_u16, 0..4_u8, any::<bool>())
             .prop_map(|(which, delay, fate, again)| Op::Release { which, delay, fate, again }),
         1 => (0..6_usize, 1..2000_u16).prop_map(|(which, ms)| Op::Extend { which, ms }),
@@ -204,6 +208,17 @@ impl World {
                     .unwrap();
             }
             Op::Next { count } => self.next(count),
+            Op::NextOf { group } => {
+                let ask = Ask {
+                    lease: LEASE,
+                    count: 1,
+                    after: None,
+                };
+                match frontier.next_of(ks, GROUPS[group], &ask, now) {
+                    Ok(lease) => lease.into_iter().for_each(|lease| self.granted(lease)),
+                    Err(error) => assert!(matches!(error, Error::NoChg(_)), "{error}"),
+                }
+            }
             Op::Release {
                 which,
                 delay,
@@ -249,7 +264,7 @@ impl World {
                 let limits = Limits {
                     parallel: Some(parallel.into()),
                     gap: Some(gap.into()),
-                    budget: None,
+                    ..Limits::default()
                 };
                 frontier.limit(ks, GROUPS[group], &limits, now).unwrap();
             }
@@ -309,6 +324,14 @@ impl World {
             .next(ks, &ask, now, &mut || true, &mut leases)
             .unwrap();
         for lease in leases {
+            self.granted(lease);
+        }
+    }
+
+    /// Looks whether a lease keeps to what was asked for.
+    fn granted(&mut self, lease: Lease) {
+        let (ks, now) = (&mut self.ks, self.now);
+        {
             let group = self.frontier.load(ks, &lease.chg).unwrap().group;
             let watched = self.groups.entry(lease.chg.clone()).or_default();
             watched.leases.retain(|_, deadline| *deadline > now);

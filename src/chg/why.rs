@@ -68,6 +68,7 @@ impl<K: Store> Frontier<K> {
             ("leases", Reply::Array(leases)),
             ("parallel", Reply::count(options.parallel)),
             ("gap", Reply::count(options.gap)),
+            ("delay", optional(options.delay)),
             ("budget", optional(options.budget)),
             (
                 "group",

@@ -31,6 +31,8 @@ map_reply! {
         parallel: u64,
         /// The shortest time between two beginnings of fetches, in milliseconds.
         gap: u64,
+        /// The pause after a fetch that is stored for it, in milliseconds.
+        delay: Option<u64>,
         /// How many more URIs it takes in. `None`: any number.
         budget: Option<u64>,
         /// The group of CHGs that share a gate with it.
@@ -42,8 +44,10 @@ map_reply! {
         backoff: u64,
         /// Leases that ran out in a row.
         expired: u64,
-        /// Executions with queued URIs.
+        /// Executions with queued URIs, the first thousand.
         executions: Vec<Execution>,
+        /// Whether there are more of them.
+        more_executions: bool,
     }
 }
 

@@ -23,6 +23,9 @@ pub struct Limits {
     pub parallel: Option<u32>,
     /// The shortest time from the beginning of one fetch to that of the next.
     pub gap: Option<Duration>,
+    /// The pause after a fetch where a release says none, and the least where it is computed. `Some(None)`
+    /// for none.
+    pub delay: Option<Option<Duration>>,
     /// How many more URIs it takes in.
     pub budget: Option<Budget>,
 }
@@ -119,6 +122,11 @@ impl<S: Ask> Frontier<S> {
         }
         if let Some(gap) = limits.gap {
             limit.arg("GAP").arg(millis(gap));
+        }
+        match limits.delay {
+            Some(Some(delay)) => drop(limit.arg("DELAY").arg(millis(delay))),
+            Some(None) => drop(limit.arg("DELAY").arg(-1)),
+            None => {}
         }
         match limits.budget {
             Some(Budget::Left(uris)) => limit.arg("BUDGET").arg(uris),

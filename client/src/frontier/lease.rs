@@ -132,6 +132,9 @@ pub enum Pause {
     For(Duration),
     /// For as long as the server makes of these facts.
     Computed(Facts),
+    /// For as long as is stored for the group ([`Limits::delay`](super::Limits::delay)); an error when
+    /// nothing is.
+    Stored,
 }
 
 impl From<Facts> for Pause {
@@ -237,6 +240,7 @@ impl<S: Ask> Frontier<S> {
                 release.arg("DELAY").arg(millis(*delay));
             }
             Pause::Computed(facts) => facts.write_to(&mut release),
+            Pause::Stored => {}
         }
         match fetched {
             Fetched::Done { execution, count } => {
@@ -251,6 +255,35 @@ impl<S: Ask> Frontier<S> {
             Fetched::Nothing => {}
         }
         release
+    }
+
+    /// `CHG.NEXT … GROUP`: a lease of this group and no other, if it is due now and nothing holds it back.
+    /// Without `lease` it lasts for the server's `crawlspace.chg-lease`.
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), crawlspace_client::Error> {
+    /// # use crawlspace_client::frontier::*;
+    /// # let frontier = Frontier::open("redis://127.0.0.1/", "")?;
+    /// if let Some(lease) = frontier.next_of(b"example.com", None)? {
+    ///     println!("fetch from it now, until {}", lease.deadline);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// `NOCHG` when there is no such group; or when the server refuses or cannot be reached.
+    pub fn next_of(&self, chg: &[u8], lease: Option<Duration>) -> S::Answer<Option<Lease>> {
+        let mut next = self.command("CHG.NEXT");
+        if let Some(lease) = lease {
+            next.arg("LEASE").arg(millis(lease));
+        }
+        next.arg("GROUP").arg(chg);
+        self.server.ask(
+            Call::<Option<Vec<Lease>>>::new(next)
+                .repeatable()
+                .map(|leases| leases.and_then(|mut leases| leases.pop())),
+        )
     }
 
     /// `CHG.EXTEND`: the lease lasts so long from now on. Gives the new deadline.

@@ -85,10 +85,19 @@ fn groups_crawls_and_everything_are_held_and_let_go() {
 fn limits_and_shared_gates_are_set() {
     let server = Server::start();
     frontier(&server);
-    let limits = ["--parallel", "4", "--gap", "250ms", "--budget", "7"];
+    let limits = [
+        "--parallel",
+        "4",
+        "--gap",
+        "250ms",
+        "--delay",
+        "30s",
+        "--budget",
+        "7",
+    ];
     let set = chg(&server, &[&["limit", "a.example"], &limits[..]].concat());
     assert_eq!(
-        set.out, "group a.example: 4 at a time, 250 ms apart, 7 more URIs\n",
+        set.out, "group a.example: 4 at a time, 250 ms apart, a pause of 30 s, 7 more URIs\n",
         "{set:?}"
     );
     let why = chg(&server, &["why", "a.example", "--json"]).object();
@@ -96,6 +105,12 @@ fn limits_and_shared_gates_are_set() {
         (&why["parallel"], &why["gap"], &why["budget"]),
         (&json!(4), &json!(250), &json!(7))
     );
+    assert_eq!(why["delay"], json!(30_000));
+    let set = chg(
+        &server,
+        &["limit", "a.example", "--delay", "none", "--json"],
+    );
+    assert_eq!(set.object(), json!({"chg": "a.example", "delay": null}));
     let set = chg(
         &server,
         &["limit", "a.example", "--budget", "none", "--json"],

@@ -171,7 +171,7 @@ macro_rules! frontier_calls {
             let counts = frontier.add(b"other", sequence, &[(b"c", T + 5)])$(.$await)?.unwrap();
             assert_eq!(counts, [Some(1)]);
         }
-        let limits = Limits { parallel: Some(2), gap: Some(MINUTE), budget: Some(Budget::Left(0)) };
+        let limits = Limits { parallel: Some(2), gap: Some(MINUTE), delay: Some(None), budget: Some(Budget::Left(0)) };
         frontier.limit(b"c", &limits)$(.$await)?.unwrap();
         assert_eq!(frontier.add(b"other", None, &[(b"c", 0)])$(.$await)?.unwrap(), [None]);
         let next = Next { lease: Some(MINUTE), count: 5, wait: Wait::UpTo(MINUTE) };

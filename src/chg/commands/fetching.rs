@@ -169,25 +169,32 @@ impl Command for AddUri {
 
 /// What is asked of `NEXT`, alone or as a part of `RELEASE`.
 #[derive(Clone, Copy, Debug)]
-struct Wanted {
+struct Wanted<'a> {
     lease: Millis,
     count: usize,
     block: Option<Millis>,
+    /// This group and no other.
+    group: Option<&'a [u8]>,
 }
 
-impl Wanted {
+impl<'g> Wanted<'g> {
     /// Reads options up to the end of the arguments.
-    fn read(args: &mut Args<'_>, now: &Now, with_count: bool) -> Result<Wanted, String> {
+    fn read(args: &mut Args<'g>, now: &Now, alone: bool) -> Result<Wanted<'g>, String> {
         let mut wanted = Wanted {
             lease: config::chg_lease(),
             count: 1,
             block: None,
+            group: None,
         };
+        let mut counts = false;
         while args.left() > 0 {
             if args.keyword("LEASE") {
                 wanted.lease = span(args, "LEASE", 1)?;
-            } else if with_count && args.keyword("COUNT") {
+            } else if alone && args.keyword("COUNT") {
                 wanted.count = args.unsigned("COUNT", 1, MOST)? as usize;
+                counts = true;
+            } else if alone && args.keyword("GROUP") {
+                wanted.group = Some(id(args, "chg")?);
             } else if args.keyword("BLOCK") {
                 if now.simulated {
                     return Err(format!(
@@ -199,6 +206,12 @@ impl Wanted {
             } else {
                 args.end()?;
             }
+        }
+        if wanted.group.is_some() && (counts || wanted.block.is_some()) {
+            return Err(format!(
+                "ERR syntax error: GROUP asks for one lease of one group now, and cannot go with COUNT or BLOCK (argument {})",
+                args.position()
+            ));
         }
         Ok(wanted)
     }
@@ -229,12 +242,17 @@ impl Command for Next {
             Arg::integer("milliseconds").after("LEASE").optional(),
             Arg::integer("count").after("COUNT").optional(),
             Arg::integer("block-milliseconds").after("BLOCK").optional(),
+            Arg::text("chg").after("GROUP").optional(),
         ],
     };
 
     fn run(call: &mut Call<'_>) -> Result<Answer, String> {
         let now = now(call)?;
         let wanted = Wanted::read(&mut call.args, &now, true)?;
+        if let Some(chg) = wanted.group {
+            permit(call, &Touched::Groups(&[chg]), Access::Write)?;
+            return next_of(call, &wanted, chg, &now);
+        }
         permit(call, &Touched::AnyGroup, Access::Write)?;
         match next(call, &wanted, None, &now)? {
             Some(leases) => Ok(Answer::Reply(leases_reply(&leases))),
@@ -243,10 +261,29 @@ impl Command for Next {
     }
 }
 
+/// A lease of one group, if it is due.
+fn next_of(
+    call: &mut Call<'_>,
+    wanted: &Wanted<'_>,
+    chg: &[u8],
+    now: &Now,
+) -> Result<Answer, String> {
+    let lease = on_frontier(call, |remembered, keys| {
+        remembered.simulated = now.simulated;
+        // Whoever waits has waited longer.
+        remembered.serve(keys, now.ms)?;
+        let ask = wanted.ask(None);
+        let lease = remembered.frontier.next_of(keys, chg, &ask, now.ms)?;
+        remembered.arrange(keys, now.ms, false)?;
+        Ok(lease)
+    })?;
+    Ok(Answer::Reply(leases_reply(lease.as_slice())))
+}
+
 /// Leases for the client of a call, or `None` when it waits for them from now on.
 fn next(
     call: &mut Call<'_>,
-    wanted: &Wanted,
+    wanted: &Wanted<'_>,
     after: Option<(&[u8], Token, Millis)>,
     now: &Now,
 ) -> Result<Option<Vec<Lease>>, String> {
@@ -310,7 +347,7 @@ impl Command for Release {
     const SPEC: Spec = Spec {
         name: "chg.release",
         flags: "write blocking",
-        arity: -6,
+        arity: -4,
         summary:
             "Ends a lease: the group waits for as long as politeness asks, then it is due again.",
         complexity: "O(log M) where M is the number of waiting and busy groups",
@@ -337,7 +374,8 @@ impl Command for Release {
                         ],
                     ),
                 ],
-            ),
+            )
+            .optional(),
             Arg::one_of(
                 "fate",
                 &[
@@ -428,10 +466,8 @@ fn read_when(args: &mut Args<'_>, now: &Now) -> Result<When, String> {
         return Ok(When::Delay(span(args, "DELAY", 0)?));
     }
     if !args.keyword("ELAPSED") {
-        return Err(format!(
-            "ERR syntax error: AT, DELAY or ELAPSED is missing, which say when the host may be fetched from again (argument {})",
-            args.position() + 1
-        ));
+        // What follows is what becomes of the URI, or not understood.
+        return Ok(When::Stored);
     }
     let mut facts = Facts {
         elapsed: span(args, "ELAPSED", 0)?,

@@ -142,7 +142,7 @@ impl Command for Limit {
         flags: "write deny-oom",
         arity: -5,
         summary:
-            "Sets how many fetches at a time a group allows, how far apart, and how many URIs.",
+            "Sets how many fetches at a time a group allows, how far apart, the pause after each, and how many URIs.",
         complexity: "O(log M) where M is the number of waiting groups",
         args: &[
             Arg::prefix(),
@@ -150,6 +150,7 @@ impl Command for Limit {
             Arg::text("chg"),
             Arg::integer("fetches").after("PARALLEL").optional(),
             Arg::integer("milliseconds").after("GAP").optional(),
+            Arg::integer("delay-milliseconds").after("DELAY").optional(),
             Arg::integer("uris").after("BUDGET").optional(),
         ],
     };
@@ -164,6 +165,11 @@ impl Command for Limit {
                 limits.parallel = Some(args.unsigned("PARALLEL", 1, MOST_PARALLEL)?);
             } else if args.keyword("GAP") {
                 limits.gap = Some(span(args, "GAP", 0)?);
+            } else if args.keyword("DELAY") {
+                limits.delay = Some(match args.keyword("-1") {
+                    true => None,
+                    false => Some(span(args, "DELAY", 0)?),
+                });
             } else if args.keyword("BUDGET") {
                 limits.budget = Some(match args.keyword("-1") {
                     true => None,
@@ -175,7 +181,7 @@ impl Command for Limit {
         }
         if limits == Limits::default() {
             return Err(format!(
-                "ERR syntax error: PARALLEL, GAP or BUDGET is missing (argument {})",
+                "ERR syntax error: PARALLEL, GAP, DELAY or BUDGET is missing (argument {})",
                 args.position() + 1
             ));
         }

@@ -15,6 +15,7 @@ use crate::{time, Asking};
 #[derive(Args)]
 #[command(after_help = "Examples:
   crawlspace chg limit cdn.example --parallel 4 --gap 250ms
+  crawlspace chg limit slow.example --delay 30s
   crawlspace chg limit calendar.example --budget 10000
   crawlspace chg limit calendar.example --budget none")]
 pub struct Limit {
@@ -29,14 +30,28 @@ pub struct Limit {
     /// The shortest time from the beginning of one fetch to that of the next: 250ms, 2s.
     #[arg(long, value_name = "SPAN", value_parser = time::span)]
     gap: Option<Duration>,
+    /// The pause after a fetch whose worker says none, and the least where it is computed: 30s; or none.
+    #[arg(long, value_name = "SPAN|none", value_parser = delay)]
+    delay: Option<Delay>,
     /// How many more URIs it takes in, or none for any number.
     #[arg(
         long,
         value_name = "N|none",
         value_parser = budget,
-        required_unless_present_any = ["parallel", "gap"]
+        required_unless_present_any = ["parallel", "gap", "delay"]
     )]
     budget: Option<Budget>,
+}
+
+/// A pause, or none.
+#[derive(Clone, Copy)]
+struct Delay(Option<Duration>);
+
+fn delay(given: &str) -> Result<Delay, String> {
+    match given {
+        "none" => Ok(Delay(None)),
+        span => time::span(span).map(|span| Delay(Some(span))),
+    }
 }
 
 fn budget(given: &str) -> Result<Budget, String> {
@@ -57,6 +72,9 @@ struct Allowed<'a> {
     /// In milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     gap: Option<u64>,
+    /// In milliseconds; `null` for none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    delay: Option<Option<u64>>,
     /// `null` for any number.
     #[serde(skip_serializing_if = "Option::is_none")]
     budget: Option<Option<u64>>,
@@ -67,6 +85,7 @@ impl Limit {
         let limits = Limits {
             parallel: self.parallel,
             gap: self.gap,
+            delay: self.delay.map(|Delay(delay)| delay),
             budget: self.budget,
         };
         let limited = self.asking.frontier()?.limit(self.chg.as_bytes(), &limits);
@@ -75,6 +94,9 @@ impl Limit {
             chg: &self.chg,
             parallel: self.parallel,
             gap: self.gap.map(|gap| gap.as_millis() as u64),
+            delay: self
+                .delay
+                .map(|Delay(delay)| delay.map(|delay| delay.as_millis() as u64)),
             budget: self.budget.map(|budget| match budget {
                 Budget::Left(uris) => Some(uris),
                 Budget::Unlimited => None,
@@ -83,11 +105,18 @@ impl Limit {
         self.asking.tell(&allowed, |allowed| {
             let parallel = allowed.parallel.map(|n| format!("{n} at a time"));
             let gap = allowed.gap.map(|gap| format!("{} apart", duration(gap)));
+            let delay = allowed.delay.map(|delay| match delay {
+                Some(ms) => format!("a pause of {}", duration(ms)),
+                None => "no pause of its own".to_owned(),
+            });
             let budget = allowed.budget.map(|budget| match budget {
                 Some(uris) => many(uris, "more URI"),
                 None => "any number of URIs".to_owned(),
             });
-            let said: Vec<String> = [parallel, gap, budget].into_iter().flatten().collect();
+            let said: Vec<String> = [parallel, gap, delay, budget]
+                .into_iter()
+                .flatten()
+                .collect();
             writeln!(io::stdout(), "group {}: {}", self.chg, said.join(", "))
         })?;
         Ok(true)
