@@ -351,8 +351,12 @@ pub fn run(test: &str) {
         }
     });
     for p in INDEXES {
-        let mut c = cluster.owner(p).wire();
+        let (mut c, mut same) = (cluster.owner(p).wire(), oracle.wire());
         assert_consistent(&mut c, p);
+        // A packed index has the numbers of commits in it.
+        for c in [&mut c, &mut same] {
+            ok!(c, "DEDUPE.UNPACK", p);
+        }
         // Claims last until a time; a commit that is begun again gets another number; and the prefix key is
         // there in a cluster alone.
         let own = [
@@ -367,7 +371,7 @@ pub fn run(test: &str) {
             Snapshot::of_keys(c, |key| key.starts_with(p.as_bytes()) && kept(key))
                 .without_counters()
         };
-        of(&mut c).assert_same(&of(&mut oracle.wire()), p);
+        of(&mut c).assert_same(&of(&mut same), p);
     }
     eprintln!(
         "{test}: {reshards} reshards, {} answers, {} refusals",
