@@ -17,11 +17,6 @@ macro_rules! once_keys {
             pub fn of(mut name: impl FnMut(&$row) -> N) -> Names<N> {
                 Names { $($field: name(&$key),)* }
             }
-
-            /// All of them, in the order of the table.
-            pub fn all(&self) -> [&N; ONCE.len()] {
-                [$(&self.$field),*]
-            }
         }
     };
 }
