@@ -37,7 +37,7 @@ export REDIS_SERVER
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help build install run demo test test-unit test-live test-servers lint simulate reshard bench fuzz clean
+.PHONY: help build install run demo test test-unit test-live test-servers lint simulate reshard bench fuzz soak clean
 
 help: ## List what can be done here (this list)
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | while IFS="$$(printf '\t')" read -r target text; do \
@@ -139,6 +139,12 @@ fuzz: ## Change files, requests and answers of other servers until something bre
 	@$(if $(INPUT),:,$(CARGO) test --package crawlspace --package crawlspace-cdx --no-default-features)
 	@seconds=$$(awk 'BEGIN { print $(or $(TIME),60) / $(FUZZ_TARGETS) }'); \
 	TIME=$$seconds INPUT='$(abspath $(INPUT))' $(CARGO) test --package crawlspace-client --test federation_fuzz -- --nocapture
+
+soak: ## A purge by plain commands beside commits, removals, repairs and kills: 10 000 steps, and 4 000 histories without a server
+	@scripts/need cc libclang redis-server
+	CRAWLSPACE_PURGE_HISTORIES=4000 $(CARGO) test --release --package crawlspace --no-default-features -- dedupe::purge_model
+	$(CARGO) build --release --package crawlspace
+	CRAWLSPACE_MODULE='$(MODULE)' CRAWLSPACE_PURGE_STEPS=10000 $(CARGO) test --package redis-tests --test beside_browsertrix -- --nocapture nothing_that
 
 clean: ## Remove everything that was built
 	$(CARGO) clean
