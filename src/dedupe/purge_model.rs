@@ -268,11 +268,8 @@ impl World {
 
     /// What a purge of these kept crawls consists of.
     fn begin_purge(&mut self) {
-        if self.retains() {
+        if !self.may_purge() {
             return;
-        }
-        if !self.is_plain() || self.job.as_ref().is_some_and(|j| j.what.contains("Packed")) {
-            return; // the guide says so
         }
         if !self.ks.exists(&name(b"allcrawls")) {
             return; // RENAME fails
@@ -410,6 +407,12 @@ impl World {
         job.is_some_and(|begun| begun.what.starts_with("RETAIN"))
     }
 
+    /// Whether a purge may begin, or go on: the guide says that it must not on a packed index.
+    fn may_purge(&self) -> bool {
+        let packs = |begun: &Begun| begun.what == "Packed";
+        self.is_plain() && !self.retains() && !self.job.as_ref().is_some_and(packs)
+    }
+
     fn begin_job(&mut self) {
         if self.job.is_some() {
             return;
@@ -542,7 +545,7 @@ impl World {
                 }
             }
             25..=30 if self.purge.is_empty() => match self.rng.chance(40) {
-                true if !self.retains() => self.purge = std::mem::take(&mut self.cut),
+                true if self.may_purge() => self.purge = std::mem::take(&mut self.cut),
                 true => {}
                 false => self.begin_purge(),
             },
