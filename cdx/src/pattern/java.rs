@@ -36,8 +36,9 @@ pub(super) fn translate(given: &[u8]) -> Result<Translated, BadPattern> {
         at: 0,
         nested: 0,
         class_begins: false,
+        last: Last::Other,
         counts: false,
-        repeats: false,
+        repeats: Repeats::No,
         into: Translated {
             text: String::with_capacity(given.len()),
             parts: Vec::new(),
@@ -56,11 +57,45 @@ struct Reader<'a> {
     nested: usize,
     /// Whether a bracket would be the first of a class, and so itself.
     class_begins: bool,
+    /// What came last in a class, where a dash after it may mean a range.
+    last: Last,
     /// Whether a brace is open outside of classes: of a counted repetition.
     counts: bool,
     /// Whether what came last is a quantifier.
-    repeats: bool,
+    repeats: Repeats,
     into: Translated,
+}
+
+/// What came last in a class.
+#[derive(Clone, Copy, Default, PartialEq)]
+enum Last {
+    /// A character, from which a range may begin.
+    Character,
+    /// The dash of a range.
+    Dash,
+    /// What no range begins from: a class, the end of a range, nothing.
+    #[default]
+    Other,
+}
+
+impl Last {
+    /// After one more character.
+    fn and_character(self) -> Last {
+        match self {
+            Last::Dash => Last::Other,
+            _ => Last::Character,
+        }
+    }
+}
+
+/// Whether what came last is a quantifier.
+#[derive(Clone, Copy, Default, PartialEq)]
+enum Repeats {
+    #[default]
+    No,
+    /// One that takes as much as there is, and may become another by a sign after it.
+    Greedy,
+    Reluctant,
 }
 
 impl<'a> Reader<'a> {
@@ -102,28 +137,7 @@ impl<'a> Reader<'a> {
         let begins = std::mem::take(&mut self.class_begins);
         let bytes = self.rest();
         if self.nested > 0 {
-            match bytes {
-                [b'\\', ..] => return self.escape(),
-                [b'[', b'^', ..] => {
-                    self.nested += 1;
-                    self.class_begins = true;
-                    self.put(2, "[^");
-                }
-                [b'[', ..] => {
-                    self.nested += 1;
-                    self.class_begins = true;
-                    self.keep();
-                }
-                [b']', ..] if !begins => {
-                    self.nested -= 1;
-                    self.keep();
-                }
-                // To the engine `~~` and `[:` mean something.
-                [b'~', ..] => self.put(1, "\\x7E"),
-                [b':', ..] => self.put(1, "\\x3A"),
-                _ => self.keep(),
-            }
-            return Ok(());
+            return self.part_of_class(begins);
         }
         match bytes {
             [b'\\', ..] => return self.escape(),
@@ -137,18 +151,27 @@ impl<'a> Reader<'a> {
                 self.class_begins = true;
                 self.keep();
             }
-            [b'+', ..] if repeated => {
+            [b'+', ..] if repeated == Repeats::Greedy => {
                 return Err(self
                     .wrong("a possessive quantifier, which gives nothing back, is not supported"))
             }
             // After a quantifier it makes that one reluctant.
-            [b'?', ..] if repeated => self.keep(),
+            [b'?', ..] if repeated == Repeats::Greedy => {
+                self.repeats = Repeats::Reluctant;
+                self.keep();
+            }
+            // Java takes `a{2}{3}` for `a{2}`, and the others for errors.
+            [b'*' | b'+' | b'?' | b'{', ..] if repeated != Repeats::No => {
+                return Err(self.wrong("a quantifier of a quantifier is not supported"))
+            }
             [b'*' | b'+' | b'?', ..] => {
-                self.repeats = true;
+                self.repeats = Repeats::Greedy;
                 self.keep();
             }
             [brace @ (b'{' | b'}'), ..] => {
-                self.repeats = *brace == b'}' && self.counts;
+                if *brace == b'}' && self.counts {
+                    self.repeats = Repeats::Greedy;
+                }
                 self.counts = *brace == b'{';
                 self.keep();
             }
@@ -173,6 +196,63 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
+    /// A part of a class, which is the first in it if it `begins`.
+    fn part_of_class(&mut self, begins: bool) -> Result<(), BadPattern> {
+        let last = std::mem::take(&mut self.last);
+        let bytes = self.rest();
+        match bytes {
+            // There, and only there, it is the one character 0B to Java.
+            [b'\\', b'v', b'-', end, ..] if *end != b']' => {
+                return Err(self.wrong("a range from \\v is not supported"))
+            }
+            [b'\\', letter, ..] => {
+                self.last = match letter {
+                    b'd' | b'D' | b'w' | b'W' | b's' | b'S' | b'h' | b'H' | b'v' | b'V' | b'p'
+                    | b'P' => Last::Other,
+                    _ => last.and_character(),
+                };
+                return self.escape();
+            }
+            [b'\\'] => return self.escape(),
+            [b'[', b'^', ..] => {
+                self.nested += 1;
+                self.class_begins = true;
+                self.put(2, "[^");
+            }
+            [b'[', ..] => {
+                self.nested += 1;
+                self.class_begins = true;
+                self.keep();
+            }
+            [b']', ..] if !begins => {
+                self.nested -= 1;
+                self.keep();
+            }
+            // To Java an intersection with nothing is no intersection.
+            [b'&', b'&', after @ ..] if last != Last::Dash => {
+                if begins || matches!(after, [] | [b'&' | b']', ..]) {
+                    return Err(self.wrong("an intersection with nothing is not supported"));
+                }
+                self.put(2, "&&");
+            }
+            // A dash that makes a range; the end of it may be one, too.
+            [b'-', end, ..] if last == Last::Character && !matches!(end, b'[' | b']') => {
+                self.last = Last::Dash;
+                self.keep();
+            }
+            // To the engine `--`, `~~` and `[:` mean something.
+            [sign @ (b'-' | b'~' | b':' | b'&'), ..] => {
+                self.last = last.and_character();
+                self.put(1, &format!("\\x{sign:02X}"));
+            }
+            _ => {
+                self.last = last.and_character();
+                self.keep();
+            }
+        }
+        Ok(())
+    }
+
     /// What stands after a backslash.
     fn escape(&mut self) -> Result<(), BadPattern> {
         let in_class = self.nested > 0;
@@ -188,6 +268,15 @@ impl<'a> Reader<'a> {
             [_, b'e', ..] => self.put(2, "\\x1B"),
             [_, b'c', control @ 0..=0x7f, ..] => {
                 self.put(3, &format!("\\x{:02X}", control ^ 0x40));
+            }
+            // So that its braces are not taken for those of a quantifier.
+            [_, b'x', b'{', ref code @ ..] => {
+                let digits = code.iter().take_while(|b| b.is_ascii_hexdigit());
+                let digits: String = digits.map(|&digit| char::from(digit)).collect();
+                if code.get(digits.len()) != Some(&b'}') {
+                    return Err(self.wrong("\\x{ without a hexadecimal number and }"));
+                }
+                self.put(digits.len() + 4, &format!("\\x{{{digits}}}"));
             }
             [_, b'0', ..] => return self.octal(),
             [_, b'p' | b'P', ..] => return self.class(),
