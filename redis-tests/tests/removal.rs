@@ -479,3 +479,44 @@ fn name_of_a_wacz_that_another_crawl_has_too_stays() {
     assert_eq!(set_key(&mut c, "p:src:d"), [""; 0]);
     assert_consistent(&mut c, P);
 }
+
+/// Two crawls open a file of the same name, and the first one is committed before it is finished.
+fn same_name_in_two_crawls(c: &mut Wire) {
+    for id in ["a", "b"] {
+        add(c, P, id, [1]);
+        ok!(c, "DEDUPE.WACZOPEN", P, id, "same.wacz");
+    }
+    commit(c, P, "a");
+    finish_same_name(c, "b");
+}
+
+fn finish_same_name(c: &mut Wire, id: &str) {
+    let hash = "sha256:ab";
+    ok!(c, "DEDUPE.WACZCLOSE", P, id, 0, "same.wacz", hash, 9);
+    commit(c, P, id);
+}
+
+#[test]
+fn name_of_a_wacz_stays_when_a_crawl_goes_that_never_finished_it() {
+    let server = Server::start();
+    let mut c = server.wire();
+    same_name_in_two_crawls(&mut c);
+    ok!(c, "DEDUPE.REMOVE", P, "a");
+    assert_eq!(set_key(&mut c, "p:src:d"), ["same.wacz"]);
+    ok!(c, "DEDUPE.REMOVE", P, "b");
+    assert_eq!(set_key(&mut c, "p:src:d"), [""; 0]);
+    assert_consistent(&mut c, P);
+}
+
+#[test]
+fn name_of_a_wacz_stays_with_a_crawl_that_finished_it_between_two_commits() {
+    let server = Server::start();
+    let mut c = server.wire();
+    same_name_in_two_crawls(&mut c);
+    finish_same_name(&mut c, "a");
+    ok!(c, "DEDUPE.REMOVE", P, "b");
+    assert_eq!(set_key(&mut c, "p:src:d"), ["same.wacz"]);
+    ok!(c, "DEDUPE.REMOVE", P, "a");
+    assert_eq!(set_key(&mut c, "p:src:d"), [""; 0]);
+    assert_consistent(&mut c, P);
+}

@@ -19,6 +19,7 @@ use super::progress::CommitState;
 use super::record::Record;
 use super::storage::{Of, Storage};
 use super::store::Store;
+use super::undo::file_before;
 use super::wacz::Entry;
 
 enum Phase<K: Store> {
@@ -409,7 +410,9 @@ impl<K: Store> Job<K> for Commit<K> {
                             let names = &index.names;
                             if !ks.set_has(&names.finished, &entry.filename)? {
                                 ks.set_add(&names.finished, &entry.filename)?;
-                            } else if *next > committed {
+                            } else if *next > committed
+                                || file_before(ks, &base, *next - 1)?.is_some()
+                            {
                                 // Another crawl's too, or an importer put it there, or an
                                 // earlier run of this: whoever removes it looks.
                                 ks.set_add(&names.shared, &entry.filename)?;

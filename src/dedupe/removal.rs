@@ -18,7 +18,7 @@ use super::keys::CrawlKey;
 use super::progress::{CANCEL, GONE, REMOVE};
 use super::storage::Of;
 use super::store::Store;
-use super::undo::file_name;
+use super::undo::file;
 
 /// The field of `removing` with the figures so far: no crawl has an empty id.
 const FIGURES: &[u8] = b"";
@@ -269,15 +269,18 @@ impl<K: Store> Leaving<K> {
         crawl: &[u8],
         time: Time<'_>,
     ) -> Result<bool> {
-        if let Some(file) = &mut self.file {
+        if let Some(at) = &mut self.file {
             let waczs = index.crawl_key(ks, crawl, CrawlKey::Waczs);
             let files = ks.list_len(&waczs)?;
-            while *file < files {
-                if let Some(name) = file_name(ks, &waczs, *file)? {
-                    index.forget_finished(ks, crawl, &name)?;
+            while *at < files {
+                if let Some(entry) = file(ks, &waczs, *at)? {
+                    // The name of a placeholder is another crawl's, if it is there.
+                    let is_ours =
+                        entry.is_closed() && index.state(ks, crawl)? == Some(State::Committed);
+                    index.forget_finished(ks, &entry.filename, is_ours)?;
                 }
-                *file += 1;
-                if file.is_multiple_of(8) && !time() {
+                *at += 1;
+                if at.is_multiple_of(8) && !time() {
                     return Ok(false);
                 }
             }

@@ -10,7 +10,7 @@
 
 use super::counts;
 use super::error::Result;
-use super::index::{Index, State};
+use super::index::Index;
 use super::keys::CrawlKey;
 use super::store::Store;
 use super::wacz::Entry;
@@ -168,7 +168,7 @@ impl<K: Store> Index<K> {
             }
         }
         for name in closed_since {
-            self.forget_finished(ks, crawl, &name)?;
+            self.forget_finished(ks, &name, false)?;
         }
         for (field, value) in fields.iter() {
             if let Some(name) = field.strip_prefix(b"base.") {
@@ -198,14 +198,10 @@ impl<K: Store> Index<K> {
             if !entry.is_some_and(|e| e.is_closed() && e.filename == name) {
                 continue;
             }
-            // What it was at the last commit, if it has changed since.
-            let mut was = None;
-            for generation in [&b"done.wacz."[..], b"undo.wacz."] {
-                let field = [generation, i.to_string().as_bytes()].concat();
-                if continued && was.is_none() {
-                    was = ks.hash_get(&base, &field)?;
-                }
-            }
+            let was = match continued {
+                true => file_before(ks, &base, i)?,
+                false => None,
+            };
             let was = was.map(|json| Entry::parse(json.as_ref()));
             if was.is_none_or(|was| was.is_some_and(|was| was.is_closed())) {
                 return Ok(true);
@@ -217,12 +213,11 @@ impl<K: Store> Index<K> {
     /// Takes the name of a file that a crawl has no more out of `src:d`, unless a committed crawl that
     /// stays has a finished file of that name, be it the same one. Looking through the lists is for the
     /// rare names that are there twice, and for those in `src:d` that no commit of this crawl may have
-    /// put there.
-    pub fn forget_finished(&mut self, ks: &mut K, crawl: &[u8], name: &[u8]) -> Result<()> {
+    /// put there (`is_ours` is false).
+    pub fn forget_finished(&mut self, ks: &mut K, name: &[u8], is_ours: bool) -> Result<()> {
         if !ks.set_has(&self.names.finished, name)? {
             return Ok(());
         }
-        let is_ours = self.state(ks, crawl)? == Some(State::Committed);
         if !is_ours || ks.set_has(&self.names.shared, name)? {
             let mut holders = 0;
             for other in self.committed(ks)? {
@@ -242,9 +237,29 @@ impl<K: Store> Index<K> {
     }
 }
 
+/// List element `i` of a crawl's files as it was at the last commit, if it has changed since.
+pub(super) fn file_before<K: Store>(
+    ks: &mut K,
+    base: &K::Name,
+    i: u64,
+) -> Result<Option<K::Value>> {
+    let i = i.to_string();
+    for generation in [&b"done.wacz."[..], b"undo.wacz."] {
+        let was = ks.hash_get(base, &[generation, i.as_bytes()].concat())?;
+        if was.is_some() {
+            return Ok(was);
+        }
+    }
+    Ok(None)
+}
+
 /// The name in list element `i` of a crawl's files.
-pub(super) fn file_name<K: Store>(ks: &mut K, waczs: &K::Name, i: u64) -> Result<Option<Vec<u8>>> {
+fn file_name<K: Store>(ks: &mut K, waczs: &K::Name, i: u64) -> Result<Option<Vec<u8>>> {
+    Ok(file(ks, waczs, i)?.map(|entry| entry.filename))
+}
+
+/// List element `i` of a crawl's files.
+pub(super) fn file<K: Store>(ks: &mut K, waczs: &K::Name, i: u64) -> Result<Option<Entry>> {
     let entry = ks.list_get(waczs, i)?;
-    let entry = entry.and_then(|json| Entry::parse(json.as_ref()));
-    Ok(entry.map(|entry| entry.filename))
+    Ok(entry.and_then(|json| Entry::parse(json.as_ref())))
 }
