@@ -478,3 +478,49 @@ fn batch_beyond_its_time_is_refused() {
     );
     assert!(server.is_alive());
 }
+
+#[test]
+fn batches_of_clients_that_went_take_no_more_time() {
+    let mut server = Server::start();
+    let mut s = space(&server);
+    ok!(
+        s.wire,
+        "CONFIG",
+        "SET",
+        "crawlspace.tags-inline-bytes",
+        1000
+    );
+    let name = "ab0-/".repeat(800);
+    let line = format!("com,example)/ 2020 http://example.com/ text/html 200 S - - 1 2 {name}");
+    // The search in a line cannot be interrupted, and each compiles its own.
+    let asked = |n: usize| {
+        let expression = EXPENSIVE.replace('1', &n.to_string());
+        format!("WHERE '{expression}' RETURN COUNT")
+    };
+    let spent = |server: &mut Server| -> f64 {
+        let text = server.info("used_cpu_user").unwrap();
+        text.parse().unwrap()
+    };
+    let before = spent(&mut server);
+    send(&mut s, &asked(100), line.as_bytes());
+    assert_eq!(s.wire.recv(), int(0));
+    let one = spent(&mut server) - before;
+    let mut others: Vec<TagSpace> = (0..16).map(|_| TagSpace::of(&server)).collect();
+    for (n, other) in others.iter_mut().enumerate() {
+        send(other, &asked(n), line.as_bytes());
+    }
+    until("all of them wait", || {
+        server.info_number("tags_batches_waiting") == 16
+    });
+    for other in others {
+        other.wire.hang_up();
+    }
+    let before = spent(&mut server);
+    until("nothing waits any more", || {
+        server.info_number("tags_batches_waiting") == 0
+            && server.info_number("blocked_clients") == 0
+    });
+    let all = spent(&mut server) - before;
+    // There are five threads at most.
+    assert!(all < 9.0 * one, "{all} s for 16, {one} s for one");
+}

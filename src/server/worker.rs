@@ -300,10 +300,12 @@ fn work_off(kind: usize) {
 
 /// Gives an order a turn; whether it is done.
 fn do_turn(order: &mut Order, turn: &mut dyn Turn) -> bool {
+    // Of a client that went while it waited for a turn, not even a piece.
+    let no_more = order.stop.load(Relaxed);
     // SAFETY: the client is blocked; the server lets any thread measure and reply for it.
     unsafe { rm!(RedisModule_BlockedClientMeasureTimeStart(order.client)) };
     let outcome = guarded("work on another thread", || {
-        let work = order.work.as_mut()?;
+        let work = order.work.as_mut().filter(|_| !no_more)?;
         work(&order.arguments.bytes(), turn)
     })
     .unwrap_or_else(|bug| Some(Err(bug)));
