@@ -89,6 +89,22 @@ fn why_tells_the_state_and_when_it_ends() {
 }
 
 #[test]
+fn why_of_a_due_group_names_the_shared_gate_that_another_one_holds() {
+    let server = simulated().start();
+    let mut f = Frontier::at(&server, T0);
+    f.ok("GROUP gate one two");
+    f.ok(format!("ADD crawl one {T0} two {T0}"));
+    let lease = f.take("one");
+    // Before NEXT has come to it, and when it stands in the queue of the gate.
+    for _ in 0..2 {
+        let why = f.why("two");
+        assert_eq!(why.field("state").text(), "gated", "{why:?}");
+        assert_eq!(why.field("due"), int(lease.deadline));
+        f.take_none();
+    }
+}
+
+#[test]
 fn why_tells_who_holds_the_group_and_since_when() {
     let (_server, mut f, out) = stage();
     f.pass(1234);

@@ -1,10 +1,12 @@
 //! Crawl executions that were dropped while leases of them were held. Whoever holds one may not know,
 //! and would bring the crawl back with the links that it finds: until the last of these leases is over,
-//! nothing more is taken in for the crawl.
+//! nothing more is taken in for the crawl. While an execution is being dropped nothing is taken in
+//! either, because the job does not come back to groups that it has passed.
 //!
 //! `chg_dropped` has these executions by the deadline of the last lease.
 
 use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
 
 use super::error::Result;
 use super::frontier::{Frontier, Loaded};
@@ -30,10 +32,27 @@ impl<K: Store> Frontier<K> {
         Ok(self.dropped.as_mut().expect("read above"))
     }
 
-    /// Whether an execution was dropped, and a lease of it may still be held.
+    /// Whether an execution is being dropped, or was dropped and a lease of it may still be held.
     pub(super) fn is_dropped(&mut self, ks: &mut K, execution: &[u8], now: Millis) -> Result<bool> {
+        if self.is_being_dropped(execution) {
+            return Ok(true);
+        }
         let marks = self.marks(ks)?;
         Ok(marks.get(execution).is_some_and(|&until| until > now))
+    }
+
+    /// Takes nothing in for an execution for as long as its name is held by the job that drops it.
+    pub(super) fn begin_drop(&mut self, execution: &Arc<[u8]>) {
+        let known = Arc::downgrade(execution);
+        if !self.dropping.iter().any(|other| other.ptr_eq(&known)) {
+            self.dropping.push(known);
+        }
+    }
+
+    fn is_being_dropped(&mut self, execution: &[u8]) -> bool {
+        self.dropping.retain(|other| other.strong_count() > 0);
+        let mut names = self.dropping.iter().filter_map(Weak::upgrade);
+        names.any(|name| *name == *execution)
     }
 
     /// Takes nothing in for an execution up to a time, or longer if that was said before.

@@ -1,6 +1,8 @@
 //! `CHG.DROP`: a crawl is aborted, and its URIs leave all groups. It stays so until the last lease ends
 //! whose worker may not know.
 
+use std::sync::Arc;
+
 use crate::keyspace::Batch;
 use crate::reply::Reply;
 
@@ -18,7 +20,7 @@ const BATCH: u64 = 128;
 /// Takes the URIs of an execution out of all groups. A URI that is being fetched counts no more, but
 /// its host stays leased.
 pub struct Dropping<K: Store> {
-    execution: Vec<u8>,
+    execution: Arc<[u8]>,
     now: Millis,
     /// The walk over the groups that have URIs of the execution.
     groups: K::Cursor,
@@ -35,7 +37,7 @@ impl<K: Store> Dropping<K> {
     /// Of this execution.
     pub fn new(ks: &mut K, execution: &[u8], now: Millis) -> Self {
         Dropping {
-            execution: execution.to_vec(),
+            execution: execution.into(),
             now,
             groups: ks.cursor(),
             batch: Batch::default(),
@@ -110,6 +112,7 @@ impl<K: Store> Dropping<K> {
 
 impl<K: Store> Job<K> for Dropping<K> {
     fn step(&mut self, frontier: &mut Frontier<K>, ks: &mut K, time: Time<'_>) -> Result<Step> {
+        frontier.begin_drop(&self.execution);
         while self.walk(frontier, ks)? {
             let id = self.batch.get(self.next).0.to_vec();
             let (gone, more) = self.drop_some(frontier, ks, &id)?;
@@ -175,5 +178,48 @@ mod tests {
             .keys()
             .filter(|key| key.starts_with(b"{f}:chg_of:y"));
         assert_eq!(left.count(), 0);
+    }
+    #[test]
+    fn what_is_added_while_a_crawl_is_dropped_is_not_taken_in() {
+        let mut ks = MemoryKeyspace::default();
+        let mut frontier = Frontier::open(&mut ks, b"{f}:");
+        let add = |frontier: &mut Frontier<MemoryKeyspace>, ks: &mut _, chg: &str| {
+            let kept = Kept {
+                chg: chg.as_bytes(),
+                at: 1,
+                depth: 0,
+                uri: b"u",
+            };
+            frontier.add_kept(ks, b"y", None, &[kept], 1).unwrap()[0]
+        };
+        for n in 0..20 {
+            assert_eq!(add(&mut frontier, &mut ks, &format!("h{n}")), Some(1));
+        }
+        let mut drop = Dropping::new(&mut ks, b"y", 1);
+        let mut steps = 0;
+        let done = loop {
+            match drop.step(&mut frontier, &mut ks, &mut || false).unwrap() {
+                Step::More => {
+                    // Groups that were passed, that come yet, and that are new.
+                    frontier.distrust();
+                    for n in 0..25 {
+                        assert_eq!(add(&mut frontier, &mut ks, &format!("h{n}")), None);
+                    }
+                    steps += 1;
+                }
+                Step::Done(reply) => break reply,
+            }
+        };
+        assert!(steps > 10, "{steps} steps");
+        assert_eq!(done, Reply::counts(&[20, 20]));
+        // A job that ended, or was given up, holds nothing up.
+        std::mem::drop(drop);
+        assert_eq!(add(&mut frontier, &mut ks, "h3"), Some(1));
+        let mut given_up = Dropping::new(&mut ks, b"y", 1);
+        given_up
+            .step(&mut frontier, &mut ks, &mut || false)
+            .unwrap();
+        std::mem::drop(given_up);
+        assert_eq!(add(&mut frontier, &mut ks, "h4"), Some(1));
     }
 }

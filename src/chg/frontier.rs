@@ -5,6 +5,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Weak;
 
 use smallvec::SmallVec;
 
@@ -50,6 +51,8 @@ pub struct Frontier<K: Store> {
     pub(super) paused: Option<Paused>,
     /// Until when nothing is taken in for executions that were dropped; `None` when that is not known.
     pub(super) dropped: Option<BTreeMap<Box<[u8]>, Millis>>,
+    /// Executions that are being dropped, for as long as these jobs live.
+    pub(super) dropping: Vec<Weak<[u8]>>,
     /// No idle group goes before this; `None` when that is not known.
     pub(super) idle_from: Option<Millis>,
     /// The token minted last, and up to which they are reserved; `None` when that is not known.
@@ -100,6 +103,7 @@ impl<K: Store> Frontier<K> {
             passed: Passed::default(),
             paused: None,
             dropped: None,
+            dropping: Vec::new(),
             idle_from: None,
             tokens: None,
             busy_from: None,

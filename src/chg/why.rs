@@ -159,7 +159,8 @@ impl<K: Store> Frontier<K> {
             let opens = self.gate_closed_until(ks, &group.options.gate)?;
             let gated = self.key(ks, GATED, &group.options.gate);
             let behind = waits.is_none() && ks.list_len(&gated)? > 0;
-            if opens > now && (behind || due >= opens) {
+            // One that is due moves behind the gate when CHG.NEXT comes to it.
+            if opens > now && (behind || due >= opens || due <= now) {
                 let why = format!("another group behind the same gate has it until {opens}");
                 return Ok(("gated", due.max(opens), why));
             }
