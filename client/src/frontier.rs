@@ -20,6 +20,7 @@
 mod figures;
 mod holds;
 mod lease;
+mod listing;
 mod operators;
 
 use std::sync::Arc;
@@ -30,6 +31,7 @@ use redis::{Cmd, FromRedisValue};
 pub use self::figures::{Check, Execution, Info, Leased, Why};
 pub use self::holds::{Budget, Held, Limits};
 pub use self::lease::{Facts, Fetched, Lease, Next, Pause, Wait};
+pub use self::listing::{ListedGroup, ListedUri, Page, Queue};
 pub use self::operators::Expired;
 pub use crate::dedupe::Sequence;
 pub use crate::server::Error;

@@ -18,6 +18,8 @@ fn every_command(out: &BusyFrontier) -> Vec<String> {
     [
         "WHY held".to_owned(),
         "INFO".to_owned(),
+        "LIST".to_owned(),
+        "URIS kept".to_owned(),
         "CHECK".to_owned(),
         format!("ADD crawl host {T0}"),
         format!("ADD crawl SEQ w 1 host {T0}"),
@@ -69,7 +71,7 @@ fn user_of_a_prefix_can_do_everything_there() {
     f.now = None;
     f.send("NEXT BLOCK 60000");
     let mut other = Frontier::real(&server);
-    other.add("crawl", "woken", 0);
+    other.add("begun-later", "woken", 0);
     while Lease::only(&f.wire.recv()).chg != "woken" {
         f.send("NEXT BLOCK 60000");
     }
@@ -106,7 +108,7 @@ fn user_who_may_only_read_can_look_but_not_touch() {
     reader.now = f.now;
     for line in every_command(&out) {
         let reply = reader.call(&line);
-        if ["WHY", "INFO", "CHECK"]
+        if ["WHY", "INFO", "LIST", "URIS", "CHECK"]
             .iter()
             .any(|name| line.starts_with(name))
         {
@@ -147,7 +149,15 @@ fn denial_names_the_key_and_changes_nothing() {
         server.snapshot().assert_same(&before, line);
     }
     // Which group comes next is not known before, so whoever asks for it must be allowed all.
-    for line in ["NEXT", "SWEEP", "EXPIRED", "DROP crawl", "CHECK", "REPAIR"] {
+    for line in [
+        "NEXT",
+        "SWEEP",
+        "EXPIRED",
+        "DROP crawl",
+        "LIST",
+        "CHECK",
+        "REPAIR",
+    ] {
         let reply = narrow.call(line);
         denied(line, &reply, "{f}:CHG:");
         server.snapshot().assert_same(&before, line);

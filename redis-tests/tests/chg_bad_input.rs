@@ -201,6 +201,29 @@ fn calls(out: &BusyFrontier) -> Vec<(&'static str, Call)> {
         ("CHG.MOVE", vec![p(), known(), id("to")]),
         ("CHG.WHY", vec![p(), known()]),
         ("CHG.INFO", vec![p()]),
+        (
+            "CHG.LIST",
+            vec![
+                p(),
+                w("STATE", Word, ""),
+                w("waiting", Word, "STATE"),
+                w("CURSOR", Word, ""),
+                w("0", Word, "CURSOR"),
+                w("COUNT", Word, ""),
+                w("5", Number(1, 1000), "COUNT"),
+            ],
+        ),
+        (
+            "CHG.URIS",
+            vec![
+                p(),
+                known(),
+                w("CURSOR", Word, ""),
+                w("0", Word, "CURSOR"),
+                w("COUNT", Word, ""),
+                w("5", Number(1, 1000), "COUNT"),
+            ],
+        ),
         ("CHG.CHECK", vec![p()]),
         ("CHG.REPAIR", vec![p()]),
     ]
@@ -476,6 +499,8 @@ fn simulated_time_is_refused_by_default() {
         "EXPIRED",
         "WHY host",
         "INFO",
+        "LIST",
+        "URIS host",
         "CHECK",
         "REPAIR",
         "DROP crawl",

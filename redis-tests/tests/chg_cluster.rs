@@ -25,7 +25,7 @@ fn one_node() -> Server {
     node
 }
 
-const EVERY_COMMAND: [&str; 20] = [
+const EVERY_COMMAND: [&str; 22] = [
     "ADD crawl host 0",
     "ADDURI crawl host 0 0 http://host/",
     "NEXT",
@@ -43,6 +43,8 @@ const EVERY_COMMAND: [&str; 20] = [
     "MOVE host other",
     "WHY host",
     "INFO",
+    "LIST",
+    "URIS host",
     "CHECK",
     "REPAIR",
     "NEXT BLOCK 5",

@@ -8,7 +8,7 @@ use redis_tests::{
 };
 
 /// Command, words of its shortest call, whether it writes, whether it may add data.
-const COMMANDS: [(&str, i64, bool, bool); 18] = [
+const COMMANDS: [(&str, i64, bool, bool); 20] = [
     ("chg.add", 5, true, true),
     ("chg.adduri", 7, true, true),
     ("chg.next", 2, true, true),
@@ -25,6 +25,8 @@ const COMMANDS: [(&str, i64, bool, bool); 18] = [
     ("chg.move", 4, true, false),
     ("chg.why", 3, false, false),
     ("chg.info", 2, false, false),
+    ("chg.list", 2, false, false),
+    ("chg.uris", 3, false, false),
     ("chg.check", 2, false, false),
     ("chg.repair", 2, true, false),
 ];
@@ -107,6 +109,8 @@ fn command_docs_name_every_keyword() {
         ("chg.resume", "NOW EXECUTION"),
         ("chg.limit", "NOW PARALLEL GAP DELAY BUDGET"),
         ("chg.why", "NOW"),
+        ("chg.list", "NOW STATE WAITING READY BUSY CURSOR COUNT"),
+        ("chg.uris", "NOW CURSOR COUNT"),
     ] {
         let docs = ok!(c, "COMMAND", "DOCS", name);
         let mut told = Vec::new();

@@ -5,7 +5,7 @@ use redis_tests::{
     ok, random_step, simulated, until, BusyFrontier, Frontier, Lease, Reply, Rng, Server, Wire, T0,
 };
 
-const COMMANDS: [&str; 20] = [
+const COMMANDS: [&str; 22] = [
     "CHG.ADD",
     "CHG.ADDURI",
     "CHG.NEXT",
@@ -24,6 +24,8 @@ const COMMANDS: [&str; 20] = [
     "CHG.MOVE",
     "CHG.WHY",
     "CHG.INFO",
+    "CHG.LIST",
+    "CHG.URIS",
     "CHG.CHECK",
     "CHG.REPAIR",
 ];
@@ -52,7 +54,7 @@ const KEYS: [&str; 21] = [
     "",
 ];
 
-const WORDS: [&[u8]; 62] = [
+const WORDS: [&[u8]; 68] = [
     b"",
     b"0",
     b"1",
@@ -106,6 +108,12 @@ const WORDS: [&[u8]; 62] = [
     b"PARALLEL",
     b"GAP",
     b"BUDGET",
+    b"STATE",
+    b"waiting",
+    b"CURSOR",
+    b"ready:9",
+    b"busy:inf:x",
+    b"0-1-2-3",
     b"429",
     b"503",
     b"http://e.com/",

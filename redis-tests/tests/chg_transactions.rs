@@ -93,7 +93,7 @@ fn every_command_does_the_same_in_a_script() {
             assert_eq!(is, should, "{line}");
         }
     }
-    for line in ["WHY a", "INFO", "CHECK"] {
+    for line in ["WHY a", "INFO", "LIST", "URIS a", "CHECK"] {
         eval(&mut f, line);
     }
     scripted
@@ -145,6 +145,8 @@ fn read_only_scripts_may_read() {
     let script = "return redis.call(ARGV[1], KEYS[1], unpack(ARGV, 2))";
     ok!(f.wire, "EVAL_RO", script, 1, "{f}:", "CHG.WHY", "host");
     ok!(f.wire, "EVAL_RO", script, 1, "{f}:", "CHG.INFO");
+    ok!(f.wire, "EVAL_RO", script, 1, "{f}:", "CHG.LIST");
+    ok!(f.wire, "EVAL_RO", script, 1, "{f}:", "CHG.URIS", "host");
     ok!(f.wire, "EVAL_RO", script, 1, "{f}:", "CHG.CHECK");
     let error = redis_tests::err!(f.wire, "EVAL_RO", script, 1, "{f}:", "CHG.NEXT");
     assert!(
@@ -192,6 +194,8 @@ fn unchanging(out: &BusyFrontier) -> Vec<String> {
         "MOVE held waiting".into(),
         "WHY held".into(),
         "INFO".into(),
+        "LIST".into(),
+        "URIS kept".into(),
         "CHECK".into(),
         "REPAIR".into(),
     ]

@@ -187,6 +187,8 @@ fn politeness() -> Vec<String> {
         "MOVE a c",
         "WHY c",
         "INFO",
+        "LIST",
+        "URIS kept",
         "CHECK",
         "REPAIR",
         "DROP crawl",

@@ -194,7 +194,15 @@ fn any_key_of_a_frontier_may_be_on_the_other_side() {
     f.now = Some(T0);
     let out = BusyFrontier::build(&mut f);
     let (chg, token) = (&out.held.chg, out.held.token);
-    let reads = ["WHY held", "WHY kept", "WHY member2", "CHECK"].map(str::to_owned);
+    let reads = [
+        "WHY held",
+        "WHY kept",
+        "WHY member2",
+        "LIST",
+        "URIS kept",
+        "CHECK",
+    ]
+    .map(str::to_owned);
     let writes = [
         format!("ADD crawl fresh {T0}"),
         format!("ADDURI crawl fresh {T0} 0 http://fresh/"),

@@ -23,6 +23,7 @@ mod idle;
 pub mod job;
 pub mod keys;
 pub mod lease;
+pub mod listing;
 pub mod moving;
 pub mod next;
 pub mod politeness;

@@ -348,6 +348,14 @@ impl Keyspace for MemoryKeyspace {
         Ok(ranked.get(rank as usize).map(|(m, s)| ((*m).clone(), *s)))
     }
 
+    fn zset_range(&mut self, key: &Vec<u8>, rank: u64, n: u64, out: &mut Batch) -> Result<()> {
+        let ranked = self.ranked(key)?;
+        for (member, _) in ranked.iter().skip(rank as usize).take(n as usize) {
+            out.push(member, b"");
+        }
+        Ok(())
+    }
+
     fn zset_len(&mut self, key: &Vec<u8>) -> Result<u64> {
         Ok(typed!(self, key, SortedSet).map_or(0, |z| z.len() as u64))
     }

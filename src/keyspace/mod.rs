@@ -214,6 +214,8 @@ pub trait Keyspace {
     fn zset_score(&mut self, key: &Self::Name, member: &[u8]) -> Result<Option<f64>>;
     /// The member at a rank, counted from the lowest score, with its score.
     fn zset_at(&mut self, key: &Self::Name, rank: u64) -> Result<Option<(Self::Value, f64)>>;
+    /// Appends up to `n` members from a rank on to `out`, with empty values.
+    fn zset_range(&mut self, key: &Self::Name, rank: u64, n: u64, out: &mut Batch) -> Result<()>;
     /// Number of members.
     fn zset_len(&mut self, key: &Self::Name) -> Result<u64>;
     /// Number of members with a score of at most `most`.

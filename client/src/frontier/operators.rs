@@ -3,6 +3,7 @@
 use redis::{FromRedisValue, ParsingError, Value};
 use serde::Serialize;
 
+use super::listing::{paged, ListedGroup, ListedUri, Page, Queue};
 use super::{Check, Frontier, Info, Why};
 use crate::reply::{as_optional_text, as_text};
 use crate::server::{Ask, Call};
@@ -128,6 +129,66 @@ impl<S: Ask> Frontier<S> {
         let mut why = self.command("CHG.WHY");
         why.arg(chg);
         self.repeat(why)
+    }
+
+    /// `CHG.LIST`: a page of up to `count` groups of one queue, or of all. The first page has
+    /// no cursor; the next one has that of the page before, until that is `None`.
+    ///
+    /// ```no_run
+    /// # use crawlspace_client::frontier::*;
+    /// # let frontier = Frontier::open("redis://127.0.0.1/", "")?;
+    /// let mut cursor = None;
+    /// loop {
+    ///     let page = frontier.list(Some(Queue::Waiting), cursor.as_deref(), 100)?;
+    ///     for group in page.entries {
+    ///         println!("{} has {} URIs", String::from_utf8_lossy(&group.chg), group.count);
+    ///     }
+    ///     cursor = page.next;
+    ///     if cursor.is_none() {
+    ///         break;
+    ///     }
+    /// }
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When the server refuses or cannot be reached.
+    pub fn list(
+        &self,
+        queue: Option<Queue>,
+        cursor: Option<&[u8]>,
+        count: u32,
+    ) -> S::Answer<Page<ListedGroup>> {
+        let mut list = self.command("CHG.LIST");
+        if let Some(queue) = queue {
+            list.arg("STATE").arg(queue.name());
+        }
+        self.repeat(paged(list, cursor, count))
+    }
+
+    /// `CHG.URIS`: a page of up to `count` URIs that are kept and queued for a group, in order. Pages follow
+    /// each other as those of [`Frontier::list`] do.
+    ///
+    /// ```no_run
+    /// # use crawlspace_client::frontier::*;
+    /// # let frontier = Frontier::open("redis://127.0.0.1/", "")?;
+    /// for queued in frontier.uris(b"example.com", None, 100)?.entries {
+    ///     println!("{}", String::from_utf8_lossy(&queued.uri));
+    /// }
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `NOCHG` when there is no such group; or when the server refuses or cannot be reached.
+    pub fn uris(
+        &self,
+        chg: &[u8],
+        cursor: Option<&[u8]>,
+        count: u32,
+    ) -> S::Answer<Page<ListedUri>> {
+        let mut uris = self.command("CHG.URIS");
+        uris.arg(chg);
+        self.repeat(paged(uris, cursor, count))
     }
 
     /// `CHG.INFO`: the figures of the frontier.

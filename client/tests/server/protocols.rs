@@ -7,7 +7,8 @@ use crawlspace_client::dedupe::{
     Sequence, State, Storage,
 };
 use crawlspace_client::frontier::{
-    Budget, Facts, Fetched, Frontier, Held, Limits, Next, Pause, Uri, Wait,
+    Budget, Facts, Fetched, Frontier, Held, Limits, ListedGroup, ListedUri, Next, Pause, Queue,
+    Uri, Wait,
 };
 use crawlspace_client::tags::{Captures, Collapse, Dialect, Filter, Format, Kind, Mode, TagSpace};
 use crawlspace_client::{AsyncServer, Server};
@@ -183,6 +184,16 @@ macro_rules! frontier_calls {
         let why = frontier.why(b"a")$(.$await)?.unwrap();
         assert_eq!((&why.state[..], why.leases[0].deadline), ("busy", T + 120_000));
         assert_eq!(why.executions[0].weight, Some(3));
+        let page = frontier.list(None, None, 2)$(.$await)?.unwrap();
+        let waiting = ListedGroup { chg: b"c".to_vec(), state: Queue::Waiting, due: T + 5, count: 1 };
+        let busy = |chg: &[u8], due, count| ListedGroup { chg: chg.to_vec(), state: Queue::Busy, due, count };
+        assert_eq!(page.entries, [waiting, busy(b"b", T + 60_000, 1)]);
+        assert!(page.next.is_some());
+        let page = frontier.list(Some(Queue::Busy), page.next.as_deref(), 2)$(.$await)?.unwrap();
+        assert_eq!((page.next, page.entries), (None, vec![busy(b"a", T + 120_000, 2)]));
+        let page = frontier.uris(b"a", None, 2)$(.$await)?.unwrap();
+        let uri = |uri: &[u8]| ListedUri { execution: b"crawl".to_vec(), depth: 1, due: T, attempts: 0, uri: uri.to_vec() };
+        assert_eq!((page.next, page.entries), (None, vec![uri(b"u:2")]));
         let facts = Facts {
             elapsed: Duration::from_millis(300),
             factor: Some(2.0),

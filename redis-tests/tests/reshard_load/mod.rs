@@ -260,6 +260,7 @@ fn facts(mut call: impl FnMut(&[Vec<u8>]) -> Reply) -> Vec<Fact> {
             "CHG.ADDURI {p} NOW {T0} fact far {far} 0 http://far/"
         ));
         asked.push(format!("CHG.WHY {p} NOW {T0} far"));
+        asked.push(format!("CHG.URIS {p} NOW {T0} far"));
     }
     for line in asked {
         let words = words(line);

@@ -5,6 +5,7 @@ mod fetching;
 mod frontiers;
 mod holding;
 mod jobs;
+mod listing;
 mod reply;
 pub mod store;
 pub mod uris;
@@ -40,6 +41,8 @@ pub fn register_all(ctx: Ctx) -> Result<(), String> {
         register::<jobs::Move>(ctx)?;
         register::<holding::Why>(ctx)?;
         register::<holding::Info>(ctx)?;
+        register::<listing::List>(ctx)?;
+        register::<listing::Uris>(ctx)?;
         register::<jobs::Check>(ctx)?;
         register::<jobs::Repair>(ctx)?;
     }

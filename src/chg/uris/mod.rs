@@ -22,10 +22,11 @@ use super::time::Millis;
 
 pub use encoding::CHUNK_BYTES;
 pub use op::{Changed, Op, EXECUTION_BYTES, URI_BYTES};
+pub use record::Place;
 pub use share::MAX_WEIGHT;
 
 use op::MOST;
-use queue::{Place, Queue, Record};
+use queue::{Queue, Record};
 use record::MAX_NUMBER;
 use share::Executions;
 
@@ -184,16 +185,24 @@ impl Uris {
 
     /// Up to `limit` queued URIs, first ones first; fewer if they are long, but at least one.
     pub fn batch(&self, limit: usize) -> Vec<Queued> {
-        let mut batch = Vec::new();
+        self.page(Place::default(), limit).0
+    }
+
+    /// Up to `limit` queued URIs from a place on, in order, and where the next one stands; fewer if they
+    /// are long, but at least one.
+    pub fn page(&self, from: Place, limit: usize) -> (Vec<Queued>, Option<Place>) {
+        let mut page = Vec::new();
         let mut bytes = 0;
-        if limit == 0 {
-            return batch;
-        }
-        self.queue.walk(Place::first_of(0), &mut |record| {
+        let mut next = None;
+        self.queue.walk(from, &mut |record| {
+            if page.len() >= limit || bytes >= BATCH_BYTES {
+                next = Some(record.place);
+                return false;
+            }
             let execution = self.executions.by_number(record.place.execution);
             let execution = execution.expect("a queued URI has an execution");
             bytes += record.uri.len();
-            batch.push(Queued {
+            page.push(Queued {
                 execution: execution.id.to_vec(),
                 weight: execution.weight.into(),
                 due: record.place.due,
@@ -201,9 +210,9 @@ impl Uris {
                 attempts: record.attempts,
                 uri: record.uri.to_vec(),
             });
-            batch.len() < limit && bytes < BATCH_BYTES
+            true
         });
-        batch
+        (page, next)
     }
 
     /// Bytes of memory.

@@ -15,6 +15,8 @@
 
 use smallvec::SmallVec;
 
+use crate::text::parse_unsigned;
+
 use super::op::{MOST, URI_BYTES};
 
 const SAME: u8 = 1;
@@ -26,9 +28,10 @@ const SHARED_MOST: usize = 63;
 /// reach, but for whoever makes a value by hand.
 pub(super) const MAX_NUMBER: u64 = 1 << 56;
 
-/// Where a URI stands in the queue: by execution, then depth, then due time, then order of adding.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Place {
+/// Where a URI stands in the queue: by execution, then depth, then due time, then order of adding. The
+/// default is before all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
     /// Number of its execution.
     pub(super) execution: u64,
     pub(super) depth: u32,
@@ -46,6 +49,28 @@ impl Place {
             due: 0,
             seq: 0,
         }
+    }
+
+    /// The place as text, for clients.
+    pub fn to_text(&self) -> Vec<u8> {
+        format!(
+            "{}-{}-{}-{}",
+            self.execution, self.depth, self.due, self.seq
+        )
+        .into_bytes()
+    }
+
+    /// Reads what [`Place::to_text`] wrote.
+    pub fn parse(text: &[u8]) -> Option<Place> {
+        let mut numbers = text.split(|&byte| byte == b'-').map(parse_unsigned);
+        let mut number = || numbers.next().flatten();
+        let place = Place {
+            execution: number()?,
+            depth: number()?.try_into().ok()?,
+            due: number()?,
+            seq: number()?,
+        };
+        numbers.next().is_none().then_some(place)
     }
 }
 

@@ -814,7 +814,7 @@ impl Keyspace for RedisKeyspace {
     }
 
     fn list_range(&mut self, key: &RmString, i: u64, n: u64, out: &mut Batch) -> Result<()> {
-        self.elements(key, i, n, out)
+        self.range(c"LRANGE", key, Kind::List, (i, n), out)
     }
 
     fn zset_score(&mut self, key: &RmString, member: &[u8]) -> Result<Option<f64>> {
@@ -823,6 +823,10 @@ impl Keyspace for RedisKeyspace {
 
     fn zset_at(&mut self, key: &RmString, rank: u64) -> Result<Option<(RmString, f64)>> {
         self.at_rank(key, rank)
+    }
+
+    fn zset_range(&mut self, key: &RmString, rank: u64, n: u64, out: &mut Batch) -> Result<()> {
+        self.range(c"ZRANGE", key, Kind::SortedSet, (rank, n), out)
     }
 
     fn zset_len(&mut self, key: &RmString) -> Result<u64> {

@@ -255,18 +255,21 @@ impl RedisKeyspace {
         }
     }
 
-    pub(super) fn elements(
+    /// Appends up to `n` elements or members from `i` on, as a command that takes the first and the last
+    /// gives them.
+    pub(super) fn range(
         &mut self,
+        command: &CStr,
         key: &RmString,
-        i: u64,
-        n: u64,
+        kind: Kind,
+        (i, n): (u64, u64),
         out: &mut Batch,
     ) -> Result<()> {
-        if n == 0 || self.length(key, Kind::List)? <= i {
+        if n == 0 || self.length(key, kind)? <= i {
             return Ok(());
         }
         let (first, last) = (i.to_string(), (i + n - 1).to_string());
-        let answer = self.ask(c"LRANGE", key, &[first.as_bytes(), last.as_bytes()])?;
+        let answer = self.ask(command, key, &[first.as_bytes(), last.as_bytes()])?;
         for at in 0.. {
             let Some(element) = answer.element(at) else {
                 break;

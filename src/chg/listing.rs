@@ -1,0 +1,388 @@
+//! What stands in the queues, page by page: the groups of a frontier, and the URIs kept for one of them.
+
+use crate::keyspace::Batch;
+use crate::reply::Reply;
+use crate::text::parse_unsigned;
+
+use super::error::{Error, Result};
+use super::frontier::Frontier;
+use super::store::Store;
+use super::time::{of_score, Millis};
+use super::uris::Place;
+
+/// A queue of groups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Queue {
+    /// `chg_wait`.
+    Waiting,
+    /// `chg_ready`.
+    Ready,
+    /// `chg_busy`.
+    Busy,
+}
+
+impl Queue {
+    /// All queues in the order in which they are listed: that of a group's life.
+    pub const ALL: [Queue; 3] = [Queue::Waiting, Queue::Ready, Queue::Busy];
+
+    /// What a group that stands there is.
+    pub fn name(self) -> &'static str {
+        match self {
+            Queue::Waiting => "waiting",
+            Queue::Ready => "ready",
+            Queue::Busy => "busy",
+        }
+    }
+}
+
+/// Where a listing of groups goes on.
+///
+/// A place in a sorted set is a score and a member, so that what comes and goes before it moves nothing.
+/// `chg_ready` is listed from its tail to its head: groups leave it at the head and come at the tail, so
+/// those that stay only ever come nearer to the head, and none is passed over.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Cursor {
+    /// Behind a member of a sorted set.
+    Behind(Queue, f64, Vec<u8>),
+    /// In `chg_ready`, before a position.
+    Before(u64),
+}
+
+impl Cursor {
+    /// Reads what [`Cursor::to_text`] wrote.
+    pub fn parse(text: &[u8]) -> Option<Cursor> {
+        let (name, place) = split(text)?;
+        let queue = Queue::ALL
+            .into_iter()
+            .find(|q| q.name().as_bytes() == name)?;
+        if queue == Queue::Ready {
+            return Some(Cursor::Before(parse_unsigned(place)?));
+        }
+        let (score, chg) = split(place)?;
+        let score: f64 = std::str::from_utf8(score).ok()?.parse().ok()?;
+        (!score.is_nan()).then(|| Cursor::Behind(queue, score, chg.to_vec()))
+    }
+
+    /// The cursor as clients get it.
+    fn to_text(&self) -> Vec<u8> {
+        match self {
+            Cursor::Behind(queue, score, chg) => {
+                [format!("{}:{score}:", queue.name()).as_bytes(), chg].concat()
+            }
+            Cursor::Before(at) => format!("{}:{at}", Queue::Ready.name()).into_bytes(),
+        }
+    }
+
+    /// The queue that it is a place in.
+    pub fn queue(&self) -> Queue {
+        match self {
+            Cursor::Behind(queue, ..) => *queue,
+            Cursor::Before(_) => Queue::Ready,
+        }
+    }
+}
+
+/// What stands before the first colon, and what behind it.
+fn split(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let colon = text.iter().position(|&byte| byte == b':')?;
+    Some((&text[..colon], &text[colon + 1..]))
+}
+
+/// A page as clients get it, with the cursor of the next one.
+fn page(next: Option<Vec<u8>>, entries: Vec<Reply>) -> Reply {
+    let next = next.unwrap_or_else(|| b"0".to_vec());
+    Reply::Array(vec![Reply::bulk(next), Reply::Array(entries)])
+}
+
+impl<K: Store> Frontier<K> {
+    /// Up to `count` groups from a cursor on, of one queue or of all: `[cursor, [[chg, state, due, c] ...]]`.
+    ///
+    /// # Errors
+    /// When a queue has another type.
+    pub fn list(
+        &mut self,
+        ks: &mut K,
+        only: Option<Queue>,
+        cursor: Option<&Cursor>,
+        count: u64,
+    ) -> Result<Reply> {
+        let first = cursor.map(Cursor::queue).or(only);
+        let queues = Queue::ALL.into_iter();
+        let queues = queues.skip_while(|&queue| first.is_some_and(|first| queue != first));
+        let mut listed = Vec::new();
+        for queue in queues.filter(|&queue| only.is_none_or(|only| queue == only)) {
+            let cursor = cursor.filter(|cursor| cursor.queue() == queue);
+            let left = count - listed.len() as u64;
+            let next = self.list_some(ks, queue, cursor, left, &mut listed)?;
+            if listed.len() as u64 == count {
+                return Ok(page(Some(next.to_text()), listed));
+            }
+        }
+        Ok(page(None, listed))
+    }
+
+    /// Up to `count` groups of one queue, and where they end.
+    fn list_some(
+        &mut self,
+        ks: &mut K,
+        queue: Queue,
+        cursor: Option<&Cursor>,
+        count: u64,
+        listed: &mut Vec<Reply>,
+    ) -> Result<Cursor> {
+        let mut batch = Batch::default();
+        let key = match queue {
+            Queue::Waiting => self.names.wait.clone(),
+            Queue::Busy => self.names.busy.clone(),
+            Queue::Ready => {
+                let mut end = ks.list_len(&self.names.ready)?;
+                if let Some(Cursor::Before(at)) = cursor {
+                    end = end.min(*at);
+                }
+                let begin = end.saturating_sub(count);
+                ks.list_range(&self.names.ready, begin, end - begin, &mut batch)?;
+                for i in (0..batch.len()).rev() {
+                    listed.push(self.listed(ks, batch.get(i).0, queue, None)?);
+                }
+                return Ok(Cursor::Before(begin));
+            }
+        };
+        let rank = match cursor {
+            Some(Cursor::Behind(_, score, chg)) => rank_behind(ks, &key, *score, chg)?,
+            _ => 0,
+        };
+        ks.zset_range(&key, rank, count, &mut batch)?;
+        let mut end = Cursor::Behind(queue, f64::NEG_INFINITY, Vec::new());
+        for (chg, _) in batch.iter() {
+            let score = ks.zset_score(&key, chg)?.unwrap_or(0.0);
+            listed.push(self.listed(ks, chg, queue, Some(of_score(score)))?);
+            end = Cursor::Behind(queue, score, chg.to_vec());
+        }
+        Ok(end)
+    }
+
+    /// A group in a listing. What is no group, but stands in a queue, counts nothing.
+    fn listed(
+        &mut self,
+        ks: &mut K,
+        id: &[u8],
+        queue: Queue,
+        until: Option<Millis>,
+    ) -> Result<Reply> {
+        let loaded = self.load_sound(ks, id)?;
+        let (due, uris) = loaded.map_or((0, 0), |loaded| (loaded.group.due, loaded.group.uris));
+        Ok(Reply::Array(vec![
+            Reply::bulk(id),
+            Reply::bulk(queue.name()),
+            Reply::count(until.unwrap_or(due)),
+            Reply::count(uris),
+        ]))
+    }
+
+    /// Up to `count` URIs that are queued for a group, from a place on:
+    /// `[cursor, [[execution, depth, due, attempts, uri] ...]]`.
+    ///
+    /// # Errors
+    /// `NOCHG` for an unknown group.
+    pub fn list_uris(
+        &mut self,
+        ks: &mut K,
+        id: &[u8],
+        from: Place,
+        count: usize,
+        now: Millis,
+    ) -> Result<Reply> {
+        let mut loaded = self.known(ks, id)?;
+        self.see_forgotten(ks, &mut loaded, now)?;
+        if !loaded.group.known {
+            return Err(Error::NoChg(id.to_vec()));
+        }
+        let key = self.uris_key(ks, id);
+        let some = ks.uris(&key, |uris| uris.page(from, count))?;
+        let (queued, next) = some.unwrap_or_default();
+        let entries = queued.into_iter().map(|queued| {
+            Reply::Array(vec![
+                Reply::Bulk(queued.execution),
+                Reply::count(queued.depth.into()),
+                Reply::count(queued.due),
+                Reply::count(queued.attempts.into()),
+                Reply::Bulk(queued.uri),
+            ])
+        });
+        Ok(page(next.map(|next| next.to_text()), entries.collect()))
+    }
+}
+
+/// How many members of a sorted set stand up to a place, whether its member is there or not.
+fn rank_behind<K: Store>(ks: &mut K, key: &K::Name, score: f64, member: &[u8]) -> Result<u64> {
+    let (mut least, mut most) = (0, ks.zset_count(key, score)?);
+    while least < most {
+        let middle = least + (most - least) / 2;
+        let behind = match ks.zset_at(key, middle)? {
+            Some((other, at)) => at > score || (at == score && other.as_ref() > member),
+            None => true,
+        };
+        match behind {
+            true => most = middle,
+            false => least = middle + 1,
+        }
+    }
+    Ok(least)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::add::Queued;
+    use super::super::next::Ask;
+    use super::*;
+    use crate::keyspace::memory::MemoryKeyspace;
+    use crate::keyspace::Keyspace;
+
+    /// State and id.
+    type Seen = (Vec<u8>, Vec<u8>);
+
+    fn parts(page: Reply) -> (Vec<u8>, Vec<Seen>) {
+        let Reply::Array(parts) = page else { panic!() };
+        let [Reply::Bulk(next), Reply::Array(listed)] = &parts[..] else {
+            panic!("{parts:?}")
+        };
+        let names = listed.iter().map(|listed| match listed {
+            Reply::Array(parts) => match &parts[..] {
+                [Reply::Bulk(chg), Reply::Bulk(state), Reply::Int(_), Reply::Int(_)] => {
+                    (state.clone(), chg.clone())
+                }
+                other => panic!("{other:?}"),
+            },
+            other => panic!("{other:?}"),
+        });
+        (next.clone(), names.collect())
+    }
+
+    fn chg(i: u32) -> Vec<u8> {
+        format!("a:{i:03}").into_bytes()
+    }
+
+    /// Groups 0 to 19 with one due time, 20 to 39 with others, of which some are ready and some busy.
+    fn stage() -> (MemoryKeyspace, Frontier<MemoryKeyspace>) {
+        let mut ks = MemoryKeyspace::default();
+        let mut frontier = Frontier::open(&mut ks, b"{f}:");
+        let add = |frontier: &mut Frontier<_>, ks: &mut _, i: u32, at| {
+            let chg = chg(i);
+            let queued = Queued { chg: &chg, at };
+            frontier.add(ks, b"x", None, &[queued], 1).unwrap();
+        };
+        for i in 50..60 {
+            add(&mut frontier, &mut ks, i, 0);
+        }
+        let ask = Ask {
+            lease: 1000,
+            count: 10,
+            after: None,
+        };
+        let mut leases = Vec::new();
+        frontier
+            .next(&mut ks, &ask, 1, &mut || true, &mut leases)
+            .unwrap();
+        assert_eq!(leases.len(), 10);
+        for i in 0..40 {
+            add(&mut frontier, &mut ks, i, 5000 + 7 * u64::from(i / 20 * i));
+        }
+        let ready = ks.name(&[b"{f}:chg_ready"]);
+        for i in 70..90 {
+            ks.list_push(&ready, &chg(i)).unwrap();
+        }
+        (ks, frontier)
+    }
+
+    fn all(
+        only: Option<Queue>,
+        count: u64,
+        mut between: impl FnMut(&mut MemoryKeyspace, &mut Frontier<MemoryKeyspace>),
+    ) -> Vec<Seen> {
+        let (mut ks, mut frontier) = stage();
+        let (mut seen, mut cursor) = (Vec::new(), None);
+        for _ in 0..1000 {
+            let reply = frontier
+                .list(&mut ks, only, cursor.as_ref(), count)
+                .unwrap();
+            let (next, listed) = parts(reply);
+            assert!(listed.len() as u64 <= count);
+            seen.extend(listed);
+            if next == b"0" {
+                return seen;
+            }
+            cursor = Some(Cursor::parse(&next).expect("as given"));
+            between(&mut ks, &mut frontier);
+        }
+        panic!("no end");
+    }
+
+    #[test]
+    fn pages_of_any_size_list_every_group_once() {
+        let whole = all(None, 1000, |_, _| {});
+        assert_eq!(whole.len(), 70);
+        for count in [1, 2, 7, 10, 20, 39, 40, 41, 69, 70] {
+            assert_eq!(all(None, count, |_, _| {}), whole, "{count}");
+            for queue in Queue::ALL {
+                let name = queue.name().as_bytes();
+                let own: Vec<_> = whole.iter().filter(|(q, _)| q == name).cloned().collect();
+                assert_eq!(all(Some(queue), count, |_, _| {}), own, "{count}");
+            }
+        }
+    }
+
+    #[test]
+    fn group_that_stays_in_its_place_is_listed_while_others_come_and_go() {
+        let mut n = 0;
+        let listed = all(None, 3, |ks, _| {
+            let wait = ks.name(&[b"{f}:chg_wait"]);
+            let ready = ks.name(&[b"{f}:chg_ready"]);
+            // Of those that wait every third leaves, first ones first, and others come before all;
+            // of those that are ready the first ones leave and others come last.
+            ks.zset_del(&wait, &chg(3 * n)).unwrap();
+            ks.zset_add(&wait, &chg(900 - n), f64::from(n)).unwrap();
+            if n % 2 == 0 && n < 24 {
+                ks.list_take(&ready, 0).unwrap();
+                ks.list_push(&ready, &chg(300 + n)).unwrap();
+            }
+            n += 1;
+        });
+        let has = |state: &str, i: u32| {
+            let of = |(s, c): &&Seen| s == state.as_bytes() && *c == chg(i);
+            listed.iter().filter(of).count()
+        };
+        for i in (0..40).filter(|i| i % 3 != 0) {
+            assert_eq!(has("waiting", i), 1, "{i}");
+        }
+        for i in 82..90 {
+            assert!(has("ready", i) >= 1, "{i}");
+        }
+        for i in 50..60 {
+            assert_eq!(has("busy", i), 1, "{i}");
+        }
+    }
+
+    #[test]
+    fn cursors_are_read_as_they_were_written() {
+        for cursor in [
+            Cursor::Before(0),
+            Cursor::Before(7),
+            Cursor::Behind(Queue::Waiting, 1.5e12 + 1.0 / 2048.0, b"a:b\xff\0".to_vec()),
+            Cursor::Behind(Queue::Busy, f64::NEG_INFINITY, Vec::new()),
+        ] {
+            assert_eq!(Cursor::parse(&cursor.to_text()), Some(cursor));
+        }
+        for text in [
+            "",
+            "1",
+            "ready",
+            "ready:",
+            "ready:-1",
+            "waiting:nan:a",
+            "waiting:1",
+            "idle:1:a",
+        ] {
+            assert_eq!(Cursor::parse(text.as_bytes()), None, "{text}");
+        }
+    }
+}
