@@ -464,7 +464,9 @@ impl<K: Store> Index<K> {
     /// Whether records that come now are a later commit's: the crawl is committed, or a commit
     /// of it is under way.
     pub fn is_continuing(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
-        Ok(self.is_committed(ks, crawl)? || self.is_committing(ks, crawl)?)
+        Ok(self.is_committed(ks, crawl)?
+            || self.is_committing(ks, crawl)?
+            || self.is_outgoing(ks, crawl)?)
     }
 
     /// Takes the next number in the order of commits.

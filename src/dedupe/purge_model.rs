@@ -510,9 +510,12 @@ impl World {
         true
     }
 
-    /// A removal has ended: the crawl is gone, unless a plain client has just put it back.
+    /// A removal has ended: the crawl is gone, or was in no set any more when its turn came, and stays.
     fn forget(&mut self, crawl: &[u8]) {
-        self.holds.remove(crawl);
+        match self.index.has_documents(&mut self.ks, crawl).unwrap() {
+            true => drop(self.leaving.remove(crawl)),
+            false => drop(self.holds.remove(crawl)),
+        }
     }
 
     fn step(&mut self) {
@@ -616,7 +619,7 @@ impl World {
     fn settle(&mut self) {
         self.note("SETTLE");
         while !self.job_step() {}
-        if self.rng.chance(50) {
+        if self.rng.chance(50) && self.may_purge() {
             self.note("the purge goes on to its end");
             self.purge.extend(std::mem::take(&mut self.cut));
             while !self.purge.is_empty() {
@@ -637,7 +640,7 @@ impl World {
         for (crawl, _) in self.fields(b"committing") {
             self.run("COMMIT again", Commit::new(&crawl));
         }
-        if !self.is_plain() && self.rng.chance(70) {
+        if self.index.is_moving() || (!self.is_plain() && self.rng.chance(70)) {
             self.run("UNPACK", Move::new(Storage::Plain));
         }
         for crawl in self.live() {
