@@ -21,8 +21,8 @@ ON_BOTH_STORAGES := acl bad_input check claims cluster commit crash databases di
     memory model persistence records removal roles transactions visibility wacz
 
 # Tests that draw numbers draw the same ones each time. SEED=7 makes it others, SEED=random a fresh one, which is
-# printed; `fuzz`, `reshard` and `simulate` take a fresh one by themselves.
-ifeq ($(or $(SEED),$(if $(filter fuzz reshard simulate,$(MAKECMDGOALS)),random)),random)
+# printed; `fuzz`, `reshard`, `simulate` and `soak` take a fresh one by themselves.
+ifeq ($(or $(SEED),$(if $(filter fuzz reshard simulate soak,$(MAKECMDGOALS)),random)),random)
 override SEED := $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
 $(info SEED=$(SEED))
 endif
@@ -140,7 +140,7 @@ fuzz: ## Change files, requests and answers of other servers until something bre
 	@seconds=$$(awk 'BEGIN { print $(or $(TIME),60) / $(FUZZ_TARGETS) }'); \
 	TIME=$$seconds INPUT='$(abspath $(INPUT))' $(CARGO) test --package crawlspace-client --test federation_fuzz -- --nocapture
 
-soak: ## A purge by plain commands beside commits, removals, repairs and kills: 10 000 steps, and 4 000 histories without a server
+soak: ## A purge by plain commands beside commits, removals, repairs and kills: 10 000 steps, and 4 000 histories without a server (SEED=)
 	@scripts/need cc libclang redis-server
 	CRAWLSPACE_PURGE_HISTORIES=4000 $(CARGO) test --release --package crawlspace --no-default-features -- dedupe::purge_model
 	$(CARGO) build --release --package crawlspace

@@ -10,7 +10,7 @@ use super::commit::Commit;
 use super::digest::Digest;
 use super::error::Error;
 use super::index::Index;
-use super::job::{Job, Step};
+use super::job::{Adoption, Job, Step};
 use super::profile::Profile;
 use super::record::Record;
 use super::removal::{Cancel, Removal, Retain};
@@ -308,6 +308,30 @@ fn a_crawl_that_their_purge_set_aside_can_be_put_back_or_removed() {
     world.repair();
     assert_eq!(figure(&world.check(), "ok"), 1);
     assert_eq!(world.owner(1), Some(b"A".to_vec()));
+}
+
+#[test]
+fn a_crawl_that_is_committed_while_others_are_adopted_is_adopted_by_the_next_job() {
+    let mut world = World::new();
+    let plain_commit = |world: &mut World, crawl: &[u8]| {
+        world.plain_crawl(crawl, 0..2);
+        world.ks.set_add(&b"allcrawls".to_vec(), crawl).unwrap();
+        world.reopen();
+    };
+    plain_commit(&mut world, b"a");
+    plain_commit(&mut world, b"b");
+    let mut adoption = Adoption::default();
+    let (index, ks) = (&mut world.index, &mut world.ks);
+    assert!(!adoption.step(index, ks, &mut || false).unwrap());
+    plain_commit(&mut world, b"later");
+    while !adoption
+        .step(&mut world.index, &mut world.ks, &mut || false)
+        .unwrap()
+    {}
+    world.add(b"ours", 3..4);
+    world.commit(b"ours").unwrap();
+    let numbers = world.index.numbers_of(&mut world.ks, b"later").unwrap();
+    assert_eq!(numbers.len(), 1);
 }
 
 #[test]

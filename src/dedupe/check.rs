@@ -68,7 +68,7 @@ pub struct Check<K: Store> {
     /// Whether every hash of the merged index is in the written form; look-ups are faster then.
     all_written: bool,
     /// Which look at the merged index this is.
-    census: u64,
+    census: (u64, u64),
     /// Storage of the index at the last step, and whether it is moving there.
     places: Option<(Storage, bool)>,
     findings: Findings,
@@ -92,7 +92,7 @@ impl<K: Store> Check<K> {
             sums_unknown: false,
             unlisted: BTreeSet::new(),
             all_written: true,
-            census: 0,
+            census: (0, 0),
             places: None,
             findings: Findings::default(),
         }

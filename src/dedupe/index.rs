@@ -4,6 +4,7 @@
 //! them; the server forgets it whenever somebody else changes the keys it came from.
 
 use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -96,13 +97,24 @@ pub struct Index<K: Store> {
     pub(super) unrecorded: Option<Rc<Unrecorded>>,
     pub(super) everybody: Option<Rc<Unrecorded>>,
     pub(super) adopted: bool,
+    /// Which opening of an index this is; see [`Index::opening`].
+    opening: u64,
     /// Crawls that others see while they run.
     pub(super) visible: Visible,
     /// Whether lists of holders may lack somebody; see [`super::beside`].
     pub(super) untrusted: bool,
 }
 
+/// How many indexes were opened by this process.
+static OPENINGS: AtomicU64 = AtomicU64::new(0);
+
 impl<K: Store> Index<K> {
+    /// Tells an index from the one that takes its place when others have changed its keys: what a job
+    /// found out in several steps counts only if this is the same at the last as at the first.
+    pub(super) fn opening(&self) -> u64 {
+        self.opening
+    }
+
     /// Opens the index with this prefix: reads its layout from its keys, or takes `new` when there
     /// are none. `anchored` keeps a key of exactly the prefix's name, which cluster mode needs while
     /// the slot migrates.
@@ -168,6 +180,7 @@ impl<K: Store> Index<K> {
             unrecorded: None,
             everybody: None,
             adopted: false,
+            opening: OPENINGS.fetch_add(1, Relaxed),
             visible,
             untrusted: false,
         };

@@ -109,6 +109,8 @@ impl<K: Store> Walk<K> {
 /// committed get theirs here, sorted by id, before the job that asks gets its own.
 pub struct Adoption<K: Store> {
     walk: Option<Walk<K>>,
+    /// The opening of the index in which the walk began.
+    opening: u64,
     found: Vec<Vec<u8>>,
     unrecorded: Unrecorded,
     listed: bool,
@@ -120,6 +122,7 @@ impl<K: Store> Default for Adoption<K> {
     fn default() -> Self {
         Adoption {
             walk: None,
+            opening: 0,
             found: Vec::new(),
             unrecorded: Vec::new(),
             listed: false,
@@ -136,6 +139,7 @@ impl<K: Store> Adoption<K> {
         }
         if self.walk.is_none() {
             self.walk = Some(Walk::set(ks, index.names.allcrawls.clone()));
+            self.opening = index.opening();
         }
         let walk = self.walk.as_mut().expect("made above");
         let (found, unrecorded) = (&mut self.found, &mut self.unrecorded);
@@ -156,7 +160,7 @@ impl<K: Store> Adoption<K> {
             // Somebody took hashes of it out.
             index.distrust_holders(ks)?;
         }
-        if !self.listed {
+        if !self.listed && self.opening == index.opening() {
             index.set_unrecorded(std::mem::take(unrecorded));
             self.listed = true;
         }
@@ -172,7 +176,10 @@ impl<K: Store> Adoption<K> {
                 return Ok(false);
             }
         }
-        index.set_all_adopted();
+        // A crawl that was committed behind the walk, by a plain client, is the next job's to adopt.
+        if self.opening == index.opening() {
+            index.set_all_adopted();
+        }
         Ok(true)
     }
 }

@@ -741,9 +741,11 @@ fn history(seed: u64) {
 
 #[test]
 fn nothing_that_a_crawl_holds_is_lost_beside_a_purge_by_plain_commands() {
-    let histories = std::env::var("CRAWLSPACE_PURGE_HISTORIES");
-    let histories = histories.map_or(HISTORIES, |n| n.parse().expect("a number"));
-    for seed in 0..histories {
+    let number = |name: &str| std::env::var(name).map(|n| n.parse::<u64>().expect("a number"));
+    let first = number("SEED").unwrap_or(0);
+    let histories = number("CRAWLSPACE_PURGE_HISTORIES").unwrap_or(HISTORIES);
+    println!("SEED={first}, {histories} histories");
+    for seed in (first..).take(histories as usize) {
         history(seed);
     }
 }

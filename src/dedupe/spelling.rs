@@ -26,15 +26,15 @@ impl<K: Store> Index<K> {
         Ok(())
     }
 
-    /// Somebody looks at every field of the merged index from now on.
-    pub fn begin_census(&self) -> u64 {
-        self.oddities
+    /// Begins a look at every field of the merged index. The result is for [`Index::end_census`].
+    pub fn begin_census(&self) -> (u64, u64) {
+        (self.opening(), self.oddities)
     }
 
-    /// And has found them all in the written form. What was disturbed meanwhile does not count: then
-    /// the index is remembered anew, and knows of no census.
-    pub fn end_census(&mut self, begun: u64) {
-        self.merged_is_written |= self.oddities == begun;
+    /// Ends a look at every field that found all of them in the written form. It counts only if no
+    /// other field came meanwhile, and the index was not opened anew because others changed its keys.
+    pub fn end_census(&mut self, begun: (u64, u64)) {
+        self.merged_is_written |= self.begin_census() == begun;
     }
 
     /// Writes down whether the merged index has only written forms, so that a restart need not
