@@ -118,7 +118,8 @@ pub fn random_step(f: &mut Frontier, rng: &mut Rng, held: &mut Vec<Lease>) -> St
             };
             release(&lease, what)
         }
-        80..=82 => format!("DROP {execution}"),
+        80..=81 => format!("DROP {execution}"),
+        82 => format!("DROP GROUP {chg}"),
         83..=85 => format!("MOVE {chg} {other}"),
         86..=87 => format!("BLOCK {chg} UNTIL {at}"),
         88 => format!("{} {chg}", rng.pick(&["PAUSE", "RESUME"])),

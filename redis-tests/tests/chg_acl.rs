@@ -40,6 +40,7 @@ fn every_command(out: &BusyFrontier) -> Vec<String> {
         "LIMIT waiting GAP 5".to_owned(),
         "GROUP shared waiting".to_owned(),
         "MOVE waiting elsewhere".to_owned(),
+        "DROP GROUP waiting".to_owned(),
         "DROP crawl".to_owned(),
         "REPAIR".to_owned(),
     ]
@@ -143,6 +144,7 @@ fn denial_names_the_key_and_changes_nothing() {
         "GROUP shared mine theirs",
         "MOVE mine theirs",
         "MOVE theirs mine",
+        "DROP GROUP theirs",
     ] {
         let reply = narrow.call(line);
         denied(line, &reply, "{f}:CHG:theirs");

@@ -198,6 +198,7 @@ fn calls(out: &BusyFrontier) -> Vec<(&'static str, Call)> {
             vec![p(), w("shared", Shared, "group"), id("chg"), id("chg")],
         ),
         ("CHG.DROP", vec![p(), id("execution")]),
+        ("CHG.DROP", vec![p(), w("GROUP", Word, ""), id("chg")]),
         ("CHG.MOVE", vec![p(), known(), id("to")]),
         ("CHG.WHY", vec![p(), known()]),
         ("CHG.INFO", vec![p()]),

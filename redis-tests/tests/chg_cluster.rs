@@ -25,7 +25,7 @@ fn one_node() -> Server {
     node
 }
 
-const EVERY_COMMAND: [&str; 22] = [
+const EVERY_COMMAND: [&str; 23] = [
     "ADD crawl host 0",
     "ADDURI crawl host 0 0 http://host/",
     "NEXT",
@@ -40,6 +40,7 @@ const EVERY_COMMAND: [&str; 22] = [
     "LIMIT host GAP 5",
     "GROUP shared host",
     "DROP crawl",
+    "DROP GROUP host",
     "MOVE host other",
     "WHY host",
     "INFO",

@@ -108,6 +108,7 @@ fn command_docs_name_every_keyword() {
         ("chg.pause", "NOW EXECUTION"),
         ("chg.resume", "NOW EXECUTION"),
         ("chg.limit", "NOW PARALLEL GAP DELAY BUDGET"),
+        ("chg.drop", "NOW GROUP"),
         ("chg.why", "NOW"),
         ("chg.list", "NOW STATE WAITING READY BUSY CURSOR COUNT"),
         ("chg.uris", "NOW CURSOR COUNT"),

@@ -1,7 +1,7 @@
 //! A dropped crawl stays dropped while leases are held whose workers may not know; and idle groups whose
 //! pause is over are gone for whoever says what time it is.
 
-use redis_tests::{ok, release, simulated, Frontier, Server, T0};
+use redis_tests::{array, int, ok, release, simulated, Frontier, Server, T0};
 
 fn stage() -> (Server, Frontier) {
     let server = simulated().start();
@@ -119,4 +119,68 @@ fn idle_group_whose_pause_is_over_is_gone_for_every_command() {
     assert_eq!(f.figure("groups-idle"), 0);
     assert_eq!(f.ok("CHECK").field("groups").int(), 0);
     assert!(f.exists("h"), "who only reads deletes nothing");
+}
+
+#[test]
+fn dropped_group_loses_the_uris_of_all_and_keeps_its_pause_and_its_lease() {
+    let server = simulated().start();
+    let mut f = Frontier::at(&server, T0);
+    f.add("counting", "host", T0);
+    f.add("counting", "host", T0);
+    for n in 0..300 {
+        f.ok(format!(
+            "ADDURI keeping-{} host {T0} 0 http://host/{n}",
+            n % 3
+        ));
+    }
+    f.add("counting", "other", T0 + 5);
+    f.ok(format!("ADDURI keeping-0 other {} 0 http://other/", T0 + 5));
+    let lease = f.take("host");
+    assert_eq!(f.ok("DROP GROUP host"), array([int(4), int(302)]));
+    assert_eq!((f.count("host"), f.total()), (0, 2));
+    assert_eq!((f.queued("counting"), f.queued("keeping-0")), (1, 1));
+    assert_eq!(f.place("host"), "busy");
+    f.assert_conserved();
+    // The crawls go on: what is added is taken in, after the lease and its pause.
+    let execution = lease.execution.clone().unwrap_or("counting".to_owned());
+    assert_eq!(
+        f.release(&lease, format!("DELAY 1000 DONE {execution}")),
+        T0 + 1000
+    );
+    assert_eq!((f.count("host"), f.total()), (0, 2));
+    assert_eq!(f.add("keeping-1", "host", T0), 1);
+    assert_eq!(f.due("host"), Some(T0 + 1000));
+    assert_eq!(f.ok("DROP GROUP host"), array([int(1), int(1)]));
+    assert_eq!(f.ok("DROP GROUP host"), array([int(0), int(0)]));
+    assert_eq!(f.ok("DROP GROUP nobody"), array([int(0), int(0)]));
+    assert_eq!(f.ok("DROP other"), array([int(0), int(0)]));
+    assert_eq!(f.place("other"), "wait");
+    f.assert_conserved();
+}
+
+#[test]
+fn leased_uri_of_a_dropped_group_is_not_put_back() {
+    let server = simulated().start();
+    let mut f = Frontier::at(&server, T0);
+    for ending in ["DELAY 0", "DELAY 0 RETRY 1", "LAPSE"] {
+        let now = f.time();
+        f.ok(format!("ADDURI crawl host {now} 0 http://host/"));
+        let lease = f.take("host");
+        assert_eq!(f.ok("DROP GROUP host"), array([int(1), int(1)]), "{ending}");
+        match ending {
+            "LAPSE" => f.pass(3_600_000),
+            ending => drop(f.release(&lease, ending)),
+        }
+        f.take_none();
+        assert_eq!(f.total(), 0, "{ending}");
+        f.assert_conserved();
+    }
+}
+
+#[test]
+fn execution_may_be_called_group() {
+    let server = simulated().start();
+    let mut f = Frontier::at(&server, T0);
+    f.add("GROUP", "host", T0);
+    assert_eq!(f.ok("DROP GROUP"), array([int(1), int(1)]));
 }

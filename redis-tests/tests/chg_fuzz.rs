@@ -54,7 +54,7 @@ const KEYS: [&str; 21] = [
     "",
 ];
 
-const WORDS: [&[u8]; 68] = [
+const WORDS: [&[u8]; 69] = [
     b"",
     b"0",
     b"1",
@@ -108,6 +108,7 @@ const WORDS: [&[u8]; 68] = [
     b"PARALLEL",
     b"GAP",
     b"BUDGET",
+    b"GROUP",
     b"STATE",
     b"waiting",
     b"CURSOR",

@@ -60,6 +60,7 @@ fn replica_refuses_writes() {
         "LIMIT held GAP 1",
         "GROUP g held",
         "DROP crawl",
+        "DROP GROUP held",
         "MOVE waiting later",
         "REPAIR",
     ] {

@@ -35,6 +35,7 @@ fn writes() -> Vec<String> {
         "MOVE d e".into(),
         "SWEEP".into(),
         "EXPIRED".into(),
+        "DROP GROUP kept".into(),
         "DROP crawl".into(),
     ]
 }
@@ -191,6 +192,7 @@ fn unchanging(out: &BusyFrontier) -> Vec<String> {
         "LIMIT parallel PARALLEL 2".into(),
         "GROUP shared member1 member2".into(),
         "DROP nobody".into(),
+        "DROP GROUP nobody".into(),
         "MOVE held waiting".into(),
         "WHY held".into(),
         "INFO".into(),

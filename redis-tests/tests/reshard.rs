@@ -218,6 +218,7 @@ fn any_key_of_a_frontier_may_be_on_the_other_side() {
         "LIMIT waiting GAP 5".to_owned(),
         "GROUP shared waiting".to_owned(),
         "DROP crawl".to_owned(),
+        "DROP GROUP waiting".to_owned(),
         "MOVE waiting fresh".to_owned(),
         "REPAIR".to_owned(),
     ];

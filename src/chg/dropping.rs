@@ -1,5 +1,5 @@
 //! `CHG.DROP`: a crawl is aborted, and its URIs leave all groups. It stays so until the last lease ends
-//! whose worker may not know.
+//! whose worker may not know. Or a group is emptied of the URIs of all crawls, which go on.
 
 use std::sync::Arc;
 
@@ -62,25 +62,37 @@ impl<K: Store> Dropping<K> {
         }
         Ok(true)
     }
+}
 
-    /// Drops some of the URIs of a group: how many, and whether there are more.
-    fn drop_some(&self, frontier: &mut Frontier<K>, ks: &mut K, id: &[u8]) -> Result<(u64, bool)> {
+impl<K: Store> Frontier<K> {
+    /// Drops some of the URIs of an execution from a group: how many, and whether there are more. With
+    /// `aborts` nothing more is taken in for the execution while leases of it are held.
+    fn drop_some(
+        &mut self,
+        ks: &mut K,
+        id: &[u8],
+        execution: &[u8],
+        aborts: bool,
+        now: Millis,
+    ) -> Result<(u64, bool)> {
         // What is no group has no URIs.
-        let Some(mut loaded) = frontier.load_sound(ks, id)? else {
+        let Some(mut loaded) = self.load_sound(ks, id)? else {
             return Ok((0, false));
         };
-        frontier.reclaim(ks, &mut loaded, self.now)?;
-        let key = frontier.uris_key(ks, id);
+        self.reclaim(ks, &mut loaded, now)?;
+        let key = self.uris_key(ks, id);
+        let counted = self.counted(ks, &loaded.key, execution)?;
+        if aborts {
+            let leased = self.leased_until(ks, &loaded, execution, counted > 0)?;
+            if let Some(until) = leased.filter(|&until| until > now) {
+                self.mark_dropped(ks, execution, until)?;
+            }
+        }
+        let has = ks.uris(&key, |uris| uris.count_of(execution))?;
         let drop = Op::Drop {
-            execution: &self.execution,
+            execution,
             limit: BATCH,
         };
-        let counted = frontier.counted(ks, &loaded.key, &self.execution)?;
-        let leased = frontier.leased_until(ks, &loaded, &self.execution, counted > 0)?;
-        if let Some(until) = leased.filter(|&until| until > self.now) {
-            frontier.mark_dropped(ks, &self.execution, until)?;
-        }
-        let has = ks.uris(&key, |uris| uris.count_of(&self.execution))?;
         let kept = match has {
             Some(1..) => match ks.change_uris(&key, &drop)? {
                 Changed::Removed(n) => n,
@@ -91,20 +103,20 @@ impl<K: Store> Dropping<K> {
         let gone = (kept + counted).min(loaded.group.uris);
         let more = has.unwrap_or(0) > kept;
         if !more {
-            frontier.delist(ks, &self.execution, id)?;
+            self.delist(ks, execution, id)?;
         }
         if kept + counted == 0 {
             return Ok((0, more));
         }
-        frontier.count(ks, &loaded.key, &self.execution, -(counted as i64))?;
+        self.count(ks, &loaded.key, execution, -(counted as i64))?;
         let was_runnable = loaded.group.is_runnable();
         loaded.group.uris -= gone;
-        frontier.tally(ks, &self.execution, -(gone as i64))?;
-        frontier.leave_queues(ks, &loaded, was_runnable)?;
+        self.tally(ks, execution, -(gone as i64))?;
+        self.leave_queues(ks, &loaded, was_runnable)?;
         if loaded.group.is_idle() {
-            frontier.rest(ks, &mut loaded, self.now)?;
+            self.rest(ks, &mut loaded, now)?;
         } else {
-            frontier.save(ks, &loaded)?;
+            self.save(ks, &loaded)?;
         }
         Ok((gone, more))
     }
@@ -115,7 +127,7 @@ impl<K: Store> Job<K> for Dropping<K> {
         frontier.begin_drop(&self.execution);
         while self.walk(frontier, ks)? {
             let id = self.batch.get(self.next).0.to_vec();
-            let (gone, more) = self.drop_some(frontier, ks, &id)?;
+            let (gone, more) = frontier.drop_some(ks, &id, &self.execution, true, self.now)?;
             self.dropped = self.dropped.saturating_add(gone);
             self.touched += u64::from(gone > 0 && !self.touches);
             self.touches = more && (self.touches || gone > 0);
@@ -131,6 +143,98 @@ impl<K: Store> Job<K> for Dropping<K> {
         frontier.paused = None;
         frontier.passed = Default::default();
         Ok(Step::Done(Reply::counts(&[self.touched, self.dropped])))
+    }
+}
+
+/// Takes all URIs out of a group. What is being fetched counts no more, but the host stays leased.
+pub struct Emptying<K: Store> {
+    group: Vec<u8>,
+    now: Millis,
+    /// The number from which on executions have kept URIs that were not dropped.
+    kept_from: u64,
+    /// The walk over the executions of which the group counts URIs.
+    counted: K::Cursor,
+    batch: Batch,
+    next: usize,
+    walked: bool,
+    /// The execution that is worked on, and whether anything of it was dropped.
+    execution: Option<Vec<u8>>,
+    touches: bool,
+    touched: u64,
+    dropped: u64,
+}
+
+impl<K: Store> Emptying<K> {
+    /// Of this group.
+    pub fn new(ks: &mut K, group: &[u8], now: Millis) -> Self {
+        Emptying {
+            group: group.to_vec(),
+            now,
+            kept_from: 0,
+            counted: ks.cursor(),
+            batch: Batch::default(),
+            next: 0,
+            walked: false,
+            execution: None,
+            touches: false,
+            touched: 0,
+            dropped: 0,
+        }
+    }
+
+    /// The next execution with URIs in the group, kept ones first.
+    fn find(&mut self, frontier: &Frontier<K>, ks: &mut K) -> Result<Option<Vec<u8>>> {
+        let Some(loaded) = frontier.load_sound(ks, &self.group)? else {
+            return Ok(None);
+        };
+        let from = self.kept_from;
+        let first = frontier.kept(ks, &loaded, |uris| {
+            let first = uris.executions_from(from).next();
+            first.map(|share| (share.number, share.id.to_vec()))
+        })?;
+        if let Some((number, execution)) = first.flatten() {
+            self.kept_from = number + 1;
+            return Ok(Some(execution));
+        }
+        loop {
+            while self.next < self.batch.len() {
+                let field = self.batch.get(self.next).0;
+                self.next += 1;
+                if let Some(execution) = field.strip_prefix(COUNTED) {
+                    return Ok(Some(execution.to_vec()));
+                }
+            }
+            if self.walked {
+                return Ok(None);
+            }
+            self.batch.clear();
+            self.next = 0;
+            self.walked = !ks.hash_scan(&loaded.key, &mut self.counted, &mut self.batch)?;
+        }
+    }
+}
+
+impl<K: Store> Job<K> for Emptying<K> {
+    fn step(&mut self, frontier: &mut Frontier<K>, ks: &mut K, time: Time<'_>) -> Result<Step> {
+        loop {
+            if self.execution.is_none() {
+                self.execution = self.find(frontier, ks)?;
+            }
+            let Some(execution) = &self.execution else {
+                let counts = [self.touched, self.dropped];
+                return Ok(Step::Done(Reply::counts(&counts)));
+            };
+            let (gone, more) = frontier.drop_some(ks, &self.group, execution, false, self.now)?;
+            self.dropped = self.dropped.saturating_add(gone);
+            self.touched += u64::from(gone > 0 && !self.touches);
+            self.touches = more && (self.touches || gone > 0);
+            if !more {
+                self.execution = None;
+            }
+            if !time() {
+                return Ok(Step::More);
+            }
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use crate::reply::Reply;
 
 use super::add::{Kept, Queued};
 use super::check::Check;
-use super::dropping::Dropping;
+use super::dropping::{Dropping, Emptying};
 use super::error::Error;
 use super::frontier::Frontier;
 use super::hold::{Limits, Target};
@@ -89,6 +89,10 @@ enum Op {
         execution: usize,
         steps: usize,
     },
+    Empty {
+        group: usize,
+        steps: usize,
+    },
     Move {
         from: usize,
         to: usize,
@@ -127,6 +131,7 @@ fn op() -> impl Strategy<Value = Op> {
         1 => (group.clone(), 0..3_u8).prop_map(|(group, gate)| Op::Gate { group, gate }),
         1 => (1..4_usize).prop_map(|steps| Op::Sweep { steps }),
         1 => (execution, 1..9_usize).prop_map(|(execution, steps)| Op::Drop { execution, steps }),
+        1 => (group.clone(), 1..9_usize).prop_map(|(group, steps)| Op::Empty { group, steps }),
         1 => (group.clone(), group, 1..4_usize)
             .prop_map(|(from, to, steps)| Op::Move { from, to, steps }),
         1 => (1..30_usize).prop_map(|steps| Op::Check { steps }),
@@ -282,6 +287,10 @@ impl World {
             Op::Sweep { steps } => self.run(Box::new(Sweep::new(now, u64::MAX)), steps),
             Op::Drop { execution, steps } => {
                 let job = Dropping::new(ks, EXECUTIONS[execution], now);
+                self.run(Box::new(job), steps);
+            }
+            Op::Empty { group, steps } => {
+                let job = Emptying::new(ks, GROUPS[group], now);
                 self.run(Box::new(job), steps);
             }
             Op::Move { from, to, steps } => {

@@ -74,6 +74,25 @@ impl<S: Ask> Frontier<S> {
         self.server.ask(Call::new(drop).repeatable().waits())
     }
 
+    /// `CHG.DROP … GROUP`: the URIs of all crawls leave this group; its pause and its limits stay. Gives the number
+    /// of executions that had any, and the number of URIs. After a connection that broke, what was left for the
+    /// second time.
+    ///
+    /// ```no_run
+    /// # use crawlspace_client::frontier::*;
+    /// # let frontier = Frontier::open("redis://127.0.0.1/", "")?;
+    /// let (executions, uris) = frontier.drop_group(b"example.com")?;
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When the server refuses or cannot be reached.
+    pub fn drop_group(&self, chg: &[u8]) -> S::Answer<(u64, u64)> {
+        let mut drop = self.command("CHG.DROP");
+        drop.arg("GROUP").arg(chg);
+        self.server.ask(Call::new(drop).repeatable().waits())
+    }
+
     /// `CHG.SWEEP`: moves what is due to `chg_ready`, for plain clients that take groups from there: all, or so
     /// many groups. Gives the number of groups from `chg_wait` and from `chg_busy`.
     ///

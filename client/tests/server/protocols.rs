@@ -231,7 +231,8 @@ macro_rules! frontier_calls {
         let check = frontier.check()$(.$await)?.unwrap();
         assert_eq!((check.consistent, check.mended), (true, None), "{check:?}");
         assert_eq!(frontier.repair()$(.$await)?.unwrap().mended, Some(0));
-        assert_eq!(frontier.drop_execution(b"crawl")$(.$await)?.unwrap(), (2, 2));
+        assert_eq!(frontier.drop_group(b"d")$(.$await)?.unwrap(), (1, 1));
+        assert_eq!(frontier.drop_execution(b"crawl")$(.$await)?.unwrap(), (1, 1));
     }};
 }
 

@@ -4,7 +4,7 @@
 use std::os::raw::c_int;
 
 use crate::chg::check::Check as CheckJob;
-use crate::chg::dropping::Dropping;
+use crate::chg::dropping::{Dropping, Emptying};
 use crate::chg::job::{Job, Step};
 use crate::chg::keys::is_bookkeeping;
 use crate::chg::moving::Moving;
@@ -148,18 +148,33 @@ impl Command for Drop {
         name: "chg.drop",
         flags: "write blocking",
         arity: -3,
-        summary: "Takes the URIs of a crawl execution out of all groups.",
+        summary: "Takes the URIs of a crawl execution out of all groups, or all URIs out of a group.",
         complexity:
             "O(N + M log K) where N is the number of groups and M of URIs of the execution, and K of waiting groups, in slices",
-        args: &[Arg::prefix(), NOW, Arg::text("execution")],
+        args: &[
+            Arg::prefix(),
+            NOW,
+            Arg::one_of(
+                "what",
+                &[Arg::text("execution"), Arg::text("chg").after("GROUP")],
+            ),
+        ],
     };
 
     fn run(call: &mut Call<'_>) -> Result<Answer, String> {
         let now = now(call)?;
+        let simulated = now.simulated.then_some(now.ms);
+        // An execution may be called GROUP: the number of arguments tells.
+        if call.args.left() == 2 && call.args.keyword("GROUP") {
+            let chg = id(&mut call.args, "chg")?;
+            permit(call, &Touched::Groups(&[chg]), Access::Write)?;
+            let emptying = Emptying::new(&mut call.keys, chg, now.ms);
+            let work = ("empty", &[chg][..]);
+            return submit(call, true, simulated, work, Box::new(emptying));
+        }
         let execution = id(&mut call.args, "execution")?;
         call.args.end()?;
         permit(call, &Touched::AnyGroup, Access::Write)?;
-        let simulated = now.simulated.then_some(now.ms);
         let dropping = Dropping::new(&mut call.keys, execution, now.ms);
         submit(
             call,
