@@ -97,7 +97,7 @@ fn limits_and_shared_gates_are_set() {
     ];
     let set = chg(&server, &[&["limit", "a.example"], &limits[..]].concat());
     assert_eq!(
-        set.out, "group a.example: 4 at a time, 250 ms apart, a pause of 30 s, 7 more URIs\n",
+        set.out, "group a.example: 4 at a time, 250 ms apart, a pause of 30.0 s, 7 more URIs\n",
         "{set:?}"
     );
     let why = chg(&server, &["why", "a.example", "--json"]).object();
