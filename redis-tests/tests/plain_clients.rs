@@ -265,7 +265,7 @@ fn record_whose_size_is_not_a_number_is_a_record_of_size_zero() {
     assert_eq!(server.snapshot().without(changed), before.without(changed));
     ok!(c, "DEDUPE.REVISIT", P, "b", hash, 10);
     assert_eq!(ok!(c, "HGET", "p:h:b:counts", "conservedSize"), nil());
-    // The same capture again is a retry.
+    // A capture that is added twice is a retry.
     let add = ok!(
         c,
         "DEDUPE.ADD",

@@ -417,7 +417,7 @@ fn cheap_batch_is_answered_while_expensive_ones_of_others_go_on() {
         send(&mut s, "POINT all RETURN COUNT", &blob);
         assert_eq!(s.wire.recv(), int(kept));
     }
-    // Whoever came first has not been answered first.
+    // The reader that came first has not been answered first.
     let answered = others
         .iter_mut()
         .filter_map(|o| o.wire.has_reply().then_some(()));

@@ -43,7 +43,7 @@ impl Once {
         }
     }
 
-    /// Whoever may run a command may have it read.
+    /// Every user who may run a command may have it read.
     const fn bookkeeping(self) -> Once {
         Once {
             bookkeeping: true,

@@ -337,7 +337,7 @@ mod tests {
         let listed = all(None, 3, |ks, _| {
             let wait = ks.name(&[b"{f}:chg_wait"]);
             let ready = ks.name(&[b"{f}:chg_ready"]);
-            // Of those that wait every third leaves, first ones first, and others come before all;
+            // Every third waiting group leaves, first ones first, and others come before all;
             // of those that are ready the first ones leave and others come last.
             ks.zset_del(&wait, &chg(3 * n)).unwrap();
             ks.zset_add(&wait, &chg(900 - n), f64::from(n)).unwrap();

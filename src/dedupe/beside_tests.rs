@@ -50,7 +50,7 @@ impl World {
         World { ks, index }
     }
 
-    /// Somebody else changed keys: nothing that was remembered holds.
+    /// Opens the index anew, as the server does after another client's change.
     fn reopen(&mut self) {
         self.index = open(&mut self.ks);
     }

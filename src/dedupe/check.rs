@@ -605,7 +605,7 @@ fn check_holders<K: Store>(
         }
     }
     if digest.canonical() != hash {
-        // Nobody looks for it there.
+        // Look-ups do not find this spelling.
         findings.stale_holders += 1;
         if repair {
             index.holders_del_field(ks, hash)?;

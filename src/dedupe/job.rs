@@ -157,7 +157,7 @@ impl<K: Store> Adoption<K> {
             return Ok(false);
         }
         if self.most > index.merged_len(ks)? {
-            // Somebody took hashes of it out.
+            // Another program took hashes out of it.
             index.distrust_holders(ks)?;
         }
         if !self.listed && self.opening == index.opening() {

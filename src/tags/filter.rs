@@ -156,7 +156,7 @@ impl Request {
         }
     }
 
-    /// Goes on with a batch as long as the turn lasts. Gives the reply at the end.
+    /// Filters a batch for as long as the turn lasts. Gives the reply at the end.
     pub fn go_on(
         &self,
         view: &View,
@@ -233,7 +233,7 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Goes on with lines, each of which costs something even if it is empty; whether that was all.
+    /// Filters lines, each of which costs something even if it is empty; true when all are done.
     fn all<'l, I: Iterator<Item = &'l [u8]>>(
         &mut self,
         lines: &mut I,

@@ -59,7 +59,7 @@ impl Task {
         }
     }
 
-    /// Goes on with the batch, which is the one it was made of, as long as the turn lasts. Gives the reply at
+    /// Filters the batch that the task was made of, for as long as the turn lasts. Gives the reply at
     /// the end.
     pub fn go_on(&mut self, batch: Batch<'_>, turn: &mut dyn Turn) -> Option<Result<Reply, Error>> {
         let condition = match self.condition.clone() {

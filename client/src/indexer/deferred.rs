@@ -27,7 +27,7 @@ pub(super) struct Identity {
 }
 
 impl Identity {
-    /// The same for all spellings in which an index may have the two.
+    /// Makes one identity of all spellings in which an index may have the two.
     pub fn of(date: &[u8], url: &[u8]) -> Identity {
         let digits = date.iter().filter(|byte| byte.is_ascii_digit());
         let date = digits.fold(0u64, |sum, digit| {

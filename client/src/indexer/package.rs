@@ -20,9 +20,9 @@ pub(super) struct Package {
     /// The crawl that it belongs to.
     #[serde(rename = "crawlId")]
     pub crawl: String,
-    /// The same as `path`.
+    /// Its path, under the name that Browsertrix's importer reads.
     url: String,
-    /// The same as `name`.
+    /// Its name, under the name that Browsertrix's importer reads.
     id: String,
 }
 

@@ -167,7 +167,7 @@ fn a_slot_on_its_way_is_asked_for_where_it_is() {
     cluster.begin_move(prefix(1), to);
     assert!(found(&index).unwrap(), "nothing has left");
     cluster.move_keys(prefix(1), to);
-    // Nobody knows that all keys are there before the slot is.
+    // That all keys are there is not known before the slot is.
     let hasty = Server::options(&cluster.url()).retries(1).open().unwrap();
     let refused = found(&Index::on(&hasty, prefix(1))).unwrap_err();
     assert_eq!(refused.code(), Some(Code::TryAgain), "{refused}");

@@ -305,7 +305,7 @@ fn number(name: &str, otherwise: u64) -> u64 {
     }
 }
 
-/// So many reshards (`RESHARDS`) and at least so many answers (`ANSWERS`).
+/// How many reshards (`RESHARDS`), and the least number of answers (`ANSWERS`).
 pub fn run(test: &str) {
     let (reshards, answers) = (number("RESHARDS", 8), number("ANSWERS", 4000));
     let mut rng = Rng::new(test);

@@ -101,7 +101,7 @@ impl<K: Store> Check<K> {
         Ok(batch.len() as u64)
     }
 
-    /// The same for `chg_ready`, where nobody should stand who stands elsewhere too.
+    /// Checks a page of `chg_ready`: a group in it should stand in no other queue.
     pub(super) fn look_at_ready(
         &mut self,
         frontier: &mut Frontier<K>,

@@ -270,7 +270,7 @@ fn next_of(
 ) -> Result<Answer, String> {
     let lease = on_frontier(call, |remembered, keys| {
         remembered.simulated = now.simulated;
-        // Whoever waits has waited longer.
+        // Clients in the line have waited longer.
         remembered.serve(keys, now.ms)?;
         let ask = wanted.ask(None);
         let lease = remembered.frontier.next_of(keys, chg, &ask, now.ms)?;

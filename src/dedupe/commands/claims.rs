@@ -369,7 +369,7 @@ fn awake(ctx: Ctx) {
         unsafe { rm!(RedisModule_SelectDb(ctx.raw(), db)) };
         match cluster::check(ctx, &RmString::new(&prefix), true) {
             Ok(()) => serve(db, &prefix, &mut RedisKeyspace::new(ctx), None),
-            // Nobody can be served here while the slot leaves.
+            // No waiter can be served here while the slot leaves.
             Err(error) => end_waiting(&Err(error), |w| w.db == db && w.prefix == prefix),
         }
     }
