@@ -49,7 +49,7 @@ pub enum Cursor {
 }
 
 impl Cursor {
-    /// Reads what [`Cursor::to_text`] wrote.
+    /// Reads what `Cursor::to_text` wrote.
     pub fn parse(text: &[u8]) -> Option<Cursor> {
         let (name, place) = split(text)?;
         let queue = Queue::ALL
