@@ -551,17 +551,26 @@ impl History {
     fn kill_in_the_middle(&mut self, crawl: &str) {
         let mut other = self.server.wire();
         let running = self.running();
+        let mut asked_to_go = None;
         let line = match self.any(&running) {
             Some(running) if self.rng.chance(60) => words(&["DEDUPE.COMMIT", P, &running]),
             _ if self.rng.chance(50) => words(&["DEDUPE.REPAIR", P]),
             _ => {
-                self.holds.remove(crawl);
+                asked_to_go = self.holds.remove_entry(crawl);
                 words(&["DEDUPE.REMOVE", P, crawl])
             }
         };
         let line: Vec<&str> = line.iter().map(String::as_str).collect();
         other.send(&line);
         self.kill();
+        // The kill may come before the server has read the command, or the command may be refused: the crawl
+        // then keeps everything.
+        if let Some((crawl, hashes)) = asked_to_go {
+            let begun = ok!(self.c, "HEXISTS", "removing", &crawl) == int(1);
+            if !begun && !self.call(&["DEDUPE.STATS", P, &crawl]).is_error() {
+                self.holds.insert(crawl, hashes);
+            }
+        }
     }
 
     fn kill(&mut self) {
@@ -629,10 +638,11 @@ impl History {
             for &n in hashes {
                 let found = owner(&mut self.c, n);
                 let holder = found.unwrap_or_else(|| panic!("hash {n} of {crawl} is lost"));
-                assert!(self
-                    .holds
-                    .get(&holder)
-                    .is_some_and(|held| held.contains(&n)));
+                let held = self.holds.get(&holder);
+                assert!(
+                    held.is_some_and(|held| held.contains(&n)),
+                    "hash {n} of {crawl} belongs to {holder}, which holds {held:?}"
+                );
             }
         }
     }
