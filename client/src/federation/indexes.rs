@@ -9,6 +9,7 @@ use tokio::sync::{watch, Notify, Semaphore};
 use tokio::task::spawn_blocking;
 
 use super::config;
+use super::net::Guard;
 use crate::index_cache::{
     Error, Index, IndexCaches, IndexKind, JobSet, Limits, Options, Progress, Work,
 };
@@ -85,12 +86,15 @@ pub enum Asked {
 }
 
 impl Indexes {
-    /// Opens the caches that a configuration names.
+    /// Opens the caches that a configuration names. Web servers with metadata files are asked as far as the guard permits.
     ///
     /// # Errors
     /// As [`IndexCaches::open`].
-    pub fn open(config: &config::Indexes) -> Result<Arc<Indexes>, Error> {
-        let caches = IndexCaches::open(options(config))?;
+    pub fn open(config: &config::Indexes, guard: Guard) -> Result<Arc<Indexes>, Error> {
+        let caches = IndexCaches::open(Options {
+            guard: Some(guard),
+            ..options(config)
+        })?;
         Ok(Arc::new(Indexes {
             caches: Arc::new(caches),
             running: Mutex::default(),

@@ -42,7 +42,7 @@ use std::sync::Arc;
 use self::collection::Collection;
 use self::config::Config;
 use self::indexes::Indexes;
-use self::net::Net;
+use self::net::{Guard, Net};
 use self::resource::Resources;
 
 /// Everything that a configuration says, ready to be asked.
@@ -78,7 +78,8 @@ impl Federation {
         let net = Net::new(&config.allow_private)?;
         let open = |collection| Collection::open(collection, &net).map(Arc::new);
         let collections = config.collections.iter().map(open);
-        let indexes = config.indexes.as_ref().map(Indexes::open).transpose();
+        let open = |indexes| Indexes::open(indexes, Guard::new(&config.allow_private));
+        let indexes = config.indexes.as_ref().map(open).transpose();
         Ok(Arc::new(Federation {
             collections: collections.collect::<Result<_, String>>()?,
             resources: Resources::new(&net),

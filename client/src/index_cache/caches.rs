@@ -13,6 +13,7 @@ use super::{
     operations, CombiningMultiFileBasedCache, Counts, Error, Figures, Form, Index, JobSet,
     MultiFileBasedCache, Work,
 };
+use crate::federation::net::Guard;
 
 /// Which index is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -97,6 +98,9 @@ pub struct Options {
     pub threads: usize,
     /// How much the caches may hold.
     pub limits: Limits,
+    /// Which addresses web servers with metadata files may have; with `None`, a place that is named may have any, and
+    /// one at public addresses leads to public ones alone.
+    pub guard: Option<Guard>,
 }
 
 impl Default for Options {
@@ -110,6 +114,7 @@ impl Default for Options {
             memory: 1 << 30,
             threads: threads.map_or(1, |threads| threads.get().min(8)),
             limits: Limits::default(),
+            guard: None,
         }
     }
 }

@@ -58,6 +58,8 @@ pub enum Problem {
     },
     /// The server could not be reached, did not answer in time, or broke off too often; the text says which.
     Connection(String),
+    /// The server's address is one that the [guard](super::Options::guard) forbids; the text says which.
+    Forbidden(String),
     /// Nobody whom the system trusts says that the server is who it should be; the text says what is wrong.
     Untrusted(String),
     /// The server's answer cannot be right; the text says why.
@@ -148,6 +150,11 @@ impl fmt::Display for Problem {
                 write!(f, "the server answers with HTTP status {status}{}", meaning(*status))
             }
             Problem::Connection(how) => write!(f, "{how}; try again later"),
+            Problem::Forbidden(why) => write!(
+                f,
+                "{why}; who may be asked all the same is said by `allow_private` in a configuration, or by naming it on \
+                 the command line"
+            ),
             Problem::Untrusted(why) => write!(
                 f,
                 "the server cannot be trusted: {why}; if it can, name the file with the certificate of its authority in \

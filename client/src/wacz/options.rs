@@ -1,6 +1,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::federation::net::Guard;
+
 /// How much of a package is believed, and how patient to be with servers.
 ///
 /// ```
@@ -35,6 +37,9 @@ pub struct Options {
     pub retries: u32,
     /// The pause before the first of them, which doubles with each: 200 ms.
     pub pause: Duration,
+    /// Which addresses servers may have, also after redirects. With `None`, any address may be connected to; with a
+    /// guard, proxies of the environment are not used.
+    pub guard: Option<Guard>,
 }
 
 impl Default for Options {
@@ -52,6 +57,7 @@ impl Default for Options {
             pace: 1024,
             retries: 5,
             pause: Duration::from_millis(200),
+            guard: None,
         }
     }
 }

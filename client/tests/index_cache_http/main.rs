@@ -4,6 +4,7 @@
 #[allow(dead_code)] // these tests need some of it
 mod archive;
 mod builds;
+mod guard;
 mod hostile;
 mod layers;
 mod parcels;

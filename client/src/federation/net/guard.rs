@@ -4,6 +4,9 @@
 //! those that reach them in disguise: an IPv6 address which has an IPv4 address in it counts as both.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+
+use url::{Host, Url};
 
 use super::super::config::Network;
 
@@ -45,8 +48,65 @@ const REFUSED_V6: [([u16; 8], u32); 15] = [
     ([0x2001, 0, 0, 0, 0, 0, 0, 0], 32), // Teredo, which leads to whoever is behind a translator
 ];
 
+/// Which addresses may be connected to: public ones, and those of some networks.
+///
+/// ```
+/// use crawlspace_client::federation::net::Guard;
+/// let guard = Guard::default();
+/// assert!(guard.permits("192.0.43.8".parse()?));
+/// assert!(!guard.permits("169.254.169.254".parse()?));
+/// # Ok::<(), std::net::AddrParseError>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Guard {
+    allowed: Arc<[Network]>,
+}
+
+impl Guard {
+    /// A guard that permits public addresses and those in `allowed`.
+    pub fn new(allowed: &[Network]) -> Guard {
+        Guard {
+            allowed: allowed.into(),
+        }
+    }
+
+    /// Whether that address may be connected to.
+    pub fn permits(&self, address: IpAddr) -> bool {
+        permits(&self.allowed, address)
+    }
+
+    /// Those of the addresses of a host that may be connected to.
+    ///
+    /// # Errors
+    /// Why none of them may, when there are some.
+    pub fn permitted(&self, host: &str, addresses: &[IpAddr]) -> Result<Vec<IpAddr>, String> {
+        let permitted = addresses.iter().copied();
+        let permitted: Vec<_> = permitted.filter(|address| self.permits(*address)).collect();
+        match (permitted.is_empty(), addresses.first()) {
+            (true, Some(address)) => Err(format!(
+                "{host} is at {address}, which is not a public address"
+            )),
+            _ => Ok(permitted),
+        }
+    }
+
+    /// Checks a URL whose host is an address, which is resolved by no one.
+    ///
+    /// # Errors
+    /// Why it may not be connected to.
+    pub fn check(&self, url: &Url) -> Result<(), String> {
+        let address = match url.host() {
+            Some(Host::Ipv4(address)) => IpAddr::V4(address),
+            Some(Host::Ipv6(address)) => IpAddr::V6(address),
+            _ => return Ok(()),
+        };
+        let host = url.host_str().unwrap_or_default();
+        self.permitted(host, &[address]).map(drop)
+    }
+}
+
 /// Whether an address may be connected to: it is public, or one of `allowed`.
-pub(super) fn permits(allowed: &[Network], address: IpAddr) -> bool {
+fn permits(allowed: &[Network], address: IpAddr) -> bool {
     // The mapped form is just another way to write an IPv4 address.
     let address = address.to_canonical();
     if allowed.iter().any(|network| contains(network, address)) {

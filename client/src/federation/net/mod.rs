@@ -39,6 +39,7 @@ mod unpack;
 
 use body::{too_large, Body};
 use connection::{Connection, Wire};
+pub use guard::Guard;
 use names::Names;
 use pool::{Place, Pool};
 
@@ -52,7 +53,7 @@ const REDIRECTS: usize = 10;
 
 /// The way to other servers, shared by everything that fetches.
 pub struct Net {
-    allow_private: Vec<Network>,
+    guard: Guard,
     names: Names,
     tls: TlsConnector,
     pool: Arc<Pool>,
@@ -102,7 +103,7 @@ impl Net {
     /// When there is no TLS to be had, in words.
     pub fn new(allow_private: &[Network]) -> Result<Arc<Net>, String> {
         Ok(Arc::new(Net {
-            allow_private: allow_private.to_vec(),
+            guard: Guard::new(allow_private),
             names: Names::new(),
             tls: TlsConnector::from(Arc::new(tls::for_web()?)),
             pool: Arc::new(Pool::new()),
@@ -111,7 +112,7 @@ impl Net {
 
     /// Whether that address may be connected to.
     pub fn permits(&self, address: IpAddr) -> bool {
-        guard::permits(&self.allow_private, address)
+        self.guard.permits(address)
     }
 
     /// The addresses of a host that may be connected to.
@@ -122,17 +123,13 @@ impl Net {
         let found = self.names.addresses(host).await;
         let found =
             found.map_err(|why| SourceError::Connection(format!("no address of {host}: {why}")))?;
-        let permitted = found.iter().filter(|address| self.permits(**address));
-        let permitted: Vec<_> = permitted
-            .map(|address| SocketAddr::new(*address, port))
-            .collect();
-        match (permitted.is_empty(), found.first()) {
-            (true, Some(address)) => Err(SourceError::Forbidden(format!(
-                "{host} is at {address}, which is not a public address; `allow_private` in the configuration \
-                 lists those that may be asked all the same"
-            ))),
-            _ => Ok(permitted),
-        }
+        let permitted = self.guard.permitted(host, &found).map_err(|why| {
+            SourceError::Forbidden(format!(
+                "{why}; `allow_private` in the configuration lists those that may be asked all the same"
+            ))
+        })?;
+        let with_port = |address| SocketAddr::new(address, port);
+        Ok(permitted.into_iter().map(with_port).collect())
     }
 
     /// Sends a request, over a connection that was kept where there is one. An answer with a redirect is followed,

@@ -7,8 +7,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use url::Url;
+
 use super::super::{Error, JobId, Work};
 use super::name::{self, Name};
+use super::reach::Reach;
 use super::{folder, list, listing, Options};
 use crate::wacz::Location;
 
@@ -38,14 +41,23 @@ pub(super) struct MetadataFile {
     pub(super) name: String,
     /// Whether it is the only job that the name can mean.
     pub(super) is_certain: bool,
+    /// Where it may be fetched from.
+    pub(super) reach: Reach,
 }
 
 /// What was found. A large archive has a million files, so that little is kept of each.
 #[derive(Debug, Default)]
 struct Files {
-    locations: Vec<Location>,
+    locations: Vec<Listed>,
     /// For each number in the name of a file, the file; sorted.
     by_job: Vec<(JobId, usize)>,
+}
+
+/// Where a metadata file is, and from which addresses it may come.
+#[derive(Debug)]
+struct Listed {
+    location: Location,
+    reach: Reach,
 }
 
 impl Catalogue {
@@ -140,7 +152,9 @@ impl Catalogue {
                 Location::File(path) => {
                     let about = std::fs::metadata(path).map_err(Error::io(path, "read"))?;
                     if about.is_dir() {
-                        folder::scan(path, work, &mut |path| files.add(Location::File(path)))?;
+                        folder::scan(path, work, &mut |path| {
+                            files.add(Location::File(path), Reach::Named)
+                        })?;
                     } else if !about.is_file() {
                         let error = io::Error::other("this is no file, but a device");
                         return Err(Error::io(path, "read")(error));
@@ -151,9 +165,7 @@ impl Catalogue {
                     }
                 }
                 Location::Url(_) if is_file => files.add_named(place.clone())?,
-                Location::Url(url) => {
-                    listing::scan(url, options, work, &mut |file| files.add(file))?;
-                }
+                Location::Url(url) => files.add_linked(url, options, work)?,
             }
         }
         files.by_job.sort_unstable();
@@ -163,12 +175,12 @@ impl Catalogue {
 
 impl Files {
     /// Adds a file, if its name is that of a metadata file.
-    fn add(&mut self, location: Location) {
+    fn add(&mut self, location: Location, reach: Reach) {
         if let Some(name) = Name::parse(&location.name()) {
             let file = self.locations.len();
             let jobs = name.candidates.into_iter();
             self.by_job.extend(jobs.map(|job| (job, file)));
-            self.locations.push(location);
+            self.locations.push(Listed { location, reach });
         }
     }
 
@@ -179,8 +191,15 @@ impl Files {
                 "{location}: the name of a metadata file has the number of the job in it, as in 117-metadata-1.warc.gz"
             )));
         }
-        self.add(location);
+        self.add(location, Reach::Named);
         Ok(())
+    }
+
+    /// Adds what is at a URL that is none of a metadata file: a folder or a list.
+    fn add_linked(&mut self, url: &Url, options: &Options, work: &Work) -> Result<(), Error> {
+        let http = Reach::Named.options(url, &options.http);
+        let reach = Reach::of(&http);
+        listing::scan(url, &http, work, &mut |file| self.add(file, reach))
     }
 
     /// Adds what a list in a file names, and what is in the folders that it names.
@@ -198,15 +217,17 @@ impl Files {
                 .map_err(|why| wrong(format!("{name:?}: {why}")))?;
             let kind = list::kind_of(&location.name());
             match &location {
-                _ if kind == list::Named::File => self.add(location),
+                _ if kind == list::Named::File => self.add(location, Reach::Named),
                 Location::Url(url) if kind == list::Named::Folder => {
-                    listing::scan(url, options, work, &mut |file| self.add(file))?;
+                    self.add_linked(url, options, work)?;
                 }
                 Location::Url(_) => {}
                 Location::File(path) => {
                     let about = std::fs::metadata(path).map_err(Error::io(path, "read"))?;
                     if about.is_dir() {
-                        folder::scan(path, work, &mut |path| self.add(Location::File(path)))?;
+                        folder::scan(path, work, &mut |path| {
+                            self.add(Location::File(path), Reach::Named)
+                        })?;
                     }
                 }
             }
@@ -220,12 +241,13 @@ impl Files {
         let mut files: Vec<(u64, MetadataFile)> = mine
             .take_while(|(other, _)| *other == job)
             .filter_map(|(_, file)| {
-                let location = self.locations.get(*file)?;
+                let Listed { location, reach } = self.locations.get(*file)?;
                 let name = Name::parse(&location.name())?;
                 let file = MetadataFile {
                     location: location.clone(),
                     name: location.name(),
                     is_certain: name.candidates.len() == 1,
+                    reach: *reach,
                 };
                 Some((name.number, file))
             })

@@ -6,7 +6,6 @@ use url::Url;
 
 use super::super::{Error, Work};
 use super::list::{self, Named};
-use super::Options;
 use crate::wacz::{self, Location, Problem};
 
 /// How many listings are read from one place on, before it is thought to have no end.
@@ -28,7 +27,7 @@ struct Listing {
 /// [`Error::Remote`] when a listing cannot be read, or is none.
 pub(super) fn scan(
     place: &Url,
-    options: &Options,
+    http: &wacz::Options,
     work: &Work,
     add: &mut dyn FnMut(Location),
 ) -> Result<(), Error> {
@@ -46,7 +45,7 @@ pub(super) fn scan(
             let what = format!("it leads to more than {MAX_LISTINGS} listings");
             return Err(wrong(place, what));
         }
-        look_into(&listing, options, &mut listings, add)?;
+        look_into(&listing, http, &mut listings, add)?;
     }
     Ok(())
 }
@@ -68,11 +67,11 @@ fn wrong(url: &Url, what: String) -> Error {
 
 fn look_into(
     listing: &Listing,
-    options: &Options,
+    http: &wacz::Options,
     listings: &mut Vec<Listing>,
     add: &mut dyn FnMut(Location),
 ) -> Result<(), Error> {
-    let fetched = match wacz::fetch(&listing.url, &options.http) {
+    let fetched = match wacz::fetch(&listing.url, http) {
         // Somebody deleted the folder meanwhile.
         Err(error) if listing.base.is_some() && is_gone(&error.problem) => return Ok(()),
         fetched => fetched.map_err(remote)?,

@@ -28,7 +28,7 @@ pub(super) fn read(
     into: &mut Taker<'_>,
     found: &mut Found,
 ) -> Result<(), Error> {
-    let (shown, source) = open(&file.location, options)?;
+    let (shown, source) = open(file, options)?;
     let mut seen = Seen {
         source,
         work,
@@ -59,9 +59,9 @@ pub(super) fn read(
 }
 
 /// Opens a file, and says what to call it.
-fn open(location: &Location, options: &Options) -> Result<(String, Box<dyn Read>), Error> {
-    let shown = location.to_string();
-    match location {
+fn open(file: &MetadataFile, options: &Options) -> Result<(String, Box<dyn Read>), Error> {
+    let shown = file.location.to_string();
+    match &file.location {
         Location::File(path) => {
             // Opening a pipe might wait for ever.
             let about = std::fs::metadata(path).map_err(Error::io(path, "read"))?;
@@ -73,7 +73,8 @@ fn open(location: &Location, options: &Options) -> Result<(String, Box<dyn Read>
             Ok((shown, Box::new(file)))
         }
         Location::Url(url) => {
-            let fetched = wacz::fetch(url, &options.http).map_err(listing::remote)?;
+            let http = file.reach.options(url, &options.http);
+            let fetched = wacz::fetch(url, &http).map_err(listing::remote)?;
             let shown = match fetched.url == *url {
                 true => shown,
                 false => format!("{shown}, sent on to {}", Location::Url(fetched.url.clone())),

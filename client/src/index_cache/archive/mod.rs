@@ -11,6 +11,7 @@ mod list;
 mod listing;
 mod metadata;
 mod name;
+mod reach;
 
 use std::io::{self, BufRead, Read};
 use std::time::Duration;
@@ -38,7 +39,8 @@ impl Kind {
 pub struct Options {
     /// How soon after the last look into its places one looks again, when an unknown job is asked for: 5 s.
     pub rescan: Duration,
-    /// How patient to be with web servers.
+    /// How patient to be with web servers, and which of them may be asked. Without a guard the places may have any
+    /// address, and those at public addresses lead to public ones alone, by what they list and by redirects.
     pub http: wacz::Options,
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use self::lines::Lines;
 use self::negative::Negative;
-use super::archive::{Archive, Found, Kind};
+use super::archive::{self, Archive, Found, Kind};
 use super::cache::Slot;
 use super::combine::{both, each_job};
 use super::sort::Sorter;
@@ -64,8 +64,10 @@ impl RawCaches {
                 .waiting(options.wait)
                 .counting(figures))
         };
+        let mut reading = archive::Options::default();
+        reading.http.guard.clone_from(&options.guard);
         Ok(RawCaches {
-            archive: Archive::open(&options.metadata)?,
+            archive: Archive::open_with(&options.metadata, reading)?,
             crawl_log: cache(Kind::CrawlLog)?,
             cdx: cache(Kind::Cdx)?,
             threads: options.threads.max(1),

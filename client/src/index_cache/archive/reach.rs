@@ -1,0 +1,112 @@
+//! Which addresses a place on the web may lead to.
+
+use std::env;
+
+use url::Url;
+
+use crate::federation::net::Guard;
+use crate::wacz;
+
+/// Who named a URL, and so which addresses it may have.
+///
+/// The guard of the options counts, if there is one. Without it, a place that a person named within a network that is
+/// not public leads anywhere, by what it lists and by redirects, and one at public addresses to public addresses, so
+/// that no stranger's list gets at servers within. Where the environment names a proxy, the proxy decides: names may be
+/// unknown here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reach {
+    /// A person named it.
+    Named,
+    /// A place named it that leads anywhere.
+    Anywhere,
+    /// A place named it that leads to public addresses.
+    Public,
+}
+
+impl Reach {
+    /// How to fetch a URL, and what it leads to.
+    pub(super) fn options(self, url: &Url, http: &wacz::Options) -> wacz::Options {
+        let is_public = match self {
+            Reach::Named => {
+                let has_proxy = env::vars_os().any(|(name, _)| is_proxy(&name));
+                !has_proxy && is_public(url)
+            }
+            Reach::Anywhere => false,
+            Reach::Public => true,
+        };
+        let mut http = http.clone();
+        if is_public {
+            http.guard.get_or_insert_default();
+        }
+        http
+    }
+
+    /// The reach of what comes by such options.
+    pub(super) fn of(http: &wacz::Options) -> Reach {
+        match http.guard {
+            Some(_) => Reach::Public,
+            None => Reach::Anywhere,
+        }
+    }
+}
+
+/// Whether none of the addresses of a place is private, loopback or link-local. An unknown name may become any.
+fn is_public(place: &Url) -> bool {
+    let guard = Guard::default();
+    let addresses = place.socket_addrs(|| None).unwrap_or_default();
+    addresses.iter().all(|address| guard.permits(address.ip()))
+}
+
+fn is_proxy(name: &std::ffi::OsStr) -> bool {
+    let proxies = ["http_proxy", "https_proxy", "all_proxy"];
+    proxies.iter().any(|proxy| name.eq_ignore_ascii_case(proxy))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::federation::config::Network;
+
+    #[test]
+    fn a_place_at_a_public_address_leads_to_public_addresses() {
+        let is_guarded = |place: &str| is_public(&place.parse().unwrap());
+        for place in [
+            "http://192.0.43.8/",
+            "https://[2606:4700::1111]/",
+            "http://unknown.invalid/",
+        ] {
+            assert!(is_guarded(place), "{place}");
+        }
+        for place in [
+            "http://127.0.0.1/",
+            "http://localhost:8080/",
+            "https://10.0.0.1/",
+            "http://[::1]/",
+            "http://[::ffff:192.168.0.1]/",
+            "http://0x7f.1/",
+        ] {
+            assert!(!is_guarded(place), "{place}");
+        }
+    }
+
+    #[test]
+    fn a_guard_counts_whoever_named_a_url() {
+        let guard = Some(Guard::new(&[Network {
+            address: [127, 0, 0, 1].into(),
+            bits: 32,
+        }]));
+        let http = wacz::Options {
+            guard: guard.clone(),
+            ..wacz::Options::default()
+        };
+        let url = "http://127.0.0.1/".parse().unwrap();
+        for reach in [Reach::Named, Reach::Anywhere, Reach::Public] {
+            assert_eq!(reach.options(&url, &http).guard, guard);
+            let unguarded = reach.options(&url, &wacz::Options::default());
+            assert_eq!(
+                Reach::of(&unguarded) == Reach::Public,
+                reach == Reach::Public
+            );
+        }
+    }
+}
