@@ -37,7 +37,12 @@ impl User {
 
     /// The user of the context's client.
     pub fn current(ctx: Ctx) -> User {
-        User::current_name(ctx).map_or(User::NOBODY, |name| User::named(&name))
+        User::named_or_nobody(User::current_name(ctx).as_ref())
+    }
+
+    /// The user of this name; without a name one that may do everything.
+    pub fn named_or_nobody(name: Option<&RmString>) -> User {
+        name.map_or(User::NOBODY, User::named)
     }
 
     /// The user of this name, for work that goes on after its client's command.

@@ -3,6 +3,7 @@
 use std::ffi::{CStr, CString};
 use std::os::raw::{c_char, c_int};
 use std::ptr;
+use std::rc::Rc;
 
 use smallvec::SmallVec;
 
@@ -196,6 +197,8 @@ pub struct Call<'a> {
     /// The number of the selected database.
     pub db: c_int,
     argv: &'a [*mut raw::RedisModuleString],
+    /// Asked of the server once, by [`Call::user`].
+    user: Option<Rc<User>>,
 }
 
 impl Call<'_> {
@@ -216,8 +219,9 @@ impl Call<'_> {
     }
 
     /// The user that called.
-    pub fn user(&self) -> User {
-        User::current(self.ctx)
+    pub fn user(&mut self) -> Rc<User> {
+        let ctx = self.ctx;
+        Rc::clone(self.user.get_or_insert_with(|| Rc::new(User::current(ctx))))
     }
 }
 
@@ -272,6 +276,7 @@ extern "C" fn entry<C: Command>(
             keys: RedisKeyspace::new(ctx),
             db: selected_db(ctx),
             argv,
+            user: None,
         })
     });
     match called {

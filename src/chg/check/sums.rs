@@ -1,5 +1,6 @@
 //! The sums: what groups have, what executions have, and the total; and who went since.
 
+use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use crate::keyspace::Batch;
@@ -13,14 +14,18 @@ use super::{Check, Counts, List};
 /// How many names are looked at together.
 const NAMES: usize = 64;
 
-/// The next names behind one, with what is known of each.
-fn page<'a, T>(
-    names: &'a std::collections::BTreeMap<Box<[u8]>, T>,
+/// Hands out the next names behind one with what is known of each: the last of them, if any.
+fn page<T: Copy>(
+    names: &BTreeMap<Box<[u8]>, T>,
     after: Option<&[u8]>,
-) -> impl Iterator<Item = (&'a Box<[u8]>, &'a T)> {
+    mut each: impl FnMut(&[u8], T),
+) -> Option<Box<[u8]>> {
     let from = after.map_or(Bound::Unbounded, Bound::Excluded);
     let range = names.range::<[u8], _>((from, Bound::Unbounded));
-    range.take(NAMES)
+    let next = range
+        .take(NAMES)
+        .inspect(|(name, known)| each(name, **known));
+    next.last().map(|(name, _)| name.clone())
 }
 
 impl<K: Store> Check<K> {
@@ -31,12 +36,9 @@ impl<K: Store> Check<K> {
         after: Option<Box<[u8]>>,
     ) -> Option<Box<[u8]>> {
         let audit = self.audit(frontier)?;
-        let mut last = None;
-        for (execution, count) in page(&audit.executions, after.as_deref()) {
-            self.found(execution, *count);
-            last = Some(execution.clone());
-        }
-        last
+        page(&audit.executions, after.as_deref(), |execution, count| {
+            self.found(execution, count);
+        })
     }
 
     /// Counts what groups had when this began that have gone since, some at a time: the last one.
@@ -46,14 +48,11 @@ impl<K: Store> Check<K> {
         after: Option<Box<[u8]>>,
     ) -> Option<Box<[u8]>> {
         let audit = self.audit(frontier)?;
-        let mut last = None;
-        for (id, count) in page(&audit.groups, after.as_deref()) {
+        page(&audit.groups, after.as_deref(), |id, count| {
             if self.is_new(id) {
-                self.counts.sum_groups = self.counts.sum_groups.saturating_add(*count);
+                self.counts.sum_groups = self.counts.sum_groups.saturating_add(count);
             }
-            last = Some(id.clone());
-        }
-        last
+        })
     }
 
     /// Takes groups off the lists of executions that have nothing of them, some at a time: the list

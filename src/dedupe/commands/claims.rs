@@ -33,8 +33,6 @@ const BLOCK_MS: u64 = CLAIM_MS;
 
 /// What a client asks for.
 struct Wish {
-    /// The client's user, who may not be allowed to read every crawl.
-    user: Option<RmString>,
     crawl: Vec<u8>,
     digest: Digest,
     /// How long the claim shall last, in milliseconds.
@@ -55,6 +53,8 @@ struct Waiter {
     client: BlockedClient,
     db: c_int,
     prefix: Vec<u8>,
+    /// Name of the client's user; `None` when nothing is checked.
+    user: Option<RmString>,
     wish: Wish,
     holder: Vec<u8>,
     /// When the claim that it waits for runs out.
@@ -135,19 +135,19 @@ impl Command for Claim {
         )?;
         let now = even_ms();
         let wish = Wish {
-            user: User::current_name(call.ctx),
             crawl: crawl.to_vec(),
             digest,
             ms,
             with_wacz,
         };
+        let user = call.user();
         let granted = on_index(call, |remembered, keys| {
             let Remembered { index, sweep, .. } = remembered;
             let outcome = index.claim(keys, crawl, &wish.digest, ms, now)?;
             if matches!(outcome, Outcome::Claimed(_)) {
                 index.sweep_claims(keys, sweep, now)?;
             }
-            wish.granted(index, keys, outcome)
+            wish.granted(index, keys, &user, outcome)
         })?;
         match (granted, block) {
             (Granted::Reply(reply), _) => reply.map(Answer::Reply),
@@ -158,6 +158,7 @@ impl Command for Claim {
                     client,
                     db: call.db,
                     prefix: call.prefix.to_vec(),
+                    user: User::current_name(call.ctx),
                     wish,
                     holder,
                     deadline,
@@ -179,6 +180,7 @@ impl Wish {
         &self,
         index: &mut RedisIndex,
         keys: &mut RedisKeyspace,
+        user: &User,
         outcome: Outcome<RmString>,
     ) -> Result<Granted, Error> {
         Ok(match outcome {
@@ -188,7 +190,7 @@ impl Wish {
                 let token = Reply::bulk(token.to_string());
                 Granted::Reply(Ok(Reply::Array(vec![Reply::bulk("CLAIMED"), token])))
             }
-            Outcome::Dupe(found) => Granted::Reply(match self.permit(index, keys, &found) {
+            Outcome::Dupe(found) => Granted::Reply(match self.permit(index, keys, user, &found) {
                 Err(refused) => Err(refused),
                 Ok(()) => {
                     let mut record = record_reply(&found);
@@ -210,11 +212,9 @@ impl Wish {
         &self,
         index: &mut RedisIndex,
         keys: &mut RedisKeyspace,
+        user: &User,
         found: &Found<RmString>,
     ) -> Result<(), String> {
-        let Some(user) = self.user.as_ref().map(User::named) else {
-            return Ok(());
-        };
         let read = [CrawlKey::Records, CrawlKey::Waczs];
         read[..1 + usize::from(self.with_wacz)]
             .iter()
@@ -290,10 +290,11 @@ pub fn serve(db: c_int, prefix: &[u8], keys: &mut RedisKeyspace, digests: Option
             continue;
         }
         let wish = &waiter.wish;
+        let user = User::named_or_nobody(waiter.user.as_ref());
         let granted = with_index(db, prefix, keys, |remembered, keys| {
             let index = &mut remembered.index;
             let outcome = index.claim(keys, &wish.crawl, &wish.digest, wish.ms, now)?;
-            wish.granted(index, keys, outcome)
+            wish.granted(index, keys, &user, outcome)
         });
         match granted {
             Ok(Granted::Pending { holder, deadline }) => {
