@@ -41,6 +41,8 @@ pub enum Api {
     Index,
     /// `resource`, and what is posted to get one.
     Resource,
+    /// `<timestamp>id_/…`.
+    Replay,
     /// `timemap/…`.
     TimeMap,
     /// `timegate/…`.
@@ -51,30 +53,21 @@ pub enum Api {
 
 impl Api {
     /// All of them.
-    pub const ALL: [Api; 5] = [
+    pub const ALL: [Api; 6] = [
         Api::Index,
         Api::Resource,
+        Api::Replay,
         Api::TimeMap,
         Api::TimeGate,
         Api::Other,
     ];
-
-    /// What the path of a collection asks for.
-    pub fn of_path(path: &str) -> Api {
-        match path.split('/').next() {
-            Some("index") => Api::Index,
-            Some("resource" | "resource-post") => Api::Resource,
-            Some("timemap") => Api::TimeMap,
-            Some("timegate") => Api::TimeGate,
-            _ => Api::Other,
-        }
-    }
 
     /// One word for figures.
     pub fn word(self) -> &'static str {
         match self {
             Api::Index => "index",
             Api::Resource => "resource",
+            Api::Replay => "replay",
             Api::TimeMap => "timemap",
             Api::TimeGate => "timegate",
             Api::Other => "other",
@@ -265,16 +258,16 @@ mod tests {
     fn requests_of_a_collection_are_counted_by_what_they_ask_and_how_they_end() {
         let requests = Requests::default();
         assert_eq!(requests.counts().count(), 0);
-        for (path, status) in [
-            ("index", 200),
-            ("index", 204),
-            ("index", 400),
-            ("resource-post", 404),
-            ("resource/postreq", 404),
-            ("timemap/link/http://a/", 200),
-            ("", 999),
+        for (api, status) in [
+            (Api::Index, 200),
+            (Api::Index, 204),
+            (Api::Index, 400),
+            (Api::Resource, 404),
+            (Api::Resource, 404),
+            (Api::TimeMap, 200),
+            (Api::Other, 999),
         ] {
-            requests.record(Api::of_path(path), status);
+            requests.record(api, status);
         }
         let counts: Vec<_> = requests.counts().collect();
         assert_eq!(

@@ -116,7 +116,7 @@ fn a_point_shows_what_it_lets_through() {
     assert!(gate
         .field("location")
         .unwrap()
-        .ends_with("closest=20150101000000"));
+        .ends_with("/20150101000000id_/http://example.com/"));
 }
 
 #[test]
@@ -167,6 +167,8 @@ fn without_an_answer_nothing_is_shown() {
     for path in [
         "/public/timemap/link/http://example.com/",
         "/public/timegate/http://example.com/",
+        "/public/2015id_/http://example.com/",
+        "/public/timegate/2015id_/http://example.com/",
     ] {
         message(&get(stage.address(), path), 503);
     }

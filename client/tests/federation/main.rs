@@ -9,6 +9,7 @@ mod loaders;
 mod memento;
 mod page;
 mod records;
+mod replay;
 mod requests;
 mod resource;
 mod revisits;

@@ -11,14 +11,14 @@ use tempfile::TempDir;
 use crate::stage::Stage;
 
 /// An archive in a folder, and a server that knows it.
-struct Archive {
+pub struct Archive {
     dir: TempDir,
     made: Collection,
-    stage: Stage,
+    pub stage: Stage,
 }
 
 impl Archive {
-    fn new(test: &str) -> Archive {
+    pub fn new(test: &str) -> Archive {
         let dir = tempfile::tempdir().unwrap();
         let shape = Shape {
             captures: 600,
@@ -39,7 +39,7 @@ impl Archive {
     }
 
     /// Captures that a request without a body is answered by, each the only one of its URL and time.
-    fn captures(&self) -> impl Iterator<Item = &Capture> {
+    pub fn captures(&self) -> impl Iterator<Item = &Capture> {
         let captures = &self.made.captures;
         captures.iter().enumerate().filter_map(|(at, capture)| {
             let same =

@@ -146,6 +146,7 @@ pub fn requests(fuzz: &mut Fuzz) {
     let samples: Vec<Vec<u8>> = [
         "GET /a/index?url=http%3A%2F%2Fexample.com%2F*&filter=~status:2..&output=json HTTP/1.1\r\nHost: x\r\n\r\n".to_owned(),
         "GET /a/timemap/link/http://example.com/ HTTP/1.1\r\nHost: x\r\n\r\n".into(),
+        "GET /a/20180601id_/http://example.com/?a=b+c HTTP/1.1\r\nHost: x\r\n\r\n".into(),
         "GET /a/timegate/http://example.com/ HTTP/1.1\r\nHost: x\r\nAccept-Datetime: Fri, 01 Jun 2018 12:00:00 GMT\r\n\r\n".into(),
         "HEAD /a/ap/public/resource?url=http://example.com/ HTTP/1.1\r\nHost: x\r\nRange: bytes=0-1\r\n\r\n".into(),
         "POST /a/resource?url=http://example.com/ HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: 7\r\n\r\na=1&b=2".into(),

@@ -5,23 +5,22 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, StreamExt};
-use http::header::{HeaderName, HeaderValue, CONTENT_LENGTH, CONTENT_TYPE, LINK};
-use http::{HeaderMap, Response};
-use hyper::body::Frame;
+use http::header::{HeaderName, HeaderValue, CONTENT_LENGTH};
+use http::{HeaderMap, Response, StatusCode};
 
 use super::capture::Capture;
 use super::client_request::ClientRequest;
 use super::record::{LoadError, Record};
 use super::revisit::Originals;
 use super::tried::Tried;
-use super::{live, Resources};
+use super::{live, replay, Resources};
 use crate::federation::collection::{Collection, Failure, Step};
 use crate::federation::config::Loader;
 use crate::federation::group::{ascii, Report};
 use crate::federation::query::{Order, Output, Query};
 use crate::federation::row::Row;
 use crate::federation::server::links::{link, timemap_link, Place};
-use crate::federation::server::{frames, refusal, whole, with_errors, Body, Broken};
+use crate::federation::server::{message, refusal, whole, with_errors, Body};
 use crate::federation::timestamp::Timestamp;
 use crate::federation::Federation;
 use url::Url;
@@ -33,8 +32,19 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// A row that is longer is not shown as a whole, in bytes.
 const LONGEST_ROW: usize = 6 * 1024;
 
+/// In which form a capture is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// As a WARC record.
+    Record,
+    /// As the HTTP response that was captured.
+    Replay,
+}
+
 /// A request to the resource API.
 pub struct Request<'a> {
+    /// What is wanted.
+    pub form: Form,
     /// The query string.
     pub query: &'a str,
     /// The access point that the path names.
@@ -84,7 +94,17 @@ pub async fn answer(
         }
     };
     let response = match found {
-        Some((row, record)) => present(&row, record, &search, &request),
+        Some((row, record)) => {
+            let public = federation.public_url.as_deref();
+            let place = Place::seen(public, request.headers, &collection.name, request.point);
+            let source = record.source.clone().unwrap_or_else(|| row.field("source"));
+            match request.form {
+                Form::Record => present(&row, record, &source, &place),
+                Form::Replay => replay::response(record, &source, &place)
+                    .await
+                    .unwrap_or_else(|error| message(StatusCode::BAD_GATEWAY, &error.to_string())),
+            }
+        }
         None => search.tried.not_found(&search.query.url, &search.report),
     };
     with_errors(response, &search.report)
@@ -225,12 +245,7 @@ impl Search<'_> {
 }
 
 /// The answer with a record.
-fn present(
-    row: &Row,
-    record: Record,
-    search: &Search<'_>,
-    request: &Request<'_>,
-) -> Response<Body> {
+fn present(row: &Row, record: Record, source: &str, place: &Place) -> Response<Body> {
     let length = record.length;
     let mut headers = HeaderMap::new();
     let mut add = |name: &'static str, value: &[u8]| {
@@ -238,36 +253,27 @@ fn present(
             headers.insert(HeaderName::from_static(name), value);
         }
     };
-    let source = record.source.clone().unwrap_or_else(|| row.field("source"));
-    let source = in_header(&source);
+    let source = in_header(source);
     add("archive-source-coll", source.as_bytes());
     add("warcserver-source-coll", source.as_bytes());
     add("warcserver-type", b"warc");
     add("warcserver-cdx", &shown(row, &record));
     add("memento-datetime", record.date.http_date().as_bytes());
-    let target = in_header(&record.target_uri);
-    add("warc-target-uri", target.as_bytes());
-    let links = links(&record.target_uri, search, request);
-    if let Ok(links) = HeaderValue::from_str(&links) {
-        headers.insert(LINK, links);
-    }
-    headers.insert(
-        CONTENT_TYPE,
-        HeaderValue::from_static("application/warc-record"),
-    );
+    let target = &record.target_uri;
+    add("warc-target-uri", in_header(target).as_bytes());
+    let links = [
+        link(target, "original"),
+        link(&place.timegate(target), "timegate"),
+        timemap_link(&place.timemap(target), "timemap"),
+    ];
+    add("link", links.join(", ").as_bytes());
+    add("content-type", b"application/warc-record");
     headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
     let body = match length == record.head.len() as u64 {
         true => whole(record.head),
         false => {
             let head = stream::iter([Ok(record.head)]);
-            let pieces = head.chain(record.body).map(|piece| match piece {
-                Ok(bytes) => Ok(Frame::data(bytes)),
-                Err(error) => {
-                    tracing::warn!(%error, "a record broke off");
-                    Err(Broken(error.to_string()))
-                }
-            });
-            frames(pieces)
+            replay::body(head.chain(record.body).boxed())
         }
     };
     let mut response = Response::new(body);
@@ -295,24 +301,8 @@ fn shown(row: &Row, record: &Record) -> Vec<u8> {
     [row.urlkey(), b" ", timestamp, b" ", ascii(&json).as_bytes()].concat()
 }
 
-fn links(target: &str, search: &Search<'_>, request: &Request<'_>) -> String {
-    let public = search.federation.public_url.as_deref();
-    let place = Place::seen(
-        public,
-        request.headers,
-        &search.collection.name,
-        request.point,
-    );
-    let links = [
-        link(target, "original"),
-        link(&place.timegate(target), "timegate"),
-        timemap_link(&place.timemap(target), "timemap"),
-    ];
-    links.join(", ")
-}
-
 /// A text in ASCII without what means something in headers; URLs stay what they are.
-fn in_header(text: &str) -> String {
+pub(super) fn in_header(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {
         match byte {

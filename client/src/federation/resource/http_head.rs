@@ -63,6 +63,27 @@ impl<'a> Head<'a> {
             })
     }
 
+    /// Names and values of all fields, folded lines put together.
+    pub(super) fn named(&self) -> Vec<(&'a [u8], Vec<u8>)> {
+        let mut named: Vec<(&[u8], Vec<u8>)> = Vec::with_capacity(self.fields.len());
+        for line in &self.fields {
+            if matches!(line.first(), Some(b' ' | b'\t')) {
+                if let Some((_, value)) = named.last_mut() {
+                    value.push(b' ');
+                    value.extend_from_slice(line.trim_ascii());
+                }
+                continue;
+            }
+            let Some(colon) = memchr::memchr(b':', line) else {
+                continue;
+            };
+            let (name, value) = line.split_at_checked(colon).unwrap_or((line, b""));
+            let value = value.strip_prefix(b":").unwrap_or(value);
+            named.push((name.trim_ascii_end(), value.trim_ascii().to_vec()));
+        }
+        named
+    }
+
     /// Whether the payload is chunked.
     pub(super) fn is_chunked(&self) -> bool {
         self.get("Transfer-Encoding")
@@ -153,6 +174,13 @@ mod tests {
             b"HTTP/1.1 200 OK\r\nA: b\r\nContent-Length : 5\r\n\r\n"
         );
         assert_eq!(other.get("content-length"), Some(&b"5"[..]));
+    }
+
+    #[test]
+    fn folded_lines_belong_to_the_field_before_them() {
+        let head = Head::of(b"HTTP/1.1 200 OK\r\nA : b \r\n\tc\r\nno field\r\nD:\r\n\r\n");
+        let named = [(&b"A"[..], b"b c".to_vec()), (b"D", Vec::new())];
+        assert_eq!(head.named(), named);
     }
 
     #[test]

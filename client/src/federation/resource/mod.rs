@@ -13,6 +13,7 @@ mod loader;
 mod look_up;
 mod open_files;
 pub mod record;
+mod replay;
 pub mod request_message;
 mod revisit;
 pub mod spool;
@@ -22,7 +23,8 @@ mod unpack;
 
 use std::sync::Arc;
 
-pub use self::answer::{answer, Request};
+use self::answer::in_header;
+pub use self::answer::{answer, Form, Request};
 use self::loader::Archives;
 use super::net::Net;
 use super::source::Limits;

@@ -46,9 +46,17 @@ pub(super) async fn answer(asked: &Asked<'_>, request: &Request<Incoming>) -> Re
         let timemap = TimeMap::of_index(asked, request, &query);
         return respond(timemap::text(rows, timemap), timemap::MEDIA, &report);
     }
-    let writer = Writer::new(query.output, query.fields.clone());
+    rows_as_text(
+        rows,
+        Writer::new(query.output, query.fields.clone()),
+        &report,
+    )
+}
+
+/// The answer with rows, a line each.
+pub(super) fn rows_as_text(rows: Rows, writer: Writer, report: &Report) -> Response<Body> {
     let media = writer.media();
-    respond(text(rows, writer), media, &report)
+    respond(text(rows, writer), media, report)
 }
 
 /// The query that a query string asks.

@@ -7,6 +7,7 @@ pub mod links;
 mod output;
 mod page;
 mod patience;
+mod replay;
 mod reply;
 mod resource;
 mod state;
@@ -37,6 +38,7 @@ use tokio::task::JoinSet;
 use super::collection::Collection;
 use super::figures::Api;
 use super::net::circle::{Circle, Way};
+use super::resource::Form;
 use super::Federation;
 
 pub use self::body::{frames, whole, Body, Broken};
@@ -243,18 +245,29 @@ async fn answer(federation: Arc<Federation>, request: Request<Incoming>) -> Resp
         collection,
         point,
     };
-    let api = Api::of_path(rest);
-    let response = match split(rest) {
-        ("index", "") => index::answer(&asked, &request).await,
-        ("resource", "") => resource::answer(&asked, request).await,
-        ("resource-post", "") | ("resource", "postreq") => {
-            resource::answer_message(&asked, request).await
+    // Below a TimeGate lies what others look for at the place of an archive that they know by its TimeGate.
+    let below = rest.strip_prefix("timegate/").unwrap_or(rest);
+    let (api, response) = match (split(rest), replay::parts(below), timemap::parts(below)) {
+        (_, Some(parts), _) => (Api::Replay, replay::answer(&asked, request, parts).await),
+        (_, _, Some(parts)) => (Api::TimeMap, timemap::answer(&asked, &request, parts).await),
+        (("index", ""), ..) => (Api::Index, index::answer(&asked, &request).await),
+        (("resource", ""), ..) => {
+            let query = request.uri().query().unwrap_or("").to_owned();
+            let answer = resource::answer(&asked, request, Form::Record, &query);
+            (Api::Resource, answer.await)
         }
-        ("timegate", url) => timegate::answer(&asked, &request, url).await,
-        ("timemap", format) if format.starts_with("link/") => {
-            timemap::answer(&asked, &request, &format["link/".len()..]).await
+        (("resource-post", "") | ("resource", "postreq"), ..) => {
+            let answer = resource::answer_message(&asked, request);
+            (Api::Resource, answer.await)
         }
-        _ => message(StatusCode::NOT_FOUND, &format!("{path:?}: {PATHS}")),
+        (("timegate", url), ..) => {
+            let answer = timegate::answer(&asked, &request, url);
+            (Api::TimeGate, answer.await)
+        }
+        _ => {
+            let text = format!("{path:?}: {PATHS}");
+            (Api::Other, message(StatusCode::NOT_FOUND, &text))
+        }
     };
     let status = response.status().as_u16();
     asked.collection.requests.record(api, status);
@@ -262,7 +275,8 @@ async fn answer(federation: Arc<Federation>, request: Request<Incoming>) -> Resp
 }
 
 const PATHS: &str =
-    "a collection has index, resource, resource-post, timemap/link/<url> and timegate/<url>";
+    "a collection has index, resource, resource-post, <timestamp>id_/<url>, timegate/<url>, \
+    and timemap/link/<url>, timemap/json/<url>, timemap/cdxj/<url>";
 
 /// What is not about one collection.
 async fn own(

@@ -13,7 +13,7 @@ use super::{message, Asked, Body};
 use crate::federation::resource::client_request::ClientRequest;
 use crate::federation::resource::record::LoadError;
 use crate::federation::resource::spool::Spooled;
-use crate::federation::resource::{self, request_message};
+use crate::federation::resource::{self, request_message, Form};
 use crate::federation::source::SourceError;
 
 /// The largest body of a request, in bytes.
@@ -21,8 +21,13 @@ const LARGEST_BODY: u64 = 64 << 20;
 /// How long a body may take to arrive.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Loads what a request of the same method would get.
-pub(super) async fn answer(asked: &Asked<'_>, request: Request<Incoming>) -> Response<Body> {
+/// Loads what a request of the same method would get, of the captures that the query string asks for.
+pub(super) async fn answer(
+    asked: &Asked<'_>,
+    request: Request<Incoming>,
+    form: Form,
+    query: &str,
+) -> Response<Body> {
     let (parts, body) = request.into_parts();
     let spooled = match body.is_end_stream() {
         true => None,
@@ -37,7 +42,7 @@ pub(super) async fn answer(asked: &Asked<'_>, request: Request<Incoming>) -> Res
         false => parts.method.clone(),
     };
     let message = ClientRequest::plain(method, &parts.headers, spooled);
-    load(asked, &parts, message).await
+    load(asked, &parts, form, query, message).await
 }
 
 /// Loads what the request gets that is in the body.
@@ -58,7 +63,10 @@ pub(super) async fn answer_message(
         return refused;
     }
     match arrive(request_message::read(pieces(body), LARGEST_BODY)).await {
-        Ok(message) => load(asked, &parts, message).await,
+        Ok(message) => {
+            let query = parts.uri.query().unwrap_or("");
+            load(asked, &parts, Form::Record, query, message).await
+        }
         Err(refused) => refused,
     }
 }
@@ -66,10 +74,13 @@ pub(super) async fn answer_message(
 async fn load(
     asked: &Asked<'_>,
     parts: &http::request::Parts,
+    form: Form,
+    query: &str,
     message: ClientRequest,
 ) -> Response<Body> {
     let request = resource::Request {
-        query: parts.uri.query().unwrap_or(""),
+        form,
+        query,
         point: asked.point.as_deref(),
         headers: &parts.headers,
         message,

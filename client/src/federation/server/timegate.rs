@@ -156,7 +156,7 @@ mod tests {
         let place = Place::at("http://h", "c", Some("p"));
         let response = redirect("http://a.com/?b&c", &row, &place).unwrap();
         assert_eq!(response.status(), 302);
-        let memento = "http://h/c/ap/p/resource?url=http://www.a.com/?b%26c&closest=20140101000000";
+        let memento = "http://h/c/ap/p/20140101000000id_/http://www.a.com/?b&c";
         assert_eq!(response.headers()[LOCATION], memento);
         let links = format!(
             "<http://a.com/?b&c>; rel=\"original\", \

@@ -8,13 +8,14 @@ use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
 
 use super::body::Body;
-use super::index::{refusal, respond, with_errors};
+use super::index::{refusal, respond, rows_as_text, with_errors};
 use super::links::{link, memento_link, quoted, target, timemap_link, Place};
+use super::output::Writer;
 use super::reply::message;
 use super::{only_read, Asked};
 use crate::federation::collection::{next, Failure, Rows};
 use crate::federation::group::Report;
-use crate::federation::query::{Order, Query};
+use crate::federation::query::{Order, Output, Query};
 use crate::federation::row::Row;
 use crate::federation::source::Batch;
 use crate::federation::timestamp::Timestamp;
@@ -23,11 +24,23 @@ use crawlspace_cdx::surt::MatchType;
 /// The media type of TimeMaps (RFC 6690).
 pub const MEDIA: &str = "application/link-format";
 
-/// `/<coll>/timemap/link/<url>`: `path` is what comes after `link/`.
+/// The format, and the URL as far as it is in the path. `None` when the path is not that of a TimeMap.
+pub fn parts(path: &str) -> Option<(Output, &str)> {
+    let (format, url) = path.strip_prefix("timemap/")?.split_once('/')?;
+    let output = match format {
+        "link" => Output::Link,
+        "json" => Output::Json,
+        "cdxj" => Output::Cdxj,
+        _ => return None,
+    };
+    Some((output, url))
+}
+
+/// `/<coll>/timemap/link/<url>`, and the same captures as rows: `/<coll>/timemap/json/<url>`, `…/cdxj/<url>`.
 pub(super) async fn answer(
     asked: &Asked<'_>,
     request: &Request<Incoming>,
-    path: &str,
+    (output, path): (Output, &str),
 ) -> Response<Body> {
     if let Some(refused) = only_read(request.method()) {
         return refused;
@@ -58,6 +71,9 @@ pub(super) async fn answer(
         Err(failure) => return refusal(&failure),
     };
     let rows = stream::once(async { Ok(first) }).chain(rest).boxed();
+    if output != Output::Link {
+        return rows_as_text(rows, Writer::new(output, None), &report);
+    }
     let place = Place::seen(
         asked.federation.public_url.as_deref(),
         request.headers(),
@@ -276,11 +292,11 @@ mod tests {
         let text = written(&[("url", "a.com/")], &[&[A, B], &[C]]);
         let expected = "<http://a.com/>; rel=\"original\",\n\
             <http://h/c/timegate/http://a.com/>; rel=\"timegate\",\n\
-            <http://h/c/resource?url=http://a.com/&closest=20140101000000>; rel=\"first memento\"; \
+            <http://h/c/20140101000000id_/http://a.com/>; rel=\"first memento\"; \
             datetime=\"Wed, 01 Jan 2014 00:00:00 GMT\"; collection=\"north\",\n\
-            <http://h/c/resource?url=http://www.a.com:80/?&closest=20150101000000>; rel=\"memento\"; \
+            <http://h/c/20150101000000id_/http://www.a.com:80/?>; rel=\"memento\"; \
             datetime=\"Thu, 01 Jan 2015 00:00:00 GMT\"; collection=\"a%20%22b%22\",\n\
-            <http://h/c/resource?url=http://a.com/&closest=20160101000000>; rel=\"last memento\"; \
+            <http://h/c/20160101000000id_/http://a.com/>; rel=\"last memento\"; \
             datetime=\"Fri, 01 Jan 2016 00:00:00 GMT\",\n\
             <http://h/own>; rel=\"self\"; type=\"application/link-format\"; \
             from=\"Wed, 01 Jan 2014 00:00:00 GMT\"; until=\"Fri, 01 Jan 2016 00:00:00 GMT\"\n";

@@ -109,13 +109,12 @@ pub(super) fn capture_head(
         .filter_map(|field| Some(lower(own_name(field.name)?)))
         .collect();
     let is_framing = |name: &String| OF_FRAMING.contains(&name.as_str());
-    let is_wrapped = !original_names.iter().all(is_framing);
-    // pywb gives the prefix to some fields; other archives to all.
-    let is_all = is_wrapped
-        && (head.values("X-Archive-Src").next().is_some()
-            || !original_names
-                .iter()
-                .all(|name| is_framing(name) || PREFIXED_BY_PYWB.contains(&name.as_str())));
+    // pywb gives the prefix to some fields; other archives to all, though a capture may have none that gets it.
+    let is_all = head.values("X-Archive-Src").next().is_some()
+        || !original_names
+            .iter()
+            .all(|name| is_framing(name) || PREFIXED_BY_PYWB.contains(&name.as_str()));
+    let is_wrapped = is_all || !original_names.iter().all(is_framing);
     let text = length.map(|length| length.to_string());
     let mut has_length = false;
     let mut into = head.first_line().to_vec();
@@ -338,6 +337,28 @@ mod tests {
                 "content-length: 3",
                 "x-archive-orig-transfer-encoding: chunked",
                 "Link: <x>; rel=\"memento\"",
+            ]
+        );
+    }
+
+    #[test]
+    fn of_an_archive_that_gives_all_the_prefix_nothing_else_is_captured() {
+        let lines = captured(
+            &[
+                "HTTP/1.1 200 OK",
+                "content-type: text/html",
+                "content-security-policy: sandbox",
+                "access-control-allow-origin: *",
+                "x-archive-src: north",
+            ],
+            Some(3),
+        );
+        assert_eq!(
+            lines,
+            [
+                "HTTP/1.1 200 OK",
+                "content-type: text/html",
+                "Content-Length: 3"
             ]
         );
     }
