@@ -11,8 +11,8 @@ use std::sync::Arc;
 use super::combine::{carry_over, Holding};
 use super::raw::RawCaches;
 use super::{
-    Combine, CombiningMultiFileBasedCache, Draft, Error, JobSet, Missing, MultiFileBasedCache,
-    Prepared, Work,
+    Combine, CombiningMultiFileBasedCache, Draft, Error, JobSet, MultiFileBasedCache, Prepared,
+    Work,
 };
 
 /// A cache of files with the lines of the CDX of all jobs of a set, sorted by their bytes.
@@ -40,9 +40,8 @@ impl Combine for CdxIndex {
         work: &Work,
     ) -> Result<Prepared, Error> {
         let holding = Holding::default();
-        let (parts, missing) = self.raw.get(jobs, anew, work, |raw| match raw.cdx {
-            Some(cdx) => Ok(holding.one_more(cdx)),
-            None => Err(Missing::NoRecord { files: raw.files }),
+        let (parts, missing) = self.raw.get(jobs, anew, work, |raw| {
+            raw.cdx.map(|cdx| holding.one_more(cdx))
         })?;
         Ok(Prepared::of(parts, missing))
     }

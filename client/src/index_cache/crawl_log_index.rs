@@ -94,15 +94,16 @@ impl<F: Flavoured> CrawlLogIndex<F> {
             Ok(raw) => raw,
             Err(missing) => return Ok(Err(missing)),
         };
-        let Some(crawl_log) = &raw.crawl_log else {
-            return Ok(Err(Missing::NoRecord { files: raw.files }));
+        let crawl_log = match raw.crawl_log {
+            Ok(crawl_log) => crawl_log,
+            Err(missing) => return Ok(Err(missing)),
         };
         let build = |draft: &mut Draft| {
             let memory = self.memory / sharing.max(1);
             write_segment(
                 job,
-                crawl_log,
-                raw.cdx.as_ref(),
+                &crawl_log,
+                raw.cdx.as_ref().ok(),
                 F::FLAVOUR,
                 memory,
                 draft,
@@ -244,7 +245,10 @@ fn write_segment(
                 return Ok(());
             }
             by_url.push(of_url)?;
-            by_digest.push(of_digest)
+            match of_digest.is_empty() {
+                true => Ok(()),
+                false => by_digest.push(of_digest),
+            }
         },
     )?;
     counts.rows -= too_long;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use nix::libc;
 
-use super::JobId;
+use super::{JobId, JobSet};
 use crate::warc;
 
 /// Why there is no index.
@@ -156,10 +156,12 @@ impl From<warc::Error> for Error {
 pub enum Missing {
     /// There is no metadata file of that job.
     NoJob,
-    /// Its metadata files have no such record; `files` are their names.
+    /// Its metadata files have no such record of this job.
     NoRecord {
         /// The names of the files that were read.
         files: Vec<String>,
+        /// The jobs that records in these files are of, by the `jobid=` in their URLs: the first few, if there are any.
+        others: JobSet,
     },
     /// Reading failed.
     Unreadable {
@@ -172,8 +174,13 @@ impl fmt::Display for Missing {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Missing::NoJob => out.write_str("no such job: no metadata file has its number"),
-            Missing::NoRecord { files } => {
-                write!(out, "no such record in {}", files.join(", "))
+            Missing::NoRecord { files, others } => {
+                write!(out, "no such record in {}", files.join(", "))?;
+                match others.len() {
+                    0 => Ok(()),
+                    1 => write!(out, ", where records are of job {others} by their jobid="),
+                    _ => write!(out, ", where records are of jobs {others} by their jobid="),
+                }
             }
             Missing::Unreadable { why } => write!(out, "failed to read: {why}"),
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crawlspace_client::index_cache::{IndexCaches, IndexKind, Missing, Options};
+use crawlspace_client::index_cache::{IndexCaches, IndexKind, JobSet, Missing, Options};
 use redis_tests::metadata::Form;
 
 use crate::stage::{entries, get, lines, members, Stage};
@@ -245,7 +245,10 @@ fn what_was_missing_a_moment_ago_is_not_read_for_again() {
         index.missing[0].why.clone()
     };
     let files = vec!["2-metadata-1.warc.gz".to_owned()];
-    let no_record = Missing::NoRecord { files };
+    let no_record = Missing::NoRecord {
+        files,
+        others: JobSet::default(),
+    };
     assert_eq!(
         [why(&patient), why(&at_once)],
         [no_record.clone(), no_record.clone()]

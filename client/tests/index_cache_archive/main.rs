@@ -11,7 +11,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crawlspace_client::index_cache::archive::{Archive, Found, Kind, Options};
-use crawlspace_client::index_cache::{Error, JobId, Missing, Work};
+use crawlspace_client::index_cache::{Error, JobId, JobSet, Missing, Work};
 use crawlspace_client::wacz;
 
 const CRAWL_LOG: &[u8] = b"2013-05-22T08:29:58.123Z 200 1 http://a.example/ - - text/html #1 20130522082957456+5 sha1:A - -\n";
@@ -83,7 +83,8 @@ fn both() -> Records {
 
 fn no_record(files: &[&str]) -> Option<Missing> {
     let files = files.iter().map(|&file| file.to_owned()).collect();
-    Some(Missing::NoRecord { files })
+    let others = JobSet::default();
+    Some(Missing::NoRecord { files, others })
 }
 
 #[track_caller]

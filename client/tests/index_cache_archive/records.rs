@@ -136,10 +136,12 @@ fn the_url_of_a_record_decides_whose_it_is() {
     }
     // By its name, and by nothing in it.
     let (found, _) = read(&archive, 5).unwrap();
-    assert_eq!(
-        found.missing(Kind::CrawlLog),
-        no_record(&["5-metadata-1.warc"])
-    );
+    let missing = found.missing(Kind::CrawlLog).unwrap();
+    let others = [JobId(6)].into_iter().collect();
+    let files = vec!["5-metadata-1.warc".to_owned()];
+    assert_eq!(missing, Missing::NoRecord { files, others });
+    let text = "no such record in 5-metadata-1.warc, where records are of job 6 by their jobid=";
+    assert_eq!(missing.to_string(), text);
 }
 
 #[test]

@@ -88,6 +88,27 @@ fn an_index_of_a_server_is_kept_here_and_as_good_as_one_of_ours() {
 }
 
 #[test]
+fn the_index_of_no_jobs_is_empty_here_and_from_a_server() {
+    let stage = Stage::of([1]);
+    let (_server, url) = serve(&stage);
+    for (kind, local, copied) in [
+        ("full", "fullcrawllogindex", "FULL_CRAWL_LOG"),
+        ("cdx", "cdxindex", "CDX"),
+    ] {
+        let here = ends(stage.get(kind, "", &["--json"]), 0).object();
+        let there = ends(get(&stage, &url, kind, "", &["--strict"]), 0).object();
+        for (answer, folder) in [(here, local), (there, copied)] {
+            let entry = stage.entry(folder, "empty-cache");
+            assert_eq!(answer["path"], entry.to_str().unwrap());
+            assert_eq!(
+                (&answer["jobs"], &answer["missing"]),
+                (&json!([]), &json!([]))
+            );
+        }
+    }
+}
+
+#[test]
 fn an_index_of_a_server_loads_into_a_dedupe_index() {
     let stage = Stage::of([1, 2]);
     let (_server, url) = serve(&stage);

@@ -116,7 +116,7 @@ fn a_file_that_is_cut_off_is_named_and_concerns_no_other_job() {
         for cut in cuts {
             fs::write(&path, &bytes[..cut as usize]).expect("a file");
             match second(&stage, &others) {
-                Err(Missing::NoRecord { files }) => {
+                Err(Missing::NoRecord { files, .. }) => {
                     assert_eq!(files.len(), 1, "{form:?} {cut}");
                 }
                 Err(missing) => {
@@ -326,7 +326,7 @@ fn a_job_without_a_good_line_is_missing_and_never_an_empty_index() {
     added.expect("memory");
     fs::write(&path, other.finish().expect("memory")).expect("a file");
     match second(&stage, &others) {
-        Err(Missing::NoRecord { files }) => assert_eq!(files, ["2-metadata-1.warc"]),
+        Err(Missing::NoRecord { files, .. }) => assert_eq!(files, ["2-metadata-1.warc"]),
         other => panic!("{other:?}"),
     }
     fs::remove_file(&path).expect("removed");

@@ -16,6 +16,9 @@ use crate::warc::{self, Header, Problem, Reader, RecordType};
 /// What is read of a file at once, in bytes.
 const STEP: usize = 256 * 1024;
 
+/// How many other jobs are reported of whom there are records.
+const OTHERS: usize = 16;
+
 /// Reads a file from its beginning to its end, gives the records of the job to `into`, and tells what was found.
 ///
 /// # Errors
@@ -131,6 +134,11 @@ impl Pass<'_, '_> {
             if stated.is_some() && !is_ours && !self.file.is_certain {
                 // All of a file is about one job.
                 return Ok(Whose::Others);
+            }
+            if let Some(Some(other)) = stated.filter(|_| !is_ours) {
+                if self.found.others.len() < OTHERS {
+                    self.found.others.insert(other);
+                }
             }
             match kind_of(record.header()) {
                 Some((kind, media_type)) if is_ours || stated.is_none() => {

@@ -13,6 +13,7 @@ mod metadata;
 mod name;
 mod reach;
 
+use std::collections::BTreeSet;
 use std::io::{self, BufRead, Read};
 use std::time::Duration;
 
@@ -88,6 +89,8 @@ pub struct Found {
     pub cdxs: u64,
     /// The metadata files of the job, all of which were read to their ends. None means that there is no such job.
     pub files: Vec<Input>,
+    /// Other jobs that records in these files are of, by the `jobid=` in their URLs: the first 16 that come.
+    pub others: BTreeSet<JobId>,
     /// What people should know: files that were passed over because another one has their name, for example.
     pub notes: Vec<String>,
 }
@@ -110,6 +113,7 @@ impl Found {
             true => Missing::NoJob,
             false => Missing::NoRecord {
                 files: self.files.iter().map(|file| file.name.clone()).collect(),
+                others: self.others.iter().copied().collect(),
             },
         })
     }

@@ -109,9 +109,10 @@ impl<'a> Line<'a> {
         self.url_at..self.url_at + self.url.len()
     }
 
-    /// Whether something was fetched: the status is above 0, and there are a time and a digest.
+    /// Whether something was fetched: the status is above 0, and there is a time. Old releases log no digest of answers
+    /// of name servers.
     pub fn is_capture(&self) -> bool {
-        self.status > 0 && self.start.is_some() && self.digest.is_some()
+        self.status > 0 && self.start.is_some()
     }
 
     /// When the fetch began: 14 digits.
@@ -125,7 +126,8 @@ impl<'a> Line<'a> {
         begin.is_some_and(|begin| begin.eq_ignore_ascii_case(b"text/"))
     }
 
-    /// Where the first capture of the same content is, by the annotation `duplicate:"file,offset"`.
+    /// Where the first capture of the same content is, by the annotation `duplicate:"file,offset"` or
+    /// `deduplicate:"file,offset"`.
     pub fn duplicate(&self) -> Option<Origin<'a>> {
         notes::duplicate(self.notes)
     }

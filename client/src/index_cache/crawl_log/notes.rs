@@ -19,14 +19,20 @@ pub struct Origin<'a> {
     pub length: Option<u64>,
 }
 
-/// That of `duplicate:"file,offset"`, or `duplicate:"file,offset,date"`.
+/// That of `duplicate:"file,offset"`, or `duplicate:"file,offset,date"`. Deduplicators also write `deduplicate:`, and
+/// blanks behind commas.
 pub(super) fn duplicate(notes: &str) -> Option<Origin<'_>> {
     // Most lines have no quotes at all.
     memchr(b'"', notes.as_bytes())?;
-    let value = Annotations::of(notes).find_map(|note| note.strip_prefix("duplicate:\""))?;
+    let value = Annotations::of(notes).find_map(|note| {
+        let note = note.trim_ascii();
+        note.strip_prefix("de")
+            .unwrap_or(note)
+            .strip_prefix("duplicate:\"")
+    })?;
     let value = value.strip_suffix('"').unwrap_or(value);
-    let (before, last) = value.rsplit_once(',')?;
-    let dated = before.rsplit_once(',').filter(|(_, offset)| {
+    let (before, last) = parts(value)?;
+    let dated = parts(before).filter(|(_, offset)| {
         is_number(offset) && is_number(last) && matches!(last.len(), 14 | 17)
     });
     let (file, offset) = dated.unwrap_or((before, last));
@@ -36,6 +42,12 @@ pub(super) fn duplicate(notes: &str) -> Option<Origin<'_>> {
         offset: number(offset)?,
         length: None,
     })
+}
+
+/// What stands before the last comma, and behind it.
+fn parts(value: &str) -> Option<(&str, &str)> {
+    let (before, last) = value.rsplit_once(',')?;
+    Some((before.trim_ascii(), last.trim_ascii()))
 }
 
 /// That of `warcFilename` and `warcFileOffset`.

@@ -73,13 +73,15 @@ fn what_was_not_fetched_is_no_capture_and_not_bad() {
         "2013-01-22T12:04:33.231Z  -404          - dns:a.dk XP http://a.dk/ no-type #005 - - - -",
         "2013-01-22T12:04:33.231Z -9998          - http://a.dk/x L http://a.dk/ unknown #005 - - - -",
         "2013-01-22T12:04:33.231Z     0          - http://a.dk/x L - unknown #005 20130122120433231+0 sha1:A - -",
-        "2013-01-22T12:04:33.231Z   200          5 http://a.dk/x L - unknown #005 20130122120433231+0 - - -",
         "2013-01-22T12:04:33.231Z   200          5 http://a.dk/x L - unknown #005 - sha1:A - -",
     ] {
         assert!(!parse(line).is_capture(), "{line}");
     }
     let name = parse("2015-07-17T22:32:23.672Z 1 58 dns:a.dk P http://a.dk/ text/dns #045 20150717223214881+316 sha1:A - -");
     assert!(name.is_capture());
+    let without_digest = "2005-05-06T11:47:28.550Z 1 53 dns:a.dk P http://a.dk/ text/dns #002 20050506114728471+31 - - -";
+    let name = parse(without_digest);
+    assert!(name.is_capture() && name.digest.is_none());
 }
 
 #[test]
@@ -149,6 +151,16 @@ fn annotations_say_where_the_first_capture_is() {
             origin("a.arc", 5),
         ),
         ("x:\"duplicate:\",duplicate:\"a.arc,5\"", origin("a.arc", 5)),
+        ("deduplicate:\"a.arc,5\"", origin("a.arc", 5)),
+        ("deduplicate:\"a.arc, 5\"", origin("a.arc", 5)),
+        ("3t, deduplicate:\"a.arc,5\"", origin("a.arc", 5)),
+        (
+            "3t, duplicate:\"a.arc, 5, 20090525130000\", x",
+            origin("a.arc", 5),
+        ),
+        ("redduplicate:\"a.arc,5\"", None),
+        ("reduplicate:\"a.arc,5\"", None),
+        ("dedeuplicate:\"a.arc,5\"", None),
         ("x:\"a,duplicate:\\\"b\"", None),
         ("duplicate:digest", None),
         ("duplicate:\"ORIGIN\"", None),

@@ -4,7 +4,7 @@
 //!
 //! Where a capture is, says in this order
 //!
-//! 1. the annotation `duplicate:"file,offset"` of the crawl.log: the capture that it is a copy of,
+//! 1. the annotation `duplicate:"file,offset"` (or `deduplicate:`) of the crawl.log: the capture that it is a copy of,
 //! 2. the row of the CDX with the same URL and date, or else the nearest in time (the earlier one of two),
 //! 3. the JSON that Heritrix 3 may log,
 //!
@@ -32,7 +32,7 @@ const OFTEN: u64 = 4096;
 pub enum Flavour {
     /// For deduplication: all but text.
     Dedup,
-    /// For replay: all.
+    /// For replay: all, also those of which no digest was logged.
     Full,
 }
 
@@ -41,7 +41,8 @@ pub enum Flavour {
 pub struct Counts {
     /// Lines of the crawl.log, without bad ones.
     pub lines: u64,
-    /// Of these, those about what was not fetched, or has no time or digest.
+    /// Of these, those about what was not fetched or has no time, and in an index for deduplication those without a
+    /// digest.
     pub no_captures: u64,
     /// Those that an index for deduplication leaves out.
     pub text: u64,
@@ -109,7 +110,8 @@ pub fn rows(
             }
         };
         counts.lines += 1;
-        let (true, Some(date), Some(digest)) = (line.is_capture(), line.date(), line.digest) else {
+        let is_wanted = line.digest.is_some() || flavour == Flavour::Full;
+        let (true, true, Some(date)) = (line.is_capture(), is_wanted, line.date()) else {
             counts.no_captures += 1;
             continue;
         };
@@ -157,11 +159,11 @@ pub fn rows(
             }
         };
         json.clear();
-        row::push_json(&line, digest, origin.as_ref(), &job, &mut json);
+        row::push_json(&line, origin.as_ref(), &job, &mut json);
         take(Row {
             urlkey: key,
             date,
-            digest,
+            digest: line.digest,
             url: line.url,
             origin,
             json: &json,

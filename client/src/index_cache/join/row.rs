@@ -10,8 +10,8 @@ pub struct Row<'a> {
     pub urlkey: &'a str,
     /// When it was fetched: 14 digits.
     pub date: &'a str,
-    /// The digest, without the name of its algorithm.
-    pub digest: &'a str,
+    /// The digest, without the name of its algorithm, if one was logged.
+    pub digest: Option<&'a str>,
     /// The URL as logged.
     pub url: &'a str,
     /// Where the content is.
@@ -32,9 +32,11 @@ impl Row<'_> {
         self.push_by(self.urlkey, into);
     }
 
-    /// Appends `<digest> <date> {json}`, without an end.
+    /// Appends `<digest> <date> {json}`, without an end; nothing when there is no digest.
     pub fn push_by_digest(&self, into: &mut Vec<u8>) {
-        self.push_by(self.digest, into);
+        if let Some(digest) = self.digest {
+            self.push_by(digest, into);
+        }
     }
 
     fn push_by(&self, key: &str, into: &mut Vec<u8>) {
@@ -47,7 +49,6 @@ impl Row<'_> {
 
 pub(super) fn push_json(
     line: &Line<'_>,
-    digest: &str,
     origin: Option<&Origin<'_>>,
     job: &str,
     into: &mut Vec<u8>,
@@ -58,7 +59,9 @@ pub(super) fn push_json(
         object.text(b"\"mime\":", line.mime);
     }
     object.number(b"\"status\":", u64::from(line.status.unsigned_abs()));
-    object.text(b"\"digest\":", digest);
+    if let Some(digest) = line.digest {
+        object.text(b"\"digest\":", digest);
+    }
     if let Some(size) = line.size {
         object.number(b"\"size\":", size);
     }

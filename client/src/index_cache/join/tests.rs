@@ -80,6 +80,24 @@ fn what_is_not_known_is_left_out() {
 }
 
 #[test]
+fn what_was_fetched_without_a_digest_is_in_full_indexes_by_url_alone() {
+    let url = "dns:a.dk";
+    let log = fetched(url, "20050506114728", "-")
+        .replace(" 200 ", " 1 ")
+        .replace("image/png", "text/dns")
+        .replace("sha1:ABC", "-");
+    let cdx = stored(url, "20050506114728", "7-1.arc", 345);
+    let json = r#"{"url":"dns:a.dk","mime":"text/dns","status":"1","size":"97","offset":"345","filename":"7-1.arc","job":"7"}"#;
+    let expected = (format!("dns:a.dk 20050506114728 {json}"), String::new());
+    assert_eq!(lines_of(&log, &cdx), [expected]);
+    for (flavour, rows) in [(Flavour::Full, 1), (Flavour::Dedup, 0)] {
+        let log = log.replace("text/dns", "image/png");
+        let (_, counts) = join(log.as_bytes(), Some(cdx.as_bytes()), flavour).unwrap();
+        assert_eq!((counts.rows, counts.no_captures), (rows, 1 - rows));
+    }
+}
+
+#[test]
 fn keys_of_what_is_not_of_the_web_are_those_of_other_indexers() {
     for (url, key) in [
         ("dns:www.a.dk", "dns:www.a.dk"),

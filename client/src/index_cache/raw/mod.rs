@@ -20,19 +20,14 @@ use super::{
 /// What a job has in the archive, taken out of it.
 #[derive(Debug)]
 pub struct Raw {
-    /// The lines of its `crawl.log`, sorted by URL.
-    pub crawl_log: Option<Entry>,
-    /// The lines of its CDX, sorted.
-    pub cdx: Option<Entry>,
-    /// The names of the metadata files that were read; none when nothing had to be read.
-    pub files: Vec<String>,
+    /// The lines of its `crawl.log`, sorted by URL, or why there are none.
+    pub crawl_log: Result<Entry, Missing>,
+    /// The lines of its CDX, sorted, or why there are none.
+    pub cdx: Result<Entry, Missing>,
 }
 
 /// A cache of the raw data of jobs, of one kind.
 pub type RawMetadataCache = FileBasedCache<JobId>;
-
-/// An entry, or the names of the files that were read in vain for it.
-type KnownRaw = Result<Entry, Vec<String>>;
 
 /// The caches of both kinds, `CrawlLogDataCache` and `CdxDataCache`: one pass over the metadata files of a job fills
 /// both.
@@ -45,8 +40,8 @@ pub struct RawCaches {
     memory: usize,
     retry: Duration,
     missing: Negative<JobId, Missing>,
-    /// Which files of a job were read in vain for a kind of record.
-    absent: Negative<(JobId, Kind), Vec<String>>,
+    /// Why a job has no record of a kind.
+    absent: Negative<(JobId, Kind), Missing>,
 }
 
 impl RawCaches {
@@ -121,12 +116,7 @@ impl RawCaches {
             let crawl_log = self.known(&self.crawl_log, job, Kind::CrawlLog, work)?;
             let cdx = self.known(&self.cdx, job, Kind::Cdx, work)?;
             if let (Some(crawl_log), Some(cdx)) = (crawl_log, cdx) {
-                let in_vain = crawl_log.as_ref().err().or(cdx.as_ref().err());
-                return Ok(Ok(Raw {
-                    files: in_vain.cloned().unwrap_or_default(),
-                    crawl_log: crawl_log.ok(),
-                    cdx: cdx.ok(),
-                }));
+                return Ok(Ok(Raw { crawl_log, cdx }));
             }
         }
         // Nothing is left in the caches of jobs that there are not, not even lock files.
@@ -146,28 +136,30 @@ impl RawCaches {
             Err(missing) => self.missing.remember(job, missing.clone(), self.retry),
             Ok(raw) => {
                 let are_there = [(Kind::CrawlLog, &raw.crawl_log), (Kind::Cdx, &raw.cdx)];
-                for (kind, _) in are_there.iter().filter(|(_, entry)| entry.is_none()) {
-                    let files = raw.files.clone();
-                    self.absent.remember((job, *kind), files, self.retry);
+                for (kind, entry) in are_there {
+                    if let Err(missing) = entry {
+                        let missing = missing.clone();
+                        self.absent.remember((job, kind), missing, self.retry);
+                    }
                 }
             }
         }
         Ok(got)
     }
 
-    /// What is in the cache, or else the files that were read in vain a short time ago. None when neither is known.
+    /// What is in the cache, or else why there was nothing a short time ago. None when neither is known.
     fn known(
         &self,
         cache: &RawMetadataCache,
         job: JobId,
         kind: Kind,
         work: &Work,
-    ) -> Result<Option<KnownRaw>, Error> {
+    ) -> Result<Option<Result<Entry, Missing>>, Error> {
         if let Some(entry) = cache.hit(&job, work)? {
             return Ok(Some(Ok(entry)));
         }
-        let in_vain = self.absent.recall(&(job, kind), self.retry);
-        Ok(in_vain.map(Err))
+        let missing = self.absent.recall(&(job, kind), self.retry);
+        Ok(missing.map(Err))
     }
 
     fn fill(
@@ -177,13 +169,15 @@ impl RawCaches {
         cdx: Slot,
         work: &Work,
     ) -> Result<Result<Raw, Missing>, Error> {
-        if let (Slot::There(_), Slot::There(_)) = (&crawl_log, &cdx) {
-            return Ok(Ok(Raw {
-                crawl_log: crawl_log.there(),
-                cdx: cdx.there(),
-                files: Vec::new(),
-            }));
-        }
+        let (crawl_log, cdx) = match (crawl_log, cdx) {
+            (Slot::There(crawl_log), Slot::There(cdx)) => {
+                return Ok(Ok(Raw {
+                    crawl_log: Ok(crawl_log),
+                    cdx: Ok(cdx),
+                }))
+            }
+            slots => slots,
+        };
         // A crawl.log has more to say than a CDX.
         let memory = |thirds: usize| self.memory / 3 * thirds;
         let lines = |kind, thirds| {
@@ -220,7 +214,6 @@ impl RawCaches {
                 return Ok(Err(Missing::Unreadable { why }));
             }
         }
-        let files = found.files.iter().map(|file| file.name.clone()).collect();
         let (crawl_log, cdx) = both(
             || self.keep(job, of_crawl_log, crawl_log, &found, work),
             || self.keep(job, of_cdx, cdx, &found, work),
@@ -228,11 +221,10 @@ impl RawCaches {
         Ok(Ok(Raw {
             crawl_log: crawl_log?,
             cdx: cdx?,
-            files,
         }))
     }
 
-    /// Puts lines into the cache, if there was a record of them.
+    /// Puts lines into the cache, if there was a record of them, and says why not otherwise.
     fn keep(
         &self,
         job: JobId,
@@ -240,14 +232,14 @@ impl RawCaches {
         slot: Slot,
         found: &Found,
         work: &Work,
-    ) -> Result<Option<Entry>, Error> {
+    ) -> Result<Result<Entry, Missing>, Error> {
         let lock = match slot {
-            Slot::There(entry) => return Ok(Some(entry)),
+            Slot::There(entry) => return Ok(Ok(entry)),
             Slot::Ours(lock) => lock,
         };
         let kind = lines.kind;
-        if found.count(kind) == 0 {
-            return Ok(None);
+        if let Some(missing) = found.missing(kind) {
+            return Ok(Err(missing));
         }
         let build = |draft: &mut Draft| {
             for file in &found.files {
@@ -258,16 +250,7 @@ impl RawCaches {
             }
             lines.write(draft)
         };
-        self.cache(kind).build(&job, &lock, work, build).map(Some)
-    }
-}
-
-impl Slot {
-    fn there(self) -> Option<Entry> {
-        match self {
-            Slot::There(entry) => Some(entry),
-            Slot::Ours(_) => None,
-        }
+        self.cache(kind).build(&job, &lock, work, build).map(Ok)
     }
 }
 

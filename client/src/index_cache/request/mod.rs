@@ -110,9 +110,6 @@ impl IndexRequestClient {
         if let Some(entry) = cache.hit(jobs, work)? {
             return Ok(whole(entry));
         }
-        if jobs.is_empty() {
-            return Err(Error::Request("no jobs: say which ones".to_owned()));
-        }
         if let Some(index) = self.remembered(cache, jobs, true, work)? {
             return Ok(index);
         }

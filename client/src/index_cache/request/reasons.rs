@@ -4,6 +4,9 @@ use serde_json::{json, Map, Value};
 
 use super::super::{JobSet, Missing, MissingJob};
 
+/// How many other jobs are taken from a server that has records of them.
+const MOST_OTHERS: usize = 100;
+
 /// All of them.
 pub(super) fn object(missing: &[MissingJob]) -> Value {
     let all = missing
@@ -44,7 +47,10 @@ pub fn header(missing: &[MissingJob], most: usize) -> String {
 fn reason(why: &Missing) -> Value {
     match why {
         Missing::NoJob => json!("no-job"),
-        Missing::NoRecord { files } => json!({ "no-record": files }),
+        Missing::NoRecord { files, others } => match others.is_empty() {
+            true => json!({ "no-record": files }),
+            false => json!({ "no-record": files, "jobs": others.to_string() }),
+        },
         Missing::Unreadable { why } => json!({ "unreadable": why }),
     }
 }
@@ -73,7 +79,12 @@ fn parse(reason: &Value) -> Option<Missing> {
     let text = |value: &Value| value.as_str().map(str::to_owned);
     if let Some(files) = reason.get("no-record") {
         let files = files.as_array()?.iter().filter_map(text).collect();
-        return Some(Missing::NoRecord { files });
+        let others = reason.get("jobs").and_then(Value::as_str);
+        let others = others.and_then(|others| JobSet::parse(others, MOST_OTHERS).ok());
+        return Some(Missing::NoRecord {
+            files,
+            others: others.unwrap_or_default(),
+        });
     }
     let why = text(reason.get("unreadable")?)?;
     Some(Missing::Unreadable { why })
@@ -91,12 +102,20 @@ mod tests {
                 8,
                 Missing::NoRecord {
                     files: vec!["ä\u{1f600}\n\"\u{7f}.warc".to_owned(), "b".to_owned()],
+                    others: JobSet::default(),
                 },
             ),
             (
                 9,
                 Missing::Unreadable {
                     why: "at 12: \u{2028}".to_owned(),
+                },
+            ),
+            (
+                10,
+                Missing::NoRecord {
+                    files: vec!["c".to_owned()],
+                    others: [JobId(5), JobId(6), JobId(7)].into_iter().collect(),
                 },
             ),
         ];
@@ -109,7 +128,7 @@ mod tests {
 
     #[test]
     fn reasons_read_back() {
-        let jobs: JobSet = "7-9".parse().unwrap();
+        let jobs: JobSet = "7-10".parse().unwrap();
         assert_eq!(of(&jobs, &object(&missing())), missing());
         let header = header(&missing(), 1000);
         assert!(
