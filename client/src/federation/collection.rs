@@ -118,17 +118,26 @@ impl Collection {
                 return Err(BadQuery(why).into());
             }
         }
-        let (Selection::Only(names) | Selection::Except(names)) = &query.sources else {
-            return Ok(Arc::new(query));
+        self.knows(&query.sources)?;
+        Ok(Arc::new(query))
+    }
+
+    /// Checks that there are the sources that a selection names.
+    ///
+    /// # Errors
+    /// Names one that there is not, and those that there are.
+    pub fn knows(&self, selection: &Selection) -> Result<(), BadQuery> {
+        let (Selection::Only(names) | Selection::Except(names)) = selection else {
+            return Ok(());
         };
         for name in names {
             if !self.members().any(|member| *member.name == **name) {
                 let known: Vec<&str> = self.members().map(|member| &*member.name).collect();
                 let why = format!("sources={name}: there are {}", known.join(", "));
-                return Err(BadQuery(why).into());
+                return Err(BadQuery(why));
             }
         }
-        Ok(Arc::new(query))
+        Ok(())
     }
 
     /// The rows of the first step that has any.
@@ -190,7 +199,7 @@ impl Collection {
         let mut none = Pages {
             count: 0,
             size: query.page_size.unwrap_or(PAGE),
-            of: "rows",
+            of_blocks: false,
         };
         for step in &self.steps {
             let pages = match self.blocks(step, query).await {
@@ -199,7 +208,7 @@ impl Collection {
                     Pages {
                         count: blocks,
                         size,
-                        of: "blocks",
+                        of_blocks: true,
                     }
                 }
                 Ok(None) => {
@@ -212,7 +221,7 @@ impl Collection {
                     Pages {
                         count,
                         size,
-                        of: "rows",
+                        of_blocks: false,
                     }
                 }
                 Err((name, error)) => {
@@ -309,8 +318,8 @@ pub struct Pages {
     pub count: u64,
     /// How many of these a page has.
     pub size: u64,
-    /// `blocks` or `rows`.
-    pub of: &'static str,
+    /// Whether they are blocks of a source, and not rows.
+    pub of_blocks: bool,
 }
 
 impl Step {
@@ -326,6 +335,8 @@ impl Step {
             limits.rows = source.max_rows.unwrap_or(limits.rows);
             let mut members = String::new();
             row::member("source", &source.name, &mut members);
+            // What pywb calls it, whose Memento links take it from there.
+            row::member("source-coll", &source.name, &mut members);
             row::member("source_type", kind, &mut members);
             let identity = Identity {
                 name: source.name.as_str().into(),

@@ -262,7 +262,7 @@ impl<'a> Given<'a> {
             },
             show_num_pages: switch("showNumPages", self.show_num_pages)?,
             show_paged_index: switch("showPagedIndex", self.show_paged_index)?,
-            sources: selection(self.sources),
+            sources: Selection::parse(self.sources),
             point: point.map(str::to_owned),
         })
     }
@@ -385,22 +385,6 @@ fn switch(name: &str, word: &str) -> Result<bool, BadQuery> {
     }
 }
 
-/// `a,b` are these, `!a,b` all but these.
-fn selection(names: &str) -> Selection {
-    let list = |names: &str| {
-        let names = names
-            .split(',')
-            .map(str::trim)
-            .filter(|name| !name.is_empty());
-        names.map(str::to_owned).collect()
-    };
-    match names.strip_prefix('!') {
-        Some(but) => Selection::Except(list(but)),
-        None if names.is_empty() || names == "*" => Selection::All,
-        None => Selection::Only(list(names)),
-    }
-}
-
 /// A filter and how it was written, for servers that understand it.
 #[derive(Clone, Debug)]
 pub struct RowFilter {
@@ -448,6 +432,20 @@ pub enum Selection {
 }
 
 impl Selection {
+    /// Reads `sources=`: `a,b` are these, `!a,b` all but these, `*` and nothing are all.
+    pub fn parse(names: &str) -> Selection {
+        let list = |names: &str| {
+            let names = names.split(',').map(str::trim);
+            let names = names.filter(|name| !name.is_empty());
+            names.map(str::to_owned).collect()
+        };
+        match names.strip_prefix('!') {
+            Some(but) => Selection::Except(list(but)),
+            None if names.is_empty() || names == "*" => Selection::All,
+            None => Selection::Only(list(names)),
+        }
+    }
+
     /// Whether a source of that name is asked.
     pub fn includes(&self, name: &str) -> bool {
         match self {

@@ -412,7 +412,11 @@ fn rows_of_others_name_no_files_here() {
             !text.contains("passwd") && !text.contains("169.254"),
             "{kind}: {text}"
         );
-        assert_eq!(text.matches("\"good\"").count(), 1, "{kind}: {text}");
+        assert_eq!(
+            text.matches("\"source\": \"good\"").count(),
+            1,
+            "{kind}: {text}"
+        );
     });
 }
 

@@ -1,6 +1,7 @@
 //! `crawlspace serve`, asked over HTTP.
 
 mod access;
+mod as_pywb;
 mod chain;
 mod guide;
 mod hostile;

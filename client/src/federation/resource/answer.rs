@@ -17,11 +17,10 @@ use super::{live, replay, Resources};
 use crate::federation::collection::{Collection, Failure, Step};
 use crate::federation::config::Loader;
 use crate::federation::group::{ascii, Report};
-use crate::federation::query::{Order, Output, Query};
+use crate::federation::query::{Output, Query};
 use crate::federation::row::Row;
 use crate::federation::server::links::{link, timemap_link, Place};
 use crate::federation::server::{message, refusal, whole, with_errors, Body};
-use crate::federation::timestamp::Timestamp;
 use crate::federation::Federation;
 use url::Url;
 
@@ -113,14 +112,8 @@ pub async fn answer(
 /// What is asked of the index.
 async fn query(request: &Request<'_>, collection: &Collection) -> Result<Arc<Query>, Failure> {
     let pairs: Vec<_> = url::form_urlencoded::parse(request.query.as_bytes()).collect();
-    let is_sorted = pairs
-        .iter()
-        .any(|(name, _)| name == "sort" || name == "reverse");
     let pairs = pairs.iter().map(|(name, value)| (&name[..], &value[..]));
     let mut query = Query::parse(pairs, request.point)?;
-    if query.order == Order::Ascending && !is_sorted {
-        query.order = Order::Closest(query.closest.unwrap_or_else(Timestamp::now));
-    }
     query.limit = Some(query.limit.unwrap_or(TRIES).min(TRIES));
     query.output = Output::default();
     query.fields = None;
@@ -292,8 +285,8 @@ fn shown(row: &Row, record: &Record) -> Vec<u8> {
     let json = String::from_utf8_lossy(row.json());
     let json = match row.line().len() > LONGEST_ROW {
         true => {
-            let members = [("url", row.field("url")), ("source", row.field("source"))];
-            let members = members.map(|(name, value)| (name.to_owned(), value.into()));
+            let members = ["url", "source", "source-coll"];
+            let members = members.map(|name| (name.to_owned(), row.field(name).into()));
             serde_json::Value::Object(members.into_iter().collect()).to_string()
         }
         false => json.into_owned(),

@@ -18,8 +18,11 @@ use crate::federation::collection::{Failure, Pages, Rows};
 use crate::federation::group::Report;
 use crate::federation::query::{BadQuery, Output, Query};
 
-/// Which sources are missing from an answer.
-pub const SOURCE_ERRORS: HeaderName = HeaderName::from_static("source-errors");
+/// Which sources are missing from an answer. The second name is that of pywb.
+const MISSING: [HeaderName; 2] = [
+    HeaderName::from_static("source-errors"),
+    HeaderName::from_static("reserrors"),
+];
 /// An answer of up to so many bytes that is ready at once says how long it is.
 const AT_ONCE: usize = 64 * 1024;
 
@@ -94,7 +97,10 @@ pub(super) fn respond(
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(media));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     if streams {
-        headers.insert(TRAILER, HeaderValue::from_static("Source-Errors"));
+        headers.insert(
+            TRAILER,
+            HeaderValue::from_static("Source-Errors, ResErrors"),
+        );
     }
     response
 }
@@ -113,7 +119,7 @@ fn streamed(
     let last = stream::once(async move {
         let value = report.header(told)?;
         let value = HeaderValue::from_str(&value).ok()?;
-        let trailers = HeaderMap::from_iter([(SOURCE_ERRORS, value)]);
+        let trailers = HeaderMap::from_iter(MISSING.map(|name| (name, value.clone())));
         Some(Ok(Frame::trailers(trailers)))
     });
     let last = last.filter_map(|trailers| async { trailers });
@@ -124,16 +130,20 @@ fn streamed(
 pub fn with_errors(mut response: Response<Body>, report: &Report) -> Response<Body> {
     let value = report.header(0);
     if let Some(value) = value.and_then(|value| HeaderValue::from_str(&value).ok()) {
-        response.headers_mut().insert(SOURCE_ERRORS, value);
+        let headers = response.headers_mut();
+        headers.extend(MISSING.map(|name| (name, value.clone())));
     }
     response
 }
 
-/// How many pages there are, as pywb says it, which has blocks only.
+/// How many pages there are. `blocks` is what pages are counted in, as in pywb; where that is rows, `rows` says it too.
 fn number_of(pages: Pages) -> Response<Body> {
     let number = pages.count.div_ceil(pages.size);
-    let value =
-        serde_json::json!({ "pages": number, "pageSize": pages.size, (pages.of): pages.count });
+    let mut value =
+        serde_json::json!({ "pages": number, "pageSize": pages.size, "blocks": pages.count });
+    if let (false, Some(members)) = (pages.of_blocks, value.as_object_mut()) {
+        members.insert("rows".to_owned(), pages.count.into());
+    }
     json(StatusCode::OK, &value)
 }
 

@@ -4,6 +4,7 @@ mod body;
 mod index;
 mod indexes;
 pub mod links;
+mod listing;
 mod output;
 mod page;
 mod patience;
@@ -250,6 +251,7 @@ async fn answer(federation: Arc<Federation>, request: Request<Incoming>) -> Resp
     let (api, response) = match (split(rest), replay::parts(below), timemap::parts(below)) {
         (_, Some(parts), _) => (Api::Replay, replay::answer(&asked, request, parts).await),
         (_, _, Some(parts)) => (Api::TimeMap, timemap::answer(&asked, &request, parts).await),
+        (("list_sources", ""), ..) => (Api::Other, listing::answer(&asked, &request)),
         (("index", ""), ..) => (Api::Index, index::answer(&asked, &request).await),
         (("resource", ""), ..) => {
             let query = request.uri().query().unwrap_or("").to_owned();
@@ -275,7 +277,7 @@ async fn answer(federation: Arc<Federation>, request: Request<Incoming>) -> Resp
 }
 
 const PATHS: &str =
-    "a collection has index, resource, resource-post, <timestamp>id_/<url>, timegate/<url>, \
+    "a collection has index, resource, resource-post, list_sources, <timestamp>id_/<url>, timegate/<url>, \
     and timemap/link/<url>, timemap/json/<url>, timemap/cdxj/<url>";
 
 /// What is not about one collection.
@@ -289,7 +291,10 @@ async fn own(
         return refused;
     }
     match (first, rest) {
-        ("", "") => page::answer(federation, request.uri().query().unwrap_or("")).await,
+        ("", "") if listing::is_wanted(request.headers()) => listing::collections(federation),
+        ("", "") => {
+            listing::varies(page::answer(federation, request.uri().query().unwrap_or("")).await)
+        }
         ("_status", "") => state::status(federation).await,
         ("_metrics", "") => state::metrics(federation).await,
         ("_indexes", kind) => indexes::answer(federation, request, kind).await,

@@ -14,7 +14,13 @@ pub(crate) const LONGEST: usize = 1 << 20;
 /// More digits than any timestamp has.
 const DIGITS: usize = 20;
 /// Members that say where a row comes from. A source says so itself.
-const OWN: [&str; 4] = ["source", "source_type", "live_url", "load_url"];
+const OWN: [&str; 5] = [
+    "source",
+    "source-coll",
+    "source_type",
+    "live_url",
+    "load_url",
+];
 
 /// Where the urlkey of a line ends, and where its timestamp does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,14 +167,20 @@ impl Writer {
         true
     }
 
-    /// A line of columns as one of JSON.
+    /// A line of columns as one of JSON. A column that is `-` is a member that is `-`, so that a revisit has a place for
+    /// the status of its original, and the columns of `output=text` stay in line.
     fn columns(&mut self, line: &[u8], shape: Shape) -> bool {
         let Ok(Read::Capture(read)) = Line::read(line, Format::Cdx) else {
             return false;
         };
         self.text.extend_from_slice(shape.both(line));
         self.text.extend_from_slice(b" {");
-        for field in [
+        let orig = [Field::OrigLength, Field::OrigOffset, Field::OrigFilename];
+        let orig = orig.into_iter().filter(|field| {
+            let value = read.field(field).unwrap_or_default();
+            !value.is_empty() && *value != *b"-"
+        });
+        let fields = [
             Field::Url,
             Field::Mime,
             Field::Status,
@@ -178,17 +190,14 @@ impl Writer {
             Field::Length,
             Field::Offset,
             Field::Filename,
-            Field::OrigLength,
-            Field::OrigOffset,
-            Field::OrigFilename,
-        ] {
+        ];
+        let fields = fields.into_iter().filter(|field| read.has(field));
+        for field in fields.chain(orig) {
             let value = read.field(&field).unwrap_or_default();
-            if !value.is_empty() && *value != *b"-" {
-                quote(field.name(), &mut self.text);
-                self.text.extend_from_slice(b": ");
-                quote(&value, &mut self.text);
-                self.text.extend_from_slice(b", ");
-            }
+            quote(field.name(), &mut self.text);
+            self.text.extend_from_slice(b": ");
+            quote(&value, &mut self.text);
+            self.text.extend_from_slice(b", ");
         }
         self.text.extend_from_slice(self.members.as_bytes());
         self.text.push(b'}');
@@ -228,7 +237,11 @@ mod tests {
             ),
             (
                 "k 20160102030405 http://a/ text/html 200 D - - 12 34 a.warc.gz",
-                r#"k 20160102030405 {"url": "http://a/", "mime": "text/html", "status": "200", "digest": "D", "length": "12", "offset": "34", "filename": "a.warc.gz", "source": "a", "source_type": "file"}"#,
+                r#"k 20160102030405 {"url": "http://a/", "mime": "text/html", "status": "200", "digest": "D", "redirect": "-", "robotflags": "-", "length": "12", "offset": "34", "filename": "a.warc.gz", "source": "a", "source_type": "file"}"#,
+            ),
+            (
+                "k 20160102030405 http://a/ warc/revisit - D - 34 a.warc.gz",
+                r#"k 20160102030405 {"url": "http://a/", "mime": "warc/revisit", "status": "-", "digest": "D", "redirect": "-", "offset": "34", "filename": "a.warc.gz", "source": "a", "source_type": "file"}"#,
             ),
             (
                 "k 2016 http://a/\"\\ é 200 D 12",

@@ -49,10 +49,6 @@ impl Places {
         self
     }
 
-    pub fn choice(&self) -> Choice {
-        self.choice
-    }
-
     /// The files, as they were a second ago at the earliest.
     ///
     /// # Errors

@@ -107,6 +107,6 @@ impl Source for FileSource {
     }
 
     fn blocks(&self) -> Option<&dyn Blocks> {
-        (self.places.choice() == Choice::Clusters).then_some(self)
+        Some(self)
     }
 }

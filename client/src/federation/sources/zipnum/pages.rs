@@ -80,9 +80,13 @@ impl source::Blocks for FileSource {
 impl FileSource {
     async fn blocks_of(&self, lookup: &Lookup, some: Range<u64>) -> Result<Files, SourceError> {
         let listing: Listing = self.listing(lookup).await?;
-        if listing.entries.len() > 1 {
+        let is_one = match &*listing.entries {
+            [only] => only.cluster().is_some(),
+            others => others.is_empty(),
+        };
+        if !is_one {
             return Err(SourceError::Unsupported(
-                "more than one cluster: the blocks of each have numbers of their own".to_owned(),
+                "not one cluster alone: blocks of each have numbers of their own".to_owned(),
             ));
         }
         let span = Arc::new(Span::of(&lookup.query));
