@@ -82,7 +82,7 @@ impl Federation {
         let indexes = config.indexes.as_ref().map(open).transpose();
         Ok(Arc::new(Federation {
             collections: collections.collect::<Result<_, String>>()?,
-            resources: Resources::new(&net),
+            resources: Resources::new(&net, &config.folder),
             net,
             public_url,
             indexes: indexes.map_err(|error| format!("indexes: {error}"))?,

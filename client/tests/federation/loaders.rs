@@ -314,3 +314,31 @@ fn a_wrong_request_is_told_so() {
         assert!(json["message"].is_string(), "{path}");
     }
 }
+
+#[test]
+fn relative_places_begin_at_the_list_or_else_at_the_configuration() {
+    let mut shelf = Shelf::new();
+    shelf.capture("a.warc.gz", URL, TIME, b"hello");
+    shelf.write_index("index.cdxj");
+    std::fs::create_dir(shelf.path().join("lists")).unwrap();
+    std::fs::write(
+        shelf.path().join("lists/paths.txt"),
+        "a.warc.gz\t../warcs/a.warc.gz\n",
+    )
+    .unwrap();
+    let redis = Server::with(Options::new().no_module());
+    let () = redis::cmd("HSET")
+        .arg(&["paths", "a.warc.gz", "warcs/a.warc.gz"])
+        .query(&mut redis.conn())
+        .unwrap();
+    let config = format!(
+        "collections:\n  list: {{index: ./index.cdxj, resource: lists/paths.txt}}\n  redis:\n    \
+         index: ./index.cdxj\n    resource: redis://127.0.0.1:{}/0/paths\n",
+        redis.port()
+    );
+    let stage = Stage::start_in(shelf.path(), &config);
+    for collection in ["list", "redis"] {
+        let answer = get(stage.address(), &target(collection, URL, TIME));
+        assert_eq!(payload(&answer), "hello", "{collection}");
+    }
+}

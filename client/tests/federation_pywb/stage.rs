@@ -1,6 +1,7 @@
 //! `crawlspace serve` on a free port.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::process::Command;
 
 use redis_tests::{until_some, Program};
@@ -22,13 +23,15 @@ impl Stage {
     /// The same at that address.
     pub fn start_at(config: &str, bind: SocketAddr) -> Stage {
         let dir = tempfile::tempdir().unwrap();
-        let file = dir.path().join("config.yaml");
-        std::fs::write(&file, format!("allow_private: [127.0.0.0/8]\n{config}")).unwrap();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_crawlspace"));
-        command
-            .args(["serve", "--bind", &bind.to_string(), "--config"])
-            .arg(&file);
+        let command = command(dir.path(), config, bind);
         Stage::of(command, dir)
+    }
+
+    /// The same with the configuration in a folder of the test's own.
+    #[allow(dead_code)] // as below
+    pub fn start_in(folder: &Path, config: &str) -> Stage {
+        let command = command(folder, config, SocketAddr::from(([127, 0, 0, 1], 0)));
+        Stage::of(command, tempfile::tempdir().unwrap())
     }
 
     /// The same with limits that a shell sets.
@@ -87,4 +90,15 @@ impl Stage {
     pub fn program_mut(&mut self) -> &mut Program {
         &mut self.program
     }
+}
+
+/// The command with its configuration in that folder.
+fn command(folder: &Path, config: &str, bind: SocketAddr) -> Command {
+    let file = folder.join("config.yaml");
+    std::fs::write(&file, format!("allow_private: [127.0.0.0/8]\n{config}")).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_crawlspace"));
+    command
+        .args(["serve", "--bind", &bind.to_string(), "--config"])
+        .arg(&file);
+    command
 }

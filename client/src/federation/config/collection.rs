@@ -12,6 +12,8 @@ use super::{Collection, Loader, Reader, Source, SourceKind, Step};
 pub(super) const TIMEOUT: Duration = Duration::from_secs(5);
 /// Paths of the server's own, which no collection can have.
 const RESERVED: [&str; 4] = ["_status", "_metrics", "_indexes", "static"];
+/// The collection that pywb has at `/`.
+const ROOT: &str = "$root";
 /// The longest name of a collection or a source, in bytes.
 const NAME: usize = 200;
 
@@ -31,6 +33,10 @@ impl Reader<'_> {
     pub(super) fn collection(&mut self, entry: &Entry) -> Option<Collection> {
         let name = &*entry.key;
         let named = self.found.take(entry.place, collection_name(name));
+        if name == ROOT {
+            let what = "pywb has this collection at /, and here it is at /$root/";
+            self.found.warning(entry.place, what);
+        }
         let node = &entry.value;
         let collection = match &node.value {
             Value::Map(_) => self.whole_collection(name, node),
@@ -173,6 +179,13 @@ impl Reader<'_> {
         name: &str,
         timeout: Duration,
     ) -> (Source, Place) {
+        match &found.kind {
+            SourceKind::File { path } | SourceKind::ZipNum { path } => {
+                self.as_it_stands(found.place, &path.to_string_lossy(), true);
+            }
+            SourceKind::Redis { url } => self.as_it_stands(found.place, url, true),
+            _ => {}
+        }
         let source = Source {
             name: found.name.unwrap_or_else(|| name.to_owned()),
             kind: found.kind,
@@ -278,8 +291,8 @@ pub(super) fn collection_name(name: &str) -> Result<(), String> {
         ));
     }
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~@+:,=".contains(&byte);
-    if name.is_empty() || name.len() > NAME || matches!(name, "." | "..") || !name.bytes().all(fits)
-    {
+    let is_name = name == ROOT || name.bytes().all(fits);
+    if name.is_empty() || name.len() > NAME || matches!(name, "." | "..") || !is_name {
         return Err(format!(
             "a collection cannot be called {name:?}, because it is a part of URLs: \
              up to {NAME} letters and digits of ASCII and - . _ ~ @ + : , ="

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::errors::Place;
 use super::fields::{meant, Fields};
 use super::location::{one_of, path, redis, template};
 use super::read::each;
@@ -44,7 +45,10 @@ impl Reader<'_> {
             let loader =
                 loader.and_then(|text| self.found.take(node.place, loader_of(&text, folder)));
             match loader {
-                Some(loader) => loaders.push(loader),
+                Some(loader) => {
+                    self.of_loader(&loader, node.place);
+                    loaders.push(loader);
+                }
                 None => whole = false,
             }
         }
@@ -52,6 +56,34 @@ impl Reader<'_> {
             loaders.push(Loader::Live);
         }
         whole.then_some(loaders)
+    }
+
+    /// Says what in a loader has no meaning.
+    pub(super) fn of_loader(&mut self, loader: &Loader, place: Place) {
+        match loader {
+            Loader::Folder(path) => self.as_it_stands(place, &path.to_string_lossy(), true),
+            Loader::PathIndex(path) => self.as_it_stands(place, &path.to_string_lossy(), false),
+            Loader::RedisIndex(url) => self.as_it_stands(place, url, true),
+            Loader::Live | Loader::Web(_) => {}
+        }
+    }
+
+    /// Says what in a path or key is taken as it stands though pywb fills something in: `*`, and names in braces but
+    /// `{coll}`, where that one is known.
+    pub(super) fn as_it_stands(&mut self, place: Place, text: &str, knows_coll: bool) {
+        let names = text.split('{').skip(1);
+        let names = names.filter_map(|rest| Some(rest.split_once('}')?.0));
+        let names = names.filter(|name| !(knows_coll && *name == "coll"));
+        let names = names.map(|name| format!("{{{name}}}"));
+        let star = text.contains('*').then(|| "*".to_owned());
+        for found in names.chain(star) {
+            let coll = if knows_coll { " but {coll}" } else { "" };
+            let what = format!(
+                "{found} stands for nothing here and is a part of the name: nothing is filled in{coll}, and many \
+                 places are an index_group or a list"
+            );
+            self.found.warning(place, what);
+        }
     }
 }
 

@@ -31,6 +31,8 @@ pub struct Config {
     pub allow_private: Vec<Network>,
     /// The indexes of jobs, if it has any.
     pub indexes: Option<Indexes>,
+    /// The folder of the file, an absolute path. Relative paths in hashes of Redis begin there as well.
+    pub folder: PathBuf,
 }
 
 /// Indexes of jobs, which are built when somebody asks for them. Of what is `None`, the

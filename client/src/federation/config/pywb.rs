@@ -16,7 +16,7 @@ use super::{Collection, Loader, Reader, Source, SourceKind, Step};
 /// So many folders are collections at most.
 const FOLDERS: usize = 10_000;
 /// What pywb has at the top, about replay, recording and its own pages.
-const PYWB_TOP: [&str; 44] = [
+const PYWB_TOP: [&str; 48] = [
     "acl_paths",
     "archive_paths",
     "autoindex",
@@ -26,6 +26,7 @@ const PYWB_TOP: [&str; 44] = [
     "collections_root",
     "csp-header",
     "debug",
+    "csp_header",
     "dedup_index_url",
     "default_access",
     "default_locale",
@@ -58,7 +59,10 @@ const PYWB_TOP: [&str; 44] = [
     "static_path",
     "static_prefix",
     "static_url_path",
+    "surt_ordered",
     "templates_dir",
+    "transclusions_version",
+    "url_prefix",
     "ui",
     "use_js_obj_proxy",
 ];
@@ -76,9 +80,22 @@ const PYWB_COLLECTION: [&str; 7] = [
 /// hidden.
 const PYWB_ACCESS: [&str; 3] = ["acl_paths", "default_access", "embargo"];
 
+/// What a ZipNum cluster has there about how it is read.
+const PYWB_ZIPNUM: [&str; 4] = [
+    "cookie_maker",
+    "max_blocks",
+    "reload_interval",
+    "shard_index_loc",
+];
+
 /// Whether pywb has such a key at the top.
 pub(super) fn knows(key: &str) -> bool {
-    PYWB_TOP.contains(&key) || key.ends_with("_html")
+    PYWB_TOP.contains(&key) || is_template(key)
+}
+
+/// Whether it names a template of a page.
+fn is_template(key: &str) -> bool {
+    key.ends_with("_html")
 }
 
 /// Whether it is `$all`.
@@ -91,7 +108,7 @@ pub(super) struct Folder {
     /// The name of both.
     pub name: String,
     index: PathBuf,
-    archive: PathBuf,
+    archives: Vec<Loader>,
 }
 
 impl Folder {
@@ -100,7 +117,7 @@ impl Folder {
         let step = Step {
             sources: vec![self.source()],
             is_group: false,
-            resource: vec![Loader::Folder(self.archive), Loader::Live],
+            resource: self.archives.into_iter().chain([Loader::Live]).collect(),
         };
         Collection {
             name: self.name,
@@ -124,11 +141,20 @@ impl Folder {
     }
 }
 
+/// The folders that are collections.
+#[derive(Default)]
+pub(super) struct Folders {
+    /// By their names.
+    pub all: Vec<Folder>,
+    /// Where they are; `None` when folders are no collections.
+    root: Option<PathBuf>,
+}
+
 /// The settings at the top that say where folders are.
 struct Settings {
     root: PathBuf,
     indexes: String,
-    archive: String,
+    archives: Vec<String>,
     acl: String,
     /// Where they are said.
     place: Place,
@@ -138,7 +164,7 @@ impl Reader<'_> {
     /// Whether that field of a collection is one of pywb's own, about which everything is said then.
     pub(super) fn is_of_pywb(&mut self, entry: &Entry) -> bool {
         let key = &*entry.key;
-        if PYWB_COLLECTION.contains(&key) {
+        if PYWB_COLLECTION.contains(&key) || is_template(key) {
             let what = format!("{key} has no effect here: it is about pywb's own pages");
             self.found.warning(entry.place, what);
             return true;
@@ -150,9 +176,23 @@ impl Reader<'_> {
         hides
     }
 
+    /// Whether that field of a ZipNum cluster is one of pywb's own, about which everything is said then.
+    pub(super) fn is_of_pywb_cluster(&mut self, entry: &Entry) -> bool {
+        let key = &*entry.key;
+        let is_one = PYWB_ZIPNUM.contains(&key);
+        if is_one {
+            let what = format!(
+                "{key} has no effect here: parts are where the .loc file of that name beside the index says, or else \
+                 beside the index, and as many blocks are read as an answer needs"
+            );
+            self.found.warning(entry.place, what);
+        }
+        is_one
+    }
+
     /// The collections that are folders, if they are wanted; and about the other keys of pywb that they have no
     /// effect.
-    pub(super) fn folders_of_pywb(&mut self, fields: &Fields<'_>) -> Vec<Folder> {
+    pub(super) fn folders_of_pywb(&mut self, fields: &Fields<'_>) -> Folders {
         let entries = match fields.get("collections").map(|node| &node.value) {
             Some(Value::Map(entries)) => entries.as_slice(),
             _ => &[],
@@ -178,7 +218,13 @@ impl Reader<'_> {
         };
         for entry in fields.entries {
             let key = &*entry.key;
-            if knows(key) && !heard.contains(&key) {
+            if key == "surt_ordered" {
+                if !yes(&entry.value) {
+                    let what = "surt_ordered has no effect here: indexes have to be sorted by SURT, and in one that is \
+                                not, nothing is found";
+                    self.found.warning(entry.place, what);
+                }
+            } else if knows(key) && !heard.contains(&key) {
                 let what = format!(
                     "{key} has no effect here: it is about pywb's own pages, recording or folders"
                 );
@@ -188,18 +234,21 @@ impl Reader<'_> {
         let Some(settings) =
             self.settings(fields, wanted.map_or(fields.place, |entry| entry.place))
         else {
-            return Vec::new();
+            return Folders::default();
         };
         self.archives(fields, &settings);
         match wanted {
-            Some(_) => self.listed(fields, &settings),
+            Some(_) => Folders {
+                all: self.listed(fields, &settings),
+                root: Some(settings.root),
+            },
             None => {
                 let name = settings.root.display();
                 if auto.is_none() && !folders(&settings).is_empty() {
                     let what = format!("pywb would serve the collections in {name} too: with collections_root, so does this");
                     self.found.warning(fields.place, what);
                 }
-                Vec::new()
+                Folders::default()
             }
         }
     }
@@ -210,10 +259,20 @@ impl Reader<'_> {
             _ => Some(usual.to_owned()),
         };
         let root = word("collections_root", "collections")?;
+        let (indexes, acl) = (word("index_paths", "indexes")?, word("acl_paths", "acl")?);
+        let archives = match fields.get("archive_paths") {
+            Some(node) => {
+                let nodes = super::read::each(node).iter();
+                nodes
+                    .map(|node| self.text(node, "archive_paths"))
+                    .collect::<Option<_>>()?
+            }
+            None => vec!["archive".to_owned()],
+        };
         let settings = Settings {
-            indexes: word("index_paths", "indexes")?,
-            archive: word("archive_paths", "archive")?,
-            acl: word("acl_paths", "acl")?,
+            indexes,
+            archives,
+            acl,
             root: PathBuf::new(),
             place,
         };
@@ -222,23 +281,17 @@ impl Reader<'_> {
         Some(Settings { root, ..settings })
     }
 
-    /// `archive_paths` at the top: where the records of all collections are that do not say it themselves.
+    /// `archive_paths` at the top: where the records of all collections are that do not say it themselves. Relative
+    /// ones are relative to the file, as in a collection; in a folder that is a collection, to that folder.
     fn archives(&mut self, fields: &Fields<'_>, settings: &Settings) {
         let Some(node) = fields.get("archive_paths") else {
             return;
         };
         let mut loaders = Vec::new();
-        for node in super::read::each(node) {
-            let Some(text) = self.text(node, "archive_paths") else {
-                return;
-            };
-            // A folder of each collection, unless it is an absolute path or a URL.
-            let text = match text.starts_with('/') || text.contains("://") {
-                true => text,
-                false => format!("{}/{{coll}}/{text}/", settings.root.display()),
-            };
-            let loader = super::loader::loader_of(&text, self.folder);
-            loaders.extend(self.found.take(node.place, loader));
+        for (text, node) in settings.archives.iter().zip(super::read::each(node)) {
+            let loader = super::loader::loader_of(text, self.folder);
+            let loader = self.found.take(node.place, loader);
+            loaders.extend(loader.inspect(|loader| self.of_loader(loader, node.place)));
         }
         loaders.push(Loader::Live);
         self.loaders = loaders;
@@ -260,7 +313,16 @@ impl Reader<'_> {
                 self.found.error(node.place, what);
             }
         }
-        let folders = folders(settings);
+        let mut folders = folders(settings);
+        for folder in &mut folders {
+            let base = settings.root.join(&folder.name);
+            for text in &settings.archives {
+                let loader = super::loader::loader_of(text, &base);
+                folder
+                    .archives
+                    .extend(self.found.take(settings.place, loader));
+            }
+        }
         let root = settings.root.display();
         for folder in &folders {
             let named = collection_name(&folder.name).map_err(|why| format!("{root}: {why}"));
@@ -285,22 +347,34 @@ impl Reader<'_> {
     }
 
     /// `$all`: all folders at once.
-    pub(super) fn all_of_pywb(&mut self, entry: &Entry, folders: &[Folder]) -> Option<Collection> {
+    pub(super) fn all_of_pywb(&mut self, entry: &Entry, folders: &Folders) -> Option<Collection> {
         self.found.take(entry.place, collection_name(&entry.key))?;
-        if folders.is_empty() {
-            let what =
-                "$all are all collections in the folder of collections_root, and there are none";
+        let Some(root) = &folders.root else {
+            let what = "$all are the collections that are folders, and enable_auto_colls says that there are none";
             self.found.error(entry.value.place, what);
             return None;
-        }
-        let archives = folders
-            .iter()
-            .map(|folder| Loader::Folder(folder.archive.clone()));
-        let step = Step {
-            sources: folders.iter().map(Folder::source).collect(),
-            is_group: true,
-            resource: archives.chain([Loader::Live]).collect(),
         };
+        let mut step = Step {
+            sources: folders.all.iter().map(Folder::source).collect(),
+            is_group: true,
+            resource: Vec::new(),
+        };
+        for loader in folders.all.iter().flat_map(|folder| &folder.archives) {
+            if !step.resource.contains(loader) {
+                step.resource.push(loader.clone());
+            }
+        }
+        step.resource.push(Loader::Live);
+        if folders.all.is_empty() {
+            let what = "$all are the collections that are folders, of which there are none: new ones are seen after a restart";
+            self.found.warning(entry.value.place, what);
+            let none = Folder {
+                name: entry.key.to_string(),
+                index: root.clone(),
+                archives: Vec::new(),
+            };
+            step.sources.push(none.source());
+        }
         Some(Collection {
             name: entry.key.to_string(),
             steps: vec![step],
@@ -333,7 +407,7 @@ fn folders(settings: &Settings) -> Vec<Folder> {
         let name = entry.file_name().into_string().ok()?;
         let index = entry.path().join(&settings.indexes);
         index.is_dir().then(|| Folder {
-            archive: entry.path().join(&settings.archive),
+            archives: Vec::new(),
             name,
             index,
         })

@@ -145,7 +145,7 @@ impl Reader<'_> {
             Some(node) => self.fields(node, "collections")?.entries,
             None => &[],
         };
-        if entries.is_empty() && folders.is_empty() && indexes.is_none() {
+        if entries.is_empty() && folders.all.is_empty() && indexes.is_none() {
             let (place, what) = match fields.get("collections") {
                 Some(node) => (node.place, "there are no collections"),
                 None => (
@@ -163,7 +163,7 @@ impl Reader<'_> {
                 false => self.collection(entry),
             });
         }
-        for folder in folders {
+        for folder in folders.all {
             // Those that are written down come first.
             if !entries.iter().any(|entry| *entry.key == *folder.name) {
                 collections.push(folder.collection());
@@ -173,6 +173,7 @@ impl Reader<'_> {
             collections,
             allow_private,
             indexes: indexes.flatten(),
+            folder: self.folder.to_owned(),
         })
     }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use super::errors::Place;
 use super::fields::Fields;
 use super::location::{one_of, path, redis, template};
-use super::yaml::{Node, Value};
+use super::yaml::{Entry, Node, Value};
 use super::{Dialect, Reader, SourceKind};
 
 /// What a source says of itself.
@@ -19,8 +19,9 @@ pub(super) struct Found {
 }
 
 /// What may stand before `://` or a path, and the long form's `type`.
-const PREFIXES: [&str; 6] = [
+const PREFIXES: [&str; 7] = [
     "memento+",
+    "wb-memento+",
     "cdx+",
     "zipnum+",
     "upstream+",
@@ -30,6 +31,10 @@ const PREFIXES: [&str; 6] = [
 const TYPES: [&str; 7] = [
     "file", "redis", "memento", "cdx", "live", "zipnum", "upstream",
 ];
+
+/// What is said of OpenWayback's query API.
+const XML: &str =
+    "an XML query API of OpenWayback cannot be asked: name its CDX server (cdx+http://…)";
 
 /// Fields of every long form.
 const COMMON: [&str; 5] = ["type", "index_timeout", "timeout", "max_bytes", "max_rows"];
@@ -90,10 +95,15 @@ impl Reader<'_> {
         let own: &[&str] = match &*word {
             "file" | "zipnum" => &["path"],
             "redis" => &["redis_url"],
-            "memento" => &["timegate_url", "timemap_url", "replay_url"],
+            // How pywb asks it differs, and what it is does not.
+            "memento" | "wb-memento" => &["timegate_url", "timemap_url", "replay_url"],
             "cdx" => &["api_url", "replay_url", "dialect"],
             "live" => &[],
             "upstream" => &["url"],
+            "xmlquery" => {
+                self.found.error(word_place, XML);
+                return None;
+            }
             other => {
                 let hint = super::fields::meant(other, &TYPES);
                 let what = format!(
@@ -109,7 +119,16 @@ impl Reader<'_> {
         if !in_group {
             known.push("name");
         }
-        self.only(&fields, &known, &format!("an index of type {word}"));
+        let others = fields.entries.iter();
+        let others: Vec<Entry> = others
+            .filter(|entry| word != "zipnum" || !self.is_of_pywb_cluster(entry))
+            .cloned()
+            .collect();
+        let others = Fields {
+            entries: &others,
+            place: fields.place,
+        };
+        self.only(&others, &known, &format!("an index of type {word}"));
         let name = match fields.get("name").filter(|_| !in_group) {
             Some(name) => Some(self.source_name(name)?),
             None => None,
@@ -140,7 +159,7 @@ impl Reader<'_> {
             "redis" => Some(SourceKind::Redis {
                 url: self.needed(fields, "redis_url", redis)?,
             }),
-            "memento" => {
+            "memento" | "wb-memento" => {
                 // All three are looked at, so that all that is wrong is told.
                 let timegate =
                     self.needed(fields, "timegate_url", |text| asked(text, &["url", "coll"]));
@@ -187,8 +206,12 @@ fn short(text: &str, folder: &Path) -> Result<SourceKind, String> {
             "{text:?} is nothing that is known: the live web is $live"
         ));
     }
-    if let Some(url) = text.strip_prefix("memento+") {
+    let memento_url = text.strip_prefix("wb-").unwrap_or(text);
+    if let Some(url) = memento_url.strip_prefix("memento+") {
         return memento(url);
+    }
+    if text.starts_with("xmlquery+") {
+        return Err(XML.to_owned());
     }
     if let Some(url) = text
         .strip_prefix("cdx+")
@@ -263,8 +286,13 @@ fn memento(url: &str) -> Result<SourceKind, String> {
 
 /// `http://host/all-cdx`, whose replay is at `http://host/all/`, or `http://host/cdx /web/`, where it is said.
 fn cdx(text: &str) -> Result<SourceKind, String> {
-    let (url, prefix) = match text.split_once(' ') {
-        Some((url, prefix)) => (url, prefix.trim()),
+    // Older configurations of pywb have a semicolon there.
+    let semicolon = || {
+        text.split_once(";/")
+            .map(|(url, _)| text.split_at(url.len()))
+    };
+    let (url, prefix) = match text.split_once(' ').or_else(semicolon) {
+        Some((url, prefix)) => (url, prefix.trim_start_matches(';').trim()),
         None => (text, ""),
     };
     let url = bare(url)?;

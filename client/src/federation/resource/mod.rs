@@ -21,6 +21,7 @@ mod stored;
 mod tried;
 mod unpack;
 
+use std::path::Path;
 use std::sync::Arc;
 
 use self::answer::in_header;
@@ -38,10 +39,10 @@ pub struct Resources {
 }
 
 impl Resources {
-    /// With nothing open yet.
-    pub fn new(net: &Arc<Net>) -> Resources {
+    /// With nothing open yet. Relative paths in hashes of Redis begin in `folder`.
+    pub fn new(net: &Arc<Net>, folder: &Path) -> Resources {
         Resources {
-            archives: Archives::new(net),
+            archives: Archives::new(net, folder),
             limits: Limits {
                 first: std::time::Duration::from_secs(30),
                 silence: std::time::Duration::from_secs(30),

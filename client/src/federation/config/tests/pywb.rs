@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use super::super::{Config, Loader, Remark};
+use super::super::{Config, Loader, Remark, Secrets};
 use super::examples::{file, folder, memento, source};
 use super::parse;
 
@@ -169,10 +169,103 @@ fn all_folders_can_be_one_collection() {
         "enable_auto_colls: false\ncollections: {all: $all}",
     )
     .unwrap_err();
+    assert!(refused.contains("2:20: $all are "), "{refused}");
+    // There may be none yet.
+    let (config, remarks) = parse("collections: {all: $all}").unwrap();
+    assert_eq!(names(&config), ["all"]);
     assert!(
-        refused.contains("2:20: $all are all collections"),
-        "{refused}"
+        remarks
+            .iter()
+            .any(|one| one.what.contains("there are none")),
+        "{remarks:?}"
     );
+    assert_eq!(parse(&config.to_yaml(Secrets::Shown)).unwrap().0, config);
+}
+
+/// What is said of each line of a configuration that is taken.
+#[test]
+fn what_pywb_gives_a_meaning_and_this_does_not_is_named() {
+    let cases = [
+        (
+            "transclusions_version: 1",
+            "",
+            "transclusions_version has no effect",
+        ),
+        ("surt_ordered: false", "", "surt_ordered has no effect"),
+        (
+            "",
+            "x: {index: $live, query_html: q.html}",
+            "query_html has no effect",
+        ),
+        (
+            "",
+            "x: {index: {type: zipnum, path: /c, max_blocks: 9}}",
+            "max_blocks has no effect",
+        ),
+        (
+            "",
+            "x: {index: {type: zipnum, path: /c, shard_index_loc: {match: x, replace: y}}}",
+            "shard_index_loc has no effect",
+        ),
+        ("", "$root: $live", "here it is at /$root/"),
+        (
+            "",
+            "x: 'redis://h/0/{user}:cdxj'",
+            "{user} stands for nothing here",
+        ),
+        ("", "x: 'redis://h/0/*:cdxj'", "* stands for nothing here"),
+        ("", "x: '/indexes/*/x.cdxj'", "* stands for nothing here"),
+        (
+            "",
+            "x: {index: $live, archive_paths: '/a/{user}/*/'}",
+            "{user} stands for nothing here",
+        ),
+        (
+            "",
+            "x: {index: $live, archive_paths: 'redis://h/{user}'}",
+            "{user} stands for nothing here",
+        ),
+        (
+            "archive_paths: './*/'",
+            "x: $live",
+            "* stands for nothing here",
+        ),
+    ];
+    for (top, collection, what) in cases {
+        let (_, remarks) = parse(&format!(
+            "{top}\ncollections:\n  {collection}\n  y: $live\n"
+        ))
+        .unwrap_or_else(|errors| panic!("{top}{collection}: {errors}"));
+        let about = if top.is_empty() { 3 } else { 1 };
+        let found = |one: &Remark| {
+            one.what.contains(what) && one.place.is_some_and(|place| place.line == about)
+        };
+        assert!(remarks.iter().any(found), "{top}{collection}: {remarks:?}");
+    }
+    let (_, remarks) = parse("surt_ordered: true\ncollections: {x: $live}").unwrap();
+    assert_eq!(remarks, []);
+}
+
+#[test]
+fn sources_of_pywb_are_sources_here() {
+    let kind = |text: &str| {
+        let (config, _) = parse(&format!("collections: {{x: {text}}}")).unwrap();
+        config.collections[0].steps[0].sources[0].kind.clone()
+    };
+    assert_eq!(kind("wb-memento+http://h/web/"), memento("http://h/web/"));
+    let long = "{index: {type: wb-memento, timegate_url: 'http://h/web/{url}', timemap_url: \
+        'http://h/web/timemap/link/{url}', replay_url: 'http://h/web/{timestamp}id_/{url}'}}";
+    assert_eq!(kind(long), memento("http://h/web/"));
+    assert_eq!(kind("cdx+http://h/cdx;/web"), kind("cdx+http://h/cdx /web"));
+    for xml in [
+        "xmlquery+http://h/q",
+        "{index: {type: xmlquery, api_url: 'http://h/q'}}",
+    ] {
+        let refused = parse(&format!("collections: {{x: {xml}}}"))
+            .unwrap_err()
+            .to_string();
+        assert!(refused.contains("cannot be asked"), "{refused}");
+    }
 }
 
 #[test]
@@ -202,6 +295,35 @@ fn rules_about_folders_are_not_passed_over() {
     );
 }
 
+/// A relative one is meant from the file in a collection, and from its folder in one that is a folder.
+#[test]
+fn archives_at_the_top_are_also_those_of_folders() {
+    let dir = kept();
+    let at = |path: &str| format!("{}/{path}", dir.path().display());
+    let text = "
+archive_paths: [./warcs, /warcs, 'http://h/{coll}']
+collections_root: collections
+collections: {x: {index: ./x.cdxj}, all: $all}
+";
+    let (config, _) = read(dir.path(), text).unwrap();
+    assert_eq!(names(&config), ["x", "all", "a", "b"]);
+    let loaders = |own: &[&str]| {
+        let own = own.iter().map(|path| folder(&at(path)));
+        let others = [folder("/warcs"), Loader::Web("http://h/{coll}/".to_owned())];
+        own.zip([others.to_vec(), Vec::new()])
+            .flat_map(|(own, others)| [vec![own], others].concat())
+            .chain([Loader::Live])
+            .collect::<Vec<_>>()
+    };
+    let resource = |n: usize| config.collections[n].steps[0].resource.clone();
+    assert_eq!(resource(0), loaders(&["warcs"]));
+    assert_eq!(
+        resource(1),
+        loaders(&["collections/a/warcs", "collections/b/warcs"])
+    );
+    assert_eq!(resource(2), loaders(&["collections/a/warcs"]));
+}
+
 #[test]
 fn archives_at_the_top_are_those_of_all_collections() {
     let (config, _) = parse(
@@ -219,7 +341,7 @@ collections:
     assert_eq!(
         x.steps[0].resource,
         [
-            folder("/etc/archive/collections/{coll}/archive"),
+            folder("/etc/archive/archive"),
             folder("/warcs"),
             Loader::Web("http://h/".to_owned()),
             Loader::Live

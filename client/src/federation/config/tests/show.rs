@@ -225,6 +225,7 @@ fn config() -> impl Strategy<Value = Config> {
             collections,
             allow_private,
             indexes,
+            folder: "/etc/archive".into(),
         }
     })
 }

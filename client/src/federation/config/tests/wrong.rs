@@ -109,7 +109,10 @@ fn what_is_unknown_is_refused_with_what_may_have_been_meant() {
         "collections: {a: $life}",
         &[(1, 18, "the live web is $live")],
     );
-    refused("collections: {a: $all}", &[(1, 18, "and there are none")]);
+    refused(
+        "enable_auto_colls: false\ncollections: {a: $all}",
+        &[(2, 18, "says that there are none")],
+    );
     refused(
         "collections: {a: {index: $live, resource: [$live, s3://x, $all]}}",
         &[

@@ -30,6 +30,8 @@ const PLACES: usize = 16;
 /// Everything that loaders keep between requests.
 pub(super) struct Archives {
     net: Arc<Net>,
+    /// Where relative paths in hashes of Redis begin.
+    folder: PathBuf,
     files: OpenFiles,
     path_indexes: Kept<PathBuf, PathIndex>,
     redis_indexes: Kept<String, RedisIndex>,
@@ -59,10 +61,11 @@ fn kept<K: Hash + Eq + Clone, V>(all: &Kept<K, V>, key: &K, make: impl FnOnce() 
 }
 
 impl Archives {
-    /// With nothing open yet.
-    pub(super) fn new(net: &Arc<Net>) -> Archives {
+    /// With nothing open yet. Relative paths in hashes of Redis begin in `folder`.
+    pub(super) fn new(net: &Arc<Net>, folder: &Path) -> Archives {
         Archives {
             net: Arc::clone(net),
+            folder: folder.to_owned(),
             files: OpenFiles::default(),
             path_indexes: Kept::default(),
             redis_indexes: Kept::default(),
@@ -135,7 +138,7 @@ impl Archives {
                 let index = kept(&self.redis_indexes, &url, || RedisIndex::new(&url));
                 let path = index.path(name).await?;
                 path.iter()
-                    .map(|path| Place::of(path, Path::new("/")))
+                    .map(|path| Place::of(path, &self.folder))
                     .collect()
             }
         }
