@@ -3,22 +3,24 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// So many failures in a row open it.
-const FAILURES: u32 = 5;
+/// Failures of so many different questions in a row open it. One question alone does not, however often it is asked:
+/// perhaps it is the question.
+const FAILURES: usize = 5;
 /// How long it stays open at first; twice as long each time that the source fails again, up to the longest.
 const PAUSE: Duration = Duration::from_secs(10);
 const LONGEST: Duration = Duration::from_secs(300);
 
 /// Remembers how a source behaved of late.
 ///
-/// Closed, it lets everything through. After five failures in a row it is open: nobody asks. When its time is over,
-/// a single request may try, and what comes of that closes it or opens it for longer.
+/// Closed, it lets everything through. After failures of five different questions in a row it is open: nobody asks. When
+/// its time is over, a single request may try, and what comes of that closes it or opens it for longer.
 #[derive(Debug, Default)]
 pub struct Breaker(Mutex<Inside>);
 
 #[derive(Debug, Default)]
 struct Inside {
-    failures: u32,
+    /// The questions that failed since the source answered last, as far as they count.
+    failed: Vec<u64>,
     /// Until when nobody asks, and for how long that was said.
     open: Option<(Instant, Duration)>,
     /// Since when somebody is trying.
@@ -68,21 +70,29 @@ impl Breaker {
     pub fn succeeded(&self) -> bool {
         let mut inside = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let was_open = inside.open.is_some();
-        if inside.failures > 0 || was_open {
+        if !inside.failed.is_empty() || was_open {
             *inside = Inside::default();
         }
         was_open
     }
 
-    /// It did not. How long nobody asks it from now on, if that is news.
-    pub fn failed(&self, now: Instant) -> Option<Duration> {
+    /// It was not asked after all, so that another request may try.
+    pub fn not_asked(&self) {
         let mut inside = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        inside.failures = inside.failures.saturating_add(1);
+        inside.trying = None;
+    }
+
+    /// It did not answer this question. How long nobody asks it from now on, if that is news.
+    pub fn failed(&self, question: u64, now: Instant) -> Option<Duration> {
+        let mut inside = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if inside.failed.len() < FAILURES && !inside.failed.contains(&question) {
+            inside.failed.push(question);
+        }
         let pause = match (inside.open, inside.trying) {
             (Some((_, pause)), Some(_)) => (pause * 2).min(LONGEST),
             // Answers to what was asked before it opened.
             (Some(_), None) => return None,
-            (None, _) if inside.failures >= FAILURES => PAUSE,
+            (None, _) if inside.failed.len() >= FAILURES => PAUSE,
             (None, _) => return None,
         };
         inside.open = Some((now + pause, pause));
@@ -113,22 +123,22 @@ mod tests {
     fn it_opens_after_failures_in_a_row_and_lets_one_try_again() {
         let breaker = Breaker::default();
         let start = Instant::now();
-        for _ in 0..4 {
-            breaker.failed(start);
+        for question in 0..4 {
+            breaker.failed(question, start);
         }
         assert!(!breaker.succeeded());
-        for _ in 0..4 {
-            breaker.failed(start);
+        for question in 0..4 {
+            breaker.failed(question, start);
             assert!(breaker.permits(start));
         }
-        assert_eq!(breaker.failed(start), Some(seconds(10)));
+        assert_eq!(breaker.failed(4, start), Some(seconds(10)));
         assert!(!breaker.permits(start));
         assert_eq!(breaker.state(start), State::Open(seconds(10)));
         assert!(!breaker.permits(start + seconds(9)));
         assert!(breaker.permits(start + seconds(10)));
         assert!(!breaker.permits(start + seconds(10)), "one is enough");
 
-        breaker.failed(start + seconds(11));
+        breaker.failed(4, start + seconds(11));
         assert!(!breaker.permits(start + seconds(30)));
         assert!(breaker.permits(start + seconds(31)), "twice as long");
         assert!(breaker.succeeded());
@@ -139,9 +149,25 @@ mod tests {
     fn somebody_who_tries_and_says_nothing_is_not_waited_for() {
         let breaker = Breaker::default();
         let start = Instant::now();
-        (0..5).for_each(|_| _ = breaker.failed(start));
+        (0..5).for_each(|question| _ = breaker.failed(question, start));
         assert!(breaker.permits(start + seconds(10)));
         assert!(!breaker.permits(start + seconds(19)));
         assert!(breaker.permits(start + seconds(20)));
+        breaker.not_asked();
+        assert!(breaker.permits(start + seconds(20)));
+    }
+
+    #[test]
+    fn one_question_does_not_open_it_however_often_it_is_asked() {
+        let breaker = Breaker::default();
+        let start = Instant::now();
+        for _ in 0..100 {
+            assert_eq!(breaker.failed(7, start), None);
+        }
+        assert!(breaker.permits(start));
+        for question in 0..3 {
+            assert_eq!(breaker.failed(question, start), None);
+        }
+        assert_eq!(breaker.failed(3, start), Some(seconds(10)));
     }
 }

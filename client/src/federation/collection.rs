@@ -8,10 +8,11 @@ use futures_util::stream::{self, BoxStream, StreamExt};
 use super::access::{Access, AccessError};
 use super::config;
 use super::figures::Requests;
-use super::group::{Group, Member, Part, Report};
+use super::group::{Group, Member, Part, Report, Unanswered};
 use super::net::Net;
 use super::operations::{Operations, Reorder, SORTED};
 use super::query::{BadQuery, Order, Query, Selection, PAGE, PAGE_OF_BLOCKS};
+use super::reason::Reason;
 use super::row;
 use super::source::{Batch, Limits, Lookup, SourceError};
 use super::sources::{self, Identity};
@@ -48,6 +49,8 @@ pub enum Failure {
     Access(AccessError),
     /// There are more rows than are put into another order.
     TooMany,
+    /// No source that was asked answered.
+    Unanswered(Unanswered),
 }
 
 impl fmt::Display for Failure {
@@ -55,6 +58,7 @@ impl fmt::Display for Failure {
         match self {
             Failure::Query(bad) => bad.fmt(f),
             Failure::Access(error) => error.fmt(f),
+            Failure::Unanswered(sources) => sources.fmt(f),
             Failure::TooMany => write!(
                 f,
                 "more than {SORTED} captures, which would have to be sorted: narrow the query by from, to or filter, \
@@ -65,6 +69,16 @@ impl fmt::Display for Failure {
 }
 
 impl std::error::Error for Failure {}
+
+impl From<Unanswered> for Failure {
+    /// Where there is too much of everything, that is for who asks to change.
+    fn from(sources: Unanswered) -> Failure {
+        match sources.all(Reason::Limit) {
+            true => Failure::TooMany,
+            false => Failure::Unanswered(sources),
+        }
+    }
+}
 
 impl From<AccessError> for Failure {
     fn from(error: AccessError) -> Failure {
@@ -151,7 +165,10 @@ impl Collection {
                 return Ok(stream::once(async { Ok(first) }).chain(rows).boxed());
             }
         }
-        Ok(stream::empty().boxed())
+        match report.unanswered() {
+            Some(sources) => Err(sources.into()),
+            None => Ok(stream::empty().boxed()),
+        }
     }
 
     /// The rows of one step, after everything that is done to them.
@@ -204,6 +221,7 @@ impl Collection {
         for step in &self.steps {
             let pages = match self.blocks(step, query).await {
                 Ok(Some(blocks)) => {
+                    report.answered();
                     let size = query.page_size.unwrap_or(PAGE_OF_BLOCKS);
                     Pages {
                         count: blocks,
@@ -235,7 +253,10 @@ impl Collection {
             // No pages, but of what there would be some.
             none = pages;
         }
-        Ok(none)
+        match report.unanswered() {
+            Some(sources) => Err(sources.into()),
+            None => Ok(none),
+        }
     }
 
     /// How many blocks rows of the query can be in, if its pages are of blocks. Where rows are hidden they are not,

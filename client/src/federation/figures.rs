@@ -1,11 +1,14 @@
 //! How often sources and collections are asked, how long that takes, and how it ends.
 //!
-//! Counting is a few additions to numbers that all threads share, without a lock: it costs less than 100 ns a request.
+//! Counting is a few additions to numbers that all threads share, without a lock but for failures: it costs less than
+//! 100 ns a request.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use super::source::SourceError;
+use super::timestamp::Timestamp;
 
 /// Upper ends of the classes of durations, in microseconds; the last class has none.
 pub const CLASSES: [u64; 17] = [
@@ -14,7 +17,7 @@ pub const CLASSES: [u64; 17] = [
 ];
 
 /// Words of errors, as [`SourceError::word`] has them.
-pub const ERRORS: [&str; 9] = [
+pub const ERRORS: [&str; 10] = [
     "timeout",
     "skipped",
     "forbidden",
@@ -24,6 +27,7 @@ pub const ERRORS: [&str; 9] = [
     "too-large",
     "io",
     "unsupported",
+    "busy",
 ];
 
 /// Figures of one source.
@@ -31,6 +35,7 @@ pub const ERRORS: [&str; 9] = [
 pub struct Figures {
     rows: AtomicU64,
     errors: [AtomicU64; ERRORS.len()],
+    last: Mutex<Option<(Timestamp, String)>>,
     durations: Durations,
 }
 
@@ -134,6 +139,16 @@ impl Figures {
         if let Some(count) = class.and_then(|class| self.errors.get(class)) {
             count.fetch_add(1, Relaxed);
         }
+        if *error != SourceError::Skipped {
+            let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+            *last = Some((Timestamp::now(), error.to_string()));
+        }
+    }
+
+    /// When it failed last, and why, in the words for the operator.
+    pub fn last_error(&self) -> Option<(Timestamp, String)> {
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        last.clone()
     }
 
     /// How often it was asked.
@@ -224,6 +239,7 @@ mod tests {
             SourceError::TooLarge(text()),
             SourceError::Io(text()),
             SourceError::Unsupported(text()),
+            SourceError::Busy,
         ];
         let figures = Figures::default();
         for error in &all {

@@ -1,20 +1,25 @@
 //! Sources that are asked at once.
 
+use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use futures_util::stream::{self, StreamExt};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
+use tracing::Span;
 
 use super::breaker::Breaker;
 use super::figures::Figures;
 use super::merge::{merge, Ordered};
 use super::operations::SORTED;
 use super::query::Query;
-use super::source::{Batch, Batches, Limits, Lookup, Source, SourceError};
+use super::reason::Reason;
+use super::source::{Batch, Batches, Fault, Limits, Lookup, Source, SourceError};
 
 /// So many rows are sorted while others wait.
 const FEW: usize = 10_000;
@@ -53,22 +58,85 @@ pub enum Part {
 }
 
 /// Which sources are missing from an answer, and why. Clones share what is in it.
-#[derive(Clone, Debug, Default)]
-pub struct Report(Arc<Mutex<Vec<Missing>>>);
+#[derive(Clone, Debug)]
+pub struct Report {
+    missing: Arc<Mutex<Vec<Missing>>>,
+    /// Whether any source answered, if only that it has nothing.
+    answered: Arc<AtomicBool>,
+    /// The request that is answered, for what is logged after its head has left.
+    span: Span,
+}
+
+/// Sources, all of which failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unanswered(pub Vec<(Arc<str>, Reason)>);
+
+impl Unanswered {
+    /// Whether it is because of this alone.
+    pub fn all(&self, why: Reason) -> bool {
+        self.0.iter().all(|(_, reason)| *reason == why)
+    }
+
+    /// Whether it is because of this, among others.
+    pub fn any(&self, why: Reason) -> bool {
+        self.0.iter().any(|(_, reason)| *reason == why)
+    }
+}
+
+impl fmt::Display for Unanswered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("no source answered")?;
+        for (n, (name, reason)) in self.0.iter().enumerate() {
+            let mark = if n == 0 { ":" } else { ";" };
+            write!(f, "{mark} {name}: {reason}")?;
+        }
+        Ok(())
+    }
+}
 
 /// The name of a source, and why it is missing.
 type Missing = (Arc<str>, SourceError);
 
+impl Default for Report {
+    fn default() -> Report {
+        Report {
+            missing: Arc::default(),
+            answered: Arc::default(),
+            span: Span::current(),
+        }
+    }
+}
+
 impl Report {
-    /// Adds a source that is missing.
+    /// Adds a source that is missing. The log has the whole error, for the operator.
     pub fn add(&self, name: &Arc<str>, error: SourceError) {
-        let mut errors = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        errors.push((Arc::clone(name), error));
+        if error != SourceError::Skipped {
+            self.span
+                .in_scope(|| tracing::info!(source = &**name, %error, "a source has no answer"));
+        }
+        self.lock().push((Arc::clone(name), error));
+    }
+
+    /// Notes that a source answered.
+    pub fn answered(&self) {
+        self.answered.store(true, Ordering::Relaxed);
+    }
+
+    /// Sources that failed, if that is why there is no answer: none of those that were asked gave any.
+    pub fn unanswered(&self) -> Option<Unanswered> {
+        let mut reasons = self.reasons();
+        reasons.retain(|(_, reason)| *reason != Reason::Unsupported);
+        let answered = self.answered.load(Ordering::Relaxed) || reasons.is_empty();
+        (!answered).then_some(Unanswered(reasons))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Missing>> {
+        self.missing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
+        self.lock().len()
     }
 
     /// Whether nothing is missing.
@@ -76,22 +144,28 @@ impl Report {
         self.len() == 0
     }
 
-    /// All of them, in the order in which they failed.
+    /// All of them, in the order in which they failed. The texts are for the operator alone.
     pub fn errors(&self) -> Vec<Missing> {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.lock().clone()
+    }
+
+    /// All of them, in the order in which they failed, as strangers are told.
+    pub fn reasons(&self) -> Vec<(Arc<str>, Reason)> {
+        let missing = self.lock();
+        let reasons = missing
+            .iter()
+            .map(|(name, error)| (Arc::clone(name), error.into()));
+        reasons.collect()
     }
 
     /// The value of the header `Source-Errors`: a JSON object in ASCII, from the name of a source to the reason. `None`
     /// when nothing is missing but what was told before: the first so many.
     pub fn header(&self, told: usize) -> Option<String> {
-        let errors = self.errors();
-        let new = errors.get(told..).filter(|new| !new.is_empty())?;
+        let reasons = self.reasons();
+        let new = reasons.get(told..).filter(|new| !new.is_empty())?;
         let members = new
             .iter()
-            .map(|(name, error)| (name.to_string(), error.to_string().into()));
+            .map(|(name, reason)| (name.to_string(), reason.to_string().into()));
         let text = serde_json::Value::Object(members.collect()).to_string();
         Some(ascii(&text))
     }
@@ -174,6 +248,8 @@ impl Member {
             report.add(&self.name, SourceError::Skipped);
             return None;
         }
+        // When something came of it last.
+        let mut came = None;
         let first = async {
             let asking = match (part, self.source.blocks()) {
                 (Part::Blocks(some), Some(blocks)) => {
@@ -185,15 +261,18 @@ impl Member {
                 _ => self.source.rows(Arc::clone(lookup)),
             };
             let mut rows = asking.await?;
-            let batch = next(&mut rows.batches).await?;
+            let batch = next(&mut rows.batches, &mut came).await?;
             match (batch, rows.ordered) {
                 // None of them can leave before all of them are there.
-                (Some(batch), false) => Ok((self.sorted(batch, rows.batches, lookup).await?, None)),
+                (Some(batch), false) => {
+                    let sorted = self.sorted(batch, rows.batches, lookup, &mut came);
+                    Ok((sorted.await?, None))
+                }
                 (batch, _) => Ok((batch.unwrap_or_default(), Some(rows.batches))),
             }
         };
         let outcome = timeout(self.limits.first, first).await;
-        let outcome = outcome.unwrap_or(Err(SourceError::Timeout));
+        let outcome = outcome.unwrap_or_else(|_| Err(self.late(came)));
         let count = match &outcome {
             Ok((batch, _)) => batch.len() as u64,
             Err(_) => 0,
@@ -202,18 +281,21 @@ impl Member {
         self.figures.record(told, started.elapsed(), count);
         let (batch, batches) = match outcome {
             Ok(found) => found,
-            Err(error) => return self.fail(error, report),
+            Err(error) => {
+                self.judge(&error, &lookup.query);
+                report.add(&self.name, error);
+                return None;
+            }
         };
-        if self.breaker.succeeded() {
-            tracing::info!(source = &*self.name, "it answers again");
-        }
+        report.answered();
+        self.answers();
         match batches {
             _ if batch.is_empty() => None,
             None => Some(stream::once(async { batch }).boxed()),
             Some(batches) => {
                 let rest = Rest {
                     batches,
-                    until: started + self.limits.total,
+                    until: tokio::time::Instant::now() + self.limits.total,
                     silence: self.limits.silence,
                 };
                 Some(self.stream(batch, rest, report.clone()))
@@ -232,18 +314,41 @@ impl Member {
         outcome
     }
 
-    fn fail<T>(&self, error: SourceError, report: &Report) -> Option<T> {
-        tracing::debug!(source = &*self.name, %error, "it has no answer");
-        let pause = match error.is_failure() {
-            true => self.breaker.failed(Instant::now()),
-            false => None,
-        };
-        if let Some(pause) = pause {
-            let seconds = pause.as_secs();
-            tracing::warn!(source = &*self.name, %error, seconds, "it fails, and is left alone for a while");
+    /// Why there are no first rows in time. A source that was still at work when its time was over is asked too much.
+    fn late(&self, came: Option<tokio::time::Instant>) -> SourceError {
+        let limit = self.limits.first;
+        match came {
+            Some(came) if came.elapsed() < limit / 4 => {
+                let seconds = limit.as_secs_f64();
+                let what = format!("it was still looking for rows, or for all that have to be sorted, after {seconds} s");
+                SourceError::TooLarge(what)
+            }
+            _ => SourceError::Timeout,
         }
-        report.add(&self.name, error);
-        None
+    }
+
+    fn answers(&self) {
+        if self.breaker.succeeded() {
+            tracing::info!(source = &*self.name, "it answers again");
+        }
+    }
+
+    /// Tells the breaker of an error that came in place of first rows. Later ones do not count: a source that has rows
+    /// answers, and that it breaks off may be the fault of a client that reads too slowly.
+    fn judge(&self, error: &SourceError, query: &Query) {
+        match error.fault() {
+            Fault::Neither => self.breaker.not_asked(),
+            Fault::Question => self.answers(),
+            Fault::Source => {
+                let mut question = DefaultHasher::new();
+                (&query.keys.from, &query.keys.to).hash(&mut question);
+                let pause = self.breaker.failed(question.finish(), Instant::now());
+                if let Some(pause) = pause {
+                    let seconds = pause.as_secs();
+                    tracing::warn!(source = &*self.name, %error, seconds, "it fails, and is left alone for a while");
+                }
+            }
+        }
     }
 
     /// The first rows, and then the others as they come.
@@ -254,7 +359,10 @@ impl Member {
             async move {
                 match member.more(&mut rest).await {
                     Ok(batch) => batch.map(|batch| (batch, rest)),
-                    Err(error) => member.fail(error, &report),
+                    Err(error) => {
+                        report.add(&member.name, error);
+                        None
+                    }
                 }
             }
         });
@@ -267,10 +375,11 @@ impl Member {
         first: Batch,
         mut batches: Batches,
         lookup: &Lookup,
+        came: &mut Option<tokio::time::Instant>,
     ) -> Result<Batch, SourceError> {
         let most = self.limits.rows.min(SORTED as u64);
         let mut rows = first;
-        while let Some(batch) = next(&mut batches).await? {
+        while let Some(batch) = next(&mut batches, came).await? {
             rows.extend(batch);
             if rows.len() as u64 > most {
                 let what = format!("more than {most} rows, which would have to be sorted");
@@ -297,26 +406,37 @@ impl Member {
 /// What is still to come of a source.
 struct Rest {
     batches: Batches,
-    until: Instant,
+    until: tokio::time::Instant,
     silence: Duration,
 }
 
 impl Rest {
     async fn next(&mut self) -> Result<Option<Batch>, SourceError> {
-        let left = self.until.saturating_duration_since(Instant::now());
-        match timeout(left.min(self.silence), next(&mut self.batches)).await {
+        let now = tokio::time::Instant::now();
+        let left = self.until.saturating_duration_since(now);
+        let mut came = None;
+        let next = next(&mut self.batches, &mut came);
+        match timeout(left.min(self.silence), next).await {
             Ok(outcome) => outcome,
+            Err(_) if left < self.silence => {
+                let what = "all of its answer takes too long, or its reader does";
+                Err(SourceError::TooLarge(what.to_owned()))
+            }
             Err(_) => Err(SourceError::Timeout),
         }
     }
 }
 
-/// The next batch with something in it.
-async fn next(batches: &mut Batches) -> Result<Option<Batch>, SourceError> {
+/// The next batch with something in it. One without anything shows that the source is at work.
+async fn next(
+    batches: &mut Batches,
+    came: &mut Option<tokio::time::Instant>,
+) -> Result<Option<Batch>, SourceError> {
     loop {
-        match batches.next().await.transpose()? {
-            Some(batch) if batch.is_empty() => {}
-            other => return Ok(other),
+        let batch = batches.next().await.transpose()?;
+        *came = Some(tokio::time::Instant::now());
+        if batch.as_ref().is_none_or(|batch| !batch.is_empty()) {
+            return Ok(batch);
         }
     }
 }

@@ -12,6 +12,7 @@
 //! | [`source`] [`sources`] | where rows come from |
 //! | [`collection`] [`group`] [`merge`] | many sources as one |
 //! | [`operations`] | filter, clamp, collapse, order, limit |
+//! | [`reason`] | what strangers are told of failures |
 //! | [`net`] | requests to other servers, and where they may not go |
 //! | [`link_format`] | links with attributes, as Memento has them |
 //! | [`resource`] | rows to WARC records |
@@ -30,6 +31,7 @@ pub mod merge;
 pub mod net;
 pub mod operations;
 pub mod query;
+pub mod reason;
 pub mod resource;
 pub mod row;
 pub mod server;

@@ -150,12 +150,37 @@ pub enum SourceError {
     Io(String),
     /// It cannot answer a question of this kind, which is not its fault.
     Unsupported(String),
+    /// This server has no memory left for its answer.
+    Busy,
+}
+
+/// Whose failure an error is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The source does not answer, or not as it should.
+    Source,
+    /// The source works, but not for this question.
+    Question,
+    /// Nothing is known of the source by it.
+    Neither,
 }
 
 impl SourceError {
-    /// Whether it speaks against the source, for the breaker.
-    pub fn is_failure(&self) -> bool {
-        !matches!(self, SourceError::Unsupported(_) | SourceError::Skipped)
+    /// Whose failure it is, for the breaker: a question's own must not turn a source off for others.
+    pub fn fault(&self) -> Fault {
+        match self {
+            SourceError::Timeout
+            | SourceError::Forbidden(_)
+            | SourceError::Connection(_)
+            | SourceError::Status(500..)
+            | SourceError::Answer(_) => Fault::Source,
+            SourceError::Status(_) | SourceError::TooLarge(_) | SourceError::Io(_) => {
+                Fault::Question
+            }
+            SourceError::Skipped | SourceError::Unsupported(_) | SourceError::Busy => {
+                Fault::Neither
+            }
+        }
     }
 
     /// One word for figures.
@@ -170,6 +195,7 @@ impl SourceError {
             SourceError::TooLarge(_) => "too-large",
             SourceError::Io(_) => "io",
             SourceError::Unsupported(_) => "unsupported",
+            SourceError::Busy => "busy",
         }
     }
 }
@@ -179,6 +205,7 @@ impl fmt::Display for SourceError {
         match self {
             SourceError::Timeout => f.write_str("timeout"),
             SourceError::Skipped => f.write_str("skipped, because it failed too often"),
+            SourceError::Busy => f.write_str("no memory is left for its answer (--memory)"),
             SourceError::Status(status) => write!(f, "HTTP status {status}"),
             SourceError::Forbidden(what)
             | SourceError::Connection(what)

@@ -6,6 +6,7 @@ use redis_tests::{FileHost, Manners, Options, Server};
 use crate::resource::{check, field, record, target};
 use crate::shelf::{Shelf, Slot, HTTP};
 use crate::stage::Stage;
+use crate::strangers::logged;
 
 const URL: &str = "http://example.com/";
 const TIME: &str = "20160102030405";
@@ -267,23 +268,42 @@ fn what_is_not_right_is_passed_over() {
     let only_bad = target("c", URL, &later(9)) + "&from=20160101000001";
     let answer = get(stage.address(), &only_bad);
     let reasons = reasons(&answer);
-    for (reason, part) in reasons.iter().zip([
-        "neither live_url nor filename",
-        "cut off|breaks off",
-        "neither a WARC record nor an ARC|gzip|is no version|not valid",
-        "ends before",
-        "does not exist",
-        "WARC-Payload-Digest",
-        "\"request\"",
-        "20150101000000",
-        "http://example.com/other",
+    let bad = "invalid record";
+    let kinds = [
+        "no loader for this row",
+        bad,
+        bad,
+        bad,
+        "not found",
+        bad,
+        bad,
+        bad,
+        bad,
+    ];
+    assert_eq!(reasons, kinds);
+    // What exactly is for the operator, with the file.
+    let logged = logged(&stage, &answer, "a record cannot be loaded", kinds.len());
+    for (event, (file, part)) in logged.iter().zip([
+        ("", "neither live_url nor filename"),
+        ("good.warc.gz", "cut off|breaks off"),
+        (
+            "good.warc.gz",
+            "neither a WARC record nor an ARC|gzip|is no version|not valid",
+        ),
+        ("good.warc.gz", "ends before"),
+        ("missing.warc.gz", "does not exist"),
+        ("a.warc.gz", "WARC-Payload-Digest"),
+        ("a.warc.gz", "\"request\""),
+        ("a.warc.gz", "20150101000000"),
+        ("a.warc.gz", "http://example.com/other"),
     ]) {
+        let error = event["error"].as_str().unwrap();
         assert!(
-            part.split('|').any(|part| reason.contains(part)),
-            "{reason:?} should say {part:?}"
+            part.split('|').any(|part| error.contains(part)),
+            "{error:?} should say {part:?}"
         );
+        assert_eq!(event["file"].as_str().unwrap_or_default(), file, "{event}");
     }
-    assert_eq!(reasons.len(), 9, "{reasons:?}");
     // The first row alone.
     let limited = target("c", URL, &later(9)) + "&limit=1";
     assert_eq!(get(stage.address(), &limited).status, 404);

@@ -3,6 +3,7 @@
 mod access;
 mod as_pywb;
 mod chain;
+mod failures;
 mod guide;
 mod hostile;
 mod index_api;
@@ -18,4 +19,5 @@ mod shelf;
 mod slow_clients;
 #[path = "../federation_pywb/stage.rs"]
 mod stage;
+mod strangers;
 mod wget;

@@ -35,6 +35,25 @@ fn asked(stage: &Stage, target: &str, fields: &[(&str, &str)]) -> Answer {
 }
 
 #[test]
+fn rows_of_impossible_dates_are_no_timemap() {
+    let dir = tempfile::tempdir().unwrap();
+    let line = "com,a)/ 20169999000000 {\"url\": \"http://a.com/\"}\n";
+    std::fs::write(dir.path().join("a.cdxj"), line).unwrap();
+    let stage = Stage::start(&format!("collections:\n  c: {}\n", dir.path().display()));
+    assert_eq!(
+        get(stage.address(), "/c/index?url=a.com")
+            .text()
+            .lines()
+            .count(),
+        1
+    );
+    for target in ["/c/timemap/link/http://a.com/", "/c/timegate/http://a.com/"] {
+        let answer = get(stage.address(), target);
+        assert_eq!(answer.status, 404, "{target}: {}", answer.text());
+    }
+}
+
+#[test]
 fn a_timemap_leads_to_all_mementos() {
     let (_dir, stage) = archive();
     let base = stage.url();

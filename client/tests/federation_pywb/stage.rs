@@ -54,7 +54,7 @@ impl Stage {
             if let Some(ended) = program.ended() {
                 panic!("the server does not start: {}", ended.errors);
             }
-            let said = format!("{}{}", program.out(), program.errors());
+            let said = program.out();
             let (_, rest) = said.split_once("http://127.0.0.1:")?;
             let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
             // The whole of the number is there when something follows it.
@@ -72,6 +72,16 @@ impl Stage {
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Where the operator finds the status.
+    #[allow(dead_code)] // not every test that has a stage looks at it
+    pub fn operator(&self) -> SocketAddr {
+        let log = self.program.errors();
+        let at = log
+            .split_once("\"status\":\"http://")
+            .and_then(|(_, rest)| rest.split_once('/'));
+        at.and_then(|(at, _)| at.parse().ok()).expect(&log)
     }
 
     /// `http://127.0.0.1:1234`, without a slash at the end.

@@ -100,7 +100,7 @@ fn a_large_index_takes_little_memory_on_either_side() {
     idle.send("GET", "/_indexes/cdx?jobs=1,2", &[], b"")
         .unwrap();
     idle.first_byte().unwrap();
-    assert_eq!(get(server.address(), "/_status").status, 200);
+    assert_eq!(get(server.operator(), "/_status").status, 200);
     server.program_mut().interrupt();
     drop(idle);
     let peak = redis_tests::until_some("the server ends", || {

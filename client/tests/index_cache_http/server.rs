@@ -29,7 +29,7 @@ pub fn config(archive: &Archive, more: &str) -> String {
 
 /// A figure of `/_metrics`.
 pub fn figure(server: &Stage, name: &str) -> u64 {
-    let metrics = get(server.address(), "/_metrics").text();
+    let metrics = get(server.operator(), "/_metrics").text();
     let begin = format!("crawlspace_index_{name}");
     let line = metrics.lines().find(|line| line.starts_with(&begin));
     let value = line.and_then(|line| line.rsplit(' ').next());
@@ -185,7 +185,7 @@ fn what_makes_no_sense_is_refused() {
     assert_eq!(answer.status, 404);
     assert!(answer.text().contains("its configuration has no indexes"));
     assert_eq!(
-        json(&get(other.address(), "/_status"))["indexes"],
+        json(&get(other.operator(), "/_status"))["indexes"],
         serde_json::Value::Null
     );
 }
@@ -218,11 +218,11 @@ fn it_is_told_what_there_is() {
         );
     }
 
-    let status = json(&get(server.address(), "/_status"));
+    let status = json(&get(server.operator(), "/_status"));
     assert_eq!(status["collections"], serde_json::json!([]));
     assert_eq!(status["indexes"]["full"]["entries"], 4);
     assert_eq!(status["indexes"]["health"], "ok");
-    let metrics = get(server.address(), "/_metrics").text();
+    let metrics = get(server.operator(), "/_metrics").text();
     assert!(
         metrics.contains("crawlspace_index_entries{kind=\"full\"} 4\n"),
         "{metrics}"

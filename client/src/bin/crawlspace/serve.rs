@@ -3,10 +3,12 @@
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
 use crawlspace_client::federation::{server, Federation};
+use futures_util::FutureExt;
 use http::HeaderValue;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{signal, SignalKind};
@@ -28,6 +30,10 @@ pub struct Serve {
     /// The address to listen on. Everybody who reaches it can read all collections.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8080")]
     bind: SocketAddr,
+    /// The address of /_status and /_metrics, which are for the operator: no reverse proxy may lead there. The log names
+    /// it at the start.
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:0")]
+    status: SocketAddr,
     /// Log each request.
     #[arg(long)]
     access_log: bool,
@@ -65,12 +71,12 @@ impl Serve {
             .enable_all()
             .build()?;
         let served = runtime.block_on(async {
-            let listener = TcpListener::bind(self.bind).await.map_err(|error| {
-                let text = format!("{}: {error}", self.bind);
-                io::Error::new(error.kind(), text)
-            })?;
+            let listener = listen(self.bind).await?;
+            let for_operator = listen(self.status).await?;
             let mut terminated = signal(SignalKind::terminate())?;
             let mut interrupted = signal(SignalKind::interrupt())?;
+            let status = format!("http://{}/_status", for_operator.local_addr()?);
+            tracing::info!(status, "the status for the operator");
             println!("http://{}/", listener.local_addr()?);
             let stop = async {
                 tokio::select! {
@@ -78,19 +84,38 @@ impl Serve {
                     _ = interrupted.recv() => {}
                 }
             };
+            let stop = stop.shared();
+            let operator = server::Options {
+                operator: true,
+                ..server::Options::default()
+            };
             let options = server::Options {
                 connections: self.connections,
                 access_log: self.access_log,
                 allow_origin: self.allow_origin,
                 ..server::Options::default()
             };
-            server::serve(federation, listener, options, stop).await?;
+            tokio::try_join!(
+                server::serve(
+                    Arc::clone(&federation),
+                    for_operator,
+                    operator,
+                    stop.clone()
+                ),
+                server::serve(federation, listener, options, stop),
+            )?;
             Ok(true)
         });
         // What is being built need not be finished: whatever is half of it does no harm.
         runtime.shutdown_timeout(FAREWELL);
         served
     }
+}
+
+async fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    TcpListener::bind(address)
+        .await
+        .map_err(|error| io::Error::new(error.kind(), format!("{address}: {error}")))
 }
 
 fn web_url(text: &str) -> Result<String, String> {

@@ -16,6 +16,9 @@ enum Does {
     Row(&'static str),
     Pause(u64),
     Fail,
+    Err(SourceError),
+    /// A batch without rows.
+    Work,
     Hang,
 }
 use Does::*;
@@ -46,7 +49,9 @@ impl Source for Scripted {
             loop {
                 let outcome = match steps.next()? {
                     Row(line) => Ok(vec![row(line)]),
-                    Fail => Err(SourceError::Connection("it broke".to_owned())),
+                    Fail => Result::Err(SourceError::Connection("it broke".to_owned())),
+                    Err(error) => Result::Err(error),
+                    Work => Ok(Vec::new()),
                     Pause(seconds) => {
                         sleep(Duration::from_secs(seconds)).await;
                         continue;
@@ -97,8 +102,12 @@ fn group(sources: &[(&str, bool, &[Does])]) -> (Group, Vec<Arc<Scripted>>) {
 }
 
 fn lookup(order: Order) -> Arc<Lookup> {
+    lookup_of("a.com", order)
+}
+
+fn lookup_of(url: &str, order: Order) -> Arc<Lookup> {
     Arc::new(Lookup {
-        query: Arc::new(Query::of_url("a.com").unwrap()),
+        query: Arc::new(Query::of_url(url).unwrap()),
         order,
         at_most: None,
         collection: "all".into(),
@@ -180,16 +189,119 @@ async fn what_comes_in_another_order_is_sorted() {
 
 #[tokio::test(start_paused = true)]
 async fn a_source_that_keeps_failing_is_skipped_for_a_while() {
-    let (group, sources) = group(&[("bad", true, &[Fail])]);
-    for n in 0..8 {
+    for failure in [
+        Fail,
+        Hang,
+        Err(SourceError::Status(503)),
+        Err(SourceError::Answer("rubbish".to_owned())),
+    ] {
+        let (group, sources) = group(&[("bad", true, &[failure])]);
+        for n in 0..8 {
+            let report = Report::default();
+            let lookup = lookup_of(&format!("a.com/{n}"), Order::Ascending);
+            let rows = group.ask(&lookup, &Part::All, &report).await;
+            assert_eq!(times(rows).await, [""; 0]);
+            assert_eq!(errors(&report)[0].1 == SourceError::Skipped, n >= 5, "{n}");
+        }
+        assert_eq!(sources[0].asked.load(Ordering::SeqCst), 5);
+    }
+}
+
+/// Asks that many questions, one after the other, each of which fails: whether one was not asked any more.
+async fn turned_off(steps: &[Does], ordered: bool, questions: usize) -> bool {
+    let (group, _) = group(&[("bad", ordered, steps)]);
+    let mut skipped = false;
+    for n in 0..20 {
+        let report = Report::default();
+        let url = format!("a.com/{}", n % questions);
+        let lookup = lookup_of(&url, Order::Ascending);
+        let rows = group.ask(&lookup, &Part::All, &report).await;
+        _ = times(rows).await;
+        let errors = errors(&report);
+        assert_eq!(errors.len(), 1, "{n}");
+        skipped |= errors[0].1 == SourceError::Skipped;
+    }
+    skipped
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_question_brings_about_turns_no_source_off() {
+    let text = String::new;
+    for error in [
+        SourceError::TooLarge(text()),
+        SourceError::Io(text()),
+        SourceError::Unsupported(text()),
+        SourceError::Busy,
+        SourceError::Status(400),
+        SourceError::Status(403),
+        SourceError::Status(404),
+        SourceError::Status(429),
+    ] {
+        assert!(
+            !turned_off(&[Err(error.clone())], true, 20).await,
+            "{error}"
+        );
+    }
+    // One question alone is no proof of anything.
+    assert!(!turned_off(&[Hang], true, 1).await);
+    assert!(!turned_off(&[Fail], true, 4).await);
+    // At work all the time without a row, or with more rows than can be sorted in time.
+    let busy: Vec<Does> = (0..60).flat_map(|_| [Pause(1), Work]).collect();
+    assert!(!turned_off(&busy, true, 20).await);
+    let long: Vec<Does> = (0..60).flat_map(|_| [Pause(1), Row("2001")]).collect();
+    assert!(!turned_off(&long, false, 20).await);
+    // What breaks off after rows.
+    assert!(!turned_off(&[Row("2001"), Fail], true, 20).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reader_who_takes_his_time_is_not_the_sources_fault() {
+    let rows: Vec<Does> = (0..200).map(|_| Row("2001")).collect();
+    let (group, _) = group(&[("good", true, &rows)]);
+    let report = Report::default();
+    let mut rows = group
+        .ask(&lookup(Order::Ascending), &Part::All, &report)
+        .await;
+    while rows.next().await.is_some() {
+        sleep(Duration::from_secs(30)).await;
+    }
+    assert!(matches!(
+        &errors(&report)[..],
+        [(_, SourceError::TooLarge(_))]
+    ));
+    assert_eq!(
+        group.members[0].breaker.state(Instant::now()).word(),
+        "closed"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_answer_is_told_from_an_empty_one() {
+    let unanswered = async |sources: &[(&str, bool, &[Does])]| {
+        let (group, _) = group(sources);
         let report = Report::default();
         let rows = group
             .ask(&lookup(Order::Ascending), &Part::All, &report)
             .await;
-        assert_eq!(times(rows).await, [""; 0]);
-        assert_eq!(errors(&report)[0].1 == SourceError::Skipped, n >= 5, "{n}");
+        _ = times(rows).await;
+        report.unanswered().map(|sources| sources.to_string())
+    };
+    let unsupported = [Err(SourceError::Unsupported(String::new()))];
+    for (sources, expected) in [
+        (vec![("a", true, &[][..])], None),
+        (vec![("a", true, &[Fail][..]), ("b", true, &[])], None),
+        (vec![("a", true, &unsupported[..])], None),
+        (
+            vec![("a", true, &[Fail][..]), ("b", true, &[Hang])],
+            Some("no source answered: a: unreachable; b: timeout"),
+        ),
+        (
+            vec![("a", true, &[Hang][..]), ("b", true, &unsupported)],
+            Some("no source answered: a: timeout"),
+        ),
+    ] {
+        assert_eq!(unanswered(&sources).await.as_deref(), expected);
     }
-    assert_eq!(sources[0].asked.load(Ordering::SeqCst), 5);
 }
 
 #[tokio::test(start_paused = true)]
@@ -213,12 +325,12 @@ async fn whoever_goes_away_cancels_what_is_under_way() {
 fn headers_are_ascii() {
     let report = Report::default();
     let error = SourceError::Answer("не \"то\" \u{1F600}\r\n".to_owned());
-    report.add(&"é".into(), error.clone());
+    report.add(&"é \"\u{1F600}\r\n".into(), error);
     let header = report.header(0).unwrap();
     assert!(
         header.bytes().all(|byte| (b' '..=b'~').contains(&byte)),
         "{header}"
     );
     let back: serde_json::Value = serde_json::from_str(&header).unwrap();
-    assert_eq!(back["é"], error.to_string());
+    assert_eq!(back["é \"\u{1F600}\r\n"], "bad answer");
 }

@@ -18,6 +18,7 @@ use crate::federation::collection::{Collection, Failure, Step};
 use crate::federation::config::Loader;
 use crate::federation::group::{ascii, Report};
 use crate::federation::query::{Output, Query};
+use crate::federation::reason::Reason;
 use crate::federation::row::Row;
 use crate::federation::server::links::{link, timemap_link, Place};
 use crate::federation::server::{message, refusal, whole, with_errors, Body};
@@ -86,14 +87,14 @@ pub async fn answer(
     let run: BoxFuture<'_, _> = Box::pin(search.run());
     let found = match tokio::time::timeout(PATIENCE, run).await {
         Ok(Ok(found)) => found,
-        Ok(Err(failure)) => return refusal(&failure),
+        Ok(Err(failure)) => return with_errors(refusal(&failure), &search.report),
         Err(_) => {
             search.tried.time_is_up(PATIENCE);
             None
         }
     };
-    let response = match found {
-        Some((row, record)) => {
+    let response = match (found, search.report.unanswered()) {
+        (Some((row, record)), _) => {
             let public = federation.public_url.as_deref();
             let place = Place::seen(public, request.headers, &collection.name, request.point);
             let source = record.source.clone().unwrap_or_else(|| row.field("source"));
@@ -101,10 +102,15 @@ pub async fn answer(
                 Form::Record => present(&row, record, &source, &place),
                 Form::Replay => replay::response(record, &source, &place)
                     .await
-                    .unwrap_or_else(|error| message(StatusCode::BAD_GATEWAY, &error.to_string())),
+                    .unwrap_or_else(|error| {
+                        tracing::info!(%error, "a record cannot be replayed");
+                        let reason = Reason::from(&error).to_string();
+                        message(StatusCode::BAD_GATEWAY, &reason)
+                    }),
             }
         }
-        None => search.tried.not_found(&search.query.url, &search.report),
+        (None, Some(sources)) if search.tried.is_empty() => refusal(&sources.into()),
+        (None, _) => search.tried.not_found(&search.query.url, &search.report),
     };
     with_errors(response, &search.report)
 }

@@ -301,10 +301,11 @@ async fn unchunked(payload: Pieces) -> Body {
 
 /// Pieces as they come. A failure cuts the connection, so that nobody takes what came for all.
 pub(super) fn body(pieces: Pieces) -> Body {
-    frames(pieces.map(|piece| match piece {
+    let span = tracing::Span::current();
+    frames(pieces.map(move |piece| match piece {
         Ok(bytes) => Ok(Frame::data(bytes)),
         Err(error) => {
-            tracing::warn!(%error, "a record broke off");
+            span.in_scope(|| tracing::warn!(%error, "a record broke off"));
             Err(Broken(error.to_string()))
         }
     }))

@@ -9,7 +9,9 @@ use super::capture::Capture;
 use super::record::LoadError;
 use crate::federation::config::Loader;
 use crate::federation::group::Report;
+use crate::federation::reason::Reason;
 use crate::federation::server::{self, Body};
+use crate::server::without_password;
 
 /// How many of them are told.
 const TOLD: usize = 30;
@@ -49,13 +51,22 @@ impl Tried {
         let (url, timestamp, source) = capture.map_or(("", "", ""), |capture| {
             (&capture.url, &capture.timestamp, &capture.source)
         });
+        let extent = capture.and_then(|capture| capture.extent.as_ref());
+        let (file, offset) = extent.map(|it| (&*it.filename, it.offset)).unzip();
+        let place = loader.map(place);
+        tracing::info!(url, captured = timestamp, source, file, offset, loader = place, %error, "a record cannot be loaded");
         self.told.push(json!({
             "url": short(url),
             "timestamp": timestamp,
             "source": source,
             "loader": loader.map(word),
-            "reason": short(&error.to_string()),
+            "reason": Reason::from(error).to_string(),
         }));
+    }
+
+    /// Whether there was no row to try, in the time that there was.
+    pub(super) fn is_empty(&self) -> bool {
+        self.count == 0 && self.late.is_none()
     }
 
     /// Nothing more is tried.
@@ -63,7 +74,7 @@ impl Tried {
         self.late = Some(patience);
     }
 
-    /// The answer.
+    /// The answer: 404, or 504 when time was up before all was tried. Nobody keeps it if there are rows.
     pub(super) fn not_found(self, url: &str, report: &Report) -> Response<Body> {
         let url = short(url);
         let message = match (self.late, self.count) {
@@ -74,19 +85,27 @@ impl Tried {
             (None, 0) => format!("there is no capture of {url}"),
             (None, _) => format!("no record of {url} can be loaded: {}", self.last_reason()),
         };
-        let errors = report.errors();
-        let errors = errors
-            .iter()
-            .map(|(name, error)| (name.to_string(), Value::from(short(&error.to_string()))));
+        let errors = report.reasons().into_iter();
+        let errors =
+            errors.map(|(name, reason)| (name.to_string(), Value::from(reason.to_string())));
         let mut value = json!({
             "message": message,
-            "tried": self.told,
+            "tried": &self.told,
             "errors": Value::Object(errors.collect()),
         });
         if let (true, Some(object)) = (self.count > TOLD as u64, value.as_object_mut()) {
             object.insert("more".to_owned(), (self.count - TOLD as u64).into());
         }
-        server::json(StatusCode::NOT_FOUND, &value)
+        let status = match self.late {
+            Some(_) => StatusCode::GATEWAY_TIMEOUT,
+            None => StatusCode::NOT_FOUND,
+        };
+        let is_empty = self.is_empty();
+        let response = server::json(status, &value);
+        match is_empty {
+            true => response,
+            false => server::fresh(response),
+        }
     }
 
     fn last_reason(&self) -> String {
@@ -105,6 +124,15 @@ fn word(loader: &Loader) -> &'static str {
         Loader::Web(_) => "warc-prefix, a web server",
         Loader::PathIndex(_) => "warc-index, a list",
         Loader::RedisIndex(_) => "warc-index, Redis",
+    }
+}
+
+/// The loader as the operator knows it.
+fn place(loader: &Loader) -> String {
+    match loader {
+        Loader::Live => word(loader).to_owned(),
+        Loader::Folder(path) | Loader::PathIndex(path) => path.display().to_string(),
+        Loader::Web(url) | Loader::RedisIndex(url) => without_password(url),
     }
 }
 

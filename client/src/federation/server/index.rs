@@ -4,19 +4,23 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::stream::{self, BoxStream, StreamExt};
-use http::header::{HeaderName, HeaderValue, CONTENT_TYPE, TRAILER, X_CONTENT_TYPE_OPTIONS};
+use http::header::{
+    HeaderName, HeaderValue, CONTENT_TYPE, RETRY_AFTER, TRAILER, X_CONTENT_TYPE_OPTIONS,
+};
 use http::{HeaderMap, Request, Response, StatusCode};
 use hyper::body::{Frame, Incoming};
 
 use super::body::{frames, ready, whole, Body, Broken, Ready};
 use super::output::Writer;
 use super::reply::{json, message};
+use super::state::fresh;
 use super::timemap::{self, TimeMap};
 use super::{only_read, Asked};
 use crate::federation::access::AccessError;
 use crate::federation::collection::{Failure, Pages, Rows};
 use crate::federation::group::Report;
 use crate::federation::query::{BadQuery, Output, Query};
+use crate::federation::reason::Reason;
 
 /// Which sources are missing from an answer. The second name is that of pywb.
 const MISSING: [HeaderName; 2] = [
@@ -25,6 +29,8 @@ const MISSING: [HeaderName; 2] = [
 ];
 /// An answer of up to so many bytes that is ready at once says how long it is.
 const AT_ONCE: usize = 64 * 1024;
+/// After so many seconds a request may be of use that was refused for want of something here.
+const RETRY: u64 = 10;
 
 pub(super) async fn answer(asked: &Asked<'_>, request: &Request<Incoming>) -> Response<Body> {
     if let Some(refused) = only_read(request.method()) {
@@ -38,12 +44,12 @@ pub(super) async fn answer(asked: &Asked<'_>, request: &Request<Incoming>) -> Re
     if query.show_num_pages {
         return match asked.collection.pages(&query, &report).await {
             Ok(pages) => with_errors(number_of(pages), &report),
-            Err(failure) => refusal(&failure),
+            Err(failure) => with_errors(refusal(&failure), &report),
         };
     }
     let rows = match asked.collection.rows(&query, &report).await {
         Ok(rows) => rows,
-        Err(failure) => return refusal(&failure),
+        Err(failure) => return with_errors(refusal(&failure), &report),
     };
     if query.output == Output::Link {
         let timemap = TimeMap::of_index(asked, request, &query);
@@ -126,13 +132,15 @@ fn streamed(
     frames(stream::iter(first).chain(rest).chain(last))
 }
 
-/// Names the sources that are missing from an answer.
-pub fn with_errors(mut response: Response<Body>, report: &Report) -> Response<Body> {
+/// Names the sources that are missing from an answer, which nobody is to keep then.
+pub fn with_errors(response: Response<Body>, report: &Report) -> Response<Body> {
     let value = report.header(0);
-    if let Some(value) = value.and_then(|value| HeaderValue::from_str(&value).ok()) {
-        let headers = response.headers_mut();
-        headers.extend(MISSING.map(|name| (name, value.clone())));
-    }
+    let Some(value) = value.and_then(|value| HeaderValue::from_str(&value).ok()) else {
+        return response;
+    };
+    let mut response = fresh(response);
+    let headers = response.headers_mut();
+    headers.extend(MISSING.map(|name| (name, value.clone())));
     response
 }
 
@@ -149,11 +157,28 @@ fn number_of(pages: Pages) -> Response<Body> {
 
 /// Why there is no answer.
 pub fn refusal(failure: &Failure) -> Response<Body> {
-    let status = match failure {
+    let mut response = message(status_of(failure), &failure.to_string());
+    if response.status() == StatusCode::SERVICE_UNAVAILABLE {
+        let seconds = HeaderValue::from(RETRY);
+        response.headers_mut().insert(RETRY_AFTER, seconds);
+    }
+    match response.status().is_server_error() {
+        true => fresh(response),
+        false => response,
+    }
+}
+
+/// The status that tells of a failure.
+pub fn status_of(failure: &Failure) -> StatusCode {
+    match failure {
         Failure::Query(BadQuery(_)) | Failure::TooMany => StatusCode::BAD_REQUEST,
         Failure::Access(AccessError::Query(_)) => StatusCode::BAD_REQUEST,
         Failure::Access(AccessError::NoPoint(_)) => StatusCode::NOT_FOUND,
         Failure::Access(AccessError::Unavailable(_)) => StatusCode::SERVICE_UNAVAILABLE,
-    };
-    message(status, &failure.to_string())
+        Failure::Unanswered(sources) if sources.any(Reason::Busy) => {
+            StatusCode::SERVICE_UNAVAILABLE
+        }
+        Failure::Unanswered(sources) if sources.all(Reason::Timeout) => StatusCode::GATEWAY_TIMEOUT,
+        Failure::Unanswered(_) => StatusCode::BAD_GATEWAY,
+    }
 }

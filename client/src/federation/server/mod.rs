@@ -15,19 +15,23 @@ mod state;
 mod timegate;
 mod timemap;
 
+use std::collections::hash_map::RandomState;
 use std::convert::Infallible;
 use std::future::Future;
+use std::hash::BuildHasher;
 use std::io;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use futures_util::FutureExt;
 use http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
     ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS,
     ACCESS_CONTROL_REQUEST_METHOD, HOST,
 };
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -35,6 +39,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpListener;
 use tokio::sync::{watch, Semaphore};
 use tokio::task::JoinSet;
+use tracing::Instrument;
 
 use super::collection::Collection;
 use super::figures::Api;
@@ -43,12 +48,15 @@ use super::resource::Form;
 use super::Federation;
 
 pub use self::body::{frames, whole, Body, Broken};
-pub use self::index::{refusal, with_errors};
+pub use self::index::{refusal, status_of, with_errors};
 use self::patience::Patient;
 pub use self::reply::{empty, json, message, page};
+pub use self::state::fresh;
 
 /// The largest head of a request, in bytes.
 const LARGEST_HEAD: usize = 128 * 1024;
+/// The number of a request, which the log has as well.
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// How long requests that are under way may take when the server is to end.
 const FAREWELL: Duration = Duration::from_secs(5);
 
@@ -65,6 +73,8 @@ pub struct Options {
     pub access_log: bool,
     /// Pages of which origin may read answers in a browser: `*`, or one such as `https://replay.example`.
     pub allow_origin: Option<HeaderValue>,
+    /// Whether it is for the operator: answers are `/_status` and `/_metrics`, which nobody else gets, and nothing else.
+    pub operator: bool,
 }
 
 impl Default for Options {
@@ -75,6 +85,7 @@ impl Default for Options {
             connections: 1024,
             access_log: false,
             allow_origin: None,
+            operator: false,
         }
     }
 }
@@ -123,7 +134,8 @@ pub async fn serve(
             let (head, stall) = (options.head, options.stall);
             let service = service_fn(move |request| {
                 let (federation, options) = (Arc::clone(&federation), Arc::clone(&options));
-                async move { Ok::<_, Infallible>(logged(federation, request, &options).await) }
+                let answer = async move { logged(federation, request, &options).await };
+                numbered(answer).map(Ok::<_, Infallible>)
             });
             let connection = http1::Builder::new()
                 .timer(TokioTimer::new())
@@ -154,6 +166,21 @@ pub async fn serve(
     Ok(())
 }
 
+/// The answer with a number by which the operator finds in the log what was behind it.
+async fn numbered(answer: impl Future<Output = Response<Body>>) -> Response<Body> {
+    static KEY: OnceLock<RandomState> = OnceLock::new();
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    let number = LAST.fetch_add(1, Ordering::Relaxed);
+    let id = KEY.get_or_init(RandomState::new).hash_one(number);
+    let id = format!("{id:016x}");
+    let span = tracing::error_span!("request", id);
+    let mut response = answer.instrument(span).await;
+    if let Ok(id) = HeaderValue::try_from(id) {
+        response.headers_mut().insert(REQUEST_ID, id);
+    }
+    response
+}
+
 /// The answer, with what every answer has.
 async fn logged(
     federation: Arc<Federation>,
@@ -181,6 +208,11 @@ async fn logged(
             "the request must have one Host field",
         ),
         true => preflight_answer(request.headers()),
+        _ if head_size(&request) > LARGEST_HEAD => message(
+            StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+            &format!("the head of the request has more than {LARGEST_HEAD} bytes"),
+        ),
+        false if options.operator => for_operator(&federation, &request).await,
         false => match Way::of(request.headers()) {
             Ok(way) => way.answer(answer(federation, request)).await,
             Err(Circle) => message(StatusCode::LOOP_DETECTED, CIRCLE),
@@ -197,6 +229,18 @@ async fn logged(
         tracing::info!(target: "access", %method, %uri, status, millis);
     }
     response
+}
+
+/// How many bytes the head of a request takes, as far as they say something.
+fn head_size(request: &Request<Incoming>) -> usize {
+    let uri = request.uri();
+    let target = uri
+        .path_and_query()
+        .map_or(0, |target| target.as_str().len());
+    let fields = request.headers().iter();
+    // `: ` and the end of a line.
+    let sizes = fields.map(|(name, value)| name.as_str().len() + value.len() + 4);
+    target + sizes.sum::<usize>()
 }
 
 const CIRCLE: &str =
@@ -280,6 +324,22 @@ const PATHS: &str =
     "a collection has index, resource, resource-post, list_sources, <timestamp>id_/<url>, timegate/<url>, \
     and timemap/link/<url>, timemap/json/<url>, timemap/cdxj/<url>";
 
+/// What is for nobody but the operator.
+async fn for_operator(federation: &Arc<Federation>, request: &Request<Incoming>) -> Response<Body> {
+    if let Some(refused) = only_read(request.method()) {
+        return refused;
+    }
+    match request.uri().path() {
+        "/_status" => state::status(federation).await,
+        "/_metrics" => state::metrics(federation).await,
+        _ => message(StatusCode::NOT_FOUND, "here are /_status and /_metrics"),
+    }
+}
+
+/// Where strangers ask for it.
+const ELSEWHERE: &str =
+    "the status is for the operator of this server: at the address of --status, which the log names at the start";
+
 /// What is not about one collection.
 async fn own(
     federation: &Arc<Federation>,
@@ -295,8 +355,7 @@ async fn own(
         ("", "") => {
             listing::varies(page::answer(federation, request.uri().query().unwrap_or("")).await)
         }
-        ("_status", "") => state::status(federation).await,
-        ("_metrics", "") => state::metrics(federation).await,
+        ("_status" | "_metrics", "") => message(StatusCode::NOT_FOUND, ELSEWHERE),
         ("_indexes", kind) => indexes::answer(federation, request, kind).await,
         ("static", name) => page::file(name),
         _ => {

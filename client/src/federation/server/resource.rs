@@ -28,6 +28,9 @@ pub(super) async fn answer(
     form: Form,
     query: &str,
 ) -> Response<Body> {
+    if let Some(refused) = too_large(&request) {
+        return refused;
+    }
     let (parts, body) = request.into_parts();
     let spooled = match body.is_end_stream() {
         true => None,
@@ -50,6 +53,9 @@ pub(super) async fn answer_message(
     asked: &Asked<'_>,
     request: Request<Incoming>,
 ) -> Response<Body> {
+    if let Some(refused) = too_large(&request) {
+        return refused;
+    }
     let (parts, body) = request.into_parts();
     if parts.method != Method::POST {
         let text = format!(
@@ -114,13 +120,24 @@ async fn arrive<T>(
         }
     };
     Err(match &error {
-        LoadError::Net(SourceError::TooLarge(_)) => {
-            let what = format!("the body is larger than {LARGEST_BODY} bytes");
-            cut(StatusCode::PAYLOAD_TOO_LARGE, &what)
+        LoadError::Net(SourceError::TooLarge(_)) => cut(StatusCode::PAYLOAD_TOO_LARGE, &larger()),
+        LoadError::Io(_) => {
+            tracing::warn!(%error, "the body of a request cannot be kept");
+            let what = "the body of the request cannot be kept";
+            cut(StatusCode::INTERNAL_SERVER_ERROR, what)
         }
-        LoadError::Io(_) => cut(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
         _ => cut(StatusCode::BAD_REQUEST, &error.to_string()),
     })
+}
+
+/// Refuses a body that announces too much before any of it comes.
+fn too_large(request: &Request<Incoming>) -> Option<Response<Body>> {
+    let is_large = request.body().size_hint().lower() > LARGEST_BODY;
+    is_large.then(|| cut(StatusCode::PAYLOAD_TOO_LARGE, &larger()))
+}
+
+fn larger() -> String {
+    format!("the body is larger than {LARGEST_BODY} bytes")
 }
 
 /// The rest of the body is not read any more, so the connection is of no use.

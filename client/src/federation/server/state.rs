@@ -123,6 +123,9 @@ fn source(seen: &Seen) -> Value {
         "breaker": breaker,
         "requests": figures.requests(),
         "errors": errors,
+        "last_error": figures.last_error().map(|(time, reason)| {
+            json!({ "time": time.to_string(), "reason": reason })
+        }),
         "rows": figures.rows(),
         "broken_lines": seen.member.source.broken(),
         "latency_ms": {

@@ -54,9 +54,13 @@ pub(super) async fn answer(
     };
     let report = Report::default();
     let found = match asked.collection.rows(&query, &report).await {
-        Ok(mut rows) => next(&mut rows)
-            .await
-            .map(|first| first.map(|first| (first, rows))),
+        Ok(rows) => {
+            // A row of an impossible date is no memento, and rows without mementos are no TimeMap.
+            let mut rows = rows.map(|batch| batch.map(dated)).boxed();
+            next(&mut rows)
+                .await
+                .map(|first| first.map(|first| (first, rows)))
+        }
         Err(failure) => Err(failure),
     };
     let (first, rest) = match found {
@@ -68,7 +72,7 @@ pub(super) async fn answer(
             );
             return with_errors(none, &report);
         }
-        Err(failure) => return refusal(&failure),
+        Err(failure) => return with_errors(refusal(&failure), &report),
     };
     let rows = stream::once(async { Ok(first) }).chain(rest).boxed();
     if output != Output::Link {
@@ -82,6 +86,12 @@ pub(super) async fn answer(
     );
     let own = place.timemap(&query.url);
     respond(text(rows, TimeMap::new(&query, place, own)), MEDIA, &report)
+}
+
+/// Rows whose timestamps are moments.
+pub(super) fn dated(mut batch: Batch) -> Batch {
+    batch.retain(|row| Timestamp::earliest(row.timestamp()).is_some());
+    batch
 }
 
 /// Rows as a TimeMap. Of no rows it is empty.

@@ -105,7 +105,7 @@ impl Work {
     }
 }
 
-/// The rows of all steps. Nothing is done before somebody waits for them, and no more than a step after nobody does.
+/// The rows of all steps; a batch without any says that one was taken. Nothing is done before somebody waits for them, and no more than a step after nobody does.
 pub(crate) fn batches(steps: impl Steps) -> Batches {
     let running = Running {
         steps: Some(Box::new(steps)),
@@ -159,7 +159,8 @@ impl<S: Steps> Running<S> {
                 }
             };
             self.next = next;
-            if !batch.is_empty() {
+            // Steps elsewhere take time, and whoever waits sees by them that something is done.
+            if !batch.is_empty() || !here {
                 return Some(Ok(batch));
             }
         }

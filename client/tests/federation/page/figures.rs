@@ -9,7 +9,7 @@ use super::hostile_archive;
 use crate::stage::Stage;
 
 fn status(stage: &Stage) -> Value {
-    let answer = get(stage.address(), "/_status");
+    let answer = get(stage.operator(), "/_status");
     assert_eq!(
         (answer.status, answer.media_type()),
         (200, "application/json")
@@ -20,7 +20,7 @@ fn status(stage: &Stage) -> Value {
 
 /// Every sample of the metrics by its name and labels, of a text whose every line is one that Prometheus reads.
 fn metrics(stage: &Stage) -> HashMap<String, f64> {
-    let answer = get(stage.address(), "/_metrics");
+    let answer = get(stage.operator(), "/_metrics");
     assert_eq!(answer.status, 200);
     assert_eq!(
         answer.field("content-type"),
@@ -127,8 +127,11 @@ fn what_was_asked_is_counted() {
 #[test]
 fn a_source_that_is_missing_or_keeps_failing_is_seen() {
     let (dir, stage) = hostile_archive();
-    for _ in 0..7 {
-        let answer = get(stage.address(), "/both/index?url=example.com");
+    for page in 0..7 {
+        let answer = get(
+            stage.address(),
+            &format!("/both/index?url=example.com/{page}"),
+        );
         assert_eq!(answer.status, 200);
         assert!(answer.field("source-errors").is_some());
     }
@@ -142,6 +145,11 @@ fn a_source_that_is_missing_or_keeps_failing_is_seen() {
     assert_eq!(dead["errors"]["connection"], 5, "{dead}");
     assert_eq!(dead["errors"]["skipped"], 2, "{dead}");
     assert_eq!(dead["requests"], 5, "{dead}");
+    let last = &dead["last_error"];
+    assert_eq!(last["time"].as_str().unwrap().len(), 14, "{dead}");
+    // With the address, which strangers are not told.
+    let reason = last["reason"].as_str().unwrap();
+    assert!(reason.contains("redis://127.0.0.1:"), "{dead}");
     let missing = &status["collections"][2]["sources"][0];
     let health = missing["health"].as_str().unwrap();
     assert!(health.contains("none.cdxj: No such file"), "{health}");

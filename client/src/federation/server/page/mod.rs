@@ -106,9 +106,6 @@ fn whole(body: &Markup) -> Markup {
             body {
                 header { h1 { a href="./" { "Crawlspace" } } }
                 main { (body) }
-                footer {
-                    a href="./_status" { "Status" } " · " a href="./_metrics" { "Metrics" }
-                }
             }
         }
     }
@@ -167,7 +164,7 @@ fn collections(sources: Option<&[Seen]>) -> Markup {
                 }
             }
             @if sources.len() > LISTED {
-                p class="note" { (sources.len() - LISTED) " more sources: see " a href="./_status" { "/_status" } "." }
+                p class="note" { (counted((sources.len() - LISTED) as u64, "more source")) "." }
             }
         }
     }

@@ -13,8 +13,9 @@ use super::counted;
 use crate::federation::collection::{next, Collection};
 use crate::federation::group::Report;
 use crate::federation::query::Query;
+use crate::federation::reason::Reason;
 use crate::federation::row::Row;
-use crate::federation::source::SourceError;
+use crate::federation::server::status_of;
 use crate::federation::Federation;
 
 /// So many captures are listed.
@@ -42,7 +43,7 @@ pub struct Found {
     /// Not all of them were counted.
     cut: Option<&'static str>,
     /// Sources that are missing, and why.
-    missing: Vec<(Arc<str>, SourceError)>,
+    missing: Vec<(Arc<str>, Reason)>,
 }
 
 /// Why nothing was searched.
@@ -100,9 +101,11 @@ impl Search<'_> {
         let query = collection
             .prepare(query)
             .map_err(|failure| refused(&failure))?;
-        self.count(collection, &query)
-            .await
-            .map_err(|failure| refused(&failure))
+        let counted = self.count(collection, &query).await;
+        counted.map_err(|failure| Refused {
+            status: status_of(&failure),
+            why: failure.to_string(),
+        })
     }
 
     async fn count(
@@ -143,7 +146,7 @@ impl Search<'_> {
                 }
             }
         }
-        found.missing = report.errors();
+        found.missing = report.reasons();
         Ok(found)
     }
 }
@@ -174,7 +177,7 @@ impl Found {
                 @if !self.missing.is_empty() {
                     p class="note" { "Some sources are missing from this answer:" }
                     ul class="note" {
-                        @for (name, error) in &self.missing { li { b { (name) } ": " (error) } }
+                        @for (name, reason) in &self.missing { li { b { (name) } ": " (reason) } }
                     }
                 }
                 (path(search))

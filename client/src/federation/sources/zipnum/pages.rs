@@ -36,8 +36,12 @@ impl source::Blocks for FileSource {
             }
             // It may be that the block begins before what is asked for, and ends before it.
             let mut rows = self.rows_of(lookup, all).await?;
-            let first = rows.batches.next().await.transpose()?;
-            Ok(u64::from(first.is_some()))
+            while let Some(batch) = rows.batches.next().await.transpose()? {
+                if !batch.is_empty() {
+                    return Ok(1);
+                }
+            }
+            Ok(0)
         }
         .boxed()
     }
