@@ -65,16 +65,34 @@ impl Pywb {
     /// # Panics
     /// When it does not start.
     pub fn start(&self, app: App, config: &str, workers: usize) -> Running {
-        let dir = tempfile::Builder::new()
-            .prefix("crawlspace-")
-            .tempdir()
-            .expect("a temporary directory");
-        std::fs::write(dir.path().join("config.yaml"), config).expect("the folder is writable");
-        let file = |name: &str| File::create(dir.path().join(name)).expect("a file");
         let module = match app {
             App::WarcServer => "pywb.apps.warcserverapp",
             App::Wayback => "pywb.apps.wayback",
         };
+        self.run(module, folder(config), workers)
+    }
+
+    /// Starts its replay for people with the index and resource APIs of another server, which has the collections of
+    /// the configuration, in place of its own.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub fn start_before(&self, server: &str, config: &str) -> Running {
+        let dir = folder(config);
+        let text = format!(
+            "from gevent.monkey import patch_all; patch_all()\n\
+             from pywb.apps.frontendapp import FrontEndApp\n\
+             class Front(FrontEndApp):\n\
+             \x20   def get_upstream_paths(self, port):\n\
+             \x20       return {{'replay': '{server}/{{coll}}/resource/postreq', 'cdx-server': '{server}/{{coll}}/index'}}\n\
+             application = Front()\n"
+        );
+        std::fs::write(dir.path().join("front.py"), text).expect("the folder is writable");
+        self.run("front", dir, 1)
+    }
+
+    fn run(&self, module: &str, dir: TempDir, workers: usize) -> Running {
+        let file = |name: &str| File::create(dir.path().join(name)).expect("a file");
         let mut command = Command::new(self.python.with_file_name("gunicorn"));
         command
             .args([
@@ -119,6 +137,16 @@ impl Pywb {
         });
         running
     }
+}
+
+/// A folder with a `config.yaml`.
+fn folder(config: &str) -> TempDir {
+    let dir = tempfile::Builder::new()
+        .prefix("crawlspace-")
+        .tempdir()
+        .expect("a temporary directory");
+    std::fs::write(dir.path().join("config.yaml"), config).expect("the folder is writable");
+    dir
 }
 
 /// pywb under gunicorn on a free port of the loopback interface. Dropping it ends it and its workers; what it

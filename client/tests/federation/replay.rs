@@ -130,6 +130,8 @@ fn a_url_is_taken_as_it_stands() {
         let memento = gate.field("location").unwrap_or_else(|| panic!("{gate:?}"));
         let memento = memento.strip_prefix(&stage.url()).unwrap();
         assert_eq!(get(stage.address(), memento).text(), url, "{memento}");
+        let alone = get(stage.address(), &format!("/c/{url}"));
+        assert_eq!(alone.field("location"), gate.field("location"), "{url}");
     }
     // Proxies may have made one slash of two; some clients escape all of it.
     for path in [

@@ -10,7 +10,7 @@ use crate::record::{gunzipped, payload_of, Checked, Record};
 use crate::stage::Stage;
 
 /// Captures of every kind, a few of each: pages, revisits, redirects, errors, codings.
-fn samples(captures: &[Capture]) -> Vec<&Capture> {
+pub fn samples(captures: &[Capture]) -> Vec<&Capture> {
     let kind = |capture: &Capture| {
         let encoding = capture.encoding.len()
             + usize::from(capture.encoding.contains(&"Content-Encoding: gzip"));
@@ -37,7 +37,7 @@ fn samples(captures: &[Capture]) -> Vec<&Capture> {
 }
 
 /// A URL as the value of a parameter.
-fn encoded(url: &str) -> String {
+pub fn encoded(url: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~/:".contains(&byte);
     url.bytes()
         .map(|byte| match plain(byte) {

@@ -7,6 +7,10 @@ mod data;
 mod equal;
 mod jobs;
 mod record;
+mod replay;
+#[path = "../federation/shelf.rs"]
+#[allow(dead_code)] // one test here needs a part of it
+mod shelf;
 mod stage;
 mod table;
 

@@ -310,6 +310,11 @@ async fn answer(federation: Arc<Federation>, request: Request<Incoming>) -> Resp
             let answer = timegate::answer(&asked, &request, url);
             (Api::TimeGate, answer.await)
         }
+        // In other archives a URL alone is its TimeGate.
+        (("http:" | "https:", _), ..) => {
+            let answer = timegate::answer(&asked, &request, rest);
+            (Api::TimeGate, answer.await)
+        }
         _ => {
             let text = format!("{path:?}: {PATHS}");
             (Api::Other, message(StatusCode::NOT_FOUND, &text))

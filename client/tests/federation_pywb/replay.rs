@@ -1,0 +1,178 @@
+//! Captures replayed through Memento, and by pywb with our APIs in place of its own.
+
+use redis_tests::archive::collection::Capture;
+use redis_tests::http::{get, Answer};
+use redis_tests::pywb::Running;
+
+use crate::both_ways::samples;
+use crate::data::{pywb, Data};
+use crate::shelf::Shelf;
+use crate::stage::Stage;
+
+/// URLs that mean something else where they are not taken as they stand.
+const ODD: [&str; 6] = [
+    "http://odd.example/a?b=c&d=e",
+    "http://odd.example/a+b?c=d+e",
+    "http://odd.example/a%26b?c=%2B%25",
+    "http://odd.example/a//b/?",
+    "http://odd.example/?u=http://example.org/?a=b&c=d",
+    "http://odd.example/a,b,c=(d)'*!",
+];
+const TIME: &str = "20180102030405";
+
+/// The made-up archive with a third collection, of odd URLs.
+struct Odd {
+    data: Data,
+    config: String,
+    _shelf: Shelf,
+}
+
+impl Odd {
+    fn new(test: &str) -> Odd {
+        let data = Data::new(test);
+        let mut shelf = Shelf::new();
+        for url in ODD {
+            shelf.capture(
+                "odd.warc.gz",
+                url,
+                TIME,
+                format!("this is {url}").as_bytes(),
+            );
+        }
+        let (index, warcs) = (shelf.write_index("odd.cdxj"), shelf.warcs());
+        let config = format!(
+            "{}\x20 odd:\n    index_paths: {index}\n    archive_paths: {warcs}/\n",
+            data.config()
+        );
+        Odd {
+            data,
+            config,
+            _shelf: shelf,
+        }
+    }
+
+    /// URLs and moments of captures, each with the collections that have it.
+    fn captures(&self) -> Vec<(String, String)> {
+        let north = samples(&self.data.north.captures);
+        let of = |capture: &&Capture| (capture.url.clone(), capture.timestamp.clone());
+        north.iter().map(of).collect()
+    }
+}
+
+/// Two answers say the same of a capture, all of it.
+#[track_caller]
+fn same(answer: &Answer, expected: &Answer, path: &str) {
+    assert_eq!(answer.status, expected.status, "{path}: {}", answer.text());
+    assert!(
+        answer.body == expected.body,
+        "{path}: {}\n{}",
+        answer.text(),
+        expected.text()
+    );
+    for name in ["content-type", "content-encoding", "memento-datetime"] {
+        assert_eq!(answer.field(name), expected.field(name), "{path}: {name}");
+    }
+}
+
+/// pywb replays the odd ones of that collection.
+#[track_caller]
+fn replays_odd_ones(pywb: &Running, collection: &str) {
+    for url in ODD {
+        let path = format!("/{collection}/{TIME}id_/{url}");
+        let answer = get(pywb.address(), &path);
+        let found = (answer.status, answer.text());
+        assert_eq!(found, (200, format!("this is {url}")), "{path}");
+    }
+}
+
+#[test]
+fn pywb_and_ours_replay_every_kind_of_capture_by_memento() {
+    let Some(pywb) = pywb() else { return };
+    let odd = Odd::new("pywb_and_ours_replay_every_kind_of_capture_by_memento");
+    let ours = Stage::start(&odd.config);
+    let base = ours.url();
+    let mementos = format!(
+        "\x20 mementos: memento+{base}/north/timegate/\n\x20 odd_mementos: memento+{base}/odd/timegate/\n\
+         \x20 place: memento+{base}/north/\n"
+    );
+    let second = Stage::start(&format!("collections:\n{mementos}"));
+    let config = format!("framed_replay: false\n{}{mementos}", odd.config);
+    let theirs = pywb.start(redis_tests::pywb::App::Wayback, &config, 1);
+    for (url, time) in odd.captures() {
+        let path = format!("{time}id_/{url}");
+        let local = get(theirs.address(), &format!("/north/{path}"));
+        let remote = get(theirs.address(), &format!("/mementos/{path}"));
+        same(&remote, &local, &path);
+        let first = get(ours.address(), &format!("/north/{path}"));
+        for collection in ["mementos", "place"] {
+            let again = get(second.address(), &format!("/{collection}/{path}"));
+            same(&again, &first, &path);
+            for name in [
+                "content-length",
+                "x-archive-orig-location",
+                "x-archive-orig-server",
+            ] {
+                assert_eq!(again.field(name), first.field(name), "{path}: {name}");
+            }
+        }
+        let there = remote.field("location").map(|to| to.to_owned());
+        let to = local.field("location").map(|to| {
+            let url = url::Url::parse(&url).unwrap();
+            url.join(to).unwrap().to_string()
+        });
+        assert_eq!(there, to, "{path}");
+    }
+    replays_odd_ones(&theirs, "odd_mementos");
+    for url in ODD {
+        let answer = get(second.address(), &format!("/odd_mementos/{TIME}id_/{url}"));
+        assert_eq!(answer.text(), format!("this is {url}"));
+    }
+    let page = "timemap/link/http://example.com/";
+    let [first, again] = [ours.address(), second.address()].map(|address| {
+        let collection = if address == ours.address() {
+            "north"
+        } else {
+            "mementos"
+        };
+        let map = get(address, &format!("/{collection}/{page}")).text();
+        map.matches("datetime=").count()
+    });
+    assert!(first > 20 && first == again, "{first} {again}");
+}
+
+#[test]
+fn pywb_replays_with_our_apis_in_place_of_its_own() {
+    let Some(pywb) = pywb() else { return };
+    let odd = Odd::new("pywb_replays_with_our_apis_in_place_of_its_own");
+    let ours = Stage::start(&odd.config);
+    let config = format!("framed_replay: false\n{}", odd.config);
+    let alone = pywb.start(redis_tests::pywb::App::Wayback, &config, 1);
+    let turned = pywb.start_before(&ours.url(), &config);
+    for (url, time) in odd.captures() {
+        for collection in ["north", "both"] {
+            let path = format!("/{collection}/{time}id_/{url}");
+            let answer = get(turned.address(), &path);
+            let expected = get(alone.address(), &path);
+            same(&answer, &expected, &path);
+            assert_eq!(answer.field("location"), expected.field("location"));
+        }
+    }
+    replays_odd_ones(&turned, "odd");
+    for path in [
+        "/both/timemap/link/http://example.com/",
+        "/both/timemap/cdxj/http://example.com/",
+        "/north/20180601/http://example.com/",
+        "/north/http://example.com/",
+    ] {
+        let [answer, expected] = [&turned, &alone].map(|one| get(one.address(), path));
+        assert_eq!(answer.status, expected.status, "{path}");
+        let count = |answer: &Answer| answer.text().matches("example.com").count();
+        assert_eq!(count(&answer), count(&expected), "{path}");
+        assert!(count(&answer) > 0);
+    }
+    let missing = get(
+        turned.address(),
+        "/north/2018id_/http://nothing.example.net/",
+    );
+    assert_eq!(missing.status, 404);
+}
