@@ -102,7 +102,9 @@ async fn a_message_is_handed_on_as_one() {
         load(&stub, &request).await.unwrap();
         let asked = stub.asked().pop().unwrap();
         assert!(
-            asked.line().starts_with("POST /other/resource-post?url="),
+            asked
+                .line()
+                .starts_with("POST /other/resource/postreq?url="),
             "{}",
             asked.line()
         );
@@ -128,6 +130,11 @@ async fn only_one_whole_valid_record_of_that_url_is_passed_on() {
     .unwrap();
     assert_eq!(made, good);
 
+    // pywb closes no record.
+    let open = Stub::answering(answer(&good[..good.len() - 4]));
+    let taken = load(&open, &ClientRequest::default()).await.unwrap();
+    assert_eq!(bytes_of(taken).await.unwrap(), good);
+
     let mut packed = Vec::new();
     let fields: [(&str, &[u8]); 3] = [
         ("WARC-Type", b"response"),
@@ -149,6 +156,7 @@ async fn only_one_whole_valid_record_of_that_url_is_passed_on() {
         ("nothing", Vec::new()),
         ("no record", b"<html>".to_vec()),
         ("cut off", good[..good.len() - 1].to_vec()),
+        ("cut off in the block", good[..good.len() - 5].to_vec()),
         ("cut off in the header", good[..40].to_vec()),
         ("more", [&good[..], b"x"].concat()),
         ("two", [&good[..], &good[..]].concat()),
@@ -190,5 +198,67 @@ async fn only_one_whole_valid_record_of_that_url_is_passed_on() {
         let stub = Stub::answering(format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n"));
         let error = load(&stub, &ClientRequest::default()).await.err().unwrap();
         assert_eq!(error.word(), word, "{status}: {error}");
+    }
+}
+
+/// pywb resolves a revisit with the header of one record and the digests of the other.
+#[tokio::test]
+async fn of_two_digests_that_of_the_payload_counts() {
+    let block = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+    let fields: [(&str, &[u8]); 3] = [
+        ("WARC-Target-URI", URL.as_bytes()),
+        (
+            "WARC-Payload-Digest",
+            b"sha1:PKC7I5SLXVW26HBVIXX3X4HSPGTNYC7L",
+        ),
+        (
+            "WARC-Block-Digest",
+            b"sha1:3I42H3S6NNFQ2MSVX7XZKYAYSCX5QBYJ",
+        ),
+    ];
+    let stub = Stub::answering(answer(&record(&fields, block)));
+    let taken = load(&stub, &ClientRequest::default()).await.unwrap();
+    let text = String::from_utf8(bytes_of(taken).await.unwrap()).unwrap();
+    assert!(text.ends_with("\r\n\r\nok\r\n\r\n"), "{text}");
+    assert!(text.contains("WARC-Payload-Digest"), "{text}");
+    assert!(!text.contains("WARC-Block-Digest"), "{text}");
+}
+
+#[tokio::test]
+async fn a_replay_that_is_a_record_is_passed_on_as_one() {
+    let block = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+    let good = record(&[("WARC-Target-URI", URL.as_bytes())], block);
+    let other = record(&[("WARC-Target-URI", b"http://elsewhere.example/")], block);
+    let replay = |more: &str, body: &[u8]| {
+        let head = format!(
+            "HTTP/1.1 200 OK\r\nMemento-Datetime: Fri, 01 Jan 2016 00:00:00 GMT\r\n{more}Content-Length: {}\r\n\r\n",
+            body.len()
+        );
+        Stub::answering([head.as_bytes(), body].concat())
+    };
+    for kind in ["cdx", "memento"] {
+        let load = async |stub: &Stub| {
+            let at = stub.url("/web/20160101000000id_/x");
+            let members = [("url", URL), ("live_url", &*at)];
+            let row = row(kind, "20160101000000", &members);
+            live::load(&net(), &limits(), &row, &ClientRequest::default()).await
+        };
+        for more in [
+            "Warcserver-Type: warc\r\n",
+            "Content-Type: application/warc-record\r\n",
+        ] {
+            let record = load(&replay(more, &good)).await.unwrap();
+            assert_eq!(bytes_of(record).await.unwrap(), good, "{kind} {more}");
+            let wrong = load(&replay(more, &other)).await.err().unwrap();
+            assert_eq!(wrong.word(), "record", "{wrong}");
+        }
+        // What was captured is a record there, and nothing else.
+        let captured = "Content-Type: application/warc-record\r\nX-Archive-Src: a.warc.gz\r\n";
+        let record = load(&replay(captured, &other)).await.unwrap();
+        let made = bytes_of(record).await.unwrap();
+        assert!(
+            made.len() > other.len() + 200,
+            "it is in a record of its own"
+        );
     }
 }

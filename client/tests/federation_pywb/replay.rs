@@ -1,12 +1,14 @@
 //! Captures replayed through Memento, and by pywb with our APIs in place of its own.
 
-use redis_tests::archive::collection::Capture;
-use redis_tests::http::{get, Answer};
+use redis_tests::archive::collection::{sha1_base32, Capture};
+use redis_tests::http::{ask, get, Answer};
 use redis_tests::pywb::Running;
 
+use crate::both_ways::encoded;
 use crate::both_ways::samples;
 use crate::data::{pywb, Data};
-use crate::shelf::Shelf;
+use crate::record::{payload_of, Checked};
+use crate::shelf::{iso, Shelf};
 use crate::stage::Stage;
 
 /// URLs that mean something else where they are not taken as they stand.
@@ -19,6 +21,7 @@ const ODD: [&str; 6] = [
     "http://odd.example/a,b,c=(d)'*!",
 ];
 const TIME: &str = "20180102030405";
+const AGAIN: &str = "http://odd.example/again";
 
 /// The made-up archive with a third collection, of odd URLs.
 struct Odd {
@@ -39,6 +42,7 @@ impl Odd {
                 format!("this is {url}").as_bytes(),
             );
         }
+        again(&mut shelf);
         let (index, warcs) = (shelf.write_index("odd.cdxj"), shelf.warcs());
         let config = format!(
             "{}\x20 odd:\n    index_paths: {index}\n    archive_paths: {warcs}/\n",
@@ -57,6 +61,29 @@ impl Odd {
         let of = |capture: &&Capture| (capture.url.clone(), capture.timestamp.clone());
         north.iter().map(of).collect()
     }
+}
+
+/// A revisit of the first one, with another HTTP header than its original has.
+fn again(shelf: &mut Shelf) {
+    let digest = sha1_base32(format!("this is {}", ODD[0]).as_bytes());
+    let fields = [
+        ("WARC-Type", "revisit"),
+        ("WARC-Record-ID", "<urn:uuid:again>"),
+        ("WARC-Date", &iso(TIME)),
+        ("WARC-Target-URI", AGAIN),
+        ("WARC-Refers-To-Target-URI", ODD[0]),
+        ("WARC-Refers-To-Date", &iso(TIME)),
+        ("WARC-Payload-Digest", &format!("sha1:{digest}")),
+        (
+            "WARC-Profile",
+            "http://netpreserve.org/warc/1.0/revisit/identical-payload-digest",
+        ),
+        ("Content-Type", "application/http; msgtype=response"),
+    ];
+    let block = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nX-Again: yes\r\n\r\n";
+    let slot = shelf.record("odd.warc.gz", &fields, block);
+    let more = format!(", \"digest\": \"{digest}\", \"mime\": \"warc/revisit\"");
+    shelf.line(AGAIN, TIME, &slot, &more);
 }
 
 /// Two answers say the same of a capture, all of it.
@@ -175,4 +202,46 @@ fn pywb_replays_with_our_apis_in_place_of_its_own() {
         "/north/2018id_/http://nothing.example.net/",
     );
     assert_eq!(missing.status, 404);
+}
+
+#[test]
+fn records_of_a_pywb_warcserver_are_taken() {
+    let Some(pywb) = pywb() else { return };
+    let odd = Odd::new("records_of_a_pywb_warcserver_are_taken");
+    let theirs = pywb.start(redis_tests::pywb::App::WarcServer, &odd.config, 1);
+    let base = theirs.url();
+    let ours = Stage::start(&format!(
+        "collections:\n\x20 north: {{index: upstream+{base}/north, index_timeout: 60}}\n\
+         \x20 odd: {{index: upstream+{base}/odd, index_timeout: 60}}\n"
+    ));
+    let mut checked = Checked::new(&pywb);
+    for capture in samples(&odd.data.north.captures) {
+        let (url, time) = (&capture.url, &capture.timestamp);
+        let path = format!("/north/resource?url={}&closest={time}", encoded(url));
+        let record = checked.record(&get(ours.address(), &path));
+        assert_eq!(&record.target, url, "{path}");
+        assert_eq!(record.payload, payload_of(capture), "{path}");
+    }
+    let posted = odd.data.north.captures.iter();
+    let mut posted = posted.filter(|capture| capture.posted.is_some() && !capture.is_revisit());
+    for capture in posted.by_ref().take(5) {
+        let form = capture.posted.as_deref().unwrap();
+        let path = format!(
+            "/north/resource?url={}&closest={}",
+            encoded(&capture.url),
+            capture.timestamp
+        );
+        let fields = [("Content-Type", "application/x-www-form-urlencoded")];
+        let answer = ask(ours.address(), "POST", &path, &fields, form.as_bytes()).unwrap();
+        assert_eq!(
+            checked.record(&answer).payload,
+            payload_of(capture),
+            "{path}"
+        );
+    }
+    let path = format!("/odd/resource?url={AGAIN}&closest={TIME}");
+    let record = checked.record(&get(ours.address(), &path));
+    assert_eq!(record.payload, format!("this is {}", ODD[0]).as_bytes());
+    assert!(record.head.contains("X-Again: yes"), "{}", record.head);
+    checked.are_valid();
 }

@@ -8,7 +8,7 @@ use url::Url;
 
 use super::capture_head::{capture_head, original};
 use super::response::{self, Arrived, Origin};
-use super::{unsent, Whereabouts};
+use super::{unsent, upstream, Whereabouts};
 use crate::federation::net::exchange::{Exchange, Head, Status};
 use crate::federation::net::Net;
 use crate::federation::resource::client_request::ClientRequest;
@@ -55,6 +55,9 @@ pub(super) async fn load(
         hops += 1;
     };
     let Exchange { head, body, .. } = exchange;
+    if head.first.code == 200 && upstream::is_record(&head) {
+        return upstream::received(&head, body, limits, &row.url).await;
+    }
     if memento.is_none() {
         must_be_capture(head.first.code, &row)?;
     }

@@ -1,7 +1,5 @@
 //! Records of another server of this kind, checked and passed on.
 
-use std::io::{self, Read};
-
 use bytes::Bytes;
 use crawlspace_cdx::surt::urlkey;
 use crawlspace_cdx::Field;
@@ -10,17 +8,16 @@ use http::Method;
 use url::Url;
 
 use super::unsent;
-use crate::federation::net::exchange::{Body, Exchange, Head, Outgoing, Status, Version};
+use crate::federation::net::exchange::{Body, Exchange, Head, Incoming, Outgoing, Status, Version};
 use crate::federation::net::{circle, Net};
 use crate::federation::resource::client_request::ClientRequest;
-use crate::federation::resource::digest::{Digest, Digester};
-use crate::federation::resource::http_head;
+use crate::federation::resource::input::Input;
 use crate::federation::resource::record::{LoadError, Record};
-use crate::federation::resource::spool::{blocking, Spool, Spooled};
+use crate::federation::resource::spool::{Spool, Spooled};
+use crate::federation::resource::stored::header::{self, Header, MAX_HEADER};
+use crate::federation::resource::stored::{Stored, END};
 use crate::federation::row::Row;
 use crate::federation::source::{Limits, SourceError};
-use crate::federation::timestamp::Timestamp;
-use crate::warc::{Header, RecordType};
 
 /// Asks a collection of another server of this kind for the record that a row is about. `collection` is its URL,
 /// without `/resource`.
@@ -57,7 +54,7 @@ pub async fn load(
             .push((name, Bytes::copy_from_slice(via.as_bytes())));
     }
     let exchange = net.exchange(outgoing, limits).await.map_err(unsent)?;
-    let Exchange { head, mut body, .. } = exchange;
+    let Exchange { head, body, .. } = exchange;
     match head.first.code {
         200 => {}
         404 => {
@@ -67,16 +64,50 @@ pub async fn load(
         }
         code => return Err(LoadError::Net(SourceError::Status(code))),
     }
+    received(&head, body, limits, &url).await
+}
+
+/// Whether an answer is a record, and not what was recorded.
+pub(super) fn is_record(head: &Head<Status>) -> bool {
+    let media = head.text("Content-Type").unwrap_or_default();
+    let media = media.split(';').next().unwrap_or_default().trim_ascii();
+    let is_ours = head.text("Warcserver-Type").as_deref() == Some("warc");
+    // A captured record comes with the headers that it was captured with.
+    let is_capture = head.values("X-Archive-Src").next().is_some();
+    (is_ours || media.eq_ignore_ascii_case("application/warc-record")) && !is_capture
+}
+
+/// The record that another server answers with, which must be one of that URL.
+pub(super) async fn received(
+    head: &Head<Status>,
+    mut body: Incoming,
+    limits: &Limits,
+    url: &str,
+) -> Result<Record, LoadError> {
     let mut spool = Spool::new(limits.bytes);
     while let Some(bytes) = body.next().await? {
         spool.push(&bytes).await?;
     }
     drop(body);
     let spooled = spool.finish().await?;
-    let copy = spooled.clone();
-    // A record may be large, and all of it is read.
-    let checked = blocking(move || Ok(checked(&copy))).await??;
-    record(spooled, checked, &url, source(&head))
+    let (mut header, at) = header(&spooled).await?;
+    // pywb resolves a revisit with the header of one record, and the digest of the block of the other.
+    let has_two = ["WARC-Block-Digest", "WARC-Payload-Digest"]
+        .iter()
+        .all(|name| header.get(name).is_some());
+    let mut checked = check(&spooled, &header, at).await;
+    if checked.is_err() && has_two {
+        header.remove("WARC-Block-Digest");
+        checked = check(&spooled, &header, at).await;
+    }
+    checked?;
+    let stored = stored(&spooled, &header, at).await?;
+    let target = must_be_of(stored.header(), url)?;
+    Ok(Record {
+        target_uri: target,
+        source: source(head),
+        ..stored.into_record()?
+    })
 }
 
 /// What a request for a record looks like: plain where nothing of it would get lost that way.
@@ -88,15 +119,15 @@ fn outgoing(
 ) -> Result<Outgoing, LoadError> {
     let is_plain = request.method == Method::GET && request.body.is_none() && !request.as_given;
     let mut api = collection.clone();
-    let resource = if is_plain {
-        "resource"
-    } else {
-        "resource-post"
+    // pywb knows no other path for messages.
+    let resource: &[&str] = match is_plain {
+        true => &["resource"],
+        false => &["resource", "postreq"],
     };
     api.path_segments_mut()
         .map_err(|()| LoadError::Request(format!("{collection} names no host")))?
         .pop_if_empty()
-        .push(resource);
+        .extend(resource);
     api.query_pairs_mut()
         .append_pair("url", url)
         .append_pair("closest", moment);
@@ -146,131 +177,60 @@ fn source(head: &Head<Status>) -> Option<String> {
         })
 }
 
-fn record(
-    spooled: Spooled,
-    (header, head): (Header, Vec<u8>),
-    url: &str,
-    source: Option<String>,
-) -> Result<Record, LoadError> {
-    let wrong = |what: &str| LoadError::Record(what.to_owned());
+/// `WARC-Target-URI`, which must be another spelling of that URL at most.
+fn must_be_of(header: &Header, url: &str) -> Result<String, LoadError> {
+    let wrong = |what: String| LoadError::Record(what);
     let target = header
         .target_uri()
-        .ok_or_else(|| wrong("it has no WARC-Target-URI"))?;
-    let target = std::str::from_utf8(target)
-        .ok()
-        .filter(|target| {
-            !target
-                .chars()
-                .any(|char| char.is_whitespace() || char.is_control())
-        })
-        .ok_or_else(|| wrong("its WARC-Target-URI is no URL"))?;
-    match (urlkey(target), urlkey(url)) {
-        (Ok(theirs), Ok(ours)) if theirs == ours => {}
-        _ => return Err(LoadError::Record(format!("it is about {target}"))),
+        .ok_or_else(|| wrong("it has no WARC-Target-URI".to_owned()))?;
+    if target
+        .chars()
+        .any(|char| char.is_whitespace() || char.is_control())
+    {
+        return Err(wrong("its WARC-Target-URI is no URL".to_owned()));
     }
-    let date = header
-        .timestamp()
-        .and_then(|digits| Timestamp::earliest(&digits));
-    Ok(Record {
-        length: spooled.length(),
-        body: spooled.stream(head.len() as u64),
-        head: Bytes::from(head),
-        target_uri: target.to_owned(),
-        date: date.ok_or_else(|| wrong("its WARC-Date is none"))?,
-        source,
-    })
+    match (urlkey(&target), urlkey(url)) {
+        (Ok(theirs), Ok(ours)) if theirs == ours => Ok(target),
+        _ => Err(wrong(format!("it is about {target}"))),
+    }
 }
 
-/// Reads all of what must be one record, as it stands in a file without compression. Returns its header, also as
-/// it is written.
-fn checked(spooled: &Spooled) -> Result<(Header, Vec<u8>), LoadError> {
-    let wrong = |what: String| LoadError::Record(what);
-    let bad = |error: crate::warc::Error| LoadError::Record(error.problem.to_string());
-    let mut first = [0];
-    let begin = spooled.reader().read(&mut first);
-    if begin.map_err(|error| LoadError::Io(error.to_string()))? == 0 {
-        return Err(wrong("the answer is empty".to_owned()));
-    }
-    if first != *b"W" {
-        return Err(wrong("the answer is no WARC record".to_owned()));
-    }
-    let mut warc = crate::warc::Reader::new("the answer", spooled.reader());
-    let mut record = warc
-        .next()
-        .map_err(bad)?
-        .ok_or_else(|| wrong("the answer is empty".to_owned()))?;
-    let header = record.header().clone();
-    verify(&header, &mut record).map_err(|error| wrong(error.to_string()))?;
-    let extent = record.finish().map_err(bad)?;
-    if extent.size != spooled.length() {
-        return Err(wrong("there is more than one record".to_owned()));
-    }
-    let head = extent
-        .size
-        .saturating_sub(header.content_length())
-        .saturating_sub(4);
-    let mut text = Vec::new();
-    spooled
-        .reader()
-        .take(head)
-        .read_to_end(&mut text)
-        .map_err(|error| LoadError::Io(error.to_string()))?;
-    Ok((header, text))
-}
-
-/// Reads a block, and holds it against the digests that the header has. Those of a `revisit` are about another
-/// record.
-fn verify(header: &Header, block: &mut impl Read) -> io::Result<()> {
-    let digest = |name: &str| -> Option<(Digest, Digester)> {
-        let digest = Digest::parse(header.get(name)?)
-            .filter(|_| header.record_type() != RecordType::Revisit)?;
-        let digester = Digester::new(digest.algorithm);
-        Some((digest, digester))
+/// The header of what must be one whole record, without compression; and its size as it is written.
+async fn header(spooled: &Spooled) -> Result<(Header, u64), LoadError> {
+    let wrong = |what: &str| LoadError::Record(what.to_owned());
+    let mut begin = Vec::new();
+    let mut bytes = spooled.stream(0);
+    let end = loop {
+        if let Some(end) = header::end_of(&begin) {
+            break end;
+        }
+        match bytes.next().await.transpose()? {
+            Some(piece) if begin.len() <= MAX_HEADER => begin.extend_from_slice(&piece),
+            _ => return Err(wrong("the answer is no WARC record")),
+        }
     };
-    let mut of_block = digest("WARC-Block-Digest");
-    let mut of_payload = digest("WARC-Payload-Digest");
-    let is_http = matches!(
-        header.record_type(),
-        RecordType::Response | RecordType::Request
-    ) && header
-        .target_uri()
-        .is_some_and(|uri| uri.starts_with(b"http:") || uri.starts_with(b"https:"));
-    // What was read of the HTTP header, until its end is found.
-    let mut head = is_http.then(Vec::new);
-    let mut buffer = vec![0; 64 * 1024];
-    loop {
-        let n = block.read(&mut buffer)?;
-        let Some(bytes) = buffer.get(..n).filter(|bytes| !bytes.is_empty()) else {
-            break;
-        };
-        if let Some((_, digester)) = &mut of_block {
-            digester.update(bytes);
-        }
-        let Some((_, digester)) = &mut of_payload else {
-            continue;
-        };
-        match &mut head {
-            None => digester.update(bytes),
-            Some(begin) => {
-                begin.extend_from_slice(bytes);
-                if let Some(end) = http_head::end_of(begin) {
-                    digester.update(begin.get(end..).unwrap_or_default());
-                    head = None;
-                } else if begin.len() > http_head::MAX_HEAD {
-                    return Err(io::Error::other("its HTTP header has no end"));
-                }
-            }
-        }
+    let header = Header::parse(begin.get(..end).unwrap_or_default())?;
+    let at = end as u64;
+    let whole = at.saturating_add(header.content_length()?);
+    // pywb leaves out the line ends that close a record.
+    let left = spooled.length().checked_sub(whole);
+    if !matches!(left, Some(0 | CLOSING)) {
+        return Err(wrong("the answer is not one whole record"));
     }
-    for (what, digest) in [
-        ("WARC-Block-Digest", of_block),
-        ("WARC-Payload-Digest", of_payload),
-    ] {
-        if digest.is_some_and(|(digest, digester)| digester.finish() != digest) {
-            return Err(io::Error::other(format!(
-                "its {what} is not that of what came"
-            )));
-        }
-    }
-    Ok(())
+    Ok((header, at))
+}
+
+/// What closes a record, in bytes.
+const CLOSING: u64 = END.len() as u64;
+
+/// The record with that header in place of its own, which ends there.
+async fn stored(spooled: &Spooled, header: &Header, at: u64) -> Result<Stored, LoadError> {
+    let head = Bytes::copy_from_slice(header.raw());
+    let all = stream::iter([Ok(head)]).chain(spooled.stream(at));
+    Stored::read(Input::Record(all.boxed()), b"").await
+}
+
+/// Reads all of that record.
+async fn check(spooled: &Spooled, header: &Header, at: u64) -> Result<(), LoadError> {
+    stored(spooled, header, at).await?.check().await
 }
