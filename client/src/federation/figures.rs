@@ -3,11 +3,11 @@
 //! Counting is a few additions to numbers that all threads share, without a lock but for failures: it costs less than
 //! 100 ns a request.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use super::source::SourceError;
+use super::source::{Fault, SourceError};
 use super::timestamp::Timestamp;
 
 /// Upper ends of the classes of durations, in microseconds; the last class has none.
@@ -37,6 +37,7 @@ pub struct Figures {
     errors: [AtomicU64; ERRORS.len()],
     last: Mutex<Option<(Timestamp, String)>>,
     durations: Durations,
+    is_failing: AtomicBool,
 }
 
 /// What is asked of a collection.
@@ -122,8 +123,9 @@ impl Figures {
     pub fn record(&self, outcome: Result<(), &SourceError>, elapsed: Duration, rows: u64) {
         self.durations.record(elapsed);
         self.more_rows(rows);
-        if let Err(error) = outcome {
-            self.failed(error);
+        match outcome {
+            Ok(()) => self.is_failing.store(false, Relaxed),
+            Err(error) => self.failed(error),
         }
     }
 
@@ -143,12 +145,20 @@ impl Figures {
             let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
             *last = Some((Timestamp::now(), error.to_string()));
         }
+        if error.fault() == Fault::Source || matches!(error, SourceError::Io(_)) {
+            self.is_failing.store(true, Relaxed);
+        }
     }
 
     /// When it failed last, and why, in the words for the operator.
     pub fn last_error(&self) -> Option<(Timestamp, String)> {
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         last.clone()
+    }
+
+    /// Whether it failed when it was last asked, and not because of what was asked.
+    pub fn is_failing(&self) -> bool {
+        self.is_failing.load(Relaxed)
     }
 
     /// How often it was asked.
@@ -268,6 +278,12 @@ mod tests {
         // It took longer than the last class.
         assert_eq!(durations.quantile(0.99), None);
         assert_eq!(durations.up_to().last(), Some((Duration::from_secs(30), 3)));
+        assert!(figures.is_failing());
+        figures.failed(&SourceError::Skipped);
+        figures.record(Ok(()), Duration::from_millis(1), 0);
+        assert!(!figures.is_failing());
+        figures.failed(&SourceError::Unsupported(String::new()));
+        assert!(!figures.is_failing(), "the question was at fault");
     }
 
     #[test]

@@ -1,11 +1,12 @@
 //! The page at `/`, `/_status` and `/_metrics`.
 
 mod browser;
+mod captures;
 mod figures;
 
 use std::path::Path;
 
-use redis_tests::http::{get, Answer, Connection};
+use redis_tests::http::{ask, get, Answer, Connection};
 use tempfile::TempDir;
 
 use crate::index_api::archive;
@@ -117,9 +118,10 @@ fn it_lists_collections_and_how_their_sources_are() {
     let html = page(&stage, "/", 200);
     for expected in [
         "<option value=\"good\">good</option>".to_owned(),
-        "<th scope=\"row\">both</th><td>good</td><td>file</td><td class=\"good\">ok</td>"
+        "<th scope=\"row\">both</th><td>good</td><td>file</td><td class=\"note\">not asked so far</td>"
             .to_owned(),
-        "<td>&lt;i&gt;&amp;&quot;</td><td>redis</td>".to_owned(),
+        "<td>&lt;i&gt;&amp;&quot;</td><td>redis</td><td class=\"note\">not asked so far</td>"
+            .to_owned(),
         "<td>missing</td><td>file</td><td class=\"bad\">out of order</td>".to_owned(),
     ] {
         assert!(html.contains(&expected), "{expected} in {html}");
@@ -130,6 +132,80 @@ fn it_lists_collections_and_how_their_sources_are() {
         !html.contains("id=\"found\""),
         "nothing was searched for: {html}"
     );
+}
+
+#[test]
+fn a_source_is_ok_when_its_last_answer_was() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("a.cdxj"), "").unwrap();
+    // Nobody but the system can listen there, and nobody does.
+    let stage = Stage::start(&format!(
+        "collections:\n  c:\n    index_group:\n      near: {}/a.cdxj\n      far: cdx+http://127.0.0.1:1/all-cdx\n",
+        dir.path().display()
+    ));
+    let state = |name: &str| {
+        let html = page(&stage, "/", 200);
+        let row = html.split(&format!("<td>{name}</td>")).nth(1).unwrap();
+        let row = row.split("</tr>").next().unwrap();
+        row.split_once("</td>").unwrap().1.to_owned()
+    };
+    for name in ["near", "far"] {
+        let expected = "<td class=\"note\">not asked so far</td><td class=\"number\">0</td>\
+                        <td class=\"number\">0</td><td class=\"number\"></td>";
+        assert_eq!(state(name), expected);
+    }
+    get(stage.address(), "/c/index?url=example.com");
+    let counts = |errors: u64| {
+        format!(
+            "<td class=\"number\">1</td><td class=\"number\">{errors}</td><td class=\"number\">≤ "
+        )
+    };
+    let good = format!("<td class=\"good\">ok</td>{}", counts(0));
+    assert!(state("near").starts_with(&good), "{}", state("near"));
+    let bad = format!("<td class=\"bad\">failed when last asked</td>{}", counts(1));
+    assert!(state("far").starts_with(&bad), "{}", state("far"));
+}
+
+#[test]
+fn a_browser_gets_a_page_where_there_is_nothing() {
+    let (_dir, stage) = archive();
+    let browser = [("Accept", "text/html,application/xhtml+xml,*/*;q=0.8")];
+    for target in [
+        "/many",
+        "/many/",
+        "/both/a/b?c",
+        "/both/",
+        "/_status/x",
+        "//x",
+        "/%3Cb%3E",
+    ] {
+        let asked = |fields: &[(&str, &str)]| ask(stage.address(), "GET", target, fields, b"");
+        let json = asked(&[]).unwrap();
+        assert_eq!((json.status, json.media_type()), (404, "application/json"));
+        assert_eq!(json.field("vary"), Some("accept"));
+        let html = asked(&browser).unwrap();
+        assert_eq!((html.status, html.media_type()), (404, "text/html"));
+        assert_eq!(html.field("vary"), Some("accept"));
+        assert!(html.field("content-security-policy").is_some());
+        harmless(&html.text());
+        assert!(
+            html.text().contains("<h2>Not found</h2>"),
+            "{}",
+            html.text()
+        );
+        // Its style and its links are where they are.
+        let here = url::Url::parse("http://page.example/")
+            .unwrap()
+            .join(target);
+        let here = here.unwrap();
+        if here.host_str() == Some("page.example") {
+            for place in html.text().split("href=\"").skip(1) {
+                let place = here.join(place.split('"').next().unwrap()).unwrap();
+                let known = ["/", "/static/page.css", "/static/icon.svg"];
+                assert!(known.contains(&place.path()), "{place}");
+            }
+        }
+    }
 }
 
 #[test]
@@ -192,11 +268,9 @@ fn a_capture_links_to_its_record() {
         link_with(&html, "&to=2014"),
         "/north/index?url=example.com&from=2014&to=2014"
     );
-    let record = link_with(&html, "closest=20140101000000");
-    assert!(
-        record.starts_with("/north/resource?url=http%3A%2F%2Fexample.com%2F&"),
-        "{record}"
-    );
+    let record = link_with(&html, "&filter=%3Dstatus%3A200");
+    let begin = "/north/resource?url=http%3A%2F%2Fexample.com%2F&from=20140101000000&to=20140101000000&filter=";
+    assert!(record.starts_with(begin), "{record}");
 }
 
 #[test]

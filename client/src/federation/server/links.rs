@@ -79,6 +79,11 @@ impl Place {
         )
     }
 
+    /// The resource API with that query string.
+    pub fn resource(&self, query: &str) -> String {
+        format!("{}/resource?{query}", self.base)
+    }
+
     /// The TimeGate of a URL.
     pub fn timegate(&self, url: &str) -> String {
         format!("{}/timegate/{}", self.base, in_path(url))

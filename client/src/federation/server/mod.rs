@@ -27,9 +27,9 @@ use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
 use http::header::{
-    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
-    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS,
-    ACCESS_CONTROL_REQUEST_METHOD, HOST,
+    ACCEPT, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
+    ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE,
+    ACCESS_CONTROL_REQUEST_HEADERS, ACCESS_CONTROL_REQUEST_METHOD, HOST,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version};
 use hyper::body::Incoming;
@@ -276,7 +276,7 @@ async fn answer(federation: Arc<Federation>, request: Request<Incoming>) -> Resp
     let name = decoded(first);
     let Some(collection) = federation.collection(&name) else {
         let text = format!("there is no collection {name:?}; / lists those that there are");
-        return message(StatusCode::NOT_FOUND, &text);
+        return nothing(request.headers(), &path, &text);
     };
     let (point, rest) = match split(rest) {
         ("ap", rest) => {
@@ -317,7 +317,7 @@ async fn answer(federation: Arc<Federation>, request: Request<Incoming>) -> Resp
         }
         _ => {
             let text = format!("{path:?}: {PATHS}");
-            (Api::Other, message(StatusCode::NOT_FOUND, &text))
+            (Api::Other, nothing(request.headers(), &path, &text))
         }
     };
     let status = response.status().as_u16();
@@ -364,10 +364,24 @@ async fn own(
         ("_indexes", kind) => indexes::answer(federation, request, kind).await,
         ("static", name) => page::file(name),
         _ => {
-            let text = format!("there is nothing at {:?}", request.uri().path());
-            message(StatusCode::NOT_FOUND, &text)
+            let path = request.uri().path();
+            let text = format!("there is nothing at {path:?}");
+            nothing(request.headers(), path, &text)
         }
     }
+}
+
+/// What there is not: a page for browsers, JSON for others.
+fn nothing(headers: &HeaderMap, path: &str, text: &str) -> Response<Body> {
+    let mut accepted = headers.get_all(ACCEPT).iter();
+    let takes_pages = accepted.any(|value| {
+        let value = value.as_bytes().to_ascii_lowercase();
+        memchr::memmem::find(&value, b"text/html").is_some()
+    });
+    listing::varies(match takes_pages && !listing::is_wanted(headers) {
+        true => page::not_found(path, text),
+        false => message(StatusCode::NOT_FOUND, text),
+    })
 }
 
 /// The first part of a path, and what comes after the slash behind it.

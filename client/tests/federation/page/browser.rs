@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use redis_tests::http::get;
 use redis_tests::packages::left_out;
 
 use super::{hostile_archive, search};
@@ -93,6 +94,49 @@ fn a_browser_shows_captures_and_calendar() {
     );
     let years = format!("{}{}", stage.url(), search("both", "example.com/*", ""));
     picture("years.png", &["--window-size=1000,1000"], &years);
+}
+
+/// Reports where the ways to captures are, and the parts of the page that are wider than it.
+const MEASURE: &str = "<script>
+    const width = document.documentElement.clientWidth;
+    const right = [...document.querySelectorAll('.get a, .more a, form *')].map(it => it.getBoundingClientRect().right);
+    const page = document.documentElement.scrollWidth;
+    document.title = `width ${width} links ${right.length} farthest ${Math.ceil(Math.max(...right))} page ${page}`;
+</script>";
+
+#[test]
+fn on_a_phone_the_ways_to_captures_are_in_sight() {
+    let (_dir, stage) = archive();
+    let target = search("both", "example.com/*", "2015");
+    let html = get(stage.address(), &target).text();
+    let style = get(stage.address(), "/static/page.css").text();
+    // The policy of the page allows no script, so a copy of it is measured.
+    let link = "<link rel=\"stylesheet\" href=\"./static/page.css\">";
+    assert!(html.contains(link), "{html}");
+    let copy = html.replace(link, &format!("<style>{style}</style>"));
+    let copy = copy.replace("</body>", &format!("{MEASURE}</body>"));
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("page.html");
+    std::fs::write(&file, copy).unwrap();
+    let url = format!("file://{}", file.display());
+    let arguments = ["--window-size=360,800", "--dump-dom"];
+    let Some((dom, _)) = chromium(&arguments, &url) else {
+        return;
+    };
+    let title = dom.split("<title>").nth(1).unwrap();
+    let title = title.split('<').next().unwrap();
+    let words: Vec<&str> = title.split(' ').collect();
+    let number = |name: &str| -> f64 {
+        let at = words.iter().position(|word| *word == name);
+        let at = at.unwrap_or_else(|| panic!("no {name} in {title:?}"));
+        words[at + 1].parse().unwrap()
+    };
+    let width = number("width");
+    assert!((300.0..=512.0).contains(&width), "{title}");
+    // Content and record of each of three captures.
+    assert!(number("links") >= 6.0, "{title}");
+    assert!(number("farthest") <= width, "{title}");
+    assert!(number("page") <= width, "{title}");
 }
 
 #[test]

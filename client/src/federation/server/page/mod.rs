@@ -17,6 +17,7 @@ use super::body::Body;
 use super::reply::{message, page};
 use super::state::{fresh, look, Seen};
 use crate::federation::breaker::State;
+use crate::federation::figures::Durations;
 use crate::federation::Federation;
 
 /// Nothing from elsewhere, nothing in the page itself, and nobody frames it.
@@ -28,11 +29,13 @@ const LISTED: usize = 500;
 pub(super) async fn answer(federation: &Arc<Federation>, query: &str) -> Response<Body> {
     let pairs = url::form_urlencoded::parse(query.as_bytes());
     let (mut coll, mut url, mut when) = (Cow::default(), Cow::default(), Cow::default());
+    let mut skip = Cow::default();
     for (name, value) in pairs {
         match &*name {
             "coll" => coll = value,
             "url" => url = value,
             "when" => when = value,
+            "skip" => skip = value,
             _ => {}
         }
     }
@@ -42,6 +45,8 @@ pub(super) async fn answer(federation: &Arc<Federation>, query: &str) -> Respons
         collection: &coll,
         url,
         span: span.clone().unwrap_or_default(),
+        // What is no number skips nothing.
+        skip: skip.parse().unwrap_or(0),
     };
     let (status, result) = match (url.is_empty(), span) {
         (true, _) => (StatusCode::OK, html! {}),
@@ -60,7 +65,27 @@ pub(super) async fn answer(federation: &Arc<Federation>, query: &str) -> Respons
         (result)
         (collections(sources.as_deref()))
     };
-    let text = whole(&body).into_string();
+    shown(status, &whole(&body, "./"))
+}
+
+/// What there is not, as a page for people.
+pub(super) fn not_found(path: &str, text: &str) -> Response<Body> {
+    // The path may go deeper than the page does.
+    let depth = path.bytes().skip(1).filter(|byte| *byte == b'/').count();
+    let root = match depth {
+        0 => "./".to_owned(),
+        depth => "../".repeat(depth),
+    };
+    let body = html! {
+        h2 { "Not found" }
+        p class="error" role="alert" { (text) }
+        p { a href=(root) { "Collections and search" } }
+    };
+    shown(StatusCode::NOT_FOUND, &whole(&body, &root))
+}
+
+fn shown(status: StatusCode, whole: &Markup) -> Response<Body> {
+    let text = whole.0.clone();
     let mut response = fresh(page(status, "text/html; charset=utf-8", text));
     guard(&mut response);
     response
@@ -91,7 +116,8 @@ fn guard(response: &mut Response<Body>) {
     headers.insert(header::REFERRER_POLICY, none);
 }
 
-fn whole(body: &Markup) -> Markup {
+/// A page with that body, whose links begin with `root`.
+fn whole(body: &Markup, root: &str) -> Markup {
     html! {
         (DOCTYPE)
         html lang="en" {
@@ -100,11 +126,11 @@ fn whole(body: &Markup) -> Markup {
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
                 title { "Crawlspace" }
-                link rel="icon" href="./static/icon.svg" type="image/svg+xml";
-                link rel="stylesheet" href="./static/page.css";
+                link rel="icon" href={ (root) "static/icon.svg" } type="image/svg+xml";
+                link rel="stylesheet" href={ (root) "static/page.css" };
             }
             body {
-                header { h1 { a href="./" { "Crawlspace" } } }
+                header { h1 { a href=(root) { "Crawlspace" } } }
                 main { (body) }
             }
         }
@@ -153,7 +179,7 @@ fn collections(sources: Option<&[Seen]>) -> Markup {
                             th scope="col" { "State" }
                             th scope="col" class="number" { "Asked" }
                             th scope="col" class="number" { "Errors" }
-                            th scope="col" class="number" { "Half within" }
+                            th scope="col" class="number" { "Median time" }
                         }
                     }
                     tbody { @for (index, seen) in sources.iter().take(LISTED).enumerate() {
@@ -175,7 +201,6 @@ fn source(seen: &Seen, first: bool) -> Markup {
     // Who is not asked makes no error.
     let asked = figures.errors().filter(|(word, _)| *word != "skipped");
     let errors: u64 = asked.map(|(_, count)| count).sum();
-    let half = figures.durations().quantile(0.5);
     let (class, state) = match (seen.breaker, &seen.health) {
         (State::Open(left), _) => (
             "bad",
@@ -187,6 +212,12 @@ fn source(seen: &Seen, first: bool) -> Markup {
         // What exactly, with paths and hosts, is for those who may see the status.
         (_, Err(_)) => ("bad", "out of order".to_owned()),
         (State::Trying, Ok(())) => ("", "failed too often; tried again".to_owned()),
+        (State::Closed, Ok(())) if figures.is_failing() => {
+            ("bad", "failed when last asked".to_owned())
+        }
+        (State::Closed, Ok(())) if figures.requests() == 0 => {
+            ("note", "not asked so far".to_owned())
+        }
         (State::Closed, Ok(())) => ("good", "ok".to_owned()),
     };
     html! {
@@ -197,8 +228,17 @@ fn source(seen: &Seen, first: bool) -> Markup {
             td class=(class) { (state) }
             td class="number" { (figures.requests()) }
             td class="number" { (errors) }
-            td class="number" { @if let Some(half) = half { (half.as_secs_f64() * 1000.0) " ms" } }
+            td class="number" { (median(figures.durations())) }
         }
+    }
+}
+
+/// How long half of the requests took at most, as far as it is known.
+fn median(durations: &Durations) -> String {
+    match durations.quantile(0.5) {
+        Some(half) => format!("≤ {} ms", half.as_secs_f64() * 1000.0),
+        None if durations.count() > 0 => "> 30 s".to_owned(),
+        None => String::new(),
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use http::StatusCode;
 use maud::{html, Markup};
 use tokio::time::{timeout_at, Instant};
-use url::form_urlencoded::{self, byte_serialize};
+use url::form_urlencoded;
 
 use super::calendar::{calendar, path, Counts, Span};
 use super::counted;
@@ -15,11 +15,13 @@ use crate::federation::group::Report;
 use crate::federation::query::Query;
 use crate::federation::reason::Reason;
 use crate::federation::row::Row;
+use crate::federation::server::links::Place;
 use crate::federation::server::status_of;
+use crate::federation::timestamp::Timestamp;
 use crate::federation::Federation;
 
-/// So many captures are listed.
-const LISTED: usize = 100;
+/// How many captures are listed at a time.
+const LISTED: u64 = 100;
 /// So many are counted.
 const COUNTED: u64 = 250_000;
 /// For so long.
@@ -31,13 +33,15 @@ pub struct Search<'a> {
     pub collection: &'a str,
     pub url: &'a str,
     pub span: Span,
+    /// How many captures come before those that are listed.
+    pub skip: u64,
 }
 
 /// What was found of it.
 pub struct Found {
     /// In each part of the span.
     counts: Counts,
-    /// The first ones.
+    /// Those that are listed.
     rows: Vec<Row>,
     total: u64,
     /// Not all of them were counted.
@@ -55,11 +59,19 @@ pub struct Refused {
 impl Search<'_> {
     /// This page, with another span.
     pub fn link(&self, span: &Span) -> String {
+        self.link_beyond(span, 0)
+    }
+
+    /// This page, with the captures of a span that come after the first ones.
+    fn link_beyond(&self, span: &Span, skip: u64) -> String {
         let mut query = form_urlencoded::Serializer::for_suffix("?".to_owned(), "?".len());
         query.append_pair("coll", self.collection);
         query.append_pair("url", self.url);
         if !span.digits().is_empty() {
             query.append_pair("when", span.digits());
+        }
+        if skip > 0 {
+            query.append_pair("skip", &skip.to_string());
         }
         query.finish()
     }
@@ -129,9 +141,9 @@ impl Search<'_> {
                 let mut rows = rows?;
                 loop {
                     match timeout_at(until, next(&mut rows)).await {
-                        Ok(Ok(Some(batch))) => batch
-                            .into_iter()
-                            .for_each(|row| found.take(row, &self.span)),
+                        Ok(Ok(Some(batch))) => {
+                            batch.into_iter().for_each(|row| found.take(row, self))
+                        }
                         Ok(Ok(None)) => break,
                         Ok(Err(failure)) => return Err(failure),
                         Err(_) => {
@@ -152,12 +164,13 @@ impl Search<'_> {
 }
 
 impl Found {
-    fn take(&mut self, row: Row, span: &Span) {
+    fn take(&mut self, row: Row, search: &Search<'_>) {
         self.total += 1;
+        let span = &search.span;
         if let Some(part) = span.part(row.timestamp()).filter(|_| !span.is_day()) {
             *self.counts.entry(part).or_default() += 1;
         }
-        if self.rows.len() < LISTED {
+        if self.total > search.skip && (self.rows.len() as u64) < LISTED {
             self.rows.push(row);
         }
     }
@@ -186,7 +199,40 @@ impl Found {
                     p { "The index of " b { (search.collection) } " has nothing here." }
                 } @else {
                     (self.list(search))
+                    (self.more(search))
                     p { a href=(search.rows()) { "All of these as rows of the index" } }
+                }
+            }
+        }
+    }
+
+    /// Which captures are listed.
+    fn listed(&self, search: &Search<'_>) -> String {
+        let count = self.rows.len() as u64;
+        match (count == self.total, count) {
+            (true, _) => "Captures".to_owned(),
+            (false, 0) => format!("There are no captures behind the first {}", search.skip),
+            (false, _) => {
+                let (first, last) = (search.skip + 1, search.skip + count);
+                format!(
+                    "{first} to {last} of {}, in the order of the index",
+                    self.total
+                )
+            }
+        }
+    }
+
+    /// Ways to those before and those that come next.
+    fn more(&self, search: &Search<'_>) -> Markup {
+        let next = search.skip + self.rows.len() as u64;
+        let has_next = next < self.total && !self.rows.is_empty();
+        let before = search.skip.min(self.total).saturating_sub(LISTED);
+        let link = |skip| search.link_beyond(&search.span, skip);
+        html! {
+            @if search.skip > 0 || has_next {
+                nav class="more" aria-label="Captures" {
+                    @if search.skip > 0 { a href=(link(before)) rel="prev" { "Previous " (LISTED) } }
+                    @if has_next { a href=(link(next)) rel="next" { "Next " (LISTED.min(self.total - next)) } }
                 }
             }
         }
@@ -196,19 +242,15 @@ impl Found {
         html! {
             div class="wide" tabindex="0" role="region" aria-label="Captures" {
                 table {
-                    caption {
-                        @if self.total > self.rows.len() as u64 {
-                            "The first " (self.rows.len()) ", in the order of the index"
-                        } @else { "Captures" }
-                    }
+                    caption { (self.listed(search)) }
                     thead {
                         tr {
                             th scope="col" { "Time (UTC)" }
+                            th scope="col" { "Get" }
                             th scope="col" { "Status" }
                             th scope="col" { "Type" }
                             th scope="col" { "Source" }
                             th scope="col" { "URL" }
-                            th scope="col" { "Get" }
                         }
                     }
                     tbody { @for row in &self.rows { (capture(row, search.collection)) } }
@@ -222,25 +264,46 @@ fn capture(row: &Row, collection: &str) -> Markup {
     let digits = String::from_utf8_lossy(row.timestamp());
     let [url, status, mime, source, live] =
         ["url", "status", "mime", "source", "live_url"].map(|name| row.field(name));
-    let encoded: String = byte_serialize(url.as_bytes()).collect();
     let time = readable(&digits);
-    let record = format!("./{collection}/resource?url={encoded}&closest={digits}");
+    let moment = Timestamp::earliest(row.timestamp());
+    let place = Place::at(".", collection, None);
     html! {
         tr {
             td class="time" { (time) }
-            td { (status) }
-            td { (mime) }
-            td { (source) }
-            td class="url" { (url) }
-            td {
-                a href=(record) aria-label={ "WARC record of " (time) } { "WARC" }
+            td class="get" {
+                @if let Some(moment) = moment {
+                    a href=(place.memento(&url, moment)) rel="nofollow" aria-label={ "Content of " (time) } { "content" }
+                    " "
+                }
+                a href=(place.resource(&record(row, &url, &digits))) rel="nofollow" aria-label={ "WARC record of " (time) } { "WARC" }
                 // Other servers name these: nothing but the web may be linked to.
                 @if live.starts_with("http://") || live.starts_with("https://") {
                     " " a href=(live) rel="noreferrer nofollow" aria-label={ "Replay of " (time) } { "replay" }
                 }
             }
+            td { (status) }
+            td { (mime) }
+            td { (source) }
+            td class="url" { (url) }
         }
     }
+}
+
+/// What the resource API is asked for this capture and no other one: one that redirects to itself is passed over where
+/// there are others.
+fn record(row: &Row, url: &str, digits: &str) -> String {
+    // To the second, as queries take it.
+    let digits = digits.get(..14).unwrap_or(digits);
+    let mut query = form_urlencoded::Serializer::new(String::new());
+    query.append_pair("url", url);
+    query.append_pair("from", digits).append_pair("to", digits);
+    for name in ["digest", "status"] {
+        let value = row.field(name);
+        if !matches!(&*value, "" | "-") {
+            query.append_pair("filter", &format!("={name}:{value}"));
+        }
+    }
+    query.finish()
 }
 
 /// `2014-03-05 12:00:00` of 14 digits; others stay as they are.
