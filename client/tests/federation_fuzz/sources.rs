@@ -80,13 +80,8 @@ fn net() -> Arc<Net> {
 }
 
 /// Asks for a page, everything of a site, and what is closest; rows must be what they claim to be.
-/// Where `in_order` says so, rows that are said to be in order are.
-fn ask(
-    runtime: &Runtime,
-    source: &Arc<dyn Source>,
-    queries: &[&str],
-    in_order: bool,
-) -> Result<(), String> {
+/// Rows that are said to be in order are, or the source says for the operator that what it reads is not sorted.
+fn ask(runtime: &Runtime, source: &Arc<dyn Source>, queries: &[&str]) -> Result<(), String> {
     for query in queries {
         let parameters = query.split('&').filter_map(|pair| pair.split_once('='));
         let query = Arc::new(Query::parse(parameters, None).map_err(|bad| bad.to_string())?);
@@ -100,7 +95,7 @@ fn ask(
             let Ok(rows) = source.rows(lookup).await else {
                 return Ok(());
             };
-            let ordered = in_order && rows.ordered && query.order == Order::Ascending;
+            let ordered = rows.ordered && query.order == Order::Ascending;
             let mut batches = rows.batches;
             let mut last: Option<Row> = None;
             while let Some(batch) = batches.next().await {
@@ -108,7 +103,11 @@ fn ask(
                 for row in batch {
                     check(&row, &query)?;
                     let before = last.as_ref().map(|last| last.urlkey() <= row.urlkey());
-                    if ordered && before == Some(false) {
+                    let noted = || {
+                        let problem = source.health().err();
+                        problem.is_some_and(|why| why.contains("not sorted"))
+                    };
+                    if ordered && before == Some(false) && !noted() {
                         return Err(format!(
                             "rows are not in order: {:?}, {row:?}",
                             last.map(|row| row.line().clone())
@@ -195,10 +194,13 @@ pub fn indexes(fuzz: &mut Fuzz, samples: &Samples) {
     let net = net();
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("index.cdxj");
-    fuzz.target("index", &samples.indexes(), &WORDS, |input| {
+    let mut indexes = samples.indexes();
+    // A file that is not sorted, and small enough for samples to show it.
+    indexes.push(include_bytes!("corpus/unsorted.cdxj").to_vec());
+    fuzz.target("index", &indexes, &WORDS, |input| {
         put(&path, input);
         let file = SourceKind::File { path: path.clone() };
-        ask(&runtime, &source(file, &net), &QUERIES, true)
+        ask(&runtime, &source(file, &net), &QUERIES)
     });
 }
 
@@ -218,6 +220,12 @@ pub fn clusters(fuzz: &mut Fuzz, samples: &Samples) {
     for name in ["cluster.idx", "cluster.loc", "cdx-00000.gz"] {
         let file = dir.path().join(name);
         let right = std::fs::read(&file).unwrap();
+        // An input that does harm has to do it in another folder as well.
+        let here = format!("{}/", dir.path().display());
+        let right = match name.ends_with(".loc") {
+            true => String::from_utf8(right).unwrap().replace(&here, "").into(),
+            false => right,
+        };
         fuzz.target(
             &name.replace('.', "_"),
             std::slice::from_ref(&right),
@@ -227,8 +235,7 @@ pub fn clusters(fuzz: &mut Fuzz, samples: &Samples) {
                 let cluster = SourceKind::ZipNum {
                     path: index.clone(),
                 };
-                // Blocks come as the secondary index has them: where that is damaged, in its order.
-                ask(&runtime, &source(cluster, &net), &QUERIES, false)
+                ask(&runtime, &source(cluster, &net), &QUERIES)
             },
         );
         put(&file, &right);
@@ -265,7 +272,7 @@ pub fn time_maps(fuzz: &mut Fuzz) {
         answer.extend_from_slice(input);
         stub.answers(&answer);
         let queries = ["url=http://example.com/", "url=http://example.com/&closest=20180601"];
-        ask(&runtime, &source(memento.clone(), &net), &queries, true)
+        ask(&runtime, &source(memento.clone(), &net), &queries)
     });
 }
 
@@ -295,7 +302,7 @@ pub fn http_answers(fuzz: &mut Fuzz, samples: &Samples) {
         .collect();
     fuzz.target("cdxanswer", &answers, &WORDS, |input| {
         stub.answers(input);
-        ask(&runtime, &source(cdx.clone(), &net), &QUERIES[..2], true)
+        ask(&runtime, &source(cdx.clone(), &net), &QUERIES[..2])
     });
 }
 
@@ -374,7 +381,7 @@ pub fn configurations(fuzz: &mut Fuzz) {
         match Config::parse(&text, "config.yaml", Path::new("/srv/archive")) {
             Ok((config, _)) => {
                 let shown = config.to_yaml(Secrets::Shown);
-                let again = Config::parse(&shown, "shown.yaml", Path::new("/"));
+                let again = Config::parse(&shown, "shown.yaml", Path::new("/srv/archive"));
                 match again {
                     Ok((again, _)) if again == config => Ok(()),
                     other => Err(format!(

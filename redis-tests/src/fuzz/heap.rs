@@ -1,7 +1,7 @@
 //! How much memory is had, and how much was at most.
 
 use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 /// The allocator of the system, which counts. A test that wants figures makes it its own:
 ///
@@ -13,6 +13,7 @@ pub struct Heap;
 
 static HAD: AtomicUsize = AtomicUsize::new(0);
 static MOST: AtomicUsize = AtomicUsize::new(0);
+static ALL: AtomicU64 = AtomicU64::new(0);
 
 impl Heap {
     /// Bytes that are had now; from now on the most of them is remembered.
@@ -27,7 +28,14 @@ impl Heap {
         MOST.load(Relaxed)
     }
 
+    /// All bytes that were ever had, those that were given back among them. It is a measure of work that is the same on
+    /// every machine, however busy.
+    pub fn all() -> u64 {
+        ALL.load(Relaxed)
+    }
+
     fn more(bytes: usize) {
+        ALL.fetch_add(bytes as u64, Relaxed);
         let had = HAD.fetch_add(bytes, Relaxed) + bytes;
         MOST.fetch_max(had, Relaxed);
     }

@@ -26,10 +26,11 @@ pub use mutator::Mutator;
 
 use crate::rng::seed_of;
 
-/// No input may make this process work for longer; that a machine has a lot to do is not the input's fault.
-const MAX_WORK: Duration = Duration::from_secs(60);
-/// No input may take longer, whether it works or waits.
-const MAX_WAIT: Duration = Duration::from_secs(600);
+/// No input may make this process ask for more memory, all in all, what it gives back at once included. This is how work is
+/// measured, so that how fast a machine is, and what else it does, decides nothing.
+const MAX_WORK: u64 = 1 << 30;
+/// After so long of processor time, and after so long by the clock, an input has no end.
+const ENDLESS: (Duration, Duration) = (Duration::from_secs(900), Duration::from_secs(3600));
 
 /// Inputs for each target unless `TIME` is set.
 const INPUTS: u64 = 200;
@@ -45,6 +46,8 @@ pub struct Fuzz {
     /// The most memory that an input may take while it is tried, in bytes.
     memory: usize,
     watch: Watch,
+    /// The most work that an input of the target under way made.
+    work: u64,
     harm: Vec<String>,
     report: Vec<String>,
 }
@@ -65,13 +68,14 @@ impl Fuzz {
             each: seconds.map(Duration::from_secs_f64),
             only: set("INPUT").map(PathBuf::from),
             memory: 96 << 20,
+            work: 0,
             harm: Vec::new(),
             report: Vec::new(),
         }
     }
 
     /// Tries inputs on a target until it had as many as it gets, or its time is over. They are made of the samples; `words` are put into them.
-    /// Harm is a panic, also one in another thread, an error that `attempt` gives, no end, or too much memory.
+    /// Harm is a panic, also one in another thread, an error that `attempt` gives, no end, or too much work or memory.
     pub fn target(
         &mut self,
         name: &str,
@@ -117,7 +121,9 @@ impl Fuzz {
                 break; // one is enough to begin with
             }
         }
-        self.report.push(format!("{name}: {number} inputs"));
+        let work = std::mem::take(&mut self.work) >> 20;
+        self.report
+            .push(format!("{name}: {number} inputs, work up to {work} MiB"));
     }
 
     fn attempt(
@@ -129,15 +135,18 @@ impl Fuzz {
     ) -> Option<String> {
         self.watch
             .begin(&format!("{name}-{}-{number}", self.seed), input);
-        let before = Heap::begin();
+        let (before, all) = (Heap::begin(), Heap::all());
         let outcome = catch_unwind(AssertUnwindSafe(|| attempt(input)));
         let most = Heap::most().saturating_sub(before);
+        let work = Heap::all() - all;
+        self.work = self.work.max(work);
         let panic = self.watch.end();
         match (panic, outcome) {
             (Some(panic), _) => Some(panic),
             (None, Err(_)) => Some("a panic".into()),
             (None, Ok(Err(why))) => Some(why),
             (None, Ok(Ok(()))) if most > self.memory => Some(format!("{most} bytes of memory")),
+            (None, Ok(Ok(()))) if work > MAX_WORK => Some(format!("too much work: {work} bytes")),
             _ => None,
         }
     }
@@ -216,7 +225,7 @@ impl Watch {
             let under = lock(&under);
             if let Some(trying) = &under.trying {
                 let worked = work().saturating_sub(trying.work);
-                if worked > MAX_WORK || trying.since.elapsed() > MAX_WAIT {
+                if worked > ENDLESS.0 || trying.since.elapsed() > ENDLESS.1 {
                     let file = folder.join(&trying.name);
                     let kept = std::fs::create_dir_all(&folder)
                         .and_then(|()| std::fs::write(&file, &trying.input));

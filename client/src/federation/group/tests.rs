@@ -256,7 +256,7 @@ async fn what_a_question_brings_about_turns_no_source_off() {
 
 #[tokio::test(start_paused = true)]
 async fn a_reader_who_takes_his_time_is_not_the_sources_fault() {
-    let rows: Vec<Does> = (0..200).map(|_| Row("2001")).collect();
+    let rows: Vec<Does> = (0..200).flat_map(|_| [Row("2001"), Pause(1)]).collect();
     let (group, _) = group(&[("good", true, &rows)]);
     let report = Report::default();
     let mut rows = group

@@ -105,6 +105,13 @@ impl Writer {
         (self.places.len(), self.text.len())
     }
 
+    /// Urlkey and timestamp of the last row.
+    #[inline]
+    pub fn last(&self) -> Option<&[u8]> {
+        let (begin, end, shape) = self.places.last()?;
+        Some(shape.both(self.text.get(*begin..*end)?))
+    }
+
     /// Gets ready for so many bytes.
     pub fn expect(&mut self, bytes: usize) {
         self.text.reserve(bytes);

@@ -58,6 +58,11 @@ impl Choice {
 }
 
 impl Listing {
+    /// Whether all files are sorted, as far as samples of them tell.
+    pub fn is_sorted(&self) -> bool {
+        self.unsorted.is_empty()
+    }
+
     /// Looks what there is. Files that were there before stay the same entries, unless others have their names now.
     pub fn read(path: &Path, choice: Choice, before: Option<&Listing>) -> Listing {
         let mut found = Found {

@@ -279,7 +279,7 @@ impl State {
 }
 
 impl Version {
-    fn of(metadata: &Metadata) -> Version {
+    pub fn of(metadata: &Metadata) -> Version {
         Version {
             place: (metadata.dev(), metadata.ino()),
             size: metadata.len(),

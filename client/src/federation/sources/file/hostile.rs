@@ -164,6 +164,33 @@ fn files_that_are_not_sorted_or_no_text_do_no_harm() {
 }
 
 #[test]
+fn a_file_that_samples_take_for_sorted_is_noted_when_it_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.cdxj");
+    let line = |n: usize| format!("com,a)/{n:06} 2016 {{\"n\": \"{}\"}}\n", "x".repeat(50));
+    let mut lines: Vec<String> = (0..30_000).map(line).collect();
+    let sorted = lines.concat();
+    // Half way from one sample to the next.
+    lines.swap(30_000 / 16, 30_000 / 16 + 1);
+    fs::write(&path, lines.concat()).unwrap();
+    let source = FileSource::new(path.clone(), identity());
+    let all = |order| lookup(query("http://a.com/", MatchType::Domain), order);
+    let (rows, ordered) = ask(&source, &all(Order::Ascending));
+    assert_eq!((rows.len(), ordered), (30_000, true));
+    let problem = source.health().unwrap_err();
+    assert!(problem.contains("a.cdxj: it is not sorted"), "{problem}");
+    // From now on, whoever asks puts them in order.
+    for order in orders() {
+        let (rows, ordered) = ask(&source, &all(order));
+        assert_eq!((rows.len(), ordered), (30_000, false), "{order:?}");
+    }
+    fs::write(folder.path().join("new"), sorted).unwrap();
+    fs::rename(folder.path().join("new"), &path).unwrap();
+    assert_eq!(source.health(), Ok(()));
+    assert!(ask(&source, &all(Order::Ascending)).1);
+}
+
+#[test]
 fn only_so_many_files_stay_open() {
     let folder = tempfile::tempdir().unwrap();
     for number in 0..700 {

@@ -9,7 +9,7 @@ pub(crate) mod folder;
 pub(crate) mod handle;
 #[cfg(test)]
 mod hostile;
-mod order;
+pub(crate) mod order;
 pub(crate) mod pivots;
 pub(crate) mod search;
 pub(crate) mod start;
@@ -31,6 +31,7 @@ use super::span::Span;
 use super::work::batches;
 use super::Identity;
 use folder::{Choice, Listing};
+use order::Disorder;
 use start::Files;
 
 /// A CDX or CDXJ file, or a folder of them.
@@ -39,6 +40,7 @@ pub struct FileSource {
     identity: Identity,
     places: Arc<Places>,
     broken: Arc<AtomicU64>,
+    disorder: Arc<Disorder>,
 }
 
 impl FileSource {
@@ -48,6 +50,7 @@ impl FileSource {
             identity,
             places: Arc::new(Places::new(path, Choice::All)),
             broken: Arc::default(),
+            disorder: Arc::default(),
         }
     }
 
@@ -57,6 +60,7 @@ impl FileSource {
             identity,
             places: Arc::new(Places::new(path, Choice::Clusters)),
             broken: Arc::default(),
+            disorder: Arc::default(),
         }
     }
 
@@ -70,7 +74,9 @@ impl FileSource {
             },
             order => (order, None),
         };
-        let ordered = order == lookup.order;
+        // Rows of a file that is not sorted are put in order like those of a server, as far as they are found.
+        let is_sorted = listing.is_sorted() && self.disorder.problem().is_none();
+        let ordered = order == lookup.order && is_sorted;
         let files = Files::new(listing.entries, span, order, split);
         let at_most = lookup.at_most.filter(|_| ordered);
         Ok(Rows {
@@ -84,8 +90,8 @@ impl FileSource {
     }
 
     pub(super) fn scan(&self, files: Files, order: Order, at_most: Option<u64>) -> Scan<Files> {
-        let broken = Arc::clone(&self.broken);
-        Scan::new(files, order, self.writer(), at_most, broken)
+        let counts = (Arc::clone(&self.broken), Arc::clone(&self.disorder));
+        Scan::new(files, order, self.writer(), at_most, counts)
     }
 
     pub(super) fn writer(&self) -> Writer {
@@ -99,7 +105,8 @@ impl Source for FileSource {
     }
 
     fn health(&self) -> Result<(), String> {
-        self.places.health()
+        self.places.health()?;
+        self.disorder.problem().map_or(Ok(()), Err)
     }
 
     fn broken(&self) -> u64 {

@@ -4,14 +4,50 @@
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::super::line::Shape;
+use super::handle::Version;
 
 /// Samples from the beginning to the end,
 const SAMPLES: u64 = 8;
 /// of so many bytes each.
 const SAMPLE: usize = 16 << 10;
+
+/// A file that a query found to be out of order, where samples did not show it.
+#[derive(Debug, Default)]
+pub(crate) struct Disorder(Mutex<Option<(PathBuf, Option<Version>)>>);
+
+impl Disorder {
+    /// Notes a file whose lines came in another order than that of a sorted file.
+    pub fn note(&self, path: &Path) {
+        let mut noted = self.lock();
+        if noted.as_ref().is_none_or(|(other, _)| other != path) {
+            tracing::warn!(path = %path.display(), "an index is not sorted: sort it by LC_ALL=C sort");
+            *noted = Some((path.to_owned(), version(path)));
+        }
+    }
+
+    /// What is wrong, in words, as long as the file is as it was then.
+    pub fn problem(&self) -> Option<String> {
+        let mut noted = self.lock();
+        noted.take_if(|(path, seen)| version(path) != *seen);
+        let (path, _) = noted.as_ref()?;
+        let shown = path.display();
+        Some(format!(
+            "{shown}: it is not sorted: sort it by LC_ALL=C sort"
+        ))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<(PathBuf, Option<Version>)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn version(path: &Path) -> Option<Version> {
+    fs::metadata(path).ok().as_ref().map(Version::of)
+}
 
 /// What is wrong with the order of a file, in words. `None` when nothing is, or it cannot be read, which others tell.
 pub(crate) fn disorder(path: &Path) -> Option<String> {

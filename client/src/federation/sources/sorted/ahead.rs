@@ -1,6 +1,7 @@
 //! Lines from a place on.
 
 use std::ops::Range;
+use std::path::Path;
 
 use super::super::line::{trimmed, LONGEST};
 use super::super::work::{Halt, Work};
@@ -59,6 +60,11 @@ impl Ahead {
     pub fn offset(&self) -> u64 {
         let after = self.buffer.len().saturating_sub(self.line.start);
         self.pieces.at().saturating_sub(after as u64)
+    }
+
+    /// The file that they are of.
+    pub fn path(&self) -> Option<&Path> {
+        self.pieces.path()
     }
 
     /// How many lines too long there were so far.

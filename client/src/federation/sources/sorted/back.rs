@@ -1,6 +1,7 @@
 //! Lines before a place, the last one first.
 
 use std::ops::Range;
+use std::path::Path;
 
 use super::super::line::{trimmed, LONGEST};
 use super::super::work::{Halt, Work};
@@ -43,6 +44,11 @@ impl Back {
     #[inline]
     pub fn line(&self) -> &[u8] {
         trimmed(self.buffer.get(self.line.clone()).unwrap_or_default())
+    }
+
+    /// The file that they are of.
+    pub fn path(&self) -> Option<&Path> {
+        self.pieces.path()
     }
 
     /// How many lines too long there were so far.

@@ -1,6 +1,7 @@
 //! Those lines of a text that a query is about, in its order.
 
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 
 use super::super::super::query::Order;
@@ -97,6 +98,16 @@ impl Cursor {
     #[inline]
     pub fn both(&self) -> &[u8] {
         self.shape.both(self.line())
+    }
+
+    /// The file that it is of.
+    #[cold]
+    pub fn path(&self) -> Option<&Path> {
+        match &self.lines {
+            Lines::Ahead(ahead) => ahead.path(),
+            Lines::Back(back) => back.path(),
+            Lines::Runs(runs) => runs.back.path(),
+        }
     }
 
     pub fn shape(&self) -> Shape {

@@ -1,5 +1,7 @@
 //! Text that comes piece by piece.
 
+use std::path::Path;
+
 use super::super::file::handle::Snapshot;
 use super::super::work::{Halt, Work};
 use super::super::zipnum::Blocks;
@@ -40,6 +42,14 @@ impl Pieces {
             Pieces::Blocks(_) => {}
         }
         self
+    }
+
+    /// The file; of a cluster, its secondary index.
+    pub fn path(&self) -> Option<&Path> {
+        Some(match self {
+            Pieces::File(stretch) => stretch.file.path(),
+            Pieces::Blocks(blocks) => blocks.path(),
+        })
     }
 
     /// Where in the file it is; 0 in what is no file.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::super::super::query::Order;
 use super::super::super::source::Batch;
+use super::super::file::order::Disorder;
 use super::super::line::Writer;
 use super::super::work::{Halt, Next, Steps, Work};
 use super::cursor::Cursor;
@@ -37,6 +38,10 @@ pub(crate) struct Scan<S> {
     /// So many rows are still wanted.
     left: u64,
     broken: Arc<AtomicU64>,
+    /// Urlkey and timestamp of the last row of the batch before, and how far the last row was from what is closest.
+    last: Vec<u8>,
+    distance: u64,
+    disorder: Arc<Disorder>,
 }
 
 enum Beginning<S> {
@@ -46,13 +51,13 @@ enum Beginning<S> {
 }
 
 impl<S: Start> Scan<S> {
-    /// `at_most` rows, with `broken` counting lines that are none.
+    /// `at_most` rows. Lines that are none are counted, and a file whose lines are out of order is noted.
     pub fn new(
         start: S,
         order: Order,
         writer: Writer,
         at_most: Option<u64>,
-        broken: Arc<AtomicU64>,
+        (broken, disorder): (Arc<AtomicU64>, Arc<Disorder>),
     ) -> Scan<S> {
         Scan {
             start: Beginning::Under(start, Vec::new().into_iter(), None),
@@ -64,6 +69,9 @@ impl<S: Start> Scan<S> {
             batch: FIRST,
             left: at_most.unwrap_or(u64::MAX),
             broken,
+            last: Vec::new(),
+            distance: 0,
+            disorder,
         }
     }
 
@@ -86,6 +94,16 @@ impl<S: Start> Scan<S> {
                 self.batch = (self.batch * 4).min(LARGEST);
                 return Err(Halt::Enough);
             }
+            let before = self.writer.last().unwrap_or(&self.last);
+            let follows = match self.order {
+                Order::Ascending => before <= cursor.both(),
+                Order::Descending => before.is_empty() || cursor.both() <= before,
+                Order::Closest(_) => self.distance <= cursor.distance(),
+            };
+            if let (false, Some(path)) = (follows, cursor.path()) {
+                self.disorder.note(path);
+            }
+            self.distance = cursor.distance();
             let line = cursor.line();
             if rows == 0 {
                 self.writer.expect(match self.batch {
@@ -198,6 +216,9 @@ impl<S: Start> Scan<S> {
 impl<S: Start> Steps for Scan<S> {
     fn step(&mut self, work: &mut Work) -> (Batch, Next) {
         let next = Next::after(self.run(work));
+        if let Some(last) = self.writer.last() {
+            self.last = last.to_vec();
+        }
         (self.writer.take(), next)
     }
 }

@@ -1,6 +1,7 @@
 //! The blocks of a cluster that a query is about, as text.
 
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -65,6 +66,11 @@ impl Blocks {
         }
     }
 
+    /// The secondary index.
+    pub fn path(&self) -> &Path {
+        &self.cluster.index
+    }
+
     /// Only some of the blocks, by their number among those that the span is about.
     pub fn only(mut self, some: Range<u64>) -> Blocks {
         self.some = some;
@@ -87,7 +93,8 @@ impl Blocks {
 
     fn unpacked(&self, block: &Block, work: &mut Work) -> Result<Bytes, Halt> {
         let mut last = None;
-        for file in self.cluster.parts.files(&block.part, work)? {
+        for part in self.cluster.parts.files(&block.part, work)? {
+            let file = part.file();
             let text = match file.snapshot(work) {
                 Ok(Some(snapshot)) => self.cluster.unpacked.text(&snapshot, block, work),
                 Ok(None) => Err(Halt::Failed(SourceError::Io(format!(
@@ -98,8 +105,15 @@ impl Blocks {
             };
             match text {
                 // Perhaps it is whole at another place.
-                Err(Halt::Failed(error)) => last = Some(Halt::Failed(error)),
-                other => return other,
+                Err(Halt::Failed(error)) => {
+                    part.note(false);
+                    last = Some(Halt::Failed(error));
+                }
+                Err(halt) => return Err(halt),
+                Ok(text) => {
+                    part.note(true);
+                    return Ok(text);
+                }
             }
         }
         let nowhere = || SourceError::Io(format!("{:?} is nowhere", block.part));

@@ -20,7 +20,7 @@ mod tests;
 mod unpack;
 
 use std::ffi::OsStr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 pub(crate) use self::blocks::Blocks;
 use self::parts::Parts;
@@ -29,6 +29,7 @@ use self::unpack::Unpacked;
 /// What belongs to a secondary index.
 #[derive(Debug)]
 pub(crate) struct Cluster {
+    index: PathBuf,
     parts: Parts,
     unpacked: Unpacked,
 }
@@ -37,6 +38,7 @@ impl Cluster {
     /// The cluster with that secondary index.
     pub fn new(index: &Path) -> Cluster {
         Cluster {
+            index: index.to_owned(),
             parts: Parts::new(index),
             unpacked: Unpacked::default(),
         }

@@ -16,6 +16,43 @@ const LOOK: Duration = Duration::from_secs(1);
 /// So many parts are remembered that no `.loc` file tells of.
 const REMEMBERED: usize = 4096;
 
+/// More places of a part than these are not tried.
+pub(super) const MOST: usize = 16;
+/// A place where something failed is tried after the others for so long. Tests see no end of it.
+const SHUNNED: Duration = Duration::from_secs(if cfg!(test) { 3600 } else { 10 });
+
+/// A file that should have a part.
+#[derive(Debug)]
+pub(crate) struct Part {
+    file: Entry,
+    /// When something failed there, if nothing has worked since.
+    failed: Mutex<Option<Instant>>,
+}
+
+impl Part {
+    fn new(path: PathBuf) -> Arc<Part> {
+        Arc::new(Part {
+            file: Entry::new(path),
+            failed: Mutex::default(),
+        })
+    }
+
+    pub fn file(&self) -> &Entry {
+        &self.file
+    }
+
+    /// Notes whether a block could be had there.
+    pub fn note(&self, worked: bool) {
+        let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        *failed = (!worked).then(Instant::now);
+    }
+
+    fn failed_lately(&self) -> bool {
+        let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        failed.is_some_and(|since| since.elapsed() < SHUNNED)
+    }
+}
+
 /// Where the parts of a cluster are.
 #[derive(Debug)]
 pub(crate) struct Parts {
@@ -31,10 +68,10 @@ struct Known {
     /// When there was none.
     missing: Option<Instant>,
     /// Parts in the folder.
-    beside: HashMap<Box<str>, Arc<Entry>>,
+    beside: HashMap<Box<str>, Arc<Part>>,
 }
 
-type Places = HashMap<Box<str>, Vec<Arc<Entry>>>;
+type Places = HashMap<Box<str>, Vec<Arc<Part>>>;
 
 impl Parts {
     pub fn new(index: &Path) -> Parts {
@@ -45,14 +82,18 @@ impl Parts {
         }
     }
 
-    /// The files that have a part, of which any will do.
+    /// The files that have a part, of which any will do. Those where something failed lately come last.
     ///
     /// # Errors
     /// When nothing says where it is.
-    pub fn files(&self, part: &str, work: &mut Work) -> Result<Vec<Arc<Entry>>, Halt> {
+    pub fn files(&self, part: &str, work: &mut Work) -> Result<Vec<Arc<Part>>, Halt> {
         if let Some(places) = self.places(work)? {
             return match places.get(part) {
-                Some(files) if !files.is_empty() => Ok(files.clone()),
+                Some(files) if !files.is_empty() => {
+                    let mut files = files.clone();
+                    files.sort_by_cached_key(|file| file.failed_lately());
+                    Ok(files)
+                }
                 _ => Err(self.lost(part, "has no path for it on this machine")),
             };
         }
@@ -70,7 +111,7 @@ impl Parts {
         if known.beside.len() >= REMEMBERED {
             known.beside.clear();
         }
-        let new = || Arc::new(Entry::new(self.folder.join(path)));
+        let new = || Part::new(self.folder.join(path));
         let file = known.beside.entry(part.into()).or_insert_with(new);
         Ok(vec![Arc::clone(file)])
     }
@@ -116,15 +157,26 @@ impl Parts {
     }
 
     fn read(&self, text: &str) -> Places {
+        let mut cut = 0_usize;
         let lines = text.lines().filter_map(|line| {
             let mut columns = line.trim_end().split('\t');
             let part = columns.next().filter(|part| !part.is_empty())?;
             // Those on other machines are not for this source.
             let paths = columns.filter(|path| !path.is_empty() && !path.contains("://"));
-            let files = paths.map(|path| Arc::new(Entry::new(self.folder.join(path))));
-            Some((part.into(), files.collect()))
+            let files = paths.map(|path| Part::new(self.folder.join(path)));
+            let mut files: Vec<_> = files.take(MOST + 1).collect();
+            if files.len() > MOST {
+                files.truncate(MOST);
+                cut += 1;
+            }
+            Some((part.into(), files))
         });
-        lines.collect()
+        let places = lines.collect();
+        if cut > 0 {
+            let path = self.places.path().display();
+            tracing::warn!(%path, parts = cut, "a part has more than {MOST} places, of which the rest is left out");
+        }
+        places
     }
 
     fn lost(&self, part: &str, why: &str) -> Halt {

@@ -139,7 +139,13 @@ fn problem(index: &[u8], part: &[u8]) -> SourceError {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("a.idx"), index).unwrap();
     fs::write(folder.path().join("p.gz"), part).unwrap();
-    let source = FileSource::clusters(folder.path().join("a.idx"), identity());
+    problem_of(&FileSource::clusters(
+        folder.path().join("a.idx"),
+        identity(),
+    ))
+}
+
+fn problem_of(source: &FileSource) -> SourceError {
     let all = lookup(query("http://a.com/", Default::default()), Order::Ascending);
     runtime().block_on(async {
         let mut rows = source.rows(all).await.unwrap();
@@ -152,6 +158,71 @@ fn problem(index: &[u8], part: &[u8]) -> SourceError {
         assert!(rows.batches.next().await.is_none());
         error
     })
+}
+
+/// A folder with a cluster of one block for each of these lines, whose `.loc` file has these places.
+fn placed(lines: &[&str], places: &str) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut index, mut at) = (String::new(), 0);
+    for line in lines {
+        let length = packed(line.as_bytes()).len();
+        let begin = line.split(" {").next().unwrap();
+        index += &format!("{begin}\tp\t{at}\t{length}\n");
+        at += length;
+    }
+    fs::write(folder.path().join("a.idx"), index).unwrap();
+    fs::write(folder.path().join("a.loc"), format!("p\t{places}\n")).unwrap();
+    folder
+}
+
+#[test]
+fn as_many_places_of_a_part_are_tried_as_are_of_use() {
+    let line = "com,a)/ 2016 {}\n";
+    let source = |before: usize| {
+        let places = vec!["none"; before].join("\t") + "\tgood";
+        let folder = placed(&[line], &places);
+        fs::write(folder.path().join("good"), packed(line.as_bytes())).unwrap();
+        let source = FileSource::clusters(folder.path().join("a.idx"), identity());
+        (folder, source)
+    };
+    let all = lookup(query("http://a.com/", Default::default()), Order::Ascending);
+    let (_folder, few) = source(15);
+    assert_eq!(ask(&few, &all).0.len(), 1);
+    for more in [16, 400] {
+        let (_folder, many) = source(more);
+        let error = problem_of(&many).to_string();
+        assert!(error.contains("none: there is no such file"), "{error}");
+    }
+}
+
+#[test]
+fn a_place_that_failed_is_left_until_the_others_fail() {
+    // Each block is packed to as many bytes as its twin.
+    let lines = [
+        "com,a)/ 2016 {\"n\": \"1\"}\n",
+        "com,b)/ 2016 {\"n\": \"1\"}\n",
+    ];
+    let part = |n: &str| -> Vec<u8> {
+        let lines = lines.map(|line| line.replace("\"1\"", &format!("\"{n}\"")));
+        lines.map(|line| packed(line.as_bytes())).concat()
+    };
+    let folder = placed(&lines, "first\tsecond");
+    let put = |name: &str, bytes: &[u8]| fs::write(folder.path().join(name), bytes).unwrap();
+    put("second", &part("2"));
+    let source = FileSource::clusters(folder.path().join("a.idx"), identity());
+    let row = |url: &str| {
+        let all = lookup(query(url, Default::default()), Order::Ascending);
+        let (rows, ordered) = ask(&source, &all);
+        assert_eq!((rows.len(), ordered), (1, true));
+        rows[0].field("n")
+    };
+    assert_eq!(row("http://a.com/"), "2");
+    // It is there now, and not looked for.
+    put("first", &part("1"));
+    assert_eq!(row("http://b.com/"), "2");
+    fs::remove_file(folder.path().join("second")).unwrap();
+    put("other", b"x");
+    assert_eq!(row("http://b.com/"), "1");
 }
 
 #[test]

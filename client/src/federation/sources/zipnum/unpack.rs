@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
@@ -17,7 +18,17 @@ const KEPT: usize = 16 << 20;
 
 /// Blocks that were unpacked lately.
 #[derive(Debug, Default)]
-pub(super) struct Unpacked(Mutex<VecDeque<(Which, Bytes)>>);
+pub(super) struct Unpacked {
+    kept: Mutex<VecDeque<(Which, Bytes)>>,
+    failed: Mutex<VecDeque<Failed>>,
+}
+
+/// A block that is none, since when that is known, and why.
+type Failed = (Which, Instant, SourceError);
+
+/// As many blocks that are none are known at a time, and each for so long.
+const FAILED: usize = 64;
+const FAILED_FOR: Duration = Duration::from_secs(10);
 
 type Which = (Version, u64, u64);
 
@@ -29,7 +40,7 @@ impl Unpacked {
     pub fn text(&self, file: &Snapshot, block: &Block, work: &mut Work) -> Result<Bytes, Halt> {
         let which = (file.version(), block.offset, block.length);
         let kept = {
-            let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
             kept.iter()
                 .find(|(other, _)| *other == which)
                 .map(|(_, text)| text.clone())
@@ -41,8 +52,11 @@ impl Unpacked {
         if !work.may_wait() {
             return Err(Halt::Wait);
         }
-        let text = unpack(file, block, work)?;
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(error) = self.failure(&which) {
+            return Err(Halt::Failed(error));
+        }
+        let text = unpack(file, block, work).inspect_err(|halt| self.note(which, halt))?;
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.push_front((which, text.clone()));
         let mut size = 0;
         kept.retain(|(_, text)| {
@@ -50,6 +64,21 @@ impl Unpacked {
             size <= KEPT
         });
         Ok(text)
+    }
+
+    /// Why there is no such block, if that was found out just now.
+    fn failure(&self, which: &Which) -> Option<SourceError> {
+        let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        failed.retain(|(_, since, _)| since.elapsed() < FAILED_FOR);
+        let found = failed.iter().find(|(other, ..)| other == which);
+        found.map(|(.., error)| error.clone())
+    }
+
+    fn note(&self, which: Which, halt: &Halt) {
+        let Halt::Failed(error) = halt else { return };
+        let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        failed.push_front((which, Instant::now(), error.clone()));
+        failed.truncate(FAILED);
     }
 }
 
