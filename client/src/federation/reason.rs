@@ -34,6 +34,8 @@ pub enum Reason {
     NotFound,
     /// What was found is no valid record, or another one.
     BadRecord,
+    /// The capture redirects to its own URL.
+    SelfRedirect,
     /// The row says nothing that the loader works with.
     Unfit,
     /// The request cannot be sent on.
@@ -55,6 +57,7 @@ impl fmt::Display for Reason {
             Reason::Unsupported => "unsupported query",
             Reason::NotFound => "not found",
             Reason::BadRecord => "invalid record",
+            Reason::SelfRedirect => "a redirect to its own URL",
             Reason::Unfit => "no loader for this row",
             Reason::BadRequest => "request cannot be sent on",
         })
@@ -86,6 +89,7 @@ impl From<&LoadError> for Reason {
             LoadError::Missing(_) => Reason::NotFound,
             LoadError::Net(error) => Reason::from(error),
             LoadError::Record(_) => Reason::BadRecord,
+            LoadError::SelfRedirect => Reason::SelfRedirect,
             LoadError::Io(_) => Reason::Unreadable,
         }
     }

@@ -189,7 +189,7 @@ fn of_records_that_can_be_read_twice_the_damaged_ones_are_passed_over() {
 }
 
 #[test]
-fn a_redirect_to_itself_is_the_last_choice() {
+fn a_redirect_to_itself_is_no_answer() {
     let mut shelf = Shelf::new();
     for (timestamp, location) in [
         ("20160102030405", "https://www.example.com/"),
@@ -220,9 +220,46 @@ fn a_redirect_to_itself_is_the_last_choice() {
     );
     let only_redirects = asked + "&from=2016";
     let answer = get(stage.address(), &only_redirects);
+    assert_eq!(answer.status, 404);
     assert!(
-        answer.text().contains("Location: https://www.example.com/"),
+        answer.text().contains("redirect to its own URL"),
         "{}",
         answer.text()
+    );
+    let replay = get(stage.address(), &format!("/c/{TIME}id_/{URL}"));
+    assert_eq!((replay.status, &*replay.text()), (200, "a page"));
+}
+
+#[test]
+fn a_record_whose_lines_have_a_cr_too_many_is_loaded() {
+    let mut shelf = Shelf::new();
+    let http = "HTTP/1.0 302 \nLocation: http://www.example.com/other\nContent-Length: 0\n\n";
+    let length = http.replace('\n', "\r\n").len();
+    let head = format!(
+        "WARC/1.0\nWARC-Type: response\nWARC-Record-ID: <urn:uuid:1>\nWARC-Date: {}\nContent-Length: {length}\n\
+         Content-Type: application/http; msgtype=response\n\
+         WARC-Payload-Digest: sha1:3I42H3S6NNFQ2MSVX7XZKYAYSCX5QBYJ\nWARC-Target-URI: {URL}\n\n",
+        iso(TIME)
+    );
+    let text = format!("{head}{http}").replace('\n', "\r\r\n");
+    std::fs::write(shelf.path().join("warcs/a.warc"), &text).unwrap();
+    let slot = Slot {
+        file: "a.warc".to_owned(),
+        offset: 0,
+        length: (head.replace('\n', "\r\r\n").len() + length) as u64,
+    };
+    shelf.line(URL, TIME, &slot, ", \"status\": \"302\"");
+    let index = shelf.write_index("index.cdxj");
+    let stage = Stage::start(&format!(
+        "collections:\n  c: {{index: {index}, resource: {}}}\n",
+        shelf.warcs()
+    ));
+    let answer = get(stage.address(), &target("c", URL, TIME));
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let replay = get(stage.address(), &format!("/c/{TIME}id_/{URL}"));
+    let location = format!("{}/c/{TIME}id_/http://www.example.com/other", stage.url());
+    assert_eq!(
+        (replay.status, replay.field("location")),
+        (302, Some(&*location))
     );
 }

@@ -130,8 +130,6 @@ async fn query(request: &Request<'_>, collection: &Collection) -> Result<Arc<Que
 
 impl Search<'_> {
     async fn run(&mut self) -> Result<Option<(Row, Record)>, Failure> {
-        // A redirect to itself is better than nothing, and worse than anything else.
-        let mut circle = None;
         for step in &self.collection.steps {
             let mut rows = self
                 .collection
@@ -140,7 +138,7 @@ impl Search<'_> {
             while let Some(batch) = rows.next().await.transpose()? {
                 for row in batch {
                     if self.tried.rows() >= TRIES {
-                        return Ok(circle);
+                        return Ok(None);
                     }
                     let Ok(capture) = Capture::of(&row) else {
                         self.tried.add(
@@ -156,11 +154,12 @@ impl Search<'_> {
                     if !capture.sends_on_to_itself(&record) {
                         return Ok(Some((row, record)));
                     }
-                    circle.get_or_insert((row, record));
+                    self.tried
+                        .add(Some(&capture), None, &LoadError::SelfRedirect);
                 }
             }
         }
-        Ok(circle)
+        Ok(None)
     }
 
     /// The record of a row, by the first loader that has it.

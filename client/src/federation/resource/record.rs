@@ -42,6 +42,8 @@ pub enum LoadError {
     Net(SourceError),
     /// What was found is no valid record, or not the one that the row is about.
     Record(String),
+    /// The capture redirects to its own URL: whoever follows it comes back, again and again.
+    SelfRedirect,
     /// A file cannot be read or written.
     Io(String),
 }
@@ -55,6 +57,7 @@ impl LoadError {
             LoadError::Missing(_) => "missing",
             LoadError::Net(error) => error.word(),
             LoadError::Record(_) => "record",
+            LoadError::SelfRedirect => "self-redirect",
             LoadError::Io(_) => "io",
         }
     }
@@ -64,6 +67,7 @@ impl fmt::Display for LoadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             LoadError::Net(error) => error.fmt(f),
+            LoadError::SelfRedirect => f.write_str("it redirects to its own URL"),
             LoadError::Unfit(what)
             | LoadError::Request(what)
             | LoadError::Missing(what)

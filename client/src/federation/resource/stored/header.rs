@@ -30,12 +30,13 @@ struct Field {
     value: Range<usize>,
 }
 
-/// Where the header ends that these bytes begin with: after its empty line. `None` when that is not there.
+/// Where the header ends that these bytes begin with: after its empty line. `None` when that is not there. Files that
+/// were taken for text on their way have more than one CR before an LF.
 pub(in crate::federation::resource) fn end_of(bytes: &[u8]) -> Option<usize> {
-    memchr::memchr_iter(b'\n', bytes).find_map(|at| match bytes.get(at + 1..)? {
-        [b'\n', ..] => Some(at + 2),
-        [b'\r', b'\n', ..] => Some(at + 3),
-        _ => None,
+    memchr::memchr_iter(b'\n', bytes).find_map(|at| {
+        let rest = bytes.get(at + 1..)?;
+        let returns = rest.iter().take_while(|&&byte| byte == b'\r').count();
+        (rest.get(returns) == Some(&b'\n')).then_some(at + returns + 2)
     })
 }
 
@@ -55,8 +56,10 @@ impl Header {
         while let Some(at) = memchr::memchr(b'\n', rest) {
             let (line, after) = rest.split_at(at + 1);
             rest = after;
-            let text = line.strip_suffix(b"\n").unwrap_or(line);
-            let text = text.strip_suffix(b"\r").unwrap_or(text);
+            let mut text = line.strip_suffix(b"\n").unwrap_or(line);
+            while let Some(shorter) = text.strip_suffix(b"\r") {
+                text = shorter;
+            }
             header.changed |= text.len() + 2 != line.len();
             if text.is_empty() {
                 break;
@@ -306,6 +309,12 @@ mod tests {
         assert_eq!(header.raw(), b"WARC/0.18\r\nA: b c\r\nD:\r\n\r\n");
         assert_eq!(header.get("a"), Some(&b"b c"[..]));
         assert_eq!(header.get("d"), Some(&b""[..]));
+        let twice = b"WARC/1.0\r\r\nA: b\r\r\n\r\r\n";
+        assert_eq!(end_of(twice), Some(twice.len()));
+        assert_eq!(
+            Header::parse(twice).unwrap().raw(),
+            b"WARC/1.0\r\nA: b\r\n\r\n"
+        );
     }
 
     #[test]
