@@ -180,6 +180,134 @@ fn queues_are_moved_swept_and_dropped() {
 }
 
 #[test]
+fn a_group_is_emptied_and_others_keep_what_they_have() {
+    let server = Server::start();
+    let mut c = frontier(&server);
+    ok!(
+        c,
+        "CHG.ADDURI",
+        FRONTIER,
+        "crawl-2",
+        "a.example",
+        0,
+        0,
+        "https://a.example/2"
+    );
+    let refused = chg(&server, &["drop", "--group", "a.example"]);
+    assert_eq!(refused.status, 2, "{refused:?}");
+    assert!(
+        refused
+            .errors
+            .starts_with("group a.example: 3 URIs queued\n"),
+        "{refused:?}"
+    );
+    assert_eq!(ok!(c, "GET", format!("{FRONTIER}QCT")).text(), "5");
+    let dropped = chg(&server, &["drop", "--group", "a.example", "--yes"]);
+    assert_eq!(dropped.out, "group a.example: 3 URIs of 2 crawls dropped\n");
+    let dropped = chg(
+        &server,
+        &["drop", "--group", "b.example", "--yes", "--json"],
+    );
+    let expected = json!({"group": "b.example", "executions": 1, "uris": 1});
+    assert_eq!(dropped.object(), expected);
+    assert_eq!(ok!(c, "GET", format!("{FRONTIER}QCT")).text(), "1");
+    let unknown = chg(&server, &["drop", "--group", "nowhere.example", "--yes"]);
+    assert!(
+        unknown.status == 1 && unknown.errors.contains("NOCHG"),
+        "{unknown:?}"
+    );
+    for wrong in [
+        &["drop", "--yes"][..],
+        &["drop", "crawl-2", "--group", "c.example"],
+    ] {
+        assert_eq!(chg(&server, wrong).status, 2, "{wrong:?}");
+    }
+}
+
+#[test]
+fn groups_and_uris_are_listed() {
+    let server = Server::start();
+    let mut c = frontier(&server);
+    let far = server_time(&mut c) as u64 + 86_400_000;
+    for page in 0..1500 {
+        let uri = format!("https://d.example/{page:04}");
+        ok!(
+            c,
+            "CHG.ADDURI",
+            FRONTIER,
+            "crawl-2",
+            "d.example",
+            far,
+            1,
+            uri
+        );
+    }
+    ok!(c, "CHG.NEXT", FRONTIER, "LEASE", 3_600_000);
+    let of = |words: &[&str]| chg(&server, &[&["groups", "--json"], words].concat());
+    let all = of(&[]).json();
+    let names: Vec<_> = all.iter().map(|one| one["chg"].as_str().unwrap()).collect();
+    assert_eq!(names, ["b.example", "c.example", "d.example", "a.example"]);
+    assert_eq!(
+        all[2],
+        json!({"chg": "d.example", "state": "waiting", "due": far, "count": 1500})
+    );
+    assert_eq!(
+        (&all[3]["state"], &all[3]["count"]),
+        (&json!("busy"), &json!(2))
+    );
+    assert_eq!(of(&["--state", "busy"]).object(), all[3]);
+    assert_eq!(of(&["--state", "ready"]).out, "");
+    let first = of(&["--count", "2"]);
+    assert_eq!(first.json(), all[..2]);
+    assert_eq!(first.errors, "there may be more: --count\n");
+    assert_eq!(of(&["--state", "idle"]).status, 2);
+    let table = chg(&server, &["groups", "--state", "waiting"]).out;
+    let lines: Vec<&str> = table.lines().collect();
+    assert_eq!(lines.len(), 4, "{table}");
+    assert!(
+        lines[0].starts_with("group") && lines[0].ends_with("URIs"),
+        "{table}"
+    );
+    let of_d: Vec<&str> = lines[3].split_whitespace().collect();
+    assert_eq!(of_d[..2], ["d.example", "waiting"]);
+    assert!(
+        of_d[2].ends_with('Z') && of_d[3..].concat() == "1500",
+        "{table}"
+    );
+
+    // More than the server lists at a time.
+    let uris = chg(&server, &["uris", "d.example", "--count", "5000", "--json"]);
+    assert_eq!(uris.errors, "");
+    let uris = uris.json();
+    assert_eq!(uris.len(), 1500);
+    for (page, one) in uris.iter().enumerate() {
+        assert_eq!(one["uri"], format!("https://d.example/{page:04}"));
+    }
+    let expected = json!({
+        "execution": "crawl-2", "depth": 1, "due": far, "attempts": 0, "uri": "https://d.example/0000",
+    });
+    assert_eq!(uris[0], expected);
+    let few = chg(&server, &["uris", "d.example"]);
+    assert_eq!(few.out.lines().count(), 101, "{few:?}");
+    assert_eq!(few.errors, "there may be more: --count\n");
+    let of_a = chg(&server, &["uris", "a.example", "--json"]).object();
+    assert_eq!(of_a["uri"], "https://a.example/about");
+    let unknown = chg(&server, &["uris", "nowhere.example"]);
+    assert!(
+        unknown.status == 1 && unknown.errors.contains("NOCHG"),
+        "{unknown:?}"
+    );
+    let empty = Server::start();
+    assert_eq!(chg(&empty, &["groups"]).errors, "no group is queued\n");
+    ok!(empty.wire(), "CHG.ADD", FRONTIER, "crawl-1", "a.example", 0);
+    let counted = chg(&empty, &["uris", "a.example"]);
+    assert_eq!(
+        (counted.status, &*counted.errors),
+        (0, "no URI is kept for this group\n")
+    );
+}
+
+#[test]
 fn leases_that_ran_out_and_faults_are_shown() {
     let server = Server::start();
     let mut c = frontier(&server);

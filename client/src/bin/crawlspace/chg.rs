@@ -4,6 +4,7 @@ mod check;
 mod figures;
 mod hold;
 mod limits;
+mod listing;
 mod queues;
 
 use std::io;
@@ -14,6 +15,8 @@ use clap::Subcommand;
 pub enum Chg {
     Info(figures::ShowInfo),
     Why(figures::ShowWhy),
+    Groups(listing::Groups),
+    Uris(listing::Uris),
     Expired(figures::ShowExpired),
     Check(check::ShowCheck),
     Repair(check::Mend),
@@ -32,6 +35,8 @@ impl Chg {
         match self {
             Chg::Info(info) => info.run(),
             Chg::Why(why) => why.run(),
+            Chg::Groups(groups) => groups.run(),
+            Chg::Uris(uris) => uris.run(),
             Chg::Expired(expired) => expired.run(),
             Chg::Check(check) => check.run(),
             Chg::Repair(repair) => repair.run(),

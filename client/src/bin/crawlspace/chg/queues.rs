@@ -56,20 +56,25 @@ impl Move {
     }
 }
 
-/// Abort a crawl: all of its URIs go.
+/// Abort a crawl, or empty a group: all of its URIs go.
 ///
-/// Says how many there are and asks, unless --yes is given. What is added for the crawl afterwards is taken in again.
+/// Says how many there are and asks, unless --yes is given. Of a group the URIs of all crawls go, which go on; its pause
+/// and its limits stay. What is added afterwards is taken in again; of a crawl, when the last of its leases is over.
 #[derive(Args)]
-#[command(after_help = "Example:
-  crawlspace chg drop crawl-1 --prefix '{web}:'")]
+#[command(after_help = "Examples:
+  crawlspace chg drop crawl-1 --prefix '{web}:'
+  crawlspace chg drop --group trap.example")]
 pub struct Drop {
     #[command(flatten)]
     asking: Asking,
     #[command(flatten)]
     consent: Consent,
     /// The crawl.
-    #[arg(value_name = "EXECUTION", value_parser = Bytes::parser())]
-    execution: Bytes,
+    #[arg(value_name = "EXECUTION", value_parser = Bytes::parser(), required_unless_present = "group")]
+    execution: Option<Bytes>,
+    /// A group of hosts, in place of a crawl.
+    #[arg(long, value_name = "CHG", value_parser = Bytes::parser(), conflicts_with = "execution")]
+    group: Option<Bytes>,
 }
 
 #[derive(Serialize)]
@@ -79,13 +84,27 @@ struct Dropped<'a> {
     uris: u64,
 }
 
+#[derive(Serialize)]
+struct Emptied<'a> {
+    group: &'a Bytes,
+    executions: u64,
+    uris: u64,
+}
+
 impl Drop {
     pub fn run(&self) -> io::Result<bool> {
         let frontier = self.asking.frontier()?;
-        let execution = &self.execution;
-        let queued = many(queued(&frontier, execution.as_bytes())?, "URI");
-        say(format_args!("crawl {execution}: {queued} queued"));
-        if !self.consent.given("Drop them all?")? {
+        match (&self.group, &self.execution) {
+            (Some(group), _) => self.empty(&frontier, group),
+            (None, Some(execution)) => self.abort(&frontier, execution),
+            // The command line has one of them.
+            (None, None) => Ok(false),
+        }
+    }
+
+    fn abort(&self, frontier: &Frontier, execution: &Bytes) -> io::Result<bool> {
+        let what = format!("crawl {execution}");
+        if !self.is_wanted(&what, queued(frontier, execution.as_bytes())?)? {
             return Ok(false);
         }
         let dropped = frontier.drop_execution(execution.as_bytes());
@@ -95,12 +114,34 @@ impl Drop {
             groups,
             uris,
         };
-        self.asking.tell(&outcome, |_| {
-            let (uris, groups) = (many(uris, "URI"), many(groups, "group"));
-            writeln!(
-                io::stdout(),
-                "crawl {execution}: {uris} of {groups} dropped"
-            )
+        self.tell(&outcome, &what, uris, &many(groups, "group"))
+    }
+
+    fn empty(&self, frontier: &Frontier, group: &Bytes) -> io::Result<bool> {
+        let what = format!("group {group}");
+        let why = frontier.why(group.as_bytes()).map_err(io::Error::other)?;
+        if !self.is_wanted(&what, why.count)? {
+            return Ok(false);
+        }
+        let dropped = frontier.drop_group(group.as_bytes());
+        let (executions, uris) = dropped.map_err(io::Error::other)?;
+        let outcome = Emptied {
+            group,
+            executions,
+            uris,
+        };
+        self.tell(&outcome, &what, uris, &many(executions, "crawl"))
+    }
+
+    fn is_wanted(&self, what: &str, queued: u64) -> io::Result<bool> {
+        say(format_args!("{what}: {} queued", many(queued, "URI")));
+        self.consent.given("Drop them all?")
+    }
+
+    fn tell(&self, outcome: &impl Serialize, what: &str, uris: u64, of: &str) -> io::Result<bool> {
+        self.asking.tell(outcome, |_| {
+            let uris = many(uris, "URI");
+            writeln!(io::stdout(), "{what}: {uris} of {of} dropped")
         })?;
         Ok(true)
     }

@@ -1,0 +1,158 @@
+//! `crawlspace chg groups` and `uris`: what is queued, one by one.
+
+use std::io;
+
+use clap::builder::PossibleValuesParser;
+use clap::Args;
+use crawlspace_client::frontier::{ListedGroup, ListedUri, Page, Queue};
+use crawlspace_client::Error;
+
+use crate::columns::{figures, words, Columns};
+use crate::table::count;
+use crate::terminal::{say, text, Bytes};
+use crate::{time, Asking};
+
+/// The most that the server lists at a time.
+const PAGE: u64 = 1000;
+
+/// List the groups that are queued, and which queue each stands in.
+///
+/// First those that wait, soonest first; then those that are ready; then those that are being fetched from, the first
+/// to run out first. Groups with nothing queued are not listed.
+#[derive(Args)]
+#[command(after_help = "Example:
+  crawlspace chg groups --state ready --count 1000 --json")]
+pub struct Groups {
+    #[command(flatten)]
+    asking: Asking,
+    /// Only those of one queue.
+    #[arg(long, value_name = "QUEUE", value_parser = PossibleValuesParser::new(["waiting", "ready", "busy"]))]
+    state: Option<String>,
+    #[command(flatten)]
+    most: Most,
+}
+
+/// List the URIs that are kept and queued for a group of hosts.
+///
+/// In order: by crawl, then by depth, then by due time. Those that are being fetched are not listed: `chg why` shows
+/// them.
+#[derive(Args)]
+#[command(after_help = "Example:
+  crawlspace chg uris example.com --count 1000 --json")]
+pub struct Uris {
+    #[command(flatten)]
+    asking: Asking,
+    /// The group of hosts.
+    #[arg(value_name = "CHG", value_parser = Bytes::parser())]
+    chg: Bytes,
+    #[command(flatten)]
+    most: Most,
+}
+
+#[derive(Args)]
+struct Most {
+    /// How many at most.
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..))]
+    count: u64,
+}
+
+impl Most {
+    /// The first of a listing that comes in pages. Says so when there are more.
+    fn of<T>(
+        &self,
+        page: impl Fn(Option<&[u8]>, u32) -> Result<Page<T>, Error>,
+    ) -> io::Result<Vec<T>> {
+        let mut listed = Vec::new();
+        let mut cursor: Option<Vec<u8>> = None;
+        loop {
+            let left = self.count - listed.len() as u64;
+            let wanted = u32::try_from(left.min(PAGE)).map_err(io::Error::other)?;
+            let next = page(cursor.as_deref(), wanted).map_err(io::Error::other)?;
+            listed.extend(next.entries);
+            cursor = next.next;
+            let is_enough = listed.len() as u64 >= self.count;
+            if is_enough && cursor.is_some() {
+                say("there may be more: --count");
+            }
+            if is_enough || cursor.is_none() {
+                return Ok(listed);
+            }
+        }
+    }
+}
+
+impl Groups {
+    pub fn run(&self) -> io::Result<bool> {
+        let frontier = self.asking.frontier()?;
+        let queue = self.state.as_deref().map(|state| match state {
+            "waiting" => Queue::Waiting,
+            "ready" => Queue::Ready,
+            _ => Queue::Busy,
+        });
+        let page = |cursor: Option<&[u8]>, count| frontier.list(queue, cursor, count);
+        self.asking.tell_all(&self.most.of(page)?, print_groups)?;
+        Ok(true)
+    }
+}
+
+fn print_groups(groups: &[ListedGroup]) -> io::Result<()> {
+    if groups.is_empty() {
+        say("no group is queued");
+        return Ok(());
+    }
+    let mut table = Columns::new([
+        words("group"),
+        words("state"),
+        words("due"),
+        figures("URIs"),
+    ]);
+    for group in groups {
+        let state = match group.state {
+            Queue::Waiting => "waiting",
+            Queue::Ready => "ready",
+            Queue::Busy => "busy",
+        };
+        let cells = [
+            text(&group.chg),
+            state.to_owned(),
+            time::utc(group.due),
+            count(group.count),
+        ];
+        table.row(cells);
+    }
+    table.print()
+}
+
+impl Uris {
+    pub fn run(&self) -> io::Result<bool> {
+        let frontier = self.asking.frontier()?;
+        let chg = self.chg.as_bytes();
+        let page = |cursor: Option<&[u8]>, count| frontier.uris(chg, cursor, count);
+        self.asking.tell_all(&self.most.of(page)?, print_uris)?;
+        Ok(true)
+    }
+}
+
+fn print_uris(uris: &[ListedUri]) -> io::Result<()> {
+    if uris.is_empty() {
+        say("no URI is kept for this group");
+        return Ok(());
+    }
+    let mut table = Columns::new([
+        words("crawl"),
+        figures("depth"),
+        words("due"),
+        figures("tries"),
+        words("uri"),
+    ]);
+    for uri in uris {
+        table.row([
+            text(&uri.execution),
+            count(uri.depth.into()),
+            time::utc(uri.due),
+            count(uri.attempts.into()),
+            text(&uri.uri),
+        ]);
+    }
+    table.print()
+}
