@@ -20,4 +20,8 @@ mod slow_clients;
 #[path = "../federation_pywb/stage.rs"]
 mod stage;
 mod strangers;
+#[path = "../federation_live/stub.rs"]
+#[allow(dead_code)] // one test here needs a part of it
+mod stub;
+mod wabac;
 mod wget;

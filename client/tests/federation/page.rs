@@ -1,6 +1,6 @@
 //! The page at `/`, `/_status` and `/_metrics`.
 
-mod browser;
+pub mod browser;
 mod captures;
 mod figures;
 

@@ -34,6 +34,16 @@ impl Stage {
         Stage::of(command, tempfile::tempdir().unwrap())
     }
 
+    /// The same for pages of that origin.
+    #[allow(dead_code)] // as below
+    pub fn start_for(origin: &str, config: &str) -> Stage {
+        let dir = tempfile::tempdir().unwrap();
+        let bind = SocketAddr::from(([127, 0, 0, 1], 0));
+        let mut command = command(dir.path(), config, bind);
+        command.args(["--allow-origin", origin]);
+        Stage::of(command, dir)
+    }
+
     /// The same with limits that a shell sets.
     #[allow(dead_code)] // as below
     pub fn start_limited(config: &str, limits: &str) -> Stage {

@@ -27,9 +27,9 @@ use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
 use http::header::{
-    ACCEPT, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
-    ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE,
-    ACCESS_CONTROL_REQUEST_HEADERS, ACCESS_CONTROL_REQUEST_METHOD, HOST,
+    ACCEPT, ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_HEADERS,
+    ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS,
+    ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS, ACCESS_CONTROL_REQUEST_METHOD, HOST,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version};
 use hyper::body::Incoming;
@@ -219,9 +219,7 @@ async fn logged(
         },
     };
     if let Some(origin) = &options.allow_origin {
-        let headers = response.headers_mut();
-        headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
-        headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static("*"));
+        share(response.headers_mut(), origin);
     }
     if let Some((begun, method, uri)) = about {
         let millis = begun.elapsed().as_secs_f64() * 1000.0;
@@ -246,11 +244,33 @@ fn head_size(request: &Request<Incoming>) -> usize {
 const CIRCLE: &str =
     "this request has been here before: a source of a collection leads back to that collection";
 
+/// Lets pages of an origin read an answer (Fetch standard, CORS). For pages of one named origin this holds also where
+/// the browser sends credentials along, as it does for what a service worker fetches when a page is gone to.
+fn share(headers: &mut HeaderMap, origin: &HeaderValue) {
+    let any = HeaderValue::from_static("*");
+    let exposed = match *origin == any {
+        true => any,
+        // There a star is a name like any other.
+        false => {
+            let names: Vec<&str> = headers.keys().map(HeaderName::as_str).collect();
+            HeaderValue::try_from(names.join(", ")).unwrap_or(any)
+        }
+    };
+    if *origin != "*" {
+        let yes = HeaderValue::from_static("true");
+        headers.insert(ACCESS_CONTROL_ALLOW_CREDENTIALS, yes);
+    }
+    headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, exposed);
+    headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
+}
+
 /// What a browser wants to know before it sends a request of another origin (Fetch standard, CORS preflight).
 fn preflight_answer(asked: &HeaderMap) -> Response<Body> {
     let mut response = empty(StatusCode::NO_CONTENT);
     let headers = response.headers_mut();
-    headers.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("*"));
+    if let Some(method) = asked.get(ACCESS_CONTROL_REQUEST_METHOD) {
+        headers.insert(ACCESS_CONTROL_ALLOW_METHODS, method.clone());
+    }
     if let Some(wanted) = asked.get(ACCESS_CONTROL_REQUEST_HEADERS) {
         headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, wanted.clone());
     }

@@ -9,24 +9,24 @@ use redis_tests::packages::left_out;
 use super::{hostile_archive, search};
 use crate::index_api::archive;
 
+/// What every browser of these tests is started with.
+pub const ARGUMENTS: [&str; 6] = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--no-first-run",
+    "--disable-dev-shm-usage",
+];
+
 /// What the browser printed, on both outputs. `None` when there is none.
-fn chromium(arguments: &[&str], url: &str) -> Option<(String, String)> {
+pub fn chromium(arguments: &[&str], url: &str) -> Option<(String, String)> {
     let home = tempfile::tempdir().unwrap();
     let profile = format!("--user-data-dir={}", home.path().display());
     // A browser that hangs is ended, so that the test does.
     let output = Command::new("timeout")
-        .args([
-            "120",
-            "chromium",
-            "--headless",
-            "--no-sandbox",
-            "--disable-gpu",
-        ])
-        .args([
-            "--disable-background-networking",
-            "--no-first-run",
-            "--disable-dev-shm-usage",
-        ])
+        .args(["120", "chromium"])
+        .args(ARGUMENTS)
         .args(["--enable-logging=stderr", &profile])
         .args(arguments)
         .arg(url)
