@@ -8,6 +8,7 @@ use futures_util::stream::{self, BoxStream, StreamExt};
 use super::access::{Access, AccessError};
 use super::config;
 use super::figures::Requests;
+use super::fuzzy;
 use super::group::{Group, Member, Part, Report, Unanswered};
 use super::net::Net;
 use super::operations::{Operations, Reorder, SORTED};
@@ -27,6 +28,8 @@ pub struct Collection {
     pub requests: Requests,
     access: Option<Access>,
     access_point: Option<String>,
+    /// Whether similar URLs are looked for where there is no row.
+    fuzzy: bool,
 }
 
 /// A step of a collection.
@@ -106,6 +109,7 @@ impl Collection {
             requests: Requests::default(),
             access,
             access_point: config.access_point.clone(),
+            fuzzy: config.fuzzy,
         })
     }
 
@@ -121,6 +125,9 @@ impl Collection {
     pub fn prepare(&self, mut query: Query) -> Result<Arc<Query>, Failure> {
         if query.point.is_none() {
             query.point.clone_from(&self.access_point);
+        }
+        if query.fuzzy == Some(true) && !self.fuzzy {
+            query.ignored.push("allowFuzzy".to_owned());
         }
         if self.access.is_none() {
             if query.point.is_some() {
@@ -171,11 +178,53 @@ impl Collection {
         }
     }
 
-    /// The rows of one step, after everything that is done to them.
+    /// The rows of one step, after everything that is done to them; where there are none, those of similar URLs, as far
+    /// as the query and the configuration say so.
     ///
     /// # Errors
     /// When there is no answer.
     pub async fn step(
+        &self,
+        step: &Step,
+        query: &Arc<Query>,
+        report: &Report,
+    ) -> Result<Rows, Failure> {
+        let rows = self.exactly(step, query, report).await?;
+        match query.fuzzy {
+            Some(true) if self.fuzzy => self.or_similar(rows, step, query).await,
+            _ => Ok(rows),
+        }
+    }
+
+    async fn or_similar(
+        &self,
+        mut rows: Rows,
+        step: &Step,
+        query: &Arc<Query>,
+    ) -> Result<Rows, Failure> {
+        if let Some(first) = next(&mut rows).await? {
+            return Ok(stream::once(async { Ok(first) }).chain(rows).boxed());
+        }
+        for similar in fuzzy::similar(query) {
+            // What is missing was reported, and what cannot answer this is not missed.
+            let mut rows = match self.exactly(step, &similar, &Report::default()).await {
+                Err(Failure::TooMany) => continue,
+                rows => rows?,
+            };
+            if let Some(first) = next(&mut rows).await? {
+                let rows = stream::once(async { Ok(first) }).chain(rows);
+                let marked = rows.map(|batch: Result<Batch, Failure>| {
+                    let rows = batch?.into_iter();
+                    Ok(rows.map(|row| row.with(r#""is_fuzzy": "1""#)).collect())
+                });
+                return Ok(marked.boxed());
+            }
+        }
+        Ok(stream::empty().boxed())
+    }
+
+    /// The rows of one step for what is asked, and nothing similar.
+    async fn exactly(
         &self,
         step: &Step,
         query: &Arc<Query>,
@@ -195,7 +244,12 @@ impl Collection {
             }
         }
         if let Some(mut operations) = Operations::of(query) {
-            rows = rows.map(move |batch| Ok(operations.apply(batch?))).boxed();
+            let ended = rows.map(Some).chain(stream::once(async { None }));
+            let left = ended.map(move |batch| match batch {
+                Some(batch) => Ok(operations.apply(batch?)),
+                None => Ok(operations.finish()),
+            });
+            rows = left.boxed();
         }
         if ascending && query.order != Order::Ascending {
             let most = wanted.map(|wanted| wanted.saturating_add(skipped));
@@ -326,7 +380,7 @@ impl Collection {
             true => Part::Index(blocks),
             false => Part::Blocks(blocks),
         };
-        Ok((part, 0, query.limit))
+        Ok((part, query.offset, query.limit))
     }
 }
 

@@ -13,6 +13,7 @@
 //! | [`collection`] [`group`] [`merge`] | many sources as one |
 //! | [`operations`] | filter, clamp, collapse, order, limit |
 //! | [`reason`] | what strangers are told of failures |
+//! | [`fuzzy`] | which URLs are similar |
 //! | [`net`] | requests to other servers, and where they may not go |
 //! | [`link_format`] | links with attributes, as Memento has them |
 //! | [`resource`] | rows to WARC records |
@@ -24,6 +25,7 @@ pub mod breaker;
 pub mod collection;
 pub mod config;
 pub mod figures;
+pub mod fuzzy;
 pub mod group;
 pub mod indexes;
 pub mod link_format;

@@ -7,9 +7,11 @@ use std::collections::hash_map::Entry;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crawlspace_cdx::{Collapse, Field, Line};
+use crawlspace_cdx::{surt, Collapse, Field, Line};
+use url::Url;
 
-use super::query::{Order, Query, RowFilter};
+use super::fuzzy;
+use super::query::{absolute, Order, Query, RowFilter};
 use super::row::{self, Row};
 use super::source::Batch;
 use super::timestamp::{self, Timestamp};
@@ -26,13 +28,19 @@ pub struct Operations {
     clamp: Option<(String, String)>,
     collapse_time: Option<CollapseTime>,
     collapse: Option<Collapse>,
+    /// The last row so far of those with the same value, when that is the one that stays.
+    held: Option<Row>,
 }
 
 impl Operations {
     /// Those of the query. `None` when there are none.
     pub fn of(query: &Arc<Query>) -> Option<Operations> {
         let clamped = query.resolve_revisits && (query.from.is_some() || query.to.is_some());
-        if query.filters.is_empty() && !query.needs_ascending() {
+        let passes_all = query.filters.is_empty()
+            && query.similar_to.is_none()
+            && !query.omit_self_redirects
+            && !query.needs_ascending();
+        if passes_all {
             return None;
         }
         let text = |moment: Option<Timestamp>, otherwise: &str| {
@@ -49,6 +57,7 @@ impl Operations {
                 .collapse
                 .as_ref()
                 .and_then(|spec| Collapse::parse(spec.as_bytes()).ok()),
+            held: None,
             query: Arc::clone(query),
         })
     }
@@ -58,7 +67,17 @@ impl Operations {
         batch.into_iter().filter_map(|row| self.row(row)).collect()
     }
 
+    /// The row that was held until the next one would come; none comes any more.
+    pub fn finish(&mut self) -> Batch {
+        self.held.take().into_iter().collect()
+    }
+
     fn row(&mut self, row: Row) -> Option<Row> {
+        let similar = self.query.similar_to.as_deref();
+        if similar.is_some_and(|key| fuzzy::reduced(&String::from_utf8_lossy(row.urlkey())) != key)
+        {
+            return None;
+        }
         let row = match &mut self.originals {
             Some(originals) => originals.resolve(row)?,
             None => row,
@@ -67,6 +86,9 @@ impl Operations {
         // Tags were asked for elsewhere.
         let passes = |one: &RowFilter| one.filter.passes(&line, &mut |_| false).unwrap_or(false);
         if !self.query.filters.iter().all(passes) {
+            return None;
+        }
+        if self.query.omit_self_redirects && leads_to_itself(&line) {
             return None;
         }
         if let Some((from, to)) = &self.clamp {
@@ -84,14 +106,30 @@ impl Operations {
                 return None;
             }
         }
-        if let Some(collapse) = &mut self.collapse {
-            if !collapse.is_new(&line).unwrap_or(true) {
-                return None;
-            }
-        }
+        let is_new = match &mut self.collapse {
+            Some(collapse) => collapse.is_new(&line).unwrap_or(true),
+            None => true,
+        };
         drop(line);
-        Some(row)
+        if !self.query.collapse_to_last {
+            return is_new.then_some(row);
+        }
+        let before = self.held.replace(row);
+        before.filter(|_| is_new)
     }
+}
+
+/// Whether a capture redirects to its own URL, as far as urlkeys tell URLs apart and the row says where to.
+fn leads_to_itself(line: &Line<'_>) -> bool {
+    let value = |field: Field| line.field(&field).unwrap_or_default();
+    let (url, to) = (value(Field::Url), value(Field::Redirect));
+    if to.is_empty() || *to == *b"-" {
+        return false;
+    }
+    let [url, to] = [url, to].map(|text| String::from_utf8_lossy(&text).into_owned());
+    let to = Url::parse(&absolute(&url)).and_then(|url| url.join(&to));
+    let key = to.ok().and_then(|to| surt::urlkey(to.as_str()).ok());
+    key.is_some_and(|key| key.as_bytes() == &value(Field::Urlkey)[..])
 }
 
 /// Of captures one after the other of one span of time, and with one status, only the first.

@@ -36,12 +36,18 @@ pub struct Query {
     pub fields: Option<Vec<String>>,
     /// How rows are written.
     pub output: Output,
-    /// `collapse`: a field, or the first bytes of one.
+    /// `collapse` or `collapseToLast`: a field, or the first bytes of one.
     pub collapse: Option<String>,
+    /// Whether of rows with the same value the last one stays, not the first.
+    pub collapse_to_last: bool,
     /// `collapseTime`: so many digits of the timestamp, and the status, as pywb does it.
     pub collapse_time: Option<usize>,
     /// Whether revisits get `orig.length`, `orig.offset` and `orig.filename`.
     pub resolve_revisits: bool,
+    /// Whether captures that only lead to their own URL are left out.
+    pub omit_self_redirects: bool,
+    /// How many rows are left out at the beginning.
+    pub offset: u64,
     /// Which page, from 0.
     pub page: Option<u64>,
     /// How large a page is.
@@ -54,6 +60,16 @@ pub struct Query {
     pub sources: Selection,
     /// The access point.
     pub point: Option<String>,
+    /// Whether rows do not say where they come from.
+    pub no_source: bool,
+    /// Whether a record is compressed on its way.
+    pub compress: bool,
+    /// Whether similar URLs are looked for when there is no row; `None` when that is not said.
+    pub fuzzy: Option<bool>,
+    /// Only rows whose urlkey is this one when what differs between similar URLs is left out of it.
+    pub similar_to: Option<Arc<str>>,
+    /// Parameters without an effect, by their names.
+    pub ignored: Vec<String>,
 }
 
 /// How many rows a page has, unless it is said.
@@ -62,15 +78,18 @@ pub const PAGE: u64 = 1000;
 pub const PAGE_OF_BLOCKS: u64 = 10;
 /// How many filters a query may have.
 const FILTERS: usize = 32;
+/// How many parameters without an effect are named, and how much of a name.
+const IGNORED: usize = 20;
+const IGNORED_NAME: usize = 60;
 /// The longest URL that is looked up, in bytes.
 const LONGEST_URL: usize = 64 * 1024;
 
 impl Query {
     /// Reads parameters, in the order of the request. Of one that is there more than once the last counts, but for
-    /// `filter`. Unknown ones are left alone, since other servers of this kind have more.
+    /// `filter`. Unknown ones are named in [`ignored`](Query::ignored), since other servers of this kind have more.
     ///
     /// # Errors
-    /// When `url` is missing, or a parameter is wrong.
+    /// When `url` is missing, a parameter is wrong, or one is there that asks for other rows than it would get.
     pub fn parse<'a>(
         parameters: impl IntoIterator<Item = (&'a str, &'a str)>,
         point: Option<&str>,
@@ -99,7 +118,8 @@ impl Query {
     /// How many rows are left out before the first one.
     pub fn skipped(&self) -> u64 {
         let size = self.page_size.unwrap_or(PAGE);
-        self.page.unwrap_or(0).saturating_mul(size)
+        let before = self.page.unwrap_or(0).saturating_mul(size);
+        before.saturating_add(self.offset)
     }
 
     /// How many rows there are at most.
@@ -113,6 +133,8 @@ impl Query {
         self.filters.is_empty()
             && self.tag_filters.is_empty()
             && self.point.is_none()
+            && self.similar_to.is_none()
+            && !self.omit_self_redirects
             && !self.needs_ascending()
     }
 }
@@ -133,13 +155,22 @@ struct Given<'a> {
     fl: &'a str,
     output: &'a str,
     collapse: &'a str,
+    collapse_to_last: &'a str,
     collapse_time: &'a str,
+    omit_self_redirects: &'a str,
+    offset: &'a str,
+    content_type: &'a str,
+    no_source: &'a str,
+    compress: &'a str,
+    fuzzy: &'a str,
+    resume: &'a str,
     resolve_revisits: &'a str,
     page: &'a str,
     page_size: &'a str,
     show_num_pages: &'a str,
     show_paged_index: &'a str,
     sources: &'a str,
+    ignored: Vec<String>,
 }
 
 impl<'a> Given<'a> {
@@ -157,7 +188,17 @@ impl<'a> Given<'a> {
             "fields" => &mut self.fields,
             "fl" => &mut self.fl,
             "output" => &mut self.output,
-            "collapse" => &mut self.collapse,
+            "collapse" | "collapseToFirst" => &mut self.collapse,
+            "collapseToLast" => &mut self.collapse_to_last,
+            "omitSelfRedirects" => &mut self.omit_self_redirects,
+            "offset" => &mut self.offset,
+            "content_type" => &mut self.content_type,
+            "nosource" => &mut self.no_source,
+            "compress" => &mut self.compress,
+            "allowFuzzy" => &mut self.fuzzy,
+            "resumeKey" => &mut self.resume,
+            "showResumeKey" if switch(name, value) == Ok(false) => return,
+            "showResumeKey" => &mut self.resume,
             "collapseTime" => &mut self.collapse_time,
             "resolveRevisits" => &mut self.resolve_revisits,
             "page" => &mut self.page,
@@ -165,13 +206,29 @@ impl<'a> Given<'a> {
             "showNumPages" => &mut self.show_num_pages,
             "showPagedIndex" => &mut self.show_paged_index,
             "sources" => &mut self.sources,
-            _ => return,
+            // What a TimeMap is written with.
+            "memento_format" => return,
+            _ => return self.ignore(name),
         };
         *place = value;
     }
 
+    fn ignore(&mut self, name: &str) {
+        let name: String = name.chars().take(IGNORED_NAME).collect();
+        if self.ignored.len() < IGNORED && !self.ignored.contains(&name) {
+            self.ignored.push(name);
+        }
+    }
+
     fn read(self, point: Option<&str>) -> Result<Query, BadQuery> {
         let (url, match_type) = self.url()?;
+        if !self.resume.is_empty() {
+            return Err(BadQuery(
+                "resumeKey: there are none here, and without it the same rows would come again; ask for one page \
+                 after the other by page and pageSize"
+                    .to_owned(),
+            ));
+        }
         let keys = surt::range(&url, match_type).map_err(|bad| BadQuery(format!("url: {bad}")))?;
         let url = absolute(&url).into_owned();
         let from = moment("from", self.from, Timestamp::earliest)?;
@@ -199,7 +256,10 @@ impl<'a> Given<'a> {
         if self.filters.len() > FILTERS {
             return Err(BadQuery(format!("filter: more than {FILTERS} of them")));
         }
-        for text in self.filters.into_iter().filter(|text| !text.is_empty()) {
+        let media = Some(self.content_type).filter(|media| !media.is_empty());
+        let media = media.map(|media| format!("=mime:{media}"));
+        let texts = self.filters.into_iter().chain(media.as_deref());
+        for text in texts.filter(|text| !text.is_empty()) {
             let filter = Filter::parse(long_name(text).as_bytes(), Dialect::Pywb, LIMITS)
                 .map_err(|bad| BadQuery(format!("filter={text}: {bad}")))?;
             match filter.tag_test() {
@@ -222,9 +282,17 @@ impl<'a> Given<'a> {
             }
             fields
         });
-        if !self.collapse.is_empty() {
-            Collapse::parse(self.collapse.as_bytes())
-                .map_err(|bad| BadQuery(format!("collapse={}: {bad}", self.collapse)))?;
+        let (name, collapse) = match (self.collapse, self.collapse_to_last) {
+            (first, "") => ("collapse", first),
+            ("", last) => ("collapseToLast", last),
+            _ => {
+                let why = "collapse and collapseToLast exclude each other: one of them has to go";
+                return Err(BadQuery(why.to_owned()));
+            }
+        };
+        if !collapse.is_empty() {
+            Collapse::parse(collapse.as_bytes())
+                .map_err(|bad| BadQuery(format!("{name}={collapse}: {bad}")))?;
         }
         Ok(Query {
             url,
@@ -249,12 +317,15 @@ impl<'a> Given<'a> {
                     )))
                 }
             },
-            collapse: Some(self.collapse.to_owned()).filter(|spec| !spec.is_empty()),
+            collapse: Some(collapse.to_owned()).filter(|spec| !spec.is_empty()),
+            collapse_to_last: !self.collapse_to_last.is_empty(),
             collapse_time: match number("collapseTime", self.collapse_time)? {
                 Some(0) | None => None,
                 Some(digits) => Some(usize::try_from(digits).unwrap_or(usize::MAX)),
             },
             resolve_revisits: switch("resolveRevisits", self.resolve_revisits)?,
+            omit_self_redirects: switch("omitSelfRedirects", self.omit_self_redirects)?,
+            offset: number("offset", self.offset)?.unwrap_or(0),
             page: number("page", self.page)?,
             page_size: match number("pageSize", self.page_size)? {
                 Some(0) => return Err(BadQuery("pageSize=0: at least 1".to_owned())),
@@ -264,6 +335,20 @@ impl<'a> Given<'a> {
             show_paged_index: switch("showPagedIndex", self.show_paged_index)?,
             sources: Selection::parse(self.sources),
             point: point.map(str::to_owned),
+            no_source: switch("nosource", self.no_source)?,
+            compress: match self.compress {
+                "" => false,
+                "gzip" => true,
+                other => {
+                    return Err(BadQuery(format!("compress={other}: known is gzip")));
+                }
+            },
+            fuzzy: match self.fuzzy {
+                "" => None,
+                word => Some(switch("allowFuzzy", word)?),
+            },
+            similar_to: None,
+            ignored: self.ignored,
         })
     }
 
@@ -571,6 +656,18 @@ mod tests {
             ("url=a.com&filter=~status:(", "filter"),
             ("url=a.com&output=xml", "output"),
             ("url=a.com&collapse=:", "collapse"),
+            ("url=a.com&collapseToLast=:", "collapseToLast"),
+            (
+                "url=a.com&collapseToLast=digest&collapse=digest",
+                "collapse",
+            ),
+            ("url=a.com&omitSelfRedirects=maybe", "omitSelfRedirects"),
+            ("url=a.com&offset=-1", "offset"),
+            ("url=a.com&compress=br", "compress"),
+            ("url=a.com&nosource=maybe", "nosource"),
+            ("url=a.com&allowFuzzy=maybe", "allowFuzzy"),
+            ("url=a.com&resumeKey=com%2Ca)/", "resumeKey"),
+            ("url=a.com&showResumeKey=true", "resumeKey"),
             ("url=a.com&collapseTime=x", "collapseTime"),
             ("url=a.com&resolveRevisits=maybe", "resolveRevisits"),
             ("url=a.com&page=x", "page"),
@@ -579,6 +676,24 @@ mod tests {
             let BadQuery(message) = parse(text).unwrap_err();
             assert!(message.starts_with(name), "{text}: {message}");
         }
+    }
+
+    #[test]
+    fn what_has_no_effect_is_named_once() {
+        let query = parse("url=a.com&colour=blue&colour=red&fastLatest=1&showResumeKey=false");
+        assert_eq!(query.unwrap().ignored, ["colour", "fastLatest"]);
+        let many: String = (0..100).map(|n| format!("&x{n}=1")).collect();
+        let query = parse(&format!("url=a.com{many}")).unwrap();
+        assert_eq!(query.ignored.len(), IGNORED);
+        let long = parse(&format!("{}=1&url=a.com", "é".repeat(200))).unwrap();
+        assert_eq!(long.ignored, ["é".repeat(IGNORED_NAME)]);
+    }
+
+    #[test]
+    fn a_media_type_is_a_filter() {
+        let query = parse("url=a.com&content_type=text/html&filter=status:200").unwrap();
+        let texts: Vec<_> = query.filters.iter().map(|one| &one.text[..]).collect();
+        assert_eq!(texts, ["status:200", "=mime:text/html"]);
     }
 
     #[test]

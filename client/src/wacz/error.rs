@@ -1,6 +1,8 @@
 use std::time::Duration;
 use std::{fmt, io};
 
+use super::http::NOT_NOW;
+
 /// What is wrong with a WACZ file or a manifest, and where.
 #[derive(Debug)]
 pub struct Error {
@@ -94,7 +96,7 @@ impl Error {
     pub fn is_passing(&self) -> bool {
         match &self.problem {
             Problem::Connection(_) | Problem::Changed(_) => true,
-            Problem::Status { status, .. } => *status == 429 || *status >= 500,
+            Problem::Status { status, .. } => *status >= 500 || NOT_NOW.contains(status),
             _ => false,
         }
     }

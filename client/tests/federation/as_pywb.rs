@@ -196,3 +196,161 @@ fn a_revisit_takes_the_status_of_its_original() {
     let collapsed = ask("&resolveRevisits=true&collapseTime=2");
     assert_eq!(collapsed, "20140101000000 200 text/html\n");
 }
+
+#[test]
+fn what_has_no_effect_is_named_and_what_would_mislead_is_refused() {
+    let (_dir, stage) = archive();
+    let ask = |more: &str| {
+        get(
+            stage.address(),
+            &format!("/both/index?url=example.com{more}"),
+        )
+    };
+    let plain = ask("");
+    assert_eq!(plain.field("ignored-parameters"), None);
+    let answer = ask("&colour=blue&fast Latest=1&colour=red"
+        .replace(' ', "%20")
+        .as_str());
+    assert_eq!(
+        answer.field("ignored-parameters"),
+        Some("colour, fast%20Latest")
+    );
+    assert_eq!(answer.body, plain.body);
+    assert_eq!(
+        ask("&allowFuzzy=true").field("ignored-parameters"),
+        Some("allowFuzzy")
+    );
+    assert_eq!(ask("&allowFuzzy=0").field("ignored-parameters"), None);
+    assert_eq!(ask("&resumeKey=x").status, 400);
+    let record = get(
+        stage.address(),
+        "/both/resource?url=example.com&colour=blue",
+    );
+    assert_eq!(
+        (record.status, record.field("ignored-parameters")),
+        (404, Some("colour"))
+    );
+    let years = |more: &str| {
+        let answer = ask(&format!("&fl=timestamp&output=text{more}"));
+        let text = answer.text();
+        text.lines()
+            .map(|line| line[..4].to_owned())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(years("&offset=1"), ["2015", "2016"]);
+    assert_eq!(years("&offset=1&limit=1"), ["2015"]);
+    assert_eq!(years("&offset=1&sort=reverse"), ["2015", "2014"]);
+    assert_eq!(years("&content_type=text/html&limit=1"), ["2014"]);
+    assert!(years("&content_type=text/css").is_empty());
+    let without = ask("&nosource=true").text();
+    assert!(
+        without.contains("filename") && !without.contains("source"),
+        "{without}"
+    );
+}
+
+#[test]
+fn a_record_is_compressed_if_that_is_asked() {
+    use std::io::Read as _;
+    let mut shelf = Shelf::new();
+    let large = vec![b'x'; 3 << 20];
+    shelf.capture(
+        "a.warc.gz",
+        "http://example.com/small",
+        "20140101000000",
+        b"small",
+    );
+    shelf.capture(
+        "a.warc.gz",
+        "http://example.com/large",
+        "20140101000000",
+        &large,
+    );
+    let index = shelf.write_index("index.cdxj");
+    let stage = Stage::start(&format!(
+        "collections: {{x: {{index: {index}, resource: {}}}}}\n",
+        shelf.warcs()
+    ));
+    for page in ["small", "large"] {
+        let target = format!("/x/resource?url=http://example.com/{page}");
+        let plain = get(stage.address(), &target);
+        let packed = get(stage.address(), &format!("{target}&compress=gzip"));
+        assert_eq!(packed.field("content-encoding"), Some("gzip"));
+        assert_eq!(
+            packed.field("memento-datetime"),
+            plain.field("memento-datetime")
+        );
+        let mut unpacked = Vec::new();
+        flate2::read::GzDecoder::new(&packed.body[..])
+            .read_to_end(&mut unpacked)
+            .unwrap();
+        assert!(unpacked == plain.body, "{page}");
+    }
+}
+
+#[test]
+fn similar_urls_stand_for_one_that_is_not_there_if_the_configuration_says_so() {
+    let mut shelf = Shelf::new();
+    let captures = [
+        "http://example.com/app.js",
+        "http://example.com/data?callback=jQuery111_1397&q=1",
+        "http://example.com/data?callback=jQuery111_1398&q=2",
+        "http://example.com/new?id=7&_=1397",
+        "http://example.com/",
+    ];
+    for url in captures {
+        shelf.capture("a.warc.gz", url, "20140101000000", url.as_bytes());
+    }
+    let index = shelf.write_index("index.cdxj");
+    let source = format!("{{index: {index}, resource: {}", shelf.warcs());
+    let stage = Stage::start(&format!(
+        "collections:\n  fuzzy: {source}, fuzzy: true}}\n  exact: {source}}}\n  \
+         seq:\n    fuzzy: true\n    sequence: [{{index: /none}}, {source}}}]\n"
+    ));
+    let encoded =
+        |url: &str| url::form_urlencoded::byte_serialize(url.as_bytes()).collect::<String>();
+    for (asked, found) in [
+        ("http://example.com/app.js?_=1500", captures[0]),
+        ("http://example.com/app.js?utm_source=a&cb=9", captures[0]),
+        (
+            "http://example.com/data?q=1&callback=jQuery99_2000",
+            captures[1],
+        ),
+        ("http://example.com/new?id=7&_=99", captures[3]),
+        ("http://example.com/new?id=7", captures[3]),
+        ("http://example.com/?fbclid=x", captures[4]),
+    ] {
+        let url = encoded(asked);
+        for collection in ["fuzzy", "seq"] {
+            let answer = get(
+                stage.address(),
+                &format!("/{collection}/resource?url={url}&closest=now"),
+            );
+            let (head, _) = record(&answer);
+            assert_eq!(field(&head, "WARC-Target-URI"), found, "{asked}");
+            let row = answer.field("warcserver-cdx").unwrap();
+            assert!(row.contains("\"is_fuzzy\": \"1\""), "{row}");
+        }
+        for missing in [
+            format!("/exact/resource?url={url}"),
+            format!("/fuzzy/resource?url={url}&allowFuzzy=0"),
+        ] {
+            assert_eq!(get(stage.address(), &missing).status, 404, "{missing}");
+        }
+        let rows =
+            |more: &str| get(stage.address(), &format!("/fuzzy/index?url={url}{more}")).text();
+        assert_eq!(rows(""), "");
+        assert!(rows("&allowFuzzy=true").contains(found), "{asked}");
+    }
+    for other in [
+        "http://example.com/new?id=8",
+        "http://example.com/app.js?v=2",
+        "http://example.com/nothing",
+    ] {
+        let answer = get(
+            stage.address(),
+            &format!("/fuzzy/resource?url={}", encoded(other)),
+        );
+        assert_eq!(answer.status, 404, "{other}");
+    }
+}

@@ -90,6 +90,15 @@ fn records_are_the_same_as_those_of_pywb() {
             );
         }
     }
+    // Without a moment it is that of the first row.
+    for more in ["", "&sort=reverse", "&from=2018", "&filter=%3Dstatus:200"] {
+        let path = format!("/north/resource?url=http://example.com/{more}");
+        let (answer, other) = (get(ours.address(), &path), get(theirs.address(), &path));
+        checked.record(&answer);
+        for name in ["memento-datetime", "warc-target-uri"] {
+            assert_eq!(answer.field(name), other.field(name), "{path}: {name}");
+        }
+    }
     checked.are_valid();
     let nothing = get(
         ours.address(),
@@ -99,6 +108,28 @@ fn records_are_the_same_as_those_of_pywb() {
         (nothing.status, nothing.media_type()),
         (404, "application/json")
     );
+}
+
+#[test]
+fn relative_archives_at_the_top_are_where_the_configuration_is() {
+    let Some(pywb) = pywb() else { return };
+    let data = Data::new("relative_archives_at_the_top_are_where_the_configuration_is");
+    // The folder of either configuration is beside that of the data.
+    let name = data.path().file_name().unwrap().to_string_lossy();
+    let config = format!(
+        "archive_paths: ../{name}/warcs/north/\ncollections:\n  north:\n    index_paths: {}/north.cdxj\n",
+        data.path().display()
+    );
+    let theirs = pywb.start(App::WarcServer, &config, 1);
+    let ours = Stage::start(&config);
+    for capture in samples(&data.north.captures).into_iter().take(9) {
+        let (url, time) = (&capture.url, &capture.timestamp);
+        let path = format!("/north/resource?url={}&closest={time}", encoded(url));
+        for address in [ours.address(), theirs.address()] {
+            let record = Record::read_leniently(&get(address, &path).body);
+            assert_eq!(record.payload, payload_of(capture), "{path}");
+        }
+    }
 }
 
 /// What was posted takes part in the look-up.

@@ -28,9 +28,6 @@ pub enum Accepted {
     LimitZero,
     /// pywb's parameter `s` is once the status and once the length, and the length wins.
     FieldNamedTwice,
-    /// Text of a CDX row with fields that are missing: pywb has `-` there, which a CDX file has, too, and JSON has not.
-    /// So pywb gives the dash in JSON as well.
-    Dashes,
     /// A source that nobody knows is refused; pywb gives no rows.
     UnknownSource,
     /// Half of a number of two digits, as in `2018022`: here it means all that it can be the beginning of, the days
@@ -216,6 +213,14 @@ pub const CASES: &[Case] = &[
     same("north", "url=example.com&resolveRevisits=true&closest=20180601120000&limit=10"),
     same("north", "url=example.com&resolveRevisits=true&sort=reverse&limit=10"),
     same("north", "url=http://example.com/*&resolveRevisits=true&from=2018"),
+    same("north", "url=http://example.com/*&resolveRevisits=true&filter=%3Dstatus:200"),
+    // What pywb's own programs ask.
+    same("north", "url=http://example.com/*&content_type=text/html"),
+    same("north", "url=http://example.com/*&content_type=text/nothing&allowFuzzy=0"),
+    same("north", "url=example.com&nosource=true&limit=9"),
+    same("north", "url=example.com&nosource=true&output=json&limit=9"),
+    same("both", "url=example.com&nosource=false&limit=9"),
+    same("both", "url=example.com&fl=timestamp,source,source-coll&output=text"),
     // What nobody knows, and what nobody understands.
     same("north", "url=example.com&colour=blue&limit=3"),
     same("north", "url=example.com&allowFuzzy=0&limit=3"),
@@ -229,8 +234,13 @@ pub const CASES: &[Case] = &[
     but("north", "url=example.com&collapseTime=x", Accepted::BadParameter),
     but("west", "url=example.com", Accepted::UnknownCollection),
     // Other kinds of sources.
-    but("columns", "url=example.com", Accepted::Dashes),
-    but("columns", "url=http://example.com/*&filter=redirect:about", Accepted::Dashes),
+    same("columns", "url=example.com"),
+    same("columns", "url=example.com&output=text&limit=9"),
+    same("columns", "url=example.com&output=json&limit=9"),
+    same("columns", "url=http://example.com/*&filter=redirect:about"),
+    same("columns", "url=http://example.com/*&filter=%3Dredirect:-"),
+    same("columns", "url=http://example.com/*&resolveRevisits=true&filter=%3Dstatus:200"),
+    same("columns", "url=http://example.com/*&resolveRevisits=true&collapseTime=6"),
     same("columns", "url=example.com&fl=urlkey,timestamp,url,mime,status,digest,length,offset,filename&output=text"),
     same("columns", "url=*.example.com&fl=url,timestamp&filter=%3Dstatus:404"),
     same("columns", "url=example.com&closest=20180601120000&limit=4&fl=timestamp,filename,offset"),

@@ -46,6 +46,7 @@ impl Reader<'_> {
                 is_sequence: false,
                 tags: None,
                 access_point: None,
+                fuzzy: false,
             }),
         };
         named.and(collection)
@@ -60,7 +61,7 @@ impl Reader<'_> {
 
     fn whole_collection(&mut self, name: &str, node: &Node) -> Option<Collection> {
         let fields = self.fields(node, "a collection")?;
-        self.known(&fields, &["tags", "access_point"], "a collection");
+        self.known(&fields, &["tags", "access_point", "fuzzy"], "a collection");
         let tags = match fields.get("tags") {
             Some(_) => Some(self.needed(&fields, "tags", redis)?),
             None => None,
@@ -84,6 +85,7 @@ impl Reader<'_> {
             is_sequence,
             tags,
             access_point,
+            fuzzy: self.flag(&fields, "fuzzy"),
         })
     }
 

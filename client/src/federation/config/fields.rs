@@ -148,6 +148,20 @@ impl Reader<'_> {
         self.found.take(entry.value.place, outcome)
     }
 
+    /// A field that is true or false; false without it.
+    pub(super) fn flag(&mut self, fields: &Fields<'_>, name: &str) -> bool {
+        let Some(node) = fields.get(name) else {
+            return false;
+        };
+        let text = self.text(node, name).unwrap_or_default();
+        let outcome = match text.to_ascii_lowercase().as_str() {
+            "true" | "yes" | "on" => Ok(true),
+            "false" | "no" | "off" => Ok(false),
+            _ => Err(format!("{name} is true or false, and this is {text:?}")),
+        };
+        self.found.take(node.place, outcome).unwrap_or(false)
+    }
+
     /// A field with a whole number from 1.
     pub(super) fn number(&mut self, fields: &Fields<'_>, name: &str) -> Option<u64> {
         let node = fields.get(name)?;

@@ -81,6 +81,8 @@ pub struct Collection {
     pub tags: Option<String>,
     /// The access point of requests that name none.
     pub access_point: Option<String>,
+    /// Whether captures of similar URLs stand for a URL that has none.
+    pub fuzzy: bool,
 }
 
 /// Sources that are asked at once, and what loads the records that their rows are about.

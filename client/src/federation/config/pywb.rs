@@ -125,6 +125,7 @@ impl Folder {
             is_sequence: false,
             tags: None,
             access_point: None,
+            fuzzy: false,
         }
     }
 
@@ -381,6 +382,7 @@ impl Reader<'_> {
             is_sequence: false,
             tags: None,
             access_point: None,
+            fuzzy: false,
         })
     }
 }

@@ -107,6 +107,9 @@ fn tree(collection: &Collection, secrets: Secrets) -> Tree {
     if let Some(point) = &collection.access_point {
         fields.push(field("access_point", text(point)));
     }
+    if collection.fuzzy {
+        fields.push(field("fuzzy", Tree::Number("true".to_owned())));
+    }
     Tree::Map(fields)
 }
 

@@ -15,12 +15,15 @@ fn query(text: &str) -> Arc<Query> {
 /// The rows that are left, all in one batch and each in one of its own.
 fn left(text: &str, rows: &[Row]) -> Vec<Row> {
     let query = query(text);
-    let at_once = Operations::of(&query).unwrap().apply(rows.to_vec());
     let mut operations = Operations::of(&query).unwrap();
-    let singly: Vec<Row> = rows
+    let mut at_once = operations.apply(rows.to_vec());
+    at_once.extend(operations.finish());
+    let mut operations = Operations::of(&query).unwrap();
+    let mut singly: Vec<Row> = rows
         .iter()
         .flat_map(|row| operations.apply(vec![row.clone()]))
         .collect();
+    singly.extend(operations.finish());
     assert_eq!(at_once, singly);
     singly
 }
@@ -69,6 +72,30 @@ fn of_one_time_and_status_only_the_first() {
     assert_eq!(left("url=a.com&collapseTime=14", &rows).len(), 5);
     assert_eq!(left("url=a.com&collapse=timestamp:4", &rows).len(), 2);
     assert_eq!(left("url=a.com&collapse=status", &rows).len(), 2);
+    let last = left("url=a.com&collapseToLast=status", &rows);
+    let times: Vec<_> = last.iter().map(|row| row.timestamp().to_vec()).collect();
+    assert_eq!(times, [b"20010101000059", b"20020102000000"]);
+    assert!(left("url=a.com&collapseToLast=status", &[]).is_empty());
+}
+
+#[test]
+fn captures_that_lead_to_themselves_are_left_out_if_that_is_asked() {
+    let to = |time, to: &str| {
+        row(
+            time,
+            &format!(r#""url": "http://a.com/", "status": "301", "redirect": "{to}""#),
+        )
+    };
+    let rows = [
+        to("2001", "https://www.a.com/"),
+        to("2002", "/"),
+        to("2003", "/b"),
+        to("2004", "-"),
+        to("2005", "http://[/"),
+        row("2006", r#""url": "http://a.com/""#),
+    ];
+    let some = left("url=a.com&omitSelfRedirects=true", &rows);
+    assert_eq!(times(&some), ["2003", "2004", "2005", "2006"]);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, StreamExt};
-use http::header::{HeaderName, HeaderValue, CONTENT_LENGTH};
+use http::header::{HeaderName, HeaderValue, CONTENT_ENCODING, CONTENT_LENGTH};
 use http::{HeaderMap, Response, StatusCode};
 
 use super::capture::Capture;
@@ -13,7 +13,7 @@ use super::client_request::ClientRequest;
 use super::record::{LoadError, Record};
 use super::revisit::Originals;
 use super::tried::Tried;
-use super::{live, replay, Resources};
+use super::{gzip, live, replay, Resources};
 use crate::federation::collection::{Collection, Failure, Step};
 use crate::federation::config::Loader;
 use crate::federation::group::{ascii, Report};
@@ -21,7 +21,7 @@ use crate::federation::query::{Output, Query};
 use crate::federation::reason::Reason;
 use crate::federation::row::Row;
 use crate::federation::server::links::{link, timemap_link, Place};
-use crate::federation::server::{message, refusal, whole, with_errors, Body};
+use crate::federation::server::{message, refusal, whole, with_errors, with_ignored, Body};
 use crate::federation::Federation;
 use url::Url;
 
@@ -99,6 +99,9 @@ pub async fn answer(
             let place = Place::seen(public, request.headers, &collection.name, request.point);
             let source = record.source.clone().unwrap_or_else(|| row.field("source"));
             match request.form {
+                Form::Record if search.query.compress => {
+                    compressed(present(&row, record, &source, &place))
+                }
                 Form::Record => present(&row, record, &source, &place),
                 Form::Replay => replay::response(record, &source, &place)
                     .await
@@ -112,7 +115,7 @@ pub async fn answer(
         (None, Some(sources)) if search.tried.is_empty() => refusal(&sources.into()),
         (None, _) => search.tried.not_found(&search.query.url, &search.report),
     };
-    with_errors(response, &search.report)
+    with_ignored(with_errors(response, &search.report), &search.query)
 }
 
 /// What is asked of the index.
@@ -125,7 +128,10 @@ async fn query(request: &Request<'_>, collection: &Collection) -> Result<Arc<Que
     query.fields = None;
     query.show_num_pages = false;
     request.message.look_up(&mut query).await?;
-    collection.prepare(query)
+    let mut query = collection.prepare(query)?;
+    // Programs that replay ask this alone.
+    Arc::make_mut(&mut query).fuzzy.get_or_insert(true);
+    Ok(query)
 }
 
 impl Search<'_> {
@@ -277,6 +283,15 @@ fn present(row: &Row, record: Record, source: &str, place: &Place) -> Response<B
     let mut response = Response::new(body);
     *response.headers_mut() = headers;
     response
+}
+
+/// The same answer, compressed on its way.
+fn compressed(response: Response<Body>) -> Response<Body> {
+    let (mut parts, body) = response.into_parts();
+    parts.headers.remove(CONTENT_LENGTH);
+    let gzip = HeaderValue::from_static("gzip");
+    parts.headers.insert(CONTENT_ENCODING, gzip);
+    Response::from_parts(parts, gzip::body(body))
 }
 
 /// The row, for those who want to know what the record is of.

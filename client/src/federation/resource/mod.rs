@@ -6,6 +6,7 @@
 mod answer;
 mod capture;
 pub mod client_request;
+mod gzip;
 pub(crate) mod http_head;
 mod input;
 pub mod live;

@@ -9,6 +9,7 @@ use http::header::{
 };
 use http::{HeaderMap, Request, Response, StatusCode};
 use hyper::body::{Frame, Incoming};
+use percent_encoding::{utf8_percent_encode, AsciiSet, NON_ALPHANUMERIC};
 
 use super::body::{frames, ready, whole, Body, Broken, Ready};
 use super::output::Writer;
@@ -27,6 +28,9 @@ const MISSING: [HeaderName; 2] = [
     HeaderName::from_static("source-errors"),
     HeaderName::from_static("reserrors"),
 ];
+/// Parameters of the request that have no effect.
+const IGNORED: HeaderName = HeaderName::from_static("ignored-parameters");
+const IN_NAME: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.');
 /// An answer of up to so many bytes that is ready at once says how long it is.
 const AT_ONCE: usize = 64 * 1024;
 /// After so many seconds a request may be of use that was refused for want of something here.
@@ -36,30 +40,49 @@ pub(super) async fn answer(asked: &Asked<'_>, request: &Request<Incoming>) -> Re
     if let Some(refused) = only_read(request.method()) {
         return refused;
     }
-    let query = match parameters(request.uri().query().unwrap_or(""), asked) {
-        Ok(query) => query,
-        Err(failure) => return refusal(&failure),
-    };
+    match parameters(request.uri().query().unwrap_or(""), asked) {
+        Ok(query) => with_ignored(answer_to(asked, request, &query).await, &query),
+        Err(failure) => refusal(&failure),
+    }
+}
+
+async fn answer_to(
+    asked: &Asked<'_>,
+    request: &Request<Incoming>,
+    query: &Arc<Query>,
+) -> Response<Body> {
     let report = Report::default();
     if query.show_num_pages {
-        return match asked.collection.pages(&query, &report).await {
+        return match asked.collection.pages(query, &report).await {
             Ok(pages) => with_errors(number_of(pages), &report),
             Err(failure) => with_errors(refusal(&failure), &report),
         };
     }
-    let rows = match asked.collection.rows(&query, &report).await {
+    let rows = match asked.collection.rows(query, &report).await {
         Ok(rows) => rows,
         Err(failure) => return with_errors(refusal(&failure), &report),
     };
     if query.output == Output::Link {
-        let timemap = TimeMap::of_index(asked, request, &query);
+        let timemap = TimeMap::of_index(asked, request, query);
         return respond(timemap::text(rows, timemap), timemap::MEDIA, &report);
     }
-    rows_as_text(
-        rows,
-        Writer::new(query.output, query.fields.clone()),
-        &report,
-    )
+    let writer = Writer::new(query.output, query.fields.clone());
+    rows_as_text(rows, writer.without_source(query.no_source), &report)
+}
+
+/// Names the parameters of the request that have no effect, so that nobody believes that they had one.
+pub fn with_ignored(mut response: Response<Body>, query: &Query) -> Response<Body> {
+    if !query.ignored.is_empty() {
+        let names = query
+            .ignored
+            .iter()
+            .map(|name| utf8_percent_encode(name, IN_NAME).to_string());
+        let names = names.collect::<Vec<_>>().join(", ");
+        if let Ok(names) = HeaderValue::from_str(&names) {
+            response.headers_mut().insert(IGNORED, names);
+        }
+    }
+    response
 }
 
 /// The answer with rows, a line each.

@@ -48,7 +48,7 @@ use super::resource::Form;
 use super::Federation;
 
 pub use self::body::{frames, whole, Body, Broken};
-pub use self::index::{refusal, status_of, with_errors};
+pub use self::index::{refusal, status_of, with_errors, with_ignored};
 use self::patience::Patient;
 pub use self::reply::{empty, json, message, page};
 pub use self::state::fresh;

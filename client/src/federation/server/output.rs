@@ -9,12 +9,26 @@ use crawlspace_cdx::Field;
 pub struct Writer {
     output: Output,
     fields: Option<Vec<String>>,
+    /// Whether rows do not say where they come from.
+    no_source: bool,
 }
+
+/// What says where a row comes from.
+const SOURCE: [&str; 3] = ["source", "source-coll", "source_type"];
 
 impl Writer {
     /// A writer of that format; with `fields` only these, in that order.
     pub fn new(output: Output, fields: Option<Vec<String>>) -> Writer {
-        Writer { output, fields }
+        Writer {
+            output,
+            fields,
+            no_source: false,
+        }
+    }
+
+    /// A writer of rows that do not say where they come from.
+    pub fn without_source(self, no_source: bool) -> Writer {
+        Writer { no_source, ..self }
     }
 
     /// The media type of what it writes.
@@ -30,11 +44,11 @@ impl Writer {
     /// Appends a row and the end of its line. A row whose JSON is none is left out where its JSON matters.
     pub fn write(&self, row: &Row, into: &mut Vec<u8>) {
         match (self.output, &self.fields) {
-            (Output::Cdxj, None) => {
+            (Output::Cdxj, None) if !self.no_source => {
                 into.extend_from_slice(row.line());
                 into.push(b'\n');
             }
-            (Output::Json, None) if !names_itself(row.json()) => {
+            (Output::Json, None) if !self.no_source && !names_itself(row.json()) => {
                 into.extend_from_slice(b"{\"urlkey\": ");
                 quote(row.urlkey(), into);
                 into.extend_from_slice(b", \"timestamp\": ");
@@ -65,7 +79,9 @@ impl Writer {
         ];
         let members = row::members(row.json())?;
         let own = |name: &str| name == "urlkey" || name == "timestamp";
-        let members = members.into_iter().filter(|(name, _)| !own(name));
+        let members = members
+            .into_iter()
+            .filter(|(name, _)| !own(name) && !(self.no_source && SOURCE.contains(&&**name)));
         all.extend(members.map(|(name, value)| (name, value.get().to_owned())));
 
         let chosen = self.fields.as_ref().map(|fields| {
@@ -174,6 +190,25 @@ mod tests {
             written(Output::Text, "url,nothing,timestamp", LINE),
             "http://a.com/ - 2016\n"
         );
+    }
+
+    #[test]
+    fn rows_need_not_say_where_they_come_from() {
+        let line = r#"k 2016 {"a": "b", "source": "s", "source-coll": "s", "source_type": "file"}"#;
+        let row = Row::new(Bytes::from_static(line.as_bytes())).unwrap();
+        for (output, expected) in [
+            (Output::Cdxj, "k 2016 {\"a\": \"b\"}\n"),
+            (
+                Output::Json,
+                "{\"urlkey\": \"k\", \"timestamp\": \"2016\", \"a\": \"b\"}\n",
+            ),
+            (Output::Text, "k 2016 b\n"),
+        ] {
+            let mut out = Vec::new();
+            let writer = Writer::new(output, None).without_source(true);
+            writer.write(&row, &mut out);
+            assert_eq!(String::from_utf8(out).unwrap(), expected);
+        }
     }
 
     #[test]

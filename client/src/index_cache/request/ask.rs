@@ -10,7 +10,7 @@ use url::Url;
 
 use super::super::{IndexKind, JobSet, Work};
 use super::failure::Failure;
-use crate::wacz::http::{refused, web_client, Body};
+use crate::wacz::http::{refused, web_client, Body, NOT_NOW};
 use crate::wacz::Options as WebOptions;
 
 /// How long the server is to wait for an index that is being built, in seconds, before it says so.
@@ -97,11 +97,10 @@ pub(super) fn ask(url: &Url, silence: Duration, work: &Work) -> Result<Answer, F
                 Some(text) => format!("{status}: {}", short(text)),
                 None => format!("{status}, and no word why: is that a server of indexes?"),
             };
-            Err(match status {
-                408 | 425 | 429 | 502..=504 => {
-                    Failure::Passing(told, seconds(&headers).map(Duration::from_secs))
-                }
-                _ => Failure::Answer(told),
+            // 500 says that the index cannot be built.
+            Err(match NOT_NOW.contains(&status) {
+                true => Failure::Passing(told, seconds(&headers).map(Duration::from_secs)),
+                false => Failure::Answer(told),
             })
         }
     }

@@ -17,6 +17,7 @@ use self::answer::{Answer, Version};
 use self::client::send;
 pub(crate) use self::client::{refused, web_client, Body};
 use self::patience::Patience;
+pub(crate) use self::patience::NOT_NOW;
 pub(super) use self::stream::Stream;
 use super::source::Disk;
 use super::{Options, Problem};

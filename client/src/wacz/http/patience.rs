@@ -11,6 +11,9 @@ const LONGEST: Duration = Duration::from_secs(30);
 /// Over which time the pace of a body is looked at.
 const SPAN: Duration = Duration::from_secs(60);
 
+/// Statuses that say "not now": whoever asks again may get another answer.
+pub(crate) const NOT_NOW: [u16; 6] = [408, 425, 429, 502, 503, 504];
+
 /// Counts the failures in a row.
 #[derive(Debug)]
 pub(super) struct Patience {
@@ -44,10 +47,10 @@ impl Patience {
     pub(super) fn bear(&mut self, problem: Problem) -> Result<(), Problem> {
         let wanted = match &problem {
             Problem::Connection(_) => Duration::ZERO,
-            Problem::Status {
-                status: 408 | 425 | 429 | 500 | 502 | 503 | 504,
-                wait,
-            } => wait.unwrap_or_default(),
+            // A server of files that fails may be well again, too.
+            Problem::Status { status, wait } if *status == 500 || NOT_NOW.contains(status) => {
+                wait.unwrap_or_default()
+            }
             _ => return Err(problem),
         };
         if self.failures >= self.most {

@@ -205,13 +205,15 @@ fn config() -> impl Strategy<Value = Config> {
         vec(step(), 1..4),
         any::<bool>(),
         option::of((redis(), option::of("[^\\pC\\s]{1,9}"))),
+        any::<bool>(),
     )
-        .prop_map(|(name, steps, sequence, access)| Collection {
+        .prop_map(|(name, steps, sequence, access, fuzzy)| Collection {
             name,
             is_sequence: sequence || steps.len() > 1,
             steps,
             tags: access.as_ref().map(|(tags, _)| tags.clone()),
             access_point: access.and_then(|(_, point)| point),
+            fuzzy,
         });
     let parts = (
         vec(collection, 1..4),

@@ -211,6 +211,10 @@ fn values_are_checked() {
         let text = format!("collections: {{a: {{index: $live, index_timeout: {timeout}}}}}");
         refused(&text, &[(1, 48, "index_timeout ")]);
     }
+    refused(
+        "collections: {a: {index: $live, fuzzy: a bit}}",
+        &[(1, 40, "fuzzy is true or false, and this is \"a bit\"")],
+    );
     for limit in ["0", "-1", "1.5", "many"] {
         let text = format!("collections: {{a: {{index: {{type: live, max_rows: {limit}}}}}}}");
         refused(&text, &[(1, 49, "max_rows is a whole number from 1")]);

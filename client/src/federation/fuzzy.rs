@@ -1,0 +1,155 @@
+//! Similar URLs: what differs between requests for the same thing.
+//!
+//! Pages ask for the same script or answer with another number each time, so that no cache answers, and links get
+//! parameters that only tell where somebody came from. Where such a URL was not captured, one that differs in these
+//! parameters alone stands for it.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use crawlspace_cdx::surt::{self, MatchType};
+
+use super::query::Query;
+
+/// How many rows of similar URLs there are at most.
+const ROWS: u64 = 100;
+
+/// A urlkey without what differs between similar URLs: numbers against caches (`_=1397…`, `cb=…`, and timestamps in
+/// milliseconds), `utm_…` and the like, and the numbers in names of JSONP callbacks.
+pub fn reduced(urlkey: &str) -> Cow<'_, str> {
+    let Some((before, parameters)) = urlkey.split_once('?') else {
+        return Cow::Borrowed(urlkey);
+    };
+    let named = parameters.split('&').filter(|text| !text.is_empty());
+    let left: Vec<_> = named.filter_map(parameter).collect();
+    match left.is_empty() {
+        true => Cow::Borrowed(before),
+        false => Cow::Owned(format!("{before}?{}", left.join("&"))),
+    }
+}
+
+/// A parameter as far as it counts.
+fn parameter(text: &str) -> Option<Cow<'_, str>> {
+    let (name, value) = text.split_once('=').unwrap_or((text, ""));
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let is_moment = value.starts_with('1') && (13..=16).contains(&value.len()) && digits(value);
+    let against_caches = match name {
+        "_" | "cb" | "uncache" => digits(value),
+        _ => is_moment && (name.contains("bust") || name.contains("ts")),
+    };
+    if against_caches || name.starts_with("utm_") || name == "fbclid" {
+        return None;
+    }
+    // jQuery111008_1397…, jsonp1397…
+    let callback = ["jquery", "jsonp"].into_iter().find(|begin| {
+        let rest = value.strip_prefix(begin);
+        rest.is_some_and(|rest| rest.split('_').all(|part| part.is_empty() || digits(part)))
+    });
+    Some(match callback {
+        Some(begin) => Cow::Owned(format!("{name}={begin}")),
+        None => Cow::Borrowed(text),
+    })
+}
+
+/// What is asked, one after the other, where a query for one URL has no row: for the URL without what differs, and
+/// then for all those that differ in their parameters. Nothing where no URL can be similar.
+pub fn similar(query: &Query) -> Vec<Arc<Query>> {
+    let asks_for_rows = query.page.is_none() && !query.show_num_pages && !query.show_paged_index;
+    // What was posted is a part of the keys, and not of the URL.
+    let exact = surt::range(&query.url, MatchType::Exact).ok();
+    let is_one_url = query.match_type == MatchType::Exact && exact.as_ref() == Some(&query.keys);
+    let Some(key) = surt::urlkey(&query.url)
+        .ok()
+        .filter(|_| asks_for_rows && is_one_url)
+    else {
+        return Vec::new();
+    };
+    let (place, parameters) = match query.url.split_once('?') {
+        Some((place, parameters)) => (place, parameters.split('&').collect()),
+        None => (query.url.as_str(), Vec::new()),
+    };
+    let counts = |text: &&&str| parameter(&text.to_ascii_lowercase()).is_some();
+    let left: Vec<&str> = parameters.iter().filter(counts).copied().collect();
+    let without = match left.is_empty() {
+        true => place.to_owned(),
+        false => format!("{place}?{}", left.join("&")),
+    };
+    let wanted: Arc<str> = reduced(&key).into();
+    let asks = [
+        (without, MatchType::Exact),
+        (format!("{place}?"), MatchType::Prefix),
+    ];
+    let asks = asks.into_iter().filter_map(|(url, match_type)| {
+        let keys = surt::range(&url, match_type).ok()?;
+        let is_another = Some(&keys) != exact.as_ref();
+        is_another.then(|| {
+            Arc::new(Query {
+                url,
+                match_type,
+                keys,
+                similar_to: Some(Arc::clone(&wanted)),
+                limit: Some(query.limit.unwrap_or(ROWS).min(ROWS)),
+                ..query.clone()
+            })
+        })
+    });
+    asks.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_differs_between_requests_for_the_same_is_no_part_of_a_key() {
+        for (key, less) in [
+            ("com,a)/x", "com,a)/x"),
+            ("com,a)/x?", "com,a)/x"),
+            ("com,a)/x?_=1397", "com,a)/x"),
+            ("com,a)/x?a=b&cb=12&uncache=3", "com,a)/x?a=b"),
+            ("com,a)/x?utm_medium=mail&utm_source=a", "com,a)/x"),
+            ("com,a)/x?a&fbclid=iwar0", "com,a)/x?a"),
+            ("com,a)/x?cachebuster=1397000000000", "com,a)/x"),
+            (
+                "com,a)/x?callback=jquery1110_1397&q=1",
+                "com,a)/x?callback=jquery&q=1",
+            ),
+            ("com,a)/x?callback=jsonp1397", "com,a)/x?callback=jsonp"),
+            // These may mean something.
+            ("com,a)/x?_=one", "com,a)/x?_=one"),
+            ("com,a)/x?v=12", "com,a)/x?v=12"),
+            ("com,a)/x?ts=5", "com,a)/x?ts=5"),
+            ("com,a)/x?callback=show", "com,a)/x?callback=show"),
+            ("com,a)/x?q=jquery_plugin", "com,a)/x?q=jquery_plugin"),
+        ] {
+            assert_eq!(reduced(key), less, "{key}");
+        }
+    }
+
+    #[test]
+    fn first_the_url_without_and_then_those_with_other_parameters() {
+        let asked = |text: &str| {
+            let pairs: Vec<_> = url::form_urlencoded::parse(text.as_bytes()).collect();
+            let pairs = pairs.iter().map(|(name, value)| (&name[..], &value[..]));
+            let query = Query::parse(pairs, None).unwrap();
+            let urls = similar(&query).into_iter().map(|query| query.url.clone());
+            urls.collect::<Vec<_>>()
+        };
+        assert_eq!(
+            asked("url=http://a.com/X?_=1%26B=c"),
+            ["http://a.com/X?B=c", "http://a.com/X?"]
+        );
+        assert_eq!(
+            asked("url=http://a.com/x?_=1"),
+            ["http://a.com/x", "http://a.com/x?"]
+        );
+        assert_eq!(asked("url=http://a.com/x"), ["http://a.com/x?"]);
+        for none in [
+            "url=http://a.com/x*",
+            "url=a.com&matchType=host",
+            "url=a.com&page=1",
+        ] {
+            assert!(asked(none).is_empty(), "{none}");
+        }
+    }
+}
