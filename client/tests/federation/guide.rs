@@ -1,4 +1,4 @@
-//! The examples of docs/guide/federation.md.
+//! The examples of docs/guide/federation.md and docs/guide/pywb.md.
 
 use std::path::Path;
 
@@ -10,9 +10,9 @@ use redis_tests::http::get;
 
 use crate::stage::Stage;
 
-fn page() -> String {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/guide/federation.md");
-    std::fs::read_to_string(page).unwrap()
+fn page(name: &str) -> String {
+    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/guide");
+    std::fs::read_to_string(guide.join(name)).unwrap()
 }
 
 /// The fenced blocks of a language, without what they are indented by.
@@ -39,7 +39,9 @@ fn blocks(page: &str, language: &str) -> Vec<String> {
 
 #[test]
 fn every_configuration_of_the_guide_is_one() {
-    let blocks = blocks(&page(), "yaml");
+    let [mut blocks, more] = ["federation.md", "pywb.md"].map(|name| blocks(&page(name), "yaml"));
+    assert!(!more.is_empty());
+    blocks.extend(more);
     assert!(blocks.len() > 15);
     let folder = tempfile::tempdir().unwrap();
     for text in blocks {
@@ -94,7 +96,7 @@ fn archive(folder: &Path) {
 
 #[test]
 fn the_first_success_is_one() {
-    let page = page();
+    let page = page("federation.md");
     let folder = tempfile::tempdir().unwrap();
     archive(folder.path());
     let config = &blocks(&page, "yaml")[0];
