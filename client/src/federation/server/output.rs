@@ -79,9 +79,10 @@ impl Writer {
         ];
         let members = row::members(row.json())?;
         let own = |name: &str| name == "urlkey" || name == "timestamp";
+        let is_left_out = |name: &str| self.no_source && SOURCE.contains(&name);
         let members = members
             .into_iter()
-            .filter(|(name, _)| !own(name) && !(self.no_source && SOURCE.contains(&&**name)));
+            .filter(|(name, _)| !own(name) && !is_left_out(name));
         all.extend(members.map(|(name, value)| (name, value.get().to_owned())));
 
         let chosen = self.fields.as_ref().map(|fields| {
