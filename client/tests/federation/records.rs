@@ -218,6 +218,12 @@ fn a_redirect_to_itself_is_no_answer() {
         "{}",
         answer.text()
     );
+    let itself = get(stage.address(), &format!("{asked}&from={TIME}&to={TIME}"));
+    assert!(
+        itself.text().contains("Location: https://www.example.com/"),
+        "{}",
+        itself.text()
+    );
     let only_redirects = asked + "&from=2016";
     let answer = get(stage.address(), &only_redirects);
     assert_eq!(answer.status, 404);

@@ -5,6 +5,7 @@ use redis_tests::http::{ask, get, Answer};
 use crate::resource::Archive;
 use crate::shelf::{iso, Shelf};
 use crate::stage::Stage;
+use crate::stub::Stub;
 
 const TIME: &str = "20160102030405";
 
@@ -101,6 +102,42 @@ fn every_capture_is_replayed_as_it_came() {
         assert_eq!(below.body, answer.body);
     }
     assert!(redirects > 5 && chunked > 5 && packed > 5);
+}
+
+#[test]
+fn what_was_posted_takes_part_in_a_replay() {
+    let archive = Archive::new("what_was_posted_takes_part_in_a_replay");
+    let posted = archive.posted();
+    assert!(posted.len() > 5);
+    for capture in posted.iter().take(20) {
+        let body = capture.posted.as_deref().unwrap().as_bytes();
+        let form = [("Content-Type", "application/x-www-form-urlencoded")];
+        let target = format!("/all/{}id_/{}", capture.timestamp, capture.url);
+        let answer = ask(archive.stage.address(), "POST", &target, &form, body).unwrap();
+        assert_eq!(answer.status, capture.status, "{capture:?}");
+        assert!(answer.body == capture.payload, "{capture:?}");
+    }
+}
+
+/// The live web as it answers now, as far as it may act here.
+#[test]
+fn what_the_live_web_answers_is_replayed_likewise() {
+    let web = Stub::answering(
+        "HTTP/1.1 302 Found\r\nSet-Cookie: a=b\r\nLocation: /next\r\nContent-Type: text/html\r\n\
+         Transfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
+    );
+    let stage = Stage::start("collections: {live: $live}");
+    let answer = get(
+        stage.address(),
+        &format!("/live/id_/{}", web.url("/page?a=b")),
+    );
+    assert_eq!((answer.status, &*answer.text()), (302, "ok"));
+    assert_eq!(answer.field("set-cookie"), None);
+    assert_eq!(answer.field("content-security-policy"), Some("sandbox"));
+    assert_eq!(answer.field("content-length"), Some("2"));
+    let location = answer.field("location").unwrap();
+    assert!(location.ends_with(&format!("id_/{}", web.url("/next"))));
+    assert_eq!(web.asked()[0].target(), "/page?a=b");
 }
 
 #[test]

@@ -51,6 +51,16 @@ impl Archive {
     }
 }
 
+impl Archive {
+    /// Captures that answered a request with a body.
+    pub fn posted(&self) -> Vec<&Capture> {
+        let captures = self.made.captures.iter();
+        captures
+            .filter(|capture| capture.posted.is_some())
+            .collect()
+    }
+}
+
 pub fn target(collection: &str, url: &str, timestamp: &str) -> String {
     let url: String = url::form_urlencoded::byte_serialize(url.as_bytes()).collect();
     format!("/{collection}/resource?url={url}&closest={timestamp}")
@@ -166,12 +176,7 @@ fn every_capture_of_an_archive_is_loaded_and_valid() {
 fn requests_with_a_body_get_what_answered_them() {
     let archive = Archive::new("requests_with_a_body_get_what_answered_them");
     let mut connection = Connection::open(archive.stage.address()).unwrap();
-    let posted: Vec<&Capture> = archive
-        .made
-        .captures
-        .iter()
-        .filter(|capture| capture.posted.is_some())
-        .collect();
+    let posted = archive.posted();
     assert!(posted.len() > 5);
     for capture in posted.iter().take(20) {
         let body = capture.posted.as_deref().unwrap();

@@ -289,8 +289,7 @@ fn capture(row: &Row, collection: &str) -> Markup {
     }
 }
 
-/// What the resource API is asked for this capture and no other one: one that redirects to itself is passed over where
-/// there are others.
+/// What the resource API is asked for this capture and no other one, also if it redirects to its own URL.
 fn record(row: &Row, url: &str, digits: &str) -> String {
     // To the second, as queries take it.
     let digits = digits.get(..14).unwrap_or(digits);
