@@ -79,7 +79,7 @@ test: test-unit test-live demo ## Run every test: unit, property, live server, c
 # The rules alone: no libclang, no server, about a second.
 test-unit:
 	@scripts/need cc
-	$(CARGO) test --no-fail-fast --package crawlspace --package crawlspace-cdx --no-default-features
+	$(CARGO) test --no-fail-fast --package crawlspace --package crawlspace-host --package crawlspace-cdx --no-default-features
 
 test-live:
 	@scripts/need cc libclang redis-server redis-cli postgresql openssl wget python3 python3-venv chromium
@@ -110,7 +110,7 @@ lint: ## Formatting, clippy, documentation, licences and advisories of the depen
 	@$(CARGO) fmt --version >/dev/null 2>&1 && $(CARGO) clippy --version >/dev/null 2>&1 || rustup component add rustfmt clippy
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
-	$(CARGO) clippy --package crawlspace --no-default-features --all-targets -- -D warnings
+	$(CARGO) clippy --package crawlspace --package crawlspace-host --no-default-features --all-targets -- -D warnings
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps
 	@scripts/deny
 
@@ -136,7 +136,7 @@ bench: ## Measure against plain Redis and pywb and write docs/benchmarks.md (ONL
 FUZZ_TARGETS := 15
 fuzz: ## Change files, requests and answers of other servers until something breaks, and try the rules with fresh cases (TIME=60 seconds in all, SEED=, INPUT= for one again)
 	@scripts/need cc
-	@$(if $(INPUT),:,$(CARGO) test --package crawlspace --package crawlspace-cdx --no-default-features)
+	@$(if $(INPUT),:,$(CARGO) test --package crawlspace --package crawlspace-host --package crawlspace-cdx --no-default-features)
 	@seconds=$$(awk 'BEGIN { print $(or $(TIME),60) / $(FUZZ_TARGETS) }'); \
 	TIME=$$seconds INPUT='$(abspath $(INPUT))' $(CARGO) test --package crawlspace-client --test federation_fuzz -- --nocapture
 

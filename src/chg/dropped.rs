@@ -13,7 +13,7 @@ use super::frontier::{Frontier, Loaded};
 use super::store::Store;
 use super::time::{of_score, Millis};
 use super::Token;
-use crate::keyspace::Batch;
+use host::keyspace::Batch;
 
 impl<K: Store> Frontier<K> {
     /// Until when nothing is taken in for executions that were dropped.

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use crate::keyspace::Batch;
-use crate::reply::Reply;
+use host::keyspace::Batch;
+use host::reply::Reply;
 
 use super::error::Result;
 use super::frontier::Frontier;
@@ -242,7 +242,7 @@ impl<K: Store> Job<K> for Emptying<K> {
 mod tests {
     use super::super::add::{Kept, Queued};
     use super::*;
-    use crate::keyspace::memory::MemoryKeyspace;
+    use crate::chg::store::MemoryKeyspace;
 
     #[test]
     fn only_groups_of_the_execution_are_looked_at() {

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use crate::keyspace::KeyError;
-use crate::text::Shown;
+use host::keyspace::KeyError;
+use host::text::Shown;
 
 use super::time::Millis;
 use super::Token;

@@ -6,7 +6,7 @@ use super::next::Lease;
 use super::store::Store;
 use super::time::{of_score, Millis};
 use super::Token;
-use crate::text::{parse_unsigned, push_number};
+use host::text::{parse_unsigned, push_number};
 
 /// How many reports are kept at most of URIs that go back; those of URIs that are given up are
 /// always kept, because nothing else knows of these.

@@ -11,7 +11,7 @@
 
 use smallvec::SmallVec;
 
-use crate::text::{parse_unsigned, push_number};
+use host::text::{parse_unsigned, push_number};
 
 use super::politeness::Backoff;
 use super::time::Millis;

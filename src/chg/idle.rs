@@ -8,7 +8,7 @@ use super::group::{Group, Options, Released};
 use super::store::Store;
 use super::time::{of_score, Millis};
 use super::Token;
-use crate::text::{parse_unsigned, push_number};
+use host::text::{parse_unsigned, push_number};
 
 /// How many groups are forgotten at most by one command that does something else.
 const TIDIED: usize = 4;

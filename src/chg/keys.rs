@@ -1,7 +1,7 @@
 //! The keys of a frontier: one table of what each is called, and of what it is to readers and listeners.
 
-use crate::keyspace::once::once_keys;
-use crate::keyspace::Keyspace;
+use host::keyspace::Keyspace;
+use host::once_keys;
 
 /// Longest id of a group, execution, writer or shared gate, in bytes.
 pub const ID_BYTES: usize = 1024;

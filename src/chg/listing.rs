@@ -1,8 +1,8 @@
 //! What stands in the queues, page by page: the groups of a frontier, and the URIs kept for one of them.
 
-use crate::keyspace::Batch;
-use crate::reply::Reply;
-use crate::text::parse_unsigned;
+use host::keyspace::Batch;
+use host::reply::Reply;
+use host::text::parse_unsigned;
 
 use super::error::{Error, Result};
 use super::frontier::Frontier;
@@ -235,8 +235,8 @@ mod tests {
     use super::super::add::Queued;
     use super::super::next::Ask;
     use super::*;
-    use crate::keyspace::memory::MemoryKeyspace;
-    use crate::keyspace::Keyspace;
+    use crate::chg::store::MemoryKeyspace;
+    use host::keyspace::Keyspace;
 
     /// State and id.
     type Seen = (Vec<u8>, Vec<u8>);

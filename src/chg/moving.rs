@@ -1,9 +1,9 @@
 //! `CHG.MOVE`: what is queued for one group is from now on queued for another, because a host turned
 //! out to share its address with others.
 
-use crate::keyspace::Batch;
-use crate::reply::Reply;
-use crate::text::parse_unsigned;
+use host::keyspace::Batch;
+use host::reply::Reply;
+use host::text::parse_unsigned;
 
 use super::error::{Error, Result};
 use super::frontier::{Frontier, Loaded};

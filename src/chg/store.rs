@@ -1,8 +1,8 @@
 //! What the rules of politeness need of a key space besides plain keys: the URIs of a group, one
 //! value a key.
 
-use crate::keyspace::memory::{MemoryKeyspace, Plain};
-use crate::keyspace::{KeyError, Keyspace, Kind, Result};
+use host::keyspace::memory::{self, Native, Plain};
+use host::keyspace::{KeyError, Keyspace, Kind, Result};
 
 use super::uris::{Changed, Op, Uris};
 
@@ -24,11 +24,24 @@ pub trait Store: Keyspace {
     }
 }
 
+/// Keys of tests.
+pub type MemoryKeyspace = memory::MemoryKeyspace<Uris>;
+
+impl Native for Uris {
+    fn is_empty(&self) -> bool {
+        self.is_empty()
+    }
+
+    fn memory(&self) -> usize {
+        self.memory()
+    }
+}
+
 impl Store for MemoryKeyspace {
     fn uris<T>(&mut self, key: &Vec<u8>, read: impl FnOnce(&Uris) -> T) -> Result<Option<T>> {
         match self.keys.get(key) {
             None => Ok(None),
-            Some(Plain::Uris(uris)) => Ok(Some(read(uris))),
+            Some(Plain::Native(uris)) => Ok(Some(read(uris))),
             Some(_) => Err(KeyError::WrongType {
                 key: key.clone(),
                 needs: KEPT_URIS,
@@ -41,7 +54,7 @@ impl Store for MemoryKeyspace {
             return Ok(Changed::Nothing);
         }
         let value = self.keys.entry(key.clone());
-        let Plain::Uris(uris) = value.or_insert_with(|| Plain::Uris(Box::default())) else {
+        let Plain::Native(uris) = value.or_insert_with(|| Plain::Native(Box::default())) else {
             unreachable!("looked at above");
         };
         let changed = uris.apply(op);

@@ -6,8 +6,9 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
-use crate::keyspace::memory::{MemoryKeyspace, Plain};
-use crate::reply::Reply;
+use crate::chg::store::MemoryKeyspace;
+use host::keyspace::memory::Plain;
+use host::reply::Reply;
 
 use super::add::{Kept, Queued};
 use super::check::Check;
@@ -529,7 +530,7 @@ impl World {
 }
 
 fn number(text: &[u8]) -> u64 {
-    crate::text::parse_unsigned(text).unwrap()
+    host::text::parse_unsigned(text).unwrap()
 }
 
 proptest! {

@@ -1,6 +1,6 @@
 //! `response` and `revisit` records as they are written.
 
-use crate::text::parse_unsigned;
+use host::text::parse_unsigned;
 
 use super::claim::Millis;
 use super::counts;

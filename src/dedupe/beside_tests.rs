@@ -1,8 +1,9 @@
 //! What other programs do to an index between our commands: nothing that a crawl holds is lost by it.
 
-use crate::keyspace::memory::{MemoryKeyspace, Plain};
-use crate::keyspace::Keyspace;
-use crate::reply::Reply;
+use crate::dedupe::store::MemoryKeyspace;
+use host::keyspace::memory::Plain;
+use host::keyspace::Keyspace;
+use host::reply::Reply;
 
 use super::add::{Adding, Response};
 use super::check::Check;

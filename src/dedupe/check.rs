@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::keyspace::Batch;
-use crate::reply::Reply;
-use crate::text::{parse_signed, parse_unsigned};
+use host::keyspace::Batch;
+use host::reply::Reply;
+use host::text::{parse_signed, parse_unsigned};
 
 use super::counts;
 use super::digest::Digest;

@@ -4,8 +4,8 @@
 //! a claim ends at the same moment after a restart or on a replica. Every claim that is made looks
 //! at a few others and sweeps those that ran out, so the key does not grow for ever.
 
-use crate::keyspace::Batch;
-use crate::text::{parse_unsigned, Shown};
+use host::keyspace::Batch;
+use host::text::{parse_unsigned, Shown};
 
 use super::digest::Digest;
 use super::error::{Error, Result};

@@ -143,8 +143,9 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use crate::keyspace::memory::{MemoryKeyspace, Plain};
-    use crate::keyspace::Keyspace;
+    use crate::dedupe::store::MemoryKeyspace;
+    use host::keyspace::memory::Plain;
+    use host::keyspace::Keyspace;
 
     use super::super::add::{Adding, Response};
     use super::super::commit::Commit;
@@ -240,7 +241,7 @@ mod tests {
 
         /// Everything but the replies that are kept for retries: which call finds a hash new depends
         /// on which one comes first.
-        fn keys(&self) -> BTreeMap<Vec<u8>, Plain> {
+        fn keys(&self) -> BTreeMap<Vec<u8>, Plain<crate::dedupe::packed::Packed>> {
             let keys = self.ks.keys.iter();
             let keys = keys.filter(|(key, _)| !key.ends_with(b":seq"));
             keys.map(|(key, value)| (key.clone(), value.clone()))

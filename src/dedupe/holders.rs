@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use smallvec::SmallVec;
 
-use crate::text::parse_unsigned;
+use host::text::parse_unsigned;
 
 use super::counts;
 use super::digest::Digest;

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use smallvec::SmallVec;
 
-use crate::keyspace::Batch;
+use host::keyspace::Batch;
 
 use super::digest::Digest;
 use super::error::Result;

@@ -8,9 +8,10 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 
-use crate::keyspace::memory::{MemoryKeyspace, Plain};
-use crate::keyspace::Keyspace;
-use crate::reply::Reply;
+use crate::dedupe::store::MemoryKeyspace;
+use host::keyspace::memory::Plain;
+use host::keyspace::Keyspace;
+use host::reply::Reply;
 
 use super::add::{Adding, Response};
 use super::check::Check;

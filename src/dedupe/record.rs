@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use crate::text::{parse_unsigned, push_number};
+use host::text::{parse_unsigned, push_number};
 
 use super::date::{to_digits, Digits, Moment};
 use super::profile::Profile;

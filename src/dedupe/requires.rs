@@ -3,8 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::reply::Reply;
-use crate::text::parse_unsigned;
+use host::reply::Reply;
+use host::text::parse_unsigned;
 
 use super::counts;
 use super::error::{Error, Result};
@@ -249,7 +249,7 @@ pub fn check_references(references: &[&[u8]]) -> Result<()> {
         if parse_reference(reference).is_none() {
             return Err(Error::Argument(format!(
                 "reference '{}' is not a crawl id, a space and a WACZ index",
-                crate::text::Shown(reference)
+                host::text::Shown(reference)
             )));
         }
     }

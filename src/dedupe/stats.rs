@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::keyspace::Batch;
-use crate::reply::Reply;
+use host::keyspace::Batch;
+use host::reply::Reply;
 
 use super::counts;
 use super::error::{Error, Result};

@@ -1,7 +1,7 @@
 //! What the rules of dedupe need of a key space besides plain keys: the packed index, one value a key.
 
-use crate::keyspace::memory::{MemoryKeyspace, Plain};
-use crate::keyspace::{KeyError, Keyspace, Kind, Result};
+use host::keyspace::memory::{self, Native, Plain};
+use host::keyspace::{KeyError, Keyspace, Kind, Result};
 
 use super::packed::op::{Op, Take};
 use super::packed::{self, Packed};
@@ -63,11 +63,24 @@ impl<V: AsRef<[u8]>> AsRef<[u8]> for Stored<V> {
     }
 }
 
+/// Keys of tests.
+pub type MemoryKeyspace = memory::MemoryKeyspace<Packed>;
+
+impl Native for Packed {
+    fn is_empty(&self) -> bool {
+        self.is_empty()
+    }
+
+    fn memory(&self) -> usize {
+        self.memory()
+    }
+}
+
 impl Store for MemoryKeyspace {
     fn packed<T>(&mut self, key: &Vec<u8>, read: impl FnOnce(&Packed) -> T) -> Result<Option<T>> {
         match self.keys.get(key) {
             None => Ok(None),
-            Some(Plain::Packed(packed)) => Ok(Some(read(packed))),
+            Some(Plain::Native(packed)) => Ok(Some(read(packed))),
             Some(_) => Err(KeyError::WrongType {
                 key: key.clone(),
                 needs: PACKED,
@@ -78,7 +91,7 @@ impl Store for MemoryKeyspace {
     fn change_packed(&mut self, key: &Vec<u8>, op: &Op<'_>) -> Result<bool> {
         self.packed(key, |_| ())?;
         let value = self.keys.entry(key.clone());
-        let Plain::Packed(packed) = value.or_insert_with(|| Plain::Packed(Box::default())) else {
+        let Plain::Native(packed) = value.or_insert_with(|| Plain::Native(Box::default())) else {
             unreachable!("looked at above");
         };
         let changed = op.apply(packed);
@@ -98,7 +111,7 @@ impl Store for MemoryKeyspace {
     fn holds(&mut self, key: &Vec<u8>) -> Holds {
         match self.keys.get(key) {
             None => Holds::Nothing,
-            Some(Plain::Packed(_)) => Holds::Packed,
+            Some(Plain::Native(_)) => Holds::Packed,
             Some(_) => Holds::Other,
         }
     }

@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 
-use crate::keyspace::memory::{MemoryKeyspace, Plain};
-use crate::keyspace::Keyspace;
-use crate::reply::Reply;
+use crate::dedupe::store::MemoryKeyspace;
+use host::keyspace::memory::Plain;
+use host::keyspace::Keyspace;
+use host::reply::Reply;
 
 use super::add::{Adding, Dependency, Original, Response, Revisit};
 use super::check::Check;
@@ -990,7 +991,7 @@ proptest! {
         worlds[1].apply(&Op::Move { to: Storage::Plain });
         let [plain, packed] = worlds;
         let meta = packed.index.names.meta.clone();
-        let is_kept = |(key, _): &(&Vec<u8>, &Plain)| **key != meta;
+        let is_kept = |(key, _): &(&Vec<u8>, &Plain<crate::dedupe::packed::Packed>)| **key != meta;
         let kept = |world: &World| {
             let keys = world.ks.keys.iter().filter(is_kept);
             keys.map(|(key, value)| (key.clone(), value.clone())).collect::<BTreeMap<_, _>>()

@@ -19,7 +19,7 @@ use super::wacz::Entry;
 fn parse_member(what: &[u8]) -> Option<(&[u8], &[u8])> {
     let rest = what.strip_prefix(b"member.")?;
     let colon = memchr::memchr(b':', rest)?;
-    let len = crate::text::parse_unsigned(&rest[..colon])?;
+    let len = host::text::parse_unsigned(&rest[..colon])?;
     rest[colon + 1..].split_at_checked(usize::try_from(len).ok()?)
 }
 
@@ -123,7 +123,7 @@ impl<K: Store> Index<K> {
         }
         let mut closed_since = Vec::new();
         if let Some(files) = ks.hash_get(&base, b"wacz")? {
-            if let Some(files) = crate::text::parse_unsigned(files.as_ref()) {
+            if let Some(files) = host::text::parse_unsigned(files.as_ref()) {
                 if ks.list_len(&waczs)? > files {
                     for i in files..ks.list_len(&waczs)? {
                         closed_since.extend(file_name(ks, &waczs, i)?);
@@ -139,7 +139,7 @@ impl<K: Store> Index<K> {
                     continue;
                 };
                 if let Some(i) = what.strip_prefix(b"wacz.") {
-                    let i = crate::text::parse_unsigned(i).unwrap_or(u64::MAX);
+                    let i = host::text::parse_unsigned(i).unwrap_or(u64::MAX);
                     if ks.list_get(&waczs, i)?.is_some() {
                         if !Entry::parse(was).is_some_and(|entry| entry.is_closed()) {
                             closed_since.extend(file_name(ks, &waczs, i)?);
@@ -190,7 +190,7 @@ impl<K: Store> Index<K> {
         let mut files = ks.list_len(&waczs)?;
         let continued = self.is_uncommitted(ks, crawl)?;
         if let (true, Some(committed)) = (continued, ks.hash_get(&base, b"wacz")?) {
-            files = crate::text::parse_unsigned(committed.as_ref()).map_or(files, |n| n.min(files));
+            files = host::text::parse_unsigned(committed.as_ref()).map_or(files, |n| n.min(files));
         }
         for i in 0..files {
             let entry = ks.list_get(&waczs, i)?;

@@ -7,7 +7,7 @@
 
 use std::rc::Rc;
 
-use crate::text::{parse_unsigned, Shown};
+use host::text::{parse_unsigned, Shown};
 
 use super::counts;
 use super::error::{Error, Result};

@@ -3,7 +3,7 @@
 use serde::de::{Deserializer, Visitor};
 use serde::Deserialize;
 
-use crate::text::Shown;
+use host::text::Shown;
 
 use super::counts;
 use super::error::{Error, Result};

@@ -4,8 +4,8 @@ use std::fmt;
 
 use crawlspace_cdx::FilterError;
 
-use crate::keyspace::KeyError;
-use crate::text::Shown;
+use host::keyspace::KeyError;
+use host::text::Shown;
 
 use super::index;
 

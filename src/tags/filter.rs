@@ -10,8 +10,8 @@ use super::expression::Bounds;
 use super::point::has_heavy_pattern;
 use super::verdict::{Judge, Memory};
 use super::view::{Asked, View};
-use crate::reply::Reply;
-use crate::turns::{Next, Turn};
+use host::reply::Reply;
+use host::turns::{Next, Turn};
 
 /// What is to be done with a batch.
 #[derive(Clone, Debug)]

@@ -6,7 +6,7 @@ use super::error::Error;
 use super::expression::Bounds;
 use super::verdict::{Judge, Memory};
 use super::view::{Asked, View};
-use crate::reply::Reply;
+use host::reply::Reply;
 
 /// Which tags are wanted.
 pub struct Wanted<'a> {

@@ -10,7 +10,7 @@ use hashbrown::HashMap;
 use super::error::Error;
 use super::expression::Expression;
 use super::template::Groups;
-use crate::text::Shown;
+use host::text::Shown;
 
 /// Longest name of a point, in bytes.
 pub const NAME_BYTES: usize = 1024;

@@ -9,7 +9,7 @@ use super::affix::Affix;
 use super::error::Error;
 use super::index::TAG_BYTES;
 use super::template::{Groups, Template};
-use crate::text::Shown;
+use host::text::Shown;
 
 /// Longest name of a rule, in bytes.
 pub const NAME_BYTES: usize = 256;

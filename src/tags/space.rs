@@ -13,8 +13,8 @@ use super::point::{Point, Points};
 use super::rule::{Rule, Rules};
 use super::verdict::Memory;
 use super::view::{Asked, View};
-use crate::defrag::Mover;
-use crate::slices::Time;
+use host::defrag::Mover;
+use host::slices::Time;
 
 /// How many changed tags are remembered for memories that have not heard of them.
 const CHANGES: usize = 4096;

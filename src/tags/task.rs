@@ -8,8 +8,8 @@ use super::expression::Bounds;
 use super::filter::{Batch, Progress, Request};
 use super::space::{Conditions, Lent};
 use super::view::View;
-use crate::reply::Reply;
-use crate::turns::{Next, Turn};
+use host::reply::Reply;
+use host::turns::{Next, Turn};
 
 /// A batch that is filtered in turns.
 pub struct Task {

@@ -55,7 +55,7 @@ impl Groups {
             None => Err(Error::syntax(
                 format!(
                     "no group '{}', there {}",
-                    crate::text::Shown(name),
+                    host::text::Shown(name),
                     match self.0.len() {
                         0 => "are none here".to_string(),
                         1 => "is only 0, all of the match".to_string(),

@@ -13,9 +13,9 @@ use super::rule::Rule;
 use super::space::Space;
 use super::task::Task;
 use super::view::Asked;
-use crate::defrag::Mover;
-use crate::reply::Reply;
-use crate::turns::{Next, Turn};
+use host::defrag::Mover;
+use host::reply::Reply;
+use host::turns::{Next, Turn};
 
 /// An expression, kept as a tree so that nothing has to be parsed to evaluate it.
 #[derive(Clone, Debug)]

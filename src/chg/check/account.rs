@@ -1,7 +1,7 @@
 //! What one group says of its URIs, read in steps: a group may have URIs of very many executions.
 
-use crate::keyspace::{Batch, KeyError};
-use crate::text::{parse_unsigned, Shown};
+use host::keyspace::{Batch, KeyError};
+use host::text::{parse_unsigned, Shown};
 
 use super::super::credible::{right_count, room, Counted};
 use super::super::error::{Error, Result};
@@ -275,8 +275,8 @@ mod tests {
     use super::super::super::job::{Job, Step};
     use super::super::super::moving::Moving;
     use super::*;
-    use crate::keyspace::memory::MemoryKeyspace;
-    use crate::reply::Reply;
+    use crate::chg::store::MemoryKeyspace;
+    use host::reply::Reply;
 
     const EACH: u64 = 1000;
 

@@ -9,9 +9,9 @@ use std::collections::BTreeSet;
 use std::hash::{BuildHasher, RandomState};
 use std::rc::Rc;
 
-use crate::keyspace::{Batch, Keyspace};
-use crate::reply::Reply;
-use crate::text::parse_unsigned;
+use host::keyspace::{Batch, Keyspace};
+use host::reply::Reply;
+use host::text::parse_unsigned;
 
 use super::audit::Audit;
 use super::credible::{Shares, Table};

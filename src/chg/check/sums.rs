@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use crate::keyspace::Batch;
+use host::keyspace::Batch;
 
 use super::super::credible::Shares;
 use super::super::error::Result;

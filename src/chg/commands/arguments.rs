@@ -1,13 +1,13 @@
 //! Arguments that several commands of the family have.
 
+use super::settings;
 use crate::chg::keys::ID_BYTES;
 use crate::chg::time::{Millis, TEN_YEARS};
 use crate::chg::Token;
-use crate::server::args::Args;
-use crate::server::clock::now_ms;
-use crate::server::command::Call;
-use crate::server::config;
-use crate::text::{parse_unsigned, Shown};
+use host::server::args::Args;
+use host::server::clock::now_ms;
+use host::server::command::Call;
+use host::text::{parse_unsigned, Shown};
 
 /// The latest time that a client may say it is: tokens stay exact in the numbers of JavaScript.
 const LATEST_NOW: Millis = 8_000_000_000_000;
@@ -31,7 +31,7 @@ pub fn now(call: &mut Call<'_>) -> Result<Now, String> {
             simulated: false,
         });
     }
-    if !config::chg_simulated_time() {
+    if !settings::SIMULATED_TIME.get() {
         return Err(format!(
             "ERR NOW is for tests and simulations; CONFIG SET crawlspace.chg-simulated-time yes allows it (argument {})",
             args.position()
@@ -80,7 +80,7 @@ pub fn span(args: &mut Args<'_>, name: &str, least: Millis) -> Result<Millis, St
 /// Reads a status: three digits, or a negative number where there was no response.
 pub fn status(args: &mut Args<'_>) -> Result<i64, String> {
     let text = args.next("STATUS")?;
-    let status = crate::text::parse_signed(text).filter(|n| (-9999..=999).contains(n));
+    let status = host::text::parse_signed(text).filter(|n| (-9999..=999).contains(n));
     status.ok_or_else(|| {
         format!(
             "ERR STATUS '{}' is not a status from -9999 to 999 (argument {})",

@@ -10,17 +10,18 @@ use crate::chg::politeness::{Factor, Facts};
 use crate::chg::time::Millis;
 use crate::chg::uris::{MAX_WEIGHT, URI_BYTES};
 use crate::chg::Token;
-use crate::reply::Reply;
-use crate::server::acl::Access;
-use crate::server::args::Args;
-use crate::server::blocked::{can_block, BlockedClient};
-use crate::server::command::{Answer, Arg, Call, Command, Spec};
-use crate::server::config;
-use crate::text::{parse_unsigned, Shown};
+use host::reply::Reply;
+use host::server::acl::Access;
+use host::server::args::Args;
+use host::server::blocked::{can_block, BlockedClient};
+use host::server::command::{Answer, Arg, Call, Command, Spec};
+use host::server::config;
+use host::text::{parse_unsigned, Shown};
 
 use super::arguments::{self, id, now, span, status, time, token, Now};
 use super::frontiers::{anchor, gone, on_frontier, permit, timed_out, Touched};
 use super::reply::{leases_reply, released_reply};
+use super::settings;
 use super::waiters::Waiter;
 use super::NOW;
 
@@ -181,7 +182,7 @@ impl<'g> Wanted<'g> {
     /// Reads options up to the end of the arguments.
     fn read(args: &mut Args<'g>, now: &Now, alone: bool) -> Result<Wanted<'g>, String> {
         let mut wanted = Wanted {
-            lease: config::chg_lease(),
+            lease: settings::LEASE.get(),
             count: 1,
             block: None,
             group: None,

@@ -10,23 +10,23 @@ use crate::chg::error::{Error, Result};
 use crate::chg::frontier::Frontier;
 use crate::chg::keys::{heard_once, possible_groups, Heard, GROUP};
 use crate::chg::time::Millis;
-use crate::keyspace::Keyspace;
-use crate::reply::Reply;
-use crate::server::acl::Access;
-use crate::server::alarm;
-use crate::server::api::{context_flags, raw, rm, Ctx, RmString};
-use crate::server::blocked::BlockedClient;
-use crate::server::clock::now_ms;
-use crate::server::cluster::{self, in_cluster};
-use crate::server::command::{Call, PREFIX_BYTES};
-use crate::server::config;
-use crate::server::info::{count, FIGURES};
-use crate::server::keyspace::RedisKeyspace;
-use crate::server::main_thread::MainThread;
-use crate::server::notify::{is_replicated, Change};
-use crate::server::place::{is_in, place, split};
+use host::keyspace::Keyspace;
+use host::reply::Reply;
+use host::server::acl::Access;
+use host::server::alarm;
+use host::server::api::{context_flags, raw, rm, Ctx, RmString};
+use host::server::blocked::BlockedClient;
+use host::server::clock::now_ms;
+use host::server::cluster::{self, in_cluster};
+use host::server::command::{Call, PREFIX_BYTES};
+use host::server::info::PANICS;
+use host::server::keyspace::RedisKeyspace;
+use host::server::main_thread::MainThread;
+use host::server::notify::{is_replicated, Change};
+use host::server::place::{is_in, place, split};
 
 use super::waiters::Waiter;
+use super::{metrics, settings};
 
 /// How many frontiers are remembered at most; beyond it those that nobody waits for are forgotten.
 const FRONTIERS_REMEMBERED: usize = 4096;
@@ -70,7 +70,7 @@ pub fn with_frontier<T>(
 ) -> Result<T> {
     let mut frontiers = FRONTIERS.try_borrow().ok_or(Error::Busy)?;
     let frontiers = &mut *frontiers;
-    let panics = FIGURES.panics.load(Relaxed);
+    let panics = PANICS.get();
     if DISTRUST.swap(false, Relaxed) || frontiers.panics != panics {
         // After a bug nothing that was remembered is believed.
         frontiers.panics = panics;
@@ -95,25 +95,25 @@ pub fn with_frontier<T>(
     }
     let remembered = frontiers.by_place.get_mut(&place[..]);
     let remembered = remembered.expect("just made sure of");
-    remembered.frontier.attempts = config::chg_attempts();
+    remembered.frontier.attempts = settings::ATTEMPTS.get();
     let before = remembered.frontier.figures.totals();
     let waited = remembered.waiters.len() as u64;
     let done = act(remembered, keys);
     let wait = remembered.waiters.len() as u64;
     if wait != waited {
-        let all = FIGURES.chg_waiters.load(Relaxed).saturating_sub(waited);
-        FIGURES.chg_waiters.store(all + wait, Relaxed);
+        let all = metrics::WAITERS.get().saturating_sub(waited);
+        metrics::WAITERS.set(all + wait);
     }
     let after = remembered.frontier.figures.totals();
     let shown = [
-        &FIGURES.chg_added,
-        &FIGURES.chg_leases,
-        &FIGURES.chg_releases,
-        &FIGURES.chg_expired,
+        &metrics::ADDED,
+        &metrics::LEASES,
+        &metrics::RELEASES,
+        &metrics::EXPIRED,
     ];
-    for (figure, (before, after)) in shown.into_iter().zip(before.into_iter().zip(after)) {
+    for (metric, (before, after)) in shown.into_iter().zip(before.into_iter().zip(after)) {
         if after > before {
-            count(figure, after - before);
+            metric.add(after - before);
         }
     }
     done
@@ -187,12 +187,12 @@ pub fn anchor(call: &mut Call<'_>) -> std::result::Result<(), String> {
 /// done with a frontier.
 fn show_waiters(frontiers: &Frontiers) {
     let waiters = frontiers.by_place.values().map(|r| r.waiters.len() as u64);
-    FIGURES.chg_waiters.store(waiters.sum(), Relaxed);
+    metrics::WAITERS.set(waiters.sum());
 }
 
 fn show_frontiers(frontiers: &Frontiers) {
     let frontiers = frontiers.by_place.len() as u64;
-    FIGURES.frontiers.store(frontiers, Relaxed);
+    metrics::FRONTIERS.set(frontiers);
 }
 
 /// The alarm went off.

@@ -3,10 +3,10 @@
 
 use crate::chg::hold::{Limits, Target};
 use crate::chg::keys::ID_BYTES;
-use crate::reply::Reply;
-use crate::server::acl::Access;
-use crate::server::args::Args;
-use crate::server::command::{Answer, Arg, Call, Command, Spec};
+use host::reply::Reply;
+use host::server::acl::Access;
+use host::server::args::Args;
+use host::server::command::{Answer, Arg, Call, Command, Spec};
 
 use super::arguments::{id, now, span, time};
 use super::frontiers::{anchor, on_frontier, permit, Touched};

@@ -2,10 +2,10 @@
 
 use crate::chg::listing::{Cursor, Queue};
 use crate::chg::uris::Place;
-use crate::server::acl::Access;
-use crate::server::args::Args;
-use crate::server::command::{Answer, Arg, Call, Command, Spec};
-use crate::text::Shown;
+use host::server::acl::Access;
+use host::server::args::Args;
+use host::server::command::{Answer, Arg, Call, Command, Spec};
+use host::text::Shown;
 
 use super::arguments::{id, now};
 use super::frontiers::{on_frontier, permit, Touched};

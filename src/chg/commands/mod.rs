@@ -6,22 +6,32 @@ mod frontiers;
 mod holding;
 mod jobs;
 mod listing;
+mod metrics;
 mod reply;
+mod settings;
 pub mod store;
 pub mod uris;
 mod waiters;
 
 use crate::chg::keys::may_be_ours;
-use crate::server::alarm;
-use crate::server::api::Ctx;
-use crate::server::command::{register, Arg};
-use crate::server::notify::{self, Listener};
+use host::server::alarm;
+use host::server::api::Ctx;
+use host::server::command::{register, Arg};
+use host::server::load::Family;
+use host::server::notify::{self, Listener};
 
 /// What a client says the time is; for simulations.
 const NOW: Arg = Arg::integer("now").after("NOW").optional();
 
+/// The family, for the module's load.
+pub const FAMILY: Family = Family {
+    settings: settings::SETTINGS,
+    metrics: metrics::METRICS,
+    register: register_all,
+};
+
 /// Makes all commands of the family known to the server.
-pub fn register_all(ctx: Ctx) -> Result<(), String> {
+fn register_all(ctx: Ctx) -> Result<(), String> {
     // SAFETY: called with the context of the module's load.
     unsafe {
         uris::register(ctx)?;

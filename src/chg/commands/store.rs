@@ -5,10 +5,10 @@ use std::os::raw::c_int;
 
 use crate::chg::store::{Store, KEPT_URIS};
 use crate::chg::uris::{Changed, Op, Uris, CHUNK_BYTES};
-use crate::keyspace::{Kind, Result};
-use crate::server::api::RmString;
-use crate::server::keyspace::{By, RedisKeyspace, Told};
-use crate::server::native::{Native, Registered};
+use host::keyspace::{Kind, Result};
+use host::server::api::RmString;
+use host::server::keyspace::{By, RedisKeyspace, Told};
+use host::server::native::{Native, Registered};
 
 /// The internal command that makes a change, for replicas and append-only files.
 pub const CHANGE: &CStr = c"crawlspace.uris";

@@ -8,9 +8,9 @@ use std::ffi::CStr;
 
 use crate::chg::store::Store;
 use crate::chg::uris::{Op, Uris};
-use crate::server::api::Ctx;
-use crate::server::command::{register_internal, Internal, InternalCall};
-use crate::server::native;
+use host::server::api::Ctx;
+use host::server::command::{register_internal, Internal, InternalCall};
+use host::server::native;
 
 use super::store::CHANGE;
 

@@ -11,11 +11,11 @@ use crate::chg::frontier::Frontier;
 use crate::chg::next::{Ask, Lease, Search};
 use crate::chg::time::Millis;
 use crate::chg::Token;
-use crate::reply::Reply;
-use crate::server::alarm;
-use crate::server::blocked::BlockedClient;
-use crate::server::config;
-use crate::server::keyspace::RedisKeyspace;
+use host::reply::Reply;
+use host::server::alarm;
+use host::server::blocked::BlockedClient;
+use host::server::config;
+use host::server::keyspace::RedisKeyspace;
 
 use super::frontiers::Remembered;
 use super::reply::{leases_reply, released_reply};

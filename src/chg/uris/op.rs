@@ -3,7 +3,7 @@
 //! A change says everything that its effect depends on, so that the same changes give the same state
 //! on a replica and from an append-only file.
 
-use crate::text::parse_unsigned;
+use host::text::parse_unsigned;
 
 use super::super::time::Millis;
 use super::encoding;

@@ -15,7 +15,7 @@
 
 use smallvec::SmallVec;
 
-use crate::text::parse_unsigned;
+use host::text::parse_unsigned;
 
 use super::op::{MOST, URI_BYTES};
 

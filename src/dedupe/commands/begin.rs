@@ -1,9 +1,9 @@
 //! `DEDUPE.BEGIN`.
 
 use crate::dedupe::keys::CrawlKey;
-use crate::reply::Reply;
-use crate::server::acl::Access;
-use crate::server::command::{Answer, Arg, Call, Command, Spec};
+use host::reply::Reply;
+use host::server::acl::Access;
+use host::server::command::{Answer, Arg, Call, Command, Spec};
 
 use super::indexes::{on_index, permit};
 use super::{claims, crawl_argument};

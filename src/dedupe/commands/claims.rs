@@ -5,27 +5,26 @@
 //! a claim runs out. Nobody polls.
 
 use std::os::raw::c_int;
-use std::sync::atomic::Ordering::Relaxed;
 
 use crate::dedupe::claim::{Millis, Outcome, CLAIM_MS};
 use crate::dedupe::digest::Digest;
 use crate::dedupe::error::Error;
 use crate::dedupe::keys::{possible_prefixes, CrawlKey};
 use crate::dedupe::lookup::Found;
-use crate::reply::Reply;
-use crate::server::acl::{Access, User};
-use crate::server::alarm;
-use crate::server::api::{context_flags, raw, rm, Ctx, RmString};
-use crate::server::blocked::{can_block, BlockedClient};
-use crate::server::clock::even_ms;
-use crate::server::cluster;
-use crate::server::command::{Answer, Arg, Call, Command, Spec, PREFIX_BYTES};
-use crate::server::info::{count, FIGURES};
-use crate::server::keyspace::RedisKeyspace;
-use crate::server::main_thread::MainThread;
-use crate::server::notify::Change;
+use host::reply::Reply;
+use host::server::acl::{Access, User};
+use host::server::alarm;
+use host::server::api::{context_flags, raw, rm, Ctx, RmString};
+use host::server::blocked::{can_block, BlockedClient};
+use host::server::clock::even_ms;
+use host::server::cluster;
+use host::server::command::{Answer, Arg, Call, Command, Spec, PREFIX_BYTES};
+use host::server::keyspace::RedisKeyspace;
+use host::server::main_thread::MainThread;
+use host::server::notify::Change;
 
 use super::indexes::{on_index, permit, with_index, RedisIndex, Remembered};
+use super::metrics;
 use super::{crawl_argument, hash_argument};
 
 /// Longest wait for a claim, in milliseconds; 0 waits for ever.
@@ -186,7 +185,7 @@ impl Wish {
         Ok(match outcome {
             Outcome::Pending { holder, deadline } => Granted::Pending { holder, deadline },
             Outcome::Claimed(token) => {
-                count(&FIGURES.claims_granted, 1);
+                metrics::CLAIMS_GRANTED.add(1);
                 let token = Reply::bulk(token.to_string());
                 Granted::Reply(Ok(Reply::Array(vec![Reply::bulk("CLAIMED"), token])))
             }
@@ -273,7 +272,7 @@ fn pending_reply(holder: &[u8], deadline: Millis, now: Millis) -> Reply {
 
 /// Whether any client waits for a claim; asked before the work of finding out which.
 pub fn anybody_waits() -> bool {
-    FIGURES.claims_pending.load(Relaxed) > 0
+    metrics::CLAIMS_PENDING.get() > 0
 }
 
 /// Serves those who wait for these hashes of an index, or for any of it.
@@ -322,7 +321,7 @@ impl Waiters {
     }
 
     fn show(&self) {
-        FIGURES.claims_pending.store(self.all.len() as u64, Relaxed);
+        metrics::CLAIMS_PENDING.set(self.all.len() as u64);
     }
 
     /// Wakes all of them, because others changed something.
@@ -433,7 +432,7 @@ pub fn on_change(_: Ctx, change: Change<'_>) {
                         .to_string(),
                 ));
             }
-            FIGURES.claims_pending.store(0, Relaxed);
+            metrics::CLAIMS_PENDING.set(0);
         }
         Change::Databases(_) | Change::Everything => waiters.wake(),
         Change::Key(db, key) => {

@@ -4,10 +4,10 @@ use crate::dedupe::check;
 use crate::dedupe::keys::CrawlKey;
 use crate::dedupe::profile::Profile as Layout;
 use crate::dedupe::stats::{self, Which};
-use crate::reply::Reply;
-use crate::server::acl::Access;
-use crate::server::command::{Answer, Arg, Call, Command, Spec};
-use crate::text::Shown;
+use host::reply::Reply;
+use host::server::acl::Access;
+use host::server::command::{Answer, Arg, Call, Command, Spec};
+use host::text::Shown;
 
 use super::crawl_argument;
 use super::indexes::{on_index, permit};

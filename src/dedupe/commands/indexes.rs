@@ -5,23 +5,23 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
+use super::{metrics, settings};
 use crate::dedupe::error::{Error, Result};
 use crate::dedupe::index::Index;
 use crate::dedupe::keys::{possible_prefixes, prefix_of_shared, CrawlKey, Names, Shared};
 use crate::dedupe::storage::Layout;
-use crate::keyspace::{KeyError, Keyspace};
-use crate::server::acl::Access;
-use crate::server::api::{context_flags, raw, rm, Ctx, RawCtx, RmString};
-use crate::server::cluster::{self, in_cluster};
-use crate::server::command::{Call, PREFIX_BYTES};
-use crate::server::config;
-use crate::server::guard::guarded;
-use crate::server::info::FIGURES;
-use crate::server::job;
-use crate::server::keyspace::{RedisKeyspace, ScanCursor};
-use crate::server::main_thread::MainThread;
-use crate::server::notify::{is_replicated, Change};
-use crate::server::place::{is_in, place, split};
+use host::keyspace::{KeyError, Keyspace};
+use host::server::acl::Access;
+use host::server::api::{context_flags, raw, rm, Ctx, RawCtx, RmString};
+use host::server::cluster::{self, in_cluster};
+use host::server::command::{Call, PREFIX_BYTES};
+use host::server::guard::guarded;
+use host::server::info::PANICS;
+use host::server::job;
+use host::server::keyspace::{RedisKeyspace, ScanCursor};
+use host::server::main_thread::MainThread;
+use host::server::notify::{is_replicated, Change};
+use host::server::place::{is_in, place, split};
 
 /// An index on the keys of this server.
 pub type RedisIndex = Index<RedisKeyspace>;
@@ -65,14 +65,14 @@ pub fn with_index<T>(
 ) -> Result<T> {
     let mut indexes = INDEXES.try_borrow().ok_or(Error::Busy)?;
     let indexes = &mut *indexes;
-    let panics = FIGURES.panics.load(Relaxed);
+    let panics = PANICS.get();
     if DISTRUST.swap(false, Relaxed) || indexes.panics != panics {
         // After a bug nothing that was remembered is believed.
         indexes.by_place.clear();
         indexes.panics = panics;
     }
     let place = place(db, prefix);
-    let new = config::dedupe_layout();
+    let new = settings::layout();
     let known = indexes
         .by_place
         .get_mut(&place[..])
@@ -94,9 +94,7 @@ pub fn with_index<T>(
             };
             let done = act(&mut remembered, keys);
             indexes.by_place.insert(place[..].into(), remembered);
-            FIGURES
-                .indexes
-                .store(indexes.by_place.len() as u64, Relaxed);
+            metrics::INDEXES.set(indexes.by_place.len() as u64);
             done
         }
     };

@@ -7,13 +7,13 @@ use crate::dedupe::keys::CrawlKey;
 use crate::dedupe::lookup::{Found, Sight};
 use crate::dedupe::packed::Value;
 use crate::dedupe::record::Record;
-use crate::server::acl::{Access, User};
-use crate::server::api::{Ctx, RmString};
-use crate::server::command::{Answer, Arg, Call, Command, Spec};
-use crate::server::info::{count, FIGURES};
-use crate::server::reply::{send_array, send_bulk, send_int, send_nil};
+use host::server::acl::{Access, User};
+use host::server::api::{Ctx, RmString};
+use host::server::command::{Answer, Arg, Call, Command, Spec};
+use host::server::reply::{send_array, send_bulk, send_int, send_nil};
 
 use super::indexes::on_index;
+use super::metrics;
 use super::{crawl_argument, hash_argument};
 
 /// The two documented look-ups in one, for many hashes.
@@ -109,14 +109,14 @@ impl Command for Lookup {
         })?;
         refused?;
 
-        count(&FIGURES.lookups, found.len() as u64);
+        metrics::LOOKUPS.add(found.len() as u64);
         send_array(call.ctx, found.len());
         for hit in &found {
             let Some((hit, container)) = hit else {
                 send_nil(call.ctx);
                 continue;
             };
-            count(&FIGURES.hits, 1);
+            metrics::HITS.add(1);
             let fields = if with_wacz { 6 } else { 5 };
             send_hit(call.ctx, hit.crawl.id(), &hit.record(), fields);
             if with_wacz {
@@ -174,8 +174,8 @@ fn look_up_one(call: &mut Call<'_>, digest: &Digest) -> Result<Option<Answer>, S
     })?;
     refused?;
     if answered {
-        count(&FIGURES.lookups, 1);
-        count(&FIGURES.hits, u64::from(found));
+        metrics::LOOKUPS.add(1);
+        metrics::HITS.add(u64::from(found));
     }
     Ok(answered.then_some(Answer::Sent))
 }

@@ -7,22 +7,32 @@ mod crawls;
 mod indexes;
 mod jobs;
 mod lookup;
+mod metrics;
 mod pack;
 mod records;
+mod settings;
 mod store;
 mod wacz;
 
-use crate::server::api::Ctx;
-use crate::server::args::Args;
-use crate::server::command::register;
-use crate::server::notify::{self, Listener};
+use host::server::api::Ctx;
+use host::server::args::Args;
+use host::server::command::register;
+use host::server::load::Family;
+use host::server::notify::{self, Listener};
 
 use super::digest::Digest;
 use super::keys::{check_crawl_id, may_be_ours, CRAWL_BYTES};
 use super::sequence::{Sequence, WRITER_BYTES};
 
+/// The family, for the module's load.
+pub const FAMILY: Family = Family {
+    settings: settings::SETTINGS,
+    metrics: metrics::METRICS,
+    register: register_all,
+};
+
 /// Makes all commands of the family known to the server.
-pub fn register_all(ctx: Ctx) -> Result<(), String> {
+fn register_all(ctx: Ctx) -> Result<(), String> {
     // SAFETY: called with the context of the module's load.
     unsafe {
         register::<lookup::Lookup>(ctx)?;

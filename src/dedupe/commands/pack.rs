@@ -2,8 +2,8 @@
 
 use crate::dedupe::pack::Move;
 use crate::dedupe::storage::Storage;
-use crate::server::acl::Access;
-use crate::server::command::{Answer, Arg, Call, Command, Spec};
+use host::server::acl::Access;
+use host::server::command::{Answer, Arg, Call, Command, Spec};
 
 use super::indexes::{on_index, permit, Once};
 use super::jobs::{id, submit, Kind, OF_CRAWL, WHOLE_INDEX};

@@ -4,15 +4,15 @@ use crate::dedupe::add::{Adding, Dependency, Original, Response, Revisit as Revi
 use crate::dedupe::date::{is_date, DATE_BYTES};
 use crate::dedupe::keys::CrawlKey;
 use crate::dedupe::record::{Record, URL_BYTES};
-use crate::reply::Reply;
-use crate::server::acl::Access;
-use crate::server::args::Args;
-use crate::server::clock::even_ms;
-use crate::server::command::{Answer, Arg, Call, Command, Spec};
-use crate::server::info::{count, FIGURES};
-use crate::text::Shown;
+use host::reply::Reply;
+use host::server::acl::Access;
+use host::server::args::Args;
+use host::server::clock::even_ms;
+use host::server::command::{Answer, Arg, Call, Command, Spec};
+use host::text::Shown;
 
 use super::indexes::{on_index, permit};
+use super::metrics;
 use super::{claims, crawl_argument, hash_argument, sequence_argument};
 
 /// Longest id of a WACZ that is being written, in bytes.
@@ -124,7 +124,7 @@ impl Command for Add {
             keys.offer_fields(written.map(|(given, _)| given));
             index.add(keys, crawl, &responses, how, even_ms())
         })?;
-        count(&FIGURES.adds, responses.len() as u64);
+        metrics::ADDS.add(responses.len() as u64);
         if claims::anybody_waits() {
             let digests: Vec<_> = responses.into_iter().map(|r| r.digest).collect();
             claims::serve(call.db, call.prefix, &mut call.keys, Some(&digests));
@@ -238,7 +238,7 @@ impl Command for Revisit {
             let index = &mut remembered.index;
             index.revisit(keys, crawl, &revisits, dependency, seq)
         })?;
-        count(&FIGURES.revisits, n);
+        metrics::REVISITS.add(n);
         Ok(Answer::Reply(Reply::count(n)))
     }
 }

@@ -6,15 +6,15 @@ use std::os::raw::c_int;
 use crate::dedupe::packed::op::{apply_log, Log, Op, Take};
 use crate::dedupe::packed::{Packed, Value};
 use crate::dedupe::store::{Holds, Store, PACKED};
-use crate::defrag::Mover;
-use crate::keyspace::{Keyspace, Kind, Result};
-use crate::server::acl::{Access, User};
-use crate::server::api::{selected_db, Ctx, RmString};
-use crate::server::command::{register_internal, Internal, InternalCall};
-use crate::server::keyspace::{By, Gathering, RedisKeyspace, Told};
-use crate::server::native::{self, Native, Registered};
-use crate::server::notify::Change;
-use crate::slices::Time;
+use host::defrag::Mover;
+use host::keyspace::{Keyspace, Kind, Result};
+use host::server::acl::{Access, User};
+use host::server::api::{selected_db, Ctx, RmString};
+use host::server::command::{register_internal, Internal, InternalCall};
+use host::server::keyspace::{By, Gathering, RedisKeyspace, Told};
+use host::server::native::{self, Native, Registered};
+use host::server::notify::Change;
+use host::slices::Time;
 
 use super::indexes;
 

@@ -3,9 +3,9 @@
 use crate::dedupe::keys::CrawlKey;
 use crate::dedupe::requires::entry_members;
 use crate::dedupe::wacz::{Finished, FILENAME_BYTES, WACZ_HASH_BYTES};
-use crate::reply::Reply;
-use crate::server::acl::Access;
-use crate::server::command::{Answer, Arg, Call, Command, Spec};
+use host::reply::Reply;
+use host::server::acl::Access;
+use host::server::command::{Answer, Arg, Call, Command, Spec};
 
 use super::crawl_argument;
 use super::indexes::{on_index, permit};

@@ -7,8 +7,8 @@ use super::prefetch;
 use super::record::{Record, DEAD};
 use super::segments::Segment;
 use super::table::{Place, Records};
-use crate::defrag::Mover;
-use crate::sizes::class;
+use host::defrag::Mover;
+use host::sizes::class;
 
 /// Most bytes of a chunk that holds several records: what the offset in a [`Place`] can tell.
 pub(super) const CHUNK: usize = 1 << 16;

@@ -40,8 +40,8 @@ use self::field::Field;
 pub use self::scan::Cursor;
 use self::store::Kept;
 use self::table::{Records, Table};
-use crate::defrag::Mover;
-use crate::slices::Time;
+use host::defrag::Mover;
+use host::slices::Time;
 
 /// A value of a field, read from a packed index. Most fit without an allocation.
 pub type Value = SmallVec<[u8; 128]>;

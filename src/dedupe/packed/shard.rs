@@ -3,8 +3,8 @@
 use super::bucket::{Bucket, SLOTS};
 use super::prefetch;
 use super::table::{Place, Records, FULL};
-use crate::defrag::Mover;
-use crate::sizes::class;
+use host::defrag::Mover;
+use host::sizes::class;
 
 /// A shard grows beyond so many percent of its slots: most of them are found in the first bucket.
 const MOST: usize = 94;

@@ -7,7 +7,7 @@
 
 use super::blocks::Blocks;
 use super::shard::{Ahead, Shard};
-use crate::defrag::Mover;
+use host::defrag::Mover;
 
 /// Where a record is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use super::model::Model;
 use super::record::Record;
 use super::table::Place;
 use super::*;
-use crate::keyspace::Batch;
+use host::keyspace::Batch;
 
 /// All that holds between the parts.
 pub(super) fn verify(packed: &Packed) {

@@ -1,9 +1,9 @@
 //! Arguments that several commands share.
 
-use crate::server::args::Args;
-use crate::server::command::Arg;
 use crate::tags::index::{Kind, ID_BYTES, TAG_BYTES};
-use crate::text::Shown;
+use host::server::args::Args;
+use host::server::command::Arg;
+use host::text::Shown;
 
 /// `RECORD`, `FILE` or `TAG`.
 pub const KIND: Arg = Arg::one_of(

@@ -3,13 +3,13 @@
 use crawlspace_cdx::{Format, Line, Read};
 
 use super::arguments::{id, kind, tags, KIND};
+use super::settings::{tags_batch_ms, tags_inline_bytes};
 use super::store::{change, read};
-use crate::reply::Reply;
-use crate::server::command::{Answer, Arg, Call, Command, Spec};
-use crate::server::config::{tags_batch_ms, tags_inline_bytes};
-use crate::server::worker::{in_one_turn, submit, Terms};
 use crate::tags::index::{Index, Kind};
 use crate::tags::view::View;
+use host::reply::Reply;
+use host::server::command::{Answer, Arg, Call, Command, Spec};
+use host::server::worker::{in_one_turn, submit, Terms};
 
 /// Tags are attached.
 pub struct Add;

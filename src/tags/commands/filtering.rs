@@ -1,16 +1,10 @@
 //! Captures that pass, and why: `TAGS.FILTER`, `TAGS.EXPLAIN`.
 
-use std::sync::atomic::Ordering::Relaxed;
-
 use crawlspace_cdx::{Collapse, Dialect, Format};
 
+use super::metrics;
+use super::settings::{tags_batch_ms, tags_inline_bytes};
 use super::store::read;
-use crate::server::args::Args;
-use crate::server::blocked::can_block;
-use crate::server::command::{Answer, Arg, Call, Command, Spec};
-use crate::server::config::{tags_batch_ms, tags_inline_bytes};
-use crate::server::info::{count, FIGURES};
-use crate::server::worker::{in_one_turn, submit, Terms};
 use crate::tags::error::Error;
 use crate::tags::explain::explain;
 use crate::tags::expression::Bounds;
@@ -18,7 +12,11 @@ use crate::tags::filter::{Batch, Request, Returns};
 use crate::tags::space::{Conditions, Lent};
 use crate::tags::task::Task;
 use crate::tags::view::{Asked, View};
-use crate::text::Shown;
+use host::server::args::Args;
+use host::server::blocked::can_block;
+use host::server::command::{Answer, Arg, Call, Command, Spec};
+use host::server::worker::{in_one_turn, submit, Terms};
+use host::text::Shown;
 
 /// Largest batch for a client that cannot wait, in bytes.
 const AT_ONCE_BYTES: usize = 64 << 20;
@@ -131,7 +129,7 @@ impl Command for Filter {
             Some(space) => (space.view(), space.conditions(), space.lend_memory()),
             None => (View::default(), Conditions::default(), Lent::default()),
         };
-        count(&FIGURES.tags_batches, 1);
+        metrics::BATCHES.add(1);
         let here = tags_inline_bytes();
         let mut condition = conditions.ready(&request);
         let is_slow = request.is_heavy()
@@ -161,7 +159,7 @@ impl Command for Filter {
             ))
             .to_string());
         }
-        count(&FIGURES.tags_batches_away, u64::from(waits));
+        metrics::BATCHES_AWAY.add(u64::from(waits));
         let terms = Terms {
             light: work <= LIGHT,
             most_ms: match waits {
@@ -187,14 +185,14 @@ struct Waiting;
 
 impl Waiting {
     fn new() -> Waiting {
-        FIGURES.tags_batches_waiting.fetch_add(1, Relaxed);
+        metrics::BATCHES_WAITING.more();
         Waiting
     }
 }
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        FIGURES.tags_batches_waiting.fetch_sub(1, Relaxed);
+        metrics::BATCHES_WAITING.less();
     }
 }
 

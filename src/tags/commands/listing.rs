@@ -1,20 +1,20 @@
 //! What is in a space: `TAGS.LIST`, `TAGS.SCAN`, `TAGS.INFO`.
 
 use super::arguments::{kind, KIND};
+use super::settings::tags_batch_ms;
 use super::store::read;
-use crate::reply::Reply;
-use crate::server::args::Args;
-use crate::server::command::{Answer, Arg, Call, Command, Spec};
-use crate::server::config::tags_batch_ms;
-use crate::server::worker::{in_one_turn, submit, Terms};
 use crate::tags::error::Error;
 use crate::tags::expression::Bounds;
 use crate::tags::index::Kind;
 use crate::tags::list::{list, Wanted};
 use crate::tags::space::Space;
 use crate::tags::view::Asked;
-use crate::text::Shown;
 use crawlspace_cdx::Dialect;
+use host::reply::Reply;
+use host::server::args::Args;
+use host::server::command::{Answer, Arg, Call, Command, Spec};
+use host::server::worker::{in_one_turn, submit, Terms};
+use host::text::Shown;
 
 /// How many entries a call gives unless it says.
 const COUNT: u64 = 1000;

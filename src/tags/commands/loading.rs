@@ -2,11 +2,11 @@
 
 use super::arguments::{kind, KIND};
 use super::store::change;
-use crate::reply::Reply;
-use crate::server::command::{Answer, Arg, Call, Command, Spec};
-use crate::server::worker::drop_away;
 use crate::tags::index::{Dropped, Mode, ID_BYTES};
-use crate::text::Shown;
+use host::reply::Reply;
+use host::server::command::{Answer, Arg, Call, Command, Spec};
+use host::server::worker::drop_away;
+use host::text::Shown;
 
 /// Up to how many pieces of memory are freed at once.
 const FREED_AT_ONCE: usize = 64;

@@ -5,15 +5,25 @@ mod edges;
 mod filtering;
 mod listing;
 mod loading;
+mod metrics;
 mod points;
 mod rules;
+mod settings;
 mod store;
 
-use crate::server::api::Ctx;
-use crate::server::command::register;
+use host::server::api::Ctx;
+use host::server::command::register;
+use host::server::load::Family;
+
+/// The family, for the module's load.
+pub const FAMILY: Family = Family {
+    settings: settings::SETTINGS,
+    metrics: metrics::METRICS,
+    register: register_all,
+};
 
 /// Makes all commands of the family known to the server.
-pub fn register_all(ctx: Ctx) -> Result<(), String> {
+fn register_all(ctx: Ctx) -> Result<(), String> {
     // SAFETY: called with the context of the module's load.
     unsafe {
         store::register_type(ctx)?;

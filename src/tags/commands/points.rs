@@ -1,11 +1,11 @@
 //! Access points: `TAGS.POINTSET`, `TAGS.POINTDEL`, `TAGS.POINTS`.
 
 use super::store::{change, read};
-use crate::reply::Reply;
-use crate::server::command::{Answer, Arg, Call, Command, Spec};
 use crate::tags::error::Error;
 use crate::tags::expression::{Bounds, Clause, Resolver};
 use crate::tags::point::{Point, Points, NAME_BYTES};
+use host::reply::Reply;
+use host::server::command::{Answer, Arg, Call, Command, Spec};
 
 /// A point is set.
 pub struct PointSet;

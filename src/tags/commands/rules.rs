@@ -1,9 +1,9 @@
 //! Rules: `TAGS.RULESET`, `TAGS.RULEDEL`, `TAGS.RULES`.
 
 use super::store::{change, read};
-use crate::reply::Reply;
-use crate::server::command::{Answer, Arg, Call, Command, Spec};
 use crate::tags::rule::{Rule, NAME_BYTES};
+use host::reply::Reply;
+use host::server::command::{Answer, Arg, Call, Command, Spec};
 
 /// A rule is set.
 pub struct RuleSet;

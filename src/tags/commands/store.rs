@@ -3,14 +3,14 @@
 use std::ffi::CStr;
 use std::os::raw::c_int;
 
-use crate::defrag::Mover;
-use crate::server::api::Ctx;
-use crate::server::command::{register_internal, Call, Internal, InternalCall};
-use crate::server::keyspace::{By, Told};
-use crate::server::native::{self, Native, Registered};
-use crate::slices::Time;
 use crate::tags::error::Error;
 use crate::tags::space::Space;
+use host::defrag::Mover;
+use host::server::api::Ctx;
+use host::server::command::{register_internal, Call, Internal, InternalCall};
+use host::server::keyspace::{By, Told};
+use host::server::native::{self, Native, Registered};
+use host::slices::Time;
 
 /// The internal command that adds a chunk, for append-only files.
 const CHUNK: &CStr = c"crawlspace.tags";

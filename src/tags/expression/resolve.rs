@@ -9,7 +9,7 @@ use super::clause::{Clause, FieldTest};
 use super::{Error, Expression, Template, Test};
 use crate::tags::filter::limits;
 use crate::tags::point::{Named, Points};
-use crate::text::Shown;
+use host::text::Shown;
 
 /// How many points may stand in each other.
 const DEPTH: usize = 16;

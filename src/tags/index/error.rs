@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::{Kind, MOST_TAGS};
-use crate::text::Shown;
+use host::text::Shown;
 
 /// Why a change was refused. Nothing has changed then.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -28,9 +28,9 @@ use std::hash::BuildHasherDefault;
 
 use rustc_hash::FxHasher;
 
-use crate::defrag::Mover;
-use crate::slices::Time;
 use edges::Edges;
+use host::defrag::Mover;
+use host::slices::Time;
 use names::Names;
 
 pub use error::Error;

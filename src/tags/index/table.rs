@@ -7,8 +7,8 @@
 //! stays until a quarter of the shard is of that sort.
 
 use super::buckets::{hash_bytes, Bucket, Buckets};
-use crate::defrag::Mover;
-use crate::sizes::class;
+use host::defrag::Mover;
+use host::sizes::class;
 
 #[derive(Clone, Default)]
 pub struct Table {

@@ -6,12 +6,25 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::api::{log, raw, rm, string_bytes, Ctx, Level, RawCtx};
+use super::config::Setting;
+use super::info::Metric;
 use super::{alarm, cluster, config, guard, info, job, notify, worker};
 
 const NAME: &CStr = c"crawlspace";
 
 /// The module's version as the server wants it: one number.
 const VERSION: c_int = 100;
+
+/// What a family of commands has.
+pub struct Family {
+    /// Settings, which are module arguments as well.
+    pub settings: &'static [Setting],
+    /// Figures in `INFO crawlspace`.
+    pub metrics: &'static [&'static Metric],
+    /// Registers commands and native values, and whatever else is told of events. Called once, with the
+    /// context of the module's load.
+    pub register: fn(Ctx) -> Result<(), String>,
+}
 
 /// Registers everything. Called by the server, once.
 ///
@@ -21,7 +34,7 @@ pub unsafe fn on_load(
     ctx: Ctx,
     argv: *mut *mut raw::RedisModuleString,
     argc: c_int,
-    families: fn(Ctx) -> Result<(), String>,
+    families: &[Family],
 ) -> c_int {
     // Nothing may be allocated before this: the allocator is the server's.
     // SAFETY: by contract; fills the function table that everything else calls through.
@@ -65,16 +78,14 @@ pub unsafe fn on_load(
 
 /// # Safety
 /// As [`on_load`], after the function table is filled.
-unsafe fn register(
-    ctx: Ctx,
-    arguments: &[&[u8]],
-    families: fn(Ctx) -> Result<(), String>,
-) -> Result<(), String> {
+unsafe fn register(ctx: Ctx, arguments: &[&[u8]], families: &[Family]) -> Result<(), String> {
     if raw_missing() {
         return Err("this server is too old; Redis 7.0 or Valkey 8.0 is needed".to_string());
     }
     cluster::note_mode(ctx);
-    config::read_arguments(arguments)?;
+    let of_families = families.iter().flat_map(|family| family.settings);
+    let settings: Vec<Setting> = of_families.chain(config::OWN).copied().collect();
+    config::read_arguments(&settings, arguments)?;
     // SAFETY: main thread, the context of the load, once each.
     unsafe {
         // A truncated payload is an error to us, not the end of the process.
@@ -83,9 +94,11 @@ unsafe fn register(
             raw::REDISMODULE_OPTIONS_HANDLE_IO_ERRORS as c_int
         ));
         register_slice_command(ctx)?;
-        families(ctx)?;
-        config::register(ctx)?;
-        info::register(ctx);
+        families
+            .iter()
+            .try_for_each(|family| (family.register)(ctx))?;
+        config::register(ctx, &settings)?;
+        info::register(ctx, families.iter().map(|family| family.metrics));
         job::start(ctx)?;
         alarm::start()?;
         worker::ready()?;

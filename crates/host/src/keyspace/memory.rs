@@ -4,13 +4,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 use super::{Batch, KeyError, Keyspace, Kind, Result};
-use crate::chg::uris::Uris;
-use crate::dedupe::packed::Packed;
 use crate::text::{parse_signed, parse_unsigned};
+
+/// A value of a type of the module's own, as much as is known of it here.
+pub trait Native {
+    /// Whether the key goes.
+    fn is_empty(&self) -> bool;
+    /// Bytes of memory.
+    fn memory(&self) -> usize;
+}
 
 /// A value of one key.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Plain {
+pub enum Plain<N> {
     /// A hash.
     Hash(BTreeMap<Vec<u8>, Vec<u8>>),
     /// A set.
@@ -21,21 +27,29 @@ pub enum Plain {
     SortedSet(BTreeMap<Vec<u8>, f64>),
     /// A string.
     Text(Vec<u8>),
-    /// The URIs of a crawl host group.
-    Uris(Box<Uris>),
-    /// The committed part of an index.
-    Packed(Box<Packed>),
+    /// A type of the module's own.
+    Native(Box<N>),
 }
 
 /// Keys in memory. Scans give entries in byte order, and every few steps give some again, as a
 /// scan of a growing Redis hash may.
-#[derive(Clone, Debug, Default)]
-pub struct MemoryKeyspace {
+#[derive(Clone, Debug)]
+pub struct MemoryKeyspace<N> {
     /// All keys with their values.
-    pub keys: BTreeMap<Vec<u8>, Plain>,
+    pub keys: BTreeMap<Vec<u8>, Plain<N>>,
     /// Every so many scan steps, step back and repeat; 0 for never.
     pub repeat_every: u32,
     steps: u32,
+}
+
+impl<N> Default for MemoryKeyspace<N> {
+    fn default() -> MemoryKeyspace<N> {
+        MemoryKeyspace {
+            keys: BTreeMap::new(),
+            repeat_every: 0,
+            steps: 0,
+        }
+    }
 }
 
 const SCAN_STEP: usize = 3;
@@ -70,15 +84,14 @@ fn wrong_type(key: &[u8], needs: Kind) -> KeyError {
     }
 }
 
-impl MemoryKeyspace {
+impl<N: Native> MemoryKeyspace<N> {
     fn drop_if_empty(&mut self, key: &[u8]) {
         let empty = match self.keys.get(key) {
             Some(Plain::Hash(v)) => v.is_empty(),
             Some(Plain::Set(v)) => v.is_empty(),
             Some(Plain::List(v)) => v.is_empty(),
             Some(Plain::SortedSet(v)) => v.is_empty(),
-            Some(Plain::Uris(v)) => v.is_empty(),
-            Some(Plain::Packed(v)) => v.is_empty(),
+            Some(Plain::Native(v)) => v.is_empty(),
             Some(Plain::Text(_)) | None => false,
         };
         if empty {
@@ -131,7 +144,7 @@ fn after(cursor: &Option<Vec<u8>>) -> Bound<&[u8]> {
     }
 }
 
-impl Keyspace for MemoryKeyspace {
+impl<V: Native> Keyspace for MemoryKeyspace<V> {
     type Name = Vec<u8>;
     type Value = Vec<u8>;
     type Cursor = Option<Vec<u8>>;
@@ -169,8 +182,7 @@ impl Keyspace for MemoryKeyspace {
             Some(Plain::List(v)) => v.iter().map(Vec::len).sum::<usize>() as u64,
             Some(Plain::SortedSet(v)) => v.keys().map(|m| m.len() + 8).sum::<usize>() as u64,
             Some(Plain::Text(v)) => v.len() as u64,
-            Some(Plain::Uris(v)) => v.memory() as u64,
-            Some(Plain::Packed(v)) => v.memory() as u64,
+            Some(Plain::Native(v)) => v.memory() as u64,
         }
     }
 

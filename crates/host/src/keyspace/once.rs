@@ -2,6 +2,7 @@
 
 /// Declares `Names`, the keys that exist once behind a prefix, and `ONCE`, the rows that say of each what
 /// it is called and what it is to readers and listeners. A new key is a new line.
+#[macro_export]
 macro_rules! once_keys {
     ($row:ty: $($(#[$doc:meta])* $field:ident = $key:expr;)*) => {
         /// Names of the keys that exist once behind a prefix.
@@ -20,5 +21,3 @@ macro_rules! once_keys {
         }
     };
 }
-
-pub(crate) use once_keys;

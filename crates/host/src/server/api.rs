@@ -4,6 +4,7 @@
 //! calls happen on the server's main thread. The safe wrapper of the crate is not used: it lacks
 //! most of what this module needs, and costs a fifth of a look-up.
 
+pub use redis_module::alloc::RedisAlloc;
 pub use redis_module::raw;
 
 use std::ffi::CString;
@@ -13,13 +14,14 @@ use std::ptr;
 /// Calls one function of the module API.
 ///
 /// The caller argues safety: it needs the server's main thread, and pointers that are alive.
+#[macro_export]
 macro_rules! rm {
     ($name:ident ( $($arg:expr),* $(,)? )) => {
         // The functions used exist since Redis 7.0; loading fails before on older servers.
         ($crate::server::api::raw::$name.expect(stringify!($name)))($($arg),*)
     };
 }
-pub(crate) use rm;
+pub use crate::rm;
 
 /// A context as the server hands it to a callback.
 pub type RawCtx = *mut raw::RedisModuleCtx;

@@ -1,10 +1,10 @@
 //! What the rules of every command family need from a key space, and nothing more.
 //!
-//! The server side ([`crate::server`]) implements [`Keyspace`] on Redis keys; tests use
+//! The server side (`server`) implements [`Keyspace`] on Redis keys; tests use
 //! [`memory::MemoryKeyspace`]. All keys are plain Redis types.
 
 pub mod memory;
-pub(crate) mod once;
+mod once;
 
 use std::fmt;
 

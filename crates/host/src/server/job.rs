@@ -7,7 +7,6 @@
 
 use std::collections::VecDeque;
 use std::os::raw::{c_int, c_void};
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use super::api::{context_flags, raw, rm, Ctx, RawCtx};
@@ -16,7 +15,7 @@ use super::cluster::in_cluster;
 use super::config;
 use super::event;
 use super::guard::guarded;
-use super::info::{count, peak, FIGURES};
+use super::info::{JOBS_DONE, JOBS_RUNNING, SLICES, SLICE_LONGEST_CPU_US, SLICE_LONGEST_US};
 use super::main_thread::MainThread;
 use super::notify::{Change, Listener};
 use super::reply::Outcome;
@@ -118,7 +117,7 @@ pub fn submit(ctx: Ctx, id: JobId, mut job: Box<dyn Slices>, may_attach: bool) -
     if !can_block(ctx) || (!job.writes() && in_cluster() && replica()) {
         finish_queue(ctx, &id.queue);
         let outcome = run_to_end(ctx, &mut *job);
-        count(&FIGURES.jobs_done, 1);
+        JOBS_DONE.add(1);
         return Submitted::Done(outcome);
     }
     let idle = !RUNNER
@@ -128,7 +127,7 @@ pub fn submit(ctx: Ctx, id: JobId, mut job: Box<dyn Slices>, may_attach: bool) -
         .any(|q| stands_for(q, &id.queue));
     if idle {
         if let Progress::Done(outcome) = timed_slice(ctx, &mut *job) {
-            count(&FIGURES.jobs_done, 1);
+            JOBS_DONE.add(1);
             return Submitted::Done(outcome);
         }
     }
@@ -228,7 +227,7 @@ fn finish_queue(ctx: Ctx, queue: &[u8]) {
 }
 
 fn finished(queued: Queued, outcome: Outcome) {
-    count(&FIGURES.jobs_done, 1);
+    JOBS_DONE.add(1);
     RUNNER.borrow().show();
     for client in queued.waiting {
         client.answer(outcome.clone());
@@ -241,15 +240,9 @@ fn timed_slice(ctx: Ctx, job: &mut dyn Slices) -> Progress {
     let budget = Duration::from_micros(config::slice_us());
     let progress = guarded("a job", || job.slice(ctx, &mut || start.elapsed() < budget))
         .unwrap_or_else(|panic| Progress::Done(Err(panic)));
-    count(&FIGURES.slices, 1);
-    peak(
-        &FIGURES.slice_longest_us,
-        start.elapsed().as_micros() as u64,
-    );
-    peak(
-        &FIGURES.slice_longest_cpu_us,
-        (thread_cpu_time() - cpu).as_micros() as u64,
-    );
+    SLICES.add(1);
+    SLICE_LONGEST_US.peak(start.elapsed().as_micros() as u64);
+    SLICE_LONGEST_CPU_US.peak((thread_cpu_time() - cpu).as_micros() as u64);
     progress
 }
 
@@ -267,7 +260,7 @@ fn thread_cpu_time() -> Duration {
 impl Runner {
     fn show(&self) {
         let jobs = self.queues.iter().map(VecDeque::len).sum::<usize>() as u64;
-        FIGURES.jobs_running.store(jobs, Relaxed);
+        JOBS_RUNNING.set(jobs);
     }
 
     /// Asks the event loop for a slice in its next turn.

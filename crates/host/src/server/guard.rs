@@ -13,7 +13,7 @@ use super::info;
 pub fn guarded<T>(what: &str, callback: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(callback)).map_err(|panic| {
         let text = panic_text(&panic);
-        info::count_panic();
+        info::PANICS.more();
         log(
             Ctx::none(),
             Level::Warning,

@@ -1,0 +1,17 @@
+//! A safe layer over the module API of Redis and Valkey, on which families of commands stand.
+//!
+//! It knows no family. What rules are written against (a [`keyspace`], [`slices`] of long jobs, [`reply`]
+//! values) needs no server: tests put [`keyspace::memory`] in its place. What touches the server is in
+//! `server`, behind the feature of that name.
+
+#[cfg(any(feature = "server", test))]
+pub mod cluster;
+pub mod defrag;
+pub mod keyspace;
+pub mod reply;
+#[cfg(feature = "server")]
+pub mod server;
+pub mod sizes;
+pub mod slices;
+pub mod text;
+pub mod turns;

@@ -1,0 +1,19 @@
+//! Figures of the family in `INFO crawlspace`.
+
+use host::server::info::Metric;
+
+/// Frontiers that something is cached of.
+pub static FRONTIERS: Metric = Metric::new(c"frontiers");
+/// URIs queued by `CHG.ADD` and `CHG.ADDURI`.
+pub static ADDED: Metric = Metric::new(c"chg_added");
+/// Leases granted.
+pub static LEASES: Metric = Metric::new(c"chg_leases");
+/// Leases released.
+pub static RELEASES: Metric = Metric::new(c"chg_releases");
+/// Leases that expired.
+pub static EXPIRED: Metric = Metric::new(c"chg_expired");
+/// Clients that wait for a lease now.
+pub static WAITERS: Metric = Metric::new(c"chg_waiters");
+
+/// The figures.
+pub static METRICS: &[&Metric] = &[&FRONTIERS, &ADDED, &LEASES, &RELEASES, &EXPIRED, &WAITERS];

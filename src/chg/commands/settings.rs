@@ -1,0 +1,17 @@
+//! Settings of the family.
+
+use host::server::config::{Number, Setting, Switch};
+
+/// How long a lease lasts unless its client says, in milliseconds.
+pub static LEASE: Number = Number::new("chg-lease", 600_000, 1..=315_360_000_000);
+/// How many leases of a kept URI may expire before it is given up.
+pub static ATTEMPTS: Number = Number::new("chg-attempts", 5, 1..=1_000_000);
+/// Whether clients may say what time it is.
+pub static SIMULATED_TIME: Switch = Switch::off("chg-simulated-time");
+
+/// The settings.
+pub static SETTINGS: &[Setting] = &[
+    Setting::Number(&LEASE),
+    Setting::Number(&ATTEMPTS),
+    Setting::Switch(&SIMULATED_TIME),
+];

@@ -1,0 +1,24 @@
+//! Settings of the family.
+
+use host::server::config::{Choice, Setting};
+
+use crate::dedupe::profile::Profile;
+use crate::dedupe::storage::{Layout, Storage};
+
+static PROFILE: Choice = Choice::new("dedupe-profile", || {
+    Profile::ALL.iter().map(|profile| profile.name()).collect()
+});
+static STORAGE: Choice = Choice::new("dedupe-storage", || {
+    Storage::ALL.iter().map(|storage| storage.name()).collect()
+});
+
+/// The settings.
+pub static SETTINGS: &[Setting] = &[Setting::Choice(&PROFILE), Setting::Choice(&STORAGE)];
+
+/// The layout of indexes that do not exist yet.
+pub fn layout() -> Layout {
+    Layout {
+        profile: Profile::ALL[PROFILE.get()],
+        storage: Storage::ALL[STORAGE.get()],
+    }
+}

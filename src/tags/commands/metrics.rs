@@ -1,0 +1,13 @@
+//! Figures of the family in `INFO crawlspace`.
+
+use host::server::info::Metric;
+
+/// Batches of captures filtered by `TAGS.FILTER`.
+pub static BATCHES: Metric = Metric::new(c"tags_batches");
+/// Batches that another thread filtered.
+pub static BATCHES_AWAY: Metric = Metric::new(c"tags_batches_away");
+/// Batches that another thread has to filter, or is filtering.
+pub static BATCHES_WAITING: Metric = Metric::new(c"tags_batches_waiting");
+
+/// The figures.
+pub static METRICS: &[&Metric] = &[&BATCHES, &BATCHES_AWAY, &BATCHES_WAITING];
