@@ -20,7 +20,7 @@ mod tests;
 
 use escape::{push_base64, push_plus};
 
-/// So many characters of what a body becomes are kept.
+/// Limit of what is kept of a body, in characters.
 pub const LONGEST_APPENDIX: usize = 4096;
 
 /// The URL under which a request is looked up. Of a `GET` or a `HEAD` it is the URL itself.

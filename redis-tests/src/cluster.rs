@@ -28,7 +28,7 @@ impl Cluster {
         Cluster::with(nodes, Options::new())
     }
 
-    /// The same, each node with these options.
+    /// Starts a cluster whose nodes have these options.
     ///
     /// # Panics
     /// When there are to be no nodes, or more than there are slots.

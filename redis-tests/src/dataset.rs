@@ -54,7 +54,7 @@ impl Snapshot {
         lines.iter().map(pair).collect()
     }
 
-    /// The same without what the keys `<prefix>crawlspace` remember of how an index is stored and
+    /// This snapshot without what the keys `<prefix>crawlspace` remember of how an index is stored and
     /// spelled.
     pub fn without_storage(mut self) -> Snapshot {
         let forgotten: [&[u8]; 2] = [b"storage = ", b"written = "];
@@ -67,13 +67,13 @@ impl Snapshot {
         self
     }
 
-    /// The same without keys for which `drop` holds.
+    /// This snapshot without keys for which `drop` holds.
     pub fn without(mut self, drop: impl Fn(&[u8]) -> bool) -> Snapshot {
         self.keys.retain(|key, _| !drop(key));
         self
     }
 
-    /// The same without keys `<prefix>crawlspace`: their counters (commits, claim tokens) only
+    /// This snapshot without keys `<prefix>crawlspace`: their counters (commits, claim tokens) only
     /// grow, so that no number is given twice, even when nothing else is left of a crawl.
     pub fn without_counters(self) -> Snapshot {
         self.without(|key| key.ends_with(b"crawlspace"))

@@ -282,7 +282,7 @@ struct Answer {
     manners: Manners,
 }
 
-/// So many bytes of an answer went out before the client had enough.
+/// Bytes of an answer that went out before the client had enough.
 struct Endless(u64);
 
 impl Answer {

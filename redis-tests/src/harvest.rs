@@ -375,7 +375,7 @@ pub fn write(
     Ok(())
 }
 
-/// The same in memory: the crawl.log, and the CDX.
+/// The logs of a job in memory: the crawl.log, and the CDX.
 pub fn logs(job: u64, seed: u64, lines: u64) -> (Vec<u8>, Vec<u8>) {
     let (mut crawl_log, mut cdx) = (Vec::new(), Vec::new());
     write(job, seed, lines, &mut crawl_log, &mut cdx).expect("memory");

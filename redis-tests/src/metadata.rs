@@ -12,11 +12,11 @@ use flate2::write::GzEncoder;
 pub enum Form {
     /// WARC/1.0.
     Warc,
-    /// The same, each record a gzip member.
+    /// WARC, each record a gzip member.
     WarcGz,
     /// ARC, version 1.
     Arc,
-    /// The same, each record a gzip member.
+    /// ARC, each record a gzip member.
     ArcGz,
 }
 
@@ -184,7 +184,7 @@ pub fn write_metadata(
     write_file(path, job, harvest, crawl_log, cdx, form);
 }
 
-/// The same of what lies in files, for jobs that are too large for memory.
+/// Writes the metadata of what lies in files, for jobs that are too large for memory.
 ///
 /// # Panics
 /// When it cannot be written.

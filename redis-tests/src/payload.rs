@@ -91,7 +91,7 @@ impl Payload {
         sealed(dump)
     }
 
-    /// The same under another version of the type, at most 1023.
+    /// This payload under another version of the type, at most 1023.
     pub fn of_version(mut self, version: u16) -> Payload {
         let low = u16::from_be_bytes([self.kind[8], self.kind[9]]);
         let [high, low] = (low & !0x3ff | version & 0x3ff).to_be_bytes();

@@ -205,7 +205,7 @@ impl Reply {
             .unwrap_or_else(|| panic!("no field {name} in {self:?}"))
     }
 
-    /// The same reply as a RESP2 client would see it.
+    /// This reply as a RESP2 client would see it.
     pub fn as_resp2(&self) -> Reply {
         let list = |items: &[Reply]| items.iter().map(Reply::as_resp2).collect();
         match self {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use redis_tests::{array, bulk, cmd, int, ok, simple, until, Options, Reply, Server, TagSpace};
 
-/// So many lines take longer than a few round trips.
+/// Lines that take longer than a few round trips.
 const LINES: usize = 60_000;
 
 fn space(server: &Server) -> TagSpace {

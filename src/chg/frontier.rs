@@ -155,7 +155,7 @@ impl<K: Store> Frontier<K> {
         Ok(())
     }
 
-    /// Somebody else wrote to a key that exists once.
+    /// Takes note that a plain client wrote to a key that exists once.
     pub fn distrust_types(&mut self) {
         self.types_checked = false;
     }
@@ -241,7 +241,7 @@ impl<K: Store> Frontier<K> {
         self.save_with(ks, loaded, None)
     }
 
-    /// The same, and one more field.
+    /// Saves a group, and one more field.
     pub(super) fn save_with(
         &mut self,
         ks: &mut K,

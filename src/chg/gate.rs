@@ -138,7 +138,7 @@ impl<K: Store> Frontier<K> {
         Ok(())
     }
 
-    /// The same for a group that was fetched from just now: it comes after all others, those too that
+    /// Queues a group that was fetched from just now: it comes after all others, those too that
     /// have not come up yet and found the gate closed.
     pub(super) fn stand_last(
         &mut self,

@@ -67,7 +67,7 @@ enum Place {
 #[allow(clippy::large_enum_variant)]
 enum Front<K: Store> {
     Candidate(Place, Loaded<K>),
-    /// Somebody whose lease had run out, and who is where he belongs now.
+    /// A group whose lease had expired, and which is where it belongs now.
     Settled,
     Nobody,
 }

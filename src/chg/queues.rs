@@ -15,9 +15,9 @@ const SEARCHED: u64 = 100;
 /// Groups at the head of the queues that are paused, and keep their place.
 #[derive(Debug, Default)]
 pub(super) struct Passed {
-    /// So many at the head of `chg_ready`.
+    /// Groups looked at, from the head of `chg_ready`.
     pub ready: u64,
-    /// So many at the head of `chg_wait`.
+    /// Groups looked at, from the head of `chg_wait`.
     pub wait: u64,
     /// The score of the last one of them.
     pub wait_score: f64,

@@ -51,9 +51,9 @@ impl Claim {
 pub enum Outcome<V> {
     /// The payload is known: write a revisit.
     Dupe(Box<Found<V>>),
-    /// Nobody has it: the caller stores it and settles with this token.
+    /// The caller stores it and settles with this token.
     Claimed(u64),
-    /// Somebody is about to store it.
+    /// Another client is about to store it.
     Pending {
         /// The crawl that holds the claim.
         holder: Vec<u8>,

@@ -169,7 +169,7 @@ impl<K: Store> Commit<K> {
         Ok(())
     }
 
-    /// Goes on with a commit that was cut short.
+    /// Continues a commit that was cut short.
     fn resume(&mut self, index: &mut Index<K>, ks: &mut K) -> Result<()> {
         index.cut_base(ks, &self.crawl)?;
         self.phase = if index.last_number(ks)? > self.state.number {
@@ -475,7 +475,7 @@ pub struct Gather<N> {
     cut: N,
     fresh: N,
     numbers: Numbers,
-    /// Nobody wrote down which hashes a crawl that plain clients committed holds beside their
+    /// Whether no key says which hashes a crawl that plain clients committed holds beside their
     /// owner. A commit takes them for new, which does no harm; nothing else may change them.
     spare_unrecorded: bool,
 }
@@ -737,6 +737,6 @@ pub enum Withdrawn {
     NotOwner,
     /// The next holder owns it now.
     Reowned,
-    /// Nobody else held it.
+    /// It had no other holder.
     Dropped,
 }

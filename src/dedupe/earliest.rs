@@ -249,7 +249,7 @@ mod tests {
         }
     }
 
-    /// The same records in some order, in calls of some sizes by two writers, some of them sent twice.
+    /// A number of records in some order, in calls of some sizes by two writers, some of them sent twice.
     #[derive(Clone, Debug)]
     struct Order {
         told: Vec<Told>,

@@ -87,7 +87,7 @@ impl<K: Store> Index<K> {
         self.find_begun(ks, digest, probe.as_ref(), own)
     }
 
-    /// The same, with what [`Index::probe`] gave for the hash, if anything.
+    /// Finds a hash with what [`Index::probe`] gave for it, if anything.
     pub fn find_begun(
         &mut self,
         ks: &mut K,
@@ -182,7 +182,7 @@ impl<K: Store> Index<K> {
         Ok(())
     }
 
-    /// The same for many.
+    /// Probes for many hashes.
     pub fn probe_all<'d>(
         &mut self,
         ks: &mut K,
@@ -199,7 +199,7 @@ impl<K: Store> Index<K> {
         Ok(probes)
     }
 
-    /// Goes on with that.
+    /// Continues look-ups that were probed: asks for the memory of their records.
     pub fn aim(&mut self, ks: &mut K, probes: &[Probe<'_>]) -> Result<()> {
         if let Some(key) = self.packed_key() {
             ks.packed(key, |packed| {

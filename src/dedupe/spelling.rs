@@ -13,14 +13,14 @@ use super::profile::Profile;
 use super::store::{Store, Stored, Under};
 
 impl<K: Store> Index<K> {
-    /// Somebody else wrote records of a crawl: look-ups in it try every spelling from now on.
+    /// Takes note that a plain client wrote records of a crawl: look-ups in it try every spelling from now on.
     pub fn distrust_records(&mut self, crawl: &[u8]) {
         if let Some(remembered) = self.crawls.get_mut(crawl) {
             remembered.is_written = false;
         }
     }
 
-    /// Somebody else wrote to the merged index: look-ups try every spelling from now on.
+    /// Takes note that a plain client wrote to the merged index: look-ups try every spelling from now on.
     pub fn distrust_merged(&mut self, ks: &mut K) -> Result<()> {
         self.merged_is_written &= self.merged_len(ks)? == 0;
         Ok(())
@@ -84,7 +84,7 @@ impl<K: Store> Index<K> {
         Ok(foreign.map(|(_, value)| value))
     }
 
-    /// The same, with the spelling under which it stands.
+    /// Finds the owner, with the spelling under which it stands.
     pub fn locate_owner(&self, ks: &mut K, digest: &Digest) -> Result<Option<Under<K::Value>>> {
         let written = digest.written(self.profile);
         if let Some(value) = self.merged_get(ks, written)? {

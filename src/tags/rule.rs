@@ -34,7 +34,7 @@ pub struct Rule {
     field: Field,
     regex: Box<[u8]>,
     pattern: Pattern,
-    /// The same pattern in a form that is quicker to search for, if it has one.
+    /// The pattern in a form that is quicker to search for, if it has one.
     affix: Option<Affix>,
     templates: Vec<(Box<[u8]>, Template)>,
 }

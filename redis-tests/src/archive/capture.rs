@@ -38,7 +38,7 @@ impl Capture {
         spelled(self.payload, self.spellings[0])
     }
 
-    /// The same as the index of the WACZ file says it.
+    /// The hash as the index of the WACZ file spells it.
     pub fn hash_in_index(&self) -> String {
         spelled(self.payload, self.spellings[1])
     }

@@ -17,7 +17,7 @@ pub fn store_in(path: &Path, members: &[(&str, &[u8])]) {
     written.unwrap_or_else(|e| panic!("{}: {e}", path.display()));
 }
 
-/// The same in memory.
+/// Makes a zip file in memory.
 pub fn store(members: &[(&str, &[u8])]) -> Vec<u8> {
     let mut zip = Vec::new();
     write(&mut zip, members).expect("memory takes all bytes");

@@ -19,7 +19,7 @@ const URIS: usize = 5_000;
 pub struct Race {
     /// Leases granted.
     pub leases: usize,
-    /// Of them left to run out.
+    /// Fetches whose lease was left to expire.
     pub crashed: usize,
 }
 

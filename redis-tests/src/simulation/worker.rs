@@ -58,7 +58,7 @@ pub enum Deed {
     Block { group: usize, until: i64 },
     /// `ADD` or `ADDURI`; `again`: its reply gets lost and it is sent once more.
     Add { what: Vec<Queued>, again: bool },
-    /// The same once more, which must be answered the same.
+    /// A repeated addition, which must be answered as the first.
     AddAgain { what: Vec<Queued>, first: Reply },
     /// `EXPIRED`.
     Reports,

@@ -74,7 +74,7 @@ impl Model {
         self.groups.get(chg).is_some_and(|group| group.hash)
     }
 
-    /// The same release again: the first answer, and nothing changes.
+    /// A repeated release: the first answer, and nothing changes.
     fn released_again(&self, past: &Past, release: &Release, reply: &Reply) -> Verdict {
         let is_held = |lease: &&Lease| {
             let held = self.groups.get(&lease.chg);

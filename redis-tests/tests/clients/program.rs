@@ -65,7 +65,7 @@ impl Program {
         }
     }
 
-    /// The same where it has something to say.
+    /// The next line of a program that has more to say.
     pub fn line(&mut self) -> String {
         let line = self.next();
         line.unwrap_or_else(|| panic!("{} has ended", self.name))

@@ -241,7 +241,7 @@ pub fn command(rng: &mut Rng, p: &[u8]) -> Vec<Vec<u8>> {
     }
 }
 
-/// The same command with something wrong: a word replaced, taken out, or said twice.
+/// This command with something wrong: a word replaced, taken out, or said twice.
 pub fn spoiled(rng: &mut Rng, mut words: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     // Not the prefix: that would be another index.
     let at = 2 + rng.below(words.len() as u64) as usize;

@@ -119,7 +119,7 @@ pub fn with_frontier<T>(
     done
 }
 
-/// The same for the call of a command, with the error as its text.
+/// Acts on the frontier of a command's call, with the error as its text.
 pub fn on_frontier<T>(
     call: &mut Call<'_>,
     act: impl FnOnce(&mut Remembered, &mut RedisKeyspace) -> Result<T>,
@@ -255,7 +255,7 @@ pub fn gone(client: BlockedClient) {
     show_waiters(&frontiers);
 }
 
-/// Somebody ended a client's wait with `CLIENT UNBLOCK`: it gets what it has, mostly nothing.
+/// Ends a client's wait after `CLIENT UNBLOCK`: it gets what it has, mostly nothing.
 pub fn timed_out(_: Ctx, client: BlockedClient) -> std::result::Result<Reply, String> {
     let mut frontiers = FRONTIERS.borrow();
     let mut answer = Reply::Nil;

@@ -138,7 +138,7 @@ impl Uris {
         queued.map(|e| e.earliest).min()
     }
 
-    /// The same of the executions that are not `paused`.
+    /// The earliest due time of executions that are not `paused`.
     pub fn earliest_of(&self, paused: &dyn Fn(&[u8]) -> bool) -> Option<Millis> {
         let queued = self.executions.iter().filter(|e| e.queued > 0);
         queued.filter(|e| !paused(&e.id)).map(|e| e.earliest).min()

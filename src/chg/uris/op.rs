@@ -92,9 +92,9 @@ pub enum Changed {
     Taken,
     /// The URI is in the queue again.
     Returned,
-    /// So many URIs count no more; 0 when a lease ended whose URI had been dropped.
+    /// Number of URIs that count no more; 0 when a lease ended whose URI had been dropped.
     Removed(u64),
-    /// So many URIs came from a chunk.
+    /// Number of URIs that came from a chunk.
     Loaded(u64),
 }
 

@@ -419,7 +419,7 @@ proptest! {
         prop_assert!(Uris::default().load(&chunk[..at.index(chunk.len())]).is_err());
     }
 
-    /// Somebody makes a chunk with a checksum that fits: it is refused, or gives a value that works.
+    /// Feeds a forged chunk with a checksum that fits: it is refused, or gives a value that works.
     #[test]
     fn a_forged_chunk_breaks_nothing(
         changes in proptest::collection::vec((any::<proptest::sample::Index>(), any::<u8>()), 1..6),

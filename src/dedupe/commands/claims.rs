@@ -405,7 +405,7 @@ fn gone(client: BlockedClient) {
     waiters.show();
 }
 
-/// Somebody ended a client's wait with `CLIENT UNBLOCK`: it learns who holds the claim.
+/// Ends a client's wait after `CLIENT UNBLOCK`: it learns who holds the claim.
 fn timed_out(_: Ctx, client: BlockedClient) -> Result<Reply, String> {
     let mut waiters = WAITERS.borrow();
     let at = waiters.all.iter().position(|w| w.client == client);

@@ -105,7 +105,7 @@ pub fn with_index<T>(
     done
 }
 
-/// The same for the call of a command, with the error as its text.
+/// Acts on the index of a command's call, with the error as its text.
 pub fn on_index<T>(
     call: &mut Call<'_>,
     act: impl FnOnce(&mut Remembered, &mut RedisKeyspace) -> Result<T>,

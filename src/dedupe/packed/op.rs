@@ -18,7 +18,7 @@ pub enum Op<'a> {
     Del(Part<'a>, &'a [u8]),
     /// A record that stands in the crawl's plain hash comes in.
     Take(Take<'a>),
-    /// So many records of a crawl will follow.
+    /// Number of records of a crawl that will follow.
     Expect(&'a [u8], u64),
 }
 

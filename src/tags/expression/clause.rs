@@ -27,9 +27,9 @@ pub enum Clause {
     Filter(Box<[u8]>, Filter),
     /// Not.
     Not(Box<Clause>),
-    /// And.
+    /// All of them hold.
     All(Vec<Clause>),
-    /// Or.
+    /// Any of them holds.
     Any(Vec<Clause>),
 }
 

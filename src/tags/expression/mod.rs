@@ -51,9 +51,9 @@ pub enum Expression {
     },
     /// Not.
     Not(Box<Expression>),
-    /// And.
+    /// All of them hold: `&`.
     All(Vec<Expression>),
-    /// Or.
+    /// Any of them holds: `|`.
     Any(Vec<Expression>),
 }
 

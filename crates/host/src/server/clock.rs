@@ -55,7 +55,7 @@ pub fn now() -> Duration {
     Duration::from_micros(steady.max(0) as u64)
 }
 
-/// The same in whole milliseconds.
+/// The time in whole milliseconds.
 pub fn now_ms() -> u64 {
     now().as_millis() as u64
 }

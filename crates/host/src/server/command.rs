@@ -106,7 +106,7 @@ impl Arg {
         }
     }
 
-    /// The same after a keyword.
+    /// This argument after a keyword.
     pub const fn after(self, word: &'static str) -> Arg {
         Arg {
             token: Some(word),
@@ -114,7 +114,7 @@ impl Arg {
         }
     }
 
-    /// The same, but it may be left out.
+    /// This argument, which may be left out.
     pub const fn optional(self) -> Arg {
         Arg {
             optional: true,
@@ -122,7 +122,7 @@ impl Arg {
         }
     }
 
-    /// The same, one or more times.
+    /// This argument, one or more times.
     pub const fn multiple(self) -> Arg {
         Arg {
             multiple: true,

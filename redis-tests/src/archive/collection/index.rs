@@ -16,7 +16,7 @@ impl Collection {
         self.cdxj_lines().concat()
     }
 
-    /// The same, line by line, each with its end.
+    /// The index as lines, each with its end.
     pub fn cdxj_lines(&self) -> Vec<String> {
         let mut lines: Vec<String> = self.captures.iter().map(cdxj).collect();
         lines.sort_unstable();

@@ -281,7 +281,7 @@ impl Batches {
         batches
     }
 
-    /// The same, each request counting as `weight`.
+    /// These batches, each request counting as `weight`.
     pub fn weighing(mut self, weight: usize) -> Batches {
         self.weight = weight;
         self
@@ -369,7 +369,7 @@ impl Watch {
         self.start.elapsed()
     }
 
-    /// So many requests were answered.
+    /// Ends the measurement after this number of answered requests.
     pub fn stop(self, requests: usize, nils: u64) -> Throughput {
         let elapsed = self.elapsed().as_secs_f64();
         Throughput {

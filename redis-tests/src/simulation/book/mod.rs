@@ -61,7 +61,7 @@ struct Uri {
     state: State,
     attempts: u32,
     due: i64,
-    /// Whoever fetches it dies.
+    /// Kills each worker that fetches it.
     poison: bool,
 }
 
@@ -357,7 +357,7 @@ impl Book {
         true
     }
 
-    /// The same once more. The same number of the same writer has the same reply; a kept URI needs
+    /// A repeated addition. An equal number of one writer has an equal reply; a kept URI needs
     /// no number to be known.
     pub fn added_again(&mut self, now: i64, what: &[Queued], first: &Reply, reply: &Reply) {
         if what[0].uri.is_some() {

@@ -107,7 +107,7 @@ impl Book {
         true
     }
 
-    /// The same release again: the first answer, with its lease while that is held.
+    /// A repeated release: the first answer, with its lease while that is held.
     fn answered_again(&mut self, now: i64, release: &Release, reply: &Reply) {
         self.report.repeated += 1;
         let Some((due, lease)) = due_and_lease(release, reply) else {

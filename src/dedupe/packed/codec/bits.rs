@@ -91,7 +91,7 @@ impl<'a> Bits<'a> {
         u64::from_le_bytes(word)
     }
 
-    /// Goes on by so many; false, without a move, when there are not so many.
+    /// Skips this many bits; false, without a move, when there are not as many.
     #[must_use]
     #[inline]
     pub fn skip(&mut self, count: u32) -> bool {

@@ -12,7 +12,7 @@ pub const LONGEST: usize = 255;
 const MOST: u32 = 1 << 26;
 /// Slots are made so many at a time, so that nothing large is ever copied.
 const BLOCK: usize = 128;
-/// So many texts get a number at once. Later ones have to come twice within some time, because one that
+/// Number of texts that get a number at once. Later ones have to come twice within some time, because one that
 /// never comes again takes more room in here than in the record.
 const EAGER: u32 = 1024;
 /// Texts that came once are remembered in so many places.

@@ -14,9 +14,9 @@ pub const BUILTIN: u16 = 0;
 const MOST: usize = 255;
 /// Matchers that are kept at most.
 const MATCHERS: usize = 3;
-/// So many values come before the first ones are looked at: an index with few gains nothing.
+/// Number of values before the first ones are looked at: an index with few gains nothing.
 const FIRST: u32 = 1 << 11;
-/// So many come after the first attempt, and with each one more of them, up to [`LATEST`].
+/// Number of values after the first attempt, and with each one more of them, up to [`LATEST`].
 const LATER: u32 = 1 << 14;
 const LATEST: u32 = 1 << 20;
 /// Bytes of the first sample, so that the first table comes soon, and of the others.

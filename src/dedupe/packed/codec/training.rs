@@ -108,7 +108,7 @@ impl Training {
         }
     }
 
-    /// Goes on a little; the table when that was the last step, and the sample for comparing it.
+    /// Takes one step; the table when that was the last step, and the sample for comparing it.
     pub fn step(&mut self) -> Option<(Table, Sample)> {
         let mut bytes = 0;
         while bytes < STEP {

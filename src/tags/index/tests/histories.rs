@@ -23,7 +23,7 @@ enum Step {
     /// The oldest snapshot becomes the index, as a copied key would.
     Return,
     SaveAndLoad(usize),
-    /// Goes on with the walks, and begins one.
+    /// Continues the walks, and begins one.
     Scan(Kind, usize),
 }
 

@@ -279,7 +279,7 @@ impl RedisKeyspace {
         self.last_field = Some(field);
     }
 
-    /// The same for many, which are asked for one after the other.
+    /// Offers many fields, which are asked for one after the other.
     pub fn offer_fields(&mut self, fields: impl Iterator<Item = RmString>) {
         self.expected.clear();
         self.expected.extend(fields);

@@ -93,7 +93,7 @@ fn fill_ours(server: &Server, hosts: &Hosts) {
     }
 }
 
-/// The same.
+/// Fills the peer's frontier with these hosts.
 fn fill_theirs(server: &Server, hosts: &Hosts) {
     let mut wire = server.wire();
     let scripts = Scripts::load(server);
