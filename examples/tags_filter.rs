@@ -5,7 +5,7 @@
 use std::time::Instant;
 
 use crawlspace::tags::filter::{Batch, Request, Returns};
-use crawlspace::tags::index::Kind;
+use crawlspace::tags::index::Tagged;
 use crawlspace::tags::point::Point;
 use crawlspace::tags::rule::Rule;
 use crawlspace::tags::space::Space;
@@ -25,7 +25,7 @@ fn space() -> Space {
         let tags = [org.as_bytes(), b"private"];
         let tags = if n % 3 == 0 { &tags[..] } else { &tags[..1] };
         let collection = format!("coll:{}", 1000 + n);
-        let added = space.add(Kind::Tag, collection.as_bytes(), tags);
+        let added = space.add(Tagged::Tag, collection.as_bytes(), tags);
         added.expect("tags that can be");
     }
     let regex = b"(?:^|/)ARCHIVEIT-(\\d+)-";
@@ -80,7 +80,7 @@ fn tag_records(space: &mut Space, blob: &[u8], more: usize) {
     for raw in crawlspace_cdx::lines(blob) {
         if let Ok(Read::Capture(line)) = Line::read(raw, Format::Cdx) {
             line.record_id(&mut id);
-            let added = space.add(Kind::Record, &id, &[b"coll:1000", b"seen"]);
+            let added = space.add(Tagged::Record, &id, &[b"coll:1000", b"seen"]);
             added.expect("tags that can be");
         }
     }
@@ -90,7 +90,7 @@ fn tag_records(space: &mut Space, blob: &[u8], more: usize) {
             n % 1000,
             n / 500
         );
-        let added = space.add(Kind::Record, id.as_bytes(), &[b"coll:1000"]);
+        let added = space.add(Tagged::Record, id.as_bytes(), &[b"coll:1000"]);
         added.expect("tags that can be");
     }
 }
@@ -124,7 +124,7 @@ fn main() {
     let mut toggled = Vec::new();
     for n in 0..ROUNDS {
         let collection = format!("coll:{}", 1000 + 3 * n);
-        space.remove(Kind::Tag, collection.as_bytes(), &[b"private"]);
+        space.remove(Tagged::Tag, collection.as_bytes(), &[b"private"]);
         toggled.push(round(&space, &request, &blob));
     }
     toggled.sort_by(f64::total_cmp);

@@ -7,7 +7,7 @@ use std::hint::black_box;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Instant;
 
-use crawlspace::tags::index::{Index, Kind, Mode};
+use crawlspace::tags::index::{Index, Mode, Tagged};
 
 /// Counts bytes in use. With the module there is an allocator already, the server's.
 #[cfg_attr(feature = "module", expect(dead_code))]
@@ -101,7 +101,7 @@ impl Figures {
             bytes += ids.iter().map(|(id, _)| id.len()).sum::<usize>();
             let start = Instant::now();
             index
-                .load(Kind::Record, Mode::Merge, &pairs)
+                .load(Tagged::Record, Mode::Merge, &pairs)
                 .expect("good records");
             slowest = slowest.max(start.elapsed().as_micros());
         }
@@ -148,7 +148,7 @@ impl Figures {
             let start = Instant::now();
             let found = ids
                 .iter()
-                .filter(|id| !index.tags_of(Kind::Record, black_box(id)).is_empty());
+                .filter(|id| !index.tags_of(Tagged::Record, black_box(id)).is_empty());
             let found = found.count();
             let time = start.elapsed().as_nanos() as f64 / f64::from(many);
             println!("  tags_of, {what}: {time:.0} ns ({found} found)");
@@ -173,10 +173,10 @@ impl Figures {
                 }
                 let start = Instant::now();
                 let (added, _) = index
-                    .add(Kind::Record, id, &[b"private"])
+                    .add(Tagged::Record, id, &[b"private"])
                     .expect("a good tag");
                 if added == 0 {
-                    index.remove(Kind::Record, id, &[b"private"]);
+                    index.remove(Tagged::Record, id, &[b"private"]);
                 }
                 let time = start.elapsed().as_nanos();
                 total += time;
@@ -193,7 +193,7 @@ impl Figures {
         let mut cursor = 0;
         let mut seen = 0;
         loop {
-            cursor = index.scan(Kind::Record, cursor, 1000, &mut |_, _| seen += 1);
+            cursor = index.scan(Tagged::Record, cursor, 1000, &mut |_, _| seen += 1);
             if cursor == 0 {
                 break;
             }
@@ -238,7 +238,7 @@ impl Figures {
         for (n, id) in ids.iter().enumerate() {
             let org = format!("org:{}", n % 1000);
             index
-                .add(Kind::Tag, id, &[org.as_bytes(), b"private"])
+                .add(Tagged::Tag, id, &[org.as_bytes(), b"private"])
                 .expect("no circle");
         }
         let in_use = IN_USE.load(Relaxed) - before - made;
@@ -255,8 +255,10 @@ impl Figures {
             let many = 100_000;
             for _ in 0..many {
                 let id = &ids[self.random(ids.len() as u64) as usize];
-                if index.remove(Kind::Tag, id, &[b"private"]).0 == 0 {
-                    index.add(Kind::Tag, id, &[b"private"]).expect("no circle");
+                if index.remove(Tagged::Tag, id, &[b"private"]).0 == 0 {
+                    index
+                        .add(Tagged::Tag, id, &[b"private"])
+                        .expect("no circle");
                 }
             }
             let time = start.elapsed().as_micros() as f64 / f64::from(many);

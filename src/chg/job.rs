@@ -37,34 +37,34 @@ impl<K: Store> Walk<K> {
     }
 
     /// What comes next. Looks at some keys of the database at a time, and asks `time` in between.
-    pub(super) fn next(&mut self, ks: &mut K, time: Time<'_>) -> Found {
+    pub(super) fn next(&mut self, ks: &mut K, time: Time<'_>) -> WalkStep {
         loop {
             while self.next < self.batch.len() {
                 let name = &self.batch.get(self.next).0[self.prefix.len()..];
                 self.next += 1;
                 let group = name.strip_prefix(GROUP).or(name.strip_prefix(URIS));
                 if let Some(id) = group.filter(|id| !id.is_empty()) {
-                    return Found::Group(id.to_vec());
+                    return WalkStep::Group(id.to_vec());
                 }
                 if let Some(execution) = name.strip_prefix(OF) {
-                    return Found::List(execution.to_vec());
+                    return WalkStep::List(execution.to_vec());
                 }
             }
             if self.done {
-                return Found::End;
+                return WalkStep::End;
             }
             self.batch.clear();
             self.next = 0;
             self.done = !ks.keys_scan(&self.prefix, &mut self.cursor, &mut self.batch);
             if !time() {
-                return Found::Later;
+                return WalkStep::Later;
             }
         }
     }
 }
 
 /// What a walk came to.
-pub(super) enum Found {
+pub(super) enum WalkStep {
     /// A group.
     Group(Vec<u8>),
     /// The list of the groups of an execution.

@@ -42,7 +42,7 @@ pub enum Fate<'a> {
 
 /// The answer to a release.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum ReleaseReply {
     /// It was carried out: when the group is due.
     Released(Millis),
     /// It was carried out before: the first answer, and the lease that it took, while that is held.
@@ -63,7 +63,7 @@ impl<K: Store> Frontier<K> {
         when: &When,
         fate: &Fate<'_>,
         now: Millis,
-    ) -> Result<Answer> {
+    ) -> Result<ReleaseReply> {
         let mut loaded = self.load(ks, id)?;
         self.reclaim(ks, &mut loaded, now)?;
         let Some(hold) = loaded.group.hold(token, now) else {
@@ -85,7 +85,7 @@ impl<K: Store> Frontier<K> {
         let gate = self.gate_after(&mut loaded, hold, when, now);
         loaded.group.released = now;
         let mut due = self.due_of(ks, &loaded)?;
-        if let (Fate::Retry(at), Change::Nothing, 1) = (fate, &change, loaded.group.uris) {
+        if let (Fate::Retry(at), CountChange::Nothing, 1) = (fate, &change, loaded.group.uris) {
             // The only URI of the group, which its crawler keeps.
             due = due.max(*at);
         }
@@ -106,7 +106,7 @@ impl<K: Store> Frontier<K> {
             }
         } else if loaded.group.is_runnable() {
             // Others may fetch from it at the same time, so it stands in a queue already.
-            let counted = matches!(change, Change::Nothing);
+            let counted = matches!(change, CountChange::Nothing);
             self.come_forward(ks, &mut loaded, counted, now)?;
             if due > loaded.group.due && ks.zset_score(&self.names.wait, id)?.is_some() {
                 self.wait(ks, id, due as f64)?;
@@ -124,7 +124,7 @@ impl<K: Store> Frontier<K> {
         } else {
             self.save(ks, &loaded)?;
         }
-        Ok(Answer::Released(due))
+        Ok(ReleaseReply::Released(due))
     }
 
     /// Remembers the lease that was taken together with a release, for whoever sends that again.
@@ -154,7 +154,7 @@ impl<K: Store> Frontier<K> {
         loaded: &Loaded<K>,
         token: Token,
         now: Millis,
-    ) -> Result<Answer> {
+    ) -> Result<ReleaseReply> {
         let last = loaded.group.last.filter(|last| last.token == token);
         let found = match last {
             Some(last) => {
@@ -174,7 +174,7 @@ impl<K: Store> Frontier<K> {
         match found {
             Some((last, next)) => {
                 let lease = self.lease_of(ks, &next, last.next, now)?;
-                Ok(Answer::Before(last.due, lease))
+                Ok(ReleaseReply::Before(last.due, lease))
             }
             None if !loaded.group.known => Err(Error::NoChg(loaded.id.to_vec())),
             None => Err(Error::Stale(loaded.id.to_vec(), token)),
@@ -217,7 +217,7 @@ impl<K: Store> Frontier<K> {
         loaded: &Loaded<K>,
         token: Token,
         fate: &Fate<'_>,
-    ) -> Result<Change> {
+    ) -> Result<CountChange> {
         let kept = self.kept(ks, loaded, |uris| {
             let leased = uris
                 .leased(token)
@@ -227,14 +227,14 @@ impl<K: Store> Frontier<K> {
         let (leased, kept) = kept.unwrap_or((None, 0));
         let Some((own, dropped)) = leased else {
             let Fate::Done { execution, count } = *fate else {
-                return Ok(Change::Nothing);
+                return Ok(CountChange::Nothing);
             };
             let counted = loaded.group.uris.saturating_sub(kept);
             return self.uncount(ks, loaded, execution, count.unwrap_or(1).min(counted));
         };
         Ok(match *fate {
-            Fate::Unchanged => Change::Return(token, None),
-            Fate::Retry(at) => Change::Return(token, Some(at)),
+            Fate::Unchanged => CountChange::Return(token, None),
+            Fate::Retry(at) => CountChange::Return(token, Some(at)),
             Fate::Done { execution, .. } if execution != own => {
                 return Err(Error::Argument(format!(
                     "the lease is of a URI of execution '{}', not '{}'; nothing was changed",
@@ -248,7 +248,7 @@ impl<K: Store> Frontier<K> {
                         .to_string(),
                 ));
             }
-            Fate::Done { .. } => Change::Done(token, (!dropped).then_some(own)),
+            Fate::Done { .. } => CountChange::Done(token, (!dropped).then_some(own)),
         })
     }
 
@@ -260,7 +260,7 @@ impl<K: Store> Frontier<K> {
         loaded: &Loaded<K>,
         execution: &[u8],
         most: u64,
-    ) -> Result<Change> {
+    ) -> Result<CountChange> {
         let most = most.min(self.queued_of(ks, execution)?);
         let own = self.counted(ks, &loaded.key, execution)?.min(most);
         let mut whole = own;
@@ -268,17 +268,17 @@ impl<K: Store> Frontier<K> {
             let others = self.unattributed(ks, loaded)?;
             whole += others.min(most - own);
         }
-        Ok(Change::Uncount {
+        Ok(CountChange::Uncount {
             execution: execution.to_vec(),
             own,
             whole,
         })
     }
 
-    fn settle(&mut self, ks: &mut K, loaded: &mut Loaded<K>, change: &Change) -> Result<()> {
+    fn settle(&mut self, ks: &mut K, loaded: &mut Loaded<K>, change: &CountChange) -> Result<()> {
         match change {
-            Change::Nothing => {}
-            Change::Uncount {
+            CountChange::Nothing => {}
+            CountChange::Uncount {
                 execution,
                 own,
                 whole,
@@ -292,7 +292,7 @@ impl<K: Store> Frontier<K> {
                 }
                 self.tally(ks, execution, -(*whole as i64))?;
             }
-            Change::Return(token, due) => {
+            CountChange::Return(token, due) => {
                 let key = self.uris_key(ks, &loaded.id);
                 let back = Op::Return {
                     token: *token,
@@ -301,7 +301,7 @@ impl<K: Store> Frontier<K> {
                 };
                 ks.change_uris(&key, &back)?;
             }
-            Change::Done(token, execution) => {
+            CountChange::Done(token, execution) => {
                 let key = self.uris_key(ks, &loaded.id);
                 ks.change_uris(&key, &Op::Done { token: *token })?;
                 if let Some(execution) = execution {
@@ -453,7 +453,7 @@ impl<K: Store> Frontier<K> {
 }
 
 /// What a release does to the counts of a group.
-enum Change {
+enum CountChange {
     Nothing,
     /// URIs that the crawler keeps are done: so many that are counted for the execution, and so many
     /// in all, with those that plain clients counted.

@@ -8,7 +8,7 @@ use super::error::{Error, Result};
 use super::frontier::Frontier;
 use super::store::Store;
 use super::time::{of_score, Millis};
-use super::uris::Place;
+use super::uris::Position;
 
 /// A queue of groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -188,7 +188,7 @@ impl<K: Store> Frontier<K> {
         &mut self,
         ks: &mut K,
         id: &[u8],
-        from: Place,
+        from: Position,
         count: usize,
         now: Millis,
     ) -> Result<Reply> {

@@ -9,7 +9,6 @@ pub mod check;
 #[cfg(feature = "module")]
 pub mod commands;
 mod crawls;
-mod credible;
 mod dropped;
 pub mod dropping;
 pub mod error;
@@ -29,6 +28,7 @@ pub mod next;
 pub mod politeness;
 mod queues;
 mod reclaim;
+mod reconcile;
 pub mod store;
 pub mod sweep;
 pub mod time;

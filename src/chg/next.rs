@@ -52,7 +52,7 @@ pub enum Search {
 
 /// Which queue a candidate stands in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum Placement {
     Ready,
     Wait,
     /// In `chg_wait`, among those that were passed over.
@@ -66,7 +66,7 @@ enum Place {
 /// As large as a candidate, which is what it mostly is: a box would cost an allocation a lease.
 #[allow(clippy::large_enum_variant)]
 enum Front<K: Store> {
-    Candidate(Place, Loaded<K>),
+    Candidate(Placement, Loaded<K>),
     /// A group whose lease had expired, and which is where it belongs now.
     Settled,
     Nobody,
@@ -165,7 +165,7 @@ impl<K: Store> Frontier<K> {
         let due =
             |first: Option<(K::Value, f64)>| first.filter(|(_, score)| of_score(*score) <= now);
         if let Some(loaded) = self.again(ks, now)? {
-            return Ok(Front::Candidate(Place::Passed, loaded));
+            return Ok(Front::Candidate(Placement::Passed, loaded));
         }
         let ready = ks.list_get(&self.names.ready, self.passed.ready)?;
         let wait = due(ks.zset_at(&self.names.wait, self.passed.wait)?);
@@ -183,7 +183,7 @@ impl<K: Store> Frontier<K> {
             // What stands in this queue is ready, whatever its due time says.
             let ready_from = loaded.group.due.min(now) as f64;
             if ready_from <= waits_from && ready_from <= busy_from {
-                return Ok(Front::Candidate(Place::Ready, loaded));
+                return Ok(Front::Candidate(Placement::Ready, loaded));
             }
         }
         if let Some((id, _)) = busy.filter(|_| busy_from < waits_from) {
@@ -200,13 +200,13 @@ impl<K: Store> Frontier<K> {
                 self.rest(ks, &mut loaded, now)?;
                 return Ok(Front::Settled);
             }
-            return Ok(Front::Candidate(Place::None, loaded));
+            return Ok(Front::Candidate(Placement::None, loaded));
         }
         let Some((id, _)) = wait else {
             return Ok(Front::Nobody);
         };
         Ok(match self.load_sound(ks, id.as_ref())? {
-            Some(loaded) => Front::Candidate(Place::Wait, loaded),
+            Some(loaded) => Front::Candidate(Placement::Wait, loaded),
             None => {
                 // Its key holds something else; CHECK tells of that.
                 ks.zset_del(&self.names.wait, id.as_ref())?;
@@ -243,7 +243,7 @@ impl<K: Store> Frontier<K> {
     fn consider(
         &mut self,
         ks: &mut K,
-        place: Place,
+        place: Placement,
         loaded: &mut Loaded<K>,
         ask: &Ask<'_>,
         now: Millis,
@@ -259,9 +259,9 @@ impl<K: Store> Frontier<K> {
             Verdict::Park(due) => {
                 self.hand_over(ks, loaded)?;
                 match place {
-                    Place::Ready => self.unqueue(ks, place, &loaded.id)?,
-                    Place::Passed => self.passed.wait = self.passed.wait.saturating_sub(1),
-                    Place::Wait | Place::None => {}
+                    Placement::Ready => self.unqueue(ks, place, &loaded.id)?,
+                    Placement::Passed => self.passed.wait = self.passed.wait.saturating_sub(1),
+                    Placement::Wait | Placement::None => {}
                 }
                 loaded.group.due = due;
                 // Behind all that were passed over, so these stay so.
@@ -276,18 +276,18 @@ impl<K: Store> Frontier<K> {
                 Ok(None)
             }
             Verdict::Pass(later) => {
-                if let (Some(later), true) = (later, place != Place::None) {
+                if let (Some(later), true) = (later, place != Placement::None) {
                     self.passed.later.insert((later, loaded.id.clone()));
                 }
                 match place {
-                    Place::Ready => self.passed.ready += 1,
-                    Place::Passed => {}
-                    Place::Wait => {
+                    Placement::Ready => self.passed.ready += 1,
+                    Placement::Passed => {}
+                    Placement::Wait => {
                         let score = ks.zset_score(&self.names.wait, &loaded.id)?;
                         self.passed.wait += 1;
                         self.passed.wait_score = score.unwrap_or_default();
                     }
-                    Place::None => {
+                    Placement::None => {
                         let due = self.due_of(ks, loaded)?;
                         self.queue(ks, loaded, due, now)?;
                         self.save(ks, loaded)?;
@@ -311,20 +311,20 @@ impl<K: Store> Frontier<K> {
         }
     }
 
-    fn unqueue(&mut self, ks: &mut K, place: Place, id: &Id) -> Result<()> {
+    fn unqueue(&mut self, ks: &mut K, place: Placement, id: &Id) -> Result<()> {
         match place {
-            Place::Ready => {
+            Placement::Ready => {
                 ks.list_take(&self.names.ready, self.passed.ready)?;
                 if let Some(audit) = &mut self.audit {
                     audit.taken += 1;
                 }
             }
-            Place::Wait => ks.zset_remove(&self.names.wait, id)?,
-            Place::Passed => {
+            Placement::Wait => ks.zset_remove(&self.names.wait, id)?,
+            Placement::Passed => {
                 ks.zset_del(&self.names.wait, id)?;
                 self.passed.wait = self.passed.wait.saturating_sub(1);
             }
-            Place::None => {}
+            Placement::None => {}
         }
         Ok(())
     }

@@ -2,12 +2,12 @@
 //! value a key.
 
 use host::keyspace::memory::{self, Native, Plain};
-use host::keyspace::{KeyError, Keyspace, Kind, Result};
+use host::keyspace::{KeyError, KeyType, Keyspace, Result};
 
 use super::uris::{Changed, Op, Uris};
 
 /// What an error says a key should hold.
-pub const KEPT_URIS: Kind = Kind::Native("queue of URIs");
+pub const KEPT_URIS: KeyType = KeyType::Native("queue of URIs");
 
 /// Keys with the URIs of groups.
 pub trait Store: Keyspace {

@@ -17,7 +17,7 @@ use super::error::Error;
 use super::frontier::Frontier;
 use super::hold::{Limits, Target};
 use super::job::{Job, Step};
-use super::lease::{Answer, Fate, When};
+use super::lease::{Fate, ReleaseReply, When};
 use super::moving::Moving;
 use super::next::{Ask, Lease};
 use super::sweep::Sweep;
@@ -389,11 +389,14 @@ impl World {
             .frontier
             .release(ks, chg, lease.token, &when, &fate, now);
         if !held {
-            assert!(!matches!(answer, Ok(Answer::Released(_))), "released twice");
+            assert!(
+                !matches!(answer, Ok(ReleaseReply::Released(_))),
+                "released twice"
+            );
             assert_eq!(ks.keys, before, "a stale release changed something");
             return;
         }
-        let Ok(Answer::Released(due)) = answer else {
+        let Ok(ReleaseReply::Released(due)) = answer else {
             panic!("{answer:?}")
         };
         watched.leases.remove(&lease.token);
@@ -404,7 +407,7 @@ impl World {
             let again = self
                 .frontier
                 .release(ks, chg, lease.token, &when, &fate, now);
-            assert_eq!(again, Ok(Answer::Before(due, None)));
+            assert_eq!(again, Ok(ReleaseReply::Before(due, None)));
             assert_eq!(self.ks.keys, before);
         }
     }
@@ -523,7 +526,10 @@ impl World {
         let released = self
             .frontier
             .release(ks, chg, lease.token, &When::Delay(0), &fate, now);
-        assert!(matches!(released, Ok(Answer::Released(_))), "{released:?}");
+        assert!(
+            matches!(released, Ok(ReleaseReply::Released(_))),
+            "{released:?}"
+        );
         let watched = self.groups.get_mut(chg).unwrap();
         watched.leases.remove(&lease.token);
     }

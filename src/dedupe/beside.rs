@@ -14,7 +14,7 @@ use host::text::parse_unsigned;
 
 use super::counts;
 use super::error::{Error, Result};
-use super::index::{Index, State};
+use super::index::{CrawlState, Index};
 use super::keys::CrawlKey;
 use super::store::Store;
 
@@ -60,17 +60,17 @@ impl<K: Store> Index<K> {
 
     /// Where a crawl stands, with those that other programs put aside and those that are in no set;
     /// `None` when there is no such crawl.
-    pub fn standing(&mut self, ks: &mut K, crawl: &[u8]) -> Result<Option<State>> {
+    pub fn standing(&mut self, ks: &mut K, crawl: &[u8]) -> Result<Option<CrawlState>> {
         if self.is_outgoing(ks, crawl)? {
-            return Ok(Some(State::Outgoing));
+            return Ok(Some(CrawlState::Outgoing));
         }
         let state = self.state(ks, crawl)?;
         Ok(if state.is_some() {
             state
         } else if self.is_canceled(ks, crawl)? {
-            Some(State::Canceled)
+            Some(CrawlState::Canceled)
         } else if self.has_documents(ks, crawl)? {
-            Some(State::Unlisted)
+            Some(CrawlState::Unlisted)
         } else {
             None
         })

@@ -10,13 +10,13 @@ use super::counts;
 use super::digest::Digest;
 use super::error::Result;
 use super::holders::{parse_numbers, write_numbers, Numbers};
-use super::index::{Index, State};
+use super::index::{CrawlState, Index};
 use super::job::{Adoption, Job, Step, Time, Walk};
 use super::keys::CrawlKey;
 use super::record::Record;
 use super::storage::{Of, Storage};
 use super::store::Store;
-use super::wacz::Entry;
+use super::wacz::WaczEntry;
 
 #[derive(Default)]
 struct Findings {
@@ -127,7 +127,7 @@ impl<K: Store> Check<K> {
         for i in 0..ks.list_len(&waczs)? {
             let closed = ks
                 .list_get(&waczs, i)?
-                .and_then(|json| Entry::parse(json.as_ref()))
+                .and_then(|json| WaczEntry::parse(json.as_ref()))
                 .is_some_and(|entry| entry.is_closed());
             self.findings.placeholders += u64::from(!closed);
         }
@@ -450,8 +450,8 @@ fn packed_standing<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> 
         return Ok(Packed::Known);
     }
     Ok(match index.standing(ks, crawl)? {
-        Some(State::Uncommitted) => Packed::Stray,
-        Some(State::Unlisted) => Packed::Unlisted,
+        Some(CrawlState::Uncommitted) => Packed::Stray,
+        Some(CrawlState::Unlisted) => Packed::Unlisted,
         _ => Packed::Known,
     })
 }

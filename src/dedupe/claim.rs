@@ -10,7 +10,7 @@ use host::text::{parse_unsigned, Shown};
 use super::digest::Digest;
 use super::error::{Error, Result};
 use super::index::Index;
-use super::lookup::Found;
+use super::lookup::Original;
 use super::store::Store;
 
 /// Longest claim, in milliseconds: one day.
@@ -50,7 +50,7 @@ impl Claim {
 /// What a `CLAIM` came to.
 pub enum Outcome<V> {
     /// The payload is known: write a revisit.
-    Dupe(Box<Found<V>>),
+    Dupe(Box<Original<V>>),
     /// The caller stores it and settles with this token.
     Claimed(u64),
     /// Another client is about to store it.

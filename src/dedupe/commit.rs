@@ -11,7 +11,7 @@ use super::counts;
 use super::digest::Digest;
 use super::error::{Error, Result};
 use super::holders::Numbers;
-use super::index::{Index, State};
+use super::index::{CrawlState, Index};
 use super::job::{Adoption, Job, Step, Time, Walk};
 use super::keys::CrawlKey;
 use super::packed::Part;
@@ -20,7 +20,7 @@ use super::record::Record;
 use super::storage::{Of, Storage};
 use super::store::Store;
 use super::undo::file_before;
-use super::wacz::Entry;
+use super::wacz::WaczEntry;
 
 enum Phase<K: Store> {
     Check,
@@ -127,7 +127,7 @@ impl<K: Store> Commit<K> {
             return Ok(None);
         }
         let state = index.state(ks, crawl)?;
-        if state == Some(State::Committed) && !index.has_unseen_fields(ks, crawl)? {
+        if state == Some(CrawlState::Committed) && !index.has_unseen_fields(ks, crawl)? {
             index.take_back(ks, crawl)?;
             return Ok(Some(Reply::counts(&[0, 0])));
         }
@@ -159,7 +159,7 @@ impl<K: Store> Commit<K> {
         let crawl = &self.crawl[..];
         let is_out = match index.state(ks, crawl)? {
             None => true,
-            Some(State::Uncommitted) => index.is_outgoing(ks, crawl)?,
+            Some(CrawlState::Uncommitted) => index.is_outgoing(ks, crawl)?,
             Some(_) => false,
         };
         if is_out && index.packed_records_len(ks, crawl)? > 0 && !index.is_committing(ks, crawl)? {
@@ -405,7 +405,7 @@ impl<K: Store> Job<K> for Commit<K> {
                     let committed = counts::read(ks, &base, b"wacz")?.max(0) as u64;
                     while let Some(json) = ks.list_get(&waczs, *next)? {
                         *next += 1;
-                        let entry = Entry::parse(json.as_ref()).filter(Entry::is_closed);
+                        let entry = WaczEntry::parse(json.as_ref()).filter(WaczEntry::is_closed);
                         if let Some(entry) = entry {
                             let names = &index.names;
                             if !ks.set_has(&names.finished, &entry.filename)? {

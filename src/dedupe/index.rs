@@ -42,7 +42,7 @@ pub(super) struct Remembered<N> {
 
 /// Where a crawl stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum CrawlState {
     /// In `uncommittedcrawls` only.
     Uncommitted,
     /// In `allcrawls` only.
@@ -57,16 +57,16 @@ pub enum State {
     Unlisted,
 }
 
-impl State {
+impl CrawlState {
     /// The state's name in replies.
     pub fn name(self) -> &'static str {
         match self {
-            State::Uncommitted => "uncommitted",
-            State::Committed => "committed",
-            State::Continued => "continued",
-            State::Outgoing => "outgoing",
-            State::Canceled => "canceled",
-            State::Unlisted => "unlisted",
+            CrawlState::Uncommitted => "uncommitted",
+            CrawlState::Committed => "committed",
+            CrawlState::Continued => "continued",
+            CrawlState::Outgoing => "outgoing",
+            CrawlState::Canceled => "canceled",
+            CrawlState::Unlisted => "unlisted",
         }
     }
 }
@@ -369,13 +369,13 @@ impl<K: Store> Index<K> {
     }
 
     /// Where the crawl stands; `None` when the index does not know it.
-    pub fn state(&mut self, ks: &mut K, crawl: &[u8]) -> Result<Option<State>> {
+    pub fn state(&mut self, ks: &mut K, crawl: &[u8]) -> Result<Option<CrawlState>> {
         let committed = self.is_committed(ks, crawl)?;
         let uncommitted = self.is_uncommitted(ks, crawl)?;
         Ok(match (committed, uncommitted) {
-            (true, false) => Some(State::Committed),
-            (true, true) => Some(State::Continued),
-            (false, true) => Some(State::Uncommitted),
+            (true, false) => Some(CrawlState::Committed),
+            (true, true) => Some(CrawlState::Continued),
+            (false, true) => Some(CrawlState::Uncommitted),
             (false, false) => None,
         })
     }

@@ -16,7 +16,7 @@ use super::store::{Store, Stored};
 use super::wacz;
 
 /// Where a hash was found.
-pub struct Found<V> {
+pub struct Original<V> {
     /// The crawl that holds the original.
     pub crawl: Crawl<V>,
     value: Stored<V>,
@@ -66,7 +66,7 @@ impl<V: AsRef<[u8]>> Crawl<V> {
     }
 }
 
-impl<V: AsRef<[u8]>> Found<V> {
+impl<V: AsRef<[u8]>> Original<V> {
     /// The record of the original.
     pub fn record(&self) -> Record<'_> {
         Record::parse(self.value.as_ref()).expect("only whole records are found")
@@ -82,7 +82,7 @@ impl<K: Store> Index<K> {
         ks: &mut K,
         digest: &Digest,
         own: Option<&[u8]>,
-    ) -> Result<Option<Found<K::Value>>> {
+    ) -> Result<Option<Original<K::Value>>> {
         let probe = self.probe(ks, digest)?;
         self.find_begun(ks, digest, probe.as_ref(), own)
     }
@@ -94,14 +94,14 @@ impl<K: Store> Index<K> {
         digest: &Digest,
         probe: Option<&Probe<'_>>,
         own: Option<&[u8]>,
-    ) -> Result<Option<Found<K::Value>>> {
+    ) -> Result<Option<Original<K::Value>>> {
         if let Some(probe) = probe {
             let mut value = Value::new();
             match self.find_usual(ks, probe, &mut value)? {
                 Sight::Usual(usual) if Record::parse(&value).is_some() => {
                     let crawl = Crawl::Given(usual.crawl().into());
                     let value = Stored::Packed(value);
-                    return Ok(Some(Found { crawl, value }));
+                    return Ok(Some(Original { crawl, value }));
                 }
                 Sight::Absent => return self.find_uncommitted(ks, digest, own),
                 _ => {}
@@ -110,12 +110,12 @@ impl<K: Store> Index<K> {
         if let Some(owner) = self.get_owner(ks, digest)? {
             if let Some(value) = self.committed_record(ks, owner.as_ref(), digest)? {
                 let crawl = Crawl::Read(owner);
-                return Ok(Some(Found { crawl, value }));
+                return Ok(Some(Original { crawl, value }));
             }
             let is_owner = |crawl: &[u8]| crawl == owner.as_ref();
             if let Some((crawl, value)) = self.next_holder(ks, digest, owner.as_ref(), &is_owner)? {
                 let crawl = Crawl::Given(crawl.into());
-                return Ok(Some(Found { crawl, value }));
+                return Ok(Some(Original { crawl, value }));
             }
         }
         self.find_uncommitted(ks, digest, own)
@@ -127,7 +127,7 @@ impl<K: Store> Index<K> {
         ks: &mut K,
         digest: &Digest,
         own: Option<&[u8]>,
-    ) -> Result<Option<Found<K::Value>>> {
+    ) -> Result<Option<Original<K::Value>>> {
         let found = self.find_own(ks, digest, own)?;
         if found.is_some() || self.visible.is_empty() {
             return Ok(found);
@@ -149,12 +149,12 @@ impl<K: Store> Index<K> {
         ks: &mut K,
         digest: &Digest,
         own: Option<&[u8]>,
-    ) -> Result<Option<Found<K::Value>>> {
+    ) -> Result<Option<Original<K::Value>>> {
         let Some(own) = own else { return Ok(None) };
         let Some(value) = self.record_of(ks, own, digest)? else {
             return Ok(None);
         };
-        Ok(Record::parse(value.as_ref()).is_some().then(|| Found {
+        Ok(Record::parse(value.as_ref()).is_some().then(|| Original {
             crawl: Crawl::Given(own.into()),
             value,
         }))
@@ -237,11 +237,11 @@ impl<K: Store> Index<K> {
     }
 
     /// File name of the WACZ that holds a found record; `None` when the crawl lists none there.
-    pub fn container(&mut self, ks: &mut K, found: &Found<K::Value>) -> Result<Option<Vec<u8>>> {
+    pub fn container(&mut self, ks: &mut K, found: &Original<K::Value>) -> Result<Option<Vec<u8>>> {
         let waczs = self.crawl_key(ks, found.crawl.id(), CrawlKey::Waczs);
         let Some(entry) = ks.list_get(&waczs, found.record().wacz_index)? else {
             return Ok(None);
         };
-        Ok(wacz::Entry::parse(entry.as_ref()).map(|entry| entry.filename))
+        Ok(wacz::WaczEntry::parse(entry.as_ref()).map(|entry| entry.filename))
     }
 }

@@ -9,7 +9,7 @@ use host::reply::Reply;
 
 use super::digest::Digest;
 use super::error::{Error, Result};
-use super::index::{Index, State};
+use super::index::{CrawlState, Index};
 use super::job::{Job, Step, Time, Walk};
 use super::keys::CrawlKey;
 use super::packed::op::Op;
@@ -301,8 +301,8 @@ impl<K: Store> Index<K> {
     /// Packed records go into the plain keys, with the hashes that the crawl owns.
     fn unpack_records(&mut self, ks: &mut K, crawl: &[u8], moved: &Batch) -> Result<(u64, u64)> {
         // Of a crawl that is not committed the plain hash has them all.
-        let committed =
-            self.state(ks, crawl)? != Some(State::Uncommitted) || self.is_outgoing(ks, crawl)?;
+        let committed = self.state(ks, crawl)? != Some(CrawlState::Uncommitted)
+            || self.is_outgoing(ks, crawl)?;
         let records = self.crawl_key(ks, crawl, CrawlKey::Records);
         let mut unpacked = 0;
         if committed {

@@ -18,7 +18,7 @@ use super::check::Check;
 use super::commit::Commit;
 use super::counts;
 use super::digest::Digest;
-use super::index::{Index, State};
+use super::index::{CrawlState, Index};
 use super::job::{Job, Step};
 use super::keys::CrawlKey;
 use super::pack::Move;
@@ -648,7 +648,7 @@ impl World {
             let standing = self.index.standing(&mut self.ks, &crawl).unwrap();
             let aside = matches!(
                 standing,
-                Some(State::Outgoing | State::Unlisted | State::Uncommitted)
+                Some(CrawlState::Outgoing | CrawlState::Unlisted | CrawlState::Uncommitted)
             );
             if aside {
                 self.note(format!("{} is {standing:?}", shown(&crawl)));

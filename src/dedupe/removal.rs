@@ -12,7 +12,7 @@ use super::counts;
 use super::digest::Digest;
 use super::error::{Error, Result};
 use super::holders::{parse_numbers, write_numbers, Numbers};
-use super::index::{Index, State};
+use super::index::{CrawlState, Index};
 use super::job::{Adoption, Job, Step, Time, Walk};
 use super::keys::CrawlKey;
 use super::progress::{CANCEL, GONE, REMOVE};
@@ -276,7 +276,7 @@ impl<K: Store> Leaving<K> {
                 if let Some(entry) = file(ks, &waczs, *at)? {
                     // The name of a placeholder is another crawl's, if it is there.
                     let is_ours =
-                        entry.is_closed() && index.state(ks, crawl)? == Some(State::Committed);
+                        entry.is_closed() && index.state(ks, crawl)? == Some(CrawlState::Committed);
                     index.forget_finished(ks, &entry.filename, is_ours)?;
                 }
                 *at += 1;
@@ -345,8 +345,8 @@ impl<K: Store> Cancel<K> {
         }
         index.refuse_while_outgoing(ks, crawl)?;
         match index.standing(ks, crawl)? {
-            Some(State::Committed) if index.is_canceling(ks, crawl)? => Ok(()),
-            Some(State::Committed) => Err(Error::Committed(crawl.to_vec())),
+            Some(CrawlState::Committed) if index.is_canceling(ks, crawl)? => Ok(()),
+            Some(CrawlState::Committed) => Err(Error::Committed(crawl.to_vec())),
             Some(_) => Ok(()),
             None => Err(Error::NoCrawl(crawl.to_vec())),
         }

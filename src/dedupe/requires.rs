@@ -12,7 +12,7 @@ use super::index::Index;
 use super::job::{Job, Step, Time, Walk};
 use super::keys::CrawlKey;
 use super::store::Store;
-use super::wacz::{write_json_string, Entry};
+use super::wacz::{write_json_string, WaczEntry};
 
 /// What the dependencies are asked of.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,7 +52,7 @@ pub struct Requires {
     /// Crawls whose own requirements are followed, still to be looked at.
     follow: Vec<Vec<u8>>,
     seen: BTreeSet<Vec<u8>>,
-    found: BTreeMap<(Vec<u8>, u64), Entry>,
+    found: BTreeMap<(Vec<u8>, u64), WaczEntry>,
 }
 
 impl Requires {
@@ -102,7 +102,7 @@ impl Requires {
             };
             let waczs = index.crawl_key(ks, crawl, CrawlKey::Waczs);
             if let Some(json) = ks.list_get(&waczs, i)? {
-                if let Some(entry) = Entry::parse(json.as_ref()) {
+                if let Some(entry) = WaczEntry::parse(json.as_ref()) {
                     self.found.insert((crawl.to_vec(), i), entry);
                 }
             }
@@ -146,7 +146,7 @@ impl Requires {
 }
 
 /// A WACZ entry as the members of a reply map.
-pub fn entry_members(entry: &Entry) -> Vec<(&'static str, Reply)> {
+pub fn entry_members(entry: &WaczEntry) -> Vec<(&'static str, Reply)> {
     let mut members = vec![("filename", Reply::bulk(&entry.filename))];
     members.extend(entry.hash.as_ref().map(|hash| ("hash", Reply::bulk(hash))));
     members.extend(entry.size.map(|size| ("size", Reply::count(size))));

@@ -7,7 +7,7 @@ use host::reply::Reply;
 
 use super::counts;
 use super::error::{Error, Result};
-use super::index::{Index, State};
+use super::index::{CrawlState, Index};
 use super::job::{Job, Step, Time, Walk};
 use super::keys::CrawlKey;
 use super::packed::Part;
@@ -18,7 +18,7 @@ impl<K: Store> Index<K> {
         &mut self,
         ks: &mut K,
         crawl: &[u8],
-        state: State,
+        state: CrawlState,
     ) -> Result<Vec<(&'static str, Reply)>> {
         let hashes = self.records_len(ks, crawl)?;
         let counts_key = self.crawl_key(ks, crawl, CrawlKey::Counts);

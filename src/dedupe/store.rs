@@ -1,13 +1,13 @@
 //! What the rules of dedupe need of a key space besides plain keys: the packed index, one value a key.
 
 use host::keyspace::memory::{self, Native, Plain};
-use host::keyspace::{KeyError, Keyspace, Kind, Result};
+use host::keyspace::{KeyError, KeyType, Keyspace, Result};
 
 use super::packed::op::{Op, Take};
 use super::packed::{self, Packed};
 
 /// What an error says a key should hold.
-pub const PACKED: Kind = Kind::Native("packed index");
+pub const PACKED: KeyType = KeyType::Native("packed index");
 
 /// What a key holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

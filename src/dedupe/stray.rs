@@ -5,11 +5,11 @@ use host::keyspace::Batch;
 use super::counts;
 use super::digest::Digest;
 use super::error::Result;
-use super::index::{Index, State};
+use super::index::{CrawlState, Index};
 use super::keys::CrawlKey;
 use super::record::Record;
 use super::store::Store;
-use super::wacz::Entry;
+use super::wacz::WaczEntry;
 
 impl<K: Store> Index<K> {
     /// The crawl of a key, and which of its keys this is, if it is one of a crawl that is in no set.
@@ -19,7 +19,7 @@ impl<K: Store> Index<K> {
             return Ok(None);
         };
         let is_known = self.is_removing(ks, crawl)?
-            || !matches!(self.standing(ks, crawl)?, None | Some(State::Unlisted));
+            || !matches!(self.standing(ks, crawl)?, None | Some(CrawlState::Unlisted));
         let is_stray =
             !is_known && !is_of_another_index(ks, key, prefix_len) && looks_ours(ks, key, which);
         Ok(is_stray.then(|| (crawl.to_vec(), which)))
@@ -80,7 +80,7 @@ fn looks_ours<K: Store>(ks: &mut K, key: &[u8], which: CrawlKey) -> bool {
             .any(|name| ks.hash_has(&key, name).unwrap_or(false)),
         CrawlKey::Waczs => ks
             .list_get(&key, 0)
-            .is_ok_and(|first| first.is_some_and(|json| Entry::parse(json.as_ref()).is_some())),
+            .is_ok_and(|first| first.is_some_and(|json| WaczEntry::parse(json.as_ref()).is_some())),
         CrawlKey::Refs => ks.set_len(&key).is_ok(),
         CrawlKey::Base
         | CrawlKey::Fresh

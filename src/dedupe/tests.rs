@@ -880,7 +880,7 @@ impl World {
             let model = self.model.crawls.get(&at);
             let expected = model.map(|m| (m.committed.is_some(), m.uncommitted));
             assert_eq!(
-                state.map(super::index::State::name),
+                state.map(super::index::CrawlState::name),
                 expected.map(|e| match e {
                     (true, true) => "continued",
                     (true, false) => "committed",

@@ -13,7 +13,7 @@ use super::error::Result;
 use super::index::Index;
 use super::keys::CrawlKey;
 use super::store::Store;
-use super::wacz::Entry;
+use super::wacz::WaczEntry;
 
 /// Reads `member.<length of uuid>:<uuid><reference>`.
 fn parse_member(what: &[u8]) -> Option<(&[u8], &[u8])> {
@@ -141,7 +141,7 @@ impl<K: Store> Index<K> {
                 if let Some(i) = what.strip_prefix(b"wacz.") {
                     let i = host::text::parse_unsigned(i).unwrap_or(u64::MAX);
                     if ks.list_get(&waczs, i)?.is_some() {
-                        if !Entry::parse(was).is_some_and(|entry| entry.is_closed()) {
+                        if !WaczEntry::parse(was).is_some_and(|entry| entry.is_closed()) {
                             closed_since.extend(file_name(ks, &waczs, i)?);
                         }
                         ks.list_set(&waczs, i, was)?;
@@ -194,7 +194,7 @@ impl<K: Store> Index<K> {
         }
         for i in 0..files {
             let entry = ks.list_get(&waczs, i)?;
-            let entry = entry.and_then(|json| Entry::parse(json.as_ref()));
+            let entry = entry.and_then(|json| WaczEntry::parse(json.as_ref()));
             if !entry.is_some_and(|e| e.is_closed() && e.filename == name) {
                 continue;
             }
@@ -202,7 +202,7 @@ impl<K: Store> Index<K> {
                 true => file_before(ks, &base, i)?,
                 false => None,
             };
-            let was = was.map(|json| Entry::parse(json.as_ref()));
+            let was = was.map(|json| WaczEntry::parse(json.as_ref()));
             if was.is_none_or(|was| was.is_some_and(|was| was.is_closed())) {
                 return Ok(true);
             }
@@ -259,7 +259,7 @@ fn file_name<K: Store>(ks: &mut K, waczs: &K::Name, i: u64) -> Result<Option<Vec
 }
 
 /// List element `i` of a crawl's files.
-pub(super) fn file<K: Store>(ks: &mut K, waczs: &K::Name, i: u64) -> Result<Option<Entry>> {
+pub(super) fn file<K: Store>(ks: &mut K, waczs: &K::Name, i: u64) -> Result<Option<WaczEntry>> {
     let entry = ks.list_get(waczs, i)?;
-    Ok(entry.and_then(|json| Entry::parse(json.as_ref())))
+    Ok(entry.and_then(|json| WaczEntry::parse(json.as_ref())))
 }

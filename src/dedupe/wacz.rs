@@ -18,7 +18,7 @@ pub const WACZ_HASH_BYTES: usize = 256;
 
 /// One WACZ file of a crawl; a placeholder without size until it is finished.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct WaczEntry {
     /// The file's name, any bytes.
     pub filename: Vec<u8>,
     /// Its hash as given, for a finished file, where it is known.
@@ -72,11 +72,11 @@ pub fn write_json_string(bytes: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-impl Entry {
+impl WaczEntry {
     /// Reads a list element; `None` when it is not such a JSON object.
-    pub fn parse(json: &[u8]) -> Option<Entry> {
+    pub fn parse(json: &[u8]) -> Option<WaczEntry> {
         let entry: JsonEntry = serde_json::from_slice(json).ok()?;
-        Some(Entry {
+        Some(WaczEntry {
             filename: entry.filename.0,
             hash: entry.hash.map(|hash| hash.0),
             size: entry.size,
@@ -133,14 +133,14 @@ impl<K: Store> Index<K> {
         for i in (0..len).rev() {
             let same = ks
                 .list_get(&waczs, i)?
-                .and_then(|entry| Entry::parse(entry.as_ref()))
+                .and_then(|entry| WaczEntry::parse(entry.as_ref()))
                 .is_some_and(|entry| entry.filename == filename);
             if same {
                 return Ok(i);
             }
         }
         self.start(ks, crawl)?;
-        let placeholder = Entry {
+        let placeholder = WaczEntry {
             filename: filename.to_vec(),
             hash: None,
             size: None,
@@ -178,7 +178,7 @@ impl<K: Store> Index<K> {
                 Shown(crawl)
             )));
         };
-        let old = Entry::parse(stored.as_ref());
+        let old = WaczEntry::parse(stored.as_ref());
         let old_size = old.as_ref().and_then(|entry| entry.size).unwrap_or(0);
         if let Some(old) = old.as_ref().filter(|old| old.filename != filename) {
             let rule = match renames {
@@ -194,7 +194,7 @@ impl<K: Store> Index<K> {
                 )));
             }
         }
-        let closed = Entry {
+        let closed = WaczEntry {
             filename: filename.to_vec(),
             hash: (!hash.is_empty()).then(|| hash.to_vec()),
             size: Some(size),
@@ -222,7 +222,7 @@ impl<K: Store> Index<K> {
 
     /// The WACZ files of a crawl in order; elements that are not JSON objects of this kind are
     /// given with their raw text as the name.
-    pub fn wacz_list(&mut self, ks: &mut K, crawl: &[u8]) -> Result<Vec<Entry>> {
+    pub fn wacz_list(&mut self, ks: &mut K, crawl: &[u8]) -> Result<Vec<WaczEntry>> {
         let waczs = self.crawl_key(ks, crawl, CrawlKey::Waczs);
         let len = ks.list_len(&waczs)?;
         let mut entries = Vec::with_capacity(len as usize);
@@ -230,11 +230,13 @@ impl<K: Store> Index<K> {
             let Some(json) = ks.list_get(&waczs, i)? else {
                 break;
             };
-            entries.push(Entry::parse(json.as_ref()).unwrap_or_else(|| Entry {
-                filename: json.as_ref().to_vec(),
-                hash: None,
-                size: None,
-            }));
+            entries.push(
+                WaczEntry::parse(json.as_ref()).unwrap_or_else(|| WaczEntry {
+                    filename: json.as_ref().to_vec(),
+                    hash: None,
+                    size: None,
+                }),
+            );
         }
         Ok(entries)
     }
@@ -247,7 +249,7 @@ mod tests {
 
     #[test]
     fn entries_look_as_the_documents_write_them() {
-        let mut entry = Entry {
+        let mut entry = WaczEntry {
             filename: b"crawl-0.wacz".to_vec(),
             hash: None,
             size: None,
@@ -264,13 +266,13 @@ mod tests {
     proptest! {
         #[test]
         fn any_name_reads_back(filename in proptest::collection::vec(any::<u8>(), 0..60), closed in any::<bool>(), size in any::<u32>()) {
-            let entry = Entry { filename, hash: closed.then(|| b"sha256:\"x\"".to_vec()), size: closed.then_some(u64::from(size)) };
-            prop_assert_eq!(Entry::parse(&entry.to_json()), Some(entry));
+            let entry = WaczEntry { filename, hash: closed.then(|| b"sha256:\"x\"".to_vec()), size: closed.then_some(u64::from(size)) };
+            prop_assert_eq!(WaczEntry::parse(&entry.to_json()), Some(entry));
         }
 
         #[test]
         fn parsing_never_panics(json in proptest::collection::vec(any::<u8>(), 0..100)) {
-            let _ = Entry::parse(&json);
+            let _ = WaczEntry::parse(&json);
         }
     }
 }

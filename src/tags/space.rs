@@ -8,7 +8,7 @@ use super::condition::Condition;
 use super::error::Error;
 use super::expression::Bounds;
 use super::filter::Request;
-use super::index::{Dropped, Index, Kind, Mode, Touched};
+use super::index::{Dropped, Index, Mode, Tagged, Touched};
 use super::point::{Point, Points};
 use super::rule::{Rule, Rules};
 use super::verdict::Memory;
@@ -25,7 +25,7 @@ const CONDITIONS: usize = 16;
 /// How many bytes of memory they may take, more or less.
 const CONDITION_BYTES: usize = 64 << 20;
 /// How many one of them may take to be kept.
-const LONGEST: usize = 8 << 20;
+const MAX_CACHED_BYTES: usize = 8 << 20;
 
 /// A tag space.
 #[derive(Debug, Default)]
@@ -80,7 +80,7 @@ impl Conditions {
         // What was written is kept, and what a regular expression was compiled to is larger.
         let bytes = |of: &Ready| 16 * of.0.bytes() + of.1.bytes();
         let ready = (request.asked.clone(), condition.clone());
-        if is_kept(request) && bytes(&ready) <= LONGEST {
+        if is_kept(request) && bytes(&ready) <= MAX_CACHED_BYTES {
             let mut conditions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             let all = |kept: &[Ready]| kept.iter().map(bytes).sum::<usize>();
             while conditions.len() >= CONDITIONS
@@ -245,17 +245,17 @@ impl Space {
     }
 
     /// Adds edges; how many were not there.
-    pub fn add(&mut self, kind: Kind, id: &[u8], tags: &[&[u8]]) -> Result<u64, Error> {
+    pub fn add(&mut self, kind: Tagged, id: &[u8], tags: &[&[u8]]) -> Result<u64, Error> {
         let (added, touched) = self.index.add(kind, id, tags)?;
         self.note(touched);
         Ok(added)
     }
 
     /// Removes edges; how many were there.
-    pub fn remove(&mut self, kind: Kind, id: &[u8], tags: &[&[u8]]) -> u64 {
+    pub fn remove(&mut self, kind: Tagged, id: &[u8], tags: &[&[u8]]) -> u64 {
         let (removed, touched) = self.index.remove(kind, id, tags);
         self.note(touched);
-        if kind == Kind::Tag && removed > 0 {
+        if kind == Tagged::Tag && removed > 0 {
             // Its name may be gone from the index by now.
             self.note_tag(id);
         }
@@ -266,7 +266,7 @@ impl Space {
     /// replaced is handed over.
     pub fn load(
         &mut self,
-        kind: Kind,
+        kind: Tagged,
         mode: Mode,
         pairs: &[(&[u8], &[u8])],
     ) -> Result<Dropped, Error> {
@@ -291,14 +291,14 @@ impl Space {
     }
 
     /// Puts the staged copy in place; how many ids it has. What was in place is handed over.
-    pub fn swap(&mut self, kind: Kind, expect: Option<u64>) -> Result<(u64, Dropped), Error> {
+    pub fn swap(&mut self, kind: Tagged, expect: Option<u64>) -> Result<(u64, Dropped), Error> {
         let swapped = self.index.swap(kind, expect)?;
         self.note(Touched::All);
         Ok(swapped)
     }
 
     /// Throws the staged copy away; how many ids it had.
-    pub fn discard(&mut self, kind: Kind) -> (u64, Dropped) {
+    pub fn discard(&mut self, kind: Tagged) -> (u64, Dropped) {
         self.index.discard(kind)
     }
 

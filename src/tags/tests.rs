@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::expression::Bounds;
 use super::filter::{Batch, Request, Returns};
-use super::index::{Kind, Mode};
+use super::index::{Mode, Tagged};
 use super::point::Point;
 use super::rule::Rule;
 use super::space::Space;
@@ -118,10 +118,10 @@ impl Capture {
 
 #[derive(Clone, Debug)]
 enum Change {
-    Add(Kind, u8, Vec<String>),
-    Remove(Kind, u8, Vec<String>),
-    Load(Kind, Mode, Vec<(u8, Vec<String>)>),
-    Swap(Kind),
+    Add(Tagged, u8, Vec<String>),
+    Remove(Tagged, u8, Vec<String>),
+    Load(Tagged, Mode, Vec<(u8, Vec<String>)>),
+    Swap(Tagged),
     SetRule(bool),
     RemoveRule,
     SetPoint(u8, Asks),
@@ -132,22 +132,22 @@ enum Change {
 /// The plainest space there is.
 #[derive(Default)]
 struct Naive {
-    edges: BTreeMap<Kind, BTreeMap<String, BTreeSet<String>>>,
-    staged: BTreeMap<Kind, BTreeMap<String, BTreeSet<String>>>,
+    edges: BTreeMap<Tagged, BTreeMap<String, BTreeSet<String>>>,
+    staged: BTreeMap<Tagged, BTreeMap<String, BTreeSet<String>>>,
     rule: Option<bool>,
     points: Vec<Option<Asks>>,
 }
 
 impl Naive {
     fn tags(&self, capture: &Capture) -> BTreeSet<String> {
-        let of = |kind: Kind, id: &str| {
+        let of = |kind: Tagged, id: &str| {
             let ids = self.edges.get(&kind);
             ids.and_then(|ids| ids.get(id)).cloned().unwrap_or_default()
         };
         let file = capture.file();
-        let mut tags = of(Kind::Record, &capture.record());
-        tags.extend(of(Kind::File, &file));
-        tags.extend(of(Kind::File, &file[2..]));
+        let mut tags = of(Tagged::Record, &capture.record());
+        tags.extend(of(Tagged::File, &file));
+        tags.extend(of(Tagged::File, &file[2..]));
         match self.rule {
             Some(true) if capture.recognised => {
                 tags.insert(format!("coll:{}", capture.collection));
@@ -159,7 +159,7 @@ impl Naive {
             _ => {}
         }
         loop {
-            let more: BTreeSet<String> = tags.iter().flat_map(|tag| of(Kind::Tag, tag)).collect();
+            let more: BTreeSet<String> = tags.iter().flat_map(|tag| of(Tagged::Tag, tag)).collect();
             let before = tags.len();
             tags.extend(more);
             if tags.len() == before {
@@ -169,7 +169,7 @@ impl Naive {
     }
 }
 
-fn id_of(kind: Kind, n: u8) -> String {
+fn id_of(kind: Tagged, n: u8) -> String {
     let capture = Capture {
         host: n % 3,
         status: 200,
@@ -178,10 +178,10 @@ fn id_of(kind: Kind, n: u8) -> String {
         recognised: !n.is_multiple_of(5),
     };
     match kind {
-        Kind::Record => capture.record(),
-        Kind::File if n.is_multiple_of(2) => capture.file(),
-        Kind::File => capture.file()[2..].to_string(),
-        Kind::Tag => {
+        Tagged::Record => capture.record(),
+        Tagged::File if n.is_multiple_of(2) => capture.file(),
+        Tagged::File => capture.file()[2..].to_string(),
+        Tagged::Tag => {
             let names = [
                 "coll:0", "coll:1", "coll:2", "coll:3", "org:1", "host:1", "any",
             ];
@@ -201,8 +201,8 @@ fn tags() -> impl Strategy<Value = Vec<String>> {
     prop::collection::vec(tag(), 1..4)
 }
 
-fn kind() -> impl Strategy<Value = Kind> {
-    prop::sample::select(Kind::ALL.to_vec())
+fn kind() -> impl Strategy<Value = Tagged> {
+    prop::sample::select(Tagged::ALL.to_vec())
 }
 
 fn asks() -> impl Strategy<Value = Asks> {
@@ -560,7 +560,7 @@ proptest! {
     ) {
         let mut space = Space::default();
         for id in &ids {
-            space.add(Kind::File, id.as_bytes(), &[b"x", id.as_bytes()]).unwrap();
+            space.add(Tagged::File, id.as_bytes(), &[b"x", id.as_bytes()]).unwrap();
         }
         let copy = copy_of(&space);
         let view = shares.then(|| space.view());

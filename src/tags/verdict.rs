@@ -12,7 +12,7 @@ use hashbrown::HashMap;
 use smallvec::SmallVec;
 
 use super::condition::{Condition, Mask};
-use super::index::Kind;
+use super::index::Tagged;
 use super::rule::Rules;
 use super::view::View;
 
@@ -244,8 +244,8 @@ impl<'a> Judge<'a> {
             },
         };
         Judge {
-            has_records: view.index.counts(Kind::Record).ids > 0,
-            has_files: view.index.counts(Kind::File).ids > 0,
+            has_records: view.index.counts(Tagged::Record).ids > 0,
+            has_files: view.index.counts(Tagged::File).ids > 0,
             view,
             condition,
             memory,
@@ -283,7 +283,7 @@ impl<'a> Judge<'a> {
             line.record_id(&mut self.record);
             let index = &self.view.index;
             for id in ids_of_record(&mut self.record) {
-                for &tag in index.tags_of(Kind::Record, id) {
+                for &tag in index.tags_of(Tagged::Record, id) {
                     self.direct.push(self.memory.number(index.name(tag)));
                 }
             }
@@ -291,7 +291,7 @@ impl<'a> Judge<'a> {
         if self.has_files {
             let filename = line.filename();
             for name in names_of_file(&filename) {
-                for &tag in self.view.index.tags_of(Kind::File, name) {
+                for &tag in self.view.index.tags_of(Tagged::File, name) {
                     let number = self.memory.number(self.view.index.name(tag));
                     self.direct.push(number);
                 }

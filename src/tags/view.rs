@@ -8,7 +8,7 @@ use super::condition::Condition;
 use super::error::Error;
 use super::expression::{Bounds, Clause, Expression, Resolver};
 use super::filter::limits;
-use super::index::{Index, Kind, TagId};
+use super::index::{Index, TagId, Tagged};
 use super::point::Points;
 use super::rule::{Rule, Rules};
 use super::verdict::{ids_of_record, names_of_file};
@@ -137,12 +137,12 @@ impl View {
         let mut id = Vec::new();
         line.record_id(&mut id);
         for id in ids_of_record(&mut id) {
-            for &tag in index.tags_of(Kind::Record, id) {
+            for &tag in index.tags_of(Tagged::Record, id) {
                 each(index.name(tag), Source::Record);
             }
         }
         for name in names_of_file(&line.filename()) {
-            for &tag in index.tags_of(Kind::File, name) {
+            for &tag in index.tags_of(Tagged::File, name) {
                 each(index.name(tag), Source::File);
             }
         }

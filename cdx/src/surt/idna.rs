@@ -7,14 +7,15 @@ use stringprep::tables;
 use unicode_normalization::char::{canonical_combining_class, compose, decompose_compatible};
 
 /// The longest label.
-const LONGEST: usize = 63;
+const MAX_LABEL_BYTES: usize = 63;
 
 /// The name in ASCII. `None` when it cannot be written so.
 pub(super) fn to_ascii(name: &str) -> Option<Vec<u8>> {
     if name.is_ascii() {
         let mut labels = name.rsplit('.');
         let last = labels.next().map_or(0, str::len);
-        let fits = last <= LONGEST && labels.all(|label| (1..=LONGEST).contains(&label.len()));
+        let fits = last <= MAX_LABEL_BYTES
+            && labels.all(|label| (1..=MAX_LABEL_BYTES).contains(&label.len()));
         return fits.then(|| name.as_bytes().to_vec());
     }
     let is_dot = |c| matches!(c, '.' | '\u{3002}' | '\u{ff0e}' | '\u{ff61}');
@@ -49,7 +50,9 @@ fn push_label(label: &str, ascii: &mut Vec<u8>) -> Option<()> {
             push_punycode(&label, ascii)?;
         }
     }
-    (1..=LONGEST).contains(&(ascii.len() - begin)).then_some(())
+    (1..=MAX_LABEL_BYTES)
+        .contains(&(ascii.len() - begin))
+        .then_some(())
 }
 
 /// Nameprep (RFC 3491): mapped, normalised, without what is prohibited.
@@ -151,7 +154,7 @@ fn is_left_to_right(c: char) -> bool {
 fn push_punycode(label: &[char], ascii: &mut Vec<u8>) -> Option<()> {
     const DIGITS: &[u8; 36] = b"abcdefghijklmnopqrstuvwxyz0123456789";
     // Every character becomes one byte at least.
-    if label.len() > LONGEST {
+    if label.len() > MAX_LABEL_BYTES {
         return None;
     }
     let plain = label

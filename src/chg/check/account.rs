@@ -3,10 +3,10 @@
 use host::keyspace::{Batch, KeyError};
 use host::text::{parse_unsigned, Shown};
 
-use super::super::credible::{right_count, room, Counted};
 use super::super::error::{Error, Result};
 use super::super::frontier::{Frontier, Id};
 use super::super::keys::COUNTED;
+use super::super::reconcile::{right_count, room, Counted};
 use super::super::store::Store;
 use super::Check;
 
@@ -182,9 +182,9 @@ impl<K: Store> Check<K> {
             .copied();
         let found = loaded.stored_count();
         let room = room(self.counts.counted);
-        let (right, credible) = right_count(found, account.kept_sum, account.counted.sum(), room);
+        let (right, reconcile) = right_count(found, account.kept_sum, account.counted.sum(), room);
         let id = Shown(&account.id);
-        if !credible {
+        if !reconcile {
             self.problem(|| format!("group '{id}' counts {found} URIs, which is absurd"));
         } else if found < right {
             self.problem(|| {

@@ -14,11 +14,11 @@ use host::reply::Reply;
 use host::text::parse_unsigned;
 
 use super::audit::Audit;
-use super::credible::{Shares, Table};
 use super::error::Result;
 use super::frontier::Frontier;
-use super::job::{Found, Job, Step, Time, Walk};
+use super::job::{Job, Step, Time, Walk, WalkStep};
 use super::keys::GATED;
+use super::reconcile::{Shares, Table};
 use super::store::Store;
 use super::time::Millis;
 
@@ -221,18 +221,18 @@ impl<K: Store> Check<K> {
                 None => Phase::Groups(Walk::new(frontier, ks)),
             },
             Phase::Groups(mut walk) => match walk.next(ks, time) {
-                Found::Group(id) => match self.is_new(&id) {
+                WalkStep::Group(id) => match self.is_new(&id) {
                     true => Phase::Group(walk, Account::new(&id)),
                     false => Phase::Groups(walk),
                 },
-                Found::List(execution) => {
+                WalkStep::List(execution) => {
                     if self.repairs {
                         self.lists.insert(execution.into());
                     }
                     Phase::Groups(walk)
                 }
-                Found::Later => Phase::Groups(walk),
-                Found::End => Phase::GroupsGone(None),
+                WalkStep::Later => Phase::Groups(walk),
+                WalkStep::End => Phase::GroupsGone(None),
             },
             Phase::Group(walk, mut account) => {
                 match self.read_group(frontier, ks, &mut account)? {

@@ -5,9 +5,9 @@ use std::ops::Bound;
 
 use host::keyspace::Batch;
 
-use super::super::credible::Shares;
 use super::super::error::Result;
 use super::super::frontier::Frontier;
+use super::super::reconcile::Shares;
 use super::super::store::Store;
 use super::{Check, Counts, List};
 

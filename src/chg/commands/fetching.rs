@@ -441,8 +441,8 @@ impl Command for Release {
             Ok(answer)
         })?;
         let due = match answer {
-            lease::Answer::Released(due) => due,
-            lease::Answer::Before(due, lease) => {
+            lease::ReleaseReply::Released(due) => due,
+            lease::ReleaseReply::Before(due, lease) => {
                 return Ok(Answer::Reply(match wanted {
                     Some(_) => released_reply(due, lease.as_ref()),
                     None => Reply::count(due),

@@ -23,7 +23,7 @@ use host::server::info::PANICS;
 use host::server::keyspace::RedisKeyspace;
 use host::server::main_thread::MainThread;
 use host::server::notify::{is_replicated, Change};
-use host::server::place::{is_in, place, split};
+use host::server::scope::{is_in, scope, split};
 
 use super::waiters::Waiter;
 use super::{metrics, settings};
@@ -49,12 +49,12 @@ pub struct Remembered {
 }
 
 struct Frontiers {
-    by_place: FxHashMap<Box<[u8]>, Remembered>,
+    by_scope: FxHashMap<Box<[u8]>, Remembered>,
     panics: u64,
 }
 
 static FRONTIERS: MainThread<Frontiers> = MainThread::new(Frontiers {
-    by_place: FxHashMap::with_hasher(FxBuildHasher),
+    by_scope: FxHashMap::with_hasher(FxBuildHasher),
     panics: 0,
 });
 
@@ -74,14 +74,14 @@ pub fn with_frontier<T>(
     if DISTRUST.swap(false, Relaxed) || frontiers.panics != panics {
         // After a bug nothing that was remembered is believed.
         frontiers.panics = panics;
-        for remembered in frontiers.by_place.values_mut() {
+        for remembered in frontiers.by_scope.values_mut() {
             remembered.frontier.distrust();
         }
     }
-    let place = place(db, prefix);
-    if !frontiers.by_place.contains_key(&place[..]) {
-        if frontiers.by_place.len() >= FRONTIERS_REMEMBERED {
-            frontiers.by_place.retain(|_, r| !r.waiters.is_empty());
+    let scope = scope(db, prefix);
+    if !frontiers.by_scope.contains_key(&scope[..]) {
+        if frontiers.by_scope.len() >= FRONTIERS_REMEMBERED {
+            frontiers.by_scope.retain(|_, r| !r.waiters.is_empty());
         }
         let remembered = Remembered {
             frontier: Frontier::open(keys, prefix),
@@ -90,10 +90,10 @@ pub fn with_frontier<T>(
             wake: None,
             simulated: false,
         };
-        frontiers.by_place.insert(place[..].into(), remembered);
+        frontiers.by_scope.insert(scope[..].into(), remembered);
         show_frontiers(frontiers);
     }
-    let remembered = frontiers.by_place.get_mut(&place[..]);
+    let remembered = frontiers.by_scope.get_mut(&scope[..]);
     let remembered = remembered.expect("just made sure of");
     remembered.frontier.attempts = settings::ATTEMPTS.get();
     let before = remembered.frontier.figures.totals();
@@ -186,29 +186,29 @@ pub fn anchor(call: &mut Call<'_>) -> std::result::Result<(), String> {
 /// The figure of those who wait, of all frontiers: when some of them left otherwise than by what was
 /// done with a frontier.
 fn show_waiters(frontiers: &Frontiers) {
-    let waiters = frontiers.by_place.values().map(|r| r.waiters.len() as u64);
+    let waiters = frontiers.by_scope.values().map(|r| r.waiters.len() as u64);
     metrics::WAITERS.set(waiters.sum());
 }
 
 fn show_frontiers(frontiers: &Frontiers) {
-    let frontiers = frontiers.by_place.len() as u64;
+    let frontiers = frontiers.by_scope.len() as u64;
     metrics::FRONTIERS.set(frontiers);
 }
 
 /// The alarm went off.
 pub fn awake(ctx: Ctx) {
     let now = now_ms();
-    let places: Vec<Box<[u8]>> = {
+    let scopes: Vec<Box<[u8]>> = {
         let frontiers = FRONTIERS.borrow();
         show_waiters(&frontiers);
-        let due = frontiers.by_place.iter();
+        let due = frontiers.by_scope.iter();
         due.filter(|(_, r)| r.wake.is_some_and(|wake| wake <= now))
-            .map(|(place, _)| place.clone())
+            .map(|(scope, _)| scope.clone())
             .collect()
     };
     if context_flags(ctx) & raw::REDISMODULE_CTX_FLAGS_MASTER != 0 {
-        for place in places {
-            let (db, prefix) = split(&place);
+        for scope in scopes {
+            let (db, prefix) = split(&scope);
             // SAFETY: main thread, the context of this callback.
             unsafe { rm!(RedisModule_SelectDb(ctx.raw(), db)) };
             let mut keys = RedisKeyspace::new(ctx);
@@ -230,7 +230,7 @@ pub fn awake(ctx: Ctx) {
     }
     let frontiers = FRONTIERS.borrow();
     show_waiters(&frontiers);
-    let next = frontiers.by_place.values().filter_map(|r| r.wake).min();
+    let next = frontiers.by_scope.values().filter_map(|r| r.wake).min();
     drop(frontiers);
     if let Some(next) = next {
         alarm::set(next);
@@ -239,7 +239,7 @@ pub fn awake(ctx: Ctx) {
 
 fn fail_waiters(db: c_int, prefix: &[u8], error: &str) {
     let mut frontiers = FRONTIERS.borrow();
-    if let Some(remembered) = frontiers.by_place.get_mut(&place(db, prefix)[..]) {
+    if let Some(remembered) = frontiers.by_scope.get_mut(&scope(db, prefix)[..]) {
         for waiter in std::mem::take(&mut remembered.waiters) {
             waiter.client.answer(Err(error.to_string()));
         }
@@ -249,7 +249,7 @@ fn fail_waiters(db: c_int, prefix: &[u8], error: &str) {
 /// A waiting client's connection ended.
 pub fn gone(client: BlockedClient) {
     let mut frontiers = FRONTIERS.borrow();
-    for remembered in frontiers.by_place.values_mut() {
+    for remembered in frontiers.by_scope.values_mut() {
         remembered.waiters.retain(|waiter| waiter.client != client);
     }
     show_waiters(&frontiers);
@@ -259,7 +259,7 @@ pub fn gone(client: BlockedClient) {
 pub fn timed_out(_: Ctx, client: BlockedClient) -> std::result::Result<Reply, String> {
     let mut frontiers = FRONTIERS.borrow();
     let mut answer = Reply::Nil;
-    for remembered in frontiers.by_place.values_mut() {
+    for remembered in frontiers.by_scope.values_mut() {
         let waiters = &mut remembered.waiters;
         if let Some(at) = waiters.iter().position(|waiter| waiter.client == client) {
             let waiter = waiters.remove(at).expect("just found");
@@ -276,13 +276,13 @@ pub fn on_change(ctx: Ctx, change: Change<'_>) {
         DISTRUST.store(true, Relaxed);
         return;
     };
-    let by_place = &mut frontiers.by_place;
-    if by_place.is_empty() {
+    let by_scope = &mut frontiers.by_scope;
+    if by_scope.is_empty() {
         return;
     }
     match change {
         Change::Role => {
-            for remembered in by_place.values_mut() {
+            for remembered in by_scope.values_mut() {
                 remembered.frontier.forget_all();
                 remembered.touched.clear();
                 for waiter in std::mem::take(&mut remembered.waiters) {
@@ -294,20 +294,20 @@ pub fn on_change(ctx: Ctx, change: Change<'_>) {
             show_waiters(&frontiers);
         }
         Change::Everything => {
-            for remembered in by_place.values_mut() {
+            for remembered in by_scope.values_mut() {
                 remembered.emptied();
             }
         }
         Change::Databases(databases) => {
-            for (place, remembered) in by_place.iter_mut() {
-                if databases.iter().any(|&db| is_in(place, db)) {
+            for (scope, remembered) in by_scope.iter_mut() {
+                if databases.iter().any(|&db| is_in(scope, db)) {
                     remembered.emptied();
                 }
             }
         }
         Change::Key(db, key) => {
             for (prefix, heard) in heard_once(key) {
-                let remembered = by_place.get_mut(&place(db, prefix)[..]);
+                let remembered = by_scope.get_mut(&scope(db, prefix)[..]);
                 let Some(remembered) = remembered else {
                     continue;
                 };
@@ -318,7 +318,7 @@ pub fn on_change(ctx: Ctx, change: Change<'_>) {
                 }
             }
             for (prefix, id) in possible_groups(key, PREFIX_BYTES) {
-                let Some(remembered) = by_place.get_mut(&place(db, prefix)[..]) else {
+                let Some(remembered) = by_scope.get_mut(&scope(db, prefix)[..]) else {
                     continue;
                 };
                 remembered.frontier.disturb_audit();

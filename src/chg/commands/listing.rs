@@ -1,7 +1,7 @@
 //! What stands in the queues, page by page: `CHG.LIST` and `CHG.URIS`.
 
 use crate::chg::listing::{Cursor, Queue};
-use crate::chg::uris::Place;
+use crate::chg::uris::Position;
 use host::server::acl::Access;
 use host::server::args::Args;
 use host::server::command::{Answer, Arg, Call, Command, Spec};
@@ -134,7 +134,7 @@ impl Command for Uris {
         let (mut from, mut count) = (None, COUNT);
         while args.left() > 0 {
             if args.keyword("CURSOR") {
-                from = cursor(args, Place::parse)?;
+                from = cursor(args, Position::parse)?;
             } else if args.keyword("COUNT") {
                 count = args.unsigned("COUNT", 1, MOST)?;
             } else {

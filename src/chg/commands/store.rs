@@ -5,9 +5,9 @@ use std::os::raw::c_int;
 
 use crate::chg::store::{Store, KEPT_URIS};
 use crate::chg::uris::{Changed, Op, Uris, CHUNK_BYTES};
-use host::keyspace::{Kind, Result};
+use host::keyspace::{KeyType, Result};
 use host::server::api::RmString;
-use host::server::keyspace::{By, RedisKeyspace, Told};
+use host::server::keyspace::{By, RedisKeyspace, Replicated};
 use host::server::native::{Native, Registered};
 
 /// The internal command that makes a change, for replicas and append-only files.
@@ -19,7 +19,7 @@ impl Native for Uris {
     const NAME: &'static CStr = c"crawluris";
     const VERSION: c_int = 1;
     const WHAT: &'static str = match KEPT_URIS {
-        Kind::Native(what) => what,
+        KeyType::Native(what) => what,
         _ => panic!("kept URIs are a native value"),
     };
     const REBUILT_BY: &'static CStr = CHANGE;
@@ -58,7 +58,7 @@ impl Store for RedisKeyspace {
     fn change_uris(&mut self, key: &RmString, op: &Op<'_>) -> Result<Changed> {
         let changed = self.change_native(key, op.makes_the_key(), |uris: &mut Uris| {
             let changed = uris.apply(op);
-            let told = (changed != Changed::Nothing).then(|| Told {
+            let told = (changed != Changed::Nothing).then(|| Replicated {
                 by: By::Arguments(op.to_args()),
                 event: CHANGE,
             });

@@ -14,9 +14,9 @@ use host::server::native;
 
 use super::store::CHANGE;
 
-struct Change;
+struct ChangeUris;
 
-impl Internal for Change {
+impl Internal for ChangeUris {
     const NAME: &'static CStr = CHANGE;
     const FLAGS: &'static CStr = c"write deny-oom admin";
 
@@ -35,6 +35,6 @@ pub unsafe fn register(ctx: Ctx) -> Result<(), String> {
     // SAFETY: by contract.
     unsafe {
         native::register::<Uris>(ctx)?;
-        register_internal::<Change>(ctx)
+        register_internal::<ChangeUris>(ctx)
     }
 }

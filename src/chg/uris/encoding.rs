@@ -18,7 +18,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::op::{EXECUTION_BYTES, MOST, URI_BYTES};
-use super::record::{append, get_number, put_number, Corrupt, Place, Reader, Record, MAX_NUMBER};
+use super::record::{
+    append, get_number, put_number, Corrupt, Position, Reader, Record, MAX_NUMBER,
+};
 use super::share::{Execution, MAX_PASS, MAX_WEIGHT};
 use super::{Lease, Uris, MOST_LEASES};
 
@@ -38,22 +40,22 @@ struct Chunk<'a> {
     clock: u128,
     next_execution: u64,
     /// In order of numbers.
-    executions: Vec<Told<'a>>,
-    leases: Vec<ToldLease<'a>>,
+    executions: Vec<StoredExecution<'a>>,
+    leases: Vec<StoredLease<'a>>,
     records: &'a [u8],
 }
 
-struct Told<'a> {
+struct StoredExecution<'a> {
     number: u64,
     weight: u32,
     pass: u128,
     id: &'a [u8],
 }
 
-struct ToldLease<'a> {
+struct StoredLease<'a> {
     token: u64,
     dropped: bool,
-    place: Place,
+    place: Position,
     attempts: u32,
     uri: &'a [u8],
 }
@@ -131,10 +133,10 @@ impl<'a> Chunk<'a> {
         let clock = parts.pass()?;
         let next_execution = parts.number(MAX_NUMBER)?;
 
-        let mut executions: Vec<Told<'_>> = Vec::new();
+        let mut executions: Vec<StoredExecution<'_>> = Vec::new();
         let mut ids = BTreeSet::new();
         for _ in 0..parts.number(MOST)? {
-            let told = Told {
+            let told = StoredExecution {
                 number: parts.number(MAX_NUMBER - 1)?,
                 weight: parts.number(MAX_WEIGHT)? as u32,
                 pass: parts.pass()?,
@@ -154,10 +156,10 @@ impl<'a> Chunk<'a> {
 
         let mut leases = Vec::new();
         for _ in 0..parts.number(MOST_LEASES as u64)? {
-            let lease = ToldLease {
+            let lease = StoredLease {
                 token: parts.number(MOST)?,
                 dropped: parts.number(1)? == 1,
-                place: Place {
+                place: Position {
                     execution: parts.number(MAX_NUMBER - 1)?,
                     depth: parts.number(u32::MAX.into())? as u32,
                     due: parts.number(MOST)?,
@@ -217,7 +219,7 @@ struct Encoder<'a> {
     leases: Vec<u8>,
     leased: u64,
     records: Vec<u8>,
-    last: Option<(Place, Vec<u8>)>,
+    last: Option<(Position, Vec<u8>)>,
     /// Bytes of executions, and of URIs in full.
     named: usize,
     stood_for: usize,
@@ -330,7 +332,7 @@ impl Uris {
         for lease in &self.leases {
             encoder.lease(lease);
         }
-        self.queue.walk(Place::first_of(0), &mut |record| {
+        self.queue.walk(Position::first_of(0), &mut |record| {
             encoder.record(record);
             true
         });
@@ -375,7 +377,7 @@ impl Uris {
             self.next = self.next.max(told.place.seq + 1);
             self.leases.push(Lease {
                 token: told.token,
-                place: Place {
+                place: Position {
                     execution,
                     ..told.place
                 },

@@ -22,7 +22,7 @@ use super::time::Millis;
 
 pub use encoding::CHUNK_BYTES;
 pub use op::{Changed, Op, EXECUTION_BYTES, URI_BYTES};
-pub use record::Place;
+pub use record::Position;
 pub use share::MAX_WEIGHT;
 
 use op::MOST;
@@ -44,7 +44,7 @@ pub struct Uris {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Lease {
     token: u64,
-    place: Place,
+    place: Position,
     attempts: u32,
     dropped: bool,
     uri: Box<[u8]>,
@@ -185,12 +185,12 @@ impl Uris {
 
     /// Up to `limit` queued URIs, first ones first; fewer if they are long, but at least one.
     pub fn batch(&self, limit: usize) -> Vec<Queued> {
-        self.page(Place::default(), limit).0
+        self.page(Position::default(), limit).0
     }
 
     /// Up to `limit` queued URIs from a place on, in order, and where the next one stands; fewer if they
     /// are long, but at least one.
-    pub fn page(&self, from: Place, limit: usize) -> (Vec<Queued>, Option<Place>) {
+    pub fn page(&self, from: Position, limit: usize) -> (Vec<Queued>, Option<Position>) {
         let mut page = Vec::new();
         let mut bytes = 0;
         let mut next = None;
@@ -313,7 +313,7 @@ impl Uris {
                 false => Changed::Nothing,
             };
         }
-        let place = Place {
+        let place = Position {
             execution: number,
             depth,
             due: due.min(MOST),
@@ -357,7 +357,7 @@ impl Uris {
     }
 
     /// Takes a URI out of the queue.
-    fn dequeue(&mut self, place: Place) -> Option<(u32, Box<[u8]>)> {
+    fn dequeue(&mut self, place: Position) -> Option<(u32, Box<[u8]>)> {
         let removed = self.queue.remove(place)?;
         let execution = self.executions.by_number_mut(place.execution);
         let execution = execution.expect("a queued URI has an execution");
@@ -379,8 +379,8 @@ impl Uris {
 
     /// The first queued URI of each depth of an execution, lowest depth first, until told to stop.
     /// A crawl goes breadth first, so there are few depths at any time.
-    fn each_depth(&self, execution: u64, mut each: impl FnMut(Place) -> bool) {
-        let mut from = Place::first_of(execution);
+    fn each_depth(&self, execution: u64, mut each: impl FnMut(Position) -> bool) {
+        let mut from = Position::first_of(execution);
         while let Some(first) = self.queue.first_from(from) {
             if first.execution != execution || !each(first) {
                 return;
@@ -487,7 +487,7 @@ impl Uris {
         }
         let mut left = limit;
         while left > 0 {
-            let first = self.queue.first_from(Place::first_of(number));
+            let first = self.queue.first_from(Position::first_of(number));
             let Some(place) = first.filter(|place| place.execution == number) else {
                 break;
             };
@@ -522,13 +522,13 @@ impl PartialEq for Uris {
             && self.executions == other.executions
             && self.leases == other.leases
             && self.queue.len() == other.queue.len();
-        let mut from = Place::first_of(0);
+        let mut from = Position::first_of(0);
         self.queue.walk(from, &mut |ours| {
             other.queue.walk(from, &mut |theirs| {
                 same &= ours == theirs;
                 false
             });
-            from = Place {
+            from = Position {
                 seq: ours.place.seq + 1,
                 ..ours.place
             };

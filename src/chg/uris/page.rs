@@ -1,6 +1,6 @@
 //! A page of queued URIs: up to about two kilobytes of records in one piece of memory.
 
-use super::record::{append, Place, Reader, Record, Told};
+use super::record::{append, Position, Reader, Record, RecordHead};
 
 /// How many bytes a page has at most, unless it holds a single URI. Longer ones take less memory for
 /// each URI, and more time for each change.
@@ -30,7 +30,7 @@ fn rounded(bytes: usize) -> usize {
 struct Walk<'a>(Reader<'a>);
 
 impl<'a> Walk<'a> {
-    fn peek(&self) -> Option<Told<'a>> {
+    fn peek(&self) -> Option<RecordHead<'a>> {
         self.0.peek().expect("a page is whole")
     }
 
@@ -58,12 +58,12 @@ impl Page {
     }
 
     /// The place of the first URI.
-    pub(super) fn first(&self) -> Option<Place> {
+    pub(super) fn first(&self) -> Option<Position> {
         self.records().peek().map(|told| told.place)
     }
 
     /// The first place that is taken, from this one on.
-    pub(super) fn first_from(&self, place: Place) -> Option<Place> {
+    pub(super) fn first_from(&self, place: Position) -> Option<Position> {
         let mut records = self.records();
         while let Some(told) = records.peek() {
             if told.place >= place {
@@ -75,7 +75,7 @@ impl Page {
     }
 
     /// Where a URI stands.
-    pub(super) fn find(&self, execution: u64, uri: &[u8]) -> Option<Place> {
+    pub(super) fn find(&self, execution: u64, uri: &[u8]) -> Option<Position> {
         let mut records = self.records();
         while let Some(record) = records.step() {
             if record.place.execution == execution && record.uri == uri {
@@ -86,7 +86,7 @@ impl Page {
     }
 
     /// Goes through URIs from a place on, until told to stop; false when it was.
-    pub(super) fn walk(&self, from: Place, each: &mut dyn FnMut(Record<'_>) -> bool) -> bool {
+    pub(super) fn walk(&self, from: Position, each: &mut dyn FnMut(Record<'_>) -> bool) -> bool {
         let mut records = self.records();
         while let Some(record) = records.step() {
             if record.place >= from && !each(record) {
@@ -128,7 +128,7 @@ impl Page {
     }
 
     /// Takes out the URI at a place.
-    pub(super) fn remove(&mut self, place: Place) -> Option<(u32, Box<[u8]>)> {
+    pub(super) fn remove(&mut self, place: Position) -> Option<(u32, Box<[u8]>)> {
         let mut records = self.records();
         let mut next = records.peek()?;
         while next.place < place {

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher};
 
 use super::page::{Page, PAGE_BYTES};
-pub(super) use super::record::{Place, Record};
+pub(super) use super::record::{Position, Record};
 
 /// Tests have many URIs with the same hash.
 const HASHES: u32 = if cfg!(test) { 0x3ff } else { u32::MAX };
@@ -40,7 +40,7 @@ impl Queue {
     }
 
     /// Where a URI stands.
-    pub(super) fn find(&self, execution: u64, uri: &[u8]) -> Option<Place> {
+    pub(super) fn find(&self, execution: u64, uri: &[u8]) -> Option<Position> {
         match &self.pages {
             Pages::One(page) => page.find(execution, uri),
             Pages::Many(tree) => tree.find(execution, uri),
@@ -63,7 +63,7 @@ impl Queue {
     }
 
     /// Takes out the URI at a place, with how often it was tried.
-    pub(super) fn remove(&mut self, place: Place) -> Option<(u32, Box<[u8]>)> {
+    pub(super) fn remove(&mut self, place: Position) -> Option<(u32, Box<[u8]>)> {
         let removed = match &mut self.pages {
             Pages::One(page) => page.remove(place)?,
             Pages::Many(tree) => tree.remove(place)?,
@@ -78,7 +78,7 @@ impl Queue {
     }
 
     /// The first place that is taken, from this one on.
-    pub(super) fn first_from(&self, place: Place) -> Option<Place> {
+    pub(super) fn first_from(&self, place: Position) -> Option<Position> {
         match &self.pages {
             Pages::One(page) => page.first_from(place),
             Pages::Many(tree) => tree
@@ -89,7 +89,7 @@ impl Queue {
 
     /// Goes through URIs in order, from the first one at or after a place, until told to stop by
     /// `false`.
-    pub(super) fn walk(&self, from: Place, each: &mut dyn FnMut(Record<'_>) -> bool) {
+    pub(super) fn walk(&self, from: Position, each: &mut dyn FnMut(Record<'_>) -> bool) {
         match &self.pages {
             Pages::One(page) => {
                 page.walk(from, each);
@@ -121,7 +121,7 @@ impl Queue {
     pub(super) fn assert_sound(&self) {
         let mut records = 0;
         let mut last = None;
-        self.walk(Place::first_of(0), &mut |record| {
+        self.walk(Position::first_of(0), &mut |record| {
             assert!(last.is_none_or(|last| last < record.place), "in order");
             last = Some(record.place);
             records += 1;
@@ -144,7 +144,7 @@ struct Tree {
     pages: BTreeMap<u32, Page>,
     /// Pages by a place that all of their URIs are at or behind, and all URIs of the pages before
     /// are not.
-    order: BTreeMap<Place, u32>,
+    order: BTreeMap<Position, u32>,
     /// How many URIs of one hash are in a page: the hash in the upper half, the page in the lower.
     /// A count that has reached its highest stays there, which costs a look in vain.
     known: BTreeMap<u64, u8>,
@@ -192,7 +192,7 @@ impl Tree {
         self.next = self.next.wrapping_add(1);
         let first = page.first().expect("a page holds something");
         self.order.insert(first, number);
-        page.walk(Place::first_of(0), &mut |record| {
+        page.walk(Position::first_of(0), &mut |record| {
             self.note(record.place.execution, record.uri, number);
             true
         });
@@ -236,7 +236,7 @@ impl Tree {
     }
 
     /// The page that a place belongs to, with its bound.
-    fn page_of(&self, place: Place) -> (Place, u32) {
+    fn page_of(&self, place: Position) -> (Position, u32) {
         let before = self.order.range(..=place).next_back();
         let page = before.or_else(|| self.order.first_key_value());
         let (&bound, &number) = page.expect("a tree has pages");
@@ -244,13 +244,13 @@ impl Tree {
     }
 
     /// Pages in order, from the one on that a place belongs to.
-    fn pages_from(&self, place: Place) -> impl Iterator<Item = &Page> {
+    fn pages_from(&self, place: Position) -> impl Iterator<Item = &Page> {
         let (bound, _) = self.page_of(place);
         let numbers = self.order.range(bound..).map(|(_, &number)| number);
         numbers.map(|number| self.page(number))
     }
 
-    fn find(&self, execution: u64, uri: &[u8]) -> Option<Place> {
+    fn find(&self, execution: u64, uri: &[u8]) -> Option<Position> {
         let hash = self.hash(execution, uri);
         let entries = Self::entry(hash, 0)..=Self::entry(hash, u32::MAX);
         self.known
@@ -286,7 +286,7 @@ impl Tree {
             let Some(right) = self.change(number, |page| page.split(cut)) else {
                 continue;
             };
-            right.walk(Place::first_of(0), &mut |record| {
+            right.walk(Position::first_of(0), &mut |record| {
                 self.unnote(record.place.execution, record.uri, number);
                 true
             });
@@ -296,7 +296,7 @@ impl Tree {
         }
     }
 
-    fn remove(&mut self, place: Place) -> Option<(u32, Box<[u8]>)> {
+    fn remove(&mut self, place: Position) -> Option<(u32, Box<[u8]>)> {
         let (bound, number) = self.page_of(place);
         let removed = self.change(number, |page| page.remove(place))?;
         self.unnote(place.execution, &removed.1, number);
@@ -312,7 +312,7 @@ impl Tree {
 
     /// Joins a page that has become short with the next one or the one before, if both fit into one
     /// and leave some room.
-    fn join(&mut self, bound: Place, number: u32) {
+    fn join(&mut self, bound: Position, number: u32) {
         let len = self.page(number).len();
         let fits = |tree: &Tree, other: u32| len + tree.page(other).len() <= PAGE_BYTES / 4 * 3;
         let mut behind = self.order.range(bound..).skip(1);
@@ -327,12 +327,12 @@ impl Tree {
     }
 
     /// Moves all of a page to the end of the one before it.
-    fn append(&mut self, left: u32, (bound, number): (Place, u32)) {
+    fn append(&mut self, left: u32, (bound, number): (Position, u32)) {
         self.order.remove(&bound);
         let right = self.pages.remove(&number);
         let right = right.expect("an ordered page is there");
         self.bytes -= right.memory();
-        right.walk(Place::first_of(0), &mut |record| {
+        right.walk(Position::first_of(0), &mut |record| {
             self.unnote(record.place.execution, record.uri, number);
             self.note(record.place.execution, record.uri, left);
             true
@@ -362,7 +362,7 @@ impl Tree {
             let page = self.page(number);
             assert!(page.first().is_some_and(|first| bound <= first));
             let mut inside = 0;
-            page.walk(Place::first_of(0), &mut |record| {
+            page.walk(Position::first_of(0), &mut |record| {
                 assert_eq!(self.page_of(record.place).1, number);
                 inside += 1;
                 true

@@ -31,7 +31,7 @@ pub(super) const MAX_NUMBER: u64 = 1 << 56;
 /// Where a URI stands in the queue: by execution, then depth, then due time, then order of adding. The
 /// default is before all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct Position {
     /// Number of its execution.
     pub(super) execution: u64,
     pub(super) depth: u32,
@@ -40,10 +40,10 @@ pub struct Place {
     pub(super) seq: u64,
 }
 
-impl Place {
+impl Position {
     /// The lowest place of an execution.
-    pub(super) fn first_of(execution: u64) -> Place {
-        Place {
+    pub(super) fn first_of(execution: u64) -> Position {
+        Position {
             execution,
             depth: 0,
             due: 0,
@@ -60,11 +60,11 @@ impl Place {
         .into_bytes()
     }
 
-    /// Reads what [`Place::to_text`] wrote.
-    pub fn parse(text: &[u8]) -> Option<Place> {
+    /// Reads what [`Position::to_text`] wrote.
+    pub fn parse(text: &[u8]) -> Option<Position> {
         let mut numbers = text.split(|&byte| byte == b'-').map(parse_unsigned);
         let mut number = || numbers.next().flatten();
-        let place = Place {
+        let place = Position {
             execution: number()?,
             depth: number()?.try_into().ok()?,
             due: number()?,
@@ -77,7 +77,7 @@ impl Place {
 /// A queued URI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Record<'a> {
-    pub(super) place: Place,
+    pub(super) place: Position,
     pub(super) attempts: u32,
     pub(super) uri: &'a [u8],
 }
@@ -155,8 +155,8 @@ pub(super) fn append(out: &mut Vec<u8>, before: Option<Record<'_>>, record: Reco
 
 /// What a record says, without its URI put together.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Told<'a> {
-    pub(super) place: Place,
+pub(super) struct RecordHead<'a> {
+    pub(super) place: Position,
     attempts: u32,
     shared: usize,
     rest: &'a [u8],
@@ -168,7 +168,7 @@ pub(super) struct Told<'a> {
 pub(super) struct Reader<'a> {
     bytes: &'a [u8],
     at: usize,
-    place: Option<Place>,
+    place: Option<Position>,
     attempts: u32,
     uri: SmallVec<[u8; 256]>,
 }
@@ -200,7 +200,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The next record without reading it; `None` at the end.
-    pub(super) fn peek(&self) -> Result<Option<Told<'a>>, Corrupt> {
+    pub(super) fn peek(&self) -> Result<Option<RecordHead<'a>>, Corrupt> {
         let mut at = self.at;
         let Some(&head) = self.bytes.get(at) else {
             return Ok(None);
@@ -208,7 +208,7 @@ impl<'a> Reader<'a> {
         at += 1;
         let mut number = |most| get_number(self.bytes, &mut at, most);
         let place = if head & SAME == 0 {
-            Place {
+            Position {
                 execution: number(MAX_NUMBER - 1)?,
                 depth: number(u32::MAX.into())? as u32,
                 due: number(MOST)?,
@@ -223,7 +223,7 @@ impl<'a> Reader<'a> {
             } else {
                 before.seq.checked_sub((more >> 1) + 1)
             };
-            Place {
+            Position {
                 due: before.due + due,
                 seq: seq.filter(|&seq| seq < MAX_NUMBER).ok_or(Corrupt)?,
                 ..before
@@ -242,7 +242,7 @@ impl<'a> Reader<'a> {
         if shared > self.uri.len() || !(1..=URI_BYTES).contains(&(shared + len)) {
             return Err(Corrupt);
         }
-        Ok(Some(Told {
+        Ok(Some(RecordHead {
             place,
             attempts,
             shared,
@@ -252,7 +252,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads the record that was told of.
-    pub(super) fn accept(&mut self, told: Told<'a>) {
+    pub(super) fn accept(&mut self, told: RecordHead<'a>) {
         self.place = Some(told.place);
         self.attempts = told.attempts;
         self.uri.truncate(told.shared);

@@ -217,7 +217,7 @@ impl Model {
 fn contents(uris: &Uris) -> Vec<Known> {
     let execution_of = |id: &[u8]| EXECUTIONS.iter().position(|e| *e == id).unwrap();
     let mut known = Vec::new();
-    uris.queue.walk(Place::first_of(0), &mut |record| {
+    uris.queue.walk(Position::first_of(0), &mut |record| {
         let id = &uris
             .executions
             .by_number(record.place.execution)
@@ -910,9 +910,9 @@ fn chunk_that_stands_for_too_much_is_refused() {
         put_number(&mut chunk, 1);
         chunk.push(b'a');
         put_number(&mut chunk, 0);
-        let place = |seq| Place {
+        let place = |seq| Position {
             seq,
-            ..Place::first_of(0)
+            ..Position::first_of(0)
         };
         let known: Vec<Vec<u8>> = (0..many).map(alike).collect();
         for (seq, uri) in (0_u64..).zip(&known) {

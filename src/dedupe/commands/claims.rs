@@ -10,7 +10,7 @@ use crate::dedupe::claim::{Millis, Outcome, CLAIM_MS};
 use crate::dedupe::digest::Digest;
 use crate::dedupe::error::Error;
 use crate::dedupe::keys::{possible_prefixes, CrawlKey};
-use crate::dedupe::lookup::Found;
+use crate::dedupe::lookup::Original;
 use host::reply::Reply;
 use host::server::acl::{Access, User};
 use host::server::alarm;
@@ -212,7 +212,7 @@ impl Wish {
         index: &mut RedisIndex,
         keys: &mut RedisKeyspace,
         user: &User,
-        found: &Found<RmString>,
+        found: &Original<RmString>,
     ) -> Result<(), String> {
         let read = [CrawlKey::Records, CrawlKey::Waczs];
         read[..1 + usize::from(self.with_wacz)]
@@ -251,7 +251,7 @@ impl Command for Unclaim {
     }
 }
 
-fn record_reply(found: &Found<RmString>) -> Vec<Reply> {
+fn record_reply(found: &Original<RmString>) -> Vec<Reply> {
     let record = found.record();
     vec![
         Reply::bulk(found.crawl.id()),

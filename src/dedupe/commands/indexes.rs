@@ -21,7 +21,7 @@ use host::server::job;
 use host::server::keyspace::{RedisKeyspace, ScanCursor};
 use host::server::main_thread::MainThread;
 use host::server::notify::{is_replicated, Change};
-use host::server::place::{is_in, place, split};
+use host::server::scope::{is_in, scope, split};
 
 /// An index on the keys of this server.
 pub type RedisIndex = Index<RedisKeyspace>;
@@ -40,7 +40,7 @@ pub struct Remembered {
 }
 
 struct Indexes {
-    by_place: FxHashMap<Box<[u8]>, Remembered>,
+    by_scope: FxHashMap<Box<[u8]>, Remembered>,
     /// Where plain clients wrote to the merged index a moment ago; true where they took it away, or are
     /// about to.
     distrusted: FxHashMap<Box<[u8]>, bool>,
@@ -48,7 +48,7 @@ struct Indexes {
 }
 
 static INDEXES: MainThread<Indexes> = MainThread::new(Indexes {
-    by_place: FxHashMap::with_hasher(FxBuildHasher),
+    by_scope: FxHashMap::with_hasher(FxBuildHasher),
     distrusted: FxHashMap::with_hasher(FxBuildHasher),
     panics: 0,
 });
@@ -68,24 +68,24 @@ pub fn with_index<T>(
     let panics = PANICS.get();
     if DISTRUST.swap(false, Relaxed) || indexes.panics != panics {
         // After a bug nothing that was remembered is believed.
-        indexes.by_place.clear();
+        indexes.by_scope.clear();
         indexes.panics = panics;
     }
-    let place = place(db, prefix);
+    let scope = scope(db, prefix);
     let new = settings::layout();
     let known = indexes
-        .by_place
-        .get_mut(&place[..])
+        .by_scope
+        .get_mut(&scope[..])
         .filter(|remembered| remembered.new == new || remembered.index.is_registered());
     let done = match known {
         Some(remembered) => act(remembered, keys),
         None => {
             let mut index = Index::open(keys, prefix, new, in_cluster())?;
-            if indexes.distrusted.contains_key(&place[..]) {
+            if indexes.distrusted.contains_key(&scope[..]) {
                 index.distrust_merged(keys)?;
             }
-            if indexes.by_place.len() >= INDEXES_REMEMBERED {
-                indexes.by_place.clear();
+            if indexes.by_scope.len() >= INDEXES_REMEMBERED {
+                indexes.by_scope.clear();
             }
             let mut remembered = Remembered {
                 index,
@@ -93,14 +93,14 @@ pub fn with_index<T>(
                 new,
             };
             let done = act(&mut remembered, keys);
-            indexes.by_place.insert(place[..].into(), remembered);
-            metrics::INDEXES.set(indexes.by_place.len() as u64);
+            indexes.by_scope.insert(scope[..].into(), remembered);
+            metrics::INDEXES.set(indexes.by_scope.len() as u64);
             done
         }
     };
     if matches!(done, Err(Error::Key(KeyError::Refused(_)))) {
         // The server stopped something half-way, so memory and keys may differ.
-        indexes.by_place.remove(&place[..]);
+        indexes.by_scope.remove(&scope[..]);
     }
     done
 }
@@ -146,29 +146,29 @@ pub fn on_change(ctx: Ctx, change: Change<'_>) {
         return;
     };
     let Indexes {
-        by_place,
+        by_scope,
         distrusted,
         ..
     } = &mut *indexes;
     match change {
-        Change::Everything | Change::Role => by_place.clear(),
+        Change::Everything | Change::Role => by_scope.clear(),
         Change::Databases(databases) => {
-            by_place.retain(|place, _| !databases.iter().any(|&db| is_in(place, db)));
+            by_scope.retain(|scope, _| !databases.iter().any(|&db| is_in(scope, db)));
         }
         Change::Key(db, key) => {
             if let Some((prefix, role)) = prefix_of_shared(key).filter(|_| !is_replicated(ctx)) {
                 distrust(ctx, distrusted, (db, key), prefix, role);
             }
-            if by_place.is_empty() {
+            if by_scope.is_empty() {
                 return;
             }
             for (prefix, crawl) in possible_prefixes(key, PREFIX_BYTES) {
-                let place = place(db, prefix);
+                let scope = scope(db, prefix);
                 match crawl {
                     // The next command reads everything anew.
-                    None => drop(by_place.remove(&place[..])),
+                    None => drop(by_scope.remove(&scope[..])),
                     Some(crawl) => {
-                        if let Some(remembered) = by_place.get_mut(&place[..]) {
+                        if let Some(remembered) = by_scope.get_mut(&scope[..]) {
                             remembered.index.distrust_records(crawl);
                         }
                     }
@@ -198,8 +198,8 @@ fn distrust(
         take_back_at(ctx, 0);
     }
     if distrusted.len() < INDEXES_REMEMBERED {
-        let place = place(db, prefix)[..].into();
-        *distrusted.entry(place).or_default() |= purges;
+        let scope = scope(db, prefix)[..].into();
+        *distrusted.entry(scope).or_default() |= purges;
     }
 }
 
@@ -223,13 +223,13 @@ extern "C" fn take_back(ctx: RawCtx, _: *mut c_void) {
         if context_flags(ctx) & raw::REDISMODULE_CTX_FLAGS_MASTER != 0 && job::avoid_writing() {
             return take_back_at(ctx, 5);
         }
-        let places = std::mem::take(&mut INDEXES.borrow().distrusted);
+        let scopes = std::mem::take(&mut INDEXES.borrow().distrusted);
         // A replica gets this from its master.
         if context_flags(ctx) & raw::REDISMODULE_CTX_FLAGS_MASTER == 0 {
             return;
         }
-        for (place, purges) in places {
-            let (db, prefix) = split(&place);
+        for (scope, purges) in scopes {
+            let (db, prefix) = split(&scope);
             // SAFETY: main thread, the context of this timer.
             unsafe { rm!(RedisModule_SelectDb(ctx.raw(), db)) };
             let mut keys = RedisKeyspace::new(ctx);

@@ -27,7 +27,7 @@ const REFERENCE_BYTES: usize = 1100;
 
 /// Whether a job changes the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum JobKind {
     /// It only reads, as the user who asked, and may run on a replica.
     Reads,
     /// It writes, and memory grows by it.
@@ -40,7 +40,7 @@ pub enum Kind {
 struct IndexJob {
     db: c_int,
     prefix: Vec<u8>,
-    kind: Kind,
+    kind: JobKind,
     user: Option<RmString>,
     job: Box<dyn Job<RedisKeyspace>>,
 }
@@ -51,13 +51,13 @@ impl Slices for IndexJob {
         if let Err(error) = cluster::check(ctx, &RmString::new(&self.prefix), self.writes()) {
             return Progress::Done(Err(error));
         }
-        if let (Kind::Reads, Some(user)) = (self.kind, &self.user) {
+        if let (JobKind::Reads, Some(user)) = (self.kind, &self.user) {
             keys.read_as(User::named(user), &self.prefix, is_bookkeeping);
         }
         let (job, kind) = (&mut self.job, self.kind);
         let step = slice(self.db, &self.prefix, &mut keys, |index, keys| {
             let step = job.step(index, keys, time);
-            if kind != Kind::Reads {
+            if kind != JobKind::Reads {
                 index.settle_move(keys);
                 index.write_spelling(keys)?;
             }
@@ -68,7 +68,7 @@ impl Slices for IndexJob {
             Ok(Step::Done(reply)) => Ok(reply),
             Err(error) => Err(error.to_string()),
         };
-        if self.kind != Kind::Reads && claims::anybody_waits() {
+        if self.kind != JobKind::Reads && claims::anybody_waits() {
             claims::serve(self.db, &self.prefix, &mut keys, None);
         }
         Progress::Done(outcome)
@@ -79,23 +79,29 @@ impl Slices for IndexJob {
     }
 
     fn writes(&self) -> bool {
-        self.kind != Kind::Reads
+        self.kind != JobKind::Reads
     }
 
     fn grows(&self) -> bool {
-        self.kind == Kind::Grows
+        self.kind == JobKind::Grows
     }
 }
 
 /// Jobs that write to one index run one after the other; those that read need no turn.
-pub fn id(call: &Call<'_>, kind: Kind, work: &str, arguments: &[&[u8]]) -> JobId {
-    JobId::new(call.db, call.prefix, kind != Kind::Reads, work, arguments)
+pub fn id(call: &Call<'_>, kind: JobKind, work: &str, arguments: &[&[u8]]) -> JobId {
+    JobId::new(
+        call.db,
+        call.prefix,
+        kind != JobKind::Reads,
+        work,
+        arguments,
+    )
 }
 
 /// Hands a job in for the client that called.
 pub fn submit(
     call: &mut Call<'_>,
-    kind: Kind,
+    kind: JobKind,
     id: JobId,
     job: Box<dyn Job<RedisKeyspace>>,
     may_attach: bool,
@@ -123,9 +129,9 @@ pub fn submit_reading(
     arguments: &[&[u8]],
     job: Box<dyn Job<RedisKeyspace>>,
 ) -> Result<Answer, String> {
-    let id = id(call, Kind::Reads, work, arguments);
+    let id = id(call, JobKind::Reads, work, arguments);
     // Two who ask the same may be different users, so everybody gets a look of their own.
-    submit(call, Kind::Reads, id, job, false)
+    submit(call, JobKind::Reads, id, job, false)
 }
 
 /// Hands a job in that repairs the whole index.
@@ -133,8 +139,8 @@ pub fn submit_repair(
     call: &mut Call<'_>,
     job: Box<dyn Job<RedisKeyspace>>,
 ) -> Result<Answer, String> {
-    let id = id(call, Kind::Grows, "repair", &[]);
-    submit(call, Kind::Grows, id, job, true)
+    let id = id(call, JobKind::Grows, "repair", &[]);
+    submit(call, JobKind::Grows, id, job, true)
 }
 
 /// The keys of a whole index that a commit or removal changes.
@@ -185,9 +191,9 @@ impl Command for Commit {
             let index = &mut remembered.index;
             Ok(!index.is_committing(keys, crawl)? || !index.newer_than_cut(keys, crawl)?)
         })?;
-        let id = id(call, Kind::Grows, "commit", &[crawl]);
+        let id = id(call, JobKind::Grows, "commit", &[crawl]);
         let job = Box::new(commit::Commit::new(crawl));
-        submit(call, Kind::Grows, id, job, may_attach)
+        submit(call, JobKind::Grows, id, job, may_attach)
     }
 }
 
@@ -214,13 +220,13 @@ impl Command for Cancel {
         permit_references(call, &[crawl])?;
         claims::cancel_waiters(call.db, call.prefix, crawl);
         // A commit of the same crawl loses against this.
-        let commit = id(call, Kind::Grows, "commit", &[crawl]);
+        let commit = id(call, JobKind::Grows, "commit", &[crawl]);
         let canceled = Err(Error::Canceled(crawl.to_vec()).to_string());
         job::abort(&canceled, |id, _| *id == commit);
-        let id = id(call, Kind::Shrinks, "cancel", &[crawl]);
+        let id = id(call, JobKind::Shrinks, "cancel", &[crawl]);
         submit(
             call,
-            Kind::Shrinks,
+            JobKind::Shrinks,
             id,
             Box::new(CancelJob::new(crawl)),
             true,
@@ -266,9 +272,9 @@ impl Command for Remove {
             Removal::check(&mut remembered.index, keys, &crawls)
         })?;
         permit_references(call, &crawls)?;
-        let id = id(call, Kind::Shrinks, "remove", &crawls);
+        let id = id(call, JobKind::Shrinks, "remove", &crawls);
         let job = Box::new(Removal::new(owned(&crawls), false));
-        submit(call, Kind::Shrinks, id, job, true)
+        submit(call, JobKind::Shrinks, id, job, true)
     }
 }
 
@@ -311,9 +317,9 @@ impl Command for Retain {
             check_known(&mut remembered.index, keys, &crawls)
         })?;
         let work = if purge { "retain purge" } else { "retain" };
-        let id = id(call, Kind::Shrinks, work, &crawls);
+        let id = id(call, JobKind::Shrinks, work, &crawls);
         let job = Box::new(RetainJob::new(owned(&crawls), purge));
-        submit(call, Kind::Shrinks, id, job, true)
+        submit(call, JobKind::Shrinks, id, job, true)
     }
 }
 

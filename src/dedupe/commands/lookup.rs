@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use crate::dedupe::digest::Digest;
 use crate::dedupe::keys::CrawlKey;
-use crate::dedupe::lookup::{Found, Sight};
+use crate::dedupe::lookup::{Original, Sight};
 use crate::dedupe::packed::Value;
 use crate::dedupe::record::Record;
 use host::server::acl::{Access, User};
@@ -20,7 +20,7 @@ use super::{crawl_argument, hash_argument};
 pub struct Lookup;
 
 /// One answer: where the hash was found, and the container's name if asked for.
-type Hit = (Found<RmString>, Option<Vec<u8>>);
+type Hit = (Original<RmString>, Option<Vec<u8>>);
 
 impl Command for Lookup {
     const SPEC: Spec = Spec {

@@ -6,7 +6,7 @@ use host::server::acl::Access;
 use host::server::command::{Answer, Arg, Call, Command, Spec};
 
 use super::indexes::{on_index, permit, Once};
-use super::jobs::{id, submit, Kind, OF_CRAWL, WHOLE_INDEX};
+use super::jobs::{id, submit, JobKind, OF_CRAWL, WHOLE_INDEX};
 
 /// Moves the committed part of an index into one packed value.
 pub struct Pack;
@@ -23,7 +23,7 @@ impl Command for Pack {
 
     fn run(call: &mut Call<'_>) -> Result<Answer, String> {
         // Who packs may do so because memory is short: every slice frees more than it takes.
-        run(call, Storage::Packed, Kind::Shrinks, "pack")
+        run(call, Storage::Packed, JobKind::Shrinks, "pack")
     }
 }
 
@@ -41,7 +41,7 @@ impl Command for Unpack {
     };
 
     fn run(call: &mut Call<'_>) -> Result<Answer, String> {
-        run(call, Storage::Plain, Kind::Grows, "unpack")
+        run(call, Storage::Plain, JobKind::Grows, "unpack")
     }
 }
 
@@ -51,7 +51,7 @@ const MOVED: [(Once, Access); 2] = [
     (|names| &names.moving, Access::Write),
 ];
 
-fn run(call: &mut Call<'_>, to: Storage, kind: Kind, work: &str) -> Result<Answer, String> {
+fn run(call: &mut Call<'_>, to: Storage, kind: JobKind, work: &str) -> Result<Answer, String> {
     call.args.end()?;
     permit(call, &WHOLE_INDEX, &[])?;
     permit(call, &MOVED, &[])?;

@@ -7,11 +7,11 @@ use crate::dedupe::packed::op::{apply_log, Log, Op, Take};
 use crate::dedupe::packed::{Packed, Value};
 use crate::dedupe::store::{Holds, Store, PACKED};
 use host::defrag::Mover;
-use host::keyspace::{Keyspace, Kind, Result};
+use host::keyspace::{KeyType, Keyspace, Result};
 use host::server::acl::{Access, User};
 use host::server::api::{selected_db, Ctx, RmString};
 use host::server::command::{register_internal, Internal, InternalCall};
-use host::server::keyspace::{By, Gathering, RedisKeyspace, Told};
+use host::server::keyspace::{By, Gathering, RedisKeyspace, Replicated};
 use host::server::native::{self, Native, Registered};
 use host::server::notify::Change;
 use host::slices::Time;
@@ -33,7 +33,7 @@ impl Native for Packed {
     const NAME: &'static CStr = c"crawlpack";
     const VERSION: c_int = 1;
     const WHAT: &'static str = match PACKED {
-        Kind::Native(what) => what,
+        KeyType::Native(what) => what,
         _ => panic!("a packed index is a native value"),
     };
     const REBUILT_BY: &'static CStr = CHANGE;
@@ -139,7 +139,7 @@ fn change(
 ) -> std::result::Result<(), String> {
     let key = call.key.clone();
     let changed = call.keys.change_native(&key, true, |packed: &mut Packed| {
-        let told = Told {
+        let told = Replicated {
             by: By::TheCommand,
             event: TOLD.event,
         };

@@ -1,6 +1,6 @@
 //! Ten slots of a hash table in one cache line.
 
-use super::table::Place;
+use super::table::RecordSlot;
 
 /// Slots of a bucket.
 pub(super) const SLOTS: usize = 10;
@@ -71,20 +71,20 @@ impl Bucket {
 
     /// What is in a slot.
     #[inline]
-    pub fn place(&self, slot: usize) -> Place {
-        Place {
+    pub fn place(&self, slot: usize) -> RecordSlot {
+        RecordSlot {
             chunk: u32::from(self.high[slot]) << 16 | self.low[slot] >> 16,
             offset: self.low[slot] as u16,
         }
     }
 
-    fn set(&mut self, slot: usize, place: Place) {
+    fn set(&mut self, slot: usize, place: RecordSlot) {
         self.high[slot] = (place.chunk >> 16) as u8;
         self.low[slot] = place.chunk << 16 | u32::from(place.offset);
     }
 
     /// All places.
-    pub fn places(&self) -> impl Iterator<Item = Place> + '_ {
+    pub fn places(&self) -> impl Iterator<Item = RecordSlot> + '_ {
         (0..SLOTS)
             .filter(|&slot| self.marks[slot] != 0)
             .map(|slot| self.place(slot))
@@ -109,7 +109,7 @@ impl Bucket {
     }
 
     /// Puts a place in; false when all slots are taken.
-    pub fn insert(&mut self, hash: u64, place: Place) -> bool {
+    pub fn insert(&mut self, hash: u64, place: RecordSlot) -> bool {
         let Some(slot) = self.equal(0).next() else {
             return false;
         };
@@ -118,12 +118,12 @@ impl Bucket {
         true
     }
 
-    fn slot(&self, hash: u64, place: Place) -> Option<usize> {
+    fn slot(&self, hash: u64, place: RecordSlot) -> Option<usize> {
         self.marked(hash).find(|&slot| self.place(slot) == place)
     }
 
     /// Takes a place out, if it is here.
-    pub fn remove(&mut self, hash: u64, place: Place) -> bool {
+    pub fn remove(&mut self, hash: u64, place: RecordSlot) -> bool {
         let slot = self.slot(hash, place);
         if let Some(slot) = slot {
             self.marks[slot] = 0;
@@ -132,7 +132,7 @@ impl Bucket {
     }
 
     /// Puts another place in place of one, if that is here.
-    pub fn replace(&mut self, hash: u64, place: Place, by: Place) -> bool {
+    pub fn replace(&mut self, hash: u64, place: RecordSlot, by: RecordSlot) -> bool {
         let slot = self.slot(hash, place);
         if let Some(slot) = slot {
             self.set(slot, by);

@@ -6,17 +6,17 @@ use super::field;
 use super::prefetch;
 use super::record::{Record, DEAD};
 use super::segments::Segment;
-use super::table::{Place, Records};
+use super::table::{RecordSlot, Records};
 use host::defrag::Mover;
 use host::sizes::class;
 
-/// Most bytes of a chunk that holds several records: what the offset in a [`Place`] can tell.
+/// Most bytes of a chunk that holds several records: what the offset in a [`RecordSlot`] can tell.
 pub(super) const CHUNK: usize = 1 << 16;
 /// Fewest bytes of a chunk.
 const SMALLEST: usize = 256;
 /// A record of so many bytes has a chunk of its own.
 pub(super) const LONG: usize = CHUNK / 4;
-/// Most chunks: what the number in a [`Place`] can tell.
+/// Most chunks: what the number in a [`RecordSlot`] can tell.
 const CHUNKS: u32 = 1 << 24;
 
 /// A piece of memory full of records.
@@ -132,7 +132,7 @@ impl Chunks {
 
     /// The record at a place, and its chunk.
     #[inline]
-    pub fn record(&self, place: Place) -> (Record<'_>, &Chunk) {
+    pub fn record(&self, place: RecordSlot) -> (Record<'_>, &Chunk) {
         let chunk = self.slab.get(place.chunk);
         (
             Record::at(&chunk.bytes.0[usize::from(place.offset)..]),
@@ -142,13 +142,13 @@ impl Chunks {
 
     /// Whether the record at a place begins in that way and is about that field.
     #[inline]
-    pub fn is(&self, place: Place, head: u8, raw: &[u8]) -> bool {
+    pub fn is(&self, place: RecordSlot, head: u8, raw: &[u8]) -> bool {
         let bytes = &self.slab.get(place.chunk).bytes.0;
         Record::begins(&bytes[usize::from(place.offset)..], head, raw)
     }
 
     /// The bytes of a record and all behind it in its chunk.
-    pub fn bytes_mut(&mut self, place: Place) -> &mut [u8] {
+    pub fn bytes_mut(&mut self, place: RecordSlot) -> &mut [u8] {
         let chunk = self.slab.get_mut(place.chunk);
         &mut chunk.bytes.0[usize::from(place.offset)..]
     }
@@ -170,10 +170,10 @@ impl Chunks {
     }
 
     /// Appends a record, for which there is room.
-    pub fn append(&mut self, segment: &mut Segment, record: &[u8]) -> Place {
+    pub fn append(&mut self, segment: &mut Segment, record: &[u8]) -> RecordSlot {
         let last = self.slab.get_mut(segment.last);
         assert!(last.fits(record.len()), "there is room for a record");
-        let place = Place {
+        let place = RecordSlot {
             chunk: segment.last,
             offset: last.bytes.0.len() as u16,
         };
@@ -244,7 +244,7 @@ impl Chunks {
     /// Marks a record of that length as dead. Its chunk is freed if it was the last one in it, and what
     /// the chunk's records referred to is given back.
     #[must_use]
-    pub fn kill(&mut self, segment: &mut Segment, place: Place, bytes: usize) -> Option<Base> {
+    pub fn kill(&mut self, segment: &mut Segment, place: RecordSlot, bytes: usize) -> Option<Base> {
         let chunk = self.slab.get_mut(place.chunk);
         chunk.bytes.0[usize::from(place.offset)] |= DEAD;
         chunk.live -= bytes as u32;
@@ -377,7 +377,7 @@ impl Chunks {
 }
 
 impl Records for Chunks {
-    fn hash(&self, place: Place) -> u64 {
+    fn hash(&self, place: RecordSlot) -> u64 {
         let (record, chunk) = self.record(place);
         let hash = field::hash(record.kind(), record.raw);
         if record.is_owner() {
@@ -388,7 +388,7 @@ impl Records for Chunks {
     }
 
     #[inline]
-    fn prefetch(&self, place: Place) {
+    fn prefetch(&self, place: RecordSlot) {
         let bytes = &self.slab.get(place.chunk).bytes.0;
         let at = usize::from(place.offset);
         // A record of the usual length is in one line or in two.

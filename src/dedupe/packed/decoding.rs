@@ -13,7 +13,7 @@ use std::borrow::Cow;
 pub(super) use self::reader::Reader;
 use super::codec::Base;
 use super::crawls::{HOLDERS, OWNERS};
-use super::encoding::{number_at, seal, Counts, Kind, HEAD, SEAL, VERSION};
+use super::encoding::{number_at, seal, Counts, PartKind, HEAD, SEAL, VERSION};
 use super::Packed;
 
 /// What is wrong with a chunk.
@@ -30,8 +30,8 @@ pub(super) struct Loading {
     next: u32,
     /// Checksum of the chunk before it.
     seal: u64,
-    /// Kind of the last section.
-    kind: Kind,
+    /// PartKind of the last section.
+    kind: PartKind,
     announced: Counts,
     /// Numbers that crawls have here, by those that they were saved with.
     crawls: Vec<u32>,
@@ -135,9 +135,9 @@ impl Packed {
         let mut is_first = loading.next == 0;
         while !reader.rest.is_empty() {
             let kind = reader.take(1)?[0];
-            let kind = Kind::ALL.into_iter().find(|known| *known as u8 == kind);
+            let kind = PartKind::ALL.into_iter().find(|known| *known as u8 == kind);
             let kind = kind.ok_or("has a section of no known kind")?;
-            if kind < loading.kind || (kind == Kind::Counts) != is_first {
+            if kind < loading.kind || (kind == PartKind::Counts) != is_first {
                 return Err("has a section where it cannot be".into());
             }
             is_first = false;
@@ -147,17 +147,17 @@ impl Packed {
                 rest: reader.take(len)?,
             };
             match kind {
-                Kind::Counts => {
+                PartKind::Counts => {
                     for count in loading.announced.all() {
                         *count = content.number()?;
                     }
                     content.end()?;
                 }
-                Kind::Crawls => self.load_crawls(content, loading)?,
-                Kind::Tables => self.load_tables(content, loading)?,
-                Kind::Hosts => self.load_hosts(content, loading)?,
-                Kind::Records => self.load_list(content, loading)?,
-                Kind::End => {
+                PartKind::Crawls => self.load_crawls(content, loading)?,
+                PartKind::Tables => self.load_tables(content, loading)?,
+                PartKind::Hosts => self.load_hosts(content, loading)?,
+                PartKind::Records => self.load_list(content, loading)?,
+                PartKind::End => {
                     content.end()?;
                     reader.end()?;
                     self.settle(loading)?;

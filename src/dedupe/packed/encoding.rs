@@ -27,7 +27,7 @@ pub(super) const BLOCK: usize = 10;
 /// What a section is about, in the order of sections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
-pub(super) enum Kind {
+pub(super) enum PartKind {
     #[default]
     Counts = 0,
     Crawls = 1,
@@ -37,14 +37,14 @@ pub(super) enum Kind {
     End = 5,
 }
 
-impl Kind {
-    pub(super) const ALL: [Kind; 6] = [
-        Kind::Counts,
-        Kind::Crawls,
-        Kind::Tables,
-        Kind::Hosts,
-        Kind::Records,
-        Kind::End,
+impl PartKind {
+    pub(super) const ALL: [PartKind; 6] = [
+        PartKind::Counts,
+        PartKind::Crawls,
+        PartKind::Tables,
+        PartKind::Hosts,
+        PartKind::Records,
+        PartKind::End,
     ];
 }
 
@@ -87,7 +87,7 @@ pub(super) struct Writer<'a> {
     number: u32,
     seal: u64,
     /// The section that is open: where it begins, and its kind.
-    section: Option<(usize, Kind)>,
+    section: Option<(usize, PartKind)>,
     /// Most bytes of a chunk.
     limit: usize,
     give: &'a mut dyn FnMut(&[u8]),
@@ -131,7 +131,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Begins a section, which the next [`Writer::room`] makes sure to be in a chunk with what follows.
-    pub(super) fn open(&mut self, kind: Kind, head: &[u8]) {
+    pub(super) fn open(&mut self, kind: PartKind, head: &[u8]) {
         self.close();
         self.section = Some((self.bytes.len(), kind));
         self.bytes.extend_from_slice(&[kind as u8, 0, 0, 0, 0]);
@@ -162,7 +162,7 @@ impl<'a> Writer<'a> {
         if self.bytes.len() + SECTION + SEAL > self.limit {
             self.next();
         }
-        self.open(Kind::End, &[]);
+        self.open(PartKind::End, &[]);
         self.next();
     }
 }
@@ -193,7 +193,7 @@ impl Packed {
 
     pub(super) fn save_in(&self, limit: usize, chunk: &mut dyn FnMut(&[u8])) {
         let mut writer = Writer::new(limit, chunk);
-        writer.open(Kind::Counts, &[]);
+        writer.open(PartKind::Counts, &[]);
         for count in self.counts().all() {
             put(writer.room(&[], 10), *count);
         }
@@ -201,13 +201,13 @@ impl Packed {
         let crawls: Vec<u32> = self.crawls.iter().map(|(number, _)| number).collect();
         for (n, (_, crawl)) in self.crawls.iter().enumerate() {
             if n == 0 {
-                writer.open(Kind::Crawls, &[]);
+                writer.open(PartKind::Crawls, &[]);
             }
             put_bytes(writer.room(&[], crawl.id.len() + 5), &crawl.id);
         }
         for (n, (number, table)) in self.codec.tables().enumerate() {
             if n == 0 {
-                writer.open(Kind::Tables, &[]);
+                writer.open(PartKind::Tables, &[]);
             }
             let out = writer.room(&[], table.len() + 8);
             put(out, number.into());
@@ -216,7 +216,7 @@ impl Packed {
         let mut before = 0;
         for (number, host) in self.codec.hosts() {
             if before == 0 {
-                writer.open(Kind::Hosts, &[]);
+                writer.open(PartKind::Hosts, &[]);
             }
             let out = writer.room(&[], host.len() + 10);
             put(out, u64::from(number - before));
@@ -236,7 +236,7 @@ impl Packed {
         let mut block = Vec::new();
         for (n, number) in self.chunks_of(list).enumerate() {
             if n == 0 {
-                writer.open(Kind::Records, &head);
+                writer.open(PartKind::Records, &head);
             }
             block.clear();
             for record in self.records_of(number) {

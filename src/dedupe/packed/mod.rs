@@ -112,7 +112,7 @@ impl Packed {
     }
 
     /// Where what a part has of a field is.
-    fn place(&self, part: Part<'_>, field: &[u8]) -> Option<table::Place> {
+    fn place(&self, part: Part<'_>, field: &[u8]) -> Option<table::RecordSlot> {
         let field = Field::parse(field);
         let hash = field.hash();
         match part {
@@ -260,7 +260,7 @@ impl Packed {
     }
 
     /// Makes the owner of a field no more its owner.
-    fn disown(&mut self, place: table::Place) {
+    fn disown(&mut self, place: table::RecordSlot) {
         if self.list_of(place) != OWNERS {
             self.set_owner(place, false);
             return;

@@ -4,7 +4,7 @@ use super::blocks::NONE;
 use super::crawls::{HOLDERS, OWNERS};
 use super::field::{self, Text};
 use super::record::Record;
-use super::table::{Place, Walk};
+use super::table::{RecordSlot, TableCursor};
 use super::{Packed, Part, Value};
 use host::keyspace::Batch;
 
@@ -13,7 +13,7 @@ use host::keyspace::Batch;
 #[derive(Clone, Debug, Default)]
 pub struct Cursor {
     /// In the merged index: by hash, because an entry may go from one crawl to another.
-    walk: Walk,
+    walk: TableCursor,
     /// In a list of records: the chunk's number in its segment, where the chunk is, and the next record.
     sequence: u32,
     chunk: u32,
@@ -42,7 +42,7 @@ impl Packed {
         let before = out.len();
         let mut text = Text::new();
         for _ in 0..8 {
-            let mut each = |place: Place| {
+            let mut each = |place: RecordSlot| {
                 let (record, _) = self.chunks.record(place);
                 if record.is_owner() {
                     text.clear();
@@ -87,7 +87,7 @@ impl Packed {
                 }
                 looked_at += 1;
                 let record = Record::at(&chunk.bytes()[offset..]);
-                let place = Place {
+                let place = RecordSlot {
                     chunk: number,
                     offset: offset as u16,
                 };
@@ -115,7 +115,7 @@ impl Packed {
     }
 
     /// The value that a list has for what `find` gives; for [`Part::Owners`] the owner.
-    pub(super) fn value_of(&self, place: Place, part: Part<'_>) -> Value {
+    pub(super) fn value_of(&self, place: RecordSlot, part: Part<'_>) -> Value {
         let mut value = Value::new();
         match part {
             Part::Owners => {

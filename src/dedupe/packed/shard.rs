@@ -2,7 +2,7 @@
 
 use super::bucket::{Bucket, SLOTS};
 use super::prefetch;
-use super::table::{Place, Records, FULL};
+use super::table::{RecordSlot, Records, FULL};
 use host::defrag::Mover;
 use host::sizes::class;
 
@@ -73,7 +73,7 @@ impl Shard {
 
     /// The place of that hash of which `is` is true.
     #[inline]
-    pub fn find(&self, hash: u64, mut is: impl FnMut(Place) -> bool) -> Option<Place> {
+    pub fn find(&self, hash: u64, mut is: impl FnMut(RecordSlot) -> bool) -> Option<RecordSlot> {
         if self.buckets.is_empty() {
             return None;
         }
@@ -102,7 +102,7 @@ impl Shard {
     }
 
     /// Adds a place, which is not there.
-    pub fn add(&mut self, hash: u64, place: Place, ahead: Ahead, records: &impl Records) {
+    pub fn add(&mut self, hash: u64, place: RecordSlot, ahead: Ahead, records: &impl Records) {
         if (self.len() + 1) * 100 > self.slots() * MOST {
             self.rebuild(ahead.of(self.len() + 1), records);
         }
@@ -121,7 +121,7 @@ impl Shard {
         mover.list(&mut self.buckets);
     }
 
-    fn insert(&mut self, hash: u64, place: Place) {
+    fn insert(&mut self, hash: u64, place: RecordSlot) {
         let mut at = self.home(hash);
         while !self.buckets[at].insert(hash, place) {
             self.buckets[at].pass();
@@ -131,7 +131,7 @@ impl Shard {
     }
 
     /// Takes a place out.
-    pub fn remove(&mut self, hash: u64, place: Place) {
+    pub fn remove(&mut self, hash: u64, place: RecordSlot) {
         let home = self.home(hash);
         let mut at = home;
         while !self.buckets[at].remove(hash, place) {
@@ -147,7 +147,7 @@ impl Shard {
     }
 
     /// Puts another place in place of one.
-    pub fn replace(&mut self, hash: u64, place: Place, by: Place) {
+    pub fn replace(&mut self, hash: u64, place: RecordSlot, by: RecordSlot) {
         let mut at = self.home(hash);
         while !self.buckets[at].replace(hash, place, by) {
             assert!(!self.buckets[at].is_last(), "a record has a slot");
@@ -156,7 +156,7 @@ impl Shard {
     }
 
     /// All places with their hashes.
-    fn all(&self, records: &impl Records, out: &mut Vec<(u64, Place)>) {
+    fn all(&self, records: &impl Records, out: &mut Vec<(u64, RecordSlot)>) {
         // So that many records are waited for at a time.
         for buckets in self.buckets.chunks(8) {
             let from = out.len();
@@ -171,7 +171,7 @@ impl Shard {
     }
 
     /// A shard of these places, with slots for `ahead` of them.
-    fn of(places: impl Iterator<Item = (u64, Place)>, ahead: usize) -> Shard {
+    fn of(places: impl Iterator<Item = (u64, RecordSlot)>, ahead: usize) -> Shard {
         let mut shard = Shard::default();
         if ahead > 0 {
             let buckets = (ahead * 100).div_ceil(SLOTS * MOST);
@@ -196,7 +196,7 @@ impl Shard {
     pub fn split(&mut self, bit: u32, ahead: Ahead, records: &impl Records) -> Shard {
         let mut all = Vec::with_capacity(self.len());
         self.all(records, &mut all);
-        let is_given = |&(hash, _): &(u64, Place)| hash >> bit & 1 == 1;
+        let is_given = |&(hash, _): &(u64, RecordSlot)| hash >> bit & 1 == 1;
         let gives = all.iter().filter(|entry| is_given(entry)).count();
         self.buckets = Vec::new();
         let given = all.iter().copied().filter(is_given);
@@ -222,7 +222,7 @@ impl Shard {
         &self,
         from: u32,
         records: &impl Records,
-        each: &mut dyn FnMut(Place),
+        each: &mut dyn FnMut(RecordSlot),
     ) -> Option<u32> {
         /// Homes of a step.
         const HOMES: usize = 2;

@@ -9,7 +9,7 @@ use super::crawls::{HOLDERS, OWNERS};
 use super::field::{hash_in, Field};
 use super::record::{self, read_len, write_len, Record, OWNER};
 use super::segments::Segment;
-use super::table::{Place, Records};
+use super::table::{RecordSlot, Records};
 use super::{Packed, Value};
 
 /// What is kept of a field.
@@ -29,7 +29,7 @@ const SCRATCH: usize = 4096;
 impl Packed {
     /// The record whose crawl owns a field, or what says who owns it without one.
     #[inline]
-    pub(super) fn find_owner(&self, field: &Field<'_>, hash: u64) -> Option<Place> {
+    pub(super) fn find_owner(&self, field: &Field<'_>, hash: u64) -> Option<RecordSlot> {
         let head = field.kind() | OWNER;
         let raw = field.raw();
         self.table
@@ -37,7 +37,7 @@ impl Packed {
     }
 
     /// The record of a field in a list, unless its crawl owns the field.
-    pub(super) fn find_in(&self, list: u32, field: &Field<'_>, hash: u64) -> Option<Place> {
+    pub(super) fn find_in(&self, list: u32, field: &Field<'_>, hash: u64) -> Option<RecordSlot> {
         let head = field.kind();
         let raw = field.raw();
         self.table.find(hash_in(hash, list), |place| {
@@ -46,7 +46,12 @@ impl Packed {
     }
 
     /// The record of a field in a crawl.
-    pub(super) fn find_record(&self, crawl: u32, field: &Field<'_>, hash: u64) -> Option<Place> {
+    pub(super) fn find_record(
+        &self,
+        crawl: u32,
+        field: &Field<'_>,
+        hash: u64,
+    ) -> Option<RecordSlot> {
         let owner = self.find_owner(field, hash);
         owner
             .filter(|&place| self.list_of(place) == crawl)
@@ -54,7 +59,12 @@ impl Packed {
     }
 
     /// The record of a field in a crawl that does not own it.
-    pub(super) fn find_other(&self, crawl: u32, field: &Field<'_>, hash: u64) -> Option<Place> {
+    pub(super) fn find_other(
+        &self,
+        crawl: u32,
+        field: &Field<'_>,
+        hash: u64,
+    ) -> Option<RecordSlot> {
         let of = self.crawls.get(crawl);
         if of.owned == of.list.records {
             return None;
@@ -63,12 +73,12 @@ impl Packed {
     }
 
     /// The list that a record is in.
-    pub(super) fn list_of(&self, place: Place) -> u32 {
+    pub(super) fn list_of(&self, place: RecordSlot) -> u32 {
         self.chunks.get(place.chunk).crawl()
     }
 
     /// The number of the crawl that owns the field of what [`Packed::find_owner`] found.
-    pub(super) fn owner_at(&self, place: Place) -> u32 {
+    pub(super) fn owner_at(&self, place: RecordSlot) -> u32 {
         let (record, chunk) = self.chunks.record(place);
         match chunk.crawl() {
             OWNERS => owner_number(record.rest),
@@ -77,7 +87,7 @@ impl Packed {
     }
 
     /// Appends the value of a record to `out`.
-    pub(super) fn value_at(&self, place: Place, out: &mut Value) {
+    pub(super) fn value_at(&self, place: RecordSlot, out: &mut Value) {
         let (record, chunk) = self.chunks.record(place);
         match chunk.crawl() {
             OWNERS => out.extend_from_slice(&self.crawls.get(owner_number(record.rest)).id),
@@ -127,7 +137,7 @@ impl Packed {
     }
 
     /// Takes a record out. Its crawl stays, even if nothing is left of it.
-    pub(super) fn take_out(&mut self, place: Place) {
+    pub(super) fn take_out(&mut self, place: RecordSlot) {
         let list = self.list_of(place);
         let hash = self.chunks.hash(place);
         let is_owner = self.chunks.record(place).0.is_owner();
@@ -142,7 +152,7 @@ impl Packed {
     }
 
     /// Gives back what a record takes, which nothing leads to any more.
-    fn forget(&mut self, list: u32, place: Place) {
+    fn forget(&mut self, list: u32, place: RecordSlot) {
         let (record, chunk) = self.chunks.record(place);
         let len = self.len_of(list, &record);
         let is_packed = list != OWNERS && list != HOLDERS;
@@ -158,7 +168,7 @@ impl Packed {
     }
 
     /// Puts another value in place of a record's.
-    pub(super) fn put_again(&mut self, place: Place, kept: Kept<'_>) {
+    pub(super) fn put_again(&mut self, place: RecordSlot, kept: Kept<'_>) {
         let list = self.list_of(place);
         let (record, chunk) = self.chunks.record(place);
         let len = self.len_of(list, &record);
@@ -191,7 +201,7 @@ impl Packed {
     }
 
     /// Makes the crawl of a record the owner of its field, which has none, or no more the owner.
-    pub(super) fn set_owner(&mut self, place: Place, is_owner: bool) {
+    pub(super) fn set_owner(&mut self, place: RecordSlot, is_owner: bool) {
         let crawl = self.list_of(place);
         let hash = self.chunks.hash(place);
         self.table.remove(hash, place, &self.chunks);
@@ -220,7 +230,14 @@ impl Packed {
     }
 
     /// Writes a record to the end of its segment.
-    fn append(&mut self, list: u32, kind: u8, raw: &[u8], is_owner: bool, kept: Kept<'_>) -> Place {
+    fn append(
+        &mut self,
+        list: u32,
+        kind: u8,
+        raw: &[u8],
+        is_owner: bool,
+        kept: Kept<'_>,
+    ) -> RecordSlot {
         let mut bytes = std::mem::take(&mut self.scratch);
         bytes.clear();
         record::begin(kind, raw, is_owner, &mut bytes);
@@ -310,14 +327,14 @@ impl Packed {
     }
 
     /// Places of the records of a chunk that are not dead.
-    fn live(&self, number: u32) -> Vec<Place> {
+    fn live(&self, number: u32) -> Vec<RecordSlot> {
         let mut live = Vec::new();
         let chunk = self.chunks.get(number);
         let mut offset = 0;
         while offset < chunk.bytes().len() {
             let record = Record::at(&chunk.bytes()[offset..]);
             if !record.is_dead() {
-                live.push(Place {
+                live.push(RecordSlot {
                     chunk: number,
                     offset: offset as u16,
                 });

@@ -11,7 +11,7 @@ use host::defrag::Mover;
 
 /// Where a record is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct RecordSlot {
     /// Number of the chunk, below 2^24.
     pub chunk: u32,
     pub offset: u16,
@@ -20,9 +20,9 @@ pub(super) struct Place {
 /// What the table does not know: the records.
 pub(super) trait Records {
     /// The hash by which a record is in the table.
-    fn hash(&self, place: Place) -> u64;
+    fn hash(&self, place: RecordSlot) -> u64;
     /// Asks for the memory of a record.
-    fn prefetch(&self, place: Place);
+    fn prefetch(&self, place: RecordSlot);
 }
 
 /// Mean number of places in a shard. One has twice as many before it is split, which
@@ -50,7 +50,7 @@ pub(super) struct Table {
 /// A position in the order of hashes that a walk follows: shards by the lowest bits read backwards, in
 /// each the highest bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Walk {
+pub(super) struct TableCursor {
     /// The lowest bits, highest first: all that comes before it was given.
     shard: u32,
     /// How many of these bits told the shard.
@@ -77,12 +77,12 @@ impl Table {
 
     /// The place of that hash of which `is` is true.
     #[inline]
-    pub fn find(&self, hash: u64, is: impl FnMut(Place) -> bool) -> Option<Place> {
+    pub fn find(&self, hash: u64, is: impl FnMut(RecordSlot) -> bool) -> Option<RecordSlot> {
         self.shard(hash)?.find(hash, is)
     }
 
     /// Adds a place, which is not there.
-    pub fn insert(&mut self, hash: u64, place: Place, records: &impl Records) {
+    pub fn insert(&mut self, hash: u64, place: RecordSlot, records: &impl Records) {
         if self.shards.len() == 0 {
             self.shards.push(Shard::default());
         }
@@ -97,7 +97,7 @@ impl Table {
     }
 
     /// Takes a place out.
-    pub fn remove(&mut self, hash: u64, place: Place, records: &impl Records) {
+    pub fn remove(&mut self, hash: u64, place: RecordSlot, records: &impl Records) {
         let at = address(hash, self.shards.len());
         let may_shrink = self.expected == 0;
         self.change(at, |shard| {
@@ -112,7 +112,7 @@ impl Table {
     }
 
     /// Puts another place in place of one.
-    pub fn replace(&mut self, hash: u64, place: Place, by: Place) {
+    pub fn replace(&mut self, hash: u64, place: RecordSlot, by: RecordSlot) {
         let at = address(hash, self.shards.len());
         if let Some(shard) = self.shards.get_mut(at) {
             shard.replace(hash, place, by);
@@ -183,10 +183,10 @@ impl Table {
     /// All that stay are given by a walk from the first position to the last, some twice.
     pub fn walk(
         &self,
-        from: Walk,
+        from: TableCursor,
         records: &impl Records,
-        each: &mut dyn FnMut(Place),
-    ) -> Option<Walk> {
+        each: &mut dyn FnMut(RecordSlot),
+    ) -> Option<TableCursor> {
         let shards = self.shards.len();
         let at = address(from.shard.reverse_bits().into(), shards);
         let shard = self.shards.get(at)?;
@@ -197,7 +197,7 @@ impl Table {
         // A shard that was merged since is walked from its beginning.
         let within = if depth < from.depth { 0 } else { from.within };
         if let Some(within) = shard.walk(within, records, each) {
-            return Some(Walk {
+            return Some(TableCursor {
                 within,
                 depth,
                 ..from
@@ -208,7 +208,7 @@ impl Table {
         }
         let next = (from.shard >> (32 - depth)) + 1;
         // Beyond the last one there is a bit more.
-        (next >> depth == 0).then(|| Walk {
+        (next >> depth == 0).then(|| TableCursor {
             shard: next << (32 - depth),
             depth: 0,
             within: 0,

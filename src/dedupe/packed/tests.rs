@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::blocks::NONE;
 use super::model::Model;
 use super::record::Record;
-use super::table::Place;
+use super::table::RecordSlot;
 use super::*;
 use host::keyspace::Batch;
 
@@ -33,7 +33,7 @@ pub(super) fn verify(packed: &Packed) {
             while offset < chunk.bytes().len() {
                 let record = Record::at(&chunk.bytes()[offset..]);
                 let len = packed.len_of(list, &record);
-                let place = Place {
+                let place = RecordSlot {
                     chunk: number,
                     offset: offset as u16,
                 };

@@ -1,6 +1,6 @@
 //! Arguments that several commands share.
 
-use crate::tags::index::{Kind, ID_BYTES, TAG_BYTES};
+use crate::tags::index::{Tagged, ID_BYTES, TAG_BYTES};
 use host::server::args::Args;
 use host::server::command::Arg;
 use host::text::Shown;
@@ -16,9 +16,9 @@ pub const KIND: Arg = Arg::one_of(
 );
 
 /// Reads the kind.
-pub fn kind(args: &mut Args<'_>) -> Result<Kind, String> {
+pub fn kind(args: &mut Args<'_>) -> Result<Tagged, String> {
     let word = args.next("kind")?;
-    Kind::parse(word).ok_or_else(|| {
+    Tagged::parse(word).ok_or_else(|| {
         format!(
             "ERR kind '{}' is not RECORD, FILE or TAG (argument {})",
             Shown(word),
@@ -28,9 +28,9 @@ pub fn kind(args: &mut Args<'_>) -> Result<Kind, String> {
 }
 
 /// Reads an id of a kind.
-pub fn id<'a>(args: &mut Args<'a>, kind: Kind) -> Result<&'a [u8], String> {
+pub fn id<'a>(args: &mut Args<'a>, kind: Tagged) -> Result<&'a [u8], String> {
     match kind {
-        Kind::Tag => tag(args),
+        Tagged::Tag => tag(args),
         _ => args.bytes("id", ID_BYTES),
     }
 }

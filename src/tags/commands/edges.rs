@@ -5,7 +5,7 @@ use crawlspace_cdx::{Format, Line, Read};
 use super::arguments::{id, kind, tags, KIND};
 use super::settings::{tags_batch_ms, tags_inline_bytes};
 use super::store::{change, read};
-use crate::tags::index::{Index, Kind};
+use crate::tags::index::{Index, Tagged};
 use crate::tags::view::View;
 use host::reply::Reply;
 use host::server::command::{Answer, Arg, Call, Command, Spec};
@@ -103,7 +103,7 @@ impl Command for Get {
             return Ok(Answer::Reply(shown(own_tags(space.index(), kind, id))));
         }
         let view = space.view();
-        if kind == Kind::Tag || view.work(id.len(), None) <= tags_inline_bytes() {
+        if kind == Tagged::Tag || view.work(id.len(), None) <= tags_inline_bytes() {
             return Ok(Answer::Reply(shown(all_tags(&view, kind, id))));
         }
         let found = in_one_turn(move |id| Ok(shown(all_tags(&view, kind, id[0]))));
@@ -116,7 +116,7 @@ fn shown(tags: Vec<Vec<u8>>) -> Reply {
     Reply::Array(tags.into_iter().map(Reply::Bulk).collect())
 }
 
-fn own_tags(index: &Index, kind: Kind, id: &[u8]) -> Vec<Vec<u8>> {
+fn own_tags(index: &Index, kind: Tagged, id: &[u8]) -> Vec<Vec<u8>> {
     let tags = index.tags_of(kind, id).iter();
     let mut tags: Vec<_> = tags.map(|&tag| index.name(tag).to_vec()).collect();
     tags.sort();
@@ -124,13 +124,13 @@ fn own_tags(index: &Index, kind: Kind, id: &[u8]) -> Vec<Vec<u8>> {
 }
 
 /// The tags with all that they carry, and for a record or file those that its parts give it.
-fn all_tags(view: &View, kind: Kind, id: &[u8]) -> Vec<Vec<u8>> {
+fn all_tags(view: &View, kind: Tagged, id: &[u8]) -> Vec<Vec<u8>> {
     let format = match kind {
-        Kind::Record => Format::Record,
-        Kind::File => Format::File,
-        Kind::Tag => Format::Auto,
+        Tagged::Record => Format::Record,
+        Tagged::File => Format::File,
+        Tagged::Tag => Format::Auto,
     };
-    if kind != Kind::Tag {
+    if kind != Tagged::Tag {
         if let Ok(Read::Capture(line)) = Line::read(id, format) {
             return view.tags(&line);
         }

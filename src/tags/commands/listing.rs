@@ -5,7 +5,7 @@ use super::settings::tags_batch_ms;
 use super::store::read;
 use crate::tags::error::Error;
 use crate::tags::expression::Bounds;
-use crate::tags::index::Kind;
+use crate::tags::index::Tagged;
 use crate::tags::list::{list, Wanted};
 use crate::tags::space::Space;
 use crate::tags::view::Asked;
@@ -143,15 +143,15 @@ impl Command for Info {
         let of = |kind| index.counts(kind);
         let staged = |kind| index.staged(kind).unwrap_or_default().ids;
         let figures = [
-            ("record-ids", of(Kind::Record).ids),
-            ("record-edges", of(Kind::Record).edges),
-            ("file-ids", of(Kind::File).ids),
-            ("file-edges", of(Kind::File).edges),
-            ("tag-ids", of(Kind::Tag).ids),
-            ("tag-edges", of(Kind::Tag).edges),
-            ("staged-record-ids", staged(Kind::Record)),
-            ("staged-file-ids", staged(Kind::File)),
-            ("staged-tag-ids", staged(Kind::Tag)),
+            ("record-ids", of(Tagged::Record).ids),
+            ("record-edges", of(Tagged::Record).edges),
+            ("file-ids", of(Tagged::File).ids),
+            ("file-edges", of(Tagged::File).edges),
+            ("tag-ids", of(Tagged::Tag).ids),
+            ("tag-edges", of(Tagged::Tag).edges),
+            ("staged-record-ids", staged(Tagged::Record)),
+            ("staged-file-ids", staged(Tagged::File)),
+            ("staged-tag-ids", staged(Tagged::Tag)),
             ("tags", index.tag_count()),
             ("rules", space.rules().len() as u64),
             ("points", space.points().len() as u64),

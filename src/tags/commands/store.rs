@@ -8,7 +8,7 @@ use crate::tags::space::Space;
 use host::defrag::Mover;
 use host::server::api::Ctx;
 use host::server::command::{register_internal, Call, Internal, InternalCall};
-use host::server::keyspace::{By, Told};
+use host::server::keyspace::{By, Replicated};
 use host::server::native::{self, Native, Registered};
 use host::slices::Time;
 
@@ -78,7 +78,7 @@ pub fn change<R>(
         .change_native(&key, makes, |space: &mut Space| match change(space) {
             Ok((reply, changed)) => {
                 let by = By::TheCommand;
-                (Ok(reply), changed.then_some(Told { by, event }))
+                (Ok(reply), changed.then_some(Replicated { by, event }))
             }
             Err(error) => (Err(error), None),
         });
@@ -107,7 +107,7 @@ impl Internal for Chunk {
                 Ok(()) => {
                     let event = c"tags.chunk";
                     let by = By::TheCommand;
-                    (Ok(()), Some(Told { by, event }))
+                    (Ok(()), Some(Replicated { by, event }))
                 }
                 Err(error) => (Err(error), None),
             }

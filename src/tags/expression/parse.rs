@@ -37,7 +37,7 @@ struct Parser<'a> {
 
 /// What a text stands in, which says where it ends.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum TextKind {
     /// A tag, the name of a point or of a field.
     Name,
     /// Between `{` and `}`.
@@ -48,14 +48,14 @@ enum Place {
     Regex,
 }
 
-impl Place {
+impl TextKind {
     fn ends_at(self, byte: u8) -> bool {
         if byte.is_ascii_whitespace() {
             return true;
         }
         match self {
-            Place::Name | Place::Choice => b"|&!(){}*~=@".contains(&byte),
-            Place::Value | Place::Regex => b"|&)".contains(&byte),
+            TextKind::Name | TextKind::Choice => b"|&!(){}*~=@".contains(&byte),
+            TextKind::Value | TextKind::Regex => b"|&)".contains(&byte),
         }
     }
 }
@@ -139,13 +139,13 @@ impl Parser<'_> {
             }
             Some(b'@') => {
                 self.at += 1;
-                let name = self.text(Place::Name, "the name of an access point")?;
+                let name = self.text(TextKind::Name, "the name of an access point")?;
                 Ok(Expression::Point(name))
             }
             Some(b'*') => {
                 self.at += 1;
                 match self.next() {
-                    Some(byte) if !Place::Name.ends_at(byte) => Err(Error::syntax(
+                    Some(byte) if !TextKind::Name.ends_at(byte) => Err(Error::syntax(
                         "a '*' before a text; it may stand alone or after one",
                         self.at - 1,
                     )),
@@ -160,7 +160,7 @@ impl Parser<'_> {
     /// What begins with a name: a tag, several tags, a test of a field.
     fn named(&mut self) -> Result<Expression, Error> {
         let start = self.at;
-        let name = self.text(Place::Name, "a tag")?;
+        let name = self.text(TextKind::Name, "a tag")?;
         match (self.next(), self.text.get(self.at + 1)) {
             (Some(b'*'), Some(b'=')) => self.field(start, &name, Test::Contains, 2),
             (Some(b'='), _) => self.field(start, &name, Test::Equals, 1),
@@ -168,7 +168,7 @@ impl Parser<'_> {
             (Some(b'{'), _) => self.choices(name),
             (Some(b'*'), after) => {
                 let after = after.copied();
-                if after.is_some_and(|b| !Place::Name.ends_at(b) || b"{*@(!~".contains(&b)) {
+                if after.is_some_and(|b| !TextKind::Name.ends_at(b) || b"{*@(!~".contains(&b)) {
                     return Err(Error::syntax(
                         "a '*' in the middle of a tag; it may only stand at its end",
                         self.at,
@@ -196,8 +196,8 @@ impl Parser<'_> {
         }
         self.at += sign;
         let place = match test {
-            Test::Matches => Place::Regex,
-            _ => Place::Value,
+            Test::Matches => TextKind::Regex,
+            _ => TextKind::Value,
         };
         let value = self.pieces(place)?;
         Ok(Expression::Field {
@@ -217,7 +217,7 @@ impl Parser<'_> {
             if self.next().is_none() {
                 return Err(Error::syntax("a '{' without its '}'", open));
             }
-            choices.push(self.text(Place::Choice, "a text")?);
+            choices.push(self.text(TextKind::Choice, "a text")?);
             match self.peek() {
                 Some(b'|') => {}
                 Some(b'}') => {
@@ -240,7 +240,7 @@ impl Parser<'_> {
     }
 
     /// A text that must be there, called `what` in errors.
-    fn text(&mut self, place: Place, what: &str) -> Result<Template, Error> {
+    fn text(&mut self, place: TextKind, what: &str) -> Result<Template, Error> {
         let start = self.at;
         match self.pieces(place)? {
             Some(text) if !text.is_empty() => Ok(text),
@@ -253,7 +253,7 @@ impl Parser<'_> {
     }
 
     /// Pieces of text side by side, quoted or not; `None` if there is none.
-    fn pieces(&mut self, place: Place) -> Result<Option<Template>, Error> {
+    fn pieces(&mut self, place: TextKind) -> Result<Option<Template>, Error> {
         let mut template = Template::default();
         let start = self.at;
         while let Some(byte) = self.next() {
@@ -261,7 +261,7 @@ impl Parser<'_> {
                 b'"' | b'\'' => self.quoted(byte, place, &mut template)?,
                 _ if place.ends_at(byte) => break,
                 b'$' => {
-                    let regex = place == Place::Regex;
+                    let regex = place == TextKind::Regex;
                     self.at += template.dollar(self.text, self.at, self.groups, regex)?;
                 }
                 _ => self.at += template.push(&[byte]),
@@ -270,7 +270,7 @@ impl Parser<'_> {
         Ok((self.at > start).then_some(template))
     }
 
-    fn quoted(&mut self, quote: u8, place: Place, template: &mut Template) -> Result<(), Error> {
+    fn quoted(&mut self, quote: u8, place: TextKind, template: &mut Template) -> Result<(), Error> {
         let open = self.at;
         self.at += 1;
         loop {
@@ -298,7 +298,7 @@ impl Parser<'_> {
                     }
                 }
                 b'$' => {
-                    let regex = place == Place::Regex;
+                    let regex = place == TextKind::Regex;
                     self.at += template.dollar(self.text, self.at, self.groups, regex)?;
                 }
                 _ => self.at += template.push(&[byte]),

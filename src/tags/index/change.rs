@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use super::circle;
 use super::edges::{Edges, Tags};
 use super::names::{Names, Occurs};
-use super::{Dropped, Error, Index, Kind, Mode, TagId, Touched, ID_BYTES, MOST_TAGS, TAG_BYTES};
+use super::{Dropped, Error, Index, Mode, TagId, Tagged, Touched, ID_BYTES, MOST_TAGS, TAG_BYTES};
 
 /// Names that a change of one id looks at in the sweep for those that do not occur any more.
 const STEPS: u32 = 64;
@@ -17,14 +17,19 @@ impl Index {
     ///
     /// # Errors
     /// `id` or a tag is not a good one, there would be a circle of tags, or there are too many.
-    pub fn add(&mut self, kind: Kind, id: &[u8], tags: &[&[u8]]) -> Result<(u64, Touched), Error> {
+    pub fn add(
+        &mut self,
+        kind: Tagged,
+        id: &[u8],
+        tags: &[&[u8]],
+    ) -> Result<(u64, Touched), Error> {
         check_id(kind, id)?;
         tags.iter().try_for_each(|tag| check_tag(tag))?;
         self.check_room(tags.len() + 1)?;
-        if kind == Kind::Tag {
+        if kind == Tagged::Tag {
             self.check_circles(id, tags)?;
         }
-        let mut change = Change::new(&mut self.names, &mut self.in_place[kind as usize]);
+        let mut change = EdgeChange::new(&mut self.names, &mut self.in_place[kind as usize]);
         let added = match change.merge(id, tags.iter().copied()) {
             Ok(added) => added,
             Err(error) => {
@@ -38,7 +43,7 @@ impl Index {
     }
 
     /// Removes edges; how many were there.
-    pub fn remove(&mut self, kind: Kind, id: &[u8], tags: &[&[u8]]) -> (u64, Touched) {
+    pub fn remove(&mut self, kind: Tagged, id: &[u8], tags: &[&[u8]]) -> (u64, Touched) {
         let edges = &mut self.in_place[kind as usize];
         let mut own = Tags::from_slice(edges.set(edges.set_of(&self.names, id)));
         let before = own.len();
@@ -63,7 +68,7 @@ impl Index {
     /// As for [`Index::add`].
     pub fn load(
         &mut self,
-        kind: Kind,
+        kind: Tagged,
         mode: Mode,
         pairs: &[(&[u8], &[u8])],
     ) -> Result<(Touched, Dropped), Error> {
@@ -81,13 +86,13 @@ impl Index {
         let steps = STEPS.saturating_add(pairs.len() as u32);
         let changed = match mode {
             Mode::Merge | Mode::Set => {
-                let change = Change::new(&mut self.names, &mut self.in_place[at]);
+                let change = EdgeChange::new(&mut self.names, &mut self.in_place[at]);
                 change.load(kind, mode, pairs)
             }
             Mode::Stage => {
                 let begun = self.staged[at].is_some();
                 let edges = self.staged[at].get_or_insert_with(|| Edges::new(kind));
-                let changed = Change::new(&mut self.names, edges).load(kind, mode, pairs);
+                let changed = EdgeChange::new(&mut self.names, edges).load(kind, mode, pairs);
                 if changed.is_err() && !begun {
                     self.staged[at] = None;
                 }
@@ -95,7 +100,7 @@ impl Index {
             }
             Mode::Replace => {
                 let mut edges = Edges::new(kind);
-                let changed = Change::new(&mut self.names, &mut edges).load(kind, mode, pairs);
+                let changed = EdgeChange::new(&mut self.names, &mut edges).load(kind, mode, pairs);
                 if let Err(error) = changed {
                     self.settle(steps);
                     return Err(error);
@@ -103,7 +108,7 @@ impl Index {
                 let old = std::mem::replace(&mut self.in_place[at], edges);
                 self.look_at_all(kind);
                 let touched = self.end(kind, &[], steps.max(MORE_STEPS));
-                let touched = if kind == Kind::Tag {
+                let touched = if kind == Tagged::Tag {
                     Touched::All
                 } else {
                     touched
@@ -126,7 +131,7 @@ impl Index {
     ///
     /// # Errors
     /// There is no staged copy, or it does not hold as many ids as expected.
-    pub fn swap(&mut self, kind: Kind, expect: Option<u64>) -> Result<(u64, Dropped), Error> {
+    pub fn swap(&mut self, kind: Tagged, expect: Option<u64>) -> Result<(u64, Dropped), Error> {
         let staged = &mut self.staged[kind as usize];
         let has = staged.as_ref().ok_or(Error::NotStaged(kind))?.counts().ids;
         if let Some(expected) = expect.filter(|&expected| expected != has) {
@@ -146,7 +151,7 @@ impl Index {
     }
 
     /// Throws the staged copy away; how many ids it held.
-    pub fn discard(&mut self, kind: Kind) -> (u64, Dropped) {
+    pub fn discard(&mut self, kind: Tagged) -> (u64, Dropped) {
         let Some(old) = self.staged[kind as usize].take() else {
             return (0, Dropped::default());
         };
@@ -167,7 +172,7 @@ impl Index {
         for &tag in tags {
             let circle = match (self.tag(id), self.tag(tag)) {
                 _ if id == tag => true,
-                (Some(from), Some(to)) => circle::carries(self.of(Kind::Tag), to, from),
+                (Some(from), Some(to)) => circle::carries(self.of(Tagged::Tag), to, from),
                 _ => false,
             };
             if circle {
@@ -181,28 +186,28 @@ impl Index {
     }
 
     /// Ends a change of these ids in place.
-    fn end(&mut self, kind: Kind, ids: &[&[u8]], steps: u32) -> Touched {
+    fn end(&mut self, kind: Tagged, ids: &[&[u8]], steps: u32) -> Touched {
         let new = self.settle(steps);
         self.touched(kind, ids, new)
     }
 
-    fn touched(&self, kind: Kind, ids: &[&[u8]], mut tags: Vec<TagId>) -> Touched {
-        if kind == Kind::Tag {
+    fn touched(&self, kind: Tagged, ids: &[&[u8]], mut tags: Vec<TagId>) -> Touched {
+        if kind == Tagged::Tag {
             tags.extend(ids.iter().filter_map(|id| self.tag(id)));
         }
         if tags.is_empty() {
             return Touched::Nothing;
         }
-        match circle::above(self.of(Kind::Tag), tags, Touched::MOST) {
+        match circle::above(self.of(Tagged::Tag), tags, Touched::MOST) {
             Some(tags) => Touched::Tags(tags),
             None => Touched::All,
         }
     }
 
     /// Sees to it that names are forgotten that only a copy of that kind had that is gone.
-    fn look_at_all(&mut self, kind: Kind) {
+    fn look_at_all(&mut self, kind: Tagged) {
         self.names.tags.look_at_all();
-        if kind == Kind::Record {
+        if kind == Tagged::Record {
             self.names.files.look_at_all();
         }
     }
@@ -237,7 +242,7 @@ pub(super) fn occurs(
 }
 
 /// A change of some ids, which can be undone.
-pub(super) struct Change<'a> {
+pub(super) struct EdgeChange<'a> {
     pub(super) names: &'a mut Names,
     pub(super) edges: &'a mut Edges,
     /// Ids that were changed, told by the caller's numbers of them, with the sets they had, which are
@@ -245,9 +250,9 @@ pub(super) struct Change<'a> {
     undo: Vec<(usize, u32)>,
 }
 
-impl<'a> Change<'a> {
-    pub(super) fn new(names: &'a mut Names, edges: &'a mut Edges) -> Change<'a> {
-        Change {
+impl<'a> EdgeChange<'a> {
+    pub(super) fn new(names: &'a mut Names, edges: &'a mut Edges) -> EdgeChange<'a> {
+        EdgeChange {
             names,
             edges,
             undo: Vec::new(),
@@ -292,7 +297,7 @@ impl<'a> Change<'a> {
 
     fn load(
         mut self,
-        kind: Kind,
+        kind: Tagged,
         mode: Mode,
         pairs: &[(&[u8], &[u8])],
     ) -> Result<Vec<usize>, Error> {
@@ -303,7 +308,7 @@ impl<'a> Change<'a> {
                 break;
             }
         }
-        if failed.is_ok() && kind == Kind::Tag {
+        if failed.is_ok() && kind == Tagged::Tag {
             let ids = self.undo.iter().map(|&(pair, _)| pairs[pair].0).collect();
             failed = self.check_circles(ids);
         }
@@ -377,9 +382,9 @@ pub(super) fn check_tag(tag: &[u8]) -> Result<(), Error> {
     Err(Error::BadTag(tag.into(), why))
 }
 
-pub(super) fn check_id(kind: Kind, id: &[u8]) -> Result<(), Error> {
+pub(super) fn check_id(kind: Tagged, id: &[u8]) -> Result<(), Error> {
     let why = match id {
-        _ if kind == Kind::Tag => return check_tag(id),
+        _ if kind == Tagged::Tag => return check_tag(id),
         [] => "is empty; an id has at least one byte",
         _ if id.len() > ID_BYTES => "is too long; an id has at most 16384 bytes",
         _ => return Ok(()),

@@ -3,14 +3,14 @@
 use std::fmt;
 
 use super::edges::{walk, Edges};
-use super::{Index, Kind, TagId};
+use super::{Index, TagId, Tagged};
 
 impl Index {
     /// Walks over the ids of a kind, about `count` of them from `cursor` on; where to go on, 0 at the end.
     /// What is there all the time is given at least once.
     pub fn scan(
         &self,
-        kind: Kind,
+        kind: Tagged,
         cursor: u64,
         count: usize,
         each: &mut dyn FnMut(&[u8], &[TagId]),
@@ -50,9 +50,9 @@ impl Index {
     }
 
     /// All copies, staged ones after those in place.
-    pub(super) fn all(&self) -> impl Iterator<Item = (Kind, bool, &Edges)> {
-        let in_place = Kind::ALL.into_iter().zip(&self.in_place);
-        let staged = Kind::ALL.into_iter().zip(&self.staged);
+    pub(super) fn all(&self) -> impl Iterator<Item = (Tagged, bool, &Edges)> {
+        let in_place = Tagged::ALL.into_iter().zip(&self.in_place);
+        let staged = Tagged::ALL.into_iter().zip(&self.staged);
         let staged = staged.filter_map(|(kind, edges)| Some((kind, true, edges.as_ref()?)));
         in_place
             .map(|(kind, edges)| (kind, false, edges))
@@ -64,7 +64,7 @@ impl Index {
 impl PartialEq for Index {
     fn eq(&self, other: &Index) -> bool {
         let figures =
-            |index: &Index| Kind::ALL.map(|kind| (index.counts(kind), index.staged(kind)));
+            |index: &Index| Tagged::ALL.map(|kind| (index.counts(kind), index.staged(kind)));
         if figures(self) != figures(other) {
             return false;
         }

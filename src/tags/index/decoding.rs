@@ -6,11 +6,11 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-use super::change::{check_id, check_tag, Change};
+use super::change::{check_id, check_tag, EdgeChange};
 use super::edges::Edges;
 use super::encoding::{STAGED, VERSION};
 use super::record::{Parts, TIMESTAMPS};
-use super::{Index, Kind, TagId, ID_BYTES, MOST_TAGS, TAG_BYTES};
+use super::{Index, TagId, Tagged, ID_BYTES, MOST_TAGS, TAG_BYTES};
 
 /// Tags that a chunk may add to ids that are there already. Every such set has to be made, and a few bytes
 /// could ask for very many large ones.
@@ -31,7 +31,7 @@ impl Index {
             false => &mut self.in_place[at],
             true => self.staged[at].get_or_insert_with(|| Edges::new(chunk.kind)),
         };
-        let loaded = chunk.load(Change::new(&mut self.names, edges));
+        let loaded = chunk.load(EdgeChange::new(&mut self.names, edges));
         if loaded.is_err() && chunk.staged && !begun {
             self.staged[at] = None;
         }
@@ -42,7 +42,7 @@ impl Index {
 
 /// A chunk, checked.
 struct Chunk<'a> {
-    kind: Kind,
+    kind: Tagged,
     staged: bool,
     tags: Vec<&'a [u8]>,
     /// Tags of the sets, one set after the other, and where each ends.
@@ -73,7 +73,9 @@ impl<'a> Chunk<'a> {
         let mut reader = Reader { bytes, at: 0 };
         let head = *reader.bytes(1)?.first().ok_or(Corrupt)?;
         let staged = head & STAGED != 0;
-        let kind = *Kind::ALL.get(usize::from(head & !STAGED)).ok_or(Corrupt)?;
+        let kind = *Tagged::ALL
+            .get(usize::from(head & !STAGED))
+            .ok_or(Corrupt)?;
         let tags = reader.texts(TAG_BYTES)?;
         if tags.iter().any(|tag| check_tag(tag).is_err()) {
             return Err(Corrupt);
@@ -96,7 +98,7 @@ impl<'a> Chunk<'a> {
             ends.push(members.len());
         }
         let files = match kind {
-            Kind::Record => reader.texts(ID_BYTES)?,
+            Tagged::Record => reader.texts(ID_BYTES)?,
             _ => Vec::new(),
         };
         let ids = reader.number(u32::MAX.into())?;
@@ -130,12 +132,12 @@ impl<'a> Chunk<'a> {
             return Err(Corrupt);
         }
         let file = match self.kind {
-            Kind::Record => reader.number(self.files.len() as u64)?,
+            Tagged::Record => reader.number(self.files.len() as u64)?,
             _ => 0,
         };
         if file == 0 {
             let id = reader.text(ID_BYTES)?;
-            let in_parts = self.kind == Kind::Record && Parts::of(id).is_some();
+            let in_parts = self.kind == Tagged::Record && Parts::of(id).is_some();
             if in_parts || check_id(self.kind, id).is_err() {
                 return Err(Corrupt);
             }
@@ -155,7 +157,7 @@ impl<'a> Chunk<'a> {
         Ok((id.into(), set))
     }
 
-    fn load(&self, mut change: Change<'_>) -> Result<(), String> {
+    fn load(&self, mut change: EdgeChange<'_>) -> Result<(), String> {
         let numbers: Vec<TagId> = self
             .tags
             .iter()
@@ -185,7 +187,11 @@ impl<'a> Chunk<'a> {
         loaded
     }
 
-    fn load_ids(&self, change: &mut Change<'_>, sets: &[(Vec<TagId>, u32)]) -> Result<(), String> {
+    fn load_ids(
+        &self,
+        change: &mut EdgeChange<'_>,
+        sets: &[(Vec<TagId>, u32)],
+    ) -> Result<(), String> {
         let mut reader = self.rest;
         let mut merged = 0;
         let mut ids = Vec::new();
@@ -206,7 +212,7 @@ impl<'a> Chunk<'a> {
                 let added = change.merge_numbers(&id, tags);
                 added.map_err(|error| error.to_string())?;
             }
-            if self.kind == Kind::Tag {
+            if self.kind == Tagged::Tag {
                 ids.push(id);
             }
         }

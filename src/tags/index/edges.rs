@@ -6,16 +6,16 @@ use super::carriers::Carriers;
 use super::dictionary::Dictionary;
 use super::names::{List, Names};
 use super::pages::Numbers;
-use super::record::{told, whole_key, Key, Parts, Told};
+use super::record::{told, whole_key, Key, Parts, RecordKey};
 use super::table::Table;
-use super::{Counts, Kind, TagId};
+use super::{Counts, TagId, Tagged};
 
 /// Tags in order of their numbers.
 pub type Tags = SmallVec<[TagId; 16]>;
 
 #[derive(Clone)]
 pub struct Edges {
-    kind: Kind,
+    kind: Tagged,
     /// The set of each record or file.
     table: Table,
     /// The set of each tag.
@@ -31,7 +31,7 @@ pub struct Edges {
 }
 
 impl Edges {
-    pub fn new(kind: Kind) -> Edges {
+    pub fn new(kind: Tagged) -> Edges {
         Edges {
             kind,
             table: Table::default(),
@@ -86,9 +86,9 @@ impl Edges {
             return 0;
         }
         match self.kind {
-            Kind::Tag => names.tag(id).map_or(0, |tag| self.of_tags.get(tag.0)),
-            Kind::File => self.table.get(id).unwrap_or(0),
-            Kind::Record => {
+            Tagged::Tag => names.tag(id).map_or(0, |tag| self.of_tags.get(tag.0)),
+            Tagged::File => self.table.get(id).unwrap_or(0),
+            Tagged::Record => {
                 let key = key(names, id);
                 key.and_then(|key| self.table.get(&key)).unwrap_or(0)
             }
@@ -145,10 +145,10 @@ impl Edges {
         }
         self.hold_again(set);
         match self.kind {
-            Kind::Tag => self.place_tag(names, id, old, set),
-            Kind::File if set > 0 => self.table.set(id, set),
-            Kind::File => self.table.remove(id),
-            Kind::Record => self.place_record(names, id, old, set),
+            Tagged::Tag => self.place_tag(names, id, old, set),
+            Tagged::File if set > 0 => self.table.set(id, set),
+            Tagged::File => self.table.remove(id),
+            Tagged::Record => self.place_record(names, id, old, set),
         }
         self.counts.ids += u64::from(set > 0);
         self.counts.ids -= u64::from(old > 0);
@@ -202,7 +202,7 @@ impl Edges {
 
     /// Gives all ids with their sets.
     pub fn each(&self, names: &Names, each: &mut dyn FnMut(Id<'_>, u32)) {
-        if self.kind == Kind::Tag {
+        if self.kind == Tagged::Tag {
             for tag in 1..self.of_tags.end() {
                 match self.of_tags.get(tag) {
                     0 => {}
@@ -223,7 +223,7 @@ impl Edges {
         count: usize,
         each: &mut dyn FnMut(&[u8], &[TagId]),
     ) -> u64 {
-        if self.kind == Kind::Tag {
+        if self.kind == Tagged::Tag {
             return walk(self.of_tags.end(), cursor, count, |tag| {
                 let set = self.of_tags.get(tag.0);
                 if set > 0 {
@@ -257,7 +257,7 @@ impl Edges {
             }
             let id = id.bytes(&mut joined);
             assert_eq!(self.set_of(names, id), set);
-            if let (Kind::Tag, Some(tag)) = (self.kind, names.tag(id)) {
+            if let (Tagged::Tag, Some(tag)) = (self.kind, names.tag(id)) {
                 *uses.entry(tag.0).or_insert(0) += 1;
                 for carried in self.set(set) {
                     carriers.entry(*carried).or_default().push(tag);
@@ -292,12 +292,12 @@ impl Edges {
     }
 
     fn told<'a>(&self, names: &'a Names, key: &'a [u8]) -> Id<'a> {
-        if self.kind == Kind::File {
+        if self.kind == Tagged::File {
             return Id::Whole(key);
         }
         match told(key, &names.files) {
-            Told::Whole(id) => Id::Whole(id),
-            Told::Parts(file, parts) => Id::Parts(file, parts),
+            RecordKey::Whole(id) => Id::Whole(id),
+            RecordKey::Parts(file, parts) => Id::Parts(file, parts),
         }
     }
 

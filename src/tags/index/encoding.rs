@@ -26,7 +26,7 @@ use std::hash::BuildHasherDefault;
 use rustc_hash::FxHasher;
 
 use super::edges::{Edges, Id};
-use super::{Index, Kind};
+use super::{Index, Tagged};
 
 /// How many bytes a chunk has, more or less: as a set of tags stands in it as a whole, up to 10 MiB more.
 pub const CHUNK_BYTES: usize = 1 << 20;
@@ -140,7 +140,7 @@ impl Index {
                 index: self,
                 edges,
                 head: [VERSION, kind as u8 + if staged { STAGED } else { 0 }],
-                is_of_records: kind == Kind::Record,
+                is_of_records: kind == Tagged::Record,
                 tags: Default::default(),
                 sets: Default::default(),
                 files: Default::default(),

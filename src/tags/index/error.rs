@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Kind, MOST_TAGS};
+use super::{Tagged, MOST_TAGS};
 use host::text::Shown;
 
 /// Why a change was refused. Nothing has changed then.
@@ -16,11 +16,11 @@ pub enum Error {
         carries: Box<[u8]>,
     },
     /// There is no staged copy.
-    NotStaged(Kind),
+    NotStaged(Tagged),
     /// The staged copy does not hold the number of ids that was expected.
     StagedCount {
         /// The kind asked for.
-        kind: Kind,
+        kind: Tagged,
         /// Ids in the staged copy.
         has: u64,
         /// Ids that should be there.

@@ -37,7 +37,7 @@ pub use error::Error;
 
 /// What may have tags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Kind {
+pub enum Tagged {
     /// A capture: `urlkey timestamp filename offset`.
     Record,
     /// A WARC name.
@@ -46,22 +46,22 @@ pub enum Kind {
     Tag,
 }
 
-impl Kind {
+impl Tagged {
     /// All of them.
-    pub const ALL: [Kind; 3] = [Kind::Record, Kind::File, Kind::Tag];
+    pub const ALL: [Tagged; 3] = [Tagged::Record, Tagged::File, Tagged::Tag];
 
     /// Its name in commands.
     pub fn name(self) -> &'static str {
         match self {
-            Kind::Record => "RECORD",
-            Kind::File => "FILE",
-            Kind::Tag => "TAG",
+            Tagged::Record => "RECORD",
+            Tagged::File => "FILE",
+            Tagged::Tag => "TAG",
         }
     }
 
     /// The kind of that name, whatever the case.
-    pub fn parse(word: &[u8]) -> Option<Kind> {
-        Kind::ALL
+    pub fn parse(word: &[u8]) -> Option<Tagged> {
+        Tagged::ALL
             .into_iter()
             .find(|kind| word.eq_ignore_ascii_case(kind.name().as_bytes()))
     }
@@ -147,20 +147,20 @@ impl Dropped {
 /// Edges from records, files and tags to tags, and a staged copy of each kind.
 ///
 /// ```
-/// use crawlspace::tags::index::{Index, Kind};
+/// use crawlspace::tags::index::{Index, Tagged};
 ///
 /// let mut index = Index::default();
-/// index.add(Kind::File, b"a.warc.gz", &[b"coll:1068"]).unwrap();
-/// index.add(Kind::Tag, b"coll:1068", &[b"org:77", b"private"]).unwrap();
+/// index.add(Tagged::File, b"a.warc.gz", &[b"coll:1068"]).unwrap();
+/// index.add(Tagged::Tag, b"coll:1068", &[b"org:77", b"private"]).unwrap();
 /// let before = index.clone();
-/// index.remove(Kind::Tag, b"coll:1068", &[b"private"]);
+/// index.remove(Tagged::Tag, b"coll:1068", &[b"private"]);
 ///
 /// let mut tags = Vec::new();
-/// index.closure(index.tags_of(Kind::File, b"a.warc.gz"), &mut tags);
+/// index.closure(index.tags_of(Tagged::File, b"a.warc.gz"), &mut tags);
 /// let mut names: Vec<_> = tags.iter().map(|tag| index.name(*tag)).collect();
 /// names.sort();
 /// assert_eq!(names, [&b"coll:1068"[..], b"org:77"]);
-/// assert_eq!(before.counts(Kind::Tag).edges, 2);
+/// assert_eq!(before.counts(Tagged::Tag).edges, 2);
 /// ```
 #[derive(Clone)]
 pub struct Index {
@@ -173,7 +173,7 @@ impl Default for Index {
     fn default() -> Self {
         Index {
             names: Names::default(),
-            in_place: Kind::ALL.map(Edges::new),
+            in_place: Tagged::ALL.map(Edges::new),
             staged: [None, None, None],
         }
     }
@@ -187,12 +187,12 @@ impl Index {
     }
 
     /// How much there is of a kind.
-    pub fn counts(&self, kind: Kind) -> Counts {
+    pub fn counts(&self, kind: Tagged) -> Counts {
         self.of(kind).counts()
     }
 
     /// How much is staged of a kind; `None` if there is no staged copy.
-    pub fn staged(&self, kind: Kind) -> Option<Counts> {
+    pub fn staged(&self, kind: Tagged) -> Option<Counts> {
         self.staged[kind as usize].as_ref().map(Edges::counts)
     }
 
@@ -225,11 +225,11 @@ impl Index {
 
     /// The tags that a tag carries itself, in order of their numbers.
     pub fn carried(&self, tag: TagId) -> &[TagId] {
-        self.of(Kind::Tag).carried(tag)
+        self.of(Tagged::Tag).carried(tag)
     }
 
     /// The tags that an id has itself, in order of their numbers.
-    pub fn tags_of(&self, kind: Kind, id: &[u8]) -> &[TagId] {
+    pub fn tags_of(&self, kind: Tagged, id: &[u8]) -> &[TagId] {
         let edges = self.of(kind);
         edges.set(edges.set_of(&self.names, id))
     }
@@ -256,7 +256,7 @@ impl Index {
             }
         };
         add(into, from);
-        let tags = self.of(Kind::Tag);
+        let tags = self.of(Tagged::Tag);
         let mut at = 0;
         while let Some(&tag) = into.get(at) {
             add(into, tags.carried(tag));
@@ -285,7 +285,7 @@ impl Index {
         0
     }
 
-    fn of(&self, kind: Kind) -> &Edges {
+    fn of(&self, kind: Tagged) -> &Edges {
         &self.in_place[kind as usize]
     }
 

@@ -88,16 +88,16 @@ pub fn whole_key(id: &[u8]) -> Key {
 }
 
 /// What a key stands for.
-pub enum Told<'a> {
+pub enum RecordKey<'a> {
     Whole(&'a [u8]),
     /// The number of the filename, and the parts.
     Parts(u32, Parts<'a>),
 }
 
 /// Reads a key that was made here.
-pub fn told<'a>(key: &'a [u8], files: &'a List) -> Told<'a> {
+pub fn told<'a>(key: &'a [u8], files: &'a List) -> RecordKey<'a> {
     if key[0] == AS_IT_IS {
-        return Told::Whole(&key[1..]);
+        return RecordKey::Whole(&key[1..]);
     }
     let mut timestamp = [0; 8];
     timestamp[2..].copy_from_slice(&key[..6]);
@@ -111,7 +111,7 @@ pub fn told<'a>(key: &'a [u8], files: &'a List) -> Told<'a> {
         filename: files.get(file),
         offset,
     };
-    Told::Parts(file, parts)
+    RecordKey::Parts(file, parts)
 }
 
 /// What stands before the last space, and after it.
@@ -177,8 +177,8 @@ mod tests {
                 None => whole_key(id),
             };
             match told(&key, &files) {
-                Told::Whole(whole) => assert_eq!(whole, id),
-                Told::Parts(_, again) => {
+                RecordKey::Whole(whole) => assert_eq!(whole, id),
+                RecordKey::Parts(_, again) => {
                     let mut joined = Vec::new();
                     again.join(&mut joined);
                     assert_eq!(joined, id);

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
-use super::{Batch, KeyError, Keyspace, Kind, Result};
+use super::{Batch, KeyError, KeyType, Keyspace, Result};
 use crate::text::{parse_signed, parse_unsigned};
 
 /// A value of a type of the module's own, as much as is known of it here.
@@ -59,7 +59,7 @@ macro_rules! typed {
         match $self.keys.get($key) {
             None => None,
             Some(Plain::$variant(value)) => Some(value),
-            Some(_) => return Err(wrong_type($key, Kind::$variant)),
+            Some(_) => return Err(wrong_type($key, KeyType::$variant)),
         }
     };
 }
@@ -72,12 +72,12 @@ macro_rules! typed_mut {
             .or_insert_with(|| Plain::$variant(Default::default()))
         {
             Plain::$variant(value) => value,
-            _ => return Err(wrong_type($key, Kind::$variant)),
+            _ => return Err(wrong_type($key, KeyType::$variant)),
         }
     };
 }
 
-fn wrong_type(key: &[u8], needs: Kind) -> KeyError {
+fn wrong_type(key: &[u8], needs: KeyType) -> KeyError {
     KeyError::WrongType {
         key: key.to_vec(),
         needs,
@@ -415,7 +415,7 @@ impl<V: Native> Keyspace for MemoryKeyspace<V> {
         match self.keys.get(key) {
             None => Ok(0),
             Some(Plain::Text(text)) => Ok(parse_signed(text).unwrap_or(0)),
-            Some(_) => Err(wrong_type(key, Kind::String)),
+            Some(_) => Err(wrong_type(key, KeyType::String)),
         }
     }
 

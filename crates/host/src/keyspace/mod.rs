@@ -12,7 +12,7 @@ use crate::text::Shown;
 
 /// The Redis type that an operation needs a key to have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum KeyType {
     /// A hash.
     Hash,
     /// A set.
@@ -27,15 +27,15 @@ pub enum Kind {
     Native(&'static str),
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for KeyType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Kind::Hash => "hash",
-            Kind::Set => "set",
-            Kind::List => "list",
-            Kind::SortedSet => "sorted set",
-            Kind::String => "number",
-            Kind::Native(name) => name,
+            KeyType::Hash => "hash",
+            KeyType::Set => "set",
+            KeyType::List => "list",
+            KeyType::SortedSet => "sorted set",
+            KeyType::String => "number",
+            KeyType::Native(name) => name,
         })
     }
 }
@@ -48,7 +48,7 @@ pub enum KeyError {
         /// The key's full name.
         key: Vec<u8>,
         /// What it should be.
-        needs: Kind,
+        needs: KeyType,
     },
     /// The server said no, for example because a cluster slot moved away. The text is the
     /// server's own, code word first.

@@ -15,7 +15,7 @@ use super::job;
 use super::main_thread::MainThread;
 
 /// How far ahead it is set at most, so that no jump of the clock delays anybody by more.
-const LONGEST: Duration = Duration::from_secs(1);
+const MAX_SLEEP: Duration = Duration::from_secs(1);
 
 struct Clock {
     timer: c_int,
@@ -57,7 +57,7 @@ pub fn set(when: u64) {
     clock.set = Some(when);
     let left = Duration::from_millis(when).saturating_sub(clock::now());
     // Nothing at all would switch it off.
-    clock.arm(left.clamp(Duration::from_nanos(1), LONGEST));
+    clock.arm(left.clamp(Duration::from_nanos(1), MAX_SLEEP));
 }
 
 impl Clock {

@@ -23,8 +23,8 @@ use smallvec::SmallVec;
 
 use crate::cluster::{hash_tag, slot_of, Nodes, Open, SLOTS};
 
-use super::answer::Answer;
 use super::api::{context_flags, raw, rm, Ctx, RmString};
+use super::call_reply::CallReply;
 
 static IN_CLUSTER: AtomicBool = AtomicBool::new(false);
 
@@ -136,7 +136,7 @@ fn ask(ctx: Ctx, command: &CStr, arguments: &[&RmString]) -> Result<i64, Refusal
             _ => Refusal::Elsewhere,
         });
     }
-    Ok(Answer::new(reply).integer().max(0))
+    Ok(CallReply::new(reply).integer().max(0))
 }
 
 /// What a client is told of a prefix whose keys are not all here.
@@ -192,7 +192,7 @@ fn preferred(ctx: Ctx, id: &str) -> Option<String> {
 }
 
 /// What the server says of its cluster.
-fn cluster(ctx: Ctx, what: &[u8]) -> Option<Answer> {
+fn cluster(ctx: Ctx, what: &[u8]) -> Option<CallReply> {
     let what = RmString::new(what);
     // SAFETY: main thread, live context and name.
     let reply = unsafe {
@@ -203,5 +203,5 @@ fn cluster(ctx: Ctx, what: &[u8]) -> Option<Answer> {
             what.raw()
         ))
     };
-    (!reply.is_null()).then(|| Answer::new(reply))
+    (!reply.is_null()).then(|| CallReply::new(reply))
 }

@@ -4,10 +4,10 @@
 
 pub mod acl;
 pub mod alarm;
-pub mod answer;
 pub mod api;
 pub mod args;
 pub mod blocked;
+pub mod call_reply;
 pub mod clock;
 pub mod cluster;
 pub mod command;
@@ -21,6 +21,7 @@ pub mod load;
 pub mod main_thread;
 pub mod native;
 pub mod notify;
-pub mod place;
+
 pub mod reply;
+pub mod scope;
 pub mod worker;

@@ -6,7 +6,7 @@ use hashbrown::HashTable;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// Longest text that gets a number, in bytes.
-pub const LONGEST: usize = 255;
+pub const MAX_BYTES: usize = 255;
 
 /// Texts that have a number at most.
 const MOST: u32 = 1 << 26;
@@ -104,7 +104,7 @@ impl Hosts {
     pub fn take(&mut self, text: &[u8]) -> Option<u32> {
         let number = match self.find(text) {
             Some(number) => number,
-            None if text.len() > LONGEST || self.is_first(text) => return None,
+            None if text.len() > MAX_BYTES || self.is_first(text) => return None,
             None => {
                 let number = self.next_number()?;
                 self.insert(number, text)?
@@ -158,7 +158,7 @@ impl Hosts {
         if self.get(number).is_some() || self.find(text).is_some() {
             return Err(format!("host {number} occurs twice"));
         }
-        if text.len() > LONGEST {
+        if text.len() > MAX_BYTES {
             return Err(format!("host {number} is {} bytes long", text.len()));
         }
         // Numbers before it that nobody has are free from `settle` on.
@@ -279,7 +279,7 @@ impl Hosts {
 
     /// Gives a number without text that text; puts it back if that is too long.
     fn insert(&mut self, number: u32, text: &[u8]) -> Option<u32> {
-        if text.len() > LONGEST {
+        if text.len() > MAX_BYTES {
             self.give_back(number);
             return None;
         }
@@ -353,9 +353,9 @@ mod tests {
     #[test]
     fn long_texts_get_no_number() {
         let mut hosts = Hosts::default();
-        assert_eq!(hosts.take(&[b'x'; LONGEST + 1]), None);
+        assert_eq!(hosts.take(&[b'x'; MAX_BYTES + 1]), None);
         assert_eq!(hosts.len(), 0);
-        assert_eq!(hosts.take(&[b'x'; LONGEST]), Some(1));
+        assert_eq!(hosts.take(&[b'x'; MAX_BYTES]), Some(1));
         assert_eq!(hosts.take(b""), Some(2));
     }
 
@@ -386,7 +386,7 @@ mod tests {
         ] {
             assert!(hosts.restore(number, text.as_bytes()).is_err(), "{number}");
         }
-        assert!(hosts.restore(7, &[b'x'; LONGEST + 1]).is_err());
+        assert!(hosts.restore(7, &[b'x'; MAX_BYTES + 1]).is_err());
         hosts.hold(3);
         hosts.hold(300);
         hosts.settle();

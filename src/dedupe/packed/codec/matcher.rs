@@ -20,7 +20,7 @@ pub struct Matcher {
     /// Numbers of symbols of one byte, plus one.
     bytes: [u16; 256],
     /// Numbers of those of runs.
-    runs: [[u16; runs::LONGEST + 1]; Alphabet::ALL.len()],
+    runs: [[u16; runs::MAX_BYTES + 1]; Alphabet::ALL.len()],
     escape: u16,
     /// Code and its length by number.
     codes: Vec<(u16, u8)>,
@@ -64,7 +64,7 @@ impl Matcher {
             texts: Vec::new(),
             numbers: Vec::new(),
             bytes: [0; 256],
-            runs: [[0; runs::LONGEST + 1]; Alphabet::ALL.len()],
+            runs: [[0; runs::MAX_BYTES + 1]; Alphabet::ALL.len()],
             escape: 0,
             codes,
         };
@@ -209,4 +209,4 @@ impl Matcher {
 }
 
 /// Longest code of a symbol, with what follows it, fits what a writer takes at once.
-const _: () = assert!(prefix::LONGEST + RUN_BITS <= 32);
+const _: () = assert!(prefix::MAX_BITS + RUN_BITS <= 32);

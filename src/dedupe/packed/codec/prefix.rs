@@ -1,7 +1,7 @@
 //! Prefix codes: frequent things get few bits.
 
 /// Bits of the longest code.
-pub const LONGEST: u32 = 12;
+pub const MAX_BITS: u32 = 12;
 
 /// Lengths of codes for things that occur so often; each gets one of 1 to `longest` bits, and there is no
 /// room left over. There must be at least two things and at most 2^`longest`.
@@ -71,7 +71,7 @@ pub fn is_complete(lengths: &[u8], longest: u32) -> bool {
 /// The codes of those lengths, the first bit lowest. Of equal lengths, the order is that of the things; so
 /// the last of the longest ones consists of ones.
 pub fn codes(lengths: &[u8]) -> Vec<u16> {
-    let mut next = [0u32; LONGEST as usize + 2];
+    let mut next = [0u32; MAX_BITS as usize + 2];
     for &length in lengths {
         next[usize::from(length) + 1] += 1;
     }
@@ -95,14 +95,14 @@ mod tests {
 
     #[test]
     fn what_is_frequent_is_short() {
-        assert_eq!(lengths(&[8, 4, 2, 1, 1], LONGEST), [1, 2, 3, 4, 4]);
-        assert_eq!(lengths(&[5, 5], LONGEST), [1, 1]);
+        assert_eq!(lengths(&[8, 4, 2, 1, 1], MAX_BITS), [1, 2, 3, 4, 4]);
+        assert_eq!(lengths(&[5, 5], MAX_BITS), [1, 1]);
         assert_eq!(codes(&[2, 1, 3, 3]), [0b01, 0b0, 0b011, 0b111]);
     }
 
     proptest! {
         #[test]
-        fn codes_can_be_told_apart(counts in proptest::collection::vec(prop_oneof![0..3u32, 0..1000u32, any::<u32>()], 2..200), longest in 8..=LONGEST) {
+        fn codes_can_be_told_apart(counts in proptest::collection::vec(prop_oneof![0..3u32, 0..1000u32, any::<u32>()], 2..200), longest in 8..=MAX_BITS) {
             let lengths = lengths(&counts, longest);
             prop_assert!(is_complete(&lengths, longest));
             let codes = codes(&lengths);

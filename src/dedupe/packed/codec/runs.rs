@@ -25,14 +25,14 @@ pub struct Run {
 }
 
 /// Longest run that is kept in one piece.
-pub const LONGEST: usize = 63;
+pub const MAX_BYTES: usize = 63;
 /// Shortest ones that are worth it.
 const DECIMAL: usize = 5;
 const HEX: usize = 6;
 const ALPHANUMERIC: usize = 10;
 
 /// How much of a word is looked at on either side of its first digit, in bytes.
-const FORESEEN: usize = 4 * LONGEST;
+const FORESEEN: usize = 4 * MAX_BYTES;
 
 const DIGIT: u8 = 1;
 const LOWER_HEX: u8 = 2;
@@ -196,13 +196,13 @@ impl<'a> Runs<'a> {
             return Some(Run {
                 alphabet,
                 start: word.start,
-                end: word.start + len.min(LONGEST),
+                end: word.start + len.min(MAX_BYTES),
             });
         }
         // Perhaps there are digits enough in one place.
         let mut at = word.scanned;
         while at + DECIMAL <= word.end {
-            let rest = self.text[at..word.end].iter().take(LONGEST);
+            let rest = self.text[at..word.end].iter().take(MAX_BYTES);
             let digits = rest.take_while(|c| c.is_ascii_digit()).count();
             self.looked_at(digits + 1);
             if digits >= DECIMAL {
@@ -383,7 +383,7 @@ mod tests {
             }
             if let Some((alphabet, at, len)) = in_word(&text[start..end]) {
                 let start = start + at;
-                let end = start + len.min(LONGEST);
+                let end = start + len.min(MAX_BYTES);
                 found.push(Run {
                     alphabet,
                     start,
@@ -455,8 +455,8 @@ mod tests {
         assert_eq!(
             found(&long),
             [
-                (&long[..LONGEST], Alphabet::Decimal),
-                (&long[LONGEST..], Alphabet::Decimal)
+                (&long[..MAX_BYTES], Alphabet::Decimal),
+                (&long[MAX_BYTES..], Alphabet::Decimal)
             ]
         );
     }
@@ -466,7 +466,7 @@ mod tests {
         let mut runs = Runs::new(text);
         let mut from = 0;
         while let Some(run) = runs.next(from) {
-            assert!(run.start >= from && run.end > run.start && run.end - run.start <= LONGEST);
+            assert!(run.start >= from && run.end > run.start && run.end - run.start <= MAX_BYTES);
             from = (run.end + skip).min(text.len());
         }
         runs.work
@@ -520,7 +520,7 @@ mod tests {
             let mut from = 0;
             let mut runs = Runs::new(text.as_bytes());
             while let Some(run) = runs.next(from) {
-                prop_assert!(run.start >= from && run.end > run.start && run.end - run.start <= LONGEST);
+                prop_assert!(run.start >= from && run.end > run.start && run.end - run.start <= MAX_BYTES);
                 from = run.end;
                 let run_text = &text.as_bytes()[run.start..run.end];
                 let mut packed = Vec::new();

@@ -209,7 +209,7 @@ pub struct Table {
     /// consists of ones, as what fills the last byte of a record does.
     lengths: Vec<u8>,
     /// For the bits that come next, the symbol, and in the lowest four bits the length of its code.
-    index: Box<[u16; 1 << prefix::LONGEST]>,
+    index: Box<[u16; 1 << prefix::MAX_BITS]>,
     classes: [Classes; NUMBERS],
 }
 
@@ -225,7 +225,7 @@ impl Table {
         let mut symbols: Vec<Symbol> = all().map(|s| s.0).collect();
         symbols.push(Symbol::ESCAPE);
         counts.push(1);
-        let mut lengths = prefix::lengths(&counts, prefix::LONGEST);
+        let mut lengths = prefix::lengths(&counts, prefix::MAX_BITS);
         let escape = lengths.len() - 1;
         if let Some(longest) = (0..escape).max_by_key(|&at| lengths[at]) {
             if lengths[longest] > lengths[escape] {
@@ -236,7 +236,7 @@ impl Table {
     }
 
     fn with(symbols: Vec<Symbol>, lengths: Vec<u8>, classes: [Classes; NUMBERS]) -> Table {
-        let mut index = Box::new([0; 1 << prefix::LONGEST]);
+        let mut index = Box::new([0; 1 << prefix::MAX_BITS]);
         let codes = prefix::codes(&lengths);
         for (symbol, (&code, &length)) in codes.iter().zip(&lengths).enumerate() {
             for at in (usize::from(code)..index.len()).step_by(1 << length) {
@@ -270,7 +270,7 @@ impl Table {
         loop {
             let mut word = bits.peek();
             // As many symbols as the word has at least.
-            for _ in 0..PEEK / prefix::LONGEST {
+            for _ in 0..PEEK / prefix::MAX_BITS {
                 let entry = self.index[word as usize % self.index.len()];
                 let length = u32::from(entry & 15);
                 let symbol = &self.symbols[usize::from(entry >> 4)];
@@ -338,7 +338,7 @@ impl Table {
                 run => {
                     let alphabet = *Alphabet::ALL.get(usize::from(run - RUN))?;
                     let len = usize::from(*bytes.split_off_first()?);
-                    (len <= runs::LONGEST).then(|| Symbol::run(alphabet, len))?
+                    (len <= runs::MAX_BYTES).then(|| Symbol::run(alphabet, len))?
                 }
             });
         }
@@ -346,7 +346,7 @@ impl Table {
         let mut sorted = symbols.clone();
         sorted.sort_unstable();
         let is_sound = bytes.is_empty()
-            && prefix::is_complete(&lengths, prefix::LONGEST)
+            && prefix::is_complete(&lengths, prefix::MAX_BITS)
             && symbols.last() == Some(&Symbol::ESCAPE)
             && lengths.last() == lengths.iter().max()
             && sorted.windows(2).all(|pair| pair[0] != pair[1])
@@ -409,7 +409,7 @@ impl Sink for Length {
 
     #[inline]
     fn push_run(&mut self, alphabet: Alphabet, len: usize, bits: &mut Bits<'_>) -> Option<()> {
-        let mut run = [0; runs::LONGEST];
+        let mut run = [0; runs::MAX_BYTES];
         alphabet.read(bits, run.get_mut(..len)?)?;
         self.0 += len;
         (self.0 <= COMPRESSED).then_some(())

@@ -76,7 +76,7 @@ pub struct Training {
     matcher: Matcher,
     counts: Vec<u32>,
     pairs: Counts<u32>,
-    runs: [[u32; runs::LONGEST + 1]; Alphabet::ALL.len()],
+    runs: [[u32; runs::MAX_BYTES + 1]; Alphabet::ALL.len()],
     /// Of the round that ends.
     found: Option<Found>,
 }
@@ -103,7 +103,7 @@ impl Training {
             symbols,
             matcher,
             pairs: Counts::default(),
-            runs: [[0; runs::LONGEST + 1]; Alphabet::ALL.len()],
+            runs: [[0; runs::MAX_BYTES + 1]; Alphabet::ALL.len()],
             found: None,
         }
     }
@@ -203,7 +203,7 @@ impl Training {
         self.counts.clear();
         self.counts.resize(self.symbols.len(), 0);
         self.pairs.clear();
-        self.runs = [[0; runs::LONGEST + 1]; Alphabet::ALL.len()];
+        self.runs = [[0; runs::MAX_BYTES + 1]; Alphabet::ALL.len()];
         None
     }
 
@@ -218,7 +218,7 @@ impl Training {
             *count > 0 || matches!(symbol.meaning(), Meaning::Text([0x21..=0x7e]))
         });
         for alphabet in Alphabet::ALL {
-            for len in 1..=runs::LONGEST {
+            for len in 1..=runs::MAX_BYTES {
                 let count = self.runs[alphabet as usize][len];
                 if count >= RARE {
                     found.push((gain(len, count), Symbol::run(alphabet, len), count));

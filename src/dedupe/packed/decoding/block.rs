@@ -8,7 +8,7 @@ use crate::dedupe::packed::crawls::{HOLDERS, OWNERS};
 use crate::dedupe::packed::encoding::{number_at, OWNER_BYTES};
 use crate::dedupe::packed::field;
 use crate::dedupe::packed::record::{read_len, Record};
-use crate::dedupe::packed::table::Place;
+use crate::dedupe::packed::table::RecordSlot;
 use crate::dedupe::packed::Packed;
 
 /// How many records ahead the memory of the table is asked for.
@@ -74,7 +74,7 @@ impl Packed {
                 return Err("has a field for the second time".into());
             }
             owned += u64::from(record.is_owner());
-            let place = Place {
+            let place = RecordSlot {
                 chunk,
                 offset: this.at as u16,
             };

@@ -8,17 +8,17 @@ use super::*;
 fn small() -> Index {
     let mut index = Index::default();
     let record = b"org,example)/ 20240101000000 a.warc.gz 1000";
-    index.add(Kind::Record, record, &[b"t", b"u"]).unwrap();
+    index.add(Tagged::Record, record, &[b"t", b"u"]).unwrap();
     let record = b"org,example)/b 20240101000000 a.warc.gz 0";
-    index.add(Kind::Record, record, &[b"t"]).unwrap();
-    index.add(Kind::Record, b"x - - -", &[b"t"]).unwrap();
-    index.add(Kind::File, b"a.warc.gz", &[b"v"]).unwrap();
-    index.add(Kind::Tag, b"t", &[b"u", b"v"]).unwrap();
-    index.add(Kind::Tag, b"u", &[b"v"]).unwrap();
+    index.add(Tagged::Record, record, &[b"t"]).unwrap();
+    index.add(Tagged::Record, b"x - - -", &[b"t"]).unwrap();
+    index.add(Tagged::File, b"a.warc.gz", &[b"v"]).unwrap();
+    index.add(Tagged::Tag, b"t", &[b"u", b"v"]).unwrap();
+    index.add(Tagged::Tag, b"u", &[b"v"]).unwrap();
     index
-        .load(Kind::File, Mode::Stage, &[(b"f", b"v w")])
+        .load(Tagged::File, Mode::Stage, &[(b"f", b"v w")])
         .unwrap();
-    index.load(Kind::Tag, Mode::Stage, &[]).unwrap();
+    index.load(Tagged::Tag, Mode::Stage, &[]).unwrap();
     index
 }
 
@@ -76,7 +76,7 @@ fn what_is_written_in_another_way_is_refused() {
     let mut index = Index::default();
     index.load_chunk(good).unwrap();
     assert_eq!(
-        index.names_of(Kind::Record, b"u 00000000000007 f 8"),
+        index.names_of(Tagged::Record, b"u 00000000000007 f 8"),
         [b"t"]
     );
     assert_eq!(chunks(&index), [good]);
@@ -161,7 +161,7 @@ fn a_few_bytes_cannot_ask_for_very_much() {
         .map(|n| format!("id{n}").into_bytes())
         .collect();
     for id in &ids {
-        index.add(Kind::File, id, &[id]).unwrap();
+        index.add(Tagged::File, id, &[id]).unwrap();
     }
     let mut chunk = vec![1, 1];
     put(&mut chunk, MOST_TAGS as u64 - 1);
@@ -188,7 +188,7 @@ fn a_few_bytes_cannot_ask_for_very_much() {
 fn an_empty_staged_copy_is_saved() {
     let mut index = Index::default();
     assert!(chunks(&index).is_empty());
-    for kind in Kind::ALL {
+    for kind in Tagged::ALL {
         index.load(kind, Mode::Stage, &[]).unwrap();
     }
     assert!(!index.is_empty());

@@ -10,13 +10,13 @@ use super::*;
 
 #[derive(Clone, Debug)]
 enum Step {
-    Add(Kind, u16, Vec<u8>),
-    Remove(Kind, u16, Vec<u8>),
-    Load(Kind, Mode, Vec<(u16, Vec<u8>)>),
+    Add(Tagged, u16, Vec<u8>),
+    Remove(Tagged, u16, Vec<u8>),
+    Load(Tagged, Mode, Vec<(u16, Vec<u8>)>),
     /// Many ids from one on, enough to split shards; or away with them.
-    Many(Kind, u16, bool),
-    Swap(Kind, Option<u64>),
-    Discard(Kind),
+    Many(Tagged, u16, bool),
+    Swap(Tagged, Option<u64>),
+    Discard(Tagged),
     Snapshot,
     /// The oldest snapshot is looked at and dropped.
     Look,
@@ -24,11 +24,11 @@ enum Step {
     Return,
     SaveAndLoad(usize),
     /// Continues the walks, and begins one.
-    Scan(Kind, usize),
+    Scan(Tagged, usize),
 }
 
-fn kind() -> impl Strategy<Value = Kind> {
-    select(&Kind::ALL[..])
+fn kind() -> impl Strategy<Value = Tagged> {
+    select(&Tagged::ALL[..])
 }
 
 fn tags() -> impl Strategy<Value = Vec<u8>> {
@@ -62,14 +62,14 @@ fn tag(n: u8) -> Bytes {
     }
 }
 
-fn id(kind: Kind, n: u16) -> Bytes {
+fn id(kind: Tagged, n: u16) -> Bytes {
     match (kind, n) {
-        (Kind::Tag, 0..60) => tag((n % 10) as u8),
-        (Kind::Tag, _) => format!("many:{n}").into_bytes(),
-        (Kind::File, _) if n.is_multiple_of(7) => format!("dir/ a {n}").into_bytes(),
-        (Kind::File, _) => format!("dir/{}-{n}.warc.gz", "x".repeat(100)).into_bytes(),
-        (Kind::Record, _) if n.is_multiple_of(5) => format!("no record {n}").into_bytes(),
-        (Kind::Record, _) => format!(
+        (Tagged::Tag, 0..60) => tag((n % 10) as u8),
+        (Tagged::Tag, _) => format!("many:{n}").into_bytes(),
+        (Tagged::File, _) if n.is_multiple_of(7) => format!("dir/ a {n}").into_bytes(),
+        (Tagged::File, _) => format!("dir/{}-{n}.warc.gz", "x".repeat(100)).into_bytes(),
+        (Tagged::Record, _) if n.is_multiple_of(5) => format!("no record {n}").into_bytes(),
+        (Tagged::Record, _) => format!(
             "org,example)/{}/{n} 202401010000{:02} f{}.warc.gz {n}",
             "x".repeat(100),
             n % 60,
@@ -81,7 +81,7 @@ fn id(kind: Kind, n: u16) -> Bytes {
 
 /// A walk: the ids that have been there all the time, and those that were given.
 struct Walk {
-    kind: Kind,
+    kind: Tagged,
     cursor: u64,
     count: usize,
     staying: BTreeSet<Bytes>,
@@ -219,7 +219,7 @@ impl History {
         }
     }
 
-    fn load(&mut self, kind: Kind, mode: Mode, pairs: Vec<(Bytes, Vec<Bytes>)>) {
+    fn load(&mut self, kind: Tagged, mode: Mode, pairs: Vec<(Bytes, Vec<Bytes>)>) {
         let lists: Vec<_> = pairs.iter().map(|(_, tags)| tags.join(&b' ')).collect();
         let slices: Vec<_> = pairs
             .iter()
@@ -258,7 +258,7 @@ fn check_circle(model: &Model, error: &Error, added: Option<(&Bytes, &[Bytes])>)
     };
     if let Some((id, tags)) = added {
         assert!(id[..] == carries[..] && tags.contains(&tag.to_vec()));
-        let tags = &model.in_place[Kind::Tag as usize];
+        let tags = &model.in_place[Tagged::Tag as usize];
         assert!(super::model::carries(tags, tag, carries));
     }
 }

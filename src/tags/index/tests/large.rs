@@ -22,17 +22,19 @@ fn a_long_chain_is_checked_in_either_direction_without_deep_recursion() {
     let links = chain(LONG);
     let mut forward = Index::default();
     for (id, tag) in &links {
-        forward.load(Kind::Tag, Mode::Stage, &[(id, tag)]).unwrap();
+        forward
+            .load(Tagged::Tag, Mode::Stage, &[(id, tag)])
+            .unwrap();
     }
-    forward.swap(Kind::Tag, Some(LONG as u64)).unwrap();
+    forward.swap(Tagged::Tag, Some(LONG as u64)).unwrap();
     let mut backward = Index::default();
     for (id, tag) in links.iter().rev() {
-        backward.add(Kind::Tag, id, &[tag]).unwrap();
+        backward.add(Tagged::Tag, id, &[tag]).unwrap();
     }
     assert_eq!(forward, backward);
     let pairs: Vec<_> = links.iter().map(|(id, tag)| (&id[..], &tag[..])).collect();
     let mut loaded = Index::default();
-    loaded.load(Kind::Tag, Mode::Replace, &pairs).unwrap();
+    loaded.load(Tagged::Tag, Mode::Replace, &pairs).unwrap();
     assert_eq!(forward, loaded);
 
     let last = tag(LONG);
@@ -40,12 +42,12 @@ fn a_long_chain_is_checked_in_either_direction_without_deep_recursion() {
         tag: tag(0).into(),
         carries: last.clone().into(),
     };
-    assert_eq!(forward.add(Kind::Tag, &last, &[b"t0"]), Err(circle));
+    assert_eq!(forward.add(Tagged::Tag, &last, &[b"t0"]), Err(circle));
     let closing = [(&last[..], &b"x t0"[..])];
-    assert!(forward.load(Kind::Tag, Mode::Merge, &closing).is_err());
+    assert!(forward.load(Tagged::Tag, Mode::Merge, &closing).is_err());
     let all = [&pairs[..], &closing].concat();
     for mode in [Mode::Replace, Mode::Set, Mode::Stage] {
-        assert!(forward.load(Kind::Tag, mode, &all).is_err());
+        assert!(forward.load(Tagged::Tag, mode, &all).is_err());
     }
     assert_eq!(forward, loaded);
     assert_eq!(forward.tag(b"x"), None);
@@ -65,9 +67,9 @@ fn a_chain_that_is_joined_in_any_order_is_checked_from_the_shorter_end() {
     links.sort_by_key(|(id, _)| id.iter().rev().copied().collect::<Vec<_>>());
     let mut index = Index::default();
     for (id, tag) in &links {
-        index.add(Kind::Tag, id, &[tag]).unwrap();
+        index.add(Tagged::Tag, id, &[tag]).unwrap();
     }
-    assert!(index.add(Kind::Tag, b"t20000", &[b"t0"]).is_err());
+    assert!(index.add(Tagged::Tag, b"t20000", &[b"t0"]).is_err());
     index.verify();
 }
 
@@ -76,18 +78,18 @@ fn one_tag_that_very_many_carry_is_quick() {
     let mut index = Index::default();
     let ids: Vec<_> = (0..50_000).map(tag).collect();
     let pairs: Vec<_> = ids.iter().map(|id| (&id[..], &b"private"[..])).collect();
-    index.load(Kind::Tag, Mode::Merge, &pairs).unwrap();
+    index.load(Tagged::Tag, Mode::Merge, &pairs).unwrap();
     for _ in 0..1000 {
-        index.add(Kind::Tag, b"private", &[b"x"]).unwrap();
-        index.add(Kind::Tag, b"x", &[b"y"]).unwrap();
-        assert!(index.add(Kind::Tag, b"y", &[b"private"]).is_err());
-        assert!(index.add(Kind::Tag, b"y", &[b"t7"]).is_err());
-        index.remove(Kind::Tag, b"x", &[b"y"]);
-        index.remove(Kind::Tag, b"private", &[b"x"]);
+        index.add(Tagged::Tag, b"private", &[b"x"]).unwrap();
+        index.add(Tagged::Tag, b"x", &[b"y"]).unwrap();
+        assert!(index.add(Tagged::Tag, b"y", &[b"private"]).is_err());
+        assert!(index.add(Tagged::Tag, b"y", &[b"t7"]).is_err());
+        index.remove(Tagged::Tag, b"x", &[b"y"]);
+        index.remove(Tagged::Tag, b"private", &[b"x"]);
     }
     index.verify();
     let none: Vec<_> = ids.iter().map(|id| (&id[..], &b""[..])).collect();
-    index.load(Kind::Tag, Mode::Set, &none).unwrap();
+    index.load(Tagged::Tag, Mode::Set, &none).unwrap();
     assert!(index.is_empty());
     index.verify();
 }
@@ -98,15 +100,15 @@ fn what_a_large_copy_leaves_behind_goes_in_the_course_of_changes() {
     let record = |n| format!("org,example)/{n} 20240101000000 f{n}.warc.gz {n}").into_bytes();
     let pairs: Vec<_> = (0..20_000).map(|n| (record(n), tag(n))).collect();
     let pairs: Vec<_> = pairs.iter().map(|(id, tag)| (&id[..], &tag[..])).collect();
-    index.load(Kind::Record, Mode::Stage, &pairs).unwrap();
-    index.swap(Kind::Record, Some(20_000)).unwrap();
+    index.load(Tagged::Record, Mode::Stage, &pairs).unwrap();
+    index.swap(Tagged::Record, Some(20_000)).unwrap();
     let full = index.memory();
-    index.load(Kind::Record, Mode::Stage, &[]).unwrap();
-    let (_, dropped) = index.swap(Kind::Record, None).unwrap();
+    index.load(Tagged::Record, Mode::Stage, &[]).unwrap();
+    let (_, dropped) = index.swap(Tagged::Record, None).unwrap();
     assert!(dropped.effort() > 64);
     for _ in 0..1000 {
-        index.add(Kind::File, b"f", &[b"t"]).unwrap();
-        index.remove(Kind::File, b"f", &[b"t"]);
+        index.add(Tagged::File, b"f", &[b"t"]).unwrap();
+        index.remove(Tagged::File, b"f", &[b"t"]);
     }
     index.verify();
     assert_eq!((index.tag_count(), index.tag(b"t7")), (0, None));
@@ -119,21 +121,21 @@ fn a_snapshot_can_be_read_on_another_thread_while_the_index_changes() {
     let mut index = Index::default();
     let files: Vec<_> = (0..5000).map(|n| format!("file{n}").into_bytes()).collect();
     for file in &files {
-        index.add(Kind::File, file, &[b"old", file]).unwrap();
+        index.add(Tagged::File, file, &[b"old", file]).unwrap();
     }
     let snapshot = index.clone();
     std::thread::scope(|scope| {
         let reader = scope.spawn(|| {
             for _ in 0..3 {
                 for file in &files {
-                    let names = snapshot.names_of(Kind::File, file);
+                    let names = snapshot.names_of(Tagged::File, file);
                     assert_eq!(names, [&file[..], b"old"]);
                 }
             }
         });
         for file in &files {
-            index.remove(Kind::File, file, &[b"old", file]);
-            index.add(Kind::File, file, &[b"new"]).unwrap();
+            index.remove(Tagged::File, file, &[b"old", file]);
+            index.add(Tagged::File, file, &[b"new"]).unwrap();
         }
         reader.join().unwrap();
     });

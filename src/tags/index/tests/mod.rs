@@ -24,7 +24,7 @@ impl Index {
             .verify(|file| occurs(copies.0, copies.1, |edges| edges.uses_file(file)));
     }
 
-    fn names_of(&self, kind: Kind, id: &[u8]) -> Vec<&[u8]> {
+    fn names_of(&self, kind: Tagged, id: &[u8]) -> Vec<&[u8]> {
         let tags = self.tags_of(kind, id).iter();
         let mut names: Vec<_> = tags.map(|tag| self.name(*tag)).collect();
         names.sort();
@@ -42,20 +42,20 @@ fn a_snapshot_may_be_read_and_dropped_by_another_thread() {
 #[test]
 fn what_cannot_be_a_tag_or_id_is_refused() {
     let mut index = Index::default();
-    index.add(Kind::File, b"f", &[b"t"]).unwrap();
+    index.add(Tagged::File, b"f", &[b"t"]).unwrap();
     let before = index.clone();
     let long = vec![b'x'; ID_BYTES + 1];
     for (kind, id, tag) in [
-        (Kind::File, &b""[..], &b"t"[..]),
-        (Kind::File, &long, b"t"),
-        (Kind::Record, b"", b"t"),
-        (Kind::Tag, b"", b"t"),
-        (Kind::Tag, b"a b", b"t"),
-        (Kind::Tag, &long[..TAG_BYTES + 1], b"t"),
-        (Kind::File, b"f", b""),
-        (Kind::File, b"f", b"a b"),
-        (Kind::File, b"f", &long[..TAG_BYTES + 1]),
-        (Kind::Tag, b"a", b"a"),
+        (Tagged::File, &b""[..], &b"t"[..]),
+        (Tagged::File, &long, b"t"),
+        (Tagged::Record, b"", b"t"),
+        (Tagged::Tag, b"", b"t"),
+        (Tagged::Tag, b"a b", b"t"),
+        (Tagged::Tag, &long[..TAG_BYTES + 1], b"t"),
+        (Tagged::File, b"f", b""),
+        (Tagged::File, b"f", b"a b"),
+        (Tagged::File, b"f", &long[..TAG_BYTES + 1]),
+        (Tagged::Tag, b"a", b"a"),
     ] {
         let error = index.add(kind, id, &[b"new", tag]).unwrap_err();
         assert!(error.to_string().is_ascii());
@@ -64,10 +64,10 @@ fn what_cannot_be_a_tag_or_id_is_refused() {
         index.verify();
     }
     index
-        .add(Kind::File, &long[1..], &[&long[..TAG_BYTES]])
+        .add(Tagged::File, &long[1..], &[&long[..TAG_BYTES]])
         .unwrap();
-    index.add(Kind::File, b" a b ", &[b"\0\xff"]).unwrap();
-    assert_eq!(index.names_of(Kind::File, b" a b "), [b"\0\xff"]);
+    index.add(Tagged::File, b" a b ", &[b"\0\xff"]).unwrap();
+    assert_eq!(index.names_of(Tagged::File, b" a b "), [b"\0\xff"]);
     assert_eq!(index.tag(b"new"), None);
     index.verify();
 }
@@ -79,7 +79,7 @@ fn an_id_has_so_many_tags_and_no_more() {
         .collect();
     let all: Vec<&[u8]> = names.iter().map(|name| &name[..]).collect();
     let joined = all.join(&b' ');
-    for kind in Kind::ALL {
+    for kind in Tagged::ALL {
         let mut index = Index::default();
         let full = Error::TooMany(b"id"[..].into());
         assert_eq!(index.add(kind, b"id", &all), Err(full.clone()));
@@ -101,14 +101,14 @@ fn an_id_has_so_many_tags_and_no_more() {
 #[test]
 fn a_number_of_a_tag_that_means_another_name_is_touched() {
     let mut index = Index::default();
-    index.add(Kind::File, b"f", &[b"a"]).unwrap();
+    index.add(Tagged::File, b"f", &[b"a"]).unwrap();
     let a = index.tag(b"a").unwrap();
-    index.remove(Kind::File, b"f", &[b"a"]);
+    index.remove(Tagged::File, b"f", &[b"a"]);
     assert_eq!(index.tag(b"a"), None);
-    let (_, touched) = index.add(Kind::Record, b"r", &[b"b"]).unwrap();
+    let (_, touched) = index.add(Tagged::Record, b"r", &[b"b"]).unwrap();
     assert_eq!(index.tag(b"b"), Some(a));
     assert_eq!(touched, Touched::Tags(vec![a]));
-    let (_, touched) = index.add(Kind::Record, b"r2", &[b"b"]).unwrap();
+    let (_, touched) = index.add(Tagged::Record, b"r2", &[b"b"]).unwrap();
     assert_eq!(touched, Touched::Nothing);
 }
 
@@ -123,26 +123,26 @@ fn those_who_carry_a_tag_are_touched_with_it() {
         }
         other => format!("{other:?}").into_bytes(),
     };
-    index.add(Kind::Tag, b"coll:1", &[b"org:1"]).unwrap();
-    index.add(Kind::Tag, b"coll:2", &[b"org:1"]).unwrap();
+    index.add(Tagged::Tag, b"coll:1", &[b"org:1"]).unwrap();
+    index.add(Tagged::Tag, b"coll:2", &[b"org:1"]).unwrap();
     let (_, who) = index
-        .add(Kind::Tag, b"org:1", &[b"private", b"org:2"])
+        .add(Tagged::Tag, b"org:1", &[b"private", b"org:2"])
         .unwrap();
     assert_eq!(touched(&index, who), b"coll:1 coll:2 org:1 org:2 private");
-    let (_, who) = index.add(Kind::Tag, b"coll:2", &[b"org:2"]).unwrap();
+    let (_, who) = index.add(Tagged::Tag, b"coll:2", &[b"org:2"]).unwrap();
     assert_eq!(touched(&index, who), b"coll:2");
-    let (_, who) = index.remove(Kind::Tag, b"org:1", &[b"org:2"]);
+    let (_, who) = index.remove(Tagged::Tag, b"org:1", &[b"org:2"]);
     assert_eq!(touched(&index, who), b"coll:1 coll:2 org:1");
     assert_eq!(
-        index.remove(Kind::Tag, b"org:1", &[b"org:2"]).1,
+        index.remove(Tagged::Tag, b"org:1", &[b"org:2"]).1,
         Touched::Nothing
     );
     for n in 0..Touched::MOST {
         let id = format!("coll:{}", n + 10);
-        index.add(Kind::Tag, id.as_bytes(), &[b"org:1"]).unwrap();
+        index.add(Tagged::Tag, id.as_bytes(), &[b"org:1"]).unwrap();
     }
     assert_eq!(
-        index.remove(Kind::Tag, b"org:1", &[b"private"]).1,
+        index.remove(Tagged::Tag, b"org:1", &[b"private"]).1,
         Touched::All
     );
     index.verify();

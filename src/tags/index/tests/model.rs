@@ -43,13 +43,13 @@ fn merge(map: &mut Map, id: &Bytes, tags: &[Bytes]) -> u64 {
 
 impl Model {
     /// How many edges are new; `None` if it is refused.
-    pub fn add(&mut self, kind: Kind, id: &Bytes, tags: &[Bytes]) -> Option<u64> {
+    pub fn add(&mut self, kind: Tagged, id: &Bytes, tags: &[Bytes]) -> Option<u64> {
         let mut map = self.in_place[kind as usize].clone();
         let added = merge(&mut map, id, tags);
         self.put(kind, map).then_some(added)
     }
 
-    pub fn remove(&mut self, kind: Kind, id: &Bytes, tags: &[Bytes]) -> u64 {
+    pub fn remove(&mut self, kind: Tagged, id: &Bytes, tags: &[Bytes]) -> u64 {
         let map = &mut self.in_place[kind as usize];
         let Some(own) = map.get_mut(id) else { return 0 };
         let removed = tags.iter().filter(|&tag| own.remove(tag)).count();
@@ -60,7 +60,7 @@ impl Model {
     }
 
     /// Whether it is accepted.
-    pub fn load(&mut self, kind: Kind, mode: Mode, pairs: &[(Bytes, Vec<Bytes>)]) -> bool {
+    pub fn load(&mut self, kind: Tagged, mode: Mode, pairs: &[(Bytes, Vec<Bytes>)]) -> bool {
         let mut map = match mode {
             Mode::Merge | Mode::Set => self.in_place[kind as usize].clone(),
             Mode::Replace => Map::new(),
@@ -75,22 +75,22 @@ impl Model {
         if mode != Mode::Stage {
             return self.put(kind, map);
         }
-        let good = kind != Kind::Tag || !has_circle(&map);
+        let good = kind != Tagged::Tag || !has_circle(&map);
         if good {
             self.staged[kind as usize] = Some(map);
         }
         good
     }
 
-    pub fn swap(&mut self, kind: Kind) -> Option<u64> {
+    pub fn swap(&mut self, kind: Tagged) -> Option<u64> {
         let map = self.staged[kind as usize].take()?;
         let ids = map.len() as u64;
         self.in_place[kind as usize] = map;
         Some(ids)
     }
 
-    fn put(&mut self, kind: Kind, map: Map) -> bool {
-        if kind == Kind::Tag && has_circle(&map) {
+    fn put(&mut self, kind: Tagged, map: Map) -> bool {
+        if kind == Tagged::Tag && has_circle(&map) {
             return false;
         }
         self.in_place[kind as usize] = map;
@@ -99,7 +99,7 @@ impl Model {
 
     /// What a closure should be.
     pub fn closure(&self, from: &[Bytes]) -> BTreeSet<Bytes> {
-        let tags = &self.in_place[Kind::Tag as usize];
+        let tags = &self.in_place[Tagged::Tag as usize];
         let mut all: BTreeSet<_> = from.iter().cloned().collect();
         let mut next = from.to_vec();
         while let Some(tag) = next.pop() {
@@ -114,14 +114,14 @@ impl Model {
 
     /// Tags that occur in place.
     pub fn tags(&self) -> BTreeSet<Bytes> {
-        let carriers = self.in_place[Kind::Tag as usize].keys();
+        let carriers = self.in_place[Tagged::Tag as usize].keys();
         let carried = self.in_place.iter().flat_map(Map::values).flatten();
         carriers.chain(carried).cloned().collect()
     }
 
     fn elements(&self) -> Vec<Vec<Bytes>> {
         let mut all = Vec::new();
-        for kind in Kind::ALL {
+        for kind in Tagged::ALL {
             let staged = self.staged[kind as usize].as_ref();
             let in_place = Some(&self.in_place[kind as usize]);
             for (place, map) in [("in place", in_place), ("staged", staged)] {
@@ -147,7 +147,7 @@ impl Model {
         elements.sort();
         assert_eq!(self.elements(), elements);
         assert_eq!(index.is_empty(), elements.is_empty());
-        for kind in Kind::ALL {
+        for kind in Tagged::ALL {
             let counts = |map: &Map| Counts {
                 ids: map.len() as u64,
                 edges: map.values().map(|tags| tags.len() as u64).sum(),

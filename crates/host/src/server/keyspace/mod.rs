@@ -13,16 +13,16 @@ use std::ptr;
 
 use smallvec::SmallVec;
 
-use crate::keyspace::{Batch, KeyError, Keyspace, Kind, Result};
+use crate::keyspace::{Batch, KeyError, KeyType, Keyspace, Result};
 use crate::text::{parse_unsigned, push_number};
 
 use super::acl::{Access, User};
-use super::answer::Answer;
 use super::api::{raw, rm, string_bytes, Ctx, RawCtx, RmString};
+use super::call_reply::CallReply;
 use super::cluster;
 use super::notify::own_write;
 
-pub use native::{By, Gathering, Told};
+pub use native::{By, Gathering, Replicated};
 
 /// How many fields are gathered at most before they are replicated as one command.
 const REPLICATED_FIELDS: usize = 512;
@@ -153,7 +153,7 @@ impl RedisKeyspace {
 
     /// A key opened for reading; null when there is none. Stays open until something is written
     /// that could move it.
-    fn read(&mut self, key: &RmString, needs: Kind) -> Result<*mut raw::RedisModuleKey> {
+    fn read(&mut self, key: &RmString, needs: KeyType) -> Result<*mut raw::RedisModuleKey> {
         let found = self.open.iter().find(|(name, _)| name.raw() == key.raw());
         if let Some((_, handle)) = found {
             return Ok(handle.raw());
@@ -200,7 +200,7 @@ impl RedisKeyspace {
         if !fits {
             self.flush();
             let handle = OpenKey::open(self.ctx, key, true);
-            check_type(&handle, key, Kind::Hash)?;
+            check_type(&handle, key, KeyType::Hash)?;
             self.pending = Some(Pending {
                 key: key.clone(),
                 handle,
@@ -298,14 +298,24 @@ impl RedisKeyspace {
     }
 
     /// Runs a command on one key, replicated as it is.
-    fn call(&mut self, command: &std::ffi::CStr, key: &RmString, rest: &[&[u8]]) -> Result<Answer> {
+    fn call(
+        &mut self,
+        command: &std::ffi::CStr,
+        key: &RmString,
+        rest: &[&[u8]],
+    ) -> Result<CallReply> {
         self.flush();
         self.open.clear();
         self.call_unflushed(command, c"!Esv", key, rest)
     }
 
     /// Runs a command that only reads.
-    fn ask(&mut self, command: &std::ffi::CStr, key: &RmString, rest: &[&[u8]]) -> Result<Answer> {
+    fn ask(
+        &mut self,
+        command: &std::ffi::CStr,
+        key: &RmString,
+        rest: &[&[u8]],
+    ) -> Result<CallReply> {
         self.call_unflushed(command, c"Esv", key, rest)
     }
 
@@ -315,7 +325,7 @@ impl RedisKeyspace {
         format: &std::ffi::CStr,
         key: &RmString,
         rest: &[&[u8]],
-    ) -> Result<Answer> {
+    ) -> Result<CallReply> {
         let strings: SmallVec<[RmString; 4]> = rest.iter().map(|b| RmString::new(b)).collect();
         let mut arguments: SmallVec<[*mut raw::RedisModuleString; 4]> =
             strings.iter().map(RmString::raw).collect();
@@ -338,7 +348,7 @@ impl RedisKeyspace {
                 crate::text::Shown(key.as_ref())
             )));
         }
-        let reply = Answer::new(reply);
+        let reply = CallReply::new(reply);
         if reply.is_error() {
             let text = String::from_utf8_lossy(reply.bytes()).into_owned();
             let text = cluster::not_here(key, &text).unwrap_or(text);
@@ -435,9 +445,9 @@ impl RedisKeyspace {
     }
 
     /// The length of a key of the given kind; 0 when there is none.
-    fn length(&mut self, key: &RmString, kind: Kind) -> Result<u64> {
+    fn length(&mut self, key: &RmString, kind: KeyType) -> Result<u64> {
         let handle = match kind {
-            Kind::List | Kind::SortedSet => self.handle(key, kind, false)?,
+            KeyType::List | KeyType::SortedSet => self.handle(key, kind, false)?,
             _ => self.read(key, kind)?,
         };
         if handle.is_null() {
@@ -450,7 +460,7 @@ impl RedisKeyspace {
     fn scan(
         &mut self,
         key: &RmString,
-        kind: Kind,
+        kind: KeyType,
         cursor: &mut ScanCursor,
         out: &mut Batch,
     ) -> Result<bool> {
@@ -480,7 +490,7 @@ impl RedisKeyspace {
             self.expected.clear();
         }
         let handle = match kind {
-            Kind::SortedSet => self.handle(key, kind, false)?,
+            KeyType::SortedSet => self.handle(key, kind, false)?,
             _ => self.read(key, kind)?,
         };
         if handle.is_null() {
@@ -531,16 +541,16 @@ fn number_in(handle: *mut raw::RedisModuleKey, field: &RmString) -> u64 {
     number.unwrap_or(0)
 }
 
-fn check_type(handle: &OpenKey, key: &RmString, needs: Kind) -> Result<()> {
+fn check_type(handle: &OpenKey, key: &RmString, needs: KeyType) -> Result<()> {
     // SAFETY: main thread, open key.
     let is = unsafe { rm!(RedisModule_KeyType(handle.raw())) } as isize;
     let wanted = match needs {
-        Kind::Hash => raw::REDISMODULE_KEYTYPE_HASH,
-        Kind::Set => raw::REDISMODULE_KEYTYPE_SET,
-        Kind::List => raw::REDISMODULE_KEYTYPE_LIST,
-        Kind::SortedSet => raw::REDISMODULE_KEYTYPE_ZSET,
-        Kind::String => raw::REDISMODULE_KEYTYPE_STRING,
-        Kind::Native(_) => raw::REDISMODULE_KEYTYPE_MODULE,
+        KeyType::Hash => raw::REDISMODULE_KEYTYPE_HASH,
+        KeyType::Set => raw::REDISMODULE_KEYTYPE_SET,
+        KeyType::List => raw::REDISMODULE_KEYTYPE_LIST,
+        KeyType::SortedSet => raw::REDISMODULE_KEYTYPE_ZSET,
+        KeyType::String => raw::REDISMODULE_KEYTYPE_STRING,
+        KeyType::Native(_) => raw::REDISMODULE_KEYTYPE_MODULE,
     };
     if is == wanted || is == raw::REDISMODULE_KEYTYPE_EMPTY {
         Ok(())
@@ -598,7 +608,7 @@ impl Keyspace for RedisKeyspace {
     }
 
     fn hash_get(&mut self, key: &RmString, field: &[u8]) -> Result<Option<RmString>> {
-        let handle = self.read(key, Kind::Hash)?;
+        let handle = self.read(key, KeyType::Hash)?;
         if handle.is_null() {
             return Ok(None);
         }
@@ -623,7 +633,7 @@ impl Keyspace for RedisKeyspace {
         fields: [&RmString; N],
     ) -> Result<[Option<RmString>; N]> {
         const { assert!(N <= MANY_FIELDS, "the call below passes that many") };
-        let handle = self.read(key, Kind::Hash)?;
+        let handle = self.read(key, KeyType::Hash)?;
         let mut values = [ptr::null_mut::<raw::RedisModuleString>(); MANY_FIELDS];
         if !handle.is_null() {
             let mut named = [ptr::null_mut(); MANY_FIELDS];
@@ -667,7 +677,7 @@ impl Keyspace for RedisKeyspace {
     }
 
     fn hash_has(&mut self, key: &RmString, field: &[u8]) -> Result<bool> {
-        let handle = self.read(key, Kind::Hash)?;
+        let handle = self.read(key, KeyType::Hash)?;
         if handle.is_null() {
             return Ok(false);
         }
@@ -687,7 +697,7 @@ impl Keyspace for RedisKeyspace {
     }
 
     fn hash_len(&mut self, key: &RmString) -> Result<u64> {
-        self.length(key, Kind::Hash)
+        self.length(key, KeyType::Hash)
     }
 
     fn hash_set(&mut self, key: &RmString, field: &[u8], value: &[u8]) -> Result<bool> {
@@ -743,18 +753,18 @@ impl Keyspace for RedisKeyspace {
         cursor: &mut ScanCursor,
         out: &mut Batch,
     ) -> Result<bool> {
-        self.scan(key, Kind::Hash, cursor, out)
+        self.scan(key, KeyType::Hash, cursor, out)
     }
 
     fn set_has(&mut self, key: &RmString, member: &[u8]) -> Result<bool> {
-        if self.length(key, Kind::Set)? == 0 {
+        if self.length(key, KeyType::Set)? == 0 {
             return Ok(false);
         }
         Ok(self.ask(c"SISMEMBER", key, &[member])?.integer() == 1)
     }
 
     fn set_len(&mut self, key: &RmString) -> Result<u64> {
-        self.length(key, Kind::Set)
+        self.length(key, KeyType::Set)
     }
 
     fn set_add(&mut self, key: &RmString, member: &[u8]) -> Result<bool> {
@@ -777,11 +787,11 @@ impl Keyspace for RedisKeyspace {
         cursor: &mut ScanCursor,
         out: &mut Batch,
     ) -> Result<bool> {
-        self.scan(key, Kind::Set, cursor, out)
+        self.scan(key, KeyType::Set, cursor, out)
     }
 
     fn list_len(&mut self, key: &RmString) -> Result<u64> {
-        self.length(key, Kind::List)
+        self.length(key, KeyType::List)
     }
 
     fn list_get(&mut self, key: &RmString, i: u64) -> Result<Option<RmString>> {
@@ -793,13 +803,13 @@ impl Keyspace for RedisKeyspace {
     }
 
     fn list_set(&mut self, key: &RmString, i: u64, element: &[u8]) -> Result<()> {
-        self.length(key, Kind::List)?;
+        self.length(key, KeyType::List)?;
         self.call(c"LSET", key, &[i.to_string().as_bytes(), element])
             .map(drop)
     }
 
     fn list_trim(&mut self, key: &RmString, len: u64) -> Result<()> {
-        if self.length(key, Kind::List)? <= len {
+        if self.length(key, KeyType::List)? <= len {
             return Ok(());
         }
         if len == 0 {
@@ -814,7 +824,7 @@ impl Keyspace for RedisKeyspace {
     }
 
     fn list_range(&mut self, key: &RmString, i: u64, n: u64, out: &mut Batch) -> Result<()> {
-        self.range(c"LRANGE", key, Kind::List, (i, n), out)
+        self.range(c"LRANGE", key, KeyType::List, (i, n), out)
     }
 
     fn zset_score(&mut self, key: &RmString, member: &[u8]) -> Result<Option<f64>> {
@@ -826,11 +836,11 @@ impl Keyspace for RedisKeyspace {
     }
 
     fn zset_range(&mut self, key: &RmString, rank: u64, n: u64, out: &mut Batch) -> Result<()> {
-        self.range(c"ZRANGE", key, Kind::SortedSet, (rank, n), out)
+        self.range(c"ZRANGE", key, KeyType::SortedSet, (rank, n), out)
     }
 
     fn zset_len(&mut self, key: &RmString) -> Result<u64> {
-        self.length(key, Kind::SortedSet)
+        self.length(key, KeyType::SortedSet)
     }
 
     fn zset_count(&mut self, key: &RmString, most: f64) -> Result<u64> {
@@ -855,7 +865,7 @@ impl Keyspace for RedisKeyspace {
         cursor: &mut ScanCursor,
         out: &mut Batch,
     ) -> Result<bool> {
-        self.scan(key, Kind::SortedSet, cursor, out)
+        self.scan(key, KeyType::SortedSet, cursor, out)
     }
 
     fn number(&mut self, key: &RmString) -> Result<i64> {

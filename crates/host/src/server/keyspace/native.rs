@@ -3,14 +3,14 @@
 use std::ffi::CStr;
 use std::os::raw::{c_int, c_void};
 
-use crate::keyspace::{KeyError, Kind, Result};
+use crate::keyspace::{KeyError, KeyType, Result};
 use crate::server::api::{raw, rm, RmString};
 use crate::server::native::Native;
 
 use super::{check_type, OpenKey, RedisKeyspace};
 
 /// How a change of a value is told to replicas, the append-only file and listeners.
-pub struct Told {
+pub struct Replicated {
     /// What does the same there.
     pub by: By,
     /// The keyspace event.
@@ -25,10 +25,10 @@ pub enum By {
     TheCommand,
 }
 
-/// How many bytes of changes are gathered at most before they are told.
+/// How many bytes of changes are gathered at most before they are replicated.
 const GATHERED_BYTES: usize = 256 << 10;
 
-/// Many small changes of one value are told at once, as
+/// Many small changes of one value are replicated at once, as
 /// [`Native::REBUILT_BY`] `key word beside log`.
 #[derive(Clone, Copy)]
 pub struct Gathering {
@@ -38,13 +38,13 @@ pub struct Gathering {
     pub event: &'static CStr,
 }
 
-/// Changes that were made and not told yet.
+/// Changes that were made and not replicated yet.
 pub(super) struct Gathered {
     key: RmString,
     /// Another key that they have to do with; empty for none.
     beside: Option<RmString>,
     handle: OpenKey,
-    told: Gathering,
+    replicated: Gathering,
     command: &'static CStr,
     is_empty: fn(*mut c_void) -> bool,
     log: Vec<u8>,
@@ -77,14 +77,14 @@ impl RedisKeyspace {
         &mut self,
         key: &RmString,
         beside: Option<&RmString>,
-        told: Gathering,
+        replicated: Gathering,
         change: impl FnOnce(&mut T, &mut Vec<u8>, &mut usize) -> R,
     ) -> Result<R> {
         let fits = self.gathered.as_ref().is_some_and(|g| g.takes(key, beside));
         if !fits {
             self.flush();
             let handle = OpenKey::open(self.ctx, key, true);
-            check_type(&handle, key, Kind::Native(T::WHAT))?;
+            check_type(&handle, key, KeyType::Native(T::WHAT))?;
             if Self::is_empty(handle.raw()) {
                 let value = Box::into_raw(Box::<T>::default());
                 // SAFETY: main thread, key open for writing; the value is the server's from now on.
@@ -102,7 +102,7 @@ impl RedisKeyspace {
                 key: key.clone(),
                 beside: None,
                 handle,
-                told,
+                replicated,
                 command: T::REBUILT_BY,
                 is_empty: holds_nothing::<T>,
                 log: Vec::new(),
@@ -128,7 +128,7 @@ impl RedisKeyspace {
             key,
             beside,
             handle,
-            told,
+            replicated,
             command,
             is_empty,
             log,
@@ -154,7 +154,7 @@ impl RedisKeyspace {
                 command.as_ptr(),
                 c"scsb".as_ptr(),
                 key.raw(),
-                told.word.as_ptr(),
+                replicated.word.as_ptr(),
                 beside.raw(),
                 log.as_ptr(),
                 log.len()
@@ -162,7 +162,7 @@ impl RedisKeyspace {
         }
         self.notify(
             raw::REDISMODULE_NOTIFY_MODULE as c_int,
-            told.event,
+            replicated.event,
             &key,
             emptied,
         );
@@ -189,7 +189,7 @@ impl RedisKeyspace {
 
     /// The value of a key; `None` when there is no such key.
     pub fn native<T: Native>(&mut self, key: &RmString) -> Result<Option<&T>> {
-        let handle = self.handle(key, Kind::Native(T::WHAT), false)?;
+        let handle = self.handle(key, KeyType::Native(T::WHAT), false)?;
         if handle.is_null() || Self::is_empty(handle) {
             return Ok(None);
         }
@@ -206,19 +206,19 @@ impl RedisKeyspace {
         &mut self,
         key: &RmString,
         makes: bool,
-        change: impl FnOnce(&mut T) -> (R, Option<Told>),
+        change: impl FnOnce(&mut T) -> (R, Option<Replicated>),
     ) -> Result<Option<R>> {
         // Opened for writing is only what has changed: the server tells all who watch the key.
-        let handle = self.handle(key, Kind::Native(T::WHAT), false)?;
+        let handle = self.handle(key, KeyType::Native(T::WHAT), false)?;
         if handle.is_null() || Self::is_empty(handle) {
             if !makes {
                 return Ok(None);
             }
             let mut value = T::default();
-            let (changed, told) = change(&mut value);
-            if let Some(told) = told.filter(|_| !value.is_empty()) {
+            let (changed, replicated) = change(&mut value);
+            if let Some(replicated) = replicated.filter(|_| !value.is_empty()) {
                 self.flush();
-                let handle = self.handle(key, Kind::Native(T::WHAT), true)?;
+                let handle = self.handle(key, KeyType::Native(T::WHAT), true)?;
                 let value = Box::into_raw(Box::new(value));
                 // SAFETY: main thread, key open for writing; the value is the server's from now on.
                 unsafe {
@@ -228,29 +228,29 @@ impl RedisKeyspace {
                         value.cast()
                     ));
                 }
-                self.tell::<T>(key, &told, false);
+                self.tell::<T>(key, &replicated, false);
             }
             return Ok(Some(changed));
         }
         let value = value_of::<T>(handle, key)?;
         // SAFETY: as in `native`; nobody else looks at it meanwhile.
         let value = unsafe { &mut *value };
-        let (changed, told) = change(value);
+        let (changed, replicated) = change(value);
         let emptied = value.is_empty();
-        if let Some(told) = told {
+        if let Some(replicated) = replicated {
             self.flush();
-            let handle = self.handle(key, Kind::Native(T::WHAT), true)?;
+            let handle = self.handle(key, KeyType::Native(T::WHAT), true)?;
             if emptied {
                 // SAFETY: main thread, key open for writing; the value is not used again.
                 unsafe { rm!(RedisModule_DeleteKey(handle)) };
             }
-            self.tell::<T>(key, &told, emptied);
+            self.tell::<T>(key, &replicated, emptied);
         }
         Ok(Some(changed))
     }
 
-    fn tell<T: Native>(&mut self, key: &RmString, told: &Told, emptied: bool) {
-        match &told.by {
+    fn tell<T: Native>(&mut self, key: &RmString, replicated: &Replicated, emptied: bool) {
+        match &replicated.by {
             By::TheCommand => {
                 // SAFETY: main thread, live context of the command.
                 unsafe { rm!(RedisModule_ReplicateVerbatim(self.ctx.raw())) };
@@ -274,7 +274,7 @@ impl RedisKeyspace {
         }
         self.notify(
             raw::REDISMODULE_NOTIFY_MODULE as c_int,
-            told.event,
+            replicated.event,
             key,
             emptied,
         );
@@ -295,7 +295,7 @@ fn value_of<T: Native>(handle: *mut raw::RedisModuleKey, key: &RmString) -> Resu
     } else {
         Err(KeyError::WrongType {
             key: key.as_ref().to_vec(),
-            needs: Kind::Native(T::WHAT),
+            needs: KeyType::Native(T::WHAT),
         })
     }
 }

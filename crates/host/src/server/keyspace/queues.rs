@@ -7,7 +7,7 @@ use std::ffi::CStr;
 use std::os::raw::{c_int, c_long};
 use std::ptr;
 
-use crate::keyspace::{Batch, KeyError, Kind, Result};
+use crate::keyspace::{Batch, KeyError, KeyType, Result};
 use crate::server::api::{raw, rm, RmString};
 use crate::server::notify::own_write;
 use crate::text::parse_signed;
@@ -24,7 +24,7 @@ impl RedisKeyspace {
     pub(super) fn handle(
         &mut self,
         key: &RmString,
-        needs: Kind,
+        needs: KeyType,
         writes: bool,
     ) -> Result<*mut raw::RedisModuleKey> {
         let same = |name: &RmString| name.raw() == key.raw() || name.as_ref() == key.as_ref();
@@ -79,7 +79,7 @@ impl RedisKeyspace {
     }
 
     pub(super) fn score(&mut self, key: &RmString, member: &[u8]) -> Result<Option<f64>> {
-        let handle = self.handle(key, Kind::SortedSet, false)?;
+        let handle = self.handle(key, KeyType::SortedSet, false)?;
         if handle.is_null() || Self::is_empty(handle) {
             return Ok(None);
         }
@@ -94,7 +94,7 @@ impl RedisKeyspace {
         if rank > 0 {
             return self.at_higher_rank(key, rank);
         }
-        let handle = self.handle(key, Kind::SortedSet, false)?;
+        let handle = self.handle(key, KeyType::SortedSet, false)?;
         if handle.is_null() || Self::is_empty(handle) {
             return Ok(None);
         }
@@ -132,7 +132,7 @@ impl RedisKeyspace {
     }
 
     pub(super) fn count_up_to(&mut self, key: &RmString, most: f64) -> Result<u64> {
-        if self.length(key, Kind::SortedSet)? == 0 {
+        if self.length(key, KeyType::SortedSet)? == 0 {
             return Ok(0);
         }
         let most = most.to_string();
@@ -142,7 +142,7 @@ impl RedisKeyspace {
 
     pub(super) fn put_score(&mut self, key: &RmString, member: &[u8], score: f64) -> Result<()> {
         self.flush();
-        let handle = self.handle(key, Kind::SortedSet, true)?;
+        let handle = self.handle(key, KeyType::SortedSet, true)?;
         let member = self.field_string(member);
         // SAFETY: main thread, sorted set open for writing; the format matches its arguments,
         // which live until after the call.
@@ -180,7 +180,7 @@ impl RedisKeyspace {
     }
 
     pub(super) fn drop_member(&mut self, key: &RmString, member: &[u8]) -> Result<bool> {
-        if !self.holds(key, Kind::SortedSet)? {
+        if !self.holds(key, KeyType::SortedSet)? {
             return Ok(false);
         }
         self.take_member(key, member)
@@ -189,7 +189,7 @@ impl RedisKeyspace {
     /// Removes a member from a key that is opened for writing whether the member is there or not.
     pub(super) fn take_member(&mut self, key: &RmString, member: &[u8]) -> Result<bool> {
         self.flush();
-        let handle = self.handle(key, Kind::SortedSet, true)?;
+        let handle = self.handle(key, KeyType::SortedSet, true)?;
         if Self::is_empty(handle) {
             return Ok(false);
         }
@@ -215,14 +215,14 @@ impl RedisKeyspace {
     }
 
     /// Whether there is such a key with something in it; looks without opening it for writing.
-    fn holds(&mut self, key: &RmString, kind: Kind) -> Result<bool> {
+    fn holds(&mut self, key: &RmString, kind: KeyType) -> Result<bool> {
         let handle = self.handle(key, kind, false)?;
         Ok(!handle.is_null() && !Self::is_empty(handle))
     }
 
     pub(super) fn push(&mut self, key: &RmString, element: &[u8]) -> Result<u64> {
         self.flush();
-        let handle = self.handle(key, Kind::List, true)?;
+        let handle = self.handle(key, KeyType::List, true)?;
         let element = self.field_string(element);
         // SAFETY: as in `put_score`, for a list.
         let len = unsafe {
@@ -241,7 +241,7 @@ impl RedisKeyspace {
     }
 
     pub(super) fn element(&mut self, key: &RmString, i: u64) -> Result<Option<RmString>> {
-        let handle = self.handle(key, Kind::List, false)?;
+        let handle = self.handle(key, KeyType::List, false)?;
         let Ok(i) = c_long::try_from(i) else {
             return Ok(None);
         };
@@ -261,7 +261,7 @@ impl RedisKeyspace {
         &mut self,
         command: &CStr,
         key: &RmString,
-        kind: Kind,
+        kind: KeyType,
         (i, n): (u64, u64),
         out: &mut Batch,
     ) -> Result<()> {
@@ -291,7 +291,7 @@ impl RedisKeyspace {
             return Ok(Some(element));
         }
         self.flush();
-        let handle = self.handle(key, Kind::List, true)?;
+        let handle = self.handle(key, KeyType::List, true)?;
         // SAFETY: as in `put_score`, for a list; the popped string is ours.
         unsafe {
             let popped = rm!(RedisModule_ListPop(
@@ -315,7 +315,7 @@ impl RedisKeyspace {
     }
 
     pub(super) fn read_number(&mut self, key: &RmString) -> Result<i64> {
-        let handle = self.handle(key, Kind::String, false)?;
+        let handle = self.handle(key, KeyType::String, false)?;
         if handle.is_null() {
             return Ok(0);
         }
@@ -324,7 +324,7 @@ impl RedisKeyspace {
 
     pub(super) fn write_number(&mut self, key: &RmString, n: i64) -> Result<()> {
         self.flush();
-        let handle = self.handle(key, Kind::String, true)?;
+        let handle = self.handle(key, KeyType::String, true)?;
         put_number(handle, key, n)?;
         // SAFETY: main thread, live context; the format matches its arguments.
         unsafe {
@@ -343,7 +343,7 @@ impl RedisKeyspace {
 
     pub(super) fn add_to_number(&mut self, key: &RmString, change: i64) -> Result<()> {
         self.flush();
-        let handle = self.handle(key, Kind::String, true)?;
+        let handle = self.handle(key, KeyType::String, true)?;
         let before = number_of(handle);
         let Some(before) = before.filter(|&n| n.checked_add(change).is_some_and(|sum| sum >= 0))
         else {

@@ -70,7 +70,7 @@ fn what_has_the_right_checksum_is_refused_or_sound() {
 }
 
 /// The sections of a value with one of them changed.
-fn with(kind: Kind, change: impl FnOnce(&mut Vec<u8>)) -> Result<Packed, String> {
+fn with(kind: PartKind, change: impl FnOnce(&mut Vec<u8>)) -> Result<Packed, String> {
     let mut sections = sections(&small());
     let section = sections.iter_mut().find(|(of, _)| *of == kind as u8);
     change(&mut section.expect("there is such a section").1);
@@ -89,7 +89,7 @@ fn assert_refused(result: Result<Packed, String>, why: &str) {
 fn counts_that_are_not_those_of_the_value_are_refused() {
     for i in 0..7 {
         for huge in [false, true] {
-            let result = with(Kind::Counts, |content| {
+            let result = with(PartKind::Counts, |content| {
                 let mut counts = small().counts();
                 *counts.all()[i] = if huge { u64::MAX } else { *counts.all()[i] + 1 };
                 content.clear();
@@ -116,7 +116,7 @@ fn a_few_bytes_cannot_ask_for_very_much() {
     assert!(packed.memory() < 2 << 20, "{} bytes", packed.memory());
     assert!(packed.loaded().is_err());
     // Lengths beyond the end.
-    for kind in [Kind::Crawls, Kind::Hosts, Kind::Records] {
+    for kind in [PartKind::Crawls, PartKind::Hosts, PartKind::Records] {
         let result = with(kind, |content| {
             content.truncate(1);
             put(content, u64::MAX);
@@ -125,7 +125,7 @@ fn a_few_bytes_cannot_ask_for_very_much() {
     }
     // Numbers far beyond those before them.
     for number in [u64::MAX, u64::from(u32::MAX), 1 << 30] {
-        let result = with(Kind::Hosts, |content| {
+        let result = with(PartKind::Hosts, |content| {
             put(content, number);
             put_bytes(content, b"https://far.example");
         });
@@ -392,7 +392,7 @@ fn sections_in_another_order_are_refused() {
         for j in 0..i {
             let mut bad = good.clone();
             bad.swap(i, j);
-            let is_list = |n: usize| good[n].0 == Kind::Records as u8;
+            let is_list = |n: usize| good[n].0 == PartKind::Records as u8;
             let loaded = try_chunk(chunk_of(&bad));
             assert!(loaded.is_err(), "{i} and {j} {}", is_list(i));
         }

@@ -13,18 +13,18 @@ pub struct Part<'a> {
 }
 
 /// The reply to a command that the module ran; released when dropped.
-pub struct Answer(Part<'static>);
+pub struct CallReply(Part<'static>);
 
-impl Answer {
+impl CallReply {
     /// Takes over a reply of the server, which must not be null.
-    pub fn new(raw: *mut raw::RedisModuleCallReply) -> Answer {
+    pub fn new(raw: *mut raw::RedisModuleCallReply) -> CallReply {
         assert!(!raw.is_null(), "a reply");
         let of = PhantomData;
-        Answer(Part { raw, of })
+        CallReply(Part { raw, of })
     }
 }
 
-impl Deref for Answer {
+impl Deref for CallReply {
     type Target = Part<'static>;
 
     fn deref(&self) -> &Part<'static> {
@@ -32,7 +32,7 @@ impl Deref for Answer {
     }
 }
 
-impl Drop for Answer {
+impl Drop for CallReply {
     fn drop(&mut self) {
         // SAFETY: main thread; ours, freed once.
         unsafe { rm!(RedisModule_FreeCallReply(self.0.raw)) };

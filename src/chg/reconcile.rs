@@ -62,9 +62,9 @@ impl Counted {
 /// What `c` of a group has to be, that says `uris`, when `kept` are kept for it and `counted` are counted
 /// by name; and whether what it says can be believed.
 pub(super) fn right_count(uris: u64, kept: u64, counted: u64, room: u64) -> (u64, bool) {
-    let credible = uris.saturating_sub(kept) <= room;
+    let reconcile = uris.saturating_sub(kept) <= room;
     let named = kept + counted;
-    (if credible { uris.max(named) } else { named }, credible)
+    (if reconcile { uris.max(named) } else { named }, reconcile)
 }
 
 /// What is known of the queued URIs of an execution.

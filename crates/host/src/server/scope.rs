@@ -1,0 +1,29 @@
+//! A database and a prefix as one name, under which indexes and frontiers are cached.
+
+use std::os::raw::c_int;
+
+use smallvec::SmallVec;
+
+/// A database and a prefix as one key for a table: the number of the database in four bytes, then the
+/// prefix. Never empty: a comparison of empty slices reads from no address in a way that is slow on
+/// some processors, and the empty prefix is the commonest.
+pub type Scope = SmallVec<[u8; 64]>;
+
+/// The scope of a prefix in a database.
+pub fn scope(db: c_int, prefix: &[u8]) -> Scope {
+    let mut scope = SmallVec::from_slice(&db.to_ne_bytes());
+    scope.extend_from_slice(prefix);
+    scope
+}
+
+/// Whether a scope is in a database.
+pub fn is_in(scope: &[u8], db: c_int) -> bool {
+    scope.starts_with(&db.to_ne_bytes())
+}
+
+/// The database and prefix of a scope.
+pub fn split(scope: &[u8]) -> (c_int, &[u8]) {
+    let (db, prefix) = scope.split_at(size_of::<c_int>());
+    let db = db.try_into().expect("a scope begins with a number");
+    (c_int::from_ne_bytes(db), prefix)
+}
