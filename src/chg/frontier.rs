@@ -1,6 +1,6 @@
-//! One politeness frontier: the keys that share a prefix, and what is remembered of them.
+//! One politeness frontier: the keys that share a prefix, and what is cached of them.
 //!
-//! The keys are the truth. What is remembered here is rebuilt from them at any time; whoever hears
+//! The keys are the truth. What is cached here is rebuilt from them at any time; whoever hears
 //! that somebody else changed them makes a new one.
 
 use std::cell::{Cell, RefCell};

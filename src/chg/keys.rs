@@ -102,7 +102,7 @@ pub fn is_bookkeeping(name: &[u8]) -> bool {
     ONCE.iter().any(once) || [URIS, GATED, OF].iter().any(|kind| name.starts_with(kind))
 }
 
-/// Whether a key may be one that something is remembered of, whatever its prefix.
+/// Whether a key may be one that something is cached of, whatever its prefix.
 pub fn may_be_ours(key: &[u8]) -> bool {
     heard_once(key).next().is_some() || memchr::memmem::find(key, GROUP).is_some()
 }

@@ -103,7 +103,7 @@ enum Op {
         steps: usize,
     },
     Expired,
-    /// The process dies: nothing is remembered but the keys.
+    /// The process dies: nothing is left but the keys.
     Restart,
 }
 

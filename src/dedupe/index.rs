@@ -1,4 +1,4 @@
-//! One dedupe index: the keys that share a prefix, and what is remembered of them in memory.
+//! One dedupe index: the keys that share a prefix, and what is cached of them in memory.
 //!
 //! The keys are the truth. Everything kept here beside the prefix is a cache that is rebuilt from
 //! them; the server forgets it whenever somebody else changes the keys it came from.
@@ -24,13 +24,13 @@ use super::visible::{read_visible, Visible};
 /// The format of the index that this version writes.
 const FORMAT: &[u8] = b"1";
 
-/// How many crawls are remembered at most; beyond it the memory of them starts afresh.
+/// How many crawls are cached at most; beyond it the cache is emptied.
 const CRAWLS_REMEMBERED: usize = 1 << 16;
 
 /// How many crawls are looked at for the layout of an index that nobody wrote down.
 const CRAWLS_LOOKED_AT: usize = 8;
 
-/// What is remembered of one crawl.
+/// What is cached of one crawl.
 pub(super) struct Remembered<N> {
     pub(super) records: N,
     pub(super) counts: N,
@@ -71,7 +71,7 @@ impl CrawlState {
     }
 }
 
-/// An index, with what is remembered of it.
+/// An index, with what is cached of it.
 pub struct Index<K: Store> {
     pub(super) prefix: Vec<u8>,
     pub(super) profile: Profile,
@@ -278,10 +278,10 @@ impl<K: Store> Index<K> {
     pub fn crawl_key(&mut self, ks: &mut K, crawl: &[u8], which: CrawlKey) -> K::Name {
         match which {
             CrawlKey::Records => match self.crawls.get(crawl) {
-                Some(remembered) => remembered.records.clone(),
-                None => self.remembered(ks, crawl).records.clone(),
+                Some(cached) => cached.records.clone(),
+                None => self.cached(ks, crawl).records.clone(),
             },
-            CrawlKey::Counts => self.remembered(ks, crawl).counts.clone(),
+            CrawlKey::Counts => self.cached(ks, crawl).counts.clone(),
             _ => {
                 let (before, after) = which.around();
                 ks.name(&[&self.prefix, before, crawl, after])
@@ -294,7 +294,7 @@ impl<K: Store> Index<K> {
         ks.name(&[&self.prefix, uuid, self.profile.references_suffix()])
     }
 
-    pub(super) fn remembered(&mut self, ks: &mut K, crawl: &[u8]) -> &mut Remembered<K::Name> {
+    pub(super) fn cached(&mut self, ks: &mut K, crawl: &[u8]) -> &mut Remembered<K::Name> {
         if self.crawls.len() >= CRAWLS_REMEMBERED && !self.crawls.contains_key(crawl) {
             self.crawls.clear();
         }
@@ -324,7 +324,7 @@ impl<K: Store> Index<K> {
             return Ok(known);
         }
         let is = ks.set_has(&self.names.allcrawls, crawl)?;
-        self.remembered(ks, crawl).committed = Some(is);
+        self.cached(ks, crawl).committed = Some(is);
         Ok(is)
     }
 
@@ -334,7 +334,7 @@ impl<K: Store> Index<K> {
             return Ok(known);
         }
         let is = ks.set_has(&self.names.uncommitted, crawl)?;
-        self.remembered(ks, crawl).uncommitted = Some(is);
+        self.cached(ks, crawl).uncommitted = Some(is);
         Ok(is)
     }
 
@@ -352,7 +352,7 @@ impl<K: Store> Index<K> {
                 Rc::make_mut(unrecorded).retain(|(_, other)| other != crawl);
             }
         }
-        self.remembered(ks, crawl).committed = Some(is);
+        self.cached(ks, crawl).committed = Some(is);
         Ok(())
     }
 
@@ -364,7 +364,7 @@ impl<K: Store> Index<K> {
             ks.set_del(&self.names.uncommitted, crawl)?;
             self.hide(ks, crawl)?;
         }
-        self.remembered(ks, crawl).uncommitted = Some(is);
+        self.cached(ks, crawl).uncommitted = Some(is);
         Ok(())
     }
 

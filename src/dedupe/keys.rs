@@ -13,7 +13,7 @@ pub const CRAWL_BYTES: usize = 1024;
 pub struct Once {
     /// Its name behind the prefix, in the order of [`Profile::ALL`].
     names: [&'static str; 2],
-    remembered: bool,
+    cached: bool,
     bookkeeping: bool,
 }
 
@@ -21,7 +21,7 @@ impl Once {
     const fn of(name: &'static str) -> Once {
         Once {
             names: [name, name],
-            remembered: false,
+            cached: false,
             bookkeeping: false,
         }
     }
@@ -32,10 +32,10 @@ impl Once {
         Once { names, ..self }
     }
 
-    /// Something is remembered of it, which must be forgotten when others change it.
-    const fn remembered(self) -> Once {
-        let remembered = true;
-        Once { remembered, ..self }
+    /// Something is cached of it, which must be invalidated when others change it.
+    const fn cached(self) -> Once {
+        let cached = true;
+        Once { cached, ..self }
     }
 
     /// It says nothing of anybody's data: whoever may run a command may have it read.
@@ -61,15 +61,13 @@ impl Once {
 }
 
 /// The merged index.
-pub const MERGED: Once = Once::of("allhashes")
-    .in_browsertrix("alldupes")
-    .remembered();
+pub const MERGED: Once = Once::of("allhashes").in_browsertrix("alldupes").cached();
 
 /// The set of committed crawls.
-const COMMITTED: Once = Once::of("allcrawls").remembered();
+const COMMITTED: Once = Once::of("allcrawls").cached();
 
 /// The set into which another program's purge renames it.
-const OUTGOING: Once = Once::of("to-remove-crawls").remembered();
+const OUTGOING: Once = Once::of("to-remove-crawls").cached();
 
 once_keys! { Once:
     /// The merged index: hash → crawl.
@@ -79,25 +77,25 @@ once_keys! { Once:
     /// `allcrawls`.
     allcrawls = COMMITTED;
     /// `uncommittedcrawls`.
-    uncommitted = Once::of("uncommittedcrawls").remembered();
+    uncommitted = Once::of("uncommittedcrawls").cached();
     /// `src:d`: names of WACZ files whose hashes are in the index.
     finished = Once::of("src:d");
     /// `crawlspace`: format, profile, counters.
-    meta = Once::of("crawlspace").remembered().bookkeeping();
+    meta = Once::of("crawlspace").cached().bookkeeping();
     /// `committing`: crawl → `n new known`, for commits under way.
-    committing = Once::of("committing").remembered().bookkeeping();
+    committing = Once::of("committing").cached().bookkeeping();
     /// `removing`: crawl → state, for removals under way.
-    removing = Once::of("removing").remembered().bookkeeping();
+    removing = Once::of("removing").cached().bookkeeping();
     /// `commits`: commit number → crawl.
-    commits = Once::of("commits").remembered().bookkeeping();
+    commits = Once::of("commits").cached().bookkeeping();
     /// `holders`: hash → numbers of the commits that met it after its owner's.
-    holders = Once::of("holders").remembered().bookkeeping();
+    holders = Once::of("holders").cached().bookkeeping();
     /// `claims`: hash → `token deadline crawl`.
-    claims = Once::of("claims").remembered().bookkeeping();
+    claims = Once::of("claims").cached().bookkeeping();
     /// `sharedwaczs`: names in `src:d` that more than one crawl may have.
     shared = Once::of("sharedwaczs").bookkeeping();
     /// `moving`: what is left of the storage that the committed part is moving out of.
-    moving = Once::of("moving").remembered();
+    moving = Once::of("moving").cached();
     /// `moving:back`: the merged index, for the moment in which a move turns round.
     aside = Once::of("moving:back");
     /// `to-remove-crawls`: what a purge by Browsertrix has not put back or deleted yet.
@@ -235,13 +233,13 @@ pub fn is_bookkeeping(name: &[u8]) -> bool {
     }
 }
 
-/// By the last byte of a key, whether one that exists once and is remembered may end so.
+/// By the last byte of a key, whether one that exists once and is cached may end so.
 const LAST_BYTES: [bool; 256] = {
     let mut last = [false; 256];
     let mut row = 0;
     while row < ONCE.len() {
         let mut profile = 0;
-        while ONCE[row].remembered && profile < ONCE[row].names.len() {
+        while ONCE[row].cached && profile < ONCE[row].names.len() {
             let name = ONCE[row].names[profile].as_bytes();
             last[name[name.len() - 1] as usize] = true;
             profile += 1;
@@ -251,17 +249,17 @@ const LAST_BYTES: [bool; 256] = {
     last
 };
 
-/// The prefixes that a key may have if it is one that exists once and is remembered.
+/// The prefixes that a key may have if it is one that exists once and is cached.
 fn prefixes_of_once(key: &[u8]) -> impl Iterator<Item = &[u8]> {
     let may_be = key.last().is_some_and(|&last| LAST_BYTES[last as usize]);
     let rows: &[Once] = if may_be { ONCE } else { &[] };
     rows.iter()
-        .filter(|row| row.remembered)
+        .filter(|row| row.cached)
         .flat_map(Once::every_name)
         .filter_map(|name| key.strip_suffix(name.as_bytes()))
 }
 
-/// Whether a key may be one that something is remembered of, whatever its prefix. Nearly all keys of a
+/// Whether a key may be one that something is cached of, whatever its prefix. Nearly all keys of a
 /// server that has other data are none, and are told by their last byte and their colons.
 pub fn may_be_ours(key: &[u8]) -> bool {
     let [h, colon] = [RECORDS[0], RECORDS[1]];
@@ -333,8 +331,8 @@ mod tests {
                 let key = ["p:", name].concat();
                 let mut prefixes = possible_prefixes(key.as_bytes(), 100);
                 let heard = prefixes.any(|found| found == (&b"p:"[..], None));
-                assert_eq!(heard, row.remembered, "{name}");
-                assert_eq!(may_be_ours(key.as_bytes()), row.remembered, "{name}");
+                assert_eq!(heard, row.cached, "{name}");
+                assert_eq!(may_be_ours(key.as_bytes()), row.cached, "{name}");
                 assert_eq!(is_bookkeeping(name.as_bytes()), row.bookkeeping, "{name}");
             }
         }

@@ -77,15 +77,15 @@ impl<K: Store> Index<K> {
         state: Option<CommitState>,
     ) -> Result<()> {
         self.is_committing(ks, crawl)?;
-        let remembered = self.committing.as_mut().expect("read above");
+        let cached = self.committing.as_mut().expect("read above");
         match state {
             Some(state) => {
                 ks.hash_set(&self.names.committing, crawl, &state.to_value())?;
-                remembered.insert(crawl.into());
+                cached.insert(crawl.into());
             }
             None => {
                 ks.hash_del(&self.names.committing, crawl)?;
-                remembered.remove(crawl);
+                cached.remove(crawl);
             }
         }
         Ok(())

@@ -15,8 +15,8 @@ use super::store::{Store, Stored, Under};
 impl<K: Store> Index<K> {
     /// Takes note that a plain client wrote records of a crawl: look-ups in it try every spelling from now on.
     pub fn distrust_records(&mut self, crawl: &[u8]) {
-        if let Some(remembered) = self.crawls.get_mut(crawl) {
-            remembered.is_written = false;
+        if let Some(cached) = self.crawls.get_mut(crawl) {
+            cached.is_written = false;
         }
     }
 
@@ -110,7 +110,7 @@ impl<K: Store> Index<K> {
         if let Some(value) = self.record_get(ks, crawl, digest.written(self.profile))? {
             return Ok(Some(value));
         }
-        if self.remembered(ks, crawl).is_written {
+        if self.cached(ks, crawl).is_written {
             return Ok(None);
         }
         let found = self.foreign_record(ks, crawl, digest)?;

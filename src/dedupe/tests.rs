@@ -97,7 +97,7 @@ enum Op {
     Move {
         to: Storage,
     },
-    /// The process restarts: nothing is remembered.
+    /// The process restarts: nothing is cached.
     Restart,
 }
 

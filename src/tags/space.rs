@@ -16,7 +16,7 @@ use super::view::{Asked, View};
 use host::defrag::Mover;
 use host::slices::Time;
 
-/// How many changed tags are remembered for memories that have not heard of them.
+/// How many changed tags are kept for caches that have not seen them.
 const CHANGES: usize = 4096;
 /// How many memories are kept.
 const MEMORIES: usize = 4;

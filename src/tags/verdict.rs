@@ -1,4 +1,4 @@
-//! What is remembered from one capture to the next: which tags a part of a field gives, and what a
+//! What is cached from one capture to the next: which tags a part of a field gives, and what a
 //! condition says of each tag.
 //!
 //! Tags are told apart by name, so that nothing here depends on how a space numbers them. A change of
@@ -22,19 +22,19 @@ type Given = SmallVec<[u32; 2]>;
 /// Numbers of direct tags of a capture.
 type Direct = SmallVec<[u32; 8]>;
 
-/// How many conditions are remembered.
+/// How many conditions are cached.
 const CONDITIONS: usize = 8;
 
-/// Conditions of more parts are not remembered beyond a batch, because they would stay in memory.
+/// Conditions of more parts are not cached beyond a batch, because they would stay in memory.
 const PARTS: usize = 1 << 14;
 
-/// How many tags and parts of fields are remembered at least. With more the memory starts anew.
+/// How many tags and parts of fields are cached at least. With more the cache is emptied.
 const ROOM: usize = 1 << 16;
 
-/// Longest part of a field that is remembered, in bytes.
+/// Longest part of a field that is cached, in bytes.
 const PART_BYTES: usize = 256;
 
-/// What one thread remembers of a space.
+/// What one thread caches of a space.
 #[derive(Debug, Default)]
 pub struct Memory {
     /// Up to which change of the space it holds.
@@ -150,7 +150,7 @@ impl Verdict {
 }
 
 impl Memory {
-    /// One that remembers nothing yet, up to that change.
+    /// An empty cache, up to that change.
     pub(super) fn of_version(version: u64) -> Memory {
         Memory {
             version,

@@ -86,11 +86,11 @@ impl Command for Add {
         }
         let groups: Vec<&[u8]> = uris.iter().map(|uri| uri.chg).collect();
         permit(call, &Touched::Groups(&groups), Access::Write)?;
-        let counts = on_frontier(call, |remembered, keys| {
-            remembered.simulated = now.simulated;
-            let frontier = &mut remembered.frontier;
+        let counts = on_frontier(call, |cached, keys| {
+            cached.simulated = now.simulated;
+            let frontier = &mut cached.frontier;
             let counts = frontier.add(keys, execution, sequence, &uris, now.ms)?;
-            remembered.serve(keys, now.ms)?;
+            cached.serve(keys, now.ms)?;
             Ok(counts)
         })?;
         anchor(call)?;
@@ -156,11 +156,11 @@ impl Command for AddUri {
         }
         let groups: Vec<&[u8]> = uris.iter().map(|uri| uri.chg).collect();
         permit(call, &Touched::Groups(&groups), Access::Write)?;
-        let counts = on_frontier(call, |remembered, keys| {
-            remembered.simulated = now.simulated;
-            let frontier = &mut remembered.frontier;
+        let counts = on_frontier(call, |cached, keys| {
+            cached.simulated = now.simulated;
+            let frontier = &mut cached.frontier;
             let counts = frontier.add_kept(keys, execution, weight, &uris, now.ms)?;
-            remembered.serve(keys, now.ms)?;
+            cached.serve(keys, now.ms)?;
             Ok(counts)
         })?;
         anchor(call)?;
@@ -269,13 +269,13 @@ fn next_of(
     chg: &[u8],
     now: &Now,
 ) -> Result<Answer, String> {
-    let lease = on_frontier(call, |remembered, keys| {
-        remembered.simulated = now.simulated;
+    let lease = on_frontier(call, |cached, keys| {
+        cached.simulated = now.simulated;
         // Clients in the line have waited longer.
-        remembered.serve(keys, now.ms)?;
+        cached.serve(keys, now.ms)?;
         let ask = wanted.ask(None);
-        let lease = remembered.frontier.next_of(keys, chg, &ask, now.ms)?;
-        remembered.arrange(keys, now.ms, false)?;
+        let lease = cached.frontier.next_of(keys, chg, &ask, now.ms)?;
+        cached.arrange(keys, now.ms, false)?;
         Ok(lease)
     })?;
     Ok(Answer::Reply(leases_reply(lease.as_slice())))
@@ -289,11 +289,11 @@ fn next(
     now: &Now,
 ) -> Result<Option<Vec<Lease>>, String> {
     let ctx = call.ctx;
-    on_frontier(call, |remembered, keys| {
-        remembered.simulated = now.simulated;
-        if !remembered.waiters.is_empty() {
+    on_frontier(call, |cached, keys| {
+        cached.simulated = now.simulated;
+        if !cached.waiters.is_empty() {
             // They have waited longer.
-            remembered.serve(keys, now.ms)?;
+            cached.serve(keys, now.ms)?;
         }
         let ask = wanted.ask(after.map(|(chg, token, _)| (chg, token)));
         let mut leases = Vec::new();
@@ -305,7 +305,7 @@ fn next(
             looked_at += 1;
             !looked_at.is_multiple_of(32) || start.elapsed() < budget
         };
-        let frontier = &mut remembered.frontier;
+        let frontier = &mut cached.frontier;
         let mut search = frontier.next(keys, &ask, now.ms, &mut in_time, &mut leases)?;
         // Who says what time it is gets the whole answer for that time.
         if search == Search::Unfinished && (now.simulated || !can_block(ctx)) {
@@ -324,10 +324,10 @@ fn next(
             if let (Some((chg, token, _)), Some(lease)) = (after, leases.first()) {
                 frontier.remember_next(keys, chg, token, lease)?;
             }
-            remembered.arrange(keys, now.ms, false)?;
+            cached.arrange(keys, now.ms, false)?;
             return Ok(Some(leases));
         };
-        remembered.waiters.push_back(Waiter {
+        cached.waiters.push_back(Waiter {
             client: BlockedClient::block(ctx, gone, Some(timed_out)),
             lease: wanted.lease,
             count: wanted.count,
@@ -336,7 +336,7 @@ fn next(
             after: after.map(|(chg, token, due)| (chg.to_vec(), token, due)),
             leases,
         });
-        remembered.arrange(keys, now.ms, search == Search::Unfinished)?;
+        cached.arrange(keys, now.ms, search == Search::Unfinished)?;
         Ok(None)
     })
 }
@@ -432,12 +432,12 @@ impl Command for Release {
             None => Touched::Groups(&[chg]),
         };
         permit(call, &touched, Access::Write)?;
-        let answer = on_frontier(call, |remembered, keys| {
-            remembered.simulated = now.simulated;
-            let frontier = &mut remembered.frontier;
+        let answer = on_frontier(call, |cached, keys| {
+            cached.simulated = now.simulated;
+            let frontier = &mut cached.frontier;
             frontier.rounding = u64::from(!now.simulated);
             let answer = frontier.release(keys, chg, token, &when, &fate, now.ms)?;
-            remembered.serve(keys, now.ms)?;
+            cached.serve(keys, now.ms)?;
             Ok(answer)
         })?;
         let due = match answer {
@@ -549,10 +549,10 @@ impl Command for Extend {
         let ms = span(&mut call.args, "milliseconds", 1)?;
         call.args.end()?;
         permit(call, &Touched::Groups(&[chg]), Access::Write)?;
-        let deadline = on_frontier(call, |remembered, keys| {
-            remembered.simulated = now.simulated;
-            let deadline = remembered.frontier.extend(keys, chg, token, ms, now.ms)?;
-            remembered.serve(keys, now.ms)?;
+        let deadline = on_frontier(call, |cached, keys| {
+            cached.simulated = now.simulated;
+            let deadline = cached.frontier.extend(keys, chg, token, ms, now.ms)?;
+            cached.serve(keys, now.ms)?;
             Ok(deadline)
         })?;
         Ok(Answer::Reply(Reply::count(deadline)))
@@ -584,10 +584,10 @@ impl Command for Expired {
         };
         call.args.end()?;
         permit(call, &Touched::AnyGroup, Access::Write)?;
-        let reports = on_frontier(call, |remembered, keys| {
-            remembered.simulated = now.simulated;
-            let reports = remembered.frontier.expired(keys, most as usize, now.ms)?;
-            remembered.serve(keys, now.ms)?;
+        let reports = on_frontier(call, |cached, keys| {
+            cached.simulated = now.simulated;
+            let reports = cached.frontier.expired(keys, most as usize, now.ms)?;
+            cached.serve(keys, now.ms)?;
             Ok(reports)
         })?;
         let optional = |part: Option<&Vec<u8>>| part.map_or(Reply::Nil, Reply::bulk);

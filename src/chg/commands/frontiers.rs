@@ -1,4 +1,4 @@
-//! The frontiers that something is remembered of, per database and prefix.
+//! The frontiers that something is cached of, per database and prefix.
 
 use std::collections::VecDeque;
 use std::os::raw::c_int;
@@ -28,14 +28,14 @@ use host::server::scope::{is_in, scope, split};
 use super::waiters::Waiter;
 use super::{metrics, settings};
 
-/// How many frontiers are remembered at most; beyond it those that nobody waits for are forgotten.
+/// How many frontiers are cached at most; beyond it those that no client waits for are evicted.
 const FRONTIERS_REMEMBERED: usize = 4096;
 
 /// How many groups that plain clients wrote to are looked at, at most, before the next alarm.
 const ADOPTED: usize = 1024;
 
-/// What is remembered of one frontier.
-pub struct Remembered {
+/// What is cached of one frontier.
+pub struct CachedFrontier {
     /// The frontier.
     pub frontier: Frontier<RedisKeyspace>,
     /// Who waits, in the order in which they came.
@@ -49,7 +49,7 @@ pub struct Remembered {
 }
 
 struct Frontiers {
-    by_scope: FxHashMap<Box<[u8]>, Remembered>,
+    by_scope: FxHashMap<Box<[u8]>, CachedFrontier>,
     panics: u64,
 }
 
@@ -66,16 +66,16 @@ pub fn with_frontier<T>(
     db: c_int,
     prefix: &[u8],
     keys: &mut RedisKeyspace,
-    act: impl FnOnce(&mut Remembered, &mut RedisKeyspace) -> Result<T>,
+    act: impl FnOnce(&mut CachedFrontier, &mut RedisKeyspace) -> Result<T>,
 ) -> Result<T> {
     let mut frontiers = FRONTIERS.try_borrow().ok_or(Error::Busy)?;
     let frontiers = &mut *frontiers;
     let panics = PANICS.get();
     if DISTRUST.swap(false, Relaxed) || frontiers.panics != panics {
-        // After a bug nothing that was remembered is believed.
+        // After a bug nothing that was cached is believed.
         frontiers.panics = panics;
-        for remembered in frontiers.by_scope.values_mut() {
-            remembered.frontier.distrust();
+        for cached in frontiers.by_scope.values_mut() {
+            cached.frontier.distrust();
         }
     }
     let scope = scope(db, prefix);
@@ -83,28 +83,28 @@ pub fn with_frontier<T>(
         if frontiers.by_scope.len() >= FRONTIERS_REMEMBERED {
             frontiers.by_scope.retain(|_, r| !r.waiters.is_empty());
         }
-        let remembered = Remembered {
+        let cached = CachedFrontier {
             frontier: Frontier::open(keys, prefix),
             waiters: VecDeque::new(),
             touched: Vec::new(),
             wake: None,
             simulated: false,
         };
-        frontiers.by_scope.insert(scope[..].into(), remembered);
+        frontiers.by_scope.insert(scope[..].into(), cached);
         show_frontiers(frontiers);
     }
-    let remembered = frontiers.by_scope.get_mut(&scope[..]);
-    let remembered = remembered.expect("just made sure of");
-    remembered.frontier.attempts = settings::ATTEMPTS.get();
-    let before = remembered.frontier.figures.totals();
-    let waited = remembered.waiters.len() as u64;
-    let done = act(remembered, keys);
-    let wait = remembered.waiters.len() as u64;
+    let cached = frontiers.by_scope.get_mut(&scope[..]);
+    let cached = cached.expect("just made sure of");
+    cached.frontier.attempts = settings::ATTEMPTS.get();
+    let before = cached.frontier.figures.totals();
+    let waited = cached.waiters.len() as u64;
+    let done = act(cached, keys);
+    let wait = cached.waiters.len() as u64;
     if wait != waited {
         let all = metrics::WAITERS.get().saturating_sub(waited);
         metrics::WAITERS.set(all + wait);
     }
-    let after = remembered.frontier.figures.totals();
+    let after = cached.frontier.figures.totals();
     let shown = [
         &metrics::ADDED,
         &metrics::LEASES,
@@ -122,7 +122,7 @@ pub fn with_frontier<T>(
 /// Acts on the frontier of a command's call, with the error as its text.
 pub fn on_frontier<T>(
     call: &mut Call<'_>,
-    act: impl FnOnce(&mut Remembered, &mut RedisKeyspace) -> Result<T>,
+    act: impl FnOnce(&mut CachedFrontier, &mut RedisKeyspace) -> Result<T>,
 ) -> std::result::Result<T, String> {
     with_frontier(call.db, call.prefix, &mut call.keys, act).map_err(|e| e.to_string())
 }
@@ -142,11 +142,11 @@ pub fn permit(
     access: Access,
 ) -> std::result::Result<(), String> {
     let user = call.user();
-    on_frontier(call, |remembered, keys| {
+    on_frontier(call, |cached, keys| {
         if access == Access::Write {
-            remembered.frontier.check_types(keys)?;
+            cached.frontier.check_types(keys)?;
         }
-        let frontier = &remembered.frontier;
+        let frontier = &cached.frontier;
         let once = &frontier.names;
         let all = [
             &once.wait,
@@ -213,12 +213,12 @@ pub fn awake(ctx: Ctx) {
             unsafe { rm!(RedisModule_SelectDb(ctx.raw(), db)) };
             let mut keys = RedisKeyspace::new(ctx);
             let here = cluster::check(ctx, &RmString::new(prefix), true);
-            let woken = with_frontier(db, prefix, &mut keys, |remembered, keys| {
-                remembered.wake = None;
-                let sleeps_on = remembered.simulated && remembered.waiters.is_empty();
+            let woken = with_frontier(db, prefix, &mut keys, |cached, keys| {
+                cached.wake = None;
+                let sleeps_on = cached.simulated && cached.waiters.is_empty();
                 match sleeps_on || here.is_err() {
                     true => Ok(()),
-                    false => remembered.awake(keys, now),
+                    false => cached.awake(keys, now),
                 }
             });
             if let Err(error) = here.and(woken.map_err(|error| error.to_string())) {
@@ -239,8 +239,8 @@ pub fn awake(ctx: Ctx) {
 
 fn fail_waiters(db: c_int, prefix: &[u8], error: &str) {
     let mut frontiers = FRONTIERS.borrow();
-    if let Some(remembered) = frontiers.by_scope.get_mut(&scope(db, prefix)[..]) {
-        for waiter in std::mem::take(&mut remembered.waiters) {
+    if let Some(cached) = frontiers.by_scope.get_mut(&scope(db, prefix)[..]) {
+        for waiter in std::mem::take(&mut cached.waiters) {
             waiter.client.answer(Err(error.to_string()));
         }
     }
@@ -249,8 +249,8 @@ fn fail_waiters(db: c_int, prefix: &[u8], error: &str) {
 /// A waiting client's connection ended.
 pub fn gone(client: BlockedClient) {
     let mut frontiers = FRONTIERS.borrow();
-    for remembered in frontiers.by_scope.values_mut() {
-        remembered.waiters.retain(|waiter| waiter.client != client);
+    for cached in frontiers.by_scope.values_mut() {
+        cached.waiters.retain(|waiter| waiter.client != client);
     }
     show_waiters(&frontiers);
 }
@@ -259,8 +259,8 @@ pub fn gone(client: BlockedClient) {
 pub fn timed_out(_: Ctx, client: BlockedClient) -> std::result::Result<Reply, String> {
     let mut frontiers = FRONTIERS.borrow();
     let mut answer = Reply::Nil;
-    for remembered in frontiers.by_scope.values_mut() {
-        let waiters = &mut remembered.waiters;
+    for cached in frontiers.by_scope.values_mut() {
+        let waiters = &mut cached.waiters;
         if let Some(at) = waiters.iter().position(|waiter| waiter.client == client) {
             let waiter = waiters.remove(at).expect("just found");
             answer = waiter.reply();
@@ -282,10 +282,10 @@ pub fn on_change(ctx: Ctx, change: Change<'_>) {
     }
     match change {
         Change::Role => {
-            for remembered in by_scope.values_mut() {
-                remembered.frontier.forget_all();
-                remembered.touched.clear();
-                for waiter in std::mem::take(&mut remembered.waiters) {
+            for cached in by_scope.values_mut() {
+                cached.frontier.forget_all();
+                cached.touched.clear();
+                for waiter in std::mem::take(&mut cached.waiters) {
                     waiter.client.answer(Err(
                         "UNBLOCKED the server is not the master any more, or only just became it; ask again, on the master".to_string(),
                     ));
@@ -294,37 +294,37 @@ pub fn on_change(ctx: Ctx, change: Change<'_>) {
             show_waiters(&frontiers);
         }
         Change::Everything => {
-            for remembered in by_scope.values_mut() {
-                remembered.emptied();
+            for cached in by_scope.values_mut() {
+                cached.emptied();
             }
         }
         Change::Databases(databases) => {
-            for (scope, remembered) in by_scope.iter_mut() {
+            for (scope, cached) in by_scope.iter_mut() {
                 if databases.iter().any(|&db| is_in(scope, db)) {
-                    remembered.emptied();
+                    cached.emptied();
                 }
             }
         }
         Change::Key(db, key) => {
             for (prefix, heard) in heard_once(key) {
-                let remembered = by_scope.get_mut(&scope(db, prefix)[..]);
-                let Some(remembered) = remembered else {
+                let cached = by_scope.get_mut(&scope(db, prefix)[..]);
+                let Some(cached) = cached else {
                     continue;
                 };
                 match heard {
-                    Heard::Queue => remembered.disturbed(),
-                    Heard::Type => remembered.frontier.distrust_types(),
-                    Heard::Tokens => remembered.frontier.forget_all(),
+                    Heard::Queue => cached.disturbed(),
+                    Heard::Type => cached.frontier.distrust_types(),
+                    Heard::Tokens => cached.frontier.forget_all(),
                 }
             }
             for (prefix, id) in possible_groups(key, PREFIX_BYTES) {
-                let Some(remembered) = by_scope.get_mut(&scope(db, prefix)[..]) else {
+                let Some(cached) = by_scope.get_mut(&scope(db, prefix)[..]) else {
                     continue;
                 };
-                remembered.frontier.disturb_audit();
-                if remembered.touched.len() < ADOPTED && !is_replicated(ctx) {
-                    remembered.touched.push(id.into());
-                    remembered.wake = Some(0);
+                cached.frontier.disturb_audit();
+                if cached.touched.len() < ADOPTED && !is_replicated(ctx) {
+                    cached.touched.push(id.into());
+                    cached.wake = Some(0);
                     alarm::set(0);
                 }
             }
@@ -332,7 +332,7 @@ pub fn on_change(ctx: Ctx, change: Change<'_>) {
     }
 }
 
-impl Remembered {
+impl CachedFrontier {
     /// There is another database now.
     fn emptied(&mut self) {
         self.frontier.forget_all();

@@ -46,10 +46,10 @@ impl Command for Block {
         let until = time(args, "UNTIL", now.ms)?;
         args.end()?;
         permit(call, &Touched::Groups(&[chg]), Access::Write)?;
-        on_frontier(call, |remembered, keys| {
-            remembered.simulated = now.simulated;
-            remembered.frontier.block(keys, chg, until, now.ms)?;
-            remembered.serve(keys, now.ms)
+        on_frontier(call, |cached, keys| {
+            cached.simulated = now.simulated;
+            cached.frontier.block(keys, chg, until, now.ms)?;
+            cached.serve(keys, now.ms)
         })?;
         Ok(Answer::Reply(Reply::Ok))
     }
@@ -79,10 +79,10 @@ fn pause(call: &mut Call<'_>, pause: bool) -> Result<Answer, String> {
         _ => Touched::AnyGroup,
     };
     permit(call, &touched, Access::Write)?;
-    on_frontier(call, |remembered, keys| {
-        remembered.simulated = now.simulated;
-        remembered.frontier.pause(keys, target, pause, now.ms)?;
-        remembered.serve(keys, now.ms)
+    on_frontier(call, |cached, keys| {
+        cached.simulated = now.simulated;
+        cached.frontier.pause(keys, target, pause, now.ms)?;
+        cached.serve(keys, now.ms)
     })?;
     Ok(Answer::Reply(Reply::Ok))
 }
@@ -186,10 +186,10 @@ impl Command for Limit {
             ));
         }
         permit(call, &Touched::Groups(&[chg]), Access::Write)?;
-        on_frontier(call, |remembered, keys| {
-            remembered.simulated = now.simulated;
-            remembered.frontier.limit(keys, chg, &limits, now.ms)?;
-            remembered.serve(keys, now.ms)
+        on_frontier(call, |cached, keys| {
+            cached.simulated = now.simulated;
+            cached.frontier.limit(keys, chg, &limits, now.ms)?;
+            cached.serve(keys, now.ms)
         })?;
         anchor(call)?;
         Ok(Answer::Reply(Reply::Ok))
@@ -231,10 +231,10 @@ impl Command for Group {
             groups.push(id(args, "chg")?);
         }
         permit(call, &Touched::Groups(&groups), Access::Write)?;
-        on_frontier(call, |remembered, keys| {
-            remembered.simulated = now.simulated;
-            remembered.frontier.group(keys, gate, &groups, now.ms)?;
-            remembered.serve(keys, now.ms)
+        on_frontier(call, |cached, keys| {
+            cached.simulated = now.simulated;
+            cached.frontier.group(keys, gate, &groups, now.ms)?;
+            cached.serve(keys, now.ms)
         })?;
         anchor(call)?;
         Ok(Answer::Reply(Reply::Ok))
@@ -259,10 +259,7 @@ impl Command for Why {
         let chg = id(&mut call.args, "chg")?;
         call.args.end()?;
         permit(call, &Touched::Groups(&[chg]), Access::Read)?;
-        on_frontier(call, |remembered, keys| {
-            remembered.frontier.why(keys, chg, now.ms)
-        })
-        .map(Answer::Reply)
+        on_frontier(call, |cached, keys| cached.frontier.why(keys, chg, now.ms)).map(Answer::Reply)
     }
 }
 
@@ -283,9 +280,9 @@ impl Command for Info {
         let now = now(call)?;
         call.args.end()?;
         permit(call, &Touched::AnyGroup, Access::Read)?;
-        on_frontier(call, |remembered, keys| {
-            let waiters = remembered.waiters.len() as u64;
-            remembered.frontier.info(keys, waiters, now.ms)
+        on_frontier(call, |cached, keys| {
+            let waiters = cached.waiters.len() as u64;
+            cached.frontier.info(keys, waiters, now.ms)
         })
         .map(Answer::Reply)
     }

@@ -43,14 +43,14 @@ impl Slices for FrontierJob {
             keys.read_as(User::named(user), &self.prefix, is_bookkeeping);
         }
         let (job, writes, simulated) = (&mut self.job, self.writes, self.simulated);
-        let step = with_frontier(self.db, &self.prefix, &mut keys, |remembered, keys| {
+        let step = with_frontier(self.db, &self.prefix, &mut keys, |cached, keys| {
             if writes {
-                remembered.frontier.check_types(keys)?;
+                cached.frontier.check_types(keys)?;
             }
-            let step = job.step(&mut remembered.frontier, keys, time)?;
+            let step = job.step(&mut cached.frontier, keys, time)?;
             if writes {
-                remembered.simulated = simulated.is_some();
-                remembered.serve(keys, simulated.unwrap_or_else(now_ms))?;
+                cached.simulated = simulated.is_some();
+                cached.serve(keys, simulated.unwrap_or_else(now_ms))?;
             }
             Ok(step)
         });

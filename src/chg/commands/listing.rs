@@ -91,8 +91,8 @@ impl Command for List {
             ));
         }
         permit(call, &Touched::AnyGroup, Access::Read)?;
-        on_frontier(call, |remembered, keys| {
-            remembered.frontier.list(keys, only, from.as_ref(), count)
+        on_frontier(call, |cached, keys| {
+            cached.frontier.list(keys, only, from.as_ref(), count)
         })
         .map(Answer::Reply)
     }
@@ -143,8 +143,8 @@ impl Command for Uris {
         }
         permit(call, &Touched::Groups(&[chg]), Access::Read)?;
         let from = from.unwrap_or_default();
-        on_frontier(call, |remembered, keys| {
-            let frontier = &mut remembered.frontier;
+        on_frontier(call, |cached, keys| {
+            let frontier = &mut cached.frontier;
             frontier.list_uris(keys, chg, from, count as usize, now.ms)
         })
         .map(Answer::Reply)

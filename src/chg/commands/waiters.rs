@@ -17,7 +17,7 @@ use host::server::blocked::BlockedClient;
 use host::server::config;
 use host::server::keyspace::RedisKeyspace;
 
-use super::frontiers::Remembered;
+use super::frontiers::CachedFrontier;
 use super::reply::{leases_reply, released_reply};
 
 /// A client that waits for a lease.
@@ -39,7 +39,7 @@ pub struct Waiter {
     pub leases: Vec<Lease>,
 }
 
-impl Remembered {
+impl CachedFrontier {
     /// Grants what can be granted to those who wait, longest waiter first, and sets the alarm for
     /// what comes.
     pub fn serve(&mut self, keys: &mut RedisKeyspace, now: Millis) -> Result<()> {

@@ -34,8 +34,8 @@ impl Command for Begin {
             &[(|names| &names.uncommitted, Access::Write)],
             &[(crawl, &[CrawlKey::Records], Access::Write)],
         )?;
-        let begins = on_index(call, |remembered, keys| {
-            remembered.index.begin(keys, crawl, visible)
+        let begins = on_index(call, |cached, keys| {
+            cached.index.begin(keys, crawl, visible)
         })?;
         if visible && begins && claims::anybody_waits() {
             claims::serve(call.db, call.prefix, &mut call.keys, None);

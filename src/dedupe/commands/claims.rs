@@ -23,7 +23,7 @@ use host::server::keyspace::RedisKeyspace;
 use host::server::main_thread::MainThread;
 use host::server::notify::Change;
 
-use super::indexes::{on_index, permit, with_index, RedisIndex, Remembered};
+use super::indexes::{on_index, permit, with_index, CachedIndex, RedisIndex};
 use super::metrics;
 use super::{crawl_argument, hash_argument};
 
@@ -140,8 +140,8 @@ impl Command for Claim {
             with_wacz,
         };
         let user = call.user();
-        let granted = on_index(call, |remembered, keys| {
-            let Remembered { index, sweep, .. } = remembered;
+        let granted = on_index(call, |cached, keys| {
+            let CachedIndex { index, sweep, .. } = cached;
             let outcome = index.claim(keys, crawl, &wish.digest, ms, now)?;
             if matches!(outcome, Outcome::Claimed(_)) {
                 index.sweep_claims(keys, sweep, now)?;
@@ -241,8 +241,8 @@ impl Command for Unclaim {
         let (_, digest) = hash_argument(&mut call.args)?;
         let token = call.args.unsigned("token", 1, i64::MAX as u64)?;
         permit(call, &[(|names| &names.claims, Access::Write)], &[])?;
-        let given_up = on_index(call, |remembered, keys| {
-            remembered.index.unclaim(keys, &digest, token, even_ms())
+        let given_up = on_index(call, |cached, keys| {
+            cached.index.unclaim(keys, &digest, token, even_ms())
         })?;
         if given_up && anybody_waits() {
             serve(call.db, call.prefix, &mut call.keys, Some(&[digest]));
@@ -290,8 +290,8 @@ pub fn serve(db: c_int, prefix: &[u8], keys: &mut RedisKeyspace, digests: Option
         }
         let wish = &waiter.wish;
         let user = User::named_or_nobody(waiter.user.as_ref());
-        let granted = with_index(db, prefix, keys, |remembered, keys| {
-            let index = &mut remembered.index;
+        let granted = with_index(db, prefix, keys, |cached, keys| {
+            let index = &mut cached.index;
             let outcome = index.claim(keys, &wish.crawl, &wish.digest, wish.ms, now)?;
             wish.granted(index, keys, &user, outcome)
         });

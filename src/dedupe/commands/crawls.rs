@@ -28,17 +28,15 @@ impl Command for Stats {
 
     fn run(call: &mut Call<'_>) -> Result<Answer, String> {
         if call.args.left() == 0 {
-            let job = on_index(call, |remembered, keys| {
-                Ok(stats::Stats::new(&remembered.index, keys))
+            let job = on_index(call, |cached, keys| {
+                Ok(stats::Stats::new(&cached.index, keys))
             })?;
             return submit_reading(call, "stats", &[], Box::new(job));
         }
         let crawl = crawl_argument(&mut call.args)?;
         call.args.end()?;
         permit(call, &[], &[(crawl, &OF_CRAWL, Access::Read)])?;
-        let figures = on_index(call, |remembered, keys| {
-            remembered.index.crawl_stats(keys, crawl)
-        })?;
+        let figures = on_index(call, |cached, keys| cached.index.crawl_stats(keys, crawl))?;
         Ok(Answer::Reply(figures))
     }
 }
@@ -78,8 +76,8 @@ impl Command for Crawls {
             Which::All
         };
         call.args.end()?;
-        let job = on_index(call, |remembered, keys| {
-            Ok(stats::Crawls::new(&remembered.index, keys, which))
+        let job = on_index(call, |cached, keys| {
+            Ok(stats::Crawls::new(&cached.index, keys, which))
         })?;
         submit_reading(call, "crawls", &[], Box::new(job))
     }
@@ -99,8 +97,8 @@ impl Command for Check {
     };
 
     fn run(call: &mut Call<'_>) -> Result<Answer, String> {
-        let job = on_index(call, |remembered, keys| {
-            Ok(check::Check::new(&remembered.index, keys, false))
+        let job = on_index(call, |cached, keys| {
+            Ok(check::Check::new(&cached.index, keys, false))
         })?;
         submit_reading(call, "check", &[], Box::new(job))
     }
@@ -120,7 +118,7 @@ impl Command for Repair {
     };
 
     fn run(call: &mut Call<'_>) -> Result<Answer, String> {
-        let committed = on_index(call, |remembered, keys| remembered.index.committed(keys))?;
+        let committed = on_index(call, |cached, keys| cached.index.committed(keys))?;
         let crawls: Vec<_> = committed
             .iter()
             .map(|crawl| {
@@ -132,8 +130,8 @@ impl Command for Repair {
             })
             .collect();
         permit(call, &WHOLE_INDEX, &crawls)?;
-        let job = on_index(call, |remembered, keys| {
-            Ok(check::Check::new(&remembered.index, keys, true))
+        let job = on_index(call, |cached, keys| {
+            Ok(check::Check::new(&cached.index, keys, true))
         })?;
         submit_repair(call, Box::new(job))
     }
@@ -165,7 +163,7 @@ impl Command for Profile {
     fn run(call: &mut Call<'_>) -> Result<Answer, String> {
         if call.args.left() == 0 {
             permit(call, &[(|names| &names.meta, Access::Read)], &[])?;
-            let name = on_index(call, |remembered, _| Ok(remembered.index.profile().name()))?;
+            let name = on_index(call, |cached, _| Ok(cached.index.profile().name()))?;
             return Ok(Answer::Reply(Reply::bulk(name)));
         }
         let name = call.args.next("profile")?;
@@ -178,9 +176,7 @@ impl Command for Profile {
         })?;
         call.args.end()?;
         permit(call, &[(|names| &names.meta, Access::Write)], &[])?;
-        on_index(call, |remembered, keys| {
-            remembered.index.set_profile(keys, profile)
-        })?;
+        on_index(call, |cached, keys| cached.index.set_profile(keys, profile))?;
         Ok(Answer::Reply(Reply::Ok))
     }
 }

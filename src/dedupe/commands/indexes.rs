@@ -1,4 +1,4 @@
-//! The indexes that something is remembered of, per database and prefix.
+//! The indexes that something is cached of, per database and prefix.
 
 use std::os::raw::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -26,11 +26,11 @@ use host::server::scope::{is_in, scope, split};
 /// An index on the keys of this server.
 pub type RedisIndex = Index<RedisKeyspace>;
 
-/// How many indexes are remembered at most; beyond it the memory starts afresh.
+/// How many indexes are cached at most; beyond it the cache is emptied.
 const INDEXES_REMEMBERED: usize = 4096;
 
-/// What is remembered of one index.
-pub struct Remembered {
+/// What is cached of one index.
+pub struct CachedIndex {
     /// The index.
     pub index: RedisIndex,
     /// Where the sweep of claims that ran out goes on.
@@ -40,7 +40,7 @@ pub struct Remembered {
 }
 
 struct Indexes {
-    by_scope: FxHashMap<Box<[u8]>, Remembered>,
+    by_scope: FxHashMap<Box<[u8]>, CachedIndex>,
     /// Where plain clients wrote to the merged index a moment ago; true where they took it away, or are
     /// about to.
     distrusted: FxHashMap<Box<[u8]>, bool>,
@@ -56,18 +56,18 @@ static INDEXES: MainThread<Indexes> = MainThread::new(Indexes {
 /// Set when something changed while the indexes were in use.
 static DISTRUST: AtomicBool = AtomicBool::new(false);
 
-/// Does something with an index, opening it if nothing is remembered of it.
+/// Does something with an index, opening it if nothing is cached of it.
 pub fn with_index<T>(
     db: c_int,
     prefix: &[u8],
     keys: &mut RedisKeyspace,
-    act: impl FnOnce(&mut Remembered, &mut RedisKeyspace) -> Result<T>,
+    act: impl FnOnce(&mut CachedIndex, &mut RedisKeyspace) -> Result<T>,
 ) -> Result<T> {
     let mut indexes = INDEXES.try_borrow().ok_or(Error::Busy)?;
     let indexes = &mut *indexes;
     let panics = PANICS.get();
     if DISTRUST.swap(false, Relaxed) || indexes.panics != panics {
-        // After a bug nothing that was remembered is believed.
+        // After a bug nothing that was cached is believed.
         indexes.by_scope.clear();
         indexes.panics = panics;
     }
@@ -76,9 +76,9 @@ pub fn with_index<T>(
     let known = indexes
         .by_scope
         .get_mut(&scope[..])
-        .filter(|remembered| remembered.new == new || remembered.index.is_registered());
+        .filter(|cached| cached.new == new || cached.index.is_registered());
     let done = match known {
-        Some(remembered) => act(remembered, keys),
+        Some(cached) => act(cached, keys),
         None => {
             let mut index = Index::open(keys, prefix, new, in_cluster())?;
             if indexes.distrusted.contains_key(&scope[..]) {
@@ -87,13 +87,13 @@ pub fn with_index<T>(
             if indexes.by_scope.len() >= INDEXES_REMEMBERED {
                 indexes.by_scope.clear();
             }
-            let mut remembered = Remembered {
+            let mut cached = CachedIndex {
                 index,
                 sweep: None,
                 new,
             };
-            let done = act(&mut remembered, keys);
-            indexes.by_scope.insert(scope[..].into(), remembered);
+            let done = act(&mut cached, keys);
+            indexes.by_scope.insert(scope[..].into(), cached);
             metrics::INDEXES.set(indexes.by_scope.len() as u64);
             done
         }
@@ -108,7 +108,7 @@ pub fn with_index<T>(
 /// Acts on the index of a command's call, with the error as its text.
 pub fn on_index<T>(
     call: &mut Call<'_>,
-    act: impl FnOnce(&mut Remembered, &mut RedisKeyspace) -> Result<T>,
+    act: impl FnOnce(&mut CachedIndex, &mut RedisKeyspace) -> Result<T>,
 ) -> std::result::Result<T, String> {
     with_index(call.db, call.prefix, &mut call.keys, act).map_err(|e| e.to_string())
 }
@@ -123,8 +123,8 @@ pub fn permit(
     crawls: &[(&[u8], &[CrawlKey], Access)],
 ) -> std::result::Result<(), String> {
     let user = call.user();
-    on_index(call, |remembered, keys| {
-        let index = &mut remembered.index;
+    on_index(call, |cached, keys| {
+        let index = &mut cached.index;
         let mut refused = Ok(());
         for (name, access) in once {
             refused = refused.and_then(|()| user.check(name(&index.names), *access));
@@ -168,8 +168,8 @@ pub fn on_change(ctx: Ctx, change: Change<'_>) {
                     // The next command reads everything anew.
                     None => drop(by_scope.remove(&scope[..])),
                     Some(crawl) => {
-                        if let Some(remembered) = by_scope.get_mut(&scope[..]) {
-                            remembered.index.distrust_records(crawl);
+                        if let Some(cached) = by_scope.get_mut(&scope[..]) {
+                            cached.index.distrust_records(crawl);
                         }
                     }
                 }
@@ -237,8 +237,8 @@ extern "C" fn take_back(ctx: RawCtx, _: *mut c_void) {
             if cluster::check(ctx, &RmString::new(prefix), true).is_err() {
                 continue;
             }
-            let _ = with_index(db, prefix, &mut keys, |remembered, keys| {
-                let index = &mut remembered.index;
+            let _ = with_index(db, prefix, &mut keys, |cached, keys| {
+                let index = &mut cached.index;
                 if purges && index.has_commits(keys) {
                     index.distrust_holders(keys)?;
                 }
@@ -256,7 +256,7 @@ pub fn slice<T>(
     keys: &mut RedisKeyspace,
     act: impl FnOnce(&mut RedisIndex, &mut RedisKeyspace) -> Result<T>,
 ) -> Result<T> {
-    with_index(db, prefix, keys, |remembered, keys| {
-        act(&mut remembered.index, keys)
+    with_index(db, prefix, keys, |cached, keys| {
+        act(&mut cached.index, keys)
     })
 }

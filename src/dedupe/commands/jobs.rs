@@ -187,8 +187,8 @@ impl Command for Commit {
             )],
         )?;
         // What came since a running commit began is not that commit's, but this one's.
-        let may_attach = on_index(call, |remembered, keys| {
-            let index = &mut remembered.index;
+        let may_attach = on_index(call, |cached, keys| {
+            let index = &mut cached.index;
             Ok(!index.is_committing(keys, crawl)? || !index.newer_than_cut(keys, crawl)?)
         })?;
         let id = id(call, JobKind::Grows, "commit", &[crawl]);
@@ -214,8 +214,8 @@ impl Command for Cancel {
     fn run(call: &mut Call<'_>) -> Result<Answer, String> {
         let crawl = crawl_argument(&mut call.args)?;
         permit(call, &WHOLE_INDEX, &[(crawl, &OF_CRAWL, Access::Write)])?;
-        on_index(call, |remembered, keys| {
-            CancelJob::check(&mut remembered.index, keys, crawl)
+        on_index(call, |cached, keys| {
+            CancelJob::check(&mut cached.index, keys, crawl)
         })?;
         permit_references(call, &[crawl])?;
         claims::cancel_waiters(call.db, call.prefix, crawl);
@@ -268,8 +268,8 @@ impl Command for Remove {
             .map(|c| (*c, &OF_CRAWL[..], Access::Write))
             .collect();
         permit(call, &WHOLE_INDEX, &keys)?;
-        on_index(call, |remembered, keys| {
-            Removal::check(&mut remembered.index, keys, &crawls)
+        on_index(call, |cached, keys| {
+            Removal::check(&mut cached.index, keys, &crawls)
         })?;
         permit_references(call, &crawls)?;
         let id = id(call, JobKind::Shrinks, "remove", &crawls);
@@ -313,8 +313,8 @@ impl Command for Retain {
                 &[],
             )?;
         }
-        on_index(call, |remembered, keys| {
-            check_known(&mut remembered.index, keys, &crawls)
+        on_index(call, |cached, keys| {
+            check_known(&mut cached.index, keys, &crawls)
         })?;
         let work = if purge { "retain purge" } else { "retain" };
         let id = id(call, JobKind::Shrinks, work, &crawls);
@@ -325,7 +325,7 @@ impl Command for Retain {
 
 /// Who purges must be allowed to remove each crawl that is not listed.
 fn permit_removal_of_others(call: &mut Call<'_>, kept: &[&[u8]]) -> Result<(), String> {
-    let committed = on_index(call, |remembered, keys| remembered.index.committed(keys))?;
+    let committed = on_index(call, |cached, keys| cached.index.committed(keys))?;
     let kept: FxHashSet<&[u8]> = kept.iter().copied().collect();
     let others: Vec<_> = committed
         .iter()
@@ -341,10 +341,10 @@ fn permit_removal_of_others(call: &mut Call<'_>, kept: &[&[u8]]) -> Result<(), S
 /// The sets of references that a crawl wrote go with it.
 fn permit_references(call: &mut Call<'_>, crawls: &[&[u8]]) -> Result<(), String> {
     let user = call.user();
-    let references = on_index(call, |remembered, keys| {
+    let references = on_index(call, |cached, keys| {
         let mut all = Vec::new();
         for crawl in crawls {
-            all.extend(remembered.index.references_of(keys, crawl)?);
+            all.extend(cached.index.references_of(keys, crawl)?);
         }
         Ok(all)
     })?;
@@ -428,8 +428,8 @@ impl Command for Requires {
         args.end()?;
         let format = format.unwrap_or(Format::Json);
         if let Of::Crawl(crawl) = &of {
-            on_index(call, |remembered, keys| {
-                remembered.index.require_known(keys, crawl).map(drop)
+            on_index(call, |cached, keys| {
+                cached.index.require_known(keys, crawl).map(drop)
             })?;
         }
         let job = Box::new(requires::Requires::new(of, transitive, format));
@@ -453,8 +453,8 @@ impl Command for RequiredBy {
 
     fn run(call: &mut Call<'_>) -> Result<Answer, String> {
         let crawl = crawl_argument(&mut call.args)?;
-        let job = on_index(call, |remembered, keys| {
-            requires::RequiredBy::new(&mut remembered.index, keys, crawl)
+        let job = on_index(call, |cached, keys| {
+            requires::RequiredBy::new(&mut cached.index, keys, crawl)
         })?;
         submit_reading(call, "requiredby", &[crawl], Box::new(job))
     }

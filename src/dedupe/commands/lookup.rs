@@ -68,8 +68,8 @@ impl Command for Lookup {
             .map(|at| call.argument(at))
             .collect();
         let mut refused = Ok(());
-        let found: SmallVec<[Option<Hit>; 1]> = on_index(call, |remembered, keys| {
-            let index = &mut remembered.index;
+        let found: SmallVec<[Option<Hit>; 1]> = on_index(call, |cached, keys| {
+            let index = &mut cached.index;
             refused = user
                 .check(&index.names.merged, Access::Read)
                 .and_then(|()| user.check(&index.names.allcrawls, Access::Read));
@@ -137,8 +137,8 @@ fn look_up_one(call: &mut Call<'_>, digest: &Digest) -> Result<Option<Answer>, S
     let ctx = call.ctx;
     let mut refused = Ok(());
     let mut found = false;
-    let answered = on_index(call, |remembered, keys| {
-        let index = &mut remembered.index;
+    let answered = on_index(call, |cached, keys| {
+        let index = &mut cached.index;
         let Some(probe) = index.probe(keys, digest)? else {
             return Ok(false);
         };

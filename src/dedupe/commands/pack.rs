@@ -55,7 +55,7 @@ fn run(call: &mut Call<'_>, to: Storage, kind: JobKind, work: &str) -> Result<An
     call.args.end()?;
     permit(call, &WHOLE_INDEX, &[])?;
     permit(call, &MOVED, &[])?;
-    let committed = on_index(call, |remembered, keys| remembered.index.committed(keys))?;
+    let committed = on_index(call, |cached, keys| cached.index.committed(keys))?;
     let records = committed
         .iter()
         .map(|crawl| (&crawl[..], &OF_CRAWL[..1], Access::Write));

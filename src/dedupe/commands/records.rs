@@ -112,8 +112,8 @@ impl Command for Add {
             &[(|names| &names.uncommitted, Access::Write)],
             &[(crawl, &[CrawlKey::Records, CrawlKey::Counts], Access::Write)],
         )?;
-        let new = on_index(call, |remembered, keys| {
-            let index = &mut remembered.index;
+        let new = on_index(call, |cached, keys| {
+            let index = &mut cached.index;
             // A hash in the written form is a string of the server already.
             let written = given
                 .into_iter()
@@ -229,13 +229,13 @@ impl Command for Revisit {
         }
         if let Dependency::Wacz(uuid) = dependency {
             let user = call.user();
-            let references = on_index(call, |remembered, keys| {
-                Ok(remembered.index.references_key(keys, uuid))
+            let references = on_index(call, |cached, keys| {
+                Ok(cached.index.references_key(keys, uuid))
             })?;
             user.check(&references, Access::Write)?;
         }
-        let n = on_index(call, |remembered, keys| {
-            let index = &mut remembered.index;
+        let n = on_index(call, |cached, keys| {
+            let index = &mut cached.index;
             index.revisit(keys, crawl, &revisits, dependency, seq)
         })?;
         metrics::REVISITS.add(n);

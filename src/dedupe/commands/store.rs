@@ -125,7 +125,7 @@ impl Internal for ChangePacked {
             [b"CHUNK", chunk] => change(call, |packed| packed.load(chunk, Packed::VERSION)),
             _ => Err("ERR this takes a key, CHUNK and a chunk, or APPLY, a key and a log".into()),
         };
-        // A replica remembers things of its indexes, too.
+        // A replica caches what it knows of its indexes, too.
         let (db, key) = (selected_db(call.ctx), call.key.clone());
         call.keys.release();
         indexes::on_change(call.ctx, Change::Key(db, key.as_ref()));

@@ -31,8 +31,8 @@ impl Command for Open {
             &[(|names| &names.uncommitted, Access::Write)],
             &[(crawl, &[CrawlKey::Waczs], Access::Write)],
         )?;
-        let i = on_index(call, |remembered, keys| {
-            remembered.index.wacz_open(keys, crawl, filename)
+        let i = on_index(call, |cached, keys| {
+            cached.index.wacz_open(keys, crawl, filename)
         })?;
         Ok(Answer::Reply(Reply::count(i)))
     }
@@ -80,8 +80,8 @@ impl Command for Close {
             &[(|names| &names.uncommitted, Access::Write)],
             &[(crawl, &[CrawlKey::Waczs, CrawlKey::Counts], Access::Write)],
         )?;
-        on_index(call, |remembered, keys| {
-            remembered.index.wacz_close(keys, crawl, i, file)
+        on_index(call, |cached, keys| {
+            cached.index.wacz_close(keys, crawl, i, file)
         })?;
         Ok(Answer::Reply(Reply::Ok))
     }
@@ -103,9 +103,9 @@ impl Command for List {
     fn run(call: &mut Call<'_>) -> Result<Answer, String> {
         let crawl = crawl_argument(&mut call.args)?;
         permit(call, &[], &[(crawl, &[CrawlKey::Waczs], Access::Read)])?;
-        let entries = on_index(call, |remembered, keys| {
-            remembered.index.require_known(keys, crawl)?;
-            remembered.index.wacz_list(keys, crawl)
+        let entries = on_index(call, |cached, keys| {
+            cached.index.require_known(keys, crawl)?;
+            cached.index.wacz_list(keys, crawl)
         })?;
         let entries = entries.iter().map(|e| Reply::named(entry_members(e)));
         Ok(Answer::Reply(Reply::Array(entries.collect())))

@@ -1,4 +1,4 @@
-//! What others do to the keys that the module remembers something of.
+//! What others do to the keys that the module has something cached of.
 //!
 //! The server tells of every change of a key, by commands, replication, expiry or eviction. Changes
 //! that this module makes itself are marked, so that it does not distrust its own memory.
@@ -36,7 +36,7 @@ impl Drop for OwnWrite {
 pub enum Change<'a> {
     /// One key of a database changed.
     Key(c_int, &'a [u8]),
-    /// One or two databases were emptied or swapped: nothing that was remembered of them holds.
+    /// One or two databases were emptied or swapped: nothing that was cached of them holds.
     Databases(&'a [c_int]),
     /// All of them were emptied, or are loaded.
     Everything,

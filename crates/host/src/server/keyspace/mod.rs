@@ -270,7 +270,7 @@ impl RedisKeyspace {
 
     /// The value string for `bytes`; consecutive equal values share one.
     fn value_string(&mut self, bytes: &[u8]) -> RmString {
-        remembered(&mut self.last_value, bytes)
+        cached(&mut self.last_value, bytes)
     }
 
     /// Offers a string that a field is likely to be asked for by: an argument is a string of the
@@ -294,7 +294,7 @@ impl RedisKeyspace {
         if self.expected.front().is_some_and(|f| f.as_ref() == bytes) {
             self.last_field = self.expected.pop_front();
         }
-        remembered(&mut self.last_field, bytes)
+        cached(&mut self.last_field, bytes)
     }
 
     /// Runs a command on one key, replicated as it is.
@@ -516,7 +516,7 @@ impl Drop for RedisKeyspace {
     }
 }
 
-fn remembered(last: &mut Option<RmString>, bytes: &[u8]) -> RmString {
+fn cached(last: &mut Option<RmString>, bytes: &[u8]) -> RmString {
     match last {
         Some(last) if last.as_ref() == bytes => last.clone(),
         _ => last.insert(RmString::new(bytes)).clone(),
