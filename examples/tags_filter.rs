@@ -66,7 +66,7 @@ fn lines() -> Vec<u8> {
 fn round(space: &Space, request: &Request, blob: &[u8]) -> f64 {
     let start = Instant::now();
     let view = space.view();
-    let (conditions, lent) = (space.conditions(), space.lend_memory());
+    let (conditions, lent) = (space.conditions(), space.lend_cache());
     let batch = Batch::Blob(blob);
     let mut task = Task::new(request.clone(), view, conditions, lent, None, batch);
     let reply = task.at_once(batch);

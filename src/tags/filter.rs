@@ -8,7 +8,7 @@ use super::condition::Condition;
 use super::error::Error;
 use super::expression::Bounds;
 use super::point::has_heavy_pattern;
-use super::verdict::{Judge, Memory};
+use super::verdict::{Cache, Judge};
 use super::view::{Asked, View};
 use host::reply::Reply;
 use host::turns::{Next, Turn};
@@ -161,7 +161,7 @@ impl Request {
         &self,
         view: &View,
         condition: &Arc<Condition>,
-        memory: &mut Memory,
+        cache: &mut Cache,
         batch: Batch<'_>,
         progress: &mut Progress,
         turn: &mut dyn Turn,
@@ -176,7 +176,7 @@ impl Request {
             request: self,
             view,
             condition,
-            judge: Judge::new(view, condition, memory),
+            judge: Judge::new(view, condition, cache),
             longest: view.longest_line(condition),
             work_of_a_byte: self.work_of(1, view, condition),
             progress,
@@ -199,7 +199,7 @@ impl Request {
             Ok(true) => Ok(progress.reply()),
             Err(error) => Err(error),
         };
-        memory.end_use(condition);
+        cache.end_use(condition);
         Some(outcome)
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::error::Error;
 use super::expression::Bounds;
-use super::verdict::{Judge, Memory};
+use super::verdict::{Cache, Judge};
 use super::view::{Asked, View};
 use host::reply::Reply;
 
@@ -39,9 +39,9 @@ pub fn list(
         return Err(Error::NoFields);
     }
     let mut found = Vec::new();
-    // Other commands' memories are not for conditions that are asked once.
-    let mut memory = Memory::default();
-    let mut judge = Judge::new(view, &condition, &mut memory);
+    // Other commands' caches are not for conditions that are asked once.
+    let mut cache = Cache::default();
+    let mut judge = Judge::new(view, &condition, &mut cache);
     let next = view
         .index
         .tags(wanted.cursor, wanted.count, &mut |_, name| {

@@ -11,15 +11,15 @@ use super::filter::Request;
 use super::index::{Dropped, Index, Mode, Tagged, Touched};
 use super::point::{Point, Points};
 use super::rule::{Rule, Rules};
-use super::verdict::Memory;
+use super::verdict::Cache;
 use super::view::{Asked, View};
 use host::defrag::Mover;
 use host::slices::Time;
 
 /// How many changed tags are kept for caches that have not seen them.
 const CHANGES: usize = 4096;
-/// How many memories are kept.
-const MEMORIES: usize = 4;
+/// How many caches are kept.
+const CACHES: usize = 4;
 /// How many conditions are kept ready.
 const CONDITIONS: usize = 16;
 /// How many bytes of memory they may take, more or less.
@@ -37,9 +37,9 @@ pub struct Space {
     version: u64,
     /// The last changes: after which of them the verdicts about which tag are unknown.
     changes: VecDeque<(u64, Box<[u8]>)>,
-    /// Memories of an earlier change than this cannot catch up.
+    /// Caches of an earlier change than this cannot catch up.
     told_from: u64,
-    memories: Arc<Mutex<Vec<Memory>>>,
+    caches: Arc<Mutex<Vec<Cache>>>,
     conditions: Conditions,
 }
 
@@ -101,32 +101,32 @@ fn is_kept(request: &Request) -> bool {
     collapse.is_none_or(|collapse| collapse.field().is_standard())
 }
 
-/// A memory that is given back when it is not used any more.
+/// A cache that is given back when it is not used any more.
 #[derive(Default)]
 pub struct Lent {
-    memory: Memory,
+    cache: Cache,
     /// How much of what is aside is its.
     aside: usize,
-    shelf: Arc<Mutex<Vec<Memory>>>,
+    shelf: Arc<Mutex<Vec<Cache>>>,
 }
 
-/// Bytes of memories that are lent to work which waits for its turn.
+/// Bytes of caches that are lent to work which waits for its turn.
 static ASIDE: AtomicUsize = AtomicUsize::new(0);
 /// How many there may be.
 const ASIDE_BYTES: usize = 64 << 20;
 
 impl Lent {
-    /// The memory.
-    pub fn memory(&mut self) -> &mut Memory {
+    /// The cache.
+    pub fn cache(&mut self) -> &mut Cache {
         ASIDE.fetch_sub(std::mem::take(&mut self.aside), Relaxed);
-        &mut self.memory
+        &mut self.cache
     }
 
     /// Puts it aside until it is used again; what it holds is lost if there is too much aside.
     pub fn put_aside(&mut self) {
-        let bytes = self.memory.bytes();
+        let bytes = self.cache.bytes();
         if ASIDE.load(Relaxed).saturating_add(bytes) > ASIDE_BYTES {
-            self.memory = Memory::of_version(self.memory.version);
+            self.cache = Cache::of_version(self.cache.version);
         } else {
             ASIDE.fetch_add(bytes, Relaxed);
             self.aside = bytes;
@@ -136,10 +136,10 @@ impl Lent {
 
 impl Drop for Lent {
     fn drop(&mut self) {
-        self.memory();
+        self.cache();
         let mut shelf = self.shelf.lock().unwrap_or_else(PoisonError::into_inner);
-        if shelf.len() < MEMORIES {
-            shelf.push(std::mem::take(&mut self.memory));
+        if shelf.len() < CACHES {
+            shelf.push(std::mem::take(&mut self.cache));
         }
     }
 }
@@ -197,13 +197,13 @@ impl Space {
 
     /// Bytes of memory.
     pub fn memory(&self) -> usize {
-        let shelf = self.memories.lock().unwrap_or_else(PoisonError::into_inner);
-        let memories: usize = shelf.iter().map(Memory::bytes).sum();
+        let shelf = self.caches.lock().unwrap_or_else(PoisonError::into_inner);
+        let caches: usize = shelf.iter().map(Cache::bytes).sum();
         size_of::<Space>()
             + self.index.memory()
             + self.rules.memory()
             + self.points.memory()
-            + memories
+            + caches
     }
 
     /// As it is now, for any thread.
@@ -221,26 +221,24 @@ impl Space {
         self.conditions.clone()
     }
 
-    /// A memory that holds for the space as it is now.
-    pub fn lend_memory(&self) -> Lent {
-        let mut shelf = self.memories.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut memory = shelf.pop().unwrap_or_default();
+    /// A cache that holds for the space as it is now.
+    pub fn lend_cache(&self) -> Lent {
+        let mut shelf = self.caches.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cache = shelf.pop().unwrap_or_default();
         drop(shelf);
-        if memory.version < self.told_from {
-            memory.forget_verdicts();
+        if cache.version < self.told_from {
+            cache.invalidate_verdicts();
         } else {
-            let news = self
-                .changes
-                .partition_point(|(at, _)| *at <= memory.version);
+            let news = self.changes.partition_point(|(at, _)| *at <= cache.version);
             for (_, tag) in self.changes.iter().skip(news) {
-                memory.forget(tag);
+                cache.invalidate(tag);
             }
         }
-        memory.version = self.version;
+        cache.version = self.version;
         Lent {
-            memory,
+            cache,
             aside: 0,
-            shelf: self.memories.clone(),
+            shelf: self.caches.clone(),
         }
     }
 

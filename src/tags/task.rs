@@ -74,9 +74,9 @@ impl Task {
                 return self.pause_or_go_on(batch, turn);
             }
         };
-        let (memory, progress) = (self.lent.memory(), &mut self.progress);
+        let (cache, progress) = (self.lent.cache(), &mut self.progress);
         let request = &self.request;
-        let outcome = request.go_on(&self.view, &condition, memory, batch, progress, turn);
+        let outcome = request.go_on(&self.view, &condition, cache, batch, progress, turn);
         if outcome.is_none() {
             self.lent.put_aside();
         }

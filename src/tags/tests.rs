@@ -427,7 +427,7 @@ fn batch_gives_the_same_however_it_is_cut_and_ends_with_its_time() {
             };
             for batch in [Batch::Lines(&slices), Batch::Blob(blob.as_bytes())] {
                 let task = || {
-                    let (conditions, lent) = (space.conditions(), space.lend_memory());
+                    let (conditions, lent) = (space.conditions(), space.lend_cache());
                     Task::new(request.clone(), space.view(), conditions, lent, None, batch)
                 };
                 let whole = task().at_once(batch).unwrap();
@@ -470,7 +470,7 @@ fn ask(asks: &Asks, space: &Space, naive: &Naive) -> Result<(), TestCaseError> {
     let view = space.view();
     let request = request(&text, Returns::Index);
     let batch = Batch::Blob(blob.as_bytes());
-    let (conditions, lent) = (space.conditions(), space.lend_memory());
+    let (conditions, lent) = (space.conditions(), space.lend_cache());
     let mut task = Task::new(request, view.clone(), conditions, lent, None, batch);
     let mut found = task.go_on(batch, &mut Pauses);
     while found.is_none() {

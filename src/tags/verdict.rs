@@ -36,7 +36,7 @@ const PART_BYTES: usize = 256;
 
 /// What one thread caches of a space.
 #[derive(Debug, Default)]
-pub struct Memory {
+pub struct Cache {
     /// Up to which change of the space it holds.
     pub(super) version: u64,
     names: Vec<Box<[u8]>>,
@@ -149,12 +149,12 @@ impl Verdict {
     }
 }
 
-impl Memory {
+impl Cache {
     /// An empty cache, up to that change.
-    pub(super) fn of_version(version: u64) -> Memory {
-        Memory {
+    pub(super) fn of_version(version: u64) -> Cache {
+        Cache {
             version,
-            ..Memory::default()
+            ..Cache::default()
         }
     }
 
@@ -166,7 +166,7 @@ impl Memory {
     }
 
     /// The verdicts about this tag are unknown from now on.
-    pub fn forget(&mut self, tag: &[u8]) {
+    pub fn invalidate(&mut self, tag: &[u8]) {
         if let Some(&number) = self.by_name.get(tag) {
             for (_, verdicts) in &mut self.verdicts {
                 if let Some(verdict) = verdicts.alone.get_mut(number as usize) {
@@ -177,7 +177,7 @@ impl Memory {
     }
 
     /// All verdicts are unknown from now on.
-    pub fn forget_verdicts(&mut self) {
+    pub fn invalidate_verdicts(&mut self) {
         self.verdicts.clear();
     }
 
@@ -196,10 +196,10 @@ impl Memory {
             .is_some_and(|rules| Arc::ptr_eq(rules, &view.rules));
         let room = ROOM.max(2 * view.index.tag_count() as usize);
         if !same || self.names.len() > room || self.parts > room {
-            *self = Memory {
+            *self = Cache {
                 rules: Some(view.rules.clone()),
                 given: view.rules.iter().map(|_| Parts::default()).collect(),
-                ..Memory::of_version(self.version)
+                ..Cache::of_version(self.version)
             };
         }
     }
@@ -219,7 +219,7 @@ impl Memory {
 pub struct Judge<'a> {
     view: &'a View,
     condition: &'a Arc<Condition>,
-    memory: &'a mut Memory,
+    cache: &'a mut Cache,
     verdicts: Verdicts,
     has_records: bool,
     has_files: bool,
@@ -229,14 +229,14 @@ pub struct Judge<'a> {
 
 impl<'a> Judge<'a> {
     /// For one batch.
-    pub fn new(view: &'a View, condition: &'a Arc<Condition>, memory: &'a mut Memory) -> Judge<'a> {
-        memory.ready(view);
-        let known = memory
+    pub fn new(view: &'a View, condition: &'a Arc<Condition>, cache: &'a mut Cache) -> Judge<'a> {
+        cache.ready(view);
+        let known = cache
             .verdicts
             .iter()
             .position(|(of, _)| Arc::ptr_eq(of, condition));
         let verdicts = match known {
-            Some(at) => memory.verdicts.remove(at).1,
+            Some(at) => cache.verdicts.remove(at).1,
             None => Verdicts {
                 none: Verdict::of(condition.tags_pass(&condition.no_tags())),
                 alone: Vec::new(),
@@ -248,7 +248,7 @@ impl<'a> Judge<'a> {
             has_files: view.index.counts(Tagged::File).ids > 0,
             view,
             condition,
-            memory,
+            cache,
             verdicts,
             direct: Direct::new(),
             record: Vec::new(),
@@ -284,7 +284,7 @@ impl<'a> Judge<'a> {
             let index = &self.view.index;
             for id in ids_of_record(&mut self.record) {
                 for &tag in index.tags_of(Tagged::Record, id) {
-                    self.direct.push(self.memory.number(index.name(tag)));
+                    self.direct.push(self.cache.number(index.name(tag)));
                 }
             }
         }
@@ -292,7 +292,7 @@ impl<'a> Judge<'a> {
             let filename = line.filename();
             for name in names_of_file(&filename) {
                 for &tag in self.view.index.tags_of(Tagged::File, name) {
-                    let number = self.memory.number(self.view.index.name(tag));
+                    let number = self.cache.number(self.view.index.name(tag));
                     self.direct.push(number);
                 }
             }
@@ -308,7 +308,7 @@ impl<'a> Judge<'a> {
                 continue;
             }
             if let Some(part) = rule.part(&value) {
-                if !self.memory.given[n].of(part, &mut self.direct) {
+                if !self.cache.given[n].of(part, &mut self.direct) {
                     self.learn(n, part);
                 }
             }
@@ -319,12 +319,12 @@ impl<'a> Judge<'a> {
     fn learn(&mut self, rule: usize, part: &[u8]) {
         let mut tags = Given::new();
         if let Some(rule) = self.view.rules.iter().nth(rule) {
-            rule.tags_of_part(part, &mut |tag| tags.push(self.memory.number(tag)));
+            rule.tags_of_part(part, &mut |tag| tags.push(self.cache.number(tag)));
         }
         self.direct.extend_from_slice(&tags);
         if part.len() <= PART_BYTES {
-            self.memory.parts += 1;
-            self.memory.given[rule].set(part, tags);
+            self.cache.parts += 1;
+            self.cache.given[rule].set(part, tags);
         }
     }
 
@@ -343,11 +343,11 @@ impl<'a> Judge<'a> {
         let mut way = vec![(tag, 0)];
         while let Some((tag, looked_at)) = way.pop() {
             let at = tag as usize;
-            let id = index.tag(&self.memory.names[at]);
+            let id = index.tag(&self.cache.names[at]);
             let carried = id.map_or(&[][..], |id| index.carried(id));
             if looked_at == 0 {
                 self.verdicts
-                    .begin(at, self.condition, &self.memory.names[at]);
+                    .begin(at, self.condition, &self.cache.names[at]);
             }
             let Some(&next) = carried.get(looked_at) else {
                 let passes = self.condition.tags_pass(&self.verdicts.masks[at]);
@@ -358,7 +358,7 @@ impl<'a> Judge<'a> {
                 continue;
             };
             way.push((tag, looked_at + 1));
-            let next = self.memory.number(index.name(next));
+            let next = self.cache.number(index.name(next));
             match self.verdicts.alone.get(next as usize) {
                 Some(&known) if known != Verdict::Unknown => self.verdicts.add(at, next as usize),
                 _ => way.push((next, 0)),
@@ -369,7 +369,7 @@ impl<'a> Judge<'a> {
 
     /// Whether a capture that has this tag alone passes, as far as tags are concerned.
     pub fn tag_passes(&mut self, tag: &[u8]) -> bool {
-        let number = self.memory.number(tag);
+        let number = self.cache.number(tag);
         self.alone(number) == Verdict::Passes
     }
 
@@ -389,8 +389,8 @@ impl<'a> Judge<'a> {
 
 impl Drop for Judge<'_> {
     fn drop(&mut self) {
-        if self.memory.verdicts.len() >= CONDITIONS {
-            self.memory.verdicts.remove(0);
+        if self.cache.verdicts.len() >= CONDITIONS {
+            self.cache.verdicts.remove(0);
         }
         let none = self.verdicts.none;
         let verdicts = std::mem::replace(
@@ -401,9 +401,7 @@ impl Drop for Judge<'_> {
                 masks: Vec::new(),
             },
         );
-        self.memory
-            .verdicts
-            .push((self.condition.clone(), verdicts));
+        self.cache.verdicts.push((self.condition.clone(), verdicts));
     }
 }
 

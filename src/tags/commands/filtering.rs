@@ -126,7 +126,7 @@ impl Command for Filter {
         };
         let space = read(call)?;
         let (view, conditions, lent) = match space {
-            Some(space) => (space.view(), space.conditions(), space.lend_memory()),
+            Some(space) => (space.view(), space.conditions(), space.lend_cache()),
             None => (View::default(), Conditions::default(), Lent::default()),
         };
         metrics::BATCHES.add(1);
