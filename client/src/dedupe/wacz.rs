@@ -1,7 +1,5 @@
 //! The WACZ files of a crawl.
 
-use redis::Cmd;
-
 use super::Index;
 use crate::reply::{as_optional_text, as_text};
 use crate::server::Ask;
@@ -63,7 +61,7 @@ impl<S: Ask> Index<S> {
         hash: &[u8],
         size: u64,
     ) -> S::Answer<()> {
-        self.repeat(self.close(crawl, index, filename, hash, size))
+        self.close(crawl, index, filename, hash, size, false)
     }
 
     /// `DEDUPE.WACZCLOSE … RENAME`: the file at this index is finished, and has this name now.
@@ -88,12 +86,18 @@ impl<S: Ask> Index<S> {
         hash: &[u8],
         size: u64,
     ) -> S::Answer<()> {
-        let mut close = self.close(crawl, index, filename, hash, size);
-        close.arg("RENAME");
-        self.repeat(close)
+        self.close(crawl, index, filename, hash, size, true)
     }
 
-    fn close(&self, crawl: &[u8], index: u64, filename: &[u8], hash: &[u8], size: u64) -> Cmd {
+    fn close(
+        &self,
+        crawl: &[u8],
+        index: u64,
+        filename: &[u8],
+        hash: &[u8],
+        size: u64,
+        rename: bool,
+    ) -> S::Answer<()> {
         let mut close = self.command("DEDUPE.WACZCLOSE");
         close
             .arg(crawl)
@@ -101,7 +105,10 @@ impl<S: Ask> Index<S> {
             .arg(filename)
             .arg(hash)
             .arg(size);
-        close
+        if rename {
+            close.arg("RENAME");
+        }
+        self.repeat(close)
     }
 
     /// `DEDUPE.WACZLIST`: the files of the crawl, in the order of their indexes.

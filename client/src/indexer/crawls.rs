@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use super::report::{CommittedCrawl, Event, Failed};
 use super::{Error, Listed, Work};
-use crate::dedupe::{Listed as Which, Removed, Retained};
+use crate::dedupe::{Listed as Which, Removed, Retained, State};
 use crate::{Ask, Call, Code};
 
 /// How often the list of crawls is read again when others remove crawls meanwhile.
@@ -73,12 +73,14 @@ impl Work<'_> {
                     failed.extend(under_another);
                 }
             }
-            let unlisted = committed.len() - kept.len();
+            // What Browsertrix put aside goes with those that are not listed.
+            let all = committed.iter().cloned().chain(self.aside()?);
+            let others: HashSet<Vec<u8>> = all.filter(|crawl| !kept.contains(&crawl[..])).collect();
             let kept: Vec<&[u8]> = kept.into_iter().collect();
             let retained = if !kept.is_empty() {
                 self.index.retain(self.import.remove, &kept)
             } else {
-                self.retain_nothing(&committed)?
+                self.retain_nothing(&others)?
             };
             match retained {
                 Ok(Retained {
@@ -91,7 +93,7 @@ impl Work<'_> {
                             report.failed.push(failed);
                         }
                     }
-                    report.unlisted_crawls = unlisted as u64;
+                    report.unlisted_crawls = others.len() as u64;
                     if self.import.remove {
                         report.removed_crawls += crawls;
                         report.removed_hashes += dropped;
@@ -135,21 +137,21 @@ impl Work<'_> {
     /// None of the crawls of the index is listed.
     fn retain_nothing(
         &self,
-        committed: &HashSet<Vec<u8>>,
+        others: &HashSet<Vec<u8>>,
     ) -> Result<Result<Retained, crate::Error>, Error> {
         let none = Retained::default();
-        if committed.is_empty() {
+        if others.is_empty() {
             return Ok(Ok(none));
         }
         if !self.import.remove {
             let mut size = 0;
-            for crawl in committed {
+            for crawl in others {
                 match self.index.crawl_stats(crawl) {
                     Ok(stats) => size += stats.total_crawl_size,
                     Err(error) => return Ok(Err(error)),
                 }
             }
-            self.track(committed.len() as u64, size)?;
+            self.track(others.len() as u64, size)?;
             return Ok(Ok(none));
         }
         if !self.import.allow_empty {
@@ -159,7 +161,7 @@ impl Work<'_> {
                 self.import.source
             )));
         }
-        let all: Vec<&[u8]> = committed.iter().map(|crawl| &crawl[..]).collect();
+        let all: Vec<&[u8]> = others.iter().map(|crawl| &crawl[..]).collect();
         let removed = self.index.remove(&all);
         if removed.is_ok() {
             self.track(0, 0)?;
@@ -186,6 +188,14 @@ impl Work<'_> {
         track.arg("removedCrawlSize").arg(size);
         self.server.ask(Call::<u64>::new(track).repeatable())?;
         Ok(())
+    }
+
+    /// Crawls that Browsertrix set aside to remove, or canceled after it had merged some of them.
+    fn aside(&self) -> Result<Vec<Vec<u8>>, Error> {
+        let crawls = self.index.crawls(None)?.into_iter();
+        let is_aside = |state| matches!(state, State::Outgoing | State::Canceled);
+        let aside = crawls.filter(|crawl| is_aside(crawl.standing.state));
+        Ok(aside.map(|crawl| crawl.crawl).collect())
     }
 
     fn crawls(&self, which: Which) -> Result<HashSet<Vec<u8>>, Error> {

@@ -15,7 +15,9 @@ use std::time::Duration;
 use redis::Cmd;
 
 use super::package::Package;
-use super::scripts::{ADOPT, CLOSE, COUNT, ENQUEUE, LEAVE, RENEW, RUN, SETTLE, TAKE, TAKE_THIS};
+use super::scripts::{
+    ADOPT, CLOSE, COUNT, ENQUEUE, LEAVE, RENEW, RUN, SETTLE, SKIP, TAKE, TAKE_THIS,
+};
 use crate::{Ask, Call, Error, Server};
 
 /// Packages in one call that queues them.
@@ -35,6 +37,9 @@ pub(super) enum Stage {
 pub(super) enum Taken {
     /// This package, as it stands in the queue.
     Package(Box<Package>, Vec<u8>),
+    /// Nothing to work on: an entry that cannot be read, which is out of the queue. Its name, if it has one, and what is
+    /// wrong with it.
+    Unreadable(String, String),
     /// Nothing, but others are at work on so many.
     Others(u64),
 }
@@ -229,11 +234,26 @@ impl Queue {
             redis::Value::BulkString(item) => {
                 match Package::from_json(&item, self.crawl.as_deref()) {
                     Ok(package) => Ok(Taken::Package(Box::new(package), item)),
-                    Err(reason) => Err(broken(stage.pending(), format!("{reason} in an entry"))),
+                    Err(reason) => {
+                        let reason = format!(
+                            "it stands in {}, and cannot be read: {reason}",
+                            stage.queue()
+                        );
+                        Ok(Taken::Unreadable(self.skip(stage, &item)?, reason))
+                    }
                 }
             }
             other => Err(broken(stage.queue(), format!("not {other:?}"))),
         }
+    }
+
+    /// Takes an entry that cannot be read out of the queue. Gives its name, which may be empty.
+    fn skip(&self, stage: Stage, item: &[u8]) -> Result<String, Error> {
+        let mut skip = self.script(SKIP, &[stage.pending(), "src:f"], &[]);
+        skip.arg(self.guard(stage, "")).arg(&self.token[..]);
+        skip.arg(item);
+        let name: Vec<u8> = self.server.ask(Call::new(skip).repeatable())?;
+        Ok(String::from_utf8_lossy(&name).into_owned())
     }
 
     /// Takes this package, if it is in the queue.

@@ -45,15 +45,25 @@ for i = 3, #ARGV, 2 do
 end
 return 0";
 
+/// What names the guard of an entry: nothing, of one without a name.
+macro_rules! name_of {
+    () => {
+        r"
+local function name_of(item)
+  local is_json, entry = pcall(cjson.decode, item)
+  local name = is_json and type(entry) == 'table' and entry.name
+  return type(name) == 'string' and name or ''
+end"
+    };
+}
+
 /// Orphans first; and a call that is sent twice gives the same package twice. Browsertrix's importer takes packages out
 /// of the queue and keeps a guard `1` beside them, which outlasts its work: what is in `src:d` then is imported.
-pub(super) const TAKE: &str = r"
+pub(super) const TAKE: &str = concat!(
+    name_of!(),
+    r"
 local q, pending, done = unpack(KEYS)
 local guards, token, lease = ARGV[1], ARGV[2], ARGV[3]
-local function name_of(item)
-  local name = cjson.decode(item).name
-  return type(name) == 'string' and name or ''
-end
 local others = 0
 local function is_free(item)
   local name = name_of(item)
@@ -77,7 +87,23 @@ while not item do
   if not is_free(item) then item = nil end
 end
 redis.call('SET', guards .. name_of(item), token, 'PX', lease)
-return item";
+return item"
+);
+
+/// An entry that was taken and cannot be read leaves the queue. Gives its name.
+pub(super) const SKIP: &str = concat!(
+    name_of!(),
+    r"
+local pending, failed = unpack(KEYS)
+local guards, token, item = unpack(ARGV)
+local name = name_of(item)
+if redis.call('GET', guards .. name) == token then
+  redis.call('LREM', pending, 1, item)
+  redis.call('DEL', guards .. name)
+  if name ~= '' then redis.call('SADD', failed, name) end
+end
+return name"
+);
 
 /// One of them, if it is in the queue.
 pub(super) const TAKE_THIS: &str = r"

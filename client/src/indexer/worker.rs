@@ -140,6 +140,18 @@ impl Work<'_> {
                     thread::sleep(pause);
                     pause = (pause * 2).min(PAUSES[1]);
                 }
+                Taken::Unreadable(name, reason) => {
+                    let failed = Failed {
+                        name: match name.is_empty() {
+                            true => "an entry without a name".to_owned(),
+                            false => name,
+                        },
+                        path: String::new(),
+                        reason,
+                    };
+                    self.watch.event(Event::Failed(&failed));
+                    self.report().failed.push(failed);
+                }
                 Taken::Package(package, item) => {
                     pause = PAUSES[0];
                     told = None;

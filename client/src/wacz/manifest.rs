@@ -1,10 +1,9 @@
 use std::fmt;
-use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read};
 
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use super::{http, nested, Error, Location, Options, Problem};
+use super::{http, nested, source, Error, Location, Options, Problem};
 
 /// A list of packages, which is taken for all of a collection; or a single one.
 ///
@@ -72,9 +71,11 @@ impl Manifest {
         // beginning is read.
         let most = options.manifest + 1;
         let text = match location {
-            Location::File(path) => File::open(path)
-                .map_err(Problem::Io)
-                .and_then(|file| list(file, most)),
+            Location::File(path) => match source::regular(path) {
+                Ok(Some(file)) => list(file, most),
+                Ok(None) => Err(Problem::Io(io::Error::other(source::NO_FILE))),
+                Err(error) => Err(Problem::Io(error)),
+            },
             Location::Url(url) => http::beginning(url, options, |body| list(body, most)),
         };
         let Some(text) = text.map_err(failed)? else {

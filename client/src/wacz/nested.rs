@@ -1,9 +1,11 @@
 //! Lists that list other lists.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+
+use url::Origin;
 
 use super::manifest::{Entry, Manifest};
-use super::{Location, Options};
+use super::{Error, Location, Options, Problem};
 
 /// How deep lists may lie in each other, the outermost included.
 const MAX_DEPTH: usize = 8;
@@ -17,6 +19,7 @@ pub(super) fn flatten(list: Manifest, location: &Location, options: &Options) ->
     let mut walk = Walk {
         options,
         seen: HashSet::from([at.clone()]),
+        unreachable: HashMap::new(),
         above: vec![at],
         entries: Vec::with_capacity(list.entries.len()),
     };
@@ -31,6 +34,8 @@ struct Walk<'a> {
     options: &'a Options,
     /// Lists that were read.
     seen: HashSet<Location>,
+    /// Servers that could not be reached, and the list that each was asked for.
+    unreachable: HashMap<Origin, String>,
     /// Those that the current one lies in, and itself at the end.
     above: Vec<Location>,
     entries: Vec<Entry>,
@@ -82,7 +87,7 @@ impl Walk<'_> {
                 "it is a list, and there are more than {MAX_LISTS} of them"
             ));
         }
-        let list = Manifest::read(location, self.options).map_err(|error| error.to_string())?;
+        let list = self.read(location)?;
         self.seen.insert(at.clone());
         if !list.is_full {
             self.entries.push(entry.clone());
@@ -92,6 +97,35 @@ impl Walk<'_> {
         self.add(list.entries, entry.crawl.as_deref());
         self.above.pop();
         Ok(())
+    }
+}
+
+impl Walk<'_> {
+    /// Reads a list. A server that could not be reached is not asked again: it was tried several times, and there may
+    /// be thousands of lists.
+    fn read(&mut self, location: &Location) -> Result<Manifest, String> {
+        let origin = match location {
+            Location::Url(url) => Some(url.origin()),
+            Location::File(_) => None,
+        };
+        if let Some(first) = origin.as_ref().and_then(|at| self.unreachable.get(at)) {
+            return Err(format!(
+                "it is not asked for: its server did not answer for {first}"
+            ));
+        }
+        Manifest::read(location, self.options).map_err(|error| {
+            if let (
+                Some(origin),
+                Error {
+                    problem: Problem::Connection(_),
+                    ..
+                },
+            ) = (origin, &error)
+            {
+                self.unreachable.insert(origin, location.to_string());
+            }
+            error.to_string()
+        })
     }
 }
 

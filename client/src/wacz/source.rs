@@ -15,15 +15,23 @@ pub(super) struct Disk {
     size: u64,
 }
 
+/// What is said of anything else than a regular file.
+pub(super) const NO_FILE: &str = "it is no regular file, but a folder, a pipe or a device";
+
+/// Opens a regular file; `None` for anything else: of a pipe or a device nothing can be read twice, and opening one may
+/// wait for ever.
+pub(super) fn regular(path: &Path) -> io::Result<Option<File>> {
+    match std::fs::metadata(path)?.is_file() {
+        true => File::open(path).map(Some),
+        false => Ok(None),
+    }
+}
+
 impl Disk {
-    /// Opens what must be a file: of a pipe or a device nothing can be read twice, and opening one may wait for ever.
+    /// Opens a file.
     pub(super) fn open(path: &Path) -> Result<Disk, Problem> {
-        if !std::fs::metadata(path)?.is_file() {
-            return Err(Problem::NotZip(
-                "it is no file, but a folder or a device".to_owned(),
-            ));
-        }
-        Ok(Disk::new(File::open(path)?)?)
+        let file = regular(path)?.ok_or_else(|| Problem::NotZip(NO_FILE.to_owned()))?;
+        Ok(Disk::new(file)?)
     }
 
     pub(super) fn new(file: File) -> io::Result<Disk> {

@@ -63,6 +63,54 @@ fn packages_that_browsertrix_queued_are_committed_whatever_the_manifest_lists() 
 }
 
 #[test]
+fn entries_of_the_queue_that_cannot_be_read_are_named_and_the_others_are_imported() {
+    let stage = Stage::new("entries that cannot be read");
+    let mut c = stage.server.wire();
+    queue(&mut c, &stage, 0..stage.folder.entries.len());
+    let bad = [
+        r#"{"url": "/crawls/a.wacz"}"#,
+        r#"{"name": 7, "path": "/crawls/b.wacz"}"#,
+        r#"{"name": "lost.wacz"}"#,
+        "[1]",
+        "\"text\"",
+        "7",
+        "no JSON",
+        "",
+        "\u{e9}{",
+    ];
+    for (n, item) in bad.into_iter().enumerate() {
+        let push = if n % 2 == 0 { "LPUSH" } else { "RPUSH" };
+        ok!(c, push, format!("{COPY}src:q"), item);
+    }
+    ok!(
+        c,
+        "LPUSH",
+        format!("{COPY}pending:q"),
+        b"\xff\xfe".as_slice()
+    );
+    let ended = stage.import().jobs(2).run();
+    assert_eq!(ended.status.code(), Some(1), "{}", ended.errors);
+    let report = report(&ended);
+    assert_eq!(report["imported"], stage.folder.entries.len());
+    let failed = report["failed"].as_array().expect("a list");
+    assert_eq!(failed.len(), bad.len() + 1, "{failed:?}");
+    for one in failed {
+        let reason = one["reason"].as_str().expect("a text");
+        assert!(
+            reason.starts_with("it stands in src:q, and cannot be read: "),
+            "{one}"
+        );
+    }
+    let named = failed.iter().filter(|one| one["name"] == "lost.wacz");
+    assert_eq!(named.count(), 1, "{failed:?}");
+    for key in ["src:q", "pending:q", "pending:q:", "pending:q:lost.wacz"] {
+        assert_eq!(ok!(c, "EXISTS", format!("{COPY}{key}")), int(0), "{key}");
+    }
+    stage.import().succeeds();
+    stage.assert_once();
+}
+
+#[test]
 fn browsertrix_finds_in_our_entries_where_the_file_is_and_who_is_at_work_on_it() {
     let stage = Stage::with("entries of ours", Options::new(), 3, larger());
     let relay = Relay::to(&stage.server);

@@ -308,6 +308,31 @@ fn a_source_that_cannot_be_read_is_named() {
 }
 
 #[test]
+fn a_source_that_is_no_regular_file_is_refused_and_not_waited_for() {
+    let (server, folder, _) = one_file(10);
+    let pipe = folder.file("pipe.json");
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).expect("a pipe");
+    let source = pipe.to_str().expect("a plain path");
+    for source in [source, folder.path().to_str().expect("a plain path")] {
+        let errors = Indexer::new(source).redis(&server.url()).fails();
+        let told = format!("{source}: it is no regular file");
+        assert!(errors.contains(&told), "{errors}");
+    }
+    // Also as a list within a list.
+    let outer = folder.file("outer.json");
+    let manifest = json!({"resources": [{"path": "pipe.json"}, {"path": "0.wacz"}]});
+    fs::write(&outer, manifest.to_string()).expect("it is written");
+    let import = Indexer::new(outer.to_str().expect("a plain path"));
+    let failed = import.redis(&server.url()).prefix(COPY).fails_some();
+    assert_eq!(failed.keys().collect::<Vec<_>>(), ["pipe.json"]);
+    assert!(
+        failed["pipe.json"].contains("no regular file"),
+        "{failed:?}"
+    );
+    assert_eq!(crawls(&server), ["0.wacz"]);
+}
+
+#[test]
 fn a_name_may_have_a_kibibyte_and_no_more() {
     let (server, mut folder, made) = one_file(50);
     let long = "n".repeat(1024);

@@ -261,6 +261,48 @@ fn a_manifest_of_which_nothing_is_there_removes_nothing_unless_that_is_meant() {
 }
 
 #[test]
+fn an_empty_manifest_that_is_meant_removes_what_browsertrix_put_aside_too() {
+    let stage = Stage::new("put aside");
+    stage.import().succeeds();
+    let mut c = stage.server.wire();
+    let empty = stage.import_of(&stage.folder.manifest_of("empty.json", &[]));
+    let empty = empty.flag("--remove").flag("--allow-empty");
+    for (crawl, aside) in [
+        (&stage.crawls[0].id, "canceledcrawls"),
+        (&stage.crawls[1].id, "to-remove-crawls"),
+        (&stage.crawls[2].id, "canceledcrawls"),
+    ] {
+        let moved = ok!(
+            c,
+            "SMOVE",
+            format!("{COPY}allcrawls"),
+            format!("{COPY}{aside}"),
+            crawl
+        );
+        assert_eq!(moved.int(), 1);
+    }
+    let report = empty.succeeds();
+    assert_eq!(
+        (&report["removedCrawls"], &report["unlistedCrawls"]),
+        (&3.into(), &3.into())
+    );
+    for key in ["canceledcrawls", "to-remove-crawls", "src:d"] {
+        assert_eq!(ok!(c, "EXISTS", format!("{COPY}{key}")).int(), 0, "{key}");
+    }
+    for crawl in &stage.crawls {
+        let hashes = format!("{COPY}h:{}", crawl.id);
+        assert_eq!(ok!(c, "EXISTS", hashes).int(), 0);
+    }
+    assert_eq!(ok!(c, "EXISTS", format!("{COPY}allhashes")).int(), 0);
+    let again = empty.succeeds();
+    assert_eq!(again["removedCrawls"], 0);
+    // They were in no count any more, as far as a plain client's SMOVE goes.
+    ok!(c, "DEDUPE.REPAIR", COPY);
+    stage.import().succeeds();
+    stage.assert_once();
+}
+
+#[test]
 fn uncommitted_crawls_of_others_are_left_alone() {
     let stage = Stage::new("others");
     let mut c = stage.server.wire();

@@ -248,7 +248,7 @@ fn a_package_is_told_by_its_name_or_by_what_it_is() {
         "{error}"
     );
     let error = open(folder.path()).unwrap_err();
-    assert!(error.to_string().contains("directory"), "{error}");
+    assert!(error.to_string().contains("a folder, a pipe"), "{error}");
     let error = open(&folder.path().join("none")).unwrap_err();
     assert!(
         error
@@ -264,6 +264,53 @@ fn saved_list(folder: &std::path::Path, name: &str, entries: &str) -> Location {
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
     std::fs::write(&path, format!("{{\"resources\": [{entries}]}}")).unwrap();
     Location::File(path)
+}
+
+#[test]
+fn of_a_server_that_cannot_be_reached_one_list_is_asked_for() {
+    // It closes every connection without an answer.
+    let gone = redis_tests::ScriptedHost::start(|_| vec![redis_tests::Part::Close]);
+    let there = redis_tests::FileHost::start();
+    there.put(
+        "/a.json",
+        br#"{"resources": [{"path": "1.wacz"}]}"#,
+        redis_tests::Manners::default(),
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let list = folder.path().join("all.json");
+    let resources: Vec<_> = [
+        gone.url("/a.json"),
+        gone.url("/b.json"),
+        there.url("/a.json"),
+        gone.url("/c.json"),
+    ]
+    .into_iter()
+    .map(|path| serde_json::json!({ "path": path }))
+    .collect();
+    std::fs::write(
+        &list,
+        serde_json::json!({ "resources": resources }).to_string(),
+    )
+    .unwrap();
+    let options = Options {
+        retries: 2,
+        pause: std::time::Duration::ZERO,
+        ..Options::default()
+    };
+    let manifest = Manifest::open(&Location::File(list), &options).unwrap();
+    let of = |n: usize| manifest.entries[n].location.clone();
+    for n in [0, 1, 3] {
+        assert!(of(n).is_err(), "{:?}", manifest.entries);
+    }
+    let reason = of(3).unwrap_err();
+    let first = gone.url("/a.json");
+    assert!(
+        reason.contains("its server did not answer") && reason.contains(&first),
+        "{reason}"
+    );
+    assert_eq!(of(2).unwrap().to_string(), there.url("/1.wacz"));
+    // The first one, and what it was tried again.
+    assert_eq!(gone.asked().len(), 3);
 }
 
 #[test]
