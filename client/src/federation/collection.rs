@@ -9,9 +9,9 @@ use super::access::{Access, AccessError};
 use super::config;
 use super::figures::Requests;
 use super::fuzzy;
-use super::group::{Group, Member, Part, Report, Unanswered};
+use super::group::{kept_rows, Group, Member, Part, Report, Unanswered};
 use super::net::Net;
-use super::operations::{Operations, Reorder, SORTED};
+use super::operations::{Operations, Reorder, Unsorted, SORTED};
 use super::query::{BadQuery, Order, Query, Selection, PAGE, PAGE_OF_BLOCKS};
 use super::reason::Reason;
 use super::row;
@@ -52,6 +52,8 @@ pub enum Failure {
     Access(AccessError),
     /// There are more rows than are put into another order.
     TooMany,
+    /// There is no memory for them at the moment.
+    Busy,
     /// No source that was asked answered.
     Unanswered(Unanswered),
 }
@@ -62,6 +64,7 @@ impl fmt::Display for Failure {
             Failure::Query(bad) => bad.fmt(f),
             Failure::Access(error) => error.fmt(f),
             Failure::Unanswered(sources) => sources.fmt(f),
+            Failure::Busy => f.write_str("other requests take all the memory that there is for them: ask again later"),
             Failure::TooMany => write!(
                 f,
                 "more than {SORTED} captures, which would have to be sorted: narrow the query by from, to or filter, \
@@ -79,6 +82,15 @@ impl From<Unanswered> for Failure {
         match sources.all(Reason::Limit) {
             true => Failure::TooMany,
             false => Failure::Unanswered(sources),
+        }
+    }
+}
+
+impl From<Unsorted> for Failure {
+    fn from(unsorted: Unsorted) -> Failure {
+        match unsorted {
+            Unsorted::TooMany => Failure::TooMany,
+            Unsorted::Full => Failure::Busy,
         }
     }
 }
@@ -255,9 +267,10 @@ impl Collection {
             let most = wanted.map(|wanted| wanted.saturating_add(skipped));
             let mut reorder = Reorder::new(query.order, most);
             while let Some(batch) = next(&mut rows).await? {
-                reorder.take(batch).map_err(|_| Failure::TooMany)?;
+                reorder.take(batch)?;
             }
-            rows = stream::once(async { Ok(reorder.finish()) }).boxed();
+            let (sorted, kept) = reorder.finish();
+            rows = kept_rows(sorted, kept).map(Ok).boxed();
         }
         Ok(self::part(rows, skipped, wanted))
     }

@@ -15,6 +15,7 @@ use tracing::Span;
 
 use super::breaker::Breaker;
 use super::figures::Figures;
+use super::memory::Kept;
 use super::merge::{merge, Ordered};
 use super::operations::SORTED;
 use super::query::Query;
@@ -23,6 +24,8 @@ use super::source::{Batch, Batches, Fault, Limits, Lookup, Source, SourceError};
 
 /// So many rows are sorted while others wait.
 const FEW: usize = 10_000;
+/// Rows that are kept go on in batches of so many.
+const BATCH: usize = 512;
 
 /// A source, and what is known of how it behaves.
 pub struct Member {
@@ -266,9 +269,10 @@ impl Member {
                 // None of them can leave before all of them are there.
                 (Some(batch), false) => {
                     let sorted = self.sorted(batch, rows.batches, lookup, &mut came);
-                    Ok((sorted.await?, None))
+                    let (sorted, kept) = sorted.await?;
+                    Ok((sorted, Coming::Sorted(kept)))
                 }
-                (batch, _) => Ok((batch.unwrap_or_default(), Some(rows.batches))),
+                (batch, _) => Ok((batch.unwrap_or_default(), Coming::Ordered(rows.batches))),
             }
         };
         let outcome = timeout(self.limits.first, first).await;
@@ -291,8 +295,8 @@ impl Member {
         self.answers();
         match batches {
             _ if batch.is_empty() => None,
-            None => Some(stream::once(async { batch }).boxed()),
-            Some(batches) => {
+            Coming::Sorted(kept) => Some(kept_rows(batch, kept)),
+            Coming::Ordered(batches) => {
                 let rest = Rest {
                     batches,
                     until: tokio::time::Instant::now() + self.limits.total,
@@ -376,10 +380,13 @@ impl Member {
         mut batches: Batches,
         lookup: &Lookup,
         came: &mut Option<tokio::time::Instant>,
-    ) -> Result<Batch, SourceError> {
+    ) -> Result<(Batch, Kept), SourceError> {
         let most = self.limits.rows.min(SORTED as u64);
+        let mut kept = Kept::default();
+        kept.rows(&first)?;
         let mut rows = first;
         while let Some(batch) = next(&mut batches, came).await? {
+            kept.rows(&batch)?;
             rows.extend(batch);
             if rows.len() as u64 > most {
                 let what = format!("more than {most} rows, which would have to be sorted");
@@ -394,13 +401,32 @@ impl Member {
             }
             rows
         };
-        match few {
-            true => Ok(sort()),
+        let sorted = match few {
+            true => sort(),
             false => spawn_blocking(sort)
                 .await
-                .map_err(|error| SourceError::Io(error.to_string())),
-        }
+                .map_err(|error| SourceError::Io(error.to_string()))?,
+        };
+        Ok((sorted, kept))
     }
+}
+
+/// Rows that are kept for a request, some at a time.
+pub fn kept_rows(rows: Batch, kept: Kept) -> Ordered {
+    let state = (rows.into_iter(), kept);
+    let batches = stream::unfold(state, |(mut rows, kept)| async move {
+        let batch: Batch = rows.by_ref().take(BATCH).collect();
+        (!batch.is_empty()).then_some((batch, (rows, kept)))
+    });
+    batches.boxed()
+}
+
+/// What comes after the first rows of a source.
+enum Coming {
+    /// The first rows were all of them, which are kept.
+    Sorted(Kept),
+    /// More, in order.
+    Ordered(Batches),
 }
 
 /// What is still to come of a source.

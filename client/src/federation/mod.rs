@@ -14,6 +14,7 @@
 //! | [`operations`] | filter, clamp, collapse, order, limit |
 //! | [`reason`] | what strangers are told of failures |
 //! | [`fuzzy`] | which URLs are similar |
+//! | [`memory`] | what all requests together may keep |
 //! | [`net`] | requests to other servers, and where they may not go |
 //! | [`link_format`] | links with attributes, as Memento has them |
 //! | [`resource`] | rows to WARC records |
@@ -29,6 +30,7 @@ pub mod fuzzy;
 pub mod group;
 pub mod indexes;
 pub mod link_format;
+pub mod memory;
 pub mod merge;
 pub mod net;
 pub mod operations;

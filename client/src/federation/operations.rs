@@ -11,6 +11,7 @@ use crawlspace_cdx::{surt, Collapse, Field, Line};
 use url::Url;
 
 use super::fuzzy;
+use super::memory::{Full, Kept};
 use super::query::{absolute, Order, Query, RowFilter};
 use super::row::{self, Row};
 use super::source::Batch;
@@ -154,7 +155,10 @@ impl CollapseTime {
 
 /// Where the payloads of captures are, by their digests.
 #[derive(Default)]
-struct Originals(HashMap<Vec<u8>, Original>);
+struct Originals {
+    known: HashMap<Vec<u8>, Original>,
+    kept: Kept,
+}
 
 struct Original {
     length: String,
@@ -177,20 +181,23 @@ impl Originals {
             return Some(row.with(NO_ORIGINAL));
         }
         if !revisit {
-            let full = self.0.len() >= ORIGINALS;
-            if let (Entry::Vacant(place), false) = (self.0.entry(digest.to_vec()), full) {
+            let full = self.known.len() >= ORIGINALS;
+            if let (Entry::Vacant(place), false) = (self.known.entry(digest.to_vec()), full) {
                 let text = |field| String::from_utf8_lossy(&value(field)).into_owned();
-                place.insert(Original {
-                    length: text(Field::Length),
-                    offset: text(Field::Offset),
-                    filename: text(Field::Filename),
-                    mime: text(Field::Mime),
-                    status: text(Field::Status),
-                });
+                // As much as its line, or less.
+                if self.kept.bytes(row.line().len()).is_ok() {
+                    place.insert(Original {
+                        length: text(Field::Length),
+                        offset: text(Field::Offset),
+                        filename: text(Field::Filename),
+                        mime: text(Field::Mime),
+                        status: text(Field::Status),
+                    });
+                }
             }
             return Some(row.with(NO_ORIGINAL));
         }
-        let Some(original) = self.0.get(&digest[..]) else {
+        let Some(original) = self.known.get(&digest[..]) else {
             return Some(row.with(NO_ORIGINAL));
         };
         let mut members = String::new();
@@ -229,11 +236,23 @@ pub struct Reorder {
     /// So many are wanted.
     most: usize,
     rows: Vec<Row>,
+    kept: Kept,
 }
 
-/// There are more rows than are put into another order.
+/// Why rows are not put into another order.
 #[derive(Debug)]
-pub struct TooMany;
+pub enum Unsorted {
+    /// There are more than are.
+    TooMany,
+    /// There is no memory for them.
+    Full,
+}
+
+impl From<Full> for Unsorted {
+    fn from(_: Full) -> Unsorted {
+        Unsorted::Full
+    }
+}
 
 impl Reorder {
     /// For a query whose rows came in the order of time though another one was asked for.
@@ -243,21 +262,28 @@ impl Reorder {
             order,
             most: most.unwrap_or(usize::MAX),
             rows: Vec::new(),
+            kept: Kept::default(),
         }
     }
 
     /// Takes more rows.
     ///
     /// # Errors
-    /// When there are too many.
-    pub fn take(&mut self, batch: Batch) -> Result<(), TooMany> {
-        self.rows.extend(batch);
+    /// When there are too many, or there is no memory for them.
+    pub fn take(&mut self, batch: Batch) -> Result<(), Unsorted> {
+        let before = self.rows.len();
+        // Few of a batch may be left, which would keep the memory of all of it.
+        self.rows.extend(batch.iter().map(Row::detached));
+        self.kept
+            .rows(self.rows.get(before..).unwrap_or_default())?;
         // Sorted now and then, what will not be used need not be kept.
         if self.rows.len() / 2 > self.most.max(1024) {
             self.settle();
+            self.kept = Kept::default();
+            self.kept.rows(&self.rows)?;
         }
         match self.rows.len() > SORTED {
-            true => Err(TooMany),
+            true => Err(Unsorted::TooMany),
             false => Ok(()),
         }
     }
@@ -268,10 +294,10 @@ impl Reorder {
         self.rows.truncate(self.most);
     }
 
-    /// The rows in the order that was asked for.
-    pub fn finish(mut self) -> Batch {
+    /// The rows in the order that was asked for, and what they take.
+    pub fn finish(mut self) -> (Batch, Kept) {
         self.settle();
-        self.rows
+        (self.rows, self.kept)
     }
 }
 

@@ -54,6 +54,14 @@ impl Row {
         }
     }
 
+    /// The same capture in memory of its own, without that of what it was read with.
+    pub fn detached(&self) -> Row {
+        Row {
+            line: Bytes::copy_from_slice(&self.line),
+            ..*self
+        }
+    }
+
     /// The whole line.
     pub fn line(&self) -> &Bytes {
         &self.line

@@ -8,6 +8,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 
+use super::memory::Full;
 use super::query::{Order, Query};
 use super::row::Row;
 
@@ -218,3 +219,9 @@ impl fmt::Display for SourceError {
 }
 
 impl std::error::Error for SourceError {}
+
+impl From<Full> for SourceError {
+    fn from(_: Full) -> SourceError {
+        SourceError::Busy
+    }
+}

@@ -88,6 +88,67 @@ fn bad_questions_leave_a_source_to_others() {
 }
 
 #[test]
+fn what_all_requests_keep_has_a_limit() {
+    let dir = tempfile::tempdir().unwrap();
+    let fill = "x".repeat(200);
+    let lines: String = (0..20_000)
+        .map(|n| {
+            format!(
+                "com,a)/{n:06} 2016 {{\"url\": \"http://a.com/{n:06}\", \"fill\": \"{fill}\"}}\n"
+            )
+        })
+        .collect();
+    std::fs::write(dir.path().join("a.cdxj"), lines).unwrap();
+    let config = format!("collections:\n  c: {}\n", dir.path().display());
+    let stage = Stage::start_with(&config, &["--memory", "1"]);
+    let ask = |query: &str| get(stage.address(), &format!("/c/index?url=a.com/{query}"));
+    // To be sorted by the source, to be sorted after that, and not at all.
+    for query in ["*&closest=2017", "*&sort=reverse&resolveRevisits=true"] {
+        for _ in 0..3 {
+            let answer = ask(query);
+            assert_eq!(answer.status, 503, "{query}: {}", answer.text());
+            assert_eq!(answer.field("retry-after"), Some("10"));
+        }
+        let few = query.replace('*', "00001*");
+        let answer = ask(&few);
+        assert_eq!(
+            (answer.status, answer.text().lines().count()),
+            (200, 10),
+            "{few}"
+        );
+    }
+    assert_eq!(ask("*").text().lines().count(), 20_000);
+}
+
+#[test]
+fn captures_of_one_moment_take_no_memory() {
+    const MOST: u64 = 24 << 20;
+    let fill = "x".repeat(300);
+    let line = |n: usize| {
+        let json = format!("{{\"url\": \"http://a.com/\", \"digest\": \"{n:06}{fill}\"}}");
+        format!("com,a)/ 20160101000000 {json}\n")
+    };
+    let lines: String = (0..150_001).map(line).collect();
+    let host = ScriptedHost::start(move |_| answer(200, &[], &lines));
+    let stage = Stage::start(&format!(
+        "collections:\n  c: {{index: {{type: cdx, api_url: '{}/cdx'}}, resource: /none}}\n",
+        host.url("")
+    ));
+    let peak = || -> u64 {
+        let pid = stage.program().pid();
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse().ok());
+        kib.map(|kib: u64| kib << 10).unwrap()
+    };
+    let before = peak();
+    let answer = get(stage.address(), "/c/index?url=a.com");
+    assert_eq!(answer.text().lines().count(), 150_001);
+    let taken = peak() - before;
+    assert!(taken < MOST, "{taken} bytes for {}", answer.body.len());
+}
+
+#[test]
 fn where_every_source_failed_nobody_is_told_that_there_is_nothing() {
     let host = ScriptedHost::start(say);
     let url = host.url("");

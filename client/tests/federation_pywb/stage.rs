@@ -27,6 +27,15 @@ impl Stage {
         Stage::of(command, dir)
     }
 
+    /// The same with more words on the command line.
+    #[allow(dead_code)] // as below
+    pub fn start_with(config: &str, words: &[&str]) -> Stage {
+        let dir = tempfile::tempdir().unwrap();
+        let mut command = command(dir.path(), config, SocketAddr::from(([127, 0, 0, 1], 0)));
+        command.args(words);
+        Stage::of(command, dir)
+    }
+
     /// The same with the configuration in a folder of the test's own.
     #[allow(dead_code)] // as below
     pub fn start_in(folder: &Path, config: &str) -> Stage {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use crawlspace_client::federation::{server, Federation};
+use crawlspace_client::federation::{memory, server, Federation};
 use futures_util::FutureExt;
 use http::HeaderValue;
 use tokio::net::TcpListener;
@@ -43,6 +43,10 @@ pub struct Serve {
     /// How many connections there may be at a time; more wait.
     #[arg(long, value_name = "N", default_value_t = 1024)]
     connections: usize,
+    /// What all requests together may keep in memory of rows that have to be sorted, in MiB. Beyond that, they are refused
+    /// for a while (503).
+    #[arg(long, value_name = "MIB", default_value_t = 1024)]
+    memory: u64,
     /// Where this server is, as others see it through a reverse proxy: https://archive.example. It is what TimeMaps and
     /// TimeGates lead to; without it, they lead to wherever a request says that it is.
     #[arg(long, value_name = "URL", value_parser = web_url)]
@@ -62,6 +66,7 @@ impl Serve {
             .with_writer(io::stderr)
             .init();
         open_files::allow_more();
+        memory::limit(self.memory.saturating_mul(1 << 20));
         let warn = |warning| tracing::warn!(%warning, "the configuration");
         let Some(config) = config::read(&self.config, warn) else {
             return Ok(false);

@@ -172,7 +172,7 @@ proptest! {
             match reverse { true => -second, false => (second - i64::from(moment)).abs() * 100 + second }
         });
         rows.truncate(limit.map_or(usize::MAX, |limit| limit as usize));
-        prop_assert_eq!(reorder.finish(), rows);
+        prop_assert_eq!(reorder.finish().0, rows);
     }
 }
 
@@ -189,5 +189,5 @@ fn too_many_are_not_sorted_but_with_a_limit_they_are() {
         with.take(all.clone()).unwrap();
     }
     assert!(failed);
-    assert_eq!(with.finish().len(), 5);
+    assert_eq!(with.finish().0.len(), 5);
 }

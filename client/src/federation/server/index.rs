@@ -198,6 +198,7 @@ pub fn status_of(failure: &Failure) -> StatusCode {
         Failure::Access(AccessError::Query(_)) => StatusCode::BAD_REQUEST,
         Failure::Access(AccessError::NoPoint(_)) => StatusCode::NOT_FOUND,
         Failure::Access(AccessError::Unavailable(_)) => StatusCode::SERVICE_UNAVAILABLE,
+        Failure::Busy => StatusCode::SERVICE_UNAVAILABLE,
         Failure::Unanswered(sources) if sources.any(Reason::Busy) => {
             StatusCode::SERVICE_UNAVAILABLE
         }

@@ -1,5 +1,8 @@
 //! The rows of an index server, which may give its answer in parts.
 
+use std::collections::hash_map::RandomState;
+use std::collections::HashSet;
+use std::hash::BuildHasher;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -27,6 +30,8 @@ const BATCH_BYTES: usize = 256 << 10;
 const PAGES: u32 = 10_000;
 /// A number of captures that can be divided by this looks like a limit of the server.
 const ROUND: u64 = 1000;
+/// No answer is gone on with from a moment of so many captures.
+const EDGE: usize = 100_000;
 /// So much is read of an answer that says what is wrong.
 const COMPLAINT: usize = 8 << 10;
 /// A longer key to go on with is none.
@@ -86,8 +91,9 @@ struct Reading {
     /// After the empty line, or the empty array, that stands before a key.
     at_key: bool,
     next_key: Option<String>,
-    /// When an answer is gone on with from a time on: the rows of that time, which come again.
-    edge: Vec<Row>,
+    /// When an answer is gone on with from a time on: the rows of that time, which come again, as their hashes.
+    edge: HashSet<u64>,
+    keys: RandomState,
     last_time: String,
     /// Whether times are looked at, and whether they were gone on from.
     by_time: bool,
@@ -113,7 +119,8 @@ impl Pages {
                 wrong: None,
                 at_key: false,
                 next_key: None,
-                edge: Vec::new(),
+                edge: HashSet::new(),
+                keys: RandomState::new(),
                 last_time: String::new(),
                 by_time,
                 again: false,
@@ -257,6 +264,12 @@ impl Pages {
             }
             (None, Next::KeyOrTime) if goes_on && captures.is_multiple_of(ROUND) => {
                 let from = reading.last_time.clone();
+                if reading.edge.len() >= EDGE {
+                    let what = format!(
+                        "it has {EDGE} captures of one moment, from which it cannot be asked on"
+                    );
+                    return Err(self.end(SourceError::TooLarge(what)));
+                }
                 // A part that brings nothing new is the last one: it would be the same for ever.
                 if !from.is_empty() && from != self.key {
                     self.question.full.set_written("from", &from);
@@ -359,14 +372,17 @@ impl Reading {
         }
         if self.again {
             let (known, last) = (&self.edge, self.last_time.as_bytes());
-            batch.retain(|row| row.timestamp() >= last && !known.contains(row));
+            let is_known = |row: &Row| known.contains(&self.keys.hash_one(row.line()));
+            batch.retain(|row| row.timestamp() >= last && !is_known(row));
         }
         for row in &*batch {
             if row.timestamp() > self.last_time.as_bytes() {
                 self.last_time = String::from_utf8_lossy(row.timestamp()).into_owned();
                 self.edge.clear();
             }
-            self.edge.push(row.clone());
+            if self.edge.len() < EDGE {
+                self.edge.insert(self.keys.hash_one(row.line()));
+            }
         }
     }
 }

@@ -76,8 +76,8 @@ pub(super) async fn rows(
     let rest = stream::try_unfold(batches, |mut batches| async move {
         Ok(batches.next(None).await?.map(|batch| (batch, batches)))
     });
-    let rest = rest.map(move |batch| {
-        let batch: Batch = batch?;
+    let rest = rest.map(move |batch: Result<Batch, SourceError>| {
+        let batch = batch?;
         if let Some(order) = checked {
             check(&batch, &mut last, order)?;
         }

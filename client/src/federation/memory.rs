@@ -1,0 +1,109 @@
+//! What all requests together keep in memory, so that many large ones at a time do not take all that there is.
+//!
+//! It counts rows that are kept until all of them are there, to be sorted, and what is remembered for revisits. Rows
+//! that go on as they come take a batch or two for each source, whatever there is of them.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use super::row::Row;
+
+/// What a row takes besides its line, in bytes.
+const ROW: usize = size_of::<Row>();
+/// All requests of this process.
+static ALL: Memory = Memory::new(1 << 30);
+
+/// How many bytes are kept, and how many may be.
+#[derive(Debug)]
+struct Memory {
+    kept: AtomicU64,
+    most: AtomicU64,
+}
+
+impl Memory {
+    const fn new(most: u64) -> Memory {
+        Memory {
+            kept: AtomicU64::new(0),
+            most: AtomicU64::new(most),
+        }
+    }
+}
+
+/// Lets all requests of this process together keep that many bytes. Without it, it is a gibibyte.
+pub fn limit(bytes: u64) {
+    ALL.most.store(bytes, Relaxed);
+}
+
+/// All requests together would keep more than they may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Full;
+
+/// What one request keeps. It is given back when this is dropped.
+#[derive(Debug)]
+pub struct Kept {
+    bytes: u64,
+    memory: &'static Memory,
+}
+
+impl Default for Kept {
+    fn default() -> Kept {
+        Kept {
+            bytes: 0,
+            memory: &ALL,
+        }
+    }
+}
+
+impl Kept {
+    /// Counts further rows.
+    ///
+    /// # Errors
+    /// When there is no room for them. They do not count then.
+    pub fn rows(&mut self, rows: &[Row]) -> Result<(), Full> {
+        let lines: usize = rows.iter().map(|row| row.line().len()).sum();
+        self.bytes(lines + rows.len() * ROW)
+    }
+
+    /// Counts further bytes.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn bytes(&mut self, more: usize) -> Result<(), Full> {
+        let more = more as u64;
+        let kept = self.memory.kept.fetch_add(more, Relaxed) + more;
+        if kept > self.memory.most.load(Relaxed) {
+            self.memory.kept.fetch_sub(more, Relaxed);
+            return Err(Full);
+        }
+        self.bytes += more;
+        Ok(())
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.memory.kept.fetch_sub(self.bytes, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_given_back_is_there_for_others() {
+        static SMALL: Memory = Memory::new(100);
+        let new = || Kept {
+            bytes: 0,
+            memory: &SMALL,
+        };
+        let (mut one, mut other) = (new(), new());
+        assert_eq!(one.bytes(60), Ok(()));
+        assert_eq!(other.bytes(50), Err(Full));
+        assert_eq!(other.bytes(40), Ok(()));
+        assert_eq!(one.bytes(1), Err(Full));
+        drop(other);
+        assert_eq!(one.bytes(1), Ok(()));
+        drop(one);
+        assert_eq!(SMALL.kept.load(Relaxed), 0);
+    }
+}
