@@ -136,6 +136,34 @@ fn what_is_missing_is_said_with_the_reason() {
 }
 
 #[test]
+fn strangers_learn_no_paths_from_what_cannot_be_read() {
+    let archive = Archive::with_jobs("1,2", 50);
+    let folder = archive.archive().display().to_string();
+    let file = std::fs::read_dir(archive.archive()).unwrap().flatten();
+    let file = file.map(|file| file.path()).find(|path| {
+        let name = path.file_name().unwrap_or_default();
+        name.to_string_lossy().starts_with("2-metadata")
+    });
+    let file = file.unwrap();
+    let mut broken = std::fs::read(&file).unwrap();
+    broken.truncate(broken.len() * 2 / 3);
+    std::fs::write(&file, broken).unwrap();
+    let server = start(&archive);
+    let answer = get(server.address(), "/_indexes/full?jobs=1,2");
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    assert_eq!(
+        answer.field("jobs-missing-reasons"),
+        Some(r#"{"2":{"unreadable":"its metadata cannot be read"}}"#)
+    );
+    until("the log says it", || {
+        let log = server.program().errors();
+        log.lines()
+            .any(|line| line.contains("cannot be read") && line.contains("2-metadata"))
+    });
+    assert!(!format!("{:?}", answer.fields).contains(&folder));
+}
+
+#[test]
 fn long_lists_are_left_out_of_headers() {
     let archive = Archive::with_jobs("2", 50);
     let server = start(&archive);

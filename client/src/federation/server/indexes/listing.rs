@@ -26,7 +26,9 @@ pub(super) async fn answer(indexes: &Arc<Indexes>) -> Response<Body> {
     let entries = match look(indexes).await {
         Some(Ok(entries)) => entries,
         Some(Err(error)) => {
-            return message(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string());
+            tracing::warn!(%error, "the indexes of jobs cannot be listed");
+            let text = "the indexes cannot be listed; the log of the server says why";
+            return message(StatusCode::INTERNAL_SERVER_ERROR, text);
         }
         None => {
             let text = "looking at all indexes takes too long: a file system may hang";

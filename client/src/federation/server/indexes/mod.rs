@@ -22,7 +22,9 @@ use super::reply::{empty, json as reply_json, message};
 use super::state::fresh;
 use crate::federation::indexes::{Asked, Outcome, Refused};
 use crate::federation::Federation;
-use crate::index_cache::{reasons, Error, Id, Index, IndexKind, JobSet, Parcel};
+use crate::index_cache::{
+    reasons, Error, Id, Index, IndexKind, JobSet, Missing, MissingJob, Parcel,
+};
 
 /// The jobs that are in an index.
 const FOUND: HeaderName = HeaderName::from_static("jobs-found");
@@ -180,8 +182,21 @@ fn describe(headers: &mut HeaderMap, index: &Index, tag: &str) {
         }
     }
     if !missing.is_empty() {
-        say(REASONS, &reasons::header(&index.missing, LONGEST_REASONS));
+        let missing = for_strangers(&index.missing);
+        say(REASONS, &reasons::header(&missing, LONGEST_REASONS));
     }
+}
+
+/// Missing jobs without what a failure to read says of files and servers here, which the log has.
+fn for_strangers(missing: &[MissingJob]) -> Vec<MissingJob> {
+    let mut missing = missing.to_vec();
+    for MissingJob { job, why } in &mut missing {
+        if let Missing::Unreadable { why } = why {
+            tracing::info!(job = job.0, why, "the metadata of a job cannot be read");
+            "its metadata cannot be read".clone_into(why);
+        }
+    }
+    missing
 }
 
 /// Whether the client has it already (RFC 9110, section 13.1.2).
@@ -228,13 +243,26 @@ fn refusal(refused: &Refused) -> Response<Body> {
 }
 
 fn failure(error: &Error) -> Response<Body> {
-    let text = error.to_string();
-    let status = match error {
-        Error::Request(_) => StatusCode::BAD_REQUEST,
-        Error::Busy { .. } | Error::Cancelled => StatusCode::SERVICE_UNAVAILABLE,
-        error if error.is_full() => StatusCode::INSUFFICIENT_STORAGE,
-        _ => StatusCode::INTERNAL_SERVER_ERROR,
+    let (status, text) = match error {
+        Error::Request(_) => (StatusCode::BAD_REQUEST, error.to_string()),
+        Error::Busy { owner, waited, .. } => {
+            let seconds = waited.as_secs();
+            let text = format!("still being built after {seconds} s, by {owner}");
+            (StatusCode::SERVICE_UNAVAILABLE, text)
+        }
+        Error::Cancelled => (StatusCode::SERVICE_UNAVAILABLE, error.to_string()),
+        error if error.is_full() => {
+            let text = "the disk is full; nothing is left half-written";
+            (StatusCode::INSUFFICIENT_STORAGE, text.to_owned())
+        }
+        _ => {
+            let text = "the index cannot be made; the log of the server says why";
+            (StatusCode::INTERNAL_SERVER_ERROR, text.to_owned())
+        }
     };
+    if status.is_server_error() {
+        tracing::warn!(%error, "an index of jobs cannot be given out");
+    }
     let response = message(status, &text);
     match status {
         StatusCode::SERVICE_UNAVAILABLE => again(response, LATER),
