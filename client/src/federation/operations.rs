@@ -120,6 +120,12 @@ impl Operations {
     }
 }
 
+/// Whether a row says that its capture redirects to its own URL.
+pub fn is_self_redirect(row: &Row) -> bool {
+    memchr::memmem::find(row.json(), b"\"redirect").is_some()
+        && row.capture().is_some_and(|line| leads_to_itself(&line))
+}
+
 /// Whether a capture redirects to its own URL, as far as urlkeys tell URLs apart and the row says where to.
 fn leads_to_itself(line: &Line<'_>) -> bool {
     let value = |field: Field| line.field(&field).unwrap_or_default();

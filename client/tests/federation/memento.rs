@@ -91,6 +91,41 @@ fn a_timemap_leads_to_all_mementos() {
 }
 
 #[test]
+fn a_redirect_to_itself_is_no_memento() {
+    let dir = tempfile::tempdir().unwrap();
+    let line = |year: &str, to: &str| {
+        format!(
+            "com,example)/ {year}0101000000 {{\"url\": \"http://example.com/\", \"status\": \"301\", \"redirect\": \"{to}\"}}\n"
+        )
+    };
+    let lines = [
+        line("2014", "https://www.example.com/"),
+        line("2015", "http://example.com/elsewhere"),
+        line("2016", "/"),
+    ];
+    std::fs::write(dir.path().join("all.cdxj"), lines.concat()).unwrap();
+    std::fs::write(dir.path().join("itself.cdxj"), &lines[0]).unwrap();
+    let folder = dir.path().display();
+    let stage = Stage::start(&format!(
+        "collections: {{all: {folder}/all.cdxj, itself: {folder}/itself.cdxj}}"
+    ));
+    let map = get(stage.address(), "/all/timemap/link/http://example.com/").text();
+    assert_eq!(map.matches("datetime=").count(), 1, "{map}");
+    assert!(map.contains("/all/20150101000000id_/"), "{map}");
+    assert!(map.contains("rel=\"first last memento\""), "{map}");
+    let none = get(stage.address(), "/itself/timemap/link/http://example.com/");
+    assert_eq!(none.status, 404);
+    let rows = get(stage.address(), "/all/timemap/cdxj/http://example.com/").text();
+    assert_eq!(rows, lines_with_source(&lines.concat()));
+}
+
+/// Rows as they are in the answers of the collection `all`.
+fn lines_with_source(lines: &str) -> String {
+    let more = ", \"source\": \"all\", \"source-coll\": \"all\", \"source_type\": \"file\"}";
+    lines.replace('}', more)
+}
+
+#[test]
 fn the_index_is_a_timemap_too() {
     let (_dir, stage) = archive();
     let target = "/both/index?url=http://example.com/&output=link";

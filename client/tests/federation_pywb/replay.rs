@@ -22,6 +22,8 @@ const ODD: [&str; 6] = [
 ];
 const TIME: &str = "20180102030405";
 const AGAIN: &str = "http://odd.example/again";
+/// pywb does not find it in the `Link` header of any TimeGate.
+const SEMICOLON: &str = "http://odd.example/a;b=c";
 
 /// The made-up archive with a third collection, of odd URLs.
 struct Odd {
@@ -34,7 +36,7 @@ impl Odd {
     fn new(test: &str) -> Odd {
         let data = Data::new(test);
         let mut shelf = Shelf::new();
-        for url in ODD {
+        for url in ODD.into_iter().chain([SEMICOLON]) {
             shelf.capture(
                 "odd.warc.gz",
                 url,
@@ -122,14 +124,17 @@ fn pywb_and_ours_replay_every_kind_of_capture_by_memento() {
         "\x20 mementos: memento+{base}/north/timegate/\n\x20 odd_mementos: memento+{base}/odd/timegate/\n\
          \x20 place: memento+{base}/north/\n"
     );
+    let rows = format!("\x20 rows: cdx+{base}/north/index\n\x20 odd_rows: cdx+{base}/odd/index\n");
     let second = Stage::start(&format!("collections:\n{mementos}"));
-    let config = format!("framed_replay: false\n{}{mementos}", odd.config);
+    let config = format!("framed_replay: false\n{}{mementos}{rows}", odd.config);
     let theirs = pywb.start(redis_tests::pywb::App::Wayback, &config, 1);
     for (url, time) in odd.captures() {
         let path = format!("{time}id_/{url}");
         let local = get(theirs.address(), &format!("/north/{path}"));
         let remote = get(theirs.address(), &format!("/mementos/{path}"));
         same(&remote, &local, &path);
+        let row = get(theirs.address(), &format!("/rows/{path}"));
+        same(&row, &local, &path);
         let first = get(ours.address(), &format!("/north/{path}"));
         for collection in ["mementos", "place"] {
             let again = get(second.address(), &format!("/{collection}/{path}"));
@@ -150,6 +155,10 @@ fn pywb_and_ours_replay_every_kind_of_capture_by_memento() {
         assert_eq!(there, to, "{path}");
     }
     replays_odd_ones(&theirs, "odd_mementos");
+    replays_odd_ones(&theirs, "odd_rows");
+    let path = format!("/odd_rows/{TIME}id_/{SEMICOLON}");
+    let answer = get(theirs.address(), &path);
+    assert_eq!(answer.text(), format!("this is {SEMICOLON}"));
     for url in ODD {
         let answer = get(second.address(), &format!("/odd_mementos/{TIME}id_/{url}"));
         assert_eq!(answer.text(), format!("this is {url}"));

@@ -15,6 +15,7 @@ use super::reply::message;
 use super::{only_read, Asked};
 use crate::federation::collection::{next, Failure, Rows};
 use crate::federation::group::Report;
+use crate::federation::operations::is_self_redirect;
 use crate::federation::query::{Order, Output, Query};
 use crate::federation::row::Row;
 use crate::federation::source::Batch;
@@ -55,8 +56,13 @@ pub(super) async fn answer(
     let report = Report::default();
     let found = match asked.collection.rows(&query, &report).await {
         Ok(rows) => {
-            // A row of an impossible date is no memento, and rows without mementos are no TimeMap.
-            let mut rows = rows.map(|batch| batch.map(dated)).boxed();
+            let is_link = output == Output::Link;
+            let mut rows = rows
+                .map(move |batch| match is_link {
+                    true => batch.map(mementos),
+                    false => batch.map(dated),
+                })
+                .boxed();
             next(&mut rows)
                 .await
                 .map(|first| first.map(|first| (first, rows)))
@@ -89,9 +95,15 @@ pub(super) async fn answer(
 }
 
 /// Rows whose timestamps are moments.
-pub(super) fn dated(mut batch: Batch) -> Batch {
+fn dated(mut batch: Batch) -> Batch {
     batch.retain(|row| Timestamp::earliest(row.timestamp()).is_some());
     batch
+}
+
+/// Rows that are mementos: of a moment, and with a replay that is no redirect to itself as far as they say.
+fn mementos(mut batch: Batch) -> Batch {
+    batch.retain(|row| !is_self_redirect(row));
+    dated(batch)
 }
 
 /// Rows as a TimeMap. Of no rows it is empty.
