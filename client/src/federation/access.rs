@@ -16,13 +16,15 @@ use crate::server::without_password;
 use crate::tags::{Captures, Dialect, Filter, Format, TagSpace};
 use crate::{AsyncServer, Code, Error};
 
-/// So many rows are asked about in one call, and so many bytes.
-const ROWS: usize = 1000;
-const BYTES: usize = 1 << 20;
-/// How long the tag space may be silent, and how often it is asked again after a connection that broke.
+/// Limit of rows asked about in one call.
+const MAX_ROWS: usize = 1000;
+/// Limit of bytes in one call: a call whose rows have as many takes no further row.
+const MAX_BYTES: usize = 1 << 20;
+/// How long the tag space may be silent while a reply is due.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Retries after a connection broke.
 const RETRIES: u32 = 1;
-/// How long all of that may take.
+/// Timeout of all calls about one batch of rows, retries included.
 const TOTAL: Duration = Duration::from_secs(15);
 
 /// A tag space that is asked about every row. Clones share its connections, which are made when they are needed.
@@ -211,8 +213,8 @@ fn parts(rows: &[Row]) -> impl Iterator<Item = &[Row]> {
     let mut rest = rows;
     std::iter::from_fn(move || {
         let mut bytes = 0;
-        let fits = rest.iter().take(ROWS).take_while(|row| {
-            let fits = bytes < BYTES;
+        let fits = rest.iter().take(MAX_ROWS).take_while(|row| {
+            let fits = bytes < MAX_BYTES;
             bytes += row.line().len();
             fits
         });

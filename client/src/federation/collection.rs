@@ -474,7 +474,7 @@ fn visible(rows: Rows, access: Access, query: &Arc<Query>) -> Rows {
     visible.boxed()
 }
 
-/// So many rows, after so many.
+/// Leaves out the first `skipped` rows, and ends after `wanted` further ones, if there is such a limit.
 fn part(rows: Rows, skipped: u64, wanted: Option<u64>) -> Rows {
     if skipped == 0 && wanted.is_none() {
         return rows;

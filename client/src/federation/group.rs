@@ -22,9 +22,9 @@ use super::query::Query;
 use super::reason::Reason;
 use super::source::{Batch, Batches, Fault, Limits, Lookup, Source, SourceError};
 
-/// So many rows are sorted while others wait.
-const FEW: usize = 10_000;
-/// Rows that are kept go on in batches of so many.
+/// Number of rows from which on they are sorted on a thread that may block.
+const INLINE_SORT: usize = 10_000;
+/// Number of rows in a batch of rows that were kept and sorted.
 const BATCH: usize = 512;
 
 /// A source, and what is known of how it behaves.
@@ -393,7 +393,7 @@ impl Member {
                 return Err(SourceError::TooLarge(what));
             }
         }
-        let (order, at_most, few) = (lookup.order, lookup.at_most, rows.len() < FEW);
+        let (order, at_most, few) = (lookup.order, lookup.at_most, rows.len() < INLINE_SORT);
         let sort = move || {
             rows.sort_by(|a, b| order.compare(a, b));
             if let Some(most) = at_most.and_then(|most| usize::try_from(most).ok()) {

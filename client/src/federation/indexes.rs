@@ -14,11 +14,11 @@ use crate::index_cache::{
     Error, Index, IndexCaches, IndexKind, JobSet, Limits, Options, Progress, Work,
 };
 
-/// So many indexes are built at once; others wait for their turn,
-const BUILDS: usize = 2;
-/// and more than so many do not wait.
-const WAITING: usize = 200;
-/// How long a build may take, its turn included.
+/// Limit of indexes built at once; further builds wait for their turn.
+const MAX_BUILDS: usize = 2;
+/// Limit of builds that wait for their turn; further requests are refused.
+const MAX_WAITING: usize = 200;
+/// Timeout of a build, the wait for its turn included.
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
 /// How long it may take to see whether an index is there, before it is said that it is not: all its bytes may have to
 /// be read.
@@ -98,8 +98,8 @@ impl Indexes {
         Ok(Arc::new(Indexes {
             caches: Arc::new(caches),
             running: Mutex::default(),
-            turns: Semaphore::new(BUILDS),
-            waiting: Semaphore::new(WAITING),
+            turns: Semaphore::new(MAX_BUILDS),
+            waiting: Semaphore::new(MAX_WAITING),
             making_room: tokio::sync::Mutex::default(),
         }))
     }

@@ -6,8 +6,8 @@ use std::fmt;
 
 /// The longest link, attributes and all, in bytes.
 const LONGEST: usize = 128 << 10;
-/// So many attributes of a link are kept.
-const ATTRIBUTES: usize = 32;
+/// Maximum number of attributes kept of a link; further ones are dropped.
+const MAX_ATTRIBUTES: usize = 32;
 
 /// A link.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -208,7 +208,7 @@ impl Links {
 fn attributes(text: &str) -> Vec<(String, String)> {
     let mut attributes = Vec::new();
     let mut chars = text.chars().peekable();
-    while attributes.len() < ATTRIBUTES && chars.peek().is_some() {
+    while attributes.len() < MAX_ATTRIBUTES && chars.peek().is_some() {
         let mut name = String::new();
         let mut value = String::new();
         while let Some(c) = chars.next_if(|c| !matches!(c, '=' | ';')) {
@@ -331,7 +331,10 @@ mod tests {
             assert!(links.fed.capacity() == 0 && links.finish() == Ok(None));
         }
         let many = format!("<a>{}", ";b=c".repeat(10_000));
-        assert_eq!(Links::all(many.as_bytes())[0].attributes.len(), ATTRIBUTES);
+        assert_eq!(
+            Links::all(many.as_bytes())[0].attributes.len(),
+            MAX_ATTRIBUTES
+        );
     }
 
     #[test]

@@ -76,7 +76,7 @@ impl Federation {
         Federation::open_at(config, None)
     }
 
-    /// The same, with a [URL](Federation::public_url) by which others see it.
+    /// Opens a federation as [`Federation::open`] does, with the [URL](Federation::public_url) that others know it by.
     ///
     /// # Errors
     /// What cannot work, in words.

@@ -17,8 +17,8 @@ use super::row::{self, Row};
 use super::source::Batch;
 use super::timestamp::{self, Timestamp};
 
-/// So many payloads are remembered for revisits that come after them; of further ones, revisits stay unresolved.
-const ORIGINALS: usize = 100_000;
+/// Maximum number of payloads remembered for later revisits; revisits of further payloads stay unresolved.
+const MAX_ORIGINALS: usize = 100_000;
 /// More rows than this are not put into another order.
 pub const SORTED: usize = 250_000;
 
@@ -141,7 +141,7 @@ fn leads_to_itself(line: &Line<'_>) -> bool {
 
 /// Of captures one after the other of one span of time, and with one status, only the first.
 struct CollapseTime {
-    /// So many digits of the timestamp are the span.
+    /// Number of leading digits of the timestamp that make up a span.
     digits: usize,
     /// The span and the status of the capture before.
     last: Option<(Vec<u8>, Vec<u8>)>,
@@ -187,7 +187,7 @@ impl Originals {
             return Some(row.with(NO_ORIGINAL));
         }
         if !revisit {
-            let full = self.known.len() >= ORIGINALS;
+            let full = self.known.len() >= MAX_ORIGINALS;
             if let (Entry::Vacant(place), false) = (self.known.entry(digest.to_vec()), full) {
                 let text = |field| String::from_utf8_lossy(&value(field)).into_owned();
                 // As much as its line, or less.
@@ -239,7 +239,7 @@ pub fn is_revisit(line: &Line<'_>) -> bool {
 /// Rows in the order of time, to be put into another one.
 pub struct Reorder {
     order: Order,
-    /// So many are wanted.
+    /// Maximum number of rows in the answer.
     most: usize,
     rows: Vec<Row>,
     kept: Kept,

@@ -26,7 +26,7 @@ pub struct Query {
     pub order: Order,
     /// The moment of `closest`: of fewer than 14 digits, the last second that is meant.
     pub closest: Option<Timestamp>,
-    /// So many rows at most.
+    /// Maximum number of rows in the answer.
     pub limit: Option<u64>,
     /// Filters that rows are read for.
     pub filters: Vec<RowFilter>,
@@ -475,7 +475,7 @@ fn switch(name: &str, word: &str) -> Result<bool, BadQuery> {
 pub struct RowFilter {
     /// As in the request, in pywb's dialect.
     pub text: String,
-    /// The same, ready for use.
+    /// The parsed filter.
     pub filter: Arc<Filter>,
 }
 

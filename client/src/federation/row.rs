@@ -54,7 +54,7 @@ impl Row {
         }
     }
 
-    /// The same capture in memory of its own, without that of what it was read with.
+    /// A copy of the row in memory of its own, which keeps nothing else of its batch in memory.
     pub fn detached(&self) -> Row {
         Row {
             line: Bytes::copy_from_slice(&self.line),
@@ -102,7 +102,7 @@ impl Row {
             .unwrap_or_default()
     }
 
-    /// The same capture with these members put before the end of its JSON: text as [`member`] writes it.
+    /// A copy of the row with these members put before the end of its JSON: text as [`member`] writes it.
     pub fn with(&self, members: &str) -> Row {
         let mut line = Vec::with_capacity(self.line.len() + members.len() + 2);
         push_with(&self.line, members, &mut line);
@@ -132,7 +132,8 @@ pub fn member(name: &str, value: &str, into: &mut String) {
     written(name, &serde_json::Value::from(value).to_string(), into);
 }
 
-/// The same with a value that is JSON already.
+/// Appends `"name": value` to the members, where the value is JSON already, with a comma before it where it is not
+/// the first.
 pub fn written(name: &str, value: &str, into: &mut String) {
     if !into.is_empty() {
         into.push_str(", ");

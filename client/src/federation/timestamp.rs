@@ -45,7 +45,7 @@ impl Timestamp {
         }
     }
 
-    /// So many seconds after 1970 began; `None` before the year 0 and after the year 9999.
+    /// The second that is `seconds` after the start of 1970, UTC; `None` before the year 0 and after the year 9999.
     pub fn from_seconds(seconds: i64) -> Option<Timestamp> {
         let within =
             Timestamp::padded(b"0000", false)?.seconds..=Timestamp::padded(b"9999", true)?.seconds;

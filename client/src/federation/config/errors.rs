@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-/// So many errors are told; of further ones, how many there are.
-const TOLD: usize = 100;
+/// Maximum number of errors listed, and of warnings. Further errors are only counted, further warnings dropped.
+const MAX_LISTED: usize = 100;
 
 /// A place in the file, both parts counted from 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -92,7 +92,7 @@ pub(super) struct Findings {
 
 impl Findings {
     pub fn error(&mut self, place: Place, what: impl Into<String>) {
-        if self.errors.len() < TOLD {
+        if self.errors.len() < MAX_LISTED {
             self.errors.push(Remark {
                 place: Some(place),
                 what: what.into(),
@@ -103,7 +103,7 @@ impl Findings {
     }
 
     pub fn warning(&mut self, place: Place, what: impl Into<String>) {
-        if self.warnings.len() < TOLD {
+        if self.warnings.len() < MAX_LISTED {
             self.warnings.push(Remark {
                 place: Some(place),
                 what: what.into(),

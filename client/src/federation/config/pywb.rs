@@ -13,8 +13,8 @@ use super::location::path;
 use super::yaml::{Entry, Node, Value};
 use super::{Collection, Loader, Reader, Source, SourceKind, Step};
 
-/// So many folders are collections at most.
-const FOLDERS: usize = 10_000;
+/// Maximum number of folders of a root that become collections.
+const MAX_FOLDERS: usize = 10_000;
 /// What pywb has at the top, about replay, recording and its own pages.
 const PYWB_TOP: [&str; 48] = [
     "acl_paths",
@@ -337,7 +337,7 @@ impl Reader<'_> {
         let names: Vec<&str> = folders.iter().map(|folder| &*folder.name).collect();
         let what = match names.len() {
             0 => format!("there are no collections in {root}"),
-            FOLDERS => format!("no more than {FOLDERS} collections of {root} are served"),
+            MAX_FOLDERS => format!("no more than {MAX_FOLDERS} collections of {root} are served"),
             _ => format!(
                 "of {root} these are served, and new ones after a restart: {}",
                 names.join(", ")
@@ -415,7 +415,7 @@ fn folders(settings: &Settings) -> Vec<Folder> {
         })
     };
     let entries = entries.filter_map(Result::ok);
-    let mut folders: Vec<Folder> = entries.filter_map(folder).take(FOLDERS).collect();
+    let mut folders: Vec<Folder> = entries.filter_map(folder).take(MAX_FOLDERS).collect();
     folders.sort_by(|a, b| a.name.cmp(&b.name));
     folders
 }

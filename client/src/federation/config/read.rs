@@ -89,7 +89,7 @@ impl Config {
         Config::parse_with(text, file, folder, &|name| env::var(name).ok())
     }
 
-    /// The same, with other variables than those of the environment.
+    /// Parses as [`Config::parse`] does, with `variable` in place of the environment's variables.
     pub(super) fn parse_with(
         text: &str,
         file: &str,

@@ -31,7 +31,7 @@ impl Config {
         yaml
     }
 
-    /// The same as JSON, which is YAML too, with an end of line.
+    /// The normal form as JSON, which is valid YAML too, with a line end.
     pub fn to_json(&self, secrets: Secrets) -> String {
         let mut json = String::new();
         self.tree(secrets).json(&mut json);

@@ -46,9 +46,9 @@ use pool::{Place, Pool};
 /// Who asks.
 const AGENT: HeaderValue =
     HeaderValue::from_static(concat!("crawlspace/", env!("CARGO_PKG_VERSION")));
-/// After so long another address of the same host is tried beside the first.
+/// Delay after which another address of the same host is tried beside those before it.
 const STAGGER: Duration = Duration::from_millis(250);
-/// So many redirects are followed.
+/// Maximum number of redirects followed for one request.
 const REDIRECTS: usize = 10;
 
 /// The way to other servers, shared by everything that fetches.

@@ -10,14 +10,14 @@ use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use url::Host;
 
-/// So many names are looked up at a time. A look-up of the system's resolver cannot be stopped, and takes a thread.
-const TURNS: usize = 64;
-/// So long are addresses good for further connections.
+/// Limit of look-ups at a time. A look-up by the system's resolver cannot be cancelled, and takes a thread.
+const MAX_LOOKUPS: usize = 64;
+/// How long the addresses of a name are cached.
 const KEPT: Duration = Duration::from_secs(30);
-/// And so long the news that there are none.
+/// How long a failed look-up is cached.
 const KEPT_FAILURE: Duration = Duration::from_secs(1);
-/// So many names are known at a time.
-const NAMES: usize = 4096;
+/// Maximum number of names cached.
+const MAX_NAMES: usize = 4096;
 
 type Found = Result<Arc<[IpAddr]>, Arc<str>>;
 type Asked = Shared<BoxFuture<'static, Found>>;
@@ -32,7 +32,7 @@ pub(super) struct Names {
 impl Names {
     pub fn new() -> Names {
         Names {
-            turns: Arc::new(Semaphore::new(TURNS)),
+            turns: Arc::new(Semaphore::new(MAX_LOOKUPS)),
             known: Mutex::new(HashMap::new()),
         }
     }
@@ -84,10 +84,10 @@ impl Names {
 
     fn keep(&self, host: &str, asked: &Asked) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.len() >= NAMES {
+        if known.len() >= MAX_NAMES {
             known.retain(|_, (since, asked)| is_good(*since, asked));
         }
-        if known.len() < NAMES {
+        if known.len() < MAX_NAMES {
             known.insert(host.to_owned(), (Instant::now(), asked.clone()));
         }
     }

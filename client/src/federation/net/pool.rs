@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 
 use super::connection::Connection;
 
-/// So many for a server,
-const EACH: usize = 128;
-/// and so many in all, so that there is an end to open files.
-const ALL: usize = 512;
-/// So long. Servers give them up after some seconds as well.
-const KEPT: Duration = Duration::from_secs(20);
-/// How often old ones are looked for.
+/// Maximum number of idle connections kept for one server.
+const MAX_PER_SERVER: usize = 128;
+/// Maximum number of idle connections kept for all servers, which bounds the open files.
+const MAX_IDLE: usize = 512;
+/// How long an idle connection is kept. Servers close theirs after some seconds as well.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(20);
+/// Interval at which connections idle for too long are looked for.
 const SWEEP: Duration = Duration::from_secs(5);
 
 /// A server: whether it is spoken to over TLS, its host, its port.
@@ -49,7 +49,7 @@ impl Pool {
         drop(state);
         drop(old);
         taken
-            .filter(|(since, _)| since.elapsed() < KEPT)
+            .filter(|(since, _)| since.elapsed() < IDLE_TIMEOUT)
             .map(|(_, connection)| connection)
     }
 
@@ -57,9 +57,9 @@ impl Pool {
     pub fn put(&self, place: Place, connection: Connection) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let old = state.sweep();
-        if state.count < ALL {
+        if state.count < MAX_IDLE {
             let of_place = state.idle.entry(place).or_default();
-            if of_place.len() < EACH {
+            if of_place.len() < MAX_PER_SERVER {
                 of_place.push((Instant::now(), connection));
                 state.count += 1;
             }
@@ -87,7 +87,7 @@ impl State {
         self.swept = Instant::now();
         let mut old = Vec::new();
         self.idle.retain(|_, of_place| {
-            let young = of_place.partition_point(|(since, _)| since.elapsed() >= KEPT);
+            let young = of_place.partition_point(|(since, _)| since.elapsed() >= IDLE_TIMEOUT);
             old.extend(of_place.drain(..young));
             !of_place.is_empty()
         });

@@ -287,7 +287,7 @@ fn present(row: &Row, record: Record, source: &str, place: &Place) -> Response<B
     response
 }
 
-/// The same answer, compressed on its way.
+/// Compresses the body of an answer with gzip while it is sent.
 fn compressed(response: Response<Body>) -> Response<Body> {
     let (mut parts, body) = response.into_parts();
     parts.headers.remove(CONTENT_LENGTH);

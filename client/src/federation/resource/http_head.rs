@@ -90,7 +90,7 @@ impl<'a> Head<'a> {
             .is_some_and(|value| value.to_ascii_lowercase().ends_with(b"chunked"))
     }
 
-    /// The same with the fields of these names taken from another head.
+    /// A copy of the head whose fields of these names are replaced by those of `other`.
     pub(super) fn with_fields_of(&self, other: &Head<'_>, names: &[&str]) -> Vec<u8> {
         let one_of = |line: &[u8]| names.iter().any(|name| is_named(line, name));
         let mut head = self.first.to_vec();

@@ -40,7 +40,7 @@ const MEMENTO_DATETIME: HeaderName = HeaderName::from_static("memento-datetime")
 /// Whose capture it is. Archives that have this field give the prefix to all that was captured.
 const SOURCE: HeaderName = HeaderName::from_static("x-archive-src");
 
-/// So many bytes of a payload show how it is coded.
+/// Number of bytes of a payload that are read first: enough to recognize its coding.
 const LOOK: usize = 64;
 
 type Pieces = BoxStream<'static, Result<Bytes, LoadError>>;

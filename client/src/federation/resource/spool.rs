@@ -13,7 +13,7 @@ use tokio::task::spawn_blocking;
 use super::record::LoadError;
 use crate::federation::source::SourceError;
 
-/// So many bytes are kept in memory; and so many are written to a file, or read from it, at once.
+/// Limit of bytes kept in memory before a file is used; also the size of a write to that file, and of a read from it.
 const MEMORY: usize = 256 * 1024;
 /// What all requests of this process have in files together is bounded, so that no stranger fills the disk up.
 static DISK: Disk = Disk::new(8 << 30);

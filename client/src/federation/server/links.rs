@@ -144,12 +144,12 @@ pub fn link(url: &str, relation: &str) -> String {
     )
 }
 
-/// The same for a TimeMap, with its media type.
+/// `<url>; rel="…"; type="…"`: a link to a TimeMap, with its media type.
 pub fn timemap_link(url: &str, relation: &str) -> String {
     format!("{}; type=\"application/link-format\"", link(url, relation))
 }
 
-/// The same for a memento, with its moment.
+/// `<url>; rel="…"; datetime="…"`: a link to a memento, with its moment.
 pub fn memento_link(url: &str, relation: &str, time: Timestamp) -> String {
     format!("{}; datetime=\"{}\"", link(url, relation), time.http_date())
 }

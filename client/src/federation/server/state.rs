@@ -16,9 +16,9 @@ use crate::federation::collection::Collection;
 use crate::federation::group::Member;
 use crate::federation::Federation;
 
-/// So many look at once, since paths are looked at, and a file system can hang.
+/// Limit of looks at all sources under way at once, since paths are looked at, and a file system can hang.
 static LOOKING: Semaphore = Semaphore::const_new(4);
-/// How long a look may take.
+/// Timeout of a look at all sources, the wait for its turn included.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A source of a collection, as it was found.
@@ -284,7 +284,7 @@ fn late() -> Response<Body> {
     message(StatusCode::SERVICE_UNAVAILABLE, text)
 }
 
-/// Nobody keeps what is true for a moment.
+/// Marks an answer that is true only now as one that caches must not store.
 pub fn fresh(mut response: Response<Body>) -> Response<Body> {
     let value = HeaderValue::from_static("no-store");
     response.headers_mut().insert(header::CACHE_CONTROL, value);

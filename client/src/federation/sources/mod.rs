@@ -26,7 +26,7 @@ pub struct Identity {
     pub name: Arc<str>,
     /// What they say in `source_type`.
     pub kind: &'static str,
-    /// The same as members of JSON: `"source": "ia", "source_type": "cdx"`.
+    /// `name` and `kind` as members of JSON: `"source": "ia", "source_type": "cdx"`.
     pub members: Arc<str>,
     /// How much it may cost.
     pub limits: Limits,

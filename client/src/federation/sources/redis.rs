@@ -17,14 +17,15 @@ use super::Identity;
 use crate::server::without_password;
 use crate::{Ask, AsyncServer, Call};
 
-/// So many members are asked for at first, and later on.
-const FIRST: usize = 100;
+/// Number of members asked for in the first page.
+const FIRST_PAGE: usize = 100;
+/// Maximum number of members in a page, and of rows in a batch.
 const PAGE: usize = 1000;
-/// So many bytes should a page have, if members are large.
-const BYTES: usize = 1 << 20;
+/// Size of a page to aim at where members are large, in bytes.
+const PAGE_BYTES: usize = 1 << 20;
 /// Captures that are as far from the moment that is asked for are put into order as far as there are no more of them.
 const RUN: usize = 20_000;
-/// How often something is sent again after a connection that broke.
+/// Retries after a connection broke.
 const RETRIES: u32 = 1;
 
 const MANY: &str = "a key with * means many sorted sets, which are not read as one: list each of them as a source of a group";
@@ -243,7 +244,7 @@ impl Side {
             command,
             from,
             to,
-            page: FIRST,
+            page: FIRST_PAGE,
             lines: VecDeque::new(),
             end: false,
         }
@@ -350,7 +351,7 @@ impl Asking {
             side.end = members.len() < side.page;
             let size: usize = members.iter().map(Vec::len).sum();
             let average = size / members.len().max(1) + 1;
-            side.page = (side.page * 4).min(BYTES / average).clamp(1, PAGE);
+            side.page = (side.page * 4).min(PAGE_BYTES / average).clamp(1, PAGE);
             if let Some(last) = members.last() {
                 side.from = bound(b'(', last);
             }

@@ -42,7 +42,7 @@ pub(crate) enum Halt {
 pub(crate) enum Next {
     /// There may be more rows.
     More,
-    /// The same, but they have to be waited for.
+    /// There may be more rows, but finding them may take a wait.
     Wait,
     /// That was all.
     End,

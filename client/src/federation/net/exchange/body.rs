@@ -19,7 +19,7 @@ pub struct Incoming {
 }
 
 enum Framing {
-    /// So many bytes are to come.
+    /// Number of bytes still to come.
     Length(u64),
     Chunked(Chunked),
     /// All until the connection is closed.

@@ -18,7 +18,7 @@ use crate::federation::source::{Limits, SourceError};
 
 /// Room for what one read gives, in bytes.
 const READ: usize = 16 * 1024;
-/// So many interim answers may stand before the one that counts.
+/// Maximum number of interim answers (1xx) before the final one.
 const MAX_INTERIM: usize = 16;
 /// When something ends that may take longer than a clock can count.
 const FAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);

@@ -18,11 +18,12 @@ use crate::federation::resource::spool::{blocking, Spool};
 use crate::federation::source::{Limits, SourceError};
 use crate::federation::timestamp::Timestamp;
 
-/// So many bytes are unpacked to see what a digest is of, and at once.
+/// Limit of bytes unpacked to compare a body with the digest of its index; a larger one stays as it came.
 const MOST_UNPACKED: u64 = 256 << 20;
+/// Number of bytes unpacked in one step.
 const STEP: usize = 256 * 1024;
-/// So many times an archive may send on to another moment of the same resource.
-const HOPS: usize = 5;
+/// Maximum number of redirects of an archive to another moment of the same resource.
+const MAX_HOPS: usize = 5;
 
 /// Fetches the replay of a capture.
 pub(super) async fn load(
@@ -44,10 +45,10 @@ pub(super) async fn load(
         let exchange = net.exchange(outgoing, limits).await.map_err(unsent)?;
         let memento = memento_datetime(&exchange.head);
         match next_hop(&exchange.head, memento, &url, &row.url) {
-            Some(next) if hops < HOPS => url = next,
+            Some(next) if hops < MAX_HOPS => url = next,
             Some(_) => {
                 return Err(answer(format!(
-                    "it sends on to other moments more than {HOPS} times"
+                    "it sends on to other moments more than {MAX_HOPS} times"
                 )))
             }
             None => break (exchange, memento),

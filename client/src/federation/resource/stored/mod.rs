@@ -25,11 +25,11 @@ use super::unpack::Unpacked;
 const WHOLE: u64 = 1 << 20;
 /// A block that says it is larger than this is not what it says, in bytes.
 const LARGEST: u64 = 1 << 50;
-/// What is read at once.
+/// Number of bytes read at once.
 const STEP: usize = 64 * 1024;
 /// What closes a record.
 pub(super) const END: &[u8] = b"\r\n\r\n";
-/// So many bytes after a block show that it ends there: the end of the record, and `WARC/` of the next one.
+/// Number of bytes after a block that show that it ends there: the end of the record, and `WARC/` of the next one.
 const LOOK: usize = END.len() + 5;
 
 /// A record whose header is read.

@@ -16,9 +16,9 @@ use crate::federation::timestamp::Timestamp;
 use crate::index_cache::operations::{list, Listed};
 use crate::index_cache::{Counts, Error, IndexKind};
 
-/// So many look at once.
+/// Limit of look-ups in the folder of indexes under way at once.
 static LOOKING: Semaphore = Semaphore::const_new(2);
-/// How long a look may take.
+/// Timeout of a look-up in the folder of indexes, the wait for its turn included.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The indexes that there are, and those that are being built, as JSON.
@@ -151,7 +151,7 @@ pub(in super::super) async fn status(indexes: &Arc<Indexes>) -> Value {
     Value::Object(status)
 }
 
-/// The same for `/_metrics`.
+/// The figures for `/_metrics`.
 pub(in super::super) async fn metrics(indexes: &Arc<Indexes>, out: &mut Metrics) {
     let counts = indexes.caches().figures();
     for (name, help, figure) in FIGURES {

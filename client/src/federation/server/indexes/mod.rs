@@ -28,21 +28,22 @@ use crate::index_cache::{
 
 /// The jobs that are in an index.
 const FOUND: HeaderName = HeaderName::from_static("jobs-found");
-/// Those that were asked for and are not,
+/// The jobs that were asked for and are not in an index.
 const MISSING: HeaderName = HeaderName::from_static("jobs-missing");
-/// and why.
+/// The reasons why jobs are missing in an index.
 const REASONS: HeaderName = HeaderName::from_static("jobs-missing-reasons");
-/// A list of jobs that is longer, in bytes, is left out: proxies refuse such headers. The manifest has it.
+/// Limit of a list of jobs in a header, in bytes. A longer list is left out, since proxies refuse such headers; the
+/// manifest has it.
 const LONGEST_LIST: usize = 16 * 1024;
-/// Reasons beyond so many bytes are left out.
+/// Limit of the reasons in a header, in bytes. Further ones are left out.
 const LONGEST_REASONS: usize = 8 * 1024;
-/// So many jobs can be asked for at once.
+/// Maximum number of jobs in one request.
 const MOST_JOBS: usize = 100_000;
 /// How long an answer waits for an index that is being built, unless the request says something else, and at most.
 const WAIT: (u64, u64) = (20, 300);
-/// When to ask again for what is being built, in seconds,
+/// `Retry-After` for an index that is being built here, in seconds.
 const AGAIN: u64 = 1;
-/// and for what somebody else builds or there is no room to build now.
+/// `Retry-After` in seconds where another process builds the index, or there is no room to build it now.
 const LATER: u64 = 30;
 
 /// `rest` is what comes after `_indexes/`.

@@ -22,9 +22,9 @@ use crate::federation::Federation;
 
 /// How many captures are listed at a time.
 const LISTED: u64 = 100;
-/// So many are counted.
-const COUNTED: u64 = 250_000;
-/// For so long.
+/// Number of captures after which counting stops.
+const MAX_COUNTED: u64 = 250_000;
+/// Timeout of counting.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// What the form asks.
@@ -76,7 +76,7 @@ impl Search<'_> {
         query.finish()
     }
 
-    /// The same of the index API.
+    /// The query of the index API for the captures of this search.
     fn rows(&self) -> String {
         let path = format!("./{}/index?", self.collection);
         let mut query = form_urlencoded::Serializer::for_suffix(path.clone(), path.len());
@@ -151,7 +151,7 @@ impl Search<'_> {
                             break;
                         }
                     }
-                    if found.total >= COUNTED {
+                    if found.total >= MAX_COUNTED {
                         found.cut = Some("there are too many");
                         break;
                     }

@@ -15,8 +15,8 @@ use super::super::work::{Halt, Work};
 use super::super::zipnum::Cluster;
 use super::pivots::Pivots;
 
-/// So many files stay open for the next query, of all sources together: descriptors belong to the process.
-const KEPT: usize = 512;
+/// Maximum number of files kept open for later queries, over all sources: descriptors belong to the process.
+const MAX_OPEN: usize = 512;
 /// A change of a file within this time after another one may leave its times as they are, in seconds.
 const TICK: i64 = 2;
 
@@ -305,10 +305,10 @@ pub(crate) fn failed(path: &Path, error: &io::Error) -> Halt {
 fn keep(opened: &Arc<Opened>) {
     opened.used.store(tick(), Ordering::Relaxed);
     let mut all = all();
-    if all.len() >= KEPT {
+    if all.len() >= MAX_OPEN {
         // Those that are gone go first. Half at a time, so that it is seldom.
         all.sort_by_key(|one| std::cmp::Reverse(one.used.load(Ordering::Relaxed)));
-        all.truncate(KEPT / 2);
+        all.truncate(MAX_OPEN / 2);
     }
     all.push(Arc::clone(opened));
 }

@@ -7,11 +7,11 @@ use std::sync::OnceLock;
 /// of what a look-up costs.
 const BLOCK: u64 = 4 << 10;
 const LARGEST_BLOCK: u64 = 16 << 10;
-/// So many places of a file are remembered; those that come first in a search are those that many searches see.
-const PLACES: usize = 1 << 18;
-/// Memory for them, of all files together.
-const ALL: usize = 128 << 20;
-/// Of a line, as much is remembered.
+/// Maximum number of places remembered of a file: those that come first in a search, which most searches see.
+const MAX_PLACES: usize = 1 << 18;
+/// Limit of memory for remembered places, over all files, in bytes.
+const MAX_MEMORY: usize = 128 << 20;
+/// Maximum number of bytes remembered of a line.
 const KEY: usize = 192;
 
 static USED: AtomicUsize = AtomicUsize::new(0);
@@ -42,7 +42,7 @@ pub(crate) enum Pivot {
 impl Pivots {
     pub fn new(size: u64) -> Pivots {
         let mut block = BLOCK;
-        while block < LARGEST_BLOCK && size / block > PLACES as u64 / 2 {
+        while block < LARGEST_BLOCK && size / block > MAX_PLACES as u64 / 2 {
             block *= 2;
         }
         Pivots {
@@ -73,9 +73,11 @@ impl Pivots {
             return;
         };
         let places = self.places.get_or_init(|| {
-            let nodes = self.blocks.saturating_mul(2).min(PLACES as u64);
-            let nodes = usize::try_from(nodes).unwrap_or(PLACES).next_power_of_two();
-            let most = ALL.saturating_sub(USED.load(Ordering::Relaxed)) / 4;
+            let nodes = self.blocks.saturating_mul(2).min(MAX_PLACES as u64);
+            let nodes = usize::try_from(nodes)
+                .unwrap_or(MAX_PLACES)
+                .next_power_of_two();
+            let most = MAX_MEMORY.saturating_sub(USED.load(Ordering::Relaxed)) / 4;
             let nodes = nodes.min(most / size_of::<OnceLock<Pivot>>());
             self.take(nodes * size_of::<OnceLock<Pivot>>());
             (0..nodes).map(|_| OnceLock::new()).collect()
@@ -87,7 +89,7 @@ impl Pivots {
             None => Pivot::Nothing,
             Some((at, line)) => {
                 let begin = line.get(..KEY).unwrap_or(line);
-                if USED.load(Ordering::Relaxed) > ALL {
+                if USED.load(Ordering::Relaxed) > MAX_MEMORY {
                     return;
                 }
                 self.take(begin.len());

@@ -59,7 +59,7 @@ impl Search {
         &self.file
     }
 
-    /// Goes on to the end, if it may.
+    /// Runs the search to its end, or until `work` is used up; the next call continues it.
     pub fn run(&mut self, key: &[u8], work: &mut Work) -> Result<Found, Halt> {
         while self.high - self.low > 1 {
             let middle = self.low + (self.high - self.low) / 2;

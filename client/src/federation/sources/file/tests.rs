@@ -219,7 +219,8 @@ fn write(path: &Path, text: &[u8]) {
     fs::rename(other, path).unwrap();
 }
 
-/// The same rows in the same order, but that those of ranges may be in the order of time.
+/// Asserts that a source gives the rows of a naive look-up in the same order; those of ranges, when asked by closeness
+/// to a moment, may come in ascending order.
 pub(crate) fn assert_same(source: &dyn Source, texts: &[Vec<u8>], lookup: &Arc<Lookup>) {
     let (rows, ordered) = ask(source, lookup);
     let exact = lookup.query.match_type == MatchType::Exact;

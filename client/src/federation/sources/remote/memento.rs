@@ -26,13 +26,13 @@ use crate::federation::timestamp::Timestamp;
 
 const ACCEPT_DATETIME: HeaderName = HeaderName::from_static("accept-datetime");
 const MEMENTO_DATETIME: HeaderName = HeaderName::from_static("memento-datetime");
-/// A TimeGate may send on so often before it answers.
-const REDIRECTS: usize = 10;
-/// So many TimeMaps are read for one answer,
-const TIMEMAPS: usize = 1000;
-/// and so deep one may lead to another one.
-const DEPTH: usize = 4;
-/// Rows go on in batches of so many, or of fewer when more have to be waited for.
+/// Maximum number of redirects of a TimeGate before it answers.
+const MAX_REDIRECTS: usize = 10;
+/// Limit of TimeMaps read for one answer.
+const MAX_TIMEMAPS: usize = 1000;
+/// Maximum depth of TimeMaps that lead to one another.
+const MAX_DEPTH: usize = 4;
+/// Number of rows in a batch; there are fewer in one when more would have to be waited for.
 const BATCH: usize = 512;
 
 /// An archive with TimeGates and TimeMaps.
@@ -132,7 +132,7 @@ impl MementoSource {
         let date = date
             .map_err(|_| SourceError::Unsupported("there is no date for this moment".to_owned()))?;
         request.headers.insert(ACCEPT_DATETIME, date);
-        for _ in 0..=REDIRECTS {
+        for _ in 0..=MAX_REDIRECTS {
             let answer = self.net.send_once(&request, &self.identity.limits).await?;
             if matches!(answer.status, 405 | 501) && request.method == Method::HEAD {
                 request.method = Method::GET;
@@ -360,8 +360,8 @@ impl TimeMaps {
             return;
         };
         if !link.is("timemap")
-            || current.depth >= DEPTH
-            || self.ahead.len() + self.known.len() >= TIMEMAPS
+            || current.depth >= MAX_DEPTH
+            || self.ahead.len() + self.known.len() >= MAX_TIMEMAPS
         {
             return;
         }

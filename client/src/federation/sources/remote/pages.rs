@@ -22,19 +22,19 @@ use crate::federation::net::{circle, Answer, Net, Request};
 use crate::federation::row::Row;
 use crate::federation::source::{Batch, Limits, SourceError};
 
-/// Rows go on in batches of so many, or of fewer when more have to be waited for.
+/// Number of rows that ends a batch; a batch ends earlier when more rows would have to be waited for.
 const BATCH: usize = 512;
-/// And of so many bytes.
+/// Number of bytes of rows that ends a batch.
 const BATCH_BYTES: usize = 256 << 10;
-/// No server is asked for more parts of an answer.
+/// Maximum number of parts that a server is asked for to complete one answer.
 const PAGES: u32 = 10_000;
 /// A number of captures that can be divided by this looks like a limit of the server.
 const ROUND: u64 = 1000;
 /// No answer is gone on with from a moment of so many captures.
 const EDGE: usize = 100_000;
-/// So much is read of an answer that says what is wrong.
+/// Number of bytes read of an error answer.
 const COMPLAINT: usize = 8 << 10;
-/// A longer key to go on with is none.
+/// Limit of a resumption key, in bytes. A longer one is ignored.
 const KEY: usize = 64 << 10;
 
 /// How an answer that was cut is gone on with.

@@ -72,7 +72,7 @@ impl Ahead {
         self.passed
     }
 
-    /// Goes on to the next line. False at the end.
+    /// Continues to the next line; false at the end.
     #[inline]
     pub fn next(&mut self, work: &mut Work) -> Result<bool, Halt> {
         loop {

@@ -56,7 +56,7 @@ impl Back {
         self.passed
     }
 
-    /// Goes on to the line before. False at the beginning.
+    /// Continues to the line before; false at the beginning.
     #[inline]
     pub fn next(&mut self, work: &mut Work) -> Result<bool, Halt> {
         loop {

@@ -129,7 +129,7 @@ impl Cursor {
         }
     }
 
-    /// Goes on. False at the end, after which it must not be asked again.
+    /// Continues to the next line of the query; false at the end, after which it must not be called again.
     #[inline]
     pub fn next(&mut self, work: &mut Work) -> Result<bool, Halt> {
         if let Lines::Runs(runs) = &mut self.lines {

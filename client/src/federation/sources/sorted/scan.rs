@@ -31,11 +31,11 @@ pub(crate) struct Scan<S> {
     cursors: Vec<Option<Cursor>>,
     /// Numbers of cursors. None comes before that at half its place.
     heap: Vec<usize>,
-    /// The first of them was taken.
+    /// Whether the current line of the first cursor of the heap was taken.
     taken: bool,
     writer: Writer,
     batch: usize,
-    /// So many rows are still wanted.
+    /// Number of rows still wanted.
     left: u64,
     broken: Arc<AtomicU64>,
     /// Urlkey and timestamp of the last row of the batch before, and how far the last row was from what is closest.

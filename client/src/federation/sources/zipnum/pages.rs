@@ -19,7 +19,7 @@ use super::super::work::{batches, Halt, Next, Steps, Work};
 use super::line::Block;
 use super::Blocks;
 
-/// So many blocks are told of at once.
+/// Number of blocks listed in a batch.
 const BATCH: usize = 1000;
 
 impl source::Blocks for FileSource {

@@ -9,14 +9,14 @@ use super::super::super::source::SourceError;
 use super::super::file::handle::{Entry, Version};
 use super::super::work::{Halt, Work};
 
-/// More of a `.loc` file is not read.
+/// Limit of a `.loc` file, in bytes. A larger one is an error.
 const LARGEST: u64 = 16 << 20;
-/// After so long somebody looks whether there is a `.loc` file by now.
+/// Interval at which a missing `.loc` file is looked for again.
 const LOOK: Duration = Duration::from_secs(1);
-/// So many parts are remembered that no `.loc` file tells of.
-const REMEMBERED: usize = 4096;
+/// Maximum number of parts remembered that no `.loc` file lists.
+const MAX_REMEMBERED: usize = 4096;
 
-/// More places of a part than these are not tried.
+/// Maximum number of places tried for a part.
 pub(super) const MOST: usize = 16;
 /// A place where something failed is tried after the others for so long. Tests see no end of it.
 const SHUNNED: Duration = Duration::from_secs(if cfg!(test) { 3600 } else { 10 });
@@ -108,7 +108,7 @@ impl Parts {
             ));
         }
         let mut known = self.known();
-        if known.beside.len() >= REMEMBERED {
+        if known.beside.len() >= MAX_REMEMBERED {
             known.beside.clear();
         }
         let new = || Part::new(self.folder.join(path));
