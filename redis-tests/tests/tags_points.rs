@@ -292,7 +292,7 @@ fn points_refer_to_points() {
 }
 
 #[test]
-fn circles_are_refused() {
+fn cycles_are_refused() {
     let server = Server::start();
     let mut s = space(&server);
     s.ok("POINTSET a '@b | org:1'");

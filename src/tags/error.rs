@@ -38,8 +38,8 @@ pub enum Error {
         /// What is wrong with it.
         why: String,
     },
-    /// Points that refer to each other in a circle.
-    Circle(Box<[u8]>),
+    /// Points that refer to each other in a cycle.
+    Cycle(Box<[u8]>),
     /// More than there may be.
     TooBig(String),
     /// From the tagging index.
@@ -104,7 +104,7 @@ impl fmt::Display for Error {
                 f,
                 "BADLINE line {line}: {why}; BADLINES DROP leaves such lines out"
             ),
-            Error::Circle(name) => write!(
+            Error::Cycle(name) => write!(
                 f,
                 "CYCLE access point '{}' leads back to itself",
                 Shown(name)

@@ -155,11 +155,11 @@ impl Points {
 
     /// Sets one; one of the same name is replaced in its place.
     pub fn set(&mut self, point: Point) -> Result<(), Error> {
-        self.refuse_circle(&point)?;
+        self.refuse_cycle(&point)?;
         self.restore(point)
     }
 
-    /// Sets one that was set before. A circle may have come about meanwhile, when a point was removed
+    /// Sets one that was set before. A cycle may have come about meanwhile, when a point was removed
     /// that stood before a pattern; readers' requests find it.
     pub fn restore(&mut self, point: Point) -> Result<(), Error> {
         let known = self.by_name.get(&point.name).copied();
@@ -229,7 +229,7 @@ impl Points {
     }
 
     /// Refuses a point that leads back to itself by names without groups.
-    fn refuse_circle(&self, new: &Point) -> Result<(), Error> {
+    fn refuse_cycle(&self, new: &Point) -> Result<(), Error> {
         let mut seen: BTreeSet<&[u8]> = BTreeSet::new();
         let mut to_see: Vec<&[u8]> = Vec::new();
         new.expression.points(&mut |name| to_see.push(name));
@@ -251,7 +251,7 @@ impl Points {
                     (None, _) => false,
                 };
             if is_new {
-                return Err(Error::Circle(new.name.clone()));
+                return Err(Error::Cycle(new.name.clone()));
             }
             if let Some(found) = found.filter(|found| *found.point.name != *new.name) {
                 found.point.expression.points(&mut |name| to_see.push(name));
@@ -301,15 +301,15 @@ mod tests {
     }
 
     #[test]
-    fn circles_are_refused_and_leave_the_old_point() {
+    fn cycles_are_refused_and_leave_the_old_point() {
         let mut all = points(&[("a", "x"), ("b", "@a"), ("c", "@b | y")]);
-        let circle = Point::new(b"a", b"z & !@c").unwrap();
-        assert!(matches!(all.set(circle), Err(Error::Circle(_))));
+        let cycle = Point::new(b"a", b"z & !@c").unwrap();
+        assert!(matches!(all.set(cycle), Err(Error::Cycle(_))));
         assert_eq!(all.set_as(b"a").unwrap().text(), b"x");
         let own = Point::new(b"d", b"@d").unwrap();
-        assert!(matches!(all.set(own), Err(Error::Circle(_))));
+        assert!(matches!(all.set(own), Err(Error::Cycle(_))));
         let pattern = Point::new(b"e(.*)", b"@e1").unwrap();
-        assert!(matches!(all.set(pattern), Err(Error::Circle(_))));
+        assert!(matches!(all.set(pattern), Err(Error::Cycle(_))));
         // `a` itself is literal, and the pattern is not asked for it.
         all.set(Point::new(b"[ab]", b"@a").unwrap()).unwrap();
     }

@@ -347,7 +347,7 @@ fn make(change: &Change, space: &mut Space, naive: &mut Naive) -> Result<(), Tes
             prop_assert_eq!(space.remove_rule(b"r"), naive.rule.take().is_some());
         }
         Change::SetPoint(n, asks) => {
-            // Which circles there are is told elsewhere; here none come about.
+            // Which cycles there are is told elsewhere; here none come about.
             if asks.refers().iter().all(|other| other < n) {
                 let point = Point::new(format!("p{n}").as_bytes(), asks.text().as_bytes());
                 space.set_point(point.unwrap()).unwrap();

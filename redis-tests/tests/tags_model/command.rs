@@ -265,7 +265,7 @@ impl Command {
                         false => Err(format!("was to be set, got {reply:?}")),
                     };
                 }
-                if point.pattern.is_none() && is_in_a_circle(space, &point.name) {
+                if point.pattern.is_none() && is_in_a_cycle(space, &point.name) {
                     return refused(reply, "CYCLE ");
                 }
                 same(reply, &simple("OK"))
@@ -352,7 +352,7 @@ impl Command {
 }
 
 /// Whether a literal point refers to itself by way of literal points.
-fn is_in_a_circle(space: &Space, start: &Bytes) -> bool {
+fn is_in_a_cycle(space: &Space, start: &Bytes) -> bool {
     let mut open = vec![start.clone()];
     let mut seen = Tags::new();
     while let Some(name) = open.pop() {

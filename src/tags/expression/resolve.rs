@@ -98,7 +98,7 @@ impl<'a> Resolver<'a> {
 
     fn point_within(&self, name: &[u8], within: &mut Vec<Box<[u8]>>) -> Result<Clause, Error> {
         if within.iter().any(|outer| **outer == *name) {
-            return Err(Error::Circle(name.into()));
+            return Err(Error::Cycle(name.into()));
         }
         if within.len() >= DEPTH {
             return Err(Error::TooBig(format!(

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::circle;
+use super::cycle;
 use super::edges::{Edges, Tags};
 use super::names::{Names, Occurs};
 use super::{Dropped, Error, Index, Mode, TagId, Tagged, Touched, ID_BYTES, MOST_TAGS, TAG_BYTES};
@@ -16,7 +16,7 @@ impl Index {
     /// Adds edges; how many were not there before.
     ///
     /// # Errors
-    /// `id` or a tag is not a good one, there would be a circle of tags, or there are too many.
+    /// `id` or a tag is not a good one, there would be a cycle of tags, or there are too many.
     pub fn add(
         &mut self,
         kind: Tagged,
@@ -27,7 +27,7 @@ impl Index {
         tags.iter().try_for_each(|tag| check_tag(tag))?;
         self.check_room(tags.len() + 1)?;
         if kind == Tagged::Tag {
-            self.check_circles(id, tags)?;
+            self.check_cycles(id, tags)?;
         }
         let mut change = EdgeChange::new(&mut self.names, &mut self.in_place[kind as usize]);
         let added = match change.merge(id, tags.iter().copied()) {
@@ -168,14 +168,14 @@ impl Index {
         }
     }
 
-    fn check_circles(&self, id: &[u8], tags: &[&[u8]]) -> Result<(), Error> {
+    fn check_cycles(&self, id: &[u8], tags: &[&[u8]]) -> Result<(), Error> {
         for &tag in tags {
-            let circle = match (self.tag(id), self.tag(tag)) {
+            let cycle = match (self.tag(id), self.tag(tag)) {
                 _ if id == tag => true,
-                (Some(from), Some(to)) => circle::carries(self.of(Tagged::Tag), to, from),
+                (Some(from), Some(to)) => cycle::carries(self.of(Tagged::Tag), to, from),
                 _ => false,
             };
-            if circle {
+            if cycle {
                 return Err(Error::Cycle {
                     tag: tag.into(),
                     carries: id.into(),
@@ -198,7 +198,7 @@ impl Index {
         if tags.is_empty() {
             return Touched::Nothing;
         }
-        match circle::above(self.of(Tagged::Tag), tags, Touched::MOST) {
+        match cycle::above(self.of(Tagged::Tag), tags, Touched::MOST) {
             Some(tags) => Touched::Tags(tags),
             None => Touched::All,
         }
@@ -310,7 +310,7 @@ impl<'a> EdgeChange<'a> {
         }
         if failed.is_ok() && kind == Tagged::Tag {
             let ids = self.undo.iter().map(|&(pair, _)| pairs[pair].0).collect();
-            failed = self.check_circles(ids);
+            failed = self.check_cycles(ids);
         }
         match failed {
             Ok(()) => Ok(self.keep()),
@@ -337,10 +337,10 @@ impl<'a> EdgeChange<'a> {
         Ok(())
     }
 
-    /// Refuses a circle that can be reached from these ids.
-    pub(super) fn check_circles(&self, ids: Vec<&[u8]>) -> Result<(), Error> {
+    /// Refuses a cycle that can be reached from these ids.
+    pub(super) fn check_cycles(&self, ids: Vec<&[u8]>) -> Result<(), Error> {
         let tags: Vec<_> = ids.iter().filter_map(|id| self.names.tag(id)).collect();
-        match circle::below(self.edges, &tags) {
+        match cycle::below(self.edges, &tags) {
             None => Ok(()),
             Some((tag, carries)) => Err(Error::Cycle {
                 tag: self.names.get(tag).into(),

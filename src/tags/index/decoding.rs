@@ -217,7 +217,7 @@ impl<'a> Chunk<'a> {
             }
         }
         let ids = ids.iter().map(|id| &**id).collect();
-        change.check_circles(ids).map_err(|error| error.to_string())
+        change.check_cycles(ids).map_err(|error| error.to_string())
     }
 
     /// The id that was read at that place.

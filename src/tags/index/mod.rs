@@ -9,8 +9,8 @@
 mod buckets;
 mod carriers;
 mod change;
-mod circle;
 mod contents;
+mod cycle;
 mod decoding;
 mod dictionary;
 mod edges;

@@ -122,7 +122,7 @@ fn what_is_written_in_another_way_is_refused() {
         ),
         ("self edge", &[1, 2, 1, 1, b't', 1, 1, 0, 1, 0, 1, b't']),
         (
-            "circle",
+            "cycle",
             &[
                 1, 2, 2, 1, b't', 1, b'u', 2, 1, 0, 1, 1, 2, 0, 1, b'u', 1, 1, b't',
             ],

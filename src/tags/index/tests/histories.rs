@@ -124,7 +124,7 @@ impl History {
                 );
                 match added {
                     Ok((_, touched)) => check_touched(index, &before, model, touched),
-                    Err(error) => check_circle(model, &error, Some((&id, &tags))),
+                    Err(error) => check_cycle(model, &error, Some((&id, &tags))),
                 }
             }
             Step::Remove(kind, n, tags) => {
@@ -231,7 +231,7 @@ impl History {
         assert_eq!(loaded.is_ok(), self.model.load(kind, mode, &pairs));
         match loaded {
             Ok((touched, _)) => check_touched(&self.index, &before, &self.model, touched),
-            Err(error) => check_circle(&self.model, &error, None),
+            Err(error) => check_cycle(&self.model, &error, None),
         }
     }
 }
@@ -251,8 +251,8 @@ fn check_touched(index: &Index, before: &Model, after: &Model, touched: Touched)
     }
 }
 
-/// The circle that an error tells of would be one.
-fn check_circle(model: &Model, error: &Error, added: Option<(&Bytes, &[Bytes])>) {
+/// The cycle that an error tells of would be one.
+fn check_cycle(model: &Model, error: &Error, added: Option<(&Bytes, &[Bytes])>) {
     let Error::Cycle { tag, carries } = error else {
         panic!("{error}");
     };

@@ -38,11 +38,11 @@ fn a_long_chain_is_checked_in_either_direction_without_deep_recursion() {
     assert_eq!(forward, loaded);
 
     let last = tag(LONG);
-    let circle = Error::Cycle {
+    let cycle = Error::Cycle {
         tag: tag(0).into(),
         carries: last.clone().into(),
     };
-    assert_eq!(forward.add(Tagged::Tag, &last, &[b"t0"]), Err(circle));
+    assert_eq!(forward.add(Tagged::Tag, &last, &[b"t0"]), Err(cycle));
     let closing = [(&last[..], &b"x t0"[..])];
     assert!(forward.load(Tagged::Tag, Mode::Merge, &closing).is_err());
     let all = [&pairs[..], &closing].concat();

@@ -27,7 +27,7 @@ pub fn carries(map: &Map, from: &[u8], to: &[u8]) -> bool {
     seen.contains(to)
 }
 
-fn has_circle(map: &Map) -> bool {
+fn has_cycle(map: &Map) -> bool {
     map.iter()
         .any(|(tag, carried)| carried.iter().any(|other| carries(map, other, tag)))
 }
@@ -75,7 +75,7 @@ impl Model {
         if mode != Mode::Stage {
             return self.put(kind, map);
         }
-        let good = kind != Tagged::Tag || !has_circle(&map);
+        let good = kind != Tagged::Tag || !has_cycle(&map);
         if good {
             self.staged[kind as usize] = Some(map);
         }
@@ -90,7 +90,7 @@ impl Model {
     }
 
     fn put(&mut self, kind: Tagged, map: Map) -> bool {
-        if kind == Tagged::Tag && has_circle(&map) {
+        if kind == Tagged::Tag && has_cycle(&map) {
             return false;
         }
         self.in_place[kind as usize] = map;

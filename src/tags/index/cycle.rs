@@ -1,4 +1,4 @@
-//! Circles of tags that carry each other, which must not come about.
+//! Cycles of tags that carry each other, which must not come about.
 
 use std::collections::HashSet;
 use std::hash::BuildHasherDefault;
@@ -70,7 +70,7 @@ pub fn carries(edges: &Edges, from: TagId, to: TagId) -> bool {
     }
 }
 
-/// Finds a circle that can be reached from these tags: two tags, of which the first carries the second,
+/// Finds a cycle that can be reached from these tags: two tags, of which the first carries the second,
 /// which carries the first itself.
 pub fn below(edges: &Edges, tags: &[TagId]) -> Option<(TagId, TagId)> {
     let mut done = Seen::default();
