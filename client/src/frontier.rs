@@ -101,7 +101,7 @@ impl<S: Ask> Frontier<S> {
         }
     }
 
-    /// The same frontier, asked in another way: in a [`Batch`](crate::Batch), for example.
+    /// This frontier, asked over another connection, or in a [`Batch`](crate::Batch), for example.
     ///
     /// ```no_run
     /// # use crawlspace_client::frontier::*;
@@ -123,8 +123,8 @@ impl<S: Ask> Frontier<S> {
         }
     }
 
-    /// The same frontier at a simulated time: for its calls it is then. Nobody waits in simulated time, so
-    /// [`Wait`] is not looked at. Only where the server has `crawlspace.chg-simulated-time`.
+    /// This frontier at a simulated time, which its calls take for the current time. They never wait, so
+    /// [`Wait`] is ignored. Only where the server has `crawlspace.chg-simulated-time`.
     ///
     /// ```no_run
     /// # use crawlspace_client::frontier::*;

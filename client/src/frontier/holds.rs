@@ -33,7 +33,7 @@ pub struct Limits {
 /// How many more URIs a group takes in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Budget {
-    /// So many.
+    /// This number.
     Left(u64),
     /// Any number.
     Unlimited,

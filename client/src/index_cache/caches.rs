@@ -206,7 +206,7 @@ impl IndexCaches {
         }))
     }
 
-    /// The same, built from what the archive has now.
+    /// Builds an index anew from what the archive has now, whatever is in the cache.
     ///
     /// # Errors
     /// As [`IndexCaches::get_index`].

@@ -93,13 +93,13 @@ impl<C: Combine> CombiningMultiFileBasedCache<C> {
             match made {
                 Ok(entry) => return Ok(prepared.into_index(entry)),
                 // Parts that were not held may have been removed meanwhile.
-                Err(_) if tries < TRIES && prepared.parts.iter().any(Entry::is_gone) => {}
+                Err(_) if tries < MAX_TRIES && prepared.parts.iter().any(Entry::is_gone) => {}
                 Err(error) => return Err(error),
             }
         }
     }
 
-    /// The same, built from what the archive has now.
+    /// Builds an index anew from what the archive has now, whatever is in the cache.
     ///
     /// # Errors
     /// As [`CombiningMultiFileBasedCache::get_index`].
@@ -134,12 +134,12 @@ impl Prepared {
     }
 }
 
-/// How often an index is tried to be made whose parts go away.
-const TRIES: usize = 3;
+/// Maximum number of attempts to make an index whose parts go away meanwhile.
+const MAX_TRIES: usize = 3;
 
-/// So many parts are in use until the whole is made. Each takes an open file, and there may be tens of thousands; the
-/// others were used just now, which keeps them for a while.
-const HELD: usize = 128;
+/// Maximum number of parts held in use until the whole is made. Each takes an open file, and there may be tens of
+/// thousands; the others were used just now, which keeps them for a while.
+const MAX_HELD: usize = 128;
 
 /// Counts the parts that are in use.
 #[derive(Debug, Default)]
@@ -148,7 +148,7 @@ pub(super) struct Holding(AtomicUsize);
 impl Holding {
     /// A part, in use if there are not too many.
     pub fn one_more(&self, mut part: Entry) -> Entry {
-        if self.0.fetch_add(1, Ordering::Relaxed) >= HELD {
+        if self.0.fetch_add(1, Ordering::Relaxed) >= MAX_HELD {
             part.let_go();
         }
         part

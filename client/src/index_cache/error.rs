@@ -57,7 +57,7 @@ pub enum Error {
     },
     /// What was asked for makes no sense.
     Request(String),
-    /// Somebody cancelled the work.
+    /// The work was cancelled.
     Cancelled,
 }
 

@@ -276,7 +276,7 @@ impl Files {
     }
 }
 
-/// The same error for somebody else.
+/// A copy of an error, so that several callers can be given it.
 fn again(error: &Error) -> Error {
     match error {
         Error::Io {

@@ -162,10 +162,10 @@ impl Archive {
         Archive::open_with(locations, Options::default())
     }
 
-    /// The same, read otherwise.
+    /// Opens an archive as [`Archive::open`] does, with options for how it is read.
     ///
     /// # Errors
-    /// The same.
+    /// As [`Archive::open`].
     pub fn open_with(locations: &[String], options: Options) -> Result<Archive, Error> {
         Ok(Archive {
             catalogue: Catalogue::of(locations)?,

@@ -30,7 +30,7 @@ pub(super) fn is_archive_file(name: &str) -> bool {
     stem(name).is_some()
 }
 
-/// The same file, compressed or not, has the same name but for the end.
+/// The name of a file without its `.gz`, so that it is equal for a compressed file and the uncompressed one.
 pub(super) fn unpacked(name: &str) -> &str {
     without_end(name, ".gz").unwrap_or(name)
 }

@@ -15,9 +15,9 @@ use super::{is_absent, manifest_of, with_end, Form};
 pub enum Eviction {
     /// It is gone.
     Gone,
-    /// Somebody uses it, or used it so shortly before that he may be about to open it.
+    /// It is in use, or was used within the time of grace, so that a process may be about to open it.
     InUse,
-    /// Somebody builds it.
+    /// It is being built.
     BeingBuilt,
     /// It was not there.
     Absent,

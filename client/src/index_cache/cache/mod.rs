@@ -100,7 +100,7 @@ pub struct Figures {
     evicted: AtomicU64,
 }
 
-/// The same at one moment.
+/// The counts of [`Figures`] at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
     /// Entries that were there.
@@ -134,7 +134,7 @@ impl Figures {
         }
     }
 
-    /// So many more entries were removed to make room.
+    /// Counts `number` more entries that were removed to make room.
     pub(crate) fn evicted(&self, number: u64) {
         self.evicted.fetch_add(number, Ordering::Relaxed);
     }
@@ -164,20 +164,20 @@ impl<I: Id> FileBasedCache<I> {
         })
     }
 
-    /// The same with something before the names of its entries.
+    /// This cache, with a prefix before the names of its entries.
     #[must_use]
     pub fn prefixed(self, prefix: &str) -> FileBasedCache<I> {
         let prefix = prefix.to_owned();
         FileBasedCache { prefix, ..self }
     }
 
-    /// The same, with how long another builder is waited for; an hour, unless this says something else.
+    /// This cache, with a timeout for waits for another builder. The default is an hour.
     #[must_use]
     pub fn waiting(self, wait: Duration) -> FileBasedCache<I> {
         FileBasedCache { wait, ..self }
     }
 
-    /// The same, counting in figures that others may count in, too.
+    /// This cache, counting in figures that other caches may count in, too.
     #[must_use]
     pub fn counting(self, figures: Arc<Figures>) -> FileBasedCache<I> {
         FileBasedCache { figures, ..self }
@@ -372,7 +372,7 @@ fn open_file(path: &Path) -> io::Result<File> {
     }
 }
 
-/// The same options, for files that are not waited for if they are pipes.
+/// Adds `O_NONBLOCK` to options, so that opening a pipe does not wait for its other end.
 fn plain(options: &mut OpenOptions) -> &mut OpenOptions {
     options.custom_flags(libc::O_NONBLOCK)
 }

@@ -15,10 +15,10 @@ use serde::{Deserialize, Serialize};
 
 use super::{open_file, plain, with_end};
 
-/// A file that was changed so shortly before it was looked at could be changed again without another time to show
-/// for it: file systems tell times by ticks of some milliseconds.
+/// Margin within which two changes of a file may have the same time, where the file system keeps fractions of a
+/// second: its clock moves in ticks of some milliseconds.
 const TICK: Duration = Duration::from_millis(50);
-/// The same where times are told by whole seconds.
+/// Margin within which two changes of a file may have the same time, where the file system keeps whole seconds.
 const COARSE: Duration = Duration::from_secs(2);
 
 /// What the file system says of a file.

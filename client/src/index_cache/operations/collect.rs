@@ -40,13 +40,13 @@ pub struct Removed {
 /// Why something went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// Nobody has used it for so long.
+    /// It was not used for longer than the limits allow.
     Age,
-    /// There was more than there may be.
+    /// All entries together were larger than the limits allow.
     Size,
-    /// There was less room than there has to be.
+    /// The disk had less free space than the limits demand.
     Room,
-    /// Whoever made it died.
+    /// It is what a builder that died left unfinished.
     Left,
 }
 

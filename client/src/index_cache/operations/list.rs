@@ -33,11 +33,11 @@ pub struct Listed {
 /// How an entry is, as far as that can be told without reading all of its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
-    /// It is whole, and nobody uses it now.
+    /// It is whole, and not in use now.
     Whole,
-    /// It is whole, and somebody uses it.
+    /// It is whole, and in use.
     InUse,
-    /// Somebody builds it, and is this.
+    /// It is being built; the text names the builder.
     BeingBuilt(String),
     /// It is not what its manifest says, or has lost that.
     Damaged(String),

@@ -50,7 +50,7 @@ pub(super) fn url(server: &Url, kind: IndexKind, jobs: &JobSet) -> Url {
     url
 }
 
-/// The same for people: not all of a thousand jobs, and no password.
+/// Where an index is asked for, shortened for messages: without a password, and without all of a thousand jobs.
 pub(super) fn shown(server: &Url, kind: IndexKind, jobs: &JobSet) -> String {
     let url = without_password(&url(server, kind, jobs));
     let short = url.split("&wait=").next().unwrap_or_default();

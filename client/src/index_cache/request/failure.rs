@@ -27,7 +27,7 @@ impl Failure {
         Failure::Passing(why, None)
     }
 
-    /// The same, with what it is about, as far as it is the server's answer.
+    /// Puts `what` before the text of a failure of the server's answer; other failures stay as they are.
     pub(super) fn about(self, what: &str) -> Failure {
         match self {
             Failure::Answer(text) => Failure::Answer(format!("{what}: {text}")),

@@ -82,8 +82,8 @@ impl IndexRequestClient {
         })
     }
 
-    /// The same with another patience: how long the server may be silent, 90 s unless this says something else, and
-    /// how long failures in a row are borne that may pass, 120 s.
+    /// This client with other timeouts: how long the server may be silent, 90 s by default, and how long passing
+    /// failures in a row are retried, 120 s by default.
     #[must_use]
     pub fn patient(self, silence: Duration, patience: Duration) -> IndexRequestClient {
         IndexRequestClient {

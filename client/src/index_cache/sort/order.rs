@@ -21,13 +21,13 @@ struct Entry {
 const HEAD: usize = 8;
 /// How many bytes of a key are in an entry.
 const PIECE: usize = 7;
-/// So few entries are sorted by comparing them.
+/// Limit up to which entries are sorted by comparing them.
 const FEW: usize = 24;
-/// Keys with so many bytes in common are compared as well: one piece more is one call more on the stack.
+/// Number of common bytes from which on keys are compared as well: one piece more is one call more on the stack.
 const DEEP: usize = 64 * PIECE;
-/// So many are worth a second thread.
-const MANY: usize = 50_000;
-/// How many of them are looked at to part them.
+/// Number of entries from which on a second thread is worth its while.
+const TWO_THREADS_FROM: usize = 50_000;
+/// Number of entries looked at to choose where they are parted between threads.
 const SAMPLE: usize = 255;
 
 /// Lines, one behind the other.
@@ -84,7 +84,7 @@ impl Gathered {
     pub fn sort(&mut self) {
         let lines = Lines(&self.bytes);
         let entries = &mut self.entries[..];
-        if entries.len() < MANY {
+        if entries.len() < TWO_THREADS_FROM {
             return lines.sort(entries, 0, Part::Key);
         }
         let middle = lines.part(entries);

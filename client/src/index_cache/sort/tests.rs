@@ -22,7 +22,7 @@ fn sorted(lines: &[(Vec<u8>, Range<usize>)], memory: usize, folder: &Path) -> Ve
     found
 }
 
-/// The same by the simplest means.
+/// The lines in order, sorted by the simplest means.
 fn expected(lines: &[(Vec<u8>, Range<usize>)]) -> Vec<Vec<u8>> {
     let mut lines = lines.to_vec();
     lines.sort_by(|(a, a_key), (b, b_key)| {

@@ -11,13 +11,13 @@ use super::writer::Copied;
 use super::{files, Options, Writer};
 use crate::federation::sources::zipnum::line::Block;
 
-/// So many indexes are merged at once; of more, some first. Each takes memory for a block.
+/// Maximum number of indexes merged at once; of more, some are merged first. Each takes memory for a block.
 const AT_ONCE: usize = 1024;
-/// When there are more than so many, their files are opened each time they are read.
+/// Limit of indexes whose files stay open; with more, files are opened each time they are read.
 const KEPT_OPEN: usize = 32;
-/// A block of so many bytes is not small, however few its lines are.
+/// Size from which on a block is not small, however few its lines are, in bytes compressed.
 const HEAVY: u64 = 16 << 10;
-/// Whoever waits is told after so many lines.
+/// Number of lines after which progress is reported.
 const STEP: u64 = 1024;
 
 /// Merges indexes of one stem, those of `inputs`, into another one: all of their lines, also those that are equal,
@@ -247,7 +247,7 @@ impl Input {
         Ok(lines)
     }
 
-    /// Goes on from before a block to before its first line.
+    /// Moves from before a block to before its first line.
     fn unpack(&mut self, packed: &mut Vec<u8>) -> Result<(), Error> {
         if let Here::Block(block) = &self.here {
             self.secondary.text(block, packed, &mut self.text)?;

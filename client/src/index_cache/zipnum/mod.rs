@@ -38,8 +38,8 @@ pub const LONGEST: usize = crate::federation::sources::line::LONGEST;
 /// How an index is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// So many lines make a block. It may have half of them, or double, and the last one may have fewer. Where lines
-    /// are very long, blocks have as many as make half a megabyte.
+    /// Number of lines in a block. A block may have half of it, or double, and the last one fewer. Where lines are very
+    /// long, a block has as many as make half a megabyte.
     pub lines: usize,
     /// How hard gzip tries, from 1 to 9.
     pub level: u32,

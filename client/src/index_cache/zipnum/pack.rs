@@ -65,7 +65,7 @@ impl Packers {
         self.given - self.taken
     }
 
-    /// So many may be under way.
+    /// Maximum number of batches under way.
     pub fn room(&self) -> usize {
         AHEAD * self.threads.max(1)
     }

@@ -12,15 +12,15 @@ use super::pack::{Batch, Packers};
 use super::{files, part, Options, LONGEST};
 use crate::federation::sources::line::Shape;
 
-/// A block of so many bytes is full, however few its lines are.
+/// Size from which on a block is full, however few its lines are, in bytes uncompressed.
 const FULL: usize = 512 << 10;
-/// So much text goes to a thread at once.
+/// Size of the text that is given to a thread at once, in bytes.
 const BATCH: usize = 128 << 10;
-/// So many blocks may wait to be copied after one that is being compressed,
-const WAITING: usize = 4096;
-/// in so many pieces, each of which may keep a file open.
-const PIECES: usize = 256;
-/// Written at once.
+/// Limit of blocks that wait to be copied behind one that is being compressed.
+const MAX_WAITING: usize = 4096;
+/// Limit of pieces that wait to be written; each may keep a file open.
+const MAX_PIECES: usize = 256;
+/// Size of a write buffer, and of the buffer that blocks are copied through, in bytes.
 const BUFFER: usize = 256 << 10;
 
 /// Writes an index: sorted lines, one after the other.
@@ -71,7 +71,7 @@ pub struct Stats {
     pub lines: u64,
     /// Blocks.
     pub blocks: u64,
-    /// Of them, blocks that were copied from other indexes as they were.
+    /// Blocks that were copied from other indexes as they were; `blocks` counts them too.
     pub copied: u64,
     /// Bytes of the blocks, compressed.
     pub packed: u64,
@@ -234,9 +234,9 @@ impl Writer {
                 blocks: vec![block],
             })),
         }
-        if self.waiting >= WAITING || self.order.len() >= PIECES {
+        if self.waiting >= MAX_WAITING || self.order.len() >= MAX_PIECES {
             self.dispatch()?;
-            while self.waiting >= WAITING / 2 || self.order.len() >= PIECES / 2 {
+            while self.waiting >= MAX_WAITING / 2 || self.order.len() >= MAX_PIECES / 2 {
                 let under_way = self.packers.under_way();
                 self.settle(under_way.saturating_sub(1))?;
                 if under_way == 0 {

@@ -135,7 +135,7 @@ fn damage_is_found_after_the_entry_was_seen_whole() {
     }
 }
 
-/// Goes on as soon as something is true; fails when that takes a minute.
+/// Waits until something is true; fails after a minute.
 fn until(mut is: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is() {

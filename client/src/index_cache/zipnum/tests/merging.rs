@@ -6,7 +6,7 @@ use super::super::super::Work;
 use super::super::merge::{merge, merge_all};
 use super::*;
 
-/// The same lines, in so many indexes.
+/// Distributes lines over `count` indexes.
 fn split(rng: &mut Rng, lines: &[Vec<u8>], count: u64) -> Vec<Vec<Vec<u8>>> {
     let mut parts = vec![Vec::new(); count as usize];
     // Line by line, or longer and longer stretches.

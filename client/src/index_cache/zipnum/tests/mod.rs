@@ -34,14 +34,14 @@ fn line(rng: &mut Rng) -> Vec<u8> {
         .into_bytes()
 }
 
-/// So many lines, sorted.
+/// `count` lines, sorted.
 fn lines(rng: &mut Rng, count: u64) -> Vec<Vec<u8>> {
     let mut lines: Vec<_> = (0..count).map(|_| line(rng)).collect();
     lines.sort();
     lines
 }
 
-/// So many different keys, in their order.
+/// Lines with a key for each number, in the order of the numbers.
 fn numbered(numbers: impl Iterator<Item = u64>) -> Vec<Vec<u8>> {
     let line = |n| format!("org,example)/{n:08} 20260101000000 {{\"n\":\"{n}\"}}").into_bytes();
     numbers.map(line).collect()
