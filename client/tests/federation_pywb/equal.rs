@@ -8,6 +8,7 @@ use crate::stage::Stage;
 use crate::table::{Accepted, Case, CASES};
 use redis_tests::http::{ask, get, Answer};
 use redis_tests::pywb::App;
+use redis_tests::Rng;
 
 /// The member that only our rows have. In text it is the last one.
 const OWN: &str = "source_type";
@@ -156,6 +157,143 @@ fn in_one_order(lines: &mut [Line]) {
     };
     for some in lines.chunk_by_mut(same) {
         some.sort_by_key(text);
+    }
+}
+
+/// A question that both understand in the same way, made up.
+fn made_up(rng: &mut Rng, data: &Data) -> (&'static str, String) {
+    let collection = *rng.pick(&[
+        "north", "south", "columns", "cluster", "folder", "sorted", "both",
+    ]);
+    let captures = match collection {
+        "south" => &data.south.captures,
+        _ => &data.north.captures,
+    };
+    let (one, other) = (rng.pick(captures), rng.pick(captures));
+    // pywb reads ten blocks of a cluster, and no more unless it is asked for pages.
+    let matches = match collection {
+        "cluster" => "exact",
+        _ => *rng.pick(&["exact", "exact", "prefix", "host", "domain"]),
+    };
+    let mut parameters = Vec::new();
+    for (name, capture) in [("from", one), ("to", other), ("closest", other)] {
+        let digits = *rng.pick(&[4, 6, 8, 14]);
+        parameters.push((name, capture.timestamp[..digits].to_owned()));
+    }
+    let is_cut = rng.chance(25);
+    // pywb ends a search for the closest of many URLs too early when it is limited.
+    if is_cut && matches != "exact" {
+        parameters.pop();
+    }
+    parameters.push(("sort", (*rng.pick(&["reverse", "closest"])).to_owned()));
+    parameters.push(("collapseTime", (4 + rng.below(11)).to_string()));
+    parameters.push(("resolveRevisits", "true".to_owned()));
+    parameters.push(("nosource", "true".to_owned()));
+    let fields = [
+        "timestamp,url",
+        "urlkey,timestamp,status,mime",
+        "digest,timestamp,offset,filename",
+    ];
+    parameters.push(("fl", (*rng.pick(&fields)).to_owned()));
+    parameters.push(("output", (*rng.pick(&["json", "cdxj"])).to_owned()));
+    // In pywb a media type takes the place of filters.
+    if rng.chance(25) {
+        parameters.push(("content_type", one.mime.to_owned()));
+    } else {
+        let status = format!("=status:{}", one.status);
+        for _ in 0..2 {
+            let filters = [
+                "!=status:200",
+                "mime:html",
+                "!mime:revisit",
+                "~timestamp:201[5-9].*",
+                &status,
+            ];
+            parameters.push(("filter", (*rng.pick(&filters)).to_owned()));
+        }
+    }
+    parameters.retain(|_| rng.chance(30));
+    // Which of equal rows of two sources comes first differs.
+    if is_cut && !matches!(collection, "both" | "folder") {
+        parameters.push(("limit", (1 + rng.below(30)).to_string()));
+    }
+    let fixed = [
+        ("matchType", matches),
+        ("url", &one.url[..]),
+        ("allowFuzzy", "0"),
+    ];
+    let mut query = url::form_urlencoded::Serializer::new(String::new());
+    query.extend_pairs(parameters).extend_pairs(fixed);
+    (collection, query.finish())
+}
+
+#[test]
+fn made_up_questions_get_the_same_answers() {
+    let Some(pywb) = pywb() else { return };
+    let data = Data::new("made_up_questions_get_the_same_answers");
+    let theirs = pywb.start(App::WarcServer, &data.config(), 1);
+    let ours = Stage::start(&data.config());
+    let mut rng = Rng::new("made_up_questions_get_the_same_answers");
+    let (mut wrong, mut rows) = (Vec::new(), 0);
+    for _ in 0..300 {
+        let (collection, query) = made_up(&mut rng, &data);
+        let case = Case {
+            collection,
+            query: query.leak(),
+            accepted: None,
+        };
+        let path = format!("/{collection}/index?{}", case.query);
+        let [ours, theirs] = [ours.address(), theirs.address()].map(|address| get(address, &path));
+        rows += lines(&ours).len();
+        if let Err(why) = compare(&case, &ours, &theirs) {
+            wrong.push(format!("{path}\n    {why}"));
+        }
+    }
+    assert!(rows > 1_000, "{rows}");
+    assert!(
+        wrong.is_empty(),
+        "{} queries:\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
+}
+
+/// pywb knows more that is similar, and no configuration for it; which is closest to a moment it does not look at.
+#[test]
+fn what_is_similar_here_is_similar_for_pywb() {
+    let Some(pywb) = pywb() else { return };
+    let data = Data::new("what_is_similar_here_is_similar_for_pywb");
+    let config = data
+        .config()
+        .replace("  north:\n", "  north:\n    fuzzy: true\n");
+    let theirs = pywb.start(App::WarcServer, &config, 1);
+    let ours = Stage::start(&config);
+    for page in ["about", "news/", "missing"] {
+        for more in ["_=1397", "utm_source=mail", "cb=12"] {
+            let url = format!("http%3A%2F%2Fexample.com%2F{page}%3F{more}");
+            for path in [
+                format!("/north/resource?url={url}"),
+                format!("/north/index?url={url}&allowFuzzy=1"),
+            ] {
+                let [ours, theirs] = [ours.address(), theirs.address()].map(|at| get(at, &path));
+                assert_eq!(
+                    (ours.status, theirs.status),
+                    (200, 200),
+                    "{path}: {}",
+                    ours.text()
+                );
+                for name in ["memento-datetime", "warc-target-uri"] {
+                    assert_eq!(ours.field(name), theirs.field(name), "{path}: {name}");
+                }
+                let row = |answer: &Answer| match lines(answer).first() {
+                    Some(Line::Row(key, time, row)) if path.contains("/index?") => {
+                        Some((key.clone(), time.clone(), row["is_fuzzy"].clone()))
+                    }
+                    _ => None,
+                };
+                assert_eq!(row(&ours), row(&theirs), "{path}");
+            }
+        }
     }
 }
 

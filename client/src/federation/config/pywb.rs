@@ -221,8 +221,8 @@ impl Reader<'_> {
             let key = &*entry.key;
             if key == "surt_ordered" {
                 if !yes(&entry.value) {
-                    let what = "surt_ordered has no effect here: indexes have to be sorted by SURT, and in one that is \
-                                not, nothing is found";
+                    let what = "surt_ordered has no effect here: keys of indexes have to be SURTs, and in one with \
+                                others nothing is found";
                     self.found.warning(entry.place, what);
                 }
             } else if knows(key) && !heard.contains(&key) {
