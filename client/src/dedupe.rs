@@ -84,7 +84,7 @@ impl<S: Ask> Index<S> {
         }
     }
 
-    /// The same index, asked in another way: in a [`Batch`], for example.
+    /// This index, asked over another connection, or in a [`Batch`], for example.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;

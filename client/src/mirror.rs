@@ -87,7 +87,7 @@ pub struct Loaded {
 pub enum Event<'a> {
     /// Another mirror keeps this space. This one waits for its end.
     Waiting(&'a Error),
-    /// So many ids were read by now.
+    /// Number of ids read so far.
     Staged(u64),
     /// A load is in place.
     Loaded(Loaded),

@@ -135,7 +135,7 @@ impl<S: Ask> TagSpace<S> {
         }
     }
 
-    /// The same space, asked in another way: in a [`Batch`](crate::Batch), for example.
+    /// This space, asked over another connection, or in a [`Batch`](crate::Batch), for example.
     ///
     /// ```no_run
     /// # use crawlspace_client::tags::*;

@@ -135,7 +135,7 @@ impl Sequence<'_> {
         })
     }
 
-    /// And that of its `REVISIT`s.
+    /// The sequence of the `REVISIT`s of a writer that also sends `ADD`s.
     pub(super) fn revisiting<T>(&self, revisit: impl FnOnce(&Revisiting<'_>) -> T) -> T {
         let writer = [self.writer, b" revisit"].concat();
         revisit(&Revisiting {

@@ -37,7 +37,7 @@ impl<'a> Capture<'a> {
         }
     }
 
-    /// The same of a line that was read.
+    /// What a line that was parsed means to a dedupe index.
     pub fn of(line: &Line<'a>) -> Capture<'a> {
         let field = |field| line.field(&field).unwrap_or_default();
         let url = field(Field::Url);

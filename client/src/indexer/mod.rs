@@ -131,7 +131,8 @@ impl Import {
         self.run_until(watch, &AtomicBool::new(false))
     }
 
-    /// The same until `stop` becomes true: then what is begun is left so that an import can go on with it.
+    /// Imports as [`run`](Import::run) does, until `stop` becomes true: then what is begun is left so that a later
+    /// import can continue it.
     ///
     /// # Errors
     /// As [`run`](Import::run).

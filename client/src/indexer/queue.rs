@@ -60,7 +60,7 @@ pub(super) enum Fate {
 pub(super) enum Counted {
     /// It is counted, now or before.
     Once,
-    /// Somebody else has the package.
+    /// The guard of the package is no longer this worker's.
     Lost,
     /// The crawl was removed.
     Gone,
@@ -136,7 +136,7 @@ impl Queue {
         }
     }
 
-    /// The same for another worker, whose guards are not this one's.
+    /// This queue for another worker, which has guards of its own.
     pub fn for_worker(&self, number: usize) -> Queue {
         Queue {
             token: format!("{}.{number}", self.token),

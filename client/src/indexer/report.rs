@@ -110,11 +110,11 @@ pub enum Event<'a> {
         /// Those that were imported before.
         already_imported: u64,
     },
-    /// So many packages of this import are not finished yet, by whomever.
+    /// Packages of this import that are not finished yet, whichever worker has them.
     Left {
-        /// Not finished.
+        /// Number of packages not finished.
         left: u64,
-        /// Altogether.
+        /// Number of packages in total.
         total: u64,
     },
     /// More lines of indexes were read.

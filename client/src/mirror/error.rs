@@ -30,7 +30,7 @@ pub enum Error {
         /// The ids that the space holds.
         ids: u64,
     },
-    /// Somebody else changed what the mirror had written.
+    /// Another client changed what the mirror had written; the text says what.
     Disturbed(String),
     /// The caller wanted it to end.
     Stopped,

@@ -51,7 +51,7 @@ pub(super) type Left = (u64, u64);
 /// The connection to a space, and what was in it after the last call.
 pub(super) struct Space {
     tags: TagSpace,
-    /// The same connection.
+    /// The connection that `tags` uses, for other commands.
     server: Server,
     kind: Kind,
     allow_empty: bool,

@@ -54,7 +54,7 @@ impl AsyncServer {
         AsyncServer::options(url).open_async().await
     }
 
-    /// The same, with more to say about it.
+    /// Options for a connection to the server at `url`: see [`Options::open_async`].
     pub fn options(url: &str) -> Options {
         Options::new(url)
     }

@@ -53,7 +53,7 @@ impl Server {
         Server::options(url).open()
     }
 
-    /// The same, with more to say about it.
+    /// Options for connections to the server at `url`: see [`Options::open`].
     ///
     /// ```no_run
     /// use std::time::Duration;
@@ -148,11 +148,11 @@ struct Connections {
 
 #[derive(Default)]
 struct Node {
-    /// And since when.
+    /// Idle connections, and since when they are.
     idle: Vec<(Instant, Connection)>,
-    /// How many there are, idle or not.
+    /// Number of connections, idle or not.
     open: usize,
-    /// The only one broke.
+    /// Whether the only connection broke, which is not replaced.
     over: bool,
 }
 

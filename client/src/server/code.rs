@@ -78,7 +78,7 @@ codes! {
 
     /// There is no such group of hosts.
     NoChg = "NOCHG",
-    /// Somebody fetches from the group.
+    /// The group is leased: a crawler fetches from it.
     Leased = "LEASED",
 
     /// An expression, a spec or a template cannot be read.

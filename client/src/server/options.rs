@@ -69,15 +69,16 @@ impl Options {
         self
     }
 
-    /// A server that is silent for so long while a reply is due is taken for dead. Ten minutes when it is not
-    /// said, since somebody may keep it busy with a slow script.
+    /// Timeout after which a server that is silent while a reply is due is taken for dead. The default is ten
+    /// minutes, since a slow script may keep it busy.
     pub fn patience(mut self, patience: Duration) -> Options {
         self.patience = patience;
         self
     }
 
-    /// The same for calls that wait for something, and for jobs, which keep their caller for as long as they
-    /// take. Ten minutes when it is not said. A job that takes longer is asked for again, which attaches to it.
+    /// Timeout of a silent server for calls that wait for something, and for jobs, which keep their caller for as
+    /// long as they take. The default is ten minutes. A job that takes longer is asked for again, which attaches
+    /// to it.
     pub fn job_patience(mut self, patience: Duration) -> Options {
         self.job_patience = patience;
         self

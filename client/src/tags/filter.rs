@@ -22,9 +22,9 @@ pub struct Filter<'a> {
     pub dialect: Dialect,
     /// Of captures one after the other with the same value, only the first is kept.
     pub collapse: Option<Collapse<'a>>,
-    /// So many of those that pass are left out first.
+    /// Number of captures left out at the start of those that pass.
     pub skip: u64,
-    /// So many are kept at most.
+    /// Maximum number of captures kept.
     pub limit: Option<u64>,
     /// What the lines are.
     pub format: Format,

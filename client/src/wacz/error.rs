@@ -62,7 +62,7 @@ pub enum Problem {
     Connection(String),
     /// The server's address is one that the [guard](super::Options::guard) forbids; the text says which.
     Forbidden(String),
-    /// Nobody whom the system trusts says that the server is who it should be; the text says what is wrong.
+    /// The server's certificate is not valid for this system; the text says why.
     Untrusted(String),
     /// The server's answer cannot be right; the text says why.
     Answer(String),

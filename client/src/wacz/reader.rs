@@ -71,7 +71,7 @@ impl Source {
         }
     }
 
-    /// So many bytes from there.
+    /// A reader of `length` bytes from offset `from`.
     fn section(&self, from: u64, length: u64) -> Box<dyn Read + Send> {
         match self {
             Source::Disk(disk) => Box::new(disk.section(from, length)),

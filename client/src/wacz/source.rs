@@ -45,7 +45,8 @@ impl Disk {
         self.size
     }
 
-    /// So many bytes from there. The file's own position is not moved, so many may read at once.
+    /// A reader of `length` bytes from offset `from`. It does not move the file's own position, so several readers can
+    /// read at once.
     pub(super) fn section(&self, from: u64, length: u64) -> Section {
         Section {
             file: Arc::clone(&self.file),

@@ -50,7 +50,7 @@ pub struct Verdict {
     more: u32,
     /// SHA-256 and length of the payload.
     pub raw: (String, i64),
-    /// The same without content coding.
+    /// SHA-256 and length of the payload without its content coding.
     pub content: (String, i64),
 }
 

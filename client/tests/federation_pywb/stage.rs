@@ -20,14 +20,14 @@ impl Stage {
         Stage::start_at(config, SocketAddr::from(([127, 0, 0, 1], 0)))
     }
 
-    /// The same at that address.
+    /// Starts it at an address, with the text of a configuration.
     pub fn start_at(config: &str, bind: SocketAddr) -> Stage {
         let dir = tempfile::tempdir().unwrap();
         let command = command(dir.path(), config, bind);
         Stage::of(command, dir)
     }
 
-    /// The same with more words on the command line.
+    /// Starts it with more arguments on the command line.
     #[allow(dead_code)] // as below
     pub fn start_with(config: &str, words: &[&str]) -> Stage {
         let dir = tempfile::tempdir().unwrap();
@@ -36,14 +36,14 @@ impl Stage {
         Stage::of(command, dir)
     }
 
-    /// The same with the configuration in a folder of the test's own.
+    /// Starts it with the configuration in a folder of the test's own.
     #[allow(dead_code)] // as below
     pub fn start_in(folder: &Path, config: &str) -> Stage {
         let command = command(folder, config, SocketAddr::from(([127, 0, 0, 1], 0)));
         Stage::of(command, tempfile::tempdir().unwrap())
     }
 
-    /// The same for pages of that origin.
+    /// Starts it with `--allow-origin`, so that pages of that origin may ask it.
     #[allow(dead_code)] // as below
     pub fn start_for(origin: &str, config: &str) -> Stage {
         let dir = tempfile::tempdir().unwrap();
@@ -53,7 +53,7 @@ impl Stage {
         Stage::of(command, dir)
     }
 
-    /// The same with limits that a shell sets.
+    /// Starts it by a shell that runs `limits` first, with a configuration to which no addresses are added.
     #[allow(dead_code)] // as below
     pub fn start_limited(config: &str, limits: &str) -> Stage {
         let dir = tempfile::tempdir().unwrap();
@@ -114,7 +114,7 @@ impl Stage {
         &self.program
     }
 
-    /// The same, to end it.
+    /// Its process, mutable, to end it.
     #[allow(dead_code)] // likewise
     pub fn program_mut(&mut self) -> &mut Program {
         &mut self.program

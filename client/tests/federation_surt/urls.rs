@@ -2,7 +2,7 @@
 
 use redis_tests::Rng;
 
-/// So many, from a seeded generator.
+/// At least `count` URLs from a seeded generator: some fixed ones, then random ones up to the count.
 pub fn some(rng: &mut Rng, count: usize) -> Vec<String> {
     let mut urls: Vec<String> = FIXED.iter().map(|url| (*url).to_owned()).collect();
     urls.push(format!("http://{}/", "1".repeat(4300)));

@@ -44,7 +44,7 @@ impl Stage {
         self.add_logs(job, &crawl_log, Some(&cdx), form)
     }
 
-    /// The same with logs that were made by somebody else.
+    /// Puts a metadata file of a job with these logs into the archive.
     pub fn add_logs(&self, job: u64, crawl_log: &[u8], cdx: Option<&[u8]>, form: Form) -> PathBuf {
         let path = self
             .archive()

@@ -36,7 +36,7 @@ impl Capture {
     }
 }
 
-/// So many captures of a job in a few files; payloads come more than once.
+/// `many` captures of a job in a few files; payloads come more than once.
 fn captures(rng: &mut Rng, job: u64, many: u64) -> Vec<Capture> {
     (0..many)
         .map(|n| Capture {

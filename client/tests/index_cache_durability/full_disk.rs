@@ -20,7 +20,7 @@ use crate::state::{assert_clean, assert_no_leftovers, assert_unlocked, state, St
 const BEFORE: &str = "full 3;cdx 3";
 /// What is asked for then.
 const ASKS: &str = "full 1,2;cdx 1,2";
-/// Nobody but root, who has other rights.
+/// User id of `nobody`: a process of that user cannot read files without permission, as root can.
 const NOBODY: u32 = 65_534;
 
 /// All that there can be, made where nothing is in the way, and the size of the largest file of an index.

@@ -145,8 +145,8 @@ impl Process {
         }
     }
 
-    /// The same after a script of a shell was run as root of namespaces of mounts and users of its own, which end with
-    /// it. The script finds the folder of the caches in `$CRAWLSPACE_TESTS_CACHE`.
+    /// A process that starts after a shell script ran as root, in mount and user namespaces of its own that end with
+    /// the process. The script finds the folder of the caches in `$CRAWLSPACE_TESTS_CACHE`.
     pub fn behind(
         script: &str,
         role: &str,

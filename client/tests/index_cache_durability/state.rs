@@ -98,7 +98,7 @@ pub fn how_many(cache_dir: &Path) -> usize {
     all(cache_dir).count()
 }
 
-/// Nobody has any lock, and nobody ever wrote into a lock file.
+/// Asserts that no file is locked, and that all lock files are empty.
 pub fn assert_unlocked(cache_dir: &Path) {
     for path in all(cache_dir).filter(|path| path.is_file()) {
         let file = match File::open(&path) {
@@ -137,13 +137,13 @@ pub fn leftovers(cache_dir: &Path) -> Vec<PathBuf> {
     all(cache_dir).filter(is_left).collect()
 }
 
-/// Whoever failed took away what he had made.
+/// Asserts that a builder that failed removed what it had made.
 pub fn assert_no_leftovers(cache_dir: &Path) {
     let left = leftovers(cache_dir);
     assert!(left.is_empty(), "{left:?}");
 }
 
-/// Nothing is left over after a collection that removes no entry.
+/// Asserts that nothing is left over after a collection that removes no entry.
 pub fn assert_clean(cache_dir: &Path) {
     let limits = Limits::default();
     collect(cache_dir, &limits, false, &Work::default()).expect("a collection");

@@ -12,7 +12,7 @@ use crate::parcels::set;
 use crate::server::{figure, json, start, start_with};
 use crate::stage::Stage;
 
-/// Somebody else who builds an index, and does not get on with it.
+/// A builder in another thread that holds the lock of an index and does not finish it.
 struct Other {
     go_on: mpsc::Sender<()>,
     thread: JoinHandle<()>,

@@ -14,7 +14,7 @@ pub fn start(archive: &Archive) -> Stage {
     start_with(archive, "")
 }
 
-/// The same with more lines of configuration.
+/// A server of the indexes of an archive, with more lines of configuration.
 pub fn start_with(archive: &Archive, more: &str) -> Stage {
     Stage::start(&config(archive, more))
 }

@@ -34,7 +34,7 @@ impl Stage {
         Stage::on(options.start(), test, crawls, shape)
     }
 
-    /// The same on a server that is there.
+    /// Crawls of this shape on a server that is running.
     pub fn on(server: Server, test: &str, crawls: usize, shape: Shape) -> Stage {
         let mut rng = Rng::new(test);
         let mut folder = Folder::new();
@@ -81,7 +81,7 @@ impl Stage {
         self.assert_once_in(COPY);
     }
 
-    /// The same for the index with this prefix.
+    /// Fails unless everything was imported into the index with this prefix, and counted once.
     #[track_caller]
     pub fn assert_once_in(&self, prefix: &str) {
         let mut c = self.server.wire();
@@ -280,7 +280,7 @@ impl Outcome {
         self.counts.get(field).copied().unwrap_or(0)
     }
 
-    /// The same without what is said of crawls that the manifest did not list.
+    /// The outcome without the counts of crawls that the manifest did not list.
     pub fn without_removed(mut self) -> Outcome {
         for field in ["removedCrawls", "removedCrawlSize"] {
             self.counts.remove(field);

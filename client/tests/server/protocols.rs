@@ -29,7 +29,7 @@ fn urls(redis: &Redis) -> [(String, &'static str); 2] {
     ["resp2", "resp3"].map(|protocol| (format!("{}?protocol={protocol}", redis.url()), protocol))
 }
 
-/// The same calls for both kinds of server: what comes after each call is `.await`, or nothing.
+/// Calls of an index for both kinds of server: what comes after each call is `.await`, or nothing.
 macro_rules! dedupe_calls {
     ($index:expr, $other:expr $(, $await:ident)?) => {{
         let (index, other) = ($index, $other);

@@ -1,4 +1,4 @@
-//! The same calls to an index that is spread and to one that is not have the same answers.
+//! Calls to an index that is spread have the same answers as those to one that is not.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 /// The password of the superuser.
 pub const PASSWORD: &str = "se cret/1";
-/// The same in an URL.
+/// The password of the superuser, escaped for a URL.
 const PASSWORD_IN_URL: &str = "se%20cret%2F1";
 
 /// A running server. Dropping it kills it.
@@ -59,7 +59,7 @@ impl Postgres {
         self.url_with("postgres", PASSWORD_IN_URL)
     }
 
-    /// The same for another user.
+    /// `postgresql://…`, for a user with a password.
     pub fn url_with(&self, user: &str, password: &str) -> String {
         format!(
             "postgresql://{user}:{password}@127.0.0.1:{}/postgres",

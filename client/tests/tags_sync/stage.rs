@@ -127,7 +127,7 @@ impl Stage {
         crawlspace(&self.arguments(arguments))
     }
 
-    /// The same, which fails. Gives what it said; it must not say any password.
+    /// Runs `crawlspace tags sync`, which must fail without naming a password, and returns its error text.
     pub fn refused(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments);
         let said = String::from_utf8(output.stderr).unwrap();

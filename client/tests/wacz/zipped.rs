@@ -137,7 +137,7 @@ pub struct Ending {
     pub entries: Option<u64>,
     pub length: Option<u64>,
     pub start: Option<u64>,
-    /// So many bytes will be put in somewhere before the record of zip64.
+    /// Number of bytes that will be inserted somewhere before the record of zip64.
     pub gap: u64,
 }
 

@@ -31,7 +31,7 @@ pub fn on_signal(status: i32) -> io::Result<&'static AtomicBool> {
     Ok(&STOP)
 }
 
-/// The same without a signal.
+/// Asks for the end without a signal, and without the time limit that a signal has.
 pub fn now(stop: &AtomicBool) {
     stop.store(true, Ordering::Relaxed);
 }

@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::terminal::does_something;
 pub use crate::terminal::shown;
 
-/// A value as one line of JSON.
+/// Prints a value as one line of JSON.
 pub fn print_json(value: &impl Serialize) -> io::Result<()> {
     let line = json(value)?;
     let mut out = io::stdout().lock();
@@ -15,7 +15,7 @@ pub fn print_json(value: &impl Serialize) -> io::Result<()> {
     out.flush()
 }
 
-/// The same, with its line end.
+/// A value as one line of JSON, with its line end.
 pub fn json(value: &impl Serialize) -> io::Result<String> {
     let mut line = String::new();
     for c in serde_json::to_string(value)?.chars() {
@@ -80,7 +80,7 @@ pub fn count(n: u64) -> String {
     text
 }
 
-/// So many of something: `1 group`, `2 groups`.
+/// A count with its noun: `1 group`, `2 groups`.
 pub fn many(n: u64, what: &str) -> String {
     let end = if n == 1 { "" } else { "s" };
     format!("{} {what}{end}", count(n))
@@ -104,7 +104,7 @@ pub fn size(bytes: u64) -> String {
     }
 }
 
-/// The same where nothing stands beside it.
+/// A number of bytes in the unit that fits, from `B` on.
 pub fn bytes(n: u64) -> String {
     match size(n) {
         none if none.is_empty() => format!("{n} B"),

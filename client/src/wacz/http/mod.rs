@@ -102,7 +102,7 @@ impl Remote {
         self.size
     }
 
-    /// So many bytes from there, which are asked for when the first one is read.
+    /// A reader of `length` bytes from offset `from`, which are asked for when the first one is read.
     pub(super) fn stream(self: &Arc<Remote>, from: u64, length: u64) -> Stream {
         Stream::new(Arc::clone(self), from, length)
     }

@@ -33,7 +33,7 @@ impl Patience {
         }
     }
 
-    /// So many bytes came.
+    /// Counts `bytes` received: after enough of them, failures are counted from zero again.
     pub(super) fn progress(&mut self, bytes: usize) {
         self.progress += bytes as u64;
         if self.progress >= PROGRESS {

@@ -65,7 +65,7 @@ impl Record {
         }
     }
 
-    /// The same member, before anything of it is written.
+    /// A record of this member with its sizes and checksum at 0, as before any of its data is written.
     pub(in crate::wacz) fn emptied(self) -> Record {
         Record {
             flags: self.flags & !DESCRIPTOR,
