@@ -13,7 +13,7 @@ use crate::wacz::{self, Wacz};
 
 /// Hashes that are looked up in one call, and references that are asked for in one.
 const BATCH: usize = 500;
-/// Of what is not known, so many are named.
+/// Maximum number of unknown items that are named.
 const NAMED: usize = 20;
 
 /// What a WACZ file needs.

@@ -47,9 +47,9 @@ pub struct Harvest {
     lines: u64,
     /// When the next fetch begins, in milliseconds after the job.
     at: u64,
-    /// Records in archive files so far,
+    /// Number of records in archive files so far.
     stored: u64,
-    /// and where the next one would come in its file.
+    /// Offset of the next record in its archive file.
     offset: u64,
     recent: VecDeque<Capture>,
 }

@@ -131,12 +131,12 @@ impl ScriptedHost {
         lock(&self.shared.asked).clone()
     }
 
-    /// How many connections were made so far,
+    /// Number of connections made so far.
     pub fn accepted(&self) -> usize {
         self.shared.accepted.load(Ordering::SeqCst)
     }
 
-    /// and how many of them are over.
+    /// Number of connections that are over.
     pub fn gone(&self) -> usize {
         self.shared.gone.load(Ordering::SeqCst)
     }

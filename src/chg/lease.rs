@@ -16,7 +16,7 @@ use super::Token;
 pub enum When {
     /// At a time.
     At(Millis),
-    /// So long from now.
+    /// This many milliseconds from now.
     Delay(Millis),
     /// After a pause that follows from the fetch, and at least the delay that is stored for the group.
     Facts(Facts),

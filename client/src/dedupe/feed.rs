@@ -7,12 +7,14 @@ use std::thread;
 use super::{Added, Adding, Index, Sequence};
 use crate::{Batch, Code, Error, Pending, Server};
 
-/// Records in a call: what the server does in well under a millisecond. Fewer when they have so many bytes. It is
-/// part of what makes a second run send the same calls, and so belongs into the name of their sequence.
+/// Maximum number of records in a call: what the server does in well under a millisecond. It is part of what makes a
+/// second run send the same calls, and so belongs into the name of their sequence.
 pub(crate) const RECORDS: usize = 250;
+/// Size of the records that ends a call before it has all of [`RECORDS`], in bytes.
 const CALL_BYTES: usize = 256 << 10;
-/// Calls in a round trip. Fewer when they have so many bytes.
+/// Maximum number of calls in a round trip.
 const CALLS: u64 = 8;
+/// Size of the records that ends a round trip before it has all of [`CALLS`], in bytes.
 const TRIP_BYTES: usize = 1 << 20;
 /// Round trips that are made ready while one is under way.
 const AHEAD: usize = 2;

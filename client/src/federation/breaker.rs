@@ -3,8 +3,8 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Failures of so many different questions in a row open it. One question alone does not, however often it is asked:
-/// perhaps it is the question.
+/// Number of different questions whose failures in a row open the breaker. One question alone does not open it, however
+/// often it is asked: the question may be at fault.
 const FAILURES: usize = 5;
 /// How long it stays open at first; twice as long each time that the source fails again, up to the longest.
 const PAUSE: Duration = Duration::from_secs(10);

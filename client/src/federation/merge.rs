@@ -9,7 +9,7 @@ use super::row::Row;
 use super::source::Batch;
 use super::timestamp::{self, Timestamp};
 
-/// Rows go on in batches of so many, or of fewer as soon as the next one has to be waited for.
+/// Number of rows that ends a batch; a batch ends earlier when the next row has to be waited for.
 const BATCH: usize = 512;
 
 /// Rows of one source, in order, that cannot fail any more: whoever made the stream has seen to that.

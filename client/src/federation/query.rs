@@ -40,7 +40,7 @@ pub struct Query {
     pub collapse: Option<String>,
     /// Whether of rows with the same value the last one stays, not the first.
     pub collapse_to_last: bool,
-    /// `collapseTime`: so many digits of the timestamp, and the status, as pywb does it.
+    /// `collapseTime`: the number of digits of the timestamp that are compared, with the status, as pywb does it.
     pub collapse_time: Option<usize>,
     /// Whether revisits get `orig.length`, `orig.offset` and `orig.filename`.
     pub resolve_revisits: bool,

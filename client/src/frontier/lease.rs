@@ -128,7 +128,7 @@ impl Wait {
 pub enum Pause {
     /// Until then.
     Until(Millis),
-    /// For so long from now on.
+    /// For this time from now on.
     For(Duration),
     /// For as long as the server makes of these facts.
     Computed(Facts),

@@ -7,7 +7,7 @@ use md5::{Digest, Md5};
 
 /// How many ids a set may have, so that a range that was mistyped takes no memory to speak of.
 const MOST_JOBS: usize = 10_000_000;
-/// Sets of so many ids or fewer are named by all of them.
+/// Maximum number of ids in a set that is named by all of them.
 const NAMED: usize = 4;
 
 /// What identifies an item of a `FileBasedCache`.

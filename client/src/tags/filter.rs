@@ -87,7 +87,7 @@ impl Format {
 pub struct Collapse<'a> {
     /// The field.
     pub field: &'a [u8],
-    /// Only so many bytes of it count.
+    /// Number of bytes of it that count; all of them without a number.
     pub first: Option<u64>,
 }
 

@@ -17,7 +17,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
-/// The head of an answer may have so many bytes. `Link` fields of memento archives are the longest there are.
+/// Limit of the head of an answer, in bytes. `Link` fields of memento archives are the longest there are.
 const HEAD: usize = 128 << 10;
 
 /// What bytes go over.

@@ -238,7 +238,7 @@ impl Captured {
     }
 }
 
-/// The first so many bytes of these.
+/// The first `length` bytes of `head` and `rest`.
 fn first(head: Bytes, rest: Pieces, length: u64) -> Pieces {
     let head = stream::iter((!head.is_empty()).then_some(Ok(head)));
     let pieces = stream::unfold((head.chain(rest), length), |(mut rest, left)| async move {

@@ -94,7 +94,7 @@ impl Drop for Written {
 }
 
 impl Spool {
-    /// One that takes so many bytes at most.
+    /// A spool that takes at most `most` bytes.
     pub fn new(most: u64) -> Spool {
         Spool {
             memory: BytesMut::new(),

@@ -31,9 +31,9 @@ const MISSING: [HeaderName; 2] = [
 /// Parameters of the request that have no effect.
 const IGNORED: HeaderName = HeaderName::from_static("ignored-parameters");
 const IN_NAME: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.');
-/// An answer of up to so many bytes that is ready at once says how long it is.
+/// Size up to which an answer that is ready at once says how long it is, in bytes.
 const AT_ONCE: usize = 64 * 1024;
-/// After so many seconds a request may be of use that was refused for want of something here.
+/// `Retry-After`, in seconds, of a request that was refused for want of a resource of this server.
 const RETRY: u64 = 10;
 
 pub(super) async fn answer(asked: &Asked<'_>, request: &Request<Incoming>) -> Response<Body> {

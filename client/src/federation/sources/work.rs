@@ -8,13 +8,13 @@ use tokio::task::JoinHandle;
 
 use super::super::source::{Batch, Batches, SourceError};
 
-/// As much is read in a step on the thread of whoever asks. Tests see many steps.
+/// Limit of bytes read in a step on the caller's thread. In tests it is small, so that there are many steps.
 const QUICK: usize = if cfg!(test) { 6 << 10 } else { 128 << 10 };
-/// After so much, everything else is done elsewhere.
+/// Limit of bytes read on the caller's thread in all steps of a query; later steps run on a thread that may wait.
 const ALL_QUICK: usize = 512 << 10;
-/// As much is read in a step on a thread that may wait,
+/// Limit of bytes read in a step on a thread that may wait.
 const SLOW: usize = if cfg!(test) { 50 << 10 } else { 1 << 20 };
-/// and as long as this may it take.
+/// Time limit of a step on a thread that may wait.
 const SLOW_TIME: Duration = Duration::from_millis(2);
 
 /// What a step may do.
@@ -91,7 +91,7 @@ impl Work {
         self.may_wait
     }
 
-    /// Before so many bytes are read.
+    /// Takes `bytes` off what may still be read; to be called before they are read.
     ///
     /// # Errors
     /// When that was enough.

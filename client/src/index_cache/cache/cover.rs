@@ -11,7 +11,7 @@ use super::{manifest_of, Entry, Manifest, MultiFileBasedCache};
 
 /// What the names of entries end with.
 const END: &str = "-cache";
-/// Of so many entries it is found out what jobs they have; the rest is passed over.
+/// Maximum number of entries whose jobs are looked up; the rest is passed over.
 const LOOKED_AT: usize = 256;
 
 impl MultiFileBasedCache {

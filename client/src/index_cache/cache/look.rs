@@ -12,9 +12,9 @@ use super::manifest::sum;
 use super::seen::{self, Seen};
 use super::{file_of, manifest_of, Entry, FileBasedCache, Form, Manifest};
 
-/// An entry in use is marked as such so often.
+/// Interval at which an entry in use is marked as such.
 const MARKED: Duration = Duration::from_secs(30);
-/// Of so many entries it is remembered what was seen of them.
+/// Maximum number of entries for which it is remembered what was seen of them.
 const REMEMBERED: usize = 20_000;
 
 /// What was seen of an entry when it was last looked at.

@@ -24,7 +24,7 @@ use super::lines::fields::is_word;
 use super::lines::{Bad, Reader, Tally};
 use super::{crawl_log, Error, JobId, Work};
 
-/// Every so many lines, whoever waits is told, and asked whether this should go on.
+/// Number of lines after which progress is reported and a cancellation looked for.
 const OFTEN: u64 = 4096;
 
 /// Which captures there are in an index.

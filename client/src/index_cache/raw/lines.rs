@@ -12,7 +12,7 @@ use super::super::{cdx_line, crawl_log, Draft, Error, JobId, Work};
 
 /// What is written at once, in bytes.
 const BUFFER: usize = 256 * 1024;
-/// Every so many lines, whoever waits is asked whether this should go on.
+/// Number of lines after which progress is reported and a cancellation looked for.
 const OFTEN: u64 = 4096;
 /// Records from this size on, in bytes, are unpacked on a thread of their own.
 const LARGE: u64 = 4 << 20;

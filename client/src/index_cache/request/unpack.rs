@@ -15,9 +15,9 @@ use super::parcel::{member_name, padding, BLOCK, MANIFEST};
 
 /// The largest manifest that is taken, in bytes.
 const LARGEST_MANIFEST: u64 = 64 << 20;
-/// How many times its size a file may have when it is unpacked,
+/// Maximum ratio of the unpacked size of a file to its compressed size.
 const RATIO: u64 = 200;
-/// and what of it is free.
+/// Number of unpacked bytes that are allowed whatever the ratio.
 const FREE: u64 = 16 << 20;
 const BUFFER: usize = 128 * 1024;
 

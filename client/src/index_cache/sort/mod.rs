@@ -21,7 +21,7 @@ use super::{Error, Work};
 
 /// How many runs are merged at once. Of each, [`run::BUFFER`] bytes are in memory, or one line.
 const RUNS: usize = 64;
-/// Every so many lines, whoever waits is asked whether this should go on.
+/// Number of lines after which a cancellation is looked for.
 const OFTEN: u64 = 8192;
 
 /// Takes lines in any order.

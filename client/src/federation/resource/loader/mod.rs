@@ -22,7 +22,7 @@ use crate::federation::config::Loader;
 use crate::federation::net::Net;
 use crate::federation::source::Limits;
 
-/// A record of up to so many bytes is read twice, if it is in a file here: once to check it, and once to send it.
+/// Size up to which a record in a local file is read twice, in bytes: once to check it, and once to send it.
 const TWICE: u64 = 64 << 20;
 /// How many places of the same file are tried.
 const PLACES: usize = 16;

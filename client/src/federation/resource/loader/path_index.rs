@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::federation::resource::record::LoadError;
 
-/// A file of up to so many bytes is kept in memory.
+/// Size up to which a file is kept in memory, in bytes.
 const IN_MEMORY: u64 = 64 << 20;
 /// The longest line that is read, in bytes.
 const LONGEST_LINE: u64 = 64 * 1024;

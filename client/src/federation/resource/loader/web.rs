@@ -11,7 +11,7 @@ use crate::federation::resource::input::Input;
 use crate::federation::resource::record::LoadError;
 use crate::federation::source::{Limits, SourceError};
 
-/// A server that sends all of a file, where a part was asked for, may send so many bytes before the record.
+/// Limit of bytes before the record, from a server that sends all of a file where a part was asked for.
 const LONGEST_WAY: u64 = 64 << 20;
 
 /// The URL of a file below another one. Whatever its name has in it is part of a path.

@@ -22,7 +22,7 @@ use crate::federation::Federation;
 
 /// Nothing from elsewhere, nothing in the page itself, and nobody frames it.
 const POLICY: &str = "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
-/// More than so many sources are not listed.
+/// Maximum number of sources listed.
 const LISTED: usize = 500;
 
 /// The page, with what was searched for.

@@ -10,9 +10,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::super::line::Shape;
 use super::handle::Version;
 
-/// Samples from the beginning to the end,
+/// Number of samples of a file, from its beginning to its end.
 const SAMPLES: u64 = 8;
-/// of so many bytes each.
+/// Size of a sample, in bytes.
 const SAMPLE: usize = 16 << 10;
 
 /// A file that a query found to be out of order, where samples did not show it.

@@ -30,7 +30,7 @@ const BATCH_BYTES: usize = 256 << 10;
 const PAGES: u32 = 10_000;
 /// A number of captures that can be divided by this looks like a limit of the server.
 const ROUND: u64 = 1000;
-/// No answer is gone on with from a moment of so many captures.
+/// Limit of captures of one moment: with as many, an answer cannot be continued from that moment on.
 const EDGE: usize = 100_000;
 /// Number of bytes read of an error answer.
 const COMPLAINT: usize = 8 << 10;

@@ -11,8 +11,9 @@ use super::super::line::Writer;
 use super::super::work::{Halt, Next, Steps, Work};
 use super::cursor::Cursor;
 
-/// The first rows leave in a batch of so many bytes, later ones in larger and larger batches.
+/// Size of the first batch of rows, in bytes; later ones are larger.
 const FIRST: usize = 16 << 10;
+/// Maximum size of a batch of rows, in bytes.
 const LARGEST: usize = 256 << 10;
 
 /// Finds where in a text to begin.
