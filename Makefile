@@ -112,6 +112,7 @@ lint: ## Formatting, clippy, documentation, licences and advisories of the depen
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	$(CARGO) clippy --package crawlspace --package crawlspace-host --no-default-features --all-targets -- -D warnings
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps
+	@scripts/words
 	@scripts/deny
 
 simulate: ## Fetch a million URIs in simulated time with workers that crash, stall and do things twice (SEED=)
