@@ -22,6 +22,7 @@ const ODD: [&str; 6] = [
 ];
 const TIME: &str = "20180102030405";
 const AGAIN: &str = "http://odd.example/again";
+const CIRCLE: &str = "http://odd.example/circle";
 /// pywb does not find it in the `Link` header of any TimeGate.
 const SEMICOLON: &str = "http://odd.example/a;b=c";
 
@@ -45,6 +46,7 @@ impl Odd {
             );
         }
         again(&mut shelf);
+        circle(&mut shelf);
         let (index, warcs) = (shelf.write_index("odd.cdxj"), shelf.warcs());
         let config = format!(
             "{}\x20 odd:\n    index_paths: {index}\n    archive_paths: {warcs}/\n",
@@ -86,6 +88,21 @@ fn again(shelf: &mut Shelf) {
     let slot = shelf.record("odd.warc.gz", &fields, block);
     let more = format!(", \"digest\": \"{digest}\", \"mime\": \"warc/revisit\"");
     shelf.line(AGAIN, TIME, &slot, &more);
+}
+
+/// A redirect to the same page by another scheme, and nothing else of that page.
+fn circle(shelf: &mut Shelf) {
+    let fields = [
+        ("WARC-Type", "response"),
+        ("WARC-Record-ID", "<urn:uuid:circle>"),
+        ("WARC-Date", &*iso(TIME)),
+        ("WARC-Target-URI", CIRCLE),
+        ("Content-Type", "application/http; msgtype=response"),
+    ];
+    let to = CIRCLE.replace("http:", "https:");
+    let block = format!("HTTP/1.1 301 Moved\r\nLocation: {to}\r\nContent-Length: 0\r\n\r\n");
+    let slot = shelf.record("odd.warc.gz", &fields, block.as_bytes());
+    shelf.line(CIRCLE, TIME, &slot, ", \"status\": \"301\"");
 }
 
 /// Two answers say the same of a capture, all of it.
@@ -206,11 +223,15 @@ fn pywb_replays_with_our_apis_in_place_of_its_own() {
         assert_eq!(count(&answer), count(&expected), "{path}");
         assert!(count(&answer) > 0);
     }
-    let missing = get(
-        turned.address(),
-        "/north/2018id_/http://nothing.example.net/",
-    );
-    assert_eq!(missing.status, 404);
+    // Neither sends a reader round in a circle.
+    for (target, status) in [
+        ("/north/2018id_/http://nothing.example.net/".to_owned(), 404),
+        (format!("/odd/{TIME}id_/{CIRCLE}"), 404),
+    ] {
+        assert_eq!(get(turned.address(), &target).status, status, "{target}");
+    }
+    let theirs = get(alone.address(), &format!("/odd/{TIME}id_/{CIRCLE}"));
+    assert_eq!(theirs.status, 400, "{}", theirs.text());
 }
 
 #[test]
