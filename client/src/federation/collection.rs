@@ -10,6 +10,7 @@ use super::config;
 use super::figures::Requests;
 use super::fuzzy;
 use super::group::{kept_rows, Group, Member, Part, Report, Unanswered};
+use super::memory::Full;
 use super::net::Net;
 use super::operations::{Operations, Reorder, Unsorted, SORTED};
 use super::query::{BadQuery, Order, Query, Selection, PAGE, PAGE_OF_BLOCKS};
@@ -83,6 +84,12 @@ impl From<Unanswered> for Failure {
             true => Failure::TooMany,
             false => Failure::Unanswered(sources),
         }
+    }
+}
+
+impl From<Full> for Failure {
+    fn from(_: Full) -> Failure {
+        Failure::Busy
     }
 }
 

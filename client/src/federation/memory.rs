@@ -1,7 +1,8 @@
 //! What all requests together keep in memory, so that many large ones at a time do not take all that there is.
 //!
-//! It counts rows that are kept until all of them are there, to be sorted, and what is remembered for revisits. Rows
-//! that go on as they come take a batch or two for each source, whatever there is of them.
+//! It counts rows that are kept until all of them are there, to be sorted, what is remembered for revisits, and bodies
+//! of requests while they are looked up by. Rows that go on as they come take a batch or two for each source, whatever
+//! there is of them.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

@@ -118,6 +118,13 @@ fn what_all_requests_keep_has_a_limit() {
         );
     }
     assert_eq!(ask("*").text().lines().count(), 20_000);
+    // Bodies that take part in the look-up.
+    for (size, status) in [(1000, 404), (1 << 20, 503), (1000, 404)] {
+        let body = vec![b'x'; size];
+        let target = "/c/resource?url=http://a.com/form";
+        let answer = redis_tests::http::ask(stage.address(), "POST", target, &[], &body).unwrap();
+        assert_eq!(answer.status, status, "{size}: {}", answer.text());
+    }
 }
 
 #[test]

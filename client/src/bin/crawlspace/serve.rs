@@ -43,7 +43,7 @@ pub struct Serve {
     /// How many connections there may be at a time; more wait.
     #[arg(long, value_name = "N", default_value_t = 1024)]
     connections: usize,
-    /// What all requests together may keep in memory of rows that have to be sorted, in MiB. Beyond that, they are refused
+    /// What all requests together may keep in memory of rows that have to be sorted, and the like, in MiB. Beyond that, they are refused
     /// for a while (503).
     #[arg(long, value_name = "MIB", default_value_t = 1024)]
     memory: u64,

@@ -6,22 +6,31 @@ use http::Method;
 
 use super::client_request::ClientRequest;
 use super::spool::Spooled;
+use crate::federation::collection::Failure;
+use crate::federation::memory::Kept;
 use crate::federation::query::{BadQuery, Query};
 
 /// A longer body is no part of what is looked up, in bytes.
 const LONGEST_BODY: u64 = 4 << 20;
+/// A body, the URL that is made of it, its parts and the urlkey are in memory at a time.
+const COPIES: usize = 4;
 
 impl ClientRequest {
     /// Makes a query look for what answered requests like this one: their method and body are part of the urlkey.
     ///
     /// # Errors
-    /// When the URL cannot be looked up so.
-    pub(super) async fn look_up(&self, query: &mut Query) -> Result<(), BadQuery> {
+    /// When the URL cannot be looked up so, or there is no memory for the body.
+    pub(super) async fn look_up(&self, query: &mut Query) -> Result<(), Failure> {
         if matches!(self.method, Method::GET | Method::HEAD) {
             return Ok(());
         }
+        let mut kept = Kept::default();
         let body = match &self.body {
-            Some(spooled) if spooled.length() <= LONGEST_BODY => all(spooled).await,
+            Some(spooled) if spooled.length() <= LONGEST_BODY => {
+                let length = usize::try_from(spooled.length()).unwrap_or(usize::MAX);
+                kept.bytes(length.saturating_mul(COPIES))?;
+                all(spooled).await
+            }
             _ => Vec::new(),
         };
         let media = self
