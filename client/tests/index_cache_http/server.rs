@@ -4,6 +4,7 @@ use std::io::Read;
 
 use crawlspace_client::index_cache::{IndexKind, Manifest, Work};
 use redis_tests::http::{ask, get, Answer};
+use redis_tests::metadata::Form;
 use redis_tests::until;
 
 use crate::archive::Stage as Archive;
@@ -161,6 +162,29 @@ fn strangers_learn_no_paths_from_what_cannot_be_read() {
             .any(|line| line.contains("cannot be read") && line.contains("2-metadata"))
     });
     assert!(!format!("{:?}", answer.fields).contains(&folder));
+}
+
+#[test]
+fn notes_in_manifests_name_no_folder() {
+    let archive = Archive::new();
+    let (mut crawl_log, cdx) = archive.logs(1, 50);
+    crawl_log.extend_from_slice(b"no line\n");
+    // The same job packed and not.
+    for form in [Form::Warc, Form::WarcGz] {
+        archive.add_logs(1, &crawl_log, Some(&cdx), form);
+    }
+    let server = start(&archive);
+    let answer = get(server.address(), "/_indexes/full?jobs=1");
+    assert_eq!(answer.field("jobs-found"), Some("1"));
+    let mut tar = tar::Archive::new(&answer.body[..]);
+    let mut first = tar.entries().unwrap().next().unwrap().unwrap();
+    let mut manifest = String::new();
+    first.read_to_string(&mut manifest).unwrap();
+    for note in ["is skipped", "1-metadata-1.warc.gz (metadata://"] {
+        assert!(manifest.contains(note), "{note} in {manifest}");
+    }
+    let folder = archive.archive().display().to_string();
+    assert!(!manifest.contains(&folder), "{manifest}");
 }
 
 #[test]

@@ -265,10 +265,16 @@ impl Files {
                 .filter(|last| name::unpacked(&last.name) == name::unpacked(&file.name));
             match same {
                 Some(same) if same.location == file.location => {}
-                Some(same) => notes.push(format!(
-                    "{} is passed over: {} is the same file by its name",
-                    file.location, same.location
-                )),
+                Some(same) => {
+                    // Without folders: notes are in manifests, which go to clients.
+                    let note = format!(
+                        "{} is skipped: {} of a place that was named before is the same file by its name",
+                        file.name, same.name
+                    );
+                    if notes.last() != Some(&note) {
+                        notes.push(note);
+                    }
+                }
                 None => kept.push(file),
             }
         }

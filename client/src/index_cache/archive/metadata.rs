@@ -196,7 +196,7 @@ impl Pass<'_, '_> {
             let stated = String::from_utf8_lossy(&stated).into_owned();
             self.found.notes.push(format!(
                 "{}: offset {offset}: {url} is passed over: its type is {stated:?}, where {media_type} is expected",
-                self.shown
+                self.file.name
             ));
             record.finish()?;
             return Ok(());

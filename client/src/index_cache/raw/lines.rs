@@ -41,7 +41,9 @@ impl Lines {
         work: &Work,
         ours: &mut Option<Error>,
     ) -> Result<(), Error> {
-        let file = format!("{} ({})", record.file, record.url);
+        // Without its folder: notes about lines are in manifests, which go to clients.
+        let name = record.file.rsplit('/').next().unwrap_or_default();
+        let file = format!("{name} ({})", record.url);
         match record.length {
             0..LARGE => self.take_lines(&mut record, file, work, ours),
             _ => read_ahead(&mut record, |lines| {
