@@ -1,8 +1,8 @@
 //! What was captured, as it is replayed: the HTTP response that is in a record.
 //!
-//! Whoever wrote it is a stranger to this server. Its body goes on as it is; of its header goes on under its own name
-//! what a browser needs to show the body, and all else as `X-Archive-Orig-…`, so that nothing of it can act for this
-//! server's origin. The answer is sandboxed: to a browser, the page has an origin of its own, and no scripts.
+//! Its author is a stranger to this server. The body goes on as it is; of the header, fields that a browser needs to
+//! show the body keep their names, and all others become `X-Archive-Orig-…`, so that none of them acts for this server's
+//! origin. The answer is sandboxed: to a browser, the page has an origin of its own, and no scripts.
 
 use bytes::{Bytes, BytesMut};
 use futures_util::stream::{self, BoxStream, StreamExt};
