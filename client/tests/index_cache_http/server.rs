@@ -210,6 +210,20 @@ fn long_lists_are_left_out_of_headers() {
 }
 
 #[test]
+fn a_list_of_jobs_that_is_too_long_for_a_url_is_refused_in_words() {
+    let archive = Archive::with_jobs("1", 10);
+    let server = start(&archive);
+    let jobs: Vec<String> = (1..40_000).step_by(2).map(|job| job.to_string()).collect();
+    let desk = crate::parcels::Desk::new();
+    let client = desk.strict(&server.url());
+    let jobs = crate::parcels::set(&jobs.join(","));
+    let refused = client.get_index(IndexKind::Full, &jobs, &Work::default());
+    let error = refused.unwrap_err().to_string();
+    assert!(error.contains("too long for its URL"), "{error}");
+    assert_eq!(desk.files(), [""; 0]);
+}
+
+#[test]
 fn what_makes_no_sense_is_refused() {
     let archive = Archive::with_jobs("1", 10);
     let server = start(&archive);

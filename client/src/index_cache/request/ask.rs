@@ -17,6 +17,8 @@ use crate::wacz::Options as WebOptions;
 const WAIT: u64 = 20;
 /// The longest pause that a server can ask for while it builds.
 const LONGEST_PAUSE: u64 = 30;
+/// The longest URL that HTTP libraries and servers take, in bytes.
+const MAX_URL: usize = 65_534;
 /// How much is read of an answer that is no index, in bytes.
 const EXPLANATION: u64 = 64 * 1024;
 /// How much of it is told.
@@ -71,6 +73,11 @@ pub(super) fn without_password(url: &Url) -> String {
 
 /// Asks once.
 pub(super) fn ask(url: &Url, silence: Duration, work: &Work) -> Result<Answer, Failure> {
+    if url.as_str().len() > MAX_URL {
+        return Err(Failure::Answer(format!(
+            "the list of jobs is too long for its URL, which may have {MAX_URL} bytes: ask for fewer at a time"
+        )));
+    }
     let request = web_client(silence)?.get(url.clone());
     // What is in the tar is packed as far as it can be.
     let request = request.header(ACCEPT_ENCODING, "identity");
