@@ -43,7 +43,8 @@ fn every_dependency_has_a_reason() {
     let page = read("docs/dependencies.md");
     for (ours, manifest) in [
         ("crawlspace", "Cargo.toml"),
-        ("crawlspace-cdx", "cdx/Cargo.toml"),
+        ("crawlspace-host", "crates/host/Cargo.toml"),
+        ("crawlspace-cdx", "crates/cdx/Cargo.toml"),
         ("crawlspace-client", "client/Cargo.toml"),
         ("redis-tests", "redis-tests/Cargo.toml"),
     ] {
