@@ -170,6 +170,8 @@ impl SourceError {
     /// Whose failure it is, for the breaker: a question's own must not turn a source off for others.
     pub fn fault(&self) -> Fault {
         match self {
+            // A question that has come by this server before, or by too many (508).
+            SourceError::Status(508) => Fault::Question,
             SourceError::Timeout
             | SourceError::Forbidden(_)
             | SourceError::Connection(_)

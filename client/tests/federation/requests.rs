@@ -206,7 +206,7 @@ fn servers_that_ask_each_other_in_a_circle_notice() {
     drop(port);
     let config = format!(
         "collections:\n  up: upstream+http://{address}/up\n  cdx:\n    index:\n      type: cdx\n      \
-         api_url: http://{address}/cdx/index\n      replay_url: http://{address}/{{timestamp}}/{{url}}\n"
+         api_url: http://{address}/cdx/index\n      replay_url: http://{address}/{{timestamp}}/{{url}}\n  live: $live\n"
     );
     let stage = Stage::start_at(&config, address);
     let mut connection = Connection::open(stage.address()).unwrap();
@@ -217,4 +217,8 @@ fn servers_that_ask_each_other_in_a_circle_notice() {
         let errors = answer.field("source-errors").unwrap();
         assert!(errors.contains("508"), "{errors}");
     }
+    let again = format!("http://{address}/live/id_/");
+    let target = format!("/live/id_/{again}{again}http://example.com/");
+    let answer = connection.ask("GET", &target, &[], b"").unwrap();
+    assert_eq!(answer.status, 508, "{}", answer.text());
 }

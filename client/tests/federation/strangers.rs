@@ -25,12 +25,19 @@ pub fn logged(stage: &Stage, answer: &Answer, message: &str, count: usize) -> Ve
 
 #[test]
 fn the_status_is_for_the_operator() {
-    let stage = Stage::start("collections:\n  c: ./none.cdxj\n");
+    let stage = Stage::start("collections:\n  c: ./none.cdxj\n  live: $live\n");
     for target in ["/_status", "/_metrics"] {
         let answer = get(stage.address(), target);
         assert_eq!(answer.status, 404, "{}", answer.text());
         assert!(!answer.text().contains("127.0.0.1"), "{}", answer.text());
         assert_eq!(get(stage.operator(), target).status, 200);
+        // Not through the live web either, whatever private addresses may be asked.
+        let operator = stage.operator();
+        let through = get(
+            stage.address(),
+            &format!("/live/id_/http://{operator}{target}"),
+        );
+        assert_eq!(through.status, 404, "{}", through.text());
     }
     // Where the operator looks, there is nothing else.
     for target in ["/", "/c/index?url=a.com", "/_indexes/full?jobs=1"] {

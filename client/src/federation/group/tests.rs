@@ -236,6 +236,7 @@ async fn what_a_question_brings_about_turns_no_source_off() {
         SourceError::Status(403),
         SourceError::Status(404),
         SourceError::Status(429),
+        SourceError::Status(508),
     ] {
         assert!(
             !turned_off(&[Err(error.clone())], true, 20).await,

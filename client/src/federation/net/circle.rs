@@ -8,6 +8,7 @@ use std::future::Future;
 use std::hash::BuildHasher;
 use std::sync::OnceLock;
 
+use bytes::Bytes;
 use http::header::VIA;
 use http::{HeaderMap, HeaderValue};
 
@@ -65,6 +66,14 @@ impl Way {
 /// The value of `Via` of a request that is made now.
 pub(in crate::federation) fn via() -> Option<HeaderValue> {
     ONWARD.try_with(Clone::clone).ok().flatten()
+}
+
+/// Adds `Via` to the fields of a request that is made now.
+pub(in crate::federation) fn mark(fields: &mut Vec<(Bytes, Bytes)>) {
+    if let Some(via) = via() {
+        let value = Bytes::copy_from_slice(via.as_bytes());
+        fields.push((Bytes::from_static(b"Via"), value));
+    }
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 //! again. Proxies of the environment are not used, since they would go wherever they like.
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -57,6 +57,8 @@ pub struct Net {
     names: Names,
     tls: TlsConnector,
     pool: Arc<Pool>,
+    /// Where this server answers its operator.
+    operator: OnceLock<SocketAddr>,
 }
 
 /// A request to an index, or for a part of a file. Redirects are followed.
@@ -107,6 +109,7 @@ impl Net {
             names: Names::new(),
             tls: TlsConnector::from(Arc::new(tls::for_web()?)),
             pool: Arc::new(Pool::new()),
+            operator: OnceLock::new(),
         }))
     }
 
@@ -128,8 +131,26 @@ impl Net {
                 "{why}; `allow_private` in the configuration lists those that may be asked all the same"
             ))
         })?;
+        if let Some(address) = permitted.iter().find(|one| self.is_operators(**one, port)) {
+            return Err(SourceError::Forbidden(format!(
+                "{host} is at {address}, where port {port} is for the operator of this server"
+            )));
+        }
         let with_port = |address| SocketAddr::new(address, port);
         Ok(permitted.into_iter().map(with_port).collect())
+    }
+
+    /// Refuses requests to the address at which this server answers its operator, whatever `allow_private` says.
+    pub(super) fn refuse_operators(&self, address: SocketAddr) {
+        let _ = self.operator.set(address);
+    }
+
+    /// Whether that is where this server answers its operator. One that listens at all addresses may be at any.
+    fn is_operators(&self, address: IpAddr, port: u16) -> bool {
+        self.operator.get().is_some_and(|own| {
+            let same = own.ip().to_canonical() == address.to_canonical();
+            own.port() == port && (same || own.ip().is_unspecified() || address.is_unspecified())
+        })
     }
 
     /// Sends a request, over a connection that was kept where there is one. An answer with a redirect is followed,

@@ -4,6 +4,8 @@
 //! show the body keep their names, and all others become `X-Archive-Orig-…`, so that none of them acts for this server's
 //! origin. The answer is sandboxed: to a browser, the page has an origin of its own, and no scripts.
 
+use std::borrow::Cow;
+
 use bytes::{Bytes, BytesMut};
 use futures_util::stream::{self, BoxStream, StreamExt};
 use http::header::{
@@ -13,6 +15,7 @@ use http::header::{
 use http::{HeaderMap, Response, StatusCode};
 use hyper::body::Frame;
 use hyper::ext::ReasonPhrase;
+use percent_encoding::{percent_encode, CONTROLS};
 use url::Url;
 
 use super::http_head::{self, Head, MAX_HEAD};
@@ -40,6 +43,8 @@ const MEMENTO_DATETIME: HeaderName = HeaderName::from_static("memento-datetime")
 /// Whose capture it is. Archives that have this field give the prefix to all that was captured.
 const SOURCE: HeaderName = HeaderName::from_static("x-archive-src");
 
+/// Limit of names and values of a captured header that go on. A header of `http` has room for some 24 000 names.
+const MAX_FIELDS: usize = 1000;
 /// Number of bytes of a payload that are read first: enough to recognize its coding.
 const LOOK: usize = 64;
 
@@ -192,6 +197,9 @@ impl Captured {
         };
         let head = Head::of(head);
         for (name, value) in head.named() {
+            if headers.len() >= MAX_FIELDS {
+                break;
+            }
             let Ok(value) = HeaderValue::from_bytes(&value) else {
                 continue;
             };
@@ -199,17 +207,16 @@ impl Captured {
             let keeps = KEPT.contains(&&*lower)
                 || lower == CONTENT_ENCODING.as_str() && self.is_packed(value.as_bytes());
             let own = HeaderName::from_bytes(lower.as_bytes());
-            // There may be more of them than a header here can have.
             if let (Ok(own), true) = (own, keeps) {
-                let _ = headers.try_append(own, value.clone());
+                headers.append(own, value.clone());
             }
             let original = HeaderName::from_bytes(format!("{ORIGINAL}{lower}").as_bytes());
             // Of what stays true nothing more has to be said.
             if let (Ok(original), false) = (original, keeps && lower.starts_with("content-")) {
-                let _ = headers.try_append(original, value);
+                headers.append(original, value);
             }
         }
-        if let Some(location) = head.get("Location").map(String::from_utf8_lossy) {
+        if let Some(location) = head.get("Location").map(|location| as_url(location)) {
             let to = Url::parse(target).and_then(|target| target.join(location.trim()));
             let to = to.ok().filter(|to| matches!(to.scheme(), "http" | "https"));
             let to = to.map(|to| match to.fragment() {
@@ -217,7 +224,7 @@ impl Captured {
                 None => memento(to.as_str()),
             });
             if let Some(Ok(to)) = to.map(HeaderValue::try_from) {
-                let _ = headers.try_insert(LOCATION, to);
+                headers.insert(LOCATION, to);
             }
         }
         // Many programs that write records undo the chunks, and leave the header.
@@ -255,6 +262,14 @@ fn first(head: Bytes, rest: Pieces, length: u64) -> Pieces {
         })
     });
     pieces.fuse().boxed()
+}
+
+/// The text of a reference. Browsers send bytes that are not UTF-8 as they are, percent-encoded.
+fn as_url(reference: &[u8]) -> Cow<'_, str> {
+    match std::str::from_utf8(reference) {
+        Ok(text) => Cow::Borrowed(text),
+        Err(_) => percent_encode(reference, CONTROLS).to_string().into(),
+    }
 }
 
 /// Whether these bytes begin with the size of a chunk.
@@ -309,4 +324,36 @@ pub(super) fn body(pieces: Pieces) -> Body {
             Err(Broken(error.to_string()))
         }
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(head: impl Into<Bytes>) -> HeaderMap {
+        let captured = Captured {
+            head: Some(head.into()),
+            media: Vec::new(),
+            length: 0,
+            begin: Bytes::new(),
+            payload: stream::empty().boxed(),
+        };
+        let memento = |url: &str| format!("/all/2020id_/{url}");
+        captured.headers("http://example.com/", memento).0
+    }
+
+    #[test]
+    fn more_fields_than_a_header_can_have_are_left_out() {
+        let many: String = (0..25_000).map(|n| format!("{n:x}:\r\n")).collect();
+        let headers = headers(format!("HTTP/1.1 200 OK\r\n{many}\r\n"));
+        assert_eq!(headers.len(), MAX_FIELDS);
+    }
+
+    #[test]
+    fn bytes_of_a_redirect_are_sent_as_browsers_send_them() {
+        let head = b"HTTP/1.1 302 Found\r\nLocation: /h\xe9?a=%20b\r\n\r\n";
+        let headers = headers(&head[..]);
+        let location = headers[LOCATION].to_str().unwrap();
+        assert_eq!(location, "/all/2020id_/http://example.com/h%E9?a=%20b");
+    }
 }

@@ -103,6 +103,9 @@ pub async fn serve(
     let places = Arc::new(Semaphore::new(
         options.connections.min(Semaphore::MAX_PERMITS),
     ));
+    if options.operator {
+        federation.net.refuse_operators(listener.local_addr()?);
+    }
     let options = Arc::new(options);
     let (ending, ends) = watch::channel(false);
     let mut connections = JoinSet::new();

@@ -11,7 +11,7 @@ use url::Url;
 use super::client_request::ClientRequest;
 use super::digest::Digest;
 use super::record::{LoadError, Record};
-use crate::federation::net::Net;
+use crate::federation::net::{circle, Net};
 use crate::federation::row::Row;
 use crate::federation::source::{Limits, SourceError};
 use crate::federation::timestamp::Timestamp;
@@ -101,10 +101,9 @@ async fn live(
         return Err(LoadError::Request(format!("{url} names no host")));
     }
     let date = Timestamp::now();
-    let exchange = net
-        .exchange(request.live(url.clone()), limits)
-        .await
-        .map_err(unsent)?;
+    let mut outgoing = request.live(url.clone());
+    circle::mark(&mut outgoing.fields);
+    let exchange = net.exchange(outgoing, limits).await.map_err(unsent)?;
     let origin = Origin {
         target_uri: url.to_string(),
         date,

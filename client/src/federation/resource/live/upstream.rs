@@ -44,15 +44,9 @@ pub async fn load(
         &String::from_utf8_lossy(row.timestamp()),
         request,
     )?;
-    if let Some(via) = circle::via() {
-        let name = Bytes::from_static(b"Via");
-        outgoing
-            .fields
-            .retain(|(one, _)| !one.eq_ignore_ascii_case(&name));
-        outgoing
-            .fields
-            .push((name, Bytes::copy_from_slice(via.as_bytes())));
-    }
+    let fields = &mut outgoing.fields;
+    fields.retain(|(name, _)| !name.eq_ignore_ascii_case(b"Via"));
+    circle::mark(fields);
     let exchange = net.exchange(outgoing, limits).await.map_err(unsent)?;
     let Exchange { head, body, .. } = exchange;
     match head.first.code {
