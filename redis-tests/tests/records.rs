@@ -421,7 +421,7 @@ fn earliest_records_stay_whoever_adds_them_and_in_whatever_order() {
                 after.assert_same(&expected[1], "the same, committed");
             }
         }
-        assert_eq!(ok!(c, "EXISTS", "p:h:a:others"), int(0));
+        assert_eq!(ok!(c, "EXISTS", "p:h:a:unstored"), int(0));
         assert_consistent(&mut c, P);
         server.wait_for_replica_offset(&replica);
         replica
@@ -797,7 +797,7 @@ fn crawl_ids_that_would_share_keys_are_refused() {
     let server = Server::start();
     let mut c = server.wire();
     let mut refused: Vec<String> = [
-        "counts", "wacz", "base", "fresh", "cut", "deps", "refs", "seq",
+        "counts", "wacz", "baseline", "added", "merging", "unstored", "deps", "refs", "seq",
     ]
     .iter()
     .map(|suffix| format!("a:{suffix}"))

@@ -92,11 +92,11 @@ impl<K: Store> Index<K> {
         self.refuse_while_removing(ks, crawl)?;
         let records = self.crawl_key(ks, crawl, CrawlKey::Records);
         let counts_key = self.crawl_key(ks, crawl, CrawlKey::Counts);
-        let fresh = self.crawl_key(ks, crawl, CrawlKey::Fresh);
+        let added = self.crawl_key(ks, crawl, CrawlKey::Added);
         // Everything that can be refused is looked at before the first write.
         counts::read(ks, &counts_key, counts::TOTAL_URLS)?;
         ks.hash_len(&records)?;
-        ks.hash_len(&fresh)?;
+        ks.hash_len(&added)?;
         let mut earliest = match earliest {
             true => Some(Earliest::of(self, ks, crawl)?),
             false => None,
@@ -135,7 +135,7 @@ impl<K: Store> Index<K> {
                         ks.hash_set(&records, field, &value)?;
                     }
                     if continuing {
-                        ks.hash_set(&fresh, digest.canonical(), b"")?;
+                        ks.hash_set(&added, digest.canonical(), b"")?;
                     }
                     new += 1;
                     urls += 1;

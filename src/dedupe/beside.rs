@@ -153,8 +153,8 @@ impl<K: Store> Index<K> {
         if self.is_removing(ks, crawl)? {
             return Ok(0);
         }
-        let base = self.crawl_key(ks, crawl, CrawlKey::Base);
-        let seen = ks.hash_get(&base, b"hashes")?;
+        let baseline = self.crawl_key(ks, crawl, CrawlKey::Baseline);
+        let seen = ks.hash_get(&baseline, b"hashes")?;
         Ok(seen.and_then(|n| parse_unsigned(n.as_ref())).unwrap_or(0))
     }
 

@@ -109,11 +109,11 @@ impl<K: Store> Check<K> {
         if !index.is_uncommitted(ks, &crawl)? {
             check_counts(index, ks, &crawl, &mut self.findings, self.repair)?;
         }
-        let base = index.crawl_key(ks, &crawl, CrawlKey::Base);
+        let baseline = index.crawl_key(ks, &crawl, CrawlKey::Baseline);
         let counts_key = index.crawl_key(ks, &crawl, CrawlKey::Counts);
-        let adopted = ks.hash_has(&base, b"commits")?;
+        let adopted = ks.hash_has(&baseline, b"commits")?;
         let committed = if adopted && index.is_uncommitted(ks, &crawl)? {
-            counts::all(ks, &base, b"base.")?
+            counts::all(ks, &baseline, b"baseline.")?
         } else {
             counts::all(ks, &counts_key, b"")?
         };
@@ -132,7 +132,7 @@ impl<K: Store> Check<K> {
             self.findings.placeholders += u64::from(!closed);
         }
         self.check_numbers(index, ks, &crawl)?;
-        self.check_packed_value(index, ks, &crawl, &base)?;
+        self.check_packed_value(index, ks, &crawl, &baseline)?;
         let walk = Walk::stored(index, ks, Of::Records(crawl.clone()));
         self.current = crawl;
         Ok(Phase::Records(walk))
@@ -145,18 +145,18 @@ impl<K: Store> Check<K> {
         index: &mut Index<K>,
         ks: &mut K,
         crawl: &[u8],
-        base: &K::Name,
+        baseline: &K::Name,
     ) -> Result<()> {
         if index.packed_key().is_none() || index.is_uncommitted(ks, crawl)? {
             return Ok(());
         }
-        let seen = ks.hash_get(base, b"hashes")?;
+        let seen = ks.hash_get(baseline, b"hashes")?;
         let seen = seen.and_then(|n| parse_unsigned(n.as_ref())).unwrap_or(0);
         if seen > 0 && index.records_len(ks, crawl)? == 0 {
             self.findings.missing_hashes += seen;
             if self.repair {
                 // They cannot be brought back.
-                ks.hash_set(base, b"hashes", b"0")?;
+                ks.hash_set(baseline, b"hashes", b"0")?;
                 self.findings.repaired += 1;
             }
         }
@@ -180,14 +180,14 @@ impl<K: Store> Check<K> {
             }
         }
         if self.repair && kept != self.numbers {
-            let base = index.crawl_key(ks, crawl, CrawlKey::Base);
+            let baseline = index.crawl_key(ks, crawl, CrawlKey::Baseline);
             if kept.is_empty() {
                 // All are another crawl's: this one goes to the end of the order.
                 kept.push(index.next_number(ks)?);
                 let number = kept[0].to_string();
                 ks.hash_set(&index.names.commits, number.as_bytes(), crawl)?;
             }
-            ks.hash_set(&base, b"commits", &write_numbers(&kept))?;
+            ks.hash_set(&baseline, b"commits", &write_numbers(&kept))?;
             self.findings.repaired += 1;
         }
         if self.repair {
@@ -498,7 +498,7 @@ fn check_record<K: Store>(
     let digest = Digest::of_field(field);
     // A plain client's commit leaves these lists behind.
     if index.is_uncommitted(ks, crawl)? || index.is_committing(ks, crawl)? {
-        for part in [CrawlKey::Fresh, CrawlKey::Cut] {
+        for part in [CrawlKey::Added, CrawlKey::Merging] {
             let part = index.crawl_key(ks, crawl, part);
             if ks.hash_has(&part, digest.canonical())? {
                 return Ok(()); // not committed yet
@@ -523,10 +523,10 @@ fn check_record<K: Store>(
             let Some(&last) = numbers.last() else {
                 return Ok(());
             };
-            let base = index.crawl_key(ks, crawl, CrawlKey::Base);
+            let baseline = index.crawl_key(ks, crawl, CrawlKey::Baseline);
             let mut holders = index.holders(ks, &digest)?;
             let recorded = holders.iter().any(|n| numbers.contains(n));
-            if !recorded && !unlisted && !ks.hash_has(&base, b"found")? {
+            if !recorded && !unlisted && !ks.hash_has(&baseline, b"found")? {
                 findings.stale_holders += 1;
                 if repair {
                     holders.push(last);

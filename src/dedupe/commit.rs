@@ -1,7 +1,7 @@
 //! `COMMIT`: a crawl becomes part of the merged index.
 //!
 //! Nobody sees a hash of the crawl before the last step, because look-ups pass over owners that
-//! are not in `allcrawls`, and over the fields in `h:<crawl>:cut` of a crawl that continues. The
+//! are not in `allcrawls`, and over the fields in `h:<crawl>:merging` of a crawl that continues. The
 //! last step makes everything true at once. How far a commit is stands in `committing`, written
 //! with each slice, so that one cut short by a crash goes on with exact figures.
 
@@ -105,11 +105,11 @@ impl<K: Store> Commit<K> {
             // An earlier run was cut short. What came since belongs to this one as well.
             self.state = state;
             self.looked_at = LOOKED_AT;
-            let fresh = index.crawl_key(ks, crawl, CrawlKey::Fresh);
+            let added = index.crawl_key(ks, crawl, CrawlKey::Added);
             if self.continued {
-                self.phase = Phase::Join(Walk::hash(ks, fresh));
+                self.phase = Phase::Join(Walk::hash(ks, added));
             } else {
-                ks.delete(&fresh)?;
+                ks.delete(&added)?;
                 self.resume(index, ks)?;
             }
             return Ok(None);
@@ -120,7 +120,11 @@ impl<K: Store> Commit<K> {
                 self.phase = Phase::Clear(Walk::stored(index, ks, of));
                 return Ok(None);
             }
-            index.drop_leftovers(ks, crawl, &[CrawlKey::Base, CrawlKey::Cut, CrawlKey::Fresh])?;
+            index.drop_leftovers(
+                ks,
+                crawl,
+                &[CrawlKey::Baseline, CrawlKey::Merging, CrawlKey::Added],
+            )?;
         } else if index.copied(ks, crawl)? > 0 || (!self.swept && self.may_be_twice(index, ks)?) {
             self.swept = true;
             self.phase = self.sweep(index, ks);
@@ -141,15 +145,15 @@ impl<K: Store> Commit<K> {
             known: 0,
         };
         index.set_commit_state(ks, crawl, Some(self.state))?;
-        index.cut_base(ks, crawl)?;
+        index.begin_baseline(ks, crawl)?;
         if self.continued {
-            let fresh = index.crawl_key(ks, crawl, CrawlKey::Fresh);
-            let cut = index.crawl_key(ks, crawl, CrawlKey::Cut);
-            if ks.exists(&fresh) {
-                ks.rename(&fresh, &cut)?;
+            let added = index.crawl_key(ks, crawl, CrawlKey::Added);
+            let merging = index.crawl_key(ks, crawl, CrawlKey::Merging);
+            if ks.exists(&added) {
+                ks.rename(&added, &merging)?;
             }
         }
-        self.phase = self.after_cut(index, ks)?;
+        self.phase = self.first_walk(index, ks)?;
         Ok(None)
     }
 
@@ -171,12 +175,12 @@ impl<K: Store> Commit<K> {
 
     /// Continues a commit that was cut short.
     fn resume(&mut self, index: &mut Index<K>, ks: &mut K) -> Result<()> {
-        index.cut_base(ks, &self.crawl)?;
+        index.begin_baseline(ks, &self.crawl)?;
         self.phase = if index.last_number(ks)? > self.state.number {
             let key = self.walked_key(index, ks);
             Phase::Undo(Walk::hash(ks, key))
         } else {
-            self.after_cut(index, ks)?
+            self.first_walk(index, ks)?
         };
         Ok(())
     }
@@ -184,14 +188,14 @@ impl<K: Store> Commit<K> {
     /// The hash whose fields this commit walks.
     fn walked_key(&self, index: &mut Index<K>, ks: &mut K) -> K::Name {
         let which = if self.continued {
-            CrawlKey::Cut
+            CrawlKey::Merging
         } else {
             CrawlKey::Records
         };
         index.crawl_key(ks, &self.crawl, which)
     }
 
-    fn after_cut(&mut self, index: &mut Index<K>, ks: &mut K) -> Result<Phase<K>> {
+    fn first_walk(&mut self, index: &mut Index<K>, ks: &mut K) -> Result<Phase<K>> {
         if self.continued && index.has_unseen_fields(ks, &self.crawl)? {
             let of = Of::Records(self.crawl.clone());
             return Ok(Phase::Gather(Walk::stored(index, ks, of)));
@@ -231,11 +235,11 @@ impl<K: Store> Commit<K> {
 
     fn finish(&mut self, index: &mut Index<K>, ks: &mut K) -> Result<()> {
         let crawl = &self.crawl[..];
-        let base = index.crawl_key(ks, crawl, CrawlKey::Base);
-        let cut = index.crawl_key(ks, crawl, CrawlKey::Cut);
-        let before = counts::all(ks, &base, b"base.")?;
+        let baseline = index.crawl_key(ks, crawl, CrawlKey::Baseline);
+        let merging = index.crawl_key(ks, crawl, CrawlKey::Merging);
+        let before = counts::all(ks, &baseline, b"baseline.")?;
         let mut sums = Vec::new();
-        for (name, n) in counts::all(ks, &base, b"cut.")? {
+        for (name, n) in counts::all(ks, &baseline, b"merging.")? {
             let was = before.iter().find(|(b, _)| *b == name).map_or(0, |b| b.1);
             let more = n.saturating_sub(was);
             if more != 0 {
@@ -247,9 +251,9 @@ impl<K: Store> Commit<K> {
         for (name, sum) in sums {
             counts::set(ks, &index.names.allcounts, &name, sum)?;
         }
-        let more_came = index.newer_than_cut(ks, crawl)?;
-        ks.delete(&cut)?;
-        index.settle_base(ks, crawl, self.state.number)?;
+        let more_came = index.changed_since_commit_began(ks, crawl)?;
+        ks.delete(&merging)?;
+        index.settle_baseline(ks, crawl, self.state.number)?;
         ks.hash_set(
             &index.names.commits,
             self.state.number.to_string().as_bytes(),
@@ -295,11 +299,11 @@ impl<K: Store> Job<K> for Commit<K> {
                     self.phase = Phase::Start;
                 }
                 Phase::Join(walk) => {
-                    let cut = index.crawl_key(ks, &self.crawl, CrawlKey::Cut);
-                    let fresh = index.crawl_key(ks, &self.crawl, CrawlKey::Fresh);
+                    let merging = index.crawl_key(ks, &self.crawl, CrawlKey::Merging);
+                    let added = index.crawl_key(ks, &self.crawl, CrawlKey::Added);
                     let done = walk.run(index, ks, time, |_, ks, field, _| {
-                        ks.hash_set(&cut, field, b"")?;
-                        ks.hash_del(&fresh, field)?;
+                        ks.hash_set(&merging, field, b"")?;
+                        ks.hash_del(&added, field)?;
                         Ok(())
                     })?;
                     if !done {
@@ -324,7 +328,7 @@ impl<K: Store> Job<K> for Commit<K> {
                         known: 0,
                     };
                     index.set_commit_state(ks, crawl, Some(self.state))?;
-                    self.phase = self.after_cut(index, ks)?;
+                    self.phase = self.first_walk(index, ks)?;
                 }
                 Phase::Gather(walk) => {
                     let crawl = &self.crawl[..];
@@ -335,8 +339,8 @@ impl<K: Store> Job<K> for Commit<K> {
                     if !done {
                         return Ok(Step::More);
                     }
-                    let cut = index.crawl_key(ks, &self.crawl, CrawlKey::Cut);
-                    self.phase = Phase::Walk(Walk::hash(ks, cut));
+                    let merging = index.crawl_key(ks, &self.crawl, CrawlKey::Merging);
+                    self.phase = Phase::Walk(Walk::hash(ks, merging));
                 }
                 Phase::Walk(walk) => {
                     let crawl = &self.crawl[..];
@@ -345,9 +349,9 @@ impl<K: Store> Job<K> for Commit<K> {
                     let state = &mut self.state;
                     let looked_at = &mut self.looked_at;
                     index.heed_purge(ks)?;
-                    let fresh = index.crawl_key(ks, crawl, CrawlKey::Fresh);
+                    let added = index.crawl_key(ks, crawl, CrawlKey::Added);
                     // Fields that come while a first commit runs are the next one's.
-                    let skip_fresh = !continued && ks.hash_len(&fresh)? > 0;
+                    let skip_added = !continued && ks.hash_len(&added)? > 0;
                     let packs = index.storage() == Storage::Packed;
                     let mut moved: Vec<Vec<u8>> = Vec::new();
                     let done = walk.run(index, ks, time, |index, ks, field, value| {
@@ -355,7 +359,7 @@ impl<K: Store> Job<K> for Commit<K> {
                         let is_new = *looked_at < LOOKED_AT;
                         *looked_at += usize::from(is_new);
                         let is_record = continued || Record::parse(value).is_some();
-                        let usual = is_record && !continued && !skip_fresh;
+                        let usual = is_record && !continued && !skip_added;
                         if usual
                             && index.only_written(field)
                             && index.merge_new(ks, crawl, (field, value))?
@@ -364,7 +368,7 @@ impl<K: Store> Job<K> for Commit<K> {
                             return Ok(());
                         }
                         let digest = Digest::of_field(field);
-                        if skip_fresh && ks.hash_has(&fresh, digest.canonical())? {
+                        if skip_added && ks.hash_has(&added, digest.canonical())? {
                             return Ok(());
                         }
                         if packs && continued {
@@ -401,8 +405,8 @@ impl<K: Store> Job<K> for Commit<K> {
                 }
                 Phase::Files(next) => {
                     let waczs = index.crawl_key(ks, &self.crawl, CrawlKey::Waczs);
-                    let base = index.crawl_key(ks, &self.crawl, CrawlKey::Base);
-                    let committed = counts::read(ks, &base, b"wacz")?.max(0) as u64;
+                    let baseline = index.crawl_key(ks, &self.crawl, CrawlKey::Baseline);
+                    let committed = counts::read(ks, &baseline, b"wacz")?.max(0) as u64;
                     while let Some(json) = ks.list_get(&waczs, *next)? {
                         *next += 1;
                         let entry = WaczEntry::parse(json.as_ref()).filter(WaczEntry::is_closed);
@@ -411,7 +415,7 @@ impl<K: Store> Job<K> for Commit<K> {
                             if !ks.set_has(&names.finished, &entry.filename)? {
                                 ks.set_add(&names.finished, &entry.filename)?;
                             } else if *next > committed
-                                || file_before(ks, &base, *next - 1)?.is_some()
+                                || file_before(ks, &baseline, *next - 1)?.is_some()
                             {
                                 // Another crawl's too, or an importer put it there, or an
                                 // earlier run of this: whoever removes it looks.
@@ -470,10 +474,10 @@ impl<K: Store> Job<K> for Commit<K> {
 }
 
 /// Finds the fields of a continued crawl that a plain client added, and lists them in
-/// `h:<crawl>:cut` beside those that our own commands listed.
+/// `h:<crawl>:merging` beside those that our own commands listed.
 pub struct Gather<N> {
-    cut: N,
-    fresh: N,
+    merging: N,
+    added: N,
     numbers: Numbers,
     /// Whether no key says which hashes a crawl that plain clients committed holds beside their
     /// owner. A commit takes them for new, which does no harm; nothing else may change them.
@@ -488,15 +492,15 @@ impl<N: Clone + AsRef<[u8]>> Gather<N> {
         crawl: &[u8],
         spares: bool,
     ) -> Result<Gather<N>> {
-        let base = index.crawl_key(ks, crawl, CrawlKey::Base);
+        let baseline = index.crawl_key(ks, crawl, CrawlKey::Baseline);
         let mut numbers = index.numbers_of(ks, crawl)?;
-        let is_unrecorded = numbers.is_empty() || ks.hash_has(&base, b"found")?;
+        let is_unrecorded = numbers.is_empty() || ks.hash_has(&baseline, b"found")?;
         if let Some(state) = index.commit_state(ks, crawl)? {
             numbers.push(state.number);
         }
         Ok(Gather {
-            cut: index.crawl_key(ks, crawl, CrawlKey::Cut),
-            fresh: index.crawl_key(ks, crawl, CrawlKey::Fresh),
+            merging: index.crawl_key(ks, crawl, CrawlKey::Merging),
+            added: index.crawl_key(ks, crawl, CrawlKey::Added),
             numbers,
             spare_unrecorded: spares && is_unrecorded,
         })
@@ -511,12 +515,12 @@ impl<N: Clone + AsRef<[u8]>> Gather<N> {
         field: &[u8],
     ) -> Result<()> {
         let digest = Digest::of_field(field);
-        if ks.hash_has(&self.fresh, digest.canonical())? {
+        if ks.hash_has(&self.added, digest.canonical())? {
             return Ok(());
         }
         let recorded = self.is_recorded(index, ks, crawl, &digest)?;
-        if !recorded && !ks.hash_has(&self.cut, digest.canonical())? {
-            ks.hash_set(&self.cut, digest.canonical(), b"")?;
+        if !recorded && !ks.hash_has(&self.merging, digest.canonical())? {
+            ks.hash_set(&self.merging, digest.canonical(), b"")?;
         }
         Ok(())
     }
@@ -697,17 +701,17 @@ impl<K: Store> Index<K> {
         Ok(Withdrawn::Reowned)
     }
 
-    /// Whether a continued crawl has fields that none of our commands listed as fresh.
+    /// Whether a continued crawl has fields that none of our commands listed as added.
     pub fn has_unseen_fields(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
-        let base = self.crawl_key(ks, crawl, CrawlKey::Base);
+        let baseline = self.crawl_key(ks, crawl, CrawlKey::Baseline);
         let Some(seen) = ks
-            .hash_get(&base, b"hashes")?
+            .hash_get(&baseline, b"hashes")?
             .and_then(|n| host::text::parse_unsigned(n.as_ref()))
         else {
             return Ok(true);
         };
         let mut listed = 0;
-        for key in [CrawlKey::Fresh, CrawlKey::Cut] {
+        for key in [CrawlKey::Added, CrawlKey::Merging] {
             let key = self.crawl_key(ks, crawl, key);
             listed += ks.hash_len(&key)?;
         }
@@ -715,18 +719,18 @@ impl<K: Store> Index<K> {
     }
 
     /// Whether anything was written for the crawl since its running commit began.
-    pub fn newer_than_cut(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
-        let fresh = self.crawl_key(ks, crawl, CrawlKey::Fresh);
-        if ks.hash_len(&fresh)? > 0 {
+    pub fn changed_since_commit_began(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
+        let added = self.crawl_key(ks, crawl, CrawlKey::Added);
+        if ks.hash_len(&added)? > 0 {
             return Ok(true);
         }
-        let base = self.crawl_key(ks, crawl, CrawlKey::Base);
+        let baseline = self.crawl_key(ks, crawl, CrawlKey::Baseline);
         let counts_key = self.crawl_key(ks, crawl, CrawlKey::Counts);
         let waczs = self.crawl_key(ks, crawl, CrawlKey::Waczs);
-        if counts::all(ks, &counts_key, b"")? != counts::all(ks, &base, b"cut.")? {
+        if counts::all(ks, &counts_key, b"")? != counts::all(ks, &baseline, b"merging.")? {
             return Ok(true);
         }
-        Ok(ks.list_len(&waczs)? as i64 != counts::read(ks, &base, b"cutwacz")?)
+        Ok(ks.list_len(&waczs)? as i64 != counts::read(ks, &baseline, b"merging-wacz")?)
     }
 }
 

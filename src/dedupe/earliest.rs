@@ -2,7 +2,7 @@
 //! counted once, in whatever order they come.
 //!
 //! For that, every record that counted and is not the stored one leaves a mark in
-//! `h:<crawl>:others`, until a commit begins or what is uncommitted is canceled.
+//! `h:<crawl>:unstored`, until a commit begins or what is uncommitted is canceled.
 
 use rustc_hash::FxHashMap;
 use xxhash_rust::xxh3::xxh3_128;
@@ -18,8 +18,8 @@ use super::store::Store;
 
 /// Which of a crawl's records stays where there are several of a hash.
 pub(super) struct Earliest<N> {
-    fresh: N,
-    others: N,
+    added: N,
+    unstored: N,
     /// Marks that are to be set (true) or taken back; written at the end, all at once.
     marks: FxHashMap<Mark, bool>,
     /// What the crawl's commits took; read when somebody asks.
@@ -36,11 +36,11 @@ impl<N: Clone + AsRef<[u8]>> Earliest<N> {
         ks: &mut K,
         crawl: &[u8],
     ) -> Result<Earliest<N>> {
-        let others = index.crawl_key(ks, crawl, CrawlKey::Others);
-        ks.hash_len(&others)?;
+        let unstored = index.crawl_key(ks, crawl, CrawlKey::Unstored);
+        ks.hash_len(&unstored)?;
         Ok(Earliest {
-            fresh: index.crawl_key(ks, crawl, CrawlKey::Fresh),
-            others,
+            added: index.crawl_key(ks, crawl, CrawlKey::Added),
+            unstored,
             marks: FxHashMap::default(),
             commits: None,
         })
@@ -92,16 +92,16 @@ impl<N: Clone + AsRef<[u8]>> Earliest<N> {
             return Ok(is);
         }
         // Marks that outlived a commit or a removal by plain clients say nothing.
-        Ok(index.is_uncommitted(ks, crawl)? && ks.hash_has(&self.others, mark)?)
+        Ok(index.is_uncommitted(ks, crawl)? && ks.hash_has(&self.unstored, mark)?)
     }
 
     /// Writes the marks, once the crawl is started.
     pub fn write_marks<K: Store<Name = N>>(self, ks: &mut K) -> Result<()> {
         for (mark, is) in &self.marks {
             if *is {
-                ks.hash_set(&self.others, mark, b"")?;
+                ks.hash_set(&self.unstored, mark, b"")?;
             } else {
-                ks.hash_del(&self.others, mark)?;
+                ks.hash_del(&self.unstored, mark)?;
             }
         }
         Ok(())
@@ -115,7 +115,7 @@ impl<N: Clone + AsRef<[u8]>> Earliest<N> {
         crawl: &[u8],
         digest: &Digest,
     ) -> Result<bool> {
-        if !index.is_continuing(ks, crawl)? || ks.hash_has(&self.fresh, digest.canonical())? {
+        if !index.is_continuing(ks, crawl)? || ks.hash_has(&self.added, digest.canonical())? {
             return Ok(false);
         }
         if index.is_committing(ks, crawl)? {
@@ -328,7 +328,7 @@ mod tests {
             prop_assert_eq!(worlds[0].0.keys(), worlds[1].0.keys());
             for (world, _) in &mut worlds {
                 world.commit();
-                prop_assert!(!world.ks.keys.contains_key(&b"p:h:a:others"[..]));
+                prop_assert!(!world.ks.keys.contains_key(&b"p:h:a:unstored"[..]));
             }
             prop_assert_eq!(worlds[0].0.keys(), worlds[1].0.keys());
         }
@@ -368,7 +368,7 @@ mod tests {
         let cancel = &mut Cancel::new(CRAWL);
         run(cancel, &mut world.index, &mut world.ks).unwrap();
         assert_eq!(world.urls(), 1);
-        assert!(!world.ks.keys.contains_key(&b"p:h:a:others"[..]));
+        assert!(!world.ks.keys.contains_key(&b"p:h:a:unstored"[..]));
     }
 
     #[test]
@@ -429,6 +429,6 @@ mod tests {
         world.add(&[(0, 1, 0, 0, 1)], Adding::default());
         world.add(&[(0, 0, 0, 0, 1)], Adding::default());
         assert_eq!(world.stored(0), "0 20260319102015 http://e.com/0 1");
-        assert!(!world.ks.keys.contains_key(&b"p:h:a:others"[..]));
+        assert!(!world.ks.keys.contains_key(&b"p:h:a:unstored"[..]));
     }
 }

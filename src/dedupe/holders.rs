@@ -19,7 +19,7 @@ use super::keys::CrawlKey;
 use super::record::Record;
 use super::store::{Store, Stored, Under};
 
-/// Numbers of commits, ascending, as `holders` and `base` keep them.
+/// Numbers of commits, ascending, as `holders` and `baseline` keep them.
 pub type Numbers = SmallVec<[u64; 4]>;
 
 /// Crawls whose holdings nobody wrote down, each after the number of its commit, in their order.
@@ -46,10 +46,10 @@ pub fn write_numbers(numbers: &[u64]) -> Vec<u8> {
 }
 
 impl<K: Store> Index<K> {
-    /// A committed crawl that plain clients committed gets a base: its counts as they are.
+    /// A committed crawl that plain clients committed gets a baseline: its counts as they are.
     pub fn ensure_base(&mut self, ks: &mut K, crawl: &[u8]) -> Result<()> {
-        let base = self.crawl_key(ks, crawl, CrawlKey::Base);
-        if ks.hash_has(&base, b"commits")? {
+        let baseline = self.crawl_key(ks, crawl, CrawlKey::Baseline);
+        if ks.hash_has(&baseline, b"commits")? {
             return Ok(());
         }
         let number = self.next_number(ks)?;
@@ -58,7 +58,7 @@ impl<K: Store> Index<K> {
 
     /// Gives a crawl that plain clients committed a place in the order of commits.
     pub fn adopt(&mut self, ks: &mut K, crawl: &[u8], number: u64) -> Result<()> {
-        let base = self.crawl_key(ks, crawl, CrawlKey::Base);
+        let baseline = self.crawl_key(ks, crawl, CrawlKey::Baseline);
         let counts_key = self.crawl_key(ks, crawl, CrawlKey::Counts);
         let waczs = self.crawl_key(ks, crawl, CrawlKey::Waczs);
         let continued = self.is_uncommitted(ks, crawl)?;
@@ -72,8 +72,8 @@ impl<K: Store> Index<K> {
                 n
             };
             ks.hash_set(
-                &base,
-                &[b"base.", &name[..]].concat(),
+                &baseline,
+                &[b"baseline.", &name[..]].concat(),
                 n.to_string().as_bytes(),
             )?;
         }
@@ -81,12 +81,12 @@ impl<K: Store> Index<K> {
         let wacz_files = ks.list_len(&waczs)?;
         if !continued {
             // Of a continued crawl nobody knows which of its hashes came before the commit.
-            ks.hash_set(&base, b"hashes", hashes.to_string().as_bytes())?;
+            ks.hash_set(&baseline, b"hashes", hashes.to_string().as_bytes())?;
         }
-        ks.hash_set(&base, b"wacz", wacz_files.to_string().as_bytes())?;
-        ks.hash_set(&base, b"found", b"1")?;
+        ks.hash_set(&baseline, b"wacz", wacz_files.to_string().as_bytes())?;
+        ks.hash_set(&baseline, b"found", b"1")?;
         let text = number.to_string();
-        ks.hash_set(&base, b"commits", text.as_bytes())?;
+        ks.hash_set(&baseline, b"commits", text.as_bytes())?;
         ks.hash_set(&self.names.commits, text.as_bytes(), crawl)?;
         self.everybody = None;
         if let Some(unrecorded) = &mut self.unrecorded {
@@ -112,10 +112,10 @@ impl<K: Store> Index<K> {
 
     /// What a committed crawl adds to a field of `allcounts`.
     pub fn committed_count(&mut self, ks: &mut K, crawl: &[u8], name: &[u8]) -> Result<i64> {
-        let base = self.crawl_key(ks, crawl, CrawlKey::Base);
+        let baseline = self.crawl_key(ks, crawl, CrawlKey::Baseline);
         // Of a crawl that is not gone on with, all of its counts are committed, whoever did that.
-        if self.is_uncommitted(ks, crawl)? && ks.hash_has(&base, b"commits")? {
-            return counts::read(ks, &base, &[b"base.", name].concat());
+        if self.is_uncommitted(ks, crawl)? && ks.hash_has(&baseline, b"commits")? {
+            return counts::read(ks, &baseline, &[b"baseline.", name].concat());
         }
         let counts_key = self.crawl_key(ks, crawl, CrawlKey::Counts);
         counts::read(ks, &counts_key, name)
@@ -148,21 +148,21 @@ impl<K: Store> Index<K> {
 
     /// Whether a crawl is one of those, with the first number of its commits.
     pub fn unrecorded_number(&mut self, ks: &mut K, crawl: &[u8]) -> Result<Option<u64>> {
-        let base = self.crawl_key(ks, crawl, CrawlKey::Base);
+        let baseline = self.crawl_key(ks, crawl, CrawlKey::Baseline);
         let number = ks
-            .hash_get(&base, b"commits")?
+            .hash_get(&baseline, b"commits")?
             .and_then(|n| parse_numbers(n.as_ref()).first().copied());
         Ok(match number {
             None => Some(u64::MAX),
-            Some(number) => ks.hash_has(&base, b"found")?.then_some(number),
+            Some(number) => ks.hash_has(&baseline, b"found")?.then_some(number),
         })
     }
 
     /// Numbers of the commits of a crawl.
     pub fn numbers_of(&mut self, ks: &mut K, crawl: &[u8]) -> Result<Numbers> {
-        let base = self.crawl_key(ks, crawl, CrawlKey::Base);
+        let baseline = self.crawl_key(ks, crawl, CrawlKey::Baseline);
         Ok(ks
-            .hash_get(&base, b"commits")?
+            .hash_get(&baseline, b"commits")?
             .map(|value| parse_numbers(value.as_ref()))
             .unwrap_or_default())
     }
@@ -261,7 +261,7 @@ impl<K: Store> Index<K> {
         // A continued crawl that is being committed again shows none of its new hashes yet.
         let committing = self.is_committing(ks, crawl)?;
         if self.is_uncommitted(ks, crawl)? || committing {
-            for part in [CrawlKey::Cut, CrawlKey::Fresh] {
+            for part in [CrawlKey::Merging, CrawlKey::Added] {
                 let key = self.crawl_key(ks, crawl, part);
                 if ks.hash_has(&key, digest.canonical())? {
                     return Ok(None);

@@ -446,8 +446,8 @@ impl<K: Store> Index<K> {
             if self.is_committed(ks, crawl)? || self.is_outgoing(ks, crawl)? {
                 self.ensure_base(ks, crawl)?;
                 // A plain client's commit does not know of these.
-                let others = self.crawl_key(ks, crawl, CrawlKey::Others);
-                ks.delete(&others)?;
+                let unstored = self.crawl_key(ks, crawl, CrawlKey::Unstored);
+                ks.delete(&unstored)?;
             } else {
                 self.drop_leftovers(ks, crawl, &CrawlKey::OURS)?;
             }

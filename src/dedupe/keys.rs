@@ -115,14 +115,14 @@ pub enum CrawlKey {
     Waczs,
     /// `<crawl>:reqCrawls`.
     Requires,
-    /// `h:<crawl>:base`: what the last commit saw, and how to get back to it.
-    Base,
-    /// `h:<crawl>:fresh`: fields added since the last commit.
-    Fresh,
-    /// `h:<crawl>:cut`: fresh fields that a running commit is committing.
-    Cut,
-    /// `h:<crawl>:others`: records counted since the last commit, beside the stored ones.
-    Others,
+    /// `h:<crawl>:baseline`: counts as of the last commit, and what it takes to get back to it.
+    Baseline,
+    /// `h:<crawl>:added`: hashes added since the last commit, or since the start of the one under way.
+    Added,
+    /// `h:<crawl>:merging`: hashes of a continued crawl that the commit under way merges.
+    Merging,
+    /// `h:<crawl>:unstored`: marks of the records that were counted since the last commit and are not stored.
+    Unstored,
     /// `h:<crawl>:deps`: source crawl → number of revisits.
     Deps,
     /// `h:<crawl>:refs`: ids of the WACZ files whose references this crawl wrote.
@@ -141,10 +141,10 @@ impl CrawlKey {
         CrawlKey::Counts,
         CrawlKey::Waczs,
         CrawlKey::Requires,
-        CrawlKey::Base,
-        CrawlKey::Fresh,
-        CrawlKey::Cut,
-        CrawlKey::Others,
+        CrawlKey::Baseline,
+        CrawlKey::Added,
+        CrawlKey::Merging,
+        CrawlKey::Unstored,
         CrawlKey::Deps,
         CrawlKey::Refs,
         CrawlKey::Seq,
@@ -152,10 +152,10 @@ impl CrawlKey {
 
     /// Those that the documents do not know.
     pub const OURS: [CrawlKey; 7] = [
-        CrawlKey::Base,
-        CrawlKey::Fresh,
-        CrawlKey::Cut,
-        CrawlKey::Others,
+        CrawlKey::Baseline,
+        CrawlKey::Added,
+        CrawlKey::Merging,
+        CrawlKey::Unstored,
         CrawlKey::Deps,
         CrawlKey::Refs,
         CrawlKey::Seq,
@@ -173,10 +173,10 @@ impl CrawlKey {
             CrawlKey::Counts => (RECORDS, b":counts"),
             CrawlKey::Waczs => (b"c:", b":wacz"),
             CrawlKey::Requires => (b"", b":reqCrawls"),
-            CrawlKey::Base => (RECORDS, b":base"),
-            CrawlKey::Fresh => (RECORDS, b":fresh"),
-            CrawlKey::Cut => (RECORDS, b":cut"),
-            CrawlKey::Others => (RECORDS, b":others"),
+            CrawlKey::Baseline => (RECORDS, b":baseline"),
+            CrawlKey::Added => (RECORDS, b":added"),
+            CrawlKey::Merging => (RECORDS, b":merging"),
+            CrawlKey::Unstored => (RECORDS, b":unstored"),
             CrawlKey::Deps => (RECORDS, b":deps"),
             CrawlKey::Refs => (RECORDS, b":refs"),
             CrawlKey::Seq => (RECORDS, b":seq"),
@@ -343,10 +343,10 @@ mod tests {
         for ending in [
             ":counts",
             ":wacz",
-            ":base",
-            ":fresh",
-            ":cut",
-            ":others",
+            ":baseline",
+            ":added",
+            ":merging",
+            ":unstored",
             ":deps",
             ":refs",
             ":seq",

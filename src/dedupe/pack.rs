@@ -253,7 +253,7 @@ impl<K: Store> Index<K> {
     /// how many hashes and records that were.
     fn pack_records(&mut self, ks: &mut K, crawl: &[u8], batch: &Batch) -> Result<(u64, u64)> {
         let uncommitted =
-            [CrawlKey::Fresh, CrawlKey::Cut].map(|part| self.crawl_key(ks, crawl, part));
+            [CrawlKey::Added, CrawlKey::Merging].map(|part| self.crawl_key(ks, crawl, part));
         let any = uncommitted.iter().any(|part| ks.exists(part));
         let merged = self.places.plain.clone();
         let (mut moved, mut owned) = (Vec::new(), Vec::new());
@@ -261,9 +261,9 @@ impl<K: Store> Index<K> {
             // What is not committed stays in the plain hash.
             if any {
                 let digest = Digest::of_field(field);
-                let [fresh, cut] = &uncommitted;
-                if ks.hash_has(fresh, digest.canonical())?
-                    || ks.hash_has(cut, digest.canonical())?
+                let [added, merging] = &uncommitted;
+                if ks.hash_has(added, digest.canonical())?
+                    || ks.hash_has(merging, digest.canonical())?
                 {
                     continue;
                 }

@@ -601,7 +601,7 @@ impl World {
         for n in 0..HASHES {
             let mut holders = Vec::new();
             for crawl in &committed {
-                let key = self.index.crawl_key(&mut self.ks, crawl, CrawlKey::Fresh);
+                let key = self.index.crawl_key(&mut self.ks, crawl, CrawlKey::Added);
                 let fresh = self.ks.hash_has(&key, digest(n).canonical()).unwrap();
                 let fresh = fresh && self.index.is_uncommitted(&mut self.ks, crawl).unwrap();
                 if !fresh && self.has_record(crawl, n) {

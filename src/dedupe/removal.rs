@@ -163,12 +163,12 @@ impl<K: Store> Job<K> for Removal<K> {
                     let excluded =
                         |other: &[u8]| crawls.binary_search_by(|c| c[..].cmp(other)).is_ok();
                     let (mut dropped, mut reowned) = (0, 0);
-                    let cut = index.crawl_key(ks, crawl, CrawlKey::Cut);
-                    let has_cut = ks.exists(&cut);
+                    let merging = index.crawl_key(ks, crawl, CrawlKey::Merging);
+                    let is_merging = ks.exists(&merging);
                     let done = walk.run(index, ks, time, |index, ks, field, _| {
                         // What a commit cut short had put in does not count: nobody saw it.
-                        let unseen =
-                            has_cut && ks.hash_has(&cut, Digest::of_field(field).canonical())?;
+                        let unseen = is_merging
+                            && ks.hash_has(&merging, Digest::of_field(field).canonical())?;
                         match index.withdraw(ks, crawl, numbers, field, &excluded)? {
                             Withdrawn::NotOwner => {}
                             _ if unseen => {}
@@ -308,7 +308,7 @@ enum CancelPhase<K: Store> {
     Start,
     Gather(Walk<K>),
     Walk(Walk<K>),
-    Fresh(Walk<K>),
+    Added(Walk<K>),
     Leave(Leaving<K>),
     End,
 }
@@ -358,7 +358,11 @@ impl<K: Store> Cancel<K> {
         index.check_types(ks, Some(crawl))?;
         self.continued = index.is_committed(ks, crawl)?;
         if !self.continued && !index.is_committing(ks, crawl)? {
-            index.drop_leftovers(ks, crawl, &[CrawlKey::Base, CrawlKey::Fresh, CrawlKey::Cut])?;
+            index.drop_leftovers(
+                ks,
+                crawl,
+                &[CrawlKey::Baseline, CrawlKey::Added, CrawlKey::Merging],
+            )?;
         }
         self.numbers
             .extend(index.commit_state(ks, crawl)?.map(|state| state.number));
@@ -387,8 +391,8 @@ impl<K: Store> Cancel<K> {
 
     fn walk(&self, index: &mut Index<K>, ks: &mut K) -> CancelPhase<K> {
         CancelPhase::Walk(if self.continued {
-            let cut = index.crawl_key(ks, &self.crawl, CrawlKey::Cut);
-            Walk::hash(ks, cut)
+            let merging = index.crawl_key(ks, &self.crawl, CrawlKey::Merging);
+            Walk::hash(ks, merging)
         } else {
             Walk::stored(index, ks, Of::Records(self.crawl.clone()))
         })
@@ -438,14 +442,14 @@ impl<K: Store> Job<K> for Cancel<K> {
                     if !done {
                         return Ok(Step::More);
                     }
-                    let fresh = index.crawl_key(ks, &self.crawl, CrawlKey::Fresh);
+                    let added = index.crawl_key(ks, &self.crawl, CrawlKey::Added);
                     self.phase = if self.continued {
-                        CancelPhase::Fresh(Walk::hash(ks, fresh))
+                        CancelPhase::Added(Walk::hash(ks, added))
                     } else {
                         CancelPhase::Leave(Leaving::new(index, ks, &self.crawl, true))
                     };
                 }
-                CancelPhase::Fresh(walk) => {
+                CancelPhase::Added(walk) => {
                     let crawl = &self.crawl[..];
                     let mut dropped = 0;
                     let done = walk.run(index, ks, time, |index, ks, field, _| {
@@ -469,9 +473,9 @@ impl<K: Store> Job<K> for Cancel<K> {
                 CancelPhase::End => {
                     let crawl = &self.crawl[..];
                     if self.continued {
-                        index.restore_base(ks, crawl)?;
+                        index.restore_baseline(ks, crawl)?;
                         // Sequence numbers only grow, and those from before the commit still count.
-                        for key in [CrawlKey::Fresh, CrawlKey::Cut, CrawlKey::Others] {
+                        for key in [CrawlKey::Added, CrawlKey::Merging, CrawlKey::Unstored] {
                             let key = index.crawl_key(ks, crawl, key);
                             ks.delete(&key)?;
                         }

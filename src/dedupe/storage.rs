@@ -6,7 +6,7 @@
 //! `moving`, and every entry is in exactly one of the two.
 //!
 //! The records of a crawl that is not committed are in its plain hash always. Its commit copies them
-//! into the packed index, and when it has ended the plain hash goes: `copied` in `h:<crawl>:base`
+//! into the packed index, and when it has ended the plain hash goes: `copied` in `h:<crawl>:baseline`
 //! says how many records are in both meanwhile. A plain client may write to the hash of a committed
 //! crawl at any time; of a hash that the crawl has packed, the packed record counts, as if the client had
 //! found it there (`HSETNX`).
@@ -353,18 +353,18 @@ impl<K: Store> Index<K> {
 
     /// How many of a crawl's packed records stand in its plain hash as well.
     pub fn copied(&mut self, ks: &mut K, crawl: &[u8]) -> Result<u64> {
-        let base = self.crawl_key(ks, crawl, CrawlKey::Base);
-        let copied = ks.hash_get(&base, COPIED)?;
+        let baseline = self.crawl_key(ks, crawl, CrawlKey::Baseline);
+        let copied = ks.hash_get(&baseline, COPIED)?;
         Ok(copied.and_then(|n| parse_unsigned(n.as_ref())).unwrap_or(0))
     }
 
     /// Writes that number down.
     pub fn set_copied(&mut self, ks: &mut K, crawl: &[u8], copied: u64) -> Result<()> {
         if copied != self.copied(ks, crawl)? {
-            let base = self.crawl_key(ks, crawl, CrawlKey::Base);
+            let baseline = self.crawl_key(ks, crawl, CrawlKey::Baseline);
             match copied {
-                0 => ks.hash_del(&base, COPIED)?,
-                _ => ks.hash_set(&base, COPIED, copied.to_string().as_bytes())?,
+                0 => ks.hash_del(&baseline, COPIED)?,
+                _ => ks.hash_set(&baseline, COPIED, copied.to_string().as_bytes())?,
             };
         }
         Ok(())
@@ -475,7 +475,7 @@ impl<K: Store> Index<K> {
     }
 }
 
-/// The field of `h:<crawl>:base` with the number of records that are both packed and plain.
+/// The field of `h:<crawl>:baseline` with the number of records that are both packed and plain.
 const COPIED: &[u8] = b"copied";
 
 /// From how many records on it is worth to make room for them at once.

@@ -82,10 +82,10 @@ fn looks_ours<K: Store>(ks: &mut K, key: &[u8], which: CrawlKey) -> bool {
             .list_get(&key, 0)
             .is_ok_and(|first| first.is_some_and(|json| WaczEntry::parse(json.as_ref()).is_some())),
         CrawlKey::Refs => ks.set_len(&key).is_ok(),
-        CrawlKey::Base
-        | CrawlKey::Fresh
-        | CrawlKey::Cut
-        | CrawlKey::Others
+        CrawlKey::Baseline
+        | CrawlKey::Added
+        | CrawlKey::Merging
+        | CrawlKey::Unstored
         | CrawlKey::Deps
         | CrawlKey::Seq => ks.hash_len(&key).is_ok(),
     }

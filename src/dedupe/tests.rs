@@ -659,7 +659,7 @@ impl World {
         }
         // What came after the first run began may have joined what it was to commit.
         let key = |ending: &[u8]| [b"{p}:h:", id, ending].concat();
-        let (fresh, others) = (key(b":fresh"), key(b":others"));
+        let (fresh, others) = (key(b":added"), key(b":unstored"));
         let state = self.model.crawls.get_mut(&crawl).unwrap();
         let mut cut: BTreeSet<usize> = state.now.records.keys().copied().collect();
         if began {
@@ -735,7 +735,7 @@ impl World {
         let plainly = self.model.crawls.iter().filter(|(_, c)| c.plainly);
         let crawls: Vec<usize> = plainly.map(|(&crawl, _)| crawl).collect();
         crawls.into_iter().any(|crawl| {
-            let base = [b"{p}:h:", CRAWLS[crawl], b":base"].concat();
+            let base = [b"{p}:h:", CRAWLS[crawl], b":baseline"].concat();
             !self.ks.hash_has(&base, b"commits").unwrap()
         })
     }
@@ -917,7 +917,7 @@ impl World {
             assert_eq!(records, model.map_or(0, |m| m.now.records.len()));
             let others = self
                 .index
-                .crawl_key(&mut self.ks, id, super::keys::CrawlKey::Others);
+                .crawl_key(&mut self.ks, id, super::keys::CrawlKey::Unstored);
             let n = self.ks.hash_len(&others).unwrap() as usize;
             // A plain client's commit leaves them there.
             if model.is_none_or(|m| m.uncommitted || !m.plainly) {

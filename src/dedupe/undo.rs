@@ -1,12 +1,12 @@
 //! How a continued crawl gets back to its last commit.
 //!
-//! `h:<crawl>:base` holds what the last commit saw: `base.<count>`, `hashes`, `wacz` (length of
+//! `h:<crawl>:baseline` holds what the last commit saw: `baseline.<count>`, `hashes`, `wacz` (length of
 //! the WACZ list), `commits`. Changes since then that the counts do not tell are written there
 //! the first time they happen: `undo.wacz.<i>` the old list element, `undo.dep.<crawl>` the old
 //! number of revisits (empty: no dependency yet, `0`: one that a plain client wrote), `undo.req.<crawl>` a
 //! new member of `reqCrawls`, `undo.ref.<uuid>` a new set of references,
 //! `undo.member.<length of uuid>:<uuid><reference>` a new member of one that was there.
-//! A commit turns `undo.` into `done.` and its own counts into `cut.`; when it ends those go.
+//! A commit turns `undo.` into `merging-undo.` and its own counts into `merging.`; when it ends those go.
 
 use super::counts;
 use super::error::Result;
@@ -36,93 +36,97 @@ impl<K: Store> Index<K> {
         if !self.is_continuing(ks, crawl)? {
             return Ok(());
         }
-        let base = self.crawl_key(ks, crawl, CrawlKey::Base);
+        let baseline = self.crawl_key(ks, crawl, CrawlKey::Baseline);
         let field = [b"undo.", what].concat();
-        if !ks.hash_has(&base, &field)? {
-            ks.hash_set(&base, &field, was)?;
+        if !ks.hash_has(&baseline, &field)? {
+            ks.hash_set(&baseline, &field, was)?;
         }
         Ok(())
     }
 
     /// The start of a commit: what was new so far is the commit's, what comes is the next one's.
-    pub fn cut_base(&mut self, ks: &mut K, crawl: &[u8]) -> Result<()> {
-        let base = self.crawl_key(ks, crawl, CrawlKey::Base);
+    pub fn begin_baseline(&mut self, ks: &mut K, crawl: &[u8]) -> Result<()> {
+        let baseline = self.crawl_key(ks, crawl, CrawlKey::Baseline);
         let counts_key = self.crawl_key(ks, crawl, CrawlKey::Counts);
         let waczs = self.crawl_key(ks, crawl, CrawlKey::Waczs);
         for (name, n) in counts::all(ks, &counts_key, b"")? {
             ks.hash_set(
-                &base,
-                &[b"cut.", &name[..]].concat(),
+                &baseline,
+                &[b"merging.", &name[..]].concat(),
                 n.to_string().as_bytes(),
             )?;
         }
         let files = ks.list_len(&waczs)?;
-        ks.hash_set(&base, b"cutwacz", files.to_string().as_bytes())?;
-        let others = self.crawl_key(ks, crawl, CrawlKey::Others);
-        ks.delete(&others)?;
-        for (field, value) in counts::fields(ks, &base)?.iter() {
+        ks.hash_set(&baseline, b"merging-wacz", files.to_string().as_bytes())?;
+        let unstored = self.crawl_key(ks, crawl, CrawlKey::Unstored);
+        ks.delete(&unstored)?;
+        for (field, value) in counts::fields(ks, &baseline)?.iter() {
             if let Some(what) = field.strip_prefix(b"undo.") {
-                let done = [b"done.", what].concat();
-                if !ks.hash_has(&base, &done)? {
-                    ks.hash_set(&base, &done, value)?;
+                let merging = [b"merging-undo.", what].concat();
+                if !ks.hash_has(&baseline, &merging)? {
+                    ks.hash_set(&baseline, &merging, value)?;
                 }
-                ks.hash_del(&base, field)?;
+                ks.hash_del(&baseline, field)?;
             }
         }
         Ok(())
     }
 
-    /// The end of a commit: its counts are the base now.
-    pub fn settle_base(&mut self, ks: &mut K, crawl: &[u8], number: u64) -> Result<()> {
-        let base = self.crawl_key(ks, crawl, CrawlKey::Base);
+    /// The end of a commit: its counts are the baseline now.
+    pub fn settle_baseline(&mut self, ks: &mut K, crawl: &[u8], number: u64) -> Result<()> {
+        let baseline = self.crawl_key(ks, crawl, CrawlKey::Baseline);
         let mut numbers = self.numbers_of(ks, crawl)?;
         if !numbers.contains(&number) {
             numbers.push(number);
         }
-        let fields = counts::fields(ks, &base)?;
+        let fields = counts::fields(ks, &baseline)?;
         for (field, _) in fields.iter() {
-            if [&b"done."[..], b"base.", b"cut."]
+            if [&b"merging-undo."[..], b"baseline.", b"merging."]
                 .iter()
                 .any(|p| field.starts_with(p))
             {
-                ks.hash_del(&base, field)?;
+                ks.hash_del(&baseline, field)?;
             }
         }
         for (field, value) in fields.iter() {
-            if let Some(name) = field.strip_prefix(b"cut.") {
-                ks.hash_set(&base, &[b"base.", name].concat(), value)?;
+            if let Some(name) = field.strip_prefix(b"merging.") {
+                ks.hash_set(&baseline, &[b"baseline.", name].concat(), value)?;
             }
         }
-        if let Some(files) = ks.hash_get(&base, b"cutwacz")? {
-            ks.hash_set(&base, b"wacz", files.as_ref())?;
-            ks.hash_del(&base, b"cutwacz")?;
+        if let Some(files) = ks.hash_get(&baseline, b"merging-wacz")? {
+            ks.hash_set(&baseline, b"wacz", files.as_ref())?;
+            ks.hash_del(&baseline, b"merging-wacz")?;
         }
-        let fresh = self.crawl_key(ks, crawl, CrawlKey::Fresh);
+        let added = self.crawl_key(ks, crawl, CrawlKey::Added);
         let hashes = self.records_len(ks, crawl)?;
-        let hashes = hashes.saturating_sub(ks.hash_len(&fresh)?);
-        ks.hash_set(&base, b"hashes", hashes.to_string().as_bytes())?;
-        ks.hash_set(&base, b"commits", &super::holders::write_numbers(&numbers))?;
+        let hashes = hashes.saturating_sub(ks.hash_len(&added)?);
+        ks.hash_set(&baseline, b"hashes", hashes.to_string().as_bytes())?;
+        ks.hash_set(
+            &baseline,
+            b"commits",
+            &super::holders::write_numbers(&numbers),
+        )?;
         Ok(())
     }
 
     /// Takes a continued crawl's counts, WACZ list and dependencies back to its last commit.
     /// Its hashes are taken back before this.
-    pub fn restore_base(&mut self, ks: &mut K, crawl: &[u8]) -> Result<()> {
-        let base = self.crawl_key(ks, crawl, CrawlKey::Base);
+    pub fn restore_baseline(&mut self, ks: &mut K, crawl: &[u8]) -> Result<()> {
+        let baseline = self.crawl_key(ks, crawl, CrawlKey::Baseline);
         let counts_key = self.crawl_key(ks, crawl, CrawlKey::Counts);
         let waczs = self.crawl_key(ks, crawl, CrawlKey::Waczs);
         let deps = self.crawl_key(ks, crawl, CrawlKey::Deps);
         let requires = self.crawl_key(ks, crawl, CrawlKey::Requires);
         let refs = self.crawl_key(ks, crawl, CrawlKey::Refs);
-        let fields = counts::fields(ks, &base)?;
+        let fields = counts::fields(ks, &baseline)?;
 
         for (name, _) in counts::all(ks, &counts_key, b"")? {
-            if !ks.hash_has(&base, &[b"base.", &name[..]].concat())? {
+            if !ks.hash_has(&baseline, &[b"baseline.", &name[..]].concat())? {
                 ks.hash_del(&counts_key, &name)?;
             }
         }
         let mut closed_since = Vec::new();
-        if let Some(files) = ks.hash_get(&base, b"wacz")? {
+        if let Some(files) = ks.hash_get(&baseline, b"wacz")? {
             if let Some(files) = host::text::parse_unsigned(files.as_ref()) {
                 if ks.list_len(&waczs)? > files {
                     for i in files..ks.list_len(&waczs)? {
@@ -133,7 +137,7 @@ impl<K: Store> Index<K> {
             }
         }
         // What was undone first is the newer state, so the older one is put back last.
-        for generation in [&b"undo."[..], b"done."] {
+        for generation in [&b"undo."[..], b"merging-undo."] {
             for (field, was) in fields.iter() {
                 let Some(what) = field.strip_prefix(generation) else {
                     continue;
@@ -171,13 +175,10 @@ impl<K: Store> Index<K> {
             self.forget_finished(ks, &name, false)?;
         }
         for (field, value) in fields.iter() {
-            if let Some(name) = field.strip_prefix(b"base.") {
+            if let Some(name) = field.strip_prefix(b"baseline.") {
                 ks.hash_set(&counts_key, name, value)?;
-            } else if field.starts_with(b"undo.")
-                || field.starts_with(b"done.")
-                || field.starts_with(b"cut")
-            {
-                ks.hash_del(&base, field)?;
+            } else if field.starts_with(b"undo.") || field.starts_with(b"merging") {
+                ks.hash_del(&baseline, field)?;
             }
         }
         Ok(())
@@ -185,11 +186,11 @@ impl<K: Store> Index<K> {
 
     /// Whether a committed crawl has a finished file of that name that is part of its last commit.
     fn has_committed_file(&mut self, ks: &mut K, crawl: &[u8], name: &[u8]) -> Result<bool> {
-        let base = self.crawl_key(ks, crawl, CrawlKey::Base);
+        let baseline = self.crawl_key(ks, crawl, CrawlKey::Baseline);
         let waczs = self.crawl_key(ks, crawl, CrawlKey::Waczs);
         let mut files = ks.list_len(&waczs)?;
         let continued = self.is_uncommitted(ks, crawl)?;
-        if let (true, Some(committed)) = (continued, ks.hash_get(&base, b"wacz")?) {
+        if let (true, Some(committed)) = (continued, ks.hash_get(&baseline, b"wacz")?) {
             files = host::text::parse_unsigned(committed.as_ref()).map_or(files, |n| n.min(files));
         }
         for i in 0..files {
@@ -199,7 +200,7 @@ impl<K: Store> Index<K> {
                 continue;
             }
             let was = match continued {
-                true => file_before(ks, &base, i)?,
+                true => file_before(ks, &baseline, i)?,
                 false => None,
             };
             let was = was.map(|json| WaczEntry::parse(json.as_ref()));
@@ -240,12 +241,12 @@ impl<K: Store> Index<K> {
 /// List element `i` of a crawl's files as it was at the last commit, if it has changed since.
 pub(super) fn file_before<K: Store>(
     ks: &mut K,
-    base: &K::Name,
+    baseline: &K::Name,
     i: u64,
 ) -> Result<Option<K::Value>> {
     let i = i.to_string();
-    for generation in [&b"done.wacz."[..], b"undo.wacz."] {
-        let was = ks.hash_get(base, &[generation, i.as_bytes()].concat())?;
+    for generation in [&b"merging-undo.wacz."[..], b"undo.wacz."] {
+        let was = ks.hash_get(baseline, &[generation, i.as_bytes()].concat())?;
         if was.is_some() {
             return Ok(was);
         }

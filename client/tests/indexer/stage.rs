@@ -309,7 +309,8 @@ fn is_outcome(key: &[u8]) -> bool {
         b"src:d",
     ];
     const ENDS: [&[u8]; 3] = [b":reqCrawls", b":duperefs", b":duperef"];
-    let of_crawl = key.starts_with(b"h:") && !key.ends_with(b":seq") && !key.ends_with(b":base");
+    let of_crawl =
+        key.starts_with(b"h:") && !key.ends_with(b":seq") && !key.ends_with(b":baseline");
     NAMES.contains(&key)
         || of_crawl
         || key.starts_with(b"c:")

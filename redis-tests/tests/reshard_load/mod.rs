@@ -364,7 +364,7 @@ pub fn run(test: &str) {
             &b"}:claims"[..],
             b"}:commits",
             b"}:holders",
-            b":base",
+            b":baseline",
             b"}:",
         ];
         let kept = |key: &[u8]| !own.iter().any(|ending| key.ends_with(ending));

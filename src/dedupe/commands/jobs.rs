@@ -189,7 +189,8 @@ impl Command for Commit {
         // What came since a running commit began is not that commit's, but this one's.
         let may_attach = on_index(call, |cached, keys| {
             let index = &mut cached.index;
-            Ok(!index.is_committing(keys, crawl)? || !index.newer_than_cut(keys, crawl)?)
+            Ok(!index.is_committing(keys, crawl)?
+                || !index.changed_since_commit_began(keys, crawl)?)
         })?;
         let id = id(call, JobKind::Grows, "commit", &[crawl]);
         let job = Box::new(commit::Commit::new(crawl));
