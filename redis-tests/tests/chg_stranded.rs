@@ -54,7 +54,7 @@ fn check_sees_kept_uris_whose_group_was_deleted_and_repair_brings_it_back() {
         assert_eq!(check.field("consistent").int(), 0, "{check:?}");
         let problems = check.field("problems").texts().join("; ");
         assert!(problems.contains("group 'h' counts 0 URIs, but 1 are queued for it"));
-        assert!(problems.contains("group 'h' has 1 URIs queued, but stands in no queue"));
+        assert!(problems.contains("group 'h' has 1 URIs queued, but is in none of the queues"));
         assert!(f.ok("REPAIR").field("mended").int() > 0);
         assert_eq!((f.count("h"), f.queued("crawl"), f.total()), (1, 1, 2));
         f.assert_conserved();

@@ -171,7 +171,9 @@ fn missing_repeated_swapped_and_foreign_chunks_are_refused() {
             format!("version {version}"),
         );
     }
-    assert!(server.log().contains("it is of the later version 2"));
+    assert!(server
+        .log()
+        .contains("version 2 is newer than this module reads (1)"));
     assert_unharmed(&mut server, &mut c, &before);
 }
 
@@ -251,14 +253,16 @@ fn a_value_whose_chunks_are_not_all_there_can_be_used() {
     // A chunk that does not belong here changes nothing.
     let before = digest(&mut c, KEY);
     for words in [&chunk(0), &chunk(2)] {
-        assert!(c.expect_error(words).contains("where chunk 1 should"));
+        assert!(c
+            .expect_error(words)
+            .contains("out of order: chunk 1 is expected"));
     }
     assert_eq!(digest(&mut c, KEY), before);
     add(&mut c, P, "new", 50_000..50_010);
     assert_eq!(commit(&mut c, P, "new"), (10, 0));
     assert_eq!(owners(&mut c, P, [50_005]), ["new"]);
     let line = c.expect_error(&chunk(1));
-    assert!(line.contains("after it was changed"), "{line}");
+    assert!(line.contains("follows a change of the value"), "{line}");
     let before = digest(&mut c, KEY);
     ok!(c, "DEBUG", "RELOAD");
     assert_eq!(digest(&mut c, KEY), before);
@@ -269,6 +273,8 @@ fn a_value_whose_chunks_are_not_all_there_can_be_used() {
         c.expect_ok(&chunk(i));
     }
     assert_eq!(indexed(&mut c, P), whole);
-    assert!(c.expect_error(&chunk(0)).contains("where there is a value"));
+    assert!(c
+        .expect_error(&chunk(0))
+        .contains("the key has a value already"));
     assert_eq!(server.info_number("panics"), 0);
 }

@@ -52,7 +52,7 @@ impl fmt::Display for Error {
             ),
             Error::Stale(chg, token) => write!(
                 f,
-                "STALE token {token} is not that of a lease of group '{}' that is held: it ran out or was released before; nothing was changed",
+                "STALE invalid token {token}: its lease of group '{}' ran out or was released before; nothing was changed",
                 Shown(chg)
             ),
             Error::PassedBy { writer, n, last } => write!(
@@ -66,7 +66,7 @@ impl fmt::Display for Error {
                 Shown(chg)
             ),
             Error::Busy => f.write_str(
-                "BUSY a command of this module is in the middle of its work; a keyspace callback must put its own off until that is done",
+                "BUSY another command of this module is running; a keyspace callback must wait until it has ended",
             ),
         }
     }

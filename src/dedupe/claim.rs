@@ -141,7 +141,7 @@ impl<K: Store> Index<K> {
         match other {
             None => Ok(()),
             Some(claim) => Err(Error::Stale(format!(
-                "token {token} is not that of the claim, which crawl '{}' holds now; nothing was changed",
+                "invalid token {token}: crawl '{}' holds the claim now; nothing was changed",
                 Shown(&claim.crawl)
             ))),
         }
@@ -178,7 +178,7 @@ impl<K: Store> Index<K> {
                 Ok(true)
             }
             Some(claim) => Err(Error::Stale(format!(
-                "token {token} does not hold this claim; crawl '{}' does, nothing was changed",
+                "invalid token {token}: crawl '{}' holds the claim now; nothing was changed",
                 Shown(&claim.crawl)
             ))),
         }

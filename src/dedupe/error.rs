@@ -62,12 +62,12 @@ impl fmt::Display for Error {
             ),
             Error::BadCrawl(crawl) => write!(
                 f,
-                "BADCRAWL '{}' cannot be a crawl id: it must have 1 to 1024 bytes and not end in a suffix of the index's own keys, such as :counts or :wacz",
+                "BADCRAWL invalid crawl id '{}': it must have 1 to 1024 bytes and not end in a suffix of the index's own keys, such as :counts or :wacz",
                 Shown(crawl)
             ),
             Error::BadHash(hash) => write!(
                 f,
-                "BADHASH '{}' is not a hash: it must have 16 to 256 bytes and no control bytes",
+                "BADHASH invalid hash '{}': it must have 16 to 256 bytes and no control bytes",
                 Shown(hash)
             ),
             Error::BadPrefix(reason) => write!(f, "BADPREFIX {reason}"),
@@ -109,7 +109,7 @@ impl fmt::Display for Error {
                 "HASCRAWLS the profile cannot change once the index has crawls; use another prefix",
             ),
             Error::Busy => f.write_str(
-                "BUSY a command of this module is in the middle of its work; a keyspace callback must put its own off until that is done",
+                "BUSY another command of this module is running; a keyspace callback must wait until it has ended",
             ),
             Error::BadFormat(format) => write!(
                 f,

@@ -248,7 +248,7 @@ pub fn check_references(references: &[&[u8]]) -> Result<()> {
     for reference in references {
         if parse_reference(reference).is_none() {
             return Err(Error::Argument(format!(
-                "reference '{}' is not a crawl id, a space and a WACZ index",
+                "invalid reference '{}': a crawl id, a space and a WACZ index are expected",
                 host::text::Shown(reference)
             )));
         }

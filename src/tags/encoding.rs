@@ -66,7 +66,7 @@ impl Space {
             chunk.get(9),
             chunk.get(10..),
         ) else {
-            return Err("a chunk of a tag space is cut off".to_string());
+            return Err("a chunk of a tag space is truncated".to_string());
         };
         if version != VERSION {
             return Err(format!(
@@ -82,19 +82,19 @@ impl Space {
                 [name, field, regex, ref templates @ ..] => {
                     let rule = Rule::new(name, field, regex, templates);
                     let set = rule.and_then(|rule| self.set_rule(rule));
-                    set.map_err(|error| format!("a rule cannot be: {error}"))
+                    set.map_err(|error| format!("invalid rule: {error}"))
                 }
-                _ => Err("a rule is cut off".to_string()),
+                _ => Err("a rule is truncated".to_string()),
             },
             POINTS => {
                 let texts = texts(body)?;
                 if texts.len() % 2 != 0 {
-                    return Err("an access point is cut off".to_string());
+                    return Err("an access point is truncated".to_string());
                 }
                 for pair in texts.chunks_exact(2) {
                     let point = Point::new(pair[0], pair[1]);
                     let set = point.and_then(|point| self.restore_point(point));
-                    set.map_err(|error| format!("an access point cannot be: {error}"))?;
+                    set.map_err(|error| format!("invalid access point: {error}"))?;
                 }
                 Ok(())
             }
@@ -138,7 +138,7 @@ fn texts(mut body: &[u8]) -> Result<Vec<&[u8]>, String> {
     while let Some((len, rest)) = body.split_first_chunk::<4>() {
         let len = u32::from_le_bytes(*len) as usize;
         let (Some(text), Some(after)) = (rest.get(..len), rest.get(len..)) else {
-            return Err("a text is cut off".to_string());
+            return Err("a text is truncated".to_string());
         };
         texts.push(text);
         body = after;
@@ -146,6 +146,6 @@ fn texts(mut body: &[u8]) -> Result<Vec<&[u8]>, String> {
     if body.is_empty() {
         Ok(texts)
     } else {
-        Err("a text is cut off".to_string())
+        Err("a text is truncated".to_string())
     }
 }

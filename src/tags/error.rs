@@ -106,7 +106,7 @@ impl fmt::Display for Error {
             ),
             Error::Cycle(name) => write!(
                 f,
-                "CYCLE access point '{}' leads back to itself",
+                "CYCLE access point '{}' refers to itself",
                 Shown(name)
             ),
             Error::TooBig(what) => write!(f, "TOOBIG {what}"),

@@ -36,7 +36,7 @@ pub fn explain(
     let needed = view.work(raw.len(), Some(&condition));
     if needed > work {
         return Err(Error::TooBig(format!(
-            "a line that comes to {needed} bytes of work, more than {work}; use simpler regexes"
+            "a line that takes {needed} bytes of work, the maximum is {work}; use simpler regexes"
         )));
     }
     if raw.len() > view.longest_line(&condition) {
@@ -195,12 +195,12 @@ fn judge(clause: &Clause, line: &Line<'_>, tags: &BTreeSet<&[u8]>) -> Verdict {
 /// The verdict in a sentence.
 fn why(view: &View, verdicts: &[Verdict], tags: &[Tag]) -> String {
     if !view.exists {
-        return "hidden: there is no such tag space, and without one nobody sees anything"
+        return "hidden: the tag space does not exist, and without one every capture is hidden"
             .to_string();
     }
     let Some(failed) = verdicts.iter().find(|verdict| !verdict.holds) else {
         return match (verdicts, tags) {
-            ([], _) => "kept: nothing was asked".to_string(),
+            ([], _) => "kept: the expression is empty".to_string(),
             (_, []) => {
                 "kept, though it has no tag: no rule, file or record gives it one".to_string()
             }

@@ -223,7 +223,7 @@ impl Points {
             }
         }
         Err(Error::NoPoint(format!(
-            "there is no access point '{}'; TAGS.POINTS lists them",
+            "access point '{}' does not exist; TAGS.POINTS lists them",
             Shown(name)
         )))
     }

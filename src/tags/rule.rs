@@ -71,7 +71,7 @@ impl Rule {
             .map(|&text| {
                 if text.len() > TEMPLATE_BYTES {
                     return Err(Error::TooBig(format!(
-                        "a template has {} bytes, more than {TEMPLATE_BYTES}",
+                        "a template has {} bytes, the maximum is {TEMPLATE_BYTES}",
                         text.len()
                     )));
                 }

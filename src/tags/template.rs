@@ -34,7 +34,7 @@ impl Groups {
         let braced = text.first() == Some(&b'{');
         let name = if braced {
             let Some(end) = memchr::memchr(b'}', text) else {
-                return Err(Error::syntax("a '${' without its '}'", at));
+                return Err(Error::syntax("unmatched '${'", at));
             };
             &text[1..end]
         } else {
@@ -54,12 +54,12 @@ impl Groups {
             Some(number) => Ok(Some((number, name.len() + 2 * usize::from(braced)))),
             None => Err(Error::syntax(
                 format!(
-                    "no group '{}', there {}",
+                    "unknown group '{}'; known: {}",
                     host::text::Shown(name),
                     match self.0.len() {
-                        0 => "are none here".to_string(),
-                        1 => "is only 0, all of the match".to_string(),
-                        n => format!("are those from 0 to {}", n - 1),
+                        0 => "none".to_string(),
+                        1 => "only 0, all of the match".to_string(),
+                        n => format!("0 to {}", n - 1),
                     }
                 ),
                 at,
@@ -128,7 +128,7 @@ impl Template {
             return Ok(2);
         }
         Err(Error::syntax(
-            "a '$' that no number or name in braces follows; '$$' is a '$'",
+            "a '$' without a number or a name in braces; '$$' is a '$'",
             at,
         ))
     }

@@ -358,7 +358,7 @@ impl fmt::Display for BadPattern {
             BadPattern::Syntax { at: None, what } => write!(f, "{what}"),
             BadPattern::TooLong { bytes, limit } => write!(
                 f,
-                "a regex of {bytes} bytes is longer than {limit}; {ADVICE}"
+                "a regex of {bytes} bytes, the maximum is {limit}; {ADVICE}"
             ),
             BadPattern::TooBig { limit } => {
                 write!(f, "the regex compiles to more than {limit} bytes; {ADVICE}")

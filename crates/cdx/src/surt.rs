@@ -92,10 +92,10 @@ pub fn urlkey(url: &str) -> Result<String, BadUrl> {
 
 fn key_of(url: &str) -> Result<String, BadUrl> {
     let text = parts::tidy(url.as_bytes());
-    let parts = Parts::of(&text).map_err(|why| BadUrl(format!("{url:?} is no URL: {why}")))?;
+    let parts = Parts::of(&text).map_err(|why| BadUrl(format!("invalid URL {url:?}: {why}")))?;
     let mut key = Vec::with_capacity(text.len() + 8);
     let has_host = host::push(parts.host, parts.scheme, &mut key)
-        .map_err(|why| BadUrl(format!("{url:?} is no URL: {why}")))?;
+        .map_err(|why| BadUrl(format!("invalid URL {url:?}: {why}")))?;
     if has_host {
         if let Some(port) = parts.port.filter(|port| !is_default(parts.scheme, *port)) {
             key.extend_from_slice(format!(":{port}").as_bytes());
@@ -114,7 +114,7 @@ fn key_of(url: &str) -> Result<String, BadUrl> {
         key.insert(begin, b'/');
     }
     // Whatever is not ASCII was escaped.
-    String::from_utf8(key).map_err(|_| BadUrl(format!("{url:?} is no URL")))
+    String::from_utf8(key).map_err(|_| BadUrl(format!("invalid URL {url:?}")))
 }
 
 fn is_default(scheme: &[u8], port: u16) -> bool {

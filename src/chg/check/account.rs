@@ -158,7 +158,9 @@ impl<K: Store> Check<K> {
             };
             let (id, shown) = (Shown(&account.id), Shown(&execution));
             self.problem(|| {
-                format!("group '{id}' counts {n} URIs of execution '{shown}', which is absurd")
+                format!(
+                    "group '{id}' counts {n} URIs of execution '{shown}', which is out of range"
+                )
             });
             account.absurd.push(execution);
         }
@@ -185,7 +187,7 @@ impl<K: Store> Check<K> {
         let (right, reconcile) = right_count(found, account.kept_sum, account.counted.sum(), room);
         let id = Shown(&account.id);
         if !reconcile {
-            self.problem(|| format!("group '{id}' counts {found} URIs, which is absurd"));
+            self.problem(|| format!("group '{id}' counts {found} URIs, which is out of range"));
         } else if found < right {
             self.problem(|| {
                 format!("group '{id}' counts {found} URIs, but {right} are queued for it")

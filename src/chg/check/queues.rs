@@ -81,7 +81,7 @@ impl<K: Store> Check<K> {
             {
                 continue;
             }
-            self.problem(|| format!("'{}' is in {name}, but there is no such group", Shown(id)));
+            self.problem(|| format!("'{}' is in {name}, but the group does not exist", Shown(id)));
             if self.repairs {
                 frontier.passed = Default::default();
                 ks.zset_del(&queue, id)?;
@@ -124,7 +124,7 @@ impl<K: Store> Check<K> {
             let busy = ks.zset_score(&frontier.names.busy, id)?.is_some();
             let shown = Shown(id);
             if !group.known {
-                self.problem(|| format!("'{shown}' is in chg_ready, but there is no such group"));
+                self.problem(|| format!("'{shown}' is in chg_ready, but the group does not exist"));
             } else if waits || (busy && group.options.parallel == 1) {
                 let other = if waits { "chg_wait" } else { "chg_busy" };
                 self.problem(|| format!("group '{shown}' is in chg_ready and in {other}"));
@@ -163,7 +163,7 @@ impl<K: Store> Check<K> {
         let uris = loaded.group.uris;
         self.problem(|| {
             format!(
-                "group '{}' has {uris} URIs queued, but stands in no queue",
+                "group '{}' has {uris} URIs queued, but is in none of the queues",
                 Shown(&id)
             )
         });

@@ -83,7 +83,7 @@ pub fn status(args: &mut Args<'_>) -> Result<i64, String> {
     let status = host::text::parse_signed(text).filter(|n| (-9999..=999).contains(n));
     status.ok_or_else(|| {
         format!(
-            "ERR STATUS '{}' is not a status from -9999 to 999 (argument {})",
+            "ERR invalid STATUS '{}': an integer from -9999 to 999 is expected (argument {})",
             Shown(text),
             args.position()
         )

@@ -199,7 +199,7 @@ impl<'g> Wanted<'g> {
             } else if args.keyword("BLOCK") {
                 if now.simulated {
                     return Err(format!(
-                        "ERR BLOCK waits by the server's clock, and cannot go with NOW (argument {})",
+                        "ERR BLOCK waits by the server's clock, and cannot be combined with NOW (argument {})",
                         args.position()
                     ));
                 }
@@ -210,7 +210,7 @@ impl<'g> Wanted<'g> {
         }
         if wanted.group.is_some() && (counts || wanted.block.is_some()) {
             return Err(format!(
-                "ERR syntax error: GROUP asks for one lease of one group now, and cannot go with COUNT or BLOCK (argument {})",
+                "ERR syntax error: GROUP asks for one lease of one group now, and cannot be combined with COUNT or BLOCK (argument {})",
                 args.position()
             ));
         }
@@ -484,7 +484,7 @@ fn read_when(args: &mut Args<'_>, now: &Now) -> Result<When, String> {
             let text = args.next("FACTOR")?;
             facts.factor = Factor::parse(text).ok_or_else(|| {
                 format!(
-                    "ERR FACTOR '{}' is not a number from 0 to 1000 with at most three decimals (argument {})",
+                    "ERR invalid FACTOR '{}': a number from 0 to 1000 with at most three decimals is expected (argument {})",
                     Shown(text),
                     args.position()
                 )

@@ -221,7 +221,7 @@ impl Command for Group {
         let gate = args.next("group")?;
         if gate.len() > ID_BYTES {
             return Err(format!(
-                "ERR group has {} bytes, more than {ID_BYTES} (argument {})",
+                "ERR group has {} bytes, the maximum is {ID_BYTES} (argument {})",
                 gate.len(),
                 args.position()
             ));

@@ -28,7 +28,7 @@ fn cursor<T>(
     }
     parse(text).map(Some).ok_or_else(|| {
         format!(
-            "ERR CURSOR '{}' is neither 0 nor what this command gave (argument {})",
+            "ERR invalid CURSOR '{}': 0, or what this command gave, is expected (argument {})",
             Shown(text),
             args.position()
         )
@@ -106,7 +106,7 @@ fn state(args: &mut Args<'_>) -> Result<Queue, String> {
     match named {
         Some(queue) => Ok(queue),
         None => Err(format!(
-            "ERR STATE '{}' is not waiting, ready or busy (argument {})",
+            "ERR invalid STATE '{}': waiting, ready or busy is expected (argument {})",
             Shown(args.next("STATE")?),
             args.position()
         )),

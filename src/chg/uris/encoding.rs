@@ -114,7 +114,7 @@ impl<'a> Chunk<'a> {
         let (Some(&version), Some(sum), Some(body)) =
             (bytes.first(), bytes.get(1..9), bytes.get(9..))
         else {
-            return Err("a chunk of URIs is cut off".to_string());
+            return Err("a chunk of URIs is truncated".to_string());
         };
         if version != VERSION {
             return Err(format!(

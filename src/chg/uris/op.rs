@@ -199,7 +199,7 @@ impl<'a> Op<'a> {
                 encoding::check(chunk)?;
                 Op::Load { chunk }
             }
-            _ => return Err("no such change, or a wrong number of arguments".to_string()),
+            _ => return Err("unknown change, or wrong number of arguments".to_string()),
         };
         Ok(op)
     }

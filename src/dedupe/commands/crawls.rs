@@ -169,7 +169,7 @@ impl Command for Profile {
         let name = call.args.next("profile")?;
         let profile = Layout::parse(name).ok_or_else(|| {
             format!(
-                "ERR profile '{}' is neither document nor browsertrix (argument {})",
+                "ERR invalid profile '{}': document or browsertrix is expected (argument {})",
                 Shown(name),
                 call.args.position()
             )

@@ -416,7 +416,7 @@ impl Command for Requires {
                     b"RESP" => Format::Resp,
                     _ => {
                         return Err(format!(
-                            "ERR format '{}' is neither JSON nor RESP (argument {})",
+                            "ERR invalid format '{}': JSON or RESP is expected (argument {})",
                             Shown(word),
                             args.position()
                         ))

@@ -74,7 +74,7 @@ fn crawl_argument<'a>(args: &mut Args<'a>) -> Result<&'a [u8], String> {
     let crawl = args.next("crawl")?;
     if crawl.len() > CRAWL_BYTES {
         return Err(format!(
-            "BADCRAWL crawl id has {} bytes, more than {CRAWL_BYTES} (argument {})",
+            "BADCRAWL crawl id has {} bytes, the maximum is {CRAWL_BYTES} (argument {})",
             crawl.len(),
             args.position()
         ));

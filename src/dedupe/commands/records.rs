@@ -37,7 +37,7 @@ fn response<'a>(args: &mut Args<'a>) -> Result<Response<'a>, String> {
     let date = args.bytes("date", DATE_BYTES)?;
     if !is_date(date) {
         return Err(format!(
-            "ERR date '{}' does not have 14 or 17 digits or ISO 8601 form (argument {})",
+            "ERR invalid date '{}': 14 or 17 digits, or ISO 8601 form, are expected (argument {})",
             Shown(date),
             args.position()
         ));

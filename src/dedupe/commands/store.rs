@@ -123,7 +123,7 @@ impl Internal for ChangePacked {
         let changed = match *call.arguments {
             [b"APPLY", records, log] => apply(call, records, log),
             [b"CHUNK", chunk] => change(call, |packed| packed.load(chunk, Packed::VERSION)),
-            _ => Err("ERR this takes a key, CHUNK and a chunk, or APPLY, a key and a log".into()),
+            _ => Err("ERR syntax error: a key, then CHUNK and a chunk, or APPLY, a key and a log are expected".into()),
         };
         // A replica caches what it knows of its indexes, too.
         let (db, key) = (selected_db(call.ctx), call.key.clone());

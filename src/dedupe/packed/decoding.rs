@@ -97,7 +97,7 @@ impl Packed {
                 "a chunk of a packed index is of version {version}; this module reads version {VERSION}"
             ));
         }
-        let cut = || "a chunk of a packed index is cut off".to_string();
+        let cut = || "a chunk of a packed index is truncated".to_string();
         let (sealed, sum) = chunk.split_last_chunk::<SEAL>().ok_or_else(cut)?;
         let (head, sections) = sealed.split_first_chunk::<HEAD>().ok_or_else(cut)?;
         let sum = u64::from_le_bytes(*sum);
@@ -105,25 +105,25 @@ impl Packed {
         let (expected, before) = match &self.loading {
             Some(loading) if loading.there != self.table.len() => {
                 return Err(format!(
-                    "chunk {number} of a packed index comes after it was changed"
+                    "chunk {number} of a packed index follows a change of the value"
                 ))
             }
             Some(loading) => (loading.next, loading.seal),
             None if !self.is_empty() => {
                 return Err(format!(
-                    "chunk {number} of a packed index comes where there is a value"
+                    "chunk {number} of a packed index: the key has a value already"
                 ))
             }
             None => (0, 0),
         };
         if number != expected {
             return Err(format!(
-                "chunk {number} of a packed index comes where chunk {expected} should"
+                "chunk {number} of a packed index is out of order: chunk {expected} is expected"
             ));
         }
         if seal(sealed, before) != sum {
             return Err(format!(
-                "chunk {number} of a packed index is damaged, or of another value than those before it"
+                "chunk {number} of a packed index is damaged, or belongs to another value than those before it"
             ));
         }
         Ok((sections, sum))
@@ -136,9 +136,9 @@ impl Packed {
         while !reader.rest.is_empty() {
             let kind = reader.take(1)?[0];
             let kind = PartKind::ALL.into_iter().find(|known| *known as u8 == kind);
-            let kind = kind.ok_or("has a section of no known kind")?;
+            let kind = kind.ok_or("has a section of an unknown kind")?;
             if kind < loading.kind || (kind == PartKind::Counts) != is_first {
-                return Err("has a section where it cannot be".into());
+                return Err("has a section out of order".into());
             }
             is_first = false;
             loading.kind = kind;
@@ -175,7 +175,7 @@ impl Packed {
         while !content.rest.is_empty() {
             let id = content.bytes()?;
             if self.crawls.find(id).is_some() {
-                return Err("has a crawl for the second time".into());
+                return Err("has a crawl twice".into());
             }
             loading.crawls.push(self.crawls.number(id));
         }
@@ -185,7 +185,7 @@ impl Packed {
     fn load_tables(&mut self, mut content: Reader<'_>, loading: &mut Loading) -> Result<(), Wrong> {
         while !content.rest.is_empty() {
             let number = content.number()?;
-            let number = u16::try_from(number).map_err(|_| "has a table of too high a number")?;
+            let number = u16::try_from(number).map_err(|_| "has a table number out of range")?;
             self.codec.add_table(number, content.bytes()?)?;
             loading.tables += 1;
         }
@@ -196,7 +196,7 @@ impl Packed {
         while !content.rest.is_empty() {
             let number = content.number()?.checked_add(loading.host.into());
             let number = number.and_then(|number| u32::try_from(number).ok());
-            loading.host = number.ok_or("has a host of too high a number")?;
+            loading.host = number.ok_or("has a host number out of range")?;
             self.codec.add_host(loading.host, content.bytes()?)?;
             loading.hosts += 1;
         }
@@ -209,10 +209,10 @@ impl Packed {
             None => loading.crawls[saved as usize],
             Some(0) => OWNERS,
             Some(1) => HOLDERS,
-            Some(_) => return Err("has records of no known crawl".into()),
+            Some(_) => return Err("has records of an unknown crawl".into()),
         };
         if saved < loading.list {
-            return Err("has records where they cannot be".into());
+            return Err("has records out of order".into());
         }
         if saved > loading.list {
             self.end_list(loading)?;
@@ -260,7 +260,7 @@ impl Packed {
         };
         match came == loading.announced {
             true => Ok(()),
-            false => Err("ends a value that is not what was announced".into()),
+            false => Err("ends a value that differs from its announced counts".into()),
         }
     }
 }

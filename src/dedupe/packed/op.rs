@@ -180,10 +180,10 @@ impl<'a> Log<'a> {
             (SET_OWNER | SET_HOLDERS | DEL_OWNER | DEL_HOLDERS, _) if !names_a_crawl => b"",
             (SET_RECORD | DEL_RECORD | TAKE | TAKE_AND_OWN | EXPECT, Some(crawl)) => crawl,
             (SET_RECORD | DEL_RECORD | TAKE | TAKE_AND_OWN | EXPECT, None) => {
-                return Err("has a record of no crawl".into())
+                return Err("has a record without a crawl".into())
             }
             (SET_OWNER | SET_HOLDERS | DEL_OWNER | DEL_HOLDERS, _) => {
-                return Err("names a crawl that nothing follows of".into())
+                return Err("names a crawl without changes".into())
             }
             (other, _) => return Err(format!("has a change of unknown kind {other}").into()),
         };
@@ -260,7 +260,7 @@ pub fn apply_log(
     }
     match missing {
         0 => Ok(()),
-        n => Err(format!("it takes {n} records that are not there")),
+        n => Err(format!("{n} records that it takes are missing")),
     }
 }
 

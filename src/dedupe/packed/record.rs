@@ -58,7 +58,7 @@ impl<'a> Record<'a> {
     /// # Errors
     /// What is wrong with its field; what follows was not looked at.
     pub fn checked(bytes: &'a [u8]) -> Result<Record<'a>, String> {
-        let cut = || "a record is cut off".to_string();
+        let cut = || "a record is truncated".to_string();
         let head = *bytes.first().ok_or_else(cut)?;
         if head & !(KIND | OWNER) != 0 {
             return Err(format!("a record begins with {head:#x}"));

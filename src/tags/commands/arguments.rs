@@ -20,7 +20,7 @@ pub fn kind(args: &mut Args<'_>) -> Result<Tagged, String> {
     let word = args.next("kind")?;
     Tagged::parse(word).ok_or_else(|| {
         format!(
-            "ERR kind '{}' is not RECORD, FILE or TAG (argument {})",
+            "ERR invalid kind '{}': RECORD, FILE or TAG is expected (argument {})",
             Shown(word),
             args.position()
         )

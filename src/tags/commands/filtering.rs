@@ -350,7 +350,7 @@ fn choice<T>(
     let word = args.next(choices)?;
     parse(word).ok_or_else(|| {
         format!(
-            "ERR '{}' is not {choices} (argument {})",
+            "ERR invalid word '{}': {choices} is expected (argument {})",
             Shown(word),
             args.position()
         )

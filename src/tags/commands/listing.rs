@@ -177,7 +177,7 @@ fn cursor(args: &mut Args<'_>) -> Result<u64, String> {
         .and_then(|text| text.parse().ok());
     number.ok_or_else(|| {
         format!(
-            "ERR invalid cursor '{}'; it is 0 at first, then what the last call gave (argument {})",
+            "ERR invalid cursor '{}': 0, or what the last call gave, is expected (argument {})",
             Shown(text),
             args.position()
         )

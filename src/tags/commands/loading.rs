@@ -44,7 +44,7 @@ impl Command for Load {
         let word = call.args.next("mode")?;
         let mode = Mode::parse(word).ok_or_else(|| {
             format!(
-                "ERR mode '{}' is not MERGE, SET, REPLACE or STAGE (argument {})",
+                "ERR invalid mode '{}': MERGE, SET, REPLACE or STAGE is expected (argument {})",
                 Shown(word),
                 call.args.position()
             )

@@ -96,10 +96,10 @@ impl Internal for Chunk {
 
     fn run(call: &mut InternalCall<'_>) -> Result<(), String> {
         let &[word, chunk] = call.arguments else {
-            return Err("ERR this takes a key, CHUNK and a chunk".to_string());
+            return Err("ERR syntax error: a key, CHUNK and a chunk are expected".to_string());
         };
         if word != b"CHUNK" {
-            return Err("ERR this takes a key, CHUNK and a chunk".to_string());
+            return Err("ERR syntax error: a key, CHUNK and a chunk are expected".to_string());
         }
         let key = call.key.clone();
         let loaded = call.keys.change_native(&key, true, |space: &mut Space| {

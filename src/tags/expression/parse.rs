@@ -9,7 +9,7 @@ const DEPTH: usize = 100;
 pub fn parse(text: &[u8], groups: Option<&Groups>) -> Result<Expression, Error> {
     if text.len() > EXPRESSION_BYTES {
         return Err(Error::TooBig(format!(
-            "an expression of {} bytes, more than {EXPRESSION_BYTES}; give captures a tag in place of listing them",
+            "an expression of {} bytes, the maximum is {EXPRESSION_BYTES}; give captures a tag in place of listing them",
             text.len()
         )));
     }
@@ -21,7 +21,7 @@ pub fn parse(text: &[u8], groups: Option<&Groups>) -> Result<Expression, Error> 
     let expression = parser.any(0)?;
     match parser.peek() {
         None => Ok(expression),
-        Some(b')') => Err(Error::syntax("a ')' without its '('", parser.at)),
+        Some(b')') => Err(Error::syntax("unmatched ')'", parser.at)),
         Some(_) => Err(Error::syntax(
             format!("expected '|' or '&' before {}", parser.found()),
             parser.at,
@@ -112,7 +112,7 @@ impl Parser<'_> {
     fn one(&mut self, depth: usize) -> Result<Expression, Error> {
         if depth > DEPTH {
             return Err(Error::syntax(
-                format!("more than {DEPTH} '(' and '!' in each other"),
+                format!("'(' and '!' nested more than {DEPTH} deep"),
                 self.at,
             ));
         }
@@ -130,7 +130,7 @@ impl Parser<'_> {
                         self.at += 1;
                         Ok(inner)
                     }
-                    None => Err(Error::syntax("a '(' without its ')'", open)),
+                    None => Err(Error::syntax("unmatched '('", open)),
                     Some(_) => Err(Error::syntax(
                         format!("expected '|', '&' or ')' before {}", self.found()),
                         self.at,
@@ -189,7 +189,10 @@ impl Parser<'_> {
         sign: usize,
     ) -> Result<Expression, Error> {
         let Some(field) = name.as_literal() else {
-            return Err(Error::syntax("a group in the name of a field", start));
+            return Err(Error::syntax(
+                "the name of a field cannot have a group",
+                start,
+            ));
         };
         if !crawlspace_cdx::Field::named(field).is_plausible() {
             return Err(Error::BadField(field.into()));
@@ -215,7 +218,7 @@ impl Parser<'_> {
             self.at += 1;
             self.peek();
             if self.next().is_none() {
-                return Err(Error::syntax("a '{' without its '}'", open));
+                return Err(Error::syntax("unmatched '{'", open));
             }
             choices.push(self.text(TextKind::Choice, "a text")?);
             match self.peek() {
@@ -224,7 +227,7 @@ impl Parser<'_> {
                     self.at += 1;
                     break;
                 }
-                None => return Err(Error::syntax("a '{' without its '}'", open)),
+                None => return Err(Error::syntax("unmatched '{'", open)),
                 Some(_) => {
                     return Err(Error::syntax(
                         format!("expected '|' or '}}' before {}", self.found()),
@@ -275,10 +278,7 @@ impl Parser<'_> {
         self.at += 1;
         loop {
             let Some(byte) = self.next() else {
-                return Err(Error::syntax(
-                    format!("a {} that is not closed", quote as char),
-                    open,
-                ));
+                return Err(Error::syntax(format!("unclosed {}", quote as char), open));
             };
             match byte {
                 _ if byte == quote => {

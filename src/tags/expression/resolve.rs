@@ -102,7 +102,7 @@ impl<'a> Resolver<'a> {
         }
         if within.len() >= DEPTH {
             return Err(Error::TooBig(format!(
-                "access points that stand in each other more than {DEPTH} deep, at '{}'",
+                "access points nested more than {DEPTH} deep, at '{}'",
                 Shown(name)
             )));
         }

@@ -207,7 +207,10 @@ impl<'a> Chunk<'a> {
             } else if old != *set {
                 merged += tags.len() + change.edges.set(old).len();
                 if merged > MOST_MERGED {
-                    return Err("a chunk of tags adds too many to ids that have some".to_string());
+                    return Err(
+                        "a chunk of tags merges too many tags into ids that have tags already"
+                            .to_string(),
+                    );
                 }
                 let added = change.merge_numbers(&id, tags);
                 added.map_err(|error| error.to_string())?;

@@ -139,7 +139,7 @@ fn host_and_port(authority: &[u8]) -> Result<(&[u8], Option<u16>), &'static str>
     if port.is_empty() {
         return Ok((host, None));
     }
-    let wrong = "its port is no number up to 65535";
+    let wrong = "its port is not a number from 0 to 65535";
     if port.len() > MOST_DIGITS {
         return Err(wrong);
     }

@@ -111,7 +111,7 @@ pub unsafe fn start() -> Result<(), String> {
         let flags = libc::TFD_NONBLOCK | libc::TFD_CLOEXEC;
         let timer = libc::timerfd_create(libc::CLOCK_MONOTONIC, flags);
         if timer < 0 {
-            return Err("no timer descriptor to be had".to_string());
+            return Err("creating a timer descriptor failed".to_string());
         }
         event::listen(timer, went_off)?;
         CLOCK.borrow().timer = timer;

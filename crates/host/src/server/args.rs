@@ -52,8 +52,8 @@ impl<'a> Args<'a> {
         Ok(argument)
     }
 
-    /// The next argument, which has 1 to `longest` bytes.
-    pub fn bytes(&mut self, name: &str, longest: usize) -> Result<&'a [u8], Error> {
+    /// The next argument, which has 1 to `maximum` bytes.
+    pub fn bytes(&mut self, name: &str, maximum: usize) -> Result<&'a [u8], Error> {
         let argument = self.next(name)?;
         if argument.is_empty() {
             return Err(format!(
@@ -61,9 +61,9 @@ impl<'a> Args<'a> {
                 self.position()
             ));
         }
-        if argument.len() > longest {
+        if argument.len() > maximum {
             return Err(format!(
-                "ERR {name} has {} bytes, more than {longest} (argument {})",
+                "ERR {name} has {} bytes, the maximum is {maximum} (argument {})",
                 argument.len(),
                 self.position()
             ));
@@ -77,7 +77,7 @@ impl<'a> Args<'a> {
         match parse_unsigned(argument) {
             Some(n) if (least..=most).contains(&n) => Ok(n),
             Some(_) => Err(format!(
-                "ERR {name} '{}' is not between {least} and {most} (argument {})",
+                "ERR {name} '{}' is out of range ({least} to {most}) (argument {})",
                 Shown(argument),
                 self.position()
             )),

@@ -228,7 +228,7 @@ impl Call<'_> {
 fn check_prefix(prefix: &[u8]) -> Result<(), String> {
     if prefix.len() > PREFIX_BYTES {
         return Err(format!(
-            "BADPREFIX prefix has {} bytes, more than {PREFIX_BYTES} (argument 1)",
+            "BADPREFIX prefix has {} bytes, the maximum is {PREFIX_BYTES} (argument 1)",
             prefix.len()
         ));
     }

@@ -313,19 +313,19 @@ pub fn read_arguments(settings: &[Setting], arguments: &[&[u8]]) -> Result<(), S
         let shown = String::from_utf8_lossy(name).to_ascii_lowercase();
         let name = shown.strip_prefix("crawlspace.").unwrap_or(&shown);
         let [value, tail @ ..] = tail else {
-            return Err(format!("module argument {name} has no value"));
+            return Err(format!("module argument {name} needs a value"));
         };
         let setting = settings.iter().find(|setting| setting.name() == name);
         let setting = setting.ok_or_else(|| {
             let names: Vec<&str> = settings.iter().map(Setting::name).collect();
             format!(
-                "unknown module argument {name}; there are {}",
+                "unknown module argument {name}; known are {}",
                 names.join(", ")
             )
         })?;
-        setting
-            .read(value)
-            .map_err(|allowed| format!("module argument {name} is {allowed}"))?;
+        setting.read(value).map_err(|allowed| {
+            format!("invalid value for module argument {name}: {allowed} is expected")
+        })?;
         rest = tail;
     }
     Ok(())

@@ -24,7 +24,7 @@ pub unsafe fn listen(descriptor: c_int, woken: Woken) -> Result<(), String> {
     if added == raw::REDISMODULE_OK as c_int {
         Ok(())
     } else {
-        Err("the server's event loop took no descriptor".to_string())
+        Err("the server's event loop refused a descriptor".to_string())
     }
 }
 
@@ -37,7 +37,7 @@ pub unsafe fn bell(woken: Woken) -> Result<c_int, String> {
     unsafe {
         let bell = libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC);
         if bell < 0 {
-            return Err("no event descriptor to be had".to_string());
+            return Err("creating an event descriptor failed".to_string());
         }
         listen(bell, woken)?;
         Ok(bell)

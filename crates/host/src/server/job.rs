@@ -368,10 +368,7 @@ pub fn run_turn(ctx: Ctx) -> Result<(), String> {
         Some(Turn::Slice) => run_slice(ctx),
         Some(Turn::Alarm) => super::alarm::run_sleepers(ctx),
         None => {
-            return Err(
-                "ERR crawlspace.slice is for the server's own use; there is nothing to do with it"
-                    .to_string(),
-            )
+            return Err("ERR crawlspace.slice is internal; only the module calls it".to_string())
         }
     }
     Ok(())

@@ -147,7 +147,10 @@ extern "C" fn rdb_load<T: Native>(rdb: *mut raw::RedisModuleIO, version: c_int) 
     let loaded = guarded("loading a value", || {
         let mut value = T::default();
         if version > T::VERSION {
-            return Err(format!("it is of the later version {version}"));
+            return Err(format!(
+                "version {version} is newer than this module reads ({})",
+                T::VERSION
+            ));
         }
         if !read_mark(rdb)? {
             return Err("it is empty".to_string());
@@ -172,7 +175,7 @@ extern "C" fn rdb_load<T: Native>(rdb: *mut raw::RedisModuleIO, version: c_int) 
     }
 }
 
-const CUT_OFF: &str = "it is cut off";
+const TRUNCATED: &str = "it is truncated";
 
 /// Whether a chunk follows.
 fn read_mark(rdb: *mut raw::RedisModuleIO) -> Result<bool, String> {
@@ -182,10 +185,10 @@ fn read_mark(rdb: *mut raw::RedisModuleIO) -> Result<bool, String> {
         (mark, rm!(RedisModule_IsIOError(rdb)) != 0)
     };
     match mark {
-        _ if failed => Err(CUT_OFF.to_string()),
+        _ if failed => Err(TRUNCATED.to_string()),
         MORE => Ok(true),
         END => Ok(false),
-        _ => Err("there is no chunk where one should be".to_string()),
+        _ => Err("a chunk is missing".to_string()),
     }
 }
 
@@ -210,7 +213,7 @@ fn with_chunk(
         (buffer, rm!(RedisModule_IsIOError(rdb)) != 0)
     };
     if failed || buffer.0.is_null() {
-        return Err(CUT_OFF.to_string());
+        return Err(TRUNCATED.to_string());
     }
     // SAFETY: the server gave so many bytes, which live as long as the buffer.
     load(unsafe { std::slice::from_raw_parts(buffer.0.cast::<u8>(), len) })

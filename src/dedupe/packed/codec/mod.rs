@@ -258,9 +258,9 @@ impl Codec {
     /// # Errors
     /// What is wrong with it.
     pub fn check(&self, base: Base, packed: &[u8]) -> Result<usize, String> {
-        let (is_stored, body, len) = split(packed).ok_or("a record is cut off")?;
+        let (is_stored, body, len) = split(packed).ok_or("a record is truncated")?;
         if self.tables.get(base.table).is_none() {
-            return Err(format!("there is no table {}", base.table));
+            return Err(format!("table {} is unknown", base.table));
         }
         if is_stored {
             return Ok(len);
@@ -274,7 +274,7 @@ impl Codec {
         )
         .filter(|()| length.0 <= COMPRESSED)
         .map(|()| len)
-        .ok_or_else(|| "a record is not well-formed".into())
+        .ok_or_else(|| "a record is malformed".into())
     }
 
     /// Hosts with their numbers, ascending.

@@ -279,10 +279,9 @@ impl Tables {
     /// What is wrong with it.
     pub fn restore(&mut self, number: u16, saved: &[u8]) -> Result<(), String> {
         if number == BUILTIN || usize::from(number) > MOST || self.get(number).is_some() {
-            return Err(format!("there cannot be a table {number}"));
+            return Err(format!("table number {number} is out of range"));
         }
-        let table =
-            Table::load(saved).ok_or_else(|| format!("table {number} is not well-formed"))?;
+        let table = Table::load(saved).ok_or_else(|| format!("table {number} is malformed"))?;
         self.insert(number, table, saved.into());
         self.current = number;
         (self.wait, self.pause) = (LATER, LATER * 4);

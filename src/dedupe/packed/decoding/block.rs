@@ -1,6 +1,6 @@
 //! Blocks of records: each record is checked, and then put in as it stands.
 
-use super::reader::CUT;
+use super::reader::TRUNCATED;
 use super::Wrong;
 use crate::dedupe::packed::chunk::CHUNK;
 use crate::dedupe::packed::codec::Base;
@@ -34,7 +34,7 @@ impl Packed {
     ) -> Result<u64, Wrong> {
         let is_packed = list != OWNERS && list != HOLDERS;
         if !is_packed && base != Base::default() {
-            return Err("has a date where none is".into());
+            return Err("has a date for records without one".into());
         }
         let mut checked = Vec::with_capacity(block.len() / 40 + 1);
         let mut at = 0;
@@ -56,7 +56,7 @@ impl Packed {
             at += record.start + kept;
         }
         if checked.is_empty() || (checked.len() > 1 && block.len() > CHUNK) {
-            return Err("has a block of a wrong length".into());
+            return Err("has a block of invalid length".into());
         }
         if is_packed {
             self.codec.adopt(base);
@@ -71,7 +71,7 @@ impl Packed {
             }
             let record = Record::at(&block[this.at as usize..]);
             if self.has_twin(list, &record, this.hash) {
-                return Err("has a field for the second time".into());
+                return Err("has a field twice".into());
             }
             owned += u64::from(record.is_owner());
             let place = RecordSlot {
@@ -148,7 +148,7 @@ impl Packed {
                         && chunk.crawl() == number
                 };
                 if self.table.find(*hash, is_twin).is_some() {
-                    return Err("ends a crawl with a field for the second time".into());
+                    return Err("ends a crawl that has a field twice".into());
                 }
             }
         }
@@ -159,24 +159,24 @@ impl Packed {
 /// Checks what is kept of an owner without a record; its length.
 fn check_owner(record: &Record<'_>, crawls: &[u32]) -> Result<usize, Wrong> {
     let number = record.rest.first_chunk::<OWNER_BYTES>();
-    let number = number.ok_or(CUT)?;
+    let number = number.ok_or(TRUNCATED)?;
     if !record.is_owner() {
-        return Err("has an owner that is none".into());
+        return Err("has an invalid owner".into());
     }
     if number_at(number) as usize >= crawls.len() {
-        return Err("has an owner that is no known crawl".into());
+        return Err("has an owner that is an unknown crawl".into());
     }
     Ok(OWNER_BYTES)
 }
 
 /// Checks what is kept of holders; its length.
 fn check_holders(record: &Record<'_>) -> Result<usize, Wrong> {
-    let (len, size) = read_len(record.rest).ok_or(CUT)?;
+    let (len, size) = read_len(record.rest).ok_or(TRUNCATED)?;
     if record.is_owner() {
         return Err("has an owner among holders".into());
     }
     match record.rest.len() - size < len {
-        true => Err(CUT.into()),
+        true => Err(TRUNCATED.into()),
         false => Ok(size + len),
     }
 }

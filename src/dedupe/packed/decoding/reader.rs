@@ -2,7 +2,7 @@
 
 use super::Wrong;
 
-pub(super) const CUT: &str = "is cut off inside";
+pub(super) const TRUNCATED: &str = "is truncated";
 
 /// Reads the parts of a chunk in turn.
 pub(in crate::dedupe::packed) struct Reader<'a> {
@@ -11,7 +11,7 @@ pub(in crate::dedupe::packed) struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     pub fn take(&mut self, len: usize) -> Result<&'a [u8], Wrong> {
-        let (taken, rest) = self.rest.split_at_checked(len).ok_or(CUT)?;
+        let (taken, rest) = self.rest.split_at_checked(len).ok_or(TRUNCATED)?;
         self.rest = rest;
         Ok(taken)
     }
@@ -37,7 +37,7 @@ impl<'a> Reader<'a> {
 
     /// Length and bytes.
     pub fn bytes(&mut self) -> Result<&'a [u8], Wrong> {
-        let len = usize::try_from(self.number()?).map_err(|_| CUT)?;
+        let len = usize::try_from(self.number()?).map_err(|_| TRUNCATED)?;
         self.take(len)
     }
 

@@ -97,7 +97,7 @@ fn counts_that_are_not_those_of_the_value_are_refused() {
                     put(content, *count);
                 }
             });
-            assert_refused(result, "not what was announced");
+            assert_refused(result, "announced counts");
         }
     }
 }
@@ -217,7 +217,7 @@ fn contradictions_are_refused() {
     )
     .unwrap();
     assert_eq!(good.len(Part::Owners), 2);
-    let twice = "for the second time";
+    let twice = "has a field twice";
     let some = |list: u64, records: &[Vec<u8>]| (list, block(records));
     let text = |head: u8, field: &str| plain(head, field.as_bytes());
     let digits = "07".repeat(32);
@@ -283,7 +283,7 @@ fn contradictions_are_refused() {
             vec![some(0, &[text(0, "f")]), some(2, &[owner(OWNS, b"f", 0)])],
         ),
         (
-            "where they cannot be",
+            "records out of order",
             counts(2, 1, 0, 0),
             vec![
                 some(1, std::slice::from_ref(&y)),
@@ -291,12 +291,12 @@ fn contradictions_are_refused() {
             ],
         ),
         (
-            "no known crawl",
+            "unknown crawl",
             counts(1, 1, 0, 0),
             vec![some(4, std::slice::from_ref(&x))],
         ),
         (
-            "no known crawl",
+            "unknown crawl",
             counts(1, 1, 1, 0),
             vec![
                 some(0, std::slice::from_ref(&x)),
@@ -304,7 +304,7 @@ fn contradictions_are_refused() {
             ],
         ),
         (
-            "an owner that is none",
+            "an invalid owner",
             counts(1, 1, 1, 0),
             vec![some(2, &[owner(0, b"f", 0)])],
         ),
@@ -313,7 +313,7 @@ fn contradictions_are_refused() {
             counts(1, 1, 0, 1),
             vec![some(3, &[held(OWNS, b"f", b"1")])],
         ),
-        ("a wrong length", counts(0, 0, 0, 0), vec![some(0, &[])]),
+        ("of invalid length", counts(0, 0, 0, 0), vec![some(0, &[])]),
         // Text of which there is a shorter form, an unknown spelling, and one that is not the first.
         (
             "kind",
@@ -347,7 +347,7 @@ fn contradictions_are_refused() {
             vec![some(0, &[plain(1 | 0x40, &digest)])],
         ),
         (
-            "cut off",
+            "truncated",
             counts(1, 1, 0, 0),
             vec![some(0, &[x[..20].to_vec()])],
         ),
