@@ -79,8 +79,8 @@ impl<K: Store> Frontier<K> {
         Ok(())
     }
 
-    /// Forgets an execution whose last lease is over, if there is one.
-    pub(super) fn forget_mark(&mut self, ks: &mut K, now: Millis) -> Result<()> {
+    /// Drops the mark of an execution whose last lease is over, if there is one.
+    pub(super) fn drop_mark(&mut self, ks: &mut K, now: Millis) -> Result<()> {
         if self.marks(ks)?.is_empty() {
             return Ok(());
         }

@@ -141,7 +141,7 @@ impl<K: Store> Job<K> for Dropping<K> {
         let field = [COUNTED, &self.execution].concat();
         ks.hash_del(&frontier.names.paused, &field)?;
         frontier.paused = None;
-        frontier.passed = Default::default();
+        frontier.skipped = Default::default();
         Ok(Step::Done(Reply::counts(&[self.touched, self.dropped])))
     }
 }
@@ -304,8 +304,8 @@ mod tests {
         let done = loop {
             match drop.step(&mut frontier, &mut ks, &mut || false).unwrap() {
                 Step::More => {
-                    // Groups that were passed, that come yet, and that are new.
-                    frontier.distrust();
+                    // Groups that were skipped, that come yet, and that are new.
+                    frontier.invalidate();
                     for n in 0..25 {
                         assert_eq!(add(&mut frontier, &mut ks, &format!("h{n}")), None);
                     }

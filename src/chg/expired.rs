@@ -114,14 +114,14 @@ impl<K: Store> Frontier<K> {
             let Some(text) = ks.list_take(&self.names.expired, 0)? else {
                 break;
             };
-            // What a plain client put there is passed over.
+            // What a plain client put there is skipped.
             reports.extend(Report::read(text.as_ref()));
         }
         Ok(reports)
     }
 
-    /// Keeps the lease that was taken together with the last release of a forgotten group.
-    pub(super) fn remember_past_next(
+    /// Keeps the lease that was taken together with the last release of a deleted group.
+    pub(super) fn keep_past_next(
         &mut self,
         ks: &mut K,
         id: &[u8],

@@ -16,7 +16,7 @@ use super::error::{Error, Result};
 use super::figures::Figures;
 use super::group::{Group, Text, FIELDS};
 use super::keys::{Fields, Names, COUNTED, GROUP, SEQUENCE, URIS};
-use super::queues::Passed;
+use super::queues::Skipped;
 use super::store::Store;
 use super::time::{Arrivals, Millis};
 use super::uris::Uris;
@@ -26,7 +26,7 @@ use super::Token;
 pub const ATTEMPTS: u64 = 5;
 
 /// Tokens stay below this, so that they are exact in the numbers of JavaScript.
-const LARGEST: Token = 1 << 53;
+const MAX_TOKEN: Token = 1 << 53;
 
 /// How many tokens are reserved ahead: a second's worth.
 const RESERVED: Token = 1_000_000;
@@ -47,7 +47,7 @@ pub struct Frontier<K: Store> {
     /// What happened since it was opened.
     pub figures: Figures,
     pub(super) arrivals: Arrivals,
-    pub(super) passed: Passed,
+    pub(super) skipped: Skipped,
     pub(super) paused: Option<Paused>,
     /// Until when nothing is taken in for executions that were dropped; `None` when that is not known.
     pub(super) dropped: Option<BTreeMap<Box<[u8]>, Millis>>,
@@ -100,7 +100,7 @@ impl<K: Store> Frontier<K> {
             rounding: 0,
             figures: Figures::default(),
             arrivals: Arrivals::default(),
-            passed: Passed::default(),
+            skipped: Skipped::default(),
             paused: None,
             dropped: None,
             dropping: Vec::new(),
@@ -112,9 +112,9 @@ impl<K: Store> Frontier<K> {
         }
     }
 
-    /// Forgets what was read from keys, because others changed them.
-    pub fn distrust(&mut self) {
-        self.passed = Passed::default();
+    /// Invalidates what was read from keys, because others changed them.
+    pub fn invalidate(&mut self) {
+        self.skipped = Skipped::default();
         self.paused = None;
         self.dropped = None;
         self.idle_from = None;
@@ -156,13 +156,13 @@ impl<K: Store> Frontier<K> {
     }
 
     /// Takes note that a plain client wrote to a key that exists once.
-    pub fn distrust_types(&mut self) {
+    pub fn invalidate_types(&mut self) {
         self.types_checked = false;
     }
 
-    /// Forgets everything but what has been given out: there is another database, or another master.
-    pub fn forget_all(&mut self) {
-        self.distrust();
+    /// Invalidates all that was read, and all figures: there is another database, or another master.
+    pub fn invalidate_all(&mut self) {
+        self.invalidate();
         self.tokens = None;
         self.arrivals = Arrivals::default();
         self.figures = Figures::default();
@@ -284,7 +284,7 @@ impl<K: Store> Frontier<K> {
     }
 
     /// Deletes the hash of a group, but for what was set for it.
-    pub(super) fn forget(&mut self, ks: &mut K, loaded: &Loaded<K>) -> Result<()> {
+    pub(super) fn delete_group(&mut self, ks: &mut K, loaded: &Loaded<K>) -> Result<()> {
         self.note_count(loaded);
         if loaded.group.options == Default::default() {
             ks.delete(&loaded.key)?;
@@ -365,7 +365,7 @@ impl<K: Store> Frontier<K> {
             None => {
                 let reserved = ks.number(&self.names.token)?;
                 // What a plain client put there counts if tokens can grow from it.
-                let reserved = u64::try_from(reserved).ok().filter(|&n| n < LARGEST);
+                let reserved = u64::try_from(reserved).ok().filter(|&n| n < MAX_TOKEN);
                 (reserved.unwrap_or(0), reserved.unwrap_or(0))
             }
         };

@@ -104,7 +104,7 @@ impl<K: Store> Frontier<K> {
                 self.paused = None;
             }
         }
-        self.passed = Default::default();
+        self.skipped = Default::default();
         Ok(())
     }
 

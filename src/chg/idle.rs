@@ -10,13 +10,13 @@ use super::time::{of_score, Millis};
 use super::Token;
 use host::text::{parse_unsigned, push_number};
 
-/// How many groups are forgotten at most by one command that does something else.
-const TIDIED: usize = 4;
+/// Maximum number of idle groups that one command deletes beside its own work.
+const MAX_TIDIED: usize = 4;
 
-/// How many releases of groups that are forgotten are remembered.
-const PAST: u64 = 1 << 16;
+/// Maximum number of releases that are kept of deleted groups.
+const MAX_PAST: u64 = 1 << 16;
 
-/// A remembered release, and the group of the lease that it took.
+/// A release that is kept of a deleted group, and the group of the lease that it took.
 pub(super) type Past = (Released, Vec<u8>);
 
 impl<K: Store> Frontier<K> {
@@ -39,8 +39,8 @@ impl<K: Store> Frontier<K> {
         Ok(())
     }
 
-    /// Shows a group without what is to be forgotten of it by now, to those who only read.
-    pub(super) fn see_forgotten(
+    /// Shows a group that is to be deleted by now as deleted, to commands that only read.
+    pub(super) fn see_as_deleted(
         &self,
         ks: &mut K,
         loaded: &mut Loaded<K>,
@@ -61,15 +61,15 @@ impl<K: Store> Frontier<K> {
         Ok(())
     }
 
-    /// Forgets a group, but not its last release.
+    /// Deletes a group, and keeps its last release.
     fn end(&mut self, ks: &mut K, loaded: &Loaded<K>) -> Result<()> {
         if let Some(last) = loaded.group.last {
-            self.remember(ks, loaded, last)?;
+            self.keep_last_release(ks, loaded, last)?;
         }
-        self.forget(ks, loaded)
+        self.delete_group(ks, loaded)
     }
 
-    /// When the first idle group is to be forgotten.
+    /// When the first idle group is to be deleted.
     pub fn next_idle(&mut self, ks: &mut K) -> Result<Option<Millis>> {
         if self.idle_from.is_none() {
             let first = ks.zset_at(&self.names.idle, 0)?;
@@ -78,11 +78,12 @@ impl<K: Store> Frontier<K> {
         Ok(self.idle_from.filter(|&from| from < Millis::MAX))
     }
 
-    /// Forgets idle groups whose gate has passed, a few at a time. One that a plain client queued URIs
-    /// for meanwhile starts to wait: its client saw that the group was known, and did not queue it.
+    /// Deletes idle groups whose gate has passed, at most [`MAX_TIDIED`] at a time. One that a plain client
+    /// queued URIs for meanwhile starts to wait: its client saw that the group was known, and did not
+    /// queue it.
     pub fn tidy(&mut self, ks: &mut K, now: Millis) -> Result<()> {
-        self.forget_mark(ks, now)?;
-        for _ in 0..TIDIED {
+        self.drop_mark(ks, now)?;
+        for _ in 0..MAX_TIDIED {
             if self.next_idle(ks)?.is_none_or(|from| from > now) {
                 return Ok(());
             }
@@ -129,9 +130,9 @@ impl<K: Store> Frontier<K> {
         self.save(ks, loaded)
     }
 
-    /// Keeps the last release of a group that is forgotten: whoever sent it may not have seen the
-    /// answer.
-    fn remember(&mut self, ks: &mut K, loaded: &Loaded<K>, last: Released) -> Result<()> {
+    /// Keeps the last release of a group that is deleted: its sender may not have received the
+    /// reply.
+    fn keep_last_release(&mut self, ks: &mut K, loaded: &Loaded<K>, last: Released) -> Result<()> {
         let next = match last.next {
             0 => None,
             _ => ks.hash_get(&loaded.key, self.fields.next.as_ref())?,
@@ -140,7 +141,7 @@ impl<K: Store> Frontier<K> {
         self.keep_past(ks, &loaded.id, last, next)
     }
 
-    /// Keeps the last release of a group in `chg_past`, and lets the oldest go when there are many.
+    /// Keeps the last release of a group in `chg_past`, and drops the oldest beyond [`MAX_PAST`].
     pub(super) fn keep_past(
         &mut self,
         ks: &mut K,
@@ -156,23 +157,23 @@ impl<K: Store> Frontier<K> {
         text.extend_from_slice(next);
         ks.zset_add(&self.names.past, id, last.token as f64)?;
         ks.hash_set(&self.names.answers, id, &text)?;
-        if ks.zset_len(&self.names.past)? > PAST {
+        if ks.zset_len(&self.names.past)? > MAX_PAST {
             if let Some((oldest, _)) = ks.zset_at(&self.names.past, 0)? {
-                self.forget_past(ks, oldest.as_ref())?;
+                self.drop_past(ks, oldest.as_ref())?;
             }
         }
         Ok(())
     }
 
-    /// A group that was forgotten is leased anew, and with that its last release is history.
-    pub(super) fn forget_past(&mut self, ks: &mut K, id: &[u8]) -> Result<()> {
+    /// Drops the kept release of a deleted group, which is leased anew.
+    pub(super) fn drop_past(&mut self, ks: &mut K, id: &[u8]) -> Result<()> {
         if ks.zset_del(&self.names.past, id)? {
             ks.hash_del(&self.names.answers, id)?;
         }
         Ok(())
     }
 
-    /// The release of this token, if it is remembered of a group that was forgotten.
+    /// The release with this token, if it is kept of a deleted group.
     pub(super) fn past(&self, ks: &mut K, id: &[u8], token: Token) -> Result<Option<Past>> {
         let last = ks.zset_score(&self.names.past, id)?;
         if last != Some(token as f64) {

@@ -3,7 +3,7 @@
 use host::keyspace::Keyspace;
 use host::once_keys;
 
-/// Longest id of a group, execution, writer or shared gate, in bytes.
+/// Maximum length of an id of a group, execution, writer or shared gate, in bytes.
 pub const ID_BYTES: usize = 1024;
 
 /// What it means that others changed a key.
@@ -63,15 +63,15 @@ once_keys! { Once:
     executions = Once::of("EIDC").heard(Heard::Type);
     /// `QCT`: all queued URIs.
     total = Once::of("QCT").heard(Heard::Type);
-    /// `chg_idle`: groups with nothing queued, by the time when they are forgotten.
+    /// `chg_idle`: groups with nothing queued, by the time when they are deleted.
     idle = Once::of("chg_idle").heard(Heard::Queue).bookkeeping();
     /// `chg_gated`: how many groups stand behind shared gates.
     gated = Once::of("chg_gated");
     /// `chg_token`: the token minted last.
     token = Once::of("chg_token").heard(Heard::Tokens);
-    /// `chg_past`: groups that are forgotten, by the token of their last release.
+    /// `chg_past`: deleted groups, by the token of their last release.
     past = Once::of("chg_past").heard(Heard::Type);
-    /// `chg_answers`: what was answered to these releases.
+    /// `chg_answers`: replies to these releases.
     answers = Once::of("chg_answers");
     /// `chg_paused`: what is paused beside single groups.
     paused = Once::of("chg_paused").heard(Heard::Queue).bookkeeping();
@@ -113,11 +113,11 @@ pub fn heard_once(key: &[u8]) -> impl Iterator<Item = (&[u8], Heard)> {
         .filter_map(|row| Some((key.strip_suffix(row.name.as_bytes())?, row.heard?)))
 }
 
-/// The prefixes of at most `longest` bytes that a key may have if it is the hash of a group, each with the
+/// The prefixes of at most `max_prefix` bytes that a key may have if it is the hash of a group, each with the
 /// group's id.
-pub fn possible_groups(key: &[u8], longest: usize) -> impl Iterator<Item = (&[u8], &[u8])> {
+pub fn possible_groups(key: &[u8], max_prefix: usize) -> impl Iterator<Item = (&[u8], &[u8])> {
     memchr::memmem::find_iter(key, GROUP)
-        .take_while(move |&at| at <= longest)
+        .take_while(move |&at| at <= max_prefix)
         .map(|at| (&key[..at], &key[at + GROUP.len()..]))
 }
 
@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_key_that_is_heard_of_is_told_by_its_name() {
+    fn every_key_that_is_heard_of_is_known_by_its_name() {
         for row in ONCE {
             let key = ["p:", row.name].concat();
             let heard: Vec<_> = heard_once(key.as_bytes()).collect();

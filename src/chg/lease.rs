@@ -127,14 +127,8 @@ impl<K: Store> Frontier<K> {
         Ok(ReleaseReply::Released(due))
     }
 
-    /// Remembers the lease that was taken together with a release, for whoever sends that again.
-    pub fn remember_next(
-        &mut self,
-        ks: &mut K,
-        id: &[u8],
-        token: Token,
-        next: &Lease,
-    ) -> Result<()> {
+    /// Keeps the lease that was taken together with a release, for a retry of that release.
+    pub fn keep_next(&mut self, ks: &mut K, id: &[u8], token: Token, next: &Lease) -> Result<()> {
         let mut loaded = self.load(ks, id)?;
         match &mut loaded.group.last {
             Some(last) if last.token == token => {
@@ -143,7 +137,7 @@ impl<K: Store> Frontier<K> {
                 ks.hash_set_many(&loaded.key, &[(&self.fields.next, &next.chg)])?;
                 Ok(())
             }
-            _ => self.remember_past_next(ks, id, token, next),
+            _ => self.keep_past_next(ks, id, token, next),
         }
     }
 
@@ -165,7 +159,7 @@ impl<K: Store> Frontier<K> {
                 let next = next.map_or_else(Vec::new, |next| next.as_ref().to_vec());
                 Some((last, next))
             }
-            // A group that was forgotten, and perhaps made again but not leased since.
+            // A group that was deleted, and perhaps made again but not leased since.
             None if loaded.group.holds.is_empty() && loaded.group.last.is_none() => {
                 self.past(ks, &loaded.id, token)?
             }

@@ -39,7 +39,7 @@ impl Queue {
 ///
 /// A place in a sorted set is a score and a member, so that what comes and goes before it moves nothing.
 /// `chg_ready` is listed from its tail to its head: groups leave it at the head and come at the tail, so
-/// those that stay only ever come nearer to the head, and none is passed over.
+/// those that stay only ever come nearer to the head, and none is skipped.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cursor {
     /// Behind a member of a sorted set.
@@ -193,7 +193,7 @@ impl<K: Store> Frontier<K> {
         now: Millis,
     ) -> Result<Reply> {
         let mut loaded = self.known(ks, id)?;
-        self.see_forgotten(ks, &mut loaded, now)?;
+        self.see_as_deleted(ks, &mut loaded, now)?;
         if !loaded.group.known {
             return Err(Error::NoChg(id.to_vec()));
         }

@@ -1,6 +1,6 @@
 //! Politeness: crawl host groups, each fetched from by one at a time and with pauses.
 //!
-//! A group's life is one circle: it waits until it is due ([`add`]), is leased ([`next`]), and is
+//! A group's life is a loop: it waits until it is due ([`add`]), is leased ([`next`]), and is
 //! released ([`lease`]) to wait again. [`frontier`] is what they all work on.
 
 pub mod add;

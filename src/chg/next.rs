@@ -37,7 +37,7 @@ pub struct Ask<'a> {
     pub lease: Millis,
     /// How many leases at most.
     pub count: usize,
-    /// The release that this is fused with, whose answer stays remembered.
+    /// The release that this is fused with, whose reply is kept on.
     pub after: Option<(&'a [u8], Token)>,
 }
 
@@ -55,8 +55,8 @@ pub enum Search {
 enum Placement {
     Ready,
     Wait,
-    /// In `chg_wait`, among those that were passed over.
-    Passed,
+    /// In `chg_wait`, among those that were skipped.
+    Skipped,
     /// In none (any more): its lease ran out.
     None,
 }
@@ -165,10 +165,10 @@ impl<K: Store> Frontier<K> {
         let due =
             |first: Option<(K::Value, f64)>| first.filter(|(_, score)| of_score(*score) <= now);
         if let Some(loaded) = self.again(ks, now)? {
-            return Ok(Front::Candidate(Placement::Passed, loaded));
+            return Ok(Front::Candidate(Placement::Skipped, loaded));
         }
-        let ready = ks.list_get(&self.names.ready, self.passed.ready)?;
-        let wait = due(ks.zset_at(&self.names.wait, self.passed.wait)?);
+        let ready = ks.list_get(&self.names.ready, self.skipped.ready)?;
+        let wait = due(ks.zset_at(&self.names.wait, self.skipped.wait)?);
         let busy = match self.busy_from {
             Some(from) if from > now => None,
             _ => due(self.first_busy(ks)?),
@@ -177,7 +177,7 @@ impl<K: Store> Frontier<K> {
         let busy_from = busy.as_ref().map_or(f64::INFINITY, |(_, score)| *score);
         if let Some(id) = ready {
             let Some(loaded) = self.load_sound(ks, id.as_ref())? else {
-                ks.list_take(&self.names.ready, self.passed.ready)?;
+                ks.list_take(&self.names.ready, self.skipped.ready)?;
                 return Ok(Front::Settled);
             };
             // What stands in this queue is ready, whatever its due time says.
@@ -215,23 +215,23 @@ impl<K: Store> Frontier<K> {
         })
     }
 
-    /// One that was passed over, and that something was queued for since.
+    /// One that was skipped, and that something was queued for since.
     fn again(&mut self, ks: &mut K, now: Millis) -> Result<Option<Loaded<K>>> {
         while self
-            .passed
+            .skipped
             .later
             .first()
             .is_some_and(|(due, _)| *due <= now)
         {
-            let (_, id) = self.passed.later.pop_first().expect("just seen");
+            let (_, id) = self.skipped.later.pop_first().expect("just seen");
             if ks.zset_score(&self.names.wait, &id)?.is_none() {
-                self.passed.ready = 0;
+                self.skipped.ready = 0;
             }
-            self.passed.again.push_back(id);
+            self.skipped.again.push_back(id);
         }
-        while let Some(id) = self.passed.again.pop_front() {
+        while let Some(id) = self.skipped.again.pop_front() {
             let score = ks.zset_score(&self.names.wait, &id)?;
-            let limit = self.passed.wait_score;
+            let limit = self.skipped.wait_score;
             if score.is_some_and(|score| score <= limit && of_score(score) <= now) {
                 return Ok(Some(self.load(ks, &id)?));
             }
@@ -260,11 +260,11 @@ impl<K: Store> Frontier<K> {
                 self.hand_over(ks, loaded)?;
                 match place {
                     Placement::Ready => self.unqueue(ks, place, &loaded.id)?,
-                    Placement::Passed => self.passed.wait = self.passed.wait.saturating_sub(1),
+                    Placement::Skipped => self.skipped.wait = self.skipped.wait.saturating_sub(1),
                     Placement::Wait | Placement::None => {}
                 }
                 loaded.group.due = due;
-                // Behind all that were passed over, so these stay so.
+                // Behind all that were skipped, so these stay so.
                 ks.zset_add(&self.names.wait, &loaded.id, due as f64)?;
                 self.save(ks, loaded)?;
                 Ok(None)
@@ -277,15 +277,15 @@ impl<K: Store> Frontier<K> {
             }
             Verdict::Pass(later) => {
                 if let (Some(later), true) = (later, place != Placement::None) {
-                    self.passed.later.insert((later, loaded.id.clone()));
+                    self.skipped.later.insert((later, loaded.id.clone()));
                 }
                 match place {
-                    Placement::Ready => self.passed.ready += 1,
-                    Placement::Passed => {}
+                    Placement::Ready => self.skipped.ready += 1,
+                    Placement::Skipped => {}
                     Placement::Wait => {
                         let score = ks.zset_score(&self.names.wait, &loaded.id)?;
-                        self.passed.wait += 1;
-                        self.passed.wait_score = score.unwrap_or_default();
+                        self.skipped.wait += 1;
+                        self.skipped.wait_score = score.unwrap_or_default();
                     }
                     Placement::None => {
                         let due = self.due_of(ks, loaded)?;
@@ -314,15 +314,15 @@ impl<K: Store> Frontier<K> {
     fn unqueue(&mut self, ks: &mut K, place: Placement, id: &Id) -> Result<()> {
         match place {
             Placement::Ready => {
-                ks.list_take(&self.names.ready, self.passed.ready)?;
+                ks.list_take(&self.names.ready, self.skipped.ready)?;
                 if let Some(audit) = &mut self.audit {
                     audit.taken += 1;
                 }
             }
             Placement::Wait => ks.zset_remove(&self.names.wait, id)?,
-            Placement::Passed => {
+            Placement::Skipped => {
                 ks.zset_del(&self.names.wait, id)?;
-                self.passed.wait = self.passed.wait.saturating_sub(1);
+                self.skipped.wait = self.skipped.wait.saturating_sub(1);
             }
             Placement::None => {}
         }
@@ -425,7 +425,7 @@ impl<K: Store> Frontier<K> {
         });
         if group.released == 0 && group.last.is_none() {
             // The first lease since the group was made, perhaps not for the first time.
-            self.forget_past(ks, &loaded.id)?;
+            self.drop_past(ks, &loaded.id)?;
         }
         let group = &mut loaded.group;
         self.figures.lease(now, pause);
@@ -438,7 +438,7 @@ impl<K: Store> Frontier<K> {
         if group.options.gap > 0 {
             group.gate = group.gate.max(now + group.options.gap);
         }
-        // The answer of a release is remembered until the next lease, unless that is part of it.
+        // The reply of a release is kept until the next lease, unless that is part of it.
         let id = &loaded.id;
         let own = |token| ask.after == Some((&id[..], token));
         group.last = group.last.filter(|last| own(last.token));

@@ -2,14 +2,14 @@
 
 use super::time::Millis;
 
-/// Longest pause that back-off asks for.
-pub const LONGEST_BACKOFF: Millis = 24 * 60 * 60 * 1000;
+/// Maximum pause that back-off asks for, in milliseconds.
+pub const MAX_BACKOFF: Millis = 24 * 60 * 60 * 1000;
 
 /// What back-off takes a pause for that is shorter.
 const BACKOFF_BASE: Millis = 1000;
 
-/// Most steps of back-off: beyond it [`LONGEST_BACKOFF`] is reached from any pause.
-const MOST_STEPS: u32 = 17;
+/// Maximum number of steps of back-off: beyond it [`MAX_BACKOFF`] is reached from any pause.
+const MAX_STEPS: u32 = 17;
 
 /// A factor with three decimals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,12 +86,12 @@ pub fn pause(facts: &Facts, before: Backoff, begun: Millis, now: Millis) -> (Mil
                 before
             } else {
                 Backoff {
-                    steps: (before.steps + 1).min(MOST_STEPS),
+                    steps: (before.steps + 1).min(MAX_STEPS),
                     since: now,
                 }
             };
             let doubled = own.max(BACKOFF_BASE).saturating_mul(1 << after.steps);
-            (asked.max(doubled.min(LONGEST_BACKOFF)), after)
+            (asked.max(doubled.min(MAX_BACKOFF)), after)
         }
         Some(_) => (asked, Backoff::default()),
         None => (asked, before),
@@ -200,10 +200,10 @@ mod tests {
         let mut backoff = Backoff::default();
         for n in 0..100 {
             let (ms, after) = pause(&gone, backoff, n * 10, n * 10 + 1);
-            assert!(ms <= LONGEST_BACKOFF);
+            assert!(ms <= MAX_BACKOFF);
             backoff = after;
         }
-        assert_eq!(pause(&gone, backoff, 5000, 5001).0, LONGEST_BACKOFF);
+        assert_eq!(pause(&gone, backoff, 5000, 5001).0, MAX_BACKOFF);
     }
 
     #[test]

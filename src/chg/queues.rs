@@ -14,7 +14,7 @@ const SEARCHED: u64 = 100;
 
 /// Groups at the head of the queues that are paused, and keep their place.
 #[derive(Debug, Default)]
-pub(super) struct Passed {
+pub(super) struct Skipped {
     /// Groups looked at, from the head of `chg_ready`.
     pub ready: u64,
     /// Groups looked at, from the head of `chg_wait`.
@@ -30,10 +30,10 @@ pub(super) struct Passed {
 impl<K: Store> Frontier<K> {
     /// Puts a group into `chg_wait`, or moves it there.
     pub(super) fn wait(&mut self, ks: &mut K, id: &[u8], score: f64) -> Result<()> {
-        if self.passed.wait > 0 {
+        if self.skipped.wait > 0 {
             let moves = ks.zset_score(&self.names.wait, id)?.is_some();
-            if moves || score <= self.passed.wait_score {
-                self.passed.wait = 0;
+            if moves || score <= self.skipped.wait_score {
+                self.skipped.wait = 0;
             }
         }
         Ok(ks.zset_add(&self.names.wait, id, score)?)
@@ -65,7 +65,7 @@ impl<K: Store> Frontier<K> {
     pub(super) fn leave_wait(&mut self, ks: &mut K, id: &[u8]) -> Result<bool> {
         let left = ks.zset_del(&self.names.wait, id)?;
         if left {
-            self.passed.wait = 0;
+            self.skipped.wait = 0;
         }
         Ok(left)
     }
@@ -94,7 +94,7 @@ impl<K: Store> Frontier<K> {
             let here = ks.list_get(&self.names.ready, i)?;
             if here.is_some_and(|here| here.as_ref() == id) {
                 ks.list_take(&self.names.ready, i)?;
-                self.passed.ready = 0;
+                self.skipped.ready = 0;
                 return Ok(true);
             }
         }
@@ -140,15 +140,15 @@ impl<K: Store> Frontier<K> {
         }
     }
 
-    /// Something was queued for a group that may have been passed over.
+    /// Something was queued for a group that may have been skipped.
     pub(super) fn look_again(&mut self, ks: &mut K, loaded: &Loaded<K>) -> Result<()> {
-        if self.passed.ready == 0 && self.passed.wait == 0 {
+        if self.skipped.ready == 0 && self.skipped.wait == 0 {
             return Ok(());
         }
         match ks.zset_score(&self.names.wait, &loaded.id)? {
-            None => self.passed.ready = 0,
-            Some(score) if score <= self.passed.wait_score => {
-                self.passed.again.push_back(loaded.id.clone());
+            None => self.skipped.ready = 0,
+            Some(score) if score <= self.skipped.wait_score => {
+                self.skipped.again.push_back(loaded.id.clone());
             }
             Some(_) => {}
         }
@@ -194,13 +194,13 @@ impl<K: Store> Frontier<K> {
         if self.paused(ks)?.all {
             return Ok(idle);
         }
-        let wait = ks.zset_at(&self.names.wait, self.passed.wait)?;
+        let wait = ks.zset_at(&self.names.wait, self.skipped.wait)?;
         let busy = self.first_busy(ks)?;
-        let ready = ks.list_len(&self.names.ready)? > self.passed.ready;
+        let ready = ks.list_len(&self.names.ready)? > self.skipped.ready;
         let times = [wait, busy].into_iter().flatten();
         let first = times.map(|(_, score)| of_score(score)).min();
-        let later = self.passed.later.first().map(|(due, _)| *due);
-        let again = (!self.passed.again.is_empty()).then_some(now);
+        let later = self.skipped.later.first().map(|(due, _)| *due);
+        let again = (!self.skipped.again.is_empty()).then_some(now);
         let times = [first, idle, later, again, ready.then_some(now)];
         Ok(times.into_iter().flatten().min())
     }

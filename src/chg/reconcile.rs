@@ -188,8 +188,8 @@ impl Shares {
         }
     }
 
-    /// Forgets some of what it has in memory; false when that is all.
-    pub(super) fn forget(&mut self) -> bool {
+    /// Frees some of its memory; false when that is all.
+    pub(super) fn free(&mut self) -> bool {
         self.order.pop_first().is_some()
     }
 }

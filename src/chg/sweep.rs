@@ -17,7 +17,7 @@ pub struct Sweep {
     from_wait: u64,
     from_busy: u64,
     /// Paused groups at the head of `chg_wait`, which stay.
-    passed: u64,
+    skipped: u64,
 }
 
 impl Sweep {
@@ -28,7 +28,7 @@ impl Sweep {
             left: limit,
             from_wait: 0,
             from_busy: 0,
-            passed: 0,
+            skipped: 0,
         }
     }
 
@@ -44,7 +44,7 @@ impl<K: Store> Job<K> for Sweep {
             first.filter(|(_, score)| of_score(*score) <= now)
         };
         while self.left > 0 {
-            let wait = due(ks.zset_at(&frontier.names.wait, self.passed)?, self.now);
+            let wait = due(ks.zset_at(&frontier.names.wait, self.skipped)?, self.now);
             let busy = due(ks.zset_at(&frontier.names.busy, 0)?, self.now);
             let at = |first: &Option<(K::Value, f64)>| first.as_ref().map(|(_, score)| *score);
             let waits_longer = match (at(&wait), at(&busy)) {
@@ -61,7 +61,7 @@ impl<K: Store> Job<K> for Sweep {
                     .zset_score(&frontier.names.wait, id.as_ref())?
                     .is_some_and(|score| of_score(score) <= self.now)
                 {
-                    self.passed += 1;
+                    self.skipped += 1;
                 }
             } else if let Some((id, _)) = busy {
                 let mut loaded = frontier.load(ks, id.as_ref())?;

@@ -9,8 +9,8 @@ use super::keys::GATED;
 use super::store::Store;
 use super::time::{of_score, Millis};
 
-/// How many executions are told of a group.
-const LISTED: usize = 1000;
+/// Maximum number of executions that are listed of a group.
+const MAX_LISTED: usize = 1000;
 
 impl<K: Store> Frontier<K> {
     /// The state of a group.
@@ -19,7 +19,7 @@ impl<K: Store> Frontier<K> {
     /// `NOCHG` for an unknown group.
     pub fn why(&mut self, ks: &mut K, id: &[u8], now: Millis) -> Result<Reply> {
         let mut loaded = self.known(ks, id)?;
-        self.see_forgotten(ks, &mut loaded, now)?;
+        self.see_as_deleted(ks, &mut loaded, now)?;
         if !loaded.group.known {
             return Err(Error::NoChg(id.to_vec()));
         }
@@ -29,16 +29,16 @@ impl<K: Store> Frontier<K> {
         let key = self.uris_key(ks, id);
         let mut executions: Vec<(Vec<u8>, Option<u64>, u64)> = ks
             .uris(&key, |uris| {
-                let some = uris.executions().take(LISTED + 1);
+                let some = uris.executions().take(MAX_LISTED + 1);
                 some.map(|share| (share.id.to_vec(), Some(share.weight), share.uris))
                     .collect()
             })?
             .unwrap_or_default();
-        for (execution, n) in self.some_counted_in(ks, &loaded.key, LISTED + 1)? {
+        for (execution, n) in self.some_counted_in(ks, &loaded.key, MAX_LISTED + 1)? {
             executions.push((execution, None, n));
         }
-        let more = executions.len() > LISTED;
-        executions.truncate(LISTED);
+        let more = executions.len() > MAX_LISTED;
+        executions.truncate(MAX_LISTED);
         let mut leases = Vec::new();
         for hold in &group.holds {
             leases.push(self.hold_reply(ks, &loaded, hold, now)?);

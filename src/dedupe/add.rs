@@ -242,9 +242,9 @@ impl<K: Store> Index<K> {
             let known = ks.set_has(&requires, &source)?;
             let undo = [b"dep.", &source[..]].concat();
             match &was {
-                Some(was) => self.remember_for_undo(ks, crawl, &undo, was.as_ref())?,
-                None if known => self.remember_for_undo(ks, crawl, &undo, b"0")?,
-                None => self.remember_for_undo(ks, crawl, &undo, b"")?,
+                Some(was) => self.save_for_undo(ks, crawl, &undo, was.as_ref())?,
+                None if known => self.save_for_undo(ks, crawl, &undo, b"0")?,
+                None => self.save_for_undo(ks, crawl, &undo, b"")?,
             }
             let revisits = was.and_then(|n| parse_unsigned(n.as_ref())).unwrap_or(0) + 1;
             ks.hash_set(&deps, &source, revisits.to_string().as_bytes())?;
@@ -253,20 +253,20 @@ impl<K: Store> Index<K> {
             }
             if !known {
                 // Counted before, but not written down as a dependency.
-                self.remember_for_undo(ks, crawl, &[b"req.", &source[..]].concat(), b"")?;
+                self.save_for_undo(ks, crawl, &[b"req.", &source[..]].concat(), b"")?;
                 ks.set_add(&requires, &source)?;
             }
             if let Some((uuid, references)) = &references {
                 let is_new = !ks.exists(references);
                 if is_new {
-                    self.remember_for_undo(ks, crawl, &[b"ref.", *uuid].concat(), b"")?;
+                    self.save_for_undo(ks, crawl, &[b"ref.", *uuid].concat(), b"")?;
                 }
                 let reference = [&source[..], b" ", wacz_index.to_string().as_bytes()].concat();
                 if !ks.set_has(references, &reference)? {
                     if !is_new {
                         let what = format!("member.{}:", uuid.len()).into_bytes();
                         let what = [&what[..], *uuid, &reference[..]].concat();
-                        self.remember_for_undo(ks, crawl, &what, b"")?;
+                        self.save_for_undo(ks, crawl, &what, b"")?;
                     }
                     ks.set_add(references, &reference)?;
                 }

@@ -121,8 +121,8 @@ impl<K: Store> Index<K> {
         ks.exists(&self.names.commits)
     }
 
-    /// Lists of holders may lack somebody from now on.
-    pub fn distrust_holders(&mut self, ks: &mut K) -> Result<()> {
+    /// Notes that lists of holders may be incomplete from now on.
+    pub fn mark_holders_untrusted(&mut self, ks: &mut K) -> Result<()> {
         if !self.untrusted {
             self.register(ks)?;
             ks.hash_set(&self.names.meta, UNTRUSTED, b"1")?;
@@ -134,13 +134,13 @@ impl<K: Store> Index<K> {
     /// Takes note of another program's purge. Belongs at the start of every step that changes owners.
     pub fn heed_purge(&mut self, ks: &mut K) -> Result<()> {
         match !self.untrusted && self.is_purged(ks) {
-            true => self.distrust_holders(ks),
+            true => self.mark_holders_untrusted(ks),
             false => Ok(()),
         }
     }
 
-    /// Lists of holders are complete: all of the index was gone through, and made right.
-    pub fn trust_holders(&mut self, ks: &mut K) -> Result<()> {
+    /// Notes that lists of holders are complete: all of the index was checked and repaired.
+    pub fn mark_holders_trusted(&mut self, ks: &mut K) -> Result<()> {
         if self.untrusted && !self.is_purged(ks) {
             ks.hash_del(&self.names.meta, UNTRUSTED)?;
             self.untrusted = false;

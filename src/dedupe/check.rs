@@ -348,7 +348,7 @@ impl<K: Store> Job<K> for Check<K> {
                     if self.all_written {
                         index.end_census(self.census);
                     } else {
-                        index.distrust_merged(ks)?;
+                        index.invalidate_merged(ks)?;
                     }
                     self.phase = self.next_crawl(index, ks)?;
                 }
@@ -426,7 +426,7 @@ impl<K: Store> Job<K> for Check<K> {
                     self.findings.unlisted_crawls = self.unlisted.len() as u64;
                     self.findings.to_remove_crawls = ks.set_len(&index.names.outgoing)?;
                     if repair {
-                        index.trust_holders(ks)?;
+                        index.mark_holders_trusted(ks)?;
                     }
                     return Ok(Step::Done(self.report()));
                 }

@@ -1,6 +1,6 @@
 //! `COMMIT`: a crawl becomes part of the merged index.
 //!
-//! Nobody sees a hash of the crawl before the last step, because look-ups pass over owners that
+//! Nobody sees a hash of the crawl before the last step, because look-ups skip owners that
 //! are not in `allcrawls`, and over the fields in `h:<crawl>:merging` of a crawl that continues. The
 //! last step makes everything true at once. How far a commit is stands in `committing`, written
 //! with each slice, so that one cut short by a crash goes on with exact figures.
@@ -42,7 +42,7 @@ enum Phase<K: Store> {
 }
 
 /// How many records are copied before they go out of the plain hash: each of the two kinds of change is
-/// told to replicas at once.
+/// replicated at once.
 const MOVED: usize = 32;
 
 /// The commit of one crawl.
@@ -384,7 +384,7 @@ impl<K: Store> Job<K> for Commit<K> {
                         }
                         let spelling = (!continued).then_some(field);
                         if !index.merge(ks, crawl, spelling, &digest, state)? && is_new {
-                            index.distrust_holders(ks)?;
+                            index.mark_holders_untrusted(ks)?;
                         }
                         Ok(())
                     })?;
@@ -624,7 +624,7 @@ impl<K: Store> Index<K> {
             let owner = owner.as_ref();
             if !self.is_committing(ks, owner)? && !self.is_removing(ks, owner)? {
                 // Another program put it there or took it out of the set, and may put it back.
-                self.distrust_holders(ks)?;
+                self.mark_holders_untrusted(ks)?;
             }
             // The owner is not committed, or its record is gone: the next one in line owns it,
             // which is this crawl unless another committed one holds it.

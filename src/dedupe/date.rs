@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-/// Longest date, in bytes.
+/// Maximum length of a date, in bytes.
 pub const DATE_BYTES: usize = 32;
 
 /// A date of 14 or 17 digits.
@@ -18,7 +18,7 @@ pub struct Moment {
     fraction: u64,
 }
 
-/// Most digits of a fraction: what [`DATE_BYTES`] leave.
+/// Maximum number of digits of a fraction: what [`DATE_BYTES`] leave.
 const FRACTION_DIGITS: usize = 12;
 
 /// Whether a date has one of the forms that crawlers write: 14 digits, 17 digits, or ISO 8601

@@ -169,7 +169,7 @@ mod tests {
         b"20260319102015000",
     ];
 
-    type Told = (usize, usize, usize, u64, u64);
+    type Capture = (usize, usize, usize, u64, u64);
 
     struct World {
         ks: MemoryKeyspace,
@@ -191,12 +191,12 @@ mod tests {
             World { ks, index }
         }
 
-        fn add(&mut self, told: &[Told], how: Adding<'_>) -> u64 {
-            let urls: Vec<String> = told
+        fn add(&mut self, capture: &[Capture], how: Adding<'_>) -> u64 {
+            let urls: Vec<String> = capture
                 .iter()
                 .map(|t| format!("http://e.com/{}", t.2))
                 .collect();
-            let responses: Vec<Response<'_>> = told
+            let responses: Vec<Response<'_>> = capture
                 .iter()
                 .zip(&urls)
                 .map(|(&(n, date, _, wacz_index, size), url)| Response {
@@ -213,10 +213,10 @@ mod tests {
             index.add(&mut self.ks, CRAWL, &responses, how, 1).unwrap()
         }
 
-        fn earliest(&mut self, told: Told) -> u64 {
+        fn earliest(&mut self, capture: Capture) -> u64 {
             let earliest = true;
             self.add(
-                &[told],
+                &[capture],
                 Adding {
                     earliest,
                     ..Adding::default()
@@ -252,25 +252,25 @@ mod tests {
     /// A number of records in some order, in calls of some sizes by two writers, some of them sent twice.
     #[derive(Clone, Debug)]
     struct Order {
-        told: Vec<Told>,
+        capture: Vec<Capture>,
         calls: Vec<(usize, bool, bool)>,
         numbered: bool,
     }
 
-    fn order(told: Vec<Told>) -> impl Strategy<Value = Order> {
+    fn order(capture: Vec<Capture>) -> impl Strategy<Value = Order> {
         let calls = proptest::collection::vec((1..5usize, any::<bool>(), any::<bool>()), 1..8);
-        (Just(told).prop_shuffle(), calls, any::<bool>()).prop_map(|(told, calls, numbered)| {
-            Order {
-                told,
+        (Just(capture).prop_shuffle(), calls, any::<bool>()).prop_map(
+            |(capture, calls, numbered)| Order {
+                capture,
                 calls,
                 numbered,
-            }
-        })
+            },
+        )
     }
 
     impl Order {
         fn run(&self, world: &mut World) -> u64 {
-            let (mut rest, mut n, mut new) = (&self.told[..], 0, 0);
+            let (mut rest, mut n, mut new) = (&self.capture[..], 0, 0);
             for (size, first, again) in self.calls.iter().cycle() {
                 if rest.is_empty() {
                     break;
@@ -295,14 +295,15 @@ mod tests {
         }
     }
 
-    fn told() -> impl Strategy<Value = Told> {
+    fn capture() -> impl Strategy<Value = Capture> {
         (0..3usize, 0..DATES.len(), 0..3usize, 0..3u64, 1..3u64)
     }
 
-    fn orders() -> impl Strategy<Value = (Vec<Told>, Order, Order)> {
-        let some = |n| proptest::collection::vec(told(), n);
-        (some(0..6), some(1..25))
-            .prop_flat_map(|(before, told)| (Just(before), order(told.clone()), order(told)))
+    fn orders() -> impl Strategy<Value = (Vec<Capture>, Order, Order)> {
+        let some = |n| proptest::collection::vec(capture(), n);
+        (some(0..6), some(1..25)).prop_flat_map(|(before, capture)| {
+            (Just(before), order(capture.clone()), order(capture))
+        })
     }
 
     proptest! {
@@ -338,7 +339,7 @@ mod tests {
     fn the_earlier_record_takes_the_place_of_the_stored_one() {
         let mut world = World::new();
         assert_eq!(world.earliest((0, 1, 1, 5, 7)), 1);
-        for (told, stored, urls) in [
+        for (capture, stored, urls) in [
             ((0, 5, 0, 0, 1), "5 20260319102015 http://e.com/1 7", 2),
             ((0, 1, 0, 6, 9), "6 20260319102015 http://e.com/0 9", 3),
             ((0, 1, 0, 4, 9), "4 20260319102015 http://e.com/0 9", 3),
@@ -347,9 +348,9 @@ mod tests {
             ((0, 1, 0, 0, 0), "9 20260319102014 http://e.com/2 9", 4),
             ((0, 5, 0, 0, 1), "9 20260319102014 http://e.com/2 9", 4),
         ] {
-            assert_eq!(world.earliest(told), 0);
-            assert_eq!(world.stored(0), stored, "{told:?}");
-            assert_eq!(world.urls(), urls, "{told:?}");
+            assert_eq!(world.earliest(capture), 0);
+            assert_eq!(world.stored(0), stored, "{capture:?}");
+            assert_eq!(world.urls(), urls, "{capture:?}");
         }
     }
 

@@ -14,7 +14,7 @@ use host::text::parse_unsigned;
 use super::counts;
 use super::digest::Digest;
 use super::error::Result;
-use super::index::{Index, Remembered};
+use super::index::{CachedCrawl, Index};
 use super::keys::CrawlKey;
 use super::record::Record;
 use super::store::{Store, Stored, Under};
@@ -25,7 +25,7 @@ pub type Numbers = SmallVec<[u64; 4]>;
 /// Crawls whose holdings nobody wrote down, each after the number of its commit, in their order.
 pub type Unrecorded = Vec<(u64, Vec<u8>)>;
 
-/// Reads space-separated numbers; anything else in the value is passed over.
+/// Reads space-separated numbers; anything else in the value is skipped.
 pub fn parse_numbers(value: &[u8]) -> Numbers {
     value
         .split(|&b| b == b' ')
@@ -233,7 +233,7 @@ impl<K: Store> Index<K> {
 
     /// The usual crawl: committed, not gone on with, and known to be so while no commit and no removal
     /// is under way.
-    pub(super) fn usual(&self, crawl: &[u8]) -> Option<&Remembered<K::Name>> {
+    pub(super) fn usual(&self, crawl: &[u8]) -> Option<&CachedCrawl<K::Name>> {
         if let (Some(committing), Some(removing)) = (&self.committing, &self.removing) {
             if committing.is_empty() && removing.is_empty() {
                 return self.crawls.get(crawl).filter(|known| {

@@ -1,7 +1,7 @@
 //! One dedupe index: the keys that share a prefix, and what is cached of them in memory.
 //!
 //! The keys are the truth. Everything kept here beside the prefix is a cache that is rebuilt from
-//! them; the server forgets it whenever somebody else changes the keys it came from.
+//! them; it is invalidated whenever somebody else changes the keys it came from.
 
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -25,13 +25,13 @@ use super::visible::{read_visible, Visible};
 const FORMAT: &[u8] = b"1";
 
 /// How many crawls are cached at most; beyond it the cache is emptied.
-const CRAWLS_REMEMBERED: usize = 1 << 16;
+const MAX_CACHED_CRAWLS: usize = 1 << 16;
 
 /// How many crawls are looked at for the layout of an index that nobody wrote down.
 const CRAWLS_LOOKED_AT: usize = 8;
 
 /// What is cached of one crawl.
-pub(super) struct Remembered<N> {
+pub(super) struct CachedCrawl<N> {
     pub(super) records: N,
     pub(super) counts: N,
     pub(super) committed: Option<bool>,
@@ -89,7 +89,7 @@ pub struct Index<K: Store> {
     /// How often the merged index got a field in a form that is not the written one: a look at all
     /// of its fields holds if this is the same at its end as at its beginning.
     pub(super) oddities: u64,
-    pub(super) crawls: FxHashMap<Box<[u8]>, Remembered<K::Name>>,
+    pub(super) crawls: FxHashMap<Box<[u8]>, CachedCrawl<K::Name>>,
     pub(super) committing: Option<FxHashSet<Box<[u8]>>>,
     /// Crawls on their way out; true for those that leave whole, and not only what is new of them.
     pub(super) removing: Option<FxHashMap<Box<[u8]>, bool>>,
@@ -109,7 +109,7 @@ pub struct Index<K: Store> {
 static OPENINGS: AtomicU64 = AtomicU64::new(0);
 
 impl<K: Store> Index<K> {
-    /// Tells an index from the one that takes its place when others have changed its keys: what a job
+    /// Distinguishes an index from the one that takes its place when others have changed its keys: what a job
     /// found out in several steps counts only if this is the same at the last as at the first.
     pub(super) fn opening(&self) -> u64 {
         self.opening
@@ -294,8 +294,8 @@ impl<K: Store> Index<K> {
         ks.name(&[&self.prefix, uuid, self.profile.references_suffix()])
     }
 
-    pub(super) fn cached(&mut self, ks: &mut K, crawl: &[u8]) -> &mut Remembered<K::Name> {
-        if self.crawls.len() >= CRAWLS_REMEMBERED && !self.crawls.contains_key(crawl) {
+    pub(super) fn cached(&mut self, ks: &mut K, crawl: &[u8]) -> &mut CachedCrawl<K::Name> {
+        if self.crawls.len() >= MAX_CACHED_CRAWLS && !self.crawls.contains_key(crawl) {
             self.crawls.clear();
         }
         if !self.crawls.contains_key(crawl) {
@@ -306,7 +306,7 @@ impl<K: Store> Index<K> {
                 !ks.exists(&records) && self.len_packed(ks, part).is_ok_and(|len| len == 0);
             self.crawls.insert(
                 crawl.into(),
-                Remembered {
+                CachedCrawl {
                     records,
                     counts,
                     committed: None,

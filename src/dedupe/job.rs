@@ -158,7 +158,7 @@ impl<K: Store> Adoption<K> {
         }
         if self.most > index.merged_len(ks)? {
             // Another program took hashes out of it.
-            index.distrust_holders(ks)?;
+            index.mark_holders_untrusted(ks)?;
         }
         if !self.listed && self.opening == index.opening() {
             index.set_unrecorded(std::mem::take(unrecorded));

@@ -5,7 +5,7 @@ use host::once_keys;
 use super::error::{Error, Result};
 use super::profile::Profile;
 
-/// Longest crawl id, in bytes.
+/// Maximum length of a crawl id, in bytes.
 pub const CRAWL_BYTES: usize = 1024;
 
 /// A key that an index has once.
@@ -260,32 +260,32 @@ fn prefixes_of_once(key: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 /// Whether a key may be one that something is cached of, whatever its prefix. Nearly all keys of a
-/// server that has other data are none, and are told by their last byte and their colons.
+/// server that has other data belong to no index, which their last byte and their colons show.
 pub fn may_be_ours(key: &[u8]) -> bool {
     let [h, colon] = [RECORDS[0], RECORDS[1]];
     prefixes_of_once(key).next().is_some()
         || memchr::memchr_iter(colon, key).any(|at| at > 0 && key[at - 1] == h)
 }
 
-/// The prefixes of at most `longest` bytes that a key may belong to, each with the crawl whose records it
+/// The prefixes of at most `max_prefix` bytes that a key may belong to, each with the crawl whose records it
 /// then holds; `None` for a key that exists once. Names are as long as clients like, prefixes and crawl
 /// ids are not.
 pub fn possible_prefixes(
     key: &[u8],
-    longest: usize,
+    max_prefix: usize,
 ) -> impl Iterator<Item = (&[u8], Option<&[u8]>)> {
     let once = prefixes_of_once(key)
-        .filter(move |prefix| prefix.len() <= longest)
+        .filter(move |prefix| prefix.len() <= max_prefix)
         .map(|prefix| (prefix, None));
-    let too_long = key.len() > longest + RECORDS.len() + CRAWL_BYTES;
+    let too_long = key.len() > max_prefix + RECORDS.len() + CRAWL_BYTES;
     let searched = if too_long { &[] } else { key };
     let records = memchr::memmem::find_iter(searched, RECORDS)
-        .take_while(move |&at| at <= longest)
+        .take_while(move |&at| at <= max_prefix)
         .map(|at| (&key[..at], Some(&key[at + RECORDS.len()..])));
     once.chain(records)
 }
 
-/// A key that other programs change, too, and that owners of hashes are told by.
+/// A key that other programs change, too, and that decides who owns a hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shared {
     /// The merged index.
@@ -315,7 +315,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_key_is_told_by_its_name() {
+    fn every_key_is_known_by_its_name() {
         for which in CrawlKey::ALL {
             let (before, after) = which.around();
             let key = [before, b"some:crawl", after].concat();

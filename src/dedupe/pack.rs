@@ -284,7 +284,7 @@ impl<K: Store> Index<K> {
                 owned.push(field);
             }
         }
-        // One kind of change after the other, because each is told to replicas at once.
+        // One kind of change after the other, because each is replicated at once.
         let (mut hashes, mut records) = (0, 0);
         if let Some(merged) = &merged {
             for field in owned {

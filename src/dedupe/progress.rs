@@ -96,7 +96,7 @@ impl<K: Store> Index<K> {
         Ok(self.removing(ks)?.contains_key(crawl))
     }
 
-    /// Whether the crawl is being removed whole. Look-ups pass over it from the start, so that all
+    /// Whether the crawl is being removed whole. Look-ups skip it from the start, so that all
     /// of it goes at once.
     pub(super) fn is_leaving(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
         Ok(self.removing(ks)?.get(crawl) == Some(&true))

@@ -7,7 +7,7 @@ use host::text::{parse_unsigned, push_number};
 use super::date::{to_digits, Digits, Moment};
 use super::profile::Profile;
 
-/// Longest URL, in bytes.
+/// Maximum length of a URL, in bytes.
 pub const URL_BYTES: usize = 1 << 20;
 
 /// The original record that a revisit refers to.

@@ -277,7 +277,7 @@ impl<K: Store> Leaving<K> {
                     // The name of a placeholder is another crawl's, if it is there.
                     let is_ours =
                         entry.is_closed() && index.state(ks, crawl)? == Some(CrawlState::Committed);
-                    index.forget_finished(ks, &entry.filename, is_ours)?;
+                    index.drop_finished(ks, &entry.filename, is_ours)?;
                 }
                 *at += 1;
                 if at.is_multiple_of(8) && !time() {

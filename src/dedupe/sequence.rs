@@ -8,7 +8,7 @@ use super::index::Index;
 use super::keys::CrawlKey;
 use super::store::Store;
 
-/// Longest name of a writer, in bytes.
+/// Maximum length of a name of a writer, in bytes.
 pub const WRITER_BYTES: usize = 1024;
 
 /// A numbered command of one writer of a crawl. Numbers of a writer only grow.

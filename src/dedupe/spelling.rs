@@ -13,15 +13,15 @@ use super::profile::Profile;
 use super::store::{Store, Stored, Under};
 
 impl<K: Store> Index<K> {
-    /// Takes note that a plain client wrote records of a crawl: look-ups in it try every spelling from now on.
-    pub fn distrust_records(&mut self, crawl: &[u8]) {
+    /// Notes that a plain client wrote records of a crawl: look-ups in it try every spelling from now on.
+    pub fn invalidate_records(&mut self, crawl: &[u8]) {
         if let Some(cached) = self.crawls.get_mut(crawl) {
             cached.is_written = false;
         }
     }
 
-    /// Takes note that a plain client wrote to the merged index: look-ups try every spelling from now on.
-    pub fn distrust_merged(&mut self, ks: &mut K) -> Result<()> {
+    /// Notes that a plain client wrote to the merged index: look-ups try every spelling from now on.
+    pub fn invalidate_merged(&mut self, ks: &mut K) -> Result<()> {
         self.merged_is_written &= self.merged_len(ks)? == 0;
         Ok(())
     }

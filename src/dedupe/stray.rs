@@ -34,7 +34,7 @@ fn is_of_another_index<K: Store>(ks: &mut K, key: &[u8], prefix_len: usize) -> b
         .into_iter()
         .flat_map(|start| memchr::memmem::find_iter(key, start));
     let ends: Vec<usize> = starts.filter(|&at| at > prefix_len).collect();
-    if ends.len() > MOST_NESTED {
+    if ends.len() > MAX_NESTED {
         return true; // in doubt it is not ours to delete
     }
     // `h:claims` is of crawl `claims`, or the claims of the index with prefix `h:`.
@@ -56,7 +56,7 @@ fn is_prefix<K: Store>(ks: &mut K, prefix: &[u8]) -> bool {
 }
 
 /// How many places in a key's name are looked at for the end of a longer prefix.
-const MOST_NESTED: usize = 64;
+const MAX_NESTED: usize = 64;
 
 /// Whether a key of a crawl that the index does not know has the content of such a key. Others may
 /// use the same database and names such as `h:session`; and crawlers may keep their requirements

@@ -42,7 +42,7 @@ enum Op {
     Add {
         crawl: usize,
         hash: usize,
-        told: Told,
+        capture: Capture,
         earliest: bool,
     },
     Revisit {
@@ -111,16 +111,16 @@ const DATES: [(u8, &str); 4] = [
 
 /// What a record says.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Told {
+struct Capture {
     date: usize,
     url: u8,
     wacz: u64,
     size: u64,
 }
 
-impl Told {
+impl Capture {
     /// What a plain client writes.
-    const PLAIN: Told = Told {
+    const PLAIN: Capture = Capture {
         date: 0,
         url: u8::MAX,
         wacz: 0,
@@ -141,13 +141,13 @@ impl Told {
         format!("{} {date} {} {}", self.wacz, self.url(), self.size)
     }
 
-    fn is_same(&self, other: &Told) -> bool {
+    fn is_same(&self, other: &Capture) -> bool {
         (self.date, self.url) == (other.date, other.url)
     }
 }
 
-fn told() -> impl Strategy<Value = Told> {
-    (0..DATES.len(), 0..3u8, 0..2u64, 100..103u64).prop_map(|(date, url, wacz, size)| Told {
+fn capture() -> impl Strategy<Value = Capture> {
+    (0..DATES.len(), 0..3u8, 0..2u64, 100..103u64).prop_map(|(date, url, wacz, size)| Capture {
         date,
         url,
         wacz,
@@ -165,8 +165,8 @@ fn op() -> impl Strategy<Value = Op> {
         1 => proptest::sample::select(&Storage::ALL[..]).prop_map(|to| Op::Move { to }),
     ];
     prop_oneof![
-        12 => (crawl.clone(), 0..HASHES, told(), any::<bool>())
-            .prop_map(|(crawl, hash, told, earliest)| Op::Add { crawl, hash, told, earliest }),
+        12 => (crawl.clone(), 0..HASHES, capture(), any::<bool>())
+            .prop_map(|(crawl, hash, capture, earliest)| Op::Add { crawl, hash, capture, earliest }),
         3 => (crawl.clone(), 0..HASHES, any::<bool>(), proptest::option::of(crawl.clone()))
             .prop_map(|(crawl, hash, noref, original)| Op::Revisit { crawl, hash, noref, original }),
         2 => (crawl.clone(), any::<u16>(), any::<bool>())
@@ -184,7 +184,7 @@ fn op() -> impl Strategy<Value = Op> {
 /// What is known of a crawl at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Part {
-    records: BTreeMap<usize, Told>,
+    records: BTreeMap<usize, Capture>,
     /// Records that were counted beside those: hash, date and URL.
     others: BTreeSet<(usize, usize, u8)>,
     counts: BTreeMap<&'static str, i64>,
@@ -226,27 +226,28 @@ impl ModelCrawl {
     }
 
     /// The hashes that are new.
-    fn add(&mut self, hash: usize, told: Told, earliest: bool) -> u64 {
-        let mark = |told: &Told| (hash, told.date, told.url);
+    fn add(&mut self, hash: usize, capture: Capture, earliest: bool) -> u64 {
+        let mark = |capture: &Capture| (hash, capture.date, capture.url);
         let Some(&stored) = self.now.records.get(&hash) else {
             self.uncommitted = true;
-            self.now.records.insert(hash, told);
+            self.now.records.insert(hash, capture);
             self.now.count("totalUrls", 1);
             return 1;
         };
-        let again = stored.is_same(&told) || earliest && self.now.others.contains(&mark(&told));
-        let replaces = earliest && told.order() < stored.order() && !self.took(hash);
+        let again =
+            stored.is_same(&capture) || earliest && self.now.others.contains(&mark(&capture));
+        let replaces = earliest && capture.order() < stored.order() && !self.took(hash);
         // The same record again changes nothing.
         self.uncommitted |= !again || replaces;
         self.now.count("totalUrls", i64::from(!again));
         if replaces {
-            self.now.records.insert(hash, told);
-            self.now.others.remove(&mark(&told));
-            if !stored.is_same(&told) {
+            self.now.records.insert(hash, capture);
+            self.now.others.remove(&mark(&capture));
+            if !stored.is_same(&capture) {
                 self.now.others.insert(mark(&stored));
             }
         } else if earliest && !again {
-            self.now.others.insert(mark(&told));
+            self.now.others.insert(mark(&capture));
         }
         0
     }
@@ -407,15 +408,15 @@ impl World {
         }
     }
 
-    fn add(&mut self, crawl: usize, hash_at: usize, told: Told, earliest: bool) {
-        let url = told.url();
+    fn add(&mut self, crawl: usize, hash_at: usize, capture: Capture, earliest: bool) {
+        let url = capture.url();
         let response = [Response {
             digest: Digest::parse(&hash(hash_at)).unwrap(),
             record: Record {
-                wacz_index: told.wacz,
-                date: DATES[told.date].1.as_bytes(),
+                wacz_index: capture.wacz,
+                date: DATES[capture.date].1.as_bytes(),
                 url: url.as_bytes(),
-                size: told.size,
+                size: capture.size,
             },
         }];
         let how = Adding {
@@ -425,7 +426,7 @@ impl World {
         let (ks, clock) = (&mut self.ks, self.clock);
         let new = self.index.add(ks, CRAWLS[crawl], &response, how, clock);
         let state = self.model.crawls.entry(crawl).or_default();
-        assert_eq!(new, Ok(state.add(hash_at, told, earliest)));
+        assert_eq!(new, Ok(state.add(hash_at, capture, earliest)));
     }
 
     fn revisit(&mut self, crawl: usize, hash_at: usize, noref: bool, original: Option<usize>) {
@@ -587,9 +588,9 @@ impl World {
             Op::Add {
                 crawl,
                 hash,
-                told,
+                capture,
                 earliest,
-            } => self.add(*crawl, *hash, *told, *earliest),
+            } => self.add(*crawl, *hash, *capture, *earliest),
             Op::Revisit {
                 crawl,
                 hash,
@@ -712,7 +713,7 @@ impl World {
         let key = |parts: &[&[u8]]| [&[&b"{p}:"[..]], parts].concat().concat();
         let spelled = hash(hash_at);
         let spelled = spelled.strip_prefix(b"md5:").unwrap_or(&spelled);
-        let value = Told::PLAIN.value();
+        let value = Capture::PLAIN.value();
         self.ks.set_add(&key(&[b"uncommittedcrawls"]), id).unwrap();
         self.ks
             .hash_set(&key(&[b"h:", id]), spelled, value.as_bytes())
@@ -721,7 +722,7 @@ impl World {
         super::counts::add(&mut self.ks, &counts_key, b"totalUrls", 1).unwrap();
         self.index = open(&mut self.ks, self.storage);
         state.uncommitted = true;
-        state.now.records.insert(hash_at, Told::PLAIN);
+        state.now.records.insert(hash_at, Capture::PLAIN);
         // Nothing tells it from what a commit that was cut short had begun with.
         if let Some(cut) = &mut state.cut {
             cut.insert(hash_at);
@@ -910,8 +911,12 @@ impl World {
                 let digest = Digest::parse(&hash(i)).unwrap();
                 let stored = self.index.record_of(&mut self.ks, id, &digest).unwrap();
                 let stored = stored.map(|v| String::from_utf8(v.as_ref().to_vec()).unwrap());
-                let told = model.and_then(|m| m.now.records.get(&i));
-                assert_eq!(stored, told.map(Told::value), "hash {i} of crawl {at}");
+                let capture = model.and_then(|m| m.now.records.get(&i));
+                assert_eq!(
+                    stored,
+                    capture.map(Capture::value),
+                    "hash {i} of crawl {at}"
+                );
             }
             let records = self.index.records_len(&mut self.ks, id).unwrap() as usize;
             assert_eq!(records, model.map_or(0, |m| m.now.records.len()));
@@ -1006,7 +1011,7 @@ fn an_add_during_the_commit_of_a_crawl_that_nobody_announced_spoils_nothing() {
     let records = [b"{p}:h:", CRAWLS[0]].concat();
     for n in 0..100 {
         let field = format!("sha256:{:064x}", 1000 + n).into_bytes();
-        let value = Told::PLAIN.value();
+        let value = Capture::PLAIN.value();
         let ks = &mut world.ks;
         ks.hash_set(&records, &field, value.as_bytes()).unwrap();
     }
@@ -1017,7 +1022,7 @@ fn an_add_during_the_commit_of_a_crawl_that_nobody_announced_spoils_nothing() {
         let step = job.step(&mut world.index, &mut world.ks, &mut || false);
         assert!(matches!(step, Ok(Step::More)));
     }
-    let url = Told::PLAIN.url();
+    let url = Capture::PLAIN.url();
     let response = Response {
         digest: Digest::parse(&hash(0)).unwrap(),
         record: Record {
@@ -1043,8 +1048,8 @@ fn an_add_during_the_commit_of_a_crawl_that_nobody_announced_spoils_nothing() {
 #[test]
 fn a_crawl_that_plain_clients_committed_and_went_on_with_is_counted_once() {
     let mut world = World::new(0, Storage::Plain);
-    world.add(0, 0, Told::PLAIN, false);
-    world.add(1, 1, Told::PLAIN, false);
+    world.add(0, 0, Capture::PLAIN, false);
+    world.add(1, 1, Capture::PLAIN, false);
     world.plain_commit(0);
     world.plain_commit(1);
     world.model.crawls.get_mut(&0).unwrap().plainly = false;

@@ -24,9 +24,9 @@ fn parse_member(what: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 impl<K: Store> Index<K> {
-    /// Keeps what `what` was before its first change since the last commit, or since the start of
+    /// Saves what `what` was before its first change since the last commit, or since the start of
     /// the one under way. Only crawls that can be taken back to a commit need it.
-    pub fn remember_for_undo(
+    pub fn save_for_undo(
         &mut self,
         ks: &mut K,
         crawl: &[u8],
@@ -172,7 +172,7 @@ impl<K: Store> Index<K> {
             }
         }
         for name in closed_since {
-            self.forget_finished(ks, &name, false)?;
+            self.drop_finished(ks, &name, false)?;
         }
         for (field, value) in fields.iter() {
             if let Some(name) = field.strip_prefix(b"baseline.") {
@@ -215,7 +215,7 @@ impl<K: Store> Index<K> {
     /// stays has a finished file of that name, be it the same one. Looking through the lists is for the
     /// rare names that are there twice, and for those in `src:d` that no commit of this crawl may have
     /// put there (`is_ours` is false).
-    pub fn forget_finished(&mut self, ks: &mut K, name: &[u8], is_ours: bool) -> Result<()> {
+    pub fn drop_finished(&mut self, ks: &mut K, name: &[u8], is_ours: bool) -> Result<()> {
         if !ks.set_has(&self.names.finished, name)? {
             return Ok(());
         }

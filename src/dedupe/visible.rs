@@ -15,7 +15,7 @@ use super::index::Index;
 use super::store::Store;
 
 /// How many crawls others may see while they run: each is looked at for every hash that nobody has.
-pub const MOST_VISIBLE: usize = 64;
+pub const MAX_VISIBLE: usize = 64;
 
 const MARK: &[u8] = b"visible ";
 
@@ -52,11 +52,11 @@ impl<K: Store> Index<K> {
             // Plain clients end crawls without knowing of marks.
             others += usize::from(other != crawl && self.is_uncommitted(ks, other)?);
         }
-        if others < MOST_VISIBLE {
+        if others < MAX_VISIBLE {
             return Ok(());
         }
         Err(Error::Argument(format!(
-            "crawl '{}' cannot be visible: {MOST_VISIBLE} others are visible while they run, which is the limit of an index",
+            "crawl '{}' cannot be visible: {MAX_VISIBLE} others are visible while they run, which is the limit of an index",
             Shown(crawl)
         )))
     }

@@ -11,9 +11,9 @@ use super::index::Index;
 use super::keys::CrawlKey;
 use super::store::Store;
 
-/// Longest file name, in bytes.
+/// Maximum length of a file name, in bytes.
 pub const FILENAME_BYTES: usize = 4096;
-/// Longest hash of a WACZ file, in bytes.
+/// Maximum length of a hash of a WACZ file, in bytes.
 pub const WACZ_HASH_BYTES: usize = 256;
 
 /// One WACZ file of a crawl; a placeholder without size until it is finished.
@@ -205,7 +205,7 @@ impl<K: Store> Index<K> {
         let counts_key = self.crawl_key(ks, crawl, CrawlKey::Counts);
         counts::read(ks, &counts_key, counts::TOTAL_CRAWL_SIZE)?;
         self.start(ks, crawl)?;
-        self.remember_for_undo(
+        self.save_for_undo(
             ks,
             crawl,
             &[b"wacz.", i.to_string().as_bytes()].concat(),

@@ -84,7 +84,7 @@ impl Batch<'_> {
     }
 }
 
-/// How many tags an answer tells at most. Captures share what their tags carry, so a few bytes could ask
+/// Maximum number of tags in a reply. Captures share what their tags carry, so a few bytes could ask
 /// for very many.
 const TAGS: usize = 10_000_000;
 

@@ -12,12 +12,12 @@ use super::expression::Expression;
 use super::template::Groups;
 use host::text::Shown;
 
-/// Longest name of a point, in bytes.
+/// Maximum length of a name of a point, in bytes.
 pub const NAME_BYTES: usize = 1024;
-/// Most points of a space.
-pub const MOST: usize = 100_000;
+/// Maximum number of points of a space.
+pub const MAX_POINTS: usize = 100_000;
 /// Most of them that are patterns, which are tried one after the other.
-const MOST_PATTERNS: usize = 1000;
+const MAX_PATTERNS: usize = 1000;
 /// Limits of the regular expressions that names are.
 const LIMITS: Limits = Limits {
     pattern_bytes: NAME_BYTES,
@@ -163,14 +163,14 @@ impl Points {
     /// that stood before a pattern; readers' requests find it.
     pub fn restore(&mut self, point: Point) -> Result<(), Error> {
         let known = self.by_name.get(&point.name).copied();
-        if known.is_none() && self.len() >= MOST {
+        if known.is_none() && self.len() >= MAX_POINTS {
             return Err(Error::TooBig(format!(
-                "a space has at most {MOST} access points; a name with a group, such as org-(\\d+), stands for many"
+                "a space has at most {MAX_POINTS} access points; a name with a group, such as org-(\\d+), stands for many"
             )));
         }
-        if known.is_none() && point.pattern.is_some() && self.patterns.len() >= MOST_PATTERNS {
+        if known.is_none() && point.pattern.is_some() && self.patterns.len() >= MAX_PATTERNS {
             return Err(Error::TooBig(format!(
-                "a space has at most {MOST_PATTERNS} access points whose names are patterns"
+                "a space has at most {MAX_PATTERNS} access points whose names are patterns"
             )));
         }
         let order = known.unwrap_or(self.next);

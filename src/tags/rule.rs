@@ -11,15 +11,15 @@ use super::index::TAG_BYTES;
 use super::template::{Groups, Template};
 use host::text::Shown;
 
-/// Longest name of a rule, in bytes.
+/// Maximum length of a name of a rule, in bytes.
 pub const NAME_BYTES: usize = 256;
-/// Most rules of a space.
-pub const MOST: usize = 1000;
-/// Longest name of a field, in bytes.
+/// Maximum number of rules of a space.
+pub const MAX_RULES: usize = 1000;
+/// Maximum length of a name of a field, in bytes.
 const FIELD_BYTES: usize = 64;
 /// Most templates of a rule.
 const TEMPLATES: usize = 1000;
-/// Longest template, in bytes.
+/// Maximum length of a template, in bytes.
 const TEMPLATE_BYTES: usize = 4096;
 /// Limits of a rule's regular expression. It is compiled wherever the space is loaded.
 const LIMITS: Limits = Limits {
@@ -199,8 +199,10 @@ impl Rules {
     pub fn set(&mut self, rule: Rule) -> Result<(), Error> {
         match self.0.iter().position(|known| known.name == rule.name) {
             Some(at) => self.0[at] = Arc::new(rule),
-            None if self.len() >= MOST => {
-                return Err(Error::TooBig(format!("a space has at most {MOST} rules")))
+            None if self.len() >= MAX_RULES => {
+                return Err(Error::TooBig(format!(
+                    "a space has at most {MAX_RULES} rules"
+                )))
             }
             None => self.0.push(Arc::new(rule)),
         }

@@ -66,7 +66,7 @@ impl Task {
             Some(condition) => condition,
             None => {
                 // That may take as long as a turn.
-                let bounds = Bounds::MOST;
+                let bounds = Bounds::WIDE;
                 match self.conditions.of(&self.request, &self.view, bounds) {
                     Err(error) => return Some(Err(error)),
                     Ok(condition) => self.condition = Some(condition.clone()),

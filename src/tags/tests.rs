@@ -612,7 +612,7 @@ proptest! {
             let point = Point::new(format!("p{n}").as_bytes(), b"coll:\"a b\"* | 'q\"\\\\'").unwrap();
             points.set(point).unwrap();
         }
-        let resolver = Resolver::new(&points, Bounds::MOST);
+        let resolver = Resolver::new(&points, Bounds::WIDE);
         let read = |text: &[u8]| {
             let clause = resolver.expression(&Expression::parse(text).unwrap()).unwrap();
             clause.written()

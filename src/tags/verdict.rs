@@ -31,7 +31,7 @@ const PARTS: usize = 1 << 14;
 /// How many tags and parts of fields are cached at least. With more the cache is emptied.
 const ROOM: usize = 1 << 16;
 
-/// Longest part of a field that is cached, in bytes.
+/// Maximum length of a part of a field that is cached, in bytes.
 const PART_BYTES: usize = 256;
 
 /// What one thread caches of a space.

@@ -18,7 +18,7 @@ const HEAVY_ALTERNATIVES: usize = 1000;
 const HEAVY_SIZE: usize = 8 * 1024;
 
 /// A pattern of more bytes is not read only to see how large it is.
-const LONGEST_PARSED: usize = 64 * 1024;
+const MAX_PARSED: usize = 64 * 1024;
 
 /// How large a pattern and what it compiles to may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -153,10 +153,10 @@ impl Pattern {
     /// ```
     pub fn size(text: &[u8]) -> usize {
         let size = match text.len() {
-            ..=LONGEST_PARSED => parse_either(text).map_or(text.len(), |pattern| size(&pattern)),
+            ..=MAX_PARSED => parse_either(text).map_or(text.len(), |pattern| size(&pattern)),
             longer => longer,
         };
-        size.min(2 * LONGEST_PARSED)
+        size.min(2 * MAX_PARSED)
     }
 
     /// How many places of the pattern a search may have to keep in mind at once, in the worst case: that many

@@ -21,7 +21,7 @@ mod tests;
 use escape::{push_base64, push_plus};
 
 /// Limit of what is kept of a body, in characters.
-pub const LONGEST_APPENDIX: usize = 4096;
+pub const MAX_APPENDIX: usize = 4096;
 
 /// The URL under which a request is looked up. Of a `GET` or a `HEAD` it is the URL itself.
 ///
@@ -85,14 +85,14 @@ fn appendix(content_type: &str, body: &[u8]) -> String {
 fn data(body: &[u8]) -> String {
     let mut appendix = String::from("__wb_post_data=");
     // Every three bytes become four characters, so the rest of it would be cut off.
-    push_base64(body.get(..LONGEST_APPENDIX).unwrap_or(body), &mut appendix);
+    push_base64(body.get(..MAX_APPENDIX).unwrap_or(body), &mut appendix);
     appendix
 }
 
 fn pairs(pairs: impl IntoIterator<Item = (impl AsRef<str>, impl AsRef<[u8]>)>) -> String {
     let mut appendix = String::new();
     for (name, value) in pairs {
-        if appendix.len() > LONGEST_APPENDIX {
+        if appendix.len() > MAX_APPENDIX {
             break;
         }
         if !appendix.is_empty() {
@@ -101,16 +101,13 @@ fn pairs(pairs: impl IntoIterator<Item = (impl AsRef<str>, impl AsRef<[u8]>)>) -
         push_plus(name.as_ref().as_bytes(), &mut appendix);
         appendix.push('=');
         let value = value.as_ref();
-        push_plus(
-            value.get(..LONGEST_APPENDIX).unwrap_or(value),
-            &mut appendix,
-        );
+        push_plus(value.get(..MAX_APPENDIX).unwrap_or(value), &mut appendix);
     }
     appendix
 }
 
 fn cut(appendix: &mut String) {
-    if let Some((end, _)) = appendix.char_indices().nth(LONGEST_APPENDIX) {
+    if let Some((end, _)) = appendix.char_indices().nth(MAX_APPENDIX) {
         appendix.truncate(end);
     }
 }

@@ -211,7 +211,7 @@ impl<K: Store> Check<K> {
             self.mended += 1;
             count += i128::from(right) - i128::from(found);
         }
-        frontier.see_forgotten(ks, &mut loaded, self.now)?;
+        frontier.see_as_deleted(ks, &mut loaded, self.now)?;
         self.counts.groups += u64::from(loaded.group.known);
         let sum = i128::from(self.counts.sum_groups) + count.max(0);
         self.counts.sum_groups = u64::try_from(sum).unwrap_or(u64::MAX);

@@ -24,8 +24,8 @@ use super::time::Millis;
 
 use account::Account;
 
-/// How many problems are told in words.
-const TOLD: usize = 100;
+/// Maximum number of problems that are reported in words.
+const MAX_PROBLEMS: usize = 100;
 
 /// How many elements of a list are looked at together.
 const PAGE: u64 = 64;
@@ -90,7 +90,7 @@ enum Phase<K: Store> {
     Lost,
     Sums,
     Shares(Shares),
-    Forget(Option<Audit>, Option<Shares>),
+    Free(Option<Audit>, Option<Shares>),
     End,
 }
 
@@ -119,7 +119,7 @@ impl<K: Store> Check<K> {
 
     fn problem(&mut self, text: impl FnOnce() -> String) {
         self.problems_total += 1;
-        if self.problems.len() < TOLD {
+        if self.problems.len() < MAX_PROBLEMS {
             self.problems.push(text());
         }
     }
@@ -285,12 +285,10 @@ impl<K: Store> Check<K> {
                 true => Phase::Shares(shares),
                 false => self.end(frontier, Some(shares)),
             },
-            Phase::Forget(mut audit, mut shares) => {
-                match self.forget_some(&mut audit, &mut shares) {
-                    true => Phase::Forget(audit, shares),
-                    false => Phase::End,
-                }
-            }
+            Phase::Free(mut audit, mut shares) => match self.free_some(&mut audit, &mut shares) {
+                true => Phase::Free(audit, shares),
+                false => Phase::End,
+            },
             Phase::End => Phase::End,
         };
         Ok(())
@@ -299,11 +297,11 @@ impl<K: Store> Check<K> {
     /// What is left to do when all is known.
     fn end(&mut self, frontier: &mut Frontier<K>, shares: Option<Shares>) -> Phase<K> {
         let is_mine = self.audit(frontier).is_some();
-        Phase::Forget(frontier.audit.take_if(|_| is_mine), shares)
+        Phase::Free(frontier.audit.take_if(|_| is_mine), shares)
     }
 
     /// Frees some of the memory, a little at a time; false when none is left that would take long.
-    fn forget_some(&mut self, audit: &mut Option<Audit>, shares: &mut Option<Shares>) -> bool {
+    fn free_some(&mut self, audit: &mut Option<Audit>, shares: &mut Option<Shares>) -> bool {
         for _ in 0..PAGE {
             let mut some = self.seen.pop_first().is_some();
             for ids in [&mut self.elsewhere, &mut self.mended_groups] {
@@ -314,7 +312,7 @@ impl<K: Store> Check<K> {
                 some |= audit.groups.pop_first().is_some();
                 some |= audit.executions.pop_first().is_some();
             }
-            some |= shares.as_mut().is_some_and(Shares::forget);
+            some |= shares.as_mut().is_some_and(Shares::free);
             if !some {
                 return false;
             }

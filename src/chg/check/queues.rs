@@ -83,7 +83,7 @@ impl<K: Store> Check<K> {
             }
             self.problem(|| format!("'{}' is in {name}, but the group does not exist", Shown(id)));
             if self.repairs {
-                frontier.passed = Default::default();
+                frontier.skipped = Default::default();
                 ks.zset_del(&queue, id)?;
                 self.mended += 1;
             }
@@ -136,7 +136,7 @@ impl<K: Store> Check<K> {
             if self.repairs {
                 kept -= 1;
                 ks.list_take(&frontier.names.ready, from + kept)?;
-                frontier.passed = Default::default();
+                frontier.skipped = Default::default();
                 self.mended += 1;
             }
         }

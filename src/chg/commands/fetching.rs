@@ -25,8 +25,8 @@ use super::settings;
 use super::waiters::Waiter;
 use super::NOW;
 
-/// Most leases at a time, and most reports.
-const MOST: u64 = 1000;
+/// Maximum number of leases at a time, and most reports.
+const MAX_COUNT: u64 = 1000;
 
 fn counts_reply(counts: Counts) -> Reply {
     let counts = counts.into_iter();
@@ -192,7 +192,7 @@ impl<'g> Wanted<'g> {
             if args.keyword("LEASE") {
                 wanted.lease = span(args, "LEASE", 1)?;
             } else if alone && args.keyword("COUNT") {
-                wanted.count = args.unsigned("COUNT", 1, MOST)? as usize;
+                wanted.count = args.unsigned("COUNT", 1, MAX_COUNT)? as usize;
                 counts = true;
             } else if alone && args.keyword("GROUP") {
                 wanted.group = Some(id(args, "chg")?);
@@ -322,7 +322,7 @@ fn next(
         };
         let Some(until) = until else {
             if let (Some((chg, token, _)), Some(lease)) = (after, leases.first()) {
-                frontier.remember_next(keys, chg, token, lease)?;
+                frontier.keep_next(keys, chg, token, lease)?;
             }
             cached.arrange(keys, now.ms, false)?;
             return Ok(Some(leases));
@@ -579,7 +579,7 @@ impl Command for Expired {
     fn run(call: &mut Call<'_>) -> Result<Answer, String> {
         let now = now(call)?;
         let most = match call.args.keyword("COUNT") {
-            true => call.args.unsigned("COUNT", 1, MOST)?,
+            true => call.args.unsigned("COUNT", 1, MAX_COUNT)?,
             false => 100,
         };
         call.args.end()?;

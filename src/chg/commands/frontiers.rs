@@ -29,7 +29,7 @@ use super::waiters::Waiter;
 use super::{metrics, settings};
 
 /// How many frontiers are cached at most; beyond it those that no client waits for are evicted.
-const FRONTIERS_REMEMBERED: usize = 4096;
+const MAX_CACHED_FRONTIERS: usize = 4096;
 
 /// How many groups that plain clients wrote to are looked at, at most, before the next alarm.
 const ADOPTED: usize = 1024;
@@ -59,7 +59,7 @@ static FRONTIERS: MainThread<Frontiers> = MainThread::new(Frontiers {
 });
 
 /// Set when something changed while the frontiers were in use.
-static DISTRUST: AtomicBool = AtomicBool::new(false);
+static INVALIDATE_ALL: AtomicBool = AtomicBool::new(false);
 
 /// Does something with a frontier.
 pub fn with_frontier<T>(
@@ -71,16 +71,16 @@ pub fn with_frontier<T>(
     let mut frontiers = FRONTIERS.try_borrow().ok_or(Error::Busy)?;
     let frontiers = &mut *frontiers;
     let panics = PANICS.get();
-    if DISTRUST.swap(false, Relaxed) || frontiers.panics != panics {
+    if INVALIDATE_ALL.swap(false, Relaxed) || frontiers.panics != panics {
         // After a bug nothing that was cached is believed.
         frontiers.panics = panics;
         for cached in frontiers.by_scope.values_mut() {
-            cached.frontier.distrust();
+            cached.frontier.invalidate();
         }
     }
     let scope = scope(db, prefix);
     if !frontiers.by_scope.contains_key(&scope[..]) {
-        if frontiers.by_scope.len() >= FRONTIERS_REMEMBERED {
+        if frontiers.by_scope.len() >= MAX_CACHED_FRONTIERS {
             frontiers.by_scope.retain(|_, r| !r.waiters.is_empty());
         }
         let cached = CachedFrontier {
@@ -273,7 +273,7 @@ pub fn timed_out(_: Ctx, client: BlockedClient) -> std::result::Result<Reply, St
 /// Others changed keys: those who wait are served soon, or are told why they cannot wait on.
 pub fn on_change(ctx: Ctx, change: Change<'_>) {
     let Some(mut frontiers) = FRONTIERS.try_borrow() else {
-        DISTRUST.store(true, Relaxed);
+        INVALIDATE_ALL.store(true, Relaxed);
         return;
     };
     let by_scope = &mut frontiers.by_scope;
@@ -283,7 +283,7 @@ pub fn on_change(ctx: Ctx, change: Change<'_>) {
     match change {
         Change::Role => {
             for cached in by_scope.values_mut() {
-                cached.frontier.forget_all();
+                cached.frontier.invalidate_all();
                 cached.touched.clear();
                 for waiter in std::mem::take(&mut cached.waiters) {
                     waiter.client.answer(Err(
@@ -313,8 +313,8 @@ pub fn on_change(ctx: Ctx, change: Change<'_>) {
                 };
                 match heard {
                     Heard::Queue => cached.disturbed(),
-                    Heard::Type => cached.frontier.distrust_types(),
-                    Heard::Tokens => cached.frontier.forget_all(),
+                    Heard::Type => cached.frontier.invalidate_types(),
+                    Heard::Tokens => cached.frontier.invalidate_all(),
                 }
             }
             for (prefix, id) in possible_groups(key, PREFIX_BYTES) {
@@ -335,13 +335,13 @@ pub fn on_change(ctx: Ctx, change: Change<'_>) {
 impl CachedFrontier {
     /// There is another database now.
     fn emptied(&mut self) {
-        self.frontier.forget_all();
+        self.frontier.invalidate_all();
         self.disturbed();
     }
 
     /// Others changed what was read.
     fn disturbed(&mut self) {
-        self.frontier.distrust();
+        self.frontier.invalidate();
         self.wake = Some(0);
         alarm::set(0);
     }

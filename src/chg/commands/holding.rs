@@ -12,8 +12,8 @@ use super::arguments::{id, now, span, time};
 use super::frontiers::{anchor, on_frontier, permit, Touched};
 use super::NOW;
 
-/// Most fetches at a time from one group.
-const MOST_PARALLEL: u64 = 1000;
+/// Maximum number of fetches at a time from one group.
+const MAX_PARALLEL: u64 = 1000;
 
 /// One group is held.
 pub struct Block;
@@ -162,7 +162,7 @@ impl Command for Limit {
         let mut limits = Limits::default();
         while args.left() > 0 {
             if args.keyword("PARALLEL") {
-                limits.parallel = Some(args.unsigned("PARALLEL", 1, MOST_PARALLEL)?);
+                limits.parallel = Some(args.unsigned("PARALLEL", 1, MAX_PARALLEL)?);
             } else if args.keyword("GAP") {
                 limits.gap = Some(span(args, "GAP", 0)?);
             } else if args.keyword("DELAY") {

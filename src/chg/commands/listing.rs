@@ -11,8 +11,8 @@ use super::arguments::{id, now};
 use super::frontiers::{on_frontier, permit, Touched};
 use super::NOW;
 
-/// Most entries of a page.
-const MOST: u64 = 1000;
+/// Maximum number of entries of a page.
+const MAX_COUNT: u64 = 1000;
 
 /// Entries of a page when nothing is said.
 const COUNT: u64 = 100;
@@ -76,7 +76,7 @@ impl Command for List {
             } else if args.keyword("CURSOR") {
                 from = cursor(args, Cursor::parse)?;
             } else if args.keyword("COUNT") {
-                count = args.unsigned("COUNT", 1, MOST)?;
+                count = args.unsigned("COUNT", 1, MAX_COUNT)?;
             } else {
                 args.end()?;
             }
@@ -136,7 +136,7 @@ impl Command for Uris {
             if args.keyword("CURSOR") {
                 from = cursor(args, Position::parse)?;
             } else if args.keyword("COUNT") {
-                count = args.unsigned("COUNT", 1, MOST)?;
+                count = args.unsigned("COUNT", 1, MAX_COUNT)?;
             } else {
                 args.end()?;
             }

@@ -58,11 +58,11 @@ impl Store for RedisKeyspace {
     fn change_uris(&mut self, key: &RmString, op: &Op<'_>) -> Result<Changed> {
         let changed = self.change_native(key, op.makes_the_key(), |uris: &mut Uris| {
             let changed = uris.apply(op);
-            let told = (changed != Changed::Nothing).then(|| Replicated {
+            let replicated = (changed != Changed::Nothing).then(|| Replicated {
                 by: By::Arguments(op.to_args()),
                 event: CHANGE,
             });
-            (changed, told)
+            (changed, replicated)
         })?;
         Ok(changed.unwrap_or(Changed::Nothing))
     }

@@ -152,7 +152,7 @@ impl Waiter {
         keys: &mut RedisKeyspace,
     ) -> Result<Reply> {
         if let (Some((chg, token, _)), Some(lease)) = (&self.after, self.leases.first()) {
-            frontier.remember_next(keys, chg, *token, lease)?;
+            frontier.keep_next(keys, chg, *token, lease)?;
         }
         Ok(self.reply())
     }

@@ -17,12 +17,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::op::{EXECUTION_BYTES, MOST, URI_BYTES};
+use super::op::{EXECUTION_BYTES, MAX_INTEGER, URI_BYTES};
 use super::record::{
     append, get_number, put_number, Corrupt, Position, Reader, Record, MAX_NUMBER,
 };
 use super::share::{Execution, MAX_PASS, MAX_WEIGHT};
-use super::{Lease, Uris, MOST_LEASES};
+use super::{Lease, Uris, MAX_LEASES};
 
 /// How many bytes a chunk has, more or less.
 pub const CHUNK_BYTES: usize = 1 << 20;
@@ -30,8 +30,8 @@ pub const CHUNK_BYTES: usize = 1 << 20;
 const VERSION: u8 = 1;
 
 /// How many bytes of URIs a chunk stands for at most, for each of its own, up to every record. URIs are
-/// told by what they do not share, so that a few bytes could stand for very many; where they would, one
-/// is told in full.
+/// written as what they do not share, so that a few bytes could stand for very many; where they would, one
+/// is written in full.
 const STOOD_FOR: usize = 16;
 
 /// A chunk, checked.
@@ -135,18 +135,18 @@ impl<'a> Chunk<'a> {
 
         let mut executions: Vec<StoredExecution<'_>> = Vec::new();
         let mut ids = BTreeSet::new();
-        for _ in 0..parts.number(MOST)? {
-            let told = StoredExecution {
+        for _ in 0..parts.number(MAX_INTEGER)? {
+            let stored = StoredExecution {
                 number: parts.number(MAX_NUMBER - 1)?,
                 weight: parts.number(MAX_WEIGHT)? as u32,
                 pass: parts.pass()?,
                 id: parts.text(EXECUTION_BYTES)?,
             };
-            let ascends = executions.last().is_none_or(|l| l.number < told.number);
-            if !ascends || told.weight == 0 || !ids.insert(told.id) {
+            let ascends = executions.last().is_none_or(|l| l.number < stored.number);
+            if !ascends || stored.weight == 0 || !ids.insert(stored.id) {
                 return Err(Corrupt);
             }
-            executions.push(told);
+            executions.push(stored);
         }
         let known = |number: u64| {
             executions
@@ -155,14 +155,14 @@ impl<'a> Chunk<'a> {
         };
 
         let mut leases = Vec::new();
-        for _ in 0..parts.number(MOST_LEASES as u64)? {
+        for _ in 0..parts.number(MAX_LEASES as u64)? {
             let lease = StoredLease {
-                token: parts.number(MOST)?,
+                token: parts.number(MAX_INTEGER)?,
                 dropped: parts.number(1)? == 1,
                 place: Position {
                     execution: parts.number(MAX_NUMBER - 1)?,
                     depth: parts.number(u32::MAX.into())? as u32,
-                    due: parts.number(MOST)?,
+                    due: parts.number(MAX_INTEGER)?,
                     seq: parts.number(MAX_NUMBER - 1)?,
                 },
                 attempts: parts.number(u32::MAX.into())? as u32,
@@ -347,47 +347,47 @@ impl Uris {
     }
 
     /// Adds what a chunk holds; how many URIs it gave, leased ones included. What is there already
-    /// is passed over. Nothing changes on an error, which says what is wrong.
+    /// is skipped. Nothing changes on an error, which says what is wrong.
     pub fn load(&mut self, chunk: &[u8]) -> Result<u64, String> {
         let chunk = Chunk::read(chunk)?;
         let mut numbers = BTreeMap::new();
-        for told in &chunk.executions {
-            let known = self.executions.find(told.id);
-            if known.is_none() && self.executions.by_number(told.number).is_some() {
+        for stored in &chunk.executions {
+            let known = self.executions.find(stored.id);
+            if known.is_none() && self.executions.by_number(stored.number).is_some() {
                 return Err("a chunk of URIs is of another group".to_string());
             }
-            numbers.insert(told.number, known.map_or(told.number, |e| e.number));
+            numbers.insert(stored.number, known.map_or(stored.number, |e| e.number));
         }
         self.next = self.next.max(chunk.next);
         self.executions.clock = self.executions.clock.max(chunk.clock);
         self.executions.next = self.executions.next.max(chunk.next_execution);
-        for told in &chunk.executions {
+        for stored in &chunk.executions {
             self.executions
-                .restore(told.id, told.number, told.weight, told.pass);
+                .restore(stored.id, stored.number, stored.weight, stored.pass);
         }
         let mut loaded = 0;
-        for told in &chunk.leases {
-            let execution = numbers[&told.place.execution];
-            if self.leased(told.token).is_some()
-                || self.leases.len() >= MOST_LEASES
-                || (!told.dropped && self.knows(execution, told.uri))
+        for stored in &chunk.leases {
+            let execution = numbers[&stored.place.execution];
+            if self.leased(stored.token).is_some()
+                || self.leases.len() >= MAX_LEASES
+                || (!stored.dropped && self.knows(execution, stored.uri))
             {
                 continue;
             }
-            self.next = self.next.max(told.place.seq + 1);
+            self.next = self.next.max(stored.place.seq + 1);
             self.leases.push(Lease {
-                token: told.token,
+                token: stored.token,
                 place: Position {
                     execution,
-                    ..told.place
+                    ..stored.place
                 },
-                attempts: told.attempts,
-                dropped: told.dropped,
-                uri: told.uri.into(),
+                attempts: stored.attempts,
+                dropped: stored.dropped,
+                uri: stored.uri.into(),
             });
             if let Some(execution) = self.executions.by_number_mut(execution) {
                 execution.held += 1;
-                execution.leased += u32::from(!told.dropped);
+                execution.leased += u32::from(!stored.dropped);
             }
             loaded += 1;
         }

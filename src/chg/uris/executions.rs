@@ -108,12 +108,12 @@ impl All {
         }
     }
 
-    /// Forgets those that have nothing and are not ahead of the clock.
-    pub(super) fn forget_idle(&mut self, clock: u128) {
+    /// Drops those that have nothing and are not ahead of the clock.
+    pub(super) fn drop_idle(&mut self, clock: u128) {
         match self {
             All::Few(few) => few.retain(|e| !e.is_idle() || e.pass > clock),
             All::Many(many) => {
-                many.forget_idle(clock);
+                many.drop_idle(clock);
                 if many.by_number.len() <= FEW / 2 {
                     let few = std::mem::take(&mut many.by_number);
                     *self = All::Few(few.into_values().collect());
@@ -151,7 +151,7 @@ impl Many {
         self.by_number.insert(number, execution);
     }
 
-    fn forget_idle(&mut self, clock: u128) {
+    fn drop_idle(&mut self, clock: u128) {
         while let Some(&(pass, number)) = self.idle.first().filter(|(pass, _)| *pass <= clock) {
             self.idle.remove(&(pass, number));
             let execution = self.by_number.get(&number);

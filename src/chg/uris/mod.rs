@@ -25,7 +25,7 @@ pub use op::{Changed, Op, EXECUTION_BYTES, URI_BYTES};
 pub use record::Position;
 pub use share::MAX_WEIGHT;
 
-use op::MOST;
+use op::MAX_INTEGER;
 use queue::{Queue, Record};
 use record::MAX_NUMBER;
 use share::Executions;
@@ -102,7 +102,7 @@ pub struct Queued {
 }
 
 /// How many leases there are of one group at most; more than a group may have fetches at a time.
-const MOST_LEASES: usize = 4096;
+const MAX_LEASES: usize = 4096;
 
 /// How many bytes of URIs one batch holds, more or less.
 const BATCH_BYTES: usize = 1 << 20;
@@ -316,7 +316,7 @@ impl Uris {
         let place = Position {
             execution: number,
             depth,
-            due: due.min(MOST),
+            due: due.min(MAX_INTEGER),
             seq: self.next,
         };
         self.enqueue(Record {
@@ -398,7 +398,7 @@ impl Uris {
             return Changed::Nothing;
         };
         let used = self.leases.iter().any(|lease| lease.token == token);
-        if used || self.leases.len() >= MOST_LEASES {
+        if used || self.leases.len() >= MAX_LEASES {
             return Changed::Nothing;
         }
         let number = execution.number;
@@ -449,7 +449,7 @@ impl Uris {
         let Some(lease) = self.end(token) else {
             return Changed::Nothing;
         };
-        self.executions.forget_idle(lease.place.execution);
+        self.executions.drop_idle(lease.place.execution);
         Changed::Removed(u64::from(!lease.dropped))
     }
 
@@ -458,11 +458,11 @@ impl Uris {
             return Changed::Nothing;
         };
         if lease.dropped {
-            self.executions.forget_idle(lease.place.execution);
+            self.executions.drop_idle(lease.place.execution);
             return Changed::Removed(0);
         }
         let mut place = lease.place;
-        place.due = due.unwrap_or(place.due).min(MOST);
+        place.due = due.unwrap_or(place.due).min(MAX_INTEGER);
         self.enqueue(Record {
             place,
             attempts: lease.attempts.saturating_add(failed.into()),
@@ -495,7 +495,7 @@ impl Uris {
             removed += 1;
             left -= 1;
         }
-        self.executions.forget_idle(number);
+        self.executions.drop_idle(number);
         match removed {
             0 => Changed::Nothing,
             n => Changed::Removed(n),
@@ -510,7 +510,7 @@ impl Uris {
             return Changed::Nothing;
         };
         self.dequeue(place);
-        self.executions.forget_idle(number);
+        self.executions.drop_idle(number);
         Changed::Removed(1)
     }
 }

@@ -9,10 +9,10 @@ use super::super::time::Millis;
 use super::encoding;
 use super::share::MAX_WEIGHT;
 
-/// Longest URI, in bytes.
+/// Maximum length of a URI, in bytes.
 pub const URI_BYTES: usize = 64 << 10;
 
-/// Longest name of an execution, in bytes.
+/// Maximum length of a name of an execution, in bytes.
 pub const EXECUTION_BYTES: usize = 1024;
 
 /// A change.
@@ -22,7 +22,7 @@ pub enum Op<'a> {
     Add {
         /// The crawl execution.
         execution: &'a [u8],
-        /// Its weight from now on, if told.
+        /// Its weight from now on, if given.
         weight: Option<u64>,
         /// When the URI is due.
         due: Millis,
@@ -165,31 +165,31 @@ impl<'a> Op<'a> {
                 Op::Add {
                     execution: execution_id(execution)?,
                     weight: (weight > 0).then_some(weight),
-                    due: unsigned("due time", due, MOST)?,
+                    due: unsigned("due time", due, MAX_INTEGER)?,
                     depth: unsigned("depth", depth, u32::MAX.into())? as u32,
                     attempts: unsigned("attempts", attempts, u32::MAX.into())? as u32,
                     uri: checked_uri(uri)?,
                 }
             }
             (b"TAKE", &[token, execution, now]) => Op::Take {
-                token: unsigned("token", token, MOST)?,
+                token: unsigned("token", token, MAX_INTEGER)?,
                 execution: execution_id(execution)?,
-                now: unsigned("time", now, MOST)?,
+                now: unsigned("time", now, MAX_INTEGER)?,
             },
             (b"DONE", &[token]) => Op::Done {
-                token: unsigned("token", token, MOST)?,
+                token: unsigned("token", token, MAX_INTEGER)?,
             },
             (b"RETURN", &[token, due, failed]) => Op::Return {
-                token: unsigned("token", token, MOST)?,
+                token: unsigned("token", token, MAX_INTEGER)?,
                 due: match due {
                     b"-" => None,
-                    due => Some(unsigned("due time", due, MOST)?),
+                    due => Some(unsigned("due time", due, MAX_INTEGER)?),
                 },
                 failed: unsigned("failed", failed, 1)? == 1,
             },
             (b"DROP", &[execution, limit]) => Op::Drop {
                 execution: execution_id(execution)?,
-                limit: unsigned("limit", limit, MOST)?,
+                limit: unsigned("limit", limit, MAX_INTEGER)?,
             },
             (b"REMOVE", &[execution, uri]) => Op::Remove {
                 execution: execution_id(execution)?,
@@ -206,7 +206,7 @@ impl<'a> Op<'a> {
 }
 
 /// The highest number in a change: what a signed integer holds.
-pub(super) const MOST: u64 = i64::MAX as u64;
+pub(super) const MAX_INTEGER: u64 = i64::MAX as u64;
 
 fn unsigned(name: &str, argument: &[u8], most: u64) -> Result<u64, String> {
     parse_unsigned(argument)

@@ -59,17 +59,17 @@ impl Page {
 
     /// The place of the first URI.
     pub(super) fn first(&self) -> Option<Position> {
-        self.records().peek().map(|told| told.place)
+        self.records().peek().map(|head| head.place)
     }
 
     /// The first place that is taken, from this one on.
     pub(super) fn first_from(&self, place: Position) -> Option<Position> {
         let mut records = self.records();
-        while let Some(told) = records.peek() {
-            if told.place >= place {
-                return Some(told.place);
+        while let Some(head) = records.peek() {
+            if head.place >= place {
+                return Some(head.place);
             }
-            records.0.accept(told);
+            records.0.accept(head);
         }
         None
     }
@@ -100,11 +100,11 @@ impl Page {
     pub(super) fn insert(&mut self, record: Record<'_>) -> Option<Stands> {
         let mut records = self.records();
         let mut next = records.peek();
-        while let Some(told) = next.filter(|told| told.place <= record.place) {
-            if told.place == record.place {
+        while let Some(head) = next.filter(|head| head.place <= record.place) {
+            if head.place == record.place {
                 return None;
             }
-            records.0.accept(told);
+            records.0.accept(head);
             next = records.peek();
         }
         let start = records.0.at();

@@ -208,7 +208,7 @@ impl Tree {
         *count = count.saturating_add(1);
     }
 
-    /// Forgets that a URI is in a page.
+    /// Removes a URI from the index of pages.
     fn unnote(&mut self, execution: u64, uri: &[u8], page: u32) {
         let hash = self.hash(execution, uri);
         let entry = Self::entry(hash, page);

@@ -1,4 +1,4 @@
-//! Queued URIs as bytes, one after the other, each told by what differs from the one before.
+//! Queued URIs as bytes, one after the other, each written as what differs from the one before.
 //!
 //! URIs of one group are of few hosts, and were mostly added together. So a record says how many
 //! bytes its URI shares with the one before, and in the same execution and depth only how much later
@@ -17,12 +17,12 @@ use smallvec::SmallVec;
 
 use host::text::parse_unsigned;
 
-use super::op::{MOST, URI_BYTES};
+use super::op::{MAX_INTEGER, URI_BYTES};
 
 const SAME: u8 = 1;
 const TRIED: u8 = 2;
 const SHARED_SHIFT: u32 = 2;
-const SHARED_MOST: usize = 63;
+const MAX_SHARED: usize = 63;
 
 /// Numbers that grow by one for every URI or execution stay below this, by refusing more: out of
 /// reach, but for whoever makes a value by hand.
@@ -122,7 +122,7 @@ pub(super) fn append(out: &mut Vec<u8>, before: Option<Record<'_>>, record: Reco
             && before.place.due <= place.due
     });
     let shared = before.map_or(0, |before| shared(before.uri, record.uri));
-    let mut head = (shared.min(SHARED_MOST) as u8) << SHARED_SHIFT;
+    let mut head = (shared.min(MAX_SHARED) as u8) << SHARED_SHIFT;
     if same.is_some() {
         head |= SAME;
     }
@@ -146,8 +146,8 @@ pub(super) fn append(out: &mut Vec<u8>, before: Option<Record<'_>>, record: Reco
     if record.attempts > 0 {
         put_number(out, record.attempts.into());
     }
-    if shared >= SHARED_MOST {
-        put_number(out, (shared - SHARED_MOST) as u64);
+    if shared >= MAX_SHARED {
+        put_number(out, (shared - MAX_SHARED) as u64);
     }
     put_number(out, (record.uri.len() - shared) as u64);
     out.extend_from_slice(&record.uri[shared..]);
@@ -211,12 +211,12 @@ impl<'a> Reader<'a> {
             Position {
                 execution: number(MAX_NUMBER - 1)?,
                 depth: number(u32::MAX.into())? as u32,
-                due: number(MOST)?,
+                due: number(MAX_INTEGER)?,
                 seq: number(MAX_NUMBER - 1)?,
             }
         } else {
             let before = self.place.ok_or(Corrupt)?;
-            let due = number(MOST - before.due)?;
+            let due = number(MAX_INTEGER - before.due)?;
             let more = number(MAX_NUMBER << 1)?;
             let seq = if more & 1 == 0 {
                 before.seq.checked_add(more >> 1)
@@ -234,7 +234,7 @@ impl<'a> Reader<'a> {
             _ => number(u32::MAX.into())? as u32,
         };
         let mut shared = usize::from(head >> SHARED_SHIFT);
-        if shared == SHARED_MOST {
+        if shared == MAX_SHARED {
             shared += number(URI_BYTES as u64)? as usize;
         }
         let len = number(URI_BYTES as u64)? as usize;
@@ -251,21 +251,21 @@ impl<'a> Reader<'a> {
         }))
     }
 
-    /// Reads the record that was told of.
-    pub(super) fn accept(&mut self, told: RecordHead<'a>) {
-        self.place = Some(told.place);
-        self.attempts = told.attempts;
-        self.uri.truncate(told.shared);
-        self.uri.extend_from_slice(told.rest);
-        self.at = told.end;
+    /// Reads the record with this head.
+    pub(super) fn accept(&mut self, head: RecordHead<'a>) {
+        self.place = Some(head.place);
+        self.attempts = head.attempts;
+        self.uri.truncate(head.shared);
+        self.uri.extend_from_slice(head.rest);
+        self.at = head.end;
     }
 
     /// Reads the next record; false at the end.
     pub(super) fn next(&mut self) -> Result<bool, Corrupt> {
-        let told = self.peek()?;
-        if let Some(told) = told {
-            self.accept(told);
+        let head = self.peek()?;
+        if let Some(head) = head {
+            self.accept(head);
         }
-        Ok(told.is_some())
+        Ok(head.is_some())
     }
 }

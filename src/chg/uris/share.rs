@@ -126,7 +126,7 @@ impl Executions {
         });
     }
 
-    /// Puts an execution back as it was told in a file or call; its number is not another one's.
+    /// Puts an execution back as a file or call has it; its number is not another one's.
     pub(super) fn restore(&mut self, id: &[u8], number: u64, weight: u32, pass: u128) {
         let known = self.find(id).map(|e| e.number);
         let number = known.unwrap_or(number);
@@ -188,15 +188,15 @@ impl Executions {
         let at = execution.pass.max(clock);
         execution.pass = later(at, stride(execution.weight));
         self.clock = at;
-        self.forget_idle(number);
+        self.drop_idle(number);
     }
 
-    /// Forgets executions that have nothing and would not be told from new ones, after the last one
-    /// of `number` may have gone. One that is ahead of the clock is remembered, or leaving and coming
+    /// Drops executions that have nothing and equal new ones, after the last one
+    /// of `number` may have gone. One that is ahead of the clock is kept, or leaving and coming
     /// back would get it more than its share.
-    pub(super) fn forget_idle(&mut self, number: u64) {
+    pub(super) fn drop_idle(&mut self, number: u64) {
         self.all.note(number);
-        self.all.forget_idle(self.clock);
+        self.all.drop_idle(self.clock);
     }
 
     /// Bytes of memory.

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::encoding::{reseal, CHUNK_BYTES};
-use super::op::MOST;
+use super::op::MAX_INTEGER;
 use super::*;
 
 const EXECUTIONS: [&[u8]; 4] = [b"a", b"b", b"execution \r\n\0", b"\xff"];
@@ -129,7 +129,7 @@ impl Model {
                 self.queued.push(Known {
                     execution,
                     depth,
-                    due: due.min(MOST),
+                    due: due.min(MAX_INTEGER),
                     seq: self.seq,
                     attempts,
                     uri: uri.to_vec(),
@@ -167,7 +167,7 @@ impl Model {
                 if dropped {
                     return Changed::Removed(0);
                 }
-                known.due = due.unwrap_or(known.due).min(MOST);
+                known.due = due.unwrap_or(known.due).min(MAX_INTEGER);
                 known.attempts = known.attempts.saturating_add(failed.into());
                 self.queued.push(known);
                 Changed::Returned
@@ -270,7 +270,7 @@ fn op_of<'a>(step: &Step, uri: &'a [u8], tokens: &[u64], token: u64) -> Option<O
             execution: EXECUTIONS[execution],
             weight,
             // What is replicated is a signed number.
-            due: due.min(MOST),
+            due: due.min(MAX_INTEGER),
             depth,
             attempts,
             uri,
@@ -287,7 +287,7 @@ fn op_of<'a>(step: &Step, uri: &'a [u8], tokens: &[u64], token: u64) -> Option<O
             failed,
         } => Op::Return {
             token: lease(at),
-            due: due.map(|due| due.min(MOST)),
+            due: due.map(|due| due.min(MAX_INTEGER)),
             failed,
         },
         Step::Drop { execution, limit } => Op::Drop {
@@ -517,11 +517,11 @@ fn exercise(uris: &mut Uris) {
         });
     }
     for token in 1000..1010 {
-        if let Some(execution) = uris.pick(MOST, &|_| false).map(<[u8]>::to_vec) {
+        if let Some(execution) = uris.pick(MAX_INTEGER, &|_| false).map(<[u8]>::to_vec) {
             uris.apply(&Op::Take {
                 token,
                 execution: &execution,
-                now: MOST,
+                now: MAX_INTEGER,
             });
         }
     }
@@ -858,11 +858,11 @@ fn what_cannot_be_is_not_done() {
     }
     assert_eq!(loaded(&chunks(&uris, 10)), uris);
     assert_eq!(uris.apply(&Op::Done { token: 3 }), Changed::Nothing);
-    take(&mut uris, 5, MOST).unwrap();
+    take(&mut uris, 5, MAX_INTEGER).unwrap();
     let twice = Op::Take {
         token: 5,
         execution: b"a",
-        now: MOST,
+        now: MAX_INTEGER,
     };
     assert_eq!(uris.apply(&twice), Changed::Nothing);
 }

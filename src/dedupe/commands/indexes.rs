@@ -27,7 +27,7 @@ use host::server::scope::{is_in, scope, split};
 pub type RedisIndex = Index<RedisKeyspace>;
 
 /// How many indexes are cached at most; beyond it the cache is emptied.
-const INDEXES_REMEMBERED: usize = 4096;
+const MAX_CACHED_INDEXES: usize = 4096;
 
 /// What is cached of one index.
 pub struct CachedIndex {
@@ -43,18 +43,18 @@ struct Indexes {
     by_scope: FxHashMap<Box<[u8]>, CachedIndex>,
     /// Where plain clients wrote to the merged index a moment ago; true where they took it away, or are
     /// about to.
-    distrusted: FxHashMap<Box<[u8]>, bool>,
+    invalidated: FxHashMap<Box<[u8]>, bool>,
     panics: u64,
 }
 
 static INDEXES: MainThread<Indexes> = MainThread::new(Indexes {
     by_scope: FxHashMap::with_hasher(FxBuildHasher),
-    distrusted: FxHashMap::with_hasher(FxBuildHasher),
+    invalidated: FxHashMap::with_hasher(FxBuildHasher),
     panics: 0,
 });
 
 /// Set when something changed while the indexes were in use.
-static DISTRUST: AtomicBool = AtomicBool::new(false);
+static INVALIDATE_ALL: AtomicBool = AtomicBool::new(false);
 
 /// Does something with an index, opening it if nothing is cached of it.
 pub fn with_index<T>(
@@ -66,8 +66,8 @@ pub fn with_index<T>(
     let mut indexes = INDEXES.try_borrow().ok_or(Error::Busy)?;
     let indexes = &mut *indexes;
     let panics = PANICS.get();
-    if DISTRUST.swap(false, Relaxed) || indexes.panics != panics {
-        // After a bug nothing that was cached is believed.
+    if INVALIDATE_ALL.swap(false, Relaxed) || indexes.panics != panics {
+        // After a bug all caches are invalid.
         indexes.by_scope.clear();
         indexes.panics = panics;
     }
@@ -81,10 +81,10 @@ pub fn with_index<T>(
         Some(cached) => act(cached, keys),
         None => {
             let mut index = Index::open(keys, prefix, new, in_cluster())?;
-            if indexes.distrusted.contains_key(&scope[..]) {
-                index.distrust_merged(keys)?;
+            if indexes.invalidated.contains_key(&scope[..]) {
+                index.invalidate_merged(keys)?;
             }
-            if indexes.by_scope.len() >= INDEXES_REMEMBERED {
+            if indexes.by_scope.len() >= MAX_CACHED_INDEXES {
                 indexes.by_scope.clear();
             }
             let mut cached = CachedIndex {
@@ -139,15 +139,15 @@ pub fn permit(
     })?
 }
 
-/// Forgets what somebody else changed.
+/// Invalidates what others changed.
 pub fn on_change(ctx: Ctx, change: Change<'_>) {
     let Some(mut indexes) = INDEXES.try_borrow() else {
-        DISTRUST.store(true, Relaxed);
+        INVALIDATE_ALL.store(true, Relaxed);
         return;
     };
     let Indexes {
         by_scope,
-        distrusted,
+        invalidated,
         ..
     } = &mut *indexes;
     match change {
@@ -157,7 +157,7 @@ pub fn on_change(ctx: Ctx, change: Change<'_>) {
         }
         Change::Key(db, key) => {
             if let Some((prefix, role)) = prefix_of_shared(key).filter(|_| !is_replicated(ctx)) {
-                distrust(ctx, distrusted, (db, key), prefix, role);
+                note_invalidated(ctx, invalidated, (db, key), prefix, role);
             }
             if by_scope.is_empty() {
                 return;
@@ -169,7 +169,7 @@ pub fn on_change(ctx: Ctx, change: Change<'_>) {
                     None => drop(by_scope.remove(&scope[..])),
                     Some(crawl) => {
                         if let Some(cached) = by_scope.get_mut(&scope[..]) {
-                            cached.index.distrust_records(crawl);
+                            cached.index.invalidate_records(crawl);
                         }
                     }
                 }
@@ -178,11 +178,11 @@ pub fn on_change(ctx: Ctx, change: Change<'_>) {
     }
 }
 
-/// A plain client wrote to a merged index, in whatever spelling, or took away what owners are told by:
-/// what the index says of that is taken back, once the event that told of it is over.
-fn distrust(
+/// A plain client wrote to a merged index, in whatever spelling, or removed keys that decide who owns a hash:
+/// notes the index, whose claims about that are taken back once the event is over.
+fn note_invalidated(
     ctx: Ctx,
-    distrusted: &mut FxHashMap<Box<[u8]>, bool>,
+    invalidated: &mut FxHashMap<Box<[u8]>, bool>,
     (db, key): (c_int, &[u8]),
     prefix: &[u8],
     role: Shared,
@@ -194,12 +194,12 @@ fn distrust(
     if role == Shared::Committed && !purges {
         return;
     }
-    if distrusted.is_empty() {
+    if invalidated.is_empty() {
         take_back_at(ctx, 0);
     }
-    if distrusted.len() < INDEXES_REMEMBERED {
+    if invalidated.len() < MAX_CACHED_INDEXES {
         let scope = scope(db, prefix)[..].into();
-        *distrusted.entry(scope).or_default() |= purges;
+        *invalidated.entry(scope).or_default() |= purges;
     }
 }
 
@@ -223,7 +223,7 @@ extern "C" fn take_back(ctx: RawCtx, _: *mut c_void) {
         if context_flags(ctx) & raw::REDISMODULE_CTX_FLAGS_MASTER != 0 && job::avoid_writing() {
             return take_back_at(ctx, 5);
         }
-        let scopes = std::mem::take(&mut INDEXES.borrow().distrusted);
+        let scopes = std::mem::take(&mut INDEXES.borrow().invalidated);
         // A replica gets this from its master.
         if context_flags(ctx) & raw::REDISMODULE_CTX_FLAGS_MASTER == 0 {
             return;
@@ -240,9 +240,9 @@ extern "C" fn take_back(ctx: RawCtx, _: *mut c_void) {
             let _ = with_index(db, prefix, &mut keys, |cached, keys| {
                 let index = &mut cached.index;
                 if purges && index.has_commits(keys) {
-                    index.distrust_holders(keys)?;
+                    index.mark_holders_untrusted(keys)?;
                 }
-                index.distrust_merged(keys)?;
+                index.invalidate_merged(keys)?;
                 index.write_spelling(keys)
             });
         }

@@ -22,7 +22,7 @@ use host::text::Shown;
 use super::indexes::{on_index, permit, slice, Once};
 use super::{claims, crawl_argument};
 
-/// Longest reference, in bytes.
+/// Maximum length of a reference, in bytes.
 const REFERENCE_BYTES: usize = 1100;
 
 /// Whether a job changes the index.

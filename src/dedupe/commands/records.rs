@@ -15,11 +15,11 @@ use super::indexes::{on_index, permit};
 use super::metrics;
 use super::{claims, crawl_argument, hash_argument, sequence_argument};
 
-/// Longest id of a WACZ that is being written, in bytes.
+/// Maximum length of an id of a WACZ that is being written, in bytes.
 const UUID_BYTES: usize = 1024;
 
 /// Longest record size and WACZ index: integers that every client can hold.
-const LARGEST: u64 = (1 << 53) - 1;
+const MAX_INTEGER: u64 = (1 << 53) - 1;
 
 const SEQ: Arg = Arg::block("seq", &[Arg::text("writer"), Arg::integer("n")])
     .after("SEQ")
@@ -33,7 +33,7 @@ const WORDS: usize = 5;
 
 fn response<'a>(args: &mut Args<'a>) -> Result<Response<'a>, String> {
     let (_, digest) = hash_argument(args)?;
-    let wacz_index = args.unsigned("waczIndex", 0, LARGEST)?;
+    let wacz_index = args.unsigned("waczIndex", 0, MAX_INTEGER)?;
     let date = args.bytes("date", DATE_BYTES)?;
     if !is_date(date) {
         return Err(format!(
@@ -43,7 +43,7 @@ fn response<'a>(args: &mut Args<'a>) -> Result<Response<'a>, String> {
         ));
     }
     let url = args.bytes("url", URL_BYTES)?;
-    let size = args.unsigned("size", 0, LARGEST)?;
+    let size = args.unsigned("size", 0, MAX_INTEGER)?;
     Ok(Response {
         digest,
         record: Record {
@@ -192,13 +192,13 @@ impl Command for Revisit {
         let mut revisits = Vec::with_capacity(call.args.left() / 2);
         loop {
             let (given, digest) = hash_argument(&mut call.args)?;
-            let size = call.args.unsigned("revisit-size", 0, LARGEST)?;
+            let size = call.args.unsigned("revisit-size", 0, MAX_INTEGER)?;
             // No hash is as short as this word.
             let original = match call.args.keyword("ORIGINAL") {
                 true => Some(Original {
                     crawl: crawl_argument(&mut call.args)?,
-                    wacz_index: call.args.unsigned("waczIndex", 0, LARGEST)?,
-                    size: call.args.unsigned("size", 0, LARGEST)?,
+                    wacz_index: call.args.unsigned("waczIndex", 0, MAX_INTEGER)?,
+                    size: call.args.unsigned("size", 0, MAX_INTEGER)?,
                 }),
                 false => None,
             };

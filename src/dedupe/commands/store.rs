@@ -21,8 +21,8 @@ use super::indexes;
 /// The internal command that changes a packed index, for replicas and append-only files.
 const CHANGE: &CStr = c"crawlspace.packed";
 
-/// How changes are told.
-const TOLD: Gathering = Gathering {
+/// How changes are replicated.
+const GATHERING: Gathering = Gathering {
     word: c"APPLY",
     event: c"dedupe.packed",
 };
@@ -82,7 +82,7 @@ impl Store for RedisKeyspace {
     }
 
     fn change_packed(&mut self, key: &RmString, op: &Op<'_>) -> Result<bool> {
-        self.gather_native(key, None, TOLD, |packed: &mut Packed, log, mark| {
+        self.gather_native(key, None, GATHERING, |packed: &mut Packed, log, mark| {
             let changed = op.apply(packed);
             op.write(log, mark);
             changed
@@ -93,7 +93,7 @@ impl Store for RedisKeyspace {
         self.gather_native(
             key,
             Some(records),
-            TOLD,
+            GATHERING,
             |packed: &mut Packed, log, mark| {
                 let op = Op::Take(*take);
                 op.write(log, mark);
@@ -112,7 +112,7 @@ impl Store for RedisKeyspace {
 }
 
 /// `crawlspace.packed key APPLY records log` and `crawlspace.packed key CHUNK chunk`. Nobody but the
-/// server needs it; a call by hand changes a packed index as told.
+/// server needs it; a call by hand changes a packed index as it says.
 struct ChangePacked;
 
 impl Internal for ChangePacked {
@@ -139,11 +139,11 @@ fn change(
 ) -> std::result::Result<(), String> {
     let key = call.key.clone();
     let changed = call.keys.change_native(&key, true, |packed: &mut Packed| {
-        let told = Replicated {
+        let replicated = Replicated {
             by: By::TheCommand,
-            event: TOLD.event,
+            event: GATHERING.event,
         };
-        (change(packed), Some(told))
+        (change(packed), Some(replicated))
     });
     match changed {
         Ok(changed) => changed.unwrap_or(Ok(())).map_err(|e| format!("ERR {e}")),

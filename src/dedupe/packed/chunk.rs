@@ -10,13 +10,13 @@ use super::table::{RecordSlot, Records};
 use host::defrag::Mover;
 use host::sizes::class;
 
-/// Most bytes of a chunk that holds several records: what the offset in a [`RecordSlot`] can tell.
+/// Maximum number of bytes of a chunk that holds several records: what the offset in a [`RecordSlot`] can tell.
 pub(super) const CHUNK: usize = 1 << 16;
 /// Fewest bytes of a chunk.
 const SMALLEST: usize = 256;
 /// A record of so many bytes has a chunk of its own.
 pub(super) const LONG: usize = CHUNK / 4;
-/// Most chunks: what the number in a [`RecordSlot`] can tell.
+/// Maximum number of chunks: what the number in a [`RecordSlot`] can tell.
 const CHUNKS: u32 = 1 << 24;
 
 /// A piece of memory full of records.

@@ -9,7 +9,7 @@ use super::segments::Segment;
 pub(super) const OWNERS: u32 = NONE - 1;
 /// Number of the list of holders.
 pub(super) const HOLDERS: u32 = NONE - 2;
-/// Most crawls.
+/// Maximum number of crawls.
 const CRAWLS: u32 = 1 << 30;
 
 /// Records of one crawl, or others that are kept together.
@@ -99,7 +99,7 @@ impl Crawls {
         number
     }
 
-    /// Forgets a crawl of which nothing is left.
+    /// Removes a crawl of which nothing is left.
     pub fn leave(&mut self, number: u32) {
         let crawl = self.slab.get(number);
         if crawl.list.records > 0 || crawl.owned_without > 0 {

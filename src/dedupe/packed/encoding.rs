@@ -88,7 +88,7 @@ pub(super) struct Writer<'a> {
     seal: u64,
     /// The section that is open: where it begins, and its kind.
     section: Option<(usize, PartKind)>,
-    /// Most bytes of a chunk.
+    /// Maximum number of bytes of a chunk.
     limit: usize,
     give: &'a mut dyn FnMut(&[u8]),
 }

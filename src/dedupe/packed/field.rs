@@ -43,7 +43,7 @@ const SPELLINGS: [Spelling; 13] = [
     Spelling(b"", 64, Digits::LowerHex),
 ];
 
-/// Most bytes of a digest.
+/// Maximum number of bytes of a digest.
 const DIGEST: usize = 64;
 
 /// A field, taken apart.

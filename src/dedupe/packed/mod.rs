@@ -308,7 +308,7 @@ impl Packed {
     }
 
     /// Says that a crawl will get about so many more records, so that room is made once.
-    /// What was said before is forgotten: 0 says that no more will come.
+    /// Replaces what was expected before; 0 means that no more will come.
     pub fn expect(&mut self, _crawl: &[u8], records: u64) {
         self.table
             .expect(usize::try_from(records).unwrap_or(usize::MAX));

@@ -7,9 +7,9 @@ use host::defrag::Mover;
 use host::sizes::class;
 
 /// A shard grows beyond so many percent of its slots: most of them are found in the first bucket.
-const MOST: usize = 94;
+const MAX_LOAD: usize = 94;
 /// A shard shrinks below so many percent.
-const FEWEST: usize = 55;
+const MIN_LOAD: usize = 55;
 /// Places in the whole table, and how many are expected.
 #[derive(Clone, Copy)]
 pub(super) struct Ahead {
@@ -103,7 +103,7 @@ impl Shard {
 
     /// Adds a place, which is not there.
     pub fn add(&mut self, hash: u64, place: RecordSlot, ahead: Ahead, records: &impl Records) {
-        if (self.len() + 1) * 100 > self.slots() * MOST {
+        if (self.len() + 1) * 100 > self.slots() * MAX_LOAD {
             self.rebuild(ahead.of(self.len() + 1), records);
         }
         self.insert(hash, place);
@@ -111,7 +111,7 @@ impl Shard {
 
     /// Gives slots back if few are taken.
     pub fn shrink(&mut self, records: &impl Records) {
-        if self.buckets.len() > 1 && self.len() * 100 < self.slots() * FEWEST {
+        if self.buckets.len() > 1 && self.len() * 100 < self.slots() * MIN_LOAD {
             self.rebuild(self.len(), records);
         }
     }
@@ -174,7 +174,7 @@ impl Shard {
     fn of(places: impl Iterator<Item = (u64, RecordSlot)>, ahead: usize) -> Shard {
         let mut shard = Shard::default();
         if ahead > 0 {
-            let buckets = (ahead * 100).div_ceil(SLOTS * MOST);
+            let buckets = (ahead * 100).div_ceil(SLOTS * MAX_LOAD);
             let buckets = class(buckets * size_of::<Bucket>()) / size_of::<Bucket>();
             shard.buckets = vec![Bucket::default(); buckets];
         }

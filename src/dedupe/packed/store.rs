@@ -142,7 +142,7 @@ impl Packed {
         let hash = self.chunks.hash(place);
         let is_owner = self.chunks.record(place).0.is_owner();
         self.table.remove(hash, place, &self.chunks);
-        self.forget(list, place);
+        self.free_record(list, place);
         self.count(list, is_owner, -1);
         let list = self.crawls.list_mut(list);
         if list.records == 0 {
@@ -151,8 +151,8 @@ impl Packed {
         }
     }
 
-    /// Gives back what a record takes, which nothing leads to any more.
-    fn forget(&mut self, list: u32, place: RecordSlot) {
+    /// Frees the bytes of a record that the table does not list any more.
+    fn free_record(&mut self, list: u32, place: RecordSlot) {
         let (record, chunk) = self.chunks.record(place);
         let len = self.len_of(list, &record);
         let is_packed = list != OWNERS && list != HOLDERS;
@@ -195,7 +195,7 @@ impl Packed {
         let raw = SmallVec::<[u8; 64]>::from_slice(self.chunks.record(place).0.raw);
         // The old one is marked first, because the new one may make its segment move what it has.
         self.table.remove(hash, place, &self.chunks);
-        self.forget(list, place);
+        self.free_record(list, place);
         let place = self.append(list, kind, &raw, is_owner, kept);
         self.table.insert(hash, place, &self.chunks);
     }
@@ -317,7 +317,7 @@ impl Packed {
                 }
                 let to = self.chunks.append(segment, &bytes);
                 self.table.replace(self.chunks.hash(place), place, to);
-                self.forget(list, place);
+                self.free_record(list, place);
                 moved += bytes.len();
                 if moved > CHUNK / 2 {
                     return;

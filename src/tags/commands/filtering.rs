@@ -136,7 +136,7 @@ impl Command for Filter {
             || request.asks_for_points() && view.points.have_heavy()
             || request.is_long() && condition.is_none();
         if !is_slow && condition.is_none() {
-            match conditions.of(&request, &view, Bounds::FEW) {
+            match conditions.of(&request, &view, Bounds::NARROW) {
                 Ok(ready) => condition = Some(ready),
                 Err(Error::TooBig(_)) => {}
                 Err(error) => return Err(error.to_string()),
@@ -235,14 +235,14 @@ impl Command for Explain {
         let view = read(call)?.map(|space| space.view()).unwrap_or_default();
         let slow = request.is_heavy() || request.is_long() || view.points.have_heavy();
         if !slow {
-            match explain(&request, &view, line, Bounds::FEW, tags_inline_bytes()) {
+            match explain(&request, &view, line, Bounds::NARROW, tags_inline_bytes()) {
                 Err(Error::TooBig(_)) => {}
                 Ok(reply) => return Ok(Answer::Reply(reply)),
                 Err(error) => return Err(error.to_string()),
             }
         }
         let explained = in_one_turn(move |lines: &[&[u8]]| {
-            let explained = explain(&request, &view, lines[0], Bounds::MOST, usize::MAX);
+            let explained = explain(&request, &view, lines[0], Bounds::WIDE, usize::MAX);
             explained.map_err(|error| error.to_string())
         });
         let terms = Terms::heavy(tags_batch_ms());

@@ -19,13 +19,13 @@ use host::text::Shown;
 /// How many entries a call gives unless it says.
 const COUNT: u64 = 1000;
 /// How many it may ask for.
-const MOST: u64 = 100_000;
+const MAX_COUNT: u64 = 100_000;
 
 /// How many questions about tags are answered on the main thread, some milliseconds.
 const FEW_QUESTIONS: usize = 500_000;
 
 /// How many are answered on another thread, some seconds.
-const MOST_QUESTIONS: usize = 1 << 30;
+const MAX_QUESTIONS: usize = 1 << 30;
 
 const PREFIX: Arg = Arg::text("prefix").after("PREFIX").optional();
 const COUNT_ARG: Arg = Arg::integer("count").after("COUNT").optional();
@@ -65,9 +65,9 @@ impl Command for List {
             cursor: options.cursor,
             count: options.count as usize,
         };
-        let long = asked.bytes() > Bounds::FEW.parts || view.points.have_heavy();
+        let long = asked.bytes() > Bounds::NARROW.parts || view.points.have_heavy();
         if !long {
-            match list(&view, &asked, Bounds::FEW, FEW_QUESTIONS, &wanted) {
+            match list(&view, &asked, Bounds::NARROW, FEW_QUESTIONS, &wanted) {
                 Err(Error::TooBig(_)) => {}
                 Ok(listed) => return Ok(Answer::Reply(page(listed))),
                 Err(error) => return Err(error.to_string()),
@@ -80,7 +80,7 @@ impl Command for List {
                 cursor,
                 count,
             };
-            let listed = list(&view, &asked, Bounds::MOST, MOST_QUESTIONS, &wanted);
+            let listed = list(&view, &asked, Bounds::WIDE, MAX_QUESTIONS, &wanted);
             listed.map(page).map_err(|error| error.to_string())
         });
         submit(call.ctx, Vec::new(), Terms::heavy(tags_batch_ms()), listed)
@@ -201,7 +201,7 @@ impl<'a> Options<'a> {
             if args.keyword("PREFIX") {
                 options.prefix = args.next("prefix")?;
             } else if args.keyword("COUNT") {
-                options.count = args.unsigned("count", 1, MOST)?;
+                options.count = args.unsigned("count", 1, MAX_COUNT)?;
             } else if with_cursor && args.keyword("CURSOR") {
                 options.cursor = cursor(args)?;
             } else {

@@ -100,7 +100,7 @@ fn meant(points: &Points, name: &[u8]) -> Result<Reply, Error> {
         return Ok(pair(point.name(), point.text()));
     }
     let point = points.named(name)?.point;
-    let clause = Resolver::new(points, Bounds::FEW).point(name)?;
+    let clause = Resolver::new(points, Bounds::NARROW).point(name)?;
     let meaning = match &clause {
         Clause::Point(_, inner) => inner.written(),
         other => other.written(),

@@ -24,7 +24,7 @@ use super::template::{Groups, Template};
 pub use clause::{Clause, FieldTest};
 pub use resolve::{Bounds, Resolver, CLAUSES};
 
-/// Longest expression, in bytes.
+/// Maximum length of an expression, in bytes.
 pub const EXPRESSION_BYTES: usize = 1 << 20;
 
 /// An expression as written.

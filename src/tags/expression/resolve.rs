@@ -36,12 +36,12 @@ pub struct Bounds {
 
 impl Bounds {
     /// For the server's main thread.
-    pub const FEW: Bounds = Bounds {
+    pub const NARROW: Bounds = Bounds {
         parts: FEW_CLAUSES,
         pattern_bytes: FEW_PATTERN_BYTES,
     };
     /// For another thread.
-    pub const MOST: Bounds = Bounds {
+    pub const WIDE: Bounds = Bounds {
         parts: CLAUSES,
         pattern_bytes: PATTERN_BYTES,
     };

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use super::cycle;
 use super::edges::{Edges, Tags};
 use super::names::{Names, Occurs};
-use super::{Dropped, Error, Index, Mode, TagId, Tagged, Touched, ID_BYTES, MOST_TAGS, TAG_BYTES};
+use super::{Dropped, Error, Index, Mode, TagId, Tagged, Touched, ID_BYTES, MAX_TAGS, TAG_BYTES};
 
 /// Names that a change of one id looks at in the sweep for those that do not occur any more.
 const STEPS: u32 = 64;
@@ -198,13 +198,13 @@ impl Index {
         if tags.is_empty() {
             return Touched::Nothing;
         }
-        match cycle::above(self.of(Tagged::Tag), tags, Touched::MOST) {
+        match cycle::above(self.of(Tagged::Tag), tags, Touched::MAX) {
             Some(tags) => Touched::Tags(tags),
             None => Touched::All,
         }
     }
 
-    /// Sees to it that names are forgotten that only a copy of that kind had that is gone.
+    /// Schedules all names for a check, because a copy of that kind is gone that may have been the last user.
     fn look_at_all(&mut self, kind: Tagged) {
         self.names.tags.look_at_all();
         if kind == Tagged::Record {
@@ -212,7 +212,7 @@ impl Index {
         }
     }
 
-    /// Forgets the names that do not occur any more; which numbers of tags are new.
+    /// Drops the names that do not occur any more; which numbers of tags are new.
     pub(super) fn settle(&mut self, steps: u32) -> Vec<TagId> {
         let Index {
             names,
@@ -281,7 +281,7 @@ impl<'a> EdgeChange<'a> {
     fn sort(&self, id: &[u8], tags: &mut Tags) -> Result<(), Error> {
         tags.sort_unstable();
         tags.dedup();
-        if tags.len() > MOST_TAGS {
+        if tags.len() > MAX_TAGS {
             return Err(Error::TooMany(id.into()));
         }
         Ok(())

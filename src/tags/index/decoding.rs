@@ -10,11 +10,11 @@ use super::change::{check_id, check_tag, EdgeChange};
 use super::edges::Edges;
 use super::encoding::{STAGED, VERSION};
 use super::record::{Parts, TIMESTAMPS};
-use super::{Index, TagId, Tagged, ID_BYTES, MOST_TAGS, TAG_BYTES};
+use super::{Index, TagId, Tagged, ID_BYTES, MAX_TAGS, TAG_BYTES};
 
 /// Tags that a chunk may add to ids that are there already. Every such set has to be made, and a few bytes
 /// could ask for very many large ones.
-const MOST_MERGED: usize = 1 << 22;
+const MAX_MERGED: usize = 1 << 22;
 
 impl Index {
     /// Adds what a chunk holds. Any closure may differ afterwards.
@@ -82,7 +82,7 @@ impl<'a> Chunk<'a> {
         }
         let (mut members, mut ends) = (Vec::new(), Vec::new());
         for _ in 0..reader.number(u32::MAX.into())? {
-            let len = reader.number(MOST_TAGS as u64)?;
+            let len = reader.number(MAX_TAGS as u64)?;
             let mut next = 0;
             for _ in 0..len {
                 let tag = next + reader.number(u32::MAX.into())?;
@@ -206,7 +206,7 @@ impl<'a> Chunk<'a> {
                 change.edges.place(change.names, &id, *set);
             } else if old != *set {
                 merged += tags.len() + change.edges.set(old).len();
-                if merged > MOST_MERGED {
+                if merged > MAX_MERGED {
                     return Err(
                         "a chunk of tags merges too many tags into ids that have tags already"
                             .to_string(),

@@ -24,7 +24,7 @@ impl Part for TagId {
 }
 
 /// Most lists that can be numbered.
-pub const MOST: u32 = u32::MAX - 1;
+pub const MAX_NUMBER: u32 = u32::MAX - 1;
 
 const PAGE: usize = 32;
 
@@ -150,7 +150,7 @@ impl<T: Part> Dictionary<T> {
         self.slot_mut(number).holders += 1;
     }
 
-    /// Lets go of a list, and gives it back if nobody else holds it.
+    /// Releases a list once, and returns it if it has no other holder.
     pub fn release(&mut self, number: u32) -> Option<Arc<[T]>> {
         let slot = self.slot_mut(number);
         slot.holders = slot.holders.saturating_sub(1);

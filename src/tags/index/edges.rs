@@ -6,7 +6,7 @@ use super::carriers::Carriers;
 use super::dictionary::Dictionary;
 use super::names::{List, Names};
 use super::pages::Numbers;
-use super::record::{told, whole_key, Key, Parts, RecordKey};
+use super::record::{parse_key, whole_key, Key, Parts, RecordKey};
 use super::table::Table;
 use super::{Counts, TagId, Tagged};
 
@@ -114,7 +114,7 @@ impl Edges {
         }
     }
 
-    /// Lets go of a set.
+    /// Releases a set once.
     pub fn release(&mut self, names: &mut Names, set: u32) {
         if set == 0 {
             return;
@@ -212,7 +212,7 @@ impl Edges {
             return;
         }
         self.table
-            .each(&mut |key, set| each(self.told(names, key), set));
+            .each(&mut |key, set| each(self.id_of(names, key), set));
     }
 
     /// As [`super::Index::scan`].
@@ -234,7 +234,7 @@ impl Edges {
         }
         let mut id = Vec::new();
         self.table.scan(cursor, count, &mut |key, set| {
-            each(self.told(names, key).bytes(&mut id), self.set(set));
+            each(self.id_of(names, key).bytes(&mut id), self.set(set));
         })
     }
 
@@ -280,22 +280,22 @@ impl Edges {
         };
         assert!(same(&self.uses, &uses) && same(&self.file_uses, &files));
         for tag in 0..=names.tags.highest() {
-            let mut told = Vec::new();
+            let mut carrying = Vec::new();
             self.carriers.each(TagId(tag), |carrier| {
-                told.push(carrier);
+                carrying.push(carrier);
                 true
             });
-            assert_eq!(told.len(), self.carriers.count(TagId(tag)));
-            told.sort();
-            assert_eq!(told, carriers.remove(&TagId(tag)).unwrap_or_default());
+            assert_eq!(carrying.len(), self.carriers.count(TagId(tag)));
+            carrying.sort();
+            assert_eq!(carrying, carriers.remove(&TagId(tag)).unwrap_or_default());
         }
     }
 
-    fn told<'a>(&self, names: &'a Names, key: &'a [u8]) -> Id<'a> {
+    fn id_of<'a>(&self, names: &'a Names, key: &'a [u8]) -> Id<'a> {
         if self.kind == Tagged::File {
             return Id::Whole(key);
         }
-        match told(key, &names.files) {
+        match parse_key(key, &names.files) {
             RecordKey::Whole(id) => Id::Whole(id),
             RecordKey::Parts(file, parts) => Id::Parts(file, parts),
         }

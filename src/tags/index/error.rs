@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Tagged, MOST_TAGS};
+use super::{Tagged, MAX_TAGS};
 use host::text::Shown;
 
 /// Why a change was refused. Nothing has changed then.
@@ -69,7 +69,7 @@ impl fmt::Display for Error {
             Error::BadId(id, why) => write!(f, "ERR id '{}' {why}", Shown(id)),
             Error::TooMany(id) => write!(
                 f,
-                "TOOBIG '{}' would have more than {MOST_TAGS} tags of its own",
+                "TOOBIG '{}' would have more than {MAX_TAGS} tags of its own",
                 Shown(id)
             ),
             Error::Full => f.write_str("TOOBIG a tag space has room for 4294967294 tags"),

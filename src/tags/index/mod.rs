@@ -101,27 +101,27 @@ impl Mode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TagId(pub(crate) u32);
 
-/// Longest tag, in bytes.
+/// Maximum length of a tag, in bytes.
 pub const TAG_BYTES: usize = 1024;
-/// Longest id of a record or file, in bytes.
+/// Maximum length of an id of a record or file, in bytes.
 pub const ID_BYTES: usize = 16384;
-/// Most tags that one id may have of its own. A change of one of them takes as long as there are others.
-pub const MOST_TAGS: usize = 10_000;
+/// Maximum number of tags that one id may have of its own. A change of one of them takes as long as there are others.
+pub const MAX_TAGS: usize = 10_000;
 
 /// Which tags' closures a change may have changed. Numbers that mean another name now are among them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Touched {
     /// None.
     Nothing,
-    /// These, at most [`Touched::MOST`].
+    /// These, at most [`Touched::MAX`].
     Tags(Vec<TagId>),
     /// Any.
     All,
 }
 
 impl Touched {
-    /// How many tags are told one by one.
-    pub const MOST: usize = 4096;
+    /// Maximum number of tags that are listed one by one.
+    pub const MAX: usize = 4096;
 }
 
 /// How much there is of a kind.

@@ -3,7 +3,7 @@
 //! A name goes when nothing has it any more. Changes note which names to look at again; what a whole copy
 //! left behind when it was thrown away is found by a sweep that each change moves on a little.
 
-use super::dictionary::{Dictionary, MOST};
+use super::dictionary::{Dictionary, MAX_NUMBER};
 use super::TagId;
 
 /// All copies of all kinds have the same numbers, so that closures go from one to the other, and walks go
@@ -82,7 +82,7 @@ impl List {
 
     /// Whether that many more can be numbered.
     pub fn has_room_for(&self, more: usize) -> bool {
-        more < (MOST - self.all.len()) as usize
+        more < (MAX_NUMBER - self.all.len()) as usize
     }
 
     /// The number of a name, which gets one if it has none.
@@ -106,7 +106,7 @@ impl List {
         self.sweep = Some(1);
     }
 
-    /// Ends a change: forgets names that do not occur any more. Gives the numbers that are new.
+    /// Ends a change: drops names that do not occur any more. Gives the numbers that are new.
     pub fn settle(&mut self, steps: u32, occurs: impl Fn(u32) -> Occurs) -> Vec<u32> {
         for number in std::mem::take(&mut self.again) {
             self.look(number, occurs(number));

@@ -95,7 +95,7 @@ pub enum RecordKey<'a> {
 }
 
 /// Reads a key that was made here.
-pub fn told<'a>(key: &'a [u8], files: &'a List) -> RecordKey<'a> {
+pub fn parse_key<'a>(key: &'a [u8], files: &'a List) -> RecordKey<'a> {
     if key[0] == AS_IT_IS {
         return RecordKey::Whole(&key[1..]);
     }
@@ -176,7 +176,7 @@ mod tests {
                 Some(parts) => parts.key(files.number(parts.filename)),
                 None => whole_key(id),
             };
-            match told(&key, &files) {
+            match parse_key(&key, &files) {
                 RecordKey::Whole(whole) => assert_eq!(whole, id),
                 RecordKey::Parts(_, again) => {
                     let mut joined = Vec::new();

@@ -54,7 +54,7 @@ mod avx2 {
 
     pub(super) const BLOCK: usize = 64;
 
-    /// The answer is remembered by the standard library: a load and a test.
+    /// The standard library caches the answer: a load and a test.
     #[inline]
     pub(super) fn is_there() -> bool {
         is_x86_feature_detected!("avx2") && is_x86_feature_detected!("popcnt")

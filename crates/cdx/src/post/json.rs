@@ -6,9 +6,9 @@
 use std::collections::HashMap;
 
 /// Deeper than this, the indexers fail.
-const DEEPEST: usize = 900;
+const MAX_DEPTH: usize = 900;
 /// Whole numbers with more digits are not read there.
-const MOST_DIGITS: usize = 4300;
+const MAX_DIGITS: usize = 4300;
 
 /// A text. Where it has half of a pair of surrogates, that is encoded like any character, which UTF-8 is not.
 type Text = Vec<u8>;
@@ -108,7 +108,7 @@ impl Reader<'_> {
         self.skip_blanks();
         let scalar = |text: &str| Some(Value::Scalar(Some(text.into())));
         match self.rest.first()? {
-            _ if depth > DEEPEST => None,
+            _ if depth > MAX_DEPTH => None,
             b'{' => self.object(depth),
             b'[' => self.list(depth),
             b'"' => Some(Value::Scalar(Some(self.text()?))),
@@ -278,7 +278,7 @@ impl Reader<'_> {
         if end == integer {
             return match number {
                 "-0" => Some(Some("0".to_owned())),
-                _ => (whole <= MOST_DIGITS).then(|| Some(number.to_owned())),
+                _ => (whole <= MAX_DIGITS).then(|| Some(number.to_owned())),
             };
         }
         Some(written(number.parse().ok()?))

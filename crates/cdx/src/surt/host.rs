@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::net::Ipv4Addr;
 
-use super::parts::MOST_DIGITS;
+use super::parts::MAX_DIGITS;
 use super::{escapes, idna};
 
 /// Appends the host in reverse, with commas. False when there is none.
@@ -79,7 +79,7 @@ fn plain(host: &[u8]) -> Cow<'_, [u8]> {
 /// and the last one fills what is left.
 fn address(host: &[u8]) -> Result<Option<Ipv4Addr>, &'static str> {
     if host.iter().all(u8::is_ascii_digit) {
-        if host.len() > MOST_DIGITS {
+        if host.len() > MAX_DIGITS {
             return Err("its host is a number too large for an address");
         }
         // Larger ones are cut, and a 0 in front means nothing here.

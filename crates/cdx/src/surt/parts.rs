@@ -17,7 +17,7 @@ pub(super) struct Parts<'a> {
 }
 
 /// Longer numbers are not read by the programs whose keys these are.
-pub(super) const MOST_DIGITS: usize = 4300;
+pub(super) const MAX_DIGITS: usize = 4300;
 
 /// Without white space around it, and without line ends and tabs inside.
 pub(super) fn tidy(url: &[u8]) -> Cow<'_, [u8]> {
@@ -140,7 +140,7 @@ fn host_and_port(authority: &[u8]) -> Result<(&[u8], Option<u16>), &'static str>
         return Ok((host, None));
     }
     let wrong = "its port is not a number from 0 to 65535";
-    if port.len() > MOST_DIGITS {
+    if port.len() > MAX_DIGITS {
         return Err(wrong);
     }
     let mut number = 0_u16;

@@ -79,7 +79,7 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Forgets the entries, keeps the memory.
+    /// Drops the entries, keeps the memory.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.ends.clear();

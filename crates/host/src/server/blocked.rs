@@ -10,7 +10,7 @@ use super::guard::guarded;
 use super::main_thread::MainThread;
 use super::reply::{send_outcome, Outcome};
 
-/// A client that waits. It must be answered once, or forgotten when it is gone.
+/// A client that waits. It must be answered once, or dropped when it is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockedClient(*mut raw::RedisModuleBlockedClient);
 
@@ -124,7 +124,7 @@ impl BlockedClient {
         client
     }
 
-    /// Answers the client. One that is gone or timed out meanwhile is passed over.
+    /// Answers the client. One that is gone or timed out meanwhile is skipped.
     pub fn answer(self, outcome: Outcome) {
         if take_hooks(self).is_none() {
             return;

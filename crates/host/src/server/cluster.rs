@@ -181,7 +181,7 @@ fn preferred(ctx: Ctx, id: &str) -> Option<String> {
     for range in (0..).map_while(range) {
         // First slot, last slot, and the nodes: address, port, id.
         for node in (2..).map_while(|at| range.child(at)) {
-            if node.element(2).is_some_and(|told| told == id.as_bytes()) {
+            if node.element(2).is_some_and(|owner| owner == id.as_bytes()) {
                 let host = node.element(0).unwrap_or_default();
                 let port = node.child(1)?.integer();
                 return Some(format!("{}:{port}", String::from_utf8_lossy(&host)));

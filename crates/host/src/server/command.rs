@@ -17,7 +17,7 @@ use super::reply::{send, send_error};
 use crate::cluster::hash_tag;
 use crate::reply::Reply;
 
-/// Longest key prefix, in bytes.
+/// Maximum length of a key prefix, in bytes.
 pub const PREFIX_BYTES: usize = 1024;
 
 /// Kind of an argument in the command's documentation.

@@ -131,7 +131,7 @@ pub fn submit(ctx: Ctx, id: JobId, mut job: Box<dyn Slices>, may_attach: bool) -
             return Submitted::Done(outcome);
         }
     }
-    let client = BlockedClient::block(ctx, forget_client, None);
+    let client = BlockedClient::block(ctx, drop_client, None);
     let mut runner = RUNNER.borrow();
     let queue = runner.queues.iter_mut().find(|q| stands_for(q, &id.queue));
     let same = queue.and_then(|queue| {
@@ -192,7 +192,7 @@ fn stands_for(queue: &VecDeque<Queued>, name: &[u8]) -> bool {
 }
 
 /// A client that waited is gone; its job goes on.
-fn forget_client(client: BlockedClient) {
+fn drop_client(client: BlockedClient) {
     for queued in RUNNER.borrow().queues.iter_mut().flatten() {
         queued.waiting.retain(|waiting| *waiting != client);
     }

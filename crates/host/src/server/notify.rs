@@ -1,7 +1,7 @@
 //! What others do to the keys that the module has something cached of.
 //!
 //! The server tells of every change of a key, by commands, replication, expiry or eviction. Changes
-//! that this module makes itself are marked, so that it does not distrust its own memory.
+//! that this module makes itself are marked, so that it does not invalidate its own caches.
 
 use std::cell::Cell;
 use std::ffi::CStr;
@@ -65,7 +65,7 @@ pub struct Listener {
 
 static LISTENERS: MainThread<Vec<Listener>> = MainThread::new(Vec::new());
 
-/// Whether anybody listens for changes of this key; yes when that cannot be told now.
+/// Whether anybody listens for changes of this key; yes when that is unknown now.
 fn anybody_cares_for(key: &[u8]) -> bool {
     LISTENERS
         .try_borrow()

@@ -5,17 +5,17 @@ use std::sync::OnceLock;
 use hashbrown::HashTable;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// Longest text that gets a number, in bytes.
+/// Maximum length of a text that gets a number, in bytes.
 pub const MAX_BYTES: usize = 255;
 
 /// Texts that have a number at most.
-const MOST: u32 = 1 << 26;
+const MAX_HOSTS: u32 = 1 << 26;
 /// Slots are made so many at a time, so that nothing large is ever copied.
 const BLOCK: usize = 128;
 /// Number of texts that get a number at once. Later ones have to come twice within some time, because one that
 /// never comes again takes more room in here than in the record.
 const EAGER: u32 = 1024;
-/// Texts that came once are remembered in so many places.
+/// Number of slots for texts that came once.
 const SEEN: usize = 4096;
 /// The table of hashes is in so many parts, so that one that grows is small.
 const SHARDS: usize = 32;
@@ -114,7 +114,7 @@ impl Hosts {
         Some(number)
     }
 
-    /// Whether there are many texts, and that one did not come yet, as far as is remembered.
+    /// Whether there are many texts, and that one did not come yet, as far as is known.
     fn is_first(&mut self, text: &[u8]) -> bool {
         if self.used < EAGER {
             return false;
@@ -152,7 +152,7 @@ impl Hosts {
     /// # Errors
     /// What is wrong with the number or with the text.
     pub fn restore(&mut self, number: u32, text: &[u8]) -> Result<(), String> {
-        if number == 0 || number > MOST {
+        if number == 0 || number > MAX_HOSTS {
             return Err(format!("host number {number} is out of range"));
         }
         if self.get(number).is_some() || self.find(text).is_some() {
@@ -260,7 +260,7 @@ impl Hosts {
                 return first;
             }
         }
-        if self.highest == MOST {
+        if self.highest == MAX_HOSTS {
             return None;
         }
         self.add_slot();
@@ -382,7 +382,7 @@ mod tests {
             (3, "d"),
             (4, "a"),
             (u32::MAX, "y"),
-            (MOST + 1, "y"),
+            (MAX_HOSTS + 1, "y"),
         ] {
             assert!(hosts.restore(number, text.as_bytes()).is_err(), "{number}");
         }
@@ -403,7 +403,7 @@ mod tests {
     #[test]
     fn numbers_far_from_each_other_take_little_memory() {
         let mut hosts = Hosts::default();
-        for number in [1, 70_000, MOST] {
+        for number in [1, 70_000, MAX_HOSTS] {
             hosts.restore(number, &number.to_le_bytes()).unwrap();
             hosts.hold(number);
         }
@@ -416,10 +416,10 @@ mod tests {
         given.sort_unstable();
         given.dedup();
         assert_eq!(given.len(), 1000);
-        assert!([1, 70_000, MOST].iter().all(|n| !given.contains(n)));
+        assert!([1, 70_000, MAX_HOSTS].iter().all(|n| !given.contains(n)));
         assert!((2..500).all(|n| given.contains(&n)));
-        hosts.release(MOST);
-        assert_eq!(hosts.take(b"last"), Some(MOST));
+        hosts.release(MAX_HOSTS);
+        assert_eq!(hosts.take(b"last"), Some(MAX_HOSTS));
     }
 
     proptest! {

@@ -339,7 +339,7 @@ fn unzigzag(n: u64, base: u32) -> u32 {
 
 /// Bits of the longest WACZ index and size that are kept as numbers.
 const WACZ_BITS: u8 = 15;
-const SIZE_BITS: u8 = table::LARGEST;
+const SIZE_BITS: u8 = table::MAX_CLASS;
 const MILLIS_BITS: u32 = 10;
 
 /// Head of a value that is not of one of the usual forms.

@@ -6,7 +6,7 @@ use super::prefix;
 use super::runs::{self, Alphabet};
 use super::COMPRESSED;
 
-/// Longest text of a symbol, in bytes.
+/// Maximum length of a text of a symbol, in bytes.
 pub const TEXT: usize = 15;
 /// Symbols of a table at most; a power of two.
 pub const SYMBOLS: usize = 1 << 10;
@@ -68,7 +68,7 @@ impl Symbol {
 }
 
 /// The largest class of a number.
-pub const LARGEST: u8 = 48;
+pub const MAX_CLASS: u8 = 48;
 
 /// Codes for classes of numbers: a number is of the class of its length in bits.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -129,7 +129,7 @@ impl Classes {
             let number = highest << rest | word & ((1 << rest) - 1);
             return bits.skip(length + rest).then_some(number);
         }
-        if class > LARGEST || !bits.skip(length) {
+        if class > MAX_CLASS || !bits.skip(length) {
             return None;
         }
         Some(highest << rest | bits.take(rest)?)

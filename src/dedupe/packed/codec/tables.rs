@@ -10,8 +10,8 @@ use super::training::{Sample, Training};
 /// Number of the table that every index begins with.
 pub const BUILTIN: u16 = 0;
 
-/// Most tables of an index.
-const MOST: usize = 255;
+/// Maximum number of tables of an index.
+const MAX_TABLES: usize = 255;
 /// Matchers that are kept at most.
 const MATCHERS: usize = 3;
 /// Number of values before the first ones are looked at: an index with few gains nothing.
@@ -235,7 +235,7 @@ impl Tables {
     fn free_number(&self) -> Option<u16> {
         let free = self.tables.iter().position(Option::is_none);
         let at = free.unwrap_or(self.tables.len());
-        (at < MOST).then_some(at as u16 + 1)
+        (at < MAX_TABLES).then_some(at as u16 + 1)
     }
 
     fn used(&mut self, number: u16) -> Option<&mut Used> {
@@ -278,7 +278,7 @@ impl Tables {
     /// # Errors
     /// What is wrong with it.
     pub fn restore(&mut self, number: u16, saved: &[u8]) -> Result<(), String> {
-        if number == BUILTIN || usize::from(number) > MOST || self.get(number).is_some() {
+        if number == BUILTIN || usize::from(number) > MAX_TABLES || self.get(number).is_some() {
             return Err(format!("table number {number} is out of range"));
         }
         let table = Table::load(saved).ok_or_else(|| format!("table {number} is malformed"))?;

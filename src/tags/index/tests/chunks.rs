@@ -164,13 +164,13 @@ fn a_few_bytes_cannot_ask_for_very_much() {
         index.add(Tagged::File, id, &[id]).unwrap();
     }
     let mut chunk = vec![1, 1];
-    put(&mut chunk, MOST_TAGS as u64 - 1);
-    for n in 1..MOST_TAGS {
+    put(&mut chunk, MAX_TAGS as u64 - 1);
+    for n in 1..MAX_TAGS {
         put_bytes(&mut chunk, n.to_string().as_bytes());
     }
     put(&mut chunk, 1);
-    put(&mut chunk, MOST_TAGS as u64 - 1);
-    chunk.extend((1..MOST_TAGS).map(|_| 0));
+    put(&mut chunk, MAX_TAGS as u64 - 1);
+    chunk.extend((1..MAX_TAGS).map(|_| 0));
     put(&mut chunk, ids.len() as u64);
     for id in &ids {
         put(&mut chunk, 0);

@@ -236,9 +236,9 @@ impl History {
     }
 }
 
-/// All tags whose closure is another one now are told.
+/// All tags whose closure is another one now are reported.
 fn check_touched(index: &Index, before: &Model, after: &Model, touched: Touched) {
-    let told = match touched {
+    let reported = match touched {
         Touched::Nothing => BTreeSet::new(),
         Touched::Tags(tags) => tags.iter().map(|tag| index.name(*tag).to_vec()).collect(),
         Touched::All => return,
@@ -246,7 +246,7 @@ fn check_touched(index: &Index, before: &Model, after: &Model, touched: Touched)
     for tag in before.tags().intersection(&after.tags()) {
         let tag = std::slice::from_ref(tag);
         if before.closure(tag) != after.closure(tag) {
-            assert!(told.contains(&tag[0]), "{}", tag[0].escape_ascii());
+            assert!(reported.contains(&tag[0]), "{}", tag[0].escape_ascii());
         }
     }
 }

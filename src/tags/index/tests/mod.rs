@@ -74,9 +74,7 @@ fn what_cannot_be_a_tag_or_id_is_refused() {
 
 #[test]
 fn an_id_has_so_many_tags_and_no_more() {
-    let names: Vec<_> = (0..=MOST_TAGS)
-        .map(|n| n.to_string().into_bytes())
-        .collect();
+    let names: Vec<_> = (0..=MAX_TAGS).map(|n| n.to_string().into_bytes()).collect();
     let all: Vec<&[u8]> = names.iter().map(|name| &name[..]).collect();
     let joined = all.join(&b' ');
     for kind in Tagged::ALL {
@@ -90,9 +88,9 @@ fn an_id_has_so_many_tags_and_no_more() {
             index.verify();
         }
         let (added, _) = index.add(kind, b"id", &all[1..]).unwrap();
-        assert_eq!(added, MOST_TAGS as u64);
+        assert_eq!(added, MAX_TAGS as u64);
         assert_eq!(index.add(kind, b"id", &all[..1]), Err(full));
-        assert_eq!(index.remove(kind, b"id", &all).0, MOST_TAGS as u64);
+        assert_eq!(index.remove(kind, b"id", &all).0, MAX_TAGS as u64);
         assert!(index.is_empty());
         index.verify();
     }
@@ -137,7 +135,7 @@ fn those_who_carry_a_tag_are_touched_with_it() {
         index.remove(Tagged::Tag, b"org:1", &[b"org:2"]).1,
         Touched::Nothing
     );
-    for n in 0..Touched::MOST {
+    for n in 0..Touched::MAX {
         let id = format!("coll:{}", n + 10);
         index.add(Tagged::Tag, id.as_bytes(), &[b"org:1"]).unwrap();
     }

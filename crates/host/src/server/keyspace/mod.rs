@@ -104,7 +104,7 @@ pub struct RedisKeyspace {
     ctx: Ctx,
     open: SmallVec<[(RmString, OpenKey); 8]>,
     pending: Option<Pending>,
-    /// Changes of a native value that were not told yet; never beside `pending`.
+    /// Changes of a native value that were not replicated yet; never beside `pending`.
     gathered: Option<native::Gathered>,
     last_value: Option<RmString>,
     last_field: Option<RmString>,
@@ -185,7 +185,7 @@ impl RedisKeyspace {
     }
 
     /// Closes what was read of one key, before it changes in a way that open handles do not see.
-    fn forget(&mut self, key: &RmString) {
+    fn close_reads(&mut self, key: &RmString) {
         self.open
             .retain(|(name, _)| name.raw() != key.raw() && name.as_ref() != key.as_ref());
     }
@@ -213,7 +213,7 @@ impl RedisKeyspace {
 
     /// Replicates what was written so far, and tells the key space's listeners.
     pub fn flush(&mut self) {
-        self.tell_gathered();
+        self.replicate_gathered();
         let Some(pending) = self.pending.take() else {
             return;
         };
@@ -730,7 +730,7 @@ impl Keyspace for RedisKeyspace {
             return Ok(false);
         }
         // The last field takes the key with it, so no other handle may stay open.
-        self.forget(key);
+        self.close_reads(key);
         let field = self.field_string(field);
         let pending = self.write(key, true)?;
         // SAFETY: as in `hash_set`, with the value that stands for deletion.

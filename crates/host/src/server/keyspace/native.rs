@@ -9,7 +9,7 @@ use crate::server::native::Native;
 
 use super::{check_type, OpenKey, RedisKeyspace};
 
-/// How a change of a value is told to replicas, the append-only file and listeners.
+/// How a change of a value is announced to replicas, the append-only file and listeners.
 pub struct Replicated {
     /// What does the same there.
     pub by: By,
@@ -96,7 +96,7 @@ impl RedisKeyspace {
                     ));
                 }
                 // A handle that saw no key does not see the new one.
-                self.forget(key);
+                self.close_reads(key);
             }
             self.gathered = Some(Gathered {
                 key: key.clone(),
@@ -119,8 +119,8 @@ impl RedisKeyspace {
         Ok(change(value, &mut gathered.log, &mut gathered.mark))
     }
 
-    /// Tells of changes that were gathered.
-    pub(super) fn tell_gathered(&mut self) {
+    /// Replicates and announces the changes that were gathered.
+    pub(super) fn replicate_gathered(&mut self) {
         let Some(gathered) = self.gathered.take() else {
             return;
         };
@@ -137,7 +137,7 @@ impl RedisKeyspace {
         // SAFETY: main thread, open key with a value of the type that `is_empty` is for.
         let emptied = is_empty(unsafe { rm!(RedisModule_ModuleTypeGetValue(handle.raw())) });
         if emptied {
-            self.forget(&key);
+            self.close_reads(&key);
             // SAFETY: main thread, key open for writing; the value is not used again.
             unsafe { rm!(RedisModule_DeleteKey(handle.raw())) };
         }
@@ -172,7 +172,7 @@ impl RedisKeyspace {
     pub(super) fn settle(&mut self, key: &RmString) {
         let this = |gathered: &Gathered| gathered.key.as_ref() == key.as_ref();
         if self.gathered.as_ref().is_some_and(this) {
-            self.tell_gathered();
+            self.replicate_gathered();
         }
     }
 
