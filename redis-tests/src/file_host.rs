@@ -333,9 +333,10 @@ impl Answer {
         if status == 206 {
             length = length.min(manners.shorter_ranges.unwrap_or(u64::MAX));
             let lied = |number: u64| number.wrapping_add_signed(manners.range_lie);
-            let total = match manners.unknown_total {
-                true => "*".to_owned(),
-                false => total.wrapping_add_signed(manners.total_lie).to_string(),
+            let total = if manners.unknown_total {
+                "*".to_owned()
+            } else {
+                total.wrapping_add_signed(manners.total_lie).to_string()
             };
             let range = format!("bytes {}-{}/{total}", lied(from), lied(from + length - 1));
             if !manners.no_content_range {

@@ -130,18 +130,19 @@ impl Harvest {
         let mut line = String::with_capacity(200);
         self.begin(&mut line, status, None);
         let via = format!("http://{}/", self.rng.pick(&HOSTS));
-        let _ = match self.rng.chance(50) {
-            true => write!(
+        let _ = if self.rng.chance(50) {
+            write!(
                 line,
                 "{url} LL {via} no-type #{:03} - - {via} -",
                 self.lines % 50
-            ),
-            false => write!(
+            )
+        } else {
+            write!(
                 line,
                 "{url} LLE {via} {mime} #{:03} {} - - le:SocketTimeoutException@HTTP,2t",
                 self.lines % 50,
                 self.start(30),
-            ),
+            )
         };
         Fetch {
             crawl_log: line,
@@ -336,9 +337,10 @@ impl Harvest {
     fn page(&mut self) -> (String, &'static str) {
         let host = *self.rng.pick(&HOSTS);
         // What is popular comes again and again, also in other jobs.
-        let number = match self.rng.chance(20) {
-            true => self.rng.below(1_000),
-            false => self.rng.below(5_000_000),
+        let number = if self.rng.chance(20) {
+            self.rng.below(1_000)
+        } else {
+            self.rng.below(5_000_000)
         };
         let (mime, ending) = *self.rng.pick(&TYPES);
         let scheme = if number % 3 == 0 { "https" } else { "http" };

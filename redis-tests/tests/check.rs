@@ -197,9 +197,10 @@ fn stats_of_the_index_add_up() {
     let stats = ok!(c, "DEDUPE.STATS", P);
     let number = |field: &str| stats.field(field).int();
     assert_eq!(stats.field("profile"), bulk("document"));
-    let storage = match packed_by_default() {
-        true => "packed",
-        false => "plain",
+    let storage = if packed_by_default() {
+        "packed"
+    } else {
+        "plain"
     };
     assert_eq!(stats.field("storage"), bulk(storage));
     assert_eq!(

@@ -145,10 +145,9 @@ fn play(server: &Server, steps: &[Step]) -> Option<(String, String)> {
     let mut stage = Stage::new(server);
     for (n, step) in steps.iter().enumerate() {
         let last = n + 1 == steps.len();
-        let verdict = stage.run(step).and_then(|()| match last {
-            true => stage.check(step.id),
-            false => Ok(()),
-        });
+        let verdict = stage
+            .run(step)
+            .and_then(|()| if last { stage.check(step.id) } else { Ok(()) });
         if let Err(what) = verdict {
             return Some((what, stage.log()));
         }

@@ -43,9 +43,10 @@ impl Plain {
 
     /// The seed's script for a URI, with the fault or with the group in its place.
     fn add(&mut self, faulty: bool, chg: &str, at: i64, execution: &str) {
-        let script = match faulty {
-            true => SEED_ADD.to_owned(),
-            false => SEED_ADD.replace("ARGV[2], ARGV[4])\nend", "ARGV[2], ARGV[5])\nend"),
+        let script = if faulty {
+            SEED_ADD.to_owned()
+        } else {
+            SEED_ADD.replace("ARGV[2], ARGV[4])\nend", "ARGV[2], ARGV[5])\nend")
         };
         let key = format!("{{f}}:CHG:{chg}");
         ok!(

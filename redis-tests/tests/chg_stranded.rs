@@ -43,12 +43,11 @@ fn check_sees_kept_uris_whose_group_was_deleted_and_repair_brings_it_back() {
         let (server, mut f) = stage();
         f.add_uri("crawl", "h", T0, 0, "http://h/1");
         f.add_uri("other", "elsewhere", T0 + 900, 0, "http://elsewhere/");
-        match counts_down {
-            true => fetch_by_script(&server, "h", "crawl"),
-            false => {
-                ok!(f.wire, "DEL", "{f}:CHG:h");
-                ok!(f.wire, "ZREM", "{f}:chg_wait", "h");
-            }
+        if counts_down {
+            fetch_by_script(&server, "h", "crawl")
+        } else {
+            ok!(f.wire, "DEL", "{f}:CHG:h");
+            ok!(f.wire, "ZREM", "{f}:chg_wait", "h");
         }
         let check = f.ok("CHECK");
         assert_eq!(check.field("consistent").int(), 0, "{check:?}");
@@ -87,9 +86,10 @@ fn next_command_on_a_group_that_was_deleted_queues_what_is_kept_for_it() {
         for command in commands {
             let (server, mut f) = stage();
             f.add_uri("crawl", "h", T0, 0, "http://h/1");
-            match counts_down {
-                true => fetch_by_script(&server, "h", "crawl"),
-                false => drop(ok!(f.wire, "DEL", "{f}:CHG:h")),
+            if counts_down {
+                fetch_by_script(&server, "h", "crawl")
+            } else {
+                drop(ok!(f.wire, "DEL", "{f}:CHG:h"))
             }
             let _ = f.call(command);
             let here = if command.starts_with("MOVE") {

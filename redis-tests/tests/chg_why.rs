@@ -337,9 +337,10 @@ fn repair_queues_a_group_whose_count_it_mends() {
     for kept in [true, false] {
         let server = simulated().start();
         let mut f = Frontier::at(&server, T0);
-        match kept {
-            true => f.add_uri("crawl", "host", T0, 0, "http://host/"),
-            false => f.add("crawl", "host", T0),
+        if kept {
+            f.add_uri("crawl", "host", T0, 0, "http://host/")
+        } else {
+            f.add("crawl", "host", T0)
         };
         ok!(f.wire, "HSET", "{f}:CHG:host", "c", 0);
         ok!(f.wire, "ZREM", "{f}:chg_wait", "host");

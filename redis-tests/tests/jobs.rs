@@ -248,9 +248,10 @@ fn module_cannot_be_unloaded_under_a_job() {
 /// One crawl and the keys it needs, by a plain client: nothing of the index is in memory.
 fn cold(c: &mut Wire, p: &str, committed: bool) {
     let key = |name: &str| format!("{p}{name}");
-    let (set, hash) = match committed {
-        true => ("allcrawls", sha256_of(1)),
-        false => ("uncommittedcrawls", sha256_of(2)),
+    let (set, hash) = if committed {
+        ("allcrawls", sha256_of(1))
+    } else {
+        ("uncommittedcrawls", sha256_of(2))
     };
     let record = format!("0 {DATE} http://e.com/ 7");
     ok!(c, "HSET", key("h:c"), hash, record);

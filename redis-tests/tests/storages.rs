@@ -147,10 +147,7 @@ fn servers() -> (Server, Server) {
 }
 
 fn sides(plain: &Server, packed: &Server, p: &str, resp3: bool) -> Sides {
-    let wire = |server: &Server| match resp3 {
-        true => server.wire3(),
-        false => server.wire(),
-    };
+    let wire = |server: &Server| if resp3 { server.wire3() } else { server.wire() };
     let mut sides = Sides {
         plain: wire(plain),
         packed: wire(packed),

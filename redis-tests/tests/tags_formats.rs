@@ -234,9 +234,10 @@ fn bad_lines_are_numbered_or_dropped() {
         assert!(error.starts_with("BADLINE line 2: "), "{told}: {error}");
         for arguments in ["BADLINES DROP", "BADLINES DROP RETURN INDEX"] {
             let reply = s.ok_with(&format!("FILTER {arguments} LINES"), &lines);
-            let expected = match arguments.contains("INDEX") {
-                true => array([int(0), int(2)]),
-                false => array([bulk(&good), bulk(&good)]),
+            let expected = if arguments.contains("INDEX") {
+                array([int(0), int(2)])
+            } else {
+                array([bulk(&good), bulk(&good)])
             };
             assert_eq!(reply, expected, "{told}");
         }

@@ -59,10 +59,10 @@ impl<K: Store> Frontier<K> {
         pause: Millis,
     ) -> Result<()> {
         let key = self.key(ks, GATE, gate);
-        let leased = match loaded.group.options.gate == gate {
-            true => loaded.group.last_deadline(),
-            // It has left.
-            false => None,
+        let leased = if loaded.group.options.gate == gate {
+            loaded.group.last_deadline()
+        } else {
+            None // the group has left the gate
         };
         let field = [LEASED, &loaded.id].concat();
         match leased {

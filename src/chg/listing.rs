@@ -222,9 +222,10 @@ fn rank_behind<K: Store>(ks: &mut K, key: &K::Name, score: f64, member: &[u8]) -
             Some((other, at)) => at > score || (at == score && other.as_ref() > member),
             None => true,
         };
-        match behind {
-            true => most = middle,
-            false => least = middle + 1,
+        if behind {
+            most = middle
+        } else {
+            least = middle + 1
         }
     }
     Ok(least)

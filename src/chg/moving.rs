@@ -120,9 +120,10 @@ impl<K: Store> Moving<K> {
         if counted > 0 {
             from.group.uris -= counted;
             // Behind a shared gate it was due when that opens.
-            let due = match from.group.options.gate.is_empty() {
-                true => from.group.due,
-                false => frontier.due_of(ks, from)?,
+            let due = if from.group.options.gate.is_empty() {
+                from.group.due
+            } else {
+                frontier.due_of(ks, from)?
             };
             frontier.arrive(ks, to, counted, due, self.now)?;
             self.moved += counted;

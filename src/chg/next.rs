@@ -145,9 +145,10 @@ impl<K: Store> Frontier<K> {
         let Verdict::Lease(execution) = self.verdict(ks, &loaded, now)? else {
             return Ok(None);
         };
-        match self.take_out(ks, &loaded, now)? {
-            true => self.grant(ks, &mut loaded, execution, ask, now).map(Some),
-            false => Ok(None),
+        if self.take_out(ks, &loaded, now)? {
+            self.grant(ks, &mut loaded, execution, ask, now).map(Some)
+        } else {
+            Ok(None)
         }
     }
 

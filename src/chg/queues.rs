@@ -129,9 +129,10 @@ impl<K: Store> Frontier<K> {
         now: Millis,
     ) -> Result<()> {
         self.look_again(ks, loaded)?;
-        let earliest = match counted {
-            true => Some(0),
-            false => self.kept(ks, loaded, Uris::earliest)?.flatten(),
+        let earliest = if counted {
+            Some(0)
+        } else {
+            self.kept(ks, loaded, Uris::earliest)?.flatten()
         };
         let due = earliest.map(|due| due.max(loaded.group.closed_until()).max(now));
         match due.filter(|&due| due < loaded.group.due) {

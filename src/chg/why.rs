@@ -137,16 +137,18 @@ impl<K: Store> Frontier<K> {
             return Ok(("waiting", due, why.to_string()));
         }
         if group.is_idle() {
-            let why = match group.gate > now {
-                true => "nothing is queued; its pause runs on, for what comes".to_string(),
-                false => "nothing is queued".to_string(),
+            let why = if group.gate > now {
+                "nothing is queued; its pause runs on, for what comes".to_string()
+            } else {
+                "nothing is queued".to_string()
             };
             return Ok(("idle", due, why));
         }
         if group.options.paused || all {
-            let why = match all {
-                true => "the whole frontier is paused; CHG.RESUME ends that",
-                false => "it is paused; CHG.RESUME ends that",
+            let why = if all {
+                "the whole frontier is paused; CHG.RESUME ends that"
+            } else {
+                "it is paused; CHG.RESUME ends that"
             };
             return Ok(("paused", due, why.to_string()));
         }
@@ -167,9 +169,10 @@ impl<K: Store> Frontier<K> {
         }
         match waits {
             Some(due) if due > now => {
-                let why = match group.gate >= due {
-                    true => "the pause after the last fetch runs",
-                    false => "nothing queued for it is due yet",
+                let why = if group.gate >= due {
+                    "the pause after the last fetch runs"
+                } else {
+                    "nothing queued for it is due yet"
                 };
                 Ok(("waiting", due, why.to_string()))
             }
@@ -223,9 +226,10 @@ impl<K: Store> Frontier<K> {
             }
         }
         let paused = self.paused(ks)?;
-        let paused = match paused.all {
-            true => Reply::bulk("all"),
-            false => Reply::count(paused.executions.len() as u64),
+        let paused = if paused.all {
+            Reply::bulk("all")
+        } else {
+            Reply::count(paused.executions.len() as u64)
         };
         let figures = &self.figures;
         let pause = |n: Option<i64>| n.map_or(Reply::Nil, Reply::Int);

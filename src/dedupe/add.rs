@@ -97,9 +97,10 @@ impl<K: Store> Index<K> {
         counts::read(ks, &counts_key, counts::TOTAL_URLS)?;
         ks.hash_len(&records)?;
         ks.hash_len(&added)?;
-        let mut earliest = match earliest {
-            true => Some(Earliest::of(self, ks, crawl)?),
-            false => None,
+        let mut earliest = if earliest {
+            Some(Earliest::of(self, ks, crawl)?)
+        } else {
+            None
         };
         let continuing = self.is_continuing(ks, crawl)?;
         let digests: Vec<Digest> = match token {
@@ -124,9 +125,10 @@ impl<K: Store> Index<K> {
             // Nearly always a hash is new when another one of the same call was, and then one step
             // does it.
             let at_once = new > 0 && one_step && ks.hash_set_new(&records, field, &value)?;
-            let stored = match at_once {
-                true => None,
-                false => self.record_of(ks, crawl, digest)?,
+            let stored = if at_once {
+                None
+            } else {
+                self.record_of(ks, crawl, digest)?
             };
             match stored {
                 None => {

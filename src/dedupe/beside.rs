@@ -81,9 +81,10 @@ impl<K: Store> Index<K> {
     /// # Errors
     /// `PURGING` for a crawl in `to-remove-crawls`.
     pub fn refuse_while_outgoing(&mut self, ks: &mut K, crawl: &[u8]) -> Result<()> {
-        match self.is_outgoing(ks, crawl)? {
-            true => Err(Error::Purging(crawl.to_vec())),
-            false => Ok(()),
+        if self.is_outgoing(ks, crawl)? {
+            Err(Error::Purging(crawl.to_vec()))
+        } else {
+            Ok(())
         }
     }
 
@@ -133,9 +134,10 @@ impl<K: Store> Index<K> {
 
     /// Takes note of another program's purge. Belongs at the start of every step that changes owners.
     pub fn heed_purge(&mut self, ks: &mut K) -> Result<()> {
-        match !self.untrusted && self.is_purged(ks) {
-            true => self.mark_holders_untrusted(ks),
-            false => Ok(()),
+        if !self.untrusted && self.is_purged(ks) {
+            self.mark_holders_untrusted(ks)
+        } else {
+            Ok(())
         }
     }
 

@@ -452,9 +452,10 @@ impl<K: Store> Job<K> for Commit<K> {
                         }
                         Ok(())
                     })?;
-                    let copied = match done {
-                        true => 0,
-                        false => index.copied(ks, crawl)?.saturating_sub(swept),
+                    let copied = if done {
+                        0
+                    } else {
+                        index.copied(ks, crawl)?.saturating_sub(swept)
                     };
                     index.set_copied(ks, crawl, copied)?;
                     if !done {

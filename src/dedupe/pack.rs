@@ -165,9 +165,10 @@ impl<K: Store> Job<K> for Move<K> {
                     let (moved, done) = walk.next(index, ks)?;
                     index.move_holders(ks, to, moved)?;
                     if !done {
-                        match time() {
-                            true => continue,
-                            false => return Ok(Step::More),
+                        if time() {
+                            continue;
+                        } else {
+                            return Ok(Step::More);
                         }
                     }
                     if to == Storage::Plain {
@@ -191,9 +192,10 @@ impl<K: Store> Job<K> for Move<K> {
                     self.hashes += hashes;
                     self.records += records;
                     if !done {
-                        match time() {
-                            true => continue,
-                            false => return Ok(Step::More),
+                        if time() {
+                            continue;
+                        } else {
+                            return Ok(Step::More);
                         }
                     }
                     self.phase = Phase::Next;
@@ -205,9 +207,10 @@ impl<K: Store> Job<K> for Move<K> {
                     }
                     self.hashes += moved.len() as u64;
                     if !done {
-                        match time() {
-                            true => continue,
-                            false => return Ok(Step::More),
+                        if time() {
+                            continue;
+                        } else {
+                            return Ok(Step::More);
                         }
                     }
                     self.phase = Phase::End;

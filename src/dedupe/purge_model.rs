@@ -423,10 +423,7 @@ impl World {
         let (what, job, leaving): (String, Box<dyn Job<MemoryKeyspace>>, Vec<Crawl>) =
             match self.rng.below(20) {
                 0..=7 => {
-                    let all = match self.rng.chance(80) {
-                        true => running,
-                        false => live,
-                    };
+                    let all = if self.rng.chance(80) { running } else { live };
                     let Some(crawl) = self.rng.one_of(&all) else {
                         return;
                     };
@@ -461,9 +458,10 @@ impl World {
                 11..=13 => ("CHECK".into(), Box::new(self.check(false)), vec![]),
                 14..=17 => ("REPAIR".into(), Box::new(self.check(true)), vec![]),
                 _ => {
-                    let to = match self.is_plain() {
-                        true => Storage::Packed,
-                        false => Storage::Plain,
+                    let to = if self.is_plain() {
+                        Storage::Packed
+                    } else {
+                        Storage::Plain
                     };
                     let begins = !self.purge.is_empty()
                         && !self.index.is_purged(&mut self.ks)
@@ -513,9 +511,10 @@ impl World {
 
     /// A removal has ended: the crawl is gone, or was in no set any more when its turn came, and stays.
     fn forget(&mut self, crawl: &[u8]) {
-        match self.index.has_documents(&mut self.ks, crawl).unwrap() {
-            true => drop(self.leaving.remove(crawl)),
-            false => drop(self.holds.remove(crawl)),
+        if self.index.has_documents(&mut self.ks, crawl).unwrap() {
+            self.leaving.remove(crawl);
+        } else {
+            self.holds.remove(crawl);
         }
     }
 

@@ -40,9 +40,10 @@ impl<K: Store> Index<K> {
     /// Writes down whether the merged index has only written forms, so that a restart need not
     /// look at all of it. Belongs at the end of every step that changed it.
     pub fn write_spelling(&mut self, ks: &mut K) -> Result<()> {
-        let size = match self.merged_is_written {
-            true => Some(self.merged_len(ks)?).filter(|&size| size > 0),
-            false => None,
+        let size = if self.merged_is_written {
+            Some(self.merged_len(ks)?).filter(|&size| size > 0)
+        } else {
+            None
         };
         if size != self.written_size {
             match size {

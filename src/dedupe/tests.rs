@@ -442,9 +442,10 @@ impl World {
                 size: 90,
             }),
         }];
-        let dependency = match noref {
-            true => Dependency::Elsewhere,
-            false => Dependency::Crawl,
+        let dependency = if noref {
+            Dependency::Elsewhere
+        } else {
+            Dependency::Crawl
         };
         let (index, ks) = (&mut self.index, &mut self.ks);
         let done = index.revisit(ks, CRAWLS[crawl], &revisits, dependency, None);
@@ -486,9 +487,10 @@ impl World {
         let opened = format!("{crawl}-{n}.open.wacz");
         let i = index.wacz_open(ks, CRAWLS[crawl], opened.as_bytes());
         assert_eq!(i, Ok(n as u64));
-        let name = match shared {
-            true => "all.wacz".to_string(),
-            false => format!("{crawl}-{n}.wacz"),
+        let name = if shared {
+            "all.wacz".to_string()
+        } else {
+            format!("{crawl}-{n}.wacz")
         };
         for renames in [true, true, false] {
             let file = Finished {

@@ -199,9 +199,10 @@ impl<K: Store> Index<K> {
             if !entry.is_some_and(|e| e.is_closed() && e.filename == name) {
                 continue;
             }
-            let was = match continued {
-                true => file_before(ks, &baseline, i)?,
-                false => None,
+            let was = if continued {
+                file_before(ks, &baseline, i)?
+            } else {
+                None
             };
             let was = was.map(|json| WaczEntry::parse(json.as_ref()));
             if was.is_none_or(|was| was.is_some_and(|was| was.is_closed())) {

@@ -382,9 +382,10 @@ struct Ends {
 impl Turn for Ends {
     fn next(&mut self) -> Next {
         self.asked += 1;
-        match self.asked > self.after {
-            true => self.with,
-            false => Next::GoOn,
+        if self.asked > self.after {
+            self.with
+        } else {
+            Next::GoOn
         }
     }
 }

@@ -125,10 +125,11 @@ impl Filter {
 
     /// How large the regular expression of a spec is at most, be it one or not; see [`Pattern::size`]. 0 for tags.
     pub fn size(spec: &[u8]) -> usize {
-        match parse::is_tag_test(spec) {
-            true => 0,
-            // What stands before it is short, but what is no regex by itself may be one without it.
-            false => Pattern::size(memchr::memchr(b':', spec).map_or(spec, |at| &spec[at + 1..])),
+        if parse::is_tag_test(spec) {
+            0
+        } else {
+            // What stands before it is short, but what is invalid by itself may be valid without it.
+            Pattern::size(memchr::memchr(b':', spec).map_or(spec, |at| &spec[at + 1..]))
         }
     }
 

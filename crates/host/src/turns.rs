@@ -80,9 +80,10 @@ impl<T> Turns<T> {
         let may = |(_, waiting): &(usize, &Waiting<T>)| waiting.light || !light;
         let mut candidates = self.waiting.iter().enumerate().filter(may);
         let by_age = &mut self.by_age[usize::from(light)];
-        let (at, _) = match *by_age {
-            true => candidates.next()?,
-            false => candidates.min_by_key(|(_, waiting)| waiting.had)?,
+        let (at, _) = if *by_age {
+            candidates.next()?
+        } else {
+            candidates.min_by_key(|(_, waiting)| waiting.had)?
         };
         *by_age = !*by_age;
         let Waiting { what, light, had } = self.waiting.remove(at)?;

@@ -73,9 +73,10 @@ impl Crawler {
     pub fn next_crawl(&mut self) -> Crawl {
         let number = self.crawls;
         self.crawls += 1;
-        let waczs = match self.shape.plain {
-            true => self.shape.waczs,
-            false => 1 + self.rng.below(self.shape.waczs),
+        let waczs = if self.shape.plain {
+            self.shape.waczs
+        } else {
+            1 + self.rng.below(self.shape.waczs)
         };
         let (id, waczs) = self.names(number, waczs);
         let mut clock = Clock {
@@ -122,9 +123,10 @@ impl Crawler {
             _ if rng.chance(10) => 100 + rng.below(300),
             _ => 500 + rng.below(200_000),
         };
-        let spellings = match self.shape.plain {
-            true => [0, 0],
-            false => [0, 1].map(|_| rng.below(8).saturating_sub(4) as u8),
+        let spellings = if self.shape.plain {
+            [0, 0]
+        } else {
+            [0, 1].map(|_| rng.below(8).saturating_sub(4) as u8)
         };
         Capture {
             kind,
@@ -211,9 +213,10 @@ impl Clock {
         let (day, second) = (self.seconds / 86_400 % 28 + 1, self.seconds % 86_400);
         let (year, month) = (2024 + self.month / 12, self.month % 12 + 1);
         let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-        let millis = match self.millis {
-            true => format!("{:03}", self.seconds * 37 % 1000),
-            false => String::new(),
+        let millis = if self.millis {
+            format!("{:03}", self.seconds * 37 % 1000)
+        } else {
+            String::new()
         };
         format!("{year}{month:02}{day:02}{hour:02}{minute:02}{second:02}{millis}")
     }

@@ -12,9 +12,10 @@ use redis_tests::simulation::{race, Simulation, Size};
 use redis_tests::{Rng, Server};
 
 fn main() -> ExitCode {
-    let size = match std::env::args().any(|arg| arg == "--tenth") {
-        true => Size::tenth(),
-        false => Size::full(),
+    let size = if std::env::args().any(|arg| arg == "--tenth") {
+        Size::tenth()
+    } else {
+        Size::full()
     };
     let mut rng = Rng::new("simulate");
     let (groups, uris) = (size.groups, size.uris);

@@ -103,13 +103,12 @@ impl<'a> Mutator<'a> {
             self.change(&mut input, samples);
         }
         input.truncate(LONGEST);
-        match is_gzip {
-            true => {
-                let mut packed = GzEncoder::new(Vec::new(), flate2::Compression::fast());
-                let written = packed.write_all(&input).and_then(|()| packed.finish());
-                written.expect("memory takes all bytes")
-            }
-            false => input,
+        if is_gzip {
+            let mut packed = GzEncoder::new(Vec::new(), flate2::Compression::fast());
+            let written = packed.write_all(&input).and_then(|()| packed.finish());
+            written.expect("memory takes all bytes")
+        } else {
+            input
         }
     }
 
@@ -183,12 +182,11 @@ impl<'a> Mutator<'a> {
             .iter()
             .take_while(|byte| byte.is_ascii_digit())
             .count();
-        let number = match self.rng.chance(70) {
-            true => (*self.rng.pick(&NUMBERS)).to_owned(),
-            false => {
-                let power = self.rng.below(40);
-                self.rng.below(1 << power).to_string()
-            }
+        let number = if self.rng.chance(70) {
+            (*self.rng.pick(&NUMBERS)).to_owned()
+        } else {
+            let power = self.rng.below(40);
+            self.rng.below(1 << power).to_string()
         };
         input.splice(begin..begin + digits, number.into_bytes());
     }

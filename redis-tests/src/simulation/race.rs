@@ -112,10 +112,7 @@ fn worker(mut frontier: Frontier, seed: u64, end: Instant) -> Vec<(String, Held,
         let line = crate::frontier::release(&held, when);
         // Half of them ask for the next one in the same breath.
         let fused = rng.chance(50);
-        let reply = frontier.call(match fused {
-            true => format!("{line} {ask}"),
-            false => line,
-        });
+        let reply = frontier.call(if fused { format!("{line} {ask}") } else { line });
         let due = match &reply {
             // The machine was busy with other things for longer than the lease.
             Reply::Error(line) if line.starts_with(b"STALE ") => {

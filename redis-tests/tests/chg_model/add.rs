@@ -57,9 +57,10 @@ impl Model {
         let until = self.dropped.get(execution).copied();
         let is_dropped = until.is_some_and(|until| until > self.now);
         for (item, count) in items.iter().zip(counts) {
-            let expected = match is_dropped {
-                true => Reply::Nil,
-                false => self.add_one(execution, weight, item),
+            let expected = if is_dropped {
+                Reply::Nil
+            } else {
+                self.add_one(execution, weight, item)
             };
             equal(count, &expected).map_err(|e| format!("{e} for {:?} in {reply:?}", item.chg))?;
         }

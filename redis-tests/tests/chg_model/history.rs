@@ -227,9 +227,10 @@ fn pass_time(model: &Model, taste: &Taste, rng: &mut Rng) -> i64 {
             let groups = model.groups.values();
             let moments = groups.flat_map(|g| [g.n, g.gate, g.blocked, g.deadline().unwrap_or(0)]);
             let moments: Vec<i64> = moments.filter(|moment| *moment > now).collect();
-            match moments.is_empty() {
-                true => now + 1,
-                false => (*rng.pick(&moments) - rng.below(2) as i64).clamp(now, now + 1_000_000),
+            if moments.is_empty() {
+                now + 1
+            } else {
+                (*rng.pick(&moments) - rng.below(2) as i64).clamp(now, now + 1_000_000)
             }
         }
     }
@@ -313,9 +314,10 @@ fn token(model: &Model, rng: &mut Rng) -> Option<(String, Token)> {
         group.is_some_and(|group| group.lease(lease.1).is_some())
     };
     let held: Vec<_> = all.iter().filter(|lease| is_held(lease.1)).collect();
-    let (grant, (chg, _)) = match held.is_empty() || rng.chance(6) {
-        true => all[all.len() - 1 - rng.below(all.len().min(20) as u64) as usize],
-        false => **rng.pick(&held),
+    let (grant, (chg, _)) = if held.is_empty() || rng.chance(6) {
+        all[all.len() - 1 - rng.below(all.len().min(20) as u64) as usize]
+    } else {
+        **rng.pick(&held)
     };
     Some(match rng.below(100) {
         0 => (chg.clone(), Token::Number(1)),
@@ -345,9 +347,10 @@ fn hold(now: i64, taste: &Taste, rng: &mut Rng) -> Command {
 
 fn limit(taste: &Taste, rng: &mut Rng) -> Command {
     let parallel = taste.parallel && rng.chance(70);
-    let chg = match parallel {
-        true => (*rng.pick(&PARALLEL)).to_owned(),
-        false => (*rng.pick(&OWN)).to_owned(),
+    let chg = if parallel {
+        (*rng.pick(&PARALLEL)).to_owned()
+    } else {
+        (*rng.pick(&OWN)).to_owned()
     };
     let gap = rng.chance(30).then(|| rng.below(300) as i64);
     let budget = rng.chance(30).then(|| rng.below(12) as i64 - 1);
@@ -371,10 +374,7 @@ fn sharing(model: &Model, rng: &mut Rng) -> Command {
     if members.is_empty() {
         return Command::Info;
     }
-    let group = match rng.chance(15) {
-        true => "",
-        false => rng.pick(&GATES),
-    };
+    let group = if rng.chance(15) { "" } else { rng.pick(&GATES) };
     Command::Group {
         group: group.to_owned(),
         members,

@@ -78,9 +78,10 @@ pub fn record(rng: &mut Rng, n: u64) -> Vec<Vec<u8>> {
     let size = *rng.pick(&[0, 1, 1000 + n, 1000 + n, 70_000, u64::MAX >> 1]);
     let wacz = *rng.pick(&[0, 0, 0, 1, 7, 300, u64::MAX >> 1]);
     let date = *rng.pick(&DATES);
-    let url = match rng.chance(60) {
-        true => format!("http://e.com/{n}").into_bytes(),
-        false => url(rng),
+    let url = if rng.chance(60) {
+        format!("http://e.com/{n}").into_bytes()
+    } else {
+        url(rng)
     };
     vec![hash(rng, n), wacz.word(), date.word(), url, size.word()]
 }
@@ -96,9 +97,12 @@ fn sequence(rng: &mut Rng, words: &mut Vec<Vec<u8>>) {
 /// One command on the index of prefix `p`. Claims never run out while a test lasts, so that the
 /// clock decides nothing.
 pub fn command(rng: &mut Rng, p: &[u8]) -> Vec<Vec<u8>> {
-    let any = |rng: &mut Rng| match rng.chance(20) {
-        true => rng.pick(&PLAIN).to_vec(),
-        false => rng.pick(&CRAWLS).to_vec(),
+    let any = |rng: &mut Rng| {
+        if rng.chance(20) {
+            rng.pick(&PLAIN).to_vec()
+        } else {
+            rng.pick(&CRAWLS).to_vec()
+        }
     };
     let crawl = any(rng);
     let words = |name: &str| vec![name.word(), p.to_vec()];
@@ -263,9 +267,10 @@ pub fn plain_command(rng: &mut Rng, p: &[u8], crawl: usize) -> Vec<Vec<u8>> {
     let key = [p, b"h:", PLAIN[crawl]].concat();
     let n = rng.below(HASHES);
     let odd: [&[u8]; 4] = [b"x", b"", b"\xff\0\r\n short", b"sha256:too short"];
-    let field = match rng.chance(80) {
-        true => hash(&mut Rng::seeded(n + crawl as u64), n),
-        false => rng.pick(&odd).to_vec(),
+    let field = if rng.chance(80) {
+        hash(&mut Rng::seeded(n + crawl as u64), n)
+    } else {
+        rng.pick(&odd).to_vec()
     };
     if rng.chance(15) {
         return vec!["HDEL".word(), key, field];
@@ -277,9 +282,10 @@ pub fn plain_command(rng: &mut Rng, p: &[u8], crawl: usize) -> Vec<Vec<u8>> {
         b"01 20260101000000 http://e.com/ 007",
         b"\0",
     ];
-    let value = match rng.chance(70) {
-        true => record(rng, n)[1..].join(&b' '),
-        false => rng.pick(&bad).to_vec(),
+    let value = if rng.chance(70) {
+        record(rng, n)[1..].join(&b' ')
+    } else {
+        rng.pick(&bad).to_vec()
     };
     vec!["HSET".word(), key, field, value]
 }

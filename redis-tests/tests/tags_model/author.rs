@@ -61,9 +61,10 @@ fn known_point(rng: &mut Rng, space: &Space) -> Bytes {
     let name = point_name(rng);
     let literal = |p: &&Point| p.pattern.is_none();
     let known: Vec<&Point> = space.points.iter().filter(literal).collect();
-    match space.point(&name).is_err() && !known.is_empty() && rng.chance(80) {
-        true => rng.pick(&known).name.clone(),
-        false => name,
+    if space.point(&name).is_err() && !known.is_empty() && rng.chance(80) {
+        rng.pick(&known).name.clone()
+    } else {
+        name
     }
 }
 
@@ -202,9 +203,10 @@ fn spec(rng: &mut Rng, dialect: Dialect) -> Spec {
         };
     }
     let odd = rng.chance(if dialect == Dialect::Outback { 4 } else { 40 });
-    let signs = match odd {
-        true => ["=", "!=", "!~", "~!"][rng.below(4) as usize],
-        false => *rng.pick(&["", "!", "~", "~!"]),
+    let signs = if odd {
+        ["=", "!=", "!~", "~!"][rng.below(4) as usize]
+    } else {
+        *rng.pick(&["", "!", "~", "~!"])
     };
     let field = match rng.below(20) {
         0 => Some("colour"),

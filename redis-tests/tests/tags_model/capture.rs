@@ -249,14 +249,15 @@ fn cdxj(rng: &mut Rng) -> Line {
         };
         let number =
             value.bytes().all(|b| b.is_ascii_digit()) && (value == "0" || !value.starts_with('0'));
-        let written = match number && rng.chance(50) {
-            true => value.to_owned(),
-            false => format!(
+        let written = if number && rng.chance(50) {
+            value.to_owned()
+        } else {
+            format!(
                 "\"{}\"",
                 value
                     .replace('/', *rng.pick(&["/", "\\/"]))
                     .replace('\u{fc}', *rng.pick(&["\u{fc}", "\\u00fc"]))
-            ),
+            )
         };
         json.push(format!("\"{name}\":{written}"));
         fields.push((name, value.to_owned()));

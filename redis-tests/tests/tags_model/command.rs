@@ -54,9 +54,10 @@ use Command::*;
 pub type Verdict = Result<(), String>;
 
 fn same(reply: &Reply, expected: &Reply) -> Verdict {
-    match reply == expected {
-        true => Ok(()),
-        false => Err(format!("was to be {expected:?}, got {reply:?}")),
+    if reply == expected {
+        Ok(())
+    } else {
+        Err(format!("was to be {expected:?}, got {reply:?}"))
     }
 }
 
@@ -260,9 +261,10 @@ impl Command {
                     point
                         .expression
                         .each(&mut |part| refers |= matches!(part, Expression::Point(_)));
-                    return match line.starts_with(b"CYCLE ") && refers {
-                        true => Ok(()),
-                        false => Err(format!("was to be set, got {reply:?}")),
+                    return if line.starts_with(b"CYCLE ") && refers {
+                        Ok(())
+                    } else {
+                        Err(format!("was to be set, got {reply:?}"))
                     };
                 }
                 if point.pattern.is_none() && is_in_a_cycle(space, &point.name) {
@@ -333,11 +335,12 @@ impl Command {
                 ] {
                     same(&reply.field(name), &number(value)).map_err(|e| format!("{name} {e}"))?;
                 }
-                match (reply.field("memory").int() > 0) == existed {
-                    true => Ok(()),
-                    false => Err(format!(
+                if (reply.field("memory").int() > 0) == existed {
+                    Ok(())
+                } else {
+                    Err(format!(
                         "memory of nothing, or none of something: {reply:?}"
-                    )),
+                    ))
                 }
             }
             Exists => same(reply, &number(usize::from(existed))),
@@ -419,10 +422,7 @@ fn filtered(call: &Call, space: &Space, reply: &Reply) -> Verdict {
 fn explained(call: &Call, space: &Space, reply: &Reply) -> Verdict {
     let Some((keep, tags)) = call.explained(space) else {
         let missing = !space.exists() && !reply.is_error() && reply.field("keep") == int(0);
-        return match missing {
-            true => Ok(()),
-            false => refused(reply, ""),
-        };
+        return if missing { Ok(()) } else { refused(reply, "") };
     };
     if reply.is_error() {
         return Err(format!("was to be explained, got {reply:?}"));

@@ -241,9 +241,10 @@ impl Writer<'_> {
                 let values = values.iter().map(|value| self.text(value)).collect();
                 let values = self.joined(values, b'|');
                 let plain = prefix.filled(&|_| Some(b"g".to_vec())).expect("filled");
-                let prefix = match plain.is_empty() {
-                    true => Vec::new(),
-                    false => self.text(prefix),
+                let prefix = if plain.is_empty() {
+                    Vec::new()
+                } else {
+                    self.text(prefix)
                 };
                 [&prefix[..], b"{", &values, b"}"].concat()
             }
@@ -274,16 +275,18 @@ impl Writer<'_> {
 
     /// Bare where these bytes are not in it, else in quotes.
     fn written(&mut self, text: &Text, signs: &[u8]) -> Bytes {
-        let bytes = match self.point {
-            true => text.template(),
-            false => text.filled(&|_| None).expect("nothing to fill in"),
+        let bytes = if self.point {
+            text.template()
+        } else {
+            text.filled(&|_| None).expect("nothing to fill in")
         };
         // `${1}` holds signs that are none.
         let plain: Bytes = text.filled(&|_| Some(b"g".to_vec())).expect("filled");
         let braces = bytes.contains(&b'{') && signs.contains(&b'{');
-        match braces {
-            true => self.quoted(&bytes, b"", signs),
-            false => self.quoted(&bytes, &plain, signs),
+        if braces {
+            self.quoted(&bytes, b"", signs)
+        } else {
+            self.quoted(&bytes, &plain, signs)
         }
     }
 

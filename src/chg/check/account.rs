@@ -126,13 +126,14 @@ impl<K: Store> Check<K> {
                 Ok(false) => Stage::Judge,
                 Err(error) => return self.refused(error),
             },
-            Stage::Judge => match self.take_absurd(account) {
-                true => Stage::Judge,
-                false => {
+            Stage::Judge => {
+                if self.take_absurd(account) {
+                    Stage::Judge
+                } else {
                     self.judge(frontier, ks, account)?;
                     Stage::Note
                 }
-            },
+            }
             Stage::Note => return self.note(frontier, ks, account),
         };
         Ok(true)

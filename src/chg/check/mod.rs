@@ -211,9 +211,10 @@ impl<K: Store> Check<K> {
                 Phase::Executions(ks.cursor())
             }
             Phase::Executions(mut cursor) => {
-                match self.read_executions(frontier, ks, &mut cursor)? {
-                    true => Phase::Executions(cursor),
-                    false => Phase::ExecutionsGone(None),
+                if self.read_executions(frontier, ks, &mut cursor)? {
+                    Phase::Executions(cursor)
+                } else {
+                    Phase::ExecutionsGone(None)
                 }
             }
             Phase::ExecutionsGone(after) => match self.executions_gone(frontier, after) {
@@ -221,10 +222,13 @@ impl<K: Store> Check<K> {
                 None => Phase::Groups(Walk::new(frontier, ks)),
             },
             Phase::Groups(mut walk) => match walk.next(ks, time) {
-                WalkStep::Group(id) => match self.is_new(&id) {
-                    true => Phase::Group(walk, Account::new(&id)),
-                    false => Phase::Groups(walk),
-                },
+                WalkStep::Group(id) => {
+                    if self.is_new(&id) {
+                        Phase::Group(walk, Account::new(&id))
+                    } else {
+                        Phase::Groups(walk)
+                    }
+                }
                 WalkStep::List(execution) => {
                     if self.repairs {
                         self.lists.insert(execution.into());
@@ -235,9 +239,10 @@ impl<K: Store> Check<K> {
                 WalkStep::End => Phase::GroupsGone(None),
             },
             Phase::Group(walk, mut account) => {
-                match self.read_group(frontier, ks, &mut account)? {
-                    true => Phase::Group(walk, account),
-                    false => Phase::Groups(walk),
+                if self.read_group(frontier, ks, &mut account)? {
+                    Phase::Group(walk, account)
+                } else {
+                    Phase::Groups(walk)
                 }
             }
             Phase::GroupsGone(after) => match self.groups_gone(frontier, after) {
@@ -248,14 +253,20 @@ impl<K: Store> Check<K> {
                 Some(list) => Phase::Lists(Some(list)),
                 None => Phase::Waiting(ks.cursor()),
             },
-            Phase::Waiting(mut cursor) => match self.members(frontier, ks, &mut cursor, false)? {
-                true => Phase::Waiting(cursor),
-                false => Phase::Busy(ks.cursor()),
-            },
-            Phase::Busy(mut cursor) => match self.members(frontier, ks, &mut cursor, true)? {
-                true => Phase::Busy(cursor),
-                false => Phase::Ready(self.audit(frontier).map_or(0, |audit| audit.taken)),
-            },
+            Phase::Waiting(mut cursor) => {
+                if self.members(frontier, ks, &mut cursor, false)? {
+                    Phase::Waiting(cursor)
+                } else {
+                    Phase::Busy(ks.cursor())
+                }
+            }
+            Phase::Busy(mut cursor) => {
+                if self.members(frontier, ks, &mut cursor, true)? {
+                    Phase::Busy(cursor)
+                } else {
+                    Phase::Ready(self.audit(frontier).map_or(0, |audit| audit.taken))
+                }
+            }
             Phase::Ready(at) => {
                 // Those at the head are taken while this goes on.
                 let taken = self.audit(frontier).map_or(0, |audit| audit.taken);
@@ -273,22 +284,31 @@ impl<K: Store> Check<K> {
                     n => Phase::Gates(Some(gate), at + n),
                 }
             }
-            Phase::Lost => match self.lost(frontier, ks)? {
-                true => Phase::Lost,
-                false => Phase::Sums,
-            },
+            Phase::Lost => {
+                if self.lost(frontier, ks)? {
+                    Phase::Lost
+                } else {
+                    Phase::Sums
+                }
+            }
             Phase::Sums => match self.sums(frontier, ks)? {
                 Some(shares) => Phase::Shares(shares),
                 None => self.end(frontier, None),
             },
-            Phase::Shares(mut shares) => match self.mend_shares(frontier, ks, &mut shares)? {
-                true => Phase::Shares(shares),
-                false => self.end(frontier, Some(shares)),
-            },
-            Phase::Free(mut audit, mut shares) => match self.free_some(&mut audit, &mut shares) {
-                true => Phase::Free(audit, shares),
-                false => Phase::End,
-            },
+            Phase::Shares(mut shares) => {
+                if self.mend_shares(frontier, ks, &mut shares)? {
+                    Phase::Shares(shares)
+                } else {
+                    self.end(frontier, Some(shares))
+                }
+            }
+            Phase::Free(mut audit, mut shares) => {
+                if self.free_some(&mut audit, &mut shares) {
+                    Phase::Free(audit, shares)
+                } else {
+                    Phase::End
+                }
+            }
             Phase::End => Phase::End,
         };
         Ok(())

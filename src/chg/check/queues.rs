@@ -68,9 +68,10 @@ impl<K: Store> Check<K> {
         cursor: &mut K::Cursor,
         busy: bool,
     ) -> Result<bool> {
-        let (queue, name) = match busy {
-            true => (frontier.names.busy.clone(), "chg_busy"),
-            false => (frontier.names.wait.clone(), "chg_wait"),
+        let (queue, name) = if busy {
+            (frontier.names.busy.clone(), "chg_busy")
+        } else {
+            (frontier.names.wait.clone(), "chg_wait")
         };
         let mut batch = Batch::default();
         let more = ks.zset_scan(&queue, cursor, &mut batch)?;

@@ -516,9 +516,10 @@ fn read_when(args: &mut Args<'_>, now: &Now) -> Result<When, String> {
 fn read_done<'a>(args: &mut Args<'a>) -> Result<Fate<'a>, String> {
     let execution = id(args, "execution")?;
     let has_count = args.peek().and_then(parse_unsigned).is_some();
-    let count = match has_count {
-        true => Some(args.unsigned("count", 1, i64::MAX as u64)?),
-        false => None,
+    let count = if has_count {
+        Some(args.unsigned("count", 1, i64::MAX as u64)?)
+    } else {
+        None
     };
     Ok(Fate::Done { execution, count })
 }
@@ -578,9 +579,10 @@ impl Command for Expired {
 
     fn run(call: &mut Call<'_>) -> Result<Answer, String> {
         let now = now(call)?;
-        let most = match call.args.keyword("COUNT") {
-            true => call.args.unsigned("COUNT", 1, MAX_COUNT)?,
-            false => 100,
+        let most = if call.args.keyword("COUNT") {
+            call.args.unsigned("COUNT", 1, MAX_COUNT)?
+        } else {
+            100
         };
         call.args.end()?;
         permit(call, &Touched::AnyGroup, Access::Write)?;

@@ -216,9 +216,10 @@ pub fn awake(ctx: Ctx) {
             let woken = with_frontier(db, prefix, &mut keys, |cached, keys| {
                 cached.wake = None;
                 let sleeps_on = cached.simulated && cached.waiters.is_empty();
-                match sleeps_on || here.is_err() {
-                    true => Ok(()),
-                    false => cached.awake(keys, now),
+                if sleeps_on || here.is_err() {
+                    Ok(())
+                } else {
+                    cached.awake(keys, now)
                 }
             });
             if let Err(error) = here.and(woken.map_err(|error| error.to_string())) {

@@ -166,14 +166,16 @@ impl Command for Limit {
             } else if args.keyword("GAP") {
                 limits.gap = Some(span(args, "GAP", 0)?);
             } else if args.keyword("DELAY") {
-                limits.delay = Some(match args.keyword("-1") {
-                    true => None,
-                    false => Some(span(args, "DELAY", 0)?),
+                limits.delay = Some(if args.keyword("-1") {
+                    None
+                } else {
+                    Some(span(args, "DELAY", 0)?)
                 });
             } else if args.keyword("BUDGET") {
-                limits.budget = Some(match args.keyword("-1") {
-                    true => None,
-                    false => Some(args.unsigned("BUDGET", 0, i64::MAX as u64)?),
+                limits.budget = Some(if args.keyword("-1") {
+                    None
+                } else {
+                    Some(args.unsigned("BUDGET", 0, i64::MAX as u64)?)
                 });
             } else {
                 args.end()?;

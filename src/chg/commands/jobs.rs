@@ -121,9 +121,10 @@ impl Command for Sweep {
     fn run(call: &mut Call<'_>) -> Result<Answer, String> {
         let now = now(call)?;
         let limited = call.args.keyword("LIMIT");
-        let limit = match limited {
-            true => call.args.unsigned("LIMIT", 1, i64::MAX as u64)?,
-            false => u64::MAX,
+        let limit = if limited {
+            call.args.unsigned("LIMIT", 1, i64::MAX as u64)?
+        } else {
+            u64::MAX
         };
         call.args.end()?;
         permit(call, &Touched::AnyGroup, Access::Write)?;

@@ -308,9 +308,10 @@ impl Uris {
         };
         let weighed = weight.is_some_and(|weight| self.executions.weigh(number, weight));
         if self.knows(number, uri) {
-            return match weighed {
-                true => Changed::Weighed,
-                false => Changed::Nothing,
+            return if weighed {
+                Changed::Weighed
+            } else {
+                Changed::Nothing
             };
         }
         let place = Position {

@@ -194,13 +194,14 @@ impl Command for Revisit {
             let (given, digest) = hash_argument(&mut call.args)?;
             let size = call.args.unsigned("revisit-size", 0, MAX_INTEGER)?;
             // No hash is as short as this word.
-            let original = match call.args.keyword("ORIGINAL") {
-                true => Some(Original {
+            let original = if call.args.keyword("ORIGINAL") {
+                Some(Original {
                     crawl: crawl_argument(&mut call.args)?,
                     wacz_index: call.args.unsigned("waczIndex", 0, MAX_INTEGER)?,
                     size: call.args.unsigned("size", 0, MAX_INTEGER)?,
-                }),
-                false => None,
+                })
+            } else {
+                None
             };
             revisits.push(Revisited {
                 digest,

@@ -258,9 +258,10 @@ impl Packed {
             tables: loading.tables,
             ..self.counts()
         };
-        match came == loading.announced {
-            true => Ok(()),
-            false => Err("ends a value that differs from its announced counts".into()),
+        if came == loading.announced {
+            Ok(())
+        } else {
+            Err("ends a value that differs from its announced counts".into())
         }
     }
 }

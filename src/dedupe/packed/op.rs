@@ -120,9 +120,10 @@ impl Op<'_> {
                 owns,
             }) => {
                 let Some(record) = record else { return false };
-                match owns {
-                    true => packed.put_new(crawl, field, record),
-                    false => packed.set(Part::Records(crawl), field, record),
+                if owns {
+                    packed.put_new(crawl, field, record)
+                } else {
+                    packed.set(Part::Records(crawl), field, record)
                 }
             }
             Op::Expect(crawl, records) => {

@@ -71,9 +71,10 @@ impl Packed {
         let mut value = Value::new();
         while number != NONE {
             let chunk = self.chunks.get(number);
-            let mut offset = match chunk.sequence() == cursor.sequence {
-                true => cursor.offset as usize,
-                false => 0,
+            let mut offset = if chunk.sequence() == cursor.sequence {
+                cursor.offset as usize
+            } else {
+                0
             };
             while offset < chunk.bytes().len() {
                 if given == ENTRIES || looked_at == LOOKED_AT || bytes >= BYTES {

@@ -135,9 +135,10 @@ impl Table {
     fn grow(&mut self, records: &impl Records) {
         let shards = self.shards.len();
         // Room for what is announced is made little by little, because each split takes its time.
-        let ahead = match self.len.is_multiple_of(PACE) {
-            true => self.expected,
-            false => 0,
+        let ahead = if self.len.is_multiple_of(PACE) {
+            self.expected
+        } else {
+            0
         };
         if self.len + ahead <= shards * FULL || shards == SHARDS {
             return;

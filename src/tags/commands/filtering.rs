@@ -162,17 +162,19 @@ impl Command for Filter {
         metrics::BATCHES_AWAY.add(u64::from(waits));
         let terms = Terms {
             light: work <= LIGHT,
-            most_ms: match waits {
-                true => tags_batch_ms(),
-                false => tags_batch_ms().min(AT_ONCE_MS),
+            most_ms: if waits {
+                tags_batch_ms()
+            } else {
+                tags_batch_ms().min(AT_ONCE_MS)
             },
         };
         let waiting = Waiting::new();
         submit(call.ctx, lines_held.collect(), terms, move |lines, turn| {
             let _ = &waiting;
-            let batch = match blob {
-                true => Batch::Blob(lines[0]),
-                false => Batch::Lines(lines),
+            let batch = if blob {
+                Batch::Blob(lines[0])
+            } else {
+                Batch::Lines(lines)
             };
             let outcome = task.go_on(batch, turn)?;
             Some(outcome.map_err(|error| error.to_string()))

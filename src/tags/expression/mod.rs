@@ -110,9 +110,10 @@ impl Expression {
 
     /// Refuses an expression of more parts than a condition may have, whatever the points in it come to.
     pub fn check_parts(&self) -> Result<(), Error> {
-        match self.parts() > CLAUSES {
-            true => Err(resolve::too_many(CLAUSES)),
-            false => Ok(()),
+        if self.parts() > CLAUSES {
+            Err(resolve::too_many(CLAUSES))
+        } else {
+            Ok(())
         }
     }
 

@@ -27,9 +27,10 @@ impl Index {
             .map_err(|error| error.to_string())?;
         let at = chunk.kind as usize;
         let begun = self.staged[at].is_some();
-        let edges = match chunk.staged {
-            false => &mut self.in_place[at],
-            true => self.staged[at].get_or_insert_with(|| Edges::new(chunk.kind)),
+        let edges = if !chunk.staged {
+            &mut self.in_place[at]
+        } else {
+            self.staged[at].get_or_insert_with(|| Edges::new(chunk.kind))
         };
         let loaded = chunk.load(EdgeChange::new(&mut self.names, edges));
         if loaded.is_err() && chunk.staged && !begun {

@@ -431,9 +431,10 @@ fn a_number_is_a_column_in_ia_alone() {
             Format::Record,
             Format::File,
         ] {
-            let expected = match formats.contains(&format) {
-                true => Err(UnknownField(number.as_bytes().into())),
-                false => Ok(()),
+            let expected = if formats.contains(&format) {
+                Err(UnknownField(number.as_bytes().into()))
+            } else {
+                Ok(())
             };
             assert_eq!(filter.check(format), expected, "{number} {}", format.name());
         }

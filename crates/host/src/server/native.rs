@@ -43,9 +43,10 @@ pub trait Native: Clone + Default + Send + 'static {
     fn load(&mut self, chunk: &[u8], version: c_int) -> Result<(), String>;
     /// Whether nothing is missing, after the last chunk. A value that never is empty would be missing.
     fn loaded(&self) -> Result<(), String> {
-        match self.is_empty() {
-            true => Err("it is empty".to_string()),
-            false => Ok(()),
+        if self.is_empty() {
+            Err("it is empty".to_string())
+        } else {
+            Ok(())
         }
     }
     /// Whether there is nothing in it; then its key goes.

@@ -50,9 +50,10 @@ impl Capture {
 
     /// The media type that an index says.
     pub fn indexed_mime(&self) -> &'static str {
-        match self.is_revisit() {
-            true => "warc/revisit",
-            false => self.mime,
+        if self.is_revisit() {
+            "warc/revisit"
+        } else {
+            self.mime
         }
     }
 

@@ -118,9 +118,10 @@ pub fn captures(rng: &mut Rng, shape: &Shape) -> Vec<Capture> {
 /// Seconds since 1970, some of them on the hour so that there are some at the same distance to others.
 fn moment(rng: &mut Rng, shape: &Shape) -> u64 {
     let seconds = FIRST + rng.below(5 * 365 * 86_400);
-    let seconds = match rng.chance(30) {
-        true => seconds - seconds % 3600,
-        false => seconds - seconds % 2,
+    let seconds = if rng.chance(30) {
+        seconds - seconds % 3600
+    } else {
+        seconds - seconds % 2
     };
     seconds + u64::from(shape.odd)
 }

@@ -104,8 +104,9 @@ pub fn cpu_seconds(pid: u32) -> f64 {
         libc::clock_getcpuclockid(pid as libc::pid_t, &mut clock) != 0
             || libc::clock_gettime(clock, &mut time) != 0
     };
-    match failed {
-        true => 0.0,
-        false => time.tv_sec as f64 + time.tv_nsec as f64 / 1e9,
+    if failed {
+        0.0
+    } else {
+        time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
     }
 }

@@ -110,9 +110,10 @@ fn main() {
         }
     }
     println!("measured in {:.0} s", started.elapsed().as_secs_f64());
-    match kept {
-        true => println!("written to docs/benchmarks.md"),
-        false => println!("only a full run of a section is written to docs/benchmarks.md"),
+    if kept {
+        println!("written to docs/benchmarks.md")
+    } else {
+        println!("only a full run of a section is written to docs/benchmarks.md")
     }
 }
 

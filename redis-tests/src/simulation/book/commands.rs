@@ -30,9 +30,10 @@ impl Book {
             End::Retry(at) => format!(" RETRY {at}"),
             End::Unchanged => String::new(),
         };
-        let next = match release.next {
-            true => format!(" NEXT LEASE {LEASE}"),
-            false => String::new(),
+        let next = if release.next {
+            format!(" NEXT LEASE {LEASE}")
+        } else {
+            String::new()
         };
         let group = id(fetch.group);
         format!("RELEASE {group} {} {when}{end}{next}", fetch.token)

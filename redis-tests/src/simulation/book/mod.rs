@@ -132,9 +132,10 @@ impl Book {
         let mut groups: Vec<Group> = (0..size.groups)
             .map(|number| Group {
                 kept: number < large || rng.chance(70),
-                parallel: match number >= large && rng.chance(2) {
-                    true => 2 + rng.below(2) as usize,
-                    false => 1,
+                parallel: if number >= large && rng.chance(2) {
+                    2 + rng.below(2) as usize
+                } else {
+                    1
                 },
                 shared: None,
                 c: 0,

@@ -105,9 +105,10 @@ impl Book {
                 self.fault(format!("there were no {what}: nothing was tested"));
             }
         }
-        match self.wrong.is_empty() {
-            true => Ok(self.report),
-            false => Err(self.wrong.join("\n")),
+        if self.wrong.is_empty() {
+            Ok(self.report)
+        } else {
+            Err(self.wrong.join("\n"))
         }
     }
 

@@ -204,9 +204,10 @@ impl Codec {
         let host = table.classes(Number::Host).read(bits)?;
         let seconds = unzigzag(table.classes(Number::Date).read(bits)?, base.date);
         let size = table.classes(Number::Size).read(bits)?;
-        let millis = match form.has_millis() {
-            true => (bits.take(MILLIS_BITS)? % 1000) as u16,
-            false => 0,
+        let millis = if form.has_millis() {
+            (bits.take(MILLIS_BITS)? % 1000) as u16
+        } else {
+            0
         };
         text.push_number(wacz)?;
         text.push_date(form, seconds, millis)?;

@@ -47,9 +47,10 @@ impl Packed {
             };
             let of_field = field::hash(record.kind(), record.raw);
             checked.push(Checked {
-                hash: match record.is_owner() {
-                    true => of_field,
-                    false => field::hash_in(of_field, list),
+                hash: if record.is_owner() {
+                    of_field
+                } else {
+                    field::hash_in(of_field, list)
                 },
                 at: at as u32,
             });
@@ -118,9 +119,10 @@ impl Packed {
             head: record.kind(),
             ..*record
         };
-        match self.has_twin(owner, &of_owner, hash) {
-            true => Err("has an owner apart from its record".into()),
-            false => Ok(()),
+        if self.has_twin(owner, &of_owner, hash) {
+            Err("has an owner apart from its record".into())
+        } else {
+            Ok(())
         }
     }
 
@@ -175,8 +177,9 @@ fn check_holders(record: &Record<'_>) -> Result<usize, Wrong> {
     if record.is_owner() {
         return Err("has an owner among holders".into());
     }
-    match record.rest.len() - size < len {
-        true => Err(TRUNCATED.into()),
-        false => Ok(size + len),
+    if record.rest.len() - size < len {
+        Err(TRUNCATED.into())
+    } else {
+        Ok(size + len)
     }
 }

@@ -39,18 +39,20 @@ fn naive(
     match (dialect, operators, field) {
         (Dialect::Outback, "" | "!" | "~" | "~!", Some(_)) => {
             let text = own?;
-            let found = match operators.starts_with('~') {
-                true => text.contains(value),
-                false => matches(value, text, true),
+            let found = if operators.starts_with('~') {
+                text.contains(value)
+            } else {
+                matches(value, text, true)
             };
             Some(found != operators.ends_with('!'))
         }
         (Dialect::Outback, _, _) => None,
         (Dialect::Ia, "" | "!" | "~" | "~!", _) => {
             let text = own.unwrap_or(line);
-            let found = match operators.starts_with('~') {
-                true => text.contains(value),
-                false => matches(value, text, true),
+            let found = if operators.starts_with('~') {
+                text.contains(value)
+            } else {
+                matches(value, text, true)
             };
             Some(found != operators.ends_with('!'))
         }

@@ -68,9 +68,12 @@ pub fn measure(plan: &Plan, hosts: &Hosts) -> Findings {
 /// A frontier where all but the first `due` groups come due in an hour.
 fn fill_ours(server: &Server, hosts: &Hosts, groups: u64, due: u64) {
     let begin = now_ms() - HOUR;
-    let at = |n: u64| match n < due {
-        true => begin + hosts.bits(!n) % (HOUR / 2),
-        false => begin + 3 * HOUR + hosts.bits(!n) % HOUR,
+    let at = |n: u64| {
+        if n < due {
+            begin + hosts.bits(!n) % (HOUR / 2)
+        } else {
+            begin + 3 * HOUR + hosts.bits(!n) % HOUR
+        }
     };
     let mut feeder = Feeder::new(server);
     commands::fill(&mut feeder, hosts, begin, (0..groups).map(|n| (n, at(n))));

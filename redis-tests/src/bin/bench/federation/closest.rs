@@ -157,9 +157,10 @@ fn findings(plan: &Plan, [ours, theirs]: &[Figures; 2]) -> Findings {
     );
     let quantiles = |figures: &Figures| -> String {
         let of = |series: &Series| format!("{:.2}", series.quantile(0.99));
-        match figures.idle.0.is_empty() {
-            true => String::new(),
-            false => format!("{} / {} ms", of(&figures.idle), of(&figures.meanwhile)),
+        if figures.idle.0.is_empty() {
+            String::new()
+        } else {
+            format!("{} / {} ms", of(&figures.idle), of(&figures.meanwhile))
         }
     };
     found.rows.push(Row {

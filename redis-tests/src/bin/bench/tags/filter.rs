@@ -215,9 +215,10 @@ fn findings(cases: &[Case], figures: &[Figures]) -> Findings {
                 nanos(of.server.median()),
                 nanos(of.seen.median())
             ),
-            theirs: match of.theirs.0.is_empty() {
-                true => String::new(),
-                false => nanos(of.theirs.median()),
+            theirs: if of.theirs.0.is_empty() {
+                String::new()
+            } else {
+                nanos(of.theirs.median())
             },
             result,
             goal,
@@ -230,9 +231,10 @@ fn findings(cases: &[Case], figures: &[Figures]) -> Findings {
             what,
             against: "building the Java regex".into(),
             ours: time(of.first.median()),
-            theirs: match of.build.0.is_empty() {
-                true => String::new(),
-                false => time(of.build.median()),
+            theirs: if of.build.0.is_empty() {
+                String::new()
+            } else {
+                time(of.build.median())
             },
             result: of.build.over(&of.first),
             goal: Goal::Known,
