@@ -16,7 +16,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use crate::dedupe::{self, Added, Index, Original, Revisited, Sequence};
-use crate::warc::{self, Header, Problem, Reader, RecordType, Revisit};
+use crawlspace_warc::{self as warc, Header, Problem, Reader, RecordType, Revisit};
 
 /// Records in a batch. Part of what makes a second run find the same batches: a different number makes
 /// old files count again.

@@ -1,6 +1,5 @@
 //! Companion of the Crawlspace Redis module: what does not belong inside a database.
 //!
-//! * [`warc`] reads and writes WARC files.
 //! * [`wacz`] reads WACZ files and lists of them, from here and from web servers, and writes WACZ files.
 //! * [`server`] reaches servers: one or a cluster, blocking or not.
 //! * [`dedupe`] calls the `DEDUPE.*` commands, with types in place of reply arrays.
@@ -29,7 +28,6 @@ pub mod server;
 pub mod tags;
 mod tls;
 pub mod wacz;
-pub mod warc;
 
 /// The crate that calls of plain commands are made with.
 pub use redis;

@@ -5,7 +5,7 @@ use std::process::{Command, Output};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crawlspace_client::warc::{Compression, Writer};
+use crawlspace_warc::{Compression, Writer};
 use redis_tests::{until, Options, Reply, Server};
 use serde_json::Value;
 

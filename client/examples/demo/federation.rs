@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crawlspace_cdx::surt::urlkey;
-use crawlspace_client::warc::{Reader, RecordType};
+use crawlspace_warc::{Reader, RecordType};
 use redis_tests::Program;
 use serde_json::{json, Value};
 

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use crawlspace_client::dedupe::{
     Added, Adding, Claim, Index, Original, Revisited, Revisiting, Sequence,
 };
-use crawlspace_client::warc::{Compression, Writer};
+use crawlspace_warc::{Compression, Writer};
 
 use crate::http::Answer;
 

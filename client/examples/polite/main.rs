@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 
 use crawlspace_client::dedupe::Index;
 use crawlspace_client::frontier::Frontier;
-use crawlspace_client::warc::{Reader, RecordType};
+use crawlspace_warc::{Reader, RecordType};
 use redis_tests::Server;
 
 use archive::Archive;

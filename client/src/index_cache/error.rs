@@ -8,7 +8,7 @@ use std::time::Duration;
 use nix::libc;
 
 use super::{JobId, JobSet};
-use crate::warc;
+use crawlspace_warc as warc;
 
 /// Why there is no index.
 #[derive(Debug)]

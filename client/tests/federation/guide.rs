@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crawlspace_client::federation::config::Config;
 use crawlspace_client::federation::Federation;
-use crawlspace_client::warc::{Compression, Writer};
+use crawlspace_warc::{Compression, Writer};
 use redis_tests::examples::matches_line;
 use redis_tests::http::get;
 

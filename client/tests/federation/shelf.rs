@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use crawlspace_client::warc::{Compression, Writer};
+use crawlspace_warc::{Compression, Writer};
 use redis_tests::archive::collection::sha1_base32;
 use tempfile::TempDir;
 

@@ -5,7 +5,7 @@ use std::io::BufReader;
 use std::path::Path;
 use std::process::Command;
 
-use crawlspace_client::warc::{Reader, RecordType};
+use crawlspace_warc::{Reader, RecordType};
 use redis_tests::http::get;
 use redis_tests::packages::left_out;
 use redis_tests::{FileHost, Manners};

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crawlspace_client::federation::config::Config;
 use crawlspace_client::federation::{server, Federation};
-use crawlspace_client::warc::Reader;
+use crawlspace_warc::Reader;
 use redis_tests::fuzz::Fuzz;
 use redis_tests::http::{ask, get, Answer};
 use tokio::net::TcpListener;

@@ -21,7 +21,7 @@ use crawlspace_client::federation::resource::live;
 use crawlspace_client::federation::resource::record::{LoadError, Record};
 use crawlspace_client::federation::row::{build, member, Row};
 use crawlspace_client::federation::source::Limits;
-use crawlspace_client::warc::{Header, Reader};
+use crawlspace_warc::{Header, Reader};
 use futures_util::StreamExt;
 
 /// A way to other servers, those of this machine among them.

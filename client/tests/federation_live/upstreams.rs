@@ -3,7 +3,7 @@
 use crawlspace_client::federation::resource::client_request::ClientRequest;
 use crawlspace_client::federation::resource::record::{LoadError, Record};
 use crawlspace_client::federation::resource::{live, request_message};
-use crawlspace_client::warc::{Compression, Writer};
+use crawlspace_warc::{Compression, Writer};
 use futures_util::stream::{self, StreamExt};
 use url::Url;
 

@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use crawlspace_client::warc::Reader;
+use crawlspace_warc::Reader;
 use flate2::read::GzDecoder;
 use redis_tests::archive::collection::Capture;
 use redis_tests::http::Answer;

@@ -30,7 +30,7 @@ pub use self::answer::{answer, Form, Request};
 use self::loader::Archives;
 use super::net::Net;
 use super::source::Limits;
-use crate::warc::digest;
+use crawlspace_warc::digest;
 
 /// What loaders of all collections have in common.
 pub struct Resources {

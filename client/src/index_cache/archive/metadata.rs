@@ -10,8 +10,8 @@ use super::catalogue::MetadataFile;
 use super::{listing, Found, Kind, Options, Record, Taker};
 use crate::federation::resource::http_head::Head;
 use crate::wacz::{self, Location};
-use crate::warc::digest::{Digest, Digester};
-use crate::warc::{self, Header, Problem, Reader, RecordType};
+use crawlspace_warc::digest::{Digest, Digester};
+use crawlspace_warc::{self as warc, Header, Problem, Reader, RecordType};
 
 /// What is read of a file at once, in bytes.
 const STEP: usize = 256 * 1024;

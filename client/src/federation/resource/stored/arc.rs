@@ -5,8 +5,8 @@ use std::net::IpAddr;
 use super::header::Header;
 use crate::federation::resource::record::LoadError;
 use crate::federation::timestamp::Timestamp;
-pub(super) use crate::warc::arc::may_begin;
-use crate::warc::arc::Line;
+pub(super) use crawlspace_warc::arc::may_begin;
+use crawlspace_warc::arc::Line;
 
 /// The header of a WARC record for that line, and the length.
 ///

@@ -67,7 +67,7 @@ async fn all(record: Record) -> Result<Vec<u8>, LoadError> {
 /// One record and nothing else, with the digests that it states.
 fn assert_valid(bytes: &[u8]) {
     let shown = || String::from_utf8_lossy(&bytes[..bytes.len().min(1000)]).into_owned();
-    let mut reader = crate::warc::Reader::new("record", bytes);
+    let mut reader = crawlspace_warc::Reader::new("record", bytes);
     let record = reader
         .next()
         .unwrap_or_else(|error| panic!("{error}: {}", shown()))

@@ -14,7 +14,7 @@ pub enum Compression {
 /// Writes WARC/1.1 records.
 ///
 /// ```
-/// use crawlspace_client::warc::{Compression, Writer};
+/// use crawlspace_warc::{Compression, Writer};
 /// let mut file = Vec::new();
 /// let mut warc = Writer::new(&mut file, Compression::PerRecord);
 /// let size = warc.write(&[("WARC-Type", b"metadata")], b"outlinks: 3\r\n")?;

@@ -13,21 +13,21 @@ pub(super) const BEGIN: &[u8] = b"filedesc:";
 /// `URL IP-address date type length`, or in version 2
 /// `URL IP-address date type status checksum location offset filename length`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Line<'a> {
+pub struct Line<'a> {
     /// The URL, with `%20` in place of the spaces that are allowed there alone.
-    pub(crate) uri: Cow<'a, [u8]>,
+    pub uri: Cow<'a, [u8]>,
     /// The address of the server.
-    pub(crate) address: &'a [u8],
+    pub address: &'a [u8],
     /// 4 to 14 digits.
-    pub(crate) date: &'a [u8],
+    pub date: &'a [u8],
     /// What the server said that it was.
-    pub(crate) media_type: &'a [u8],
+    pub media_type: &'a [u8],
     /// The size of the block in bytes.
-    pub(crate) length: u64,
+    pub length: u64,
 }
 
 /// Whether a record can begin like that: with a URL.
-pub(crate) fn may_begin(bytes: &[u8]) -> bool {
+pub fn may_begin(bytes: &[u8]) -> bool {
     let scheme = bytes
         .iter()
         .take(32)
@@ -41,7 +41,7 @@ impl Line<'_> {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub(crate) fn parse(line: &[u8]) -> Result<Line<'_>, &'static str> {
+    pub fn parse(line: &[u8]) -> Result<Line<'_>, &'static str> {
         let line = line.trim_ascii_end();
         if line.iter().any(|&byte| byte < b' ' || byte == 0x7f) {
             return Err("it holds a control character");

@@ -6,7 +6,7 @@ use sha2::{Digest as _, Sha256, Sha512};
 
 /// The algorithms that can be checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Algorithm {
+pub enum Algorithm {
     /// SHA-1, which most archives use.
     Sha1,
     /// SHA-256.
@@ -17,7 +17,7 @@ pub(crate) enum Algorithm {
 
 /// A digest that is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Digest {
+pub struct Digest {
     /// How it was made.
     pub algorithm: Algorithm,
     /// Its bytes.
@@ -54,7 +54,7 @@ impl Algorithm {
 impl Digest {
     /// Reads a digest in base 32, base 16 or base 64. Without a name in front of it, as CDX files have it, it is
     /// SHA-1. `None` when it is none, or one of another kind.
-    pub(crate) fn parse(text: &[u8]) -> Option<Digest> {
+    pub fn parse(text: &[u8]) -> Option<Digest> {
         let colon = memchr::memchr(b':', text);
         let (algorithm, value) =
             match colon.and_then(|at| Some((text.get(..at)?, text.get(at + 1..)?))) {
@@ -84,12 +84,12 @@ impl Digest {
     }
 
     /// As WARC headers have it, in base 32.
-    pub(crate) fn text(&self) -> String {
+    pub fn text(&self) -> String {
         format!("{}:{}", self.algorithm.name(), BASE32.encode(&self.value))
     }
 
     /// Whether a text is this digest in a form that every tool that checks WARC files understands.
-    pub(crate) fn is_well_put(&self, text: &[u8]) -> bool {
+    pub fn is_well_put(&self, text: &[u8]) -> bool {
         let name = self.algorithm.name().as_bytes();
         let Some(value) = text
             .strip_prefix(name)
@@ -105,7 +105,7 @@ impl Digest {
 
 /// A digest in the making.
 #[derive(Clone)]
-pub(crate) enum Digester {
+pub enum Digester {
     /// SHA-1.
     Sha1(Sha1),
     /// SHA-256.
@@ -116,7 +116,7 @@ pub(crate) enum Digester {
 
 impl Digester {
     /// One that has seen nothing.
-    pub(crate) fn new(algorithm: Algorithm) -> Digester {
+    pub fn new(algorithm: Algorithm) -> Digester {
         match algorithm {
             Algorithm::Sha1 => Digester::Sha1(Sha1::new()),
             Algorithm::Sha256 => Digester::Sha256(Sha256::new()),
@@ -125,7 +125,7 @@ impl Digester {
     }
 
     /// What comes next.
-    pub(crate) fn update(&mut self, bytes: &[u8]) {
+    pub fn update(&mut self, bytes: &[u8]) {
         match self {
             Digester::Sha1(digester) => digester.update(bytes),
             Digester::Sha256(digester) => digester.update(bytes),
@@ -134,7 +134,7 @@ impl Digester {
     }
 
     /// Of all that it has seen.
-    pub(crate) fn finish(self) -> Digest {
+    pub fn finish(self) -> Digest {
         let (algorithm, value) = match self {
             Digester::Sha1(digester) => (Algorithm::Sha1, digester.finalize().to_vec()),
             Digester::Sha256(digester) => (Algorithm::Sha256, digester.finalize().to_vec()),
@@ -145,7 +145,7 @@ impl Digester {
 }
 
 /// The digest of these bytes.
-pub(crate) fn of(algorithm: Algorithm, bytes: &[u8]) -> Digest {
+pub fn of(algorithm: Algorithm, bytes: &[u8]) -> Digest {
     let mut digester = Digester::new(algorithm);
     digester.update(bytes);
     digester.finish()

@@ -4,7 +4,7 @@
 
 use std::io::{Read, Write};
 
-use crawlspace_client::warc::{
+use crawlspace_warc::{
     Compression, Error, Extent, Problem, Reader, RecordType, Writer, MAX_HEADER,
 };
 use proptest::prelude::*;

@@ -30,7 +30,7 @@ pub struct Extent {
 /// `warcinfo`, what web servers sent as `response`, all else as `resource`.
 ///
 /// ```
-/// use crawlspace_client::warc::{Compression, Reader, RecordType, Writer};
+/// use crawlspace_warc::{Compression, Reader, RecordType, Writer};
 /// let mut file = Vec::new();
 /// let fields: [(&str, &[u8]); 2] =
 ///     [("WARC-Type", b"response"), ("WARC-Target-URI", b"http://example.com/")];

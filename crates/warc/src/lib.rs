@@ -5,9 +5,9 @@
 //! member of its own. It never takes input that it does not understand for the end of the file:
 //! whatever is wrong is an [`Error`] that names the file and the offset. [`Writer`] writes WARC files.
 
-pub(crate) mod arc;
+pub mod arc;
 mod current;
-pub(crate) mod digest;
+pub mod digest;
 mod error;
 mod input;
 mod reader;

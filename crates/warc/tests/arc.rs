@@ -3,7 +3,7 @@
 
 use std::io::{BufRead, Read, Write};
 
-use crawlspace_client::warc::{Compression, Error, Extent, Problem, Reader, RecordType};
+use crawlspace_warc::{Compression, Error, Extent, Problem, Reader, RecordType};
 use proptest::prelude::*;
 
 const VERSION: &str =
