@@ -9,11 +9,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
+use crawlspace_archive::sorted::Order;
+use crawlspace_archive::source::Limits;
+use crawlspace_archive::timestamp::Timestamp;
 use crawlspace_cdx::surt::{range, MatchType};
-use crawlspace_client::federation::query::{Order, Query};
-use crawlspace_client::federation::source::{Limits, Lookup, Source};
+use crawlspace_client::federation::query::Query;
+use crawlspace_client::federation::source::{Lookup, Source};
 use crawlspace_client::federation::sources::{FileSource, Identity};
-use crawlspace_client::federation::timestamp::Timestamp;
 use futures_util::StreamExt;
 
 /// Lines of the large file, and captures of the URL that has many.

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use crawlspace_client::federation::config::Network;
-use crawlspace_client::federation::net::{Net, Request};
+use crawlspace_archive::net::Network;
+use crawlspace_archive::net::{Net, Request};
+use crawlspace_archive::source::Limits;
 use crawlspace_client::federation::query::Query;
-use crawlspace_client::federation::source::{Limits, Lookup, Source};
+use crawlspace_client::federation::source::{Lookup, Source};
 use crawlspace_client::federation::sources::{CdxSource, Identity};
 use futures_util::{StreamExt, TryStreamExt};
 use redis_tests::{answer, ScriptedHost};

@@ -7,9 +7,9 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use crate::dedupe::{Index, Of};
-use crate::indexer::capture::Capture;
-use crate::wacz::package::Required;
-use crate::wacz::{self, Wacz};
+use crawlspace_archive::capture::Capture;
+use crawlspace_archive::wacz::package::Required;
+use crawlspace_archive::wacz::{self, Wacz};
 
 /// Hashes that are looked up in one call, and references that are asked for in one.
 const BATCH: usize = 500;
@@ -54,7 +54,7 @@ pub enum Error {
 /// ```no_run
 /// use crawlspace_client::dedupe::Index;
 /// use crawlspace_client::dependencies;
-/// use crawlspace_client::wacz::{Location, Options, Wacz};
+/// use crawlspace_archive::wacz::{Location, Options, Wacz};
 /// let index = Index::open("redis://127.0.0.1/", "{coll-42}:")?;
 /// let wacz = Wacz::open(&Location::parse("crawl-2.wacz")?, &Options::default())?;
 /// for required in dependencies::of_package(&index, b"crawl-2", &wacz)?.requires {

@@ -1,6 +1,5 @@
 //! Companion of the Crawlspace Redis module: what does not belong inside a database.
 //!
-//! * [`wacz`] reads WACZ files and lists of them, from here and from web servers, and writes WACZ files.
 //! * [`server`] reaches servers: one or a cluster, blocking or not.
 //! * [`dedupe`] calls the `DEDUPE.*` commands, with types in place of reply arrays.
 //! * [`frontier`] calls the `CHG.*` commands: which host may be fetched from now.
@@ -26,8 +25,6 @@ pub mod indexer;
 pub mod mirror;
 pub mod server;
 pub mod tags;
-mod tls;
-pub mod wacz;
 
 /// The crate that calls of plain commands are made with.
 pub use redis;

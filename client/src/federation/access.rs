@@ -10,11 +10,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::OnceCell;
 
-use super::row::Row;
-use super::source::Batch;
 use crate::server::without_password;
 use crate::tags::{Captures, Dialect, Filter, Format, TagSpace};
 use crate::{AsyncServer, Code, Error};
+use crawlspace_archive::row::Row;
+use crawlspace_archive::source::Batch;
 
 /// Limit of rows asked about in one call.
 const MAX_ROWS: usize = 1000;

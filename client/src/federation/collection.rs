@@ -11,13 +11,15 @@ use super::figures::Requests;
 use super::fuzzy;
 use super::group::{kept_rows, Group, Member, Part, Report, Unanswered};
 use super::memory::Full;
-use super::net::Net;
 use super::operations::{Operations, Reorder, Unsorted, SORTED};
-use super::query::{BadQuery, Order, Query, Selection, PAGE, PAGE_OF_BLOCKS};
 use super::reason::Reason;
-use super::row;
-use super::source::{Batch, Limits, Lookup, SourceError};
 use super::sources::{self, Identity};
+use crate::federation::query::{BadQuery, Query, Selection, PAGE, PAGE_OF_BLOCKS};
+use crate::federation::source::Lookup;
+use crawlspace_archive::net::Net;
+use crawlspace_archive::row;
+use crawlspace_archive::sorted::Order;
+use crawlspace_archive::source::{Batch, Limits, SourceError};
 
 /// A collection.
 pub struct Collection {

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use super::source::{Fault, SourceError};
-use super::timestamp::Timestamp;
+use crawlspace_archive::source::{Fault, SourceError};
+use crawlspace_archive::timestamp::Timestamp;
 
 /// Upper ends of the classes of durations, in microseconds; the last class has none.
 pub const CLASSES: [u64; 17] = [

@@ -20,7 +20,8 @@ use super::merge::{merge, Ordered};
 use super::operations::SORTED;
 use super::query::Query;
 use super::reason::Reason;
-use super::source::{Batch, Batches, Fault, Limits, Lookup, Source, SourceError};
+use crate::federation::source::{Lookup, Source};
+use crawlspace_archive::source::{Batch, Batches, Fault, Limits, SourceError};
 
 /// Number of rows from which on they are sorted on a thread that may block.
 const INLINE_SORT: usize = 10_000;

@@ -9,10 +9,10 @@ use tokio::sync::{watch, Notify, Semaphore};
 use tokio::task::spawn_blocking;
 
 use super::config;
-use super::net::Guard;
 use crate::index_cache::{
     Error, Index, IndexCaches, IndexKind, JobSet, Limits, Options, Progress, Work,
 };
+use crawlspace_archive::net::Guard;
 
 /// Limit of indexes built at once; further builds wait for their turn.
 const MAX_BUILDS: usize = 2;

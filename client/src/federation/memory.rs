@@ -6,7 +6,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::row::Row;
+use crawlspace_archive::row::Row;
 
 /// What a row takes besides its line, in bytes.
 const ROW: usize = size_of::<Row>();

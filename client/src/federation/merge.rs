@@ -4,43 +4,16 @@ use std::cmp::Ordering;
 
 use futures_util::stream::{self, BoxStream, StreamExt};
 
-use super::query::Order;
-use super::row::Row;
-use super::source::Batch;
-use super::timestamp::{self, Timestamp};
+use crawlspace_archive::row::Row;
+use crawlspace_archive::sorted::Order;
+use crawlspace_archive::source::Batch;
+use crawlspace_archive::timestamp::{self, Timestamp};
 
 /// Number of rows that ends a batch; a batch ends earlier when the next row has to be waited for.
 const BATCH: usize = 512;
 
 /// Rows of one source, in order, that cannot fail any more: whoever made the stream has seen to that.
 pub type Ordered = BoxStream<'static, Batch>;
-
-impl Order {
-    /// Which of two rows comes first.
-    pub fn compare(self, a: &Row, b: &Row) -> Ordering {
-        match self {
-            Order::Ascending => ascending(a, b),
-            Order::Descending => ascending(b, a),
-            Order::Closest(moment) => {
-                let by_distance = distance(a, moment).cmp(&distance(b, moment));
-                by_distance.then_with(|| ascending(a, b))
-            }
-        }
-    }
-}
-
-fn ascending(a: &Row, b: &Row) -> Ordering {
-    let by_key = a.urlkey().cmp(b.urlkey());
-    by_key.then_with(|| timestamp::compare(a.timestamp(), b.timestamp()))
-}
-
-/// Seconds between a capture and a moment. A capture without a time is further away than any other one.
-pub fn distance(row: &Row, moment: Timestamp) -> u64 {
-    match Timestamp::earliest(row.timestamp()) {
-        Some(captured) => captured.seconds().abs_diff(moment.seconds()),
-        None => u64::MAX,
-    }
-}
 
 /// Merges streams that are in that order. Of rows that are equal in it, those of an earlier stream come first.
 ///

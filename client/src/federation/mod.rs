@@ -8,14 +8,12 @@
 //! |---|---|
 //! | [`config`] | the configuration file and its normal form |
 //! | [`query`] | what a request asks for |
-//! | [`row`] | a capture of an index |
 //! | [`source`] [`sources`] | where rows come from |
 //! | [`collection`] [`group`] [`merge`] | many sources as one |
 //! | [`operations`] | filter, clamp, collapse, order, limit |
 //! | [`reason`] | what strangers are told of failures |
 //! | [`fuzzy`] | which URLs are similar |
 //! | [`memory`] | what all requests together may keep |
-//! | [`net`] | requests to other servers, and where they may not go |
 //! | [`link_format`] | links with attributes, as Memento has them |
 //! | [`resource`] | rows to WARC records |
 //! | [`server`] | HTTP |
@@ -32,24 +30,21 @@ pub mod indexes;
 pub mod link_format;
 pub mod memory;
 pub mod merge;
-pub mod net;
 pub mod operations;
 pub mod query;
 pub mod reason;
 pub mod resource;
-pub mod row;
 pub mod server;
 pub mod source;
 pub mod sources;
-pub mod timestamp;
 
 use std::sync::Arc;
 
 use self::collection::Collection;
 use self::config::Config;
 use self::indexes::Indexes;
-use self::net::{Guard, Net};
 use self::resource::Resources;
+use crawlspace_archive::net::{Guard, Net};
 
 /// Everything that a configuration says, ready to be asked.
 pub struct Federation {

@@ -12,10 +12,11 @@ use url::Url;
 
 use super::fuzzy;
 use super::memory::{Full, Kept};
-use super::query::{absolute, Order, Query, RowFilter};
-use super::row::{self, Row};
-use super::source::Batch;
-use super::timestamp::{self, Timestamp};
+use crate::federation::query::{absolute, Query, RowFilter};
+use crawlspace_archive::row::{self, Row};
+use crawlspace_archive::sorted::Order;
+use crawlspace_archive::source::Batch;
+use crawlspace_archive::timestamp::{self, Timestamp};
 
 /// Maximum number of payloads remembered for later revisits; revisits of further payloads stay unresolved.
 const MAX_ORIGINALS: usize = 100_000;

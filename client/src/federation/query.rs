@@ -7,7 +7,8 @@ use std::sync::Arc;
 use crawlspace_cdx::surt::{self, KeyRange, MatchType};
 use crawlspace_cdx::{Collapse, Dialect, Filter, Limits};
 
-use super::timestamp::Timestamp;
+use crawlspace_archive::sorted::Order;
+use crawlspace_archive::timestamp::Timestamp;
 
 /// The parameters of a query, read and checked once.
 #[derive(Clone, Debug)]
@@ -477,17 +478,6 @@ pub struct RowFilter {
     pub text: String,
     /// The parsed filter.
     pub filter: Arc<Filter>,
-}
-
-/// The order of rows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
-    /// By urlkey, then time.
-    Ascending,
-    /// The other way round.
-    Descending,
-    /// By the distance in time, whatever the urlkey; of two that are as far, that which comes first when ascending.
-    Closest(Timestamp),
 }
 
 /// How rows are written.

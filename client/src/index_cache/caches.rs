@@ -13,7 +13,7 @@ use super::{
     operations, CombiningMultiFileBasedCache, Counts, Error, Figures, Form, Index, JobSet,
     MultiFileBasedCache, Work,
 };
-use crate::federation::net::Guard;
+use crawlspace_archive::net::Guard;
 
 /// Which index is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -13,12 +13,12 @@ use std::sync::Arc;
 use super::combine::{both, carry_over, each_job, Holding};
 use super::join::{rows, Counts, Flavour};
 use super::raw::RawCaches;
-use super::sort::{Sorted, Sorter};
-use super::zipnum::{self, Writer};
 use super::{
     Combine, CombiningMultiFileBasedCache, Draft, Entry, Error, JobId, JobSet, Missing,
     MultiFileBasedCache, Options, Prepared, Work,
 };
+use crawlspace_archive::sort::{Sorted, Sorter};
+use crawlspace_archive::zipnum::{self, Writer};
 
 /// The two orders in which an index has its lines: the names of its files without their ends.
 pub(super) const URL: &str = "url";

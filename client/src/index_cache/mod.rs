@@ -24,17 +24,13 @@ pub mod cdx_line;
 mod combine;
 pub mod crawl_log;
 mod crawl_log_index;
-mod error;
 mod id;
 pub mod join;
-pub mod lines;
 pub mod load;
+mod missing;
 pub mod operations;
 mod raw;
 mod request;
-pub mod sort;
-mod work;
-pub mod zipnum;
 
 pub use self::cache::{
     Counts, Draft, Entry, Eviction, Figures, FileBasedCache, FileSum, Form, Input, Manifest,
@@ -46,9 +42,9 @@ pub use self::combine::{Combine, CombiningMultiFileBasedCache, Index, Prepared};
 pub use self::crawl_log_index::{
     CrawlLogIndex, Dedup, DedupCrawlLogIndexCache, Flavoured, Full, FullCrawlLogIndexCache,
 };
-pub use self::error::{Error, Missing, MissingJob};
 pub use self::id::{Id, JobId, JobSet};
+pub use self::missing::{Missing, MissingJob};
 pub use self::raw::{Raw, RawCaches, RawMetadataCache};
 pub(crate) use self::request::reasons;
 pub use self::request::{IndexRequestClient, Parcel};
-pub use self::work::{Progress, Work};
+pub use crawlspace_archive::{Error, Progress, Work};

@@ -4,8 +4,8 @@ use std::collections::{HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hasher};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::capture::Capture;
 use super::package::Package;
+use crawlspace_archive::capture::Capture;
 
 /// Bytes that are kept in memory of one package, and of all.
 const KEPT: (usize, usize) = (16 << 20, 48 << 20);

@@ -19,7 +19,6 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-pub(crate) mod capture;
 mod crawls;
 mod deferred;
 mod guard;
@@ -46,8 +45,8 @@ use self::package::Package;
 use self::queue::{Queue, Stage};
 pub use self::report::{CommittedCrawl, Event, Failed, Report};
 use crate::dedupe::{Index, Profile};
-use crate::wacz::{self, Location, Manifest};
 use crate::Server;
+use crawlspace_archive::wacz::{self, Location, Manifest};
 
 /// For how long a package is left alone whose importer says nothing.
 const LEASE: Duration = Duration::from_secs(30);

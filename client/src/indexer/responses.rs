@@ -1,14 +1,14 @@
 //! The first stage: the responses of a package become records of its crawl.
 
-use super::capture::Capture;
 use super::deferred::{Deferred, Records};
 use super::report::Event;
 use super::text::{for_each_line, Text};
 use super::worker::{Failure, Job};
 use crate::dedupe::feed::{feed, Feed, RECORDS};
 use crate::dedupe::{Added, Index, Profile};
-use crate::wacz::{Location, Wacz};
 use crate::Batch;
+use crawlspace_archive::capture::Capture;
+use crawlspace_archive::wacz::{Location, Wacz};
 
 /// Places of WACZ files asked for in a round trip.
 const OPENED: usize = 100;

@@ -2,7 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::capture::Capture;
 use super::deferred::{Deferred, Identity, Records};
 use super::queue::{broken, Counted, Redundant};
 use super::text::for_each_line;
@@ -10,6 +9,7 @@ use super::worker::{Failure, Job};
 use super::Work;
 use crate::dedupe::Profile;
 use crate::{Code, Error};
+use crawlspace_archive::capture::Capture;
 
 /// Records in a batch. What was counted is noted by the number of the batch.
 const BATCH: usize = 250;

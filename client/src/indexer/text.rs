@@ -1,7 +1,7 @@
 //! The lines of a package's indexes.
 
 use super::worker::Failure;
-use crate::wacz::Wacz;
+use crawlspace_archive::wacz::Wacz;
 
 /// Bytes of lines that an importer keeps, all of its workers together.
 const KEPT: usize = 64 << 20;

@@ -11,8 +11,8 @@ use super::queue::{Fate, Queue, Stage, Taken};
 use super::report::{Event, Failed, Report};
 use super::Work;
 use crate::dedupe::feed::Refused;
-use crate::wacz::{self, Location, Wacz};
 use crate::Code;
+use crawlspace_archive::wacz::{self, Location, Wacz};
 
 /// Between two looks whether others have finished; longer each time.
 const PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(500)];

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use crawlspace_archive::wacz::package::{self, Required};
+use crawlspace_archive::wacz::{self, Location, Options, Wacz, Writer};
 use crawlspace_client::dedupe::{Added, Adding, Index};
-use crawlspace_client::wacz::package::{self, Required};
-use crawlspace_client::wacz::{self, Location, Options, Wacz, Writer};
 use redis_tests::{sha256_of, until_some, FileHost, Manners, Rng, Server, DATE};
 use serde_json::json;
 

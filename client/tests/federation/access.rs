@@ -2,8 +2,8 @@
 
 use std::net::TcpListener;
 
+use crawlspace_archive::row::Row;
 use crawlspace_client::federation::access::{Access, AccessError};
-use crawlspace_client::federation::row::Row;
 use redis_tests::http::{ask, get, Answer};
 use redis_tests::{until, Relay, Server, TagSpace};
 use tempfile::TempDir;

@@ -2,12 +2,12 @@
 
 use std::io::Write;
 
-use crawlspace_client::federation::net::Net;
+use crawlspace_archive::net::Net;
+use crawlspace_archive::row::Row;
+use crawlspace_archive::source::SourceError;
 use crawlspace_client::federation::resource::client_request::ClientRequest;
 use crawlspace_client::federation::resource::live;
 use crawlspace_client::federation::resource::record::{LoadError, Record};
-use crawlspace_client::federation::row::Row;
-use crawlspace_client::federation::source::SourceError;
 use flate2::write::GzEncoder;
 use redis_tests::archive::collection::sha1_base32;
 

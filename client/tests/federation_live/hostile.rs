@@ -4,12 +4,12 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::time::Duration;
 
-use crawlspace_client::federation::net::exchange::MAX_HEAD;
-use crawlspace_client::federation::net::Net;
+use crawlspace_archive::net::exchange::MAX_HEAD;
+use crawlspace_archive::net::Net;
+use crawlspace_archive::source::{Limits, SourceError};
 use crawlspace_client::federation::resource::client_request::ClientRequest;
 use crawlspace_client::federation::resource::live;
 use crawlspace_client::federation::resource::record::LoadError;
-use crawlspace_client::federation::source::{Limits, SourceError};
 use http::Method;
 
 use crate::stub::{be_silent, send, send_for_ever, Stub};

@@ -14,13 +14,13 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crawlspace_client::federation::config::Network;
-use crawlspace_client::federation::net::Net;
+use crawlspace_archive::net::Net;
+use crawlspace_archive::net::Network;
+use crawlspace_archive::row::{build, member, Row};
+use crawlspace_archive::source::Limits;
 use crawlspace_client::federation::resource::client_request::ClientRequest;
 use crawlspace_client::federation::resource::live;
 use crawlspace_client::federation::resource::record::{LoadError, Record};
-use crawlspace_client::federation::row::{build, member, Row};
-use crawlspace_client::federation::source::Limits;
 use crawlspace_warc::{Header, Reader};
 use futures_util::StreamExt;
 

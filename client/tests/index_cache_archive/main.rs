@@ -10,9 +10,9 @@ use std::io::Read;
 use std::path::Path;
 use std::time::Duration;
 
+use crawlspace_archive::wacz;
 use crawlspace_client::index_cache::archive::{Archive, Found, Kind, Options};
 use crawlspace_client::index_cache::{Error, JobId, JobSet, Missing, Work};
-use crawlspace_client::wacz;
 
 const CRAWL_LOG: &[u8] = b"2013-05-22T08:29:58.123Z 200 1 http://a.example/ - - text/html #1 20130522082957456+5 sha1:A - -\n";
 const CDX: &[u8] = b"http://a.example/ 10.0.0.1 20130522082957 text/html 1 7-3-0.warc 0\n";

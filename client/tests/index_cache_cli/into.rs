@@ -1,7 +1,7 @@
 //! `--into`: from metadata files to a dedupe index.
 
+use crawlspace_archive::zipnum::Lookup;
 use crawlspace_client::dedupe::{Index, State};
-use crawlspace_client::index_cache::zipnum::Lookup;
 use redis_tests::{
     assert_consistent, ok, until, Cluster, Options, Program, Relay, Server, Snapshot,
 };

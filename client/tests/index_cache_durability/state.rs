@@ -5,8 +5,8 @@ use std::fs::{self, File};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
+use crawlspace_archive::zipnum::Blocks;
 use crawlspace_client::index_cache::operations::{collect, LAYERS};
-use crawlspace_client::index_cache::zipnum::Blocks;
 use crawlspace_client::index_cache::{Form, Limits, Manifest, Work};
 use nix::fcntl::{fcntl, FcntlArg};
 use nix::libc;

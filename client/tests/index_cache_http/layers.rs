@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use crawlspace_archive::zipnum::Lookup;
 use crawlspace_client::index_cache::operations::list;
-use crawlspace_client::index_cache::zipnum::Lookup;
 use crawlspace_client::index_cache::{IndexKind, Work};
 use redis_tests::http::get;
 

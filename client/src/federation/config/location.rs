@@ -4,7 +4,7 @@ use std::path::{Component, Path, PathBuf};
 
 use url::Url;
 
-use crate::federation::config::Network;
+use crawlspace_archive::net::Network;
 
 /// The path that a text means in a file of this folder: absolute, or relative to it, or a `file:` URL. What is at
 /// its end does not matter, nor do steps of `.`.

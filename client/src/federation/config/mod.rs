@@ -14,9 +14,10 @@ mod source;
 mod tests;
 mod yaml;
 
-use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
+
+use crawlspace_archive::net::Network;
 
 pub use errors::{ConfigErrors, Place, Remark};
 use read::Reader;
@@ -57,15 +58,6 @@ pub struct Indexes {
     pub max_age: Option<Duration>,
     /// How long one is kept in any case after it was used.
     pub grace: Option<Duration>,
-}
-
-/// A network, or one address: `10.0.0.0/8`, `::1`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Network {
-    /// Its first address.
-    pub address: IpAddr,
-    /// How many bits of it count.
-    pub bits: u8,
 }
 
 /// A collection: one step, or a sequence of them.

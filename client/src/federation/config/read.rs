@@ -10,7 +10,8 @@ use super::fields::meant;
 use super::location::network;
 use super::pywb;
 use super::yaml::{self, Node, Value};
-use super::{Config, ConfigErrors, Loader, Network, Remark};
+use crate::federation::config::{Config, ConfigErrors, Loader, Remark};
+use crawlspace_archive::net::Network;
 
 /// What a configuration has at its top.
 const TOP: [&str; 3] = ["collections", "allow_private", "indexes"];

@@ -4,7 +4,10 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use super::location::{file_url, masked};
-use super::{Collection, Config, Dialect, Indexes, Loader, Network, Source, SourceKind, Step};
+use crate::federation::config::{
+    Collection, Config, Dialect, Indexes, Loader, Source, SourceKind, Step,
+};
+use crawlspace_archive::net::Network;
 
 /// Whether passwords in URLs are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,12 +59,6 @@ impl Config {
             collections.map(|collection| (collection.name.clone(), tree(collection, secrets)));
         fields.push(field("collections", Tree::Map(collections.collect())));
         Tree::Map(fields)
-    }
-}
-
-impl std::fmt::Display for Network {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}/{}", self.address, self.bits)
     }
 }
 

@@ -1,10 +1,10 @@
 //! Time stands still in these tests but for pauses, which take none.
 
 use super::*;
-use crate::federation::query::Order;
-use crate::federation::row::Row;
 use crate::federation::source::Rows;
 use bytes::Bytes;
+use crawlspace_archive::row::Row;
+use crawlspace_archive::sorted::Order;
 use futures_util::future::BoxFuture;
 use futures_util::FutureExt;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -69,7 +69,7 @@ impl Source for Scripted {
     }
 }
 
-fn row(time: &str) -> crate::federation::row::Row {
+fn row(time: &str) -> crawlspace_archive::row::Row {
     Row::new(Bytes::from(format!("com,a)/ {time} {{}}"))).unwrap()
 }
 
@@ -175,7 +175,7 @@ async fn a_source_that_fails_later_is_missing_from_there_on() {
 
 #[tokio::test(start_paused = true)]
 async fn what_comes_in_another_order_is_sorted() {
-    let closest = crate::federation::timestamp::Timestamp::earliest(b"2003").unwrap();
+    let closest = crawlspace_archive::timestamp::Timestamp::earliest(b"2003").unwrap();
     let (group, _) = group(&[
         ("mixed", false, &[Row("2001"), Row("2009"), Row("2004")]),
         ("right", true, &[Row("2002"), Row("2005")]),

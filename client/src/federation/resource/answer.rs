@@ -19,10 +19,10 @@ use crate::federation::config::Loader;
 use crate::federation::group::{ascii, Report};
 use crate::federation::query::{Output, Query};
 use crate::federation::reason::Reason;
-use crate::federation::row::Row;
 use crate::federation::server::links::{link, timemap_link, Place};
 use crate::federation::server::{message, refusal, whole, with_errors, with_ignored, Body};
 use crate::federation::Federation;
+use crawlspace_archive::row::Row;
 use url::Url;
 
 /// How many rows are tried.

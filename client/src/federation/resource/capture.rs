@@ -6,10 +6,10 @@ use crawlspace_cdx::{surt, Field, Line};
 use url::Url;
 
 use super::digest::Digest;
-use super::http_head::Head;
 use super::record::{LoadError, Record};
 use super::stored::header::{self, decimal, Header};
-use crate::federation::row::Row;
+use crawlspace_archive::http_head::Head;
+use crawlspace_archive::row::Row;
 
 /// Where a record is, as rows say it: a file by its name, and a part of it.
 #[derive(Clone, Debug, PartialEq, Eq)]

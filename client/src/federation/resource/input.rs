@@ -8,7 +8,7 @@ use futures_util::StreamExt;
 
 use super::open_files::OpenFile;
 use super::record::LoadError;
-use crate::federation::source::SourceError;
+use crawlspace_archive::source::SourceError;
 
 /// What is read at once at first when nothing says how long a record is, and what is read at once at most.
 const FIRST: u64 = 16 * 1024;

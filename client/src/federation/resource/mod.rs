@@ -7,7 +7,6 @@ mod answer;
 mod capture;
 pub mod client_request;
 mod gzip;
-pub(crate) mod http_head;
 mod input;
 pub mod live;
 mod loader;
@@ -28,8 +27,8 @@ use std::sync::Arc;
 use self::answer::in_header;
 pub use self::answer::{answer, Form, Request};
 use self::loader::Archives;
-use super::net::Net;
-use super::source::Limits;
+use crawlspace_archive::net::Net;
+use crawlspace_archive::source::Limits;
 use crawlspace_warc::digest;
 
 /// What loaders of all collections have in common.

@@ -5,8 +5,8 @@ use std::fmt;
 use bytes::Bytes;
 use futures_util::stream::BoxStream;
 
-use crate::federation::source::SourceError;
-use crate::federation::timestamp::Timestamp;
+use crawlspace_archive::source::SourceError;
+use crawlspace_archive::timestamp::Timestamp;
 
 /// A valid WARC record: what loaders make of rows.
 ///

@@ -18,14 +18,14 @@ use hyper::ext::ReasonPhrase;
 use percent_encoding::{percent_encode, CONTROLS};
 use url::Url;
 
-use super::http_head::{self, Head, MAX_HEAD};
 use super::in_header;
 use super::record::{LoadError, Record};
 use super::stored::header::{self, Header};
 use super::stored::END;
-use crate::federation::net::exchange::{Chunked, Piece};
 use crate::federation::server::links::{link, memento_link, quoted, timemap_link, Place};
 use crate::federation::server::{empty, frames, message, whole, Body, Broken};
+use crawlspace_archive::http_head::{self, Head, MAX_HEAD};
+use crawlspace_archive::net::exchange::{Chunked, Piece};
 
 /// What is put before the name of a field that must not act here.
 const ORIGINAL: &str = "x-archive-orig-";

@@ -10,7 +10,7 @@ use http::Method;
 use super::client_request::ClientRequest;
 use super::record::LoadError;
 use super::spool::Spool;
-use crate::federation::net::exchange::{head_length, is_token, Chunked, Head, Piece, Version};
+use crawlspace_archive::net::exchange::{head_length, is_token, Chunked, Head, Piece, Version};
 
 /// The longest header that is taken, in bytes.
 pub const MAX_HEAD: usize = 64 * 1024;

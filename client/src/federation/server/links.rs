@@ -7,7 +7,7 @@ use http::HeaderMap;
 use percent_encoding::{utf8_percent_encode, AsciiSet, CONTROLS, NON_ALPHANUMERIC};
 
 use crate::federation::query::absolute;
-use crate::federation::timestamp::Timestamp;
+use crawlspace_archive::timestamp::Timestamp;
 
 /// What cannot stand between `<` and `>` of a link, or in quotes. Escapes that are there stay.
 const IN_LINK: &AsciiSet = &CONTROLS

@@ -43,9 +43,9 @@ use tracing::Instrument;
 
 use super::collection::Collection;
 use super::figures::Api;
-use super::net::circle::{Circle, Way};
 use super::resource::Form;
 use super::Federation;
+use crawlspace_archive::net::circle::{Circle, Way};
 
 pub use self::body::{frames, whole, Body, Broken};
 pub use self::index::{refusal, status_of, with_errors, with_ignored};

@@ -1,7 +1,7 @@
 //! Rows as text.
 
 use crate::federation::query::Output;
-use crate::federation::row::{self, quote, Row};
+use crawlspace_archive::row::{self, quote, Row};
 use crawlspace_cdx::Field;
 
 /// Writes rows in one of the formats that are a line a row.

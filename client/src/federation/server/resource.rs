@@ -14,7 +14,7 @@ use crate::federation::resource::client_request::ClientRequest;
 use crate::federation::resource::record::LoadError;
 use crate::federation::resource::spool::Spooled;
 use crate::federation::resource::{self, request_message, Form};
-use crate::federation::source::SourceError;
+use crawlspace_archive::source::SourceError;
 
 /// The largest body of a request, in bytes.
 const LARGEST_BODY: u64 = 64 << 20;

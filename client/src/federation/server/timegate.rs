@@ -12,8 +12,8 @@ use super::{only_read, Asked};
 use crate::federation::collection::{next, Failure};
 use crate::federation::group::Report;
 use crate::federation::query::{BadQuery, Query};
-use crate::federation::row::Row;
-use crate::federation::timestamp::Timestamp;
+use crawlspace_archive::row::Row;
+use crawlspace_archive::timestamp::Timestamp;
 
 const ACCEPT_DATETIME: HeaderName = HeaderName::from_static("accept-datetime");
 

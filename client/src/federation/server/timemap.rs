@@ -16,10 +16,11 @@ use super::{only_read, Asked};
 use crate::federation::collection::{next, Failure, Rows};
 use crate::federation::group::Report;
 use crate::federation::operations::is_self_redirect;
-use crate::federation::query::{Order, Output, Query};
-use crate::federation::row::Row;
-use crate::federation::source::Batch;
-use crate::federation::timestamp::Timestamp;
+use crate::federation::query::{Output, Query};
+use crawlspace_archive::row::Row;
+use crawlspace_archive::sorted::Order;
+use crawlspace_archive::source::Batch;
+use crawlspace_archive::timestamp::Timestamp;
 use crawlspace_cdx::surt::MatchType;
 
 /// The media type of TimeMaps (RFC 6690).

@@ -1,22 +1,17 @@
 //! The kinds of sources.
 
 pub(crate) mod file;
-pub(crate) mod line;
-mod place;
 mod redis;
 mod remote;
-pub(crate) mod sorted;
-pub(crate) mod span;
-pub(crate) mod work;
-pub(crate) mod zipnum;
 
 use std::sync::Arc;
 
 pub use self::redis::RedisSource;
 pub use self::remote::{CdxSource, LiveSource, MementoSource, UpstreamSource};
 use super::config::{self, SourceKind};
-use super::net::Net;
-use super::source::{Limits, Source};
+use crate::federation::source::Source;
+use crawlspace_archive::net::Net;
+use crawlspace_archive::source::Limits;
 pub use file::FileSource;
 
 /// What a source needs to know of itself.

@@ -9,13 +9,14 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::{self, StreamExt};
 use futures_util::FutureExt;
 
-use super::super::query::Order;
-use super::super::source::{Batch, Lookup, Rows, Source, SourceError};
-use super::line::{is_no_capture, trimmed, Shape, Writer, LONGEST};
-use super::span::{distance, Place, Span};
 use super::Identity;
+use crate::federation::source::{Lookup, Rows, Source};
 use crate::server::without_password;
 use crate::{Ask, AsyncServer, Call};
+use crawlspace_archive::sorted::line::{is_no_capture, trimmed, Shape, Writer, LONGEST};
+use crawlspace_archive::sorted::span::{distance, Place, Span};
+use crawlspace_archive::sorted::Order;
+use crawlspace_archive::source::{Batch, SourceError};
 
 /// Number of members asked for in the first page.
 const FIRST_PAGE: usize = 100;
@@ -91,9 +92,9 @@ impl Source for RedisSource {
             if self.0.key.contains('*') {
                 return Err(SourceError::Unsupported(MANY.to_owned()));
             }
-            let span = Span::of(&lookup.query);
+            let span = Span::of(&lookup.query.keys, lookup.query.from, lookup.query.to);
             let split = match lookup.order {
-                Order::Closest(moment) => span.split(&lookup.query, moment),
+                Order::Closest(moment) => span.split(&lookup.query.keys, moment),
                 _ => None,
             };
             let order = match (lookup.order, &split) {

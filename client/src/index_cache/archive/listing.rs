@@ -6,7 +6,7 @@ use url::Url;
 
 use super::super::{Error, Work};
 use super::list::{self, Named};
-use crate::wacz::{self, Location, Problem};
+use crawlspace_archive::wacz::{self, Location, Problem};
 
 /// How many listings are read from one place on, before it is thought to have no end.
 const MAX_LISTINGS: usize = 100_000;

@@ -8,8 +8,8 @@ use xxhash_rust::xxh3::Xxh3;
 use super::super::{Error, Input, JobId, Work};
 use super::catalogue::MetadataFile;
 use super::{listing, Found, Kind, Options, Record, Taker};
-use crate::federation::resource::http_head::Head;
-use crate::wacz::{self, Location};
+use crawlspace_archive::http_head::Head;
+use crawlspace_archive::wacz::{self, Location};
 use crawlspace_warc::digest::{Digest, Digester};
 use crawlspace_warc::{self as warc, Header, Problem, Reader, RecordType};
 

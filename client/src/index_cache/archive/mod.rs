@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use self::catalogue::Catalogue;
 use super::{Error, Input, JobId, Missing, Work};
-use crate::wacz;
+use crawlspace_archive::wacz;
 
 /// Which record of a job it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

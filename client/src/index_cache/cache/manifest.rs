@@ -9,7 +9,7 @@ use xxhash_rust::xxh3::{xxh3_128, Xxh3};
 
 use super::super::{Error, JobSet, Work};
 use super::{is_absent, open_file};
-use crate::federation::timestamp::Timestamp;
+use crawlspace_archive::timestamp::Timestamp;
 
 /// The version of the form that is written. Entries of other versions are built anew.
 const FORMAT: u32 = 1;

@@ -71,7 +71,7 @@ fn a_bad_line_says_why() {
         assert_eq!(Line::parse(line.as_bytes()), Err(bad), "{line}");
     }
     assert_eq!(Line::parse(b"http://a.dk/\xff"), Err(Bad::NotUtf8(12)));
-    let long = line(5, &"x".repeat(crate::index_cache::lines::MAX_LINE));
+    let long = line(5, &"x".repeat(crawlspace_archive::lines::MAX_LINE));
     assert_eq!(Line::parse(long.as_bytes()), Err(Bad::TooLong));
 }
 

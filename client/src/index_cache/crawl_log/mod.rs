@@ -16,8 +16,8 @@ use std::ops::Range;
 
 use memchr::memrchr;
 
-use super::lines::fields::{is_number, is_word, number, Fields};
-use super::lines::{Bad, MAX_LINE};
+use crawlspace_archive::lines::fields::{is_number, is_word, number, Fields};
+use crawlspace_archive::lines::{Bad, MAX_LINE};
 pub use notes::Origin;
 
 /// A line. It borrows the bytes it was read from.
@@ -34,7 +34,7 @@ pub use notes::Origin;
 /// assert_eq!(line.digest, Some("AXH2IFNXC4MUT26SRHRJZHGR3FDAJDNR"));
 /// let origin = line.duplicate().unwrap();
 /// assert_eq!((&origin.file[..], origin.offset), ("1-1-0008.arc", 22_962_264));
-/// # Ok::<(), crawlspace_client::index_cache::lines::Bad>(())
+/// # Ok::<(), crawlspace_archive::lines::Bad>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Line<'a> {

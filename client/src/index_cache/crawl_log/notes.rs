@@ -6,7 +6,7 @@ use memchr::{memchr, memchr2_iter, memchr_iter};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::super::lines::fields::{is_number, is_printable, number};
+use crawlspace_archive::lines::fields::{is_number, is_printable, number};
 
 /// Where a record is.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,9 +6,9 @@ use std::ops::Range;
 
 use super::super::cdx_line::{is_header, Line};
 use super::super::crawl_log::Origin;
-use super::super::lines::Reader;
 use super::super::Error;
 use super::{read, unsorted, Counts};
+use crawlspace_archive::lines::Reader;
 
 /// What the rows of one URL may take, in bytes.
 const WINDOW: usize = 32 * 1024 * 1024;

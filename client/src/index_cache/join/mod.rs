@@ -20,9 +20,9 @@ use crawlspace_cdx::surt::urlkey;
 
 use self::captures::Captures;
 pub use self::row::Row;
-use super::lines::fields::is_word;
-use super::lines::{Bad, Reader, Tally};
 use super::{crawl_log, Error, JobId, Work};
+use crawlspace_archive::lines::fields::is_word;
+use crawlspace_archive::lines::{Bad, Reader, Tally};
 
 /// Number of lines after which progress is reported and a cancellation looked for.
 const OFTEN: u64 = 4096;

@@ -20,11 +20,11 @@ pub use self::crawl_name::CrawlName;
 use self::row::Row;
 pub use self::survey::Skipped;
 use self::survey::{Survey, CHECKED};
-use super::zipnum::Lookup;
 use super::{JobId, Work};
 use crate::dedupe::feed::{feed, writer_at, Refused, RECORDS};
 use crate::dedupe::{Added, Adding, Committed, CrawlStats, Index, Sequence, State};
 use crate::{Ask, Batch, Call, Code};
+use crawlspace_archive::zipnum::Lookup;
 
 /// Files whose places are asked for in a round trip.
 const OPENED: usize = 100;

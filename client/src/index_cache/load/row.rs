@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use crawlspace_cdx::{Field, Format, Line, Read};
 
-use crate::indexer::capture::Capture;
+use crawlspace_archive::capture::Capture;
 
 /// Longest name of a file that a dedupe index takes, in bytes.
 const FILE_NAME: usize = 4096;

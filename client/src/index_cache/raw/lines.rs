@@ -6,9 +6,9 @@ use std::ops::Range;
 
 use super::super::ahead::read_ahead;
 use super::super::archive::{Kind, Record};
-use super::super::lines::{Bad, Reader, Tally};
-use super::super::sort::Sorter;
 use super::super::{cdx_line, crawl_log, Draft, Error, JobId, Work};
+use crawlspace_archive::lines::{Bad, Reader, Tally};
+use crawlspace_archive::sort::Sorter;
 
 /// What is written at once, in bytes.
 const BUFFER: usize = 256 * 1024;

@@ -11,11 +11,11 @@ use self::negative::Negative;
 use super::archive::{self, Archive, Found, Kind};
 use super::cache::Slot;
 use super::combine::{both, each_job};
-use super::sort::Sorter;
 use super::{
     Draft, Entry, Error, Figures, FileBasedCache, Form, JobId, JobSet, Missing, MissingJob,
     Options, Work,
 };
+use crawlspace_archive::sort::Sorter;
 
 /// What a job has in the archive, taken out of it.
 #[derive(Debug)]

@@ -10,8 +10,8 @@ use url::Url;
 
 use super::super::{IndexKind, JobSet, Work};
 use super::failure::Failure;
-use crate::wacz::http::{refused, web_client, Body, NOT_NOW};
-use crate::wacz::Options as WebOptions;
+use crawlspace_archive::wacz::http::{refused, web_client, Body, NOT_NOW};
+use crawlspace_archive::wacz::Options as WebOptions;
 
 /// How long the server is to wait for an index that is being built, in seconds, before it says so.
 const WAIT: u64 = 20;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::super::Error;
-use crate::wacz::Problem;
+use crawlspace_archive::wacz::Problem;
 
 /// What went wrong.
 #[derive(Debug)]

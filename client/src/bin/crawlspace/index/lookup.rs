@@ -4,8 +4,8 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use clap::{ArgGroup, Args, ValueHint};
-use crawlspace_client::federation::row::Row;
-use crawlspace_client::index_cache::zipnum::Lookup as Rows;
+use crawlspace_archive::row::Row;
+use crawlspace_archive::zipnum::Lookup as Rows;
 use crawlspace_client::index_cache::{Entry, Error, IndexKind, JobSet, MultiFileBasedCache, Work};
 use serde_json::{Map, Value};
 

@@ -3,8 +3,8 @@
 use std::io::{self, IsTerminal};
 
 use clap::{Args, ValueHint};
-use crawlspace_client::wacz::package::{check, Known, Report, State};
-use crawlspace_client::wacz::{Location, Options};
+use crawlspace_archive::wacz::package::{check, Known, Report, State};
+use crawlspace_archive::wacz::{Location, Options};
 use indicatif::ProgressBar;
 
 use crate::columns::{words, Columns};

@@ -3,10 +3,10 @@
 use std::io;
 
 use clap::{Args, ValueHint};
+use crawlspace_archive::wacz::package::{set_requires, Required, Signature};
+use crawlspace_archive::wacz::{Location, Options, Wacz};
 use crawlspace_client::dedupe::{Index, Of};
 use crawlspace_client::dependencies::{self, Dependencies};
-use crawlspace_client::wacz::package::{set_requires, Required, Signature};
-use crawlspace_client::wacz::{Location, Options, Wacz};
 use serde::Serialize;
 
 use crate::columns::{figures, words, Columns};

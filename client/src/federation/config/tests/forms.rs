@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use super::super::{Dialect, Loader, Network, SourceKind};
 use super::examples::{folder, step, web};
 use super::{good, parse};
+use crate::federation::config::{Dialect, Loader, SourceKind};
+use crawlspace_archive::net::Network;
 
 #[test]
 fn loaders_of_every_kind() {

@@ -8,10 +8,11 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 
-use super::super::{
-    Collection, Config, Dialect, Indexes, Loader, Network, Secrets, Source, SourceKind, Step,
-};
 use super::{good, parse};
+use crate::federation::config::{
+    Collection, Config, Dialect, Indexes, Loader, Secrets, Source, SourceKind, Step,
+};
+use crawlspace_archive::net::Network;
 
 #[test]
 fn the_normal_form_has_everything() {

@@ -11,10 +11,10 @@ use url::Url;
 use super::client_request::ClientRequest;
 use super::digest::Digest;
 use super::record::{LoadError, Record};
-use crate::federation::net::{circle, Net};
-use crate::federation::row::Row;
-use crate::federation::source::{Limits, SourceError};
-use crate::federation::timestamp::Timestamp;
+use crawlspace_archive::net::{circle, Net};
+use crawlspace_archive::row::Row;
+use crawlspace_archive::source::{Limits, SourceError};
+use crawlspace_archive::timestamp::Timestamp;
 
 pub use self::upstream::load as load_upstream;
 

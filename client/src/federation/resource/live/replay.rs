@@ -9,14 +9,14 @@ use url::Url;
 use super::capture_head::{capture_head, original};
 use super::response::{self, Arrived, Origin};
 use super::{unsent, upstream, Whereabouts};
-use crate::federation::net::exchange::{Exchange, Head, Status};
-use crate::federation::net::Net;
 use crate::federation::resource::client_request::ClientRequest;
 use crate::federation::resource::digest::{Algorithm, Digest, Digester};
 use crate::federation::resource::record::{LoadError, Record};
 use crate::federation::resource::spool::{blocking, Spool};
-use crate::federation::source::{Limits, SourceError};
-use crate::federation::timestamp::Timestamp;
+use crawlspace_archive::net::exchange::{Exchange, Head, Status};
+use crawlspace_archive::net::Net;
+use crawlspace_archive::source::{Limits, SourceError};
+use crawlspace_archive::timestamp::Timestamp;
 
 /// Limit of bytes unpacked to compare a body with the digest of its index; a larger one stays as it came.
 const MOST_UNPACKED: u64 = 256 << 20;

@@ -7,11 +7,11 @@ use bytes::Bytes;
 use futures_util::stream::{self, StreamExt};
 use rustls::crypto::{ring, CryptoProvider};
 
-use crate::federation::net::exchange::Incoming;
 use crate::federation::resource::digest::{Algorithm, Digest, Digester};
 use crate::federation::resource::record::{LoadError, Record};
 use crate::federation::resource::spool::{Spool, Spooled};
-use crate::federation::timestamp::Timestamp;
+use crawlspace_archive::net::exchange::Incoming;
+use crawlspace_archive::timestamp::Timestamp;
 
 /// What closes a record.
 const END: &[u8] = b"\r\n\r\n";

@@ -8,16 +8,18 @@ use http::Method;
 use url::Url;
 
 use super::unsent;
-use crate::federation::net::exchange::{Body, Exchange, Head, Incoming, Outgoing, Status, Version};
-use crate::federation::net::{circle, Net};
 use crate::federation::resource::client_request::ClientRequest;
 use crate::federation::resource::input::Input;
 use crate::federation::resource::record::{LoadError, Record};
 use crate::federation::resource::spool::{Spool, Spooled};
 use crate::federation::resource::stored::header::{self, Header, MAX_HEADER};
 use crate::federation::resource::stored::{Stored, END};
-use crate::federation::row::Row;
-use crate::federation::source::{Limits, SourceError};
+use crawlspace_archive::net::exchange::{
+    Body, Exchange, Head, Incoming, Outgoing, Status, Version,
+};
+use crawlspace_archive::net::{circle, Net};
+use crawlspace_archive::row::Row;
+use crawlspace_archive::source::{Limits, SourceError};
 
 /// Asks a collection of another server of this kind for the record that a row is about. `collection` is its URL,
 /// without `/resource`.

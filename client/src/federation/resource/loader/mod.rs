@@ -19,8 +19,8 @@ use super::open_files::OpenFiles;
 use super::record::LoadError;
 use super::stored::Stored;
 use crate::federation::config::Loader;
-use crate::federation::net::Net;
-use crate::federation::source::Limits;
+use crawlspace_archive::net::Net;
+use crawlspace_archive::source::Limits;
 
 /// Size up to which a record in a local file is read twice, in bytes: once to check it, and once to send it.
 const TWICE: u64 = 64 << 20;

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use http::header::{HeaderValue, ACCEPT_ENCODING, CONTENT_RANGE, RANGE};
 use url::Url;
 
-use crate::federation::net::{Net, Request};
 use crate::federation::resource::capture::Extent;
 use crate::federation::resource::input::Input;
 use crate::federation::resource::record::LoadError;
-use crate::federation::source::{Limits, SourceError};
+use crawlspace_archive::net::{Net, Request};
+use crawlspace_archive::source::{Limits, SourceError};
 
 /// Limit of bytes before the record, from a server that sends all of a file where a part was asked for.
 const LONGEST_WAY: u64 = 64 << 20;

@@ -13,7 +13,6 @@ use self::response::{of_nothing, with_payload};
 use super::capture::{Capture, Extent};
 use super::client_request::ClientRequest;
 use super::digest::{self, Algorithm, Digest};
-use super::http_head::Head;
 use super::input::Input;
 use super::live;
 use super::loader::Archives;
@@ -23,11 +22,13 @@ use super::stored::Stored;
 use crate::federation::collection::Collection;
 use crate::federation::config::Loader;
 use crate::federation::group::{Member, Report};
-use crate::federation::net::Net;
-use crate::federation::query::{Order, Query, Selection};
-use crate::federation::row::Row;
-use crate::federation::source::Limits;
-use crate::federation::timestamp::Timestamp;
+use crate::federation::query::{Query, Selection};
+use crawlspace_archive::http_head::Head;
+use crawlspace_archive::net::Net;
+use crawlspace_archive::row::Row;
+use crawlspace_archive::sorted::Order;
+use crawlspace_archive::source::Limits;
+use crawlspace_archive::timestamp::Timestamp;
 
 /// How long the original of a revisit is looked for.
 const PATIENCE: Duration = Duration::from_secs(30);

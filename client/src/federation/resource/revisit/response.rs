@@ -3,11 +3,11 @@
 use bytes::Bytes;
 
 use crate::federation::resource::digest::{self, Algorithm, Digest};
-use crate::federation::resource::http_head::Head;
 use crate::federation::resource::record::{LoadError, Record};
 use crate::federation::resource::stored::header::Header;
 use crate::federation::resource::stored::{compose, made_id, Payload, Stored};
-use crate::federation::timestamp::Timestamp;
+use crawlspace_archive::http_head::Head;
+use crawlspace_archive::timestamp::Timestamp;
 
 /// What says how a payload is written, and comes with it.
 const FRAMING: [&str; 3] = ["Content-Length", "Transfer-Encoding", "Content-Encoding"];

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use super::header::Header;
 use crate::federation::resource::record::LoadError;
-use crate::federation::timestamp::Timestamp;
+use crawlspace_archive::timestamp::Timestamp;
 pub(super) use crawlspace_warc::arc::may_begin;
 use crawlspace_warc::arc::Line;
 

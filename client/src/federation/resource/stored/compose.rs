@@ -6,7 +6,7 @@ use futures_util::stream::{self, StreamExt};
 use super::header::Header;
 use super::{Payload, END};
 use crate::federation::resource::record::{LoadError, Record};
-use crate::federation::timestamp::Timestamp;
+use crawlspace_archive::timestamp::Timestamp;
 
 /// Puts a record together. Its header gets the `Content-Length` that it has to have.
 pub(in crate::federation::resource) fn compose(

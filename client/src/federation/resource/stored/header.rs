@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::federation::resource::record::LoadError;
-use crate::federation::timestamp::Timestamp;
+use crawlspace_archive::timestamp::Timestamp;
 
 /// The largest header that is read, in bytes.
 pub(in crate::federation::resource) const MAX_HEADER: usize = 64 * 1024;

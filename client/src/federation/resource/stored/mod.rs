@@ -16,10 +16,10 @@ use self::block::{Block, Checks};
 pub(super) use self::compose::compose;
 use self::header::{Header, MAX_HEADER};
 use super::digest::{self, Digest};
-use super::http_head;
 use super::input::Input;
 use super::record::{LoadError, Record};
 use super::unpack::Unpacked;
+use crawlspace_archive::http_head;
 
 /// The largest block that is checked as a whole in memory, in bytes.
 const WHOLE: u64 = 1 << 20;

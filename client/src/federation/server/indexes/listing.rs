@@ -12,9 +12,9 @@ use super::super::body::Body;
 use super::super::reply::{json as reply_json, message};
 use super::super::state::{fresh, Metrics};
 use crate::federation::indexes::Indexes;
-use crate::federation::timestamp::Timestamp;
 use crate::index_cache::operations::{list, Listed};
 use crate::index_cache::{Counts, Error, IndexKind};
+use crawlspace_archive::timestamp::Timestamp;
 
 /// Limit of look-ups in the folder of indexes under way at once.
 static LOOKING: Semaphore = Semaphore::const_new(2);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use maud::{html, Markup};
 
 use super::search::Search;
-use crate::federation::timestamp::Timestamp;
+use crawlspace_archive::timestamp::Timestamp;
 
 const MONTHS: [&str; 12] = [
     "January",

@@ -14,11 +14,11 @@ use crate::federation::collection::{next, Collection};
 use crate::federation::group::Report;
 use crate::federation::query::Query;
 use crate::federation::reason::Reason;
-use crate::federation::row::Row;
 use crate::federation::server::links::Place;
 use crate::federation::server::status_of;
-use crate::federation::timestamp::Timestamp;
 use crate::federation::Federation;
+use crawlspace_archive::row::Row;
+use crawlspace_archive::timestamp::Timestamp;
 
 /// How many captures are listed at a time.
 const LISTED: u64 = 100;

@@ -8,18 +8,21 @@ use std::sync::Arc;
 use crawlspace_cdx::surt::MatchType;
 use redis_tests::Rng;
 
-use super::super::super::query::Order;
-use super::super::super::source::{Lookup, Source, SourceError};
-use super::super::super::timestamp::Timestamp;
-use super::super::place::Places;
-use super::folder::Choice;
 use super::tests::{ask, identity, lookup, query, runtime};
 use super::FileSource;
+use crate::federation::source::{Lookup, Source};
+use crawlspace_archive::sorted::folder::Choice;
+use crawlspace_archive::sorted::place::Places;
+use crawlspace_archive::sorted::Order;
+use crawlspace_archive::source::SourceError;
+use crawlspace_archive::timestamp::Timestamp;
 
 /// One that looks for files whenever it is asked.
 fn watching(path: &Path) -> FileSource {
     FileSource {
-        places: Arc::new(Places::new(path.to_owned(), Choice::All).always()),
+        places: Arc::new(
+            Places::new(path.to_owned(), Choice::All).with_age(std::time::Duration::ZERO),
+        ),
         ..FileSource::new(path.to_owned(), identity())
     }
 }

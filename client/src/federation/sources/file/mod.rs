@@ -5,16 +5,13 @@
 //! steps on a thread that may wait. Files that come, go, grow or are replaced are noticed: each open one is asked
 //! whether it has changed whenever it is read, and names are looked up again once a second at most.
 
-pub(crate) mod folder;
-pub(crate) mod handle;
 #[cfg(test)]
 mod hostile;
-pub(crate) mod order;
-pub(crate) mod pivots;
-pub(crate) mod search;
-pub(crate) mod start;
+mod pages;
 #[cfg(test)]
 pub(crate) mod tests;
+#[cfg(test)]
+mod zipnum_tests;
 
 use std::sync::atomic::{AtomicU64, Ordering as Memory};
 use std::sync::Arc;
@@ -22,17 +19,18 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use futures_util::FutureExt;
 
-use super::super::query::Order;
-use super::super::source::{Blocks, Lookup, Rows, Source, SourceError};
-use super::line::Writer;
-use super::place::Places;
-use super::sorted::scan::Scan;
-use super::span::Span;
-use super::work::batches;
 use super::Identity;
-use folder::{Choice, Listing};
-use order::Disorder;
-use start::Files;
+use crate::federation::source::{Blocks, Lookup, Rows, Source};
+use crawlspace_archive::sorted::disorder::Disorder;
+use crawlspace_archive::sorted::folder::{Choice, Listing};
+use crawlspace_archive::sorted::line::Writer;
+use crawlspace_archive::sorted::place::Places;
+use crawlspace_archive::sorted::scan::Scan;
+use crawlspace_archive::sorted::span::Span;
+use crawlspace_archive::sorted::start::Files;
+use crawlspace_archive::sorted::work::batches;
+use crawlspace_archive::sorted::Order;
+use crawlspace_archive::source::SourceError;
 
 /// A CDX or CDXJ file, or a folder of them.
 #[derive(Debug)]
@@ -66,9 +64,13 @@ impl FileSource {
 
     async fn ask(&self, lookup: &Lookup) -> Result<Rows, SourceError> {
         let listing = self.listing(lookup).await?;
-        let span = Arc::new(Span::of(&lookup.query));
+        let span = Arc::new(Span::of(
+            &lookup.query.keys,
+            lookup.query.from,
+            lookup.query.to,
+        ));
         let (order, split) = match lookup.order {
-            Order::Closest(moment) => match span.split(&lookup.query, moment) {
+            Order::Closest(moment) => match span.split(&lookup.query.keys, moment) {
                 Some(split) => (lookup.order, Some(split)),
                 None => (Order::Ascending, None),
             },

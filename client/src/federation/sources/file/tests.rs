@@ -10,13 +10,15 @@ use futures_util::StreamExt;
 use redis_tests::Rng;
 use tokio::runtime::Runtime;
 
-use super::super::super::query::{Order, Query};
-use super::super::super::row::Row;
-use super::super::super::source::{Limits, Lookup, Source};
-use super::super::super::timestamp::{compare, Timestamp};
-use super::super::line::{trimmed, Shape, Writer};
 use super::super::Identity;
 use super::FileSource;
+use crate::federation::query::Query;
+use crate::federation::source::{Lookup, Source};
+use crawlspace_archive::row::Row;
+use crawlspace_archive::sorted::line::{trimmed, Shape, Writer};
+use crawlspace_archive::sorted::Order;
+use crawlspace_archive::source::Limits;
+use crawlspace_archive::timestamp::{compare, Timestamp};
 
 const MEMBERS: &str = r#""source": "a", "source_type": "file""#;
 

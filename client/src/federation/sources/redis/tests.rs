@@ -7,8 +7,8 @@ use redis_tests::{Options, Rng, Server};
 use super::super::file::tests::{
     ask, assert_same, identity, lookup, query, random_lookup, runtime, text,
 };
-use super::super::line::trimmed;
 use super::*;
+use crawlspace_archive::sorted::line::trimmed;
 
 #[test]
 fn an_url_is_a_database_and_a_key() {

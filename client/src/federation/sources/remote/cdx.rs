@@ -12,10 +12,11 @@ use super::template::{Parameters, Template, Values};
 use super::translation::translated;
 use super::whitelist::{Place, Whitelist};
 use crate::federation::config::Dialect;
-use crate::federation::net::Net;
-use crate::federation::query::Order;
-use crate::federation::source::{Lookup, Rows, Source, SourceError};
+use crate::federation::source::{Lookup, Rows, Source};
 use crate::federation::sources::Identity;
+use crawlspace_archive::net::Net;
+use crawlspace_archive::sorted::Order;
+use crawlspace_archive::source::SourceError;
 
 /// A CDX server: pywb's, OutbackCDX, the wayback-cdx-server of the Internet Archive, or one that is like them.
 ///

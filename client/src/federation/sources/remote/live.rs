@@ -7,10 +7,11 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::{self, StreamExt};
 use futures_util::FutureExt;
 
-use crate::federation::row::{build, member, Row};
-use crate::federation::source::{Lookup, Rows, Source, SourceError};
+use crate::federation::source::{Lookup, Rows, Source};
 use crate::federation::sources::Identity;
-use crate::federation::timestamp::Timestamp;
+use crawlspace_archive::row::{build, member, Row};
+use crawlspace_archive::source::SourceError;
+use crawlspace_archive::timestamp::Timestamp;
 
 /// The live web: every URL has one capture, of now. More than a single URL cannot be asked for, and matches nothing.
 pub struct LiveSource {

@@ -18,11 +18,12 @@ use super::rows::{rows, Batched};
 use super::template::{Template, Values};
 use super::whitelist::{Made, Place, Whitelist};
 use crate::federation::link_format::{Link, Links};
-use crate::federation::net::{Answer, Net, Request};
-use crate::federation::query::Order;
-use crate::federation::source::{Batch, Limits, Lookup, Rows, Source, SourceError};
+use crate::federation::source::{Lookup, Rows, Source};
 use crate::federation::sources::Identity;
-use crate::federation::timestamp::Timestamp;
+use crawlspace_archive::net::{Answer, Net, Request};
+use crawlspace_archive::sorted::Order;
+use crawlspace_archive::source::{Batch, Limits, SourceError};
+use crawlspace_archive::timestamp::Timestamp;
 
 const ACCEPT_DATETIME: HeaderName = HeaderName::from_static("accept-datetime");
 const MEMENTO_DATETIME: HeaderName = HeaderName::from_static("memento-datetime");

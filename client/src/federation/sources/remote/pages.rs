@@ -18,9 +18,9 @@ use super::pieces::{Piece, Pieces};
 use super::rows::Batched;
 use super::template::Parameters;
 use super::whitelist::{Made, Verdict, Whitelist};
-use crate::federation::net::{circle, Answer, Net, Request};
-use crate::federation::row::Row;
-use crate::federation::source::{Batch, Limits, SourceError};
+use crawlspace_archive::net::{circle, Answer, Net, Request};
+use crawlspace_archive::row::Row;
+use crawlspace_archive::source::{Batch, Limits, SourceError};
 
 /// Number of rows that ends a batch; a batch ends earlier when more rows would have to be waited for.
 const BATCH: usize = 512;

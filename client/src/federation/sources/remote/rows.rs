@@ -7,9 +7,10 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::{self, StreamExt};
 use tokio::time::Instant;
 
-use crate::federation::query::Order;
-use crate::federation::row::Row;
-use crate::federation::source::{Batch, Limits, Lookup, Rows, SourceError};
+use crate::federation::source::{Lookup, Rows};
+use crawlspace_archive::row::Row;
+use crawlspace_archive::sorted::Order;
+use crawlspace_archive::source::{Batch, Limits, SourceError};
 
 /// An answer of no more rows than this is put in order here.
 const SORTED: usize = 2000;

@@ -7,12 +7,14 @@ use futures_util::{StreamExt, TryStreamExt};
 use redis_tests::{answer, Asked, Part, ScriptedHost};
 
 use super::*;
-use crate::federation::config::{Dialect, Network};
-use crate::federation::net::Net;
+use crate::federation::config::Dialect;
 use crate::federation::query::Query;
-use crate::federation::row::{member, Row};
-use crate::federation::source::{Limits, Lookup, Source, SourceError};
+use crate::federation::source::{Lookup, Source};
 use crate::federation::sources::Identity;
+use crawlspace_archive::net::Net;
+use crawlspace_archive::net::Network;
+use crawlspace_archive::row::{member, Row};
+use crawlspace_archive::source::{Limits, SourceError};
 
 fn net() -> Arc<Net> {
     let here = Network {

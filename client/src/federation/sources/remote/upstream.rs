@@ -12,11 +12,12 @@ use super::template::{Parameters, Template, Values};
 use super::translation::translated;
 use super::whitelist::{Place, Whitelist};
 use crate::federation::config::Dialect;
-use crate::federation::net::Net;
-use crate::federation::query::Order;
-use crate::federation::row::member;
-use crate::federation::source::{Lookup, Rows, Source, SourceError};
+use crate::federation::source::{Lookup, Rows, Source};
 use crate::federation::sources::Identity;
+use crawlspace_archive::net::Net;
+use crawlspace_archive::row::member;
+use crawlspace_archive::sorted::Order;
+use crawlspace_archive::source::SourceError;
 
 /// A collection of another server of this kind, or of pywb's warcserver.
 ///

@@ -12,9 +12,9 @@ use crawlspace_cdx::surt::{self, KeyRange};
 use super::claim::Claim;
 use super::template::{Template, Values};
 use crate::federation::query::Query;
-use crate::federation::row::Row;
-use crate::federation::source::Batch;
-use crate::federation::timestamp::Timestamp;
+use crawlspace_archive::row::Row;
+use crawlspace_archive::source::Batch;
+use crawlspace_archive::timestamp::Timestamp;
 
 /// The longest URL, in bytes.
 const URL: usize = 64 << 10;

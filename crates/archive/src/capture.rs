@@ -1,0 +1,184 @@
+//! What a line of a CDX(J) file means to a dedupe index.
+
+use std::borrow::Cow;
+
+use crawlspace_cdx::{Field, Format, Line, Read};
+
+/// A URL that is longer is refused by the server.
+const MAX_URL: usize = 1024 * 1024;
+const REVISIT: &[u8] = b"warc/revisit";
+
+/// A line, seen with deduplication in mind.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Capture<'a> {
+    /// A `response` record.
+    Response {
+        hash: Cow<'a, [u8]>,
+        date: Cow<'a, [u8]>,
+        url: Cow<'a, [u8]>,
+        size: u64,
+    },
+    /// A `revisit` record.
+    Revisit { hash: Cow<'a, [u8]>, size: u64 },
+    /// A capture that is nothing that a crawler fetched by HTTP: extracted text, metadata, DNS.
+    Other,
+    /// A header or a blank line.
+    Nothing,
+    /// A line that cannot be used, and why.
+    Bad(String),
+}
+
+impl<'a> Capture<'a> {
+    pub fn of_line(raw: &'a [u8]) -> Capture<'a> {
+        match Line::read(raw, Format::Auto) {
+            Ok(Read::Capture(line)) => Capture::of(&line),
+            Ok(Read::Skipped) => Capture::Nothing,
+            Err(reason) => Capture::Bad(reason.to_string()),
+        }
+    }
+
+    /// What a line that was parsed means to a dedupe index.
+    pub fn of(line: &Line<'a>) -> Capture<'a> {
+        let field = |field| line.field(&field).unwrap_or_default();
+        let url = field(Field::Url);
+        if !is_http(&url) {
+            return Capture::Other;
+        }
+        let hash = field(Field::Digest);
+        if !is_hash(&hash) {
+            return Capture::Bad(match &hash[..] {
+                b"" | b"-" => "it has no digest".to_owned(),
+                _ => format!("its digest is none: {}", hash.escape_ascii()),
+            });
+        }
+        let length = field(Field::Length);
+        let Some(size) = size_of(&length) else {
+            let length = length.escape_ascii();
+            return Capture::Bad(format!("its length is no number: {length}"));
+        };
+        if field(Field::Mime)[..] == *REVISIT {
+            return Capture::Revisit { hash, size };
+        }
+        let date = field(Field::Timestamp);
+        if !is_date(&date) {
+            let date = date.escape_ascii();
+            return Capture::Bad(format!("its date has not 14 or 17 digits: {date}"));
+        }
+        if url.len() > MAX_URL {
+            return Capture::Bad("its URL is longer than 1 MiB".to_owned());
+        }
+        Capture::Response {
+            hash,
+            date,
+            url,
+            size,
+        }
+    }
+}
+
+/// An index also has captures that crawlers made up (`urn:text:…`, `metadata://…`, `dns:…`). They are neither
+/// `response` nor `revisit` records.
+fn is_http(url: &[u8]) -> bool {
+    let begins = |with: &[u8]| {
+        url.get(..with.len())
+            .is_some_and(|b| b.eq_ignore_ascii_case(with))
+    };
+    begins(b"http://") || begins(b"https://")
+}
+
+/// What the server takes for a hash; a single one that it refuses would keep its whole batch out.
+fn is_hash(digest: &[u8]) -> bool {
+    (16..=256).contains(&digest.len()) && digest.iter().all(u8::is_ascii_graphic)
+}
+
+fn is_date(date: &[u8]) -> bool {
+    matches!(date.len(), 14 | 17) && date.iter().all(u8::is_ascii_digit)
+}
+
+/// Bytes of the record. Some indexes do not know them.
+fn size_of(length: &[u8]) -> Option<u64> {
+    match length {
+        b"" | b"-" => Some(0),
+        digits if digits.iter().all(u8::is_ascii_digit) && digits.len() <= 15 => {
+            std::str::from_utf8(digits).ok()?.parse().ok()
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HASH: &str = "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
+
+    fn cdxj(url: &str, mime: &str, digest: &str, length: &str) -> String {
+        format!(
+            r#"org,example)/ 20240102030405 {{"url": "{url}", "mime": "{mime}", "status": "200", "digest": "{digest}", "length": "{length}", "offset": "0", "filename": "a.warc.gz"}}"#
+        )
+    }
+
+    #[test]
+    fn a_line_is_a_response_unless_its_type_is_that_of_a_revisit() {
+        let line = cdxj("https://example.org/", "text/html", HASH, "1043");
+        assert_eq!(
+            Capture::of_line(line.as_bytes()),
+            Capture::Response {
+                hash: HASH.as_bytes().into(),
+                date: b"20240102030405"[..].into(),
+                url: b"https://example.org/"[..].into(),
+                size: 1043
+            }
+        );
+        let line = cdxj("https://example.org/", "warc/revisit", HASH, "523");
+        assert_eq!(
+            Capture::of_line(line.as_bytes()),
+            Capture::Revisit {
+                hash: HASH.as_bytes().into(),
+                size: 523
+            }
+        );
+    }
+
+    #[test]
+    fn old_indexes_of_eleven_columns_are_read_as_well() {
+        let line = b"org,example)/ 20240102030405 http://example.org/ text/html 200 B2LTWWPUOYAH7UIPQ7ZUPQ4VMBSVC36A - - 1043 333 a.warc.gz";
+        assert!(matches!(
+            Capture::of_line(line),
+            Capture::Response { size: 1043, .. }
+        ));
+        assert_eq!(
+            Capture::of_line(b" CDX N b a m s k r M S V g"),
+            Capture::Nothing
+        );
+    }
+
+    #[test]
+    fn what_no_crawler_fetched_is_passed_over() {
+        for url in [
+            "urn:text:https://example.org/",
+            "dns:example.org",
+            "metadata://gnu.org/software/wget/warc/MANIFEST.txt",
+        ] {
+            let line = cdxj(url, "text/plain", HASH, "1043");
+            assert_eq!(Capture::of_line(line.as_bytes()), Capture::Other, "{url}");
+        }
+    }
+
+    #[test]
+    fn a_line_that_the_server_would_refuse_says_why() {
+        let bad = |line: &str, why: &str| match Capture::of_line(line.as_bytes()) {
+            Capture::Bad(reason) => assert!(reason.contains(why), "{reason}"),
+            other => panic!("{line}: {other:?}"),
+        };
+        bad(&cdxj("http://a/", "text/html", "-", "1"), "no digest");
+        bad(&cdxj("http://a/", "text/html", "short", "1"), "digest");
+        bad(&cdxj("http://a/", "text/html", HASH, "-5"), "length");
+        bad(
+            &cdxj("http://a/", "text/html", HASH, "99999999999999999999"),
+            "length",
+        );
+        bad("org,example)/ 2024 {\"url\": \"http://a/\", \"digest\": \"B2LTWWPUOYAH7UIPQ7ZUPQ4VMBSVC36A\"}", "date");
+        bad("nonsense", "");
+    }
+}

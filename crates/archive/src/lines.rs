@@ -1,0 +1,266 @@
+//! Lines of logs and indexes, however long and broken: read in bounded memory, and counted by what is wrong with them.
+
+pub mod fields;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io::{self, BufRead};
+
+use memchr::memchr;
+
+/// The longest line that is read, in bytes and without its end. A longer one is passed over.
+pub const MAX_LINE: usize = 1024 * 1024;
+
+/// How many bad lines of a [`Tally`] are named, and how much of each is shown.
+const EXAMPLES: usize = 5;
+const SHOWN: usize = 120;
+
+/// What is wrong with a line. [`Display`](fmt::Display) says it to people, and [`Bad::name`] is short and always the
+/// same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Bad {
+    /// It is longer than [`MAX_LINE`].
+    TooLong,
+    /// It is no UTF-8, from that byte on.
+    NotUtf8(usize),
+    /// It has so many fields, where there should be as many as the text says.
+    Fields(usize, &'static str),
+    /// The field of that name is no number.
+    Number(&'static str),
+    /// The date has not 14 digits, or 17.
+    Date,
+    /// The digest is none: it would be no key of an index.
+    Digest,
+    /// The URL is none, so that it has no key.
+    Url,
+}
+
+impl Bad {
+    /// Its name, to count it by.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Bad::TooLong => "too long",
+            Bad::NotUtf8(_) => "not UTF-8",
+            Bad::Fields(..) => "wrong number of fields",
+            Bad::Number(field) => field,
+            Bad::Date => "date",
+            Bad::Digest => "digest",
+            Bad::Url => "URL",
+        }
+    }
+}
+
+impl fmt::Display for Bad {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Bad::TooLong => write!(out, "it is longer than {MAX_LINE} bytes"),
+            Bad::NotUtf8(at) => write!(out, "it is no UTF-8 at byte {at}"),
+            Bad::Fields(1, wanted) => write!(out, "it has 1 field, where {wanted} are needed"),
+            Bad::Fields(n, wanted) => write!(out, "it has {n} fields, where {wanted} are needed"),
+            Bad::Number(field) => write!(out, "its {field} is no number"),
+            Bad::Date => out.write_str("its date has not 14 or 17 digits"),
+            Bad::Digest => out.write_str("its digest is none"),
+            Bad::Url => out.write_str("its URL is none"),
+        }
+    }
+}
+
+impl std::error::Error for Bad {}
+
+/// Reads lines that are not blank, and of those that are too long only that they are there.
+///
+/// ```
+/// use crawlspace_archive::lines::Reader;
+/// let mut lines = Reader::new(&b"one\r\n\nlast"[..]);
+/// assert_eq!(lines.next()?, Some(Ok(&b"one"[..])));
+/// assert_eq!(lines.next()?, Some(Ok(&b"last"[..])));
+/// assert_eq!(lines.number(), 3);
+/// assert_eq!(lines.next()?, None);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Reader<R> {
+    input: R,
+    /// What of the input's buffer the last line took.
+    taken: usize,
+    /// A line that is not in one piece in there.
+    joined: Vec<u8>,
+    number: u64,
+}
+
+/// Where a line is.
+enum Place {
+    /// That many bytes at the beginning of the input's buffer.
+    Ahead(usize),
+    Joined,
+    TooLong,
+    End,
+}
+
+impl<R: BufRead> Reader<R> {
+    /// Reads the lines of `input`. Its buffer should be large: lines are handed out as they lie in there.
+    pub fn new(input: R) -> Reader<R> {
+        Reader {
+            input,
+            taken: 0,
+            joined: Vec::new(),
+            number: 0,
+        }
+    }
+
+    /// The number in the input, from 1, of the line that [`Reader::next`] returned last.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// The next line, without its end; the last one needs none. [`Bad::TooLong`] in its place when it is.
+    ///
+    /// # Errors
+    /// Those of the input.
+    #[allow(clippy::should_implement_trait)] // it lends
+    pub fn next(&mut self) -> io::Result<Option<Result<&[u8], Bad>>> {
+        loop {
+            match self.find()? {
+                Place::End => return Ok(None),
+                Place::TooLong => return Ok(Some(Err(Bad::TooLong))),
+                Place::Joined if is_blank(&self.joined) => {}
+                Place::Joined => return Ok(Some(Ok(without_end(&self.joined)))),
+                Place::Ahead(length) => {
+                    // It is there already, so nothing is read.
+                    let line = self.input.fill_buf()?.get(..length).unwrap_or_default();
+                    if is_blank(line) {
+                        continue;
+                    }
+                    let line = self.input.fill_buf()?.get(..length).unwrap_or_default();
+                    return Ok(Some(Ok(without_end(line))));
+                }
+            }
+        }
+    }
+
+    fn find(&mut self) -> io::Result<Place> {
+        self.input.consume(std::mem::take(&mut self.taken));
+        let ahead = fill(&mut self.input)?;
+        if ahead.is_empty() {
+            return Ok(Place::End);
+        }
+        self.number += 1;
+        if let Some(end) = memchr(b'\n', ahead) {
+            self.taken = end + 1;
+            return Ok(match end <= MAX_LINE {
+                true => Place::Ahead(end),
+                false => Place::TooLong,
+            });
+        }
+        self.joined.clear();
+        let mut too_long = false;
+        loop {
+            let ahead = fill(&mut self.input)?;
+            let end = memchr(b'\n', ahead);
+            let part = ahead.get(..end.unwrap_or(ahead.len())).unwrap_or(ahead);
+            too_long |= part.len() > MAX_LINE - self.joined.len();
+            if !too_long {
+                self.joined.extend_from_slice(part);
+            }
+            let taken = part.len() + usize::from(end.is_some());
+            self.input.consume(taken);
+            if end.is_some() || taken == 0 {
+                break;
+            }
+        }
+        Ok(match too_long {
+            true => Place::TooLong,
+            false => Place::Joined,
+        })
+    }
+}
+
+/// The input's buffer, with something in it unless it is at its end.
+fn fill<R: BufRead>(input: &mut R) -> io::Result<&[u8]> {
+    loop {
+        match input.fill_buf() {
+            Ok(_) => break,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    input.fill_buf()
+}
+
+fn is_blank(line: &[u8]) -> bool {
+    line.iter().all(u8::is_ascii_whitespace)
+}
+
+fn without_end(line: &[u8]) -> &[u8] {
+    line.strip_suffix(b"\r").unwrap_or(line)
+}
+
+/// Bad lines: how many of each kind, and where the first few of them are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    counts: BTreeMap<&'static str, u64>,
+    examples: Vec<String>,
+}
+
+impl Tally {
+    /// Counts a bad line. `line` is what there is of it; nothing when it was too long.
+    pub fn add(&mut self, file: &str, number: u64, line: &[u8], bad: Bad) {
+        *self.counts.entry(bad.name()).or_default() += 1;
+        if self.examples.len() < EXAMPLES {
+            let shown = line.get(..SHOWN).unwrap_or(line).escape_ascii();
+            let more = if line.len() > SHOWN { "…" } else { "" };
+            let file = file.escape_debug();
+            self.examples.push(match line.is_empty() {
+                true => format!("{file}, line {number}: {bad}"),
+                false => format!("{file}, line {number}: {bad}: {shown}{more}"),
+            });
+        }
+    }
+
+    /// Adds those of another part of the work.
+    pub fn merge(&mut self, other: &Tally) {
+        for (name, count) in &other.counts {
+            *self.counts.entry(name).or_default() += count;
+        }
+        let room = EXAMPLES.saturating_sub(self.examples.len());
+        self.examples
+            .extend(other.examples.iter().take(room).cloned());
+    }
+
+    /// How many there are.
+    pub fn total(&self) -> u64 {
+        self.counts.values().sum()
+    }
+
+    /// How many there are of each kind, by [`Bad::name`].
+    pub fn counts(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+        self.counts.iter().map(|(name, count)| (*name, *count))
+    }
+
+    /// The first few of them, for people: which file, which line, and what is wrong with it.
+    pub fn examples(&self) -> &[String] {
+        &self.examples
+    }
+}
+
+/// `3 bad lines (2 date, 1 digest)`.
+impl fmt::Display for Tally {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let total = self.total();
+        let s = if total == 1 { "" } else { "s" };
+        write!(out, "{total} bad line{s}")?;
+        let mut between = " (";
+        for (name, count) in self.counts() {
+            write!(out, "{between}{count} {name}")?;
+            between = ", ";
+        }
+        match total {
+            0 => Ok(()),
+            _ => out.write_str(")"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

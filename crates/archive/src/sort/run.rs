@@ -1,0 +1,116 @@
+//! Sorted lines in a temporary file: each with the places of its key before it, so that it is read as it was.
+
+use std::fs::File;
+use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use crate::Error;
+
+/// How much is read and written at once.
+pub(super) const BUFFER: usize = 256 * 1024;
+/// Where the key begins, its length, and the length of the line.
+const HEAD: usize = 12;
+
+/// A file that is being written.
+pub(super) struct Writer {
+    file: BufWriter<File>,
+    folder: PathBuf,
+    lines: u64,
+}
+
+impl Writer {
+    pub fn create(folder: &Path) -> Result<Writer, Error> {
+        let file = tempfile::tempfile_in(folder);
+        let file = file.map_err(Error::io(folder, "make a temporary file for sorting in"))?;
+        Ok(Writer {
+            file: BufWriter::with_capacity(BUFFER, file),
+            folder: folder.to_owned(),
+            lines: 0,
+        })
+    }
+
+    pub fn push(&mut self, line: &[u8], key: Range<usize>) -> Result<(), Error> {
+        let mut head = [0; HEAD];
+        // Whoever gathers lines sees to it that they fit.
+        for (place, number) in head
+            .chunks_exact_mut(4)
+            .zip([key.start, key.end, line.len()])
+        {
+            place.copy_from_slice(&(number as u32).to_le_bytes());
+        }
+        self.lines += 1;
+        self.file
+            .write_all(&head)
+            .and_then(|()| self.file.write_all(line))
+            .map_err(Error::io(&self.folder, WRITE))
+    }
+
+    pub fn finish(self) -> Result<Run, Error> {
+        let file = self
+            .file
+            .into_inner()
+            .map_err(io::IntoInnerError::into_error);
+        let file = file.and_then(|mut file| {
+            file.seek(SeekFrom::Start(0))?;
+            Ok(file)
+        });
+        Ok(Run {
+            file: file.map_err(Error::io(&self.folder, WRITE))?,
+            lines: self.lines,
+        })
+    }
+}
+
+const WRITE: &str = "write a temporary file for sorting in";
+
+/// A file that is written.
+pub(super) struct Run {
+    file: File,
+    lines: u64,
+}
+
+/// Reads a run.
+pub(super) struct Reader {
+    file: BufReader<File>,
+    left: u64,
+    line: Vec<u8>,
+    key: Range<usize>,
+}
+
+impl Reader {
+    pub fn of(run: Run) -> Reader {
+        Reader {
+            file: BufReader::with_capacity(BUFFER, run.file),
+            left: run.lines,
+            line: Vec::new(),
+            key: 0..0,
+        }
+    }
+
+    /// Goes to the next line. False when there is none.
+    pub fn advance(&mut self, folder: &Path) -> Result<bool, Error> {
+        let Some(left) = self.left.checked_sub(1) else {
+            return Ok(false);
+        };
+        self.left = left;
+        self.read()
+            .map_err(Error::io(folder, "read a temporary file for sorting in"))?;
+        Ok(true)
+    }
+
+    fn read(&mut self) -> io::Result<()> {
+        let mut head = [0; HEAD];
+        self.file.read_exact(&mut head)?;
+        let [a, b, c, d, e, f, g, h, i, j, k, l] = head;
+        let [from, to, length] = [[a, b, c, d], [e, f, g, h], [i, j, k, l]]
+            .map(|number| u32::from_le_bytes(number) as usize);
+        self.key = from..to;
+        self.line.resize(length, 0);
+        self.file.read_exact(&mut self.line)
+    }
+
+    pub fn line(&self) -> (&[u8], Range<usize>) {
+        (&self.line, self.key.clone())
+    }
+}

@@ -1,0 +1,120 @@
+//! Lines from a place on.
+
+use std::ops::Range;
+use std::path::Path;
+
+use super::Pieces;
+use crate::sorted::line::{trimmed, LONGEST};
+use crate::sorted::work::{Halt, Work};
+
+/// As much is read at once after a while.
+pub(super) const LARGEST: usize = 256 << 10;
+
+/// Lines from a place on. It keeps no more than a piece and a line.
+#[derive(Debug)]
+pub struct Ahead {
+    pieces: Pieces,
+    buffer: Vec<u8>,
+    line: Range<usize>,
+    /// Where the next line begins, and up to where its end was looked for.
+    next: usize,
+    searched: usize,
+    /// How much is read next.
+    piece: usize,
+    /// What comes up to the end of the line is no line, or the end of one.
+    passing: bool,
+    /// How many lines were too long.
+    passed: u64,
+}
+
+impl Ahead {
+    /// Lines from the place where `pieces` is, which is the beginning of one.
+    pub fn new(pieces: Pieces, piece: usize) -> Ahead {
+        Ahead {
+            pieces,
+            buffer: Vec::new(),
+            line: 0..0,
+            next: 0,
+            searched: 0,
+            piece,
+            passing: false,
+            passed: 0,
+        }
+    }
+
+    /// Lines that begin after the place where `pieces` is.
+    pub fn amid(pieces: Pieces, piece: usize) -> Ahead {
+        Ahead {
+            passing: true,
+            ..Ahead::new(pieces, piece)
+        }
+    }
+
+    /// The line that was found last, without its end.
+    #[inline]
+    pub fn line(&self) -> &[u8] {
+        trimmed(self.buffer.get(self.line.clone()).unwrap_or_default())
+    }
+
+    /// Where in the file that line begins.
+    pub fn offset(&self) -> u64 {
+        let after = self.buffer.len().saturating_sub(self.line.start);
+        self.pieces.at().saturating_sub(after as u64)
+    }
+
+    /// The file that they are of.
+    pub fn path(&self) -> Option<&Path> {
+        self.pieces.path()
+    }
+
+    /// How many lines too long there were so far.
+    pub fn passed(&self) -> u64 {
+        self.passed
+    }
+
+    /// Continues to the next line; false at the end.
+    #[inline]
+    pub fn next(&mut self, work: &mut Work) -> Result<bool, Halt> {
+        loop {
+            let rest = self.buffer.get(self.searched..).unwrap_or_default();
+            if let Some(length) = memchr::memchr(b'\n', rest) {
+                let end = self.searched + length;
+                self.line = self.next..end;
+                self.next = end + 1;
+                self.searched = end + 1;
+                if std::mem::take(&mut self.passing) {
+                    continue;
+                }
+                if self.line.len() > LONGEST {
+                    self.passed += 1;
+                    continue;
+                }
+                return Ok(true);
+            }
+            if !self.more(work)? {
+                self.line = self.next..self.buffer.len();
+                self.next = self.buffer.len();
+                return Ok(!std::mem::take(&mut self.passing) && !self.line.is_empty());
+            }
+        }
+    }
+
+    /// Reads a piece. What was done with is gone then.
+    fn more(&mut self, work: &mut Work) -> Result<bool, Halt> {
+        self.searched = self.buffer.len();
+        if self.buffer.len() - self.next > LONGEST {
+            self.passed += u64::from(!self.passing);
+            self.passing = true;
+        }
+        if self.passing {
+            self.next = self.buffer.len();
+        }
+        self.buffer.drain(..self.next);
+        self.searched = self.buffer.len();
+        self.next = 0;
+        self.line = 0..0;
+        let more = self.pieces.after(work, self.piece, &mut self.buffer)?;
+        self.piece = (self.piece * 2).min(LARGEST);
+        Ok(more)
+    }
+}

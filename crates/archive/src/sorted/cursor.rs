@@ -1,0 +1,205 @@
+//! Those lines of a text that a query is about, in its order.
+
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::ahead::Ahead;
+use super::back::Back;
+use crate::sorted::line::{is_no_capture, Shape};
+use crate::sorted::span::{distance, Place, Span};
+use crate::sorted::work::{Halt, Work};
+use crate::sorted::Order;
+
+/// Captures that are as far from the moment that is asked for, of one text, are put into order as far as they fit
+/// into so many bytes.
+const RUN: usize = 4 << 20;
+
+/// The lines of a text that a query is about, one after the other.
+#[derive(Debug)]
+pub struct Cursor {
+    lines: Lines,
+    span: Arc<Span>,
+    order: Order,
+    shape: Shape,
+    distance: u64,
+    /// Lines that are none.
+    broken: u64,
+}
+
+#[derive(Debug)]
+enum Lines {
+    Ahead(Ahead),
+    Back(Back),
+    /// Back, but ahead among those that are as far away.
+    Runs(Box<Runs>),
+}
+
+#[derive(Debug)]
+struct Runs {
+    back: Cursor,
+    /// The lines of a run, and where in it each is: the last ones first.
+    text: Vec<u8>,
+    lines: Vec<(Range<usize>, Shape)>,
+    head: Range<usize>,
+    distance: u64,
+    /// Whether the run may go on, whether the line where `back` is has yet to be taken, and whether it was the last.
+    open: bool,
+    held: bool,
+    end: bool,
+}
+
+impl Cursor {
+    pub fn ahead(lines: Ahead, span: &Arc<Span>, order: Order) -> Cursor {
+        Cursor::new(Lines::Ahead(lines), span, order)
+    }
+
+    pub fn back(lines: Back, span: &Arc<Span>, order: Order) -> Cursor {
+        Cursor::new(Lines::Back(lines), span, order)
+    }
+
+    /// Back, but captures that are as far away in the order of time.
+    pub fn runs(lines: Back, span: &Arc<Span>, order: Order) -> Cursor {
+        let runs = Runs {
+            back: Cursor::back(lines, span, order),
+            text: Vec::new(),
+            lines: Vec::new(),
+            head: 0..0,
+            distance: 0,
+            open: false,
+            held: false,
+            end: false,
+        };
+        Cursor::new(Lines::Runs(Box::new(runs)), span, order)
+    }
+
+    fn new(lines: Lines, span: &Arc<Span>, order: Order) -> Cursor {
+        Cursor {
+            lines,
+            span: Arc::clone(span),
+            order,
+            shape: Shape { key: 0, second: 0 },
+            distance: 0,
+            broken: 0,
+        }
+    }
+
+    /// The line where it is.
+    #[inline]
+    pub fn line(&self) -> &[u8] {
+        match &self.lines {
+            Lines::Ahead(ahead) => ahead.line(),
+            Lines::Back(back) => back.line(),
+            Lines::Runs(runs) => runs.text.get(runs.head.clone()).unwrap_or_default(),
+        }
+    }
+
+    /// Its urlkey and timestamp.
+    #[inline]
+    pub fn both(&self) -> &[u8] {
+        self.shape.both(self.line())
+    }
+
+    /// The file that it is of.
+    #[cold]
+    pub fn path(&self) -> Option<&Path> {
+        match &self.lines {
+            Lines::Ahead(ahead) => ahead.path(),
+            Lines::Back(back) => back.path(),
+            Lines::Runs(runs) => runs.back.path(),
+        }
+    }
+
+    pub fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// How far it is from the moment that is asked for.
+    #[inline]
+    pub fn distance(&self) -> u64 {
+        self.distance
+    }
+
+    /// How many lines were passed over because they are none.
+    pub fn broken(&self) -> u64 {
+        match &self.lines {
+            Lines::Ahead(ahead) => self.broken + ahead.passed(),
+            Lines::Back(back) => self.broken + back.passed(),
+            Lines::Runs(runs) => runs.back.broken(),
+        }
+    }
+
+    /// Continues to the next line of the query; false at the end, after which it must not be called again.
+    #[inline]
+    pub fn next(&mut self, work: &mut Work) -> Result<bool, Halt> {
+        if let Lines::Runs(runs) = &mut self.lines {
+            let Some(shape) = runs.next(work)? else {
+                return Ok(false);
+            };
+            self.shape = shape;
+            self.distance = runs.distance;
+            return Ok(true);
+        }
+        loop {
+            let (there, end) = match &mut self.lines {
+                Lines::Ahead(ahead) => (ahead.next(work)?, Place::After),
+                Lines::Back(back) => (back.next(work)?, Place::Before),
+                Lines::Runs(_) => return Ok(false),
+            };
+            if !there {
+                return Ok(false);
+            }
+            let line = match &self.lines {
+                Lines::Ahead(ahead) => ahead.line(),
+                Lines::Back(back) => back.line(),
+                Lines::Runs(_) => return Ok(false),
+            };
+            let Some(shape) = Shape::of(line) else {
+                self.broken += u64::from(!is_no_capture(line));
+                continue;
+            };
+            match self.span.place(line) {
+                Place::Within if !self.span.admits(line, shape) => continue,
+                Place::Within => {}
+                place if place == end => return Ok(false),
+                _ => continue,
+            }
+            let Some(distance) = distance(self.order, line, shape) else {
+                self.broken += 1;
+                continue;
+            };
+            self.shape = shape;
+            self.distance = distance;
+            return Ok(true);
+        }
+    }
+}
+
+impl Runs {
+    fn next(&mut self, work: &mut Work) -> Result<Option<Shape>, Halt> {
+        if !self.open && self.lines.is_empty() {
+            self.text.clear();
+            self.open = true;
+        }
+        while self.open {
+            if !self.held && !self.end {
+                self.held = self.back.next(work)?;
+                self.end = !self.held;
+            }
+            let same = self.back.distance == self.distance && self.text.len() < RUN;
+            if self.end || !(same || self.lines.is_empty()) {
+                self.open = false;
+                break;
+            }
+            let begin = self.text.len();
+            self.text.extend_from_slice(self.back.line());
+            self.lines.push((begin..self.text.len(), self.back.shape));
+            self.distance = self.back.distance;
+            self.held = false;
+        }
+        Ok(self.lines.pop().map(|(head, shape)| {
+            self.head = head;
+            shape
+        }))
+    }
+}

@@ -1,0 +1,183 @@
+//! The files of a source.
+
+use std::collections::{HashMap, HashSet};
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::sorted::disorder::disorder;
+use crate::sorted::handle::{is_gone, Entry};
+use crate::zipnum::cluster::is_secondary;
+
+/// Folders in folders, so deep.
+const DEEP: usize = 16;
+/// More files than this are not read.
+const FILES: usize = 100_000;
+
+/// The files of a source as they were at some moment.
+#[derive(Clone, Debug)]
+pub struct Listing {
+    /// In the order of their names.
+    pub entries: Arc<[Arc<Entry>]>,
+    /// What is wrong, in words.
+    pub problem: Option<String>,
+    /// Those that are not sorted, and why that is said. They are looked at again each time.
+    unsorted: Arc<[(PathBuf, String)]>,
+    pub seen: Instant,
+}
+
+/// What is read of a folder, and what a file is that is named itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Choice {
+    /// `*.cdx`, `*.cdxj`, and secondary indexes of clusters. Else text.
+    All,
+    /// Secondary indexes. Else one of them.
+    Clusters,
+}
+
+impl Choice {
+    /// What a file is, by its name.
+    fn entry(self, path: PathBuf) -> Entry {
+        match self {
+            Choice::All if !is_secondary(&path) => Entry::new(path),
+            Choice::All | Choice::Clusters => Entry::of_cluster(path),
+        }
+    }
+
+    fn includes(self, path: &Path) -> bool {
+        let end = path.extension().and_then(OsStr::to_str);
+        match self {
+            Choice::All => matches!(end, Some("cdx" | "cdxj")) || is_secondary(path),
+            Choice::Clusters => is_secondary(path),
+        }
+    }
+}
+
+impl Listing {
+    /// Whether all files are sorted, as far as samples of them tell.
+    pub fn is_sorted(&self) -> bool {
+        self.unsorted.is_empty()
+    }
+
+    /// Looks what there is. Files that were there before stay the same entries, unless others have their names now.
+    pub fn read(path: &Path, choice: Choice, before: Option<&Listing>) -> Listing {
+        let mut found = Found {
+            choice,
+            files: Vec::new(),
+            folders: HashSet::new(),
+            problem: None,
+        };
+        match fs::metadata(path) {
+            Ok(metadata) if metadata.is_dir() => found.folder(path, &metadata, 0),
+            Ok(metadata) => {
+                if !metadata.is_file() {
+                    let shown = path.display();
+                    found.problem = Some(format!("{shown}: it is neither a file nor a folder"));
+                }
+                found.files.push((path.to_owned(), place(&metadata)));
+            }
+            Err(error) => found.failed(path, &error),
+        }
+        found.files.sort_unstable();
+        let known: HashMap<&Path, &Arc<Entry>> = before
+            .iter()
+            .flat_map(|before| before.entries.iter())
+            .map(|entry| (entry.path(), entry))
+            .collect();
+        let was_unsorted = |path: &Path| {
+            let mut unsorted = before.iter().flat_map(|before| before.unsorted.iter());
+            unsorted.any(|(one, _)| one == path)
+        };
+        let mut unsorted = Vec::new();
+        let entries = found.files.into_iter().map(|(path, place)| {
+            let entry = known.get(&*path);
+            let moved = entry.is_some_and(|entry| entry.place().is_some_and(|open| open != place));
+            if entry.is_none() || moved || was_unsorted(&path) {
+                // Blocks of clusters are sorted by what sorts their index.
+                let disorder = disorder(&path).filter(|_| !is_secondary(&path));
+                unsorted.extend(disorder.map(|why| (path.clone(), why)));
+            }
+            match entry {
+                None => Arc::new(choice.entry(path)),
+                Some(entry) => {
+                    if moved {
+                        entry.forget();
+                    }
+                    Arc::clone(entry)
+                }
+            }
+        });
+        let entries = entries.collect();
+        let first = unsorted.first().map(|(_, why)| why.clone());
+        Listing {
+            entries,
+            problem: found.problem.or(first),
+            unsorted: unsorted.into(),
+            seen: Instant::now(),
+        }
+    }
+}
+
+struct Found {
+    choice: Choice,
+    files: Vec<(PathBuf, (u64, u64))>,
+    /// Folders that were seen: links may lead in circles.
+    folders: HashSet<(u64, u64)>,
+    problem: Option<String>,
+}
+
+impl Found {
+    fn folder(&mut self, path: &Path, metadata: &fs::Metadata, depth: usize) {
+        if depth > DEEP || !self.folders.insert(place(metadata)) {
+            return;
+        }
+        let entries = match fs::read_dir(path) {
+            Ok(entries) => entries,
+            Err(error) => return self.failed(path, &error),
+        };
+        for entry in entries {
+            let entry = match entry {
+                Ok(entry) => entry,
+                Err(error) => return self.failed(path, &error),
+            };
+            // What is being copied often has such a name until it is whole.
+            if entry.file_name().as_encoded_bytes().starts_with(b".") {
+                continue;
+            }
+            let path = entry.path();
+            let is_folder = entry
+                .file_type()
+                .is_ok_and(|kind| kind.is_dir() || kind.is_symlink());
+            if !is_folder && !self.choice.includes(&path) {
+                continue;
+            }
+            // Where a link leads to.
+            match fs::metadata(&path) {
+                Ok(metadata) if metadata.is_dir() => self.folder(&path, &metadata, depth + 1),
+                Ok(metadata) if metadata.is_file() && self.choice.includes(&path) => {
+                    if self.files.len() >= FILES {
+                        self.problem =
+                            Some(format!("more than {FILES} files; the rest is left out"));
+                        return;
+                    }
+                    self.files.push((path, place(&metadata)));
+                }
+                Ok(_) => {}
+                Err(error) if is_gone(&error) => {}
+                Err(error) => self.failed(&path, &error),
+            }
+        }
+    }
+
+    fn failed(&mut self, path: &Path, error: &io::Error) {
+        self.problem = Some(format!("{}: {error}", path.display()));
+    }
+}
+
+fn place(metadata: &fs::Metadata) -> (u64, u64) {
+    (metadata.dev(), metadata.ino())
+}

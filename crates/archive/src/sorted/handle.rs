@@ -1,0 +1,354 @@
+//! Open files, of which there are only so many at a time.
+
+use std::fs::{File, Metadata};
+use std::io::{self, IoSliceMut};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::SystemTime;
+
+use rustix::io::{Errno, ReadWriteFlags};
+
+use crate::sorted::pivots::Pivots;
+use crate::sorted::work::{Halt, Work};
+use crate::source::SourceError;
+use crate::zipnum::cluster::Cluster;
+
+/// Maximum number of files kept open for later queries, over all sources: descriptors belong to the process.
+const MAX_OPEN: usize = 512;
+/// A change of a file within this time after another one may leave its times as they are, in seconds.
+const TICK: i64 = 2;
+
+/// A file by name, which is opened when somebody reads it.
+#[derive(Debug)]
+pub struct Entry {
+    path: PathBuf,
+    opened: Mutex<Weak<Opened>>,
+    /// What belongs to it, if it is the secondary index of a cluster.
+    cluster: Option<Arc<Cluster>>,
+}
+
+/// An open file.
+#[derive(Debug)]
+pub struct Opened {
+    file: File,
+    path: PathBuf,
+    /// Whether its file system can tell what is in memory.
+    tells: AtomicBool,
+    state: Mutex<Arc<State>>,
+    used: AtomicU64,
+}
+
+/// An open file as it was at some moment.
+#[derive(Debug)]
+pub struct State {
+    version: Version,
+    /// Seconds since 1970 when it was looked at, if a change since then might have left the version as it is.
+    young: Option<i64>,
+    pub pivots: Pivots,
+}
+
+/// What changes when a file does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Version {
+    place: (u64, u64),
+    size: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+/// A file as it was when a query began.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    opened: Arc<Opened>,
+    state: Arc<State>,
+}
+
+impl Entry {
+    pub fn new(path: PathBuf) -> Entry {
+        Entry {
+            path,
+            opened: Mutex::default(),
+            cluster: None,
+        }
+    }
+
+    /// The secondary index of a cluster.
+    pub fn of_cluster(path: PathBuf) -> Entry {
+        Entry {
+            cluster: Some(Arc::new(Cluster::new(&path))),
+            ..Entry::new(path)
+        }
+    }
+
+    pub fn cluster(&self) -> Option<&Arc<Cluster>> {
+        self.cluster.as_ref()
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The file as it is now; `None` when it is gone, or no file.
+    ///
+    /// # Errors
+    /// [`Halt::Wait`] when it has to be opened and that may not be waited for; else why it cannot be read.
+    pub fn snapshot(&self, work: &Work) -> Result<Option<Snapshot>, Halt> {
+        let opened = lock(&self.opened).upgrade();
+        if let Some(opened) = opened {
+            // One whose name is another file's by now has no link left.
+            if let Some(snapshot) = opened
+                .snapshot()
+                .map_err(|error| failed(&self.path, &error))?
+            {
+                return Ok(Some(snapshot));
+            }
+        }
+        if !work.may_wait() {
+            return Err(Halt::Wait);
+        }
+        match self.open() {
+            Ok(opened) => Ok(opened.map(|(opened, metadata)| opened.at(&metadata))),
+            Err(error) if is_gone(&error) => Ok(None),
+            Err(error) => Err(failed(&self.path, &error)),
+        }
+    }
+
+    /// The name means another file now: the next query opens that.
+    pub fn forget(&self) {
+        let opened = std::mem::take(&mut *lock(&self.opened));
+        all().retain(|other| opened.as_ptr() != Arc::as_ptr(other));
+    }
+
+    /// Device and number of the file that is open.
+    pub fn place(&self) -> Option<(u64, u64)> {
+        let opened = lock(&self.opened).upgrade()?;
+        let place = lock(&opened.state).version.place;
+        Some(place)
+    }
+
+    fn open(&self) -> io::Result<Option<(Arc<Opened>, Metadata)>> {
+        let mut options = File::options();
+        // A pipe of such a name would wait for somebody to write.
+        let flags = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or(0);
+        let file = options.read(true).custom_flags(flags).open(&self.path)?;
+        let metadata = file.metadata()?;
+        if !metadata.is_file() {
+            return Ok(None);
+        }
+        let mut own = lock(&self.opened);
+        if let Some(opened) = own.upgrade() {
+            if lock(&opened.state).version.place == (metadata.dev(), metadata.ino()) {
+                return Ok(Some((opened, metadata)));
+            }
+        }
+        let opened = Arc::new(Opened {
+            file,
+            path: self.path.clone(),
+            tells: AtomicBool::new(true),
+            state: Mutex::new(Arc::new(State::of(&metadata))),
+            used: AtomicU64::new(0),
+        });
+        *own = Arc::downgrade(&opened);
+        drop(own);
+        keep(&opened);
+        Ok(Some((opened, metadata)))
+    }
+}
+
+impl Opened {
+    /// `None` when no name leads to it any more.
+    fn snapshot(self: &Arc<Opened>) -> io::Result<Option<Snapshot>> {
+        // Asking an open file about itself does not wait for a disk.
+        let metadata = self.file.metadata()?;
+        if metadata.nlink() == 0 {
+            // Nobody asks for it again, and what it takes of the disk should be free.
+            all().retain(|other| !Arc::ptr_eq(other, self));
+            return Ok(None);
+        }
+        Ok(Some(self.at(&metadata)))
+    }
+
+    /// The file as these say that it is.
+    fn at(self: &Arc<Opened>, metadata: &Metadata) -> Snapshot {
+        self.used.store(tick(), Ordering::Relaxed);
+        let version = Version::of(metadata);
+        let mut state = lock(&self.state);
+        let stale = state
+            .young
+            .is_some_and(|seen| now() > seen.saturating_add(TICK));
+        if state.version != version || stale {
+            *state = Arc::new(State::of(metadata));
+        }
+        Snapshot {
+            opened: Arc::clone(self),
+            state: Arc::clone(&state),
+        }
+    }
+}
+
+impl Snapshot {
+    pub fn size(&self) -> u64 {
+        self.state.version.size
+    }
+
+    pub fn pivots(&self) -> &Pivots {
+        &self.state.pivots
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.opened.path
+    }
+
+    pub fn version(&self) -> Version {
+        self.state.version
+    }
+
+    /// Appends up to so many bytes from there on; how many. 0 means that the file has become shorter.
+    pub fn read(
+        &self,
+        work: &mut Work,
+        offset: u64,
+        bytes: usize,
+        into: &mut Vec<u8>,
+    ) -> Result<usize, Halt> {
+        if offset >= self.size() {
+            return Ok(0);
+        }
+        work.spend(bytes)?;
+        let before = into.len();
+        into.resize(before + bytes, 0);
+        let room = into.get_mut(before..).unwrap_or_default();
+        let read = self.opened.read(work, offset, room);
+        into.truncate(before + read.as_ref().map_or(0, |&read| read));
+        read
+    }
+}
+
+impl Opened {
+    fn read(&self, work: &Work, offset: u64, room: &mut [u8]) -> Result<usize, Halt> {
+        if !work.may_wait() {
+            if !self.tells.load(Ordering::Relaxed) {
+                return Err(Halt::Wait);
+            }
+            return match in_memory(&self.file, offset, room) {
+                Ok(read) => Ok(read),
+                Err(Errno::AGAIN | Errno::INTR) => Err(Halt::Wait),
+                Err(_) => {
+                    self.tells.store(false, Ordering::Relaxed);
+                    Err(Halt::Wait)
+                }
+            };
+        }
+        loop {
+            match self.file.read_at(room, offset) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(failed(&self.path, &error)),
+                Ok(read) => return Ok(read),
+            }
+        }
+    }
+}
+
+/// Reads what is in memory.
+#[cfg(target_os = "linux")]
+fn in_memory(file: &File, offset: u64, room: &mut [u8]) -> Result<usize, Errno> {
+    #[cfg(test)]
+    let room = tests::some_of(room)?;
+    let mut room = [IoSliceMut::new(room)];
+    rustix::io::preadv2(file, &mut room, offset, ReadWriteFlags::NOWAIT)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn in_memory(_: &File, _: u64, _: &mut [u8]) -> Result<usize, Errno> {
+    Err(Errno::OPNOTSUPP)
+}
+
+impl State {
+    fn of(metadata: &Metadata) -> State {
+        let version = Version::of(metadata);
+        let now = now();
+        let latest = version.modified.0.max(version.changed.0);
+        State {
+            young: (latest.saturating_add(TICK) > now).then_some(now),
+            pivots: Pivots::new(version.size),
+            version,
+        }
+    }
+}
+
+impl Version {
+    pub fn of(metadata: &Metadata) -> Version {
+        Version {
+            place: (metadata.dev(), metadata.ino()),
+            size: metadata.len(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+        }
+    }
+}
+
+/// Whether there simply is no such file.
+pub fn is_gone(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+    )
+}
+
+pub fn failed(path: &Path, error: &io::Error) -> Halt {
+    Halt::Failed(SourceError::Io(format!("{}: {error}", path.display())))
+}
+
+/// Keeps a file open, in place of those that were not used for longest if there are too many.
+fn keep(opened: &Arc<Opened>) {
+    opened.used.store(tick(), Ordering::Relaxed);
+    let mut all = all();
+    if all.len() >= MAX_OPEN {
+        // Those that are gone go first. Half at a time, so that it is seldom.
+        all.sort_by_key(|one| std::cmp::Reverse(one.used.load(Ordering::Relaxed)));
+        all.truncate(MAX_OPEN / 2);
+    }
+    all.push(Arc::clone(opened));
+}
+
+/// Files that are kept open.
+fn all() -> MutexGuard<'static, Vec<Arc<Opened>>> {
+    static ALL: Mutex<Vec<Arc<Opened>>> = Mutex::new(Vec::new());
+    lock(&ALL)
+}
+
+/// A number that grows.
+fn tick() -> u64 {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    LAST.fetch_add(1, Ordering::Relaxed)
+}
+
+fn now() -> i64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(0, |since| {
+        i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
+    })
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Now and then nothing is in memory, or only a part: all tests see that.
+    pub fn some_of(room: &mut [u8]) -> Result<&mut [u8], Errno> {
+        static READS: AtomicU64 = AtomicU64::new(0);
+        let read = READS.fetch_add(1, Ordering::Relaxed);
+        let half = room.len().div_ceil(2);
+        match read % 7 {
+            3 => Err(Errno::AGAIN),
+            5 => Ok(room.get_mut(..half).unwrap_or_default()),
+            _ => Ok(room),
+        }
+    }
+}

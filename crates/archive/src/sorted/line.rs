@@ -1,0 +1,282 @@
+//! Lines of CDX and CDXJ, and the rows that are made of them.
+
+use std::sync::{Arc, LazyLock};
+
+use bytes::Bytes;
+use crawlspace_cdx::{Field, Format, Line, Read};
+use memchr::memmem::Finder;
+
+use crate::row::{members, push_with, quote, Row};
+use crate::source::Batch;
+
+/// No line is longer than this; longer ones are passed over.
+pub const LONGEST: usize = 1 << 20;
+/// More digits than any timestamp has.
+const DIGITS: usize = 20;
+/// Members that say where a row comes from. A source says so itself.
+const OWN: [&str; 5] = [
+    "source",
+    "source-coll",
+    "source_type",
+    "live_url",
+    "load_url",
+];
+
+/// Where the urlkey of a line ends, and where its timestamp does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    pub key: usize,
+    pub second: usize,
+}
+
+impl Shape {
+    /// `None` when the line does not begin with a urlkey and a timestamp. What is behind them is not looked at.
+    #[inline]
+    pub fn of(line: &[u8]) -> Option<Shape> {
+        let key = memchr::memchr(b' ', line)?;
+        let rest = line.get(key + 1..)?;
+        let digits = match rest.first_chunk::<15>() {
+            // Nearly always there are 14.
+            Some([digits @ .., b' ']) if digits.iter().all(u8::is_ascii_digit) => 14,
+            _ => rest.iter().take_while(|byte| byte.is_ascii_digit()).count(),
+        };
+        let parted = rest.get(digits) == Some(&b' ');
+        (key > 0 && parted && (1..=DIGITS).contains(&digits)).then_some(Shape {
+            key,
+            second: key + 1 + digits,
+        })
+    }
+
+    /// The timestamp of the line.
+    #[inline]
+    pub fn timestamp(self, line: &[u8]) -> &[u8] {
+        line.get(self.key + 1..self.second).unwrap_or_default()
+    }
+
+    /// Urlkey and timestamp.
+    #[inline]
+    pub fn both(self, line: &[u8]) -> &[u8] {
+        line.get(..self.second).unwrap_or(line)
+    }
+}
+
+/// A line without its end, and without blanks there.
+#[inline]
+pub fn trimmed(line: &[u8]) -> &[u8] {
+    match line {
+        [.., b'}'] => line,
+        _ => line.trim_ascii_end(),
+    }
+}
+
+/// Whether there need not be a capture in the line: blank, or the ` CDX …` that an index begins with.
+pub fn is_no_capture(line: &[u8]) -> bool {
+    line.is_empty() || line.starts_with(b" CDX") || line.starts_with(b"CDX ")
+}
+
+/// Whether a member of these names may be in the JSON.
+#[inline]
+fn may_have_own(json: &[u8]) -> bool {
+    static BEGIN: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"source"));
+    static END: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"_url\""));
+    BEGIN.find(json).is_some() || END.find(json).is_some()
+}
+
+/// Makes rows of lines. Those of a batch share their memory.
+pub struct Writer {
+    members: Arc<str>,
+    text: Vec<u8>,
+    /// Begin, end, and the [`Shape`] of each.
+    places: Vec<(usize, usize, Shape)>,
+}
+
+impl Writer {
+    /// `members` go into every row.
+    pub fn new(members: Arc<str>) -> Writer {
+        Writer {
+            members,
+            text: Vec::new(),
+            places: Vec::new(),
+        }
+    }
+
+    /// How many rows there are, and how many bytes.
+    pub fn size(&self) -> (usize, usize) {
+        (self.places.len(), self.text.len())
+    }
+
+    /// Urlkey and timestamp of the last row.
+    #[inline]
+    pub fn last(&self) -> Option<&[u8]> {
+        let (begin, end, shape) = self.places.last()?;
+        Some(shape.both(self.text.get(*begin..*end)?))
+    }
+
+    /// Gets ready for so many bytes.
+    pub fn expect(&mut self, bytes: usize) {
+        self.text.reserve(bytes);
+    }
+
+    /// Makes a row of a line without its end. False when it is none.
+    #[inline]
+    pub fn push(&mut self, line: &[u8], shape: Shape) -> bool {
+        let begin = self.text.len();
+        let json = line.get(shape.second + 1..).unwrap_or_default();
+        let written = match json {
+            [b'{', .., b'}'] => {
+                if !may_have_own(json) {
+                    push_with(line, &self.members, &mut self.text);
+                    true
+                } else {
+                    self.rewrite(line, shape, json)
+                }
+            }
+            [b'{', ..] => false,
+            _ => self.columns(line, shape),
+        };
+        if written {
+            self.places.push((begin, self.text.len(), shape));
+        } else {
+            self.text.truncate(begin);
+        }
+        written
+    }
+
+    /// What was made so far.
+    pub fn take(&mut self) -> Batch {
+        let text = Bytes::from(std::mem::take(&mut self.text));
+        let rows = self.places.drain(..).filter_map(|(begin, end, shape)| {
+            let key = u32::try_from(shape.key).ok()?;
+            let second = u32::try_from(shape.second).ok()?;
+            Some(Row::in_parts(text.slice(begin..end), key, second))
+        });
+        rows.collect()
+    }
+
+    /// A line of JSON without the members that this source gives rows itself.
+    #[cold]
+    fn rewrite(&mut self, line: &[u8], shape: Shape, json: &[u8]) -> bool {
+        let Some(members) = members(json) else {
+            return false;
+        };
+        self.text.extend_from_slice(shape.both(line));
+        self.text.extend_from_slice(b" {");
+        for (name, value) in members {
+            if !OWN.contains(&&*name) {
+                quote(name.as_bytes(), &mut self.text);
+                self.text.extend_from_slice(b": ");
+                self.text.extend_from_slice(value.get().as_bytes());
+                self.text.extend_from_slice(b", ");
+            }
+        }
+        self.text.extend_from_slice(self.members.as_bytes());
+        self.text.push(b'}');
+        true
+    }
+
+    /// A line of columns as one of JSON. A column that is `-` is a member that is `-`, so that a revisit has a place for
+    /// the status of its original, and the columns of `output=text` stay in line.
+    fn columns(&mut self, line: &[u8], shape: Shape) -> bool {
+        let Ok(Read::Capture(read)) = Line::read(line, Format::Cdx) else {
+            return false;
+        };
+        self.text.extend_from_slice(shape.both(line));
+        self.text.extend_from_slice(b" {");
+        let orig = [Field::OrigLength, Field::OrigOffset, Field::OrigFilename];
+        let orig = orig.into_iter().filter(|field| {
+            let value = read.field(field).unwrap_or_default();
+            !value.is_empty() && *value != *b"-"
+        });
+        let fields = [
+            Field::Url,
+            Field::Mime,
+            Field::Status,
+            Field::Digest,
+            Field::Redirect,
+            Field::Robotflags,
+            Field::Length,
+            Field::Offset,
+            Field::Filename,
+        ];
+        let fields = fields.into_iter().filter(|field| read.has(field));
+        for field in fields.chain(orig) {
+            let value = read.field(&field).unwrap_or_default();
+            quote(field.name(), &mut self.text);
+            self.text.extend_from_slice(b": ");
+            quote(&value, &mut self.text);
+            self.text.extend_from_slice(b", ");
+        }
+        self.text.extend_from_slice(self.members.as_bytes());
+        self.text.push(b'}');
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(line: &str) -> Option<String> {
+        let line = trimmed(line.as_bytes());
+        let mut writer = Writer::new(Arc::from(r#""source": "a", "source_type": "file""#));
+        let made = writer.push(line, Shape::of(line)?);
+        let rows = writer.take();
+        assert_eq!(made, !rows.is_empty());
+        let row = rows.first()?;
+        assert_eq!(Row::new(row.line().clone()).as_ref(), Some(row));
+        Some(String::from_utf8_lossy(row.line()).into_owned())
+    }
+
+    #[test]
+    fn a_row_says_where_it_comes_from_and_else_what_the_line_says() {
+        for (line, expected) in [
+            (
+                "k 2016 {}",
+                r#"k 2016 {"source": "a", "source_type": "file"}"#,
+            ),
+            (
+                "k 2016 {\"url\":\"u\"} \r",
+                r#"k 2016 {"url":"u", "source": "a", "source_type": "file"}"#,
+            ),
+            (
+                r#"k 2016 {"source": "z", "a": [1, {"source": 2}], "live_url": "http://a/", "sourc\u0065_type": 1, "b": "\"source"}"#,
+                r#"k 2016 {"a": [1, {"source": 2}], "b": "\"source", "source": "a", "source_type": "file"}"#,
+            ),
+            (
+                "k 20160102030405 http://a/ text/html 200 D - - 12 34 a.warc.gz",
+                r#"k 20160102030405 {"url": "http://a/", "mime": "text/html", "status": "200", "digest": "D", "redirect": "-", "robotflags": "-", "length": "12", "offset": "34", "filename": "a.warc.gz", "source": "a", "source_type": "file"}"#,
+            ),
+            (
+                "k 20160102030405 http://a/ warc/revisit - D - 34 a.warc.gz",
+                r#"k 20160102030405 {"url": "http://a/", "mime": "warc/revisit", "status": "-", "digest": "D", "redirect": "-", "offset": "34", "filename": "a.warc.gz", "source": "a", "source_type": "file"}"#,
+            ),
+            (
+                "k 2016 http://a/\"\\ é 200 D 12",
+                r#"k 2016 {"url": "http://a/\"\\", "mime": "é", "status": "200", "digest": "D", "length": "12", "source": "a", "source_type": "file"}"#,
+            ),
+        ] {
+            assert_eq!(row(line).as_deref(), Some(expected));
+        }
+    }
+
+    #[test]
+    fn what_is_no_line_makes_no_row() {
+        for line in [
+            "",
+            " ",
+            "k",
+            "k 2016",
+            "k 2016 ",
+            " 2016 {}",
+            "k x {}",
+            "k 2016x {}",
+            "k 123456789012345678901 {}",
+            "k 2016 {",
+            "k 2016 {\"source\" 1}",
+            "k 2016 three columns more",
+            " CDX N b a m s k r M S V g",
+        ] {
+            assert_eq!(row(line), None, "{line:?}");
+        }
+    }
+}

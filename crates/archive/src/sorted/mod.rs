@@ -1,0 +1,26 @@
+//! Sorted text: CDX and CDXJ files as `LC_ALL=C sort` orders them, alone, in folders, and in ZipNum clusters.
+//!
+//! A file is opened and watched by [`handle`], a folder is listed by [`folder`], and [`search`] finds a line with the
+//! help of [`pivots`]. [`Pieces`] is text that comes piece by piece. [`Ahead`](ahead::Ahead) and [`Back`](back::Back)
+//! make lines of it, a [`Cursor`](cursor::Cursor) takes those of a [`Span`](span::Span), and a [`Scan`](scan::Scan)
+//! merges cursors.
+
+pub mod ahead;
+pub mod back;
+pub mod cursor;
+pub mod disorder;
+pub mod folder;
+pub mod handle;
+pub mod line;
+pub mod order;
+pub mod pieces;
+pub mod pivots;
+pub mod place;
+pub mod scan;
+pub mod search;
+pub mod span;
+pub mod start;
+pub mod work;
+
+pub use self::order::Order;
+pub use self::pieces::Pieces;

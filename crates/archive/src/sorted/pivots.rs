@@ -1,0 +1,116 @@
+//! What was seen of a file while something was searched in it.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::OnceLock;
+
+/// A search comes down to one of these, in which it goes from line to line. What is copied from the page cache is most
+/// of what a look-up costs.
+const BLOCK: u64 = 4 << 10;
+const LARGEST_BLOCK: u64 = 16 << 10;
+/// Maximum number of places remembered of a file: those that come first in a search, which most searches see.
+const MAX_PLACES: usize = 1 << 18;
+/// Limit of memory for remembered places, over all files, in bytes.
+const MAX_MEMORY: usize = 128 << 20;
+/// Maximum number of bytes remembered of a line.
+const KEY: usize = 192;
+
+static USED: AtomicUsize = AtomicUsize::new(0);
+
+/// The first lines of blocks of a file, as far as anybody asked for them.
+///
+/// A search always halves the blocks at the same places, so that these form a tree. A node has the number 1 at the
+/// root, and below a node are twice its number and one more.
+#[derive(Debug)]
+pub struct Pivots {
+    block: u64,
+    blocks: u64,
+    places: OnceLock<Box<[OnceLock<Pivot>]>>,
+    used: AtomicUsize,
+}
+
+/// The first line that begins in the second half of what a node stands for.
+#[derive(Debug)]
+pub enum Pivot {
+    /// None begins there.
+    Nothing,
+    Line {
+        at: u64,
+        begin: Box<[u8]>,
+    },
+}
+
+impl Pivots {
+    pub fn new(size: u64) -> Pivots {
+        let mut block = BLOCK;
+        while block < LARGEST_BLOCK && size / block > MAX_PLACES as u64 / 2 {
+            block *= 2;
+        }
+        Pivots {
+            block,
+            blocks: size.div_ceil(block).max(1),
+            places: OnceLock::new(),
+            used: AtomicUsize::new(0),
+        }
+    }
+
+    /// The size of a block.
+    pub fn block(&self) -> u64 {
+        self.block
+    }
+
+    /// How many blocks there are.
+    pub fn blocks(&self) -> u64 {
+        self.blocks
+    }
+
+    pub fn get(&self, node: u64) -> Option<&Pivot> {
+        let node = usize::try_from(node).ok()?;
+        self.places.get()?.get(node)?.get()
+    }
+
+    pub fn put(&self, node: u64, found: Option<(u64, &[u8])>) {
+        let Ok(node) = usize::try_from(node) else {
+            return;
+        };
+        let places = self.places.get_or_init(|| {
+            let nodes = self.blocks.saturating_mul(2).min(MAX_PLACES as u64);
+            let nodes = usize::try_from(nodes)
+                .unwrap_or(MAX_PLACES)
+                .next_power_of_two();
+            let most = MAX_MEMORY.saturating_sub(USED.load(Ordering::Relaxed)) / 4;
+            let nodes = nodes.min(most / size_of::<OnceLock<Pivot>>());
+            self.take(nodes * size_of::<OnceLock<Pivot>>());
+            (0..nodes).map(|_| OnceLock::new()).collect()
+        });
+        let Some(place) = places.get(node) else {
+            return;
+        };
+        let pivot = match found {
+            None => Pivot::Nothing,
+            Some((at, line)) => {
+                let begin = line.get(..KEY).unwrap_or(line);
+                if USED.load(Ordering::Relaxed) > MAX_MEMORY {
+                    return;
+                }
+                self.take(begin.len());
+                Pivot::Line {
+                    at,
+                    begin: begin.into(),
+                }
+            }
+        };
+        // Somebody else may have been faster, with the same.
+        let _ = place.set(pivot);
+    }
+
+    fn take(&self, bytes: usize) {
+        self.used.fetch_add(bytes, Ordering::Relaxed);
+        USED.fetch_add(bytes, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Pivots {
+    fn drop(&mut self) {
+        USED.fetch_sub(*self.used.get_mut(), Ordering::Relaxed);
+    }
+}

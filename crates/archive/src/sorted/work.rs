@@ -1,0 +1,244 @@
+//! Work in small steps: on the thread of whoever asks as long as nothing has to be waited for, else on one that may
+//! wait.
+
+use std::time::{Duration, Instant};
+
+use futures_util::stream::{self, StreamExt};
+use tokio::task::JoinHandle;
+
+use crate::source::{Batch, Batches, SourceError};
+
+/// Limit of bytes read in a step on the caller's thread. In tests it is small, so that there are many steps.
+const QUICK: usize = if cfg!(test) { 6 << 10 } else { 128 << 10 };
+/// Limit of bytes read on the caller's thread in all steps of a query; later steps run on a thread that may wait.
+const ALL_QUICK: usize = 512 << 10;
+/// Limit of bytes read in a step on a thread that may wait.
+const SLOW: usize = if cfg!(test) { 50 << 10 } else { 1 << 20 };
+/// Time limit of a step on a thread that may wait.
+const SLOW_TIME: Duration = Duration::from_millis(2);
+
+/// What a step may do.
+#[derive(Debug)]
+pub struct Work {
+    may_wait: bool,
+    /// Bytes that may still be read.
+    left: usize,
+    until: Option<Instant>,
+}
+
+/// Why a step ends before its work does.
+#[derive(Debug, PartialEq)]
+pub enum Halt {
+    /// It has to go on where it may wait.
+    Wait,
+    /// It has done enough.
+    Enough,
+    /// It cannot go on.
+    Failed(SourceError),
+}
+
+/// How it goes on after a step.
+#[derive(Debug, PartialEq)]
+pub enum Next {
+    /// There may be more rows.
+    More,
+    /// There may be more rows, but finding them may take a wait.
+    Wait,
+    /// That was all.
+    End,
+    /// It cannot go on.
+    Failed(SourceError),
+}
+
+impl Next {
+    /// What comes after work that ended so.
+    pub fn after(work: Result<(), Halt>) -> Next {
+        match work {
+            Ok(()) => Next::End,
+            Err(Halt::Enough) => Next::More,
+            Err(Halt::Wait) => Next::Wait,
+            Err(Halt::Failed(error)) => Next::Failed(error),
+        }
+    }
+}
+
+/// Something that finds rows step by step.
+pub trait Steps: Send + 'static {
+    /// Rows that are there, and how it goes on. Has to end soon after `work` is used up.
+    fn step(&mut self, work: &mut Work) -> (Batch, Next);
+}
+
+impl Work {
+    /// That of a step that must not wait.
+    pub fn quick(bytes: usize) -> Work {
+        Work {
+            may_wait: false,
+            left: bytes.min(QUICK),
+            until: None,
+        }
+    }
+
+    /// That of a step that may.
+    pub fn slow() -> Work {
+        Work {
+            may_wait: true,
+            left: SLOW,
+            until: Some(Instant::now() + SLOW_TIME),
+        }
+    }
+
+    pub fn may_wait(&self) -> bool {
+        self.may_wait
+    }
+
+    /// Takes `bytes` off what may still be read; to be called before they are read.
+    ///
+    /// # Errors
+    /// When that was enough.
+    pub fn spend(&mut self, bytes: usize) -> Result<(), Halt> {
+        // A step that does nothing would never come to an end.
+        if self.left == 0 || self.until.is_some_and(|until| Instant::now() > until) {
+            return Err(Halt::Enough);
+        }
+        self.left = self.left.saturating_sub(bytes);
+        Ok(())
+    }
+}
+
+/// The rows of all steps; a batch without any says that one was taken. Nothing is done before somebody waits for them, and no more than a step after nobody does.
+pub fn batches(steps: impl Steps) -> Batches {
+    let running = Running {
+        steps: Some(Box::new(steps)),
+        next: Next::More,
+        quick: ALL_QUICK,
+    };
+    stream::unfold(running, |mut running| async move {
+        let batch = running.batch().await?;
+        Some((batch, running))
+    })
+    .boxed()
+}
+
+struct Running<S> {
+    /// `None` while a step is under way elsewhere.
+    steps: Option<Box<S>>,
+    next: Next,
+    /// Bytes that may still be read here.
+    quick: usize,
+}
+
+impl<S: Steps> Running<S> {
+    async fn batch(&mut self) -> Option<Result<Batch, SourceError>> {
+        loop {
+            let here = match std::mem::replace(&mut self.next, Next::End) {
+                Next::More => self.quick > 0,
+                Next::Wait => false,
+                Next::End => return None,
+                Next::Failed(error) => return Some(Err(error)),
+            };
+            let mut steps = self.steps.take()?;
+            let (batch, next) = if here {
+                let mut work = Work::quick(self.quick);
+                let before = work.left;
+                let done = steps.step(&mut work);
+                // Steps that read nothing count as well.
+                self.quick = self.quick.saturating_sub((before - work.left).max(4096));
+                self.steps = Some(steps);
+                done
+            } else {
+                let task = tokio::task::spawn_blocking(move || {
+                    let done = steps.step(&mut Work::slow());
+                    (steps, done)
+                });
+                match Aborted(task).wait().await {
+                    Ok((steps, done)) => {
+                        self.steps = Some(steps);
+                        done
+                    }
+                    Err(error) => return Some(Err(error)),
+                }
+            };
+            self.next = next;
+            // Steps elsewhere take time, and whoever waits sees by them that something is done.
+            if !batch.is_empty() || !here {
+                return Some(Ok(batch));
+            }
+        }
+    }
+}
+
+/// Does something on a thread that may wait. When nobody waits for it any more before it began, it is not done.
+pub async fn elsewhere<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, SourceError> {
+    Aborted(tokio::task::spawn_blocking(work)).wait().await
+}
+
+/// Is not begun any more when it is dropped.
+struct Aborted<T>(JoinHandle<T>);
+
+impl<T> Aborted<T> {
+    async fn wait(mut self) -> Result<T, SourceError> {
+        let failed = |error| SourceError::Io(format!("reading broke off: {error}"));
+        (&mut self.0).await.map_err(failed)
+    }
+}
+
+impl<T> Drop for Aborted<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::row;
+
+    /// Has rows without end.
+    struct Endless {
+        taken: Arc<AtomicUsize>,
+        next: fn() -> Next,
+    }
+
+    impl Steps for Endless {
+        fn step(&mut self, _: &mut Work) -> (Batch, Next) {
+            self.taken.fetch_add(1, Ordering::SeqCst);
+            (
+                row::build("a)/", "2016", "").into_iter().collect(),
+                (self.next)(),
+            )
+        }
+    }
+
+    #[tokio::test]
+    async fn no_step_is_taken_that_nobody_waits_for() {
+        for next in [|| Next::More, || Next::Wait] {
+            let taken = Arc::new(AtomicUsize::new(0));
+            let mut rows = batches(Endless {
+                taken: Arc::clone(&taken),
+                next,
+            });
+            for _ in 0..300 {
+                assert_eq!(rows.next().await.unwrap().unwrap().len(), 1);
+            }
+            assert_eq!(taken.load(Ordering::SeqCst), 300);
+            drop(rows);
+            assert_eq!(Arc::strong_count(&taken), 1);
+        }
+    }
+
+    #[tokio::test]
+    async fn rows_before_an_error_are_not_lost() {
+        let mut rows = batches(Endless {
+            taken: Arc::default(),
+            next: || Next::Failed(SourceError::Timeout),
+        });
+        assert!(rows.next().await.unwrap().is_ok());
+        assert_eq!(rows.next().await, Some(Err(SourceError::Timeout)));
+        assert_eq!(rows.next().await, None);
+    }
+}

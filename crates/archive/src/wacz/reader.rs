@@ -1,0 +1,307 @@
+use std::collections::HashMap;
+use std::io::{self, Read};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use sha2::{Digest as _, Sha256};
+
+use super::http::{Opened, Remote};
+use super::source::{Disk, Section};
+use super::zip::{member, Directory, Entry, Fault};
+use super::{Error, Lines, Location, Options, Problem};
+
+/// The endings of index members, the best one of several of one stem first: CDXJ says more than CDX, and what is
+/// compressed is read sooner.
+const ENDINGS: [&str; 4] = [".cdxj.gz", ".cdxj", ".cdx.gz", ".cdx"];
+pub(super) const DATAPACKAGE: &str = "datapackage.json";
+
+/// A package of web archives: a zip file with WARC files, their indexes and what they are about.
+///
+/// Opening one reads the end of the file. Nothing in it is believed that can be checked, and nothing is kept in memory
+/// but the directory of the zip file.
+///
+/// ```no_run
+/// use crawlspace_archive::wacz::{Location, Options, Wacz};
+/// let wacz = Wacz::open(&Location::parse("crawl-1.wacz")?, &Options::default())?;
+/// for index in wacz.indexes() {
+///     let mut lines = wacz.lines(index)?;
+///     while let Some(line) = lines.next()? {
+///         println!("{}", String::from_utf8_lossy(line));
+///     }
+/// }
+/// # Ok::<(), crawlspace_archive::wacz::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Wacz {
+    file: String,
+    source: Source,
+    options: Options,
+    directory: Directory,
+    indexes: Vec<Member>,
+}
+
+/// Where the bytes are.
+#[derive(Debug)]
+enum Source {
+    Disk(Disk),
+    Remote {
+        remote: Arc<Remote>,
+        /// What was downloaded of it: the data of members, by the places of their headers.
+        kept: Mutex<HashMap<u64, Disk>>,
+    },
+}
+
+impl Source {
+    fn open(location: &Location, options: &Options) -> Result<Source, Problem> {
+        Ok(match location {
+            Location::File(path) => Source::Disk(Disk::open(path)?),
+            Location::Url(url) => match Remote::open(url, options)? {
+                Opened::Whole(disk) => Source::Disk(disk),
+                Opened::Parts(remote) => Source::Remote {
+                    remote,
+                    kept: Mutex::default(),
+                },
+            },
+        })
+    }
+
+    fn size(&self) -> u64 {
+        match self {
+            Source::Disk(disk) => disk.size(),
+            Source::Remote { remote, .. } => remote.size(),
+        }
+    }
+
+    /// A reader of `length` bytes from offset `from`.
+    fn section(&self, from: u64, length: u64) -> Box<dyn Read + Send> {
+        match self {
+            Source::Disk(disk) => Box::new(disk.section(from, length)),
+            Source::Remote { remote, .. } => Box::new(remote.stream(from, length)),
+        }
+    }
+
+    /// What is stored of a member, its header read and found to be right.
+    fn data(&self, entry: &Entry, name: &str) -> Result<Section, Problem> {
+        match self {
+            Source::Disk(disk) => {
+                let mut section = disk.section(entry.header, entry.end - entry.header);
+                member::read_header(&mut section, entry, name)?;
+                Ok(section)
+            }
+            Source::Remote { remote, kept } => {
+                // Whoever wants another member meanwhile waits; the line to the server is the same one.
+                let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+                if let Some(disk) = kept.get(&entry.header) {
+                    return Ok(disk.section(0, entry.compressed));
+                }
+                // The size of its own header is not known, and what comes after it may be anything.
+                let most =
+                    (entry.longest_header() + entry.compressed).min(entry.end - entry.header);
+                let mut stream = remote.stream(entry.header, most);
+                member::read_header(&mut stream, entry, name)?;
+                let disk = remote.keep((&mut stream).take(entry.compressed), entry.compressed)?;
+                // A connection whose answer was read can be used again.
+                let _ = io::copy(&mut stream, &mut io::sink());
+                kept.insert(entry.header, disk.clone());
+                Ok(disk.section(0, entry.compressed))
+            }
+        }
+    }
+}
+
+/// A member of a package.
+#[derive(Clone, Debug)]
+pub struct Member {
+    name: Arc<str>,
+    entry: Entry,
+}
+
+impl Member {
+    /// Its name: `indexes/index.cdx.gz`.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What it takes in the package, in bytes.
+    pub fn compressed_size(&self) -> u64 {
+        self.entry.compressed
+    }
+}
+
+impl Wacz {
+    /// Opens a package.
+    ///
+    /// # Errors
+    /// When it cannot be read, or is no zip file, or one that contradicts itself.
+    pub fn open(location: &Location, options: &Options) -> Result<Wacz, Error> {
+        let file = location.to_string();
+        let at_fault = |fault: Fault| Error {
+            file: file.clone(),
+            member: fault.member,
+            problem: fault.problem,
+        };
+        let source =
+            Source::open(location, options).map_err(|problem| Error::new(&file, problem))?;
+        let section = |from, length| source.section(from, length);
+        let directory =
+            Directory::read(source.size(), options.directory, section).map_err(at_fault)?;
+        Ok(Wacz {
+            file,
+            source,
+            options: options.clone(),
+            indexes: indexes(&directory),
+            directory,
+        })
+    }
+
+    /// Its name as errors have it.
+    pub fn file(&self) -> &str {
+        &self.file
+    }
+
+    /// The size of the whole file, in bytes.
+    pub fn size(&self) -> u64 {
+        self.source.size()
+    }
+
+    /// The CDX and CDXJ members, plain or gzip: those in `indexes/`, or anywhere if there are none in there. Of several
+    /// of one stem (`index.cdx`, `index.cdx.gz`), which are the same index, one. Not those of other indexes into them
+    /// (`index.idx`).
+    pub fn indexes(&self) -> &[Member] {
+        &self.indexes
+    }
+
+    /// The lines of an index, as often as they are wanted. The first time, a member of a remote package is downloaded,
+    /// compressed as it is, to a file without a name.
+    ///
+    /// # Errors
+    /// When the member cannot be read, or does not begin as the directory says.
+    pub fn lines(&self, index: &Member) -> Result<Lines, Error> {
+        let content = self.content(&index.name, &index.entry)?;
+        Lines::new(
+            &self.file,
+            &index.name,
+            content,
+            index.entry.compressed,
+            &self.options,
+        )
+    }
+
+    /// The text of `datapackage.json`, which says what is in the package.
+    ///
+    /// # Errors
+    /// When there is none, or it is damaged, or no text, or larger than the options allow.
+    pub fn datapackage(&self) -> Result<String, Error> {
+        self.text(DATAPACKAGE)
+    }
+
+    /// Whether there is a member of that name.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.directory.find(name).is_some()
+    }
+
+    /// What the zip file says about itself.
+    pub(super) fn directory(&self) -> &Directory {
+        &self.directory
+    }
+
+    /// The bytes of the file as they are.
+    pub(super) fn section(&self, from: u64, length: u64) -> impl Read + Send {
+        self.source.section(from, length)
+    }
+
+    /// The text of a small member.
+    pub(super) fn text(&self, name: &'static str) -> Result<String, Error> {
+        let of_member = |problem| Error::of_member(&self.file, name, problem);
+        let Some(entry) = self.directory.find(name) else {
+            return Err(Error::new(&self.file, Problem::Missing(name)));
+        };
+        if entry.size > self.options.datapackage {
+            return Err(of_member(Problem::TooLarge {
+                what: "its text".to_owned(),
+                limit: format!("{} bytes", self.options.datapackage),
+                option: "datapackage",
+            }));
+        }
+        let mut text = Vec::new();
+        let mut content = self.content(name, entry)?;
+        let read = content.read_to_end(&mut text);
+        read.map_err(|error| of_member(error.into()))?;
+        String::from_utf8(text).map_err(|_| of_member(Problem::Json("it is not UTF-8".to_owned())))
+    }
+
+    /// SHA-256 of the whole file, `sha256:` and hexadecimal digits. `progress` is told how many bytes were read so far.
+    /// All of a remote file is downloaded for that, and nothing of it kept.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn digest(&self, mut progress: impl FnMut(u64)) -> Result<String, Error> {
+        let mut hash = Sha256::new();
+        let mut buffer = vec![0; 256 * 1024];
+        let mut count = 0;
+        let mut file = self.source.section(0, self.size());
+        loop {
+            let read = file.read(&mut buffer);
+            let n = read.map_err(|error| Error::new(&self.file, error.into()))?;
+            if n == 0 {
+                break;
+            }
+            hash.update(&buffer[..n]);
+            count += n as u64;
+            progress(count);
+        }
+        Ok(sha256_text(&hash.finalize()))
+    }
+
+    /// What a member unpacks to.
+    fn content(&self, name: &str, entry: &Entry) -> Result<impl Read + Send + 'static, Error> {
+        let data = self.source.data(entry, name);
+        let data = data.map_err(|problem| Error::of_member(&self.file, name, problem))?;
+        Ok(member::Content::new(data, entry))
+    }
+}
+
+/// As hashes of files are written.
+pub(super) fn sha256_text(hash: &[u8]) -> String {
+    let digits: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("sha256:{digits}")
+}
+
+fn indexes(directory: &Directory) -> Vec<Member> {
+    let all = |folder: &str| -> Vec<Member> {
+        // By stem, which of the endings is best, in the order of the first one of each stem.
+        let mut best: Vec<(usize, Member)> = Vec::new();
+        let mut place: HashMap<&str, usize> = HashMap::new();
+        for entry in directory.entries() {
+            let name = directory.name(entry);
+            let Some((stem, rank)) = stem(name).filter(|_| name.starts_with(folder)) else {
+                continue;
+            };
+            let found = Member {
+                name: name.into(),
+                entry: entry.clone(),
+            };
+            match place.get(stem) {
+                Some(&at) if rank < best[at].0 => best[at] = (rank, found),
+                Some(_) => {}
+                None => {
+                    place.insert(stem, best.len());
+                    best.push((rank, found));
+                }
+            }
+        }
+        best.into_iter().map(|(_, member)| member).collect()
+    };
+    let usual = all("indexes/");
+    if usual.is_empty() {
+        return all("");
+    }
+    usual
+}
+
+/// The name without the ending of an index, and which one it has.
+fn stem(name: &str) -> Option<(&str, usize)> {
+    ENDINGS.iter().enumerate().find_map(|(rank, ending)| {
+        let (stem, found) = name.split_at_checked(name.len().checked_sub(ending.len())?)?;
+        found.eq_ignore_ascii_case(ending).then_some((stem, rank))
+    })
+}

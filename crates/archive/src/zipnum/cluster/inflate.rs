@@ -1,0 +1,30 @@
+//! Gzip members as text.
+
+use std::io::Read as _;
+
+use flate2::bufread::MultiGzDecoder;
+
+/// No block is larger, packed or unpacked. 3000 lines are about a megabyte.
+pub const LARGEST: u64 = 32 << 20;
+
+/// Why there is no text.
+#[derive(Debug)]
+pub enum Unfit {
+    /// It would have more than [`LARGEST`] bytes.
+    TooLarge,
+    /// What was read are no whole members.
+    Broken(String),
+}
+
+/// Appends the text of one or more members, of which nothing may be missing.
+pub fn inflate(packed: &[u8], text: &mut Vec<u8>) -> Result<(), Unfit> {
+    let before = text.len();
+    let mut members = MultiGzDecoder::new(packed).take(LARGEST + 1);
+    members
+        .read_to_end(text)
+        .map_err(|error| Unfit::Broken(error.to_string()))?;
+    match (text.len() - before) as u64 > LARGEST {
+        true => Err(Unfit::TooLarge),
+        false => Ok(()),
+    }
+}

@@ -1,0 +1,49 @@
+//! ZipNum clusters: lines of CDXJ in gzip members of some thousand each, and a secondary index of the members.
+//!
+//! The secondary index (`*.idx`, `*.summary`) is sorted text of its own, with a line for each member (a block):
+//!
+//! ```text
+//! com,example)/ 20160101000000<TAB>cdx-00000.gz<TAB>1234<TAB>234567<TAB>17
+//! ```
+//!
+//! The first line in the block, without its JSON; the part, which is a file, and where in it the block is and how long;
+//! the number of the line, which may be left out. Where the parts are says a file beside it of the same name with the
+//! end `.loc`, with lines of `part<TAB>path[<TAB>path …]`; without one they are in the folder of the index.
+
+pub mod blocks;
+pub mod inflate;
+pub mod line;
+pub mod parts;
+mod unpack;
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+pub use self::blocks::Blocks;
+use self::parts::Parts;
+use self::unpack::Unpacked;
+
+/// What belongs to a secondary index.
+#[derive(Debug)]
+pub struct Cluster {
+    index: PathBuf,
+    parts: Parts,
+    unpacked: Unpacked,
+}
+
+impl Cluster {
+    /// The cluster with that secondary index.
+    pub fn new(index: &Path) -> Cluster {
+        Cluster {
+            index: index.to_owned(),
+            parts: Parts::new(index),
+            unpacked: Unpacked::default(),
+        }
+    }
+}
+
+/// Whether that is a secondary index, by its name.
+pub fn is_secondary(path: &Path) -> bool {
+    let end = path.extension().and_then(OsStr::to_str);
+    matches!(end, Some("idx" | "summary"))
+}

@@ -1,0 +1,271 @@
+//! What an index says of its blocks, and these as text.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::writer::Source;
+use super::{files, part, LONGEST};
+use crate::sorted::line::Shape;
+use crate::zipnum::cluster::inflate::{inflate, Unfit, LARGEST};
+use crate::zipnum::cluster::line::Block;
+use crate::Error;
+
+/// As much of a secondary index is read at once.
+const PIECE: usize = 8 << 10;
+/// More room for a block is given back.
+const ROOM: usize = 1 << 20;
+
+/// The blocks of an index, as its secondary index tells of them, one after the other.
+pub(super) struct Secondary {
+    idx: Contents,
+    part: String,
+    /// What is read, and how much of it is done with.
+    buffer: Vec<u8>,
+    at: usize,
+    read: u64,
+    /// The end of the blocks so far, how many they are, and where the last one begins.
+    covered: u64,
+    number: u64,
+    begin: Box<[u8]>,
+    /// The file with the blocks.
+    gz: Contents,
+}
+
+/// A file that is read at places.
+struct Contents {
+    path: Arc<Path>,
+    size: u64,
+    /// Closed between reads when there are too many.
+    file: Option<Arc<File>>,
+    keep: bool,
+}
+
+impl Secondary {
+    /// The index of that stem. Its files are opened each time they are read if they are not to be kept open.
+    pub fn open(folder: &Path, stem: &str, keep: bool) -> Result<Secondary, Error> {
+        let (gz, idx) = files(folder, stem);
+        Ok(Secondary {
+            idx: Contents::open(idx, keep)?,
+            part: part(stem),
+            buffer: Vec::new(),
+            at: 0,
+            read: 0,
+            covered: 0,
+            number: 0,
+            begin: Box::default(),
+            gz: Contents::open(gz, keep)?,
+        })
+    }
+
+    /// The next block. `None` at the end.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] when both files do not fit.
+    pub fn next(&mut self) -> Result<Option<Block>, Error> {
+        let place = self.read - (self.buffer.len() - self.at) as u64;
+        let Some(line) = self.line(place)? else {
+            return match self.covered == self.gz.size {
+                true => Ok(None),
+                false => Err(self.damaged(
+                    place,
+                    &format!(
+                        "the blocks end at byte {}, and {} at byte {}",
+                        self.covered, self.part, self.gz.size
+                    ),
+                )),
+            };
+        };
+        let block = match self.read_line(line) {
+            Ok(block) => block,
+            Err(why) => return Err(self.damaged(place, &why)),
+        };
+        self.covered = block.offset + block.length;
+        self.number += 1;
+        self.begin.clone_from(&block.begin);
+        Ok(Some(block))
+    }
+
+    /// Where the next line is in the buffer, without its end.
+    fn line(&mut self, place: u64) -> Result<Option<std::ops::Range<usize>>, Error> {
+        let mut searched = self.at;
+        loop {
+            let rest = self.buffer.get(searched..).unwrap_or_default();
+            if let Some(length) = memchr::memchr(b'\n', rest) {
+                let line = self.at..searched + length;
+                self.at = line.end + 1;
+                return Ok(Some(line));
+            }
+            self.buffer.drain(..self.at);
+            self.at = 0;
+            searched = self.buffer.len();
+            if self.read == self.idx.size {
+                return match self.buffer.is_empty() {
+                    true => Ok(None),
+                    false => Err(self.damaged(place, "the last line has no end")),
+                };
+            }
+            if searched > LONGEST + PIECE {
+                return Err(self.damaged(place, "a line without an end"));
+            }
+            let left = usize::try_from(self.idx.size - self.read).unwrap_or(PIECE);
+            let piece = left.min(PIECE);
+            self.idx.read(self.read, piece, &mut self.buffer)?;
+            self.read += piece as u64;
+        }
+    }
+
+    fn read_line(&self, line: std::ops::Range<usize>) -> Result<Block, String> {
+        let line = self.buffer.get(line).unwrap_or_default();
+        let Some(block) = Block::read(line) else {
+            return Err("no line of a secondary index".to_owned());
+        };
+        let begin = [&block.begin[..], b" "].concat();
+        if Shape::of(&begin).is_none_or(|shape| shape.second != block.begin.len()) {
+            return Err("no key and timestamp".to_owned());
+        }
+        if *block.part != *self.part {
+            return Err(format!(
+                "the block is in {:?}, which should be {:?}",
+                block.part, self.part
+            ));
+        }
+        let end = block.offset.checked_add(block.length);
+        if block.offset != self.covered || end.is_none_or(|end| end > self.gz.size) {
+            return Err(format!(
+                "a block of {} bytes at byte {}: the one before it ends at byte {}, and {} at byte {}",
+                block.length, block.offset, self.covered, self.part, self.gz.size
+            ));
+        }
+        if block.length == 0 || block.length > LARGEST {
+            return Err(format!("a block of {} bytes", block.length));
+        }
+        if block.number != Some(self.number + 1) || block.lines.is_none_or(|lines| lines == 0) {
+            return Err(format!(
+                "block {:?} of {:?} lines, which should be the {}th, of some",
+                block.number,
+                block.lines,
+                self.number + 1
+            ));
+        }
+        if block.begin < self.begin {
+            return Err("it comes before the one in front of it".to_owned());
+        }
+        Ok(block)
+    }
+
+    /// The text of a block, in place of what was in there: as many whole lines as it should have, and the first of
+    /// them as it should be.
+    pub fn text(
+        &mut self,
+        block: &Block,
+        packed: &mut Vec<u8>,
+        text: &mut Vec<u8>,
+    ) -> Result<(), Error> {
+        let length = usize::try_from(block.length).unwrap_or(usize::MAX);
+        packed.clear();
+        text.clear();
+        text.shrink_to(ROOM);
+        self.gz.read(block.offset, length, packed)?;
+        let wrong = |what: &str| Error::Damaged {
+            entry: self.gz.path.to_path_buf(),
+            what: format!("block at byte {}: {what}", block.offset),
+        };
+        // A member ends with the size of its text, so that no more memory is taken than that, if it is likely.
+        let size = packed
+            .last_chunk()
+            .map_or(0, |size| u32::from_le_bytes(*size));
+        text.reserve_exact((size as usize).min(packed.len().saturating_mul(8)));
+        inflate(packed, text).map_err(|unfit| match unfit {
+            Unfit::Broken(why) => wrong(&why),
+            Unfit::TooLarge => wrong(&format!("unpacked it has more than {LARGEST} bytes")),
+        })?;
+        packed.shrink_to(ROOM);
+        let begins = text
+            .strip_prefix(&block.begin[..])
+            .is_some_and(|rest| rest.starts_with(b" "));
+        if !begins || !text.ends_with(b"\n") {
+            return Err(wrong(
+                "its first line is another one, or its last one has no end",
+            ));
+        }
+        let lines = memchr::memchr_iter(b'\n', text).count() as u64;
+        if block.lines != Some(lines) {
+            return Err(wrong(&format!("it has {lines} lines")));
+        }
+        Ok(())
+    }
+
+    /// The file with the blocks, to copy from.
+    pub fn source(&mut self) -> Result<Source, Error> {
+        let file = self.gz.file()?;
+        self.gz.file = Some(Arc::clone(&file));
+        Ok(Source {
+            path: Arc::clone(&self.gz.path),
+            file,
+        })
+    }
+
+    /// Nothing is copied for now.
+    pub fn release(&mut self) {
+        self.gz.release();
+    }
+
+    fn damaged(&self, place: u64, what: &str) -> Error {
+        Error::Damaged {
+            entry: self.idx.path.to_path_buf(),
+            what: format!("line at byte {place}: {what}"),
+        }
+    }
+}
+
+impl Contents {
+    fn open(path: PathBuf, keep: bool) -> Result<Contents, Error> {
+        let file = File::open(&path).map_err(Error::io(&path, "open"))?;
+        let metadata = file.metadata().map_err(Error::io(&path, "open"))?;
+        if !metadata.is_file() {
+            return Err(Error::Damaged {
+                what: "it is no file".to_owned(),
+                entry: path,
+            });
+        }
+        Ok(Contents {
+            path: path.into(),
+            size: metadata.len(),
+            file: keep.then(|| Arc::new(file)),
+            keep,
+        })
+    }
+
+    fn file(&self) -> Result<Arc<File>, Error> {
+        match &self.file {
+            Some(file) => Ok(Arc::clone(file)),
+            None => {
+                let file = File::open(&self.path).map_err(Error::io(&self.path, "open"))?;
+                Ok(Arc::new(file))
+            }
+        }
+    }
+
+    fn release(&mut self) {
+        if !self.keep {
+            self.file = None;
+        }
+    }
+
+    /// Appends so many bytes, which the file had when it was opened.
+    fn read(&self, at: u64, length: usize, into: &mut Vec<u8>) -> Result<(), Error> {
+        let begin = into.len();
+        into.resize(begin + length, 0);
+        let room = into.get_mut(begin..).unwrap_or_default();
+        match self.file()?.read_exact_at(room, at) {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Err(Error::Damaged {
+                entry: self.path.to_path_buf(),
+                what: format!("it has become shorter than its {} bytes", self.size),
+            }),
+            read => read.map_err(Error::io(&self.path, "read")),
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Indexes that are written, merged, damaged, and asked.
+
+mod damage;
+mod look_ups;
+mod merging;
+mod writing;
+
+use std::fs;
+use std::path::Path;
+
+use redis_tests::Rng;
+
+use super::{files, Blocks, Options, Stats, Writer};
+use crate::Error;
+
+/// A line of an index, of which many are alike.
+fn line(rng: &mut Rng) -> Vec<u8> {
+    // Also keys of which one begins as the other one does, with what comes before a space and after it.
+    let ends = [
+        "",
+        "a",
+        "a!",
+        "a\u{1}",
+        "b",
+        "b?c=d",
+        "\u{e9}",
+        "long/".repeat(9).leak(),
+    ];
+    let host = rng.below(4);
+    let end = rng.pick(&ends);
+    let date = 20260101000000 + rng.below(5) * 1_000_000 + rng.below(3);
+    let n = rng.below(6);
+    format!("org,h{host})/{end} {date} {{\"url\":\"http://h{host}.org/{end}\",\"n\":\"{n}\"}}")
+        .into_bytes()
+}
+
+/// `count` lines, sorted.
+fn lines(rng: &mut Rng, count: u64) -> Vec<Vec<u8>> {
+    let mut lines: Vec<_> = (0..count).map(|_| line(rng)).collect();
+    lines.sort();
+    lines
+}
+
+/// Lines with a key for each number, in the order of the numbers.
+fn numbered(numbers: impl Iterator<Item = u64>) -> Vec<Vec<u8>> {
+    let line = |n| format!("org,example)/{n:08} 20260101000000 {{\"n\":\"{n}\"}}").into_bytes();
+    numbers.map(line).collect()
+}
+
+fn options(rng: &mut Rng) -> Options {
+    Options {
+        lines: 1 + rng.below(20) as usize,
+        level: 1 + rng.below(3) as u32,
+        threads: rng.below(3) as usize,
+    }
+}
+
+fn write(folder: &Path, stem: &str, lines: &[Vec<u8>], options: Options) -> Stats {
+    let mut writer = Writer::create(folder, stem, options).unwrap();
+    for line in lines {
+        writer.push(line).unwrap();
+    }
+    let stats = writer.finish().unwrap();
+    assert_eq!(stats.lines, lines.len() as u64);
+    stats
+}
+
+/// All lines of an index, and how many each block has.
+fn read(folder: &Path, stem: &str) -> Result<(Vec<Vec<u8>>, Vec<usize>), Error> {
+    let mut blocks = Blocks::open(folder, stem)?;
+    let (mut lines, mut counts) = (Vec::new(), Vec::new());
+    while let Some(text) = blocks.next()? {
+        let before = lines.len();
+        let text = text.strip_suffix(b"\n").expect("whole lines");
+        lines.extend(text.split(|&byte| byte == b'\n').map(<[u8]>::to_vec));
+        counts.push(lines.len() - before);
+    }
+    Ok((lines, counts))
+}
+
+/// Blocks are neither too small nor too large; the last one may be small.
+fn assert_sized(counts: &[usize], options: Options) {
+    let (half, double) = (options.lines / 2, options.lines * 2);
+    for (n, count) in counts.iter().enumerate() {
+        assert!(*count <= double, "block {n} of {counts:?}, {options:?}");
+        let last = n + 1 == counts.len();
+        assert!(
+            last || *count >= half,
+            "block {n} of {counts:?}, {options:?}"
+        );
+    }
+}
+
+/// The names of the files in a folder.
+fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<_> = names.collect();
+    names.sort();
+    names
+}
