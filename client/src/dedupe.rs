@@ -13,7 +13,7 @@
 
 mod claim;
 mod crawl;
-pub(crate) mod feed;
+pub mod feed;
 mod figures;
 mod record;
 mod requires;

@@ -76,8 +76,12 @@ pub(crate) fn pairs<K: FromRedisValue, V: FromRedisValue>(
     Ok(pairs)
 }
 
-/// Ids, URIs and tags are bytes; people and JSON want text. Bytes that are not UTF-8 are written as `\xff`.
-pub(crate) fn as_text<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+/// Serializes bytes (ids, URIs, tags) as text, for `#[serde(serialize_with = …)]`. Bytes that are not UTF-8 are written
+/// as `\xff`.
+///
+/// # Errors
+/// Those of the serializer.
+pub fn as_text<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
         text.push_str(chunk.valid());
@@ -88,7 +92,11 @@ pub(crate) fn as_text<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::O
     serializer.serialize_str(&text)
 }
 
-pub(crate) fn as_optional_text<S: Serializer>(
+/// Serializes bytes that may be missing as [`as_text`] does, and `None` as null.
+///
+/// # Errors
+/// Those of the serializer.
+pub fn as_optional_text<S: Serializer>(
     bytes: &Option<Vec<u8>>,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {

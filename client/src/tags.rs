@@ -166,7 +166,8 @@ impl<S: Ask> TagSpace<S> {
         &self.key
     }
 
-    pub(crate) fn command(&self, name: &str) -> Cmd {
+    /// A command with the key as its first argument, for a transaction or a pipeline.
+    pub fn command(&self, name: &str) -> Cmd {
         let mut command = redis::cmd(name);
         command.arg(&self.key[..]);
         command
@@ -282,7 +283,8 @@ impl<S: Ask> TagSpace<S> {
         self.repeat(load)
     }
 
-    pub(crate) fn load_command(
+    /// The command that [`TagSpace::load`] calls, for a transaction or a pipeline.
+    pub fn load_command(
         &self,
         kind: Kind,
         mode: Mode,
@@ -317,7 +319,8 @@ impl<S: Ask> TagSpace<S> {
         self.server.ask(Call::new(swap))
     }
 
-    pub(crate) fn swap_command(&self, kind: Kind, expected: Option<u64>) -> Cmd {
+    /// The command that [`TagSpace::swap`] calls, for a transaction or a pipeline.
+    pub fn swap_command(&self, kind: Kind, expected: Option<u64>) -> Cmd {
         let mut swap = self.of_kind("TAGS.SWAP", kind);
         if let Some(expected) = expected {
             swap.arg("EXPECT").arg(expected);

@@ -9,7 +9,7 @@ use crate::{Batch, Code, Error, Pending, Server};
 
 /// Maximum number of records in a call: what the server does in well under a millisecond. It is part of what makes a
 /// second run send the same calls, and so belongs into the name of their sequence.
-pub(crate) const RECORDS: usize = 250;
+pub const RECORDS: usize = 250;
 /// Size of the records that ends a call before it has all of [`RECORDS`], in bytes.
 const CALL_BYTES: usize = 256 << 10;
 /// Maximum number of calls in a round trip.
@@ -20,7 +20,7 @@ const TRIP_BYTES: usize = 1 << 20;
 const AHEAD: usize = 2;
 
 /// Takes records, in the order in which a second run would give the same ones.
-pub(crate) struct Feed<'a> {
+pub struct Feed<'a> {
     prefix: &'a [u8],
     crawl: &'a [u8],
     /// What the names of the sequences begin with. Each place in a round trip has a sequence of its own, and the
@@ -53,16 +53,16 @@ struct Trip {
 
 /// Nothing is sent any more: the server refused, and [`feed`] says why.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Refused;
+pub struct Refused;
 
 /// The name of the sequence of the calls at this place in their round trips.
-pub(crate) fn writer_at(writer: &str, place: u64) -> String {
+pub fn writer_at(writer: &str, place: u64) -> String {
     format!("{writer} {place}")
 }
 
 /// Adds what `fill` gives to a crawl, the earliest record of a hash in whatever order they come. The same records with
 /// the same name of a writer count once, however often and wherever this was cut off.
-pub(crate) fn feed<T, E: From<Error> + From<Refused>>(
+pub fn feed<T, E: From<Error> + From<Refused>>(
     index: &Index,
     crawl: &[u8],
     writer: &str,

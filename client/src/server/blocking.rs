@@ -77,7 +77,7 @@ impl Server {
 
     /// Runs a transaction: the result of each command, or `None` when a watched key was changed. It is never
     /// sent again. `WATCH` before it only makes sense with [`Options::only_one`].
-    pub(crate) fn transact(
+    pub fn transact(
         &self,
         commands: &Pipeline,
     ) -> Result<Option<Vec<Result<Value, RedisError>>>, Error> {

@@ -28,7 +28,8 @@ pub struct Error {
 }
 
 impl Error {
-    pub(crate) fn new(doing: impl Into<String>, cause: impl Into<RedisError>) -> Error {
+    /// An error of something that was done (`reading the tags of {t}:tags`), and why it failed.
+    pub fn new(doing: impl Into<String>, cause: impl Into<RedisError>) -> Error {
         Error {
             doing: doing.into(),
             cause: cause.into(),

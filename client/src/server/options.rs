@@ -176,7 +176,7 @@ impl std::fmt::Debug for Options {
 }
 
 /// An URL as it may be shown.
-pub(crate) fn without_password(url: &str) -> String {
+pub fn without_password(url: &str) -> String {
     match url
         .split_once("://")
         .and_then(|(scheme, rest)| Some((scheme, rest.rsplit_once('@')?.1)))

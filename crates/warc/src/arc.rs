@@ -130,7 +130,7 @@ fn iso(date: &[u8]) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use crate::*;
+    use super::*;
 
     #[test]
     fn lines_of_both_versions_say_the_same() {

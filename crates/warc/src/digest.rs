@@ -153,7 +153,7 @@ pub fn of(algorithm: Algorithm, bytes: &[u8]) -> Digest {
 
 #[cfg(test)]
 mod tests {
-    use crate::*;
+    use super::*;
 
     #[test]
     fn every_form_is_the_same_digest() {

@@ -154,7 +154,7 @@ fn timestamp(iso: &[u8]) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use crate::*;
+    use super::*;
 
     #[test]
     fn dates_become_the_digits_that_cdx_files_have() {

@@ -1,0 +1,119 @@
+//! `crawlspace config …`: what a configuration means, and whether it is one.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand, ValueHint};
+use crawlspace_serve::config::{self, Secrets};
+
+use crate::terminal::{complain, say};
+
+#[derive(Subcommand)]
+pub enum Config {
+    Show(Show),
+    Check(Check),
+}
+
+/// Print a configuration in its normal form.
+///
+/// Every short form is written out, paths are absolute, and every source has its name and its timeout. What is
+/// printed means the same as the file.
+#[derive(Args)]
+#[command(after_help = "Example:
+  crawlspace config show config.yaml")]
+pub struct Show {
+    #[command(flatten)]
+    file: File,
+    /// Print it as JSON.
+    #[arg(long)]
+    json: bool,
+    /// Print the passwords in URLs too, in place of ***.
+    #[arg(long)]
+    secrets: bool,
+}
+
+/// Check a configuration: OK, or what is wrong with it.
+///
+/// Each error has its file, line and column. Whether paths and servers are there is not looked at: a source may come
+/// later.
+#[derive(Args)]
+#[command(after_help = "Example:
+  crawlspace config check config.yaml")]
+pub struct Check {
+    #[command(flatten)]
+    file: File,
+}
+
+#[derive(Args)]
+struct File {
+    /// The configuration: a file of YAML.
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    file: PathBuf,
+}
+
+impl Config {
+    pub fn run(&self) -> io::Result<bool> {
+        match self {
+            Config::Show(show) => show.run(),
+            Config::Check(check) => check.run(),
+        }
+    }
+}
+
+impl Show {
+    fn run(&self) -> io::Result<bool> {
+        let Some(config) = self.file.read() else {
+            return Ok(false);
+        };
+        let secrets = match self.secrets {
+            true => Secrets::Shown,
+            false => Secrets::Masked,
+        };
+        let text = match self.json {
+            true => config.to_json(secrets),
+            false => config.to_yaml(secrets),
+        };
+        io::stdout().write_all(text.as_bytes())?;
+        Ok(true)
+    }
+}
+
+impl Check {
+    fn run(&self) -> io::Result<bool> {
+        match self.file.read() {
+            Some(_) => writeln!(io::stdout(), "OK").map(|()| true),
+            None => Ok(false),
+        }
+    }
+}
+
+impl File {
+    /// The configuration. What is wrong or strange with it goes to standard error.
+    fn read(&self) -> Option<config::Config> {
+        read(&self.file, |warning| {
+            say(format_args!("{warning} (warning)"))
+        })
+    }
+}
+
+/// Reads a configuration. What is wrong with it goes to standard error, what is strange to whoever wants to know.
+pub fn read(file: &Path, warn: impl Fn(String)) -> Option<config::Config> {
+    match config::Config::read(file) {
+        Ok((config, warnings)) => {
+            let name = file.display().to_string();
+            for warning in &warnings {
+                warn(warning.of(&name).to_string());
+            }
+            Some(config)
+        }
+        Err(errors) => {
+            for error in &errors.errors {
+                say(error.of(&errors.file));
+            }
+            if errors.more > 0 {
+                complain(format_args!("and {} more errors", errors.more));
+            }
+            None
+        }
+    }
+}

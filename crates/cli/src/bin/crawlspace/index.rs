@@ -1,0 +1,58 @@
+//! `crawlspace index …`: indexes of jobs, each built once.
+
+mod collect;
+mod get;
+mod jobs;
+mod list;
+mod load;
+mod lookup;
+mod progress;
+mod verify;
+
+use std::io;
+use std::path::PathBuf;
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Args, Subcommand, ValueHint};
+use crawlspace_jobs::IndexKind;
+
+#[derive(Subcommand)]
+pub enum Index {
+    Get(get::Get),
+    Lookup(lookup::Lookup),
+    List(list::List),
+    Verify(verify::Verify),
+    #[command(name = "gc")]
+    Collect(collect::Collect),
+}
+
+impl Index {
+    pub fn run(&self) -> io::Result<bool> {
+        match self {
+            Index::Get(get) => get.run(),
+            Index::Lookup(lookup) => lookup.run(),
+            Index::List(list) => list.run(),
+            Index::Verify(verify) => verify.run(),
+            Index::Collect(collect) => collect.run(),
+        }
+    }
+}
+
+/// The folder of the caches.
+#[derive(Args)]
+struct CacheDir {
+    /// The folder of the caches.
+    #[arg(
+        long,
+        value_name = "DIR",
+        env = "CRAWLSPACE_CACHE_DIR",
+        value_hint = ValueHint::DirPath
+    )]
+    cache_dir: PathBuf,
+}
+
+/// What `--kind` takes.
+fn kind() -> impl TypedValueParser<Value = IndexKind> {
+    let names = IndexKind::ALL.map(IndexKind::name);
+    PossibleValuesParser::new(names).try_map(|name| name.parse::<IndexKind>())
+}

@@ -1,0 +1,178 @@
+//! `crawlspace index gc`.
+
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use clap::Args;
+use crawlspace_jobs::operations::{self, Collected, Reason};
+use crawlspace_jobs::Limits;
+use serde::Serialize;
+
+use super::progress::watched;
+use super::CacheDir;
+use crate::columns::{figures, words, Columns};
+use crate::size::size;
+use crate::table::{bytes, count, print_json, Table};
+use crate::terminal::complain;
+use crate::time::span;
+
+/// Make room: remove entries that nobody has used for the longest time, and what was left by builders that died.
+///
+/// Without limits, only the latter go. An entry that somebody has open stays, and so does one that was used a moment ago; lock
+/// files are never removed. What is removed can be built again at any time.
+///
+/// Exit status: 0 when the limits are kept, 1 when they are not since too much is in use or something failed, 2 when the
+/// command line is wrong.
+#[derive(Args)]
+#[command(after_help = "Example:
+  crawlspace index gc --cache-dir /var/cache/crawlspace --max-size 100GB --min-free 10GB --max-age 90d")]
+pub struct Collect {
+    #[command(flatten)]
+    cache: CacheDir,
+    /// How much all entries may take.
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    max_size: Option<u64>,
+    /// How much of the file system has to be free.
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    min_free: Option<u64>,
+    /// How long after its last use an entry goes: 90d.
+    #[arg(long, value_name = "TIME", value_parser = span)]
+    max_age: Option<Duration>,
+    /// How long after its last use an entry stays in any case.
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = span)]
+    grace: Duration,
+    /// Only tell what would be removed.
+    #[arg(long)]
+    dry_run: bool,
+    /// Print the outcome as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Answer<'a> {
+    dry_run: bool,
+    removed: Vec<Gone<'a>>,
+    kept_in_use: u64,
+    entries: u64,
+    bytes: u64,
+    free: u64,
+    within_limits: bool,
+}
+
+#[derive(Serialize)]
+struct Gone<'a> {
+    path: &'a Path,
+    size: u64,
+    why: &'static str,
+}
+
+impl Collect {
+    pub fn run(&self) -> io::Result<bool> {
+        let limits = Limits {
+            max_bytes: self.max_size,
+            min_free: self.min_free,
+            max_age: self.max_age,
+            grace: self.grace,
+        };
+        let dir = &self.cache.cache_dir;
+        let collected = watched(|work| operations::collect(dir, &limits, self.dry_run, work))?;
+        let collected = match collected {
+            Ok(collected) => collected,
+            Err(error) => {
+                complain(error);
+                return Ok(false);
+            }
+        };
+        match self.json {
+            true => print_json(&self.answer(&collected))?,
+            false => self.print(&collected)?,
+        }
+        if !collected.within_limits {
+            complain(format_args!(
+                "the limits are not kept: {}",
+                kept(collected.kept)
+            ));
+        }
+        Ok(collected.within_limits)
+    }
+
+    fn answer<'a>(&self, collected: &'a Collected) -> Answer<'a> {
+        let removed = collected.removed.iter().map(|one| Gone {
+            path: &one.path,
+            size: one.size,
+            why: one.why.name(),
+        });
+        Answer {
+            dry_run: self.dry_run,
+            removed: removed.collect(),
+            kept_in_use: collected.kept,
+            entries: collected.entries,
+            bytes: collected.bytes,
+            free: collected.free,
+            within_limits: collected.within_limits,
+        }
+    }
+
+    fn print(&self, collected: &Collected) -> io::Result<()> {
+        if !collected.removed.is_empty() {
+            let what = if self.dry_run { "would go" } else { "gone" };
+            let mut table = Columns::new([words(what), figures("size"), words("why")]);
+            for one in &collected.removed {
+                table.row([
+                    &one.path.display().to_string(),
+                    &bytes(one.size),
+                    reason(one.why),
+                ]);
+            }
+            table.print()?;
+        }
+        let left = if self.dry_run {
+            "would be left"
+        } else {
+            "are left"
+        };
+        let heading = format!("{} {left}", entries(collected.entries));
+        let mut table = Table::new(&heading, 10)?;
+        table.row("bytes", count(collected.bytes), &bytes(collected.bytes))?;
+        table.row("free", count(collected.free), &bytes(collected.free))?;
+        if collected.kept > 0 {
+            table.row(
+                "kept",
+                count(collected.kept),
+                "since they are in use, or were until a moment ago",
+            )?;
+        }
+        table.end()
+    }
+}
+
+fn entries(n: u64) -> String {
+    match n {
+        1 => "1 entry".to_owned(),
+        n => format!("{} entries", count(n)),
+    }
+}
+
+/// Why there is still too much.
+fn kept(n: u64) -> String {
+    match n {
+        0 => "nothing is left that could go".to_owned(),
+        1 => "1 entry that would have to go is in use, or was until a moment ago".to_owned(),
+        n => format!(
+            "{} entries that would have to go are in use, or were until a moment ago",
+            count(n)
+        ),
+    }
+}
+
+fn reason(why: Reason) -> &'static str {
+    match why {
+        Reason::Age => "nobody used it for so long",
+        Reason::Size => "there is too much",
+        Reason::Room => "there is too little room",
+        Reason::Left => "its builder died",
+    }
+}

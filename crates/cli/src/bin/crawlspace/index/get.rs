@@ -1,0 +1,331 @@
+//! `crawlspace index get`.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::{ArgGroup, Args, ValueHint};
+use crawlspace_jobs::load::CrawlName;
+use crawlspace_jobs::{
+    operations, Error, Index, IndexCaches, IndexKind, IndexRequestClient, JobSet, Missing,
+    MissingJob, Options, Work,
+};
+use serde::Serialize;
+
+use super::load::{Into, Outcomes};
+use super::progress::watched;
+use super::{jobs, kind, CacheDir};
+use crate::open_files;
+use crate::size::size;
+use crate::table::{bytes, count, many, print_json, Table};
+use crate::terminal::{complain, Bytes};
+
+/// Get the index over some jobs: from the cache, or built and kept there.
+///
+/// Prints where it lies and which jobs it has. Jobs that are missing are named on standard error, each with the reason; the
+/// index of the others is an answer as well. It is kept under the name of those that it has, so that the next request
+/// looks for the others again.
+///
+/// dedup: captures of all types but text, from crawl.log and CDX. full: of all types. cdx: the lines of the CDX. The first two are folders
+/// with ZipNum indexes of CDXJ lines, by URL and by digest.
+///
+/// Whatever is cut off, by Ctrl-C too, goes on where it was when the same command is given again.
+///
+/// Exit status: 0 when there is an index, with --strict only if no job is missing; 1 when something failed, or no job could be read; 2
+/// when the command line is wrong.
+#[derive(Args)]
+#[command(group = ArgGroup::new("source").args(["metadata", "server"]).required(true))]
+#[command(after_help = "Examples:
+  crawlspace index get --kind full --jobs 1-8 --metadata /archive/metadata --cache-dir /var/cache/crawlspace
+  crawlspace index get --kind dedup --jobs @jobs.txt --server http://indexes.example:8080 --cache-dir cache --out dedup-index
+  crawlspace index get --kind dedup --jobs 7,9 --metadata metadata --cache-dir cache --into redis://127.0.0.1/ --prefix '{coll-42}:'")]
+pub struct Get {
+    /// Which index.
+    #[arg(long, value_name = "KIND", value_parser = kind())]
+    kind: IndexKind,
+    /// Which jobs: 1,2,5-8; @FILE for those that a file lists, - for those on standard input.
+    #[arg(long, value_name = "JOBS", value_parser = jobs::jobs)]
+    jobs: JobSet,
+    /// Where metadata files are: folders, files that list them, or the URLs of such.
+    #[arg(long, value_name = "WHERE", num_args = 1.., value_hint = ValueHint::AnyPath)]
+    metadata: Vec<String>,
+    /// A server that has the indexes (crawlspace serve), in place of metadata files.
+    #[arg(long, value_name = "URL")]
+    server: Option<String>,
+    #[command(flatten)]
+    cache: CacheDir,
+    /// Put a copy of it here: a folder, which is there whole or not at all.
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    out: Option<PathBuf>,
+    /// Load it into the dedupe index of this server: each job becomes a crawl, and is committed.
+    #[arg(long, value_name = "URL")]
+    into: Option<String>,
+    /// With --into: what stands before every key of the dedupe index.
+    #[arg(
+        long,
+        value_name = "PREFIX",
+        env = "CRAWLSPACE_PREFIX",
+        default_value = "",
+        hide_default_value = true,
+        value_parser = Bytes::parser()
+    )]
+    prefix: Bytes,
+    /// With --into: how the crawls are called.
+    #[arg(long, value_name = "TEMPLATE", requires = "into", default_value_t)]
+    crawl_id: CrawlName,
+    /// Seconds for which somebody else is waited for who builds the same.
+    #[arg(long, value_name = "SECONDS", default_value = "3600", value_parser = seconds)]
+    wait: Duration,
+    /// Memory for sorting; what does not fit is sorted on the disk.
+    #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = size)]
+    memory: u64,
+    /// A missing job is a failure.
+    #[arg(long)]
+    strict: bool,
+    /// Build it anew from what the archive has now.
+    #[arg(long, conflicts_with = "server")]
+    rebuild: bool,
+    /// Print the outcome as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Where indexes come from.
+pub enum Source {
+    Caches(Box<IndexCaches>),
+    Server(Box<IndexRequestClient>),
+}
+
+impl Source {
+    pub fn get(&self, kind: IndexKind, jobs: &JobSet, work: &Work) -> Result<Index, Error> {
+        match self {
+            Source::Caches(caches) => caches.get_index(kind, jobs, work),
+            Source::Server(client) => client.get_index(kind, jobs, work),
+        }
+    }
+}
+
+/// What came of it.
+struct Got {
+    index: Index,
+    loaded: Option<Outcomes>,
+}
+
+impl Get {
+    pub fn run(&self) -> io::Result<bool> {
+        if self.into.is_some() && self.kind == IndexKind::Cdx {
+            complain("the lines of a CDX have no digests: --into needs --kind dedup or full");
+            std::process::exit(2);
+        }
+        if self.into.as_deref().is_some_and(|url| !is_server(url)) {
+            // It may have a password, so that it is not repeated.
+            complain("--into is the URL of no server: write redis://host:port/, rediss://host:port/ or unix:///path");
+            std::process::exit(2);
+        }
+        let into = self.into.as_ref().map(|url| Into {
+            url,
+            prefix: self.prefix.as_bytes(),
+            name: &self.crawl_id,
+        });
+        open_files::allow_more();
+        // A server that is not there is no reason to build for hours.
+        let into = match into.map(Into::open).transpose() {
+            Ok(into) => into,
+            Err(error) => {
+                complain(error);
+                return Ok(false);
+            }
+        };
+        let got = watched(|work| -> Result<Got, Error> {
+            let source = self.source(work)?;
+            let index = match (&source, self.rebuild) {
+                (Source::Caches(caches), true) => {
+                    caches.rebuild_index(self.kind, &self.jobs, work)?
+                }
+                _ => source.get(self.kind, &self.jobs, work)?,
+            };
+            if let Some(out) = &self.out {
+                operations::copy(&index.entry, out, work)?;
+            }
+            let loaded = into.map(|into| into.load(&source, self.kind, &index.found, work));
+            Ok(Got { index, loaded })
+        })?;
+        let got = match got {
+            Ok(got) => got,
+            Err(error) => {
+                complain(error);
+                return Ok(false);
+            }
+        };
+        self.tell(&got)?;
+        let is_loaded = got.loaded.as_ref().is_none_or(Outcomes::are_complete);
+        let is_good_enough = match self.strict {
+            true => got.index.missing.is_empty(),
+            false => !nothing_could_be_read(&got.index),
+        };
+        Ok(is_loaded && is_good_enough)
+    }
+
+    fn source(&self, work: &Work) -> Result<Source, Error> {
+        let options = Options {
+            cache_dir: self.cache.cache_dir.clone(),
+            metadata: self.metadata.clone(),
+            wait: self.wait,
+            memory: usize::try_from(self.memory).unwrap_or(usize::MAX),
+            ..Options::default()
+        };
+        work.check()?;
+        Ok(match &self.server {
+            Some(server) => Source::Server(Box::new(IndexRequestClient::open(server, options)?)),
+            None => Source::Caches(Box::new(IndexCaches::open(options)?)),
+        })
+    }
+
+    fn tell(&self, got: &Got) -> io::Result<()> {
+        let Got { index, loaded } = got;
+        let manifest = index.entry.manifest();
+        match self.json {
+            true => print_json(&Answer {
+                kind: self.kind.name(),
+                path: index.entry.path(),
+                jobs: index.found.iter().map(|job| job.0).collect(),
+                missing: index.missing.iter().map(Lacking::of).collect(),
+                lines: manifest.lines(),
+                size: manifest.size(),
+                made: &manifest.made,
+                counts: &manifest.counts,
+                notes: &manifest.notes,
+                out: self.out.as_deref(),
+                loaded: loaded.as_ref(),
+            })?,
+            false => print(index, self.out.as_deref())?,
+        }
+        for note in &manifest.notes {
+            complain(note);
+        }
+        for run in runs(&index.missing) {
+            complain(run);
+        }
+        if let Some(loaded) = loaded {
+            loaded.tell(self.json)?;
+        }
+        Ok(())
+    }
+}
+
+#[derive(Serialize)]
+struct Answer<'a> {
+    kind: &'a str,
+    path: &'a Path,
+    jobs: Vec<u64>,
+    missing: Vec<Lacking>,
+    lines: Option<u64>,
+    size: u64,
+    made: &'a str,
+    counts: &'a std::collections::BTreeMap<String, u64>,
+    notes: &'a [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    out: Option<&'a Path>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    loaded: Option<&'a Outcomes>,
+}
+
+/// A job that is missing.
+#[derive(Serialize)]
+struct Lacking {
+    job: u64,
+    reason: &'static str,
+    why: String,
+}
+
+impl Lacking {
+    fn of(missing: &MissingJob) -> Lacking {
+        Lacking {
+            job: missing.job.0,
+            reason: match missing.why {
+                Missing::NoJob => "no-job",
+                Missing::NoRecord { .. } => "no-record",
+                Missing::Unreadable { .. } => "unreadable",
+            },
+            why: missing.why.to_string(),
+        }
+    }
+}
+
+fn print(index: &Index, out: Option<&Path>) -> io::Result<()> {
+    let manifest = index.entry.manifest();
+    // The first line is nothing but the path, for scripts.
+    let mut table = Table::new(&index.entry.path().display().to_string(), 8)?;
+    let jobs = index.found.len() as u64;
+    table.row("jobs", count(jobs), &few(&index.found))?;
+    if !index.missing.is_empty() {
+        let missing = index.missing.len() as u64;
+        table.row("missing", count(missing), &many_reasons(&index.missing))?;
+    }
+    if let Some(lines) = manifest.lines() {
+        table.row("lines", count(lines), "")?;
+    }
+    table.row("bytes", count(manifest.size()), &bytes(manifest.size()))?;
+    if let Some(out) = out {
+        table.line(&format!("copied to {}", out.display()))?;
+    }
+    table.end()
+}
+
+/// Whether reading failed for all of the jobs: of an archive that is not there, an empty index says nothing.
+fn nothing_could_be_read(index: &Index) -> bool {
+    let mut missing = index.missing.iter();
+    !index.missing.is_empty() && index.found.is_empty() && missing.all(is_unreadable)
+}
+
+fn is_unreadable(missing: &MissingJob) -> bool {
+    matches!(missing.why, Missing::Unreadable { .. })
+}
+
+/// The jobs, as far as they fit on a line.
+fn few(jobs: &JobSet) -> String {
+    const WIDTH: usize = 60;
+    let text = jobs.to_string();
+    match text.char_indices().nth(WIDTH) {
+        None => text,
+        Some((end, _)) => {
+            let begin = text.get(..end).unwrap_or_default();
+            let begin = begin.rsplit_once(',').map_or(begin, |(begin, _)| begin);
+            format!("{begin},\u{2026}")
+        }
+    }
+}
+
+/// Which jobs are missing and why, for people: those that follow one another, and are missing for the same reason, in one
+/// line.
+fn runs(missing: &[MissingJob]) -> impl Iterator<Item = String> + '_ {
+    let follows = |one: &MissingJob, next: &MissingJob| {
+        one.job.0.checked_add(1) == Some(next.job.0) && one.why == next.why
+    };
+    missing.chunk_by(follows).filter_map(|run| match run {
+        [] => None,
+        [MissingJob { job, why }] => Some(format!("job {job}: {why}")),
+        [first, .., last] => Some(format!("jobs {}-{}: {}", first.job, last.job, first.why)),
+    })
+}
+
+/// What `--wait` takes.
+fn seconds(given: &str) -> Result<Duration, String> {
+    let number = given.parse().map(Duration::from_secs);
+    number.map_err(|_| "write a number of seconds: 3600".to_owned())
+}
+
+/// Whether that is the URL of a server that can have a dedupe index.
+fn is_server(url: &str) -> bool {
+    redis::IntoConnectionInfo::into_connection_info(url).is_ok()
+}
+
+fn many_reasons(missing: &[MissingJob]) -> String {
+    match missing.iter().filter(|one| is_unreadable(one)).count() {
+        0 => String::new(),
+        some => format!(
+            "{} that could not be read may be there next time",
+            many(some as u64, "job")
+        ),
+    }
+}

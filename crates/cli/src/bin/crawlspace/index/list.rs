@@ -1,0 +1,133 @@
+//! `crawlspace index list`.
+
+use std::io;
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use clap::Args;
+use crawlspace_jobs::operations::{self, Listed, State};
+use crawlspace_jobs::IndexKind;
+use serde::Serialize;
+
+use super::{kind, CacheDir};
+use crate::columns::{figures, words, Columns};
+use crate::table::{bytes, count, print_json};
+use crate::terminal::{complain, say};
+use crate::time;
+
+/// List what there is in the caches of a folder.
+///
+/// Entries that are in use or being built, and by whom; those that are not what their manifests say, as far as that can be told
+/// without reading all bytes (`verify` does that); and what was left by builders that died, which `gc` removes.
+#[derive(Args)]
+#[command(after_help = "Example:
+  crawlspace index list --cache-dir /var/cache/crawlspace --kind full")]
+pub struct List {
+    #[command(flatten)]
+    cache: CacheDir,
+    /// Indexes of this kind only.
+    #[arg(long, value_name = "KIND", value_parser = kind())]
+    kind: Option<IndexKind>,
+    /// Print entries as JSON, one a line.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Row<'a> {
+    cache: &'static str,
+    kind: Option<&'static str>,
+    entry: &'a str,
+    path: &'a Path,
+    jobs: Option<Vec<u64>>,
+    lines: Option<u64>,
+    size: u64,
+    made: Option<&'a str>,
+    last_used: Option<String>,
+    state: &'static str,
+    why: Option<&'a str>,
+}
+
+impl List {
+    pub fn run(&self) -> io::Result<bool> {
+        let dir = &self.cache.cache_dir;
+        let listed = operations::list(dir).map_err(io::Error::other)?;
+        let listed: Vec<Listed> = listed
+            .into_iter()
+            .filter(|one| self.kind.is_none_or(|kind| one.layer.kind == Some(kind)))
+            .collect();
+        if self.json {
+            listed
+                .iter()
+                .try_for_each(|one| print_json(&Row::of(one)))?;
+            return Ok(true);
+        }
+        if listed.is_empty() {
+            say(format_args!("{}: there is nothing", dir.display()));
+            return Ok(true);
+        }
+        print(&listed)?;
+        for one in &listed {
+            if let State::Damaged(why) = &one.state {
+                complain(format_args!("{}: {why}", one.path.display()));
+            }
+        }
+        Ok(true)
+    }
+}
+
+impl Row<'_> {
+    fn of(one: &Listed) -> Row<'_> {
+        let jobs = one.jobs.as_ref();
+        Row {
+            cache: one.layer.folder,
+            kind: one.layer.kind.map(IndexKind::name),
+            entry: &one.entry,
+            path: &one.path,
+            jobs: jobs.map(|jobs| jobs.iter().map(|job| job.0).collect()),
+            lines: one.lines,
+            size: one.size,
+            made: one.made.as_deref(),
+            last_used: one.used.map(utc),
+            state: one.state.name(),
+            why: one.state.why(),
+        }
+    }
+}
+
+fn print(listed: &[Listed]) -> io::Result<()> {
+    let mut table = Columns::new([
+        words("cache"),
+        words("entry"),
+        figures("jobs"),
+        figures("lines"),
+        figures("size"),
+        words("made"),
+        words("last used"),
+        words("state"),
+    ]);
+    for one in listed {
+        let state = match &one.state {
+            State::BeingBuilt(owner) => format!("being built by {owner}"),
+            state => state.name().to_owned(),
+        };
+        let jobs = one.jobs.as_ref().map(|jobs| count(jobs.len() as u64));
+        table.row([
+            one.layer.folder.to_owned(),
+            one.entry.clone(),
+            jobs.unwrap_or_default(),
+            one.lines.map(count).unwrap_or_default(),
+            bytes(one.size),
+            one.made.clone().unwrap_or_default(),
+            one.used.map(utc).unwrap_or_default(),
+            state,
+        ]);
+    }
+    table.print()
+}
+
+fn utc(at: SystemTime) -> String {
+    let since = at.duration_since(UNIX_EPOCH).unwrap_or_default();
+    time::utc(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}

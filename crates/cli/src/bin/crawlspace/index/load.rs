@@ -1,0 +1,161 @@
+//! Indexes of jobs into a dedupe index.
+
+use std::io;
+
+use crawlspace_client::dedupe::Index;
+use crawlspace_jobs::load::{lines_of, load, CrawlName, Error, Loaded, Outcome};
+use crawlspace_jobs::{self, IndexKind, JobId, JobSet, Work};
+use serde::Serialize;
+
+use super::get::Source;
+use crate::table::{count, many, Table};
+use crate::terminal::complain;
+
+/// Which dedupe index.
+pub struct Into<'a> {
+    pub url: &'a str,
+    pub prefix: &'a [u8],
+    pub name: &'a CrawlName,
+}
+
+/// One that answers.
+pub struct Open<'a> {
+    index: Index,
+    name: &'a CrawlName,
+}
+
+/// What became of the jobs.
+#[derive(Serialize)]
+pub struct Outcomes {
+    jobs: Vec<Loaded>,
+    failed: Vec<Failed>,
+    #[serde(skip)]
+    stopped: bool,
+}
+
+/// A job that was not loaded.
+#[derive(Serialize)]
+struct Failed {
+    job: u64,
+    why: String,
+}
+
+impl<'a> Into<'a> {
+    pub fn open(self) -> Result<Open<'a>, crawlspace_client::Error> {
+        let index = Index::open(self.url, self.prefix)?;
+        // It has the module, and may be asked.
+        index.profile()?;
+        Ok(Open {
+            index,
+            name: self.name,
+        })
+    }
+}
+
+impl Open<'_> {
+    /// Loads the jobs one after the other, the lowest number first: it is the first of those with a payload that owns it.
+    pub fn load(&self, source: &Source, kind: IndexKind, jobs: &JobSet, work: &Work) -> Outcomes {
+        let mut outcomes = Outcomes {
+            jobs: Vec::new(),
+            failed: Vec::new(),
+            stopped: false,
+        };
+        for job in jobs.iter() {
+            match self.job(source, kind, job, work) {
+                Ok(loaded) => outcomes.jobs.push(loaded),
+                Err(Error::Cache(crawlspace_jobs::Error::Cancelled)) => {
+                    outcomes.stopped = true;
+                    break;
+                }
+                Err(error) => {
+                    let is_hopeless =
+                        matches!(&error, Error::Index(error) if error.is_connection());
+                    outcomes.failed.push(Failed {
+                        job: job.0,
+                        why: error.to_string(),
+                    });
+                    if is_hopeless {
+                        break;
+                    }
+                }
+            }
+        }
+        outcomes
+    }
+
+    fn job(
+        &self,
+        source: &Source,
+        kind: IndexKind,
+        job: JobId,
+        work: &Work,
+    ) -> Result<Loaded, Error> {
+        let index = source.get(kind, &[job].into_iter().collect(), work)?;
+        if let Some(missing) = index.missing.first() {
+            return Err(Error::Crawl(missing.why.to_string()));
+        }
+        let lines = lines_of(index.entry.path());
+        load(&self.index, self.name, job, &*lines, work)
+    }
+}
+
+impl Outcomes {
+    pub fn are_complete(&self) -> bool {
+        self.failed.is_empty() && !self.stopped
+    }
+
+    /// Says what was loaded, and what was not and why.
+    pub fn tell(&self, json: bool) -> io::Result<()> {
+        if !json {
+            self.print()?;
+        }
+        for loaded in &self.jobs {
+            let (job, skipped) = (loaded.job, &loaded.skipped);
+            if skipped.nowhere > 0 {
+                complain(format_args!(
+                    "job {job}: {} not loaded, since the index does not say where they are stored",
+                    many(skipped.nowhere, "capture")
+                ));
+            }
+            if skipped.bad > 0 {
+                complain(format_args!(
+                    "job {job}: {} not loaded; among them {}",
+                    many(skipped.bad, "line"),
+                    skipped.examples.join("; ")
+                ));
+            }
+        }
+        for failed in &self.failed {
+            complain(format_args!(
+                "job {}: not loaded: {}",
+                failed.job, failed.why
+            ));
+        }
+        if self.stopped {
+            complain(crawlspace_jobs::Error::Cancelled);
+        }
+        Ok(())
+    }
+
+    fn print(&self) -> io::Result<()> {
+        let mut table = Table::new(&many(self.jobs.len() as u64, "job"), 10)?;
+        let of = |outcome: Outcome| self.jobs.iter().filter(move |job| job.outcome == outcome);
+        let sum = |value: fn(&Loaded) -> u64| self.jobs.iter().map(value).sum::<u64>();
+        let committed = of(Outcome::Committed).count() as u64;
+        let new = format!("now, with {} new hashes", count(sum(|job| job.hashes.new)));
+        table.row("committed", count(committed), &new)?;
+        let known = of(Outcome::Known).count() as u64;
+        if known > 0 {
+            table.row("known", count(known), "committed before, and left alone")?;
+        }
+        let nothing = of(Outcome::Nothing).count() as u64;
+        if nothing > 0 {
+            table.row("empty", count(nothing), "nothing in them can be loaded")?;
+        }
+        table.row("records", count(sum(|job| job.records)), "")?;
+        if !self.failed.is_empty() {
+            table.row("failed", count(self.failed.len() as u64), "")?;
+        }
+        table.end()
+    }
+}

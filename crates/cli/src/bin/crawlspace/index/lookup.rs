@@ -1,0 +1,174 @@
+//! `crawlspace index lookup`.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use clap::{ArgGroup, Args, ValueHint};
+use crawlspace_archive::row::Row;
+use crawlspace_archive::zipnum::Lookup as Rows;
+use crawlspace_jobs::{Entry, Error, IndexKind, JobSet, MultiFileBasedCache, Work};
+use serde_json::{Map, Value};
+
+use super::{jobs, kind};
+use crate::table::print_json;
+use crate::terminal::complain;
+
+/// Find captures in an index: by URL, or by digest.
+///
+/// Prints them as CDXJ lines, the earliest first. An index is given by its folder, or by kind and jobs, as `get` was asked for it;
+/// nothing is built.
+///
+/// Exit status: 0 when something is found, 1 when nothing is or something failed, 2 when the command line is wrong.
+#[derive(Args)]
+#[command(group = ArgGroup::new("index").args(["path", "kind"]).required(true))]
+#[command(group = ArgGroup::new("what").args(["url", "digest"]).required(true))]
+#[command(after_help = "Examples:
+  crawlspace index lookup --kind full --jobs 1-8 --cache-dir /var/cache/crawlspace --url http://example.com/
+  crawlspace index lookup dedup-index --digest B2LTWWPUOYAH7UIPQ7ZUPQ4VMBSVC36A")]
+pub struct Lookup {
+    /// The folder of an index, or of a copy.
+    #[arg(
+        value_name = "PATH",
+        value_hint = ValueHint::DirPath,
+        conflicts_with_all = ["kind", "jobs"]
+    )]
+    path: Option<PathBuf>,
+    /// In place of PATH: which index.
+    #[arg(long, value_name = "KIND", value_parser = kind(), requires_all = ["jobs", "cache_dir"])]
+    kind: Option<IndexKind>,
+    /// Its jobs: 1,2,5-8; @FILE for those that a file lists, - for those on standard input.
+    #[arg(long, value_name = "JOBS", value_parser = jobs::jobs, requires = "kind")]
+    jobs: Option<JobSet>,
+    /// With --kind: the folder of the caches.
+    #[arg(
+        long,
+        value_name = "DIR",
+        env = "CRAWLSPACE_CACHE_DIR",
+        value_hint = ValueHint::DirPath
+    )]
+    cache_dir: Option<PathBuf>,
+    /// Captures of this URL.
+    #[arg(long, value_name = "URL")]
+    url: Option<String>,
+    /// With --url: the one capture that is closest to this date, 4 to 14 digits.
+    #[arg(long, value_name = "DATE", requires = "url", conflicts_with = "digest")]
+    closest: Option<String>,
+    /// Captures with this digest, with or without the name of its algorithm before it.
+    #[arg(long, value_name = "DIGEST")]
+    digest: Option<String>,
+    /// Print captures as JSON, one a line.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Lookup {
+    pub fn run(&self) -> io::Result<bool> {
+        match self.found()? {
+            Ok(found) => Ok(found),
+            Err(error) => {
+                complain(error);
+                Ok(false)
+            }
+        }
+    }
+
+    fn found(&self) -> io::Result<Result<bool, Error>> {
+        let place = match self.place() {
+            Ok(place) => place,
+            Err(error) => return Ok(Err(error)),
+        };
+        let rows = match Rows::open(place.folder()) {
+            Ok(rows) => rows,
+            Err(error) => return Ok(Err(error)),
+        };
+        let mut found = false;
+        let mut print = |row: &Row| -> io::Result<()> {
+            found = true;
+            match self.json {
+                true => print_json(&object(row)),
+                false => writeln!(
+                    io::stdout(),
+                    "{}",
+                    String::from_utf8_lossy(row.line()).trim_end()
+                ),
+            }
+        };
+        let all = match (&self.url, &self.closest, &self.digest) {
+            (Some(url), Some(date), _) => match rows.closest(url, date) {
+                Ok(row) => {
+                    row.iter().try_for_each(&mut print)?;
+                    return Ok(Ok(found));
+                }
+                Err(error) => Err(error),
+            },
+            (Some(url), None, _) => rows.by_url(url),
+            (None, _, digest) => {
+                let digest = digest.as_deref().unwrap_or_default();
+                let bare = digest.rsplit_once(':').map_or(digest, |(_, bare)| bare);
+                rows.by_digest(bare)
+            }
+        };
+        let all = match all {
+            Ok(all) => all,
+            Err(error) => return Ok(Err(error)),
+        };
+        for row in all {
+            match row {
+                Ok(row) => print(&row)?,
+                Err(error) => return Ok(Err(error)),
+            }
+        }
+        Ok(Ok(found))
+    }
+
+    fn place(&self) -> Result<Place, Error> {
+        let (Some(kind), Some(jobs)) = (self.kind, &self.jobs) else {
+            let path = self.path.clone().unwrap_or_default();
+            return Ok(Place::Folder(path));
+        };
+        if kind == IndexKind::Cdx {
+            let text = "the lines of a CDX are no index to look anything up in: ask dedup or full";
+            return Err(Error::Request(text.to_owned()));
+        }
+        let dir = self.cache_dir.clone().unwrap_or_default();
+        for folder in [kind.folder(), kind.client_folder()] {
+            if !dir.join(folder).is_dir() {
+                continue;
+            }
+            let cache = MultiFileBasedCache::open(&dir, folder, kind.form())?;
+            if let Some(entry) = cache.hit(jobs, &Work::default())? {
+                return Ok(Place::Entry(entry));
+            }
+        }
+        Err(Error::Request(format!(
+            "{}: there is no {kind} index of jobs {jobs}; crawlspace index get makes it",
+            dir.display()
+        )))
+    }
+}
+
+/// Where the index is.
+enum Place {
+    Folder(PathBuf),
+    Entry(Entry),
+}
+
+impl Place {
+    fn folder(&self) -> &Path {
+        match self {
+            Place::Folder(path) => path,
+            Place::Entry(entry) => entry.path(),
+        }
+    }
+}
+
+/// A capture as one object.
+fn object(row: &Row) -> Map<String, Value> {
+    let text = |bytes: &[u8]| Value::String(String::from_utf8_lossy(bytes).into_owned());
+    let mut object = Map::new();
+    object.insert("urlkey".to_owned(), text(row.urlkey()));
+    object.insert("timestamp".to_owned(), text(row.timestamp()));
+    let members = serde_json::from_slice::<Map<String, Value>>(row.json());
+    object.extend(members.unwrap_or_default());
+    object
+}

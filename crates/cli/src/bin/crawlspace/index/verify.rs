@@ -1,0 +1,126 @@
+//! `crawlspace index verify`.
+
+use std::io;
+use std::path::Path;
+
+use clap::Args;
+use crawlspace_jobs::operations::{self, Damage, Verified};
+use crawlspace_jobs::Eviction;
+use serde::Serialize;
+
+use super::progress::watched;
+use super::CacheDir;
+use crate::table::{bytes, count, print_json, Table};
+use crate::terminal::complain;
+
+/// Prove that everything in the caches of a folder is what it was when it was made.
+///
+/// Reads all bytes of all entries and compares them with their manifests. Nobody is hindered by that. An entry that is damaged is built
+/// anew when somebody asks for it; --remove makes room at once.
+///
+/// Exit status: 0 when all is well, 1 when something is damaged or the folder is not there, 2 when the command line is wrong.
+#[derive(Args)]
+#[command(after_help = "Example:
+  crawlspace index verify --cache-dir /var/cache/crawlspace")]
+pub struct Verify {
+    #[command(flatten)]
+    cache: CacheDir,
+    /// Remove entries that are damaged, unless they are in use.
+    #[arg(long)]
+    remove: bool,
+    /// Print the outcome as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Answer<'a> {
+    entries: u64,
+    bytes: u64,
+    damaged: Vec<Damaged<'a>>,
+    foreign: Vec<&'a Path>,
+}
+
+#[derive(Serialize)]
+struct Damaged<'a> {
+    entry: &'a Path,
+    file: &'a Path,
+    why: &'a str,
+    removed: bool,
+}
+
+impl Verify {
+    pub fn run(&self) -> io::Result<bool> {
+        let dir = &self.cache.cache_dir;
+        let verified = watched(|work| operations::verify(dir, self.remove, work))?;
+        let verified = match verified {
+            Ok(verified) => verified,
+            Err(error) => {
+                complain(error);
+                return Ok(false);
+            }
+        };
+        for one in &verified.damaged {
+            complain(format_args!(
+                "{}: {}{}",
+                one.file.display(),
+                one.what,
+                fate(one)
+            ));
+        }
+        for path in &verified.foreign {
+            complain(format_args!(
+                "{}: it has no manifest, so that there is nothing to compare it with",
+                path.display()
+            ));
+        }
+        match self.json {
+            true => print_json(&answer(&verified))?,
+            false => print(&verified)?,
+        }
+        Ok(verified.damaged.is_empty())
+    }
+}
+
+fn fate(one: &Damage) -> &'static str {
+    match one.removed {
+        None => "",
+        Some(Eviction::Gone | Eviction::Absent) => "; removed",
+        Some(Eviction::InUse) => "; not removed, since it is in use",
+        Some(Eviction::BeingBuilt) => "; not removed, since it is being built",
+    }
+}
+
+fn answer(verified: &Verified) -> Answer<'_> {
+    let damaged = verified.damaged.iter().map(|one| Damaged {
+        entry: &one.entry,
+        file: &one.file,
+        why: &one.what,
+        removed: matches!(one.removed, Some(Eviction::Gone | Eviction::Absent)),
+    });
+    Answer {
+        entries: verified.entries,
+        bytes: verified.bytes,
+        damaged: damaged.collect(),
+        foreign: verified.foreign.iter().map(|path| &**path).collect(),
+    }
+}
+
+fn print(verified: &Verified) -> io::Result<()> {
+    let heading = match verified.damaged.is_empty() {
+        true => "All entries are what they were.",
+        false => "Some entries are damaged.",
+    };
+    let mut table = Table::new(heading, 10)?;
+    table.row("entries", count(verified.entries), "read in full")?;
+    table.row(
+        "bytes",
+        count(verified.bytes),
+        &format!("as they should be, {}", bytes(verified.bytes)),
+    )?;
+    if !verified.damaged.is_empty() {
+        let damaged = verified.damaged.len() as u64;
+        table.row("damaged", count(damaged), "files, named above")?;
+    }
+    table.end()
+}

@@ -1,0 +1,326 @@
+//! `crawlspace indexer`: WACZ files into a dedupe index.
+
+use std::io::{self, IsTerminal, Write};
+use std::sync::Mutex;
+use std::time::Duration;
+
+use clap::{Args, ValueHint};
+use crawlspace_cli::indexer::{CommittedCrawl, Event, Import, Report};
+use crawlspace_client::dedupe::Index;
+use crawlspace_client::Code;
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::json;
+
+use crate::stop;
+use crate::table::{count, many, print_json, shown, Table};
+use crate::terminal::complain;
+use crate::Server;
+
+/// Bring WACZ files into a dedupe index.
+///
+/// Reads the CDX(J) indexes of the packages, adds their records to the crawls that they belong to, commits the
+/// crawls, and counts the revisits with what they depend on. No WARC is read. Of a remote package only the parts
+/// that are needed are fetched, where its server can do that.
+///
+/// A JSON manifest lists packages under "resources", each with path (relative to the manifest, or a URL), and as
+/// far as they are known name, hash, size and crawlId. A path that ends in .json is a manifest itself. All of it is taken
+/// for the list of the whole collection: crawls of the index that it does not list are counted as removed, or, with
+/// --remove, removed.
+///
+/// Several of these may run at once, also on other machines: they share the work. What was imported before is passed
+/// over, and whatever was cut off goes on where it was when this is run again. A package that cannot be imported is
+/// reported and skipped; the next run tries it again.
+///
+/// Exit status: 0 when everything is in, 1 when a package could not be imported (not with --ignore-failed) or
+/// something failed, 2 when the command line is wrong.
+#[derive(Args)]
+#[command(
+    after_help = "Options by the names that Browsertrix's indexer has for them:
+  --redisDedupeUrl is --redis, --sourceUrl is --source-url, --sourceCrawlId is --crawl-id, --removing is --remove,
+  --commitCrawlId is --commit-crawl-id, --cancelCrawlId is --cancel-crawl-id
+
+Examples:
+  crawlspace indexer --source-url crawl.wacz --crawl-id 2026-03
+  crawlspace indexer --source-url https://example.org/collection.json --prefix '{coll-42}:' --jobs 4
+  crawlspace indexer --source-url collection.json --remove --json
+  crawlspace indexer --commit-crawl-id 2026-03"
+)]
+pub struct Indexer {
+    #[command(flatten)]
+    server: Server,
+    #[command(flatten)]
+    what: What,
+    /// The crawl of packages that the manifest gives no crawlId; without this, they are crawls by their own names.
+    #[arg(long, aliases = ["crawlId", "sourceCrawlId"], value_name = "ID", conflicts_with_all = ["commit_crawl_id", "cancel_crawl_id"])]
+    crawl_id: Option<String>,
+    /// Remove the crawls that the manifest does not list.
+    #[arg(long, alias = "removing", conflicts_with_all = ["commit_crawl_id", "cancel_crawl_id"])]
+    remove: bool,
+    /// With --remove: the manifest may be empty, though this removes everything.
+    #[arg(long, requires = "remove")]
+    allow_empty: bool,
+    /// Read each package whole and compare it to the hash in the manifest.
+    #[arg(long)]
+    verify: bool,
+    /// Packages worked on at once.
+    #[arg(long, short, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
+    jobs: u16,
+    /// Seconds for which a package is left alone whose indexer has died, before another one takes it over.
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u16).range(1..=3600))]
+    lease: u16,
+    /// Exit with status 0 though packages could not be imported. They are reported, and the next run tries them again.
+    #[arg(long, alias = "ignoreFailed")]
+    ignore_failed: bool,
+    /// Print the outcome as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What to do: exactly one of these.
+#[derive(Args)]
+#[group(required = true, multiple = false)]
+struct What {
+    /// A WACZ file or a JSON manifest: path or http(s) URL.
+    #[arg(long, alias = "sourceUrl", value_name = "SOURCE", value_hint = ValueHint::AnyPath)]
+    source_url: Option<String>,
+    /// Import nothing: commit this crawl, and all of its hashes become visible.
+    #[arg(long, alias = "commitCrawlId", value_name = "ID")]
+    commit_crawl_id: Option<String>,
+    /// Import nothing: forget what this crawl added and did not commit. A crawl that is not there is no error.
+    #[arg(long, alias = "cancelCrawlId", value_name = "ID")]
+    cancel_crawl_id: Option<String>,
+}
+
+impl Indexer {
+    pub fn run(&self) -> io::Result<bool> {
+        match &self.what {
+            What {
+                commit_crawl_id: Some(crawl),
+                ..
+            } => self.commit(crawl),
+            What {
+                cancel_crawl_id: Some(crawl),
+                ..
+            } => self.cancel(crawl),
+            What { source_url, .. } => self.import(source_url.as_deref().unwrap_or_default()),
+        }
+    }
+
+    fn index(&self) -> io::Result<Index> {
+        let Server { redis, prefix } = &self.server;
+        Index::open(redis, prefix.as_bytes()).map_err(io::Error::other)
+    }
+
+    fn commit(&self, crawl: &str) -> io::Result<bool> {
+        let hashes = self.index()?.commit(crawl.as_bytes());
+        let committed = CommittedCrawl {
+            crawl: crawl.to_owned(),
+            hashes: hashes.map_err(io::Error::other)?,
+        };
+        match self.json {
+            true => print_json(&committed)?,
+            false => writeln!(io::stdout(), "{}", line_of(&committed))?,
+        }
+        Ok(true)
+    }
+
+    /// Cancels a crawl; when an earlier run did, there is nothing to do.
+    fn cancel(&self, crawl: &str) -> io::Result<bool> {
+        let hashes = match self.index()?.cancel(crawl.as_bytes()) {
+            Err(error) if error.code() == Some(Code::NoCrawl) => 0,
+            other => other.map_err(io::Error::other)?,
+        };
+        match self.json {
+            true => print_json(&json!({ "crawl": crawl, "canceled": hashes }))?,
+            false => writeln!(
+                io::stdout(),
+                "crawl {}: {} hashes canceled",
+                shown(crawl),
+                count(hashes)
+            )?,
+        }
+        Ok(true)
+    }
+
+    fn import(&self, source: &str) -> io::Result<bool> {
+        let stop = stop::on_signal(1)?;
+        let progress = Progress::new();
+        let report = Import::of(source).and_then(|import| {
+            let import = Import {
+                redis: self.server.redis.clone(),
+                prefix: self.server.prefix.clone().into_bytes(),
+                crawl: self.crawl_id.clone(),
+                jobs: usize::from(self.jobs),
+                remove: self.remove,
+                allow_empty: self.allow_empty,
+                verify: self.verify,
+                lease: Duration::from_secs(self.lease.into()),
+                ..import
+            };
+            import.run_until(&|event: Event<'_>| progress.event(event), stop)
+        });
+        progress.end();
+        let report = match report {
+            Ok(report) => report,
+            Err(error) => {
+                complain(error);
+                return Ok(false);
+            }
+        };
+        if self.json {
+            print_json(&report)?;
+        } else {
+            print_report(&report)?;
+        }
+        if let Some(reason) = &report.not_compared {
+            eprintln!("crawlspace: {}", shown(reason));
+        }
+        if report.stopped {
+            eprintln!("crawlspace: stopped; the same command goes on from here");
+        }
+        let failed = !report.failed.is_empty() && !self.ignore_failed;
+        Ok(!failed && report.not_compared.is_none() && !report.stopped)
+    }
+}
+
+/// A crawl that was committed, in a line.
+fn line_of(crawl: &CommittedCrawl) -> String {
+    let (new, known) = (count(crawl.hashes.new), count(crawl.hashes.known));
+    format!(
+        "crawl {}: {new} new hashes, {known} known",
+        shown(&crawl.crawl)
+    )
+}
+
+fn print_report(report: &Report) -> io::Result<()> {
+    let heading = many(report.listed, "package");
+    let mut table = Table::new(&heading, 18)?;
+    table.row("imported", count(report.imported), "")?;
+    if report.already_imported > 0 {
+        let before = count(report.already_imported);
+        table.row("known", before, "imported before")?;
+    }
+    if !report.failed.is_empty() {
+        let failed = count(report.failed.len() as u64);
+        table.row("failed", failed, "the next run tries them again")?;
+    }
+    let rate = report.lines as f64 / report.seconds.max(0.001);
+    table.row(
+        "lines",
+        count(report.lines),
+        &format!("in {:.1} s, {}/s", report.seconds, count(rate as u64)),
+    )?;
+    table.row("responses", count(report.responses), "")?;
+    table.row("revisits", count(report.revisits), "")?;
+    if report.unresolved > 0 {
+        let note =
+            "revisits whose originals the index has not seen; they are counted when these come";
+        table.row("unresolved", count(report.unresolved), note)?;
+    }
+    if report.other > 0 {
+        table.row(
+            "other",
+            count(report.other),
+            "captures that are no HTTP records",
+        )?;
+    }
+    if report.bad_lines > 0 {
+        table.row("bad lines", count(report.bad_lines), "skipped; among them:")?;
+        for example in &report.bad_line_examples {
+            table.line(&shown(example))?;
+        }
+    }
+    let new: u64 = report.crawls.iter().map(|crawl| crawl.hashes.new).sum();
+    let note = format!("committed, with {} new hashes", count(new));
+    table.row("crawls", count(report.crawls.len() as u64), &note)?;
+    if report.removed_crawls > 0 {
+        let note = format!("with {} hashes", count(report.removed_hashes));
+        table.row("removed", count(report.removed_crawls), &note)?;
+    } else if report.unlisted_crawls > 0 {
+        let note = "crawls of the index; --remove removes them";
+        table.row("not listed", count(report.unlisted_crawls), note)?;
+    }
+    table.end()
+}
+
+/// A bar on a terminal, lines otherwise; on standard error, so that the outcome stands alone.
+struct Progress {
+    bar: Option<ProgressBar>,
+    left: Mutex<(u64, u64)>,
+}
+
+impl Progress {
+    fn new() -> Progress {
+        let bar = io::stderr().is_terminal().then(|| {
+            let style = "{bar:30} {pos}/{len} packages  {msg}  {elapsed}, {eta} left";
+            let bar = ProgressBar::new(0);
+            bar.set_style(
+                ProgressStyle::with_template(style).unwrap_or(ProgressStyle::default_bar()),
+            );
+            bar.enable_steady_tick(Duration::from_millis(200));
+            bar
+        });
+        Progress {
+            bar,
+            left: Mutex::new((0, 0)),
+        }
+    }
+
+    fn event(&self, event: Event<'_>) {
+        match event {
+            Event::Queued {
+                listed,
+                already_imported,
+            } => {
+                if let Some(bar) = &self.bar {
+                    bar.set_length(listed - already_imported);
+                }
+                let known = match already_imported {
+                    0 => String::new(),
+                    known => format!(", {} imported before", count(known)),
+                };
+                self.say(&format!("{}{known}", many(listed, "package")));
+            }
+            Event::Left { left, total } => {
+                if let Ok(mut now) = self.left.lock() {
+                    *now = (left, total);
+                }
+                if let Some(bar) = &self.bar {
+                    bar.set_length(total);
+                    bar.set_position(total.saturating_sub(left));
+                }
+            }
+            Event::Imported { name, records } => {
+                self.say(&format!("{}: {} records", shown(name), count(records)));
+            }
+            Event::Failed(failed) => {
+                let line = format!("crawlspace: {}: {}", failed.name, failed.reason);
+                let line = shown(&line);
+                match &self.bar {
+                    Some(bar) => bar.println(line),
+                    None => eprintln!("{line}"),
+                }
+            }
+            Event::Waiting(others) if others > 0 => {
+                self.say(&format!("waiting for other indexers: {}", count(others)));
+            }
+            Event::Committed(crawl) => self.say(&line_of(crawl)),
+            Event::Revisits => self.say("counting revisits"),
+            _ => {}
+        }
+    }
+
+    fn say(&self, line: &str) {
+        match &self.bar {
+            Some(bar) => bar.set_message(line.to_owned()),
+            // Nobody to tell is no reason to stop.
+            None => _ = writeln!(io::stderr(), "{line}"),
+        }
+    }
+
+    fn end(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! `crawlspace serve`.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use crawlspace_serve::{memory, server, Federation};
+use futures_util::FutureExt;
+use http::HeaderValue;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{signal, SignalKind};
+
+use crate::{config, open_files};
+
+/// How long builds of indexes may take to notice that they are to end.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// Serve index and resource APIs over HTTP, over every collection of a configuration, and indexes of jobs.
+///
+/// The address is printed as soon as requests are answered. SIGTERM and Ctrl-C end it: requests that are under way
+/// are answered first, for some seconds.
+#[derive(Args)]
+pub struct Serve {
+    /// The configuration: YAML, as `crawlspace config check` accepts it.
+    #[arg(long, value_name = "FILE")]
+    config: PathBuf,
+    /// The address to listen on. Everybody who reaches it can read all collections.
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8080")]
+    bind: SocketAddr,
+    /// The address of /_status and /_metrics, which are for the operator: no reverse proxy may lead there. The log names
+    /// it at the start.
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:0")]
+    status: SocketAddr,
+    /// Log each request.
+    #[arg(long)]
+    access_log: bool,
+    /// What is logged, as JSON lines on standard error.
+    #[arg(long, value_name = "LEVEL", default_value = "info", value_parser = ["error", "warn", "info", "debug", "trace"])]
+    log: String,
+    /// How many connections there may be at a time; more wait.
+    #[arg(long, value_name = "N", default_value_t = 1024)]
+    connections: usize,
+    /// What all requests together may keep in memory of rows that have to be sorted, and the like, in MiB. Beyond that, they are refused
+    /// for a while (503).
+    #[arg(long, value_name = "MIB", default_value_t = 1024)]
+    memory: u64,
+    /// Where this server is, as others see it through a reverse proxy: https://archive.example. It is what TimeMaps and
+    /// TimeGates lead to; without it, they lead to wherever a request says that it is.
+    #[arg(long, value_name = "URL", value_parser = web_url)]
+    public_url: Option<String>,
+    /// Let pages of this origin read answers in a browser: https://replay.example, or * for all.
+    #[arg(long, value_name = "ORIGIN")]
+    allow_origin: Option<HeaderValue>,
+}
+
+impl Serve {
+    pub fn run(self) -> io::Result<bool> {
+        let level: tracing::Level = self.log.parse().map_err(io::Error::other)?;
+        tracing_subscriber::fmt()
+            .json()
+            .flatten_event(true)
+            .with_max_level(level)
+            .with_writer(io::stderr)
+            .init();
+        open_files::allow_more();
+        memory::limit(self.memory.saturating_mul(1 << 20));
+        let warn = |warning| tracing::warn!(%warning, "the configuration");
+        let Some(config) = config::read(&self.config, warn) else {
+            return Ok(false);
+        };
+        let federation = Federation::open_at(&config, self.public_url).map_err(io::Error::other)?;
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .build()?;
+        let served = runtime.block_on(async {
+            let listener = listen(self.bind).await?;
+            let for_operator = listen(self.status).await?;
+            let mut terminated = signal(SignalKind::terminate())?;
+            let mut interrupted = signal(SignalKind::interrupt())?;
+            let status = format!("http://{}/_status", for_operator.local_addr()?);
+            tracing::info!(status, "the status for the operator");
+            println!("http://{}/", listener.local_addr()?);
+            let stop = async {
+                tokio::select! {
+                    _ = terminated.recv() => {}
+                    _ = interrupted.recv() => {}
+                }
+            };
+            let stop = stop.shared();
+            let operator = server::Options {
+                operator: true,
+                ..server::Options::default()
+            };
+            let options = server::Options {
+                connections: self.connections,
+                access_log: self.access_log,
+                allow_origin: self.allow_origin,
+                ..server::Options::default()
+            };
+            tokio::try_join!(
+                server::serve(
+                    Arc::clone(&federation),
+                    for_operator,
+                    operator,
+                    stop.clone()
+                ),
+                server::serve(federation, listener, options, stop),
+            )?;
+            Ok(true)
+        });
+        // What is being built need not be finished: whatever is half of it does no harm.
+        runtime.shutdown_timeout(FAREWELL);
+        served
+    }
+}
+
+async fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    TcpListener::bind(address)
+        .await
+        .map_err(|error| io::Error::new(error.kind(), format!("{address}: {error}")))
+}
+
+fn web_url(text: &str) -> Result<String, String> {
+    let url = url::Url::parse(text).map_err(|error| error.to_string())?;
+    let is_place = matches!(url.scheme(), "http" | "https")
+        && url.query().is_none()
+        && url.fragment().is_none();
+    match is_place {
+        true => Ok(text.to_owned()),
+        false => Err("write http://host or https://host, with a path if need be".to_owned()),
+    }
+}

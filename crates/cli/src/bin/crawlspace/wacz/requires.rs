@@ -1,0 +1,190 @@
+//! `crawlspace wacz requires`: which others a WACZ file needs, and the list of them in it.
+
+use std::io;
+
+use clap::{Args, ValueHint};
+use crawlspace_archive::wacz::package::{set_requires, Required, Signature};
+use crawlspace_archive::wacz::{Location, Options, Wacz};
+use crawlspace_cli::dependencies::{self, Dependencies};
+use crawlspace_client::dedupe::{Index, Of};
+use serde::Serialize;
+
+use crate::columns::{figures, words, Columns};
+use crate::table::{bytes, count, many};
+use crate::terminal::{complain, say, Bytes};
+use crate::Asking;
+
+/// List the WACZ files that one needs for replay, and write the list into it.
+///
+/// The indexes of the file are read for its revisit records, and the dedupe index is asked where their originals are.
+/// With --ref it is asked what it has noted itself. --write puts the list into datapackage.json, where replay tools look
+/// for it ("relation" → "requires"); everything else in the file stays as it is.
+///
+/// Exit status: 0 when the list is complete, 1 when originals are not known or something failed (nothing is written
+/// then, unless --partial), 2 when the command line is wrong.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  crawlspace wacz requires crawl-2.wacz --crawl 2026-03
+  crawlspace wacz requires crawl-2.wacz --crawl 2026-03 --write
+  crawlspace wacz requires crawl-2.wacz --ref 5c0a2b7e --write --json")]
+pub struct Requires {
+    #[command(flatten)]
+    asking: Asking,
+    /// The WACZ file; without --write also an http(s) URL.
+    #[arg(value_name = "WACZ", value_hint = ValueHint::FilePath)]
+    wacz: String,
+    /// The crawl that the file is part of: its own files are not listed.
+    #[arg(long, value_name = "ID", value_parser = Bytes::parser(), required_unless_present = "reference")]
+    crawl: Option<Bytes>,
+    /// Ask for what was noted under this id, which the crawler gave with REF.
+    #[arg(long = "ref", id = "reference", value_name = "UUID", value_parser = Bytes::parser())]
+    reference: Option<Bytes>,
+    /// Write the list into the file.
+    #[arg(long)]
+    write: bool,
+    /// With --write: also a list that is not complete.
+    #[arg(long, requires = "write")]
+    partial: bool,
+    /// With --write: drop the signature of a signed file, which does not hold after a change.
+    #[arg(long, requires = "write")]
+    drop_signature: bool,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Outcome<'a> {
+    file: &'a str,
+    requires: &'a [Required],
+    revisits: Option<u64>,
+    unknown: u64,
+    unlisted: &'a [String],
+    written: bool,
+}
+
+impl Requires {
+    pub fn run(&self) -> io::Result<bool> {
+        let location = Location::parse(&self.wacz).map_err(io::Error::other)?;
+        let index = self.asking.index()?;
+        let found = match (&self.reference, &self.crawl) {
+            (Some(reference), _) => {
+                let required = index.requires(Of::Wacz(reference.as_bytes()), false);
+                let required = required.map_err(io::Error::other)?;
+                // Nothing noted: because there is nothing, or because this is not its id?
+                if required.is_empty() {
+                    let own = self.of_its_own(&index, &location)?;
+                    if !own.requires.is_empty() || !own.are_complete() {
+                        return Err(io::Error::other(format!(
+                            "nothing was noted under '{reference}', and {} has revisits of what is elsewhere: give the id \
+                             that the crawler gave with REF, or --crawl in place of --ref, to find it out from the file",
+                            self.wacz
+                        )));
+                    }
+                }
+                Dependencies {
+                    requires: required
+                        .into_iter()
+                        .map(crawlspace_cli::dependencies::in_text)
+                        .collect(),
+                    ..Dependencies::default()
+                }
+            }
+            (None, _) => self.of_its_own(&index, &location)?,
+        };
+        let complete = found.are_complete();
+        self.complain_of(&found);
+        let mut written = false;
+        if self.write && (complete || self.partial) {
+            written = self.write_into(&location, &found.requires)?;
+        }
+        let outcome = Outcome {
+            file: &self.wacz,
+            requires: &found.requires,
+            revisits: self.reference.is_none().then_some(found.revisits),
+            unknown: found.unknown,
+            unlisted: &found.unlisted,
+            written,
+        };
+        self.asking.tell(&outcome, print_outcome)?;
+        if self.write && !self.asking.json {
+            match (written, complete || self.partial) {
+                (true, _) => say("the list is in the file"),
+                (false, true) => say("the file has this list already"),
+                (false, false) => complain("nothing was written; --partial writes what is known"),
+            }
+        }
+        Ok(complete)
+    }
+
+    /// By the file's own revisit records.
+    fn of_its_own(&self, index: &Index, location: &Location) -> io::Result<Dependencies> {
+        let crawl = self.crawl.as_ref().map(Bytes::as_bytes).unwrap_or_default();
+        let wacz = Wacz::open(location, &Options::default()).map_err(io::Error::other)?;
+        dependencies::of_package(index, crawl, &wacz).map_err(io::Error::other)
+    }
+
+    fn complain_of(&self, found: &Dependencies) {
+        if found.unknown > 0 {
+            let named = found.named.len() as u64;
+            complain(format_args!(
+                "{} without a known original:",
+                many(found.unknown, "revisit")
+            ));
+            for what in &found.named {
+                say(format_args!("  {what}"));
+            }
+            if named < found.unknown {
+                say(format_args!("  … {} in all", count(found.unknown)));
+            }
+        }
+        for reference in &found.unlisted {
+            complain(format_args!(
+                "no file is listed for '{reference}' (crawl and number of its file)"
+            ));
+        }
+        for unfinished in found
+            .requires
+            .iter()
+            .filter(|required| required.hash.is_none())
+        {
+            say(format_args!(
+                "{} has no hash yet; it will be found by its name",
+                unfinished.filename
+            ));
+        }
+    }
+
+    fn write_into(&self, location: &Location, requires: &[Required]) -> io::Result<bool> {
+        let Location::File(path) = location else {
+            return Err(io::Error::other(format!(
+                "{location}: a list can be written into files only, not at URLs"
+            )));
+        };
+        let signature = match self.drop_signature {
+            true => Signature::Drop,
+            false => Signature::Refuse,
+        };
+        set_requires(path, requires, signature, &Options::default()).map_err(io::Error::other)
+    }
+}
+
+fn print_outcome(outcome: &Outcome<'_>) -> io::Result<()> {
+    if outcome.requires.is_empty() {
+        say("nothing is needed");
+        return Ok(());
+    }
+    let mut table = Columns::new([
+        words("file"),
+        words("crawl"),
+        figures("size"),
+        words("hash"),
+    ]);
+    for one in outcome.requires {
+        table.row([
+            &one.filename,
+            one.crawl.as_deref().unwrap_or_default(),
+            &one.size.map(bytes).unwrap_or_default(),
+            one.hash.as_deref().unwrap_or("not finished"),
+        ]);
+    }
+    table.print()
+}

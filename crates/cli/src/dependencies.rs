@@ -1,0 +1,204 @@
+//! What a WACZ file needs of others for replay, found out from its own revisit records.
+//!
+//! A crawler that gave `REF` with its `DEDUPE.REVISIT`s has an id to ask for ([`Of::Wacz`]). For all others this reads
+//! the index in the file, and asks where the originals of its revisits are.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use crawlspace_archive::capture::Capture;
+use crawlspace_archive::wacz::package::Required;
+use crawlspace_archive::wacz::{self, Wacz};
+use crawlspace_client::dedupe::{Index, Of};
+
+/// Hashes that are looked up in one call, and references that are asked for in one.
+const BATCH: usize = 500;
+/// Maximum number of unknown items that are named.
+const NAMED: usize = 20;
+
+/// What a WACZ file needs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Dependencies {
+    /// The files with the originals of its revisits, but those of its own crawl.
+    pub requires: Vec<Required>,
+    /// `revisit` records in its indexes.
+    pub revisits: u64,
+    /// Those of them whose originals nobody knows, and lines of revisits that cannot be read.
+    pub unknown: u64,
+    /// The first few of these: a hash, or what is wrong with a line.
+    pub named: Vec<String>,
+    /// References to files that their crawls do not list, as `crawl waczIndex`.
+    pub unlisted: Vec<String>,
+}
+
+impl Dependencies {
+    /// Whether these are all.
+    pub fn are_complete(&self) -> bool {
+        self.unknown == 0 && self.unlisted.is_empty()
+    }
+}
+
+/// Why it cannot be told what a WACZ file needs.
+#[derive(Debug)]
+pub enum Error {
+    /// The file is at fault.
+    Wacz(wacz::Error),
+    /// The index is at fault.
+    Index(crawlspace_client::Error),
+}
+
+/// The files that this one needs, which is part of that crawl; an empty one is no crawl of the index.
+///
+/// An original in another file of the same crawl needs no entry: who has the crawl has that.
+///
+/// ```no_run
+/// use crawlspace_client::dedupe::Index;
+/// use crawlspace_cli::dependencies;
+/// use crawlspace_archive::wacz::{Location, Options, Wacz};
+/// let index = Index::open("redis://127.0.0.1/", "{coll-42}:")?;
+/// let wacz = Wacz::open(&Location::parse("crawl-2.wacz")?, &Options::default())?;
+/// for required in dependencies::of_package(&index, b"crawl-2", &wacz)?.requires {
+///     println!("{}", required.filename);
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// When the file or its index cannot be read, or the server refuses or cannot be reached.
+pub fn of_package(index: &Index, crawl: &[u8], wacz: &Wacz) -> Result<Dependencies, Error> {
+    let mut search = Search {
+        index,
+        crawl,
+        references: BTreeSet::new(),
+        found: Dependencies::default(),
+    };
+    let mut batch = Vec::new();
+    for member in wacz.indexes() {
+        let mut lines = wacz.lines(member)?;
+        while let Some(line) = lines.next()? {
+            match Capture::of_line(line) {
+                Capture::Revisit { hash, .. } => batch.push(hash.into_owned()),
+                // Of other lines nothing depends.
+                Capture::Bad(reason) if is_of_a_revisit(line) => {
+                    let line = format!("{}, line {}: {reason}", lines.member(), lines.number());
+                    search.unknown(line);
+                }
+                Capture::Response { .. } | Capture::Other | Capture::Nothing | Capture::Bad(_) => {}
+            }
+            if batch.len() == BATCH {
+                search.look_up(&mut batch)?;
+            }
+        }
+    }
+    search.look_up(&mut batch)?;
+    search.finish()
+}
+
+/// Whether a line that cannot be read looks like one of a `revisit` record.
+fn is_of_a_revisit(line: &[u8]) -> bool {
+    const TYPE: &[u8] = b"warc/revisit";
+    line.windows(TYPE.len()).any(|part| part == TYPE)
+}
+
+struct Search<'a> {
+    index: &'a Index,
+    crawl: &'a [u8],
+    /// The crawls of originals, with the numbers of their files.
+    references: BTreeSet<(Vec<u8>, u64)>,
+    found: Dependencies,
+}
+
+impl Search<'_> {
+    fn unknown(&mut self, what: String) {
+        self.found.unknown += 1;
+        if self.found.named.len() < NAMED && !self.found.named.contains(&what) {
+            self.found.named.push(what);
+        }
+    }
+
+    fn look_up(&mut self, hashes: &mut Vec<Vec<u8>>) -> Result<(), Error> {
+        self.found.revisits += hashes.len() as u64;
+        let asked: Vec<&[u8]> = hashes.iter().map(Vec::as_slice).collect();
+        let crawl = Some(self.crawl).filter(|crawl| !crawl.is_empty());
+        let originals = self.index.lookup(crawl, &asked)?;
+        for (hash, original) in hashes.drain(..).zip(originals) {
+            match original {
+                None => self.unknown(String::from_utf8_lossy(&hash).into_owned()),
+                Some(original) if original.crawl == self.crawl => {}
+                Some(original) => {
+                    self.references
+                        .insert((original.crawl, original.wacz_index));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<Dependencies, Error> {
+        let references: Vec<Vec<u8>> = std::mem::take(&mut self.references)
+            .into_iter()
+            .map(|(crawl, index)| [&crawl[..], b" ", index.to_string().as_bytes()].concat())
+            .collect();
+        for references in references.chunks(BATCH) {
+            let references: Vec<&[u8]> = references.iter().map(Vec::as_slice).collect();
+            let mut required = self.index.requires(Of::References(&references), false)?;
+            if required.len() < references.len() {
+                // Which ones are not listed is told only one by one.
+                required.clear();
+                for reference in references {
+                    let one = self.index.requires(Of::References(&[reference]), false)?;
+                    if one.is_empty() {
+                        let reference = String::from_utf8_lossy(reference).into_owned();
+                        self.found.unlisted.push(reference);
+                    }
+                    required.extend(one);
+                }
+            }
+            self.found
+                .requires
+                .extend(required.into_iter().map(in_text));
+        }
+        Ok(self.found)
+    }
+}
+
+/// What an index requires, as text for JSON: bytes that are not UTF-8 are replaced.
+pub fn in_text(required: crawlspace_client::dedupe::Required) -> Required {
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    Required {
+        filename: text(required.filename),
+        hash: required.hash.map(text),
+        size: required.size,
+        crawl: Some(text(required.crawl)),
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Wacz(error) => error.fmt(f),
+            Error::Index(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Error::Wacz(error) => Some(error),
+            Error::Index(error) => Some(error),
+        }
+    }
+}
+
+impl From<wacz::Error> for Error {
+    fn from(error: wacz::Error) -> Error {
+        Error::Wacz(error)
+    }
+}
+
+impl From<crawlspace_client::Error> for Error {
+    fn from(error: crawlspace_client::Error) -> Error {
+        Error::Index(error)
+    }
+}

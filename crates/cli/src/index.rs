@@ -1,0 +1,276 @@
+//! Brings the records of WARC files into a dedupe index, as a crawler with deduplication would have
+//! done while it wrote them.
+//!
+//! A `response` record with a payload that nobody has stored goes in by `DEDUPE.ADD`. One whose payload is
+//! known could have been a `revisit` record, and is counted as one of the size that it would have had
+//! ([`warc::Revisit`]); a `revisit` record is counted with the size that it has.
+//!
+//! Reading the same file into the same crawl again counts nothing twice: the file's first record names the
+//! writer, and the batches are numbered. So whatever went wrong, running it again finishes the work. A file
+//! must be finished before it is read: one that has grown since gives other batches.
+
+use std::collections::HashMap;
+use std::io::BufRead;
+use std::path::Path;
+
+use serde::Serialize;
+
+use crawlspace_client::dedupe::{self, Added, Index, Original, Revisited, Sequence};
+use crawlspace_warc::{self as warc, Header, Problem, Reader, RecordType, Revisit};
+
+/// Records in a batch. Part of what makes a second run find the same batches: a different number makes
+/// old files count again.
+const BATCH: usize = 500;
+
+/// What the records of some WARC files were, and what deduplication makes of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Tally {
+    /// Files that were read to their end.
+    pub files: u64,
+    /// Records of all types.
+    pub records: u64,
+    /// `response` records among them.
+    pub responses: u64,
+    /// `revisit` records among them.
+    pub revisits: u64,
+    /// Responses with a payload that the index did not have.
+    pub unique: u64,
+    /// Responses and revisits with a payload that it had.
+    pub duplicates: u64,
+    /// Responses and revisits that could not be used: without a valid payload digest, URL or date.
+    pub skipped: u64,
+    /// Revisits of a payload that the index has never seen.
+    pub unresolved: u64,
+    /// Size of all records in the files, in bytes.
+    pub bytes: u64,
+    /// Bytes that are saved by storing `revisit` records for the duplicates, those that do so already included.
+    pub bytes_saved: u64,
+}
+
+/// Why a file did not make it.
+#[derive(Debug)]
+pub enum Error {
+    /// The file is at fault, and the next one may be read.
+    Warc(warc::Error),
+    /// The index is at fault.
+    Dedupe(dedupe::Error),
+}
+
+impl std::fmt::Display for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Error::Warc(error) => error.fmt(f),
+            Error::Dedupe(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Error::Warc(error) => Some(error),
+            Error::Dedupe(error) => Some(error),
+        }
+    }
+}
+
+impl From<warc::Error> for Error {
+    fn from(error: warc::Error) -> Error {
+        Error::Warc(error)
+    }
+}
+
+impl From<dedupe::Error> for Error {
+    fn from(error: dedupe::Error) -> Error {
+        Error::Dedupe(error)
+    }
+}
+
+/// Reads one WARC file into the crawl, and adds to the tally. The records before a fault in the file are
+/// in the index when the error comes.
+///
+/// # Errors
+/// [`Error::Warc`] when the file cannot be read to its end, [`Error::Dedupe`] when the index refuses.
+pub fn add_file(index: &Index, crawl: &[u8], path: &Path, tally: &mut Tally) -> Result<(), Error> {
+    let mut warc = Reader::open(path)?;
+    add_records(index, crawl, &mut warc, tally)?;
+    tally.files += 1;
+    Ok(())
+}
+
+fn add_records<R: BufRead>(
+    index: &Index,
+    crawl: &[u8],
+    warc: &mut Reader<R>,
+    tally: &mut Tally,
+) -> Result<(), Error> {
+    let mut pass = Pass {
+        index,
+        crawl,
+        tally,
+        writer: Vec::new(),
+        sequence: 1,
+        batch: Vec::new(),
+    };
+    let outcome = pass.read(warc);
+    // Also after a fault: what stands before it in the file is good.
+    pass.flush()?;
+    outcome
+}
+
+/// A capture that waits for its batch.
+struct Capture {
+    header: Header,
+    date: Vec<u8>,
+    /// The status line and header fields of a response.
+    http_head: Vec<u8>,
+    extent: warc::Extent,
+}
+
+struct Pass<'a> {
+    index: &'a Index,
+    crawl: &'a [u8],
+    tally: &'a mut Tally,
+    writer: Vec<u8>,
+    sequence: u64,
+    batch: Vec<Capture>,
+}
+
+impl Pass<'_> {
+    fn read<R: BufRead>(&mut self, warc: &mut Reader<R>) -> Result<(), Error> {
+        while let Some(mut record) = warc.next()? {
+            let kind = record.header().record_type();
+            if self.writer.is_empty() {
+                // What tells this file from every other one: without it, retries would not be safe.
+                let Some(id) = record.header().record_id() else {
+                    let missing = Problem::Header("WARC-Record-ID is missing".to_owned());
+                    return Err(record.error(missing).into());
+                };
+                self.writer = id.to_vec();
+            }
+            let is_capture = matches!(kind, RecordType::Response | RecordType::Revisit);
+            let http_head = if is_capture {
+                record.http_head()?
+            } else {
+                Vec::new()
+            };
+            let (header, extent) = record.into_header()?;
+            self.tally.records += 1;
+            self.tally.bytes += extent.size;
+            match kind {
+                RecordType::Response => self.tally.responses += 1,
+                RecordType::Revisit => self.tally.revisits += 1,
+                _ => continue,
+            }
+            let usable = header.payload_digest().is_some_and(is_hash)
+                && header.target_uri().is_some_and(|uri| !uri.is_empty());
+            match header.timestamp() {
+                Some(date) if usable => self.batch.push(Capture {
+                    header,
+                    date,
+                    http_head,
+                    extent,
+                }),
+                _ => self.tally.skipped += 1,
+            }
+            if self.batch.len() == BATCH {
+                self.flush()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), Error> {
+        let batch = std::mem::take(&mut self.batch);
+        let hashes: Vec<&[u8]> = batch.iter().map(Capture::hash).collect();
+        let known = self.index.lookup(Some(self.crawl), &hashes)?;
+
+        // Originals that this very batch brings.
+        let mut here: HashMap<&[u8], &Capture> = HashMap::new();
+        let mut added = Vec::new();
+        let mut revisited = Vec::new();
+        let (mut unresolved, mut bytes_saved) = (0, 0);
+        for (capture, known) in batch.iter().zip(&known) {
+            let is_response = capture.header.record_type() == RecordType::Response;
+            let original = match (known, here.get(capture.hash())) {
+                // The record itself, of an earlier run: adding it again counts nothing.
+                (Some(original), _) if is_response && self.is_itself(capture, original) => None,
+                (Some(original), _) => Some((&original.url[..], &original.date[..], original.size)),
+                (None, Some(first)) => Some((first.uri(), &first.date[..], first.extent.size)),
+                (None, None) => None,
+            };
+            match original {
+                None if is_response => {
+                    here.entry(capture.hash()).or_insert(capture);
+                    added.push(Added {
+                        hash: capture.hash(),
+                        wacz_index: 0,
+                        date: &capture.date,
+                        url: capture.uri(),
+                        size: capture.extent.size,
+                    });
+                }
+                None => unresolved += 1,
+                Some((uri, date, size)) => {
+                    let revisit = capture.size_as_revisit(uri, date);
+                    revisited.push(Revisited {
+                        hash: capture.hash(),
+                        size: revisit,
+                        original: None,
+                    });
+                    bytes_saved += size.saturating_sub(revisit);
+                }
+            }
+        }
+        let sequence = Sequence {
+            writer: &self.writer,
+            number: self.sequence,
+        };
+        self.index.write(self.crawl, sequence, &added, &revisited)?;
+        self.sequence += 1;
+        self.tally.unique += added.len() as u64;
+        self.tally.duplicates += revisited.len() as u64;
+        self.tally.unresolved += unresolved;
+        self.tally.bytes_saved += bytes_saved;
+        Ok(())
+    }
+
+    fn is_itself(&self, capture: &Capture, original: &Original) -> bool {
+        original.crawl == self.crawl
+            && original.date == capture.date
+            && original.url == capture.uri()
+    }
+}
+
+/// What the index takes for a hash; one that it refuses would keep its whole batch out.
+fn is_hash(digest: &[u8]) -> bool {
+    (16..=256).contains(&digest.len()) && !digest.iter().any(u8::is_ascii_control)
+}
+
+impl Capture {
+    fn hash(&self) -> &[u8] {
+        self.header.payload_digest().unwrap_or_default()
+    }
+
+    fn uri(&self) -> &[u8] {
+        self.header.target_uri().unwrap_or_default()
+    }
+
+    fn size_as_revisit(&self, refers_to_uri: &[u8], refers_to_date: &[u8]) -> u64 {
+        if self.header.record_type() == RecordType::Revisit {
+            return self.extent.size;
+        }
+        let revisit = Revisit {
+            response: &self.header,
+            http_head: &self.http_head,
+            refers_to_uri,
+            refers_to_date,
+        };
+        // It cannot fail: a field that was read from a header line has no line end in it. Were it to, the
+        // response would save nothing.
+        revisit
+            .size(self.extent.compression)
+            .unwrap_or(self.extent.size)
+    }
+}

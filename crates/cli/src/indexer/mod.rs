@@ -1,0 +1,433 @@
+//! Brings WACZ files into a dedupe index: the importer of the documents (seed, *Index Importing*).
+//!
+//! An import goes in stages, and each may be shared by several importers (`queue`):
+//!
+//! 1. **Responses.** The index lines of each package become `DEDUPE.ADD`s of its crawl, in numbered calls, so
+//!    that a package that is begun again counts nothing twice, and with `EARLIEST`, so that the outcome does
+//!    not depend on who comes first.
+//! 2. **Commit** of the crawls, in the order in which the manifest lists them.
+//! 3. **Revisits.** Now every original of this import is in the index, wherever the manifest lists it. One that
+//!    has none yet is put aside in the index and tried again at the end of every import.
+//! 4. **Commit** of what the revisits added, and the crawls that the manifest does not list are tracked or
+//!    removed (`DEDUPE.RETAIN`).
+//!
+//! ```no_run
+//! use crawlspace_cli::indexer::{Event, Import};
+//! let import = Import { redis: "redis://127.0.0.1/".into(), ..Import::of("collection.json")? };
+//! let report = import.run(&|_: Event<'_>| {})?;
+//! println!("{} packages, {} records", report.imported, report.responses + report.revisits);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod crawls;
+mod deferred;
+mod guard;
+mod package;
+mod queue;
+mod report;
+mod responses;
+mod revisits;
+mod scripts;
+mod text;
+mod worker;
+
+use std::collections::hash_map::RandomState;
+use std::collections::HashMap;
+use std::fmt;
+use std::hash::{BuildHasher, Hasher};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use self::deferred::Kept;
+use self::guard::Guards;
+use self::package::Package;
+use self::queue::{Queue, Stage};
+pub use self::report::{CommittedCrawl, Event, Failed, Report};
+use crawlspace_archive::wacz::{self, Location, Manifest};
+use crawlspace_client::dedupe::{Index, Profile};
+use crawlspace_client::Server;
+
+/// For how long a package is left alone whose importer says nothing.
+const LEASE: Duration = Duration::from_secs(30);
+
+/// What the server takes for the name under which a file's references are kept, in bytes.
+const MAX_NAME: usize = 1024;
+
+/// What to import, and where.
+#[derive(Clone, Debug)]
+pub struct Import {
+    /// A WACZ file, or a manifest that lists some.
+    pub source: Location,
+    /// The server: `redis://host:port/db`, or `unix:///path`.
+    pub redis: String,
+    /// What stands before every key of the index.
+    pub prefix: Vec<u8>,
+    /// The crawl of packages that the manifest gives none; without it, they are crawls of their own, by name.
+    pub crawl: Option<String>,
+    /// Packages worked on at once.
+    pub jobs: usize,
+    /// Crawls of the index that the manifest does not list are removed.
+    pub remove: bool,
+    /// The manifest may be empty though this removes everything.
+    pub allow_empty: bool,
+    /// Each package is read whole and compared to its hash.
+    pub verify: bool,
+    /// For how long a package is left alone whose importer says nothing, before another one takes it over.
+    pub lease: Duration,
+    /// Limits and patience in reading WACZ files.
+    pub reading: wacz::Options,
+}
+
+/// Why an import could not be done. Packages that cannot be read are no reason: see [`Report::failed`].
+#[derive(Debug)]
+pub enum Error {
+    /// The source cannot be read.
+    Source(wacz::Error),
+    /// The index refuses, or cannot be reached.
+    Index(crawlspace_client::Error),
+    /// What was asked for would do harm.
+    Refused(String),
+}
+
+/// Who is told how it goes on; from several threads.
+pub trait Watch: Sync {
+    /// Something happened.
+    fn event(&self, event: Event<'_>);
+}
+
+impl<F: Fn(Event<'_>) + Sync> Watch for F {
+    fn event(&self, event: Event<'_>) {
+        self(event);
+    }
+}
+
+impl Import {
+    /// An import of this source into an index without prefix on this machine.
+    ///
+    /// # Errors
+    /// When the source is neither a path nor an HTTP URL.
+    pub fn of(source: &str) -> Result<Import, Error> {
+        Ok(Import {
+            source: Location::parse(source)?,
+            redis: "redis://127.0.0.1:6379/0".to_owned(),
+            prefix: Vec::new(),
+            crawl: None,
+            jobs: 1,
+            remove: false,
+            allow_empty: false,
+            verify: false,
+            lease: LEASE,
+            reading: wacz::Options::default(),
+        })
+    }
+
+    /// Imports, and tells `watch` how it goes on.
+    ///
+    /// # Errors
+    /// See [`Error`]. What was imported until then stays, and importing again goes on from there.
+    pub fn run(&self, watch: &dyn Watch) -> Result<Report, Error> {
+        self.run_until(watch, &AtomicBool::new(false))
+    }
+
+    /// Imports as [`run`](Import::run) does, until `stop` becomes true: then what is begun is left so that a later
+    /// import can continue it.
+    ///
+    /// # Errors
+    /// As [`run`](Import::run).
+    pub fn run_until(&self, watch: &dyn Watch, stop: &AtomicBool) -> Result<Report, Error> {
+        let begun = Instant::now();
+        let manifest = Manifest::open(&self.source, &self.reading)?;
+        self.refuse_harm(&manifest)?;
+        let connections = self.jobs.max(1) * 2 + 2;
+        let server = Server::options(&self.redis)
+            .connections(connections)
+            .open()?;
+        let mut report = self.share(&manifest, &server, watch, stop)?;
+        report.seconds = begun.elapsed().as_secs_f64();
+        Ok(report)
+    }
+
+    fn refuse_harm(&self, manifest: &Manifest) -> Result<(), Error> {
+        if self.remove && !manifest.is_full {
+            return Err(Error::Refused(
+                "one WACZ file is no list of a collection, so nothing can be removed by it: give a manifest".to_owned(),
+            ));
+        }
+        if self.remove && manifest.entries.is_empty() && !self.allow_empty {
+            return Err(Error::Refused(format!(
+                "{} lists nothing, and removing all crawls that are not listed would empty the index: allow it if that is meant",
+                self.source
+            )));
+        }
+        Ok(())
+    }
+
+    fn share(
+        &self,
+        manifest: &Manifest,
+        server: &Server,
+        watch: &dyn Watch,
+        stop: &AtomicBool,
+    ) -> Result<Report, Error> {
+        let mut report = Report {
+            listed: manifest.entries.len() as u64,
+            ..Report::default()
+        };
+        let (packages, listed) = self.packages(manifest, &mut report, watch);
+        let index = Index::on(server, &self.prefix[..]);
+        // Before anything is queued: a server without the module says so, and one that has no place for this prefix.
+        let profile = index.profile()?;
+        let queue = Queue::new(
+            server,
+            &self.prefix,
+            token(),
+            self.lease,
+            self.crawl.clone(),
+        );
+        queue.adopt()?;
+        let enqueued = queue.enqueue(&packages, stop)?;
+        queue.retry()?;
+        report.already_imported = enqueued.done;
+        watch.event(Event::Queued {
+            listed: report.listed,
+            already_imported: enqueued.done,
+        });
+
+        let work = Work {
+            import: self,
+            server,
+            index,
+            profile,
+            queue: &queue,
+            guards: Guards::default(),
+            kept: Kept::default(),
+            places: Mutex::default(),
+            report: Mutex::new(report),
+            watch,
+            stop,
+        };
+        loop {
+            work.all(Stage::Responses)?;
+            if work.is_stopped() {
+                break;
+            }
+            work.commit()?;
+            watch.event(Event::Revisits);
+            work.all(Stage::Revisits)?;
+            if work.is_stopped() {
+                break;
+            }
+            work.settle()?;
+            work.commit()?;
+            if manifest.is_full {
+                work.retain(&listed)?;
+            }
+            if queue.close(&now())? {
+                break;
+            }
+        }
+        let stopped = work.is_stopped();
+        let mut report = work.into_report();
+        report.stopped = stopped;
+        Ok(report)
+    }
+
+    /// The entries of the manifest that can be queued, and everything that it lists.
+    fn packages(
+        &self,
+        manifest: &Manifest,
+        report: &mut Report,
+        watch: &dyn Watch,
+    ) -> (Vec<Package>, Listed) {
+        let mut packages = Vec::new();
+        let mut listed = Listed::default();
+        for entry in &manifest.entries {
+            if entry.location.is_err() && entry.crawl.is_none() {
+                listed.of_unknown_crawl.push(entry.name.clone());
+            }
+            let crawl = entry.crawl.as_ref().or(self.crawl.as_ref());
+            let crawl = crawl.unwrap_or(&entry.name).clone();
+            listed.crawls.insert(entry.name.clone(), crawl.clone());
+            let located = match &entry.location {
+                Ok(_) if entry.name.len() > MAX_NAME => {
+                    Err("its name is longer than 1 KiB".to_owned())
+                }
+                Ok(location) => absolute(location),
+                Err(reason) => Err(reason.clone()),
+            };
+            match located {
+                Ok(path) => packages.push(Package::new(
+                    entry.name.clone(),
+                    path,
+                    entry.hash.clone(),
+                    entry.size,
+                    crawl,
+                )),
+                Err(reason) => {
+                    let failed = Failed {
+                        name: entry.name.clone(),
+                        path: match &entry.location {
+                            Ok(location) => location.to_string(),
+                            Err(_) => String::new(),
+                        },
+                        reason,
+                    };
+                    watch.event(Event::Failed(&failed));
+                    report.failed.push(failed);
+                }
+            }
+        }
+        (packages, listed)
+    }
+}
+
+/// What the manifest says is in the collection.
+#[derive(Default)]
+struct Listed {
+    /// The crawl of each package, by the package's name.
+    crawls: HashMap<String, String>,
+    /// Packages that cannot be imported, and of which the manifest does not say whose they are.
+    of_unknown_crawl: Vec<String>,
+}
+
+/// Places of packages in the WACZ lists of their crawls.
+type Places = HashMap<String, HashMap<String, u64>>;
+
+/// An import under way: what its workers share.
+struct Work<'a> {
+    import: &'a Import,
+    server: &'a Server,
+    index: Index<Server>,
+    profile: Profile,
+    queue: &'a Queue,
+    guards: Guards,
+    /// Records of packages whose responses this importer added, so that they need not be read again.
+    kept: Kept,
+    places: Mutex<Places>,
+    report: Mutex<Report>,
+    watch: &'a dyn Watch,
+    stop: &'a AtomicBool,
+}
+
+impl Work<'_> {
+    fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    fn report(&self) -> MutexGuard<'_, Report> {
+        self.report.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn places(&self) -> MutexGuard<'_, Places> {
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn into_report(self) -> Report {
+        self.report
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A location that means the same to an importer that was started elsewhere.
+fn absolute(location: &Location) -> Result<String, String> {
+    match location {
+        Location::Url(url) => Ok(url.to_string()),
+        Location::File(path) => match std::path::absolute(path) {
+            Ok(path) => match path.to_str() {
+                Some(path) => Ok(path.to_owned()),
+                None => Err("its path is not UTF-8: give the file another name".to_owned()),
+            },
+            Err(error) => Err(error.to_string()),
+        },
+    }
+}
+
+/// Something that nobody else has.
+fn token() -> String {
+    let mut random = RandomState::new().build_hasher();
+    random.write_u32(std::process::id());
+    format!("{:016x}", random.finish())
+}
+
+/// The time as `last_update_ts` has it: `2026-03-19T10:20:15.123Z`.
+fn now() -> String {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    iso(since.unwrap_or_default())
+}
+
+fn iso(since_1970: Duration) -> String {
+    let (days, seconds) = (since_1970.as_secs() / 86_400, since_1970.as_secs() % 86_400);
+    // Days count from the first of March of the year 0, so that the leap day comes last.
+    let days = days + 719_468;
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let year = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year + year / 4 - year / 100);
+    let month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month + 2) / 5 + 1;
+    let (year, month) = match month {
+        0..=9 => (era * 400 + year, month + 3),
+        _ => (era * 400 + year + 1, month - 9),
+    };
+    let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    let millis = since_1970.subsec_millis();
+    format!("{year:04}-{month:02}-{day:02}T{hours:02}:{minutes:02}:{seconds:02}.{millis:03}Z")
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Source(error) => error.fmt(f),
+            Error::Index(error) => error.fmt(f),
+            Error::Refused(reason) => f.write_str(reason),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Error::Source(error) => Some(error),
+            Error::Index(error) => Some(error),
+            Error::Refused(_) => None,
+        }
+    }
+}
+
+impl From<wacz::Error> for Error {
+    fn from(error: wacz::Error) -> Error {
+        Error::Source(error)
+    }
+}
+
+impl From<crawlspace_client::Error> for Error {
+    fn from(error: crawlspace_client::Error) -> Error {
+        Error::Index(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_is_written_as_iso_8601_has_it() {
+        for (seconds, text) in [
+            (0, "1970-01-01T00:00:00.000Z"),
+            (951_782_400, "2000-02-29T00:00:00.000Z"),
+            (1_772_323_199, "2026-02-28T23:59:59.000Z"),
+            (1_772_323_200, "2026-03-01T00:00:00.000Z"),
+            (1_798_761_599, "2026-12-31T23:59:59.000Z"),
+            (4_102_444_800, "2100-01-01T00:00:00.000Z"),
+        ] {
+            assert_eq!(iso(Duration::from_secs(seconds)), text);
+        }
+        assert_eq!(iso(Duration::from_millis(7)), "1970-01-01T00:00:00.007Z");
+    }
+
+    #[test]
+    fn no_two_importers_have_the_same_token() {
+        assert_ne!(token(), token());
+    }
+}

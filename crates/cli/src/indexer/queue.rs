@@ -1,0 +1,487 @@
+//! The queue of an import, in Redis: `src:q`, `src:qset`, `src:d` and `pending:q` as the documents have them, so
+//! that several importers, on several machines, share the work.
+//!
+//! Whoever takes a package from `src:q` puts it into `pending:q` and holds a key of its own beside it,
+//! `pending:q:<name>`, that goes away by itself when nobody renews it any more. Then somebody else takes the
+//! package over. All steps are scripts, and each of them but the first looks whether the caller still holds
+//! that key: an importer that was stopped for a minute and comes back changes nothing.
+//!
+//! Revisit records have a queue of their own, `src:r` with `pending:r`, because they can be counted only when
+//! every original is in the index.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use redis::Cmd;
+
+use super::package::Package;
+use super::scripts::{
+    ADOPT, CLOSE, COUNT, ENQUEUE, LEAVE, RENEW, RUN, SETTLE, SKIP, TAKE, TAKE_THIS,
+};
+use crawlspace_client::{Ask, Call, Error, Server};
+
+/// Packages in one call that queues them.
+const ENQUEUED: usize = 200;
+
+/// Which queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// Packages whose responses are to be added: `src:q`.
+    Responses,
+    /// Packages whose revisits are to be counted: `src:r`.
+    Revisits,
+}
+
+/// What there is to do.
+#[derive(Debug)]
+pub(super) enum Taken {
+    /// This package, as it stands in the queue.
+    Package(Box<Package>, Vec<u8>),
+    /// Nothing to work on: an entry that cannot be read, which is out of the queue. Its name, if it has one, and what is
+    /// wrong with it.
+    Unreadable(String, String),
+    /// Nothing, but others are at work on so many.
+    Others(u64),
+}
+
+/// What becomes of a package that an importer is done with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// Nothing is left to be done.
+    Done,
+    /// It goes on to the next stage; from the last one, to the packages that the next import tries again.
+    Next,
+    /// It is at fault, and the next import tries it again. `partly`: that one goes on with what this one began.
+    Failed { partly: bool },
+}
+
+/// What became of a batch of revisits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Counted {
+    /// It is counted, now or before.
+    Once,
+    /// The guard of the package is no longer this worker's.
+    Lost,
+    /// The crawl was removed.
+    Gone,
+}
+
+/// Responses that could have been revisits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Redundant {
+    /// What revisits in their places would have saved, in bytes.
+    pub size: u64,
+    pub urls: u64,
+}
+
+/// What a manifest added to the queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Enqueued {
+    pub new: u64,
+    /// Imported before.
+    pub done: u64,
+    /// Queued by another importer, or by one that died.
+    pub underway: u64,
+}
+
+/// The queues of one index.
+#[derive(Clone)]
+pub(super) struct Queue {
+    server: Server,
+    prefix: Vec<u8>,
+    /// What tells this importer's guards from those of others.
+    token: String,
+    lease: Duration,
+    /// The crawl of entries that other importers queued without one.
+    crawl: Option<String>,
+}
+
+/// A key holds something that no importer writes.
+pub(super) fn broken(key: &str, why: String) -> Error {
+    let what = "this is no importer's: mend it, or delete it";
+    let kind = redis::ErrorKind::UnexpectedReturnType;
+    Error::new(key, redis::RedisError::from((kind, what, why)))
+}
+
+impl Stage {
+    fn queue(self) -> &'static str {
+        match self {
+            Stage::Responses => "src:q",
+            Stage::Revisits => "src:r",
+        }
+    }
+
+    fn pending(self) -> &'static str {
+        match self {
+            Stage::Responses => "pending:q",
+            Stage::Revisits => "pending:r",
+        }
+    }
+}
+
+impl Queue {
+    pub fn new(
+        server: &Server,
+        prefix: &[u8],
+        token: String,
+        lease: Duration,
+        crawl: Option<String>,
+    ) -> Queue {
+        Queue {
+            server: server.clone(),
+            prefix: prefix.to_vec(),
+            token,
+            lease,
+            crawl,
+        }
+    }
+
+    /// This queue for another worker, which has guards of its own.
+    pub fn for_worker(&self, number: usize) -> Queue {
+        Queue {
+            token: format!("{}.{number}", self.token),
+            ..self.clone()
+        }
+    }
+
+    fn key(&self, name: &str) -> Vec<u8> {
+        [&self.prefix[..], name.as_bytes()].concat()
+    }
+
+    fn key_of(&self, name: &str, of: &[u8]) -> Vec<u8> {
+        [&self.prefix[..], name.as_bytes(), b":", of].concat()
+    }
+
+    fn guard(&self, stage: Stage, name: &str) -> Vec<u8> {
+        self.key_of(stage.pending(), name.as_bytes())
+    }
+
+    /// Queues packages, in this order, that are neither imported nor queued; not all of them if it is stopped.
+    pub fn enqueue(&self, packages: &[Package], stop: &AtomicBool) -> Result<Enqueued, Error> {
+        let mut sum = Enqueued::default();
+        for some in packages.chunks(ENQUEUED) {
+            if stop.load(Ordering::Relaxed) {
+                break;
+            }
+            let keys = [
+                "src:q",
+                "src:qset",
+                "src:d",
+                "src:crawls",
+                "src:runs",
+                "allcounts",
+                "src:f",
+            ];
+            let mut enqueue = self.script(ENQUEUE, &keys, &[self.key("src:later")]);
+            enqueue.arg(self.key("src:w:")).arg(&self.token[..]);
+            enqueue.arg(self.key("src:later:"));
+            for package in some {
+                enqueue.arg(&package.name[..]).arg(&package.crawl[..]);
+                enqueue.arg(package.to_json());
+            }
+            let call: Call<(u64, u64, u64)> = Call::new(enqueue).repeatable();
+            let (new, done, underway) = self.server.ask(call)?;
+            sum.new += new;
+            sum.done += done;
+            sum.underway += underway;
+        }
+        Ok(sum)
+    }
+
+    /// Notes the crawls of packages that other clients queued, in the order of the queue: they stand before those that
+    /// this import queues. Packages that are taken meanwhile are noted by [`Queue::run`].
+    pub fn adopt(&self) -> Result<(), Error> {
+        let page = ENQUEUED as i64;
+        for number in 0.. {
+            let mut range = redis::cmd("LRANGE");
+            range.arg(self.key("src:q"));
+            range.arg(-page * (number + 1)).arg(-page * number - 1);
+            let mut items: Vec<Vec<u8>> = self.server.ask(Call::new(range).repeatable())?;
+            if items.is_empty() {
+                break;
+            }
+            items.reverse(); // the next to be taken stands last
+            let mut adopt = self.script(ADOPT, &["src:crawls", "src:runs"], &[]);
+            adopt.arg(self.key("src:w:")).arg(&self.token[..]);
+            for item in items {
+                // Entries that cannot be read are reported when they are taken.
+                if let Ok(package) = Package::from_json(&item, self.crawl.as_deref()) {
+                    adopt.arg(package.name).arg(package.crawl);
+                }
+            }
+            let call: Call<u64> = Call::new(adopt).repeatable();
+            self.server.ask(call)?;
+        }
+        Ok(())
+    }
+
+    /// Packages whose revisits could not be read last time are queued again.
+    pub fn retry(&self) -> Result<(), Error> {
+        const RETRY: &str = "while redis.call('RPOPLPUSH', KEYS[1], KEYS[2]) do end";
+        let retry = self.script(RETRY, &["src:retry", "src:r"], &[]);
+        let call: Call<redis::Value> = Call::new(retry).repeatable();
+        self.server.ask(call).map(|_| ())
+    }
+
+    /// A package to work on, whose guard is held from now on.
+    pub fn take(&self, stage: Stage) -> Result<Taken, Error> {
+        let keys = [stage.queue(), stage.pending(), "src:d"];
+        let mut take = self.script(TAKE, &keys, &[]);
+        take.arg(self.guard(stage, "")).arg(&self.token[..]);
+        take.arg(self.lease_ms());
+        match self.server.ask(Call::new(take).repeatable())? {
+            redis::Value::Int(others) => Ok(Taken::Others(others.unsigned_abs())),
+            redis::Value::BulkString(item) => {
+                match Package::from_json(&item, self.crawl.as_deref()) {
+                    Ok(package) => Ok(Taken::Package(Box::new(package), item)),
+                    Err(reason) => {
+                        let reason = format!(
+                            "it stands in {}, and cannot be read: {reason}",
+                            stage.queue()
+                        );
+                        Ok(Taken::Unreadable(self.skip(stage, &item)?, reason))
+                    }
+                }
+            }
+            other => Err(broken(stage.queue(), format!("not {other:?}"))),
+        }
+    }
+
+    /// Takes an entry that cannot be read out of the queue. Gives its name, which may be empty.
+    fn skip(&self, stage: Stage, item: &[u8]) -> Result<String, Error> {
+        let mut skip = self.script(SKIP, &[stage.pending(), "src:f"], &[]);
+        skip.arg(self.guard(stage, "")).arg(&self.token[..]);
+        skip.arg(item);
+        let name: Vec<u8> = self.server.ask(Call::new(skip).repeatable())?;
+        Ok(String::from_utf8_lossy(&name).into_owned())
+    }
+
+    /// Takes this package, if it is in the queue.
+    pub fn take_this(&self, stage: Stage, name: &str, item: &[u8]) -> Result<bool, Error> {
+        let keys = [stage.queue(), stage.pending()].map(|key| self.key(key));
+        let guard = self.guard(stage, name);
+        let mut take = self.script(TAKE_THIS, &[], &[&keys[..], &[guard]].concat());
+        take.arg(item).arg(&self.token[..]).arg(self.lease_ms());
+        self.server.ask(Call::new(take).repeatable())
+    }
+
+    /// Whether the guard is still held; if so, for another while.
+    pub fn renew(&self, stage: Stage, name: &str) -> Result<bool, Error> {
+        let mut renew = self.script(RENEW, &[], &[self.guard(stage, name)]);
+        renew.arg(&self.token[..]).arg(self.lease_ms());
+        self.server.ask(Call::new(renew).repeatable())
+    }
+
+    /// Leaves a package for somebody else, now.
+    pub fn drop_guard(&self, stage: Stage, name: &str) -> Result<(), Error> {
+        const DROP: &str =
+            "if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end";
+        let mut drop = self.script(DROP, &[], &[self.guard(stage, name)]);
+        drop.arg(&self.token[..]);
+        let call: Call<redis::Value> = Call::new(drop).repeatable();
+        self.server.ask(call).map(|_| ())
+    }
+
+    /// A package is done with at this stage. `false` when somebody else has it.
+    pub fn leave(&self, stage: Stage, name: &str, item: &[u8], fate: Fate) -> Result<bool, Error> {
+        let into = match stage {
+            Stage::Responses => "src:r",
+            Stage::Revisits => "src:retry",
+        };
+        let next = fate == Fate::Next;
+        let whole = matches!(fate, Fate::Done | Fate::Failed { partly: false });
+        let failed = matches!(fate, Fate::Failed { .. });
+        let mut keys = vec![self.guard(stage, name)];
+        let names = [
+            stage.pending(),
+            into,
+            "src:runs",
+            "src:noted",
+            "allcounts",
+            "src:qset",
+            "src:f",
+            "src:q",
+            "pending:q",
+            "src:r",
+            "pending:r",
+        ];
+        keys.extend(names.iter().map(|key| self.key(key)));
+        let mut leave = self.script(LEAVE, &[], &keys);
+        leave.arg(&self.token[..]).arg(item).arg(name);
+        for flag in [next, whole, failed] {
+            leave.arg(u8::from(flag));
+        }
+        self.server.ask(Call::new(leave).repeatable())
+    }
+
+    /// What names the sequence of calls by which this package is added, the same until it is whole. `None` when
+    /// another importer has it: a name made up then would count all of it again. The crawl is noted as one to commit,
+    /// which other importers do not note when they queue.
+    pub fn run(&self, package: &Package) -> Result<Option<String>, Error> {
+        let (name, crawl) = (&package.name[..], &package.crawl[..]);
+        let keys = [
+            self.guard(Stage::Responses, name),
+            self.key("src:runs"),
+            self.key("src:crawls"),
+            self.key_of("src:w", crawl.as_bytes()),
+        ];
+        let mut run = self.script(RUN, &[], &keys);
+        run.arg(&self.token[..]).arg(name).arg(crawl);
+        self.server.ask(Call::new(run).repeatable())
+    }
+
+    /// The crawls of the packages that are queued or were, in the order of their manifests.
+    pub fn crawls(&self) -> Result<Vec<String>, Error> {
+        let mut crawls = redis::cmd("LRANGE");
+        crawls.arg(self.key("src:crawls")).arg(0).arg(-1);
+        self.server.ask(Call::new(crawls).repeatable())
+    }
+
+    /// The names of a crawl's packages, in the order of their manifests.
+    pub fn names(&self, crawl: &str) -> Result<Vec<String>, Error> {
+        let mut names = redis::cmd("LRANGE");
+        names
+            .arg(self.key_of("src:w", crawl.as_bytes()))
+            .arg(0)
+            .arg(-1);
+        self.server.ask(Call::new(names).repeatable())
+    }
+
+    /// Packages queued or in work, and packages of this import altogether.
+    pub fn left(&self) -> Result<(u64, u64), Error> {
+        let mut left = 0;
+        for key in ["src:q", "pending:q", "src:r", "pending:r"] {
+            let mut len = redis::cmd("LLEN");
+            len.arg(self.key(key));
+            left += self.server.ask(Call::<u64>::new(len).repeatable())?;
+        }
+        let mut total = redis::cmd("SCARD");
+        total.arg(self.key("src:qset"));
+        Ok((left, self.server.ask(Call::new(total).repeatable())?))
+    }
+
+    /// Everything is done: notes the time. `false` when there is more to do.
+    pub fn close(&self, now: &str) -> Result<bool, Error> {
+        let keys = [
+            "src:q",
+            "pending:q",
+            "src:r",
+            "pending:r",
+            "src:qset",
+            "src:f",
+            "src:crawls",
+            "allcounts",
+            "last_update_ts",
+        ];
+        let mut close = self.script(CLOSE, &keys, &[]);
+        close.arg(self.key("src:w:")).arg(now);
+        self.server.ask(Call::new(close).repeatable())
+    }
+
+    /// Up to which batch the revisits of a package were counted.
+    pub fn noted(&self, name: &str) -> Result<u64, Error> {
+        let mut noted = redis::cmd("HGET");
+        noted.arg(self.key("src:noted")).arg(name);
+        let noted: Option<u64> = self.server.ask(Call::new(noted).repeatable())?;
+        Ok(noted.unwrap_or(0))
+    }
+
+    /// Counts a batch of records once, and puts revisits aside that have no original.
+    pub fn count(
+        &self,
+        package: &Package,
+        number: u64,
+        revisits: &[(&[u8], u64)],
+        aside: &str,
+        redundant: Redundant,
+    ) -> Result<Counted, Error> {
+        let name = &package.name[..];
+        let keys = [
+            self.guard(Stage::Revisits, name),
+            self.key("src:noted"),
+            self.key("src:later"),
+            self.key_of("src:later", name.as_bytes()),
+            self.key("src:d"),
+            self.key("uncommittedcrawls"),
+            self.key("allcounts"),
+        ];
+        let mut count = self.script(COUNT, &[], &keys);
+        count.arg(&self.token[..]).arg(name).arg(number).arg(aside);
+        count.arg(&self.prefix[..]).arg(&package.crawl[..]);
+        count.arg(redundant.size).arg(redundant.urls);
+        for (hash, size) in revisits {
+            count.arg(*hash).arg(*size);
+        }
+        let call: Call<u64> = Call::new(count).repeatable();
+        Ok(match self.server.ask(call)? {
+            0 => Counted::Lost,
+            1 => Counted::Once,
+            _ => Counted::Gone,
+        })
+    }
+
+    /// Names of packages that have revisits without an original.
+    pub fn later(&self) -> Result<Vec<String>, Error> {
+        let mut later = redis::cmd("SMEMBERS");
+        later.arg(self.key("src:later"));
+        self.server.ask(Call::new(later).repeatable())
+    }
+
+    /// The batches of such a package, by number.
+    pub fn later_of(&self, name: &str) -> Result<Vec<String>, Error> {
+        let mut keys = redis::cmd("HKEYS");
+        keys.arg(self.key_of("src:later", name.as_bytes()));
+        self.server.ask(Call::new(keys).repeatable())
+    }
+
+    /// One of them.
+    pub fn aside(&self, name: &str, number: &str) -> Result<Option<String>, Error> {
+        let mut aside = redis::cmd("HGET");
+        aside
+            .arg(self.key_of("src:later", name.as_bytes()))
+            .arg(number);
+        self.server.ask(Call::new(aside).repeatable())
+    }
+
+    /// Counts what has an original now of a batch that was put aside, and leaves the rest there. `false` when
+    /// it is not as it `was` any more.
+    #[allow(clippy::too_many_arguments)]
+    pub fn settle(
+        &self,
+        name: &str,
+        number: &str,
+        was: &str,
+        aside: &str,
+        crawl: &str,
+        revisits: &[(&[u8], u64)],
+    ) -> Result<bool, Error> {
+        let keys = [
+            self.key("src:later"),
+            self.key_of("src:later", name.as_bytes()),
+            self.key("src:crawls"),
+        ];
+        let mut settle = self.script(SETTLE, &[], &keys);
+        settle.arg(name).arg(number).arg(was).arg(aside);
+        settle.arg(&self.prefix[..]).arg(crawl);
+        for (hash, size) in revisits {
+            settle.arg(*hash).arg(*size);
+        }
+        // Sent twice it finds that it is done.
+        self.server.ask(Call::new(settle).repeatable())
+    }
+
+    fn lease_ms(&self) -> u64 {
+        u64::try_from(self.lease.as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// A call of a script on these keys: names of the index's, and whole ones.
+    fn script(&self, text: &str, names: &[&str], keys: &[Vec<u8>]) -> Cmd {
+        let mut eval = redis::cmd("EVAL");
+        eval.arg(text).arg(names.len() + keys.len());
+        for name in names {
+            eval.arg(self.key(name));
+        }
+        eval.arg(keys);
+        eval
+    }
+}

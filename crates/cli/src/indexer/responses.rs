@@ -1,0 +1,244 @@
+//! The first stage: the responses of a package become records of its crawl.
+
+use super::deferred::{Deferred, Records};
+use super::report::Event;
+use super::text::{for_each_line, Text};
+use super::worker::{Failure, Job};
+use crawlspace_archive::capture::Capture;
+use crawlspace_archive::wacz::{Location, Wacz};
+use crawlspace_client::dedupe::feed::{feed, Feed, RECORDS};
+use crawlspace_client::dedupe::{Added, Index, Profile};
+use crawlspace_client::Batch;
+
+/// Places of WACZ files asked for in a round trip.
+const OPENED: usize = 100;
+/// Lines that must be there before an index of which none can be read is given up.
+const LOOKED_AT: u64 = 100;
+
+impl Job<'_> {
+    /// Adds the responses. Gives whether there are records to be counted later.
+    pub fn add_responses(&mut self) -> Result<bool, Failure> {
+        let wacz = self.open()?;
+        let text = self.refuse_what_is_not_whole(&wacz)?;
+        let hash = match &self.package.hash {
+            Some(hash) => hash.clone(),
+            // Reading all of a file here costs little; of a remote one it would be the WARCs that are not needed.
+            None if is_local(&self.package.path) => self.spelled(self.digest(&wacz)?),
+            None => String::new(),
+        };
+        let number = self.wacz_index()?;
+        let deferred = self
+            .add(&wacz, &text, number)
+            .map_err(|failure| match failure {
+                Failure::Package { reason, .. } => Failure::Package {
+                    reason,
+                    partly: true,
+                },
+                other => other,
+            })?;
+        let (crawl, name) = (self.package.crawl.as_bytes(), self.package.name.as_bytes());
+        let index = &self.work.index;
+        index.wacz_close(crawl, number, name, hash.as_bytes(), wacz.size())?;
+        let has_more = !deferred.is_empty();
+        if has_more {
+            self.work.kept.put(&self.package.name, deferred);
+        }
+        Ok(has_more)
+    }
+
+    /// The hash of a file as the profile's crawler writes it: Browsertrix leaves the name of the algorithm out.
+    fn spelled(&self, digest: String) -> String {
+        match self.work.profile {
+            Profile::Document => digest,
+            Profile::Browsertrix => plain(&digest),
+        }
+    }
+
+    /// Reads all of the index before anything of it is written: a package that breaks off in the middle is
+    /// not imported by half.
+    fn refuse_what_is_not_whole(&mut self, wacz: &Wacz) -> Result<Text, Failure> {
+        let refuse = |reason| {
+            Err(Failure::Package {
+                reason,
+                partly: false,
+            })
+        };
+        if let Some(listed) = self.package.size.filter(|&listed| listed != wacz.size()) {
+            let size = wacz.size();
+            return refuse(format!(
+                "it has {size} bytes, and the manifest says {listed}: it is another file, or not all of it"
+            ));
+        }
+        if wacz.indexes().is_empty() {
+            return refuse("it has no CDX or CDXJ file".to_owned());
+        }
+        if self.work.import.verify {
+            let digest = self.digest(wacz)?;
+            match &self.package.hash {
+                Some(listed) if !is_sha256(listed) => {
+                    return refuse(format!(
+                        "the manifest says that its hash is {listed}, and only SHA-256 can be verified: it is {digest}"
+                    ));
+                }
+                Some(listed) if !is_same_hash(listed, &digest) => {
+                    return refuse(format!(
+                        "its hash is {digest}, and the manifest says {listed}: it is another file, or damaged"
+                    ));
+                }
+                _ => {}
+            }
+        }
+        let mut text = Text::new(self.work.import.jobs);
+        let (mut lines, mut read, mut last) = (0, 0, None);
+        for_each_line(wacz, |line| {
+            if lines % 10_000 == 0 {
+                self.check()?;
+            }
+            lines += 1;
+            text.push(line);
+            if lines <= LOOKED_AT {
+                match Capture::of_line(line) {
+                    Capture::Bad(reason) => last = Some(reason),
+                    _ => read += 1,
+                }
+            }
+            Ok::<(), Failure>(())
+        })?;
+        match last {
+            Some(reason) if read == 0 => {
+                refuse(format!("no line of its index can be read: {reason}"))
+            }
+            _ => Ok(text),
+        }
+    }
+
+    fn digest(&self, wacz: &Wacz) -> Result<String, Failure> {
+        self.check()?;
+        Ok(wacz.digest(|_| {})?)
+    }
+
+    /// Its place in the crawl's list. All packages of the crawl get theirs when the first of them turns out to be
+    /// good, in the order of the manifest, whoever is quickest.
+    fn wacz_index(&self) -> Result<u64, Failure> {
+        let (crawl, name) = (&self.package.crawl, &self.package.name);
+        let mut places = self.work.places();
+        if let Some(place) = places.get(crawl).and_then(|places| places.get(name)) {
+            return Ok(*place);
+        }
+        let mut names = self.queue.names(crawl)?;
+        if !names.contains(name) {
+            names.push(name.clone());
+        }
+        let places = places.entry(crawl.clone()).or_default();
+        for some in names.chunks(OPENED) {
+            let batch = Batch::new();
+            let index = Index::on(&batch, &self.work.import.prefix[..]);
+            let opened: Vec<_> = some
+                .iter()
+                .map(|name| index.wacz_open(crawl.as_bytes(), name.as_bytes()))
+                .collect();
+            batch.send(self.work.server)?;
+            for (name, place) in some.iter().zip(opened) {
+                places.insert(name.clone(), place.take()?);
+            }
+        }
+        match places.get(name) {
+            Some(place) => Ok(*place),
+            None => unreachable!("its name is among them"),
+        }
+    }
+
+    fn add(&mut self, wacz: &Wacz, text: &Text, wacz_index: u64) -> Result<Records, Failure> {
+        let Some(run) = self.queue.run(self.package)? else {
+            return Err(Failure::Lost);
+        };
+        let crawl = self.package.crawl.as_bytes();
+        let writer = format!("import {run} {wacz_index} {RECORDS}");
+        feed(&self.work.index, crawl, &writer, |feed| {
+            self.read(wacz, text, wacz_index, feed)
+        })
+    }
+
+    fn read(
+        &mut self,
+        wacz: &Wacz,
+        text: &Text,
+        wacz_index: u64,
+        feed: &mut Feed<'_>,
+    ) -> Result<Records, Failure> {
+        let mut deferred = Records::default();
+        let above = self.work.redundant_above();
+        let mut previous = Vec::new();
+        let (mut lines, mut told) = (0, 0);
+        text.for_each_line(wacz, |line| {
+            if lines - told == 2000 {
+                told = lines;
+                self.work.watch.event(Event::Lines(2000));
+                self.check()?;
+            }
+            lines += 1;
+            // Indexes that were merged of several list a capture twice now and then.
+            if previous == line {
+                return Ok(());
+            }
+            previous.clear();
+            previous.extend_from_slice(line);
+            let capture = Capture::of_line(line);
+            if let Some(record) = Deferred::of(&capture, above) {
+                deferred.push(&record);
+            }
+            match capture {
+                Capture::Response {
+                    hash,
+                    date,
+                    url,
+                    size,
+                } => {
+                    self.report.responses += 1;
+                    feed.push(Added {
+                        hash: &hash,
+                        wacz_index,
+                        date: &date,
+                        url: &url,
+                        size,
+                    })?;
+                }
+                Capture::Revisit { .. } => self.report.revisits += 1,
+                Capture::Other => self.report.other += 1,
+                Capture::Nothing => {}
+                Capture::Bad(reason) => {
+                    self.report.bad_lines += 1;
+                    let name = &self.package.name;
+                    self.report
+                        .example(format!("{name}: line {lines}: {reason}"));
+                }
+            }
+            Ok::<(), Failure>(())
+        })?;
+        self.report.lines = lines;
+        self.work.watch.event(Event::Lines(lines - told));
+        Ok(deferred)
+    }
+}
+
+fn is_local(path: &str) -> bool {
+    matches!(Location::parse(path), Ok(Location::File(_)))
+}
+
+fn is_sha256(hash: &str) -> bool {
+    let digits = plain(hash);
+    digits.len() == 64 && digits.bytes().all(|b| b.is_ascii_hexdigit())
+}
+
+/// Whether two spellings are of one SHA-256: with prefix or without, in capitals or not.
+fn is_same_hash(one: &str, other: &str) -> bool {
+    plain(one) == plain(other)
+}
+
+/// The digits of a SHA-256.
+fn plain(hash: &str) -> String {
+    let hash = hash.to_ascii_lowercase();
+    let digits = hash.strip_prefix("sha256:");
+    let digits = digits.or(hash.strip_prefix("sha-256:"));
+    digits.unwrap_or(&hash).to_owned()
+}

@@ -1,0 +1,212 @@
+//! The second stage: revisits and redundant responses are counted, when all originals are in the index.
+
+use serde::{Deserialize, Serialize};
+
+use super::deferred::{Deferred, Identity, Records};
+use super::queue::{broken, Counted, Redundant};
+use super::text::for_each_line;
+use super::worker::{Failure, Job};
+use super::Work;
+use crawlspace_archive::capture::Capture;
+use crawlspace_client::dedupe::Profile;
+use crawlspace_client::{Code, Error};
+
+/// Records in a batch. What was counted is noted by the number of the batch.
+const BATCH: usize = 250;
+/// What a revisit in place of a response is taken to have, in bytes, as Browsertrix's importer estimates it.
+const REVISIT_SIZE: u64 = 1000;
+/// How often a batch is tried whose originals go away while it is counted.
+const TRIES: usize = 20;
+/// Revisits without an original, as they are put aside.
+#[derive(Serialize, Deserialize)]
+struct Aside {
+    #[serde(rename = "crawlId")]
+    crawl: String,
+    /// Hash and size.
+    revisits: Vec<(String, u64)>,
+}
+
+impl Job<'_> {
+    pub fn count_revisits(&mut self) -> Result<(), Failure> {
+        let done = self.queue.noted(&self.package.name)?;
+        let mut batch = Vec::new();
+        let mut number = 0;
+        let mut each = |job: &Self, record: Deferred| {
+            batch.push(record);
+            if batch.len() == BATCH {
+                number += 1;
+                job.count(done, number, &batch)?;
+                batch.clear();
+            }
+            Ok(())
+        };
+        match self.work.kept.take(&self.package.name) {
+            Some(bytes) => Records::for_each(&bytes, |record| each(self, record))?,
+            None => {
+                let wacz = self.open()?;
+                let above = self.work.redundant_above();
+                let mut previous = Vec::new();
+                for_each_line(&wacz, |line| {
+                    if previous == line {
+                        return Ok(());
+                    }
+                    previous.clear();
+                    previous.extend_from_slice(line);
+                    match Deferred::of(&Capture::of_line(line), above) {
+                        Some(record) => each(self, record),
+                        None => Ok(()),
+                    }
+                })?;
+            }
+        }
+        if !batch.is_empty() {
+            self.count(done, number + 1, &batch)?;
+        }
+        Ok(())
+    }
+
+    fn count(&self, done: u64, number: u64, batch: &[Deferred]) -> Result<(), Failure> {
+        self.check()?;
+        if number <= done {
+            return Ok(());
+        }
+        let package = self.package;
+        let redundant = self.work.redundant(&package.crawl, batch)?;
+        let revisits = batch.iter().filter(|record| record.response.is_none());
+        let revisits: Vec<(&[u8], u64)> = revisits
+            .map(|record| (&record.hash[..], record.size))
+            .collect();
+        // Nearly always all of them have an original, and nobody need look first.
+        let (mut known, mut unknown) = (revisits.clone(), String::new());
+        for _ in 0..TRIES {
+            match self
+                .queue
+                .count(package, number, &known, &unknown, redundant)
+            {
+                Ok(Counted::Once) => return Ok(()),
+                Ok(Counted::Lost) => return Err(Failure::Lost),
+                Ok(Counted::Gone) => return Err(Failure::Gone),
+                // One has none, or it was removed since we looked.
+                Err(error) if error.code() == Some(Code::NoHash) => {}
+                Err(error) => return Err(error.into()),
+            }
+            (known, unknown) = self.work.divide(&package.crawl, &revisits)?;
+        }
+        Err(Failure::Package {
+            reason: "originals of its revisits are being removed all the time".to_owned(),
+            partly: true,
+        })
+    }
+}
+
+/// Hashes with sizes.
+type Sized<'a> = Vec<(&'a [u8], u64)>;
+
+impl Work<'_> {
+    /// Responses above this many bytes are looked at for being redundant, in the profile whose tools show their sum.
+    pub(super) fn redundant_above(&self) -> Option<u64> {
+        (self.profile == Profile::Browsertrix).then_some(REVISIT_SIZE)
+    }
+
+    /// Which responses of a crawl could have been revisits: those whose hash has another record as its original.
+    fn redundant(&self, crawl: &str, batch: &[Deferred]) -> Result<Redundant, Error> {
+        let mut redundant = Redundant::default();
+        let responses = batch.iter().filter(|record| record.response.is_some());
+        let responses: Vec<&Deferred> = responses.collect();
+        if responses.is_empty() {
+            return Ok(redundant);
+        }
+        let hashes: Vec<&[u8]> = responses.iter().map(|record| &record.hash[..]).collect();
+        let originals = self.index.lookup(None, &hashes)?;
+        for (response, original) in responses.iter().zip(&originals) {
+            let is_other = original.as_ref().is_some_and(|original| {
+                let stored = Identity::of(&original.date, &original.url);
+                original.crawl != crawl.as_bytes() || response.response != Some(stored)
+            });
+            if is_other {
+                redundant.urls += 1;
+                redundant.size += response.size.saturating_sub(REVISIT_SIZE);
+            }
+        }
+        Ok(redundant)
+    }
+
+    /// Those that have an original, and the others as they are put aside: empty when there are none.
+    fn divide<'a>(
+        &self,
+        crawl: &str,
+        batch: &'a [(impl AsRef<[u8]>, u64)],
+    ) -> Result<(Sized<'a>, String), Error> {
+        let hashes: Vec<&[u8]> = batch.iter().map(|(hash, _)| hash.as_ref()).collect();
+        let found = self.index.lookup(Some(crawl.as_bytes()), &hashes)?;
+        let (mut known, mut unknown) = (Vec::new(), Vec::new());
+        for ((hash, size), original) in batch.iter().zip(&found) {
+            match original {
+                Some(_) => known.push((hash.as_ref(), *size)),
+                None => {
+                    // Digests in indexes are ASCII: others were not taken.
+                    let hash = String::from_utf8_lossy(hash.as_ref()).into_owned();
+                    unknown.push((hash, *size));
+                }
+            }
+        }
+        if unknown.is_empty() {
+            return Ok((known, String::new()));
+        }
+        let aside = Aside {
+            crawl: crawl.to_owned(),
+            revisits: unknown,
+        };
+        let aside = serde_json::to_string(&aside).unwrap_or_default(); // strings and numbers: it cannot fail
+        Ok((known, aside))
+    }
+
+    /// Counts what was put aside, by this import or an earlier one, and has an original now.
+    pub(super) fn settle(&self) -> Result<(), Error> {
+        let mut unresolved = 0;
+        for name in self.queue.later()? {
+            for number in self.queue.later_of(&name)? {
+                unresolved += self.settle_batch(&name, &number)?;
+            }
+        }
+        self.report().unresolved = unresolved;
+        Ok(())
+    }
+
+    /// Gives how many are left.
+    fn settle_batch(&self, name: &str, number: &str) -> Result<u64, Error> {
+        for _ in 0..TRIES {
+            let Some(was) = self.queue.aside(name, number)? else {
+                return Ok(0);
+            };
+            let Ok(aside) = serde_json::from_str::<Aside>(&was) else {
+                return Err(broken(
+                    &format!("src:later:{name}"),
+                    format!("field {number}"),
+                ));
+            };
+            let crawl = &aside.crawl[..];
+            let (known, left) = match self.index.crawl_stats(crawl.as_bytes()) {
+                Ok(_) => self.divide(crawl, &aside.revisits)?,
+                // It was removed, and its revisits with it.
+                Err(error) if error.code() == Some(Code::NoCrawl) => (Vec::new(), String::new()),
+                Err(error) => return Err(error),
+            };
+            let remaining = match left.is_empty() {
+                true => 0,
+                false => aside.revisits.len() - known.len(),
+            };
+            if left == was {
+                return Ok(remaining as u64);
+            }
+            match self.queue.settle(name, number, &was, &left, crawl, &known) {
+                Ok(true) => return Ok(remaining as u64),
+                // Somebody else did it, or an original was removed: look again.
+                Ok(false) => {}
+                Err(error) if error.code() == Some(Code::NoHash) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(0)
+    }
+}

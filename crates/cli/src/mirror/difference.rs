@@ -1,0 +1,117 @@
+//! What a load would change.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::row::Row;
+use super::Error;
+use crawlspace_client::tags::{Kind, TagSpace};
+use crawlspace_client::{as_optional_text, as_text};
+
+/// How a source differs from the space. Both are held in memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Difference {
+    /// The ids that differ, sorted.
+    pub changes: Vec<Change>,
+    /// How many do not.
+    pub same: u64,
+}
+
+/// An id whose tags differ.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Change {
+    /// The id.
+    #[serde(serialize_with = "as_text")]
+    pub id: Vec<u8>,
+    /// Its tags in the space, joined by spaces; `None` when it has none there.
+    #[serde(serialize_with = "as_optional_text")]
+    pub old: Option<Vec<u8>>,
+    /// Its tags in the source; `None` when it has none there.
+    #[serde(serialize_with = "as_optional_text")]
+    pub new: Option<Vec<u8>>,
+}
+
+/// The rows of a source, by id.
+#[derive(Default)]
+pub(super) struct Rows(BTreeMap<Vec<u8>, Row>);
+
+impl Rows {
+    pub fn take(&mut self, row: Row) {
+        if row.tags.is_empty() {
+            return;
+        }
+        match self.0.get_mut(&row.id) {
+            Some(known) => known.unite(row),
+            None => {
+                self.0.insert(row.id.clone(), row);
+            }
+        }
+    }
+
+    /// Compares them with what the space has.
+    pub fn compare(self, space: &TagSpace, kind: Kind) -> Result<Difference, Error> {
+        // A walk may give an id twice.
+        let mut there = BTreeMap::new();
+        let mut cursor = 0;
+        loop {
+            let page = space.scan(kind, cursor, b"", Some(1000))?;
+            there.extend(page.items);
+            cursor = page.next;
+            if cursor == 0 {
+                break;
+            }
+        }
+        Ok(self.against(there))
+    }
+
+    fn against(self, mut there: BTreeMap<Vec<u8>, Vec<u8>>) -> Difference {
+        let mut difference = Difference::default();
+        for (id, row) in self.0 {
+            let (old, new) = (there.remove(&id), Some(row.joined()));
+            if old == new {
+                difference.same += 1;
+            } else {
+                difference.changes.push(Change { id, old, new });
+            }
+        }
+        let gone = there.into_iter().map(|(id, old)| Change {
+            id,
+            old: Some(old),
+            new: None,
+        });
+        difference.changes.extend(gone);
+        difference.changes.sort_by(|a, b| a.id.cmp(&b.id));
+        difference
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_id_is_new_gone_changed_or_the_same() {
+        let mut rows = Rows::default();
+        for (id, tags) in [("a", "x"), ("b", "y"), ("a", "w"), ("c", "z"), ("none", "")] {
+            rows.take(Row::of_text(Kind::Tag, id.as_bytes(), tags.as_bytes()).unwrap());
+        }
+        let there = [("b", "y"), ("c", "v z"), ("d", "u")];
+        let there = there.map(|(id, tags)| (id.as_bytes().to_vec(), tags.as_bytes().to_vec()));
+        let difference = rows.against(there.into_iter().collect());
+        assert_eq!(difference.same, 1);
+        let changes: Vec<_> = difference
+            .changes
+            .iter()
+            .map(|Change { id, old, new }| {
+                let text = |tags: &Option<Vec<u8>>| {
+                    let tags = tags.as_deref().unwrap_or(b"-");
+                    String::from_utf8_lossy(tags).into_owned()
+                };
+                let id = String::from_utf8_lossy(id);
+                format!("{id}: {} -> {}", text(old), text(new))
+            })
+            .collect();
+        assert_eq!(changes, ["a: - -> w x", "c: v z -> z", "d: u -> -"]);
+    }
+}

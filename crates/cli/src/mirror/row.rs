@@ -1,0 +1,118 @@
+//! What a source says about an id.
+
+use std::collections::BTreeSet;
+
+use crawlspace_client::tags::Kind;
+
+const LONGEST_TAG: usize = 1024;
+const LONGEST_ID: usize = 16_384;
+
+/// An id with its tags.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Row {
+    pub id: Vec<u8>,
+    pub tags: BTreeSet<Vec<u8>>,
+}
+
+impl Row {
+    /// The tags as a command takes them.
+    pub fn joined(&self) -> Vec<u8> {
+        let tags: Vec<&[u8]> = self.tags.iter().map(Vec::as_slice).collect();
+        tags.join(&b' ')
+    }
+
+    /// Another row of the same id.
+    pub fn unite(&mut self, other: Row) {
+        self.tags.extend(other.tags);
+    }
+
+    /// An id with tags that stand in one text.
+    pub fn of_text(kind: Kind, id: &[u8], tags: &[u8]) -> Result<Row, String> {
+        let tags = tags.split(|&byte| byte == b' ');
+        Row::new(kind, id, tags.filter(|tag| !tag.is_empty()))
+    }
+
+    /// An id with its tags, if that is what they can be.
+    pub fn new<'a>(
+        kind: Kind,
+        id: &[u8],
+        tags: impl IntoIterator<Item = &'a [u8]>,
+    ) -> Result<Row, String> {
+        let named = |reason: &str| format!("id '{}': {reason}", shown(id));
+        match kind {
+            _ if id.is_empty() => return Err("the id is empty".to_owned()),
+            Kind::Tag if id.contains(&b' ') => {
+                return Err(named("a tag cannot hold a space"));
+            }
+            Kind::Tag if id.len() > LONGEST_TAG => {
+                return Err(named("a tag has 1024 bytes at most"));
+            }
+            _ if id.len() > LONGEST_ID => {
+                return Err(named("an id has 16384 bytes at most"));
+            }
+            _ => {}
+        }
+        let mut row = Row {
+            id: id.to_vec(),
+            tags: BTreeSet::new(),
+        };
+        for tag in tags {
+            let bad = match tag {
+                [] => "a tag is empty",
+                _ if tag.contains(&b' ') => "a tag cannot hold a space",
+                _ if tag.len() > LONGEST_TAG => "a tag has 1024 bytes at most",
+                _ => {
+                    row.tags.insert(tag.to_vec());
+                    continue;
+                }
+            };
+            return Err(named(&format!("its tag '{}': {bad}", shown(tag))));
+        }
+        Ok(row)
+    }
+}
+
+/// Bytes for a message: as text, and not too much of it.
+pub(super) fn shown(bytes: &[u8]) -> String {
+    const MOST: usize = 120;
+    let text = String::from_utf8_lossy(&bytes[..bytes.len().min(MOST)]);
+    let more = if bytes.len() > MOST { "…" } else { "" };
+    format!("{}{more}", text.escape_debug())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tags_are_sorted_and_each_is_there_once() {
+        let mut row = Row::of_text(Kind::Tag, b"coll:1", b"  org:7 private  org:7 ").unwrap();
+        assert_eq!(row.joined(), b"org:7 private");
+        row.unite(Row::of_text(Kind::Tag, b"coll:1", b"a org:7").unwrap());
+        assert_eq!(row.joined(), b"a org:7 private");
+        assert_eq!(Row::of_text(Kind::Tag, b"x", b"").unwrap().joined(), b"");
+    }
+
+    #[test]
+    fn what_no_tag_can_be_is_named() {
+        let long = vec![b'x'; 1025];
+        let bad = |id: &[u8], tag: &[u8]| Row::new(Kind::Tag, id, [tag]).unwrap_err();
+        assert_eq!(bad(b"", b"a"), "the id is empty");
+        assert_eq!(bad(b"a b", b"a"), "id 'a b': a tag cannot hold a space");
+        assert!(bad(&long, b"a").ends_with("x…': a tag has 1024 bytes at most"));
+        assert_eq!(bad(b"a", b""), "id 'a': its tag '': a tag is empty");
+        assert_eq!(
+            bad(b"a", b"b c"),
+            "id 'a': its tag 'b c': a tag cannot hold a space"
+        );
+        assert!(bad(b"a", &long).ends_with("a tag has 1024 bytes at most"));
+        assert!(Row::new(Kind::Tag, &long[1..], [&long[1..]]).is_ok());
+    }
+
+    #[test]
+    fn the_id_of_a_capture_may_hold_spaces() {
+        let id = b"org,example)/ 20240501120000 a.warc.gz 17";
+        assert!(Row::new(Kind::Record, id, [&b"t"[..]]).is_ok());
+        assert!(Row::new(Kind::Record, &vec![b'x'; 16_385], [&b"t"[..]]).is_err());
+    }
+}

@@ -1,0 +1,245 @@
+//! A connection to PostgreSQL, over which the query is asked and changes are heard of.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use postgres::fallible_iterator::FallibleIterator;
+use postgres::{CancelToken, Client, IsolationLevel, Statement};
+
+use super::database::SILENCE;
+use super::row::{shown, Row};
+use super::schema::identifier;
+use super::Error;
+use crawlspace_client::tags::Kind;
+
+/// Rows that are handed on at once.
+const PAGE: usize = 1000;
+
+/// Which ids have changed.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Changes {
+    /// It is not known which: any.
+    pub everything: bool,
+    pub ids: BTreeSet<String>,
+}
+
+impl Changes {
+    pub fn is_empty(&self) -> bool {
+        !self.everything && self.ids.is_empty()
+    }
+
+    /// What a notification tells. Ids of captures and files may hold spaces, so only lines separate them.
+    fn read(&mut self, kind: Kind, payload: &str) {
+        let separates = |c: char| c == '\n' || (c == ' ' && kind == Kind::Tag);
+        let ids = payload.split(separates).filter(|id| !id.is_empty());
+        let mut none = true;
+        for id in ids {
+            none = false;
+            self.ids.insert(id.to_owned());
+        }
+        self.everything |= none;
+    }
+
+    pub fn add(&mut self, other: &Changes) {
+        self.everything |= other.everything;
+        self.ids.extend(other.ids.iter().cloned());
+    }
+}
+
+/// A connection to the database.
+pub(super) struct Session {
+    pub(super) client: Client,
+    /// The query, and what it says about some ids.
+    pub(super) all: Statement,
+    pub(super) some: Statement,
+    /// Whether it gives tags as an array.
+    pub(super) array: bool,
+    pub(super) channel: String,
+    pub(super) kind: Kind,
+}
+
+impl Session {
+    /// Takes the lock of this name for as long as the session lasts; otherwise tells who has it.
+    pub fn lock(&mut self, name: &str) -> Result<Result<(), String>, Error> {
+        let failed = |cause| Error::postgres("the lock of the space")(cause);
+        let take = "SELECT pg_try_advisory_lock(hashtextextended($1, 0))";
+        let taken: bool = self
+            .client
+            .query_one(take, &[&name])
+            .map_err(failed)?
+            .get(0);
+        if taken {
+            return Ok(Ok(()));
+        }
+        let holder = "SELECT pid FROM pg_locks
+            WHERE locktype = 'advisory' AND granted AND objsubid = 1
+            AND (classid::bigint << 32 | objid::bigint) = hashtextextended($1, 0)
+            AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
+        let holder = self.client.query_opt(holder, &[&name]).map_err(failed)?;
+        Ok(Err(match holder {
+            Some(row) => format!("process {} of PostgreSQL", row.get::<_, i32>(0)),
+            None => "a process of PostgreSQL that has just ended".to_owned(),
+        }))
+    }
+
+    /// From now on it hears of changes.
+    pub fn listen(&mut self) -> Result<(), Error> {
+        let listen = format!("LISTEN {}", identifier(&self.channel));
+        let listening = self.client.batch_execute(&listen);
+        listening.map_err(Error::postgres("LISTEN"))
+    }
+
+    /// Changes that it has heard of; if there are none, those that come within so long.
+    pub fn changes(&mut self, patience: Duration) -> Result<Changes, Error> {
+        let changes = self.hear(patience);
+        let changes = changes.map_err(Error::postgres("waiting for changes"))?;
+        if changes.is_empty() && self.client.is_closed() {
+            self.prove_alive()?;
+        }
+        Ok(changes)
+    }
+
+    fn hear(&mut self, patience: Duration) -> Result<Changes, postgres::Error> {
+        let mut changes = Changes::default();
+        let mut notifications = self.client.notifications();
+        // Without any patience the socket would not even be looked at.
+        let patience = patience.max(Duration::from_millis(1));
+        let mut next = notifications.timeout_iter(patience).next()?;
+        while let Some(notification) = next {
+            if notification.channel() == self.channel {
+                changes.read(self.kind, notification.payload());
+            }
+            next = notifications.iter().next()?;
+        }
+        Ok(changes)
+    }
+
+    /// One round trip. What was committed in one transaction is told of all at once, so that nothing of a
+    /// transaction is left out whose first change was heard of before.
+    pub fn prove_alive(&mut self) -> Result<(), Error> {
+        let alive = self.client.is_valid(SILENCE);
+        alive.map_err(Error::postgres("PostgreSQL"))
+    }
+
+    /// What the query says about these ids now; no tags about one that it does not have. What is no row of
+    /// a mirror is told of instead.
+    pub fn ask(&mut self, ids: &BTreeSet<String>) -> Result<(Vec<Row>, Vec<String>), Error> {
+        let list: Vec<&str> = ids.iter().map(String::as_str).collect();
+        let asked = self.client.query(&self.some, &[&list]);
+        let asked = asked.map_err(Error::postgres("the query of changed ids"))?;
+        let mut rows: BTreeMap<&str, Result<Row, String>> = ids
+            .iter()
+            .map(|id| (&id[..], Row::of_text(self.kind, id.as_bytes(), b"")))
+            .collect();
+        for row in &asked {
+            let id: &str = row
+                .try_get(0)
+                .map_err(Error::postgres("the query of changed ids"))?;
+            let read = read(self.kind, self.array, row);
+            let Some(known) = rows.get_mut(id) else {
+                continue;
+            };
+            match (known, read) {
+                (Ok(known), Ok(read)) => known.unite(read),
+                (known @ Ok(_), Err(reason)) => *known = Err(reason),
+                (Err(_), _) => {}
+            }
+        }
+        let mut bad = Vec::new();
+        let mut good = Vec::new();
+        for row in rows.into_values() {
+            match row {
+                Ok(row) => good.push(row),
+                Err(reason) => bad.push(reason),
+            }
+        }
+        Ok((good, bad))
+    }
+
+    /// What ends the query that is under way, from another thread.
+    pub fn canceller(&self) -> CancelToken {
+        self.client.cancel_token()
+    }
+
+    /// All ids as they were at one moment, each once, in pages. The rows come as they are taken, not all at
+    /// once. Whoever has seen enough says no.
+    pub fn each_page(&mut self, mut take: impl FnMut(Vec<Row>) -> bool) -> Result<(), Error> {
+        let failed = |cause| Error::postgres("the query")(cause);
+        let mut snapshot = self
+            .client
+            .build_transaction()
+            .isolation_level(IsolationLevel::RepeatableRead)
+            .read_only(true)
+            .start()
+            .map_err(failed)?;
+        let none: [&str; 0] = [];
+        let mut rows = snapshot.query_raw(&self.all, none).map_err(failed)?;
+        let mut page: Vec<Row> = Vec::new();
+        let mut number = 0u64;
+        while let Some(row) = rows.next().map_err(failed)? {
+            number += 1;
+            let row = read(self.kind, self.array, &row)
+                .map_err(|reason| Error::Row(format!("row {number} of the query: {reason}")))?;
+            match page.last_mut() {
+                Some(last) if last.id == row.id => last.unite(row),
+                // Only what another id stands behind is whole.
+                _ => {
+                    if page.len() == PAGE && !take(std::mem::take(&mut page)) {
+                        return Ok(());
+                    }
+                    page.push(row);
+                }
+            }
+        }
+        drop(rows);
+        if !page.is_empty() {
+            take(page);
+        }
+        // Whoever lost the connection has lost the lock, too, and must not go on.
+        snapshot.commit().map_err(failed)
+    }
+}
+
+fn read(kind: Kind, array: bool, row: &postgres::Row) -> Result<Row, String> {
+    let told = |cause: postgres::Error| cause.to_string();
+    let id: Option<&str> = row.try_get(0).map_err(told)?;
+    if array {
+        let tags: Option<Vec<Option<&str>>> = row.try_get(1).map_err(told)?;
+        let tags = tags.unwrap_or_default();
+        let Some(id) = id else {
+            let tags: Vec<&str> = tags.into_iter().flatten().collect();
+            return Err(without_id(&tags.join(" ")));
+        };
+        // `CASE WHEN private THEN 'private' END` is NULL where there is no such tag.
+        let tags = tags.into_iter().flatten().map(str::as_bytes);
+        Row::new(kind, id.as_bytes(), tags)
+    } else {
+        let tags: Option<&str> = row.try_get(1).map_err(told)?;
+        let tags = tags.unwrap_or_default();
+        let id = id.ok_or_else(|| without_id(tags))?;
+        Row::of_text(kind, id.as_bytes(), tags.as_bytes())
+    }
+}
+
+fn without_id(tags: &str) -> String {
+    format!("the id is NULL (its tags: '{}')", shown(tags.as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_notification_names_ids_or_everything() {
+        let read = |kind, payload| {
+            let mut changes = Changes::default();
+            changes.read(kind, payload);
+            let ids: Vec<_> = changes.ids.into_iter().collect();
+            (changes.everything, ids.join("|"))
+        };
+        assert_eq!(read(Kind::Tag, "b a\nc b "), (false, "a|b|c".to_owned()));
+        assert_eq!(read(Kind::Record, "b a\nc"), (false, "b a|c".to_owned()));
+        assert_eq!(read(Kind::Tag, ""), (true, String::new()));
+        assert_eq!(read(Kind::Tag, " \n"), (true, String::new()));
+    }
+}

@@ -1,0 +1,345 @@
+//! The tag space that a source is mirrored into. Everything goes over one connection; when that breaks, the
+//! mirror begins anew.
+
+use std::time::Duration;
+
+use redis::{Pipeline, RedisError, Value};
+
+use super::row::{shown, Row};
+use super::Error;
+use crawlspace_client::server::{Ask, Call, Server};
+use crawlspace_client::tags::{Entry, Info, Kind, Mode, TagSpace};
+
+/// A server that is silent for longer is taken for dead.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Ids in one call.
+const PAGE: usize = 1000;
+/// How often a transaction is tried again because somebody else wrote to the space meanwhile.
+const TRIES: usize = 10;
+
+/// Which space a source is mirrored into.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// The server: `redis://host:port/db`, or `unix:///path`.
+    pub redis: String,
+    /// The key of the space.
+    pub key: Vec<u8>,
+    /// What the ids are. Everything of this kind in the space belongs to the mirror.
+    pub kind: Kind,
+    /// An empty source may empty a space that holds ids.
+    pub allow_empty: bool,
+}
+
+impl Target {
+    /// The name of the lock that keeps a second mirror away.
+    pub(super) fn lock(&self) -> Result<String, Error> {
+        let client = redis::Client::open(&self.redis[..]).map_err(|cause| {
+            let doing = format!(
+                "the URL {}",
+                crawlspace_client::server::without_password(&self.redis)
+            );
+            Error::Redis(crawlspace_client::Error::new(doing, cause))
+        })?;
+        let to = client.get_connection_info();
+        let (address, database) = (to.addr(), to.redis_settings().db());
+        let key = self.key.escape_ascii();
+        let kind = self.kind.word();
+        Ok(format!("crawlspace tags {address}/{database} {key} {kind}"))
+    }
+}
+
+/// What a space was left with: ids of the kind, and edges.
+pub(super) type Left = (u64, u64);
+
+/// The connection to a space, and what was in it after the last call.
+pub(super) struct Space {
+    tags: TagSpace,
+    /// The connection that `tags` uses, for other commands.
+    server: Server,
+    kind: Kind,
+    allow_empty: bool,
+    /// What was left there, if it was everything that the source had at some time, with changes since.
+    pub left: Option<Left>,
+    staged: Vec<Entry>,
+    /// Ids in the staged copy.
+    ids: u64,
+}
+
+impl Space {
+    pub fn open(target: &Target) -> Result<Space, Error> {
+        let server = Server::options(&target.redis).patience(PATIENCE);
+        let server = server.only_one().open()?;
+        Ok(Space {
+            tags: TagSpace::on(&server, &target.key[..]),
+            server,
+            kind: target.kind,
+            allow_empty: target.allow_empty,
+            left: None,
+            staged: Vec::new(),
+            ids: 0,
+        })
+    }
+
+    /// Whether readers see everything that the source had at some time, with changes since. Single ids may
+    /// be written then; in a space that was lost they would be all there is.
+    pub fn is_whole(&self) -> bool {
+        self.left.is_some()
+    }
+
+    /// Begins an empty staged copy.
+    pub fn begin(&mut self) -> Result<(), Error> {
+        self.tags.discard(self.kind)?;
+        let none: [Entry; 0] = [];
+        self.tags.load(self.kind, Mode::Stage, &none)?;
+        self.staged.clear();
+        self.ids = 0;
+        Ok(())
+    }
+
+    /// Puts a row into the staged copy. `new`: its id was not there before.
+    pub fn stage(&mut self, row: &Row, new: bool) -> Result<(), Error> {
+        if row.tags.is_empty() {
+            return Ok(());
+        }
+        self.ids += u64::from(new);
+        self.staged.push((row.id.clone(), row.joined()));
+        if self.staged.len() >= PAGE {
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), Error> {
+        if !self.staged.is_empty() {
+            self.tags.load(self.kind, Mode::Stage, &self.staged)?;
+            self.staged.clear();
+        }
+        Ok(())
+    }
+
+    /// Throws the staged copy away, if that can be done.
+    pub fn discard(&mut self) {
+        // It is thrown away at the beginning of the next load at the latest.
+        let _ = self.tags.discard(self.kind);
+    }
+
+    /// Puts the staged copy in place, and what changed since it was read, both at once. Gives the figures, and
+    /// what was refused of the changes.
+    pub fn publish(&mut self, changed: &[Row]) -> Result<(Info, Vec<String>), Error> {
+        self.flush()?;
+        let ids = self.ids;
+        let staged = |info: &Info, kind| {
+            match info.staged(kind) {
+            there if there == ids => Ok(()),
+            there => Err(Error::Disturbed(format!(
+                "the staged copy holds {there} ids, not {ids}: somebody else loads this space as well, or the \
+                 server lost it"
+            ))),
+        }
+        };
+        let swap = self.tags.swap_command(self.kind, Some(ids));
+        let mut write = Pipeline::new();
+        write.atomic().ignore_errors().add_command(swap);
+        let parts = self.add_changes(&mut write, changed);
+        let kind = self.kind;
+        let empties = would_be_empty(ids, changed);
+        let (info, results) = self.transact(&mut write, |info| {
+            staged(info, kind)?;
+            Ok(empties && info.ids(kind) > 0)
+        })?;
+        let mut results = results.into_iter();
+        if let Some(Err(cause)) = results.next() {
+            return Err(refused("TAGS.SWAP", cause));
+        }
+        let bad = parts.refused(results.collect(), changed)?;
+        self.left = Some((info.ids(kind), info.edges(kind)));
+        Ok((info, bad))
+    }
+
+    /// Writes what changed where readers see it, all at once. Gives what was refused.
+    pub fn apply(&mut self, changed: &[Row]) -> Result<Vec<String>, Error> {
+        if changed.is_empty() {
+            return Ok(Vec::new());
+        }
+        let Some(left) = self.left else {
+            unreachable!("only in a whole space");
+        };
+        let mut write = Pipeline::new();
+        write.atomic().ignore_errors();
+        let parts = self.add_changes(&mut write, changed);
+        let kind = self.kind;
+        let (info, results) = self.transact(&mut write, |info| {
+            as_left(info, kind, left)?;
+            Ok(left.0 > 0 && would_be_empty(left.0, changed))
+        })?;
+        let bad = parts.refused(results, changed)?;
+        self.left = Some((info.ids(kind), info.edges(kind)));
+        Ok(bad)
+    }
+
+    /// Whether the space still has what was written.
+    pub fn check(&mut self) -> Result<(), Error> {
+        let info = self.tags.info()?;
+        match self.left {
+            Some(left) => as_left(&info, self.kind, left).inspect_err(|_| self.left = None),
+            None => Ok(()),
+        }
+    }
+
+    /// All changes in one call, so that none of them is seen without the others. Where that is refused because
+    /// of one of them, the others are written all the same: each by itself, too.
+    fn add_changes(&self, write: &mut Pipeline, changed: &[Row]) -> Parts {
+        let rows: Vec<Entry> = changed
+            .iter()
+            .map(|row| (row.id.clone(), row.joined()))
+            .collect();
+        let load = |rows: &[Entry]| self.tags.load_command(self.kind, Mode::Set, rows);
+        if rows.is_empty() {
+            return Parts::None;
+        }
+        write.add_command(load(&rows));
+        if rows.len() == 1 {
+            return Parts::One;
+        }
+        for row in &rows {
+            write.add_command(load(std::slice::from_ref(row)));
+        }
+        Parts::Each
+    }
+
+    /// Runs a transaction on the space as `check` found it: nobody else writes in between. `check` tells
+    /// whether it would empty the space. The figures afterwards, and one result for each command.
+    fn transact(
+        &mut self,
+        write: &mut Pipeline,
+        check: impl Fn(&Info) -> Result<bool, Error>,
+    ) -> Result<(Info, Vec<Result<Value, RedisError>>), Error> {
+        write.add_command(self.tags.command("TAGS.INFO"));
+        let watch = self.tags.command("WATCH");
+        for _ in 0..TRIES {
+            self.server.ask(Call::<()>::new(watch.clone()))?;
+            let info = self.tags.info()?;
+            let allowed = match check(&info) {
+                Ok(true) if !self.allow_empty => Err(Error::Emptied {
+                    ids: info.ids(self.kind),
+                }),
+                Ok(_) => Ok(()),
+                Err(error) => Err(error),
+            };
+            if let Err(error) = allowed {
+                if matches!(error, Error::Disturbed(_)) {
+                    self.left = None;
+                }
+                let unwatch = redis::cmd("UNWATCH");
+                self.server.ask(Call::<()>::new(unwatch))?;
+                return Err(error);
+            }
+            // Until it is known what came of it.
+            let left = self.left.take();
+            if let Some(mut results) = self.server.transact(write)? {
+                let info = match results.pop() {
+                    Some(Ok(info)) => redis::from_redis_value(info).map_err(RedisError::from),
+                    Some(Err(cause)) => Err(cause),
+                    None => unreachable!("as many results as commands"),
+                };
+                let info = info.map_err(|cause| refused("TAGS.INFO", cause))?;
+                return Ok((info, results));
+            }
+            self.left = left;
+        }
+        Err(Error::Disturbed(
+            "somebody else writes to the space all the time".to_owned(),
+        ))
+    }
+}
+
+/// How changes stand in a transaction.
+enum Parts {
+    None,
+    One,
+    /// All at once, then each by itself.
+    Each,
+}
+
+impl Parts {
+    /// Which changes were refused, from the results of the commands.
+    fn refused(
+        &self,
+        results: Vec<Result<Value, RedisError>>,
+        changed: &[Row],
+    ) -> Result<Vec<String>, Error> {
+        let singles = match self {
+            Parts::None => return Ok(Vec::new()),
+            Parts::One => &results[..],
+            Parts::Each if results[0].is_ok() => return Ok(Vec::new()),
+            Parts::Each => &results[1..],
+        };
+        let mut bad = Vec::new();
+        for (result, row) in singles.iter().zip(changed) {
+            let Err(cause) = result else { continue };
+            // The one thing that a tag can be refused for; the rest is about the server.
+            if cause.code() != Some("CYCLE") {
+                return Err(refused("TAGS.LOAD", cause.clone()));
+            }
+            let sentence = cause.detail().unwrap_or_default();
+            bad.push(format!("id '{}': CYCLE {sentence}", shown(&row.id)));
+        }
+        Ok(bad)
+    }
+}
+
+fn refused(doing: &str, cause: RedisError) -> Error {
+    Error::Redis(crawlspace_client::Error::new(doing, cause))
+}
+
+/// Whether nothing may be left of so many ids after these changes.
+fn would_be_empty(ids: u64, changed: &[Row]) -> bool {
+    let gone = changed.iter().filter(|row| row.tags.is_empty()).count() as u64;
+    gone == changed.len() as u64 && ids <= gone
+}
+
+fn as_left(info: &Info, kind: Kind, left: Left) -> Result<(), Error> {
+    let there = (info.ids(kind), info.edges(kind));
+    if there == left {
+        return Ok(());
+    }
+    Err(Error::Disturbed(format!(
+        "the space holds {} ids with {} tags, where {} with {} were written: somebody else writes to it, or the \
+         server lost it",
+        there.0, there.1, left.0, left.1
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(id: &str, tags: &str) -> Row {
+        Row::of_text(Kind::Tag, id.as_bytes(), tags.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn a_space_is_empty_when_everything_in_it_is_gone() {
+        assert!(would_be_empty(0, &[]));
+        assert!(!would_be_empty(1, &[]));
+        assert!(would_be_empty(1, &[row("a", "")]));
+        assert!(!would_be_empty(2, &[row("a", "")]));
+        assert!(!would_be_empty(1, &[row("a", ""), row("b", "x")]));
+    }
+
+    #[test]
+    fn the_lock_is_the_same_however_the_server_is_written() {
+        let lock = |redis: &str| {
+            let target = Target {
+                redis: redis.to_owned(),
+                key: b"tags".to_vec(),
+                kind: Kind::Tag,
+                allow_empty: false,
+            };
+            target.lock().unwrap()
+        };
+        assert_eq!(lock("redis://me:secret@h"), lock("redis://h:6379/0"));
+        assert_ne!(lock("redis://h/1"), lock("redis://h/0"));
+        assert!(!lock("redis://me:secret@h").contains("secret"));
+    }
+}

@@ -1,0 +1,94 @@
+//! The programs in docs/guide run as they stand there, with the real clients of their languages. All blocks
+//! of a language in one guide are one program.
+//!
+//! The clients come from the package registries of their languages. Where those cannot be reached, or the
+//! language is not installed, the test says so and leaves its program out.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use redis_tests::packages::{self, left_out, run};
+use redis_tests::{Cluster, Reply, Server};
+
+/// The guides with programs in Python, by the names of their files.
+const PYTHON: [&str; 4] = ["clients", "dedupe", "frontier", "tags"];
+/// Those with programs in JavaScript.
+const JAVASCRIPT: [&str; 3] = ["clients", "dedupe", "frontier"];
+/// Those whose programs use a cluster as well.
+const CLUSTER: [&str; 1] = ["clients"];
+
+#[test]
+fn the_python_programs_run_with_redis_py() {
+    let folder = workplace("guide-python");
+    match packages::python(&folder, &["redis"]) {
+        Ok(python) => {
+            for guide in PYTHON {
+                must_run(Command::new(&python), &folder, guide, "python", "py");
+            }
+        }
+        Err(reason) => left_out("redis-py", &reason),
+    }
+}
+
+#[test]
+fn the_javascript_programs_run_with_ioredis() {
+    let folder = workplace("guide-node");
+    match packages::node(&folder, &["ioredis"]) {
+        Ok(node) => {
+            for guide in JAVASCRIPT {
+                must_run(Command::new(&node), &folder, guide, "js", "js");
+            }
+        }
+        Err(reason) => left_out("ioredis", &reason),
+    }
+}
+
+/// A folder that is kept from run to run.
+fn workplace(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
+}
+
+/// All fenced blocks of a language in a guide, one after the other.
+fn program(guide: &str, language: &str) -> String {
+    let path = format!("../../docs/guide/{guide}.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+    let text = std::fs::read_to_string(path).unwrap();
+    let fence = format!("```{language}");
+    let mut program = String::new();
+    let mut inside = false;
+    for line in text.lines() {
+        if inside && line == "```" {
+            inside = false;
+        } else if inside {
+            program.push_str(line);
+            program.push('\n');
+        } else {
+            inside = line == fence;
+        }
+    }
+    assert!(
+        program.contains("execute_command(") || program.contains("redis.call("),
+        "the guide {guide} has no program in {language}"
+    );
+    program
+}
+
+/// Runs the program of a guide against a server of its own.
+fn must_run(mut interpreter: Command, folder: &Path, guide: &str, language: &str, ending: &str) {
+    let name = format!("{guide}.{ending}");
+    std::fs::write(folder.join(&name), program(guide, language)).unwrap();
+    let server = Server::start();
+    let command = interpreter
+        .arg(&name)
+        .current_dir(folder)
+        .env("PORT", server.port().to_string());
+    let cluster = CLUSTER.contains(&guide).then(|| Cluster::start(3));
+    if let Some(cluster) = &cluster {
+        command.env("CLUSTER_PORT", cluster.nodes()[0].port().to_string());
+    }
+    if let Err(reason) = run(command) {
+        panic!("{name} in {}: {reason}", folder.display());
+    }
+    // It did something, and to this server.
+    assert_ne!(server.wire().expect_ok(&["DBSIZE"]), Reply::Int(0));
+}

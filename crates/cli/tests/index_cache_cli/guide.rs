@@ -1,0 +1,150 @@
+//! The examples of docs/guide/index-cache.md, from top to bottom: ` ```sh ` is run, ` ```console ` prints what is shown, ` ```yaml ` is
+//! the configuration of the server that ` ```curl ` asks next.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use redis_tests::examples::matches_line;
+use redis_tests::{until_some, Program, Server};
+
+/// A fenced block: its language, and its lines.
+fn blocks(page: &str) -> Vec<(String, Vec<String>)> {
+    let mut blocks = Vec::new();
+    let mut inside: Option<(String, Vec<String>)> = None;
+    for line in page.lines() {
+        inside = match (inside, line.strip_prefix("```")) {
+            (None, Some(language)) => Some((language.to_owned(), Vec::new())),
+            (None, None) => None,
+            (Some(block), Some(_)) => {
+                blocks.push(block);
+                None
+            }
+            (Some((language, mut lines)), None) => {
+                lines.push(line.to_owned());
+                Some((language, lines))
+            }
+        };
+    }
+    blocks
+}
+
+/// A folder in which the examples are run one after the other.
+struct Reader {
+    folder: tempfile::TempDir,
+    redis: Server,
+    server: Option<(Program, String)>,
+    differences: Vec<String>,
+}
+
+impl Reader {
+    fn shell(&self, script: &str) -> Command {
+        let program = Path::new(env!("CARGO_BIN_EXE_crawlspace"));
+        let path = std::env::var("PATH").unwrap_or_default();
+        let path = format!("{}:{path}", program.parent().unwrap().display());
+        let mut shell = Command::new("sh");
+        shell.args(["-euc", script]).current_dir(self.folder.path());
+        shell.env("PATH", path);
+        for name in [
+            "CRAWLSPACE_CACHE_DIR",
+            "CRAWLSPACE_PREFIX",
+            "CRAWLSPACE_REDIS",
+        ] {
+            shell.env_remove(name);
+        }
+        shell
+    }
+
+    fn run(&mut self, language: &str, lines: &[String]) {
+        match language {
+            "sh" => {
+                let done = self.shell(&lines.join("\n")).status().unwrap();
+                assert!(done.success(), "{lines:?}");
+            }
+            "yaml" => self.serve(&lines.join("\n")),
+            "console" | "curl" => {
+                let mut rest = lines;
+                while let Some((command, others)) = rest.split_first() {
+                    let command = command.strip_prefix("$ ").expect("a command comes first");
+                    let is_command = |line: &String| line.starts_with("$ ");
+                    let end = others.iter().position(is_command).unwrap_or(others.len());
+                    let (expected, others) = others.split_at(end);
+                    self.example(command, expected, language == "curl");
+                    rest = others;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn example(&mut self, command: &str, expected: &[String], is_web: bool) {
+        let address = self.server.as_ref().map(|(_, address)| address.as_str());
+        let command_now = command
+            .replace("redis://127.0.0.1:6379/", &self.redis.url())
+            .replace("curl ", "curl --silent --show-error ")
+            .replace("http://127.0.0.1:8080", address.unwrap_or("nobody"));
+        let script = format!("exec 2>&1 </dev/null\n{command_now}");
+        let output = self.shell(&script).output().unwrap();
+        let printed = String::from_utf8(output.stdout).unwrap();
+        let printed: Vec<&str> = printed
+            .lines()
+            .map(|line| line.trim_end_matches('\r'))
+            .collect();
+        let same = match is_web && command.contains("--head") {
+            // Of the many header fields, those that are shown.
+            true => expected.iter().all(|line| printed.contains(&&line[..])),
+            false => {
+                let mut pairs = expected.iter().zip(&printed);
+                printed.len() == expected.len() && pairs.all(|(line, got)| matches_line(line, got))
+            }
+        };
+        if !same {
+            let (expected, printed) = (expected.join("\n"), printed.join("\n"));
+            self.differences.push(format!(
+                "$ {command}\nexpected:\n{expected}\nprinted:\n{printed}"
+            ));
+        }
+    }
+
+    fn serve(&mut self, config: &str) {
+        self.server = None;
+        fs::write(self.folder.path().join("config.yaml"), config).unwrap();
+        fs::create_dir_all(self.folder.path().join("warcs")).unwrap();
+        let mut serve = Command::new(env!("CARGO_BIN_EXE_crawlspace"));
+        serve.args(["serve", "--config", "config.yaml", "--bind", "127.0.0.1:0"]);
+        serve.current_dir(self.folder.path());
+        let mut program = Program::start(serve);
+        let address = until_some("it serves", || {
+            assert!(program.ended().is_none(), "{}", program.errors());
+            let out = program.out();
+            out.strip_suffix("/\n").map(str::to_owned)
+        });
+        self.server = Some((program, address));
+    }
+}
+
+#[test]
+fn the_guide_is_true_from_top_to_bottom() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/index-cache.md");
+    let blocks = blocks(&fs::read_to_string(page).unwrap());
+    for language in ["sh", "console", "yaml", "curl"] {
+        assert!(
+            blocks.iter().any(|(other, _)| other == language),
+            "{language}"
+        );
+    }
+    let mut reader = Reader {
+        folder: tempfile::tempdir().unwrap(),
+        redis: Server::start(),
+        server: None,
+        differences: Vec::new(),
+    };
+    for (language, lines) in &blocks {
+        reader.run(language, lines);
+    }
+    assert!(
+        reader.differences.is_empty(),
+        "{}",
+        reader.differences.join("\n\n")
+    );
+}

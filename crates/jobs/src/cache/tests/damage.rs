@@ -1,0 +1,236 @@
+//! What is not what it was.
+
+use std::fs;
+use std::os::unix::fs::{symlink, FileExt};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
+
+use super::super::seen::{self, Seen};
+use super::super::{with_end, FileSum, Form, Manifest, Work};
+use super::{square, squares, text_of, FORMS};
+use crate::JobId;
+
+/// Each byte of each file, in both forms; also with the times of the file set back, as a careless copy does.
+#[test]
+fn every_damaged_byte_is_found_and_the_entry_built_anew() {
+    for form in FORMS {
+        let root = tempfile::tempdir().expect("a folder");
+        let cache = squares(root.path(), form);
+        let build = || {
+            cache
+                .cache(&JobId(7), &Work::default(), square(JobId(7)))
+                .expect("an entry")
+        };
+        let entry = build();
+        let (text, manifest) = (text_of(&entry), entry.manifest_path());
+        let mut paths: Vec<_> = entry.files().map(|(_, path, _)| path).collect();
+        paths.push(manifest);
+        drop(entry);
+        let mut damaged = 0;
+        for path in &paths {
+            let size = fs::metadata(path).expect("a file").len();
+            for at in 0..size {
+                let file = fs::File::options()
+                    .read(true)
+                    .write(true)
+                    .open(path)
+                    .expect("a file");
+                let before = file
+                    .metadata()
+                    .expect("metadata")
+                    .modified()
+                    .expect("a time");
+                let mut byte = [0];
+                file.read_exact_at(&mut byte, at).expect("a byte");
+                file.write_all_at(&[byte[0] ^ 1], at).expect("a byte");
+                file.set_modified(before).expect("a time");
+                let found = cache.hit(&JobId(7), &Work::default()).expect("a look");
+                assert!(found.is_none(), "byte {at} of {}", path.display());
+                damaged += 1;
+                assert_eq!(text_of(&build()), text);
+                assert!(cache
+                    .hit(&JobId(7), &Work::default())
+                    .expect("a look")
+                    .is_some());
+            }
+            fs::File::options()
+                .write(true)
+                .open(path)
+                .and_then(|file| file.set_len(size / 2))
+                .expect("cut");
+            assert!(cache
+                .hit(&JobId(7), &Work::default())
+                .expect("a look")
+                .is_none());
+            assert_eq!(text_of(&build()), text);
+            fs::remove_file(path).expect("removed");
+            assert!(cache
+                .hit(&JobId(7), &Work::default())
+                .expect("a look")
+                .is_none());
+            assert_eq!(text_of(&build()), text);
+        }
+        assert!(damaged > 300);
+        assert!(cache.figures.counts().damaged > damaged);
+    }
+}
+
+/// What was seen is believed only as long as nobody could have changed anything unseen.
+#[test]
+fn damage_is_found_after_the_entry_was_seen_whole() {
+    for form in FORMS {
+        let root = tempfile::tempdir().expect("a folder");
+        let path = {
+            let cache = squares(root.path(), form);
+            let entry = cache
+                .cache(&JobId(7), &Work::default(), square(JobId(7)))
+                .expect("an entry");
+            let (_, path, _) = entry.files().next().expect("a file");
+            path
+        };
+        // Until the stamps tell, by the clock of the file system.
+        let seen = with_end(&root.path().join("squares/7-cache"), ".seen");
+        let cache = squares(root.path(), form);
+        until(|| {
+            assert!(cache
+                .hit(&JobId(7), &Work::default())
+                .expect("a look")
+                .is_some());
+            fs::metadata(&seen).is_ok_and(|seen| seen.len() > 0)
+        });
+        // Both what this one remembers, and what another one reads.
+        for cache in [&cache, &squares(root.path(), form)] {
+            let bytes = fs::read(&path).expect("a file");
+            let before = fs::metadata(&path)
+                .expect("a file")
+                .modified()
+                .expect("a time");
+            let mut other = bytes.clone();
+            other[0] ^= 1;
+            fs::File::options()
+                .write(true)
+                .open(&path)
+                .and_then(|file| {
+                    file.write_all_at(&other, 0)
+                        .and_then(|()| file.set_modified(before))
+                })
+                .expect("written");
+            assert!(cache
+                .hit(&JobId(7), &Work::default())
+                .expect("a look")
+                .is_none());
+            fs::File::options()
+                .write(true)
+                .open(&path)
+                .and_then(|file| file.write_all_at(&bytes, 0))
+                .expect("written");
+            assert!(cache
+                .hit(&JobId(7), &Work::default())
+                .expect("a look")
+                .is_some());
+        }
+    }
+}
+
+/// Waits until something is true; fails after a minute.
+fn until(mut is: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "it never came");
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn an_entry_of_another_name_is_not_taken_for_this_one() {
+    let root = tempfile::tempdir().expect("a folder");
+    let cache = squares(root.path(), Form::Folder);
+    cache
+        .cache(&JobId(7), &Work::default(), square(JobId(7)))
+        .expect("an entry");
+    fs::rename(cache.path(&JobId(7)), cache.path(&JobId(8))).expect("renamed");
+    assert!(cache
+        .hit(&JobId(8), &Work::default())
+        .expect("a look")
+        .is_none());
+    let entry = cache
+        .cache(&JobId(8), &Work::default(), square(JobId(8)))
+        .expect("an entry");
+    assert!(text_of(&entry).ends_with("b 8 64\n"));
+}
+
+#[test]
+fn a_manifest_reads_back_and_no_byte_of_it_may_change() {
+    let mut manifest = Manifest::new("squares", "7-cache", "7,9-12".parse().expect("jobs"));
+    manifest.counts.insert("lines".to_owned(), 3);
+    manifest.notes.push("a \"note\"\n".to_owned());
+    manifest.files.push(FileSum {
+        name: "a".to_owned(),
+        size: 1,
+        xxh128: "0".repeat(32),
+    });
+    let (bytes, checksum) = manifest.to_bytes().expect("bytes");
+    manifest.checksum = checksum;
+    assert_eq!(Manifest::parse(&bytes), Ok(manifest));
+    for at in 0..bytes.len() {
+        for bit in 0..8 {
+            let mut other = bytes.clone();
+            other[at] ^= 1 << bit;
+            assert!(Manifest::parse(&other).is_err(), "bit {bit} of byte {at}");
+        }
+        assert!(Manifest::parse(&bytes[..at]).is_err());
+    }
+}
+
+/// Where a clock was set back, what the file system says of files is from the future, and as good.
+#[test]
+fn times_from_another_time_tell_as_well() {
+    let root = tempfile::tempdir().expect("a folder");
+    let path = root.path().join("file");
+    fs::write(&path, "text").expect("a file");
+    let stamp = seen::Stamp::of(&fs::metadata(&path).expect("a file"));
+    let seen = Seen::now("", stamp, std::iter::once(path)).expect("a file");
+    let now = SystemTime::now();
+    let day = Duration::from_secs(86_400);
+    assert!(!seen.is_telling(now, now));
+    assert!(seen.is_telling(now + day, now + day));
+    assert!(seen.is_telling(now - day, now - day));
+    // The clock was set while one looked, or somebody looked for long.
+    assert!(!seen.is_telling(now + day, now - day));
+    assert!(!seen.is_telling(now - day, now + day));
+}
+
+/// A pipe would be waited for, and a link to itself leads nowhere.
+#[test]
+fn what_is_no_file_is_damage_and_nobody_waits_for_it() {
+    for form in FORMS {
+        let root = tempfile::tempdir().expect("a folder");
+        let cache = squares(root.path(), form);
+        let build = || {
+            cache
+                .cache(&JobId(7), &Work::default(), square(JobId(7)))
+                .expect("an entry")
+        };
+        let entry = build();
+        let (text, manifest) = (text_of(&entry), entry.manifest_path());
+        let mut paths: Vec<_> = entry.files().map(|(_, path, _)| path).collect();
+        drop(entry);
+        paths.push(manifest);
+        paths.extend([".seen", ".owner"].map(|end| with_end(&cache.path(&JobId(7)), end)));
+        for path in &paths {
+            let put_a_pipe = || mkfifo(path, Mode::S_IRWXU).expect("a pipe");
+            let put_a_link = || symlink(path, path).expect("a link");
+            for put in [&put_a_pipe as &dyn Fn(), &put_a_link] {
+                let _ = fs::remove_file(path);
+                put();
+                assert_eq!(text_of(&build()), text, "{}", path.display());
+                let hit = cache.hit(&JobId(7), &Work::default());
+                assert!(hit.expect("a look").is_some());
+            }
+            let _ = fs::remove_file(path);
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! Caches of per-job index files, each built once across threads and processes.
+//!
+//! A harvester logs every fetch of a job in a `crawl.log`, and keeps it with a CDX of what was stored in a metadata
+//! (W)ARC file. Out of these come indexes over any set of jobs: which payloads are known (dedup), what there is to
+//! replay (full), and the CDX as it is. Getting one goes through four layers of caches, as in the index server of
+//! NetarchiveSuite:
+//!
+//! ```text
+//! IndexRequestClient            a client's own copies, unzipped
+//!   └ DedupCrawlLogIndexCache, FullCrawlLogIndexCache, CdxIndexCache     by set of jobs, gzipped
+//!       └ CrawlLogDataCache, CdxDataCache                              by job, sorted lines
+//!           └ metadata (W)ARC files
+//! ```
+//!
+//! All of them are a [`FileBasedCache`]: whoever asks for an item gets it from the cache or builds it, and never do
+//! two build the same one, in whatever threads and processes they are.
+
+mod ahead;
+mod cache;
+mod caches;
+mod cdx_index;
+pub mod cdx_line;
+mod combine;
+pub mod crawl_log;
+mod crawl_log_index;
+mod id;
+pub mod join;
+pub mod load;
+pub mod metadata;
+mod missing;
+pub mod operations;
+mod raw;
+mod request;
+
+pub use self::cache::{
+    Counts, Draft, Entry, Eviction, Figures, FileBasedCache, FileSum, Form, Input, Manifest,
+    MultiFileBasedCache,
+};
+pub use self::caches::{IndexCaches, IndexKind, Limits, Options};
+pub use self::cdx_index::{CdxIndex, CdxIndexCache};
+pub use self::combine::{Combine, CombiningMultiFileBasedCache, Index, Prepared};
+pub use self::crawl_log_index::{
+    CrawlLogIndex, Dedup, DedupCrawlLogIndexCache, Flavoured, Full, FullCrawlLogIndexCache,
+};
+pub use self::id::{Id, JobId, JobSet};
+pub use self::missing::{Missing, MissingJob};
+pub use self::raw::{Raw, RawCaches, RawMetadataCache};
+pub use self::request::reasons;
+pub use self::request::{IndexRequestClient, Parcel};
+pub use crawlspace_archive::{Error, Progress, Work};

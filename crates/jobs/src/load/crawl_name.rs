@@ -1,0 +1,55 @@
+//! Which crawl of a dedupe index a job becomes.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::super::JobId;
+
+/// What stands for the number of the job.
+const JOB: &str = "{job}";
+
+/// How the crawls of jobs are called: a text in which `{job}` stands for the number, `job-{job}` by default.
+///
+/// ```
+/// use crawlspace_jobs::load::CrawlName;
+/// use crawlspace_jobs::JobId;
+/// assert_eq!(CrawlName::default().of(JobId(7)), "job-7");
+/// let name: CrawlName = "snapshot-3/{job}".parse()?;
+/// assert_eq!(name.of(JobId(7)), "snapshot-3/7");
+/// assert!("the-same-for-all".parse::<CrawlName>().is_err());
+/// # Ok::<(), String>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CrawlName(String);
+
+impl CrawlName {
+    /// The crawl of a job.
+    pub fn of(&self, job: JobId) -> String {
+        self.0.replace(JOB, &job.to_string())
+    }
+}
+
+impl Default for CrawlName {
+    fn default() -> CrawlName {
+        CrawlName(format!("job-{JOB}"))
+    }
+}
+
+impl FromStr for CrawlName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<CrawlName, String> {
+        match text.contains(JOB) {
+            true => Ok(CrawlName(text.to_owned())),
+            false => Err(format!(
+                "it needs {JOB} in it, since each job is a crawl of its own: job-{JOB}"
+            )),
+        }
+    }
+}
+
+impl fmt::Display for CrawlName {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.0)
+    }
+}

@@ -1,0 +1,100 @@
+//! The first reading of a job's lines: what there is to be loaded.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use xxhash_rust::xxh3::Xxh3;
+
+use super::row::Row;
+use super::{Error, Lines};
+use crate::Work;
+
+/// Files that a job may have. A dedupe index keeps them in a list that is read whole.
+const MOST_FILES: usize = 100_000;
+/// Bad lines that are shown.
+const EXAMPLES: usize = 5;
+/// Lines between two looks whether to go on.
+pub(super) const CHECKED: u64 = 4096;
+
+/// Lines that are not loaded, by reason.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Skipped {
+    /// Captures of which the index does not say in which file they are. Nobody could find the payload that a
+    /// revisit would refer to.
+    pub nowhere: u64,
+    /// Captures that are nothing that was fetched by HTTP: DNS, for example.
+    pub other: u64,
+    /// Lines that a dedupe index cannot take.
+    pub bad: u64,
+    /// The first few of these, with the reason.
+    pub examples: Vec<String>,
+}
+
+/// What there is to be loaded.
+#[derive(Default)]
+pub(super) struct Survey {
+    /// The names of the files, and which of the list each is.
+    pub files: BTreeMap<Vec<u8>, u64>,
+    pub lines: u64,
+    pub records: u64,
+    pub skipped: Skipped,
+    /// Tells the same records in the same order from any others.
+    pub checksum: String,
+}
+
+impl Survey {
+    pub fn of(lines: &Lines<'_>, work: &Work) -> Result<Survey, Error> {
+        let mut survey = Survey::default();
+        let mut checksum = Xxh3::new();
+        lines(&mut |line| {
+            survey.lines += 1;
+            if survey.lines % CHECKED == 0 {
+                work.check()?;
+            }
+            match Row::of(line) {
+                Row::Record {
+                    hash,
+                    date,
+                    url,
+                    size,
+                    file,
+                } => {
+                    survey.records += 1;
+                    for part in [&hash, &date, &url, &file] {
+                        checksum.update(&(part.len() as u64).to_le_bytes());
+                        checksum.update(part);
+                    }
+                    checksum.update(&size.to_le_bytes());
+                    survey.file(&file)?;
+                }
+                Row::Nowhere => survey.skipped.nowhere += 1,
+                Row::Other => survey.skipped.other += 1,
+                Row::Bad(reason) => survey.bad(reason),
+            }
+            Ok(())
+        })?;
+        survey.checksum = format!("{:032x}", checksum.digest128());
+        Ok(survey)
+    }
+
+    fn file(&mut self, name: &[u8]) -> Result<(), Error> {
+        if self.files.contains_key(name) {
+            return Ok(());
+        }
+        if self.files.len() == MOST_FILES {
+            let text = format!("its captures are in more than {MOST_FILES} files");
+            return Err(Error::Crawl(text));
+        }
+        self.files.insert(name.to_owned(), 0);
+        Ok(())
+    }
+
+    fn bad(&mut self, reason: String) {
+        self.skipped.bad += 1;
+        if self.skipped.examples.len() < EXAMPLES {
+            let line = self.lines;
+            self.skipped.examples.push(format!("line {line}: {reason}"));
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! Where the raw data of jobs come from: metadata (W)ARC files, in folders and on web servers.
+//!
+//! NetarchiveSuite keeps what a harvester says about a job in files that are named after it
+//! (`117-metadata-1.warc.gz`). [`Archive`] knows which files a job has, and reads its `crawl.log` and CDX out of them
+//! in one pass. That there is no such job, that its files have no such record, and that reading failed are three
+//! different answers.
+
+mod catalogue;
+mod folder;
+mod list;
+mod listing;
+
+mod name;
+mod pass;
+mod reach;
+
+use std::collections::BTreeSet;
+use std::io::{self, BufRead, Read};
+use std::time::Duration;
+
+use self::catalogue::Catalogue;
+use super::{Error, Input, JobId, Missing, Work};
+use crawlspace_archive::wacz;
+
+/// Which record of a job it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// What Heritrix logged of every fetch: `metadata://…/crawl/logs/crawl.log…`, of type `text/plain`.
+    CrawlLog,
+    /// What was stored where: `metadata://…/crawl/index/cdx…`, of type `application/x-cdx`.
+    Cdx,
+}
+
+impl Kind {
+    /// Both.
+    pub const ALL: [Kind; 2] = [Kind::CrawlLog, Kind::Cdx];
+}
+
+/// How the archive is read.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How soon after the last look into its places one looks again, when an unknown job is asked for: 5 s.
+    pub rescan: Duration,
+    /// How patient to be with web servers, and which of them may be asked. Without a guard the places may have any
+    /// address, and those at public addresses lead to public ones alone, by what they list and by redirects.
+    pub http: wacz::Options,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            rescan: Duration::from_secs(5),
+            http: wacz::Options::default(),
+        }
+    }
+}
+
+/// The metadata files of all jobs.
+///
+/// ```no_run
+/// use std::io::BufRead;
+/// use crawlspace_jobs::pass::{Archive, Kind};
+/// use crawlspace_jobs::{Error, JobId, Work};
+/// let archive = Archive::open(&["/archive/metadata".to_owned()])?;
+/// let mut lines = 0;
+/// let found = archive.read(JobId(117), &Work::default(), &mut |kind, record| {
+///     if kind == Kind::CrawlLog {
+///         lines += record.lines().map_while(Result::ok).count();
+///     }
+///     Ok(())
+/// })?;
+/// match found.missing(Kind::CrawlLog) {
+///     Some(why) => println!("{why}"),
+///     None => println!("{lines} lines"),
+/// }
+/// # Ok::<(), Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Archive {
+    catalogue: Catalogue,
+    options: Options,
+}
+
+/// What was found of a job.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    /// How many records with a `crawl.log` there were.
+    pub crawl_logs: u64,
+    /// How many records with a CDX there were.
+    pub cdxs: u64,
+    /// The metadata files of the job, all of which were read to their ends. None means that there is no such job.
+    pub files: Vec<Input>,
+    /// Other jobs that records in these files are of, by the `jobid=` in their URLs: the first 16 that come.
+    pub others: BTreeSet<JobId>,
+    /// What people should know: files that were passed over because another one has their name, for example.
+    pub notes: Vec<String>,
+}
+
+impl Found {
+    /// How many records of that kind there were.
+    pub fn count(&self, kind: Kind) -> u64 {
+        match kind {
+            Kind::CrawlLog => self.crawl_logs,
+            Kind::Cdx => self.cdxs,
+        }
+    }
+
+    /// Why there is no record of that kind; `None` when there is one.
+    pub fn missing(&self, kind: Kind) -> Option<Missing> {
+        if self.count(kind) > 0 {
+            return None;
+        }
+        Some(match self.files.is_empty() {
+            true => Missing::NoJob,
+            false => Missing::NoRecord {
+                files: self.files.iter().map(|file| file.name.clone()).collect(),
+                others: self.others.iter().copied().collect(),
+            },
+        })
+    }
+}
+
+/// A record of a job, whose block is read through [`BufRead`]. Whether all of it was right is known only when
+/// [`Archive::read`] has returned.
+pub struct Record<'a> {
+    /// The file that it is in.
+    pub file: &'a str,
+    /// Where in that file it begins, in bytes.
+    pub offset: u64,
+    /// The URL that it has there.
+    pub url: &'a str,
+    /// The size of the block in bytes.
+    pub length: u64,
+    block: &'a mut dyn BufRead,
+}
+
+impl Read for Record<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.block.read(into)
+    }
+}
+
+impl BufRead for Record<'_> {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        self.block.fill_buf()
+    }
+
+    fn consume(&mut self, n: usize) {
+        self.block.consume(n);
+    }
+}
+
+/// Who gets the records of a job.
+pub type Taker<'t> = dyn FnMut(Kind, Record<'_>) -> Result<(), Error> + 't;
+
+impl Archive {
+    /// The archive in these places: folders, metadata files, files that list them, and the same at `http(s)` URLs.
+    /// They are looked into when something is asked for.
+    ///
+    /// # Errors
+    /// [`Error::Request`] for a place that can be none of them.
+    pub fn open(locations: &[String]) -> Result<Archive, Error> {
+        Archive::open_with(locations, Options::default())
+    }
+
+    /// Opens an archive as [`Archive::open`] does, with options for how it is read.
+    ///
+    /// # Errors
+    /// As [`Archive::open`].
+    pub fn open_with(locations: &[String], options: Options) -> Result<Archive, Error> {
+        Ok(Archive {
+            catalogue: Catalogue::of(locations)?,
+            options,
+        })
+    }
+
+    /// Whether there are metadata files of a job.
+    ///
+    /// # Errors
+    /// When one of the places cannot be read, for it may be there.
+    pub fn has(&self, job: JobId, work: &Work) -> Result<bool, Error> {
+        let (files, _) = self.catalogue.files(job, &self.options, work)?;
+        Ok(!files.is_empty())
+    }
+
+    /// Reads the metadata files of a job, and gives its records to `into` as they come: of several of one kind, first
+    /// those of the file with the lowest number.
+    ///
+    /// # Errors
+    /// When one of the places or files cannot be read, or is damaged: what `into` got is worth nothing then. Also what
+    /// `into` says.
+    pub fn read(&self, job: JobId, work: &Work, into: &mut Taker<'_>) -> Result<Found, Error> {
+        let files = self.catalogue.files(job, &self.options, work)?;
+        let mut found = Found::default();
+        for file in &files.0 {
+            let outcome = pass::read(file, job, &self.options, work, into, &mut found);
+            if let Err(error) = outcome {
+                // Files may have been moved since.
+                self.catalogue.forget();
+                return Err(error);
+            }
+        }
+        found.notes.extend(files.1);
+        Ok(found)
+    }
+}

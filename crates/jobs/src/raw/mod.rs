@@ -1,0 +1,274 @@
+//! The lines of each job, as they were taken out of the archive: its `crawl.log` and its CDX, sorted.
+
+mod lines;
+mod negative;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use self::lines::Lines;
+use self::negative::Negative;
+use super::cache::Slot;
+use super::combine::{both, each_job};
+use super::{
+    Draft, Entry, Error, Figures, FileBasedCache, Form, JobId, JobSet, Missing, MissingJob,
+    Options, Work,
+};
+use crate::metadata::{self, Archive, Found, Kind};
+use crawlspace_archive::sort::Sorter;
+
+/// What a job has in the archive, taken out of it.
+#[derive(Debug)]
+pub struct Raw {
+    /// The lines of its `crawl.log`, sorted by URL, or why there are none.
+    pub crawl_log: Result<Entry, Missing>,
+    /// The lines of its CDX, sorted, or why there are none.
+    pub cdx: Result<Entry, Missing>,
+}
+
+/// A cache of the raw data of jobs, of one kind.
+pub type RawMetadataCache = FileBasedCache<JobId>;
+
+/// The caches of both kinds, `CrawlLogDataCache` and `CdxDataCache`: one pass over the metadata files of a job fills
+/// both.
+#[derive(Debug)]
+pub struct RawCaches {
+    archive: Archive,
+    crawl_log: RawMetadataCache,
+    cdx: RawMetadataCache,
+    threads: usize,
+    memory: usize,
+    retry: Duration,
+    missing: Negative<JobId, Missing>,
+    /// Why a job has no record of a kind.
+    absent: Negative<(JobId, Kind), Missing>,
+}
+
+impl RawCaches {
+    /// Opens the caches of a folder over the archive.
+    ///
+    /// # Errors
+    /// When a folder cannot be made, or the archive not be read.
+    pub fn open(options: &Options, figures: &Arc<Figures>) -> Result<RawCaches, Error> {
+        let cache = |kind: Kind| -> Result<RawMetadataCache, Error> {
+            let name = folder_of(kind);
+            let cache = RawMetadataCache::open(&options.cache_dir, name, Form::File)?;
+            let figures = Arc::clone(figures);
+            Ok(cache
+                .prefixed(&format!("{name}-"))
+                .waiting(options.wait)
+                .counting(figures))
+        };
+        let mut reading = metadata::Options::default();
+        reading.http.guard.clone_from(&options.guard);
+        Ok(RawCaches {
+            archive: Archive::open_with(&options.metadata, reading)?,
+            crawl_log: cache(Kind::CrawlLog)?,
+            cdx: cache(Kind::Cdx)?,
+            threads: options.threads.max(1),
+            memory: options.memory / options.threads.max(1),
+            retry: options.retry_missing,
+            missing: Negative::default(),
+            absent: Negative::default(),
+        })
+    }
+
+    /// The cache of a kind of raw data.
+    pub fn cache(&self, kind: Kind) -> &RawMetadataCache {
+        match kind {
+            Kind::CrawlLog => &self.crawl_log,
+            Kind::Cdx => &self.cdx,
+        }
+    }
+
+    /// What is wanted of the raw data of many jobs, some of them at once, and which jobs do not have it. Each metadata
+    /// file is read once, whatever it is read for.
+    ///
+    /// # Errors
+    /// As [`RawCaches::get_one`].
+    pub fn get<T: Send>(
+        &self,
+        jobs: &JobSet,
+        anew: bool,
+        work: &Work,
+        wanted: impl Fn(Raw) -> Result<T, Missing> + Sync,
+    ) -> Result<(Vec<T>, Vec<MissingJob>), Error> {
+        each_job(jobs, self.threads, work, |job, work| {
+            Ok(self.get_one(job, anew, work)?.and_then(&wanted))
+        })
+    }
+
+    /// The raw data of a job, from the caches or else from the archive; with `anew`, from the archive in any case.
+    /// What the archive does not have is not asked of it again so soon.
+    ///
+    /// # Errors
+    /// When the caches cannot be read or written. A job that is missing, or cannot be read, is the inner one.
+    pub fn get_one(
+        &self,
+        job: JobId,
+        anew: bool,
+        work: &Work,
+    ) -> Result<Result<Raw, Missing>, Error> {
+        if !anew {
+            if let Some(missing) = self.missing.recall(&job, self.retry) {
+                return Ok(Err(missing));
+            }
+            let crawl_log = self.known(&self.crawl_log, job, Kind::CrawlLog, work)?;
+            let cdx = self.known(&self.cdx, job, Kind::Cdx, work)?;
+            if let (Some(crawl_log), Some(cdx)) = (crawl_log, cdx) {
+                return Ok(Ok(Raw { crawl_log, cdx }));
+            }
+        }
+        // Nothing is left in the caches of jobs that there are not, not even lock files.
+        match self.archive.has(job, work) {
+            Ok(true) => {}
+            Ok(false) => {
+                self.missing.remember(job, Missing::NoJob, self.retry);
+                return Ok(Err(Missing::NoJob));
+            }
+            Err(error) => return unreadable(error).map(Err),
+        }
+        // Always in this order, so that no two wait for each other.
+        let crawl_log = self.crawl_log.slot(&job, anew, work)?;
+        let cdx = self.cdx.slot(&job, anew, work)?;
+        let got = self.fill(job, crawl_log, cdx, work)?;
+        match &got {
+            Err(missing) => self.missing.remember(job, missing.clone(), self.retry),
+            Ok(raw) => {
+                let are_there = [(Kind::CrawlLog, &raw.crawl_log), (Kind::Cdx, &raw.cdx)];
+                for (kind, entry) in are_there {
+                    if let Err(missing) = entry {
+                        let missing = missing.clone();
+                        self.absent.remember((job, kind), missing, self.retry);
+                    }
+                }
+            }
+        }
+        Ok(got)
+    }
+
+    /// What is in the cache, or else why there was nothing a short time ago. None when neither is known.
+    fn known(
+        &self,
+        cache: &RawMetadataCache,
+        job: JobId,
+        kind: Kind,
+        work: &Work,
+    ) -> Result<Option<Result<Entry, Missing>>, Error> {
+        if let Some(entry) = cache.hit(&job, work)? {
+            return Ok(Some(Ok(entry)));
+        }
+        let missing = self.absent.recall(&(job, kind), self.retry);
+        Ok(missing.map(Err))
+    }
+
+    fn fill(
+        &self,
+        job: JobId,
+        crawl_log: Slot,
+        cdx: Slot,
+        work: &Work,
+    ) -> Result<Result<Raw, Missing>, Error> {
+        let (crawl_log, cdx) = match (crawl_log, cdx) {
+            (Slot::There(crawl_log), Slot::There(cdx)) => {
+                return Ok(Ok(Raw {
+                    crawl_log: Ok(crawl_log),
+                    cdx: Ok(cdx),
+                }))
+            }
+            slots => slots,
+        };
+        // A crawl.log has more to say than a CDX.
+        let memory = |thirds: usize| self.memory / 3 * thirds;
+        let lines = |kind, thirds| {
+            let folder = self.cache(kind).folder();
+            Lines::new(kind, Sorter::new(memory(thirds), folder, work))
+        };
+        let mut of_crawl_log = lines(Kind::CrawlLog, 2);
+        let mut of_cdx = lines(Kind::Cdx, 1);
+        work.begin(&format!("job {job}: reading"), 0);
+        // What is wrong with the caches concerns all jobs, and what is wrong with the archive only this one.
+        let mut ours = None;
+        let read = self.archive.read(job, work, &mut |kind, record| {
+            let (lines, slot) = match kind {
+                Kind::CrawlLog => (&mut of_crawl_log, &crawl_log),
+                Kind::Cdx => (&mut of_cdx, &cdx),
+            };
+            match slot {
+                Slot::There(_) => Ok(()),
+                Slot::Ours(_) => lines.take(record, work, &mut ours),
+            }
+        });
+        if let Some(error) = ours {
+            return Err(error);
+        }
+        let found = match read {
+            Ok(found) => found,
+            Err(error) => return unreadable(error).map(Err),
+        };
+        if found.files.is_empty() {
+            return Ok(Err(Missing::NoJob));
+        }
+        for lines in [&of_crawl_log, &of_cdx] {
+            if let Some(why) = lines.are_worthless(job) {
+                return Ok(Err(Missing::Unreadable { why }));
+            }
+        }
+        let (crawl_log, cdx) = both(
+            || self.keep(job, of_crawl_log, crawl_log, &found, work),
+            || self.keep(job, of_cdx, cdx, &found, work),
+        );
+        Ok(Ok(Raw {
+            crawl_log: crawl_log?,
+            cdx: cdx?,
+        }))
+    }
+
+    /// Puts lines into the cache, if there was a record of them, and says why not otherwise.
+    fn keep(
+        &self,
+        job: JobId,
+        lines: Lines,
+        slot: Slot,
+        found: &Found,
+        work: &Work,
+    ) -> Result<Result<Entry, Missing>, Error> {
+        let lock = match slot {
+            Slot::There(entry) => return Ok(Ok(entry)),
+            Slot::Ours(lock) => lock,
+        };
+        let kind = lines.kind;
+        if let Some(missing) = found.missing(kind) {
+            return Ok(Err(missing));
+        }
+        let build = |draft: &mut Draft| {
+            for file in &found.files {
+                draft.input(file.clone());
+            }
+            for note in &found.notes {
+                draft.note(note.clone());
+            }
+            lines.write(draft)
+        };
+        self.cache(kind).build(&job, &lock, work, build).map(Ok)
+    }
+}
+
+/// Why a job is missing that could not be read. What has nothing to do with the archive stays an error.
+fn unreadable(error: Error) -> Result<Missing, Error> {
+    match error {
+        Error::Cancelled => Err(error),
+        error if error.is_exhausted() => Err(error),
+        error => Ok(Missing::Unreadable {
+            why: error.to_string(),
+        }),
+    }
+}
+
+/// The folder of a kind of raw data, and what the names of its entries begin with.
+fn folder_of(kind: Kind) -> &'static str {
+    match kind {
+        Kind::CrawlLog => "crawllog",
+        Kind::Cdx => "cdxdata",
+    }
+}

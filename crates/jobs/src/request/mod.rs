@@ -1,0 +1,373 @@
+//! A client's own copies of the indexes that a server makes, unzipped and ready to be used.
+
+mod ask;
+mod failure;
+mod parcel;
+mod partial;
+pub mod reasons;
+mod unpack;
+
+use std::io::Read;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use url::Url;
+
+use self::ask::{Answer, Arrived};
+use self::failure::Failure;
+pub use self::parcel::Parcel;
+use self::partial::Partial;
+use self::unpack::Tar;
+use super::cache::{Lock, Slot};
+use super::{
+    Counts, Draft, Entry, Error, Figures, Id, Index, IndexKind, Input, JobSet, Manifest, Missing,
+    MissingJob, MultiFileBasedCache, Options, Work,
+};
+
+/// How long a server may leave a connection without a byte; it answers within less even while it builds.
+const SILENCE: Duration = Duration::from_secs(90);
+/// How long failures in a row are borne that may pass.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// The first pause after a failure, which doubles with each, and the longest.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(30));
+
+/// Asks a server for indexes, and keeps what it gets in a folder of its own. What it has in whole it never asks for
+/// again; of what was not there, it asks again after a while.
+#[derive(Debug)]
+pub struct IndexRequestClient {
+    server: Url,
+    dedup: MultiFileBasedCache,
+    full: MultiFileBasedCache,
+    cdx: MultiFileBasedCache,
+    options: Options,
+    silence: Duration,
+    patience: Duration,
+    figures: Arc<Figures>,
+}
+
+impl IndexRequestClient {
+    /// A client of the server at that URL (`http://host:8080/`). Of the options, `metadata` does not matter: that is
+    /// where the server looks.
+    ///
+    /// # Errors
+    /// When it is no URL of a web server, or the folder cannot be made.
+    pub fn open(server: &str, options: Options) -> Result<IndexRequestClient, Error> {
+        let mut url = Url::parse(server)
+            .map_err(|error| Error::Request(format!("{server:?} is no URL: {error}")))?;
+        let is_plain = url.query().is_none() && url.fragment().is_none();
+        if !matches!(url.scheme(), "http" | "https") || !is_plain {
+            return Err(Error::Request(format!(
+                "{server:?} is no server: write http://host:port/ or https://host/"
+            )));
+        }
+        if !url.path().ends_with('/') {
+            let path = format!("{}/", url.path());
+            url.set_path(&path);
+        }
+        let figures = Arc::<Figures>::default();
+        let cache = |kind: IndexKind| -> Result<MultiFileBasedCache, Error> {
+            let folder = kind.client_folder();
+            let cache = MultiFileBasedCache::open(&options.cache_dir, folder, kind.form())?;
+            Ok(cache.waiting(options.wait).counting(Arc::clone(&figures)))
+        };
+        Ok(IndexRequestClient {
+            server: url,
+            dedup: cache(IndexKind::Dedup)?,
+            full: cache(IndexKind::Full)?,
+            cdx: cache(IndexKind::Cdx)?,
+            options,
+            silence: SILENCE,
+            patience: PATIENCE,
+            figures,
+        })
+    }
+
+    /// This client with other timeouts: how long the server may be silent, 90 s by default, and how long passing
+    /// failures in a row are retried, 120 s by default.
+    #[must_use]
+    pub fn patient(self, silence: Duration, patience: Duration) -> IndexRequestClient {
+        IndexRequestClient {
+            silence,
+            patience,
+            ..self
+        }
+    }
+
+    /// An index over those of the jobs that the server has. It is kept under the name of these.
+    ///
+    /// When it is known that jobs are missing, and the server cannot be asked again, that is no error: the index of
+    /// the others is as good as it was.
+    ///
+    /// # Errors
+    /// [`Error::Remote`] when the server does not give what it should; whatever keeps the copy from being written.
+    pub fn get_index(&self, kind: IndexKind, jobs: &JobSet, work: &Work) -> Result<Index, Error> {
+        let cache = self.cache(kind);
+        let whole = |entry| Index {
+            entry,
+            found: jobs.clone(),
+            missing: Vec::new(),
+        };
+        if let Some(entry) = cache.hit(jobs, work)? {
+            return Ok(whole(entry));
+        }
+        if let Some(index) = self.remembered(cache, jobs, true, work)? {
+            return Ok(index);
+        }
+        let lock = match cache.slot(jobs, false, work)? {
+            Slot::There(entry) => return Ok(whole(entry)),
+            Slot::Ours(lock) => lock,
+        };
+        lock.sign();
+        // Somebody may have been here just before.
+        if let Some(index) = self.remembered(cache, jobs, true, work)? {
+            return Ok(index);
+        }
+        match self.fetch(kind, jobs, &lock, work) {
+            Err(error @ Error::Remote { .. }) => {
+                let Some(mut index) = self.remembered(cache, jobs, false, work)? else {
+                    return Err(error);
+                };
+                for one in &mut index.missing {
+                    one.why = Missing::Unreadable {
+                        why: format!("{} before, and now {error}", one.why),
+                    };
+                }
+                Ok(index)
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// The copies of a kind of indexes.
+    pub fn cache(&self, kind: IndexKind) -> &MultiFileBasedCache {
+        match kind {
+            IndexKind::Dedup => &self.dedup,
+            IndexKind::Full => &self.full,
+            IndexKind::Cdx => &self.cdx,
+        }
+    }
+
+    /// What happened in its caches since it was opened.
+    pub fn figures(&self) -> Counts {
+        self.figures.counts()
+    }
+
+    /// What the server had of a set before, if the copy is still there.
+    fn remembered(
+        &self,
+        cache: &MultiFileBasedCache,
+        jobs: &JobSet,
+        fresh: bool,
+        work: &Work,
+    ) -> Result<Option<Index>, Error> {
+        let partial = Partial::read(&cache.path(jobs), self.server.as_str());
+        let partial = partial.filter(|one| !fresh || one.is_fresh(self.options.retry_missing));
+        let Some((found, missing)) = partial.and_then(|partial| partial.jobs(jobs)) else {
+            return Ok(None);
+        };
+        let entry = cache.hit(&found, work)?;
+        Ok(entry.map(|entry| Index {
+            entry,
+            found,
+            missing,
+        }))
+    }
+
+    /// Asks until there is an answer, or no hope of one.
+    fn fetch(
+        &self,
+        kind: IndexKind,
+        jobs: &JobSet,
+        lock: &Lock,
+        work: &Work,
+    ) -> Result<Index, Error> {
+        let begun = Instant::now();
+        let url = ask::url(&self.server, kind, jobs);
+        let shown = ask::shown(&self.server, kind, jobs);
+        let mut failing: Option<(Instant, Duration)> = None;
+        let mut stage = None;
+        loop {
+            work.check()?;
+            let (what, pause) = match self.attempt(kind, jobs, &url, lock, work) {
+                Ok(Attempt::Index(index)) => return Ok(*index),
+                Ok(Attempt::NotYet(told, pause)) => {
+                    failing = None;
+                    stage = told.or(stage);
+                    let at = stage.as_ref().map(|stage| format!(" ({stage})"));
+                    let at = at.unwrap_or_default();
+                    (format!("it is still building{at}"), pause)
+                }
+                Err(Failure::Passing(what, wait)) => {
+                    let (since, pause) = failing.unwrap_or((Instant::now(), PAUSE.0));
+                    failing = Some((since, (pause * 2).min(PAUSE.1)));
+                    let pause = pause.max(wait.unwrap_or_default()).min(PAUSE.1);
+                    if since.elapsed() + pause > self.patience {
+                        return Err(Failure::Passing(what, wait).into_error(&shown));
+                    }
+                    work.begin(&format!("trying again, since {what}"), 0);
+                    (what, pause)
+                }
+                Err(failure) => return Err(failure.into_error(&shown)),
+            };
+            let waited = begun.elapsed();
+            // However long the server wants to be left alone, it is asked once more before the time is up.
+            let left = self.options.wait.saturating_sub(waited);
+            if left.is_zero() {
+                let what = format!("{what}; it was waited for {} s", waited.as_secs());
+                return Err(Failure::answer(what).into_error(&shown));
+            }
+            rest(pause.min(left), work)?;
+        }
+    }
+
+    fn attempt(
+        &self,
+        kind: IndexKind,
+        jobs: &JobSet,
+        url: &Url,
+        lock: &Lock,
+        work: &Work,
+    ) -> Result<Attempt, Failure> {
+        let arrived = match ask::ask(url, self.silence, work)? {
+            Answer::Building(stage, pause) => return Ok(Attempt::NotYet(stage, pause)),
+            Answer::Arrived(arrived) => arrived,
+        };
+        let Arrived {
+            body,
+            found: told,
+            reasons,
+            length,
+        } = *arrived;
+        work.begin("fetching", length.unwrap_or(0));
+        let (mut tar, manifest) = Tar::begin(body, work)?;
+        let found = manifest.jobs.clone();
+        is_expected(kind, jobs, &manifest, told.as_ref())?;
+        let cache = self.cache(kind);
+        let mut failure = None;
+        let mut take = |draft: &mut Draft| {
+            unpack(&mut tar, &manifest, url, draft).map_err(|why| {
+                failure = Some(why);
+                Error::Cancelled
+            })
+        };
+        let is_whole = found == *jobs;
+        let taken: Result<Entry, Error> = match is_whole {
+            true => cache.build(jobs, lock, work, &mut take),
+            // Never under the name of all of them.
+            false => cache.cache(&found, work, &mut take),
+        };
+        let entry = match (taken, failure) {
+            (Ok(entry), _) => entry,
+            (Err(_), Some(failure)) => return Err(failure),
+            (Err(error), None) => return Err(error.into()),
+        };
+        let missing: Vec<MissingJob> = reasons::of(&jobs.without(&found), &reasons);
+        match is_whole {
+            true => Partial::forget(&cache.path(jobs)),
+            false => {
+                let partial = Partial::now(self.server.as_str(), &found, &missing);
+                partial.write(&cache.path(jobs));
+            }
+        }
+        Ok(Attempt::Index(Box::new(Index {
+            entry,
+            found,
+            missing,
+        })))
+    }
+}
+
+enum Attempt {
+    Index(Box<Index>),
+    /// It is being built, which is at that stage; ask again after that time.
+    NotYet(Option<String>, Duration),
+}
+
+/// Whether a manifest is one of what was asked for.
+fn is_expected(
+    kind: IndexKind,
+    jobs: &JobSet,
+    manifest: &Manifest,
+    told: Option<&JobSet>,
+) -> Result<(), Failure> {
+    let found = &manifest.jobs;
+    let wrong = |what: String| Err(Failure::answer(what));
+    if manifest.cache != kind.folder() || manifest.entry != format!("{}-cache", found.name()) {
+        let (cache, entry) = (&manifest.cache, &manifest.entry);
+        return wrong(format!(
+            "it sends {cache:?}, {entry:?}, where an index of kind {kind} was asked for"
+        ));
+    }
+    if !found.is_subset(jobs) {
+        let others = found.without(jobs);
+        return wrong(format!(
+            "it sends an index with jobs that were not asked for: {others}"
+        ));
+    }
+    if let Some(told) = told.filter(|told| *told != found) {
+        return wrong(format!(
+            "it says that it found {told}, and sends an index of {found}"
+        ));
+    }
+    let names = manifest.files.iter().map(|file| &*file.name);
+    let is_complete = match kind {
+        IndexKind::Cdx => names.eq([&*manifest.entry]),
+        IndexKind::Dedup | IndexKind::Full => {
+            let mut names: Vec<_> = names.collect();
+            names.sort_unstable();
+            names == ["digest.cdxj.gz", "digest.idx", "url.cdxj.gz", "url.idx"]
+        }
+    };
+    match is_complete {
+        true => Ok(()),
+        false => wrong(format!(
+            "the manifest has other files than an index of kind {kind}"
+        )),
+    }
+}
+
+/// Writes what comes into a draft: the lines without their packing, and so without what finds the packed ones.
+fn unpack(
+    tar: &mut Tar<'_, impl Read>,
+    manifest: &Manifest,
+    url: &Url,
+    draft: &mut Draft,
+) -> Result<(), Failure> {
+    for file in &manifest.files {
+        if let Some(plain) = file.name.strip_suffix(".gz") {
+            let (path, output) = draft.create(plain)?;
+            tar.unzip(manifest, file, (&path, output))?;
+        } else if file.name.ends_with(".idx") {
+            tar.copy(manifest, file, None)?;
+        } else {
+            let (path, output) = draft.create(&file.name)?;
+            tar.copy(manifest, file, Some((&path, output)))?;
+        }
+    }
+    tar.end()?;
+    draft.input(Input {
+        name: ask::without_password(url),
+        size: manifest.size(),
+        checksum: Some(manifest.checksum.clone()),
+    });
+    for (what, number) in &manifest.counts {
+        draft.count(what, *number);
+    }
+    for note in &manifest.notes {
+        draft.note(note.clone());
+    }
+    Ok(())
+}
+
+/// Waits, but not for who wants to stop.
+fn rest(pause: Duration, work: &Work) -> Result<(), Error> {
+    let end = Instant::now() + pause;
+    loop {
+        work.check()?;
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok(());
+        }
+        std::thread::sleep(left.min(Duration::from_millis(50)));
+    }
+}

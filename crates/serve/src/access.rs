@@ -1,0 +1,225 @@
+//! Access points: which rows somebody may see, by the tags of a tag space in Redis.
+//!
+//! What is not known to be allowed is not shown: without an answer of the tag space there is no row, and a row that
+//! it cannot read is left out.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::OnceCell;
+
+use crawlspace_archive::row::Row;
+use crawlspace_archive::source::Batch;
+use crawlspace_client::server::without_password;
+use crawlspace_client::tags::{Captures, Dialect, Filter, Format, TagSpace};
+use crawlspace_client::{AsyncServer, Code, Error};
+
+/// Limit of rows asked about in one call.
+const MAX_ROWS: usize = 1000;
+/// Limit of bytes in one call: a call whose rows have as many takes no further row.
+const MAX_BYTES: usize = 1 << 20;
+/// How long the tag space may be silent while a reply is due.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Retries after a connection broke.
+const RETRIES: u32 = 1;
+/// Timeout of all calls about one batch of rows, retries included.
+const TOTAL: Duration = Duration::from_secs(15);
+
+/// A tag space that is asked about every row. Clones share its connections, which are made when they are needed.
+#[derive(Clone)]
+pub struct Access(Arc<Inner>);
+
+struct Inner {
+    /// Where the server is, and which database of it is meant.
+    url: String,
+    key: Vec<u8>,
+    space: OnceCell<TagSpace<AsyncServer>>,
+}
+
+/// Why nobody can say which rows may be seen. None are, then.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AccessError {
+    /// There is no access point of that name.
+    NoPoint(String),
+    /// What the query says of tags is wrong.
+    Query(String),
+    /// The tag space cannot be asked.
+    Unavailable(String),
+}
+
+impl fmt::Display for AccessError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            AccessError::NoPoint(what)
+            | AccessError::Query(what)
+            | AccessError::Unavailable(what) => f.write_str(what),
+        }
+    }
+}
+
+impl std::error::Error for AccessError {}
+
+impl Access {
+    /// The tag space at `redis://host:port/db/key`, which is asked when it is needed.
+    ///
+    /// # Errors
+    /// When the URL is none, in words.
+    pub fn new(url: &str) -> Result<Access, String> {
+        let parts = url.split_once("://").and_then(|(scheme, rest)| {
+            let (host, rest) = rest.split_once('/')?;
+            let (database, key) = rest.split_once('/')?;
+            let is_whole = !host.is_empty()
+                && !key.is_empty()
+                && !database.is_empty()
+                && database.bytes().all(|byte| byte.is_ascii_digit());
+            is_whole.then(|| (format!("{scheme}://{host}/{database}"), key))
+        });
+        let Some((url, key)) = parts else {
+            let shown = without_password(url);
+            return Err(format!(
+                "{shown} is no tag space: write redis://host:port/db/key"
+            ));
+        };
+        Ok(Access(Arc::new(Inner {
+            url,
+            key: key.as_bytes().to_vec(),
+            space: OnceCell::new(),
+        })))
+    }
+
+    /// The rows that pass an access point and filters by tags (`tag.coll:1068`, in pywb's dialect), in their order.
+    ///
+    /// # Errors
+    /// When nobody can say which.
+    pub async fn filter(
+        &self,
+        point: Option<&str>,
+        tag_filters: &[String],
+        mut rows: Batch,
+    ) -> Result<Batch, AccessError> {
+        let filter = Filter {
+            point: point.map(str::as_bytes),
+            specs: tag_filters.iter().map(String::as_bytes).collect(),
+            dialect: Dialect::Pywb,
+            format: Format::Cdxj,
+            drop_bad_lines: true,
+            ..Filter::default()
+        };
+        // Two of them would be taken for two rows, and the answer for another row then.
+        rows.retain(|row| !row.line().contains(&b'\n'));
+        let all = async {
+            let mut passed = Vec::with_capacity(rows.len());
+            for part in parts(&rows) {
+                passed.extend(self.verdicts(&filter, part).await?);
+            }
+            Ok(passed)
+        };
+        let passed: Vec<bool> = match tokio::time::timeout(TOTAL, all).await {
+            Ok(passed) => passed?,
+            Err(_) => {
+                return Err(
+                    self.unavailable(format!("no answer within {} seconds", TOTAL.as_secs()))
+                )
+            }
+        };
+        let mut passed = passed.into_iter();
+        rows.retain(|_| passed.next().unwrap_or(false));
+        Ok(rows)
+    }
+
+    /// Whether it could be said which rows pass, when there are none: otherwise whoever asks would learn from an error
+    /// that there are some.
+    ///
+    /// # Errors
+    /// Those of [`Access::filter`].
+    pub async fn check(
+        &self,
+        point: Option<&str>,
+        tag_filters: &[String],
+    ) -> Result<(), AccessError> {
+        let none = Row::new(Bytes::from_static(b"nothing 00000101000000 {}"));
+        let rows = none.into_iter().collect();
+        self.filter(point, tag_filters, rows).await.map(drop)
+    }
+
+    /// Whether each of some rows passes.
+    async fn verdicts(&self, filter: &Filter<'_>, rows: &[Row]) -> Result<Vec<bool>, AccessError> {
+        let mut text = Vec::with_capacity(rows.iter().map(|row| row.line().len() + 1).sum());
+        for row in rows {
+            text.extend_from_slice(row.line());
+            text.push(b'\n');
+        }
+        let space = self.0.space.get_or_try_init(|| self.open());
+        let space = space.await.map_err(|error| self.refused(filter, &error))?;
+        let bits = space.bits(filter, Captures::Blob(&text)).await;
+        let bits = bits.map_err(|error| self.refused(filter, &error))?;
+        if bits.len() != rows.len().div_ceil(8) {
+            let what = format!(
+                "an answer for other rows than the {} that were asked about",
+                rows.len()
+            );
+            return Err(self.unavailable(what));
+        }
+        let bit = |i: usize| {
+            bits.get(i / 8)
+                .is_some_and(|byte| byte & (0x80 >> (i % 8)) != 0)
+        };
+        Ok((0..rows.len()).map(bit).collect())
+    }
+
+    async fn open(&self) -> Result<TagSpace<AsyncServer>, Error> {
+        let options = AsyncServer::options(&self.0.url)
+            .patience(PATIENCE)
+            .job_patience(PATIENCE)
+            .retries(RETRIES);
+        let server = options.open_async().await?;
+        Ok(TagSpace::on(&server, self.0.key.clone()))
+    }
+
+    /// What the server says, for the client: only what is about the client's own words.
+    fn refused(&self, filter: &Filter<'_>, error: &Error) -> AccessError {
+        let said = |words: &[&[u8]]| {
+            let words = words.iter().map(|word| String::from_utf8_lossy(word));
+            words.collect::<Vec<_>>().join(" ")
+        };
+        let has_specs = !filter.specs.is_empty();
+        match (error.code(), filter.point) {
+            (Some(Code::NoPoint), Some(point)) => {
+                AccessError::NoPoint(format!("there is no access point {:?}", said(&[point])))
+            }
+            // Errors in a point are not those of who asks for it.
+            (Some(Code::Syntax | Code::BadRegex | Code::BadField), None) if has_specs => {
+                AccessError::Query(format!("filter={}: {error}", said(&filter.specs)))
+            }
+            _ => self.unavailable(error.to_string()),
+        }
+    }
+
+    fn unavailable(&self, why: String) -> AccessError {
+        let space = without_password(&self.0.url);
+        tracing::warn!(%space, key = %String::from_utf8_lossy(&self.0.key), %why, "a tag space cannot be asked");
+        AccessError::Unavailable(
+            "which captures may be seen cannot be found out, so none are shown: the tag space does not answer as it \
+             should"
+                .to_owned(),
+        )
+    }
+}
+
+/// Rows in parts that are not too large.
+fn parts(rows: &[Row]) -> impl Iterator<Item = &[Row]> {
+    let mut rest = rows;
+    std::iter::from_fn(move || {
+        let mut bytes = 0;
+        let fits = rest.iter().take(MAX_ROWS).take_while(|row| {
+            let fits = bytes < MAX_BYTES;
+            bytes += row.line().len();
+            fits
+        });
+        let (part, after) = rest.split_at_checked(fits.count())?;
+        rest = after;
+        (!part.is_empty()).then_some(part)
+    })
+}

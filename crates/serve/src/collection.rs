@@ -1,0 +1,526 @@
+//! A collection: steps that are tried one after the other.
+
+use std::fmt;
+use std::sync::Arc;
+
+use futures_util::stream::{self, BoxStream, StreamExt};
+
+use super::access::{Access, AccessError};
+use super::config;
+use super::figures::Requests;
+use super::fuzzy;
+use super::group::{kept_rows, Group, Member, Part, Report, Unanswered};
+use super::memory::Full;
+use super::operations::{Operations, Reorder, Unsorted, SORTED};
+use super::reason::Reason;
+use super::sources::{self, Identity};
+use crate::query::{BadQuery, Query, Selection, PAGE, PAGE_OF_BLOCKS};
+use crate::source::Lookup;
+use crawlspace_archive::net::Net;
+use crawlspace_archive::row;
+use crawlspace_archive::sorted::Order;
+use crawlspace_archive::source::{Batch, Limits, SourceError};
+
+/// A collection.
+pub struct Collection {
+    /// The first part of its URLs.
+    pub name: Arc<str>,
+    /// Tried one after the other.
+    pub steps: Vec<Step>,
+    /// What was asked of it so far.
+    pub requests: Requests,
+    access: Option<Access>,
+    access_point: Option<String>,
+    /// Whether similar URLs are looked for where there is no row.
+    fuzzy: bool,
+}
+
+/// A step of a collection.
+pub struct Step {
+    /// Its sources.
+    pub group: Group,
+    /// What its rows are loaded with.
+    pub resource: Vec<config::Loader>,
+}
+
+/// Rows of an answer, which ends with an error when nobody can say how it goes on.
+pub type Rows = BoxStream<'static, Result<Batch, Failure>>;
+
+/// Why a query has no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// The query is wrong.
+    Query(BadQuery),
+    /// It cannot be said which rows may be seen, or there is no such access point.
+    Access(AccessError),
+    /// There are more rows than are put into another order.
+    TooMany,
+    /// There is no memory for them at the moment.
+    Busy,
+    /// No source that was asked answered.
+    Unanswered(Unanswered),
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Query(bad) => bad.fmt(f),
+            Failure::Access(error) => error.fmt(f),
+            Failure::Unanswered(sources) => sources.fmt(f),
+            Failure::Busy => f.write_str("other requests take all the memory that there is for them: ask again later"),
+            Failure::TooMany => write!(
+                f,
+                "more than {SORTED} captures, which would have to be sorted: narrow the query by from, to or filter, \
+                 or say limit"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for Failure {}
+
+impl From<Unanswered> for Failure {
+    /// Where there is too much of everything, that is for who asks to change.
+    fn from(sources: Unanswered) -> Failure {
+        match sources.all(Reason::Limit) {
+            true => Failure::TooMany,
+            false => Failure::Unanswered(sources),
+        }
+    }
+}
+
+impl From<Full> for Failure {
+    fn from(_: Full) -> Failure {
+        Failure::Busy
+    }
+}
+
+impl From<Unsorted> for Failure {
+    fn from(unsorted: Unsorted) -> Failure {
+        match unsorted {
+            Unsorted::TooMany => Failure::TooMany,
+            Unsorted::Full => Failure::Busy,
+        }
+    }
+}
+
+impl From<AccessError> for Failure {
+    fn from(error: AccessError) -> Failure {
+        Failure::Access(error)
+    }
+}
+
+impl From<BadQuery> for Failure {
+    fn from(bad: BadQuery) -> Failure {
+        Failure::Query(bad)
+    }
+}
+
+impl Collection {
+    /// Makes what the configuration says. Nothing is asked or opened yet.
+    ///
+    /// # Errors
+    /// What cannot work, in words.
+    pub fn open(config: &config::Collection, net: &Arc<Net>) -> Result<Collection, String> {
+        let access = config.tags.as_deref().map(Access::new).transpose()?;
+        let steps = config.steps.iter().map(|step| Step::open(step, net));
+        Ok(Collection {
+            name: config.name.as_str().into(),
+            steps: steps.collect(),
+            requests: Requests::default(),
+            access,
+            access_point: config.access_point.clone(),
+            fuzzy: config.fuzzy,
+        })
+    }
+
+    /// All sources of all steps.
+    pub fn members(&self) -> impl Iterator<Item = &Arc<Member>> {
+        self.steps.iter().flat_map(|step| &step.group.members)
+    }
+
+    /// The query as this collection understands it: its access point stands for one that is not said.
+    ///
+    /// # Errors
+    /// When it asks for tags of a collection without any, or for sources that there are not.
+    pub fn prepare(&self, mut query: Query) -> Result<Arc<Query>, Failure> {
+        if query.point.is_none() {
+            query.point.clone_from(&self.access_point);
+        }
+        if query.fuzzy == Some(true) && !self.fuzzy {
+            query.ignored.push("allowFuzzy".to_owned());
+        }
+        if self.access.is_none() {
+            if query.point.is_some() {
+                let why = "the collection has no access points (tags: in its configuration)";
+                return Err(AccessError::NoPoint(why.to_owned()).into());
+            }
+            if let Some(filter) = query.tag_filters.first() {
+                let why = format!("filter={filter}: the collection has no tags");
+                return Err(BadQuery(why).into());
+            }
+        }
+        self.knows(&query.sources)?;
+        Ok(Arc::new(query))
+    }
+
+    /// Checks that there are the sources that a selection names.
+    ///
+    /// # Errors
+    /// Names one that there is not, and those that there are.
+    pub fn knows(&self, selection: &Selection) -> Result<(), BadQuery> {
+        let (Selection::Only(names) | Selection::Except(names)) = selection else {
+            return Ok(());
+        };
+        for name in names {
+            if !self.members().any(|member| *member.name == **name) {
+                let known: Vec<&str> = self.members().map(|member| &*member.name).collect();
+                let why = format!("sources={name}: there are {}", known.join(", "));
+                return Err(BadQuery(why));
+            }
+        }
+        Ok(())
+    }
+
+    /// The rows of the first step that has any.
+    ///
+    /// # Errors
+    /// When there is no answer at all; sources that are missing from it are in the report.
+    pub async fn rows(&self, query: &Arc<Query>, report: &Report) -> Result<Rows, Failure> {
+        for step in &self.steps {
+            let mut rows = self.step(step, query, report).await?;
+            if let Some(first) = next(&mut rows).await? {
+                return Ok(stream::once(async { Ok(first) }).chain(rows).boxed());
+            }
+        }
+        match report.unanswered() {
+            Some(sources) => Err(sources.into()),
+            None => Ok(stream::empty().boxed()),
+        }
+    }
+
+    /// The rows of one step, after everything that is done to them; where there are none, those of similar URLs, as far
+    /// as the query and the configuration say so.
+    ///
+    /// # Errors
+    /// When there is no answer.
+    pub async fn step(
+        &self,
+        step: &Step,
+        query: &Arc<Query>,
+        report: &Report,
+    ) -> Result<Rows, Failure> {
+        let rows = self.exactly(step, query, report).await?;
+        match query.fuzzy {
+            Some(true) if self.fuzzy => self.or_similar(rows, step, query).await,
+            _ => Ok(rows),
+        }
+    }
+
+    async fn or_similar(
+        &self,
+        mut rows: Rows,
+        step: &Step,
+        query: &Arc<Query>,
+    ) -> Result<Rows, Failure> {
+        if let Some(first) = next(&mut rows).await? {
+            return Ok(stream::once(async { Ok(first) }).chain(rows).boxed());
+        }
+        for similar in fuzzy::similar(query) {
+            // What is missing was reported, and what cannot answer this is not missed.
+            let mut rows = match self.exactly(step, &similar, &Report::default()).await {
+                Err(Failure::TooMany) => continue,
+                rows => rows?,
+            };
+            if let Some(first) = next(&mut rows).await? {
+                let rows = stream::once(async { Ok(first) }).chain(rows);
+                let marked = rows.map(|batch: Result<Batch, Failure>| {
+                    let rows = batch?.into_iter();
+                    Ok(rows.map(|row| row.with(r#""is_fuzzy": "1""#)).collect())
+                });
+                return Ok(marked.boxed());
+            }
+        }
+        Ok(stream::empty().boxed())
+    }
+
+    /// The rows of one step for what is asked, and nothing similar.
+    async fn exactly(
+        &self,
+        step: &Step,
+        query: &Arc<Query>,
+        report: &Report,
+    ) -> Result<Rows, Failure> {
+        let (part, skipped, wanted) = self.part(step, query).await?;
+        // Blocks are in the order of time.
+        let ascending = query.needs_ascending() || part != Part::All;
+        let lookup = self.lookup(query, ascending, wanted.map(|n| n.saturating_add(skipped)));
+        let mut rows: Rows = step.group.ask(&lookup, &part, report).await.map(Ok).boxed();
+        if matches!(part, Part::Index(_)) {
+            return Ok(self::part(rows, skipped, wanted));
+        }
+        if let Some(access) = self.access.clone() {
+            if query.point.is_some() || !query.tag_filters.is_empty() {
+                rows = visible(rows, access, query);
+            }
+        }
+        if let Some(mut operations) = Operations::of(query) {
+            let ended = rows.map(Some).chain(stream::once(async { None }));
+            let left = ended.map(move |batch| match batch {
+                Some(batch) => Ok(operations.apply(batch?)),
+                None => Ok(operations.finish()),
+            });
+            rows = left.boxed();
+        }
+        if ascending && query.order != Order::Ascending {
+            let most = wanted.map(|wanted| wanted.saturating_add(skipped));
+            let mut reorder = Reorder::new(query.order, most);
+            while let Some(batch) = next(&mut rows).await? {
+                reorder.take(batch)?;
+            }
+            let (sorted, kept) = reorder.finish();
+            rows = kept_rows(sorted, kept).map(Ok).boxed();
+        }
+        Ok(self::part(rows, skipped, wanted))
+    }
+
+    /// How many pages the answer has. Of a source that has blocks, pages are of blocks, otherwise of rows.
+    ///
+    /// # Errors
+    /// When there is no answer.
+    pub async fn pages(&self, query: &Arc<Query>, report: &Report) -> Result<Pages, Failure> {
+        let mut none = Pages {
+            count: 0,
+            size: query.page_size.unwrap_or(PAGE),
+            of_blocks: false,
+        };
+        for step in &self.steps {
+            let pages = match self.blocks(step, query).await {
+                Ok(Some(blocks)) => {
+                    report.answered();
+                    let size = query.page_size.unwrap_or(PAGE_OF_BLOCKS);
+                    Pages {
+                        count: blocks,
+                        size,
+                        of_blocks: true,
+                    }
+                }
+                Ok(None) => {
+                    let mut rows = self.step(step, query, report).await?;
+                    let mut count = 0;
+                    while let Some(batch) = next(&mut rows).await? {
+                        count += batch.len() as u64;
+                    }
+                    let size = query.page_size.unwrap_or(PAGE);
+                    Pages {
+                        count,
+                        size,
+                        of_blocks: false,
+                    }
+                }
+                Err((name, error)) => {
+                    report.add(&name, error);
+                    continue;
+                }
+            };
+            if pages.count > 0 {
+                return Ok(pages);
+            }
+            // No pages, but of what there would be some.
+            none = pages;
+        }
+        match report.unanswered() {
+            Some(sources) => Err(sources.into()),
+            None => Ok(none),
+        }
+    }
+
+    /// How many blocks rows of the query can be in, if its pages are of blocks. Where rows are hidden they are not,
+    /// since blocks are of all rows.
+    async fn blocks(
+        &self,
+        step: &Step,
+        query: &Arc<Query>,
+    ) -> Result<Option<u64>, (Arc<str>, SourceError)> {
+        if query.point.is_some() || !query.tag_filters.is_empty() {
+            return Ok(None);
+        }
+        step.group.blocks(&self.lookup(query, true, None)).await
+    }
+
+    fn lookup(&self, query: &Arc<Query>, ascending: bool, most: Option<u64>) -> Arc<Lookup> {
+        let asked = match query.resolve_revisits {
+            // Originals may be from before.
+            true => Arc::new(Query {
+                from: None,
+                to: None,
+                ..(**query).clone()
+            }),
+            false => Arc::clone(query),
+        };
+        Arc::new(Lookup {
+            order: if ascending {
+                Order::Ascending
+            } else {
+                query.order
+            },
+            at_most: most.filter(|_| query.keeps_all()),
+            query: asked,
+            collection: Arc::clone(&self.name),
+        })
+    }
+
+    /// What is asked of the sources of a step, and which of the rows that come of it are on the page.
+    async fn part(
+        &self,
+        step: &Step,
+        query: &Arc<Query>,
+    ) -> Result<(Part, u64, Option<u64>), Failure> {
+        let of_rows = (Part::All, query.skipped(), query.wanted());
+        // All rows are counted, on whatever page they are.
+        if query.show_num_pages {
+            return Ok((Part::All, 0, None));
+        }
+        if query.page.is_none() && !query.show_paged_index {
+            return Ok(of_rows);
+        }
+        let Ok(Some(count)) = self.blocks(step, query).await else {
+            return match query.show_paged_index {
+                true => Err(BadQuery(NO_BLOCKS.to_owned()).into()),
+                false => Ok(of_rows),
+            };
+        };
+        let size = query.page_size.unwrap_or(PAGE_OF_BLOCKS);
+        let page = query.page.unwrap_or(0);
+        let first = page.saturating_mul(size);
+        if page > 0 && first >= count {
+            let last = count.div_ceil(size).saturating_sub(1);
+            return Err(BadQuery(format!("page={page}: the last one is {last}")).into());
+        }
+        let blocks = first..first.saturating_add(size);
+        let part = match query.show_paged_index {
+            true => Part::Index(blocks),
+            false => Part::Blocks(blocks),
+        };
+        Ok((part, query.offset, query.limit))
+    }
+}
+
+const NO_BLOCKS: &str = "showPagedIndex: only a single source that has blocks, without access points, has an index of them";
+
+/// How many pages an answer has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pages {
+    /// How many of what they are of.
+    pub count: u64,
+    /// How many of these a page has.
+    pub size: u64,
+    /// Whether they are blocks of a source, and not rows.
+    pub of_blocks: bool,
+}
+
+impl Step {
+    fn open(config: &config::Step, net: &Arc<Net>) -> Step {
+        let live = config.resource.contains(&config::Loader::Live);
+        let members = config.sources.iter().map(|source| {
+            let kind = source.kind.word();
+            let mut limits = Limits {
+                first: source.timeout,
+                ..Limits::default()
+            };
+            limits.bytes = source.max_bytes.unwrap_or(limits.bytes);
+            limits.rows = source.max_rows.unwrap_or(limits.rows);
+            let mut members = String::new();
+            row::member("source", &source.name, &mut members);
+            // What pywb calls it, whose Memento links take it from there.
+            row::member("source-coll", &source.name, &mut members);
+            row::member("source_type", kind, &mut members);
+            let identity = Identity {
+                name: source.name.as_str().into(),
+                kind,
+                members: members.into(),
+                limits,
+                live,
+            };
+            Arc::new(Member {
+                name: Arc::clone(&identity.name),
+                kind,
+                limits,
+                source: sources::open(source, identity, net),
+                breaker: Default::default(),
+                figures: Default::default(),
+            })
+        });
+        Step {
+            group: Group {
+                members: members.collect(),
+            },
+            resource: config.resource.clone(),
+        }
+    }
+}
+
+/// The rows that may be seen.
+fn visible(rows: Rows, access: Access, query: &Arc<Query>) -> Rows {
+    let state = Some((rows, access, Arc::clone(query), false));
+    let visible = stream::unfold(state, |state| async move {
+        let (mut rows, access, query, asked) = state?;
+        let (point, tags) = (query.point.as_deref(), &query.tag_filters[..]);
+        let seen = match rows.next().await {
+            Some(Ok(batch)) => access.filter(point, tags, batch).await,
+            Some(Err(failure)) => return Some((Err(failure), None)),
+            None if asked => return None,
+            None => {
+                let checked = access.check(point, tags).await;
+                return checked.err().map(|error| (Err(error.into()), None));
+            }
+        };
+        match seen {
+            Ok(batch) => Some((Ok(batch), Some((rows, access, query, true)))),
+            Err(error) => Some((Err(error.into()), None)),
+        }
+    });
+    visible.boxed()
+}
+
+/// Leaves out the first `skipped` rows, and ends after `wanted` further ones, if there is such a limit.
+fn part(rows: Rows, skipped: u64, wanted: Option<u64>) -> Rows {
+    if skipped == 0 && wanted.is_none() {
+        return rows;
+    }
+    let state = (rows, skipped, wanted.unwrap_or(u64::MAX));
+    let part = stream::unfold(state, |(mut rows, mut skipped, mut wanted)| async move {
+        loop {
+            if wanted == 0 {
+                return None;
+            }
+            let mut batch = match rows.next().await? {
+                Ok(batch) => batch,
+                Err(failure) => return Some((Err(failure), (rows, 0, 0))),
+            };
+            let many = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
+            let dropped = many(skipped).min(batch.len());
+            skipped -= dropped as u64;
+            batch.drain(..dropped);
+            batch.truncate(many(wanted));
+            wanted -= batch.len() as u64;
+            if !batch.is_empty() {
+                return Some((Ok(batch), (rows, skipped, wanted)));
+            }
+        }
+    });
+    part.boxed()
+}
+
+/// The next batch with something in it.
+///
+/// # Errors
+/// When nobody can say how it goes on.
+pub async fn next(rows: &mut Rows) -> Result<Option<Batch>, Failure> {
+    loop {
+        match rows.next().await.transpose()? {
+            Some(batch) if batch.is_empty() => {}
+            other => return Ok(other),
+        }
+    }
+}

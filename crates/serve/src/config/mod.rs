@@ -1,0 +1,190 @@
+//! The configuration file, and the normal form that every way to write it comes down to.
+
+mod collection;
+mod errors;
+mod fields;
+mod indexes;
+mod loader;
+mod location;
+mod pywb;
+mod read;
+mod show;
+mod source;
+#[cfg(test)]
+mod tests;
+mod yaml;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crawlspace_archive::net::Network;
+
+pub use errors::{ConfigErrors, Place, Remark};
+use read::Reader;
+pub use show::Secrets;
+
+/// Everything that a server of this kind has to know.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// The collections, in the order of the file.
+    pub collections: Vec<Collection>,
+    /// Addresses that may be fetched from though they are private, loopback or link-local.
+    pub allow_private: Vec<Network>,
+    /// The indexes of jobs, if it has any.
+    pub indexes: Option<Indexes>,
+    /// The folder of the file, an absolute path. Relative paths in hashes of Redis begin there as well.
+    pub folder: PathBuf,
+}
+
+/// Indexes of jobs, which are built when somebody asks for them. Of what is `None`, the
+/// [cache](crawlspace_jobs) knows how it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Indexes {
+    /// Where they are kept. Absolute.
+    pub cache_dir: PathBuf,
+    /// Where the metadata files of jobs are: absolute paths of folders and list files, and URLs.
+    pub metadata: Vec<String>,
+    /// How long to wait for somebody else who builds the same one.
+    pub wait: Option<Duration>,
+    /// After how long a job that was missing is looked for again.
+    pub retry_missing: Option<Duration>,
+    /// What sorting may take of memory, in bytes.
+    pub memory: Option<u64>,
+    /// How large all of them together may be, in bytes.
+    pub max_size: Option<u64>,
+    /// How much has to stay free where they are, in bytes.
+    pub min_free: Option<u64>,
+    /// How long one that nobody uses is kept.
+    pub max_age: Option<Duration>,
+    /// How long one is kept in any case after it was used.
+    pub grace: Option<Duration>,
+}
+
+/// A collection: one step, or a sequence of them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Collection {
+    /// The first part of its URLs.
+    pub name: String,
+    /// Tried one after the other, until one has something. One, unless it is a sequence.
+    pub steps: Vec<Step>,
+    /// Whether the file says `sequence`, which one with a single step may.
+    pub is_sequence: bool,
+    /// `tags: redis://host:port/db/key`: the tag space of its access points.
+    pub tags: Option<String>,
+    /// The access point of requests that name none.
+    pub access_point: Option<String>,
+    /// Whether captures of similar URLs stand for a URL that has none.
+    pub fuzzy: bool,
+}
+
+/// Sources that are asked at once, and what loads the records that their rows are about.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Step {
+    /// One, or those of an `index_group`.
+    pub sources: Vec<Source>,
+    /// Whether the file says `index_group`, which one with a single source may.
+    pub is_group: bool,
+    /// Tried in this order.
+    pub resource: Vec<Loader>,
+}
+
+/// A source with its name and limits.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Source {
+    /// What rows say in `source`.
+    pub name: String,
+    /// What it is.
+    pub kind: SourceKind,
+    /// `index_timeout`: how long its first row may take.
+    pub timeout: Duration,
+    /// Limits that are given for it alone: bytes of an answer.
+    pub max_bytes: Option<u64>,
+    /// Rows of an answer.
+    pub max_rows: Option<u64>,
+}
+
+/// What a source is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SourceKind {
+    /// A CDX or CDXJ file, or a folder of them.
+    File {
+        /// Absolute. May hold `{coll}`.
+        path: PathBuf,
+    },
+    /// A sorted set of CDXJ lines.
+    Redis {
+        /// `redis://host:port/db/key`; the key may hold `{coll}`.
+        url: String,
+    },
+    /// TimeGate and TimeMap of a Memento archive. The URLs hold `{url}`, and the last one `{timestamp}`.
+    Memento {
+        /// Asked for the memento closest to a moment.
+        timegate_url: String,
+        /// Asked for all mementos.
+        timemap_url: String,
+        /// Where a memento is, unaltered.
+        replay_url: String,
+    },
+    /// A CDX server.
+    Cdx {
+        /// May hold `{url}` and `{timestamp}`.
+        api_url: String,
+        /// Where a capture is, unaltered. None when nothing says so.
+        replay_url: Option<String>,
+        /// How filters are written there; none are sent when it is not known.
+        dialect: Option<Dialect>,
+    },
+    /// The live web.
+    Live,
+    /// A ZipNum cluster.
+    ZipNum {
+        /// Its folder, or its secondary index (`*.idx`). Absolute.
+        path: PathBuf,
+    },
+    /// A collection of another server of this kind.
+    Upstream {
+        /// `http://host/coll`.
+        url: String,
+    },
+}
+
+/// The dialects of filters that CDX servers have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dialect {
+    /// pywb.
+    Pywb,
+    /// OutbackCDX.
+    Outback,
+    /// The Internet Archive's wayback-cdx-server.
+    Ia,
+}
+
+/// What turns a row into a record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Loader {
+    /// `$live`: fetches `live_url`.
+    Live,
+    /// `warc-prefix+file://…`: a folder with WARC files. Absolute; may hold `{coll}`.
+    Folder(PathBuf),
+    /// `warc-prefix+http://…`: what stands before the names of WARC files.
+    Web(String),
+    /// `warc-index+file://…`: a file of `name<TAB>path[<TAB>path …]`. Absolute.
+    PathIndex(PathBuf),
+    /// `warc-index+redis://…`: a hash from names to paths.
+    RedisIndex(String),
+}
+
+impl SourceKind {
+    /// The word for it, which rows say in `source_type`.
+    pub fn word(&self) -> &'static str {
+        match self {
+            SourceKind::File { .. } => "file",
+            SourceKind::Redis { .. } => "redis",
+            SourceKind::Memento { .. } => "memento",
+            SourceKind::Cdx { .. } => "cdx",
+            SourceKind::Live => "live",
+            SourceKind::ZipNum { .. } => "zipnum",
+            SourceKind::Upstream { .. } => "upstream",
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! Reading a configuration: from YAML to the normal form.
+
+use std::env;
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::{self, Path};
+
+use super::errors::{Findings, Place};
+use super::fields::meant;
+use super::location::network;
+use super::pywb;
+use super::yaml::{self, Node, Value};
+use crate::config::{Config, ConfigErrors, Loader, Remark};
+use crawlspace_archive::net::Network;
+
+/// What a configuration has at its top.
+const TOP: [&str; 3] = ["collections", "allow_private", "indexes"];
+/// What reads: where relative paths begin, variables of the environment, and what was found to be wrong.
+pub(super) struct Reader<'a> {
+    pub folder: &'a Path,
+    pub variable: &'a dyn Fn(&str) -> Option<String>,
+    pub found: Findings,
+    /// What loads records where nothing is said about it.
+    pub loaders: Vec<Loader>,
+}
+
+impl Config {
+    /// Reads a file. Relative paths in it are relative to its folder.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it, each with its place. What is only strange is passed over: see
+    /// [`Config::read`].
+    pub fn load(path: impl AsRef<Path>) -> Result<Config, ConfigErrors> {
+        Ok(Config::read(path)?.0)
+    }
+
+    /// Reads a file, and says also what in it has no effect, or is likely not what was meant.
+    ///
+    /// # Errors
+    /// As [`Config::load`].
+    pub fn read(path: impl AsRef<Path>) -> Result<(Config, Vec<Remark>), ConfigErrors> {
+        let path = path.as_ref();
+        let file = path.display().to_string();
+        let wrong = |error: io::Error| {
+            ConfigErrors::of_file(&file, format!("this file cannot be read: {error}"))
+        };
+        let mut bytes = Vec::new();
+        let most = u64::try_from(yaml::LARGEST).unwrap_or(u64::MAX);
+        File::open(path)
+            .and_then(|file| file.take(most.saturating_add(1)).read_to_end(&mut bytes))
+            .map_err(wrong)?;
+        if bytes.len() > yaml::LARGEST {
+            let what = format!("this file has more than {} bytes", yaml::LARGEST);
+            return Err(ConfigErrors::of_file(&file, what));
+        }
+        let text = match std::str::from_utf8(&bytes) {
+            Ok(text) => text,
+            Err(error) => {
+                let before = bytes.get(..error.valid_up_to()).unwrap_or_default();
+                let line = memchr::memchr_iter(b'\n', before).count() + 1;
+                let what = format!("line {line} is no UTF-8: save the file in that encoding");
+                return Err(ConfigErrors::of_file(&file, what));
+            }
+        };
+        let whole = path::absolute(path).map_err(wrong)?;
+        let folder = whole.parent().unwrap_or(Path::new("/"));
+        Config::parse(text, &file, folder)
+    }
+
+    /// Reads a text as if it stood in that file of that folder, an absolute one.
+    ///
+    /// ```
+    /// use std::path::Path;
+    /// use crawlspace_serve::config::{Config, SourceKind};
+    ///
+    /// let (config, _) = Config::parse("collections: {live: $live}", "config.yaml", Path::new("/etc"))?;
+    /// assert_eq!(config.collections[0].steps[0].sources[0].kind, SourceKind::Live);
+    /// let errors = Config::parse("collections: {a: $life}", "config.yaml", Path::new("/etc")).unwrap_err();
+    /// assert!(errors.to_string().starts_with("config.yaml:1:18: "));
+    /// # Ok::<(), crawlspace_serve::config::ConfigErrors>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Config::load`].
+    pub fn parse(
+        text: &str,
+        file: &str,
+        folder: &Path,
+    ) -> Result<(Config, Vec<Remark>), ConfigErrors> {
+        Config::parse_with(text, file, folder, &|name| env::var(name).ok())
+    }
+
+    /// Parses as [`Config::parse`] does, with `variable` in place of the environment's variables.
+    pub(super) fn parse_with(
+        text: &str,
+        file: &str,
+        folder: &Path,
+        variable: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<(Config, Vec<Remark>), ConfigErrors> {
+        let mut reader = Reader {
+            folder,
+            variable,
+            found: Findings::default(),
+            loaders: vec![Loader::Live],
+        };
+        let config = if text.len() > yaml::LARGEST {
+            let what = format!("more than {} bytes", yaml::LARGEST);
+            reader.found.error(Place { line: 1, column: 1 }, what);
+            None
+        } else {
+            match yaml::read(text) {
+                Ok((root, twice)) => {
+                    for wrong in twice {
+                        reader.found.error(wrong.place, wrong.what);
+                    }
+                    reader.config(&root)
+                }
+                Err(wrong) => {
+                    reader.found.error(wrong.place, wrong.what);
+                    None
+                }
+            }
+        };
+        reader.found.end(file, config)
+    }
+}
+
+impl Reader<'_> {
+    fn config(&mut self, root: &Node) -> Option<Config> {
+        let fields = self.fields(root, "a configuration")?;
+        for entry in fields.entries {
+            let key = &*entry.key;
+            if !TOP.contains(&key) && !pywb::knows(key) {
+                let hint = meant(key, &TOP);
+                let what = format!("a configuration has no {key:?}{hint}");
+                self.found.error(entry.place, what);
+            }
+        }
+        let allow_private = match fields.get("allow_private") {
+            Some(node) => self.networks(node),
+            None => Vec::new(),
+        };
+        let folders = self.folders_of_pywb(&fields);
+        let indexes = fields.get("indexes").map(|node| self.indexes(node));
+        let entries = match fields.get("collections") {
+            Some(node) => self.fields(node, "collections")?.entries,
+            None => &[],
+        };
+        if entries.is_empty() && folders.all.is_empty() && indexes.is_none() {
+            let (place, what) = match fields.get("collections") {
+                Some(node) => (node.place, "there are no collections"),
+                None => (
+                    fields.place,
+                    "collections is missing: a mapping from names to collections",
+                ),
+            };
+            self.found.error(place, what);
+            return None;
+        }
+        let mut collections = Vec::new();
+        for entry in entries {
+            collections.extend(match pywb::is_all(&entry.value) {
+                true => self.all_of_pywb(entry, &folders),
+                false => self.collection(entry),
+            });
+        }
+        for folder in folders.all {
+            // Those that are written down come first.
+            if !entries.iter().any(|entry| *entry.key == *folder.name) {
+                collections.push(folder.collection());
+            }
+        }
+        Some(Config {
+            collections,
+            allow_private,
+            indexes: indexes.flatten(),
+            folder: self.folder.to_owned(),
+        })
+    }
+
+    fn networks(&mut self, node: &Node) -> Vec<Network> {
+        let mut networks = Vec::new();
+        for one in each(node) {
+            if let Some(text) = self.text(one, "an address or network") {
+                networks.extend(self.found.take(one.place, network(&text)));
+            }
+        }
+        networks
+    }
+}
+
+/// The nodes of a list, or the one that stands for a list.
+pub(super) fn each(node: &Node) -> &[Node] {
+    match &node.value {
+        Value::List(nodes) => nodes,
+        _ => std::slice::from_ref(node),
+    }
+}

@@ -1,0 +1,237 @@
+//! Every kind of source and loader, in short and in full, and what else can be said of them.
+
+use std::time::Duration;
+
+use super::examples::{folder, step, web};
+use super::{good, parse};
+use crate::config::{Dialect, Loader, SourceKind};
+use crawlspace_archive::net::Network;
+
+#[test]
+fn loaders_of_every_kind() {
+    let step = step(
+        "
+collections:
+  c:
+    index: /i
+    resource:
+      - $live
+
+      # warc prefix to find exact WARC path
+
+      - warc-prefix+file:///local/warcs
+      - warc-prefix+http://remote/warc/path/
+
+      # text-based filename lookup
+      - warc-index+file:///warc/path-index.txt
+
+      # redis-based filename lookup
+      - warc-index+redis://redis/hash_key
+
+      - /warc/path-index.txt
+      - redis://redis:6380/3/{coll}:warcs
+      - http://remote/get?file=
+      - warcs/{coll}
+",
+    );
+    let index = || Loader::PathIndex("/warc/path-index.txt".into());
+    assert_eq!(
+        step.resource,
+        [
+            Loader::Live,
+            folder("/local/warcs"),
+            web("http://remote/warc/path/"),
+            index(),
+            Loader::RedisIndex("redis://redis:6379/0/hash_key".to_owned()),
+            index(),
+            Loader::RedisIndex("redis://redis:6380/3/{coll}:warcs".to_owned()),
+            web("http://remote/get?file="),
+            folder("/etc/archive/warcs/{coll}"),
+        ]
+    );
+}
+
+#[test]
+fn sources_of_every_kind_in_short_and_long() {
+    for (long, short) in [
+        ("type: file, path: x.cdxj", "./x.cdxj"),
+        ("type: file, path: /a b/c", "file:///a%20b/c"),
+        ("type: file, path: ../x", "file://../x"),
+        ("type: redis, redis_url: 'redis://h:6379/0/k'", "redis://h/k"),
+        (
+            "type: redis, redis_url: 'rediss://u:p@h:6379/2/{coll}:cdxj'",
+            "rediss://u:p@h/2/{coll}:cdxj",
+        ),
+        ("type: zipnum, path: /cluster", "zipnum+/cluster"),
+        ("type: zipnum, path: /cluster", "zipnum+file:///cluster/"),
+        ("type: zipnum, path: /c/cluster.idx", "/c/cluster.idx"),
+        (
+            "type: cdx, api_url: 'http://h/', replay_url: 'http://h/web/{timestamp}id_/{url}'",
+            "cdx+http://h /web",
+        ),
+        (
+            "type: cdx, api_url: 'http://h-cdx?a=b'",
+            "cdx+http://h-cdx?a=b",
+        ),
+        (
+            "type: upstream, url: 'http://h:8080/many'",
+            "upstream+http://h:8080/many/",
+        ),
+        (
+            "type: cdx, api_url: 'http://h/{coll}-cdx', replay_url: 'http://h/{coll}/{timestamp}id_/{url}'",
+            "cdx+http://h/{coll}-cdx",
+        ),
+        (
+            "type: cdx, api_url: 'http://h/a/cdx?key=1&', replay_url: 'http://h/w/{timestamp}id_/{url}'",
+            "cdx+http://h/a/cdx?key=1& /w",
+        ),
+    ] {
+        let resource = "resource: [$live, /warcs]";
+        let long = format!("collections: {{c: {{index: {{{long}}}, {resource}}}}}");
+        let short = format!("collections: {{c: {{index: '{short}', {resource}}}}}");
+        assert_eq!(good(&long), good(&short), "{short}");
+    }
+}
+
+#[test]
+fn a_source_can_have_limits_of_its_own() {
+    let step = step(
+        "
+collections:
+  c:
+    index_timeout: 2
+    index_group:
+      a: {type: cdx, api_url: 'http://h/a-cdx', replay_url: 'http://h/{timestamp}/{url}', dialect: outback,
+          index_timeout: 0.25, max_bytes: 1000, max_rows: 7}
+      b: {type: live, timeout: 1.5}
+      c: $live
+",
+    );
+    let [a, b, c] = &*step.sources else {
+        panic!("{step:?}");
+    };
+    assert_eq!(a.timeout, Duration::from_millis(250));
+    assert_eq!((a.max_bytes, a.max_rows), (Some(1000), Some(7)));
+    assert!(matches!(
+        a.kind,
+        SourceKind::Cdx {
+            dialect: Some(Dialect::Outback),
+            ..
+        }
+    ));
+    assert_eq!(b.timeout, Duration::from_millis(1500));
+    assert_eq!(c.timeout, Duration::from_secs(2));
+}
+
+#[test]
+fn timeouts_stand_at_every_level() {
+    let config = good(
+        "
+collections:
+  single: {index: $live, index_timeout: 0.5}
+  sequence:
+    index_timeout: 2
+    sequence:
+      - $live
+      - {index: $live, index_timeout: 3}
+      - {index: {type: live, index_timeout: 4}, index_timeout: 3}
+",
+    );
+    let timeouts: Vec<Vec<f64>> = config
+        .collections
+        .iter()
+        .map(|collection| {
+            let sources = collection.steps.iter().flat_map(|step| &step.sources);
+            sources.map(|source| source.timeout.as_secs_f64()).collect()
+        })
+        .collect();
+    assert_eq!(timeouts, [vec![0.5], vec![2.0, 3.0, 4.0]]);
+}
+
+#[test]
+fn sources_have_names() {
+    let config = good(
+        "
+collections:
+  a: $live
+  b: {index: {type: live, name: other}}
+  c:
+    sequence:
+      - index: $live
+      - {name: second, index: $live}
+      - {name: ignored, index: {type: live, name: third}}
+      - {index_group: {x: $live}}
+",
+    );
+    let names: Vec<&str> = config
+        .collections
+        .iter()
+        .flat_map(|collection| &collection.steps)
+        .flat_map(|step| &step.sources)
+        .map(|source| source.name.as_str())
+        .collect();
+    assert_eq!(names, ["a", "other", "c.1", "second", "third", "x"]);
+}
+
+#[test]
+fn private_networks_and_access_points() {
+    let config = good(
+        "
+allow_private: [127.0.0.1, '::1', 10.0.0.0/8]
+collections:
+  c: {index: $live, tags: 'redis://h/tags:{coll}', access_point: public}
+",
+    );
+    let network = |address: &str, bits| Network {
+        address: address.parse().unwrap(),
+        bits,
+    };
+    assert_eq!(
+        config.allow_private,
+        [
+            network("127.0.0.1", 32),
+            network("::1", 128),
+            network("10.0.0.0", 8)
+        ]
+    );
+    let collection = &config.collections[0];
+    assert_eq!(
+        collection.tags.as_deref(),
+        Some("redis://h:6379/0/tags:{coll}")
+    );
+    assert_eq!(collection.access_point.as_deref(), Some("public"));
+    assert_eq!(
+        good("{allow_private: ::1, collections: {c: $live}}").allow_private,
+        [network("::1", 128)]
+    );
+}
+
+#[test]
+fn an_index_whose_records_nothing_loads_is_remarked_upon() {
+    let (_, warnings) = parse("collections: {c: /index}").unwrap();
+    assert_eq!(warnings.len(), 1);
+    let place = warnings[0].place.unwrap();
+    assert_eq!((place.line, place.column), (1, 18));
+}
+
+#[test]
+fn what_is_repeated_is_written_once() {
+    let config = good(
+        "
+collections:
+  a: &a
+    index: $live
+    index_timeout: 1
+  b: *a
+  c:
+    <<: *a
+    index_timeout: 2
+",
+    );
+    let [a, b, c] = &*config.collections else {
+        panic!("{config:?}");
+    };
+    assert_eq!(a.steps[0].sources[0].timeout, b.steps[0].sources[0].timeout);
+    assert_eq!(b.steps[0].sources[0].name, "b");
+    assert_eq!(c.steps[0].sources[0].timeout, Duration::from_secs(2));
+}

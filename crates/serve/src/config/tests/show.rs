@@ -1,0 +1,250 @@
+//! The normal form as text.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+
+use super::{good, parse};
+use crate::config::{
+    Collection, Config, Dialect, Indexes, Loader, Secrets, Source, SourceKind, Step,
+};
+use crawlspace_archive::net::Network;
+
+#[test]
+fn the_normal_form_has_everything() {
+    let config = good(
+        "
+allow_private: 127.0.0.1
+collections:
+  many:
+    index_group:
+      ia: cdx+http://web.archive.org/cdx /web
+      red: redis://user:secret@h/key
+    resource: [./warcs, $live, 'warc-index+redis://:secret@h/hash']
+  live: $live
+",
+    );
+    let shown = config.to_yaml(Secrets::Masked);
+    assert_eq!(
+        shown,
+        r#"allow_private:
+  - "127.0.0.1/32"
+collections:
+  many:
+    index_group:
+      ia:
+        type: cdx
+        api_url: http://web.archive.org/cdx?url={url}&closest={timestamp}
+        replay_url: http://web.archive.org/web/{timestamp}id_/{url}
+        index_timeout: 5.0
+      red:
+        type: redis
+        redis_url: "redis://user:***@h:6379/0/key"
+        index_timeout: 5.0
+    resource:
+      - warc-prefix+file:///etc/archive/warcs
+      - $live
+      - "warc-index+redis://:***@h:6379/0/hash"
+  live:
+    index:
+      type: live
+      index_timeout: 5.0
+    resource:
+      - $live
+"#
+    );
+    assert!(!config.to_json(Secrets::Masked).contains("secret"));
+    assert!(config
+        .to_json(Secrets::Shown)
+        .contains("redis://user:secret@h:6379/0/key"));
+}
+
+fn name() -> impl Strategy<Value = String> {
+    "[A-Za-z0-9._~@+:,=-]{1,12}".prop_filter("reserved", |name| {
+        !["_status", "_metrics", "_indexes", "static", ".", ".."].contains(&name.as_str())
+    })
+}
+
+/// Also words that mean something else without quotes.
+fn source_name() -> impl Strategy<Value = String> {
+    let word = prop_oneof![
+        Just("null"),
+        Just("<<"),
+        Just("~"),
+        Just("true"),
+        Just("1.5"),
+        Just("${PLACE}"),
+        Just("-"),
+        Just("#"),
+        Just("&a"),
+        Just("name:"),
+    ];
+    let any = "[^\\s\\pC,]{1,20}".prop_filter("marks", |name: &String| {
+        !name.starts_with('!') && name != "*"
+    });
+    prop_oneof![3 => any, 1 => word.prop_map(str::to_owned)]
+}
+
+fn path() -> impl Strategy<Value = PathBuf> {
+    let step = "[^/\\pC]{1,8}".prop_filter("no step", |step| step != ".");
+    vec(step, 1..4).prop_map(|steps| PathBuf::from(format!("/{}", steps.join("/"))))
+}
+
+fn base() -> impl Strategy<Value = String> {
+    "https?://[a-z]{1,8}(\\.[a-z]{2,3}){0,2}(:80[0-9]{2})?/([a-z0-9._~%!$'()*+;:@&=-]{1,6}/|\\{coll\\}/){0,3}"
+}
+
+fn redis() -> impl Strategy<Value = String> {
+    "rediss?://(([a-z]{0,3}:)?[A-Za-z0-9]{1,5}@)?[a-z]{1,5}:[1-9][0-9]{0,3}/(0|[1-9][0-9]?)/[^/\\pC][^\\pC]{0,10}"
+        .prop_filter("blank", |url| !url.ends_with(char::is_whitespace))
+}
+
+fn kind() -> impl Strategy<Value = SourceKind> {
+    let dialect = prop_oneof![
+        Just(Dialect::Pywb),
+        Just(Dialect::Outback),
+        Just(Dialect::Ia)
+    ];
+    prop_oneof![
+        path().prop_map(|path| SourceKind::File { path }),
+        path().prop_map(|path| SourceKind::ZipNum { path }),
+        redis().prop_map(|url| SourceKind::Redis { url }),
+        base().prop_map(|base| SourceKind::Memento {
+            timegate_url: format!("{base}{{url}}"),
+            timemap_url: format!("{base}timemap/link/{{url}}"),
+            replay_url: format!("{base}{{timestamp}}id_/{{url}}"),
+        }),
+        (base(), base(), option::of(dialect)).prop_map(|(api, replay, dialect)| SourceKind::Cdx {
+            api_url: format!("{api}cdx?a=b&url={{url}}"),
+            replay_url: Some(format!("{replay}{{timestamp}}/{{url}}")),
+            dialect,
+        }),
+        Just(SourceKind::Live),
+        "https?://[a-z]{1,9}/[a-z]{1,9}".prop_map(|url| SourceKind::Upstream { url }),
+    ]
+}
+
+fn source() -> impl Strategy<Value = Source> {
+    let limit = || option::of(1..=u64::MAX);
+    let nanos = 1_000_000..=86_400_000_000_000_u64;
+    (source_name(), kind(), nanos, limit(), limit()).prop_map(
+        |(name, kind, nanos, max_bytes, max_rows)| Source {
+            name,
+            kind,
+            timeout: Duration::from_nanos(nanos),
+            max_bytes,
+            max_rows,
+        },
+    )
+}
+
+fn loader() -> impl Strategy<Value = Loader> {
+    prop_oneof![
+        Just(Loader::Live),
+        path().prop_map(Loader::Folder),
+        path().prop_map(Loader::PathIndex),
+        base().prop_map(Loader::Web),
+        redis().prop_map(Loader::RedisIndex),
+    ]
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let sources = vec(source(), 1..4).prop_map(|mut sources| {
+        let mut seen = std::collections::HashSet::new();
+        sources.retain(|source: &Source| seen.insert(source.name.clone()));
+        sources
+    });
+    (sources, any::<bool>(), vec(loader(), 1..4)).prop_map(|(sources, group, resource)| Step {
+        is_group: group || sources.len() > 1,
+        sources,
+        resource,
+    })
+}
+
+fn network() -> impl Strategy<Value = Network> {
+    let address = any::<IpAddr>();
+    (address, 0..=128_u8).prop_map(|(address, bits)| Network {
+        address,
+        bits: bits.min(if address.is_ipv4() { 32 } else { 128 }),
+    })
+}
+
+fn indexes() -> impl Strategy<Value = Indexes> {
+    let nanos = || option::of(0..=86_400_000_000_000_u64);
+    let span = |nanos: Option<u64>| nanos.map(Duration::from_nanos);
+    let size = || option::of(1..=u64::MAX);
+    let place = prop_oneof![
+        path().prop_map(|path| path.to_string_lossy().into_owned()),
+        "https?://[a-z]{1,9}/[a-z0-9]{0,9}",
+    ];
+    let times = (nanos(), nanos(), nanos(), nanos());
+    let sizes = (size(), size(), size());
+    (path(), vec(place, 1..4), times, sizes).prop_map(
+        move |(cache_dir, metadata, (wait, retry, age, grace), (memory, max_size, min_free))| {
+            Indexes {
+                cache_dir,
+                metadata,
+                wait: span(wait),
+                retry_missing: span(retry),
+                memory,
+                max_size,
+                min_free,
+                max_age: span(age),
+                grace: span(grace),
+            }
+        },
+    )
+}
+
+fn config() -> impl Strategy<Value = Config> {
+    let collection = (
+        name(),
+        vec(step(), 1..4),
+        any::<bool>(),
+        option::of((redis(), option::of("[^\\pC\\s]{1,9}"))),
+        any::<bool>(),
+    )
+        .prop_map(|(name, steps, sequence, access, fuzzy)| Collection {
+            name,
+            is_sequence: sequence || steps.len() > 1,
+            steps,
+            tags: access.as_ref().map(|(tags, _)| tags.clone()),
+            access_point: access.and_then(|(_, point)| point),
+            fuzzy,
+        });
+    let parts = (
+        vec(collection, 1..4),
+        vec(network(), 0..3),
+        option::of(indexes()),
+    );
+    parts.prop_map(|(mut collections, allow_private, indexes)| {
+        let mut seen = std::collections::HashSet::new();
+        collections.retain(|collection: &Collection| seen.insert(collection.name.clone()));
+        Config {
+            collections,
+            allow_private,
+            indexes,
+            folder: "/etc/archive".into(),
+        }
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(150) })]
+
+    #[test]
+    fn what_is_shown_reads_as_the_same(config in config()) {
+        for text in [config.to_yaml(Secrets::Shown), config.to_json(Secrets::Shown)] {
+            match parse(&text) {
+                Ok((again, _)) => prop_assert_eq!(&again, &config, "{}", text),
+                Err(errors) => prop_assert!(false, "{}\n{}", errors, text),
+            }
+        }
+        let json: serde_json::Value = serde_json::from_str(&config.to_json(Secrets::Masked)).unwrap();
+        prop_assert!(json["collections"].is_object());
+    }
+}

@@ -1,0 +1,300 @@
+//! Indexes of jobs for many who ask at once: a set is built once for all of them, and to its end even if they go away,
+//! since what is built stays.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{watch, Notify, Semaphore};
+use tokio::task::spawn_blocking;
+
+use super::config;
+use crawlspace_archive::net::Guard;
+use crawlspace_jobs::{
+    Error, Index, IndexCaches, IndexKind, JobSet, Limits, Options, Progress, Work,
+};
+
+/// Limit of indexes built at once; further builds wait for their turn.
+const MAX_BUILDS: usize = 2;
+/// Limit of builds that wait for their turn; further requests are refused.
+const MAX_WAITING: usize = 200;
+/// Timeout of a build, the wait for its turn included.
+const LONGEST: Duration = Duration::from_secs(24 * 3600);
+/// How long it may take to see whether an index is there, before it is said that it is not: all its bytes may have to
+/// be read.
+const LOOK: Duration = Duration::from_secs(20);
+/// How long the outcome of a build is kept for those who were told to come again.
+const KEPT: Duration = Duration::from_secs(60);
+
+/// The caches of a server, and what is being built in them.
+#[derive(Debug)]
+pub struct Indexes {
+    caches: Arc<IndexCaches>,
+    running: Mutex<Running>,
+    turns: Semaphore,
+    waiting: Semaphore,
+    making_room: tokio::sync::Mutex<()>,
+}
+
+#[derive(Debug, Default)]
+struct Running {
+    builds: HashMap<(IndexKind, JobSet), Arc<Build>>,
+    stopped: bool,
+}
+
+#[derive(Debug)]
+struct Build {
+    work: Work,
+    state: watch::Receiver<State>,
+    taken: Notify,
+}
+
+/// How far a build is.
+#[derive(Clone, Debug)]
+enum State {
+    /// It is looked whether the index is there.
+    Looking,
+    /// Others have their turn.
+    Waiting,
+    Building,
+    Done(Outcome),
+}
+
+/// What came of a build.
+pub type Outcome = Arc<Result<Index, Refused>>;
+
+/// Why there is no index.
+#[derive(Debug)]
+pub enum Refused {
+    /// It could not be built.
+    Failed(Error),
+    /// Too many others wait.
+    Full,
+    /// The server ends.
+    Stopped,
+}
+
+/// What there is to say when one has waited long enough.
+#[derive(Debug)]
+pub enum Asked {
+    /// An index, or why there is none.
+    Done(Outcome),
+    /// It waits for its turn.
+    Waiting,
+    /// It is being built.
+    Building(Progress),
+}
+
+impl Indexes {
+    /// Opens the caches that a configuration names. Web servers with metadata files are asked as far as the guard permits.
+    ///
+    /// # Errors
+    /// As [`IndexCaches::open`].
+    pub fn open(config: &config::Indexes, guard: Guard) -> Result<Arc<Indexes>, Error> {
+        let caches = IndexCaches::open(Options {
+            guard: Some(guard),
+            ..options(config)
+        })?;
+        Ok(Arc::new(Indexes {
+            caches: Arc::new(caches),
+            running: Mutex::default(),
+            turns: Semaphore::new(MAX_BUILDS),
+            waiting: Semaphore::new(MAX_WAITING),
+            making_room: tokio::sync::Mutex::default(),
+        }))
+    }
+
+    /// The caches themselves.
+    pub fn caches(&self) -> &IndexCaches {
+        &self.caches
+    }
+
+    /// An index over jobs, which is waited for so long.
+    pub async fn get(self: &Arc<Self>, kind: IndexKind, jobs: &JobSet, wait: Duration) -> Asked {
+        let key = (kind, jobs.clone());
+        let Some(build) = self.join(&key) else {
+            return Asked::Done(Arc::new(Err(Refused::Stopped)));
+        };
+        let mut state = build.state.clone();
+        let looked = state.wait_for(|state| !matches!(state, State::Looking));
+        let _ = tokio::time::timeout(wait.max(LOOK), looked).await;
+        let done = state.wait_for(|state| matches!(state, State::Done(_)));
+        let _ = tokio::time::timeout(wait, done).await;
+        let now = build.state.borrow().clone();
+        match now {
+            State::Done(outcome) => {
+                self.forget(&key, &build);
+                build.taken.notify_one();
+                Asked::Done(outcome)
+            }
+            State::Waiting => Asked::Waiting,
+            State::Looking | State::Building => Asked::Building(build.work.progress()),
+        }
+    }
+
+    /// Ends all builds. What they have so far stays.
+    pub fn stop(&self) {
+        let mut running = self.running();
+        running.stopped = true;
+        for build in running.builds.values() {
+            build.work.cancel();
+        }
+    }
+
+    /// How many builds there are, those that wait included.
+    pub fn building(&self) -> Vec<(IndexKind, JobSet, Progress)> {
+        let running = self.running();
+        let builds = running.builds.iter();
+        let unfinished =
+            builds.filter(|(_, build)| !matches!(*build.state.borrow(), State::Done(_)));
+        let one = |((kind, jobs), build): (&(IndexKind, JobSet), &Arc<Build>)| {
+            (*kind, jobs.clone(), build.work.progress())
+        };
+        unfinished.map(one).collect()
+    }
+
+    /// The build of an index, which begins if there is none. None when the server ends.
+    fn join(self: &Arc<Self>, key: &(IndexKind, JobSet)) -> Option<Arc<Build>> {
+        let mut running = self.running();
+        if running.stopped {
+            return None;
+        }
+        if let Some(build) = running.builds.get(key) {
+            return Some(Arc::clone(build));
+        }
+        let (told, state) = watch::channel(State::Looking);
+        let build = Arc::new(Build {
+            work: Work::default(),
+            state,
+            taken: Notify::new(),
+        });
+        running.builds.insert(key.clone(), Arc::clone(&build));
+        tokio::spawn(Arc::clone(self).run(key.clone(), Arc::clone(&build), told));
+        Some(build)
+    }
+
+    async fn run(
+        self: Arc<Self>,
+        key: (IndexKind, JobSet),
+        build: Arc<Build>,
+        told: watch::Sender<State>,
+    ) {
+        let made = self.make(&key, &build.work, &told);
+        let outcome = match tokio::time::timeout(LONGEST, made).await {
+            Ok(outcome) => outcome,
+            Err(_) => {
+                build.work.cancel();
+                Err(Refused::Failed(Error::Cancelled))
+            }
+        };
+        if let Err(Refused::Failed(error)) = &outcome {
+            let (kind, jobs) = &key;
+            tracing::warn!(%kind, %jobs, %error, "an index could not be built");
+        }
+        let was_built = matches!(*told.borrow(), State::Building);
+        told.send_replace(State::Done(Arc::new(outcome)));
+        if was_built {
+            self.make_room().await;
+        }
+        // Somebody who was told to come again may not come.
+        let _ = tokio::time::timeout(KEPT, build.taken.notified()).await;
+        self.forget(&key, &build);
+    }
+
+    async fn make(
+        &self,
+        key: &(IndexKind, JobSet),
+        work: &Work,
+        told: &watch::Sender<State>,
+    ) -> Result<Index, Refused> {
+        let (kind, jobs) = key;
+        let blocking = |get: fn(&IndexCaches, IndexKind, &JobSet, &Work) -> Got| {
+            let (caches, work) = (Arc::clone(&self.caches), work.clone());
+            let (kind, jobs) = (*kind, jobs.clone());
+            async move {
+                let got = spawn_blocking(move || get(&caches, kind, &jobs, &work)).await;
+                // It panicked, or the runtime ends.
+                got.unwrap_or(Err(Error::Cancelled))
+                    .map_err(Refused::Failed)
+            }
+        };
+        if let Some(index) = blocking(IndexCaches::hit).await? {
+            return Ok(index);
+        }
+        let _turn = match self.turns.try_acquire() {
+            Ok(turn) => turn,
+            Err(_) => {
+                let Ok(_waiting) = self.waiting.try_acquire() else {
+                    return Err(Refused::Full);
+                };
+                told.send_replace(State::Waiting);
+                self.turns.acquire().await.map_err(|_| Refused::Stopped)?
+            }
+        };
+        told.send_replace(State::Building);
+        let index = blocking(|caches, kind, jobs, work| {
+            work.check()?;
+            caches.get_index(kind, jobs, work).map(Some)
+        });
+        index.await?.ok_or(Refused::Stopped)
+    }
+
+    /// Keeps the limits, unless somebody is at it.
+    async fn make_room(&self) {
+        let Ok(_alone) = self.making_room.try_lock() else {
+            return;
+        };
+        let caches = Arc::clone(&self.caches);
+        let collected = spawn_blocking(move || caches.make_room(&Work::default()));
+        match collected.await {
+            Ok(Ok(collected)) if !collected.within_limits => {
+                tracing::warn!(
+                    bytes = collected.bytes,
+                    free = collected.free,
+                    "indexes take more than they may, and all of them are in use"
+                );
+            }
+            Ok(Err(error)) => tracing::warn!(%error, "no room could be made for indexes"),
+            _ => {}
+        }
+    }
+
+    fn forget(&self, key: &(IndexKind, JobSet), build: &Arc<Build>) {
+        let mut running = self.running();
+        if running
+            .builds
+            .get(key)
+            .is_some_and(|one| Arc::ptr_eq(one, build))
+        {
+            running.builds.remove(key);
+        }
+    }
+
+    fn running(&self) -> MutexGuard<'_, Running> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+type Got = Result<Option<Index>, Error>;
+
+/// What a configuration says, and what it leaves unsaid as it is.
+fn options(config: &config::Indexes) -> Options {
+    let usual = Options::default();
+    let memory = config
+        .memory
+        .map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
+    Options {
+        cache_dir: config.cache_dir.clone(),
+        metadata: config.metadata.clone(),
+        wait: config.wait.unwrap_or(usual.wait),
+        retry_missing: config.retry_missing.unwrap_or(usual.retry_missing),
+        memory: memory.unwrap_or(usual.memory),
+        limits: Limits {
+            max_bytes: config.max_size.or(usual.limits.max_bytes),
+            min_free: config.min_free.or(usual.limits.min_free),
+            max_age: config.max_age.or(usual.limits.max_age),
+            grace: config.grace.unwrap_or(usual.limits.grace),
+        },
+        ..usual
+    }
+}

@@ -1,0 +1,360 @@
+//! Links with their attributes, as TimeMaps and `Link` fields have them (RFC 6690, RFC 8288, RFC 7089).
+//!
+//! A text is read as it comes, whatever is in it, and no link is kept that is longer than such links are.
+
+use std::fmt;
+
+/// The longest link, attributes and all, in bytes.
+const LONGEST: usize = 128 << 10;
+/// Maximum number of attributes kept of a link; further ones are dropped.
+const MAX_ATTRIBUTES: usize = 32;
+
+/// A link.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Link {
+    /// What stands between `<` and `>`.
+    pub target: String,
+    /// Names, in small letters, and values without their quotes.
+    pub attributes: Vec<(String, String)>,
+}
+
+impl Link {
+    /// The value of an attribute; the first, if there are several.
+    pub fn attribute(&self, name: &str) -> Option<&str> {
+        let found = self.attributes.iter().find(|(other, _)| other == name);
+        found.map(|(_, value)| value.as_str())
+    }
+
+    /// Whether one of the words of `rel` is this one.
+    pub fn is(&self, relation: &str) -> bool {
+        let words = self
+            .attribute("rel")
+            .unwrap_or_default()
+            .split_ascii_whitespace();
+        words
+            .into_iter()
+            .any(|word| word.eq_ignore_ascii_case(relation))
+    }
+}
+
+/// A text that is no list of links, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadLinks(String);
+
+impl fmt::Display for BadLinks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for BadLinks {}
+
+/// Reads links as they come.
+///
+/// ```
+/// use crawlspace_serve::link_format::Links;
+/// let mut links = Links::new();
+/// links.feed(b"<http://a.com/>; rel=\"original\",\n<http://h/2016/http://a.com/>; rel=\"first mem");
+/// assert!(links.next().unwrap().unwrap().is("original"));
+/// assert!(links.next().is_none());
+/// links.feed(b"ento\"; datetime=\"Fri, 01 Jan 2016 00:00:00 GMT\"");
+/// assert!(links.next().is_none());
+/// assert!(links.finish().unwrap().unwrap().is("memento"));
+/// ```
+#[derive(Debug, Default)]
+pub struct Links {
+    fed: Vec<u8>,
+    seen: usize,
+    /// The link so far: what stands between `<` and `>`, and what follows.
+    target: Vec<u8>,
+    rest: Vec<u8>,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum State {
+    /// Before a `<`.
+    #[default]
+    Between,
+    Target,
+    Rest,
+    /// Within quotes, and there after a backslash.
+    Quoted,
+    Escaped,
+    /// Nothing more is to be had.
+    Over,
+}
+
+impl Links {
+    /// No links so far.
+    pub fn new() -> Links {
+        Links::default()
+    }
+
+    /// The links in a whole text: those before whatever is wrong with it.
+    pub fn all(text: &[u8]) -> Vec<Link> {
+        let mut links = Links::new();
+        links.feed(text);
+        let mut all = Vec::new();
+        loop {
+            match links.next() {
+                Some(Ok(link)) => all.push(link),
+                Some(Err(_)) => return all,
+                None => break,
+            }
+        }
+        all.extend(links.finish().ok().flatten());
+        all
+    }
+
+    /// Adds what came. The links there are should be taken before.
+    pub fn feed(&mut self, bytes: &[u8]) {
+        self.fed.drain(..self.seen);
+        self.seen = 0;
+        self.fed.extend_from_slice(bytes);
+    }
+
+    /// The next link that is whole.
+    ///
+    /// # Errors
+    /// When the text is none of links; then nothing more comes.
+    #[allow(clippy::should_implement_trait)]
+    pub fn next(&mut self) -> Option<Result<Link, BadLinks>> {
+        while let Some(&byte) = self.fed.get(self.seen) {
+            self.seen += 1;
+            let state = match (self.state, byte) {
+                (State::Over, _) => return None,
+                (State::Between, b'<') => State::Target,
+                (State::Between, b',') => State::Between,
+                (State::Between, byte) if byte.is_ascii_whitespace() => State::Between,
+                (State::Between, _) => return Some(Err(self.bad("is not a list of links"))),
+                (State::Target, b'>') => State::Rest,
+                (State::Target, byte) => {
+                    self.target.push(byte);
+                    State::Target
+                }
+                (State::Rest, b',') => {
+                    self.state = State::Between;
+                    return Some(Ok(self.link()));
+                }
+                (State::Rest, byte) => {
+                    let begins = self.rest.is_empty();
+                    if begins && byte != b';' && !byte.is_ascii_whitespace() {
+                        return Some(Err(self.bad("is not a list of links")));
+                    }
+                    if !begins || byte == b';' {
+                        self.rest.push(byte);
+                    }
+                    match byte {
+                        b'"' => State::Quoted,
+                        _ => State::Rest,
+                    }
+                }
+                (State::Quoted, byte) => {
+                    self.rest.push(byte);
+                    match byte {
+                        b'"' => State::Rest,
+                        b'\\' => State::Escaped,
+                        _ => State::Quoted,
+                    }
+                }
+                (State::Escaped, byte) => {
+                    self.rest.push(byte);
+                    State::Quoted
+                }
+            };
+            self.state = state;
+            if self.target.len() + self.rest.len() > LONGEST {
+                return Some(Err(self.bad("has a link that is too long")));
+            }
+        }
+        None
+    }
+
+    /// The last link, after which no comma comes.
+    ///
+    /// # Errors
+    /// When the text breaks off within a link.
+    pub fn finish(&mut self) -> Result<Option<Link>, BadLinks> {
+        match self.state {
+            State::Rest => {
+                self.state = State::Over;
+                Ok(Some(self.link()))
+            }
+            State::Between | State::Over => Ok(None),
+            State::Target | State::Quoted | State::Escaped => {
+                Err(self.bad("breaks off within a link"))
+            }
+        }
+    }
+
+    fn bad(&mut self, what: &str) -> BadLinks {
+        self.state = State::Over;
+        self.fed = Vec::new();
+        self.seen = 0;
+        BadLinks(format!("its answer {what}"))
+    }
+
+    fn link(&mut self) -> Link {
+        let target = String::from_utf8_lossy(&self.target).trim().to_owned();
+        let attributes = attributes(&String::from_utf8_lossy(&self.rest));
+        self.target.clear();
+        self.rest.clear();
+        Link { target, attributes }
+    }
+}
+
+/// `; name=value; name="value"`.
+fn attributes(text: &str) -> Vec<(String, String)> {
+    let mut attributes = Vec::new();
+    let mut chars = text.chars().peekable();
+    while attributes.len() < MAX_ATTRIBUTES && chars.peek().is_some() {
+        let mut name = String::new();
+        let mut value = String::new();
+        while let Some(c) = chars.next_if(|c| !matches!(c, '=' | ';')) {
+            name.push(c);
+        }
+        if chars.next_if_eq(&'=').is_some() {
+            while chars.next_if(|c| c.is_whitespace()).is_some() {}
+            if chars.next_if_eq(&'"').is_some() {
+                while let Some(c) = chars.next() {
+                    match c {
+                        '"' => break,
+                        '\\' => value.extend(chars.next()),
+                        c => value.push(c),
+                    }
+                }
+            }
+            while let Some(c) = chars.next_if(|c| *c != ';') {
+                value.push(c);
+            }
+        }
+        chars.next_if_eq(&';');
+        let name = name.trim().to_ascii_lowercase();
+        if !name.is_empty() {
+            attributes.push((name, value.trim().to_owned()));
+        }
+    }
+    attributes
+}
+
+#[cfg(test)]
+mod tests {
+    use redis_tests::Rng;
+
+    use super::*;
+
+    fn read(text: &[u8], step: usize) -> (Vec<Link>, bool) {
+        let mut links = Links::new();
+        let mut all = Vec::new();
+        for part in text.chunks(step) {
+            links.feed(part);
+            while let Some(link) = links.next() {
+                match link {
+                    Ok(link) => all.push(link),
+                    Err(_) => return (all, false),
+                }
+            }
+        }
+        match links.finish() {
+            Ok(last) => {
+                all.extend(last);
+                (all, true)
+            }
+            Err(_) => (all, false),
+        }
+    }
+
+    fn link(target: &str, attributes: &[(&str, &str)]) -> Link {
+        let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+        Link {
+            target: target.to_owned(),
+            attributes: attributes.iter().map(owned).collect(),
+        }
+    }
+
+    #[test]
+    fn links_are_the_same_however_they_are_cut() {
+        let date = "Fri, 01 Jan 2016 00:00:00 GMT";
+        for (text, expected, whole) in [
+            (String::new(), vec![], true),
+            (" , ,\n".into(), vec![], true),
+            (
+                format!("<http://a.com/?b,c;d=\"e\">;rel=original,\r\n <http://h/>; REL = \"first memento\" ; datetime=\"{date}\","),
+                vec![
+                    link("http://a.com/?b,c;d=\"e\"", &[("rel", "original")]),
+                    link("http://h/", &[("rel", "first memento"), ("datetime", date)]),
+                ],
+                true,
+            ),
+            (
+                r#"<a>;title="b\",c\\";d;;e="";rel='x'"#.into(),
+                vec![link("a", &[("title", "b\",c\\"), ("d", ""), ("e", ""), ("rel", "'x'")])],
+                true,
+            ),
+            ("<a>".into(), vec![link("a", &[])], true),
+            ("<a>,<b>".into(), vec![link("a", &[]), link("b", &[])], true),
+            ("<a>;rel=b,<c".into(), vec![link("a", &[("rel", "b")])], false),
+            ("<a>;rel=\"b".into(), vec![], false),
+            ("<a>;rel=\"b\\".into(), vec![], false),
+            ("<!DOCTYPE html>\n<html>".into(), vec![], false),
+            ("{\"a\": 1}".into(), vec![], false),
+            ("plain".into(), vec![], false),
+        ] {
+            for step in [1, 2, 7, 1000] {
+                assert_eq!(read(text.as_bytes(), step), (expected.clone(), whole), "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn relations_are_words() {
+        let link = link("a", &[("rel", "first  Memento"), ("rel", "self")]);
+        assert!(link.is("memento") && link.is("first"));
+        assert!(!link.is("first memento") && !link.is("mement") && !link.is("self"));
+    }
+
+    #[test]
+    fn nothing_grows_without_end() {
+        for endless in ["<", "<a>;", "<a>;b=\"", "<a>;b=\"\\\\", "<a>; c"] {
+            let mut links = Links::new();
+            links.feed(endless.as_bytes());
+            let mut outcome = None;
+            for _ in 0..1000 {
+                links.feed(&[b'x'; 1000]);
+                outcome = links.next();
+                if outcome.is_some() {
+                    break;
+                }
+            }
+            assert!(matches!(outcome, Some(Err(_))), "{endless}");
+            assert!(links.fed.capacity() == 0 && links.finish() == Ok(None));
+        }
+        let many = format!("<a>{}", ";b=c".repeat(10_000));
+        assert_eq!(
+            Links::all(many.as_bytes())[0].attributes.len(),
+            MAX_ATTRIBUTES
+        );
+    }
+
+    #[test]
+    fn noise_gives_links_or_none() {
+        let mut rng = Rng::new("link_format::noise");
+        let text = br#"<http://a.com/>; rel="original", <http://h/1>; rel="memento"; datetime="Fri, 01 Jan 2016 00:00:00 GMT""#;
+        for _ in 0..5000 {
+            let mut noise = text.to_vec();
+            for _ in 0..1 + rng.below(5) {
+                let at = rng.below(noise.len() as u64) as usize;
+                match rng.below(3) {
+                    0 => noise[at] = rng.bits() as u8,
+                    1 => {
+                        noise.remove(at);
+                    }
+                    _ => noise.insert(at, *rng.pick(b"<>\"\\;,= \n\xff")),
+                }
+            }
+            let whole = read(&noise, noise.len());
+            assert_eq!(read(&noise, 1 + rng.below(9) as usize), whole);
+        }
+    }
+}

@@ -1,0 +1,312 @@
+//! What is done to rows between the sources and the answer.
+//!
+//! The order is pywb's: revisits find their originals, filters, the span of time, collapsing. Whatever needs to see
+//! captures in the order of time gets them so; another order and the limit come after that.
+
+use std::collections::hash_map::Entry;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crawlspace_cdx::{surt, Collapse, Field, Line};
+use url::Url;
+
+use super::fuzzy;
+use super::memory::{Full, Kept};
+use crate::query::{absolute, Query, RowFilter};
+use crawlspace_archive::row::{self, Row};
+use crawlspace_archive::sorted::Order;
+use crawlspace_archive::source::Batch;
+use crawlspace_archive::timestamp::{self, Timestamp};
+
+/// Maximum number of payloads remembered for later revisits; revisits of further payloads stay unresolved.
+const MAX_ORIGINALS: usize = 100_000;
+/// More rows than this are not put into another order.
+pub const SORTED: usize = 250_000;
+
+/// What a query does to each row, in the order of time.
+pub struct Operations {
+    query: Arc<Query>,
+    originals: Option<Originals>,
+    clamp: Option<(String, String)>,
+    collapse_time: Option<CollapseTime>,
+    collapse: Option<Collapse>,
+    /// The last row so far of those with the same value, when that is the one that stays.
+    held: Option<Row>,
+}
+
+impl Operations {
+    /// Those of the query. `None` when there are none.
+    pub fn of(query: &Arc<Query>) -> Option<Operations> {
+        let clamped = query.resolve_revisits && (query.from.is_some() || query.to.is_some());
+        let passes_all = query.filters.is_empty()
+            && query.similar_to.is_none()
+            && !query.omit_self_redirects
+            && !query.needs_ascending();
+        if passes_all {
+            return None;
+        }
+        let text = |moment: Option<Timestamp>, otherwise: &str| {
+            moment.map_or_else(|| otherwise.to_owned(), |moment| moment.to_string())
+        };
+        Some(Operations {
+            originals: query.resolve_revisits.then(Originals::default),
+            clamp: clamped.then(|| (text(query.from, "0000"), text(query.to, "99991231235959"))),
+            collapse_time: query
+                .collapse_time
+                .map(|digits| CollapseTime { digits, last: None }),
+            // It was read before.
+            collapse: query
+                .collapse
+                .as_ref()
+                .and_then(|spec| Collapse::parse(spec.as_bytes()).ok()),
+            held: None,
+            query: Arc::clone(query),
+        })
+    }
+
+    /// The rows that are left of these. Rows whose JSON is none are left out.
+    pub fn apply(&mut self, batch: Batch) -> Batch {
+        batch.into_iter().filter_map(|row| self.row(row)).collect()
+    }
+
+    /// The row that was held until the next one would come; none comes any more.
+    pub fn finish(&mut self) -> Batch {
+        self.held.take().into_iter().collect()
+    }
+
+    fn row(&mut self, row: Row) -> Option<Row> {
+        let similar = self.query.similar_to.as_deref();
+        if similar.is_some_and(|key| fuzzy::reduced(&String::from_utf8_lossy(row.urlkey())) != key)
+        {
+            return None;
+        }
+        let row = match &mut self.originals {
+            Some(originals) => originals.resolve(row)?,
+            None => row,
+        };
+        let line = row.capture()?;
+        // Tags were asked for elsewhere.
+        let passes = |one: &RowFilter| one.filter.passes(&line, &mut |_| false).unwrap_or(false);
+        if !self.query.filters.iter().all(passes) {
+            return None;
+        }
+        if self.query.omit_self_redirects && leads_to_itself(&line) {
+            return None;
+        }
+        if let Some((from, to)) = &self.clamp {
+            let time = row.timestamp();
+            let seconds = &time[..time.len().min(14)];
+            if timestamp::compare(seconds, from.as_bytes()).is_lt()
+                || timestamp::compare(seconds, to.as_bytes()).is_gt()
+            {
+                return None;
+            }
+        }
+        if let Some(collapse) = &mut self.collapse_time {
+            let status = line.field(&Field::Status).unwrap_or_default();
+            if !collapse.is_new(row.timestamp(), &status) {
+                return None;
+            }
+        }
+        let is_new = match &mut self.collapse {
+            Some(collapse) => collapse.is_new(&line).unwrap_or(true),
+            None => true,
+        };
+        drop(line);
+        if !self.query.collapse_to_last {
+            return is_new.then_some(row);
+        }
+        let before = self.held.replace(row);
+        before.filter(|_| is_new)
+    }
+}
+
+/// Whether a row says that its capture redirects to its own URL.
+pub fn is_self_redirect(row: &Row) -> bool {
+    memchr::memmem::find(row.json(), b"\"redirect").is_some()
+        && row.capture().is_some_and(|line| leads_to_itself(&line))
+}
+
+/// Whether a capture redirects to its own URL, as far as urlkeys tell URLs apart and the row says where to.
+fn leads_to_itself(line: &Line<'_>) -> bool {
+    let value = |field: Field| line.field(&field).unwrap_or_default();
+    let (url, to) = (value(Field::Url), value(Field::Redirect));
+    if to.is_empty() || *to == *b"-" {
+        return false;
+    }
+    let [url, to] = [url, to].map(|text| String::from_utf8_lossy(&text).into_owned());
+    let to = Url::parse(&absolute(&url)).and_then(|url| url.join(&to));
+    let key = to.ok().and_then(|to| surt::urlkey(to.as_str()).ok());
+    key.is_some_and(|key| key.as_bytes() == &value(Field::Urlkey)[..])
+}
+
+/// Of captures one after the other of one span of time, and with one status, only the first.
+struct CollapseTime {
+    /// Number of leading digits of the timestamp that make up a span.
+    digits: usize,
+    /// The span and the status of the capture before.
+    last: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+impl CollapseTime {
+    fn is_new(&mut self, time: &[u8], status: &[u8]) -> bool {
+        let span = &time[..time.len().min(self.digits)];
+        let same = |(t, s): &(Vec<u8>, Vec<u8>)| t == span && s == status;
+        if self.last.as_ref().is_some_and(same) {
+            return false;
+        }
+        self.last = Some((span.to_vec(), status.to_vec()));
+        true
+    }
+}
+
+/// Where the payloads of captures are, by their digests.
+#[derive(Default)]
+struct Originals {
+    known: HashMap<Vec<u8>, Original>,
+    kept: Kept,
+}
+
+struct Original {
+    length: String,
+    offset: String,
+    filename: String,
+    mime: String,
+    status: String,
+}
+
+impl Originals {
+    /// Gives a row its `orig.length`, `orig.offset` and `orig.filename`: `-`, unless it is a revisit whose original came
+    /// before it; then also the media type and the status of that.
+    fn resolve(&mut self, row: Row) -> Option<Row> {
+        let line = row.capture()?;
+        let value = |field: Field| line.field(&field).unwrap_or_default();
+        let digest = value(Field::Digest);
+        let revisit = is_revisit(&line);
+        let known = !digest.is_empty() && &digest[..] != b"-";
+        if !known {
+            return Some(row.with(NO_ORIGINAL));
+        }
+        if !revisit {
+            let full = self.known.len() >= MAX_ORIGINALS;
+            if let (Entry::Vacant(place), false) = (self.known.entry(digest.to_vec()), full) {
+                let text = |field| String::from_utf8_lossy(&value(field)).into_owned();
+                // As much as its line, or less.
+                if self.kept.bytes(row.line().len()).is_ok() {
+                    place.insert(Original {
+                        length: text(Field::Length),
+                        offset: text(Field::Offset),
+                        filename: text(Field::Filename),
+                        mime: text(Field::Mime),
+                        status: text(Field::Status),
+                    });
+                }
+            }
+            return Some(row.with(NO_ORIGINAL));
+        }
+        let Some(original) = self.known.get(&digest[..]) else {
+            return Some(row.with(NO_ORIGINAL));
+        };
+        let mut members = String::new();
+        for (name, written) in row::members(row.json())? {
+            match Field::named(name.as_bytes()) {
+                Field::Mime => row::member(&name, &original.mime, &mut members),
+                Field::Status => row::member(&name, &original.status, &mut members),
+                _ => row::written(&name, written.get(), &mut members),
+            }
+        }
+        for (name, value) in [
+            ("orig.length", &original.length),
+            ("orig.offset", &original.offset),
+            ("orig.filename", &original.filename),
+        ] {
+            let value = if value.is_empty() { "-" } else { value };
+            row::member(name, value, &mut members);
+        }
+        let key = String::from_utf8_lossy(row.urlkey());
+        let time = String::from_utf8_lossy(row.timestamp());
+        row::build(&key, &time, &members)
+    }
+}
+
+const NO_ORIGINAL: &str = r#""orig.length": "-", "orig.offset": "-", "orig.filename": "-""#;
+
+/// Whether a capture stands for another one that has its payload.
+pub fn is_revisit(line: &Line<'_>) -> bool {
+    let value = |field: Field| line.field(&field).unwrap_or_default();
+    &value(Field::Mime)[..] == b"warc/revisit" || &value(Field::Filename)[..] == b"-"
+}
+
+/// Rows in the order of time, to be put into another one.
+pub struct Reorder {
+    order: Order,
+    /// Maximum number of rows in the answer.
+    most: usize,
+    rows: Vec<Row>,
+    kept: Kept,
+}
+
+/// Why rows are not put into another order.
+#[derive(Debug)]
+pub enum Unsorted {
+    /// There are more than are.
+    TooMany,
+    /// There is no memory for them.
+    Full,
+}
+
+impl From<Full> for Unsorted {
+    fn from(_: Full) -> Unsorted {
+        Unsorted::Full
+    }
+}
+
+impl Reorder {
+    /// For a query whose rows came in the order of time though another one was asked for.
+    pub fn new(order: Order, limit: Option<u64>) -> Reorder {
+        let most = limit.and_then(|limit| usize::try_from(limit).ok());
+        Reorder {
+            order,
+            most: most.unwrap_or(usize::MAX),
+            rows: Vec::new(),
+            kept: Kept::default(),
+        }
+    }
+
+    /// Takes more rows.
+    ///
+    /// # Errors
+    /// When there are too many, or there is no memory for them.
+    pub fn take(&mut self, batch: Batch) -> Result<(), Unsorted> {
+        let before = self.rows.len();
+        // Few of a batch may be left, which would keep the memory of all of it.
+        self.rows.extend(batch.iter().map(Row::detached));
+        self.kept
+            .rows(self.rows.get(before..).unwrap_or_default())?;
+        // Sorted now and then, what will not be used need not be kept.
+        if self.rows.len() / 2 > self.most.max(1024) {
+            self.settle();
+            self.kept = Kept::default();
+            self.kept.rows(&self.rows)?;
+        }
+        match self.rows.len() > SORTED {
+            true => Err(Unsorted::TooMany),
+            false => Ok(()),
+        }
+    }
+
+    fn settle(&mut self) {
+        let order = self.order;
+        self.rows.sort_by(|a, b| order.compare(a, b));
+        self.rows.truncate(self.most);
+    }
+
+    /// The rows in the order that was asked for, and what they take.
+    pub fn finish(mut self) -> (Batch, Kept) {
+        self.settle();
+        (self.rows, self.kept)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,48 @@
+//! A body as one gzip member, compressed as it comes.
+
+use std::io::{self, Write};
+
+use bytes::Bytes;
+use flate2::write::GzEncoder;
+use flate2::Compression;
+use futures_util::stream::{self, StreamExt};
+use http_body_util::BodyStream;
+use hyper::body::Frame;
+
+use crate::server::{frames, Body, Broken};
+
+/// The body, compressed. It breaks off where the other one does.
+pub(super) fn body(plain: Body) -> Body {
+    let data = BodyStream::new(plain);
+    let encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    let pieces = stream::unfold(Some((data, encoder)), |state| async move {
+        let (mut data, mut encoder) = state?;
+        loop {
+            let written = match data.next().await {
+                None => return Some((finished(encoder), None)),
+                Some(Ok(frame)) => frame
+                    .into_data()
+                    .map_or(Ok(()), |data| encoder.write_all(&data)),
+                Some(Err(broken)) => return Some((Err(broken), None)),
+            };
+            if let Err(error) = written {
+                return Some((Err(failed(&error)), None));
+            }
+            let packed = std::mem::take(encoder.get_mut());
+            if !packed.is_empty() {
+                let frame = Frame::data(Bytes::from(packed));
+                return Some((Ok(frame), Some((data, encoder))));
+            }
+        }
+    });
+    frames(pieces)
+}
+
+fn finished(encoder: GzEncoder<Vec<u8>>) -> Result<Frame<Bytes>, Broken> {
+    let packed = encoder.finish().map_err(|error| failed(&error))?;
+    Ok(Frame::data(Bytes::from(packed)))
+}
+
+fn failed(error: &io::Error) -> Broken {
+    Broken(format!("compressing failed: {error}"))
+}

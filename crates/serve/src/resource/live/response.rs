@@ -1,0 +1,220 @@
+//! The body of an answer, and what is known of it, as a WARC record.
+
+use std::net::IpAddr;
+use std::sync::{Arc, LazyLock};
+
+use bytes::Bytes;
+use futures_util::stream::{self, StreamExt};
+use rustls::crypto::{ring, CryptoProvider};
+
+use crate::resource::digest::{Algorithm, Digest, Digester};
+use crate::resource::record::{LoadError, Record};
+use crate::resource::spool::{Spool, Spooled};
+use crawlspace_archive::net::exchange::Incoming;
+use crawlspace_archive::timestamp::Timestamp;
+
+/// What closes a record.
+const END: &[u8] = b"\r\n\r\n";
+
+/// What a record says about where it is from.
+pub(super) struct Origin {
+    /// `WARC-Target-URI`.
+    pub target_uri: String,
+    /// `WARC-Date`.
+    pub date: Timestamp,
+    /// `WARC-IP-Address`.
+    pub address: Option<IpAddr>,
+    /// Where an archive has it: `WARC-Source-URI`, as pywb writes it. Then `WARC-Creation-Date` says when the record
+    /// was made.
+    pub source_uri: Option<String>,
+}
+
+/// A body that was read to its end.
+pub(super) struct Arrived {
+    /// The body.
+    pub spooled: Spooled,
+    /// Its digest.
+    pub payload: Digest,
+    /// What came after it in its trailer section.
+    pub trailer: Bytes,
+}
+
+/// Reads a body to its end, of so many bytes at most. `block` is a digest that the body belongs to as well.
+pub(super) async fn arrive(
+    mut body: Incoming,
+    most: u64,
+    mut block: Option<&mut Digester>,
+) -> Result<Arrived, LoadError> {
+    let mut payload = Digester::new(Algorithm::Sha1);
+    let mut spool = Spool::new(most);
+    while let Some(bytes) = body.next().await? {
+        payload.update(&bytes);
+        if let Some(block) = &mut block {
+            block.update(&bytes);
+        }
+        spool.push(&bytes).await?;
+    }
+    Ok(Arrived {
+        spooled: spool.finish().await?,
+        payload: payload.finish(),
+        trailer: body.trailer().clone(),
+    })
+}
+
+/// Reads a body to its end, of so many bytes at most, and makes a record of it.
+///
+/// `head` makes the HTTP header, which may say how long the body is in bytes, and what came after it in its trailer
+/// section; it is the same for the same body.
+pub(super) async fn record(
+    body: Incoming,
+    most: u64,
+    origin: Origin,
+    head: impl Fn(u64, &[u8]) -> Vec<u8> + Send + Sync,
+) -> Result<Record, LoadError> {
+    // The digest of the block begins with the header. Where that is not known yet, the body is read twice.
+    let mut known = body.length().map(|length| {
+        let head = head(length, b"");
+        let mut block = Digester::new(Algorithm::Sha1);
+        block.update(&head);
+        (head, block)
+    });
+    let block = known.as_mut().map(|(_, block)| block);
+    let arrived = arrive(body, most, block).await?;
+    match known {
+        Some((head, block)) => Ok(finished(&arrived, &head, &block.finish(), origin)),
+        None => {
+            let head = head(arrived.spooled.length(), &arrived.trailer);
+            record_of(&arrived, &head, origin).await
+        }
+    }
+}
+
+/// Makes a record of a header and a body.
+pub(super) async fn record_of(
+    arrived: &Arrived,
+    head: &[u8],
+    origin: Origin,
+) -> Result<Record, LoadError> {
+    let mut block = Digester::new(Algorithm::Sha1);
+    block.update(head);
+    let mut bytes = arrived.spooled.stream(0);
+    while let Some(bytes) = bytes.next().await {
+        block.update(&bytes?);
+    }
+    Ok(finished(arrived, head, &block.finish(), origin))
+}
+
+fn finished(arrived: &Arrived, head: &[u8], block: &Digest, origin: Origin) -> Record {
+    let spooled = &arrived.spooled;
+    let length = head.len() as u64 + spooled.length();
+    let mut record = origin.header(length, &block.text(), &arrived.payload.text());
+    record.extend_from_slice(head);
+    let closing = stream::iter([Ok(Bytes::from_static(END))]);
+    Record {
+        length: record.len() as u64 + spooled.length() + END.len() as u64,
+        head: Bytes::from(record),
+        body: spooled.stream(0).chain(closing).boxed(),
+        target_uri: origin.target_uri,
+        date: origin.date,
+        source: None,
+    }
+}
+
+impl Origin {
+    /// The header of the record, with the empty line after it.
+    fn header(&self, length: u64, block: &str, payload: &str) -> Vec<u8> {
+        let mut header = String::from("WARC/1.1\r\n");
+        let mut push = |name: &str, value: &str| {
+            for part in [name, ": ", value, "\r\n"] {
+                header.push_str(part);
+            }
+        };
+        push("WARC-Type", "response");
+        push("WARC-Record-ID", &record_id());
+        push("WARC-Target-URI", &in_one_word(&self.target_uri));
+        push("WARC-Date", &self.date.iso());
+        if let Some(source) = &self.source_uri {
+            push("WARC-Source-URI", &in_one_word(source));
+            push("WARC-Creation-Date", &Timestamp::now().iso());
+        }
+        if let Some(address) = &self.address {
+            push("WARC-IP-Address", &address.to_string());
+        }
+        push("WARC-Block-Digest", block);
+        push("WARC-Payload-Digest", payload);
+        push("Content-Type", "application/http; msgtype=response");
+        push("Content-Length", &length.to_string());
+        header.push_str("\r\n");
+        header.into_bytes()
+    }
+}
+
+/// A URL without white space and line ends, which would end it.
+pub(super) fn in_one_word(url: &str) -> String {
+    let mut word = String::with_capacity(url.len());
+    for char in url.chars() {
+        if char.is_whitespace() || char.is_control() {
+            let mut bytes = [0; 4];
+            for byte in char.encode_utf8(&mut bytes).bytes() {
+                word.push_str(&format!("%{byte:02X}"));
+            }
+        } else {
+            word.push(char);
+        }
+    }
+    word
+}
+
+/// A name that no other record has: a UUID of random bits (RFC 9562, section 5.4).
+fn record_id() -> String {
+    static CRYPTO: LazyLock<Arc<CryptoProvider>> =
+        LazyLock::new(|| Arc::new(ring::default_provider()));
+    let mut bits = [0; 16];
+    // It fails where the system has no source of random numbers, and no TLS works either. A record is still valid.
+    let _ = CRYPTO.secure_random.fill(&mut bits);
+    let bits = u128::from_be_bytes(bits);
+    let versioned = bits & !(0xf << 76 | 0x3 << 62) | 0x4 << 76 | 0x2 << 62;
+    let digits = format!("{versioned:032x}");
+    let part = |range: std::ops::Range<usize>| digits.get(range).unwrap_or_default();
+    format!(
+        "<urn:uuid:{}-{}-{}-{}-{}>",
+        part(0..8),
+        part(8..12),
+        part(12..16),
+        part(16..20),
+        part(20..32)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_records_are_uuids_of_version_4() {
+        let names: Vec<String> = (0..200).map(|_| record_id()).collect();
+        for (i, name) in names.iter().enumerate() {
+            assert!(!names[..i].contains(name));
+            let uuid = name
+                .strip_prefix("<urn:uuid:")
+                .unwrap()
+                .strip_suffix('>')
+                .unwrap();
+            let lengths: Vec<usize> = uuid.split('-').map(str::len).collect();
+            assert_eq!(lengths, [8, 4, 4, 4, 12]);
+            assert!(uuid
+                .bytes()
+                .all(|byte| byte == b'-' || byte.is_ascii_hexdigit()));
+            assert_eq!(uuid.as_bytes()[14], b'4');
+            assert!(b"89ab".contains(&uuid.as_bytes()[19]), "{uuid}");
+        }
+    }
+
+    #[test]
+    fn a_url_cannot_break_out_of_its_line() {
+        assert_eq!(
+            in_one_word("http://a/b c\r\nX: y\u{a0}é"),
+            "http://a/b%20c%0D%0AX:%20y%C2%A0é"
+        );
+    }
+}

@@ -1,0 +1,232 @@
+//! Records of another server of this kind, checked and passed on.
+
+use bytes::Bytes;
+use crawlspace_cdx::surt::urlkey;
+use crawlspace_cdx::Field;
+use futures_util::stream::{self, StreamExt};
+use http::Method;
+use url::Url;
+
+use super::unsent;
+use crate::resource::client_request::ClientRequest;
+use crate::resource::input::Input;
+use crate::resource::record::{LoadError, Record};
+use crate::resource::spool::{Spool, Spooled};
+use crate::resource::stored::header::{self, Header, MAX_HEADER};
+use crate::resource::stored::{Stored, END};
+use crawlspace_archive::net::exchange::{
+    Body, Exchange, Head, Incoming, Outgoing, Status, Version,
+};
+use crawlspace_archive::net::{circle, Net};
+use crawlspace_archive::row::Row;
+use crawlspace_archive::source::{Limits, SourceError};
+
+/// Asks a collection of another server of this kind for the record that a row is about. `collection` is its URL,
+/// without `/resource`.
+///
+/// # Errors
+/// [`LoadError::Missing`] when it has none; [`LoadError::Record`] when its answer is not one whole valid record, or
+/// one of another URL; else when there is no answer within the limits.
+pub async fn load(
+    net: &Net,
+    limits: &Limits,
+    collection: &Url,
+    row: &Row,
+    request: &ClientRequest,
+) -> Result<Record, LoadError> {
+    let url = row.capture().and_then(|capture| {
+        let url = capture.field(&Field::Url)?;
+        Some(String::from_utf8_lossy(&url).into_owned())
+    });
+    let url = url.filter(|url| !url.is_empty());
+    let url = url.ok_or_else(|| LoadError::Unfit("the row has no url".to_owned()))?;
+    let mut outgoing = outgoing(
+        collection,
+        &url,
+        &String::from_utf8_lossy(row.timestamp()),
+        request,
+    )?;
+    let fields = &mut outgoing.fields;
+    fields.retain(|(name, _)| !name.eq_ignore_ascii_case(b"Via"));
+    circle::mark(fields);
+    let exchange = net.exchange(outgoing, limits).await.map_err(unsent)?;
+    let Exchange { head, body, .. } = exchange;
+    match head.first.code {
+        200 => {}
+        404 => {
+            return Err(LoadError::Missing(
+                "the upstream has no record of it".to_owned(),
+            ))
+        }
+        code => return Err(LoadError::Net(SourceError::Status(code))),
+    }
+    received(&head, body, limits, &url).await
+}
+
+/// Whether an answer is a record, and not what was recorded.
+pub(super) fn is_record(head: &Head<Status>) -> bool {
+    let media = head.text("Content-Type").unwrap_or_default();
+    let media = media.split(';').next().unwrap_or_default().trim_ascii();
+    let is_ours = head.text("Warcserver-Type").as_deref() == Some("warc");
+    // A captured record comes with the headers that it was captured with.
+    let is_capture = head.values("X-Archive-Src").next().is_some();
+    (is_ours || media.eq_ignore_ascii_case("application/warc-record")) && !is_capture
+}
+
+/// The record that another server answers with, which must be one of that URL.
+pub(super) async fn received(
+    head: &Head<Status>,
+    mut body: Incoming,
+    limits: &Limits,
+    url: &str,
+) -> Result<Record, LoadError> {
+    let mut spool = Spool::new(limits.bytes);
+    while let Some(bytes) = body.next().await? {
+        spool.push(&bytes).await?;
+    }
+    drop(body);
+    let spooled = spool.finish().await?;
+    let (mut header, at) = header(&spooled).await?;
+    // pywb resolves a revisit with the header of one record, and the digest of the block of the other.
+    let has_two = ["WARC-Block-Digest", "WARC-Payload-Digest"]
+        .iter()
+        .all(|name| header.get(name).is_some());
+    let mut checked = check(&spooled, &header, at).await;
+    if checked.is_err() && has_two {
+        header.remove("WARC-Block-Digest");
+        checked = check(&spooled, &header, at).await;
+    }
+    checked?;
+    let stored = stored(&spooled, &header, at).await?;
+    let target = must_be_of(stored.header(), url)?;
+    Ok(Record {
+        target_uri: target,
+        source: source(head),
+        ..stored.into_record()?
+    })
+}
+
+/// What a request for a record looks like: plain where nothing of it would get lost that way.
+fn outgoing(
+    collection: &Url,
+    url: &str,
+    moment: &str,
+    request: &ClientRequest,
+) -> Result<Outgoing, LoadError> {
+    let is_plain = request.method == Method::GET && request.body.is_none() && !request.as_given;
+    let mut api = collection.clone();
+    // pywb knows no other path for messages.
+    let resource: &[&str] = match is_plain {
+        true => &["resource"],
+        false => &["resource", "postreq"],
+    };
+    api.path_segments_mut()
+        .map_err(|()| LoadError::Request(format!("{collection} names no host")))?
+        .pop_if_empty()
+        .extend(resource);
+    api.query_pairs_mut()
+        .append_pair("url", url)
+        .append_pair("closest", moment);
+    if is_plain {
+        return Ok(request.live(api));
+    }
+    let target =
+        Url::parse(url).map_err(|_| LoadError::Unfit("its url is no URL of the web".to_owned()))?;
+    let head = Bytes::from(request.message_head(&target));
+    let body = match &request.body {
+        None => Body::Bytes(head),
+        Some(body) => {
+            let length = head.len() as u64 + body.length();
+            let rest = body
+                .stream(0)
+                .map(|bytes| bytes.map_err(|error| error.to_string()));
+            Body::Stream(length, stream::iter([Ok(head)]).chain(rest).boxed())
+        }
+    };
+    let field = |name: &'static str, value: &'static str| {
+        (
+            Bytes::from_static(name.as_bytes()),
+            Bytes::from_static(value.as_bytes()),
+        )
+    };
+    Ok(Outgoing {
+        method: Method::POST,
+        url: api,
+        version: Version::Http11,
+        fields: vec![
+            field("Content-Type", "application/http; msgtype=request"),
+            field("Accept-Encoding", "identity"),
+        ],
+        body,
+    })
+}
+
+/// The source that it names.
+fn source(head: &Head<Status>) -> Option<String> {
+    ["Archive-Source-Coll", "Warcserver-Source-Coll"]
+        .into_iter()
+        .find_map(|name| head.text(name))
+        .filter(|source| {
+            !source.is_empty()
+                && source.len() <= 200
+                && source.bytes().all(|byte| byte.is_ascii_graphic())
+        })
+}
+
+/// `WARC-Target-URI`, which must be another spelling of that URL at most.
+fn must_be_of(header: &Header, url: &str) -> Result<String, LoadError> {
+    let wrong = |what: String| LoadError::Record(what);
+    let target = header
+        .target_uri()
+        .ok_or_else(|| wrong("it has no WARC-Target-URI".to_owned()))?;
+    if target
+        .chars()
+        .any(|char| char.is_whitespace() || char.is_control())
+    {
+        return Err(wrong("its WARC-Target-URI is no URL".to_owned()));
+    }
+    match (urlkey(&target), urlkey(url)) {
+        (Ok(theirs), Ok(ours)) if theirs == ours => Ok(target),
+        _ => Err(wrong(format!("it is about {target}"))),
+    }
+}
+
+/// The header of what must be one whole record, without compression; and its size as it is written.
+async fn header(spooled: &Spooled) -> Result<(Header, u64), LoadError> {
+    let wrong = |what: &str| LoadError::Record(what.to_owned());
+    let mut begin = Vec::new();
+    let mut bytes = spooled.stream(0);
+    let end = loop {
+        if let Some(end) = header::end_of(&begin) {
+            break end;
+        }
+        match bytes.next().await.transpose()? {
+            Some(piece) if begin.len() <= MAX_HEADER => begin.extend_from_slice(&piece),
+            _ => return Err(wrong("the answer is no WARC record")),
+        }
+    };
+    let header = Header::parse(begin.get(..end).unwrap_or_default())?;
+    let at = end as u64;
+    let whole = at.saturating_add(header.content_length()?);
+    // pywb leaves out the line ends that close a record.
+    let left = spooled.length().checked_sub(whole);
+    if !matches!(left, Some(0 | CLOSING)) {
+        return Err(wrong("the answer is not one whole record"));
+    }
+    Ok((header, at))
+}
+
+/// What closes a record, in bytes.
+const CLOSING: u64 = END.len() as u64;
+
+/// The record with that header in place of its own, which ends there.
+async fn stored(spooled: &Spooled, header: &Header, at: u64) -> Result<Stored, LoadError> {
+    let head = Bytes::copy_from_slice(header.raw());
+    let all = stream::iter([Ok(head)]).chain(spooled.stream(at));
+    Stored::read(Input::Record(all.boxed()), b"").await
+}
+
+/// Reads all of that record.
+async fn check(spooled: &Spooled, header: &Header, at: u64) -> Result<(), LoadError> {
+    stored(spooled, header, at).await?.check().await
+}

@@ -1,0 +1,195 @@
+//! Where records are: names of files to places, and bytes from there.
+
+mod path_index;
+mod redis_index;
+mod web;
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use url::Url;
+
+use self::path_index::PathIndex;
+use self::redis_index::RedisIndex;
+use super::capture::{is_name, Extent};
+use super::input::Input;
+use super::open_files::OpenFiles;
+use super::record::LoadError;
+use super::stored::Stored;
+use crate::config::Loader;
+use crawlspace_archive::net::Net;
+use crawlspace_archive::source::Limits;
+
+/// Size up to which a record in a local file is read twice, in bytes: once to check it, and once to send it.
+const TWICE: u64 = 64 << 20;
+/// How many places of the same file are tried.
+const PLACES: usize = 16;
+
+/// Everything that loaders keep between requests.
+pub(super) struct Archives {
+    net: Arc<Net>,
+    /// Where relative paths in hashes of Redis begin.
+    folder: PathBuf,
+    files: OpenFiles,
+    path_indexes: Kept<PathBuf, PathIndex>,
+    redis_indexes: Kept<String, RedisIndex>,
+    limits: Limits,
+}
+
+/// Where a file is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Place {
+    /// A file, in a folder that it must not leave, if one is given.
+    File {
+        path: PathBuf,
+        root: Option<PathBuf>,
+    },
+    /// Something on a web server.
+    Web(Url),
+}
+
+type Kept<K, V> = Mutex<HashMap<K, Arc<V>>>;
+
+fn kept<K: Hash + Eq + Clone, V>(all: &Kept<K, V>, key: &K, make: impl FnOnce() -> V) -> Arc<V> {
+    let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
+    match all.get(key) {
+        Some(value) => Arc::clone(value),
+        None => Arc::clone(all.entry(key.clone()).or_insert_with(|| Arc::new(make()))),
+    }
+}
+
+impl Archives {
+    /// With nothing open yet. Relative paths in hashes of Redis begin in `folder`.
+    pub(super) fn new(net: &Arc<Net>, folder: &Path) -> Archives {
+        Archives {
+            net: Arc::clone(net),
+            folder: folder.to_owned(),
+            files: OpenFiles::default(),
+            path_indexes: Kept::default(),
+            redis_indexes: Kept::default(),
+            limits: Limits {
+                // A record may be of any size, and its client as slow as it is allowed to be.
+                bytes: u64::MAX,
+                total: std::time::Duration::from_secs(24 * 60 * 60),
+                ..Limits::default()
+            },
+        }
+    }
+
+    /// Reads the record there, by this loader, which is not that of the live web. `accept` says why it is not the
+    /// right one.
+    ///
+    /// # Errors
+    /// When it is nowhere, or not valid, or not the right one; of more than one place, what was wrong at the last.
+    pub(super) async fn load(
+        &self,
+        loader: &Loader,
+        extent: &Extent,
+        collection: &str,
+        accept: &(dyn Fn(&Stored) -> Result<(), LoadError> + Sync),
+    ) -> Result<Stored, LoadError> {
+        let name = &extent.filename;
+        if !is_name(name) {
+            let what = format!("{name:?} is no name of a file below a folder");
+            return Err(LoadError::Unfit(what));
+        }
+        let places = self.places(loader, name, collection).await?;
+        let mut failed = LoadError::Missing("the file is not known".to_owned());
+        for place in places.iter().take(PLACES) {
+            match self.read(place, extent, accept).await {
+                Ok(stored) => return Ok(stored),
+                Err(error) => failed = error,
+            }
+        }
+        Err(failed)
+    }
+
+    async fn places(
+        &self,
+        loader: &Loader,
+        name: &str,
+        collection: &str,
+    ) -> Result<Vec<Place>, LoadError> {
+        let named = |text: &str| text.replace("{coll}", collection);
+        match loader {
+            Loader::Live => Err(LoadError::Unfit("the row has no live_url".to_owned())),
+            Loader::Folder(folder) => {
+                let root = PathBuf::from(named(&folder.to_string_lossy()));
+                let path = root.join(name);
+                Ok(vec![Place::File {
+                    path,
+                    root: Some(root),
+                }])
+            }
+            Loader::Web(prefix) => {
+                let url = web::below(&named(prefix), name)?;
+                Ok(vec![Place::Web(url)])
+            }
+            Loader::PathIndex(path) => {
+                let index = kept(&self.path_indexes, path, || PathIndex::new(path.clone()));
+                let folder = path.parent().unwrap_or(Path::new("/"));
+                let paths = index.paths(name).await?;
+                paths.iter().map(|path| Place::of(path, folder)).collect()
+            }
+            Loader::RedisIndex(url) => {
+                let url = named(url);
+                let index = kept(&self.redis_indexes, &url, || RedisIndex::new(&url));
+                let path = index.path(name).await?;
+                path.iter()
+                    .map(|path| Place::of(path, &self.folder))
+                    .collect()
+            }
+        }
+    }
+
+    async fn read(
+        &self,
+        place: &Place,
+        extent: &Extent,
+        accept: &(dyn Fn(&Stored) -> Result<(), LoadError> + Sync),
+    ) -> Result<Stored, LoadError> {
+        let id = format!("{}\n{}", extent.filename, extent.offset);
+        match place {
+            Place::Web(url) => {
+                let input = web::part(&self.net, url, extent, &self.limits).await?;
+                let stored = Stored::read(input, id.as_bytes()).await?;
+                accept(&stored)?;
+                Ok(stored)
+            }
+            Place::File { path, root } => {
+                let file = self.files.open(path, root.as_deref()).await?;
+                let input = || Input::file(Arc::clone(&file), extent.offset, extent.length);
+                let stored = Stored::read(input(), id.as_bytes()).await?;
+                accept(&stored)?;
+                if stored.is_checked() || stored.content_length() > TWICE {
+                    return Ok(stored);
+                }
+                stored.check().await?;
+                Stored::read(input(), id.as_bytes()).await
+            }
+        }
+    }
+}
+
+impl Place {
+    /// What the operator wrote: a URL, or a path, which is relative to a folder if it is not absolute.
+    fn of(text: &str, folder: &Path) -> Result<Place, LoadError> {
+        if text.starts_with("http://") || text.starts_with("https://") {
+            let url = Url::parse(text)
+                .map_err(|error| LoadError::Missing(format!("its place is no URL: {error}")))?;
+            return Ok(Place::Web(url));
+        }
+        let path = text.strip_prefix("file://").unwrap_or(text);
+        if path.is_empty() || path.contains('\0') || path.contains("://") {
+            return Err(LoadError::Missing(
+                "its place is neither a path nor a URL of the web".to_owned(),
+            ));
+        }
+        Ok(Place::File {
+            path: folder.join(path),
+            root: None,
+        })
+    }
+}

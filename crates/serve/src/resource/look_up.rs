@@ -1,0 +1,56 @@
+//! What a request other than `GET` is looked up by.
+
+use crawlspace_cdx::{post, surt};
+use futures_util::StreamExt;
+use http::Method;
+
+use super::client_request::ClientRequest;
+use super::spool::Spooled;
+use crate::collection::Failure;
+use crate::memory::Kept;
+use crate::query::{BadQuery, Query};
+
+/// A longer body is no part of what is looked up, in bytes.
+const LONGEST_BODY: u64 = 4 << 20;
+/// A body, the URL that is made of it, its parts and the urlkey are in memory at a time.
+const COPIES: usize = 4;
+
+impl ClientRequest {
+    /// Makes a query look for what answered requests like this one: their method and body are part of the urlkey.
+    ///
+    /// # Errors
+    /// When the URL cannot be looked up so, or there is no memory for the body.
+    pub(super) async fn look_up(&self, query: &mut Query) -> Result<(), Failure> {
+        if matches!(self.method, Method::GET | Method::HEAD) {
+            return Ok(());
+        }
+        let mut kept = Kept::default();
+        let body = match &self.body {
+            Some(spooled) if spooled.length() <= LONGEST_BODY => {
+                let length = usize::try_from(spooled.length()).unwrap_or(usize::MAX);
+                kept.bytes(length.saturating_mul(COPIES))?;
+                all(spooled).await
+            }
+            _ => Vec::new(),
+        };
+        let media = self
+            .fields
+            .iter()
+            .find(|(name, _)| name.eq_ignore_ascii_case(b"Content-Type"));
+        let media = media.and_then(|(_, value)| std::str::from_utf8(value).ok());
+        let url = post::lookup_url(&query.url, self.method.as_str(), media, &body);
+        query.keys =
+            surt::range(&url, query.match_type).map_err(|bad| BadQuery(format!("url: {bad}")))?;
+        Ok(())
+    }
+}
+
+/// A body that cannot be read any more counts as none.
+async fn all(spooled: &Spooled) -> Vec<u8> {
+    let mut body = Vec::new();
+    let mut pieces = spooled.stream(0);
+    while let Some(Ok(piece)) = pieces.next().await {
+        body.extend_from_slice(&piece);
+    }
+    body
+}

@@ -1,0 +1,333 @@
+//! Revisits: captures whose payload is in another record.
+
+mod response;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crawlspace_cdx::surt::KeyRange;
+use futures_util::{stream, StreamExt};
+use tokio::time::timeout;
+
+use self::response::{of_nothing, with_payload};
+use super::capture::{Capture, Extent};
+use super::client_request::ClientRequest;
+use super::digest::{self, Algorithm, Digest};
+use super::input::Input;
+use super::live;
+use super::loader::Archives;
+use super::record::{LoadError, Record};
+use super::stored::header::{moment, Header};
+use super::stored::Stored;
+use crate::collection::Collection;
+use crate::config::Loader;
+use crate::group::{Member, Report};
+use crate::query::{Query, Selection};
+use crawlspace_archive::http_head::Head;
+use crawlspace_archive::net::Net;
+use crawlspace_archive::row::Row;
+use crawlspace_archive::sorted::Order;
+use crawlspace_archive::source::Limits;
+use crawlspace_archive::timestamp::Timestamp;
+
+/// How long the original of a revisit is looked for.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How many captures are tried for the original of a revisit.
+const TRIES: usize = 20;
+/// How many rows are looked at for them.
+const ROWS: usize = 2000;
+
+/// Where originals are looked for.
+pub(super) struct Originals<'a> {
+    /// Where files are.
+    pub archives: &'a Archives,
+    /// The way to other archives, and how much they may cost.
+    pub net: (&'a Net, &'a Limits),
+    /// The collection that the revisit was found in, and then the others.
+    pub collections: Vec<&'a Arc<Collection>>,
+    /// The loaders that found the revisit.
+    pub loaders: &'a [Loader],
+    /// The access point of the request.
+    pub point: Option<&'a str>,
+}
+
+/// What is known of a revisit.
+struct Revisit<'a> {
+    capture: &'a Capture,
+    header: &'a Header,
+    digest: Option<Digest>,
+}
+
+impl Originals<'_> {
+    /// A `response` record with what the revisit says, and the payload of its original.
+    ///
+    /// # Errors
+    /// When the original is nowhere.
+    pub(super) async fn resolve(
+        &self,
+        capture: &Capture,
+        revisit: Stored,
+    ) -> Result<Record, LoadError> {
+        let header = revisit.header();
+        let stated = revisit.stated_digest().cloned();
+        let known = Revisit {
+            capture,
+            header,
+            digest: stated.or_else(|| Digest::parse(capture.digest.as_bytes())),
+        };
+        if known.digest.as_ref() == Some(&digest::of(Algorithm::Sha1, b"")) {
+            return of_nothing(&revisit);
+        }
+        // Nobody reads the payload of a redirect, so that it is not looked for everywhere.
+        let status = Head::of(revisit.http_head()).status();
+        let is_redirect = matches!(status, Some(300..=303 | 305..=399));
+        let most = if is_redirect { 1 } else { usize::MAX };
+        match timeout(PATIENCE, self.original(&known, most)).await {
+            Ok(Ok(original)) => with_payload(&revisit, original, &known.digest),
+            _ if is_redirect => of_nothing(&revisit),
+            Ok(Err(error)) => Err(error),
+            Err(_) => {
+                let seconds = PATIENCE.as_secs();
+                let what =
+                    format!("the original of the revisit was not found within {seconds} seconds");
+                Err(LoadError::Missing(what))
+            }
+        }
+    }
+
+    async fn original(&self, revisit: &Revisit<'_>, most: usize) -> Result<Stored, LoadError> {
+        let mut failed =
+            LoadError::Missing("the original of the revisit is not in any index".to_owned());
+        let collection = self
+            .collections
+            .first()
+            .map_or("", |collection| &*collection.name);
+        if let Some(extent) = &revisit.capture.original {
+            match self
+                .load(self.loaders, extent, collection, revisit, None)
+                .await
+            {
+                Ok(original) => return Ok(original),
+                Err(error) => failed = error,
+            }
+        }
+        let refers_to = revisit.header.text("WARC-Refers-To-Target-URI");
+        let refers_to = refers_to
+            .map(|uri| uri.trim_matches(['<', '>']).to_owned())
+            .filter(|uri| !uri.is_empty());
+        let date = revisit.header.get("WARC-Refers-To-Date").and_then(moment);
+        let own_date = revisit.header.date();
+        let own = revisit.header.target_uri().unwrap_or_default();
+        let mut lookups = Vec::new();
+        if let Some(uri) = refers_to {
+            lookups.push((uri, date.or(own_date), date));
+        }
+        // Without a digest there is no telling which of the captures of the same URL it is.
+        if revisit.digest.is_some() && lookups.first().is_none_or(|(uri, ..)| *uri != own) {
+            lookups.push((own, own_date, None));
+        }
+        let mut tries = TRIES;
+        for collection in self.collections.iter().take(most) {
+            for (uri, closest, exact) in &lookups {
+                match self
+                    .look_up(collection, uri, *closest, *exact, revisit, &mut tries)
+                    .await
+                {
+                    Ok(Some(original)) => return Ok(original),
+                    Ok(None) => {}
+                    Err(error) => failed = error,
+                }
+            }
+        }
+        Err(match failed {
+            LoadError::Missing(what) | LoadError::Record(what) => {
+                LoadError::Missing(format!("the original of the revisit: {what}"))
+            }
+            other => other,
+        })
+    }
+
+    /// Captures of a URL in a collection, from the one closest to a moment on.
+    async fn look_up(
+        &self,
+        collection: &Collection,
+        uri: &str,
+        closest: Option<Timestamp>,
+        exact: Option<Timestamp>,
+        revisit: &Revisit<'_>,
+        tries: &mut usize,
+    ) -> Result<Option<Stored>, LoadError> {
+        let is_own = self
+            .collections
+            .first()
+            .is_some_and(|own| own.name == collection.name);
+        let point = self.point.filter(|_| is_own).map(str::to_owned);
+        let mut query = Query::of_url(uri).map_err(|bad| LoadError::Unfit(bad.to_string()))?;
+        if revisit.header.target_uri().as_deref() == Some(uri) {
+            // It may say more than the URL: what was posted.
+            let key = revisit.capture.urlkey.as_bytes();
+            query.keys = KeyRange {
+                from: [key, b" "].concat(),
+                to: [key, b"!"].concat(),
+            };
+        }
+        query.order = Order::Closest(closest.unwrap_or_else(Timestamp::now));
+        query.point = point;
+        if !is_own {
+            // What one collection is asked for is no business of the archives of others.
+            let here = |member: &&Arc<Member>| matches!(member.kind, "file" | "redis" | "zipnum");
+            let names: Vec<_> = collection
+                .members()
+                .filter(here)
+                .map(|one| one.name.to_string())
+                .collect();
+            if names.is_empty() {
+                return Ok(None);
+            }
+            query.sources = Selection::Only(names);
+        }
+        let Ok(query) = collection.prepare(query) else {
+            return Ok(None);
+        };
+        let mut failed = None;
+        for step in &collection.steps {
+            let Ok(mut rows) = collection.step(step, &query, &Report::default()).await else {
+                continue;
+            };
+            let mut seen = 0;
+            while let Some(Ok(batch)) = rows.next().await {
+                for row in &batch {
+                    let Ok(candidate) = Capture::of(row) else {
+                        continue;
+                    };
+                    if !revisit.may_be_of(&candidate, exact) {
+                        continue;
+                    }
+                    if *tries == 0 {
+                        return failed.map_or(Ok(None), Err);
+                    }
+                    *tries -= 1;
+                    let name = &collection.name;
+                    let loaded = match &candidate.extent {
+                        Some(extent) => {
+                            self.load(&step.resource, extent, name, revisit, Some(&candidate))
+                                .await
+                        }
+                        None => self.fetch(row, &candidate, &step.resource, revisit).await,
+                    };
+                    match loaded {
+                        Ok(original) => return Ok(Some(original)),
+                        Err(error) => failed = Some(error),
+                    }
+                }
+                seen += batch.len();
+                if seen > ROWS {
+                    break;
+                }
+            }
+        }
+        failed.map_or(Ok(None), Err)
+    }
+
+    async fn load(
+        &self,
+        loaders: &[Loader],
+        extent: &Extent,
+        collection: &str,
+        revisit: &Revisit<'_>,
+        candidate: Option<&Capture>,
+    ) -> Result<Stored, LoadError> {
+        let accept = |stored: &Stored| {
+            if let Some(candidate) = candidate {
+                candidate.agrees_with(stored.header())?;
+            }
+            revisit.accepts(stored)
+        };
+        let mut failed = no_loader();
+        for loader in loaders.iter().filter(|loader| **loader != Loader::Live) {
+            match self
+                .archives
+                .load(loader, extent, collection, &accept)
+                .await
+            {
+                Ok(stored) => return Ok(stored),
+                Err(error) => failed = error,
+            }
+        }
+        Err(failed)
+    }
+
+    /// A record that another archive has.
+    async fn fetch(
+        &self,
+        row: &Row,
+        candidate: &Capture,
+        loaders: &[Loader],
+        revisit: &Revisit<'_>,
+    ) -> Result<Stored, LoadError> {
+        if !loaders.contains(&Loader::Live) {
+            return Err(no_loader());
+        }
+        let ((net, limits), message) = (self.net, ClientRequest::default());
+        let record = match &candidate.upstream {
+            Some(collection) => live::load_upstream(net, limits, collection, row, &message).await?,
+            None => live::load(net, limits, row, &message).await?,
+        };
+        let head = stream::iter([Ok(record.head)]);
+        let input = Input::Record(head.chain(record.body).boxed());
+        let stored = Stored::read(input, b"").await?;
+        revisit.accepts(&stored)?;
+        Ok(stored)
+    }
+}
+
+fn no_loader() -> LoadError {
+    LoadError::Missing("there is no loader for it".to_owned())
+}
+
+impl Revisit<'_> {
+    /// Whether a capture may be the original.
+    fn may_be_of(&self, candidate: &Capture, exact: Option<Timestamp>) -> bool {
+        // The live web has no originals, but what is there now.
+        let is_stored = candidate.extent.is_some()
+            || candidate.upstream.is_some()
+            || candidate.is_live && candidate.source_type != "live";
+        let same_digest = self
+            .digest
+            .as_ref()
+            .is_none_or(|digest| candidate.may_have(digest));
+        // Without digests, only what the revisit names is its original.
+        let is_sure = self.digest.is_some() && !candidate.digest.is_empty()
+            || exact.is_some_and(|exact| {
+                Timestamp::earliest(candidate.timestamp.as_bytes()) == Some(exact)
+            });
+        let is_itself = candidate.extent.is_some() && self.capture.extent == candidate.extent;
+        let is_revisit = candidate.mime == "warc/revisit";
+        is_stored && same_digest && is_sure && !is_itself && !is_revisit
+    }
+
+    /// Whether a record has the payload.
+    fn accepts(&self, stored: &Stored) -> Result<(), LoadError> {
+        let kind = stored.header().record_type();
+        if kind != b"response" && kind != b"resource" {
+            let what = format!(
+                "it is a record of the type {:?}",
+                String::from_utf8_lossy(kind)
+            );
+            return Err(LoadError::Record(what));
+        }
+        let Some(digest) = &self.digest else {
+            return Ok(());
+        };
+        let same = stored.stated_digest() == Some(digest)
+            || match stored.payload_digest(digest.algorithm) {
+                Some(real) => real == *digest,
+                // The header states it in another way, and the payload is too large to see.
+                None => stored
+                    .stated_digest()
+                    .is_none_or(|stated| stated.algorithm != digest.algorithm),
+            };
+        same.then_some(())
+            .ok_or_else(|| LoadError::Record("its payload has another digest".to_owned()))
+    }
+}

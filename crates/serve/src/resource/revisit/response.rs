@@ -1,0 +1,158 @@
+//! The answer for a revisit: a record that has its original's payload.
+
+use bytes::Bytes;
+
+use crate::resource::digest::{self, Algorithm, Digest};
+use crate::resource::record::{LoadError, Record};
+use crate::resource::stored::header::Header;
+use crate::resource::stored::{compose, made_id, Payload, Stored};
+use crawlspace_archive::http_head::Head;
+use crawlspace_archive::timestamp::Timestamp;
+
+/// What says how a payload is written, and comes with it.
+const FRAMING: [&str; 3] = ["Content-Length", "Transfer-Encoding", "Content-Encoding"];
+
+/// The answer without a payload.
+pub(super) fn of_nothing(revisit: &Stored) -> Result<Record, LoadError> {
+    let head = Head::of(revisit.http_head());
+    if head.status().is_none() {
+        let what = "the revisit has neither an HTTP header nor a payload".to_owned();
+        return Err(LoadError::Record(what));
+    }
+    let none = Head::of(b"-\r\nContent-Length: 0\r\n\r\n");
+    let has_none =
+        head.get("Content-Length") == Some(b"0") && head.get("Transfer-Encoding").is_none();
+    let http_head = match has_none {
+        true => revisit.http_head().to_vec(),
+        false => head.with_fields_of(&none, &FRAMING),
+    };
+    let payload = Payload {
+        length: 0,
+        first: Bytes::new(),
+        rest: None,
+    };
+    let mut header = response(revisit)?;
+    finish(&mut header, revisit, &http_head, payload, &None)
+}
+
+/// The answer with the payload of the original.
+pub(super) fn with_payload(
+    revisit: &Stored,
+    original: Stored,
+    digest: &Option<Digest>,
+) -> Result<Record, LoadError> {
+    let mut header = response(revisit)?;
+    let theirs = original.header();
+    for (name, value) in [
+        (
+            "WARC-Refers-To",
+            theirs.get("WARC-Record-ID").unwrap_or_default(),
+        ),
+        (
+            "WARC-Refers-To-Target-URI",
+            theirs.target_uri().unwrap_or_default().as_bytes(),
+        ),
+        (
+            "WARC-Refers-To-Date",
+            theirs.get("WARC-Date").unwrap_or_default(),
+        ),
+    ] {
+        header.set(name, value);
+    }
+    let http_head = {
+        let (own, other) = (
+            Head::of(revisit.http_head()),
+            Head::of(original.http_head()),
+        );
+        let is_same = FRAMING.iter().all(|name| own.get(name) == other.get(name));
+        match own.status() {
+            // That nothing has changed is not what the payload came with.
+            None | Some(304) => original.http_head().to_vec(),
+            Some(_) if original.http_head().is_empty() => {
+                let length = format!("-\r\nContent-Length: {}\r\n\r\n", original.content_length());
+                own.with_fields_of(&Head::of(length.as_bytes()), &FRAMING)
+            }
+            Some(_) if is_same => revisit.http_head().to_vec(),
+            Some(_) => own.with_fields_of(&other, &FRAMING),
+        }
+    };
+    if http_head.is_empty() {
+        header.set("WARC-Type", b"resource");
+        header.set(
+            "Content-Type",
+            theirs
+                .get("Content-Type")
+                .unwrap_or(b"application/octet-stream"),
+        );
+    }
+    let known = match original.is_checked() {
+        true => None,
+        // It is checked when it goes by.
+        false => theirs.get("WARC-Payload-Digest").and_then(Digest::parse),
+    };
+    let algorithm = digest
+        .as_ref()
+        .map_or(Algorithm::Sha1, |digest| digest.algorithm);
+    let known = original.payload_digest(algorithm).or(known);
+    let (_, payload) = original.into_parts();
+    finish(&mut header, revisit, &http_head, payload, &known)
+}
+
+/// The header of the answer, as far as the revisit says what is in it.
+fn response(revisit: &Stored) -> Result<Header, LoadError> {
+    let theirs = revisit.header();
+    let missing = |what: &str| LoadError::Record(format!("the revisit has no valid {what}"));
+    let date = theirs.date().ok_or_else(|| missing("WARC-Date"))?;
+    let uri = theirs
+        .target_uri()
+        .ok_or_else(|| missing("WARC-Target-URI"))?;
+    let version: &[u8] = if theirs.version() == b"WARC/1.1" {
+        b"WARC/1.1"
+    } else {
+        b"WARC/1.0"
+    };
+    let mut header = Header::new(version);
+    header.set("WARC-Type", b"response");
+    // It is neither of the two records that it is made of.
+    let id = theirs.get("WARC-Record-ID").unwrap_or_default();
+    header.set("WARC-Record-ID", made_id(&[b"resolved", id]).as_bytes());
+    header.set("WARC-Target-URI", uri.as_bytes());
+    let stated = theirs.get("WARC-Date").filter(|_| version == b"WARC/1.1");
+    header.set("WARC-Date", stated.unwrap_or(date.iso().as_bytes()));
+    for name in [
+        "WARC-IP-Address",
+        "WARC-Refers-To-Target-URI",
+        "WARC-Refers-To-Date",
+    ] {
+        if let Some(value) = theirs.get(name) {
+            header.set(name, value);
+        }
+    }
+    header.set("Content-Type", b"application/http; msgtype=response");
+    Ok(header)
+}
+
+fn finish(
+    header: &mut Header,
+    revisit: &Stored,
+    http_head: &[u8],
+    payload: Payload,
+    payload_digest: &Option<Digest>,
+) -> Result<Record, LoadError> {
+    if payload.rest.is_none() {
+        let mut digester = digest::Digester::new(Algorithm::Sha1);
+        digester.update(http_head);
+        digester.update(&payload.first);
+        header.set("WARC-Block-Digest", digester.finish().text().as_bytes());
+    }
+    let of_payload = || digest::of(Algorithm::Sha1, &payload.first);
+    let known = payload_digest
+        .clone()
+        .or_else(|| payload.rest.is_none().then(of_payload));
+    if let Some(digest) = known {
+        header.set("WARC-Payload-Digest", digest.text().as_bytes());
+    }
+    let uri = revisit.header().target_uri().unwrap_or_default();
+    let date = revisit.header().date().unwrap_or_else(Timestamp::now);
+    Ok(compose(header, http_head, payload, uri, date))
+}

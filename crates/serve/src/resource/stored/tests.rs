@@ -1,0 +1,382 @@
+use std::io::Write as _;
+
+use futures_util::{stream, StreamExt};
+use redis_tests::Rng;
+
+use super::*;
+use crate::resource::digest::{of, Algorithm};
+
+const HTTP: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n";
+
+/// A record with these fields besides those that every one has here.
+fn warc(fields: &str, block: &[u8]) -> Vec<u8> {
+    let head = format!(
+        "WARC/1.0\r\nWARC-Type: response\r\nWARC-Record-ID: <urn:uuid:a>\r\nWARC-Date: 2016-01-02T03:04:05Z\r\n\
+         WARC-Target-URI: http://example.com/\r\n{fields}Content-Length: {}\r\n\r\n",
+        block.len()
+    );
+    [head.as_bytes(), block, END].concat()
+}
+
+fn digests(block: &[u8], payload: &[u8]) -> String {
+    let sha1 = |bytes: &[u8]| of(Algorithm::Sha1, bytes).text();
+    format!(
+        "WARC-Block-Digest: {}\r\nWARC-Payload-Digest: {}\r\n",
+        sha1(block),
+        sha1(payload)
+    )
+}
+
+fn with_digests(payload: &[u8]) -> Vec<u8> {
+    let block = [HTTP.as_bytes(), payload].concat();
+    warc(&digests(&block, payload), &block)
+}
+
+fn packed(bytes: &[u8]) -> Vec<u8> {
+    let mut member = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    member.write_all(bytes).unwrap();
+    member.finish().unwrap()
+}
+
+/// Bytes that come in pieces of this size.
+fn input(bytes: &[u8], piece: usize) -> Input {
+    let pieces: Vec<_> = bytes
+        .chunks(piece)
+        .map(|piece| Ok(Bytes::copy_from_slice(piece)))
+        .collect();
+    Input::Record(stream::iter(pieces).boxed())
+}
+
+async fn read(bytes: &[u8], piece: usize) -> Result<Vec<u8>, LoadError> {
+    let record = Stored::read(input(bytes, piece), b"id")
+        .await?
+        .into_record()?;
+    all(record).await
+}
+
+async fn all(record: Record) -> Result<Vec<u8>, LoadError> {
+    let mut bytes = record.head.to_vec();
+    let mut body = record.body;
+    while let Some(piece) = body.next().await {
+        bytes.extend_from_slice(&piece?);
+    }
+    assert_eq!(bytes.len() as u64, record.length);
+    Ok(bytes)
+}
+
+/// One record and nothing else, with the digests that it states.
+fn assert_valid(bytes: &[u8]) {
+    let shown = || String::from_utf8_lossy(&bytes[..bytes.len().min(1000)]).into_owned();
+    let mut reader = crawlspace_warc::Reader::new("record", bytes);
+    let record = reader
+        .next()
+        .unwrap_or_else(|error| panic!("{error}: {}", shown()))
+        .unwrap();
+    let header = record.header().clone();
+    record
+        .finish()
+        .unwrap_or_else(|error| panic!("{error}: {}", shown()));
+    assert!(reader.next().unwrap().is_none());
+    let block = &bytes[header::end_of(bytes).unwrap()..bytes.len() - END.len()];
+    let is_http = header
+        .target_uri()
+        .is_some_and(|uri| uri.starts_with(b"http:") || uri.starts_with(b"https:"));
+    let is_http = is_http && header.get("WARC-Type") == Some(b"response");
+    let payload = match http_head::end_of(block) {
+        Some(end) if is_http => &block[end..],
+        None if is_http => b"",
+        _ => block,
+    };
+    for (name, bytes) in [
+        ("WARC-Block-Digest", block),
+        ("WARC-Payload-Digest", payload),
+    ] {
+        if let Some(text) = header.get(name) {
+            let stated = Digest::parse(text).unwrap_or_else(|| panic!("{name}: {}", shown()));
+            assert!(stated.is_well_put(text), "{name}: {}", shown());
+            assert_eq!(of(stated.algorithm, bytes), stated, "{name}: {}", shown());
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_right_comes_as_it_is_stored() {
+    for payload in [
+        &b""[..],
+        b"hello",
+        &[b'x'; 100_000],
+        &vec![7; WHOLE as usize + 5],
+    ] {
+        let record = with_digests(payload);
+        for piece in [
+            if payload.len() > 1000 { 60_000 } else { 1 },
+            64 * 1024,
+            1 << 24,
+        ] {
+            assert_eq!(read(&record, piece).await.unwrap(), record);
+            assert_eq!(read(&packed(&record), piece).await.unwrap(), record);
+        }
+        assert_valid(&record);
+    }
+}
+
+#[tokio::test]
+async fn a_record_ends_where_its_file_does() {
+    let record = with_digests(b"hello");
+    let next = [&record[..], &record[..]].concat();
+    for bytes in [
+        next.clone(),
+        packed(&next),
+        [packed(&record), packed(&record)].concat(),
+    ] {
+        assert_eq!(read(&bytes, 100).await.unwrap(), record);
+    }
+    // Indexes may leave the line ends out.
+    for left_out in 1..=4 {
+        assert_eq!(
+            read(&record[..record.len() - left_out], 100).await.unwrap(),
+            record
+        );
+    }
+    let wrong = String::from_utf8(record.clone()).unwrap();
+    for (from, to) in [
+        ("Length: 50", "Length: 49"),
+        ("Length: 50", "Length: 51"),
+        ("Length: 50", "Length: 5000000"),
+    ] {
+        assert!(wrong.contains(from), "{wrong}");
+        let wrong = wrong.replace(from, to).into_bytes();
+        assert!(read(&wrong, 100).await.is_err());
+        assert!(read(&packed(&wrong), 100).await.is_err());
+    }
+}
+
+#[tokio::test]
+async fn a_wrong_digest_is_an_error_and_never_a_whole_record() {
+    let right = of(Algorithm::Sha1, b"right").text();
+    for payload in [b"wrong".to_vec(), vec![b'x'; WHOLE as usize + 1]] {
+        let block = [HTTP.as_bytes(), &payload].concat();
+        for name in ["WARC-Block-Digest", "WARC-Payload-Digest"] {
+            let record = warc(&format!("{name}: {right}\r\n"), &block);
+            let error = read(&record, 1 << 16).await.unwrap_err();
+            assert!(error.to_string().contains(name), "{error}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn digests_are_put_so_that_everybody_understands_them() {
+    let block = [HTTP.as_bytes(), b"hello"].concat();
+    let (right, of_block) = (of(Algorithm::Sha1, b"hello"), of(Algorithm::Sha1, &block));
+    let bare = right.text().replace("sha1:", "");
+    for (stated, put) in [
+        (right.text().to_lowercase(), Some(right.text())),
+        (bare, Some(right.text())),
+        (
+            format!("sha1:{}", data_encoding::HEXLOWER.encode(&right.value)),
+            Some(format!(
+                "sha1:{}",
+                data_encoding::HEXLOWER.encode(&right.value)
+            )),
+        ),
+        ("md5:5d41402abc4b2a76b9719d911017c592".to_owned(), None),
+        ("nonsense".to_owned(), None),
+    ] {
+        let record = warc(&format!("WARC-Payload-Digest: {stated}\r\n"), &block);
+        let out = read(&record, 1000).await.unwrap();
+        assert_valid(&out);
+        let header = Header::parse(&out[..header::end_of(&out).unwrap()]).unwrap();
+        assert_eq!(header.text("WARC-Payload-Digest"), put, "{stated}");
+    }
+    // Of what is not in the chunks, and a few bytes of something else.
+    let chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n";
+    let record = warc(
+        &format!("WARC-Payload-Digest: {}\r\n", right.text()),
+        chunked,
+    );
+    let out = read(&record, 1000).await.unwrap();
+    assert_valid(&out);
+    assert!(!String::from_utf8_lossy(&out).contains("Payload-Digest"));
+    let record = warc(
+        &format!("WARC-Payload-Digest: {}\r\n", of_block.text()),
+        chunked,
+    );
+    assert!(read(&record, 1000).await.is_err());
+}
+
+#[tokio::test]
+async fn what_is_missing_is_added() {
+    let record = String::from_utf8(with_digests(b"hello")).unwrap();
+    let without = record.replace("WARC-Record-ID: <urn:uuid:a>\r\n", "");
+    let out = read(without.as_bytes(), 1000).await.unwrap();
+    assert_valid(&out);
+    assert!(String::from_utf8_lossy(&out).contains("WARC-Record-ID: <urn:uuid:"));
+    assert_eq!(
+        read(without.as_bytes(), 1000).await.unwrap(),
+        out,
+        "it is the same each time"
+    );
+    let line_ends = record.replacen("\r\nWARC-Type", "\nWARC-Type", 1);
+    assert_eq!(
+        read(line_ends.as_bytes(), 1000).await.unwrap(),
+        record.as_bytes()
+    );
+    for name in ["WARC-Date", "WARC-Target-URI"] {
+        let without = record.replace(name, "X");
+        assert!(read(without.as_bytes(), 1000).await.is_err(), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn arc_records_become_warc_records() {
+    let block = [HTTP.as_bytes(), b"hello"].concat();
+    for (line, kind, uri, address) in [
+        (
+            "http://example.com/ 192.0.2.1 20160102030405 text/plain",
+            "response",
+            "http://example.com/",
+            Some("192.0.2.1"),
+        ),
+        (
+            "http://example.com/a b 0.0.0.0 20160102030405 text/plain",
+            "response",
+            "http://example.com/a%20b",
+            None,
+        ),
+        (
+            "http://example.com/ 2001:db8::1 20160102030405 text/html 200 checksum - 123 a.arc.gz",
+            "response",
+            "http://example.com/",
+            Some("2001:db8::1"),
+        ),
+        (
+            "dns:example.com 192.0.2.1 20160102030405 text/dns",
+            "response",
+            "dns:example.com",
+            Some("192.0.2.1"),
+        ),
+    ] {
+        for end in ["\n", ""] {
+            let arc = [
+                format!("{line} {}\n", block.len()).as_bytes(),
+                &block,
+                end.as_bytes(),
+            ]
+            .concat();
+            let next = [
+                &arc[..],
+                b"http://other.example/ 192.0.2.1 20160102030405 text/plain 0\n",
+            ]
+            .concat();
+            let out = read(&arc, 7).await.unwrap();
+            assert_valid(&out);
+            assert_eq!(read(&packed(&arc), 1000).await.unwrap(), out);
+            if end == "\n" {
+                assert_eq!(read(&next, 1000).await.unwrap(), out);
+            }
+            let header = Header::parse(&out[..header::end_of(&out).unwrap()]).unwrap();
+            assert_eq!(header.record_type(), kind.as_bytes());
+            assert!(header.get("WARC-Payload-Digest").is_some());
+            assert_eq!(header.target_uri().as_deref(), Some(uri));
+            assert_eq!(header.text("WARC-IP-Address").as_deref(), address);
+            assert_eq!(header.date().unwrap().to_string(), "20160102030405");
+        }
+    }
+    let file = b"http://example.com/ 192.0.2.1 20160102030405 text/plain 5\nhello\n";
+    let out = String::from_utf8(read(file, 1000).await.unwrap()).unwrap();
+    assert!(
+        out.contains("WARC-Type: resource\r\n") && out.contains("Content-Type: text/plain\r\n"),
+        "{out}"
+    );
+    for wrong in [
+        "filedesc://a.arc 0.0.0.0 20160102030405 text/plain 2\n1 \n",
+        "http://example.com/ 192.0.2.1 20160102030405 text/plain\nhello\n",
+        "http://example.com/ 192.0.2.1 20169902030405 text/plain 5\nhello\n",
+        "http://example.com/ 192.0.2.1 20160102030405 text/plain -5\nhello\n",
+        "http://example.com/ 192.0.2.1 20160102030405 text/plain 50\nhello\n",
+        "no record at all\n",
+        "<html>",
+    ] {
+        assert!(read(wrong.as_bytes(), 1000).await.is_err(), "{wrong}");
+    }
+}
+
+#[tokio::test]
+async fn damaged_files_give_errors_or_valid_records() {
+    let mut rng = Rng::new("damaged_files_give_errors_or_valid_records");
+    let large: Vec<u8> = (0..WHOLE + 1000).map(|i| ((i * i) >> 8) as u8).collect();
+    let arc = [
+        b"http://example.com/ 192.0.2.1 20160102030405 text/plain 50\n",
+        HTTP.as_bytes(),
+        b"hello\n",
+    ]
+    .concat();
+    let bare = warc("", &[HTTP.as_bytes(), b"hello"].concat());
+    for (bytes, tries) in [
+        (with_digests(b"hello"), 2000),
+        (packed(&with_digests(b"hello")), 2000),
+        (bare, 2000),
+        (arc.clone(), 2000),
+        (packed(&arc), 2000),
+        (packed(&with_digests(&large)), 30),
+        (with_digests(&large), 30),
+    ] {
+        for _ in 0..tries {
+            let mut bytes = bytes.clone();
+            for _ in 0..=rng.below(3) {
+                let near = if rng.chance(50) {
+                    700
+                } else {
+                    bytes.len() as u64
+                };
+                let at = rng.below(near.min(bytes.len() as u64)) as usize;
+                match rng.below(5) {
+                    0 => bytes[at] = rng.bits() as u8,
+                    1 => bytes[at] ^= 1 << rng.below(8),
+                    2 => bytes.truncate(at.max(1)),
+                    3 => bytes.insert(at, *rng.pick(b"\r\n\0:x0")),
+                    _ => drop(bytes.drain(at..(at + 1 + rng.below(9) as usize).min(bytes.len()))),
+                }
+                if bytes.is_empty() {
+                    bytes.push(b'W');
+                }
+            }
+            if let Ok(record) = read(&bytes, 64 * 1024).await {
+                // The reader that looks at it knows only two of the versions.
+                let known = record.starts_with(b"WARC/1.0") || record.starts_with(b"WARC/1.1");
+                if known {
+                    assert_valid(&record);
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn no_length_is_too_large_to_be_counted_with() {
+    for length in [u64::MAX, u64::MAX - 200, i64::MAX as u64, 1 << 51, 1 << 49] {
+        let arc =
+            format!("http://example.com/ 192.0.2.1 20160102030405 text/plain {length}\nhello\n");
+        let warc = String::from_utf8(with_digests(b"hello")).unwrap();
+        let warc = warc.replace("Content-Length: 50", &format!("Content-Length: {length}"));
+        for bytes in [arc.as_bytes(), warc.as_bytes(), &packed(warc.as_bytes())] {
+            assert!(read(bytes, 1000).await.is_err(), "{length}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn no_header_takes_more_memory_than_it_may() {
+    let long = [&b"WARC/1.0\r\nX: "[..], &vec![b'x'; 1 << 20], b"\r\n\r\n"].concat();
+    assert!(read(&long, 1000)
+        .await
+        .unwrap_err()
+        .to_string()
+        .contains("longer than"));
+    let bomb = packed(&vec![b'\n'; 100 << 20]);
+    assert!(read(&bomb, 1 << 20).await.is_err());
+    let bomb = packed(&[&b"WARC/1.0\r\n"[..], &vec![b'x'; 100 << 20]].concat());
+    assert!(read(&bomb, 1 << 20).await.is_err());
+    let fields = [&b"WARC/1.0\r\n"[..], &b"a:\r\n".repeat(10_000), b"\r\n"].concat();
+    assert!(read(&fields, 1000).await.is_err());
+}

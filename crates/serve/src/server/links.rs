@@ -1,0 +1,240 @@
+//! Where things of a collection are on this server, and links to them (RFC 8288).
+
+use std::fmt::Write as _;
+
+use http::header::HOST;
+use http::HeaderMap;
+use percent_encoding::{utf8_percent_encode, AsciiSet, CONTROLS, NON_ALPHANUMERIC};
+
+use crate::query::absolute;
+use crawlspace_archive::timestamp::Timestamp;
+
+/// What cannot stand between `<` and `>` of a link, or in quotes. Escapes that are there stay.
+const IN_LINK: &AsciiSet = &CONTROLS
+    .add(b' ')
+    .add(b'"')
+    .add(b'<')
+    .add(b'>')
+    .add(b'\\')
+    .add(b'^')
+    .add(b'`')
+    .add(b'{')
+    .add(b'|')
+    .add(b'}');
+const IN_PATH: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');
+
+/// A collection as others see it, perhaps through one of its access points.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Without a slash at its end.
+    base: String,
+}
+
+impl Place {
+    /// Of a server that is at `public`, where that is known, or else [as a request names it](Place::of).
+    pub fn seen(
+        public: Option<&str>,
+        headers: &HeaderMap,
+        collection: &str,
+        point: Option<&str>,
+    ) -> Place {
+        match public {
+            Some(public) => Place::at(public.trim_end_matches('/'), collection, point),
+            None => Place::of(headers, collection, point),
+        }
+    }
+
+    /// As a request names this server. Whoever asks may name it as they like, and gets that back; a name that is
+    /// none makes URLs without one. What a proxy says of itself does not count, since anybody could say it.
+    pub fn of(headers: &HeaderMap, collection: &str, point: Option<&str>) -> Place {
+        let host = headers.get(HOST).and_then(|host| host.to_str().ok());
+        let is_name = |host: &&str| {
+            let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:[]".contains(&byte);
+            !host.is_empty() && host.bytes().all(plain)
+        };
+        let origin = host.filter(is_name).map(|host| format!("http://{host}"));
+        Place::at(&origin.unwrap_or_default(), collection, point)
+    }
+
+    /// At this URL, which has no slash at its end: `https://archive.example`.
+    pub fn at(origin: &str, collection: &str, point: Option<&str>) -> Place {
+        let mut base = format!("{origin}/{}", utf8_percent_encode(collection, IN_PATH));
+        if let Some(point) = point {
+            // Writing text to a string cannot fail.
+            let _ = write!(base, "/ap/{}", utf8_percent_encode(point, IN_PATH));
+        }
+        Place { base }
+    }
+
+    /// The index API with that query string.
+    pub fn index(&self, query: &str) -> String {
+        format!(
+            "{}/index?{}",
+            self.base,
+            utf8_percent_encode(query, IN_LINK)
+        )
+    }
+
+    /// The resource API with that query string.
+    pub fn resource(&self, query: &str) -> String {
+        format!("{}/resource?{query}", self.base)
+    }
+
+    /// The TimeGate of a URL.
+    pub fn timegate(&self, url: &str) -> String {
+        format!("{}/timegate/{}", self.base, in_path(url))
+    }
+
+    /// The TimeMap of a URL.
+    pub fn timemap(&self, url: &str) -> String {
+        format!("{}/timemap/link/{}", self.base, in_path(url))
+    }
+
+    /// The memento of a URL at that moment: its replay.
+    pub fn memento(&self, url: &str, time: Timestamp) -> String {
+        format!("{}/{time}id_/{}", self.base, in_path(url))
+    }
+}
+
+/// A URL at the end of a path. A fragment would not be sent along.
+fn in_path(url: &str) -> String {
+    let url = url.split_once('#').map_or(url, |(url, _)| url);
+    utf8_percent_encode(url, IN_LINK).to_string()
+}
+
+/// The URL that comes after `timegate/` or `timemap/link/` in a path, with the query string that belongs to it.
+///
+/// It may be escaped as a whole or lack its scheme, as some clients do it, and proxies may have made one slash of two.
+pub fn target(path: &str, query: Option<&str>) -> String {
+    let escaped = path.get(..8).is_some_and(|start| {
+        let start = start.to_ascii_lowercase();
+        start.starts_with("http%3a") || start.starts_with("https%3a")
+    });
+    let mut url = match escaped {
+        true => percent_encoding::percent_decode_str(path)
+            .decode_utf8_lossy()
+            .into_owned(),
+        false => path.to_owned(),
+    };
+    for scheme in ["http:/", "https:/"] {
+        match url.strip_prefix(scheme) {
+            Some(rest) if !rest.starts_with('/') => url = format!("{scheme}/{rest}"),
+            _ => {}
+        }
+    }
+    if let Some(query) = query {
+        url.push('?');
+        url.push_str(query);
+    }
+    match url.is_empty() {
+        true => url,
+        false => absolute(&url).into_owned(),
+    }
+}
+
+/// `<url>; rel="…"`.
+pub fn link(url: &str, relation: &str) -> String {
+    format!(
+        "<{}>; rel=\"{relation}\"",
+        utf8_percent_encode(url, IN_LINK)
+    )
+}
+
+/// `<url>; rel="…"; type="…"`: a link to a TimeMap, with its media type.
+pub fn timemap_link(url: &str, relation: &str) -> String {
+    format!("{}; type=\"application/link-format\"", link(url, relation))
+}
+
+/// `<url>; rel="…"; datetime="…"`: a link to a memento, with its moment.
+pub fn memento_link(url: &str, relation: &str, time: Timestamp) -> String {
+    format!("{}; datetime=\"{}\"", link(url, relation), time.http_date())
+}
+
+/// A text between the quotes of a parameter (RFC 9110, section 5.6.4), of ASCII only.
+pub fn quoted(text: &str) -> String {
+    utf8_percent_encode(text, IN_LINK).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::HeaderValue;
+
+    #[test]
+    fn places_are_named_as_the_request_names_them() {
+        let place = |host: &'static [u8]| {
+            let mut headers = HeaderMap::new();
+            headers.insert(HOST, HeaderValue::from_bytes(host).unwrap());
+            headers.insert("x-forwarded-host", HeaderValue::from_static("evil.example"));
+            headers.insert("x-forwarded-proto", HeaderValue::from_static("https"));
+            Place::of(&headers, "a b", Some("p/q")).base
+        };
+        assert_eq!(
+            place(b"localhost:8080"),
+            "http://localhost:8080/a%20b/ap/p%2Fq"
+        );
+        assert_eq!(place(b"[::1]:8080"), "http://[::1]:8080/a%20b/ap/p%2Fq");
+        for wrong in [&b""[..], b"a>b", b"a/b", b"user@a", b"a\xff", b"a b"] {
+            assert_eq!(place(wrong), "/a%20b/ap/p%2Fq");
+        }
+        assert_eq!(Place::of(&HeaderMap::new(), "a", None).base, "/a");
+        let public = Place::seen(Some("https://h/archive/"), &HeaderMap::new(), "a", None);
+        assert_eq!(public.base, "https://h/archive/a");
+    }
+
+    #[test]
+    fn urls_stay_whole_within_urls() {
+        let place = Place::at("http://h", "c", None);
+        let time = Timestamp::earliest(b"2016").unwrap();
+        for (url, written) in [
+            ("http://a.com/", "http://a.com/"),
+            ("http://a.com/?b=c&d=%20+//", "http://a.com/?b=c&d=%20+//"),
+            ("http://a.com/*", "http://a.com/*"),
+            (
+                "http://a.com/;b,<\"\u{e9}>",
+                "http://a.com/;b,%3C%22%C3%A9%3E",
+            ),
+            ("http://a.com/#x", "http://a.com/"),
+            ("http://a.com/%23x?", "http://a.com/%23x?"),
+        ] {
+            let memento = format!("http://h/c/20160101000000id_/{written}");
+            assert_eq!(place.memento(url, time), memento);
+            assert_eq!(
+                place.timegate(url),
+                format!("http://h/c/timegate/{written}")
+            );
+            let path = url::Url::parse(&memento).unwrap();
+            let (_, path_of_url) = path.path().split_once("id_/").unwrap();
+            assert_eq!(target(path_of_url, path.query()), written);
+        }
+    }
+
+    #[test]
+    fn the_target_is_what_comes_last() {
+        for (path, query, url) in [
+            ("http://a.com/b", None, "http://a.com/b"),
+            ("http://a.com/b", Some("c=d%20"), "http://a.com/b?c=d%20"),
+            ("http:/a.com/b", None, "http://a.com/b"),
+            ("https:/a.com", None, "https://a.com"),
+            ("http%3A%2F%2Fa.com%2F%3Fb", None, "http://a.com/?b"),
+            ("a.com/%41", Some(""), "http://a.com/%41?"),
+            ("", None, ""),
+        ] {
+            assert_eq!(target(path, query), url);
+        }
+    }
+
+    #[test]
+    fn nothing_ends_a_link_early() {
+        let time = Timestamp::earliest(b"2016").unwrap();
+        assert_eq!(
+            memento_link("http://a/>\"\r\n<", "memento", time),
+            "<http://a/%3E%22%0D%0A%3C>; rel=\"memento\"; datetime=\"Fri, 01 Jan 2016 00:00:00 GMT\""
+        );
+        assert_eq!(quoted("a\"b\\c\n"), "a%22b%5Cc%0A");
+    }
+}

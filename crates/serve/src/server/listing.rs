@@ -1,0 +1,62 @@
+//! Collections and their sources for programs, as pywb lists them.
+
+use http::header::{ACCEPT, VARY};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
+use hyper::body::Incoming;
+use serde_json::{json, Map, Value};
+
+use super::body::Body;
+use super::index::refusal;
+use super::reply::json as reply_json;
+use super::{only_read, Asked};
+use crate::query::Selection;
+use crate::Federation;
+
+/// Whether a client wants JSON and not the page: what it names first of the two.
+pub(super) fn is_wanted(headers: &HeaderMap) -> bool {
+    let accepted = headers.get_all(ACCEPT).iter();
+    let accepted = accepted.filter_map(|value| value.to_str().ok());
+    let media = |one: &str| one.split(';').next().unwrap_or_default().trim().to_owned();
+    let first = accepted
+        .flat_map(|value| value.split(',').map(media))
+        .find(|media| matches!(&**media, "application/json" | "text/html" | "*/*"));
+    first.is_some_and(|media| media == "application/json")
+}
+
+/// The collections, and what may be asked of each.
+pub(super) fn collections(federation: &Federation) -> Response<Body> {
+    let collections = federation.collections.iter();
+    let modes = json!({ "modes": ["list_sources", "index", "resource"] });
+    let collections = collections.map(|one| (format!("/{}", one.name), modes.clone()));
+    varies(reply_json(
+        StatusCode::OK,
+        &Value::Object(collections.collect()),
+    ))
+}
+
+/// What is at `/` depends on what is accepted.
+pub(super) fn varies(mut response: Response<Body>) -> Response<Body> {
+    let accept = HeaderValue::from_static("accept");
+    response.headers_mut().insert(VARY, accept);
+    response
+}
+
+/// `/<coll>/list_sources`: the sources that `sources=` selects, and what they are.
+pub(super) fn answer(asked: &Asked<'_>, request: &Request<Incoming>) -> Response<Body> {
+    if let Some(refused) = only_read(request.method()) {
+        return refused;
+    }
+    let query = request.uri().query().unwrap_or("");
+    let pairs = url::form_urlencoded::parse(query.as_bytes());
+    let names = pairs.filter(|(name, _)| name == "sources").last();
+    let selected = Selection::parse(&names.map(|(_, names)| names).unwrap_or_default());
+    if let Err(bad) = asked.collection.knows(&selected) {
+        return refusal(&bad.into());
+    }
+    let members = asked.collection.members();
+    let members = members.filter(|member| selected.includes(&member.name));
+    let sources: Map<String, Value> = members
+        .map(|member| (member.name.to_string(), member.kind.into()))
+        .collect();
+    reply_json(StatusCode::OK, &json!({ "sources": sources }))
+}

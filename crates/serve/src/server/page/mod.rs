@@ -1,0 +1,249 @@
+//! The page at `/`: collections, how their sources are, and a search for captures.
+//!
+//! It works without scripts, and its policy allows none. All links are relative, so that a proxy may have it at any path.
+
+mod calendar;
+mod search;
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use http::{header, HeaderValue, Response, StatusCode};
+use maud::{html, Markup, DOCTYPE};
+
+use self::calendar::Span;
+use self::search::{Refused, Search};
+use super::body::Body;
+use super::reply::{message, page};
+use super::state::{fresh, look, Seen};
+use crate::breaker::State;
+use crate::figures::Durations;
+use crate::Federation;
+
+/// Nothing from elsewhere, nothing in the page itself, and nobody frames it.
+const POLICY: &str = "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
+/// Maximum number of sources listed.
+const LISTED: usize = 500;
+
+/// The page, with what was searched for.
+pub(super) async fn answer(federation: &Arc<Federation>, query: &str) -> Response<Body> {
+    let pairs = url::form_urlencoded::parse(query.as_bytes());
+    let (mut coll, mut url, mut when) = (Cow::default(), Cow::default(), Cow::default());
+    let mut skip = Cow::default();
+    for (name, value) in pairs {
+        match &*name {
+            "coll" => coll = value,
+            "url" => url = value,
+            "when" => when = value,
+            "skip" => skip = value,
+            _ => {}
+        }
+    }
+    let url = url.trim();
+    let span = Span::parse(&when);
+    let search = Search {
+        collection: &coll,
+        url,
+        span: span.clone().unwrap_or_default(),
+        // What is no number skips nothing.
+        skip: skip.parse().unwrap_or(0),
+    };
+    let (status, result) = match (url.is_empty(), span) {
+        (true, _) => (StatusCode::OK, html! {}),
+        (false, None) => refused(Refused {
+            status: StatusCode::BAD_REQUEST,
+            why: format!("when={when}: a year, a month or a day is 4, 6 or 8 digits"),
+        }),
+        (false, Some(_)) => match search.ask(federation).await {
+            Ok(found) => (StatusCode::OK, found.show(&search)),
+            Err(error) => refused(error),
+        },
+    };
+    let sources = look(federation).await;
+    let body = html! {
+        (form(federation, &search))
+        (result)
+        (collections(sources.as_deref()))
+    };
+    shown(status, &whole(&body, "./"))
+}
+
+/// What there is not, as a page for people.
+pub(super) fn not_found(path: &str, text: &str) -> Response<Body> {
+    // The path may go deeper than the page does.
+    let depth = path.bytes().skip(1).filter(|byte| *byte == b'/').count();
+    let root = match depth {
+        0 => "./".to_owned(),
+        depth => "../".repeat(depth),
+    };
+    let body = html! {
+        h2 { "Not found" }
+        p class="error" role="alert" { (text) }
+        p { a href=(root) { "Collections and search" } }
+    };
+    shown(StatusCode::NOT_FOUND, &whole(&body, &root))
+}
+
+fn shown(status: StatusCode, whole: &Markup) -> Response<Body> {
+    let text = whole.0.clone();
+    let mut response = fresh(page(status, "text/html; charset=utf-8", text));
+    guard(&mut response);
+    response
+}
+
+/// `/static/…`.
+pub(super) fn file(name: &str) -> Response<Body> {
+    let (media, text) = match name {
+        "page.css" => ("text/css; charset=utf-8", include_str!("page.css")),
+        "icon.svg" => ("image/svg+xml", include_str!("icon.svg")),
+        _ => {
+            let text = format!("there is no /static/{name}");
+            return message(StatusCode::NOT_FOUND, &text);
+        }
+    };
+    let mut response = page(StatusCode::OK, media, text);
+    let hour = HeaderValue::from_static("max-age=3600");
+    response.headers_mut().insert(header::CACHE_CONTROL, hour);
+    guard(&mut response);
+    response
+}
+
+fn guard(response: &mut Response<Body>) {
+    let headers = response.headers_mut();
+    let policy = HeaderValue::from_static(POLICY);
+    headers.insert(header::CONTENT_SECURITY_POLICY, policy);
+    let none = HeaderValue::from_static("no-referrer");
+    headers.insert(header::REFERRER_POLICY, none);
+}
+
+/// A page with that body, whose links begin with `root`.
+fn whole(body: &Markup, root: &str) -> Markup {
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                title { "Crawlspace" }
+                link rel="icon" href={ (root) "static/icon.svg" } type="image/svg+xml";
+                link rel="stylesheet" href={ (root) "static/page.css" };
+            }
+            body {
+                header { h1 { a href=(root) { "Crawlspace" } } }
+                main { (body) }
+            }
+        }
+    }
+}
+
+fn refused(error: Refused) -> (StatusCode, Markup) {
+    let text = html! { p class="error" role="alert" { (error.why) } };
+    (error.status, text)
+}
+
+fn form(federation: &Federation, search: &Search<'_>) -> Markup {
+    html! {
+        form action="./" method="get" role="search" {
+            label for="coll" { "Collection" }
+            select id="coll" name="coll" {
+                @for collection in &federation.collections {
+                    @let name = &*collection.name;
+                    option value=(name) selected[name == search.collection] { (name) }
+                }
+            }
+            label for="url" { "URL" }
+            input id="url" name="url" value=(search.url) required placeholder="example.com or example.com/*"
+                autocapitalize="none" autocomplete="off" spellcheck="false";
+            button { "Search" }
+        }
+    }
+}
+
+fn collections(sources: Option<&[Seen]>) -> Markup {
+    let Some(sources) = sources else {
+        return html! {
+            p class="note" { "Looking at all sources takes too long: a file system may hang." }
+        };
+    };
+    html! {
+        section aria-labelledby="collections" {
+            h2 id="collections" { "Collections" }
+            div class="wide" tabindex="0" role="region" aria-labelledby="collections" {
+                table {
+                    thead {
+                        tr {
+                            th scope="col" { "Collection" }
+                            th scope="col" { "Source" }
+                            th scope="col" { "Type" }
+                            th scope="col" { "State" }
+                            th scope="col" class="number" { "Asked" }
+                            th scope="col" class="number" { "Errors" }
+                            th scope="col" class="number" { "Median time" }
+                        }
+                    }
+                    tbody { @for (index, seen) in sources.iter().take(LISTED).enumerate() {
+                        @let before = index.checked_sub(1).and_then(|before| sources.get(before));
+                        @let first = before.is_none_or(|before| !Arc::ptr_eq(&before.collection, &seen.collection));
+                        (source(seen, first))
+                    } }
+                }
+            }
+            @if sources.len() > LISTED {
+                p class="note" { (counted((sources.len() - LISTED) as u64, "more source")) "." }
+            }
+        }
+    }
+}
+
+fn source(seen: &Seen, first: bool) -> Markup {
+    let figures = &seen.member.figures;
+    // Who is not asked makes no error.
+    let asked = figures.errors().filter(|(word, _)| *word != "skipped");
+    let errors: u64 = asked.map(|(_, count)| count).sum();
+    let (class, state) = match (seen.breaker, &seen.health) {
+        (State::Open(left), _) => (
+            "bad",
+            format!(
+                "failed too often; not asked for {} s",
+                left.as_secs().saturating_add(1)
+            ),
+        ),
+        // What exactly, with paths and hosts, is for those who may see the status.
+        (_, Err(_)) => ("bad", "out of order".to_owned()),
+        (State::Trying, Ok(())) => ("", "failed too often; tried again".to_owned()),
+        (State::Closed, Ok(())) if figures.is_failing() => {
+            ("bad", "failed when last asked".to_owned())
+        }
+        (State::Closed, Ok(())) if figures.requests() == 0 => {
+            ("note", "not asked so far".to_owned())
+        }
+        (State::Closed, Ok(())) => ("good", "ok".to_owned()),
+    };
+    html! {
+        tr {
+            @if first { th scope="row" { (seen.collection.name) } } @else { td {} }
+            td { (seen.member.name) }
+            td { (seen.member.kind) }
+            td class=(class) { (state) }
+            td class="number" { (figures.requests()) }
+            td class="number" { (errors) }
+            td class="number" { (median(figures.durations())) }
+        }
+    }
+}
+
+/// How long half of the requests took at most, as far as it is known.
+fn median(durations: &Durations) -> String {
+    match durations.quantile(0.5) {
+        Some(half) => format!("≤ {} ms", half.as_secs_f64() * 1000.0),
+        None if durations.count() > 0 => "> 30 s".to_owned(),
+        None => String::new(),
+    }
+}
+
+/// `1 capture`, `2 captures`.
+fn counted(count: u64, what: &str) -> String {
+    let s = if count == 1 { "" } else { "s" };
+    format!("{count} {what}{s}")
+}

@@ -1,0 +1,325 @@
+//! A search for captures: what is asked, what is found, and how it is shown.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::StatusCode;
+use maud::{html, Markup};
+use tokio::time::{timeout_at, Instant};
+use url::form_urlencoded;
+
+use super::calendar::{calendar, path, Counts, Span};
+use super::counted;
+use crate::collection::{next, Collection};
+use crate::group::Report;
+use crate::query::Query;
+use crate::reason::Reason;
+use crate::server::links::Place;
+use crate::server::status_of;
+use crate::Federation;
+use crawlspace_archive::row::Row;
+use crawlspace_archive::timestamp::Timestamp;
+
+/// How many captures are listed at a time.
+const LISTED: u64 = 100;
+/// Number of captures after which counting stops.
+const MAX_COUNTED: u64 = 250_000;
+/// Timeout of counting.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What the form asks.
+#[derive(Debug)]
+pub struct Search<'a> {
+    pub collection: &'a str,
+    pub url: &'a str,
+    pub span: Span,
+    /// How many captures come before those that are listed.
+    pub skip: u64,
+}
+
+/// What was found of it.
+pub struct Found {
+    /// In each part of the span.
+    counts: Counts,
+    /// Those that are listed.
+    rows: Vec<Row>,
+    total: u64,
+    /// Not all of them were counted.
+    cut: Option<&'static str>,
+    /// Sources that are missing, and why.
+    missing: Vec<(Arc<str>, Reason)>,
+}
+
+/// Why nothing was searched.
+pub struct Refused {
+    pub status: StatusCode,
+    pub why: String,
+}
+
+impl Search<'_> {
+    /// This page, with another span.
+    pub fn link(&self, span: &Span) -> String {
+        self.link_beyond(span, 0)
+    }
+
+    /// This page, with the captures of a span that come after the first ones.
+    fn link_beyond(&self, span: &Span, skip: u64) -> String {
+        let mut query = form_urlencoded::Serializer::for_suffix("?".to_owned(), "?".len());
+        query.append_pair("coll", self.collection);
+        query.append_pair("url", self.url);
+        if !span.digits().is_empty() {
+            query.append_pair("when", span.digits());
+        }
+        if skip > 0 {
+            query.append_pair("skip", &skip.to_string());
+        }
+        query.finish()
+    }
+
+    /// The query of the index API for the captures of this search.
+    fn rows(&self) -> String {
+        let path = format!("./{}/index?", self.collection);
+        let mut query = form_urlencoded::Serializer::for_suffix(path.clone(), path.len());
+        self.parameters().into_iter().for_each(|(name, value)| {
+            query.append_pair(name, value);
+        });
+        query.finish()
+    }
+
+    fn parameters(&self) -> Vec<(&'static str, &str)> {
+        let mut parameters = vec![("url", self.url)];
+        if !self.span.digits().is_empty() {
+            parameters.extend([("from", self.span.digits()), ("to", self.span.digits())]);
+        }
+        parameters
+    }
+
+    /// Asks the index.
+    ///
+    /// # Errors
+    /// When there is no such collection, or the query is wrong.
+    pub async fn ask(&self, federation: &Federation) -> Result<Found, Refused> {
+        let Some(collection) = federation.collection(self.collection) else {
+            return Err(Refused {
+                status: StatusCode::NOT_FOUND,
+                why: format!("There is no collection {:?}.", self.collection),
+            });
+        };
+        let refused = |why: &dyn std::fmt::Display| Refused {
+            status: StatusCode::BAD_REQUEST,
+            why: why.to_string(),
+        };
+        let query = Query::parse(self.parameters(), None).map_err(|bad| refused(&bad))?;
+        let query = collection
+            .prepare(query)
+            .map_err(|failure| refused(&failure))?;
+        let counted = self.count(collection, &query).await;
+        counted.map_err(|failure| Refused {
+            status: status_of(&failure),
+            why: failure.to_string(),
+        })
+    }
+
+    async fn count(
+        &self,
+        collection: &Collection,
+        query: &Arc<Query>,
+    ) -> Result<Found, crate::collection::Failure> {
+        let report = Report::default();
+        let until = Instant::now() + PATIENCE;
+        let mut found = Found {
+            counts: Counts::new(),
+            rows: Vec::new(),
+            total: 0,
+            cut: None,
+            missing: Vec::new(),
+        };
+        let slow = "the index is slow";
+        match timeout_at(until, collection.rows(query, &report)).await {
+            Err(_) => found.cut = Some(slow),
+            Ok(rows) => {
+                let mut rows = rows?;
+                loop {
+                    match timeout_at(until, next(&mut rows)).await {
+                        Ok(Ok(Some(batch))) => {
+                            batch.into_iter().for_each(|row| found.take(row, self))
+                        }
+                        Ok(Ok(None)) => break,
+                        Ok(Err(failure)) => return Err(failure),
+                        Err(_) => {
+                            found.cut = Some(slow);
+                            break;
+                        }
+                    }
+                    if found.total >= MAX_COUNTED {
+                        found.cut = Some("there are too many");
+                        break;
+                    }
+                }
+            }
+        }
+        found.missing = report.reasons();
+        Ok(found)
+    }
+}
+
+impl Found {
+    fn take(&mut self, row: Row, search: &Search<'_>) {
+        self.total += 1;
+        let span = &search.span;
+        if let Some(part) = span.part(row.timestamp()).filter(|_| !span.is_day()) {
+            *self.counts.entry(part).or_default() += 1;
+        }
+        if self.total > search.skip && (self.rows.len() as u64) < LISTED {
+            self.rows.push(row);
+        }
+    }
+
+    /// The captures, and when they are.
+    pub fn show(&self, search: &Search<'_>) -> Markup {
+        html! {
+            section aria-labelledby="found" {
+                h2 id="found" {
+                    (counted(self.total, "capture")) " of "
+                    span class="url" { (search.url) }
+                    @if !search.span.digits().is_empty() { ", " (search.span.long()) }
+                }
+                @if let Some(why) = self.cut {
+                    p class="note" { "Not all captures were counted: " (why) "." }
+                }
+                @if !self.missing.is_empty() {
+                    p class="note" { "Some sources are missing from this answer:" }
+                    ul class="note" {
+                        @for (name, reason) in &self.missing { li { b { (name) } ": " (reason) } }
+                    }
+                }
+                (path(search))
+                (calendar(search, &self.counts))
+                @if self.total == 0 {
+                    p { "The index of " b { (search.collection) } " has nothing here." }
+                } @else {
+                    (self.list(search))
+                    (self.more(search))
+                    p { a href=(search.rows()) { "All of these as rows of the index" } }
+                }
+            }
+        }
+    }
+
+    /// Which captures are listed.
+    fn listed(&self, search: &Search<'_>) -> String {
+        let count = self.rows.len() as u64;
+        match (count == self.total, count) {
+            (true, _) => "Captures".to_owned(),
+            (false, 0) => format!("There are no captures behind the first {}", search.skip),
+            (false, _) => {
+                let (first, last) = (search.skip + 1, search.skip + count);
+                format!(
+                    "{first} to {last} of {}, in the order of the index",
+                    self.total
+                )
+            }
+        }
+    }
+
+    /// Ways to those before and those that come next.
+    fn more(&self, search: &Search<'_>) -> Markup {
+        let next = search.skip + self.rows.len() as u64;
+        let has_next = next < self.total && !self.rows.is_empty();
+        let before = search.skip.min(self.total).saturating_sub(LISTED);
+        let link = |skip| search.link_beyond(&search.span, skip);
+        html! {
+            @if search.skip > 0 || has_next {
+                nav class="more" aria-label="Captures" {
+                    @if search.skip > 0 { a href=(link(before)) rel="prev" { "Previous " (LISTED) } }
+                    @if has_next { a href=(link(next)) rel="next" { "Next " (LISTED.min(self.total - next)) } }
+                }
+            }
+        }
+    }
+
+    fn list(&self, search: &Search<'_>) -> Markup {
+        html! {
+            div class="wide" tabindex="0" role="region" aria-label="Captures" {
+                table {
+                    caption { (self.listed(search)) }
+                    thead {
+                        tr {
+                            th scope="col" { "Time (UTC)" }
+                            th scope="col" { "Get" }
+                            th scope="col" { "Status" }
+                            th scope="col" { "Type" }
+                            th scope="col" { "Source" }
+                            th scope="col" { "URL" }
+                        }
+                    }
+                    tbody { @for row in &self.rows { (capture(row, search.collection)) } }
+                }
+            }
+        }
+    }
+}
+
+fn capture(row: &Row, collection: &str) -> Markup {
+    let digits = String::from_utf8_lossy(row.timestamp());
+    let [url, status, mime, source, live] =
+        ["url", "status", "mime", "source", "live_url"].map(|name| row.field(name));
+    let time = readable(&digits);
+    let moment = Timestamp::earliest(row.timestamp());
+    let place = Place::at(".", collection, None);
+    html! {
+        tr {
+            td class="time" { (time) }
+            td class="get" {
+                @if let Some(moment) = moment {
+                    a href=(place.memento(&url, moment)) rel="nofollow" aria-label={ "Content of " (time) } { "content" }
+                    " "
+                }
+                a href=(place.resource(&record(row, &url, &digits))) rel="nofollow" aria-label={ "WARC record of " (time) } { "WARC" }
+                // Other servers name these: nothing but the web may be linked to.
+                @if live.starts_with("http://") || live.starts_with("https://") {
+                    " " a href=(live) rel="noreferrer nofollow" aria-label={ "Replay of " (time) } { "replay" }
+                }
+            }
+            td { (status) }
+            td { (mime) }
+            td { (source) }
+            td class="url" { (url) }
+        }
+    }
+}
+
+/// What the resource API is asked for this capture and no other one, also if it redirects to its own URL.
+fn record(row: &Row, url: &str, digits: &str) -> String {
+    // To the second, as queries take it.
+    let digits = digits.get(..14).unwrap_or(digits);
+    let mut query = form_urlencoded::Serializer::new(String::new());
+    query.append_pair("url", url);
+    query.append_pair("from", digits).append_pair("to", digits);
+    for name in ["digest", "status"] {
+        let value = row.field(name);
+        if !matches!(&*value, "" | "-") {
+            query.append_pair("filter", &format!("={name}:{value}"));
+        }
+    }
+    query.finish()
+}
+
+/// `2014-03-05 12:00:00` of 14 digits; others stay as they are.
+fn readable(digits: &str) -> String {
+    let part = |from: usize, to: usize| digits.get(from..to);
+    let parts = (
+        part(0, 4),
+        part(4, 6),
+        part(6, 8),
+        part(8, 10),
+        part(10, 12),
+        part(12, 14),
+    );
+    match parts {
+        (Some(year), Some(month), Some(day), Some(hour), Some(minute), Some(second)) => {
+            format!("{year}-{month}-{day} {hour}:{minute}:{second}")
+        }
+        _ => digits.to_owned(),
+    }
+}

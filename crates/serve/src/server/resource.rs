@@ -1,0 +1,150 @@
+//! `/<coll>/resource` and `/<coll>/resource-post`.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::stream::{BoxStream, StreamExt};
+use http::header::{HeaderValue, ALLOW, CONNECTION};
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt, BodyStream};
+use hyper::body::{Body as _, Incoming};
+
+use super::{message, Asked, Body};
+use crate::resource::client_request::ClientRequest;
+use crate::resource::record::LoadError;
+use crate::resource::spool::Spooled;
+use crate::resource::{self, request_message, Form};
+use crawlspace_archive::source::SourceError;
+
+/// The largest body of a request, in bytes.
+const LARGEST_BODY: u64 = 64 << 20;
+/// How long a body may take to arrive.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Loads what a request of the same method would get, of the captures that the query string asks for.
+pub(super) async fn answer(
+    asked: &Asked<'_>,
+    request: Request<Incoming>,
+    form: Form,
+    query: &str,
+) -> Response<Body> {
+    if let Some(refused) = too_large(&request) {
+        return refused;
+    }
+    let (parts, body) = request.into_parts();
+    let spooled = match body.is_end_stream() {
+        true => None,
+        false => match arrive(Spooled::of(pieces(body), LARGEST_BODY)).await {
+            Ok(spooled) => Some(spooled).filter(|spooled| !spooled.is_empty()),
+            Err(refused) => return refused,
+        },
+    };
+    // A record is asked for even if only its length is wanted.
+    let method = match parts.method == Method::HEAD {
+        true => Method::GET,
+        false => parts.method.clone(),
+    };
+    let message = ClientRequest::plain(method, &parts.headers, spooled);
+    load(asked, &parts, form, query, message).await
+}
+
+/// Loads what the request gets that is in the body.
+pub(super) async fn answer_message(
+    asked: &Asked<'_>,
+    request: Request<Incoming>,
+) -> Response<Body> {
+    if let Some(refused) = too_large(&request) {
+        return refused;
+    }
+    let (parts, body) = request.into_parts();
+    if parts.method != Method::POST {
+        let text = format!(
+            "{}: POST is expected here, with a request as its body",
+            parts.method
+        );
+        let mut refused = message(StatusCode::METHOD_NOT_ALLOWED, &text);
+        refused
+            .headers_mut()
+            .insert(ALLOW, HeaderValue::from_static("POST"));
+        return refused;
+    }
+    match arrive(request_message::read(pieces(body), LARGEST_BODY)).await {
+        Ok(message) => {
+            let query = parts.uri.query().unwrap_or("");
+            load(asked, &parts, Form::Record, query, message).await
+        }
+        Err(refused) => refused,
+    }
+}
+
+async fn load(
+    asked: &Asked<'_>,
+    parts: &http::request::Parts,
+    form: Form,
+    query: &str,
+    message: ClientRequest,
+) -> Response<Body> {
+    let request = resource::Request {
+        form,
+        query,
+        point: asked.point.as_deref(),
+        headers: &parts.headers,
+        message,
+    };
+    resource::answer(asked.federation, asked.collection, request).await
+}
+
+/// The body of a request as it comes.
+fn pieces(body: Incoming) -> BoxStream<'static, Result<Bytes, LoadError>> {
+    let frames = BodyStream::new(
+        body.map_err(|error| LoadError::Request(format!("the body breaks off: {error}"))),
+    );
+    let data =
+        frames.filter_map(|frame| async { frame.map(|frame| frame.into_data().ok()).transpose() });
+    data.boxed()
+}
+
+/// Waits for the body of a request.
+async fn arrive<T>(
+    body: impl std::future::Future<Output = Result<T, LoadError>>,
+) -> Result<T, Response<Body>> {
+    let error = match tokio::time::timeout(PATIENCE, body).await {
+        Ok(Ok(arrived)) => return Ok(arrived),
+        Ok(Err(error)) => error,
+        Err(_) => {
+            let what = format!(
+                "the body did not arrive within {} seconds",
+                PATIENCE.as_secs()
+            );
+            return Err(cut(StatusCode::REQUEST_TIMEOUT, &what));
+        }
+    };
+    Err(match &error {
+        LoadError::Net(SourceError::TooLarge(_)) => cut(StatusCode::PAYLOAD_TOO_LARGE, &larger()),
+        LoadError::Io(_) => {
+            tracing::warn!(%error, "the body of a request cannot be kept");
+            let what = "the body of the request cannot be kept";
+            cut(StatusCode::INTERNAL_SERVER_ERROR, what)
+        }
+        _ => cut(StatusCode::BAD_REQUEST, &error.to_string()),
+    })
+}
+
+/// Refuses a body that announces too much before any of it comes.
+fn too_large(request: &Request<Incoming>) -> Option<Response<Body>> {
+    let is_large = request.body().size_hint().lower() > LARGEST_BODY;
+    is_large.then(|| cut(StatusCode::PAYLOAD_TOO_LARGE, &larger()))
+}
+
+fn larger() -> String {
+    format!("the body is larger than {LARGEST_BODY} bytes")
+}
+
+/// The rest of the body is not read any more, so the connection is of no use.
+fn cut(status: StatusCode, text: &str) -> Response<Body> {
+    let mut response = message(status, text);
+    response
+        .headers_mut()
+        .insert(CONNECTION, HeaderValue::from_static("close"));
+    response
+}

@@ -1,0 +1,310 @@
+//! How collections and their sources are, for programs: `/_status` and `/_metrics`.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use http::{header, HeaderValue, Response, StatusCode};
+use serde_json::{json, Map, Value};
+use tokio::sync::Semaphore;
+
+use super::body::Body;
+use super::indexes::listing;
+use super::reply::{json as reply_json, message, page};
+use crate::breaker::State;
+use crate::collection::Collection;
+use crate::group::Member;
+use crate::Federation;
+
+/// Limit of looks at all sources under way at once, since paths are looked at, and a file system can hang.
+static LOOKING: Semaphore = Semaphore::const_new(4);
+/// Timeout of a look at all sources, the wait for its turn included.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A source of a collection, as it was found.
+pub struct Seen {
+    /// Its collection.
+    pub collection: Arc<Collection>,
+    /// Its step, from 1.
+    pub step: usize,
+    /// The source and its figures.
+    pub member: Arc<Member>,
+    /// What is not there of what it reads.
+    pub health: Result<(), String>,
+    /// Whether it is asked.
+    pub breaker: State,
+}
+
+/// Looks at all sources. `None` when that takes too long.
+pub async fn look(federation: &Arc<Federation>) -> Option<Vec<Seen>> {
+    let federation = Arc::clone(federation);
+    let look = async {
+        let place = LOOKING.acquire().await.ok()?;
+        let task = tokio::task::spawn_blocking(move || {
+            let _place = place;
+            sources(&federation)
+        });
+        task.await.ok()
+    };
+    tokio::time::timeout(PATIENCE, look).await.ok().flatten()
+}
+
+fn sources(federation: &Federation) -> Vec<Seen> {
+    let now = Instant::now();
+    let mut seen = Vec::new();
+    for collection in &federation.collections {
+        for (step, members) in (1..).zip(&collection.steps) {
+            for member in &members.group.members {
+                seen.push(Seen {
+                    collection: Arc::clone(collection),
+                    step,
+                    member: Arc::clone(member),
+                    health: member.source.health(),
+                    breaker: member.breaker.state(now),
+                });
+            }
+        }
+    }
+    seen
+}
+
+/// `/_status`.
+pub async fn status(federation: &Arc<Federation>) -> Response<Body> {
+    let Some(seen) = look(federation).await else {
+        return late();
+    };
+    let mut seen = seen.into_iter().peekable();
+    let mut collections = Vec::new();
+    for collection in &federation.collections {
+        let mut sources = Vec::new();
+        while let Some(seen) = seen.next_if(|seen| Arc::ptr_eq(&seen.collection, collection)) {
+            sources.push(source(&seen));
+        }
+        let mut requests = Map::new();
+        for (api, hundred, count) in collection.requests.counts() {
+            let of_api = requests.entry(api.word()).or_insert_with(|| json!({}));
+            if let Value::Object(of_api) = of_api {
+                of_api.insert(format!("{hundred}xx"), count.into());
+            }
+        }
+        collections.push(json!({
+            "name": &*collection.name,
+            "requests": requests,
+            "sources": sources,
+        }));
+    }
+    let mut status = json!({ "version": env!("CARGO_PKG_VERSION"), "collections": collections });
+    if let (Some(indexes), Value::Object(status)) = (&federation.indexes, &mut status) {
+        status.insert("indexes".to_owned(), listing::status(indexes).await);
+    }
+    fresh(reply_json(StatusCode::OK, &status))
+}
+
+fn source(seen: &Seen) -> Value {
+    let figures = &seen.member.figures;
+    let errors = figures.errors().filter(|(_, count)| *count > 0);
+    let errors: Map<String, Value> = errors
+        .map(|(word, count)| (word.to_owned(), count.into()))
+        .collect();
+    let millis = |duration: Option<Duration>| duration.map(|it| it.as_secs_f64() * 1000.0);
+    let durations = figures.durations();
+    let mut breaker = json!({ "state": seen.breaker.word() });
+    if let (State::Open(left), Value::Object(breaker)) = (seen.breaker, &mut breaker) {
+        breaker.insert("seconds_left".to_owned(), left.as_secs_f64().into());
+    }
+    json!({
+        "name": &*seen.member.name,
+        "type": seen.member.kind,
+        "step": seen.step,
+        "health": match &seen.health {
+            Ok(()) => "ok",
+            Err(problem) => problem,
+        },
+        "breaker": breaker,
+        "requests": figures.requests(),
+        "errors": errors,
+        "last_error": figures.last_error().map(|(time, reason)| {
+            json!({ "time": time.to_string(), "reason": reason })
+        }),
+        "rows": figures.rows(),
+        "broken_lines": seen.member.source.broken(),
+        "latency_ms": {
+            "mean": millis(durations.mean()),
+            "p50": millis(durations.quantile(0.5)),
+            "p99": millis(durations.quantile(0.99)),
+        },
+    })
+}
+
+/// `/_metrics`, in the text format of Prometheus, version 0.0.4.
+pub async fn metrics(federation: &Arc<Federation>) -> Response<Body> {
+    let Some(seen) = look(federation).await else {
+        return late();
+    };
+    let mut out = Metrics::default();
+    out.family("build_info", "gauge", "The version that runs.");
+    out.sample("build_info", &[("version", env!("CARGO_PKG_VERSION"))], 1.0);
+    out.family("requests_total", "counter", "Requests to a collection.");
+    for collection in &federation.collections {
+        for (api, hundred, count) in collection.requests.counts() {
+            let status = format!("{hundred}xx");
+            let labels = [
+                ("collection", &*collection.name),
+                ("api", api.word()),
+                ("status", &status),
+            ];
+            out.sample("requests_total", &labels, count as f64);
+        }
+    }
+    type Figure = fn(&Seen) -> f64;
+    let figures: [(&str, &str, &str, Figure); 5] = [
+        (
+            "source_rows_total",
+            "counter",
+            "Rows that a source gave.",
+            |seen| seen.member.figures.rows() as f64,
+        ),
+        (
+            "source_requests_total",
+            "counter",
+            "How often a source was asked.",
+            |seen| seen.member.figures.requests() as f64,
+        ),
+        (
+            "source_broken_lines_total",
+            "counter",
+            "Lines of a source that were passed over, because they are none.",
+            |seen| seen.member.source.broken() as f64,
+        ),
+        (
+            "source_healthy",
+            "gauge",
+            "Whether what a source reads is there.",
+            |seen| f64::from(u8::from(seen.health.is_ok())),
+        ),
+        (
+            "source_skipped",
+            "gauge",
+            "Whether a source is not asked for a while, because it failed too often.",
+            |seen| f64::from(u8::from(matches!(seen.breaker, State::Open(_)))),
+        ),
+    ];
+    for (name, kind, help, figure) in figures {
+        out.family(name, kind, help);
+        for seen in &seen {
+            let step = seen.step.to_string();
+            out.sample(name, &labels(seen, &step), figure(seen));
+        }
+    }
+    out.family(
+        "source_errors_total",
+        "counter",
+        "How often a source failed, and why.",
+    );
+    for seen in &seen {
+        let step = seen.step.to_string();
+        for (word, count) in seen.member.figures.errors() {
+            let [a, b, c, d] = labels(seen, &step);
+            let labels = [a, b, c, d, ("error", word)];
+            out.sample("source_errors_total", &labels, count as f64);
+        }
+    }
+    let name = "source_duration_seconds";
+    let help =
+        "How long a source took until its first rows, or until the news that there are none.";
+    out.family(name, "histogram", help);
+    for seen in &seen {
+        let step = seen.step.to_string();
+        let [a, b, c, d] = labels(seen, &step);
+        let durations = seen.member.figures.durations();
+        // Read once, so that no class has more than all of them together.
+        let count = durations.count();
+        for (end, sum) in durations.up_to() {
+            let end = end.as_secs_f64().to_string();
+            let labels = [a, b, c, d, ("le", &end)];
+            out.sample(&format!("{name}_bucket"), &labels, sum.min(count) as f64);
+        }
+        let labels = [a, b, c, d, ("le", "+Inf")];
+        out.sample(&format!("{name}_bucket"), &labels, count as f64);
+        let sum = durations.sum().as_secs_f64();
+        out.sample(&format!("{name}_sum"), &[a, b, c, d], sum);
+        out.sample(&format!("{name}_count"), &[a, b, c, d], count as f64);
+    }
+    if let Some(indexes) = &federation.indexes {
+        listing::metrics(indexes, &mut out).await;
+    }
+    let media = "text/plain; version=0.0.4; charset=utf-8";
+    fresh(page(StatusCode::OK, media, out.text))
+}
+
+fn labels<'a>(seen: &'a Seen, step: &'a str) -> [(&'static str, &'a str); 4] {
+    [
+        ("collection", &seen.collection.name),
+        ("step", step),
+        ("source", &seen.member.name),
+        ("type", seen.member.kind),
+    ]
+}
+
+/// What `/_metrics` says.
+#[derive(Default)]
+pub(super) struct Metrics {
+    text: String,
+}
+
+// Writing to a string cannot fail.
+impl Metrics {
+    /// Begins a metric, under its name without `crawlspace_`.
+    pub(super) fn family(&mut self, name: &str, kind: &str, help: &str) {
+        let _ = writeln!(self.text, "# HELP crawlspace_{name} {help}");
+        let _ = writeln!(self.text, "# TYPE crawlspace_{name} {kind}");
+    }
+
+    /// A value of it.
+    pub(super) fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: f64) {
+        let _ = write!(self.text, "crawlspace_{name}{{");
+        for (index, (label, of)) in labels.iter().enumerate() {
+            let comma = if index == 0 { "" } else { "," };
+            let _ = write!(self.text, "{comma}{label}=\"");
+            for c in of.chars() {
+                match c {
+                    '"' | '\\' => self.text.extend(['\\', c]),
+                    '\n' => self.text.push_str("\\n"),
+                    c => self.text.push(c),
+                }
+            }
+            self.text.push('"');
+        }
+        let _ = writeln!(self.text, "}} {value}");
+    }
+}
+
+fn late() -> Response<Body> {
+    let text = "looking at all sources takes too long: a file system may hang";
+    message(StatusCode::SERVICE_UNAVAILABLE, text)
+}
+
+/// Marks an answer that is true only now as one that caches must not store.
+pub fn fresh(mut response: Response<Body>) -> Response<Body> {
+    let value = HeaderValue::from_static("no-store");
+    response.headers_mut().insert(header::CACHE_CONTROL, value);
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_of_metrics_are_escaped() {
+        let mut out = Metrics::default();
+        out.family("x", "gauge", "What it is.");
+        out.sample("x", &[("a", "q\"b\\c\nd"), ("b", "é")], 1.5);
+        out.sample("x", &[], 2.0);
+        assert_eq!(
+            out.text,
+            "# HELP crawlspace_x What it is.\n# TYPE crawlspace_x gauge\n\
+             crawlspace_x{a=\"q\\\"b\\\\c\\nd\",b=\"é\"} 1.5\ncrawlspace_x{} 2\n"
+        );
+    }
+}

@@ -1,0 +1,168 @@
+//! TimeGates (RFC 7089, section 4): the memento of a URL that is closest to a moment.
+
+use http::header::{HeaderName, HeaderValue, LINK, LOCATION, VARY};
+use http::{HeaderMap, Request, Response, StatusCode};
+use hyper::body::Incoming;
+
+use super::body::Body;
+use super::index::{refusal, with_errors};
+use super::links::{link, memento_link, target, timemap_link, Place};
+use super::reply::{empty, message};
+use super::{only_read, Asked};
+use crate::collection::{next, Failure};
+use crate::group::Report;
+use crate::query::{BadQuery, Query};
+use crawlspace_archive::row::Row;
+use crawlspace_archive::timestamp::Timestamp;
+
+const ACCEPT_DATETIME: HeaderName = HeaderName::from_static("accept-datetime");
+
+/// `/<coll>/timegate/<url>`: a redirect to the memento that is closest to `Accept-Datetime`, or to the last one.
+pub(super) async fn answer(
+    asked: &Asked<'_>,
+    request: &Request<Incoming>,
+    path: &str,
+) -> Response<Body> {
+    if let Some(refused) = only_read(request.method()) {
+        return refused;
+    }
+    let url = target(path, request.uri().query());
+    let place = Place::seen(
+        asked.federation.public_url.as_deref(),
+        request.headers(),
+        &asked.collection.name,
+        asked.point.as_deref(),
+    );
+    let report = Report::default();
+    let mut response = match choose(asked, request.headers(), &url, &report).await {
+        Ok(Some((query, row))) => match redirect(&query.url, &row, &place) {
+            Some(response) => response,
+            None => none(&url),
+        },
+        Ok(None) => none(&url),
+        Err(failure) => refusal(&failure),
+    };
+    // Also of what is not found (section 4.5.6).
+    response
+        .headers_mut()
+        .insert(VARY, HeaderValue::from_static("accept-datetime"));
+    with_errors(response, &report)
+}
+
+fn none(url: &str) -> Response<Body> {
+    message(
+        StatusCode::NOT_FOUND,
+        &format!("there is no memento of {url}"),
+    )
+}
+
+/// The row of the memento.
+async fn choose(
+    asked: &Asked<'_>,
+    headers: &HeaderMap,
+    url: &str,
+    report: &Report,
+) -> Result<Option<(Query, Row)>, Failure> {
+    let closest = match moment(headers)? {
+        Some(time) => ("closest", time.to_string()),
+        None => ("sort", "reverse".to_owned()),
+    };
+    let parameters = [
+        ("url", url),
+        ("matchType", "exact"),
+        ("limit", "1"),
+        (closest.0, &closest.1),
+    ];
+    let query = Query::parse(parameters, asked.point.as_deref())?;
+    let query = asked.collection.prepare(query)?;
+    let mut rows = asked.collection.rows(&query, report).await?;
+    let first = next(&mut rows)
+        .await?
+        .and_then(|batch| batch.into_iter().next());
+    Ok(first.map(|row| ((*query).clone(), row)))
+}
+
+/// The moment that the client wants.
+fn moment(headers: &HeaderMap) -> Result<Option<Timestamp>, BadQuery> {
+    let Some(value) = headers.get(ACCEPT_DATETIME) else {
+        return Ok(None);
+    };
+    let text = String::from_utf8_lossy(value.as_bytes());
+    match Timestamp::from_http_date(&text) {
+        Some(time) => Ok(Some(time)),
+        None => Err(BadQuery(format!(
+            "Accept-Datetime: {text:?} is no date such as Thu, 31 May 2007 20:35:00 GMT"
+        ))),
+    }
+}
+
+/// `302 Found`, with the links of section 4.1.1. `None` when the row has no moment.
+fn redirect(url: &str, row: &Row, place: &Place) -> Option<Response<Body>> {
+    let time = Timestamp::earliest(row.timestamp())?;
+    let mut captured = row.field("url");
+    if captured.is_empty() {
+        url.clone_into(&mut captured);
+    }
+    let memento = place.memento(&captured, time);
+    let links = [
+        link(url, "original"),
+        timemap_link(&place.timemap(url), "timemap"),
+        memento_link(&memento, "memento", time),
+    ];
+    let mut response = empty(StatusCode::FOUND);
+    let headers = response.headers_mut();
+    headers.insert(LOCATION, HeaderValue::from_str(&memento).ok()?);
+    headers.insert(LINK, HeaderValue::from_str(&links.join(", ")).ok()?);
+    Some(response)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+
+    #[test]
+    fn dates_are_those_of_http() {
+        let moment = |text: &'static str| {
+            let headers = HeaderMap::from_iter([(ACCEPT_DATETIME, HeaderValue::from_static(text))]);
+            moment(&headers).map(|time| time.map(|time| time.to_string()))
+        };
+        assert_eq!(
+            moment("Thu, 31 May 2007 20:35:00 GMT"),
+            Ok(Some("20070531203500".to_owned()))
+        );
+        for wrong in [
+            "",
+            "2007",
+            "20070531203500",
+            "Thu, 31 Mai 2007 20:35:00 GMT",
+            "Thu, 41 May 2007 20:35:00 GMT",
+        ] {
+            assert!(
+                moment(wrong)
+                    .unwrap_err()
+                    .0
+                    .starts_with("Accept-Datetime: "),
+                "{wrong}"
+            );
+        }
+        assert_eq!(super::moment(&HeaderMap::new()), Ok(None));
+    }
+
+    #[test]
+    fn a_redirect_has_the_links_of_a_timegate() {
+        let row = r#"com,a)/ 20140101000000 {"url": "http://www.a.com/?b&c"}"#;
+        let row = Row::new(Bytes::from_static(row.as_bytes())).unwrap();
+        let place = Place::at("http://h", "c", Some("p"));
+        let response = redirect("http://a.com/?b&c", &row, &place).unwrap();
+        assert_eq!(response.status(), 302);
+        let memento = "http://h/c/ap/p/20140101000000id_/http://www.a.com/?b&c";
+        assert_eq!(response.headers()[LOCATION], memento);
+        let links = format!(
+            "<http://a.com/?b&c>; rel=\"original\", \
+             <http://h/c/ap/p/timemap/link/http://a.com/?b&c>; rel=\"timemap\"; type=\"application/link-format\", \
+             <{memento}>; rel=\"memento\"; datetime=\"Wed, 01 Jan 2014 00:00:00 GMT\""
+        );
+        assert_eq!(response.headers()[LINK], links);
+    }
+}

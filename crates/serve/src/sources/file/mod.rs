@@ -1,0 +1,121 @@
+//! CDX and CDXJ files, sorted as `LC_ALL=C sort` does it, and folders of them.
+//!
+//! A search in a file reads a few kilobytes where nothing is known yet, and remembers what it has seen; after a while
+//! a look-up reads once. What is in the page cache is read at once, everything else, and everything large, in small
+//! steps on a thread that may wait. Files that come, go, grow or are replaced are noticed: each open one is asked
+//! whether it has changed whenever it is read, and names are looked up again once a second at most.
+
+#[cfg(test)]
+mod hostile;
+mod pages;
+#[cfg(test)]
+pub(crate) mod tests;
+#[cfg(test)]
+mod zipnum_tests;
+
+use std::sync::atomic::{AtomicU64, Ordering as Memory};
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use futures_util::FutureExt;
+
+use super::Identity;
+use crate::source::{Blocks, Lookup, Rows, Source};
+use crawlspace_archive::sorted::disorder::Disorder;
+use crawlspace_archive::sorted::folder::{Choice, Listing};
+use crawlspace_archive::sorted::line::Writer;
+use crawlspace_archive::sorted::place::Places;
+use crawlspace_archive::sorted::scan::Scan;
+use crawlspace_archive::sorted::span::Span;
+use crawlspace_archive::sorted::start::Files;
+use crawlspace_archive::sorted::work::batches;
+use crawlspace_archive::sorted::Order;
+use crawlspace_archive::source::SourceError;
+
+/// A CDX or CDXJ file, or a folder of them.
+#[derive(Debug)]
+pub struct FileSource {
+    identity: Identity,
+    places: Arc<Places>,
+    broken: Arc<AtomicU64>,
+    disorder: Arc<Disorder>,
+}
+
+impl FileSource {
+    /// A file or folder, which need not be there. `{coll}` in its path stands for the name of the collection.
+    pub fn new(path: std::path::PathBuf, identity: Identity) -> FileSource {
+        FileSource {
+            identity,
+            places: Arc::new(Places::new(path, Choice::All)),
+            broken: Arc::default(),
+            disorder: Arc::default(),
+        }
+    }
+
+    /// A ZipNum cluster: its secondary index, or a folder of those.
+    pub fn clusters(path: std::path::PathBuf, identity: Identity) -> FileSource {
+        FileSource {
+            identity,
+            places: Arc::new(Places::new(path, Choice::Clusters)),
+            broken: Arc::default(),
+            disorder: Arc::default(),
+        }
+    }
+
+    async fn ask(&self, lookup: &Lookup) -> Result<Rows, SourceError> {
+        let listing = self.listing(lookup).await?;
+        let span = Arc::new(Span::of(
+            &lookup.query.keys,
+            lookup.query.from,
+            lookup.query.to,
+        ));
+        let (order, split) = match lookup.order {
+            Order::Closest(moment) => match span.split(&lookup.query.keys, moment) {
+                Some(split) => (lookup.order, Some(split)),
+                None => (Order::Ascending, None),
+            },
+            order => (order, None),
+        };
+        // Rows of a file that is not sorted are put in order like those of a server, as far as they are found.
+        let is_sorted = listing.is_sorted() && self.disorder.problem().is_none();
+        let ordered = order == lookup.order && is_sorted;
+        let files = Files::new(listing.entries, span, order, split);
+        let at_most = lookup.at_most.filter(|_| ordered);
+        Ok(Rows {
+            ordered,
+            batches: batches(self.scan(files, order, at_most)),
+        })
+    }
+
+    pub(super) async fn listing(&self, lookup: &Lookup) -> Result<Listing, SourceError> {
+        self.places.listing(&lookup.collection).await
+    }
+
+    pub(super) fn scan(&self, files: Files, order: Order, at_most: Option<u64>) -> Scan<Files> {
+        let counts = (Arc::clone(&self.broken), Arc::clone(&self.disorder));
+        Scan::new(files, order, self.writer(), at_most, counts)
+    }
+
+    pub(super) fn writer(&self) -> Writer {
+        Writer::new(Arc::clone(&self.identity.members))
+    }
+}
+
+impl Source for FileSource {
+    fn rows(&self, lookup: Arc<Lookup>) -> BoxFuture<'_, Result<Rows, SourceError>> {
+        async move { self.ask(&lookup).await }.boxed()
+    }
+
+    fn health(&self) -> Result<(), String> {
+        self.places.health()?;
+        self.disorder.problem().map_or(Ok(()), Err)
+    }
+
+    fn broken(&self) -> u64 {
+        self.broken.load(Memory::Relaxed)
+    }
+
+    fn blocks(&self) -> Option<&dyn Blocks> {
+        Some(self)
+    }
+}

@@ -1,0 +1,390 @@
+//! Sorted sets of CDXJ lines in Redis, all with the same score.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering as Memory};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures_util::future::BoxFuture;
+use futures_util::stream::{self, StreamExt};
+use futures_util::FutureExt;
+
+use super::Identity;
+use crate::source::{Lookup, Rows, Source};
+use crawlspace_archive::sorted::line::{is_no_capture, trimmed, Shape, Writer, LONGEST};
+use crawlspace_archive::sorted::span::{distance, Place, Span};
+use crawlspace_archive::sorted::Order;
+use crawlspace_archive::source::{Batch, SourceError};
+use crawlspace_client::server::without_password;
+use crawlspace_client::{Ask, AsyncServer, Call};
+
+/// Number of members asked for in the first page.
+const FIRST_PAGE: usize = 100;
+/// Maximum number of members in a page, and of rows in a batch.
+const PAGE: usize = 1000;
+/// Size of a page to aim at where members are large, in bytes.
+const PAGE_BYTES: usize = 1 << 20;
+/// Captures that are as far from the moment that is asked for are put into order as far as there are no more of them.
+const RUN: usize = 20_000;
+/// Retries after a connection broke.
+const RETRIES: u32 = 1;
+
+const MANY: &str = "a key with * means many sorted sets, which are not read as one: list each of them as a source of a group";
+
+/// A sorted set of CDXJ lines.
+#[derive(Clone)]
+pub struct RedisSource(Arc<Inner>);
+
+struct Inner {
+    identity: Identity,
+    /// Where the server is, and which database of it is meant.
+    url: String,
+    /// May hold `{coll}`.
+    key: String,
+    /// There once somebody has asked.
+    server: tokio::sync::Mutex<Option<AsyncServer>>,
+    problem: Mutex<Option<String>>,
+    broken: AtomicU64,
+}
+
+impl RedisSource {
+    /// The sorted set at `redis://host:port/db/key` or `rediss://…`. `{coll}` in the key stands for the name of the
+    /// collection. Nothing is connected to yet.
+    pub fn new(url: &str, identity: Identity) -> RedisSource {
+        let (url, key) = parts(url);
+        RedisSource(Arc::new(Inner {
+            identity,
+            url,
+            key,
+            server: tokio::sync::Mutex::default(),
+            problem: Mutex::default(),
+            broken: AtomicU64::new(0),
+        }))
+    }
+}
+
+impl fmt::Debug for RedisSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("RedisSource").field(&self.0.shown()).finish()
+    }
+}
+
+/// The URL of a database, and the key.
+fn parts(url: &str) -> (String, String) {
+    let Some((scheme, rest)) = url.split_once("://") else {
+        return (url.to_owned(), String::new());
+    };
+    let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let (database, key) = match path.split_once('/') {
+        Some((database, key)) if is_number(database) || database.is_empty() => (database, key),
+        None if is_number(path) => (path, ""),
+        // The database was left out.
+        _ => ("", path),
+    };
+    let database = if database.is_empty() { "0" } else { database };
+    (format!("{scheme}://{host}/{database}"), key.to_owned())
+}
+
+impl Source for RedisSource {
+    fn rows(&self, lookup: Arc<Lookup>) -> BoxFuture<'_, Result<Rows, SourceError>> {
+        async move {
+            if self.0.key.contains('*') {
+                return Err(SourceError::Unsupported(MANY.to_owned()));
+            }
+            let span = Span::of(&lookup.query.keys, lookup.query.from, lookup.query.to);
+            let split = match lookup.order {
+                Order::Closest(moment) => span.split(&lookup.query.keys, moment),
+                _ => None,
+            };
+            let order = match (lookup.order, &split) {
+                (Order::Closest(_), None) => Order::Ascending,
+                (order, _) => order,
+            };
+            let asking = Asking::new(Arc::clone(&self.0), &lookup, order, span, split);
+            let batches = stream::unfold(Some(asking), |asking| async move {
+                let mut asking = asking?;
+                match asking.next().await {
+                    Ok(batch) if batch.is_empty() => None,
+                    Ok(batch) => Some((Ok(batch), Some(asking))),
+                    Err(error) => Some((Err(error), None)),
+                }
+            });
+            Ok(Rows {
+                ordered: order == lookup.order,
+                batches: batches.boxed(),
+            })
+        }
+        .boxed()
+    }
+
+    fn health(&self) -> Result<(), String> {
+        if self.0.key.contains('*') {
+            return Err(MANY.to_owned());
+        }
+        let problem = self.0.problem.lock();
+        let problem = problem.unwrap_or_else(PoisonError::into_inner);
+        problem.clone().map_or(Ok(()), Err)
+    }
+
+    fn broken(&self) -> u64 {
+        self.0.broken.load(Memory::Relaxed)
+    }
+}
+
+impl Inner {
+    fn shown(&self) -> String {
+        without_password(&self.url)
+    }
+
+    async fn server(&self) -> Result<AsyncServer, crawlspace_client::Error> {
+        let mut server = self.server.lock().await;
+        if let Some(server) = &*server {
+            return Ok(server.clone());
+        }
+        let options = AsyncServer::options(&self.url)
+            .patience(self.identity.limits.silence)
+            .retries(RETRIES);
+        let opened = options.open_async().await?;
+        *server = Some(opened.clone());
+        Ok(opened)
+    }
+
+    /// Members from one bound on, in one direction or the other.
+    async fn members(
+        &self,
+        command: &str,
+        key: &str,
+        bounds: [&[u8]; 2],
+        count: usize,
+    ) -> Result<Vec<Vec<u8>>, SourceError> {
+        let answer = async {
+            let server = self.server().await?;
+            let mut command = ::redis::cmd(command);
+            let [from, to] = bounds;
+            command.arg(key).arg(from).arg(to);
+            command.arg("LIMIT").arg(0).arg(count);
+            let call: Call<Vec<Vec<u8>>> = Call::new(command).repeatable();
+            server.ask(call).await
+        };
+        let answer = answer.await.map_err(|error| self.failed(&error));
+        let problem = answer.as_ref().err().map(SourceError::to_string);
+        *self.problem.lock().unwrap_or_else(PoisonError::into_inner) = problem;
+        answer
+    }
+
+    fn failed(&self, error: &crawlspace_client::Error) -> SourceError {
+        let text = format!("{}: {error}", self.shown());
+        match error.word() {
+            // The server itself has refused.
+            Some(_) => SourceError::Answer(text),
+            None => SourceError::Connection(text),
+        }
+    }
+}
+
+/// Rows as they are asked for.
+struct Asking {
+    inner: Arc<Inner>,
+    key: String,
+    span: Arc<Span>,
+    order: Order,
+    writer: Writer,
+    left: u64,
+    /// What comes before the split, the last one first; what comes after it, or everything.
+    earlier: Option<Side>,
+    later: Option<Side>,
+    /// Lines of the former that are as far away, the last one first.
+    run: Vec<Found>,
+    /// Whether these are all.
+    whole: bool,
+}
+
+/// Members in one direction.
+struct Side {
+    command: &'static str,
+    /// As Redis writes them: `[text`, `(text`, `-`, `+`.
+    from: Vec<u8>,
+    to: Vec<u8>,
+    page: usize,
+    lines: VecDeque<Found>,
+    end: bool,
+}
+
+struct Found {
+    line: Vec<u8>,
+    shape: Shape,
+    distance: u64,
+}
+
+fn bound(kind: u8, text: &[u8]) -> Vec<u8> {
+    let mut bound = vec![kind];
+    bound.extend_from_slice(text);
+    bound
+}
+
+impl Side {
+    fn ahead(span: &Span) -> Side {
+        let end = match &span.to[..] {
+            b"" => b"+".to_vec(),
+            to => bound(b'(', to),
+        };
+        Side::new("ZRANGEBYLEX", bound(b'[', &span.from), end)
+    }
+
+    fn back(span: &Span) -> Side {
+        let end = match &span.to[..] {
+            b"" => b"+".to_vec(),
+            to => bound(b'(', to),
+        };
+        Side::new("ZREVRANGEBYLEX", end, bound(b'[', &span.from))
+    }
+
+    fn new(command: &'static str, from: Vec<u8>, to: Vec<u8>) -> Side {
+        Side {
+            command,
+            from,
+            to,
+            page: FIRST_PAGE,
+            lines: VecDeque::new(),
+            end: false,
+        }
+    }
+}
+
+impl Asking {
+    fn new(
+        inner: Arc<Inner>,
+        lookup: &Lookup,
+        order: Order,
+        span: Span,
+        split: Option<Vec<u8>>,
+    ) -> Asking {
+        let (earlier, later) = match split {
+            Some(split) => {
+                let (earlier, later) = span.halves(span.nearest(&split));
+                (Some(Side::back(&earlier)), Some(Side::ahead(&later)))
+            }
+            None if order == Order::Descending => (None, Some(Side::back(&span))),
+            None => (None, Some(Side::ahead(&span))),
+        };
+        let nothing = span.is_empty();
+        let at_most = lookup.at_most.filter(|_| order == lookup.order);
+        Asking {
+            key: inner.key.replace("{coll}", &lookup.collection),
+            writer: Writer::new(Arc::clone(&inner.identity.members)),
+            inner,
+            span: Arc::new(span),
+            order,
+            left: at_most.unwrap_or(u64::MAX),
+            earlier: earlier.filter(|_| !nothing),
+            later: later.filter(|_| !nothing),
+            run: Vec::new(),
+            whole: false,
+        }
+    }
+
+    /// Rows up to where the next page is needed. Empty at the end.
+    async fn next(&mut self) -> Result<Batch, SourceError> {
+        while self.left > 0 && self.writer.size().0 < PAGE {
+            let gathers = self.gather();
+            let later = self.later.as_ref();
+            if gathers || later.is_some_and(|side| side.lines.is_empty() && !side.end) {
+                // What is there goes out before more of it is asked for.
+                if self.writer.size().0 > 0 {
+                    break;
+                }
+                self.ask().await?;
+                continue;
+            }
+            let Some(found) = self.pop() else { break };
+            if self.writer.push(&found.line, found.shape) {
+                self.left -= 1;
+            } else {
+                self.inner.broken.fetch_add(1, Memory::Relaxed);
+            }
+        }
+        Ok(self.writer.take())
+    }
+
+    /// Puts lines that are as far away into the run. Whether it takes another page to know all of them.
+    fn gather(&mut self) -> bool {
+        let Some(earlier) = self.earlier.as_mut().filter(|_| !self.whole) else {
+            return false;
+        };
+        while let Some(found) = earlier.lines.pop_front() {
+            let first = self.run.first();
+            if first.is_some_and(|first| first.distance != found.distance) || self.run.len() >= RUN
+            {
+                earlier.lines.push_front(found);
+                self.whole = true;
+                return false;
+            }
+            self.run.push(found);
+        }
+        self.whole = earlier.end;
+        !self.whole
+    }
+
+    /// The next line of what is there.
+    fn pop(&mut self) -> Option<Found> {
+        let later = self.later.as_mut()?;
+        let run = self.run.first().map(|first| first.distance);
+        let head = later.lines.front().map(|head| head.distance);
+        if run.is_some() && (head.is_none() || run <= head) {
+            let found = self.run.pop();
+            self.whole = !self.run.is_empty();
+            return found;
+        }
+        later.lines.pop_front()
+    }
+
+    async fn ask(&mut self) -> Result<(), SourceError> {
+        for side in [&mut self.earlier, &mut self.later].into_iter().flatten() {
+            if !side.lines.is_empty() || side.end {
+                continue;
+            }
+            let bounds = [&side.from[..], &side.to[..]];
+            let members = self
+                .inner
+                .members(side.command, &self.key, bounds, side.page);
+            let members = members.await?;
+            side.end = members.len() < side.page;
+            let size: usize = members.iter().map(Vec::len).sum();
+            let average = size / members.len().max(1) + 1;
+            side.page = (side.page * 4).min(PAGE_BYTES / average).clamp(1, PAGE);
+            if let Some(last) = members.last() {
+                side.from = bound(b'(', last);
+            }
+            for member in members {
+                let line = trimmed(&member);
+                let shape = Shape::of(line).filter(|_| {
+                    // One line is one capture.
+                    line.len() <= LONGEST && memchr::memchr2(b'\n', b'\r', line).is_none()
+                });
+                let Some(shape) = shape else {
+                    let broken = u64::from(!is_no_capture(line));
+                    self.inner.broken.fetch_add(broken, Memory::Relaxed);
+                    continue;
+                };
+                if self.span.place(line) != Place::Within || !self.span.admits(line, shape) {
+                    continue;
+                }
+                let Some(distance) = distance(self.order, line, shape) else {
+                    self.inner.broken.fetch_add(1, Memory::Relaxed);
+                    continue;
+                };
+                let line = line.to_vec();
+                side.lines.push_back(Found {
+                    line,
+                    shape,
+                    distance,
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

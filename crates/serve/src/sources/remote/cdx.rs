@@ -1,0 +1,168 @@
+//! CDX servers.
+
+use std::sync::Arc;
+
+use crawlspace_cdx::surt::MatchType;
+use futures_util::future::BoxFuture;
+use futures_util::FutureExt;
+
+use super::pages::{Next, Pages, Question};
+use super::rows::rows;
+use super::template::{Parameters, Template, Values};
+use super::translation::translated;
+use super::whitelist::{Place, Whitelist};
+use crate::config::Dialect;
+use crate::source::{Lookup, Rows, Source};
+use crate::sources::Identity;
+use crawlspace_archive::net::Net;
+use crawlspace_archive::sorted::Order;
+use crawlspace_archive::source::SourceError;
+
+/// A CDX server: pywb's, OutbackCDX, the wayback-cdx-server of the Internet Archive, or one that is like them.
+///
+/// All are asked with `url`, `matchType`, `from`, `to` and `closest`. A server that refuses that with 400 is asked
+/// once more without the times, since not every one has them for more than a single URL. Nothing is said of the form
+/// of the answer: what they give by default can be read.
+pub struct CdxSource {
+    net: Arc<Net>,
+    identity: Identity,
+    api: Template,
+    replay: Option<Template>,
+    dialect: Option<Dialect>,
+}
+
+impl CdxSource {
+    /// A server with its API at a URL, replay at another one, if there is one, and filters in a dialect, if that is
+    /// known.
+    pub fn new(
+        net: Arc<Net>,
+        identity: Identity,
+        api_url: &str,
+        replay_url: Option<&str>,
+        dialect: Option<Dialect>,
+    ) -> CdxSource {
+        CdxSource {
+            net,
+            identity,
+            api: Template::new(api_url),
+            replay: replay_url.map(Template::new),
+            dialect,
+        }
+    }
+
+    fn question(&self, lookup: &Lookup) -> Question {
+        let query = &*lookup.query;
+        let is_exact = query.match_type == MatchType::Exact;
+        let closest = match lookup.order {
+            Order::Closest(moment) => moment.to_string(),
+            _ => String::new(),
+        };
+        let filled = |closest: &str| {
+            let url = self.api.fill(Values {
+                url: &query.url,
+                timestamp: closest,
+                collection: &lookup.collection,
+            });
+            let mut parameters = Parameters::of(&url);
+            if !self.api.has_url() {
+                parameters.add_new("url", &query.url);
+            }
+            parameters.add_new("matchType", word(query.match_type));
+            parameters
+        };
+        let plain = filled("");
+        let mut full = filled(&closest);
+        // OutbackCDX has times for a single URL only, and so it is with orders.
+        let has_times = is_exact || self.dialect != Some(Dialect::Outback);
+        if has_times {
+            for (name, moment) in [("from", query.from), ("to", query.to)] {
+                if let Some(moment) = moment {
+                    full.add_new(name, &moment.to_string());
+                }
+            }
+        }
+        if !closest.is_empty() && has_times {
+            full.add_new("closest", &closest);
+        }
+        let orders = match self.dialect {
+            None => false,
+            Some(Dialect::Pywb) => true,
+            Some(Dialect::Outback | Dialect::Ia) => is_exact,
+        };
+        let is_ordered = match lookup.order {
+            Order::Ascending => !full.has("sort"),
+            Order::Descending if orders => {
+                full.add_new("sort", "reverse");
+                true
+            }
+            Order::Closest(_) if orders => {
+                full.add_new("sort", "closest");
+                true
+            }
+            _ => false,
+        };
+        if let Some(dialect) = self.dialect {
+            for filter in query
+                .filters
+                .iter()
+                .filter_map(|filter| translated(filter, dialect))
+            {
+                full.add("filter", &filter);
+            }
+        }
+        let has_limit = full.has("limit");
+        let is_clamped = query.from.is_none() && query.to.is_none() || has_times;
+        if let Some(most) = lookup.at_most.filter(|_| is_ordered && is_clamped) {
+            full.add_new("limit", &most.to_string());
+        }
+        // A limit that is ours, or one that the configuration asks for, is no reason to go on.
+        let next = match (lookup.order, full.has("limit") || has_limit) {
+            (Order::Ascending, false) if is_exact => Next::KeyOrTime,
+            (Order::Ascending, false) => Next::Key,
+            _ => Next::Nothing,
+        };
+        if next != Next::Nothing && !matches!(self.dialect, Some(Dialect::Pywb | Dialect::Outback))
+        {
+            full.add_new("showResumeKey", "true");
+        }
+        Question {
+            full,
+            plain: Some(plain),
+            next,
+        }
+    }
+
+    fn place(&self) -> Place {
+        match self.replay.clone().filter(|_| self.identity.live) {
+            Some(replay) => Place::Replay(replay),
+            None => Place::File,
+        }
+    }
+}
+
+impl Source for CdxSource {
+    fn rows(&self, lookup: Arc<Lookup>) -> BoxFuture<'_, Result<Rows, SourceError>> {
+        async move {
+            let whitelist = Whitelist::new(
+                &lookup.query,
+                self.identity.members.clone(),
+                self.place(),
+                &lookup.collection,
+            );
+            let limits = self.identity.limits;
+            let pages = Pages::new(self.net.clone(), limits, self.question(&lookup), whitelist);
+            rows(pages, &lookup, &limits).await
+        }
+        .boxed()
+    }
+}
+
+/// The value of `matchType`.
+pub(super) fn word(match_type: MatchType) -> &'static str {
+    match match_type {
+        MatchType::Exact => "exact",
+        MatchType::Prefix => "prefix",
+        MatchType::Host => "host",
+        MatchType::Domain => "domain",
+    }
+}

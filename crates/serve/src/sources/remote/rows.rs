@@ -1,0 +1,110 @@
+//! Rows of servers whose order is not known until it was seen.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use futures_util::stream::{self, StreamExt};
+use tokio::time::Instant;
+
+use crate::source::{Lookup, Rows};
+use crawlspace_archive::row::Row;
+use crawlspace_archive::sorted::Order;
+use crawlspace_archive::source::{Batch, Limits, SourceError};
+
+/// An answer of no more rows than this is put in order here.
+const SORTED: usize = 2000;
+
+/// Batches, one after the other.
+pub(super) trait Batched: Send + 'static {
+    /// The next rows; none at the end. A batch is empty when nothing came until that moment.
+    fn next(&mut self, until: Option<Instant>)
+        -> BoxFuture<'_, Result<Option<Batch>, SourceError>>;
+}
+
+/// What a source answers whose rows are in order, or few, or else have to be sorted.
+///
+/// Few rows are waited for, though not longer than half of the time that the first may take.
+pub(super) async fn rows(
+    mut batches: impl Batched,
+    lookup: &Arc<Lookup>,
+    limits: &Limits,
+) -> Result<Rows, SourceError> {
+    let order = lookup.order;
+    let until = Instant::now() + limits.first / 2;
+    let mut first: Batch = Vec::new();
+    let mut is_whole = false;
+    while first.len() < SORTED {
+        // Until there is one, whoever asked decides how long that may take.
+        let patience = (!first.is_empty()).then_some(until);
+        match batches.next(patience).await {
+            Ok(Some(batch)) => first.extend(batch),
+            Ok(None) => {
+                is_whole = true;
+                break;
+            }
+            Err(error) if first.is_empty() => return Err(error),
+            // What came is of use all the same.
+            Err(error) => {
+                sort(&mut first, order);
+                let batches = stream::iter([Ok(first), Err(error)]).boxed();
+                return Ok(Rows {
+                    ordered: true,
+                    batches,
+                });
+            }
+        }
+        if !first.is_empty() && Instant::now() >= until {
+            break;
+        }
+    }
+    let in_order = first.windows(2).all(|pair| match pair {
+        [a, b] => order.compare(a, b) != Ordering::Greater,
+        _ => true,
+    });
+    if is_whole {
+        if !in_order {
+            sort(&mut first, order);
+        }
+        let batches = stream::iter((!first.is_empty()).then_some(Ok(first)));
+        return Ok(Rows {
+            ordered: true,
+            batches: batches.boxed(),
+        });
+    }
+    let checked = in_order.then_some(order);
+    let mut last = first.last().cloned();
+    let rest = stream::try_unfold(batches, |mut batches| async move {
+        Ok(batches.next(None).await?.map(|batch| (batch, batches)))
+    });
+    let rest = rest.map(move |batch: Result<Batch, SourceError>| {
+        let batch = batch?;
+        if let Some(order) = checked {
+            check(&batch, &mut last, order)?;
+        }
+        Ok(batch)
+    });
+    Ok(Rows {
+        ordered: in_order,
+        batches: stream::iter([Ok(first)]).chain(rest).boxed(),
+    })
+}
+
+fn sort(rows: &mut Batch, order: Order) {
+    rows.sort_by(|a, b| order.compare(a, b));
+}
+
+/// Whether the rows go on where the last one was.
+fn check(batch: &Batch, last: &mut Option<Row>, order: Order) -> Result<(), SourceError> {
+    for row in batch {
+        if last
+            .as_ref()
+            .is_some_and(|last| order.compare(last, row) == Ordering::Greater)
+        {
+            let what = "its rows were in order at first, and then one was not";
+            return Err(SourceError::Answer(what.to_owned()));
+        }
+        *last = Some(row.clone());
+    }
+    Ok(())
+}

@@ -1,0 +1,738 @@
+//! What the sources ask, and what they make of answers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::{StreamExt, TryStreamExt};
+use redis_tests::{answer, Asked, Part, ScriptedHost};
+
+use super::*;
+use crate::config::Dialect;
+use crate::query::Query;
+use crate::source::{Lookup, Source};
+use crate::sources::Identity;
+use crawlspace_archive::net::Net;
+use crawlspace_archive::net::Network;
+use crawlspace_archive::row::{member, Row};
+use crawlspace_archive::source::{Limits, SourceError};
+
+fn net() -> Arc<Net> {
+    let here = Network {
+        address: "127.0.0.1".parse().unwrap(),
+        bits: 32,
+    };
+    Net::new(&[here]).unwrap()
+}
+
+fn identity(kind: &'static str, live: bool) -> Identity {
+    let mut members = String::new();
+    member("source", "far", &mut members);
+    member("source_type", kind, &mut members);
+    Identity {
+        name: "far".into(),
+        kind,
+        members: members.into(),
+        limits: Limits {
+            // Two thirds of it are waited for before rows are taken for many.
+            first: Duration::from_secs(10),
+            silence: Duration::from_secs(10),
+            ..Limits::default()
+        },
+        live,
+    }
+}
+
+fn lookup(parameters: &[(&str, &str)]) -> Arc<Lookup> {
+    let query = Query::parse(parameters.iter().copied(), None).unwrap();
+    let at_most = query.wanted().filter(|_| query.keeps_all());
+    Arc::new(Lookup {
+        order: query.order,
+        at_most,
+        query: Arc::new(query),
+        collection: "coll".into(),
+    })
+}
+
+/// The rows, and whether they were said to be in order.
+async fn ask(source: &dyn Source, lookup: &Arc<Lookup>) -> Result<(Vec<Row>, bool), SourceError> {
+    let rows = source.rows(lookup.clone()).await?;
+    let batches: Vec<_> = rows.batches.try_collect().await?;
+    Ok((batches.concat(), rows.ordered))
+}
+
+fn run<T>(test: impl std::future::Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    runtime.unwrap().block_on(test)
+}
+
+fn times(rows: &[Row]) -> Vec<String> {
+    let time = |row: &Row| String::from_utf8_lossy(row.timestamp()).into_owned();
+    rows.iter().map(time).collect()
+}
+
+fn cdx(api_url: &str, dialect: Option<Dialect>) -> CdxSource {
+    CdxSource::new(net(), identity("cdx", false), api_url, None, dialect)
+}
+
+fn line(time: u64) -> String {
+    format!("com,a)/ {time} {{\"url\": \"http://a.com/\", \"status\": \"200\"}}\n")
+}
+
+/// The parameters of a request but for `url`.
+fn parameters(asked: &Asked) -> String {
+    let query = asked.target.split_once('?').map_or("", |(_, query)| query);
+    let others = query.split('&').filter(|pair| !pair.starts_with("url="));
+    others.collect::<Vec<_>>().join("&")
+}
+
+#[test]
+fn a_cdx_server_gets_what_it_understands() {
+    let host = ScriptedHost::start(|_| answer(200, &[], line(20160102030405)));
+    let asked = |dialect, given: &[(&str, &str)]| {
+        let api = host.url("/cdx?url={url}&closest={timestamp}&sort=closest&key=%20k");
+        let mut all = vec![("url", "http://a.com/?b=c&d")];
+        all.extend(given);
+        let before = host.asked().len();
+        let _ = run(ask(&cdx(&api, dialect), &lookup(&all)));
+        let asked = host.asked()[before].clone();
+        assert_eq!(asked.parameter("url"), "http://a.com/?b=c&d");
+        parameters(&asked)
+    };
+    use Dialect::{Ia, Outback, Pywb};
+    let plain = "key=%20k&matchType=exact";
+    assert_eq!(asked(None, &[]), format!("{plain}&showResumeKey=true"));
+    assert_eq!(asked(Some(Pywb), &[]), plain);
+    assert_eq!(asked(Some(Outback), &[]), plain);
+    assert_eq!(
+        asked(None, &[("from", "2016"), ("to", "2017")]),
+        format!("{plain}&from=20160101000000&to=20171231235959&showResumeKey=true")
+    );
+    assert_eq!(
+        asked(Some(Outback), &[("matchType", "host"), ("from", "2016")]),
+        "key=%20k&matchType=host"
+    );
+    assert_eq!(
+        asked(Some(Ia), &[("matchType", "prefix"), ("from", "2016")]),
+        "key=%20k&matchType=prefix&from=20160101000000&showResumeKey=true"
+    );
+    // A limit only when it is theirs as well, and their order is the one that is wanted.
+    assert_eq!(asked(None, &[("limit", "5")]), format!("{plain}&limit=5"));
+    assert_eq!(
+        asked(Some(Pywb), &[("limit", "5"), ("sort", "reverse")]),
+        format!("{plain}&sort=reverse&limit=5")
+    );
+    assert_eq!(asked(None, &[("limit", "5"), ("sort", "reverse")]), plain);
+    assert_eq!(
+        asked(Some(Pywb), &[("limit", "5"), ("filter", "=status:200")]),
+        format!("{plain}&filter=%3Dstatus%3A200")
+    );
+    assert_eq!(
+        asked(
+            Some(Ia),
+            &[
+                ("filter", "=status:200"),
+                ("filter", "=x:y"),
+                ("filter", "!mime:html")
+            ]
+        ),
+        format!("{plain}&filter=statuscode%3A200&filter=~%21mimetype%3Ahtml&showResumeKey=true")
+    );
+    assert_eq!(
+        asked(None, &[("filter", "=status:200")]),
+        format!("{plain}&showResumeKey=true")
+    );
+    let closest = asked(None, &[("closest", "20160102030405"), ("limit", "5")]);
+    assert!(
+        closest.starts_with("closest=20160102030405&sort=closest&key=%20k&matchType=exact"),
+        "{closest}"
+    );
+}
+
+#[test]
+fn rows_are_in_the_order_that_is_wanted_as_far_as_they_are_few() {
+    let host = ScriptedHost::start(|asked| {
+        let times = match asked.target.starts_with("/mixed") {
+            true => vec![20170101000000, 20150101000000, 20160101000000],
+            false => vec![20150101000000, 20160101000000, 20170101000000],
+        };
+        answer(200, &[], times.into_iter().map(line).collect::<String>())
+    });
+    for path in ["/mixed", "/sorted"] {
+        let source = cdx(&host.url(path), None);
+        for (given, expected) in [
+            (("sort", "default"), [2015, 2016, 2017]),
+            (("sort", "reverse"), [2017, 2016, 2015]),
+            (("closest", "20160301000000"), [2016, 2017, 2015]),
+        ] {
+            let lookup = lookup(&[("url", "a.com"), given]);
+            let (rows, ordered) = run(ask(&source, &lookup)).unwrap();
+            assert!(ordered);
+            assert_eq!(
+                times(&rows),
+                expected.map(|year| format!("{year}0101000000")),
+                "{path} {given:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn many_rows_stream_and_must_be_in_order() {
+    let first: u64 = 20160101000000;
+    let host = ScriptedHost::start(move |asked| {
+        let mut text = String::new();
+        for i in 0..5001 {
+            let time = first + i / 3600 * 10000 + i / 60 % 60 * 100 + i % 60;
+            text += &line(time);
+            match asked.target.get(..5) {
+                Some("/late") if i == 4000 => text += &line(first),
+                Some("/soon") if i == 100 => text += &line(first),
+                _ => {}
+            }
+        }
+        answer(200, &[], text)
+    });
+    let asked = |path: &str| {
+        run(ask(
+            &cdx(&host.url(path), None),
+            &lookup(&[("url", "a.com")]),
+        ))
+    };
+    let (rows, ordered) = asked("/good").unwrap();
+    assert!(ordered && rows.len() == 5001);
+    // Whoever asked sorts them.
+    let (rows, ordered) = asked("/soon").unwrap();
+    assert!(!ordered && rows.len() == 5002);
+    let error = asked("/late").unwrap_err();
+    assert!(
+        matches!(&error, SourceError::Answer(why) if why.contains("order")),
+        "{error}"
+    );
+}
+
+#[test]
+fn an_answer_that_was_cut_is_gone_on_with() {
+    // By a key, in text and in JSON.
+    for json in [false, true] {
+        let host = ScriptedHost::start(move |asked| {
+            let row = |time: u64, last: bool| match json {
+                false => line(time),
+                true => {
+                    let comma = if last { "" } else { ",\n" };
+                    format!("[\"com,a)/\", \"{time}\", \"http://a.com/\", \"text/html\", \"200\", \"A\", \"1\"]{comma}")
+                }
+            };
+            let rows: Vec<u64> = match &*asked.parameter("resumeKey") {
+                "" => vec![20160101000000, 20160101000001],
+                "com,a)/ 20160101000001!" => vec![20160101000002, 20160101000003],
+                "two" => vec![20160101000004],
+                other => panic!("{other:?}"),
+            };
+            let key = match rows[0] {
+                20160101000000 => Some("com%2Ca%29%2F+20160101000001%21"),
+                20160101000002 => Some("two"),
+                _ => None,
+            };
+            let last = rows.len() - 1;
+            let mut text: String = rows
+                .into_iter()
+                .enumerate()
+                .map(|(i, time)| row(time, i == last))
+                .collect();
+            match (json, key) {
+                (false, Some(key)) => text += &format!("\n{key}\n"),
+                (true, Some(key)) => text += &format!(",\n[],\n[\"{key}\"]"),
+                _ => {}
+            }
+            if json {
+                text = format!("[[\"urlkey\",\"timestamp\",\"original\",\"mimetype\",\"statuscode\",\"digest\",\"length\"],\n{text}]");
+            }
+            answer(200, &[], text)
+        });
+        for match_type in ["exact", "prefix"] {
+            let lookup = lookup(&[("url", "a.com"), ("matchType", match_type)]);
+            let (rows, _) = run(ask(&cdx(&host.url("/cdx"), None), &lookup)).unwrap();
+            let expected: Vec<_> = (20160101000000u64..20160101000005)
+                .map(|time| time.to_string())
+                .collect();
+            assert_eq!(times(&rows), expected, "{match_type}, json {json}");
+        }
+        assert_eq!(host.asked().len(), 6);
+    }
+}
+
+#[test]
+fn an_answer_of_a_round_number_of_rows_is_asked_on_by_time() {
+    // Three captures a second, and never more than a thousand rows.
+    let all: Vec<u64> = (0..2600)
+        .map(|i| 20160101000000 + i / 3 / 60 * 100 + i / 3 % 60)
+        .collect();
+    let served = all.clone();
+    let host = ScriptedHost::start(move |asked| {
+        let from = asked.parameter("from").parse().unwrap_or(0);
+        let rows = served
+            .iter()
+            .enumerate()
+            .filter(|(_, time)| **time >= from)
+            .take(1000);
+        let text: String = rows
+            .map(|(i, time)| {
+                format!("com,a)/ {time} {{\"url\": \"http://a.com/\", \"digest\": \"{i}\"}}\n")
+            })
+            .collect();
+        answer(200, &[], text)
+    });
+    let source = cdx(&host.url("/cdx"), None);
+    let (rows, ordered) = run(ask(&source, &lookup(&[("url", "a.com")]))).unwrap();
+    assert!(ordered);
+    assert_eq!(
+        times(&rows),
+        all.iter().map(u64::to_string).collect::<Vec<_>>()
+    );
+    assert_eq!(host.asked().len(), 3);
+}
+
+#[test]
+fn a_server_that_repeats_itself_is_not_asked_for_ever() {
+    let host = ScriptedHost::start(|asked| {
+        let lines: String = (0..1000)
+            .map(|i| line(20160101000000 + i / 60 * 100 + i % 60))
+            .collect();
+        match asked.target.starts_with("/key") {
+            true => answer(200, &[], format!("{lines}\nagain\n")),
+            false => answer(200, &[], lines),
+        }
+    });
+    let lookup = lookup(&[("url", "a.com")]);
+    let (rows, _) = run(ask(&cdx(&host.url("/time"), None), &lookup)).unwrap();
+    assert_eq!(rows.len(), 1000);
+    assert_eq!(host.asked().len(), 2);
+    let key = run(ask(&cdx(&host.url("/key"), None), &lookup));
+    assert!(
+        matches!(&key, Err(SourceError::Answer(why)) if why.contains("again")),
+        "{key:?}"
+    );
+    assert_eq!(host.asked().len(), 4);
+}
+
+#[test]
+fn a_server_that_refuses_is_asked_for_less() {
+    let host = ScriptedHost::start(|asked| match asked.parameter("from").is_empty() {
+        true => answer(200, &[], line(20150101000000) + &line(20160101000000)),
+        false => answer(400, &[], "from= is for exact matches"),
+    });
+    let lookup = lookup(&[("url", "a.com/*"), ("from", "2016")]);
+    let (rows, _) = run(ask(&cdx(&host.url("/cdx"), None), &lookup)).unwrap();
+    // What was not said to it still counts.
+    assert_eq!(times(&rows), ["20160101000000"]);
+    assert_eq!(parameters(&host.asked()[1]), "matchType=prefix");
+    let host = ScriptedHost::start(|_| answer(400, &[], "no"));
+    let refused = run(ask(&cdx(&host.url("/cdx"), None), &lookup));
+    assert_eq!(refused.unwrap_err(), SourceError::Status(400));
+    assert_eq!(host.asked().len(), 2);
+}
+
+#[test]
+fn an_answer_without_rows_is_empty_or_an_error() {
+    let host = ScriptedHost::start(|asked| match asked.target.split('?').next().unwrap() {
+        "/empty" => answer(200, &[], ""),
+        "/none" => answer(204, &[], ""),
+        "/array" => answer(200, &[], "[]"),
+        "/header" => answer(200, &[], " CDX N b a m s k S\n"),
+        "/others" => answer(200, &[], "com,b)/ 2016 {\"url\": \"http://b.com/\"}\n"),
+        "/said" => answer(
+            404,
+            &[],
+            r#"{"message": "No Captures found for: http://a.com/"}"#,
+        ),
+        "/html" => answer(
+            200,
+            &[("Content-Type", "text/html")],
+            "\n <!doctype html><html>",
+        ),
+        "/page" => answer(404, &[], "<html>no captures"),
+        "/gone" => answer(404, &[], "not found"),
+        "/message" => answer(200, &[], r#"{"message": "closed today"}"#),
+        "/text" => answer(200, &[], "Service is\nunavailable\n"),
+        "/cut" => answer(
+            200,
+            &[],
+            line(20160101000000) + "com,a)/ 2016 {\"url\": \"htt",
+        ),
+        "/warning" => answer(
+            200,
+            &[],
+            line(20160101000000) + "warning: output may be incomplete\n",
+        ),
+        "/json" => answer(200, &[], r#"[["com,a)/", "2016"#),
+        _ => answer(503, &[], ""),
+    });
+    let asked = |path: &str| {
+        run(ask(
+            &cdx(&host.url(path), None),
+            &lookup(&[("url", "a.com")]),
+        ))
+    };
+    for path in ["/empty", "/none", "/array", "/header", "/others", "/said"] {
+        assert_eq!(asked(path), Ok((Vec::new(), true)), "{path}");
+    }
+    for (path, word) in [
+        ("/html", "HTML"),
+        ("/page", "404"),
+        ("/gone", "404"),
+        ("/message", "closed today"),
+        ("/text", "Service is"),
+        ("/cut", "htt"),
+        ("/warning", "incomplete"),
+        ("/json", "breaks off"),
+        ("/busy", "503"),
+    ] {
+        let error = asked(path).unwrap_err().to_string();
+        assert!(error.contains(word), "{path}: {error}");
+    }
+}
+
+#[test]
+fn rows_lead_to_replay_or_to_files() {
+    let host = ScriptedHost::start(|_| {
+        answer(
+            200,
+            &[],
+            r#"com,a)/ 2016 {"url": "http://a.com/", "filename": "a.warc", "offset": 1, "length": 2}"#,
+        )
+    });
+    let row = |live, replay| {
+        let source = CdxSource::new(
+            net(),
+            identity("cdx", live),
+            &host.url("/cdx"),
+            replay,
+            None,
+        );
+        let (rows, _) = run(ask(&source, &lookup(&[("url", "a.com")]))).unwrap();
+        String::from_utf8(rows[0].json().to_vec()).unwrap()
+    };
+    let replay = Some("http://h/{timestamp}id_/{url}");
+    assert_eq!(
+        row(true, replay),
+        r#"{"url": "http://a.com/", "live_url": "http://h/20160101000000id_/http://a.com/", "load_url": "http://h/20160101000000id_/http://a.com/", "source": "far", "source_type": "cdx"}"#
+    );
+    for (live, replay) in [(false, replay), (true, None), (false, None)] {
+        assert_eq!(
+            row(live, replay),
+            r#"{"url": "http://a.com/", "length": "2", "offset": "1", "filename": "a.warc", "source": "far", "source_type": "cdx"}"#
+        );
+    }
+}
+
+#[test]
+fn limits_are_kept() {
+    let host = ScriptedHost::start(|_| {
+        let begin = b"HTTP/1.1 200 X\r\n\r\n".to_vec();
+        vec![
+            Part::Bytes(begin),
+            Part::Endless(line(20160101000000).into_bytes()),
+        ]
+    });
+    for (rows, bytes) in [(3000, u64::MAX), (u64::MAX, 1 << 20)] {
+        let mut identity = identity("cdx", false);
+        identity.limits.rows = rows;
+        identity.limits.bytes = bytes;
+        let source = CdxSource::new(net(), identity, &host.url("/cdx"), None, None);
+        let error = run(ask(&source, &lookup(&[("url", "a.com")]))).unwrap_err();
+        assert!(matches!(error, SourceError::TooLarge(_)), "{error}");
+    }
+}
+
+fn memento(host: &ScriptedHost) -> MementoSource {
+    MementoSource::new(
+        net(),
+        identity("memento", true),
+        &host.url("/gate/{url}"),
+        &host.url("/map/{url}"),
+        "http://h/{timestamp}id_/{url}",
+    )
+}
+
+fn mementos(years: &[u32]) -> String {
+    let one = |year: &u32| {
+        format!(",\n<http://h/{year}/http://a.com/>; rel=\"memento\"; datetime=\"Fri, 01 Jan {year} 00:00:00 GMT\"")
+    };
+    let all: String = years.iter().map(one).collect();
+    format!("<http://a.com/>; rel=\"original\"{all}")
+}
+
+#[test]
+fn a_timemap_names_all_captures() {
+    let host = ScriptedHost::start(|asked| match asked.target.as_str() {
+        "/map/http://a.com/" => answer(200, &[], mementos(&[2015, 2016, 2016, 2017])),
+        "/map/http://none.com/" => answer(404, &[], "<html>"),
+        "/map/http://page.com/" => answer(200, &[], "<!doctype html>\n<html><a href=\"x\">"),
+        _ => answer(500, &[], ""),
+    });
+    let asked = |given: &[(&str, &str)]| run(ask(&memento(&host), &lookup(given)));
+    let (rows, _) = asked(&[("url", "http://a.com/"), ("from", "2016")]).unwrap();
+    assert_eq!(times(&rows), ["20160101000000", "20170101000000"]);
+    assert_eq!(
+        rows[0].json(),
+        br#"{"url": "http://a.com/", "live_url": "http://h/20160101000000id_/http://a.com/", "load_url": "http://h/20160101000000id_/http://a.com/", "source": "far", "source_type": "memento"}"#
+    );
+    assert_eq!(
+        asked(&[("url", "http://none.com/")]),
+        Ok((Vec::new(), true))
+    );
+    assert!(matches!(
+        asked(&[("url", "http://page.com/")]),
+        Err(SourceError::Answer(_))
+    ));
+    assert_eq!(
+        asked(&[("url", "http://c.com/")]),
+        Err(SourceError::Status(500))
+    );
+    assert!(matches!(
+        asked(&[("url", "http://a.com/*")]),
+        Err(SourceError::Unsupported(_))
+    ));
+}
+
+#[test]
+fn timemaps_of_timemaps_are_read_once_each() {
+    let host = ScriptedHost::start(|asked| {
+        let map = |name: &str, years: &str| {
+            let until = years.replace("Jan 20", "Feb 20");
+            format!(",\n<{name}>; rel=\"timemap\"; type=\"application/link-format\"{years}{until}")
+        };
+        let from = |year: u32| format!("; from=\"Fri, 01 Jan {year} 00:00:00 GMT\"");
+        let text = match asked.target.as_str() {
+            "/map/http://a.com/" => [
+                mementos(&[]),
+                ",\n</map/http://a.com/>; rel=\"self timemap\"".to_owned(),
+                map("/map/1", &from(2015)),
+                map("/map/2", &from(2016)),
+                map("/map/9", &from(2019)),
+                ",\n</json>; rel=\"timemap\"; type=\"application/json\"".to_owned(),
+            ]
+            .concat(),
+            "/map/1" => mementos(&[2015]) + &map("/map/http://a.com/", "") + &map("/map/2", ""),
+            "/map/2" => mementos(&[2016]) + &map("/map/1", "") + &map("/map/2", ""),
+            // It leads ever deeper.
+            other => mementos(&[2017]) + &map(&format!("{other}x"), ""),
+        };
+        answer(200, &[], text)
+    });
+    let (rows, _) = run(ask(
+        &memento(&host),
+        &lookup(&[("url", "http://a.com/"), ("to", "2018")]),
+    ))
+    .unwrap();
+    assert_eq!(times(&rows), ["20150101000000", "20160101000000"]);
+    assert_eq!(host.asked().len(), 3);
+    let (_, _) = run(ask(
+        &memento(&host),
+        &lookup(&[("url", "http://deep.com/")]),
+    ))
+    .unwrap();
+    assert!(host.asked().len() < 20);
+}
+
+#[test]
+fn a_timegate_names_the_closest() {
+    let date = |year: u32| format!("Fri, 01 Jan {year} 00:00:00 GMT");
+    let host = ScriptedHost::start(move |asked| {
+        let links = mementos(&[2015, 2016, 2017, 2016]).replace('\n', "");
+        match (asked.method.as_str(), asked.target.as_str()) {
+            ("HEAD", "/gate/http://302.com/") => {
+                answer(302, &[("Link", &links), ("Location", "/nowhere")], "")
+            }
+            ("HEAD", "/gate/http://200.com/") => answer(
+                200,
+                &[("Link", &links), ("Memento-Datetime", &date(2016))],
+                "",
+            ),
+            ("HEAD", "/gate/http://far.com/") => {
+                answer(307, &[("Location", "/gate/http://200.com/")], "")
+            }
+            ("HEAD", "/gate/http://bare.com/") => answer(302, &[("Location", "/memento")], ""),
+            ("HEAD", "/memento") => answer(200, &[("Memento-Datetime", &date(2014))], ""),
+            ("HEAD", "/gate/http://get.com/") => answer(405, &[], ""),
+            ("GET", "/gate/http://get.com/") => {
+                answer(302, &[("Link", &links), ("Location", "/x")], "")
+            }
+            ("HEAD", "/gate/http://none.com/") => answer(404, &[], ""),
+            ("HEAD", "/gate/http://circle.com/") => {
+                answer(302, &[("Location", "/gate/http://circle.com/")], "")
+            }
+            ("HEAD", "/gate/http://inside.com/") => {
+                answer(302, &[("Location", "http://169.254.169.254/")], "")
+            }
+            ("HEAD", "/gate/http://page.com/") => answer(200, &[], ""),
+            _ => answer(500, &[], ""),
+        }
+    });
+    let asked = |host_name: &str| {
+        let url = match host_name {
+            // What the archive says of the URL has to be of the URL that was asked for.
+            "302.com" | "200.com" | "far.com" | "get.com" => format!("http://{host_name}/"),
+            other => format!("http://{other}/"),
+        };
+        run(ask(
+            &memento(&host),
+            &lookup(&[("url", &url), ("closest", "20160301000000")]),
+        ))
+    };
+    // All of those links are about another URL, which was not asked for.
+    assert_eq!(asked("302.com"), Ok((Vec::new(), true)));
+    assert_eq!(times(&asked("bare.com").unwrap().0), ["20140101000000"]);
+    assert_eq!(asked("none.com"), Ok((Vec::new(), true)));
+    for (name, word) in [
+        ("circle.com", "again"),
+        ("page.com", "mementos"),
+        ("inside.com", "public"),
+        ("c.com", "500"),
+    ] {
+        let error = asked(name).unwrap_err().to_string();
+        assert!(error.contains(word), "{name}: {error}");
+    }
+}
+
+#[test]
+fn a_timegate_answers_in_any_of_its_styles() {
+    let host = ScriptedHost::start(|asked| {
+        let links = mementos(&[2015, 2016, 2017, 2016]).replace('\n', "");
+        let date = "Fri, 01 Jan 2016 00:00:00 GMT";
+        assert_eq!(
+            asked.fields["accept-datetime"],
+            "Tue, 01 Mar 2016 00:00:00 GMT"
+        );
+        let style = asked.target.split('/').nth(1).unwrap().to_owned();
+        match (style.as_str(), asked.method.as_str()) {
+            ("302", "HEAD") => answer(302, &[("Link", &links), ("Location", "/nowhere")], ""),
+            ("200", "HEAD") => answer(200, &[("Link", &links), ("Memento-Datetime", date)], ""),
+            ("far", "HEAD") => answer(307, &[("Location", "/200/")], ""),
+            ("get", "GET") => answer(302, &[("Link", &links), ("Location", "/x")], ""),
+            ("get", _) => answer(405, &[], ""),
+            _ => answer(500, &[], ""),
+        }
+    });
+    for style in ["302", "200", "far", "get"] {
+        let source = MementoSource::new(
+            net(),
+            identity("memento", true),
+            &host.url(&format!("/{style}/{{url}}")),
+            &host.url("/map/{url}"),
+            "http://h/{timestamp}id_/{url}",
+        );
+        let lookup = lookup(&[("url", "http://a.com/"), ("closest", "20160301000000")]);
+        let (rows, ordered) = run(ask(&source, &lookup)).unwrap();
+        assert!(ordered);
+        assert_eq!(
+            times(&rows),
+            ["20160101000000", "20170101000000", "20150101000000"],
+            "{style}"
+        );
+    }
+}
+
+#[test]
+fn the_live_web_has_one_capture_of_every_url() {
+    let source = LiveSource::new(identity("live", true));
+    let asked = |given: &[(&str, &str)]| run(ask(&source, &lookup(given))).unwrap().0;
+    let rows = asked(&[("url", "http://A.com/b")]);
+    assert_eq!(rows.len(), 1);
+    assert_eq!(rows[0].urlkey(), b"com,a)/b");
+    assert_eq!(rows[0].field("live_url"), "http://A.com/b");
+    assert_eq!(rows[0].field("load_url"), "http://A.com/b");
+    assert_eq!(rows[0].field("source_type"), "live");
+    assert_eq!(rows[0].timestamp().len(), 14);
+    assert_eq!(
+        asked(&[("url", "a.com/b")])[0].field("live_url"),
+        "http://a.com/b"
+    );
+    assert!(asked(&[("url", "ftp://a.com/")]).is_empty());
+    assert!(asked(&[("url", "http://a.com/*")]).is_empty());
+    assert!(asked(&[("url", "http://a.com/"), ("to", "2016")]).is_empty());
+    assert_eq!(
+        asked(&[
+            ("url", "http://a.com/"),
+            ("from", "2016"),
+            ("closest", "2016")
+        ])
+        .len(),
+        1
+    );
+}
+
+#[test]
+fn a_server_of_our_own_kind_is_asked_everything() {
+    let host = ScriptedHost::start(|_| {
+        answer(
+            200,
+            &[],
+            r#"com,a)/ 20160102030405 {"url": "http://a.com/", "source": "theirs", "source_type": "file", "filename": "../../etc/passwd", "offset": "0"}
+com,a)/ 20170102030405 {"url": "http://a.com/", "source": "live", "source_type": "live", "live_url": "http://a.com/"}
+"#,
+        )
+    });
+    let source = UpstreamSource::new(net(), identity("upstream", true), &host.url("/many/"));
+    let lookup = lookup(&[
+        ("url", "http://a.com/"),
+        ("closest", "20150102030405"),
+        ("from", "2014"),
+        ("filter", "!=status:404"),
+        ("filter", "=source:far"),
+    ]);
+    let (rows, _) = run(ask(&source, &lookup)).unwrap();
+    let asked = &host.asked()[0];
+    assert!(
+        asked.target.starts_with("/many/index?url="),
+        "{}",
+        asked.target
+    );
+    assert_eq!(
+        parameters(asked),
+        "matchType=exact&from=20140101000000&closest=20150102030405&filter=%21%3Dstatus%3A404"
+    );
+    let upstream = host.url("/many");
+    let of = |row: &Row| String::from_utf8(row.json().to_vec()).unwrap();
+    assert_eq!(
+        of(&rows[0]),
+        format!(
+            r#"{{"url": "http://a.com/", "source": "far:theirs", "source_type": "upstream", "upstream_url": "{upstream}"}}"#
+        )
+    );
+    assert_eq!(rows[1].field("live_url"), "http://a.com/");
+}
+
+#[test]
+fn rows_that_came_are_of_use_when_no_more_come() {
+    let host = ScriptedHost::start(|asked| match asked.target.starts_with("/cut") {
+        true => vec![
+            Part::Bytes(b"HTTP/1.1 200 X\r\nContent-Length: 1000\r\n\r\n".to_vec()),
+            Part::Bytes(line(20160101000000).into_bytes()),
+            Part::Close,
+        ],
+        false => vec![
+            Part::Bytes(b"HTTP/1.1 200 X\r\n\r\n".to_vec()),
+            Part::Bytes(line(20160101000000).into_bytes()),
+            Part::Silence,
+        ],
+    });
+    for (path, word) in [("/cut", "broke off"), ("/silent", "timeout")] {
+        let mut identity = identity("cdx", false);
+        identity.limits.first = Duration::from_secs(4);
+        identity.limits.silence = Duration::from_millis(100);
+        let source = CdxSource::new(net(), identity, &host.url(path), None, None);
+        let (first, then) = run(async {
+            let mut rows = source.rows(lookup(&[("url", "a.com")])).await.unwrap();
+            assert!(rows.ordered);
+            (
+                rows.batches.next().await.unwrap(),
+                rows.batches.next().await.unwrap(),
+            )
+        });
+        assert_eq!(times(&first.unwrap()), ["20160101000000"], "{path}");
+        assert!(then.unwrap_err().to_string().contains(word), "{path}");
+    }
+}

@@ -1,0 +1,100 @@
+//! Collections of other servers of this kind.
+
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use futures_util::FutureExt;
+
+use super::cdx::word;
+use super::pages::{Next, Pages, Question};
+use super::rows::rows;
+use super::template::{Parameters, Template, Values};
+use super::translation::translated;
+use super::whitelist::{Place, Whitelist};
+use crate::config::Dialect;
+use crate::source::{Lookup, Rows, Source};
+use crate::sources::Identity;
+use crawlspace_archive::net::Net;
+use crawlspace_archive::row::member;
+use crawlspace_archive::sorted::Order;
+use crawlspace_archive::source::SourceError;
+
+/// A collection of another server of this kind, or of pywb's warcserver.
+///
+/// It understands all that is asked here. Its rows say in `source` which of its sources they come from, after our name
+/// of it, and in `upstream_url` where to ask for their records.
+pub struct UpstreamSource {
+    net: Arc<Net>,
+    identity: Identity,
+    collection: Template,
+}
+
+impl UpstreamSource {
+    /// The collection at a URL, without `/index`.
+    pub fn new(net: Arc<Net>, identity: Identity, url: &str) -> UpstreamSource {
+        UpstreamSource {
+            net,
+            identity,
+            collection: Template::new(url.trim_end_matches('/')),
+        }
+    }
+
+    /// The URL of the collection.
+    fn url(&self, lookup: &Lookup) -> String {
+        self.collection.fill(Values {
+            collection: &lookup.collection,
+            ..Values::default()
+        })
+    }
+
+    fn question(&self, lookup: &Lookup) -> Question {
+        let query = &*lookup.query;
+        let mut full = Parameters::of(&format!("{}/index", self.url(lookup)));
+        full.add("url", &query.url);
+        full.add("matchType", word(query.match_type));
+        for (name, moment) in [("from", query.from), ("to", query.to)] {
+            if let Some(moment) = moment {
+                full.add(name, &moment.to_string());
+            }
+        }
+        match lookup.order {
+            Order::Ascending => {}
+            Order::Descending => full.add("sort", "reverse"),
+            Order::Closest(moment) => full.add("closest", &moment.to_string()),
+        }
+        for filter in query
+            .filters
+            .iter()
+            .filter_map(|filter| translated(filter, Dialect::Pywb))
+        {
+            full.add("filter", &filter);
+        }
+        if let Some(most) = lookup.at_most {
+            full.add("limit", &most.to_string());
+        }
+        Question {
+            full,
+            plain: None,
+            next: Next::Nothing,
+        }
+    }
+}
+
+impl Source for UpstreamSource {
+    fn rows(&self, lookup: Arc<Lookup>) -> BoxFuture<'_, Result<Rows, SourceError>> {
+        async move {
+            let mut members = self.identity.members.to_string();
+            member("upstream_url", &self.url(&lookup), &mut members);
+            let whitelist = Whitelist::new(
+                &lookup.query,
+                members.into(),
+                Place::Given,
+                &lookup.collection,
+            );
+            let limits = self.identity.limits;
+            let pages = Pages::new(self.net.clone(), limits, self.question(&lookup), whitelist);
+            rows(pages, &lookup, &limits).await
+        }
+        .boxed()
+    }
+}

@@ -1,0 +1,333 @@
+//! Rows made of what other servers say, of which nothing is believed that was not looked at.
+//!
+//! A row is built anew. Its urlkey is that of its URL; each other field is left out when it is not what such a field
+//! can be; what has no name here is left out too. Names of files are relative and lead nowhere but down.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use crawlspace_cdx::surt::{self, KeyRange};
+
+use super::claim::Claim;
+use super::template::{Template, Values};
+use crate::query::Query;
+use crawlspace_archive::row::Row;
+use crawlspace_archive::source::Batch;
+use crawlspace_archive::timestamp::Timestamp;
+
+/// The longest URL, in bytes.
+const URL: usize = 64 << 10;
+/// The longest name of a file.
+const FILENAME: usize = 4 << 10;
+/// The longest of any other value.
+const VALUE: usize = 512;
+/// What stands in the urlkey of a request with a body, besides its URL.
+const METHOD: &str = "__wb_method=";
+
+/// What became of a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// It is a row now.
+    Row,
+    /// It is a capture, but not one that was asked for.
+    Other,
+    /// It is none.
+    Invalid,
+}
+
+/// What rows are made for a query.
+pub(super) struct Whitelist {
+    /// Members that every row has.
+    members: Arc<str>,
+    keys: KeyRange,
+    /// 14 digits, the first and the last that count.
+    from: Option<String>,
+    to: Option<String>,
+    place: Place,
+    collection: Arc<str>,
+}
+
+/// Where the record of a row is.
+pub(super) enum Place {
+    /// At a URL made of its own.
+    Replay(Template),
+    /// In the file that the row names.
+    File,
+    /// Wherever the row says: at a URL or in a file.
+    Given,
+}
+
+impl Whitelist {
+    pub fn new(query: &Query, members: Arc<str>, place: Place, collection: &Arc<str>) -> Whitelist {
+        Whitelist {
+            members,
+            keys: query.keys.clone(),
+            from: query.from.map(|moment| moment.to_string()),
+            to: query.to.map(|moment| moment.to_string()),
+            place,
+            collection: collection.clone(),
+        }
+    }
+
+    /// Makes a row of a claim, if it is one that was asked for.
+    pub fn push(&self, claim: &Claim<'_>, into: &mut Made) -> Verdict {
+        let Some(timestamp) = timestamp(&claim.timestamp) else {
+            return Verdict::Invalid;
+        };
+        if claim.url.is_empty() {
+            return Verdict::Invalid;
+        }
+        let Some(urlkey) = into.urlkey(&claim.url).filter(|_| is_web(&claim.url)) else {
+            return Verdict::Other;
+        };
+        let urlkey = key_with_method(urlkey, &claim.urlkey).unwrap_or_else(|| urlkey.to_owned());
+        let early = self.from.as_ref().is_some_and(|from| *timestamp < **from);
+        let late = self.to.as_ref().is_some_and(|to| *timestamp > **to);
+        let begin = into.text.len();
+        for part in [&*urlkey, " ", &*timestamp] {
+            into.text.push_str(part);
+        }
+        let line = into.text.as_bytes().get(begin..).unwrap_or_default();
+        // Ranges of keys are about whole lines, of which the space belongs to the key.
+        let matches =
+            line >= &*self.keys.from && (self.keys.to.is_empty() || line < &*self.keys.to);
+        if !matches || early || late {
+            into.text.truncate(begin);
+            return Verdict::Other;
+        }
+        into.text.push_str(" {");
+        self.members(claim, &timestamp, into);
+        into.text.push('}');
+        let second = urlkey.len() + 1 + timestamp.len();
+        into.places.push((begin, urlkey.len(), second));
+        Verdict::Row
+    }
+
+    fn members(&self, claim: &Claim<'_>, timestamp: &str, into: &mut Made) {
+        let text = &mut into.text;
+        member("url", &claim.url, text);
+        let word = |value: &str| is_plain(value, VALUE) && !value.contains(' ');
+        let checked = [
+            ("mime", &claim.mime, is_plain(&claim.mime, VALUE)),
+            ("status", &claim.status, is_number(&claim.status, 3)),
+            ("digest", &claim.digest, word(&claim.digest)),
+            ("redirect", &claim.redirect, is_plain(&claim.redirect, URL)),
+            ("robotflags", &claim.robotflags, word(&claim.robotflags)),
+        ];
+        for (name, value, is_right) in checked {
+            if is_right && !value.is_empty() {
+                member(name, value, text);
+            }
+        }
+        let replayed = match &self.place {
+            Place::Replay(template) => {
+                let values = Values {
+                    url: &claim.url,
+                    timestamp,
+                    collection: &self.collection,
+                };
+                Some(Cow::Owned(template.fill(values)))
+            }
+            Place::Given if is_web(&claim.live_url) => Some(claim.live_url.clone()),
+            _ => None,
+        };
+        let in_file = !matches!(self.place, Place::Replay(_)) && is_below(&claim.filename);
+        if in_file {
+            file(
+                ["length", "offset", "filename"],
+                [&claim.length, &claim.offset, &claim.filename],
+                text,
+            );
+        }
+        if in_file && is_below(&claim.orig_filename) {
+            file(
+                ["orig.length", "orig.offset", "orig.filename"],
+                [&claim.orig_length, &claim.orig_offset, &claim.orig_filename],
+                text,
+            );
+        }
+        if let Some(url) = replayed {
+            // Both names, for those who know either.
+            member("live_url", &url, text);
+            member("load_url", &url, text);
+        }
+        text.push_str(", ");
+        match &self.place {
+            // `theirs` of `ours` is `ours:theirs`.
+            Place::Given if !claim.source.is_empty() && is_plain(&claim.source, VALUE) => {
+                let inner = Cow::Owned(serde_json::Value::from(&*claim.source).to_string());
+                text.push_str(&nested(&self.members, inner));
+            }
+            _ => text.push_str(&self.members),
+        }
+    }
+}
+
+/// `"source": "ours", …` with `:theirs` behind the name. `theirs` is a string of JSON.
+fn nested(members: &str, theirs: Cow<'_, str>) -> String {
+    let theirs = theirs.get(1..).unwrap_or("\"");
+    let mut escaped = false;
+    let value = "\"source\": \"".len();
+    let end = members.char_indices().skip(value).find(|(_, c)| {
+        let ends = *c == '"' && !escaped;
+        escaped = *c == '\\' && !escaped;
+        ends
+    });
+    match end.and_then(|(at, _)| Some((members.get(..at)?, members.get(at + 1..)?))) {
+        Some((before, after)) => [before, ":", theirs, after].concat(),
+        None => members.to_owned(),
+    }
+}
+
+/// Rows of one batch, which share their memory.
+#[derive(Default)]
+pub(super) struct Made {
+    text: String,
+    /// Where each begins, and in it the ends of urlkey and timestamp.
+    places: Vec<(usize, usize, usize)>,
+    /// Rows of one URL often follow each other.
+    last: (String, String),
+}
+
+impl Made {
+    /// How many rows there are.
+    pub fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// How many bytes they have.
+    pub fn bytes(&self) -> usize {
+        self.text.len()
+    }
+
+    /// Takes the rows.
+    pub fn take(&mut self) -> Batch {
+        let text = Bytes::from(std::mem::take(&mut self.text));
+        let mut ends = self
+            .places
+            .iter()
+            .skip(1)
+            .map(|place| place.0)
+            .collect::<Vec<_>>();
+        ends.push(text.len());
+        let rows = self
+            .places
+            .drain(..)
+            .zip(ends)
+            .filter_map(|((begin, key, second), end)| {
+                let (key, second) = (u32::try_from(key).ok()?, u32::try_from(second).ok()?);
+                Some(Row::in_parts(text.slice(begin..end), key, second))
+            });
+        rows.collect()
+    }
+
+    fn urlkey(&mut self, url: &str) -> Option<&str> {
+        if self.last.0 != url {
+            let key = surt::urlkey(url).ok()?;
+            if key.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
+                return None;
+            }
+            self.last = (url.to_owned(), key);
+        }
+        Some(&self.last.1)
+    }
+}
+
+/// 14 digits of a timestamp that may have fewer.
+fn timestamp(given: &str) -> Option<Cow<'_, str>> {
+    let moment = Timestamp::earliest(given.as_bytes())?;
+    Some(match given.len() {
+        14 => Cow::Borrowed(given),
+        _ => Cow::Owned(moment.to_string()),
+    })
+}
+
+/// The urlkey of a request with a body: the server knows what the body was, and all the rest of it follows from the URL.
+fn key_with_method(urlkey: &str, claimed: &str) -> Option<String> {
+    if !claimed.contains(METHOD) || claimed.len() > URL {
+        return None;
+    }
+    let place = |key: &str| {
+        key.split_once('?')
+            .map_or(key.len(), |(place, _)| place.len())
+    };
+    let same = urlkey.get(..place(urlkey)) == claimed.get(..place(claimed));
+    let printable = claimed.bytes().all(|byte| byte > b' ' && byte != 0x7f);
+    (same && printable).then(|| claimed.to_owned())
+}
+
+/// Whether it is a URL of the web, without blanks.
+fn is_web(url: &str) -> bool {
+    let begins = |scheme: &str| {
+        url.get(..scheme.len())
+            .is_some_and(|begin| begin.eq_ignore_ascii_case(scheme))
+    };
+    (begins("http://") || begins("https://")) && is_plain(url, URL) && !url.contains(' ')
+}
+
+/// Whether it can be written in a line without changing what the line says.
+fn is_plain(value: &str, most: usize) -> bool {
+    value.len() <= most && !value.chars().any(char::is_control)
+}
+
+/// Whether it is a number of so many digits at most.
+fn is_number(value: &str, digits: usize) -> bool {
+    (1..=digits).contains(&value.len()) && value.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// Whether it is the name of a file below wherever files are.
+pub(super) fn is_below(name: &str) -> bool {
+    let is_step = |step: &str| step == ".." || step == ".";
+    !name.is_empty()
+        && is_plain(name, FILENAME)
+        && !name.starts_with(['/', '~'])
+        && !name.contains('\\')
+        && !has_scheme(name)
+        && !name.split('/').any(is_step)
+}
+
+/// Whether it begins as URLs do, or as paths with the letter of a drive. There are names with times in them, too.
+fn has_scheme(name: &str) -> bool {
+    let scheme = name.split_once(':').map(|(scheme, _)| scheme);
+    let is_one = |scheme: &str| {
+        scheme
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'+')
+    };
+    scheme.is_some_and(is_one) || name.contains("://")
+}
+
+/// Length, offset and name of a record in a file.
+fn file(names: [&str; 3], values: [&str; 3], text: &mut String) {
+    let [length, offset, filename] = values;
+    for (name, value) in names.into_iter().zip([length, offset]) {
+        if is_number(value, 19) {
+            member(name, value, text);
+        }
+    }
+    let [_, _, name] = names;
+    member(name, filename, text);
+}
+
+fn member(name: &str, value: &str, text: &mut String) {
+    if !text.ends_with('{') {
+        text.push_str(", ");
+    }
+    text.push('"');
+    text.push_str(name);
+    text.push_str("\": ");
+    if value
+        .bytes()
+        .any(|byte| matches!(byte, b'"' | b'\\' | 0..=0x1f))
+    {
+        text.push_str(&serde_json::Value::from(value).to_string());
+    } else {
+        text.push('"');
+        text.push_str(value);
+        text.push('"');
+    }
+}
+
+#[cfg(test)]
+mod tests;

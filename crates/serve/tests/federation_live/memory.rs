@@ -1,0 +1,108 @@
+//! Memory does not grow with the record.
+
+use std::io::Write;
+use std::process::Command;
+
+use crawlspace_serve::resource::client_request::ClientRequest;
+use futures_util::StreamExt;
+
+use crate::stub::{send, Stub};
+use crate::{limits, load_live};
+
+const SIZE: usize = 200 << 20;
+/// What a record may take, of any size.
+const MOST: u64 = 16 << 20;
+
+/// The most memory that this process had, in bytes.
+fn peak() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))
+        .unwrap();
+    let kilobytes: u64 = line
+        .trim()
+        .strip_suffix(" kB")
+        .unwrap()
+        .trim()
+        .parse()
+        .unwrap();
+    kilobytes << 10
+}
+
+#[test]
+fn a_large_record_takes_no_more_memory_than_a_small_one() {
+    const ALONE: &str = "CRAWLSPACE_TESTS_ALONE";
+    if std::env::var_os(ALONE).is_some() {
+        return measured();
+    }
+    // In a process of its own, where no other test takes any.
+    let name = "memory::a_large_record_takes_no_more_memory_than_a_small_one";
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", name, "--nocapture"])
+        .env(ALONE, "1")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success() && String::from_utf8_lossy(&output.stdout).contains("1 passed"),
+        "{said}"
+    );
+}
+
+fn measured() {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        for chunked in [true, false] {
+            let stub = Stub::start(move |asked, stream| {
+                let size: usize = asked.target()[1..].parse().unwrap();
+                let mut left = size;
+                let piece = vec![b'x'; 1 << 20];
+                let head = match chunked {
+                    true => "Transfer-Encoding: chunked".to_owned(),
+                    false => format!("Content-Length: {size}"),
+                };
+                send(
+                    stream,
+                    format!("HTTP/1.1 200 OK\r\n{head}\r\n\r\n").as_bytes(),
+                );
+                while left > 0 {
+                    let now = left.min(piece.len());
+                    if chunked {
+                        send(stream, format!("{now:x}\r\n").as_bytes());
+                    }
+                    let _ = stream.write_all(&piece[..now]);
+                    if chunked {
+                        send(stream, b"\r\n");
+                    }
+                    left -= now;
+                }
+                if chunked {
+                    send(stream, b"0\r\n\r\n");
+                }
+            });
+            let fetched = async |size: usize| {
+                let url = stub.url(&format!("/{size}"));
+                let record = load_live(&url, &ClientRequest::default(), &limits())
+                    .await
+                    .unwrap();
+                let mut length = record.head.len() as u64;
+                let mut body = record.body;
+                while let Some(piece) = body.next().await {
+                    length += piece.unwrap().len() as u64;
+                }
+                assert_eq!(length, record.length);
+                assert!(length > size as u64);
+            };
+            // All that is made once is made then.
+            fetched(4 << 20).await;
+            let before = peak();
+            fetched(SIZE).await;
+            let grown = peak() - before;
+            assert!(grown < MOST, "{grown} bytes for a record of {SIZE}");
+        }
+    });
+}
