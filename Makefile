@@ -20,6 +20,9 @@ SHARE  := $(TARGET)/share
 ON_BOTH_STORAGES := acl bad_input check claims cluster commit crash databases discovery fuzz indexer jobs \
     memory model persistence records removal roles transactions visibility wacz
 
+# Everything that is built around the module.
+COMPANION := $(addprefix --package crawlspace-,client warc archive jobs serve cli)
+
 # Tests that draw numbers draw the same ones each time. SEED=7 makes it others, SEED=random a fresh one, which is
 # printed; `fuzz`, `reshard`, `simulate` and `soak` take a fresh one by themselves.
 ifeq ($(or $(SEED),$(if $(filter fuzz reshard simulate soak,$(MAKECMDGOALS)),random)),random)
@@ -45,7 +48,8 @@ help: ## List what can be done here (this list)
 
 build: ## Build the module (target/release/libcrawlspace.so), the `crawlspace` tool, and its manual pages and completions
 	@scripts/need cc libclang
-	$(CARGO) build --release --package crawlspace --package crawlspace-client
+	$(CARGO) build --release --package crawlspace
+	$(CARGO) build --release --package crawlspace-cli
 	@rm -rf '$(SHARE)' && mkdir -p '$(SHARE)/completions'
 	@'$(TARGET)/release/crawlspace' man --out '$(SHARE)/man'
 	@'$(TARGET)/release/crawlspace' completions bash >'$(SHARE)/completions/crawlspace'
@@ -69,7 +73,7 @@ run: ## Run a Redis server with the module (PORT=6379, DIR= to keep the data, AR
 demo: ## Crawl a small site twice with wget and see what the second crawl saves; then politely; and serve both crawls over HTTP (under a minute)
 	@scripts/need cc libclang redis-server redis-cli wget
 	@$(CARGO) build --release --package crawlspace
-	@$(CARGO) build --package crawlspace-client --bin crawlspace --example demo --example polite
+	@$(CARGO) build --package crawlspace-cli --bin crawlspace --example demo --example polite
 	@CRAWLSPACE_MODULE='$(MODULE)' '$(TARGET)/debug/examples/demo'
 	@CRAWLSPACE_MODULE='$(MODULE)' '$(TARGET)/debug/examples/polite'
 
@@ -85,9 +89,9 @@ test-live:
 	@scripts/need cc libclang redis-server redis-cli postgresql openssl wget python3 python3-venv chromium
 	$(CARGO) build --release --package crawlspace
 	@failed=; export CRAWLSPACE_MODULE='$(MODULE)'; \
-	$(CARGO) test --no-fail-fast --package crawlspace-client --package redis-tests || failed="$$failed plain"; \
+	$(CARGO) test --no-fail-fast $(COMPANION) --package redis-tests || failed="$$failed plain"; \
 	echo "Once more with packed indexes:"; \
-	CRAWLSPACE_STORAGE=packed $(CARGO) test --no-fail-fast --package crawlspace-client --package redis-tests \
+	CRAWLSPACE_STORAGE=packed $(CARGO) test --no-fail-fast $(COMPANION) --package redis-tests \
 	    $(addprefix --test ,$(ON_BOTH_STORAGES)) || failed="$$failed packed"; \
 	if [ -n "$$failed" ]; then echo "make test-live: failures with$$failed indexes"; exit 1; fi; \
 	echo "make test-live: everything passed, with plain and with packed indexes"
@@ -130,7 +134,8 @@ reshard: ## Move slots of a cluster key by key under load and compare every answ
 
 bench: ## Measure against plain Redis and pywb and write docs/benchmarks.md (ONLY=dedupe, chg, tags, import, federation, index or one row, QUICK=1, SCALE=1)
 	@scripts/need cc libclang redis-server redis-cli wrk python3 python3-venv
-	$(CARGO) build --release --package crawlspace --package crawlspace-client --bins --lib --example index_cache
+	$(CARGO) build --release --package crawlspace
+	$(CARGO) build --release --package crawlspace-cli --package crawlspace-jobs --bins --example index_cache
 	MODULE='$(MODULE)' ONLY='$(ONLY)' QUICK='$(QUICK)' SCALE='$(SCALE)' $(CARGO) run --release --package redis-tests --bin bench -- $(ARGS)
 
 # Time is shared by this many targets.
@@ -139,7 +144,7 @@ fuzz: ## Change files, requests and answers of other servers until something bre
 	@scripts/need cc
 	@$(if $(INPUT),:,$(CARGO) test --package crawlspace --package crawlspace-host --package crawlspace-cdx --no-default-features)
 	@seconds=$$(awk 'BEGIN { print $(or $(TIME),60) / $(FUZZ_TARGETS) }'); \
-	TIME=$$seconds INPUT='$(abspath $(INPUT))' $(CARGO) test --package crawlspace-client --test federation_fuzz -- --nocapture
+	TIME=$$seconds INPUT='$(abspath $(INPUT))' $(CARGO) test --package crawlspace-serve --test federation_fuzz -- --nocapture
 
 soak: ## A purge by plain commands beside commits, removals, repairs and kills: 10 000 steps, and 4 000 histories without a server (SEED=)
 	@scripts/need cc libclang redis-server

@@ -27,7 +27,7 @@ pub fn crawlspace_tool() -> Outcome<PathBuf> {
         .join("crawlspace");
     if !tool.exists() {
         return Err(format!(
-            "{} is not there: cargo build --package crawlspace-client",
+            "{} is not there: cargo build --package crawlspace-cli",
             tool.display()
         )
         .into());

@@ -227,7 +227,7 @@ pub fn tool() -> PathBuf {
     let tool = root().join(target).join("release/crawlspace");
     assert!(
         tool.exists(),
-        "no tool at {}: cargo build --release --package crawlspace-client",
+        "no tool at {}: cargo build --release --package crawlspace-cli",
         tool.display()
     );
     tool

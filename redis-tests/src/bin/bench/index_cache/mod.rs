@@ -43,7 +43,7 @@ fn method(plan: &Plan, one: &One) -> String {
     format!(
         "Made-up harvests in the formats of Heritrix 3 and NetarchiveSuite: a job of {} lines of crawl.log ({:.0} MB) with \
          its CDX in a metadata file of {:.0} MB (WARC, gzipped), and {JOBS} jobs of {} lines each; seed {}. Ours is the \
-         library in release build, called by the program `client/examples/index_cache.rs`, which is started anew for each \
+         library in release build, called by the program `crates/jobs/examples/index_cache.rs`, which is started anew for each \
          figure and timed inside. Files are in the page cache, and everything ends with `fsync`; `sort` writes its output \
          without that.",
         grouped(one.lines),
