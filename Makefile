@@ -117,6 +117,7 @@ lint: ## Formatting, clippy, documentation, licences and advisories of the depen
 	$(CARGO) clippy --package crawlspace --package crawlspace-host --no-default-features --all-targets -- -D warnings
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps
 	@scripts/words
+	@scripts/crates
 	@scripts/deny
 
 simulate: ## Fetch a million URIs in simulated time with workers that crash, stall and do things twice (SEED=)
