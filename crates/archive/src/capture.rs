@@ -13,13 +13,22 @@ const REVISIT: &[u8] = b"warc/revisit";
 pub enum Capture<'a> {
     /// A `response` record.
     Response {
+        /// The payload digest, as written.
         hash: Cow<'a, [u8]>,
+        /// 14 or 17 digits.
         date: Cow<'a, [u8]>,
+        /// The URL.
         url: Cow<'a, [u8]>,
+        /// Length of the record, compressed, in bytes; 0 when it is not known.
         size: u64,
     },
     /// A `revisit` record.
-    Revisit { hash: Cow<'a, [u8]>, size: u64 },
+    Revisit {
+        /// The payload digest, as written.
+        hash: Cow<'a, [u8]>,
+        /// Length of the record, compressed, in bytes; 0 when it is not known.
+        size: u64,
+    },
     /// A capture that is nothing that a crawler fetched by HTTP: extracted text, metadata, DNS.
     Other,
     /// A header or a blank line.
@@ -29,6 +38,7 @@ pub enum Capture<'a> {
 }
 
 impl<'a> Capture<'a> {
+    /// Reads a line of a CDX or CDXJ file, without its end.
     pub fn of_line(raw: &'a [u8]) -> Capture<'a> {
         match Line::read(raw, Format::Auto) {
             Ok(Read::Capture(line)) => Capture::of(&line),

@@ -38,7 +38,7 @@ pub enum Bad {
 
 impl Bad {
     /// Its name, to count it by.
-    pub fn name(&self) -> &'static str {
+    pub(crate) fn name(&self) -> &'static str {
         match self {
             Bad::TooLong => "too long",
             Bad::NotUtf8(_) => "not UTF-8",

@@ -115,7 +115,7 @@ impl Row {
 
 /// Appends a line of CDXJ with these members put before the end of its JSON. Lines of a whole batch can share one
 /// buffer that way.
-pub fn push_with(line: &[u8], members: &str, into: &mut Vec<u8>) -> Range<usize> {
+pub(crate) fn push_with(line: &[u8], members: &str, into: &mut Vec<u8>) -> Range<usize> {
     let begin = into.len();
     let body = line.strip_suffix(b"}").unwrap_or(line);
     into.extend_from_slice(body);

@@ -132,7 +132,7 @@ impl Timestamp {
     }
 
     /// Year, month and day, both from 1, hour, minute, second.
-    pub fn parts(self) -> (i64, i64, i64, i64, i64, i64) {
+    pub(crate) fn parts(self) -> (i64, i64, i64, i64, i64, i64) {
         let days = self.seconds.div_euclid(86400);
         let of_day = self.seconds.rem_euclid(86400);
         let (year, month, day) = date(days);

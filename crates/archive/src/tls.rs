@@ -13,7 +13,7 @@ static WEB: OnceLock<Result<ClientConfig, String>> = OnceLock::new();
 ///
 /// # Errors
 /// When there is no TLS to be had, in words.
-pub fn for_web() -> Result<ClientConfig, String> {
+pub(crate) fn for_web() -> Result<ClientConfig, String> {
     let config = WEB.get_or_init(|| {
         let mut roots = RootCertStore::empty();
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);

@@ -224,7 +224,7 @@ impl IndexCaches {
     }
 
     /// The cache of a kind of indexes.
-    pub fn cache(&self, kind: IndexKind) -> &MultiFileBasedCache {
+    pub(crate) fn cache(&self, kind: IndexKind) -> &MultiFileBasedCache {
         match kind {
             IndexKind::Dedup => self.dedup.cache(),
             IndexKind::Full => self.full.cache(),

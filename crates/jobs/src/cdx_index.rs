@@ -26,7 +26,7 @@ pub struct CdxIndex {
 
 impl CdxIndex {
     /// From the raw data of jobs.
-    pub fn of(raw: Arc<RawCaches>) -> CdxIndex {
+    pub(crate) fn of(raw: Arc<RawCaches>) -> CdxIndex {
         CdxIndex { raw }
     }
 }

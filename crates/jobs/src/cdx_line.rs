@@ -51,10 +51,10 @@ impl<'a> Line<'a> {
         let mut fields = [""; 8];
         let mut count = 0;
         for field in &mut fields {
-            *field = words.next();
+            *field = words.next_field();
             count += usize::from(!field.is_empty());
         }
-        while !words.next().is_empty() {
+        while !words.next_field().is_empty() {
             count += 1;
         }
         let [url, ip, date, mime, length, file, offset, md5] = fields;

@@ -60,12 +60,12 @@ pub struct CombiningMultiFileBasedCache<C> {
 
 impl<C: Combine> CombiningMultiFileBasedCache<C> {
     /// Keeps in `cache` what is made by `combine`.
-    pub fn new(cache: MultiFileBasedCache, combine: C) -> CombiningMultiFileBasedCache<C> {
+    pub(crate) fn new(cache: MultiFileBasedCache, combine: C) -> CombiningMultiFileBasedCache<C> {
         CombiningMultiFileBasedCache { cache, combine }
     }
 
     /// The cache of the items.
-    pub fn cache(&self) -> &MultiFileBasedCache {
+    pub(crate) fn cache(&self) -> &MultiFileBasedCache {
         &self.cache
     }
 
@@ -75,7 +75,7 @@ impl<C: Combine> CombiningMultiFileBasedCache<C> {
     ///
     /// # Errors
     /// When there can be no index at all: a full disk, for example. A job that is missing is no error.
-    pub fn get_index(&self, jobs: &JobSet, work: &Work) -> Result<Index, Error> {
+    pub(crate) fn get_index(&self, jobs: &JobSet, work: &Work) -> Result<Index, Error> {
         if let Some(entry) = self.cache.hit(jobs, work)? {
             return Ok(Index {
                 entry,
@@ -103,7 +103,7 @@ impl<C: Combine> CombiningMultiFileBasedCache<C> {
     ///
     /// # Errors
     /// As [`CombiningMultiFileBasedCache::get_index`].
-    pub fn rebuild_index(&self, jobs: &JobSet, work: &Work) -> Result<Index, Error> {
+    pub(crate) fn rebuild_index(&self, jobs: &JobSet, work: &Work) -> Result<Index, Error> {
         let prepared = self.combine.prepare(&self.cache, jobs, true, work)?;
         let entry = self.cache.rebuild(&prepared.found, work, |draft| {
             self.combine.combine(&prepared, draft, work)
@@ -114,7 +114,7 @@ impl<C: Combine> CombiningMultiFileBasedCache<C> {
 
 impl Prepared {
     /// From the parts that there are.
-    pub fn of(parts: Vec<Entry>, missing: Vec<MissingJob>) -> Prepared {
+    pub(crate) fn of(parts: Vec<Entry>, missing: Vec<MissingJob>) -> Prepared {
         Prepared {
             found: parts
                 .iter()
@@ -147,7 +147,7 @@ pub(super) struct Holding(AtomicUsize);
 
 impl Holding {
     /// A part, in use if there are not too many.
-    pub fn one_more(&self, mut part: Entry) -> Entry {
+    pub(crate) fn one_more(&self, mut part: Entry) -> Entry {
         if self.0.fetch_add(1, Ordering::Relaxed) >= MAX_HELD {
             part.let_go();
         }

@@ -66,7 +66,7 @@ pub struct CrawlLogIndex<F> {
 
 impl<F: Flavoured> CrawlLogIndex<F> {
     /// From the raw data of jobs.
-    pub fn of(raw: Arc<RawCaches>, options: &Options) -> CrawlLogIndex<F> {
+    pub(crate) fn of(raw: Arc<RawCaches>, options: &Options) -> CrawlLogIndex<F> {
         CrawlLogIndex {
             raw,
             threads: options.threads.max(1),

@@ -69,7 +69,7 @@ impl JobSet {
     }
 
     /// The job, if there is just one.
-    pub fn only(&self) -> Option<JobId> {
+    pub(crate) fn only(&self) -> Option<JobId> {
         match self.0.as_slice() {
             [job] => Some(*job),
             _ => None,
@@ -77,17 +77,17 @@ impl JobSet {
     }
 
     /// Whether a job is among them.
-    pub fn contains(&self, job: JobId) -> bool {
+    pub(crate) fn contains(&self, job: JobId) -> bool {
         self.0.binary_search(&job).is_ok()
     }
 
     /// Whether all of them are among others.
-    pub fn is_subset(&self, others: &JobSet) -> bool {
+    pub(crate) fn is_subset(&self, others: &JobSet) -> bool {
         self.iter().all(|job| others.contains(job))
     }
 
     /// Those that are not among others.
-    pub fn without(&self, others: &JobSet) -> JobSet {
+    pub(crate) fn without(&self, others: &JobSet) -> JobSet {
         JobSet(self.iter().filter(|job| !others.contains(*job)).collect())
     }
 }

@@ -40,7 +40,7 @@ pub enum State {
 
 impl State {
     /// One word for figures.
-    pub fn word(self) -> &'static str {
+    pub(crate) fn word(self) -> &'static str {
         match self {
             State::Closed => "closed",
             State::Open(_) => "open",
@@ -52,7 +52,7 @@ impl State {
 impl Breaker {
     /// Whether the source may be asked now. Whoever asks it says how that went, by [`succeeded`](Breaker::succeeded)
     /// or [`failed`](Breaker::failed).
-    pub fn permits(&self, now: Instant) -> bool {
+    pub(crate) fn permits(&self, now: Instant) -> bool {
         let mut inside = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Some((until, pause)) = inside.open else {
             return true;
@@ -67,7 +67,7 @@ impl Breaker {
     }
 
     /// It answered. Whether that is news: nobody was to ask it.
-    pub fn succeeded(&self) -> bool {
+    pub(crate) fn succeeded(&self) -> bool {
         let mut inside = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let was_open = inside.open.is_some();
         if !inside.failed.is_empty() || was_open {
@@ -77,13 +77,13 @@ impl Breaker {
     }
 
     /// It was not asked after all, so that another request may try.
-    pub fn not_asked(&self) {
+    pub(crate) fn not_asked(&self) {
         let mut inside = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         inside.trying = None;
     }
 
     /// It did not answer this question. How long nobody asks it from now on, if that is news.
-    pub fn failed(&self, question: u64, now: Instant) -> Option<Duration> {
+    pub(crate) fn failed(&self, question: u64, now: Instant) -> Option<Duration> {
         let mut inside = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if inside.failed.len() < FAILURES && !inside.failed.contains(&question) {
             inside.failed.push(question);
@@ -101,7 +101,7 @@ impl Breaker {
     }
 
     /// How it is.
-    pub fn state(&self, now: Instant) -> State {
+    pub(crate) fn state(&self, now: Instant) -> State {
         let inside = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match inside.open {
             None => State::Closed,

@@ -121,7 +121,7 @@ impl Collection {
     ///
     /// # Errors
     /// What cannot work, in words.
-    pub fn open(config: &config::Collection, net: &Arc<Net>) -> Result<Collection, String> {
+    pub(crate) fn open(config: &config::Collection, net: &Arc<Net>) -> Result<Collection, String> {
         let access = config.tags.as_deref().map(Access::new).transpose()?;
         let steps = config.steps.iter().map(|step| Step::open(step, net));
         Ok(Collection {
@@ -135,7 +135,7 @@ impl Collection {
     }
 
     /// All sources of all steps.
-    pub fn members(&self) -> impl Iterator<Item = &Arc<Member>> {
+    pub(crate) fn members(&self) -> impl Iterator<Item = &Arc<Member>> {
         self.steps.iter().flat_map(|step| &step.group.members)
     }
 
@@ -143,7 +143,7 @@ impl Collection {
     ///
     /// # Errors
     /// When it asks for tags of a collection without any, or for sources that there are not.
-    pub fn prepare(&self, mut query: Query) -> Result<Arc<Query>, Failure> {
+    pub(crate) fn prepare(&self, mut query: Query) -> Result<Arc<Query>, Failure> {
         if query.point.is_none() {
             query.point.clone_from(&self.access_point);
         }
@@ -168,7 +168,7 @@ impl Collection {
     ///
     /// # Errors
     /// Names one that there is not, and those that there are.
-    pub fn knows(&self, selection: &Selection) -> Result<(), BadQuery> {
+    pub(crate) fn knows(&self, selection: &Selection) -> Result<(), BadQuery> {
         let (Selection::Only(names) | Selection::Except(names)) = selection else {
             return Ok(());
         };
@@ -186,7 +186,7 @@ impl Collection {
     ///
     /// # Errors
     /// When there is no answer at all; sources that are missing from it are in the report.
-    pub async fn rows(&self, query: &Arc<Query>, report: &Report) -> Result<Rows, Failure> {
+    pub(crate) async fn rows(&self, query: &Arc<Query>, report: &Report) -> Result<Rows, Failure> {
         for step in &self.steps {
             let mut rows = self.step(step, query, report).await?;
             if let Some(first) = next(&mut rows).await? {
@@ -204,7 +204,7 @@ impl Collection {
     ///
     /// # Errors
     /// When there is no answer.
-    pub async fn step(
+    pub(crate) async fn step(
         &self,
         step: &Step,
         query: &Arc<Query>,
@@ -288,7 +288,11 @@ impl Collection {
     ///
     /// # Errors
     /// When there is no answer.
-    pub async fn pages(&self, query: &Arc<Query>, report: &Report) -> Result<Pages, Failure> {
+    pub(crate) async fn pages(
+        &self,
+        query: &Arc<Query>,
+        report: &Report,
+    ) -> Result<Pages, Failure> {
         let mut none = Pages {
             count: 0,
             size: query.page_size.unwrap_or(PAGE),
@@ -410,7 +414,7 @@ const NO_BLOCKS: &str = "showPagedIndex: only a single source that has blocks, w
 
 /// How many pages an answer has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pages {
+pub(crate) struct Pages {
     /// How many of what they are of.
     pub count: u64,
     /// How many of these a page has.
@@ -516,7 +520,7 @@ fn part(rows: Rows, skipped: u64, wanted: Option<u64>) -> Rows {
 ///
 /// # Errors
 /// When nobody can say how it goes on.
-pub async fn next(rows: &mut Rows) -> Result<Option<Batch>, Failure> {
+pub(crate) async fn next(rows: &mut Rows) -> Result<Option<Batch>, Failure> {
     loop {
         match rows.next().await.transpose()? {
             Some(batch) if batch.is_empty() => {}

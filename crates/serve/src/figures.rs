@@ -11,13 +11,13 @@ use crawlspace_archive::source::{Fault, SourceError};
 use crawlspace_archive::timestamp::Timestamp;
 
 /// Upper ends of the classes of durations, in microseconds; the last class has none.
-pub const CLASSES: [u64; 17] = [
+pub(crate) const CLASSES: [u64; 17] = [
     100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000,
     1_000_000, 2_500_000, 5_000_000, 10_000_000, 30_000_000,
 ];
 
 /// Words of errors, as [`SourceError::word`] has them.
-pub const ERRORS: [&str; 10] = [
+pub(crate) const ERRORS: [&str; 10] = [
     "timeout",
     "skipped",
     "forbidden",
@@ -42,7 +42,7 @@ pub struct Figures {
 
 /// What is asked of a collection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Api {
+pub(crate) enum Api {
     /// `index`.
     Index,
     /// `resource`, and what is posted to get one.
@@ -59,7 +59,7 @@ pub enum Api {
 
 impl Api {
     /// All of them.
-    pub const ALL: [Api; 6] = [
+    pub(crate) const ALL: [Api; 6] = [
         Api::Index,
         Api::Resource,
         Api::Replay,
@@ -69,7 +69,7 @@ impl Api {
     ];
 
     /// One word for figures.
-    pub fn word(self) -> &'static str {
+    pub(crate) fn word(self) -> &'static str {
         match self {
             Api::Index => "index",
             Api::Resource => "resource",
@@ -90,7 +90,7 @@ pub struct Requests {
 
 impl Requests {
     /// Counts one.
-    pub fn record(&self, api: Api, status: u16) {
+    pub(crate) fn record(&self, api: Api, status: u16) {
         let class = usize::from(status / 100).saturating_sub(1).min(4);
         let counts = self.counts.get(api as usize);
         if let Some(count) = counts.and_then(|counts| counts.get(class)) {
@@ -99,7 +99,7 @@ impl Requests {
     }
 
     /// Those that there were: what was asked, the hundred of the status, and how often.
-    pub fn counts(&self) -> impl Iterator<Item = (Api, u16, u64)> + '_ {
+    pub(crate) fn counts(&self) -> impl Iterator<Item = (Api, u16, u64)> + '_ {
         let apis = Api::ALL.into_iter().zip(&self.counts);
         let all = apis.flat_map(|(api, counts)| {
             let counts = (1_u16..).zip(counts);
@@ -111,7 +111,7 @@ impl Requests {
 
 /// How long things took, in classes.
 #[derive(Debug, Default)]
-pub struct Durations {
+pub(crate) struct Durations {
     micros: AtomicU64,
     classes: [AtomicU64; CLASSES.len()],
     longer: AtomicU64,
@@ -120,7 +120,7 @@ pub struct Durations {
 impl Figures {
     /// The source was asked: what became of it until its first rows or its end, how long that took, and how many
     /// rows these were.
-    pub fn record(&self, outcome: Result<(), &SourceError>, elapsed: Duration, rows: u64) {
+    pub(crate) fn record(&self, outcome: Result<(), &SourceError>, elapsed: Duration, rows: u64) {
         self.durations.record(elapsed);
         self.more_rows(rows);
         match outcome {
@@ -130,12 +130,12 @@ impl Figures {
     }
 
     /// Further rows came.
-    pub fn more_rows(&self, rows: u64) {
+    pub(crate) fn more_rows(&self, rows: u64) {
         self.rows.fetch_add(rows, Relaxed);
     }
 
     /// It failed after its first rows, or was not asked at all.
-    pub fn failed(&self, error: &SourceError) {
+    pub(crate) fn failed(&self, error: &SourceError) {
         let word = error.word();
         let class = ERRORS.iter().position(|known| *known == word);
         if let Some(count) = class.and_then(|class| self.errors.get(class)) {
@@ -151,41 +151,41 @@ impl Figures {
     }
 
     /// When it failed last, and why, in the words for the operator.
-    pub fn last_error(&self) -> Option<(Timestamp, String)> {
+    pub(crate) fn last_error(&self) -> Option<(Timestamp, String)> {
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         last.clone()
     }
 
     /// Whether it failed when it was last asked, and not because of what was asked.
-    pub fn is_failing(&self) -> bool {
+    pub(crate) fn is_failing(&self) -> bool {
         self.is_failing.load(Relaxed)
     }
 
     /// How often it was asked.
-    pub fn requests(&self) -> u64 {
+    pub(crate) fn requests(&self) -> u64 {
         self.durations.count()
     }
 
     /// How many rows it gave.
-    pub fn rows(&self) -> u64 {
+    pub(crate) fn rows(&self) -> u64 {
         self.rows.load(Relaxed)
     }
 
     /// How often it failed, by the word for the reason.
-    pub fn errors(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+    pub(crate) fn errors(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         let counts = self.errors.iter().map(|count| count.load(Relaxed));
         ERRORS.into_iter().zip(counts)
     }
 
     /// How long it took until the first rows, or until the news that there are none.
-    pub fn durations(&self) -> &Durations {
+    pub(crate) fn durations(&self) -> &Durations {
         &self.durations
     }
 }
 
 impl Durations {
     /// Counts one.
-    pub fn record(&self, elapsed: Duration) {
+    pub(crate) fn record(&self, elapsed: Duration) {
         let micros = u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX);
         self.micros.fetch_add(micros, Relaxed);
         let class = CLASSES.iter().position(|end| micros <= *end);
@@ -194,7 +194,7 @@ impl Durations {
     }
 
     /// How many there were.
-    pub fn count(&self) -> u64 {
+    pub(crate) fn count(&self) -> u64 {
         let counts = self.classes.iter().map(|count| count.load(Relaxed));
         counts
             .sum::<u64>()
@@ -202,18 +202,18 @@ impl Durations {
     }
 
     /// All of them together.
-    pub fn sum(&self) -> Duration {
+    pub(crate) fn sum(&self) -> Duration {
         Duration::from_micros(self.micros.load(Relaxed))
     }
 
     /// The mean. `None` when there were none.
-    pub fn mean(&self) -> Option<Duration> {
+    pub(crate) fn mean(&self) -> Option<Duration> {
         let micros = self.micros.load(Relaxed).checked_div(self.count())?;
         Some(Duration::from_micros(micros))
     }
 
     /// How many took no longer than the ends of the [`CLASSES`], each with those of the classes before it.
-    pub fn up_to(&self) -> impl Iterator<Item = (Duration, u64)> + '_ {
+    pub(crate) fn up_to(&self) -> impl Iterator<Item = (Duration, u64)> + '_ {
         let ends = CLASSES.into_iter().map(Duration::from_micros);
         let counts = self.classes.iter().scan(0_u64, |sum, count| {
             *sum = sum.saturating_add(count.load(Relaxed));
@@ -224,7 +224,7 @@ impl Durations {
 
     /// The end of the class in which that share of them is reached: of 0.99, how long all but one of a hundred take
     /// at most. `None` when there were none, and when it is longer than the last class.
-    pub fn quantile(&self, share: f64) -> Option<Duration> {
+    pub(crate) fn quantile(&self, share: f64) -> Option<Duration> {
         let count = self.count();
         let wanted = (share * count as f64).ceil().max(1.0);
         let reached = |(_, sum): &(Duration, u64)| *sum as f64 >= wanted;

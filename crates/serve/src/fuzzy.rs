@@ -16,7 +16,7 @@ const ROWS: u64 = 100;
 
 /// A urlkey without what differs between similar URLs: numbers against caches (`_=1397…`, `cb=…`, and timestamps in
 /// milliseconds), `utm_…` and the like, and the numbers in names of JSONP callbacks.
-pub fn reduced(urlkey: &str) -> Cow<'_, str> {
+pub(crate) fn reduced(urlkey: &str) -> Cow<'_, str> {
     let Some((before, parameters)) = urlkey.split_once('?') else {
         return Cow::Borrowed(urlkey);
     };
@@ -53,7 +53,7 @@ fn parameter(text: &str) -> Option<Cow<'_, str>> {
 
 /// What is asked, one after the other, where a query for one URL has no row: for the URL without what differs, and
 /// then for all those that differ in their parameters. Nothing where no URL can be similar.
-pub fn similar(query: &Query) -> Vec<Arc<Query>> {
+pub(crate) fn similar(query: &Query) -> Vec<Arc<Query>> {
     let asks_for_rows = query.page.is_none() && !query.show_num_pages && !query.show_paged_index;
     // What was posted is a part of the keys, and not of the URL.
     let exact = surt::range(&query.url, MatchType::Exact).ok();

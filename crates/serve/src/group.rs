@@ -52,7 +52,7 @@ pub struct Group {
 
 /// What is asked of sources.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Part {
+pub(crate) enum Part {
     /// All rows.
     All,
     /// Those in these blocks, of a source that has blocks.
@@ -77,12 +77,12 @@ pub struct Unanswered(pub Vec<(Arc<str>, Reason)>);
 
 impl Unanswered {
     /// Whether it is because of this alone.
-    pub fn all(&self, why: Reason) -> bool {
+    pub(crate) fn all(&self, why: Reason) -> bool {
         self.0.iter().all(|(_, reason)| *reason == why)
     }
 
     /// Whether it is because of this, among others.
-    pub fn any(&self, why: Reason) -> bool {
+    pub(crate) fn any(&self, why: Reason) -> bool {
         self.0.iter().any(|(_, reason)| *reason == why)
     }
 }
@@ -113,7 +113,7 @@ impl Default for Report {
 
 impl Report {
     /// Adds a source that is missing. The log has the whole error, for the operator.
-    pub fn add(&self, name: &Arc<str>, error: SourceError) {
+    pub(crate) fn add(&self, name: &Arc<str>, error: SourceError) {
         if error != SourceError::Skipped {
             self.span
                 .in_scope(|| tracing::info!(source = &**name, %error, "a source has no answer"));
@@ -122,12 +122,12 @@ impl Report {
     }
 
     /// Notes that a source answered.
-    pub fn answered(&self) {
+    pub(crate) fn answered(&self) {
         self.answered.store(true, Ordering::Relaxed);
     }
 
     /// Sources that failed, if that is why there is no answer: none of those that were asked gave any.
-    pub fn unanswered(&self) -> Option<Unanswered> {
+    pub(crate) fn unanswered(&self) -> Option<Unanswered> {
         let mut reasons = self.reasons();
         reasons.retain(|(_, reason)| *reason != Reason::Unsupported);
         let answered = self.answered.load(Ordering::Relaxed) || reasons.is_empty();
@@ -139,17 +139,19 @@ impl Report {
     }
 
     /// How many there are.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.lock().len()
     }
 
     /// Whether nothing is missing.
-    pub fn is_empty(&self) -> bool {
+    #[cfg(test)]
+    pub(crate) fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// All of them, in the order in which they failed. The texts are for the operator alone.
-    pub fn errors(&self) -> Vec<Missing> {
+    #[cfg(test)]
+    pub(crate) fn errors(&self) -> Vec<Missing> {
         self.lock().clone()
     }
 
@@ -164,7 +166,7 @@ impl Report {
 
     /// The value of the header `Source-Errors`: a JSON object in ASCII, from the name of a source to the reason. `None`
     /// when nothing is missing but what was told before: the first so many.
-    pub fn header(&self, told: usize) -> Option<String> {
+    pub(crate) fn header(&self, told: usize) -> Option<String> {
         let reasons = self.reasons();
         let new = reasons.get(told..).filter(|new| !new.is_empty())?;
         let members = new
@@ -176,7 +178,7 @@ impl Report {
 }
 
 /// JSON in which everything that is not ASCII is escaped, for headers.
-pub fn ascii(json: &str) -> String {
+pub(crate) fn ascii(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     for c in json.chars() {
         match c {
@@ -195,7 +197,7 @@ pub fn ascii(json: &str) -> String {
 impl Group {
     /// Asks all sources that the query selects, and waits until each has given its first rows, has failed or is late.
     /// The rows come in the order of the lookup; a source that fails later is missing from there on.
-    pub async fn ask(&self, lookup: &Arc<Lookup>, part: &Part, report: &Report) -> Ordered {
+    pub(crate) async fn ask(&self, lookup: &Arc<Lookup>, part: &Part, report: &Report) -> Ordered {
         let mut asked = self.selected(&lookup.query);
         let streams = match (asked.next(), asked.next()) {
             (Some(only), None) => vec![only.begin(lookup, part, report).await],
@@ -218,7 +220,7 @@ impl Group {
     ///
     /// # Errors
     /// When that source cannot say.
-    pub async fn blocks(
+    pub(crate) async fn blocks(
         &self,
         lookup: &Arc<Lookup>,
     ) -> Result<Option<u64>, (Arc<str>, SourceError)> {
@@ -413,7 +415,7 @@ impl Member {
 }
 
 /// Rows that are kept for a request, some at a time.
-pub fn kept_rows(rows: Batch, kept: Kept) -> Ordered {
+pub(crate) fn kept_rows(rows: Batch, kept: Kept) -> Ordered {
     let state = (rows.into_iter(), kept);
     let batches = stream::unfold(state, |(mut rows, kept)| async move {
         let batch: Batch = rows.by_ref().take(BATCH).collect();

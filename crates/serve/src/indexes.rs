@@ -61,11 +61,11 @@ enum State {
 }
 
 /// What came of a build.
-pub type Outcome = Arc<Result<Index, Refused>>;
+pub(crate) type Outcome = Arc<Result<Index, Refused>>;
 
 /// Why there is no index.
 #[derive(Debug)]
-pub enum Refused {
+pub(crate) enum Refused {
     /// It could not be built.
     Failed(Error),
     /// Too many others wait.
@@ -76,7 +76,7 @@ pub enum Refused {
 
 /// What there is to say when one has waited long enough.
 #[derive(Debug)]
-pub enum Asked {
+pub(crate) enum Asked {
     /// An index, or why there is none.
     Done(Outcome),
     /// It waits for its turn.
@@ -90,7 +90,7 @@ impl Indexes {
     ///
     /// # Errors
     /// As [`IndexCaches::open`].
-    pub fn open(config: &config::Indexes, guard: Guard) -> Result<Arc<Indexes>, Error> {
+    pub(crate) fn open(config: &config::Indexes, guard: Guard) -> Result<Arc<Indexes>, Error> {
         let caches = IndexCaches::open(Options {
             guard: Some(guard),
             ..options(config)
@@ -105,12 +105,17 @@ impl Indexes {
     }
 
     /// The caches themselves.
-    pub fn caches(&self) -> &IndexCaches {
+    pub(crate) fn caches(&self) -> &IndexCaches {
         &self.caches
     }
 
     /// An index over jobs, which is waited for so long.
-    pub async fn get(self: &Arc<Self>, kind: IndexKind, jobs: &JobSet, wait: Duration) -> Asked {
+    pub(crate) async fn get(
+        self: &Arc<Self>,
+        kind: IndexKind,
+        jobs: &JobSet,
+        wait: Duration,
+    ) -> Asked {
         let key = (kind, jobs.clone());
         let Some(build) = self.join(&key) else {
             return Asked::Done(Arc::new(Err(Refused::Stopped)));
@@ -133,7 +138,7 @@ impl Indexes {
     }
 
     /// Ends all builds. What they have so far stays.
-    pub fn stop(&self) {
+    pub(crate) fn stop(&self) {
         let mut running = self.running();
         running.stopped = true;
         for build in running.builds.values() {
@@ -142,7 +147,7 @@ impl Indexes {
     }
 
     /// How many builds there are, those that wait included.
-    pub fn building(&self) -> Vec<(IndexKind, JobSet, Progress)> {
+    pub(crate) fn building(&self) -> Vec<(IndexKind, JobSet, Progress)> {
         let running = self.running();
         let builds = running.builds.iter();
         let unfinished =

@@ -20,19 +20,19 @@
 //! | [`indexes`] | indexes of jobs, which it gives besides |
 
 pub mod access;
-pub mod breaker;
-pub mod collection;
+pub(crate) mod breaker;
+pub(crate) mod collection;
 pub mod config;
-pub mod figures;
-pub mod fuzzy;
-pub mod group;
-pub mod indexes;
+pub(crate) mod figures;
+pub(crate) mod fuzzy;
+pub(crate) mod group;
+pub(crate) mod indexes;
 pub mod link_format;
 pub mod memory;
 pub mod merge;
-pub mod operations;
+pub(crate) mod operations;
 pub mod query;
-pub mod reason;
+pub(crate) mod reason;
 pub mod resource;
 pub mod server;
 pub mod source;
@@ -91,7 +91,7 @@ impl Federation {
     }
 
     /// The collection of that name.
-    pub fn collection(&self, name: &str) -> Option<&Arc<Collection>> {
+    pub(crate) fn collection(&self, name: &str) -> Option<&Arc<Collection>> {
         self.collections.iter().find(|one| *one.name == *name)
     }
 }

@@ -40,7 +40,7 @@ pub struct Full;
 
 /// What one request keeps. It is given back when this is dropped.
 #[derive(Debug)]
-pub struct Kept {
+pub(crate) struct Kept {
     bytes: u64,
     memory: &'static Memory,
 }
@@ -59,7 +59,7 @@ impl Kept {
     ///
     /// # Errors
     /// When there is no room for them. They do not count then.
-    pub fn rows(&mut self, rows: &[Row]) -> Result<(), Full> {
+    pub(crate) fn rows(&mut self, rows: &[Row]) -> Result<(), Full> {
         let lines: usize = rows.iter().map(|row| row.line().len()).sum();
         self.bytes(lines + rows.len() * ROW)
     }
@@ -68,7 +68,7 @@ impl Kept {
     ///
     /// # Errors
     /// The same.
-    pub fn bytes(&mut self, more: usize) -> Result<(), Full> {
+    pub(crate) fn bytes(&mut self, more: usize) -> Result<(), Full> {
         let more = more as u64;
         let kept = self.memory.kept.fetch_add(more, Relaxed) + more;
         if kept > self.memory.most.load(Relaxed) {

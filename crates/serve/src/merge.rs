@@ -7,13 +7,12 @@ use futures_util::stream::{self, BoxStream, StreamExt};
 use crawlspace_archive::row::Row;
 use crawlspace_archive::sorted::Order;
 use crawlspace_archive::source::Batch;
-use crawlspace_archive::timestamp::{self, Timestamp};
 
 /// Number of rows that ends a batch; a batch ends earlier when the next row has to be waited for.
 const BATCH: usize = 512;
 
 /// Rows of one source, in order, that cannot fail any more: whoever made the stream has seen to that.
-pub type Ordered = BoxStream<'static, Batch>;
+pub(crate) type Ordered = BoxStream<'static, Batch>;
 
 /// Merges streams that are in that order. Of rows that are equal in it, those of an earlier stream come first.
 ///
@@ -122,6 +121,7 @@ impl Merge {
 mod tests {
     use super::*;
     use bytes::Bytes;
+    use crawlspace_archive::timestamp::Timestamp;
     use futures_util::FutureExt;
     use proptest::prelude::*;
 

@@ -21,10 +21,10 @@ use crawlspace_archive::timestamp::{self, Timestamp};
 /// Maximum number of payloads remembered for later revisits; revisits of further payloads stay unresolved.
 const MAX_ORIGINALS: usize = 100_000;
 /// More rows than this are not put into another order.
-pub const SORTED: usize = 250_000;
+pub(crate) const SORTED: usize = 250_000;
 
 /// What a query does to each row, in the order of time.
-pub struct Operations {
+pub(crate) struct Operations {
     query: Arc<Query>,
     originals: Option<Originals>,
     clamp: Option<(String, String)>,
@@ -36,7 +36,7 @@ pub struct Operations {
 
 impl Operations {
     /// Those of the query. `None` when there are none.
-    pub fn of(query: &Arc<Query>) -> Option<Operations> {
+    pub(crate) fn of(query: &Arc<Query>) -> Option<Operations> {
         let clamped = query.resolve_revisits && (query.from.is_some() || query.to.is_some());
         let passes_all = query.filters.is_empty()
             && query.similar_to.is_none()
@@ -65,12 +65,12 @@ impl Operations {
     }
 
     /// The rows that are left of these. Rows whose JSON is none are left out.
-    pub fn apply(&mut self, batch: Batch) -> Batch {
+    pub(crate) fn apply(&mut self, batch: Batch) -> Batch {
         batch.into_iter().filter_map(|row| self.row(row)).collect()
     }
 
     /// The row that was held until the next one would come; none comes any more.
-    pub fn finish(&mut self) -> Batch {
+    pub(crate) fn finish(&mut self) -> Batch {
         self.held.take().into_iter().collect()
     }
 
@@ -122,7 +122,7 @@ impl Operations {
 }
 
 /// Whether a row says that its capture redirects to its own URL.
-pub fn is_self_redirect(row: &Row) -> bool {
+pub(crate) fn is_self_redirect(row: &Row) -> bool {
     memchr::memmem::find(row.json(), b"\"redirect").is_some()
         && row.capture().is_some_and(|line| leads_to_itself(&line))
 }
@@ -232,13 +232,13 @@ impl Originals {
 const NO_ORIGINAL: &str = r#""orig.length": "-", "orig.offset": "-", "orig.filename": "-""#;
 
 /// Whether a capture stands for another one that has its payload.
-pub fn is_revisit(line: &Line<'_>) -> bool {
+pub(crate) fn is_revisit(line: &Line<'_>) -> bool {
     let value = |field: Field| line.field(&field).unwrap_or_default();
     &value(Field::Mime)[..] == b"warc/revisit" || &value(Field::Filename)[..] == b"-"
 }
 
 /// Rows in the order of time, to be put into another one.
-pub struct Reorder {
+pub(crate) struct Reorder {
     order: Order,
     /// Maximum number of rows in the answer.
     most: usize,
@@ -248,7 +248,7 @@ pub struct Reorder {
 
 /// Why rows are not put into another order.
 #[derive(Debug)]
-pub enum Unsorted {
+pub(crate) enum Unsorted {
     /// There are more than are.
     TooMany,
     /// There is no memory for them.
@@ -263,7 +263,7 @@ impl From<Full> for Unsorted {
 
 impl Reorder {
     /// For a query whose rows came in the order of time though another one was asked for.
-    pub fn new(order: Order, limit: Option<u64>) -> Reorder {
+    pub(crate) fn new(order: Order, limit: Option<u64>) -> Reorder {
         let most = limit.and_then(|limit| usize::try_from(limit).ok());
         Reorder {
             order,
@@ -277,7 +277,7 @@ impl Reorder {
     ///
     /// # Errors
     /// When there are too many, or there is no memory for them.
-    pub fn take(&mut self, batch: Batch) -> Result<(), Unsorted> {
+    pub(crate) fn take(&mut self, batch: Batch) -> Result<(), Unsorted> {
         let before = self.rows.len();
         // Few of a batch may be left, which would keep the memory of all of it.
         self.rows.extend(batch.iter().map(Row::detached));
@@ -302,7 +302,7 @@ impl Reorder {
     }
 
     /// The rows in the order that was asked for, and what they take.
-    pub fn finish(mut self) -> (Batch, Kept) {
+    pub(crate) fn finish(mut self) -> (Batch, Kept) {
         self.settle();
         (self.rows, self.kept)
     }

@@ -74,9 +74,9 @@ pub struct Query {
 }
 
 /// How many rows a page has, unless it is said.
-pub const PAGE: u64 = 1000;
+pub(crate) const PAGE: u64 = 1000;
 /// How many blocks it has, of a source that is made of blocks.
-pub const PAGE_OF_BLOCKS: u64 = 10;
+pub(crate) const PAGE_OF_BLOCKS: u64 = 10;
 /// How many filters a query may have.
 const FILTERS: usize = 32;
 /// How many parameters without an effect are named, and how much of a name.
@@ -112,25 +112,25 @@ impl Query {
 
     /// Whether what sources give is put into another order, or needs all of it to be seen from the first capture on:
     /// then sources are asked for rows in ascending order.
-    pub fn needs_ascending(&self) -> bool {
+    pub(crate) fn needs_ascending(&self) -> bool {
         self.collapse.is_some() || self.collapse_time.is_some() || self.resolve_revisits
     }
 
     /// How many rows are left out before the first one.
-    pub fn skipped(&self) -> u64 {
+    pub(crate) fn skipped(&self) -> u64 {
         let size = self.page_size.unwrap_or(PAGE);
         let before = self.page.unwrap_or(0).saturating_mul(size);
         before.saturating_add(self.offset)
     }
 
     /// How many rows there are at most.
-    pub fn wanted(&self) -> Option<u64> {
+    pub(crate) fn wanted(&self) -> Option<u64> {
         let page = self.page.map(|_| self.page_size.unwrap_or(PAGE));
         [page, self.limit].into_iter().flatten().min()
     }
 
     /// Whether every row that a source gives is a row of the answer, until there are enough.
-    pub fn keeps_all(&self) -> bool {
+    pub(crate) fn keeps_all(&self) -> bool {
         self.filters.is_empty()
             && self.tag_filters.is_empty()
             && self.point.is_none()
@@ -390,7 +390,7 @@ const LIMITS: Limits = Limits {
 };
 
 /// The URL with `http://` before it, when it has no scheme: `example.com`, `localhost:8080/a`.
-pub fn absolute(url: &str) -> Cow<'_, str> {
+pub(crate) fn absolute(url: &str) -> Cow<'_, str> {
     let begin = url.split(['/', '?', '#']).next().unwrap_or_default();
     match begin.split_once(':') {
         Some((_, port)) if port.is_empty() || !port.bytes().all(|byte| byte.is_ascii_digit()) => {
@@ -508,7 +508,7 @@ pub enum Selection {
 
 impl Selection {
     /// Reads `sources=`: `a,b` are these, `!a,b` all but these, `*` and nothing are all.
-    pub fn parse(names: &str) -> Selection {
+    pub(crate) fn parse(names: &str) -> Selection {
         let list = |names: &str| {
             let names = names.split(',').map(str::trim);
             let names = names.filter(|name| !name.is_empty());
@@ -522,7 +522,7 @@ impl Selection {
     }
 
     /// Whether a source of that name is asked.
-    pub fn includes(&self, name: &str) -> bool {
+    pub(crate) fn includes(&self, name: &str) -> bool {
         match self {
             Selection::All => true,
             Selection::Only(names) => names.iter().any(|one| one == name),

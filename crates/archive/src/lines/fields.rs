@@ -10,6 +10,7 @@ pub struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
+    /// The fields of a line, separated by spaces or tabs.
     pub fn of(line: &'a str) -> Fields<'a> {
         Fields {
             rest: line,
@@ -21,7 +22,7 @@ impl<'a> Fields<'a> {
 
     /// The next one. Empty at the end.
     #[inline]
-    pub fn next(&mut self) -> &'a str {
+    pub fn next_field(&mut self) -> &'a str {
         let text = self.rest.trim_ascii_start();
         let end = match self.spaces {
             true => memchr(b' ', text.as_bytes()),

@@ -39,7 +39,7 @@ struct Open {
 }
 
 impl Body {
-    pub fn new(
+    pub(crate) fn new(
         (connection, incoming): (Connection, Incoming),
         (pool, place): (Arc<Pool>, Place),
         is_gzip: bool,

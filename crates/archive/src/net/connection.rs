@@ -97,7 +97,7 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    pub async fn new(wire: Wire) -> Result<Connection, hyper::Error> {
+    pub(crate) async fn new(wire: Wire) -> Result<Connection, hyper::Error> {
         let (sender, driver) = http1::Builder::new()
             .max_buf_size(HEAD)
             // There are servers of all ages.
@@ -114,7 +114,7 @@ impl Connection {
     }
 
     /// Sends a request and waits for the head of the answer.
-    pub async fn ask(
+    pub(crate) async fn ask(
         &mut self,
         request: http::Request<Full<Bytes>>,
     ) -> Result<http::Response<Incoming>, hyper::Error> {
@@ -128,7 +128,7 @@ impl Connection {
     }
 
     /// The next bytes of a body. `None` at its end.
-    pub fn poll_body(
+    pub(crate) fn poll_body(
         &mut self,
         body: &mut Incoming,
         cx: &mut Context<'_>,
@@ -156,7 +156,7 @@ impl Connection {
     }
 
     /// Whether it can be used for another exchange, as far as can be known.
-    pub fn poll_is_free(&mut self, cx: &mut Context<'_>) -> bool {
+    pub(crate) fn poll_is_free(&mut self, cx: &mut Context<'_>) -> bool {
         drive(&mut self.driver, &mut self.broken, cx);
         self.driver.is_some() && self.sender.is_ready()
     }

@@ -79,7 +79,11 @@ impl Guard {
     ///
     /// # Errors
     /// Why none of them may, when there are some.
-    pub fn permitted(&self, host: &str, addresses: &[IpAddr]) -> Result<Vec<IpAddr>, String> {
+    pub(crate) fn permitted(
+        &self,
+        host: &str,
+        addresses: &[IpAddr],
+    ) -> Result<Vec<IpAddr>, String> {
         let permitted = addresses.iter().copied();
         let permitted: Vec<_> = permitted.filter(|address| self.permits(*address)).collect();
         match (permitted.is_empty(), addresses.first()) {

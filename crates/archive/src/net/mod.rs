@@ -114,16 +114,15 @@ impl Net {
         }))
     }
 
-    /// Whether that address may be connected to.
-    pub fn permits(&self, address: IpAddr) -> bool {
-        self.guard.permits(address)
-    }
-
     /// The addresses of a host that may be connected to.
     ///
     /// # Errors
     /// When it has none, or none that may.
-    pub async fn resolve(&self, host: &str, port: u16) -> Result<Vec<SocketAddr>, SourceError> {
+    pub(crate) async fn resolve(
+        &self,
+        host: &str,
+        port: u16,
+    ) -> Result<Vec<SocketAddr>, SourceError> {
         let found = self.names.addresses(host).await;
         let found =
             found.map_err(|why| SourceError::Connection(format!("no address of {host}: {why}")))?;

@@ -30,7 +30,7 @@ pub(super) struct Names {
 }
 
 impl Names {
-    pub fn new() -> Names {
+    pub(crate) fn new() -> Names {
         Names {
             turns: Arc::new(Semaphore::new(MAX_LOOKUPS)),
             known: Mutex::new(HashMap::new()),
@@ -38,7 +38,7 @@ impl Names {
     }
 
     /// All addresses of a host, private or not. The error is what the system says.
-    pub async fn addresses(&self, host: &str) -> Found {
+    pub(crate) async fn addresses(&self, host: &str) -> Found {
         let bare = host
             .strip_prefix('[')
             .and_then(|rest| rest.strip_suffix(']'));

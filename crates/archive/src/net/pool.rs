@@ -30,7 +30,7 @@ struct State {
 }
 
 impl Pool {
-    pub fn new() -> Pool {
+    pub(crate) fn new() -> Pool {
         Pool {
             state: Mutex::new(State {
                 idle: HashMap::new(),
@@ -41,7 +41,7 @@ impl Pool {
     }
 
     /// The one that was used last. Those before it may grow old, and go.
-    pub fn take(&self, place: &Place) -> Option<Connection> {
+    pub(crate) fn take(&self, place: &Place) -> Option<Connection> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let old = state.sweep();
         let taken = state.idle.get_mut(place).and_then(Vec::pop);
@@ -54,7 +54,7 @@ impl Pool {
     }
 
     /// Keeps a connection, or closes it when there are enough.
-    pub fn put(&self, place: Place, connection: Connection) {
+    pub(crate) fn put(&self, place: Place, connection: Connection) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let old = state.sweep();
         if state.count < MAX_IDLE {
@@ -70,7 +70,7 @@ impl Pool {
 
     /// How many there are.
     #[cfg(test)]
-    pub fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.state
             .lock()
             .unwrap_or_else(PoisonError::into_inner)

@@ -20,7 +20,7 @@ pub(super) struct Unpack {
 }
 
 impl Unpack {
-    pub fn new() -> Unpack {
+    pub(crate) fn new() -> Unpack {
         Unpack {
             stream: Decompress::new_gzip(WINDOW),
             packed: VecDeque::new(),
@@ -30,12 +30,12 @@ impl Unpack {
     }
 
     /// Adds what came. It is to be unpacked before more is added.
-    pub fn feed(&mut self, packed: Bytes) {
+    pub(crate) fn feed(&mut self, packed: Bytes) {
         self.packed.push_back(packed);
     }
 
     /// The next piece of what was fed. `None` when it is used up. The error says what is wrong with it.
-    pub fn next(&mut self) -> Result<Option<Bytes>, String> {
+    pub(crate) fn next(&mut self) -> Result<Option<Bytes>, String> {
         self.piece.resize(PIECE, 0);
         let mut done = 0;
         while let Some(front) = self.packed.front_mut() {
@@ -68,7 +68,7 @@ impl Unpack {
     }
 
     /// Whether it may end here.
-    pub fn is_complete(&self) -> bool {
+    pub(crate) fn is_complete(&self) -> bool {
         self.between
     }
 }

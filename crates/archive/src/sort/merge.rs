@@ -22,7 +22,7 @@ pub(super) struct Merge {
 }
 
 impl Merge {
-    pub fn of(runs: Vec<Run>, gathered: Gathered, folder: &Path) -> Result<Merge, Error> {
+    pub(crate) fn of(runs: Vec<Run>, gathered: Gathered, folder: &Path) -> Result<Merge, Error> {
         let mut merge = Merge {
             readers: runs.into_iter().map(Reader::of).collect(),
             gathered,
@@ -47,7 +47,7 @@ impl Merge {
 
     /// Goes to the next line. False when there is none.
     #[inline]
-    pub fn advance(&mut self) -> Result<bool, Error> {
+    pub(crate) fn advance(&mut self) -> Result<bool, Error> {
         let Some(first) = self.heap.first().copied() else {
             return Ok(false);
         };
@@ -71,7 +71,7 @@ impl Merge {
 
     /// The line it is at, and where its key is.
     #[inline]
-    pub fn line(&self) -> (&[u8], Range<usize>) {
+    pub(crate) fn line(&self) -> (&[u8], Range<usize>) {
         match self.heap.first() {
             Some(which) => self.line_of(*which),
             None => (&[], 0..0),

@@ -47,7 +47,6 @@ pub struct Sorter {
     /// By how often their lines were merged already.
     runs: Vec<Vec<Run>>,
     lines: u64,
-    bytes: u64,
 }
 
 impl Sorter {
@@ -61,7 +60,6 @@ impl Sorter {
             gathered: Gathered::default(),
             runs: Vec::new(),
             lines: 0,
-            bytes: 0,
         }
     }
 
@@ -83,7 +81,6 @@ impl Sorter {
             self.spill()?;
         }
         self.lines += 1;
-        self.bytes += line.len() as u64 + 1;
         if self.lines.is_multiple_of(OFTEN) {
             self.work.check()?;
         }
@@ -94,11 +91,6 @@ impl Sorter {
     /// How many lines there are so far.
     pub fn lines(&self) -> u64 {
         self.lines
-    }
-
-    /// How many bytes they have, with their ends.
-    pub fn bytes(&self) -> u64 {
-        self.bytes
     }
 
     /// Sorts what there is.

@@ -39,7 +39,7 @@ pub(super) struct Gathered {
 
 impl Gathered {
     /// Whether one more line is within the budget, or there is none yet.
-    pub fn has_room(&self, length: usize, memory: usize) -> bool {
+    pub(crate) fn has_room(&self, length: usize, memory: usize) -> bool {
         let bytes = self.bytes.len().saturating_add(length).saturating_add(HEAD);
         let entries = (self.entries.len() + 1).saturating_mul(size_of::<Entry>());
         let fits = bytes <= u32::MAX as usize && bytes.saturating_add(entries) <= memory;
@@ -47,7 +47,7 @@ impl Gathered {
     }
 
     /// Adds a line.
-    pub fn push(&mut self, line: &[u8], key: Range<usize>) {
+    pub(crate) fn push(&mut self, line: &[u8], key: Range<usize>) {
         let number = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         let at = number(self.bytes.len());
         let end = key.end.min(line.len());
@@ -62,18 +62,18 @@ impl Gathered {
         });
     }
 
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
 
     /// Forgets the lines, and keeps the memory.
-    pub fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.bytes.clear();
         self.entries.clear();
     }
 
     /// A line, and where its key is in there.
-    pub fn line(&self, i: usize) -> (&[u8], Range<usize>) {
+    pub(crate) fn line(&self, i: usize) -> (&[u8], Range<usize>) {
         match self.entries.get(i) {
             Some(entry) => Lines(&self.bytes).line(*entry),
             None => (&[], 0..0),
@@ -81,7 +81,7 @@ impl Gathered {
     }
 
     /// Sorts the lines, with a second thread when there are many.
-    pub fn sort(&mut self) {
+    pub(crate) fn sort(&mut self) {
         let lines = Lines(&self.bytes);
         let entries = &mut self.entries[..];
         if entries.len() < TWO_THREADS_FROM {

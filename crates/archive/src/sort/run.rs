@@ -20,7 +20,7 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub fn create(folder: &Path) -> Result<Writer, Error> {
+    pub(crate) fn create(folder: &Path) -> Result<Writer, Error> {
         let file = tempfile::tempfile_in(folder);
         let file = file.map_err(Error::io(folder, "make a temporary file for sorting in"))?;
         Ok(Writer {
@@ -30,7 +30,7 @@ impl Writer {
         })
     }
 
-    pub fn push(&mut self, line: &[u8], key: Range<usize>) -> Result<(), Error> {
+    pub(crate) fn push(&mut self, line: &[u8], key: Range<usize>) -> Result<(), Error> {
         let mut head = [0; HEAD];
         // Whoever gathers lines sees to it that they fit.
         for (place, number) in head
@@ -46,7 +46,7 @@ impl Writer {
             .map_err(Error::io(&self.folder, WRITE))
     }
 
-    pub fn finish(self) -> Result<Run, Error> {
+    pub(crate) fn finish(self) -> Result<Run, Error> {
         let file = self
             .file
             .into_inner()
@@ -79,7 +79,7 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    pub fn of(run: Run) -> Reader {
+    pub(crate) fn of(run: Run) -> Reader {
         Reader {
             file: BufReader::with_capacity(BUFFER, run.file),
             left: run.lines,
@@ -89,7 +89,7 @@ impl Reader {
     }
 
     /// Goes to the next line. False when there is none.
-    pub fn advance(&mut self, folder: &Path) -> Result<bool, Error> {
+    pub(crate) fn advance(&mut self, folder: &Path) -> Result<bool, Error> {
         let Some(left) = self.left.checked_sub(1) else {
             return Ok(false);
         };
@@ -110,7 +110,7 @@ impl Reader {
         self.file.read_exact(&mut self.line)
     }
 
-    pub fn line(&self) -> (&[u8], Range<usize>) {
+    pub(crate) fn line(&self) -> (&[u8], Range<usize>) {
         (&self.line, self.key.clone())
     }
 }

@@ -12,7 +12,7 @@ pub(super) const LARGEST: usize = 256 << 10;
 
 /// Lines from a place on. It keeps no more than a piece and a line.
 #[derive(Debug)]
-pub struct Ahead {
+pub(crate) struct Ahead {
     pieces: Pieces,
     buffer: Vec<u8>,
     line: Range<usize>,
@@ -29,7 +29,7 @@ pub struct Ahead {
 
 impl Ahead {
     /// Lines from the place where `pieces` is, which is the beginning of one.
-    pub fn new(pieces: Pieces, piece: usize) -> Ahead {
+    pub(crate) fn new(pieces: Pieces, piece: usize) -> Ahead {
         Ahead {
             pieces,
             buffer: Vec::new(),
@@ -43,7 +43,7 @@ impl Ahead {
     }
 
     /// Lines that begin after the place where `pieces` is.
-    pub fn amid(pieces: Pieces, piece: usize) -> Ahead {
+    pub(crate) fn amid(pieces: Pieces, piece: usize) -> Ahead {
         Ahead {
             passing: true,
             ..Ahead::new(pieces, piece)
@@ -52,29 +52,29 @@ impl Ahead {
 
     /// The line that was found last, without its end.
     #[inline]
-    pub fn line(&self) -> &[u8] {
+    pub(crate) fn line(&self) -> &[u8] {
         trimmed(self.buffer.get(self.line.clone()).unwrap_or_default())
     }
 
     /// Where in the file that line begins.
-    pub fn offset(&self) -> u64 {
+    pub(crate) fn offset(&self) -> u64 {
         let after = self.buffer.len().saturating_sub(self.line.start);
         self.pieces.at().saturating_sub(after as u64)
     }
 
     /// The file that they are of.
-    pub fn path(&self) -> Option<&Path> {
+    pub(crate) fn path(&self) -> Option<&Path> {
         self.pieces.path()
     }
 
     /// How many lines too long there were so far.
-    pub fn passed(&self) -> u64 {
+    pub(crate) fn passed(&self) -> u64 {
         self.passed
     }
 
     /// Continues to the next line; false at the end.
     #[inline]
-    pub fn next(&mut self, work: &mut Work) -> Result<bool, Halt> {
+    pub(crate) fn next(&mut self, work: &mut Work) -> Result<bool, Halt> {
         loop {
             let rest = self.buffer.get(self.searched..).unwrap_or_default();
             if let Some(length) = memchr::memchr(b'\n', rest) {

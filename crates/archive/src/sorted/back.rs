@@ -10,7 +10,7 @@ use crate::sorted::work::{Halt, Work};
 
 /// Lines before a place, the last one first. It keeps no more than a piece and a line.
 #[derive(Debug)]
-pub struct Back {
+pub(crate) struct Back {
     pieces: Pieces,
     buffer: Vec<u8>,
     line: Range<usize>,
@@ -27,7 +27,7 @@ pub struct Back {
 
 impl Back {
     /// Lines before the place where `pieces` is, which is the beginning of one, or the end of the file.
-    pub fn new(pieces: Pieces, piece: usize) -> Back {
+    pub(crate) fn new(pieces: Pieces, piece: usize) -> Back {
         Back {
             pieces,
             buffer: Vec::new(),
@@ -42,23 +42,23 @@ impl Back {
 
     /// The line that was found last, without its end.
     #[inline]
-    pub fn line(&self) -> &[u8] {
+    pub(crate) fn line(&self) -> &[u8] {
         trimmed(self.buffer.get(self.line.clone()).unwrap_or_default())
     }
 
     /// The file that they are of.
-    pub fn path(&self) -> Option<&Path> {
+    pub(crate) fn path(&self) -> Option<&Path> {
         self.pieces.path()
     }
 
     /// How many lines too long there were so far.
-    pub fn passed(&self) -> u64 {
+    pub(crate) fn passed(&self) -> u64 {
         self.passed
     }
 
     /// Continues to the line before; false at the beginning.
     #[inline]
-    pub fn next(&mut self, work: &mut Work) -> Result<bool, Halt> {
+    pub(crate) fn next(&mut self, work: &mut Work) -> Result<bool, Halt> {
         loop {
             let text = self.buffer.get(..self.end).unwrap_or_default();
             if self.passing {

@@ -50,16 +50,16 @@ struct Runs {
 }
 
 impl Cursor {
-    pub fn ahead(lines: Ahead, span: &Arc<Span>, order: Order) -> Cursor {
+    pub(crate) fn ahead(lines: Ahead, span: &Arc<Span>, order: Order) -> Cursor {
         Cursor::new(Lines::Ahead(lines), span, order)
     }
 
-    pub fn back(lines: Back, span: &Arc<Span>, order: Order) -> Cursor {
+    pub(crate) fn back(lines: Back, span: &Arc<Span>, order: Order) -> Cursor {
         Cursor::new(Lines::Back(lines), span, order)
     }
 
     /// Back, but captures that are as far away in the order of time.
-    pub fn runs(lines: Back, span: &Arc<Span>, order: Order) -> Cursor {
+    pub(crate) fn runs(lines: Back, span: &Arc<Span>, order: Order) -> Cursor {
         let runs = Runs {
             back: Cursor::back(lines, span, order),
             text: Vec::new(),
@@ -86,7 +86,7 @@ impl Cursor {
 
     /// The line where it is.
     #[inline]
-    pub fn line(&self) -> &[u8] {
+    pub(crate) fn line(&self) -> &[u8] {
         match &self.lines {
             Lines::Ahead(ahead) => ahead.line(),
             Lines::Back(back) => back.line(),
@@ -96,13 +96,13 @@ impl Cursor {
 
     /// Its urlkey and timestamp.
     #[inline]
-    pub fn both(&self) -> &[u8] {
+    pub(crate) fn both(&self) -> &[u8] {
         self.shape.both(self.line())
     }
 
     /// The file that it is of.
     #[cold]
-    pub fn path(&self) -> Option<&Path> {
+    pub(crate) fn path(&self) -> Option<&Path> {
         match &self.lines {
             Lines::Ahead(ahead) => ahead.path(),
             Lines::Back(back) => back.path(),
@@ -110,18 +110,18 @@ impl Cursor {
         }
     }
 
-    pub fn shape(&self) -> Shape {
+    pub(crate) fn shape(&self) -> Shape {
         self.shape
     }
 
     /// How far it is from the moment that is asked for.
     #[inline]
-    pub fn distance(&self) -> u64 {
+    pub(crate) fn distance(&self) -> u64 {
         self.distance
     }
 
     /// How many lines were passed over because they are none.
-    pub fn broken(&self) -> u64 {
+    pub(crate) fn broken(&self) -> u64 {
         match &self.lines {
             Lines::Ahead(ahead) => self.broken + ahead.passed(),
             Lines::Back(back) => self.broken + back.passed(),
@@ -131,7 +131,7 @@ impl Cursor {
 
     /// Continues to the next line of the query; false at the end, after which it must not be called again.
     #[inline]
-    pub fn next(&mut self, work: &mut Work) -> Result<bool, Halt> {
+    pub(crate) fn next(&mut self, work: &mut Work) -> Result<bool, Halt> {
         if let Lines::Runs(runs) = &mut self.lines {
             let Some(shape) = runs.next(work)? else {
                 return Ok(false);

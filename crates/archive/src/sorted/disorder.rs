@@ -21,7 +21,7 @@ pub struct Disorder(Mutex<Option<(PathBuf, Option<Version>)>>);
 
 impl Disorder {
     /// Notes a file whose lines came in another order than that of a sorted file.
-    pub fn note(&self, path: &Path) {
+    pub(crate) fn note(&self, path: &Path) {
         let mut noted = self.lock();
         if noted.as_ref().is_none_or(|(other, _)| other != path) {
             tracing::warn!(path = %path.display(), "an index is not sorted: sort it by LC_ALL=C sort");
@@ -50,7 +50,7 @@ fn version(path: &Path) -> Option<Version> {
 }
 
 /// What is wrong with the order of a file, in words. `None` when nothing is, or it cannot be read, which others tell.
-pub fn disorder(path: &Path) -> Option<String> {
+pub(crate) fn disorder(path: &Path) -> Option<String> {
     let found = samples(path).ok().flatten()?;
     Some(format!("{}: {found}", path.display()))
 }

@@ -27,6 +27,7 @@ pub struct Listing {
     pub problem: Option<String>,
     /// Those that are not sorted, and why that is said. They are looked at again each time.
     unsorted: Arc<[(PathBuf, String)]>,
+    /// When the folder was listed.
     pub seen: Instant,
 }
 
@@ -64,7 +65,7 @@ impl Listing {
     }
 
     /// Looks what there is. Files that were there before stay the same entries, unless others have their names now.
-    pub fn read(path: &Path, choice: Choice, before: Option<&Listing>) -> Listing {
+    pub(crate) fn read(path: &Path, choice: Choice, before: Option<&Listing>) -> Listing {
         let mut found = Found {
             choice,
             files: Vec::new(),

@@ -31,7 +31,7 @@ pub struct Entry {
 
 /// An open file.
 #[derive(Debug)]
-pub struct Opened {
+pub(crate) struct Opened {
     file: File,
     path: PathBuf,
     /// Whether its file system can tell what is in memory.
@@ -60,13 +60,13 @@ pub struct Version {
 
 /// A file as it was when a query began.
 #[derive(Clone, Debug)]
-pub struct Snapshot {
+pub(crate) struct Snapshot {
     opened: Arc<Opened>,
     state: Arc<State>,
 }
 
 impl Entry {
-    pub fn new(path: PathBuf) -> Entry {
+    pub(crate) fn new(path: PathBuf) -> Entry {
         Entry {
             path,
             opened: Mutex::default(),
@@ -75,7 +75,7 @@ impl Entry {
     }
 
     /// The secondary index of a cluster.
-    pub fn of_cluster(path: PathBuf) -> Entry {
+    pub(crate) fn of_cluster(path: PathBuf) -> Entry {
         Entry {
             cluster: Some(Arc::new(Cluster::new(&path))),
             ..Entry::new(path)
@@ -86,7 +86,7 @@ impl Entry {
         self.cluster.as_ref()
     }
 
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
@@ -94,7 +94,7 @@ impl Entry {
     ///
     /// # Errors
     /// [`Halt::Wait`] when it has to be opened and that may not be waited for; else why it cannot be read.
-    pub fn snapshot(&self, work: &Work) -> Result<Option<Snapshot>, Halt> {
+    pub(crate) fn snapshot(&self, work: &Work) -> Result<Option<Snapshot>, Halt> {
         let opened = lock(&self.opened).upgrade();
         if let Some(opened) = opened {
             // One whose name is another file's by now has no link left.
@@ -116,13 +116,13 @@ impl Entry {
     }
 
     /// The name means another file now: the next query opens that.
-    pub fn forget(&self) {
+    pub(crate) fn forget(&self) {
         let opened = std::mem::take(&mut *lock(&self.opened));
         all().retain(|other| opened.as_ptr() != Arc::as_ptr(other));
     }
 
     /// Device and number of the file that is open.
-    pub fn place(&self) -> Option<(u64, u64)> {
+    pub(crate) fn place(&self) -> Option<(u64, u64)> {
         let opened = lock(&self.opened).upgrade()?;
         let place = lock(&opened.state).version.place;
         Some(place)
@@ -189,24 +189,24 @@ impl Opened {
 }
 
 impl Snapshot {
-    pub fn size(&self) -> u64 {
+    pub(crate) fn size(&self) -> u64 {
         self.state.version.size
     }
 
-    pub fn pivots(&self) -> &Pivots {
+    pub(crate) fn pivots(&self) -> &Pivots {
         &self.state.pivots
     }
 
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.opened.path
     }
 
-    pub fn version(&self) -> Version {
+    pub(crate) fn version(&self) -> Version {
         self.state.version
     }
 
     /// Appends up to so many bytes from there on; how many. 0 means that the file has become shorter.
-    pub fn read(
+    pub(crate) fn read(
         &self,
         work: &mut Work,
         offset: u64,
@@ -279,7 +279,7 @@ impl State {
 }
 
 impl Version {
-    pub fn of(metadata: &Metadata) -> Version {
+    pub(crate) fn of(metadata: &Metadata) -> Version {
         Version {
             place: (metadata.dev(), metadata.ino()),
             size: metadata.len(),
@@ -290,14 +290,14 @@ impl Version {
 }
 
 /// Whether there simply is no such file.
-pub fn is_gone(error: &io::Error) -> bool {
+pub(crate) fn is_gone(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
     )
 }
 
-pub fn failed(path: &Path, error: &io::Error) -> Halt {
+pub(crate) fn failed(path: &Path, error: &io::Error) -> Halt {
     Halt::Failed(SourceError::Io(format!("{}: {error}", path.display())))
 }
 
@@ -341,7 +341,7 @@ mod tests {
     use super::*;
 
     /// Now and then nothing is in memory, or only a part: all tests see that.
-    pub fn some_of(room: &mut [u8]) -> Result<&mut [u8], Errno> {
+    pub(crate) fn some_of(room: &mut [u8]) -> Result<&mut [u8], Errno> {
         static READS: AtomicU64 = AtomicU64::new(0);
         let read = READS.fetch_add(1, Ordering::Relaxed);
         let half = room.len().div_ceil(2);

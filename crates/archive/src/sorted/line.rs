@@ -25,7 +25,9 @@ const OWN: [&str; 5] = [
 /// Where the urlkey of a line ends, and where its timestamp does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
+    /// Length of the urlkey, in bytes.
     pub key: usize,
+    /// Offset of the end of the timestamp, in bytes.
     pub second: usize,
 }
 
@@ -49,7 +51,7 @@ impl Shape {
 
     /// The timestamp of the line.
     #[inline]
-    pub fn timestamp(self, line: &[u8]) -> &[u8] {
+    pub(crate) fn timestamp(self, line: &[u8]) -> &[u8] {
         line.get(self.key + 1..self.second).unwrap_or_default()
     }
 
@@ -107,13 +109,13 @@ impl Writer {
 
     /// Urlkey and timestamp of the last row.
     #[inline]
-    pub fn last(&self) -> Option<&[u8]> {
+    pub(crate) fn last(&self) -> Option<&[u8]> {
         let (begin, end, shape) = self.places.last()?;
         Some(shape.both(self.text.get(*begin..*end)?))
     }
 
     /// Gets ready for so many bytes.
-    pub fn expect(&mut self, bytes: usize) {
+    pub(crate) fn expect(&mut self, bytes: usize) {
         self.text.reserve(bytes);
     }
 

@@ -5,19 +5,19 @@
 //! make lines of it, a [`Cursor`](cursor::Cursor) takes those of a [`Span`](span::Span), and a [`Scan`](scan::Scan)
 //! merges cursors.
 
-pub mod ahead;
-pub mod back;
-pub mod cursor;
+pub(crate) mod ahead;
+pub(crate) mod back;
+pub(crate) mod cursor;
 pub mod disorder;
 pub mod folder;
-pub mod handle;
+pub(crate) mod handle;
 pub mod line;
-pub mod order;
-pub mod pieces;
-pub mod pivots;
+pub(crate) mod order;
+pub(crate) mod pieces;
+pub(crate) mod pivots;
 pub mod place;
 pub mod scan;
-pub mod search;
+pub(crate) mod search;
 pub mod span;
 pub mod start;
 pub mod work;

@@ -36,7 +36,7 @@ fn ascending(a: &Row, b: &Row) -> Ordering {
 }
 
 /// Seconds between a capture and a moment. A capture without a time is further away than any other one.
-pub fn distance(row: &Row, moment: Timestamp) -> u64 {
+pub(crate) fn distance(row: &Row, moment: Timestamp) -> u64 {
     match Timestamp::earliest(row.timestamp()) {
         Some(captured) => captured.seconds().abs_diff(moment.seconds()),
         None => u64::MAX,

@@ -9,7 +9,9 @@ use crate::zipnum::cluster::Blocks;
 /// Text, and a place in it.
 #[derive(Debug)]
 pub enum Pieces {
+    /// Text of a plain file.
     File(Stretch),
+    /// Text of the blocks of a ZipNum cluster.
     Blocks(Box<Blocks>),
 }
 
@@ -23,7 +25,7 @@ pub struct Stretch {
 
 impl Pieces {
     /// A file from there on.
-    pub fn of(file: Snapshot, at: u64) -> Pieces {
+    pub(crate) fn of(file: Snapshot, at: u64) -> Pieces {
         let end = file.size();
         Pieces::File(Stretch {
             at: at.min(end),
@@ -33,7 +35,7 @@ impl Pieces {
     }
 
     /// As if the file had no more than so many bytes.
-    pub fn up_to(mut self, end: u64) -> Pieces {
+    pub(crate) fn up_to(mut self, end: u64) -> Pieces {
         match &mut self {
             Pieces::File(stretch) => {
                 stretch.end = stretch.end.min(end);
@@ -45,7 +47,7 @@ impl Pieces {
     }
 
     /// The file; of a cluster, its secondary index.
-    pub fn path(&self) -> Option<&Path> {
+    pub(crate) fn path(&self) -> Option<&Path> {
         Some(match self {
             Pieces::File(stretch) => stretch.file.path(),
             Pieces::Blocks(blocks) => blocks.path(),
@@ -53,7 +55,7 @@ impl Pieces {
     }
 
     /// Where in the file it is; 0 in what is no file.
-    pub fn at(&self) -> u64 {
+    pub(crate) fn at(&self) -> u64 {
         match self {
             Pieces::File(stretch) => stretch.at,
             Pieces::Blocks(_) => 0,
@@ -61,7 +63,7 @@ impl Pieces {
     }
 
     /// Appends what comes next, some `bytes` of it. False at the end.
-    pub fn after(
+    pub(crate) fn after(
         &mut self,
         work: &mut Work,
         bytes: usize,
@@ -74,7 +76,7 @@ impl Pieces {
     }
 
     /// Appends what comes before, some `bytes` of it. False at the beginning.
-    pub fn before(
+    pub(crate) fn before(
         &mut self,
         work: &mut Work,
         bytes: usize,

@@ -21,7 +21,7 @@ static USED: AtomicUsize = AtomicUsize::new(0);
 /// A search always halves the blocks at the same places, so that these form a tree. A node has the number 1 at the
 /// root, and below a node are twice its number and one more.
 #[derive(Debug)]
-pub struct Pivots {
+pub(crate) struct Pivots {
     block: u64,
     blocks: u64,
     places: OnceLock<Box<[OnceLock<Pivot>]>>,
@@ -30,7 +30,7 @@ pub struct Pivots {
 
 /// The first line that begins in the second half of what a node stands for.
 #[derive(Debug)]
-pub enum Pivot {
+pub(crate) enum Pivot {
     /// None begins there.
     Nothing,
     Line {
@@ -40,7 +40,7 @@ pub enum Pivot {
 }
 
 impl Pivots {
-    pub fn new(size: u64) -> Pivots {
+    pub(crate) fn new(size: u64) -> Pivots {
         let mut block = BLOCK;
         while block < LARGEST_BLOCK && size / block > MAX_PLACES as u64 / 2 {
             block *= 2;
@@ -54,21 +54,21 @@ impl Pivots {
     }
 
     /// The size of a block.
-    pub fn block(&self) -> u64 {
+    pub(crate) fn block(&self) -> u64 {
         self.block
     }
 
     /// How many blocks there are.
-    pub fn blocks(&self) -> u64 {
+    pub(crate) fn blocks(&self) -> u64 {
         self.blocks
     }
 
-    pub fn get(&self, node: u64) -> Option<&Pivot> {
+    pub(crate) fn get(&self, node: u64) -> Option<&Pivot> {
         let node = usize::try_from(node).ok()?;
         self.places.get()?.get(node)?.get()
     }
 
-    pub fn put(&self, node: u64, found: Option<(u64, &[u8])>) {
+    pub(crate) fn put(&self, node: u64, found: Option<(u64, &[u8])>) {
         let Ok(node) = usize::try_from(node) else {
             return;
         };

@@ -30,6 +30,7 @@ pub struct Places {
 }
 
 impl Places {
+    /// The files at a path, which may have `{coll}` in it, chosen by their names.
     pub fn new(path: PathBuf, choice: Choice) -> Places {
         Places {
             varies: path.as_os_str().to_string_lossy().contains(VARIABLE),

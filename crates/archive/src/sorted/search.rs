@@ -12,7 +12,7 @@ const PROBE: usize = 2 << 10;
 
 /// A search for the first line that does not come before another one. It can be taken up again where it halted.
 #[derive(Debug)]
-pub struct Search {
+pub(crate) struct Search {
     file: Snapshot,
     /// Blocks: the first line of one comes before what is looked for, that of the other does not.
     low: u64,
@@ -26,23 +26,23 @@ pub struct Search {
 }
 
 /// How many bytes of a line say where it belongs; `None` for a line that is none.
-pub type BeginOf = fn(&[u8]) -> Option<usize>;
+pub(crate) type BeginOf = fn(&[u8]) -> Option<usize>;
 
 /// Where the place is: a line begins at each of both, or the file ends there, and what is looked for begins after
 /// the first, or there, and not after the second.
 #[derive(Clone, Copy, Debug)]
-pub struct Found {
+pub(crate) struct Found {
     pub after: u64,
     pub until: u64,
 }
 
 /// A line of an index: up to the blank after its timestamp.
-pub fn capture(line: &[u8]) -> Option<usize> {
+pub(crate) fn capture(line: &[u8]) -> Option<usize> {
     Some(Shape::of(line)?.second + 1)
 }
 
 impl Search {
-    pub fn new(file: Snapshot, begin_of: BeginOf) -> Search {
+    pub(crate) fn new(file: Snapshot, begin_of: BeginOf) -> Search {
         Search {
             low: 0,
             high: file.pivots().blocks(),
@@ -55,12 +55,12 @@ impl Search {
         }
     }
 
-    pub fn file(&self) -> &Snapshot {
+    pub(crate) fn file(&self) -> &Snapshot {
         &self.file
     }
 
     /// Runs the search to its end, or until `work` is used up; the next call continues it.
-    pub fn run(&mut self, key: &[u8], work: &mut Work) -> Result<Found, Halt> {
+    pub(crate) fn run(&mut self, key: &[u8], work: &mut Work) -> Result<Found, Halt> {
         while self.high - self.low > 1 {
             let middle = self.low + (self.high - self.low) / 2;
             let (at, before) = match self.known(key) {

@@ -12,8 +12,9 @@ use crate::timestamp::{compare, Timestamp};
 /// Lines from one on, up to but without another one, and between two moments.
 #[derive(Debug)]
 pub struct Span {
+    /// The first line is not before this one.
     pub from: Vec<u8>,
-    /// Empty when there is no end.
+    /// All lines are before this one. Empty when there is no end.
     pub to: Vec<u8>,
     /// 14 digits each.
     first: Option<Vec<u8>>,
@@ -25,8 +26,11 @@ pub struct Span {
 /// Where a line is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
+    /// Before the first line of the span.
     Before,
+    /// A line of the span.
     Within,
+    /// Behind the last line of the span.
     After,
 }
 
@@ -62,7 +66,7 @@ impl Span {
     }
 
     /// All lines of one key.
-    pub fn of_key(key: &[u8]) -> Span {
+    pub(crate) fn of_key(key: &[u8]) -> Span {
         Span {
             from: [key, b" "].concat(),
             to: [key, b"!"].concat(),
@@ -72,7 +76,7 @@ impl Span {
     }
 
     /// All lines.
-    pub fn all() -> Span {
+    pub(crate) fn all() -> Span {
         Span {
             from: Vec::new(),
             to: Vec::new(),
@@ -113,6 +117,7 @@ impl Span {
         (half(&self.from, split), half(split, &self.to))
     }
 
+    /// Where a line is in relation to the span.
     #[inline]
     pub fn place(&self, line: &[u8]) -> Place {
         if !self.to.is_empty() && line >= &self.to[..] {

@@ -70,7 +70,7 @@ pub trait Steps: Send + 'static {
 
 impl Work {
     /// That of a step that must not wait.
-    pub fn quick(bytes: usize) -> Work {
+    pub(crate) fn quick(bytes: usize) -> Work {
         Work {
             may_wait: false,
             left: bytes.min(QUICK),
@@ -79,7 +79,7 @@ impl Work {
     }
 
     /// That of a step that may.
-    pub fn slow() -> Work {
+    pub(crate) fn slow() -> Work {
         Work {
             may_wait: true,
             left: SLOW,
@@ -87,7 +87,7 @@ impl Work {
         }
     }
 
-    pub fn may_wait(&self) -> bool {
+    pub(crate) fn may_wait(&self) -> bool {
         self.may_wait
     }
 
@@ -95,7 +95,7 @@ impl Work {
     ///
     /// # Errors
     /// When that was enough.
-    pub fn spend(&mut self, bytes: usize) -> Result<(), Halt> {
+    pub(crate) fn spend(&mut self, bytes: usize) -> Result<(), Halt> {
         // A step that does nothing would never come to an end.
         if self.left == 0 || self.until.is_some_and(|until| Instant::now() > until) {
             return Err(Halt::Enough);
@@ -168,7 +168,7 @@ impl<S: Steps> Running<S> {
 }
 
 /// Does something on a thread that may wait. When nobody waits for it any more before it began, it is not done.
-pub async fn elsewhere<T: Send + 'static>(
+pub(crate) async fn elsewhere<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, SourceError> {
     Aborted(tokio::task::spawn_blocking(work)).wait().await

@@ -92,7 +92,7 @@ impl Manifest {
     }
 
     /// One package by itself.
-    pub fn single(location: &Location) -> Manifest {
+    pub(crate) fn single(location: &Location) -> Manifest {
         let entry = Entry {
             name: location.name(),
             location: Ok(location.clone()),

@@ -120,11 +120,6 @@ impl Member {
     pub fn name(&self) -> &str {
         &self.name
     }
-
-    /// What it takes in the package, in bytes.
-    pub fn compressed_size(&self) -> u64 {
-        self.entry.compressed
-    }
 }
 
 impl Wacz {
@@ -154,7 +149,7 @@ impl Wacz {
     }
 
     /// Its name as errors have it.
-    pub fn file(&self) -> &str {
+    pub(crate) fn file(&self) -> &str {
         &self.file
     }
 

@@ -22,7 +22,7 @@ pub(super) struct Batch {
 }
 
 impl Batch {
-    pub fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.text.clear();
         self.ends.clear();
         self.packed.clear();
@@ -49,7 +49,7 @@ struct Worker {
 }
 
 impl Packers {
-    pub fn new(level: u32, threads: usize) -> Packers {
+    pub(crate) fn new(level: u32, threads: usize) -> Packers {
         Packers {
             level,
             threads,
@@ -61,17 +61,17 @@ impl Packers {
     }
 
     /// How many batches were given that were not taken back.
-    pub fn under_way(&self) -> usize {
+    pub(crate) fn under_way(&self) -> usize {
         self.given - self.taken
     }
 
     /// Maximum number of batches under way.
-    pub fn room(&self) -> usize {
+    pub(crate) fn room(&self) -> usize {
         AHEAD * self.threads.max(1)
     }
 
     /// Has a batch compressed. No more than [`room`](Packers::room) may be under way.
-    pub fn give(&mut self, batch: Batch) -> io::Result<()> {
+    pub(crate) fn give(&mut self, batch: Batch) -> io::Result<()> {
         self.given += 1;
         self.held.push_back(batch);
         if self.threads == 0 || self.given == 1 {
@@ -99,7 +99,7 @@ impl Packers {
     }
 
     /// The batch that was given first of those that are under way, compressed.
-    pub fn take(&mut self) -> io::Result<Option<Batch>> {
+    pub(crate) fn take(&mut self) -> io::Result<Option<Batch>> {
         if self.under_way() == 0 {
             return Ok(None);
         }

@@ -45,7 +45,7 @@ struct Contents {
 
 impl Secondary {
     /// The index of that stem. Its files are opened each time they are read if they are not to be kept open.
-    pub fn open(folder: &Path, stem: &str, keep: bool) -> Result<Secondary, Error> {
+    pub(crate) fn open(folder: &Path, stem: &str, keep: bool) -> Result<Secondary, Error> {
         let (gz, idx) = files(folder, stem);
         Ok(Secondary {
             idx: Contents::open(idx, keep)?,
@@ -64,7 +64,7 @@ impl Secondary {
     ///
     /// # Errors
     /// [`Error::Damaged`] when both files do not fit.
-    pub fn next(&mut self) -> Result<Option<Block>, Error> {
+    pub(crate) fn next(&mut self) -> Result<Option<Block>, Error> {
         let place = self.read - (self.buffer.len() - self.at) as u64;
         let Some(line) = self.line(place)? else {
             return match self.covered == self.gz.size {
@@ -158,7 +158,7 @@ impl Secondary {
 
     /// The text of a block, in place of what was in there: as many whole lines as it should have, and the first of
     /// them as it should be.
-    pub fn text(
+    pub(crate) fn text(
         &mut self,
         block: &Block,
         packed: &mut Vec<u8>,
@@ -199,7 +199,7 @@ impl Secondary {
     }
 
     /// The file with the blocks, to copy from.
-    pub fn source(&mut self) -> Result<Source, Error> {
+    pub(crate) fn source(&mut self) -> Result<Source, Error> {
         let file = self.gz.file()?;
         self.gz.file = Some(Arc::clone(&file));
         Ok(Source {
@@ -209,7 +209,7 @@ impl Secondary {
     }
 
     /// Nothing is copied for now.
-    pub fn release(&mut self) {
+    pub(crate) fn release(&mut self) {
         self.gz.release();
     }
 

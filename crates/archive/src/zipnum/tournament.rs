@@ -10,7 +10,7 @@ pub(super) struct Tournament {
 
 impl Tournament {
     /// `before(a, b)` says whether player `a` comes before player `b`; players have the numbers from 0 on.
-    pub fn new(players: usize, before: impl Fn(usize, usize) -> bool) -> Tournament {
+    pub(crate) fn new(players: usize, before: impl Fn(usize, usize) -> bool) -> Tournament {
         // Node n has the children 2n and 2n + 1, and the players are the leaves, from node `players` on.
         let mut winners: Vec<usize> = vec![0; players];
         winners.extend(0..players);
@@ -32,12 +32,12 @@ impl Tournament {
     }
 
     /// Who comes first.
-    pub fn winner(&self) -> usize {
+    pub(crate) fn winner(&self) -> usize {
         self.losers[0]
     }
 
     /// Who would come first if the winner were not there. `None` when there is nobody else.
-    pub fn second(&self, before: impl Fn(usize, usize) -> bool) -> Option<usize> {
+    pub(crate) fn second(&self, before: impl Fn(usize, usize) -> bool) -> Option<usize> {
         let mut node = (self.players + self.winner()) / 2;
         let mut second = None;
         while node > 0 {
@@ -51,7 +51,7 @@ impl Tournament {
     }
 
     /// The winner has changed.
-    pub fn replay(&mut self, before: impl Fn(usize, usize) -> bool) {
+    pub(crate) fn replay(&mut self, before: impl Fn(usize, usize) -> bool) {
         let mut winner = self.winner();
         let mut node = (self.players + winner) / 2;
         while node > 0 {

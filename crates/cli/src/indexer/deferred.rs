@@ -28,7 +28,7 @@ pub(super) struct Identity {
 
 impl Identity {
     /// Makes one identity of all spellings in which an index may have the two.
-    pub fn of(date: &[u8], url: &[u8]) -> Identity {
+    pub(crate) fn of(date: &[u8], url: &[u8]) -> Identity {
         let digits = date.iter().filter(|byte| byte.is_ascii_digit());
         let date = digits.fold(0u64, |sum, digit| {
             sum.wrapping_mul(10).wrapping_add(u64::from(digit - b'0'))
@@ -49,7 +49,7 @@ impl Identity {
 
 impl Deferred {
     /// A revisit, or a response that is larger than `above`, if there is such a limit.
-    pub fn of(capture: &Capture<'_>, above: Option<u64>) -> Option<Deferred> {
+    pub(crate) fn of(capture: &Capture<'_>, above: Option<u64>) -> Option<Deferred> {
         match capture {
             Capture::Revisit { hash, size } => Some(Deferred {
                 hash: hash.to_vec(),
@@ -88,11 +88,11 @@ impl Default for Records {
 }
 
 impl Records {
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.is_empty
     }
 
-    pub fn push(&mut self, record: &Deferred) {
+    pub(crate) fn push(&mut self, record: &Deferred) {
         self.is_empty = false;
         if let Some(bytes) = &mut self.bytes {
             // A hash has 256 bytes at most, and 16 at least.
@@ -110,7 +110,7 @@ impl Records {
         }
     }
 
-    pub fn for_each<E>(
+    pub(crate) fn for_each<E>(
         bytes: &[u8],
         mut each: impl FnMut(Deferred) -> Result<(), E>,
     ) -> Result<(), E> {
@@ -153,7 +153,7 @@ struct Packages {
 }
 
 impl Kept {
-    pub fn put(&self, name: &str, records: Records) {
+    pub(crate) fn put(&self, name: &str, records: Records) {
         let mut packages = self.packages();
         if let Some(bytes) = records.bytes {
             if packages.bytes + bytes.len() <= KEPT.1 {
@@ -164,7 +164,7 @@ impl Kept {
     }
 
     /// The package is in the queue now, if its records are kept.
-    pub fn queued(&self, package: &Package, item: &[u8]) {
+    pub(crate) fn queued(&self, package: &Package, item: &[u8]) {
         let mut packages = self.packages();
         if packages.records.contains_key(&package.name) {
             let package = Box::new(package.clone());
@@ -173,11 +173,11 @@ impl Kept {
     }
 
     /// A package that was queued, if it was not given before.
-    pub fn next(&self) -> Option<(Box<Package>, Vec<u8>)> {
+    pub(crate) fn next(&self) -> Option<(Box<Package>, Vec<u8>)> {
         self.packages().queued.pop_front()
     }
 
-    pub fn take(&self, name: &str) -> Option<Vec<u8>> {
+    pub(crate) fn take(&self, name: &str) -> Option<Vec<u8>> {
         let mut packages = self.packages();
         let bytes = packages.records.remove(name)?;
         packages.bytes -= bytes.len();

@@ -24,18 +24,18 @@ pub(super) struct Held {
 
 impl Held {
     /// Whether somebody else has taken it over.
-    pub fn is_lost(&self) -> bool {
+    pub(crate) fn is_lost(&self) -> bool {
         self.lost.load(Ordering::Relaxed)
     }
 }
 
 impl Guards {
     /// From now on until [`Guards::end`], [`Guards::renew`] does its work.
-    pub fn begin(&self) {
+    pub(crate) fn begin(&self) {
         self.ended.store(false, Ordering::Relaxed);
     }
 
-    pub fn hold(&self, queue: &Queue, stage: Stage, name: &str) -> Arc<Held> {
+    pub(crate) fn hold(&self, queue: &Queue, stage: Stage, name: &str) -> Arc<Held> {
         let held = Arc::new(Held {
             queue: queue.clone(),
             stage,
@@ -46,12 +46,12 @@ impl Guards {
         held
     }
 
-    pub fn let_go(&self, held: &Arc<Held>) {
+    pub(crate) fn let_go(&self, held: &Arc<Held>) {
         self.lock().retain(|other| !Arc::ptr_eq(other, held));
     }
 
     /// Renews all guards every so often, until [`Guards::end`].
-    pub fn renew(&self, every: Duration) {
+    pub(crate) fn renew(&self, every: Duration) {
         loop {
             let held = self.lock();
             let ended = |_: &mut Vec<_>| !self.ended.load(Ordering::Relaxed);
@@ -71,7 +71,7 @@ impl Guards {
         }
     }
 
-    pub fn end(&self) {
+    pub(crate) fn end(&self) {
         let _held = self.lock();
         self.ended.store(true, Ordering::Relaxed);
         self.end.notify_all();

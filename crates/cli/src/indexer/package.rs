@@ -43,7 +43,7 @@ struct Entry {
 }
 
 impl Package {
-    pub fn new(
+    pub(crate) fn new(
         name: String,
         path: String,
         hash: Option<String>,
@@ -61,12 +61,15 @@ impl Package {
         }
     }
 
-    pub fn to_json(&self) -> String {
+    pub(crate) fn to_json(&self) -> String {
         serde_json::to_string(self).unwrap_or_default() // strings and a number: it cannot fail
     }
 
     /// Reads an entry of a queue. Other importers leave out the crawl: then it is `crawl`, or else the entry's name.
-    pub fn from_json(json: &[u8], crawl: Option<&str>) -> Result<Package, serde_json::Error> {
+    pub(crate) fn from_json(
+        json: &[u8],
+        crawl: Option<&str>,
+    ) -> Result<Package, serde_json::Error> {
         let entry: Entry = serde_json::from_slice(json)?;
         let Some(path) = entry.path.or(entry.url) else {
             return Err(serde::de::Error::missing_field("path"));

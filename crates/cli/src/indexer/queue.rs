@@ -120,7 +120,7 @@ impl Stage {
 }
 
 impl Queue {
-    pub fn new(
+    pub(crate) fn new(
         server: &Server,
         prefix: &[u8],
         token: String,
@@ -137,7 +137,7 @@ impl Queue {
     }
 
     /// This queue for another worker, which has guards of its own.
-    pub fn for_worker(&self, number: usize) -> Queue {
+    pub(crate) fn for_worker(&self, number: usize) -> Queue {
         Queue {
             token: format!("{}.{number}", self.token),
             ..self.clone()
@@ -157,7 +157,11 @@ impl Queue {
     }
 
     /// Queues packages, in this order, that are neither imported nor queued; not all of them if it is stopped.
-    pub fn enqueue(&self, packages: &[Package], stop: &AtomicBool) -> Result<Enqueued, Error> {
+    pub(crate) fn enqueue(
+        &self,
+        packages: &[Package],
+        stop: &AtomicBool,
+    ) -> Result<Enqueued, Error> {
         let mut sum = Enqueued::default();
         for some in packages.chunks(ENQUEUED) {
             if stop.load(Ordering::Relaxed) {
@@ -190,7 +194,7 @@ impl Queue {
 
     /// Notes the crawls of packages that other clients queued, in the order of the queue: they stand before those that
     /// this import queues. Packages that are taken meanwhile are noted by [`Queue::run`].
-    pub fn adopt(&self) -> Result<(), Error> {
+    pub(crate) fn adopt(&self) -> Result<(), Error> {
         let page = ENQUEUED as i64;
         for number in 0.. {
             let mut range = redis::cmd("LRANGE");
@@ -216,7 +220,7 @@ impl Queue {
     }
 
     /// Packages whose revisits could not be read last time are queued again.
-    pub fn retry(&self) -> Result<(), Error> {
+    pub(crate) fn retry(&self) -> Result<(), Error> {
         const RETRY: &str = "while redis.call('RPOPLPUSH', KEYS[1], KEYS[2]) do end";
         let retry = self.script(RETRY, &["src:retry", "src:r"], &[]);
         let call: Call<redis::Value> = Call::new(retry).repeatable();
@@ -224,7 +228,7 @@ impl Queue {
     }
 
     /// A package to work on, whose guard is held from now on.
-    pub fn take(&self, stage: Stage) -> Result<Taken, Error> {
+    pub(crate) fn take(&self, stage: Stage) -> Result<Taken, Error> {
         let keys = [stage.queue(), stage.pending(), "src:d"];
         let mut take = self.script(TAKE, &keys, &[]);
         take.arg(self.guard(stage, "")).arg(&self.token[..]);
@@ -257,7 +261,7 @@ impl Queue {
     }
 
     /// Takes this package, if it is in the queue.
-    pub fn take_this(&self, stage: Stage, name: &str, item: &[u8]) -> Result<bool, Error> {
+    pub(crate) fn take_this(&self, stage: Stage, name: &str, item: &[u8]) -> Result<bool, Error> {
         let keys = [stage.queue(), stage.pending()].map(|key| self.key(key));
         let guard = self.guard(stage, name);
         let mut take = self.script(TAKE_THIS, &[], &[&keys[..], &[guard]].concat());
@@ -266,14 +270,14 @@ impl Queue {
     }
 
     /// Whether the guard is still held; if so, for another while.
-    pub fn renew(&self, stage: Stage, name: &str) -> Result<bool, Error> {
+    pub(crate) fn renew(&self, stage: Stage, name: &str) -> Result<bool, Error> {
         let mut renew = self.script(RENEW, &[], &[self.guard(stage, name)]);
         renew.arg(&self.token[..]).arg(self.lease_ms());
         self.server.ask(Call::new(renew).repeatable())
     }
 
     /// Leaves a package for somebody else, now.
-    pub fn drop_guard(&self, stage: Stage, name: &str) -> Result<(), Error> {
+    pub(crate) fn drop_guard(&self, stage: Stage, name: &str) -> Result<(), Error> {
         const DROP: &str =
             "if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end";
         let mut drop = self.script(DROP, &[], &[self.guard(stage, name)]);
@@ -283,7 +287,13 @@ impl Queue {
     }
 
     /// A package is done with at this stage. `false` when somebody else has it.
-    pub fn leave(&self, stage: Stage, name: &str, item: &[u8], fate: Fate) -> Result<bool, Error> {
+    pub(crate) fn leave(
+        &self,
+        stage: Stage,
+        name: &str,
+        item: &[u8],
+        fate: Fate,
+    ) -> Result<bool, Error> {
         let into = match stage {
             Stage::Responses => "src:r",
             Stage::Revisits => "src:retry",
@@ -317,7 +327,7 @@ impl Queue {
     /// What names the sequence of calls by which this package is added, the same until it is whole. `None` when
     /// another importer has it: a name made up then would count all of it again. The crawl is noted as one to commit,
     /// which other importers do not note when they queue.
-    pub fn run(&self, package: &Package) -> Result<Option<String>, Error> {
+    pub(crate) fn run(&self, package: &Package) -> Result<Option<String>, Error> {
         let (name, crawl) = (&package.name[..], &package.crawl[..]);
         let keys = [
             self.guard(Stage::Responses, name),
@@ -331,14 +341,14 @@ impl Queue {
     }
 
     /// The crawls of the packages that are queued or were, in the order of their manifests.
-    pub fn crawls(&self) -> Result<Vec<String>, Error> {
+    pub(crate) fn crawls(&self) -> Result<Vec<String>, Error> {
         let mut crawls = redis::cmd("LRANGE");
         crawls.arg(self.key("src:crawls")).arg(0).arg(-1);
         self.server.ask(Call::new(crawls).repeatable())
     }
 
     /// The names of a crawl's packages, in the order of their manifests.
-    pub fn names(&self, crawl: &str) -> Result<Vec<String>, Error> {
+    pub(crate) fn names(&self, crawl: &str) -> Result<Vec<String>, Error> {
         let mut names = redis::cmd("LRANGE");
         names
             .arg(self.key_of("src:w", crawl.as_bytes()))
@@ -348,7 +358,7 @@ impl Queue {
     }
 
     /// Packages queued or in work, and packages of this import altogether.
-    pub fn left(&self) -> Result<(u64, u64), Error> {
+    pub(crate) fn left(&self) -> Result<(u64, u64), Error> {
         let mut left = 0;
         for key in ["src:q", "pending:q", "src:r", "pending:r"] {
             let mut len = redis::cmd("LLEN");
@@ -361,7 +371,7 @@ impl Queue {
     }
 
     /// Everything is done: notes the time. `false` when there is more to do.
-    pub fn close(&self, now: &str) -> Result<bool, Error> {
+    pub(crate) fn close(&self, now: &str) -> Result<bool, Error> {
         let keys = [
             "src:q",
             "pending:q",
@@ -379,7 +389,7 @@ impl Queue {
     }
 
     /// Up to which batch the revisits of a package were counted.
-    pub fn noted(&self, name: &str) -> Result<u64, Error> {
+    pub(crate) fn noted(&self, name: &str) -> Result<u64, Error> {
         let mut noted = redis::cmd("HGET");
         noted.arg(self.key("src:noted")).arg(name);
         let noted: Option<u64> = self.server.ask(Call::new(noted).repeatable())?;
@@ -387,7 +397,7 @@ impl Queue {
     }
 
     /// Counts a batch of records once, and puts revisits aside that have no original.
-    pub fn count(
+    pub(crate) fn count(
         &self,
         package: &Package,
         number: u64,
@@ -421,21 +431,21 @@ impl Queue {
     }
 
     /// Names of packages that have revisits without an original.
-    pub fn later(&self) -> Result<Vec<String>, Error> {
+    pub(crate) fn later(&self) -> Result<Vec<String>, Error> {
         let mut later = redis::cmd("SMEMBERS");
         later.arg(self.key("src:later"));
         self.server.ask(Call::new(later).repeatable())
     }
 
     /// The batches of such a package, by number.
-    pub fn later_of(&self, name: &str) -> Result<Vec<String>, Error> {
+    pub(crate) fn later_of(&self, name: &str) -> Result<Vec<String>, Error> {
         let mut keys = redis::cmd("HKEYS");
         keys.arg(self.key_of("src:later", name.as_bytes()));
         self.server.ask(Call::new(keys).repeatable())
     }
 
     /// One of them.
-    pub fn aside(&self, name: &str, number: &str) -> Result<Option<String>, Error> {
+    pub(crate) fn aside(&self, name: &str, number: &str) -> Result<Option<String>, Error> {
         let mut aside = redis::cmd("HGET");
         aside
             .arg(self.key_of("src:later", name.as_bytes()))
@@ -446,7 +456,7 @@ impl Queue {
     /// Counts what has an original now of a batch that was put aside, and leaves the rest there. `false` when
     /// it is not as it `was` any more.
     #[allow(clippy::too_many_arguments)]
-    pub fn settle(
+    pub(crate) fn settle(
         &self,
         name: &str,
         number: &str,

@@ -17,7 +17,7 @@ const LOOKED_AT: u64 = 100;
 
 impl Job<'_> {
     /// Adds the responses. Gives whether there are records to be counted later.
-    pub fn add_responses(&mut self) -> Result<bool, Failure> {
+    pub(crate) fn add_responses(&mut self) -> Result<bool, Failure> {
         let wacz = self.open()?;
         let text = self.refuse_what_is_not_whole(&wacz)?;
         let hash = match &self.package.hash {

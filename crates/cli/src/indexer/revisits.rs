@@ -27,7 +27,7 @@ struct Aside {
 }
 
 impl Job<'_> {
-    pub fn count_revisits(&mut self) -> Result<(), Failure> {
+    pub(crate) fn count_revisits(&mut self) -> Result<(), Failure> {
         let done = self.queue.noted(&self.package.name)?;
         let mut batch = Vec::new();
         let mut number = 0;

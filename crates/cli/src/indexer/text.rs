@@ -16,7 +16,7 @@ pub(super) struct Text {
 
 impl Text {
     /// Nothing so far, in an importer of so many workers.
-    pub fn new(workers: usize) -> Text {
+    pub(crate) fn new(workers: usize) -> Text {
         Text {
             lines: Some(Vec::new()),
             limit: KEPT / workers.max(1),
@@ -24,7 +24,7 @@ impl Text {
     }
 
     /// One more line.
-    pub fn push(&mut self, line: &[u8]) {
+    pub(crate) fn push(&mut self, line: &[u8]) {
         if let Some(lines) = &mut self.lines {
             match u32::try_from(line.len()) {
                 Ok(length) if lines.len() + line.len() < self.limit => {
@@ -37,7 +37,7 @@ impl Text {
     }
 
     /// All lines again, from memory or from the package.
-    pub fn for_each_line(
+    pub(crate) fn for_each_line(
         &self,
         wacz: &Wacz,
         mut each: impl FnMut(&[u8]) -> Result<(), Failure>,

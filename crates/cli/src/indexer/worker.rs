@@ -82,7 +82,7 @@ impl Job<'_> {
         Ok(())
     }
 
-    pub fn open(&self) -> Result<Wacz, Failure> {
+    pub(crate) fn open(&self) -> Result<Wacz, Failure> {
         let location = Location::parse(&self.package.path)?;
         Ok(Wacz::open(&location, &self.work.import.reading)?)
     }

@@ -13,13 +13,13 @@ pub(super) struct Backoff {
 }
 
 impl Backoff {
-    pub fn new() -> Backoff {
+    pub(crate) fn new() -> Backoff {
         Backoff { next: FIRST }
     }
 
     /// The next pause. Between half and all of what it could be, so that many who failed together do not come
     /// back together.
-    pub fn pause(&mut self) -> Duration {
+    pub(crate) fn pause(&mut self) -> Duration {
         let longest = self.next;
         self.next = (longest * 2).min(LONGEST);
         // The standard library's source of random keys; nothing here has to be hard to guess.

@@ -44,7 +44,7 @@ pub(super) struct Database {
 }
 
 impl Database {
-    pub fn new(source: &Source, kind: Kind) -> Result<Database, Error> {
+    pub(crate) fn new(source: &Source, kind: Kind) -> Result<Database, Error> {
         // What libpq calls these is what `require` is here.
         let url = source
             .url
@@ -89,7 +89,7 @@ impl Database {
     }
 
     /// Connects, and looks whether the query is what it has to be.
-    pub fn open(&self) -> Result<Session, Error> {
+    pub(crate) fn open(&self) -> Result<Session, Error> {
         let connecting = || format!("connecting to {}", self.shown);
         let mut client = match self.config.get_ssl_mode() {
             SslMode::Disable => self.config.connect(postgres::NoTls),
@@ -135,7 +135,7 @@ impl Database {
     }
 
     /// Ends a query, if that can be done.
-    pub fn cancel(&self, query: &CancelToken) {
+    pub(crate) fn cancel(&self, query: &CancelToken) {
         // It ends by itself otherwise, only later.
         let _ = match self.config.get_ssl_mode() {
             SslMode::Disable => query.cancel_query(postgres::NoTls),

@@ -37,7 +37,7 @@ pub struct Change {
 pub(super) struct Rows(BTreeMap<Vec<u8>, Row>);
 
 impl Rows {
-    pub fn take(&mut self, row: Row) {
+    pub(crate) fn take(&mut self, row: Row) {
         if row.tags.is_empty() {
             return;
         }
@@ -50,7 +50,7 @@ impl Rows {
     }
 
     /// Compares them with what the space has.
-    pub fn compare(self, space: &TagSpace, kind: Kind) -> Result<Difference, Error> {
+    pub(crate) fn compare(self, space: &TagSpace, kind: Kind) -> Result<Difference, Error> {
         // A walk may give an id twice.
         let mut there = BTreeMap::new();
         let mut cursor = 0;

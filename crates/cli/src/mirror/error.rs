@@ -43,7 +43,7 @@ impl Error {
     }
 
     /// Whether trying again is of no use until somebody has mended something.
-    pub fn is_lasting(&self) -> bool {
+    pub(crate) fn is_lasting(&self) -> bool {
         match self {
             Error::Postgres { cause, .. } => is_lasting(cause),
             Error::Redis(error) => match error.word() {

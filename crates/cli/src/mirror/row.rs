@@ -16,24 +16,24 @@ pub(super) struct Row {
 
 impl Row {
     /// The tags as a command takes them.
-    pub fn joined(&self) -> Vec<u8> {
+    pub(crate) fn joined(&self) -> Vec<u8> {
         let tags: Vec<&[u8]> = self.tags.iter().map(Vec::as_slice).collect();
         tags.join(&b' ')
     }
 
     /// Another row of the same id.
-    pub fn unite(&mut self, other: Row) {
+    pub(crate) fn unite(&mut self, other: Row) {
         self.tags.extend(other.tags);
     }
 
     /// An id with tags that stand in one text.
-    pub fn of_text(kind: Kind, id: &[u8], tags: &[u8]) -> Result<Row, String> {
+    pub(crate) fn of_text(kind: Kind, id: &[u8], tags: &[u8]) -> Result<Row, String> {
         let tags = tags.split(|&byte| byte == b' ');
         Row::new(kind, id, tags.filter(|tag| !tag.is_empty()))
     }
 
     /// An id with its tags, if that is what they can be.
-    pub fn new<'a>(
+    pub(crate) fn new<'a>(
         kind: Kind,
         id: &[u8],
         tags: impl IntoIterator<Item = &'a [u8]>,

@@ -24,7 +24,7 @@ pub(super) struct Changes {
 }
 
 impl Changes {
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         !self.everything && self.ids.is_empty()
     }
 
@@ -40,7 +40,7 @@ impl Changes {
         self.everything |= none;
     }
 
-    pub fn add(&mut self, other: &Changes) {
+    pub(crate) fn add(&mut self, other: &Changes) {
         self.everything |= other.everything;
         self.ids.extend(other.ids.iter().cloned());
     }
@@ -60,7 +60,7 @@ pub(super) struct Session {
 
 impl Session {
     /// Takes the lock of this name for as long as the session lasts; otherwise tells who has it.
-    pub fn lock(&mut self, name: &str) -> Result<Result<(), String>, Error> {
+    pub(crate) fn lock(&mut self, name: &str) -> Result<Result<(), String>, Error> {
         let failed = |cause| Error::postgres("the lock of the space")(cause);
         let take = "SELECT pg_try_advisory_lock(hashtextextended($1, 0))";
         let taken: bool = self
@@ -83,14 +83,14 @@ impl Session {
     }
 
     /// From now on it hears of changes.
-    pub fn listen(&mut self) -> Result<(), Error> {
+    pub(crate) fn listen(&mut self) -> Result<(), Error> {
         let listen = format!("LISTEN {}", identifier(&self.channel));
         let listening = self.client.batch_execute(&listen);
         listening.map_err(Error::postgres("LISTEN"))
     }
 
     /// Changes that it has heard of; if there are none, those that come within so long.
-    pub fn changes(&mut self, patience: Duration) -> Result<Changes, Error> {
+    pub(crate) fn changes(&mut self, patience: Duration) -> Result<Changes, Error> {
         let changes = self.hear(patience);
         let changes = changes.map_err(Error::postgres("waiting for changes"))?;
         if changes.is_empty() && self.client.is_closed() {
@@ -116,14 +116,14 @@ impl Session {
 
     /// One round trip. What was committed in one transaction is told of all at once, so that nothing of a
     /// transaction is left out whose first change was heard of before.
-    pub fn prove_alive(&mut self) -> Result<(), Error> {
+    pub(crate) fn prove_alive(&mut self) -> Result<(), Error> {
         let alive = self.client.is_valid(SILENCE);
         alive.map_err(Error::postgres("PostgreSQL"))
     }
 
     /// What the query says about these ids now; no tags about one that it does not have. What is no row of
     /// a mirror is told of instead.
-    pub fn ask(&mut self, ids: &BTreeSet<String>) -> Result<(Vec<Row>, Vec<String>), Error> {
+    pub(crate) fn ask(&mut self, ids: &BTreeSet<String>) -> Result<(Vec<Row>, Vec<String>), Error> {
         let list: Vec<&str> = ids.iter().map(String::as_str).collect();
         let asked = self.client.query(&self.some, &[&list]);
         let asked = asked.map_err(Error::postgres("the query of changed ids"))?;
@@ -157,13 +157,16 @@ impl Session {
     }
 
     /// What ends the query that is under way, from another thread.
-    pub fn canceller(&self) -> CancelToken {
+    pub(crate) fn canceller(&self) -> CancelToken {
         self.client.cancel_token()
     }
 
     /// All ids as they were at one moment, each once, in pages. The rows come as they are taken, not all at
     /// once. Whoever has seen enough says no.
-    pub fn each_page(&mut self, mut take: impl FnMut(Vec<Row>) -> bool) -> Result<(), Error> {
+    pub(crate) fn each_page(
+        &mut self,
+        mut take: impl FnMut(Vec<Row>) -> bool,
+    ) -> Result<(), Error> {
         let failed = |cause| Error::postgres("the query")(cause);
         let mut snapshot = self
             .client

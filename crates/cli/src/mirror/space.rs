@@ -66,7 +66,7 @@ pub(super) struct Space {
 }
 
 impl Space {
-    pub fn open(target: &Target) -> Result<Space, Error> {
+    pub(crate) fn open(target: &Target) -> Result<Space, Error> {
         let server = Server::options(&target.redis).patience(PATIENCE);
         let server = server.only_one().open()?;
         Ok(Space {
@@ -82,12 +82,12 @@ impl Space {
 
     /// Whether readers see everything that the source had at some time, with changes since. Single ids may
     /// be written then; in a space that was lost they would be all there is.
-    pub fn is_whole(&self) -> bool {
+    pub(crate) fn is_whole(&self) -> bool {
         self.left.is_some()
     }
 
     /// Begins an empty staged copy.
-    pub fn begin(&mut self) -> Result<(), Error> {
+    pub(crate) fn begin(&mut self) -> Result<(), Error> {
         self.tags.discard(self.kind)?;
         let none: [Entry; 0] = [];
         self.tags.load(self.kind, Mode::Stage, &none)?;
@@ -97,7 +97,7 @@ impl Space {
     }
 
     /// Puts a row into the staged copy. `new`: its id was not there before.
-    pub fn stage(&mut self, row: &Row, new: bool) -> Result<(), Error> {
+    pub(crate) fn stage(&mut self, row: &Row, new: bool) -> Result<(), Error> {
         if row.tags.is_empty() {
             return Ok(());
         }
@@ -118,14 +118,14 @@ impl Space {
     }
 
     /// Throws the staged copy away, if that can be done.
-    pub fn discard(&mut self) {
+    pub(crate) fn discard(&mut self) {
         // It is thrown away at the beginning of the next load at the latest.
         let _ = self.tags.discard(self.kind);
     }
 
     /// Puts the staged copy in place, and what changed since it was read, both at once. Gives the figures, and
     /// what was refused of the changes.
-    pub fn publish(&mut self, changed: &[Row]) -> Result<(Info, Vec<String>), Error> {
+    pub(crate) fn publish(&mut self, changed: &[Row]) -> Result<(Info, Vec<String>), Error> {
         self.flush()?;
         let ids = self.ids;
         let staged = |info: &Info, kind| {
@@ -157,7 +157,7 @@ impl Space {
     }
 
     /// Writes what changed where readers see it, all at once. Gives what was refused.
-    pub fn apply(&mut self, changed: &[Row]) -> Result<Vec<String>, Error> {
+    pub(crate) fn apply(&mut self, changed: &[Row]) -> Result<Vec<String>, Error> {
         if changed.is_empty() {
             return Ok(Vec::new());
         }

@@ -43,13 +43,13 @@ impl Draft {
     }
 
     /// The folder of the files: for those that are made by name, and for scratch files, which go away.
-    pub fn folder(&self) -> &Path {
+    pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }
 
     /// Makes room for a file of the entry, which the caller writes, and gives its path. The one file of an entry
     /// that is a file takes the entry's name, whatever name is given here.
-    pub fn add(&mut self, name: &str) -> PathBuf {
+    pub(crate) fn add(&mut self, name: &str) -> PathBuf {
         let name = match self.form {
             Form::Folder => name.to_owned(),
             Form::File => self.manifest.entry.clone(),
@@ -82,7 +82,7 @@ impl Draft {
     }
 
     /// Notes what it is made of.
-    pub fn input(&mut self, input: Input) {
+    pub(crate) fn input(&mut self, input: Input) {
         self.manifest.inputs.push(input);
     }
 

@@ -93,7 +93,7 @@ const TRIES: usize = 5;
 
 impl Held {
     /// Opens the manifest of an entry. None when there is none, or when the entry is being removed.
-    pub fn open(path: &Path) -> Result<Option<Held>, Error> {
+    pub(crate) fn open(path: &Path) -> Result<Option<Held>, Error> {
         for _ in 0..TRIES {
             let file = match open_file(path) {
                 Ok(file) => file,
@@ -119,7 +119,7 @@ impl Held {
     }
 
     /// Whether it is still what is there.
-    pub fn is_at(&self, path: &Path) -> Result<bool, Error> {
+    pub(crate) fn is_at(&self, path: &Path) -> Result<bool, Error> {
         match fs::metadata(path) {
             Ok(there) => Ok(self.stamp.is_of_same_file(&there)),
             Err(error) if is_absent(&error) => Ok(false),
@@ -128,7 +128,7 @@ impl Held {
     }
 
     /// Its bytes.
-    pub fn read(&mut self, path: &Path) -> Result<Vec<u8>, Error> {
+    pub(crate) fn read(&mut self, path: &Path) -> Result<Vec<u8>, Error> {
         let mut bytes = Vec::new();
         let read = (&mut self.file).take(LARGEST).read_to_end(&mut bytes);
         read.map_err(Error::io(path, "read"))?;

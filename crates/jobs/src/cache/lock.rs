@@ -45,7 +45,7 @@ impl Lock {
     ///
     /// # Errors
     /// When there can be no lock file.
-    pub fn try_acquire(entry: &Path) -> Result<Option<Lock>, Error> {
+    pub(crate) fn try_acquire(entry: &Path) -> Result<Option<Lock>, Error> {
         let path = with_end(entry, ".working");
         let file = plain(
             File::options()
@@ -66,7 +66,7 @@ impl Lock {
     }
 
     /// Whether it is that of the file which is there: when somebody has removed that, others lock another one.
-    pub fn is_valid(&self) -> bool {
+    pub(crate) fn is_valid(&self) -> bool {
         match (self.file.metadata(), fs::metadata(&self.path)) {
             (Ok(held), Ok(there)) => (held.dev(), held.ino()) == (there.dev(), there.ino()),
             _ => false,
@@ -78,7 +78,7 @@ impl Lock {
     ///
     /// # Errors
     /// [`Error::Busy`] when it takes longer than `wait`; [`Error::Cancelled`]; those of `instead`.
-    pub fn acquire<T>(
+    pub(crate) fn acquire<T>(
         entry: &Path,
         wait: Duration,
         work: &Work,
@@ -108,7 +108,7 @@ impl Lock {
     }
 
     /// Says who has it, for those who wait.
-    pub fn sign(&self) {
+    pub(crate) fn sign(&self) {
         let host = nix_host();
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         let owner = Owner {

@@ -135,7 +135,7 @@ impl Manifest {
     }
 
     /// The entry as an input of another one. Its checksum depends on its contents alone, not on when it was made.
-    pub fn as_input(&self) -> Input {
+    pub(crate) fn as_input(&self) -> Input {
         Input {
             name: self.entry.clone(),
             size: self.size(),
@@ -210,11 +210,11 @@ mod as_text {
 
     use super::JobSet;
 
-    pub fn serialize<S: Serializer>(jobs: &JobSet, out: S) -> Result<S::Ok, S::Error> {
+    pub(crate) fn serialize<S: Serializer>(jobs: &JobSet, out: S) -> Result<S::Ok, S::Error> {
         out.collect_str(jobs)
     }
 
-    pub fn deserialize<'de, D: Deserializer<'de>>(input: D) -> Result<JobSet, D::Error> {
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(input: D) -> Result<JobSet, D::Error> {
         let text = std::borrow::Cow::<str>::deserialize(input)?;
         text.parse().map_err(D::Error::custom)
     }

@@ -166,7 +166,7 @@ impl<I: Id> FileBasedCache<I> {
 
     /// This cache, with a prefix before the names of its entries.
     #[must_use]
-    pub fn prefixed(self, prefix: &str) -> FileBasedCache<I> {
+    pub(crate) fn prefixed(self, prefix: &str) -> FileBasedCache<I> {
         let prefix = prefix.to_owned();
         FileBasedCache { prefix, ..self }
     }
@@ -184,12 +184,12 @@ impl<I: Id> FileBasedCache<I> {
     }
 
     /// The folder of its entries.
-    pub fn folder(&self) -> &Path {
+    pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }
 
     /// The name of the entry of an item: that of a file or a folder.
-    pub fn entry_name(&self, id: &I) -> String {
+    pub(crate) fn entry_name(&self, id: &I) -> String {
         format!("{}{}-cache", self.prefix, id.name())
     }
 
@@ -233,7 +233,7 @@ impl<I: Id> FileBasedCache<I> {
     ///
     /// # Errors
     /// As [`FileBasedCache::cache`].
-    pub fn rebuild(
+    pub(crate) fn rebuild(
         &self,
         id: &I,
         work: &Work,

@@ -32,7 +32,7 @@ pub(super) struct Stamp {
 }
 
 impl Stamp {
-    pub fn of(file: &Metadata) -> Stamp {
+    pub(crate) fn of(file: &Metadata) -> Stamp {
         Stamp {
             dev: file.dev(),
             ino: file.ino(),
@@ -42,12 +42,12 @@ impl Stamp {
         }
     }
 
-    pub fn size(&self) -> u64 {
+    pub(crate) fn size(&self) -> u64 {
         self.size
     }
 
     /// Whether it is that of this file, in whatever state.
-    pub fn is_of_same_file(&self, file: &Metadata) -> bool {
+    pub(crate) fn is_of_same_file(&self, file: &Metadata) -> bool {
         (self.dev, self.ino) == (file.dev(), file.ino())
     }
 
@@ -79,7 +79,7 @@ pub(super) struct Seen {
 
 impl Seen {
     /// What is true of them now, before their bytes are looked at; none when one is missing.
-    pub fn now(
+    pub(crate) fn now(
         checksum: &str,
         manifest: Stamp,
         files: impl Iterator<Item = PathBuf>,
@@ -95,17 +95,17 @@ impl Seen {
     }
 
     /// Whether the manifest is still the one that was seen.
-    pub fn is_of(&self, manifest: &Stamp) -> bool {
+    pub(crate) fn is_of(&self, manifest: &Stamp) -> bool {
         self.manifest == *manifest
     }
 
     /// The stamps of the files.
-    pub fn files(&self) -> &[Stamp] {
+    pub(crate) fn files(&self) -> &[Stamp] {
         &self.files
     }
 
     /// Whether every change since it was asked for would show: `asked` is from before, `looked` from after.
-    pub fn is_telling(&self, asked: SystemTime, looked: SystemTime) -> bool {
+    pub(crate) fn is_telling(&self, asked: SystemTime, looked: SystemTime) -> bool {
         let since_1970 = |time: SystemTime| {
             let since = time.duration_since(SystemTime::UNIX_EPOCH);
             since.unwrap_or_default()
@@ -118,13 +118,13 @@ impl Seen {
 
     /// What another process, or this one, has seen before. The file may say anything: it counts only if it is
     /// just what is true now.
-    pub fn read(entry: &Path) -> Option<Seen> {
+    pub(crate) fn read(entry: &Path) -> Option<Seen> {
         let file = open_file(&with_end(entry, ".seen")).ok()?;
         serde_json::from_reader(BufReader::new(file)).ok()
     }
 
     /// Remembers it for other processes, where that is possible. One that is cut off is as good as none.
-    pub fn write(&self, entry: &Path) {
+    pub(crate) fn write(&self, entry: &Path) {
         let path = with_end(entry, ".seen");
         let file = plain(File::options().create(true).write(true).truncate(true)).open(path);
         let json = serde_json::to_vec(self).map_err(io::Error::from);

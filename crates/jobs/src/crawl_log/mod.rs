@@ -74,7 +74,7 @@ impl<'a> Line<'a> {
         let mut fields = [""; FIELDS];
         let mut url_at = 0;
         for (count, field) in fields.iter_mut().enumerate() {
-            *field = words.next();
+            *field = words.next_field();
             if field.is_empty() {
                 return Err(Bad::Fields(count, "10 or more"));
             }
@@ -83,7 +83,7 @@ impl<'a> Line<'a> {
             }
         }
         let [_, status, size, url, _, _, mime, _, start, digest] = fields;
-        let _source = words.next();
+        let _source = words.next_field();
         if !is_word(url) {
             return Err(Bad::Url);
         }

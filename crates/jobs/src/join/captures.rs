@@ -43,7 +43,7 @@ struct Held {
 }
 
 impl<R: BufRead> Captures<R> {
-    pub fn new(cdx: R) -> Captures<R> {
+    pub(crate) fn new(cdx: R) -> Captures<R> {
         Captures {
             lines: Reader::new(cdx),
             next: Held::default(),
@@ -55,7 +55,7 @@ impl<R: BufRead> Captures<R> {
     }
 
     /// Goes to the rows of a URL, which is not before the last one.
-    pub fn go(&mut self, url: &str, job: &str, counts: &mut Counts) -> Result<(), Error> {
+    pub(crate) fn go(&mut self, url: &str, job: &str, counts: &mut Counts) -> Result<(), Error> {
         self.rows.clear();
         self.names.clear();
         if !self.begun {
@@ -75,7 +75,7 @@ impl<R: BufRead> Captures<R> {
     }
 
     /// Counts those that are left.
-    pub fn rest(&mut self, job: &str, counts: &mut Counts) -> Result<(), Error> {
+    pub(crate) fn rest(&mut self, job: &str, counts: &mut Counts) -> Result<(), Error> {
         self.begun = true;
         while self.more {
             self.read(job, counts)?;
@@ -84,7 +84,7 @@ impl<R: BufRead> Captures<R> {
     }
 
     /// The capture of that date (14 digits), or the nearest one, and whether it is of that date.
-    pub fn nearest(&self, date: &str) -> Option<(Origin<'_>, bool)> {
+    pub(crate) fn nearest(&self, date: &str) -> Option<(Origin<'_>, bool)> {
         let date = number(date);
         let at = self.rows.partition_point(|row| row.date < date);
         let after = self.rows.get(at);

@@ -7,7 +7,7 @@ pub(super) struct Object<'a> {
 }
 
 impl Object<'_> {
-    pub fn begin(into: &mut Vec<u8>) -> Object<'_> {
+    pub(crate) fn begin(into: &mut Vec<u8>) -> Object<'_> {
         Object {
             into,
             between: b'{',
@@ -15,7 +15,7 @@ impl Object<'_> {
     }
 
     /// Adds a member. `name` is with its quotes and its colon.
-    pub fn text(&mut self, name: &[u8], value: &str) {
+    pub(crate) fn text(&mut self, name: &[u8], value: &str) {
         self.name(name);
         // As good as all are as they should be, and looking at all bytes at once is cheap.
         let escaped = value.bytes().fold(false, |any, byte| {
@@ -31,7 +31,7 @@ impl Object<'_> {
     }
 
     /// Adds a number, as a string.
-    pub fn number(&mut self, name: &[u8], mut value: u64) {
+    pub(crate) fn number(&mut self, name: &[u8], mut value: u64) {
         self.name(name);
         let mut digits = [0; 22];
         let mut at = digits.len();
@@ -54,7 +54,7 @@ impl Object<'_> {
             .extend_from_slice(digits.get(at..).unwrap_or_default());
     }
 
-    pub fn end(self) {
+    pub(crate) fn end(self) {
         if self.between == b'{' {
             self.into.push(b'{');
         }

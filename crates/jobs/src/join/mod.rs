@@ -72,7 +72,7 @@ pub struct Counts {
 ///
 /// # Errors
 /// When one of them cannot be read or is not sorted, or the work was cancelled, and those of `take`.
-pub fn rows(
+pub(crate) fn rows(
     crawl_log: impl BufRead,
     cdx: Option<impl BufRead>,
     flavour: Flavour,

@@ -20,20 +20,13 @@ pub struct Row<'a> {
 }
 
 impl Row<'_> {
-    /// The members of the row as an object of JSON, by pywb's names as far as it has any: `url`, `mime`, `status`,
-    /// `digest`, `size`, `length`, `offset`, `filename`, `etag` and `job`. All are strings, and what is not known is left
-    /// out. `size` is that of what was fetched, and `length` that of the record in its file.
-    pub fn json(&self) -> &[u8] {
-        self.json
-    }
-
     /// Appends `<urlkey> <date> {json}`, without an end.
-    pub fn push_by_url(&self, into: &mut Vec<u8>) {
+    pub(crate) fn push_by_url(&self, into: &mut Vec<u8>) {
         self.push_by(self.urlkey, into);
     }
 
     /// Appends `<digest> <date> {json}`, without an end; nothing when there is no digest.
-    pub fn push_by_digest(&self, into: &mut Vec<u8>) {
+    pub(crate) fn push_by_digest(&self, into: &mut Vec<u8>) {
         if let Some(digest) = self.digest {
             self.push_by(digest, into);
         }

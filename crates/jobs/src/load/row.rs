@@ -29,7 +29,7 @@ pub(super) enum Row<'a> {
 }
 
 impl<'a> Row<'a> {
-    pub fn of(raw: &'a [u8]) -> Row<'a> {
+    pub(crate) fn of(raw: &'a [u8]) -> Row<'a> {
         let line = match Line::read(raw, Format::Cdxj) {
             Ok(Read::Capture(line)) => line,
             Ok(Read::Skipped) => return Row::Other,

@@ -44,7 +44,7 @@ pub(super) struct Survey {
 }
 
 impl Survey {
-    pub fn of(lines: &Lines<'_>, work: &Work) -> Result<Survey, Error> {
+    pub(crate) fn of(lines: &Lines<'_>, work: &Work) -> Result<Survey, Error> {
         let mut survey = Survey::default();
         let mut checksum = Xxh3::new();
         lines(&mut |line| {

@@ -59,7 +59,7 @@ impl Default for Options {
 ///
 /// ```no_run
 /// use std::io::BufRead;
-/// use crawlspace_jobs::pass::{Archive, Kind};
+/// use crawlspace_jobs::metadata::{Archive, Kind};
 /// use crawlspace_jobs::{Error, JobId, Work};
 /// let archive = Archive::open(&["/archive/metadata".to_owned()])?;
 /// let mut lines = 0;
@@ -151,7 +151,7 @@ impl BufRead for Record<'_> {
 }
 
 /// Who gets the records of a job.
-pub type Taker<'t> = dyn FnMut(Kind, Record<'_>) -> Result<(), Error> + 't;
+pub(crate) type Taker<'t> = dyn FnMut(Kind, Record<'_>) -> Result<(), Error> + 't;
 
 impl Archive {
     /// The archive in these places: folders, metadata files, files that list them, and the same at `http(s)` URLs.
@@ -178,7 +178,7 @@ impl Archive {
     ///
     /// # Errors
     /// When one of the places cannot be read, for it may be there.
-    pub fn has(&self, job: JobId, work: &Work) -> Result<bool, Error> {
+    pub(crate) fn has(&self, job: JobId, work: &Work) -> Result<bool, Error> {
         let (files, _) = self.catalogue.files(job, &self.options, work)?;
         Ok(!files.is_empty())
     }

@@ -134,17 +134,17 @@ fn entry_without_file(name: &str, form: Form) -> Option<&str> {
 }
 
 impl Item {
-    pub fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         let name = self.path.file_name().unwrap_or_default();
         name.to_string_lossy().into_owned()
     }
 
-    pub fn manifest_path(&self) -> PathBuf {
+    pub(crate) fn manifest_path(&self) -> PathBuf {
         manifest_of(&self.path, self.layer.form)
     }
 
     /// Its manifest, and what is wrong with it if it cannot be read. None of what is not ours.
-    pub fn manifest(&self) -> Option<Result<Manifest, String>> {
+    pub(crate) fn manifest(&self) -> Option<Result<Manifest, String>> {
         let manifest = read_manifest(&self.manifest_path())?;
         Some(manifest.and_then(|manifest| {
             manifest.must_be_of(self.layer.folder, &self.name())?;
@@ -154,19 +154,19 @@ impl Item {
 
     /// What is wrong with an entry of ours that has no manifest any more: its mark still stands beside it. None of what
     /// is not ours, is in the making or on its way out, or went meanwhile.
-    pub fn lost_manifest(&self) -> Option<&'static str> {
+    pub(crate) fn lost_manifest(&self) -> Option<&'static str> {
         let is_marked = with_end(&self.path, ".seen").is_file();
         let is_lost =
             is_marked && owner(&self.path).is_none() && fs::symlink_metadata(&self.path).is_ok();
         is_lost.then_some("its manifest is missing")
     }
 
-    pub fn last_used(&self) -> Option<SystemTime> {
+    pub(crate) fn last_used(&self) -> Option<SystemTime> {
         last_used(&self.path, &self.manifest_path())
     }
 
     /// What it takes on the disk, in bytes, its manifest included.
-    pub fn size(&self) -> u64 {
+    pub(crate) fn size(&self) -> u64 {
         match self.layer.form {
             Form::File => disk_size(&self.path) + disk_size(&self.manifest_path()),
             Form::Folder => disk_size(&self.path),

@@ -25,7 +25,7 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    pub fn new(kind: Kind, sorter: Sorter) -> Lines {
+    pub(crate) fn new(kind: Kind, sorter: Sorter) -> Lines {
         Lines {
             kind,
             sorter,
@@ -35,7 +35,7 @@ impl Lines {
     }
 
     /// Takes the lines of a record. What goes wrong with the sorter, and not with the record, goes to `ours`.
-    pub fn take(
+    pub(crate) fn take(
         &mut self,
         mut record: Record<'_>,
         work: &Work,
@@ -101,7 +101,7 @@ impl Lines {
     }
 
     /// Why nothing can be made of them: there are some, and all of them are bad.
-    pub fn are_worthless(&self, job: JobId) -> Option<String> {
+    pub(crate) fn are_worthless(&self, job: JobId) -> Option<String> {
         if self.seen == 0 || self.bad.total() < self.seen {
             return None;
         }
@@ -116,7 +116,7 @@ impl Lines {
         ))
     }
 
-    pub fn write(self, draft: &mut Draft) -> Result<(), Error> {
+    pub(crate) fn write(self, draft: &mut Draft) -> Result<(), Error> {
         draft.count("lines", self.sorter.lines());
         draft.count("badLines", self.bad.total());
         for (reason, number) in self.bad.counts() {

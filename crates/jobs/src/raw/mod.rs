@@ -49,7 +49,7 @@ impl RawCaches {
     ///
     /// # Errors
     /// When a folder cannot be made, or the archive not be read.
-    pub fn open(options: &Options, figures: &Arc<Figures>) -> Result<RawCaches, Error> {
+    pub(crate) fn open(options: &Options, figures: &Arc<Figures>) -> Result<RawCaches, Error> {
         let cache = |kind: Kind| -> Result<RawMetadataCache, Error> {
             let name = folder_of(kind);
             let cache = RawMetadataCache::open(&options.cache_dir, name, Form::File)?;
@@ -74,7 +74,7 @@ impl RawCaches {
     }
 
     /// The cache of a kind of raw data.
-    pub fn cache(&self, kind: Kind) -> &RawMetadataCache {
+    pub(crate) fn cache(&self, kind: Kind) -> &RawMetadataCache {
         match kind {
             Kind::CrawlLog => &self.crawl_log,
             Kind::Cdx => &self.cdx,
@@ -86,7 +86,7 @@ impl RawCaches {
     ///
     /// # Errors
     /// As [`RawCaches::get_one`].
-    pub fn get<T: Send>(
+    pub(crate) fn get<T: Send>(
         &self,
         jobs: &JobSet,
         anew: bool,
@@ -103,7 +103,7 @@ impl RawCaches {
     ///
     /// # Errors
     /// When the caches cannot be read or written. A job that is missing, or cannot be read, is the inner one.
-    pub fn get_one(
+    pub(crate) fn get_one(
         &self,
         job: JobId,
         anew: bool,

@@ -17,7 +17,7 @@ impl<K, V> Default for Negative<K, V> {
 
 impl<K: Eq + Hash, V: Clone> Negative<K, V> {
     /// Remembers it, and forgets what is older than `retry`.
-    pub fn remember(&self, what: K, why: V, retry: Duration) {
+    pub(crate) fn remember(&self, what: K, why: V, retry: Duration) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // Now and then, so that it takes no time to speak of.
         if known.len().is_power_of_two() {
@@ -27,7 +27,7 @@ impl<K: Eq + Hash, V: Clone> Negative<K, V> {
     }
 
     /// What was remembered less than `retry` ago.
-    pub fn recall(&self, what: &K, retry: Duration) -> Option<V> {
+    pub(crate) fn recall(&self, what: &K, retry: Duration) -> Option<V> {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (since, why) = known.get(what)?;
         (since.elapsed() < retry).then(|| why.clone())

@@ -20,7 +20,7 @@ use self::partial::Partial;
 use self::unpack::Tar;
 use super::cache::{Lock, Slot};
 use super::{
-    Counts, Draft, Entry, Error, Figures, Id, Index, IndexKind, Input, JobSet, Manifest, Missing,
+    Draft, Entry, Error, Figures, Id, Index, IndexKind, Input, JobSet, Manifest, Missing,
     MissingJob, MultiFileBasedCache, Options, Work,
 };
 
@@ -42,7 +42,6 @@ pub struct IndexRequestClient {
     options: Options,
     silence: Duration,
     patience: Duration,
-    figures: Arc<Figures>,
 }
 
 impl IndexRequestClient {
@@ -78,7 +77,6 @@ impl IndexRequestClient {
             options,
             silence: SILENCE,
             patience: PATIENCE,
-            figures,
         })
     }
 
@@ -139,17 +137,12 @@ impl IndexRequestClient {
     }
 
     /// The copies of a kind of indexes.
-    pub fn cache(&self, kind: IndexKind) -> &MultiFileBasedCache {
+    pub(crate) fn cache(&self, kind: IndexKind) -> &MultiFileBasedCache {
         match kind {
             IndexKind::Dedup => &self.dedup,
             IndexKind::Full => &self.full,
             IndexKind::Cdx => &self.cdx,
         }
-    }
-
-    /// What happened in its caches since it was opened.
-    pub fn figures(&self) -> Counts {
-        self.figures.counts()
     }
 
     /// What the server had of a set before, if the copy is still there.

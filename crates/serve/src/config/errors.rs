@@ -91,7 +91,7 @@ pub(super) struct Findings {
 }
 
 impl Findings {
-    pub fn error(&mut self, place: Place, what: impl Into<String>) {
+    pub(crate) fn error(&mut self, place: Place, what: impl Into<String>) {
         if self.errors.len() < MAX_LISTED {
             self.errors.push(Remark {
                 place: Some(place),
@@ -102,7 +102,7 @@ impl Findings {
         }
     }
 
-    pub fn warning(&mut self, place: Place, what: impl Into<String>) {
+    pub(crate) fn warning(&mut self, place: Place, what: impl Into<String>) {
         if self.warnings.len() < MAX_LISTED {
             self.warnings.push(Remark {
                 place: Some(place),
@@ -112,12 +112,16 @@ impl Findings {
     }
 
     /// The value, or where it is wrong, an error in its place.
-    pub fn take<T>(&mut self, place: Place, outcome: Result<T, String>) -> Option<T> {
+    pub(crate) fn take<T>(&mut self, place: Place, outcome: Result<T, String>) -> Option<T> {
         outcome.map_err(|what| self.error(place, what)).ok()
     }
 
     /// What was made of it, with the warnings, unless something was wrong.
-    pub fn end<T>(mut self, file: &str, made: Option<T>) -> Result<(T, Vec<Remark>), ConfigErrors> {
+    pub(crate) fn end<T>(
+        mut self,
+        file: &str,
+        made: Option<T>,
+    ) -> Result<(T, Vec<Remark>), ConfigErrors> {
         self.errors.sort();
         self.errors.dedup();
         self.warnings.sort();

@@ -18,16 +18,16 @@ pub(super) struct Fields<'n> {
 
 impl<'n> Fields<'n> {
     /// The value of a field. Also one with nothing in it.
-    pub fn get(&self, name: &str) -> Option<&'n Node> {
+    pub(crate) fn get(&self, name: &str) -> Option<&'n Node> {
         self.entry(name).map(|entry| &entry.value)
     }
 
-    pub fn entry(&self, name: &str) -> Option<&'n Entry> {
+    pub(crate) fn entry(&self, name: &str) -> Option<&'n Entry> {
         self.entries.iter().find(|entry| &*entry.key == name)
     }
 
     /// The field under the first of these names that it has.
-    pub fn first(&self, names: &[&str]) -> Option<&'n Entry> {
+    pub(crate) fn first(&self, names: &[&str]) -> Option<&'n Entry> {
         names.iter().find_map(|name| self.entry(name))
     }
 }

@@ -8,7 +8,7 @@ use crawlspace_archive::net::Network;
 
 /// The path that a text means in a file of this folder: absolute, or relative to it, or a `file:` URL. What is at
 /// its end does not matter, nor do steps of `.`.
-pub fn path(text: &str, folder: &Path) -> Result<PathBuf, String> {
+pub(crate) fn path(text: &str, folder: &Path) -> Result<PathBuf, String> {
     let path = match text.strip_prefix("file:") {
         Some(rest) => of_file_url(rest)?,
         None => text.to_owned(),
@@ -44,13 +44,13 @@ fn of_file_url(rest: &str) -> Result<String, String> {
 }
 
 /// The URL of an absolute path, which means the same path again.
-pub fn file_url(path: &Path) -> String {
+pub(crate) fn file_url(path: &Path) -> String {
     format!("file://{}", path.to_string_lossy().replace('%', "%25"))
 }
 
 /// An `http` or `https` URL with nothing in braces but these names, and none before the path. `{closest}` becomes
 /// `{timestamp}`, which is the same.
-pub fn template(text: &str, names: &[&str]) -> Result<String, String> {
+pub(crate) fn template(text: &str, names: &[&str]) -> Result<String, String> {
     printable(text)?;
     for (c, instead) in [
         (' ', "write %20"),
@@ -114,7 +114,7 @@ fn with_path(text: String) -> Result<String, String> {
 }
 
 /// `redis://host:port/db/key`, of a URL that may lack the port and the number of the database.
-pub fn redis(text: &str) -> Result<String, String> {
+pub(crate) fn redis(text: &str) -> Result<String, String> {
     printable(text)?;
     let (scheme, rest) = text.split_once("://").unwrap_or_default();
     if !matches!(scheme, "redis" | "rediss") {
@@ -148,7 +148,7 @@ pub fn redis(text: &str) -> Result<String, String> {
 }
 
 /// The URL with the password in it masked.
-pub fn masked(url: &str) -> String {
+pub(crate) fn masked(url: &str) -> String {
     let parts = url.split_once("://").and_then(|(scheme, rest)| {
         let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
         let (login, _) = rest.get(..end)?.rsplit_once('@')?;
@@ -162,7 +162,7 @@ pub fn masked(url: &str) -> String {
 }
 
 /// An address or a network.
-pub fn network(text: &str) -> Result<Network, String> {
+pub(crate) fn network(text: &str) -> Result<Network, String> {
     let (address, bits) = match text.split_once('/') {
         Some((address, bits)) => (address, Some(bits)),
         None => (text, None),
@@ -196,7 +196,7 @@ fn printable(text: &str) -> Result<(), String> {
 }
 
 /// `a, b or c`.
-pub fn one_of<T: AsRef<str>>(words: &[T]) -> String {
+pub(crate) fn one_of<T: AsRef<str>>(words: &[T]) -> String {
     let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
     match words.split_last() {
         Some((last, [])) => (*last).to_owned(),

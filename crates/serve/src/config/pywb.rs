@@ -113,7 +113,7 @@ pub(super) struct Folder {
 
 impl Folder {
     /// The collection.
-    pub fn collection(self) -> Collection {
+    pub(crate) fn collection(self) -> Collection {
         let step = Step {
             sources: vec![self.source()],
             is_group: false,

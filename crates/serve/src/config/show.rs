@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use super::location::{file_url, masked};
 use crate::config::{Collection, Config, Dialect, Indexes, Loader, Source, SourceKind, Step};
-use crawlspace_archive::net::Network;
 
 /// Whether passwords in URLs are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -184,7 +183,7 @@ fn source_fields(source: &Source, secrets: Secrets) -> Vec<(String, Tree)> {
 
 impl Dialect {
     /// Its name in a configuration.
-    pub fn word(self) -> &'static str {
+    pub(crate) fn word(self) -> &'static str {
         match self {
             Dialect::Pywb => "pywb",
             Dialect::Outback => "outback",

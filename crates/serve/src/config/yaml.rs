@@ -8,7 +8,7 @@ use granit_parser::{options, Event, Marker, Parser, ScalarStyle, Tag};
 use super::errors::Place;
 
 /// How much text a configuration may be, in bytes.
-pub const LARGEST: usize = 4 << 20;
+pub(crate) const LARGEST: usize = 4 << 20;
 /// How many things may stand in it, where those that `*` repeats count each time.
 const NODES: usize = 200_000;
 /// How deep they may be in each other; the deepest that means something is 7.
@@ -16,13 +16,13 @@ const DEPTH: usize = 32;
 
 /// A value and where it begins.
 #[derive(Clone, Debug)]
-pub struct Node {
+pub(crate) struct Node {
     pub place: Place,
     pub value: Value,
 }
 
 #[derive(Clone, Debug)]
-pub enum Value {
+pub(crate) enum Value {
     /// A plain or quoted text. What it means is for the reader to say.
     Text {
         text: Rc<str>,
@@ -41,14 +41,14 @@ pub struct Entry {
 
 /// Why there is no tree.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Wrong {
+pub(crate) struct Wrong {
     pub place: Place,
     pub what: String,
 }
 
 impl Node {
     /// Whether nothing stands there: `key:`, `~`, `null`.
-    pub fn is_nothing(&self) -> bool {
+    pub(crate) fn is_nothing(&self) -> bool {
         match &self.value {
             Value::Text { text, plain: true } => {
                 matches!(&**text, "" | "~" | "null" | "Null" | "NULL")
@@ -58,7 +58,7 @@ impl Node {
     }
 
     /// What it is, for errors.
-    pub fn kind(&self) -> &'static str {
+    pub(crate) fn kind(&self) -> &'static str {
         match &self.value {
             _ if self.is_nothing() => "nothing",
             Value::Text { .. } => "a text",
@@ -101,7 +101,7 @@ struct Key {
 ///
 /// # Errors
 /// The first thing that is wrong: the syntax, or that it is too large, too deep, or needs types of others.
-pub fn read(text: &str) -> Result<(Node, Vec<Wrong>), Wrong> {
+pub(crate) fn read(text: &str) -> Result<(Node, Vec<Wrong>), Wrong> {
     let mut tree = Tree::default();
     let mut end = Place { line: 1, column: 1 };
     let options = options! {

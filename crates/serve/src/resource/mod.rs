@@ -40,7 +40,7 @@ pub struct Resources {
 
 impl Resources {
     /// With nothing open yet. Relative paths in hashes of Redis begin in `folder`.
-    pub fn new(net: &Arc<Net>, folder: &Path) -> Resources {
+    pub(crate) fn new(net: &Arc<Net>, folder: &Path) -> Resources {
         Resources {
             archives: Archives::new(net, folder),
             limits: Limits {

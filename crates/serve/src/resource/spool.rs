@@ -35,7 +35,7 @@ impl Disk {
 }
 
 /// Takes bytes as they come, and keeps them: a few in memory, more in a file without a name.
-pub struct Spool {
+pub(crate) struct Spool {
     /// What is not in the file.
     memory: BytesMut,
     /// None as long as all of it is in memory, and while it is written to.
@@ -95,7 +95,7 @@ impl Drop for Written {
 
 impl Spool {
     /// A spool that takes at most `most` bytes.
-    pub fn new(most: u64) -> Spool {
+    pub(crate) fn new(most: u64) -> Spool {
         Spool {
             memory: BytesMut::new(),
             file: None,
@@ -115,7 +115,7 @@ impl Spool {
     ///
     /// # Errors
     /// When there are too many of them, or a file cannot be written.
-    pub async fn push(&mut self, mut bytes: &[u8]) -> Result<(), LoadError> {
+    pub(crate) async fn push(&mut self, mut bytes: &[u8]) -> Result<(), LoadError> {
         self.length = self.length.saturating_add(bytes.len() as u64);
         if self.length > self.most {
             return Err(
@@ -163,7 +163,7 @@ impl Spool {
     ///
     /// # Errors
     /// When a file cannot be written.
-    pub async fn finish(mut self) -> Result<Spooled, LoadError> {
+    pub(crate) async fn finish(mut self) -> Result<Spooled, LoadError> {
         if self.spilled && !self.memory.is_empty() {
             self.write().await?;
         }
@@ -198,7 +198,7 @@ impl Spooled {
     ///
     /// # Errors
     /// That of the stream; when it is too long, or a file cannot be written.
-    pub async fn of(
+    pub(crate) async fn of(
         mut stream: BoxStream<'_, Result<Bytes, LoadError>>,
         most: u64,
     ) -> Result<Spooled, LoadError> {
@@ -215,7 +215,7 @@ impl Spooled {
     }
 
     /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.length == 0
     }
 
@@ -228,7 +228,7 @@ impl Spooled {
     }
 
     /// All of them from there on.
-    pub fn stream(&self, from: u64) -> BoxStream<'static, Result<Bytes, LoadError>> {
+    pub(crate) fn stream(&self, from: u64) -> BoxStream<'static, Result<Bytes, LoadError>> {
         match &self.content {
             Content::Memory(bytes) => {
                 let from = usize::try_from(from).unwrap_or(usize::MAX);
@@ -257,7 +257,7 @@ impl Spooled {
     }
 
     /// A reader of them, for a thread that may block.
-    pub fn reader(&self) -> impl BufRead + Send + 'static {
+    pub(crate) fn reader(&self) -> impl BufRead + Send + 'static {
         BufReader::with_capacity(
             MEMORY,
             SpooledReader {

@@ -37,7 +37,7 @@ pub fn frames(frames: impl Stream<Item = Result<Frame<Bytes>, Broken>> + Send + 
 }
 
 /// What a stream has ready.
-pub enum Ready<S> {
+pub(crate) enum Ready<S> {
     /// All of it.
     All(Vec<u8>),
     /// More than that is wanted at once, or has to be waited for: this, and then the rest.
@@ -48,7 +48,7 @@ pub enum Ready<S> {
 ///
 /// # Errors
 /// What the stream says.
-pub fn ready<E, S>(mut stream: S, most: usize) -> Result<Ready<S>, E>
+pub(crate) fn ready<E, S>(mut stream: S, most: usize) -> Result<Ready<S>, E>
 where
     S: Stream<Item = Result<Bytes, E>> + Unpin,
 {

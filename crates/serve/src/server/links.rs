@@ -36,7 +36,7 @@ pub struct Place {
 
 impl Place {
     /// Of a server that is at `public`, where that is known, or else [as a request names it](Place::of).
-    pub fn seen(
+    pub(crate) fn seen(
         public: Option<&str>,
         headers: &HeaderMap,
         collection: &str,
@@ -50,7 +50,7 @@ impl Place {
 
     /// As a request names this server. Whoever asks may name it as they like, and gets that back; a name that is
     /// none makes URLs without one. What a proxy says of itself does not count, since anybody could say it.
-    pub fn of(headers: &HeaderMap, collection: &str, point: Option<&str>) -> Place {
+    pub(crate) fn of(headers: &HeaderMap, collection: &str, point: Option<&str>) -> Place {
         let host = headers.get(HOST).and_then(|host| host.to_str().ok());
         let is_name = |host: &&str| {
             let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:[]".contains(&byte);
@@ -61,7 +61,7 @@ impl Place {
     }
 
     /// At this URL, which has no slash at its end: `https://archive.example`.
-    pub fn at(origin: &str, collection: &str, point: Option<&str>) -> Place {
+    pub(crate) fn at(origin: &str, collection: &str, point: Option<&str>) -> Place {
         let mut base = format!("{origin}/{}", utf8_percent_encode(collection, IN_PATH));
         if let Some(point) = point {
             // Writing text to a string cannot fail.
@@ -71,7 +71,7 @@ impl Place {
     }
 
     /// The index API with that query string.
-    pub fn index(&self, query: &str) -> String {
+    pub(crate) fn index(&self, query: &str) -> String {
         format!(
             "{}/index?{}",
             self.base,
@@ -80,22 +80,22 @@ impl Place {
     }
 
     /// The resource API with that query string.
-    pub fn resource(&self, query: &str) -> String {
+    pub(crate) fn resource(&self, query: &str) -> String {
         format!("{}/resource?{query}", self.base)
     }
 
     /// The TimeGate of a URL.
-    pub fn timegate(&self, url: &str) -> String {
+    pub(crate) fn timegate(&self, url: &str) -> String {
         format!("{}/timegate/{}", self.base, in_path(url))
     }
 
     /// The TimeMap of a URL.
-    pub fn timemap(&self, url: &str) -> String {
+    pub(crate) fn timemap(&self, url: &str) -> String {
         format!("{}/timemap/link/{}", self.base, in_path(url))
     }
 
     /// The memento of a URL at that moment: its replay.
-    pub fn memento(&self, url: &str, time: Timestamp) -> String {
+    pub(crate) fn memento(&self, url: &str, time: Timestamp) -> String {
         format!("{}/{time}id_/{}", self.base, in_path(url))
     }
 }
@@ -109,7 +109,7 @@ fn in_path(url: &str) -> String {
 /// The URL that comes after `timegate/` or `timemap/link/` in a path, with the query string that belongs to it.
 ///
 /// It may be escaped as a whole or lack its scheme, as some clients do it, and proxies may have made one slash of two.
-pub fn target(path: &str, query: Option<&str>) -> String {
+pub(crate) fn target(path: &str, query: Option<&str>) -> String {
     let escaped = path.get(..8).is_some_and(|start| {
         let start = start.to_ascii_lowercase();
         start.starts_with("http%3a") || start.starts_with("https%3a")
@@ -137,7 +137,7 @@ pub fn target(path: &str, query: Option<&str>) -> String {
 }
 
 /// `<url>; rel="…"`.
-pub fn link(url: &str, relation: &str) -> String {
+pub(crate) fn link(url: &str, relation: &str) -> String {
     format!(
         "<{}>; rel=\"{relation}\"",
         utf8_percent_encode(url, IN_LINK)
@@ -145,17 +145,17 @@ pub fn link(url: &str, relation: &str) -> String {
 }
 
 /// `<url>; rel="…"; type="…"`: a link to a TimeMap, with its media type.
-pub fn timemap_link(url: &str, relation: &str) -> String {
+pub(crate) fn timemap_link(url: &str, relation: &str) -> String {
     format!("{}; type=\"application/link-format\"", link(url, relation))
 }
 
 /// `<url>; rel="…"; datetime="…"`: a link to a memento, with its moment.
-pub fn memento_link(url: &str, relation: &str, time: Timestamp) -> String {
+pub(crate) fn memento_link(url: &str, relation: &str, time: Timestamp) -> String {
     format!("{}; datetime=\"{}\"", link(url, relation), time.http_date())
 }
 
 /// A text between the quotes of a parameter (RFC 9110, section 5.6.4), of ASCII only.
-pub fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     utf8_percent_encode(text, IN_LINK).to_string()
 }
 

@@ -3,7 +3,7 @@
 mod body;
 mod index;
 mod indexes;
-pub mod links;
+pub(crate) mod links;
 mod listing;
 mod output;
 mod page;

@@ -18,7 +18,7 @@ const SOURCE: [&str; 3] = ["source", "source-coll", "source_type"];
 
 impl Writer {
     /// A writer of that format; with `fields` only these, in that order.
-    pub fn new(output: Output, fields: Option<Vec<String>>) -> Writer {
+    pub(crate) fn new(output: Output, fields: Option<Vec<String>>) -> Writer {
         Writer {
             output,
             fields,
@@ -27,12 +27,12 @@ impl Writer {
     }
 
     /// A writer of rows that do not say where they come from.
-    pub fn without_source(self, no_source: bool) -> Writer {
+    pub(crate) fn without_source(self, no_source: bool) -> Writer {
         Writer { no_source, ..self }
     }
 
     /// The media type of what it writes.
-    pub fn media(&self) -> &'static str {
+    pub(crate) fn media(&self) -> &'static str {
         match self.output {
             Output::Cdxj => "text/x-cdxj",
             Output::Json => "text/x-ndjson",
@@ -42,7 +42,7 @@ impl Writer {
     }
 
     /// Appends a row and the end of its line. A row whose JSON is none is left out where its JSON matters.
-    pub fn write(&self, row: &Row, into: &mut Vec<u8>) {
+    pub(crate) fn write(&self, row: &Row, into: &mut Vec<u8>) {
         match (self.output, &self.fields) {
             (Output::Cdxj, None) if !self.no_source => {
                 into.extend_from_slice(row.line());

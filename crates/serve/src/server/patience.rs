@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{sleep, Sleep};
 
 /// Fails when nothing could be written for so long while something was to be.
-pub struct Patient<S> {
+pub(crate) struct Patient<S> {
     stream: S,
     stall: Duration,
     /// Runs while the other end accepts nothing.
@@ -19,7 +19,7 @@ pub struct Patient<S> {
 
 impl<S> Patient<S> {
     /// That patience with a connection.
-    pub fn new(stream: S, stall: Duration) -> Patient<S> {
+    pub(crate) fn new(stream: S, stall: Duration) -> Patient<S> {
         Patient {
             stream,
             stall,

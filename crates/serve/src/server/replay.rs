@@ -15,7 +15,7 @@ const DIGITS: usize = 14;
 
 /// The digits of the moment, which may be none, and the URL, as far as it is in the path. `None` when the path is
 /// not that of a replay.
-pub fn parts(path: &str) -> Option<(&str, &str)> {
+pub(crate) fn parts(path: &str) -> Option<(&str, &str)> {
     let (moment, url) = path.split_once("id_/")?;
     let is_moment = moment.len() <= MOST_DIGITS && moment.bytes().all(|byte| byte.is_ascii_digit());
     let digits = moment.get(..DIGITS).unwrap_or(moment);

@@ -22,7 +22,7 @@ static LOOKING: Semaphore = Semaphore::const_new(4);
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A source of a collection, as it was found.
-pub struct Seen {
+pub(crate) struct Seen {
     /// Its collection.
     pub collection: Arc<Collection>,
     /// Its step, from 1.
@@ -36,7 +36,7 @@ pub struct Seen {
 }
 
 /// Looks at all sources. `None` when that takes too long.
-pub async fn look(federation: &Arc<Federation>) -> Option<Vec<Seen>> {
+pub(crate) async fn look(federation: &Arc<Federation>) -> Option<Vec<Seen>> {
     let federation = Arc::clone(federation);
     let look = async {
         let place = LOOKING.acquire().await.ok()?;
@@ -69,7 +69,7 @@ fn sources(federation: &Federation) -> Vec<Seen> {
 }
 
 /// `/_status`.
-pub async fn status(federation: &Arc<Federation>) -> Response<Body> {
+pub(crate) async fn status(federation: &Arc<Federation>) -> Response<Body> {
     let Some(seen) = look(federation).await else {
         return late();
     };
@@ -137,7 +137,7 @@ fn source(seen: &Seen) -> Value {
 }
 
 /// `/_metrics`, in the text format of Prometheus, version 0.0.4.
-pub async fn metrics(federation: &Arc<Federation>) -> Response<Body> {
+pub(crate) async fn metrics(federation: &Arc<Federation>) -> Response<Body> {
     let Some(seen) = look(federation).await else {
         return late();
     };

@@ -24,10 +24,10 @@ use crawlspace_archive::timestamp::Timestamp;
 use crawlspace_cdx::surt::MatchType;
 
 /// The media type of TimeMaps (RFC 6690).
-pub const MEDIA: &str = "application/link-format";
+pub(crate) const MEDIA: &str = "application/link-format";
 
 /// The format, and the URL as far as it is in the path. `None` when the path is not that of a TimeMap.
-pub fn parts(path: &str) -> Option<(Output, &str)> {
+pub(crate) fn parts(path: &str) -> Option<(Output, &str)> {
     let (format, url) = path.strip_prefix("timemap/")?.split_once('/')?;
     let output = match format {
         "link" => Output::Link,
@@ -108,7 +108,7 @@ fn mementos(mut batch: Batch) -> Batch {
 }
 
 /// Rows as a TimeMap. Of no rows it is empty.
-pub fn text(rows: Rows, timemap: TimeMap) -> BoxStream<'static, Result<Bytes, Failure>> {
+pub(crate) fn text(rows: Rows, timemap: TimeMap) -> BoxStream<'static, Result<Bytes, Failure>> {
     let parts = stream::unfold(Some((rows, timemap)), |state| async move {
         let (mut rows, mut timemap) = state?;
         let mut out = String::new();
@@ -129,7 +129,7 @@ pub fn text(rows: Rows, timemap: TimeMap) -> BoxStream<'static, Result<Bytes, Fa
 
 /// Writes a TimeMap as its rows come. Only the last memento has to wait for what comes after it; the link of the
 /// TimeMap to itself, which says from when until when it is, comes last.
-pub struct TimeMap {
+pub(crate) struct TimeMap {
     place: Place,
     own: String,
     /// Where a memento is, when that is elsewhere: `https://h/{timestamp}/{url}`.
@@ -151,7 +151,7 @@ struct Memento {
 
 impl TimeMap {
     /// One of the answer to this query; `own` is its own URL.
-    pub fn new(query: &Arc<Query>, place: Place, own: String) -> TimeMap {
+    pub(crate) fn new(query: &Arc<Query>, place: Place, own: String) -> TimeMap {
         TimeMap {
             place,
             own,
@@ -188,7 +188,7 @@ impl TimeMap {
     }
 
     /// Appends the links of rows.
-    pub fn take(&mut self, batch: &Batch, out: &mut String) {
+    pub(crate) fn take(&mut self, batch: &Batch, out: &mut String) {
         for row in batch {
             let Some(mut memento) = self.memento(row) else {
                 continue;
@@ -206,7 +206,7 @@ impl TimeMap {
     }
 
     /// Appends what has to come last.
-    pub fn finish(&mut self, out: &mut String) {
+    pub(crate) fn finish(&mut self, out: &mut String) {
         let (Some(last), Some((from, until))) = (self.held.take(), self.span) else {
             return;
         };

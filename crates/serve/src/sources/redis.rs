@@ -50,7 +50,7 @@ struct Inner {
 impl RedisSource {
     /// The sorted set at `redis://host:port/db/key` or `rediss://…`. `{coll}` in the key stands for the name of the
     /// collection. Nothing is connected to yet.
-    pub fn new(url: &str, identity: Identity) -> RedisSource {
+    pub(crate) fn new(url: &str, identity: Identity) -> RedisSource {
         let (url, key) = parts(url);
         RedisSource(Arc::new(Inner {
             identity,

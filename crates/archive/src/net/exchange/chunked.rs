@@ -100,7 +100,7 @@ impl Chunked {
     }
 
     /// The lines of the trailer section, without the empty line after them.
-    pub fn trailer(&self) -> &[u8] {
+    pub(crate) fn trailer(&self) -> &[u8] {
         &self.trailer
     }
 }

@@ -48,7 +48,7 @@ enum Event {
 }
 
 impl Dialogue {
-    pub fn new(
+    pub(crate) fn new(
         stream: Wire,
         head: Vec<u8>,
         body: Body,
@@ -66,7 +66,7 @@ impl Dialogue {
         }
     }
 
-    pub fn limits(&self) -> &Limits {
+    pub(crate) fn limits(&self) -> &Limits {
         &self.limits
     }
 
@@ -136,7 +136,7 @@ impl Dialogue {
     }
 
     /// Receives more; 0 is the end of what comes.
-    pub async fn fill(&mut self) -> Result<usize, SourceError> {
+    pub(crate) async fn fill(&mut self) -> Result<usize, SourceError> {
         loop {
             let until = deadline(self.limits.silence);
             if let Some(received) = self.step(until).await? {

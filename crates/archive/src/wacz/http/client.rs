@@ -124,6 +124,7 @@ pub struct Body {
 }
 
 impl Body {
+    /// The body of an answer, which must keep the pace of the options.
     pub fn new(response: Response, options: &Options) -> Body {
         Body {
             response,

@@ -94,7 +94,7 @@ pub enum State {
 
 impl Known {
     /// A package by itself.
-    pub fn at(location: Location) -> Known {
+    pub(crate) fn at(location: Location) -> Known {
         Known {
             location,
             name: None,

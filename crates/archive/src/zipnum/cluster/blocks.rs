@@ -42,12 +42,12 @@ enum Lines {
 
 impl Blocks {
     /// Those from `from` on. The lines of the index begin at one that is not after it.
-    pub fn ahead(cluster: Arc<Cluster>, lines: Ahead, from: &[u8], to: &[u8]) -> Blocks {
+    pub(crate) fn ahead(cluster: Arc<Cluster>, lines: Ahead, from: &[u8], to: &[u8]) -> Blocks {
         Blocks::new(cluster, Lines::Ahead(Box::new(lines)), from, to)
     }
 
     /// Those before `to`, the last one first. The lines of the index begin at one that is not before it.
-    pub fn back(cluster: Arc<Cluster>, lines: Back, from: &[u8], to: &[u8]) -> Blocks {
+    pub(crate) fn back(cluster: Arc<Cluster>, lines: Back, from: &[u8], to: &[u8]) -> Blocks {
         Blocks::new(cluster, Lines::Back(Box::new(lines)), from, to)
     }
 
@@ -67,18 +67,18 @@ impl Blocks {
     }
 
     /// The secondary index.
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.cluster.index
     }
 
     /// Only some of the blocks, by their number among those that the span is about.
-    pub fn only(mut self, some: Range<u64>) -> Blocks {
+    pub(crate) fn only(mut self, some: Range<u64>) -> Blocks {
         self.some = some;
         self
     }
 
     /// Appends the text of the next block. False when there is none.
-    pub fn text(&mut self, work: &mut Work, into: &mut Vec<u8>) -> Result<bool, Halt> {
+    pub(crate) fn text(&mut self, work: &mut Work, into: &mut Vec<u8>) -> Result<bool, Halt> {
         if self.waiting.is_none() {
             self.waiting = self.next(work)?;
         }

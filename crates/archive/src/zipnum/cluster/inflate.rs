@@ -5,11 +5,11 @@ use std::io::Read as _;
 use flate2::bufread::MultiGzDecoder;
 
 /// No block is larger, packed or unpacked. 3000 lines are about a megabyte.
-pub const LARGEST: u64 = 32 << 20;
+pub(crate) const LARGEST: u64 = 32 << 20;
 
 /// Why there is no text.
 #[derive(Debug)]
-pub enum Unfit {
+pub(crate) enum Unfit {
     /// It would have more than [`LARGEST`] bytes.
     TooLarge,
     /// What was read are no whole members.
@@ -17,7 +17,7 @@ pub enum Unfit {
 }
 
 /// Appends the text of one or more members, of which nothing may be missing.
-pub fn inflate(packed: &[u8], text: &mut Vec<u8>) -> Result<(), Unfit> {
+pub(crate) fn inflate(packed: &[u8], text: &mut Vec<u8>) -> Result<(), Unfit> {
     let before = text.len();
     let mut members = MultiGzDecoder::new(packed).take(LARGEST + 1);
     members

@@ -7,9 +7,11 @@ use crate::sorted::line::trimmed;
 pub struct Block {
     /// Urlkey and timestamp of the first line in it.
     pub begin: Box<[u8]>,
+    /// The name of the file that has it.
     pub part: Box<str>,
-    /// Bytes, of the part.
+    /// Offset in that file, in bytes.
     pub offset: u64,
+    /// Length, compressed, in bytes.
     pub length: u64,
     /// The number of the line, if it has one.
     pub number: Option<u64>,
@@ -19,7 +21,7 @@ pub struct Block {
 
 impl Block {
     /// `None` when the line is none.
-    pub fn read(line: &[u8]) -> Option<Block> {
+    pub(crate) fn read(line: &[u8]) -> Option<Block> {
         let mut columns = trimmed(line).split(|&byte| byte == b'\t');
         let key = columns.next()?;
         let part = std::str::from_utf8(columns.next()?).ok()?;
@@ -37,7 +39,7 @@ impl Block {
 }
 
 /// How much of a line says where it belongs: what stands before the part.
-pub fn begin_of(line: &[u8]) -> Option<usize> {
+pub(crate) fn begin_of(line: &[u8]) -> Option<usize> {
     Block::read(line)?;
     Some(memchr::memchr(b'\t', line)? + 1)
 }

@@ -10,10 +10,10 @@
 //! the number of the line, which may be left out. Where the parts are says a file beside it of the same name with the
 //! end `.loc`, with lines of `part<TAB>path[<TAB>path …]`; without one they are in the folder of the index.
 
-pub mod blocks;
-pub mod inflate;
+pub(crate) mod blocks;
+pub(crate) mod inflate;
 pub mod line;
-pub mod parts;
+pub(crate) mod parts;
 mod unpack;
 
 use std::ffi::OsStr;
@@ -33,7 +33,7 @@ pub struct Cluster {
 
 impl Cluster {
     /// The cluster with that secondary index.
-    pub fn new(index: &Path) -> Cluster {
+    pub(crate) fn new(index: &Path) -> Cluster {
         Cluster {
             index: index.to_owned(),
             parts: Parts::new(index),
@@ -43,7 +43,7 @@ impl Cluster {
 }
 
 /// Whether that is a secondary index, by its name.
-pub fn is_secondary(path: &Path) -> bool {
+pub(crate) fn is_secondary(path: &Path) -> bool {
     let end = path.extension().and_then(OsStr::to_str);
     matches!(end, Some("idx" | "summary"))
 }

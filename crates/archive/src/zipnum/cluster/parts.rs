@@ -23,7 +23,7 @@ const SHUNNED: Duration = Duration::from_secs(if cfg!(test) { 3600 } else { 10 }
 
 /// A file that should have a part.
 #[derive(Debug)]
-pub struct Part {
+pub(crate) struct Part {
     file: Entry,
     /// When something failed there, if nothing has worked since.
     failed: Mutex<Option<Instant>>,
@@ -37,12 +37,12 @@ impl Part {
         })
     }
 
-    pub fn file(&self) -> &Entry {
+    pub(crate) fn file(&self) -> &Entry {
         &self.file
     }
 
     /// Notes whether a block could be had there.
-    pub fn note(&self, worked: bool) {
+    pub(crate) fn note(&self, worked: bool) {
         let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
         *failed = (!worked).then(Instant::now);
     }
@@ -55,7 +55,7 @@ impl Part {
 
 /// Where the parts of a cluster are.
 #[derive(Debug)]
-pub struct Parts {
+pub(crate) struct Parts {
     folder: PathBuf,
     places: Entry,
     known: Mutex<Known>,
@@ -74,7 +74,7 @@ struct Known {
 type Places = HashMap<Box<str>, Vec<Arc<Part>>>;
 
 impl Parts {
-    pub fn new(index: &Path) -> Parts {
+    pub(crate) fn new(index: &Path) -> Parts {
         Parts {
             folder: index.parent().unwrap_or(Path::new("")).to_owned(),
             places: Entry::new(index.with_extension("loc")),
@@ -86,7 +86,7 @@ impl Parts {
     ///
     /// # Errors
     /// When nothing says where it is.
-    pub fn files(&self, part: &str, work: &mut Work) -> Result<Vec<Arc<Part>>, Halt> {
+    pub(crate) fn files(&self, part: &str, work: &mut Work) -> Result<Vec<Arc<Part>>, Halt> {
         if let Some(places) = self.places(work)? {
             return match places.get(part) {
                 Some(files) if !files.is_empty() => {

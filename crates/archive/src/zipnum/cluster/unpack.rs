@@ -37,7 +37,12 @@ impl Unpacked {
     ///
     /// # Errors
     /// When it cannot be had without waiting, or the block is none.
-    pub fn text(&self, file: &Snapshot, block: &Block, work: &mut Work) -> Result<Bytes, Halt> {
+    pub(crate) fn text(
+        &self,
+        file: &Snapshot,
+        block: &Block,
+        work: &mut Work,
+    ) -> Result<Bytes, Halt> {
         let which = (file.version(), block.offset, block.length);
         let kept = {
             let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::super::{Loader, Source, SourceKind, Step};
 use super::good;
 
-pub fn source(name: &str, kind: SourceKind) -> Source {
+pub(crate) fn source(name: &str, kind: SourceKind) -> Source {
     Source {
         name: name.to_owned(),
         kind,
@@ -16,13 +16,13 @@ pub fn source(name: &str, kind: SourceKind) -> Source {
     }
 }
 
-pub fn file(path: &str) -> SourceKind {
+pub(crate) fn file(path: &str) -> SourceKind {
     SourceKind::File {
         path: PathBuf::from(path),
     }
 }
 
-pub fn memento(base: &str) -> SourceKind {
+pub(crate) fn memento(base: &str) -> SourceKind {
     SourceKind::Memento {
         timegate_url: format!("{base}{{url}}"),
         timemap_url: format!("{base}timemap/link/{{url}}"),
@@ -38,16 +38,16 @@ fn cdx(api: &str, replay: Option<&str>) -> SourceKind {
     }
 }
 
-pub fn web(prefix: &str) -> Loader {
+pub(crate) fn web(prefix: &str) -> Loader {
     Loader::Web(prefix.to_owned())
 }
 
-pub fn folder(path: &str) -> Loader {
+pub(crate) fn folder(path: &str) -> Loader {
     Loader::Folder(PathBuf::from(path))
 }
 
 /// The one step of the one collection.
-pub fn step(text: &str) -> Step {
+pub(crate) fn step(text: &str) -> Step {
     let config = good(text);
     let [collection] = &*config.collections else {
         panic!("{config:?}");

@@ -26,11 +26,11 @@ const SECONDS_A_DAY: i64 = 86_400;
 
 /// A span of time: everything, a year, a month or a day, by its digits.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Span(String);
+pub(crate) struct Span(String);
 
 impl Span {
     /// 0, 4, 6 or 8 digits, of a month and a day that there are.
-    pub fn parse(digits: &str) -> Option<Span> {
+    pub(crate) fn parse(digits: &str) -> Option<Span> {
         let shaped = matches!(digits.len(), 0 | 4 | 6 | 8)
             && digits.bytes().all(|byte| byte.is_ascii_digit());
         // A day that there is not may be taken for the last one of its month.
@@ -40,7 +40,7 @@ impl Span {
     }
 
     /// The span that counts a capture of this time, next below this one.
-    pub fn part(&self, timestamp: &[u8]) -> Option<Span> {
+    pub(crate) fn part(&self, timestamp: &[u8]) -> Option<Span> {
         let digits = match self.0.len() {
             0 => 4,
             length => length + 2,
@@ -50,12 +50,12 @@ impl Span {
     }
 
     /// Its digits.
-    pub fn digits(&self) -> &str {
+    pub(crate) fn digits(&self) -> &str {
         &self.0
     }
 
     /// Whether nothing is left to narrow down to.
-    pub fn is_day(&self) -> bool {
+    pub(crate) fn is_day(&self) -> bool {
         self.0.len() == 8
     }
 
@@ -72,7 +72,7 @@ impl Span {
     }
 
     /// `All years`, `2014`, `March`, `5`.
-    pub fn short(&self) -> String {
+    pub(crate) fn short(&self) -> String {
         match (self.number(6, 8), self.number(4, 6)) {
             (Some(day), _) => day.to_string(),
             (None, Some(month)) => {
@@ -85,7 +85,7 @@ impl Span {
     }
 
     /// `2014`, `March 2014`, `5 March 2014`.
-    pub fn long(&self) -> String {
+    pub(crate) fn long(&self) -> String {
         let mut words: Vec<String> = self.path().skip(1).map(|span| span.short()).collect();
         words.reverse();
         match words.is_empty() {
@@ -99,7 +99,7 @@ impl Span {
 pub type Counts = BTreeMap<Span, u64>;
 
 /// Where in time this is, with ways back.
-pub fn path(search: &Search<'_>) -> Markup {
+pub(crate) fn path(search: &Search<'_>) -> Markup {
     let last = search.span.digits().len();
     html! {
         nav aria-label="Time" {
@@ -119,7 +119,7 @@ pub fn path(search: &Search<'_>) -> Markup {
 }
 
 /// The parts of a span with captures, as links that narrow down to them.
-pub fn calendar(search: &Search<'_>, counts: &Counts) -> Markup {
+pub(crate) fn calendar(search: &Search<'_>, counts: &Counts) -> Markup {
     match search.span.digits().len() {
         6 => month(search, counts),
         8 => html! {},

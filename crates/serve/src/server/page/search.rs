@@ -29,7 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// What the form asks.
 #[derive(Debug)]
-pub struct Search<'a> {
+pub(crate) struct Search<'a> {
     pub collection: &'a str,
     pub url: &'a str,
     pub span: Span,
@@ -38,7 +38,7 @@ pub struct Search<'a> {
 }
 
 /// What was found of it.
-pub struct Found {
+pub(crate) struct Found {
     /// In each part of the span.
     counts: Counts,
     /// Those that are listed.
@@ -51,14 +51,14 @@ pub struct Found {
 }
 
 /// Why nothing was searched.
-pub struct Refused {
+pub(crate) struct Refused {
     pub status: StatusCode,
     pub why: String,
 }
 
 impl Search<'_> {
     /// This page, with another span.
-    pub fn link(&self, span: &Span) -> String {
+    pub(crate) fn link(&self, span: &Span) -> String {
         self.link_beyond(span, 0)
     }
 
@@ -98,7 +98,7 @@ impl Search<'_> {
     ///
     /// # Errors
     /// When there is no such collection, or the query is wrong.
-    pub async fn ask(&self, federation: &Federation) -> Result<Found, Refused> {
+    pub(crate) async fn ask(&self, federation: &Federation) -> Result<Found, Refused> {
         let Some(collection) = federation.collection(self.collection) else {
             return Err(Refused {
                 status: StatusCode::NOT_FOUND,
@@ -176,7 +176,7 @@ impl Found {
     }
 
     /// The captures, and when they are.
-    pub fn show(&self, search: &Search<'_>) -> Markup {
+    pub(crate) fn show(&self, search: &Search<'_>) -> Markup {
         html! {
             section aria-labelledby="found" {
                 h2 id="found" {

@@ -53,7 +53,7 @@ impl FileSource {
     }
 
     /// A ZipNum cluster: its secondary index, or a folder of those.
-    pub fn clusters(path: std::path::PathBuf, identity: Identity) -> FileSource {
+    pub(crate) fn clusters(path: std::path::PathBuf, identity: Identity) -> FileSource {
         FileSource {
             identity,
             places: Arc::new(Places::new(path, Choice::Clusters)),

@@ -31,7 +31,7 @@ pub(super) struct Claim<'a> {
 
 impl<'a> Claim<'a> {
     /// Reads a line: CDXJ, CDX of 7 to 14 columns, or a JSON object. `None` when it is none of these.
-    pub fn of_line(line: &'a [u8]) -> Option<Claim<'a>> {
+    pub(crate) fn of_line(line: &'a [u8]) -> Option<Claim<'a>> {
         let line = line.trim_ascii_end();
         if let [b'{', ..] = line {
             return Claim::of_object(line);
@@ -60,7 +60,7 @@ impl<'a> Claim<'a> {
     }
 
     /// Reads a JSON object, or an array of values in the order of columns with these names.
-    pub fn of_element(element: &'a [u8], columns: &[String]) -> Option<Claim<'a>> {
+    pub(crate) fn of_element(element: &'a [u8], columns: &[String]) -> Option<Claim<'a>> {
         if let [b'{', ..] = element {
             return Claim::of_object(element);
         }

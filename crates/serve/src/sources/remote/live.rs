@@ -20,7 +20,7 @@ pub struct LiveSource {
 
 impl LiveSource {
     /// The live web.
-    pub fn new(identity: Identity) -> LiveSource {
+    pub(crate) fn new(identity: Identity) -> LiveSource {
         LiveSource { identity }
     }
 

@@ -50,7 +50,7 @@ pub struct MementoSource {
 
 impl MementoSource {
     /// An archive with these three URLs.
-    pub fn new(
+    pub(crate) fn new(
         net: Arc<Net>,
         identity: Identity,
         timegate_url: &str,

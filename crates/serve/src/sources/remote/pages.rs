@@ -101,7 +101,12 @@ struct Reading {
 }
 
 impl Pages {
-    pub fn new(net: Arc<Net>, limits: Limits, question: Question, whitelist: Whitelist) -> Pages {
+    pub(crate) fn new(
+        net: Arc<Net>,
+        limits: Limits,
+        question: Question,
+        whitelist: Whitelist,
+    ) -> Pages {
         let by_time = question.next == Next::KeyOrTime;
         Pages {
             net,

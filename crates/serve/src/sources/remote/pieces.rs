@@ -42,7 +42,7 @@ pub(super) struct Pieces {
 }
 
 impl Pieces {
-    pub fn new() -> Pieces {
+    pub(crate) fn new() -> Pieces {
         Pieces {
             kept: Vec::new(),
             begin: 0,
@@ -53,7 +53,7 @@ impl Pieces {
     }
 
     /// Adds what came. The pieces there are should be taken before.
-    pub fn feed(&mut self, bytes: &[u8]) {
+    pub(crate) fn feed(&mut self, bytes: &[u8]) {
         self.kept.drain(..self.begin);
         self.seen = self.seen.saturating_sub(self.begin);
         self.begin = 0;
@@ -66,7 +66,7 @@ impl Pieces {
     }
 
     /// The next piece that is whole.
-    pub fn next(&mut self) -> Option<Piece<'_>> {
+    pub(crate) fn next(&mut self) -> Option<Piece<'_>> {
         loop {
             match self.form {
                 Form::Unknown => {
@@ -155,7 +155,7 @@ impl Pieces {
     }
 
     /// What is left when nothing more comes: a last line without its end. The error says that it breaks off.
-    pub fn rest(&mut self) -> Result<Option<Piece<'_>>, &'static str> {
+    pub(crate) fn rest(&mut self) -> Result<Option<Piece<'_>>, &'static str> {
         match self.form {
             Form::Lines if !self.skips => {
                 let line = self.kept.get(self.begin..).unwrap_or_default();

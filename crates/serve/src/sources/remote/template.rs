@@ -45,7 +45,7 @@ enum Name {
 
 impl Template {
     /// Reads a template. What is none of the names stays as it is.
-    pub fn new(text: &str) -> Template {
+    pub(crate) fn new(text: &str) -> Template {
         let mut parts = Vec::new();
         let mut rest = text;
         let mut before = String::new();
@@ -78,12 +78,12 @@ impl Template {
     }
 
     /// Whether a URL is put in.
-    pub fn has_url(&self) -> bool {
+    pub(crate) fn has_url(&self) -> bool {
         self.parts.iter().any(|(_, name, _)| *name == Name::Url)
     }
 
     /// The URL with these values.
-    pub fn fill(&self, values: Values<'_>) -> String {
+    pub(crate) fn fill(&self, values: Values<'_>) -> String {
         let mut filled = String::new();
         for (before, name, in_query) in &self.parts {
             filled.push_str(before);
@@ -110,7 +110,7 @@ pub(super) struct Parameters {
 
 impl Parameters {
     /// Those of a URL. Of `closest=` without a moment, which not every server knows what to do with, nothing is left.
-    pub fn of(url: &str) -> Parameters {
+    pub(crate) fn of(url: &str) -> Parameters {
         let (place, query) = url.split_once('?').unwrap_or((url, ""));
         let query = query.split('#').next().unwrap_or_default();
         let pairs = query
@@ -135,31 +135,31 @@ impl Parameters {
     }
 
     /// Whether there is one of that name.
-    pub fn has(&self, name: &str) -> bool {
+    pub(crate) fn has(&self, name: &str) -> bool {
         self.pairs.iter().any(|(other, _)| other == name)
     }
 
     /// Adds one, beside any others of that name.
-    pub fn add(&mut self, name: &str, value: &str) {
+    pub(crate) fn add(&mut self, name: &str, value: &str) {
         let value = utf8_percent_encode(value, IN_QUERY).to_string();
         self.pairs.push((name.to_owned(), value));
     }
 
     /// Adds one, unless there is one of that name.
-    pub fn add_new(&mut self, name: &str, value: &str) {
+    pub(crate) fn add_new(&mut self, name: &str, value: &str) {
         if !self.has(name) {
             self.add(name, value);
         }
     }
 
     /// Puts one, written as it is, in place of all others of that name.
-    pub fn set_written(&mut self, name: &str, value: &str) {
+    pub(crate) fn set_written(&mut self, name: &str, value: &str) {
         self.pairs.retain(|(other, _)| other != name);
         self.pairs.push((name.to_owned(), value.to_owned()));
     }
 
     /// The URL.
-    pub fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         let mut url = self.place.clone();
         for (i, (name, value)) in self.pairs.iter().enumerate() {
             url.push(if i == 0 { '?' } else { '&' });

@@ -31,7 +31,7 @@ pub struct UpstreamSource {
 
 impl UpstreamSource {
     /// The collection at a URL, without `/index`.
-    pub fn new(net: Arc<Net>, identity: Identity, url: &str) -> UpstreamSource {
+    pub(crate) fn new(net: Arc<Net>, identity: Identity, url: &str) -> UpstreamSource {
         UpstreamSource {
             net,
             identity,

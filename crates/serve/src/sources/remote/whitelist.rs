@@ -59,7 +59,12 @@ pub(super) enum Place {
 }
 
 impl Whitelist {
-    pub fn new(query: &Query, members: Arc<str>, place: Place, collection: &Arc<str>) -> Whitelist {
+    pub(crate) fn new(
+        query: &Query,
+        members: Arc<str>,
+        place: Place,
+        collection: &Arc<str>,
+    ) -> Whitelist {
         Whitelist {
             members,
             keys: query.keys.clone(),
@@ -71,7 +76,7 @@ impl Whitelist {
     }
 
     /// Makes a row of a claim, if it is one that was asked for.
-    pub fn push(&self, claim: &Claim<'_>, into: &mut Made) -> Verdict {
+    pub(crate) fn push(&self, claim: &Claim<'_>, into: &mut Made) -> Verdict {
         let Some(timestamp) = timestamp(&claim.timestamp) else {
             return Verdict::Invalid;
         };
@@ -192,17 +197,17 @@ pub(super) struct Made {
 
 impl Made {
     /// How many rows there are.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.places.len()
     }
 
     /// How many bytes they have.
-    pub fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.text.len()
     }
 
     /// Takes the rows.
-    pub fn take(&mut self) -> Batch {
+    pub(crate) fn take(&mut self) -> Batch {
         let text = Bytes::from(std::mem::take(&mut self.text));
         let mut ends = self
             .places
