@@ -78,7 +78,7 @@ impl<K: Store> Frontier<K> {
         Ok(self.idle_from.filter(|&from| from < Millis::MAX))
     }
 
-    /// Deletes idle groups whose gate has passed, at most [`MAX_TIDIED`] at a time. One that a plain client
+    /// Deletes idle groups whose gate has passed, at most `MAX_TIDIED` at a time. One that a plain client
     /// queued URIs for meanwhile starts to wait: its client saw that the group was known, and did not
     /// queue it.
     pub fn tidy(&mut self, ks: &mut K, now: Millis) -> Result<()> {

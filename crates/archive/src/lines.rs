@@ -15,7 +15,7 @@ pub const MAX_LINE: usize = 1024 * 1024;
 const EXAMPLES: usize = 5;
 const SHOWN: usize = 120;
 
-/// What is wrong with a line. [`Display`](fmt::Display) says it to people, and [`Bad::name`] is short and always the
+/// What is wrong with a line. [`Display`](fmt::Display) says it to people, and `Bad::name` is short and always the
 /// same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -233,7 +233,7 @@ impl Tally {
         self.counts.values().sum()
     }
 
-    /// How many there are of each kind, by [`Bad::name`].
+    /// How many there are of each kind, by `Bad::name`.
     pub fn counts(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         self.counts.iter().map(|(name, count)| (*name, *count))
     }

@@ -1,6 +1,6 @@
 //! Index and resource APIs over HTTP, over many archives at once.
 //!
-//! A [`Config`] names collections. A collection has sources of index [rows](row::Row), which are
+//! A [`Config`] names collections. A collection has sources of index [rows](crawlspace_archive::row::Row), which are
 //! asked all at once or one step after the other, and loaders, which find the WARC record that a row is about.
 //! [`server::serve`] answers for all of them.
 //!
@@ -9,15 +9,15 @@
 //! | [`config`] | the configuration file and its normal form |
 //! | [`query`] | what a request asks for |
 //! | [`source`] [`sources`] | where rows come from |
-//! | [`collection`] [`group`] [`merge`] | many sources as one |
-//! | [`operations`] | filter, clamp, collapse, order, limit |
-//! | [`reason`] | what strangers are told of failures |
-//! | [`fuzzy`] | which URLs are similar |
+//! | `collection` `group` [`merge`] | many sources as one |
+//! | `operations` | filter, clamp, collapse, order, limit |
+//! | `reason` | what strangers are told of failures |
+//! | `fuzzy` | which URLs are similar |
 //! | [`memory`] | what all requests together may keep |
 //! | [`link_format`] | links with attributes, as Memento has them |
 //! | [`resource`] | rows to WARC records |
 //! | [`server`] | HTTP |
-//! | [`indexes`] | indexes of jobs, which it gives besides |
+//! | `indexes` | indexes of jobs, which it gives besides |
 
 pub mod access;
 pub(crate) mod breaker;

@@ -1,8 +1,8 @@
 //! Sorted text: CDX and CDXJ files as `LC_ALL=C sort` orders them, alone, in folders, and in ZipNum clusters.
 //!
-//! A file is opened and watched by [`handle`], a folder is listed by [`folder`], and [`search`] finds a line with the
-//! help of [`pivots`]. [`Pieces`] is text that comes piece by piece. [`Ahead`](ahead::Ahead) and [`Back`](back::Back)
-//! make lines of it, a [`Cursor`](cursor::Cursor) takes those of a [`Span`](span::Span), and a [`Scan`](scan::Scan)
+//! A file is opened and watched by `handle`, a folder is listed by [`folder`], and `search` finds a line with the
+//! help of `pivots`. [`Pieces`] is text that comes piece by piece. `Ahead` and `Back`
+//! make lines of it, a `Cursor` takes those of a [`Span`](span::Span), and a [`Scan`](scan::Scan)
 //! merges cursors.
 
 pub(crate) mod ahead;
