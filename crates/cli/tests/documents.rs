@@ -1,7 +1,59 @@
-//! docs/dependencies.md names every direct dependency of every crate with those that use it, and no other.
+//! What the documents say of the repository is true: docs/dependencies.md names every direct dependency of every crate
+//! with those that use it, and no other; pages of the architecture name files and items that exist; links lead
+//! somewhere.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Longest line of the pages of the architecture, in characters.
+const MAX_LINE: usize = 110;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// The files below a folder of the repository, as paths from its root, without those that are built.
+fn files_in(folder: &str) -> Vec<String> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(root().join(folder)).unwrap() {
+        let entry = entry.unwrap();
+        let name = entry.file_name().into_string().unwrap();
+        let path = match folder {
+            "" => name.clone(),
+            _ => format!("{folder}/{name}"),
+        };
+        match entry.file_type().unwrap().is_dir() {
+            true if name == "target" || name.starts_with('.') => {}
+            true => files.extend(files_in(&path)),
+            false => files.push(path),
+        }
+    }
+    files
+}
+
+/// The pages that describe the repository.
+fn pages() -> Vec<String> {
+    let pages = files_in("")
+        .into_iter()
+        .filter(|path| path.ends_with(".md"));
+    pages.filter(|path| path != "CHANGELOG.md").collect()
+}
+
+/// The cells of a row of a table.
+fn cells(row: &str) -> Vec<&str> {
+    let row = row.trim().trim_start_matches('|').trim_end_matches('|');
+    row.split('|').map(str::trim).collect()
+}
+
+/// What a text has between backticks.
+fn code(text: &str) -> impl Iterator<Item = &str> {
+    text.split('`').skip(1).step_by(2)
+}
 
 /// Dependency → crates that use it: `module`, `client`, `archive (tests)`.
 type Uses = BTreeMap<String, BTreeSet<String>>;
@@ -53,12 +105,12 @@ fn documented(page: &str) -> Uses {
 
 #[test]
 fn every_dependency_has_a_reason() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let read = |path: &Path| std::fs::read_to_string(path).unwrap();
+    let root = root();
+    let read = |path: &Path| fs::read_to_string(path).unwrap();
     let mut uses = Uses::new();
     add_required(&read(&root.join("Cargo.toml")), "module", &mut uses);
     let mut folders = vec![root.join("client"), root.join("redis-tests")];
-    let crates = std::fs::read_dir(root.join("crates")).unwrap();
+    let crates = fs::read_dir(root.join("crates")).unwrap();
     folders.extend(crates.map(|folder| folder.unwrap().path()));
     for folder in folders {
         let name = folder.file_name().unwrap().to_string_lossy().into_owned();
@@ -67,4 +119,117 @@ fn every_dependency_has_a_reason() {
     assert!(uses.len() > 50, "{uses:?}");
     let documented = documented(&read(&root.join("docs/dependencies.md")));
     assert_eq!(uses, documented, "manifests (left), page (right)");
+}
+
+#[test]
+fn pages_of_the_architecture_name_what_is_there() {
+    let files = files_in("");
+    // The file, or all files below the folder.
+    let at = |path: &str| -> Vec<&String> {
+        let below = format!("{}/", path.trim_end_matches('/'));
+        let is_meant = |file: &&String| **file == path || file.starts_with(&below);
+        files.iter().filter(is_meant).collect()
+    };
+    let mut wrong = Vec::new();
+    let pages = pages()
+        .into_iter()
+        .filter(|page| page.starts_with("docs/architecture"));
+    for page in pages {
+        let text = read(&page);
+        // Folders that the page names, from which paths on it begin.
+        let named = code(&text).filter(|word| word.ends_with('/') && !at(word).is_empty());
+        let named: BTreeSet<&str> = named.chain([""]).collect();
+        // Of the columns of a table of questions: the header names a folder, a cell a file in it and words of that.
+        let mut columns: Vec<&str> = Vec::new();
+        for (number, line) in text.lines().enumerate() {
+            let mut say = |what: String| wrong.push(format!("{page}:{}: {what}", number + 1));
+            if line.chars().count() > MAX_LINE {
+                say(format!("more than {MAX_LINE} characters"));
+            }
+            if !line.starts_with('|') {
+                columns.clear();
+            } else if line.contains("where is") {
+                let folder = |cell| code(cell).next().unwrap_or_default();
+                columns = cells(line).into_iter().map(folder).collect();
+            }
+            let words = line.split(|c: char| !c.is_ascii_alphanumeric() && !"_-./".contains(c));
+            let words = words.map(|word| word.trim_start_matches(['.', '/']));
+            for file in words.filter(|word| word.ends_with(".rs")) {
+                let is_there = |folder: &&str| !at(&format!("{folder}{file}")).is_empty();
+                if !named.iter().any(is_there) {
+                    say(format!("there is no {file}"));
+                }
+            }
+            for (cell, folder) in cells(line).into_iter().zip(&columns).skip(1) {
+                let mut meant = Vec::new();
+                for word in code(cell).filter(|word| word != folder) {
+                    if word.ends_with(".rs") || word.ends_with(".md") || word.ends_with('/') {
+                        meant = at(&format!("{folder}{word}"));
+                        if meant.is_empty() {
+                            say(format!("{folder} has no {word}"));
+                        }
+                    } else if !meant.iter().any(|file| read(file).contains(word)) {
+                        say(format!("{meant:?} has no {word}"));
+                    }
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// The anchors of the headings of a page.
+fn anchors(page: &str) -> BTreeSet<String> {
+    let headings = prose(page).filter(|(_, line)| line.starts_with('#'));
+    let anchor = |(_, line): (usize, &str)| {
+        let heading = line.trim_start_matches('#').trim().to_lowercase();
+        let kept = heading
+            .chars()
+            .filter(|&c| c.is_alphanumeric() || " -_".contains(c));
+        kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+    };
+    headings.map(anchor).collect()
+}
+
+/// The numbered lines of a page that are not examples.
+fn prose(page: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut fenced = false;
+    page.lines().enumerate().filter(move |(_, line)| {
+        let fence = line.starts_with("```");
+        fenced ^= fence;
+        !fenced && !fence
+    })
+}
+
+#[test]
+fn links_lead_somewhere() {
+    let mut wrong = Vec::new();
+    let mut links = 0;
+    for page in pages() {
+        let text = read(&page);
+        let folder = Path::new(&page).parent().unwrap();
+        for (number, line) in prose(&text) {
+            let targets = line
+                .split("](")
+                .skip(1)
+                .filter_map(|rest| rest.split(')').next());
+            for target in targets.filter(|target| !target.contains("://")) {
+                links += 1;
+                let (path, anchor) = target.split_once('#').unwrap_or((target, ""));
+                let to = match path {
+                    "" => root().join(&page),
+                    _ => root().join(folder).join(path),
+                };
+                let there = match anchor {
+                    "" => to.exists(),
+                    _ => fs::read_to_string(&to).is_ok_and(|page| anchors(&page).contains(anchor)),
+                };
+                if !there {
+                    wrong.push(format!("{page}:{}: {target}", number + 1));
+                }
+            }
+        }
+    }
+    assert!(links > 100, "{links}");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
