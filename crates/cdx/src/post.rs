@@ -21,7 +21,7 @@ mod tests;
 use escape::{push_base64, push_plus};
 
 /// Limit of what is kept of a body, in characters.
-pub const MAX_APPENDIX: usize = 4096;
+pub(crate) const MAX_APPENDIX: usize = 4096;
 
 /// The URL under which a request is looked up. Of a `GET` or a `HEAD` it is the URL itself.
 ///

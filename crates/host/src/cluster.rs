@@ -12,7 +12,7 @@ pub fn hash_tag(key: &[u8]) -> Option<&[u8]> {
 }
 
 /// The slot of a key.
-pub fn slot_of(key: &[u8]) -> usize {
+pub(crate) fn slot_of(key: &[u8]) -> usize {
     usize::from(crc16(hash_tag(key).unwrap_or(key))) % SLOTS
 }
 

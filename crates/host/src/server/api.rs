@@ -76,7 +76,7 @@ impl RmString {
     ///
     /// # Safety
     /// `raw` is a live string, and its reference is the caller's to give away.
-    pub unsafe fn from_owned(raw: *mut raw::RedisModuleString) -> RmString {
+    pub(crate) unsafe fn from_owned(raw: *mut raw::RedisModuleString) -> RmString {
         // SAFETY: `raw` is alive by contract.
         let bytes = unsafe { string_bytes(raw) };
         RmString {
@@ -130,7 +130,7 @@ impl Drop for RmString {
 ///
 /// # Safety
 /// The string lives and is not changed for `'a`.
-pub unsafe fn string_bytes<'a>(raw: *const raw::RedisModuleString) -> &'a [u8] {
+pub(crate) unsafe fn string_bytes<'a>(raw: *const raw::RedisModuleString) -> &'a [u8] {
     let mut len = 0;
     // SAFETY: `raw` is alive by contract.
     unsafe {
@@ -141,7 +141,7 @@ pub unsafe fn string_bytes<'a>(raw: *const raw::RedisModuleString) -> &'a [u8] {
 
 /// Text for the server as a C string. Our own texts are ASCII; anything else is replaced, because
 /// the server takes bytes as characters.
-pub fn c_string(text: &str) -> CString {
+pub(crate) fn c_string(text: &str) -> CString {
     let ascii: Vec<u8> = text
         .bytes()
         .map(|b| match b {

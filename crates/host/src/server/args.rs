@@ -15,7 +15,7 @@ pub type Error = String;
 
 impl<'a> Args<'a> {
     /// Over the arguments that follow the command's name and the prefix.
-    pub fn after_prefix(all: &'a [&'a [u8]]) -> Args<'a> {
+    pub(crate) fn after_prefix(all: &'a [&'a [u8]]) -> Args<'a> {
         Args {
             all,
             at: 0,

@@ -13,7 +13,7 @@ pub struct Part<'a> {
 }
 
 /// The reply to a command that the module ran; released when dropped.
-pub struct CallReply(Part<'static>);
+pub(crate) struct CallReply(Part<'static>);
 
 impl CallReply {
     /// Takes over a reply of the server, which must not be null.

@@ -35,7 +35,7 @@ pub fn in_cluster() -> bool {
 
 /// Takes note of the server's mode, which stays as it is. (Asking for the flags of a context also
 /// measures the server's memory, which is too much for every command.)
-pub fn note_mode(ctx: Ctx) {
+pub(crate) fn note_mode(ctx: Ctx) {
     let flags = context_flags(ctx);
     IN_CLUSTER.store(flags & raw::REDISMODULE_CTX_FLAGS_CLUSTER != 0, Relaxed);
     note_all_changed();
@@ -54,7 +54,7 @@ fn note_at_rest(slot: usize) {
 }
 
 /// Takes note of an event of a key that others caused.
-pub fn note_event(event: &CStr, key: &[u8]) {
+pub(crate) fn note_event(event: &CStr, key: &[u8]) {
     // What no prefix of ours has is not looked at.
     if matches!(event.to_bytes(), b"del" | b"restore") && hash_tag(key).is_some() {
         let slot = slot_of(key);
@@ -63,7 +63,7 @@ pub fn note_event(event: &CStr, key: &[u8]) {
 }
 
 /// Takes note that keys may have come and gone anywhere.
-pub fn note_all_changed() {
+pub(crate) fn note_all_changed() {
     for slots in &CHANGED {
         slots.store(u64::MAX, Relaxed);
     }
@@ -160,7 +160,7 @@ fn elsewhere(ctx: Ctx, prefix: &RmString, slot: usize) -> String {
 
 /// What a client is told when the server refuses a command of the module's own because the key is not there
 /// while its slot is open.
-pub fn not_here(key: &RmString, refusal: &str) -> Option<String> {
+pub(crate) fn not_here(key: &RmString, refusal: &str) -> Option<String> {
     let says_so = in_cluster() && refusal.contains("non local key");
     says_so.then(|| try_again(slot_of(key.as_ref())))
 }

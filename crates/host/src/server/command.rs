@@ -22,7 +22,7 @@ pub const PREFIX_BYTES: usize = 1024;
 
 /// Kind of an argument in the command's documentation.
 #[derive(Clone, Copy, Debug)]
-pub enum ArgKind {
+pub(crate) enum ArgKind {
     /// Any bytes.
     Text,
     /// An integer.

@@ -307,7 +307,7 @@ extern "C" fn set_choice(
 ///
 /// # Errors
 /// A sentence that names the argument and says what is allowed.
-pub fn read_arguments(settings: &[Setting], arguments: &[&[u8]]) -> Result<(), String> {
+pub(crate) fn read_arguments(settings: &[Setting], arguments: &[&[u8]]) -> Result<(), String> {
     let mut rest = arguments;
     while let [name, tail @ ..] = rest {
         let shown = String::from_utf8_lossy(name).to_ascii_lowercase();

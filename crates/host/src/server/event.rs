@@ -5,7 +5,7 @@ use std::os::raw::{c_int, c_void};
 use super::api::{raw, rm};
 
 /// Called on the main thread when the descriptor has something to say.
-pub type Woken = extern "C" fn(c_int, *mut c_void, c_int);
+pub(crate) type Woken = extern "C" fn(c_int, *mut c_void, c_int);
 
 /// Has the event loop listen to a descriptor, for the life of the process.
 ///
@@ -32,7 +32,7 @@ pub unsafe fn listen(descriptor: c_int, woken: Woken) -> Result<(), String> {
 ///
 /// # Safety
 /// As for [`listen`].
-pub unsafe fn bell(woken: Woken) -> Result<c_int, String> {
+pub(crate) unsafe fn bell(woken: Woken) -> Result<c_int, String> {
     // SAFETY: by contract; the descriptor is ours for the life of the process.
     unsafe {
         let bell = libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC);

@@ -291,7 +291,7 @@ extern "C" fn awake(bell: c_int, _: *mut c_void, _: c_int) {
 }
 
 /// Runs those who sleep until an alarm; soon, if nobody may write now.
-pub fn run_alarm() {
+pub(crate) fn run_alarm() {
     if must_not_write() {
         super::alarm::set_in(LATER_MS);
         return;
@@ -362,7 +362,7 @@ fn later() {
 }
 
 /// The internal command: one slice of the job whose turn it is, or what an alarm was set for.
-pub fn run_turn(ctx: Ctx) -> Result<(), String> {
+pub(crate) fn run_turn(ctx: Ctx) -> Result<(), String> {
     let turn = RUNNER.borrow().turn.take();
     match turn {
         Some(Turn::Slice) => run_slice(ctx),

@@ -110,7 +110,7 @@ unsafe fn register(ctx: Ctx, arguments: &[&[u8]], families: &[Family]) -> Result
 }
 
 /// Warns once each time that the server's policy comes to be one that would destroy an index.
-pub fn warn_of_eviction(ctx: Ctx) {
+pub(crate) fn warn_of_eviction(ctx: Ctx) {
     static WARNED: AtomicBool = AtomicBool::new(false);
     let evicts = policy_may_evict();
     if evicts && !WARNED.swap(evicts, Relaxed) {
@@ -166,7 +166,7 @@ unsafe fn register_slice_command(ctx: Ctx) -> Result<(), String> {
 }
 
 /// Whether the server may throw keys away that have no expiry, when memory is short.
-pub fn policy_may_evict() -> bool {
+pub(crate) fn policy_may_evict() -> bool {
     // SAFETY: main thread, outside of any command; the context, information and text are released.
     unsafe {
         let info = rm!(RedisModule_GetServerInfo(

@@ -17,10 +17,10 @@ thread_local! {
 }
 
 /// While this lives, changes of keys are this module's own.
-pub struct OwnWrite(());
+pub(crate) struct OwnWrite(());
 
 /// Marks what follows as this module's own writes.
-pub fn own_write() -> OwnWrite {
+pub(crate) fn own_write() -> OwnWrite {
     OWN_WRITES.with(|n| n.set(n.get() + 1));
     OwnWrite(())
 }
@@ -158,7 +158,7 @@ extern "C" fn server_event(
 ///
 /// # Safety
 /// Called once, with the context of the module's load.
-pub unsafe fn subscribe(ctx: Ctx) -> Result<(), &'static CStr> {
+pub(crate) unsafe fn subscribe(ctx: Ctx) -> Result<(), &'static CStr> {
     let kinds = raw::REDISMODULE_NOTIFY_GENERIC
         | raw::REDISMODULE_NOTIFY_STRING
         | raw::REDISMODULE_NOTIFY_LIST

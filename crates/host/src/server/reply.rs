@@ -10,7 +10,7 @@ use super::api::{c_string, rm, Ctx};
 pub type Outcome = Result<Reply, String>;
 
 /// Sends an outcome.
-pub fn send_outcome(ctx: Ctx, outcome: &Outcome) {
+pub(crate) fn send_outcome(ctx: Ctx, outcome: &Outcome) {
     match outcome {
         Ok(reply) => send(ctx, reply),
         Err(text) => send_error(ctx, text),
@@ -18,7 +18,7 @@ pub fn send_outcome(ctx: Ctx, outcome: &Outcome) {
 }
 
 /// Sends an error; the text is made fit for a reply line.
-pub fn send_error(ctx: Ctx, text: &str) {
+pub(crate) fn send_error(ctx: Ctx, text: &str) {
     let text = c_string(text);
     // SAFETY: main thread, live context.
     unsafe { rm!(RedisModule_ReplyWithError(ctx.raw(), text.as_ptr())) };

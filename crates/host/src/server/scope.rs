@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 /// A database and a prefix as one key for a table: the number of the database in four bytes, then the
 /// prefix. Never empty: a comparison of empty slices reads from no address in a way that is slow on
 /// some processors, and the empty prefix is the commonest.
-pub type Scope = SmallVec<[u8; 64]>;
+pub(crate) type Scope = SmallVec<[u8; 64]>;
 
 /// The scope of a prefix in a database.
 pub fn scope(db: c_int, prefix: &[u8]) -> Scope {

@@ -116,7 +116,7 @@ pub struct RedisKeyspace {
 
 /// Whether a key is the module's own book-keeping, which any user of a command may have read, by its name
 /// behind the prefix.
-pub type Exempt = fn(&[u8]) -> bool;
+pub(crate) type Exempt = fn(&[u8]) -> bool;
 
 /// In whose name keys are read.
 struct Reader {
