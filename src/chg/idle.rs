@@ -70,7 +70,7 @@ impl<K: Store> Frontier<K> {
     }
 
     /// When the first idle group is to be deleted.
-    pub fn next_idle(&mut self, ks: &mut K) -> Result<Option<Millis>> {
+    pub(super) fn next_idle(&mut self, ks: &mut K) -> Result<Option<Millis>> {
         if self.idle_from.is_none() {
             let first = ks.zset_at(&self.names.idle, 0)?;
             self.idle_from = Some(first.map_or(Millis::MAX, |(_, score)| of_score(score)));
@@ -81,7 +81,7 @@ impl<K: Store> Frontier<K> {
     /// Deletes idle groups whose gate has passed, at most `MAX_TIDIED` at a time. One that a plain client
     /// queued URIs for meanwhile starts to wait: its client saw that the group was known, and did not
     /// queue it.
-    pub fn tidy(&mut self, ks: &mut K, now: Millis) -> Result<()> {
+    pub(super) fn tidy(&mut self, ks: &mut K, now: Millis) -> Result<()> {
         self.drop_mark(ks, now)?;
         for _ in 0..MAX_TIDIED {
             if self.next_idle(ks)?.is_none_or(|from| from > now) {

@@ -288,7 +288,11 @@ impl<K: Store> Index<K> {
     }
 
     /// The crawl must be known to the index.
-    pub fn require_known(&mut self, ks: &mut K, crawl: &[u8]) -> Result<super::index::CrawlState> {
+    pub(super) fn require_known(
+        &mut self,
+        ks: &mut K,
+        crawl: &[u8],
+    ) -> Result<super::index::CrawlState> {
         self.standing(ks, crawl)?
             .ok_or_else(|| Error::NoCrawl(crawl.to_vec()))
     }

@@ -31,24 +31,24 @@ impl<K: Store> Index<K> {
     }
 
     /// Whether another program's purge took the crawl out of `allcrawls` and has not decided on it.
-    pub fn is_outgoing(&self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
+    pub(super) fn is_outgoing(&self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
         Ok(self.is_purged(ks) && ks.set_has(&self.names.outgoing, crawl)?)
     }
 
     /// Whether another program canceled the crawl after its hashes had gone into the merged index.
-    pub fn is_canceled(&self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
+    pub(super) fn is_canceled(&self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
         Ok(ks.exists(&self.names.canceled) && ks.set_has(&self.names.canceled, crawl)?)
     }
 
     /// Whether a crawl may be removed: it is committed, or another program was about to remove it.
-    pub fn is_removable(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
+    pub(super) fn is_removable(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
         Ok(self.is_committed(ks, crawl)?
             || self.is_outgoing(ks, crawl)?
             || self.is_canceled(ks, crawl)?)
     }
 
     /// Whether a crawl has any of the keys that nobody can restore.
-    pub fn has_documents(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
+    pub(super) fn has_documents(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
         for which in DOCUMENTED {
             let key = self.crawl_key(ks, crawl, which);
             if ks.exists(&key) {
@@ -60,7 +60,7 @@ impl<K: Store> Index<K> {
 
     /// Where a crawl stands, with those that other programs put aside and those that are in no set;
     /// `None` when there is no such crawl.
-    pub fn standing(&mut self, ks: &mut K, crawl: &[u8]) -> Result<Option<CrawlState>> {
+    pub(super) fn standing(&mut self, ks: &mut K, crawl: &[u8]) -> Result<Option<CrawlState>> {
         if self.is_outgoing(ks, crawl)? {
             return Ok(Some(CrawlState::Outgoing));
         }
@@ -89,7 +89,7 @@ impl<K: Store> Index<K> {
     }
 
     /// Takes a crawl off the sets of other programs, before they delete it.
-    pub fn take_back(&mut self, ks: &mut K, crawl: &[u8]) -> Result<()> {
+    pub(super) fn take_back(&mut self, ks: &mut K, crawl: &[u8]) -> Result<()> {
         for set in [&self.names.outgoing, &self.names.canceled] {
             if ks.exists(set) {
                 ks.set_del(set, crawl)?;
@@ -99,7 +99,7 @@ impl<K: Store> Index<K> {
     }
 
     /// What a crawl's removal takes out of a field of `allcounts`.
-    pub fn removed_count(&mut self, ks: &mut K, crawl: &[u8], name: &[u8]) -> Result<i64> {
+    pub(super) fn removed_count(&mut self, ks: &mut K, crawl: &[u8], name: &[u8]) -> Result<i64> {
         if self.is_committed(ks, crawl)? {
             return self.committed_count(ks, crawl, name);
         }
@@ -123,7 +123,7 @@ impl<K: Store> Index<K> {
     }
 
     /// Notes that lists of holders may be incomplete from now on.
-    pub fn mark_holders_untrusted(&mut self, ks: &mut K) -> Result<()> {
+    pub(super) fn mark_holders_untrusted(&mut self, ks: &mut K) -> Result<()> {
         if !self.untrusted {
             self.register(ks)?;
             ks.hash_set(&self.names.meta, UNTRUSTED, b"1")?;
@@ -133,7 +133,7 @@ impl<K: Store> Index<K> {
     }
 
     /// Takes note of another program's purge. Belongs at the start of every step that changes owners.
-    pub fn heed_purge(&mut self, ks: &mut K) -> Result<()> {
+    pub(super) fn heed_purge(&mut self, ks: &mut K) -> Result<()> {
         if !self.untrusted && self.is_purged(ks) {
             self.mark_holders_untrusted(ks)
         } else {
@@ -142,7 +142,7 @@ impl<K: Store> Index<K> {
     }
 
     /// Notes that lists of holders are complete: all of the index was checked and repaired.
-    pub fn mark_holders_trusted(&mut self, ks: &mut K) -> Result<()> {
+    pub(super) fn mark_holders_trusted(&mut self, ks: &mut K) -> Result<()> {
         if self.untrusted && !self.is_purged(ks) {
             ks.hash_del(&self.names.meta, UNTRUSTED)?;
             self.untrusted = false;

@@ -64,7 +64,12 @@ pub enum Outcome<V> {
 
 impl<K: Store> Index<K> {
     /// The claim on a hash that is in force at `now`.
-    pub fn claim_on(&mut self, ks: &mut K, digest: &Digest, now: Millis) -> Result<Option<Claim>> {
+    pub(super) fn claim_on(
+        &mut self,
+        ks: &mut K,
+        digest: &Digest,
+        now: Millis,
+    ) -> Result<Option<Claim>> {
         let value = ks.hash_get(&self.names.claims, digest.canonical())?;
         Ok(value
             .and_then(|value| Claim::parse(value.as_ref()))
@@ -185,7 +190,7 @@ impl<K: Store> Index<K> {
     }
 
     /// Gives up one claim if it is this crawl's, or unreadable.
-    pub fn drop_claim_of(
+    pub(super) fn drop_claim_of(
         &mut self,
         ks: &mut K,
         crawl: &[u8],

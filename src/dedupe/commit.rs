@@ -487,7 +487,7 @@ pub struct Gather<N> {
 
 impl<N: Clone + AsRef<[u8]>> Gather<N> {
     /// Ready for the crawl's fields; `spares` those of which nobody knows.
-    pub fn new<K: Store<Name = N>>(
+    pub(super) fn new<K: Store<Name = N>>(
         index: &mut Index<K>,
         ks: &mut K,
         crawl: &[u8],
@@ -508,7 +508,7 @@ impl<N: Clone + AsRef<[u8]>> Gather<N> {
     }
 
     /// Lists one field if it is new.
-    pub fn field<K: Store<Name = N>>(
+    pub(super) fn field<K: Store<Name = N>>(
         &mut self,
         index: &mut Index<K>,
         ks: &mut K,
@@ -527,7 +527,7 @@ impl<N: Clone + AsRef<[u8]>> Gather<N> {
     }
 
     /// Whether a commit took this hash of the crawl.
-    pub fn is_recorded<K: Store<Name = N>>(
+    pub(super) fn is_recorded<K: Store<Name = N>>(
         &self,
         index: &mut Index<K>,
         ks: &mut K,
@@ -662,7 +662,7 @@ impl<K: Store> Index<K> {
 
     /// Takes one hash of a crawl out of the merged index: its next holder owns it, or it goes.
     /// `numbers` are the crawl's commits; crawls that `excluded` names inherit nothing.
-    pub fn withdraw(
+    pub(super) fn withdraw(
         &mut self,
         ks: &mut K,
         crawl: &[u8],
@@ -703,7 +703,7 @@ impl<K: Store> Index<K> {
     }
 
     /// Whether a continued crawl has fields that none of our commands listed as added.
-    pub fn has_unseen_fields(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
+    pub(super) fn has_unseen_fields(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
         let baseline = self.crawl_key(ks, crawl, CrawlKey::Baseline);
         let Some(seen) = ks
             .hash_get(&baseline, b"hashes")?
@@ -720,7 +720,7 @@ impl<K: Store> Index<K> {
     }
 
     /// Whether anything was written for the crawl since its running commit began.
-    pub fn changed_since_commit_began(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
+    pub(super) fn changed_since_commit_began(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
         let added = self.crawl_key(ks, crawl, CrawlKey::Added);
         if ks.hash_len(&added)? > 0 {
             return Ok(true);

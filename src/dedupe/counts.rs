@@ -56,7 +56,7 @@ pub fn read<K: Keyspace>(ks: &mut K, key: &K::Name, field: &[u8]) -> Result<i64>
 
 /// Adds to a field, stopping at the ends of the integer range. Adding 0 changes nothing, and a
 /// field that comes to 0 goes, so that a sum is the same whether it was counted up or counted down.
-pub fn add<K: Keyspace>(ks: &mut K, key: &K::Name, field: &[u8], by: i64) -> Result<()> {
+pub(super) fn add<K: Keyspace>(ks: &mut K, key: &K::Name, field: &[u8], by: i64) -> Result<()> {
     if by == 0 {
         return Ok(());
     }
@@ -65,7 +65,7 @@ pub fn add<K: Keyspace>(ks: &mut K, key: &K::Name, field: &[u8], by: i64) -> Res
 }
 
 /// Sets a field; 0 deletes it.
-pub fn set<K: Keyspace>(ks: &mut K, key: &K::Name, field: &[u8], n: i64) -> Result<()> {
+pub(super) fn set<K: Keyspace>(ks: &mut K, key: &K::Name, field: &[u8], n: i64) -> Result<()> {
     if n == 0 {
         ks.hash_del(key, field)?;
     } else {
@@ -75,7 +75,11 @@ pub fn set<K: Keyspace>(ks: &mut K, key: &K::Name, field: &[u8], n: i64) -> Resu
 }
 
 /// All integer fields whose name starts with `prefix`, with the prefix taken off, sorted by name.
-pub fn all<K: Keyspace>(ks: &mut K, key: &K::Name, prefix: &[u8]) -> Result<Vec<(Vec<u8>, i64)>> {
+pub(super) fn all<K: Keyspace>(
+    ks: &mut K,
+    key: &K::Name,
+    prefix: &[u8],
+) -> Result<Vec<(Vec<u8>, i64)>> {
     let mut counts: Vec<(Vec<u8>, i64)> = fields(ks, key)?
         .iter()
         .filter_map(|(field, value)| {
@@ -89,7 +93,7 @@ pub fn all<K: Keyspace>(ks: &mut K, key: &K::Name, prefix: &[u8]) -> Result<Vec<
 }
 
 /// All fields of a small hash.
-pub fn fields<K: Keyspace>(ks: &mut K, key: &K::Name) -> Result<Batch> {
+pub(super) fn fields<K: Keyspace>(ks: &mut K, key: &K::Name) -> Result<Batch> {
     let mut out = Batch::default();
     let mut cursor = ks.cursor();
     while ks.hash_scan(key, &mut cursor, &mut out)? {}
@@ -97,7 +101,7 @@ pub fn fields<K: Keyspace>(ks: &mut K, key: &K::Name) -> Result<Batch> {
 }
 
 /// All members of a set, sorted, each once.
-pub fn members<K: Keyspace>(ks: &mut K, key: &K::Name) -> Result<Vec<Vec<u8>>> {
+pub(super) fn members<K: Keyspace>(ks: &mut K, key: &K::Name) -> Result<Vec<Vec<u8>>> {
     let mut batch = Batch::default();
     let mut cursor = ks.cursor();
     while ks.set_scan(key, &mut cursor, &mut batch)? {}

@@ -47,7 +47,7 @@ pub fn write_numbers(numbers: &[u64]) -> Vec<u8> {
 
 impl<K: Store> Index<K> {
     /// A committed crawl that plain clients committed gets a baseline: its counts as they are.
-    pub fn ensure_base(&mut self, ks: &mut K, crawl: &[u8]) -> Result<()> {
+    pub(super) fn ensure_base(&mut self, ks: &mut K, crawl: &[u8]) -> Result<()> {
         let baseline = self.crawl_key(ks, crawl, CrawlKey::Baseline);
         if ks.hash_has(&baseline, b"commits")? {
             return Ok(());
@@ -57,7 +57,7 @@ impl<K: Store> Index<K> {
     }
 
     /// Gives a crawl that plain clients committed a place in the order of commits.
-    pub fn adopt(&mut self, ks: &mut K, crawl: &[u8], number: u64) -> Result<()> {
+    pub(super) fn adopt(&mut self, ks: &mut K, crawl: &[u8], number: u64) -> Result<()> {
         let baseline = self.crawl_key(ks, crawl, CrawlKey::Baseline);
         let counts_key = self.crawl_key(ks, crawl, CrawlKey::Counts);
         let waczs = self.crawl_key(ks, crawl, CrawlKey::Waczs);
@@ -111,7 +111,7 @@ impl<K: Store> Index<K> {
     }
 
     /// What a committed crawl adds to a field of `allcounts`.
-    pub fn committed_count(&mut self, ks: &mut K, crawl: &[u8], name: &[u8]) -> Result<i64> {
+    pub(super) fn committed_count(&mut self, ks: &mut K, crawl: &[u8], name: &[u8]) -> Result<i64> {
         let baseline = self.crawl_key(ks, crawl, CrawlKey::Baseline);
         // Of a crawl that is not gone on with, all of its counts are committed, whoever did that.
         if self.is_uncommitted(ks, crawl)? && ks.hash_has(&baseline, b"commits")? {
@@ -147,7 +147,7 @@ impl<K: Store> Index<K> {
     }
 
     /// Whether a crawl is one of those, with the first number of its commits.
-    pub fn unrecorded_number(&mut self, ks: &mut K, crawl: &[u8]) -> Result<Option<u64>> {
+    pub(super) fn unrecorded_number(&mut self, ks: &mut K, crawl: &[u8]) -> Result<Option<u64>> {
         let baseline = self.crawl_key(ks, crawl, CrawlKey::Baseline);
         let number = ks
             .hash_get(&baseline, b"commits")?
@@ -159,7 +159,7 @@ impl<K: Store> Index<K> {
     }
 
     /// Numbers of the commits of a crawl.
-    pub fn numbers_of(&mut self, ks: &mut K, crawl: &[u8]) -> Result<Numbers> {
+    pub(super) fn numbers_of(&mut self, ks: &mut K, crawl: &[u8]) -> Result<Numbers> {
         let baseline = self.crawl_key(ks, crawl, CrawlKey::Baseline);
         Ok(ks
             .hash_get(&baseline, b"commits")?
@@ -168,7 +168,7 @@ impl<K: Store> Index<K> {
     }
 
     /// Further holders of a hash: numbers of commits.
-    pub fn holders(&mut self, ks: &mut K, digest: &Digest) -> Result<Numbers> {
+    pub(super) fn holders(&mut self, ks: &mut K, digest: &Digest) -> Result<Numbers> {
         if self.has_holders.is_none() {
             self.has_holders = Some(self.any_holders(ks)?);
         }
@@ -182,7 +182,12 @@ impl<K: Store> Index<K> {
     }
 
     /// Writes the further holders of a hash.
-    pub fn set_holders(&mut self, ks: &mut K, digest: &Digest, numbers: &[u64]) -> Result<()> {
+    pub(super) fn set_holders(
+        &mut self,
+        ks: &mut K,
+        digest: &Digest,
+        numbers: &[u64],
+    ) -> Result<()> {
         if numbers.is_empty() {
             self.holders_del(ks, digest)?;
         } else {
@@ -193,7 +198,7 @@ impl<K: Store> Index<K> {
     }
 
     /// The crawl of a commit number.
-    pub fn crawl_of(&mut self, ks: &mut K, number: u64) -> Result<Option<Vec<u8>>> {
+    pub(super) fn crawl_of(&mut self, ks: &mut K, number: u64) -> Result<Option<Vec<u8>>> {
         Ok(ks
             .hash_get(&self.names.commits, number.to_string().as_bytes())?
             .map(|crawl| crawl.as_ref().to_vec()))
@@ -245,7 +250,7 @@ impl<K: Store> Index<K> {
     }
 
     /// The record of a crawl for a hash, if it is part of the merged index.
-    pub fn committed_record(
+    pub(super) fn committed_record(
         &mut self,
         ks: &mut K,
         crawl: &[u8],
@@ -274,7 +279,7 @@ impl<K: Store> Index<K> {
 
     /// The first committed crawl, in commit order, that holds the hash beside its `owner`; crawls
     /// that `excluded` names do not count. Gives the crawl and its record.
-    pub fn next_holder(
+    pub(super) fn next_holder(
         &mut self,
         ks: &mut K,
         digest: &Digest,

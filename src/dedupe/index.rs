@@ -254,7 +254,7 @@ impl<K: Store> Index<K> {
 
     /// Makes the index known as one: its format and profile are written down before its first
     /// own write, so that a later change of configuration does not change its meaning.
-    pub fn register(&mut self, ks: &mut K) -> Result<()> {
+    pub(super) fn register(&mut self, ks: &mut K) -> Result<()> {
         if self.registered {
             return Ok(());
         }
@@ -319,7 +319,7 @@ impl<K: Store> Index<K> {
     }
 
     /// Whether the crawl is in `allcrawls`.
-    pub fn is_committed(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
+    pub(super) fn is_committed(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
         if let Some(known) = self.crawls.get(crawl).and_then(|c| c.committed) {
             return Ok(known);
         }
@@ -329,7 +329,7 @@ impl<K: Store> Index<K> {
     }
 
     /// Whether the crawl is in `uncommittedcrawls`.
-    pub fn is_uncommitted(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
+    pub(super) fn is_uncommitted(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
         if let Some(known) = self.crawls.get(crawl).and_then(|c| c.uncommitted) {
             return Ok(known);
         }
@@ -339,7 +339,7 @@ impl<K: Store> Index<K> {
     }
 
     /// Adds to or removes from `allcrawls`.
-    pub fn set_committed(&mut self, ks: &mut K, crawl: &[u8], is: bool) -> Result<()> {
+    pub(super) fn set_committed(&mut self, ks: &mut K, crawl: &[u8], is: bool) -> Result<()> {
         if is {
             self.everybody = None;
             ks.set_add(&self.names.allcrawls, crawl)?;
@@ -357,7 +357,7 @@ impl<K: Store> Index<K> {
     }
 
     /// Adds to or removes from `uncommittedcrawls`.
-    pub fn set_uncommitted(&mut self, ks: &mut K, crawl: &[u8], is: bool) -> Result<()> {
+    pub(super) fn set_uncommitted(&mut self, ks: &mut K, crawl: &[u8], is: bool) -> Result<()> {
         if is {
             ks.set_add(&self.names.uncommitted, crawl)?;
         } else {
@@ -369,7 +369,7 @@ impl<K: Store> Index<K> {
     }
 
     /// Where the crawl stands; `None` when the index does not know it.
-    pub fn state(&mut self, ks: &mut K, crawl: &[u8]) -> Result<Option<CrawlState>> {
+    pub(super) fn state(&mut self, ks: &mut K, crawl: &[u8]) -> Result<Option<CrawlState>> {
         let committed = self.is_committed(ks, crawl)?;
         let uncommitted = self.is_uncommitted(ks, crawl)?;
         Ok(match (committed, uncommitted) {
@@ -382,7 +382,7 @@ impl<K: Store> Index<K> {
 
     /// Refuses an index, or a crawl in it, with a key of another type than it should be: looked at
     /// before a job's first write, so that nothing is half-written.
-    pub fn check_types(&mut self, ks: &mut K, crawl: Option<&[u8]>) -> Result<()> {
+    pub(super) fn check_types(&mut self, ks: &mut K, crawl: Option<&[u8]>) -> Result<()> {
         let names = &self.names;
         self.merged_len(ks)?;
         for hash in [
@@ -458,7 +458,12 @@ impl<K: Store> Index<K> {
 
     /// A plain client removes a crawl without knowing of our keys. Before its id is used again they
     /// go, so that the new crawl is not taken for the old one.
-    pub fn drop_leftovers(&mut self, ks: &mut K, crawl: &[u8], keys: &[CrawlKey]) -> Result<()> {
+    pub(super) fn drop_leftovers(
+        &mut self,
+        ks: &mut K,
+        crawl: &[u8],
+        keys: &[CrawlKey],
+    ) -> Result<()> {
         for number in self.numbers_of(ks, crawl)? {
             if self.crawl_of(ks, number)?.as_deref() == Some(crawl) {
                 ks.hash_del(&self.names.commits, number.to_string().as_bytes())?;
@@ -476,14 +481,14 @@ impl<K: Store> Index<K> {
 
     /// Whether records that come now are a later commit's: the crawl is committed, or a commit
     /// of it is under way.
-    pub fn is_continuing(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
+    pub(super) fn is_continuing(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
         Ok(self.is_committed(ks, crawl)?
             || self.is_committing(ks, crawl)?
             || self.is_outgoing(ks, crawl)?)
     }
 
     /// Takes the next number in the order of commits.
-    pub fn next_number(&mut self, ks: &mut K) -> Result<u64> {
+    pub(super) fn next_number(&mut self, ks: &mut K) -> Result<u64> {
         self.register(ks)?;
         self.next_of(ks, b"commits")
     }
@@ -501,12 +506,12 @@ impl<K: Store> Index<K> {
     }
 
     /// The highest number taken so far.
-    pub fn last_number(&mut self, ks: &mut K) -> Result<u64> {
+    pub(super) fn last_number(&mut self, ks: &mut K) -> Result<u64> {
         Ok(counts::read(ks, &self.names.meta, b"commits")?.max(0) as u64)
     }
 
     /// All committed crawls, sorted by id.
-    pub fn committed(&mut self, ks: &mut K) -> Result<Vec<Vec<u8>>> {
+    pub(super) fn committed(&mut self, ks: &mut K) -> Result<Vec<Vec<u8>>> {
         counts::members(ks, &self.names.allcrawls)
     }
 

@@ -63,7 +63,7 @@ impl<K: Store> Walk<K> {
     }
 
     /// Hands every entry to `each` until time is up; true when all were given.
-    pub fn run(
+    pub(super) fn run(
         &mut self,
         index: &mut Index<K>,
         ks: &mut K,
@@ -91,7 +91,7 @@ impl<K: Store> Walk<K> {
     }
 
     /// The next entries, and whether they are the last. They must be worked off in the same slice.
-    pub fn next(&mut self, index: &Index<K>, ks: &mut K) -> Result<(&Batch, bool)> {
+    pub(super) fn next(&mut self, index: &Index<K>, ks: &mut K) -> Result<(&Batch, bool)> {
         self.batch.clear();
         while let Some(source) = self.sources.last_mut() {
             if self.batch.len() >= index.batch(self.size) {
@@ -133,7 +133,12 @@ impl<K: Store> Default for Adoption<K> {
 
 impl<K: Store> Adoption<K> {
     /// Works until done (true) or out of time.
-    pub fn step(&mut self, index: &mut Index<K>, ks: &mut K, time: Time<'_>) -> Result<bool> {
+    pub(super) fn step(
+        &mut self,
+        index: &mut Index<K>,
+        ks: &mut K,
+        time: Time<'_>,
+    ) -> Result<bool> {
         if index.all_adopted() {
             return Ok(true);
         }

@@ -217,7 +217,7 @@ fn has_reserved_ending(crawl: &[u8]) -> bool {
 }
 
 /// Refuses ids that cannot name a crawl.
-pub fn check_crawl_id(crawl: &[u8]) -> Result<()> {
+pub(super) fn check_crawl_id(crawl: &[u8]) -> Result<()> {
     if crawl.is_empty() || crawl.len() > CRAWL_BYTES || has_reserved_ending(crawl) {
         return Err(Error::BadCrawl(crawl.to_vec()));
     }

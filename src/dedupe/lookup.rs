@@ -77,7 +77,7 @@ impl<K: Store> Index<K> {
     /// Looks a hash up: in the merged index first, then, when `own` names a crawl, among that
     /// crawl's own hashes, then among those of crawls that others see while they run. Other owners that
     /// are not committed, and those whose record is gone, do not count.
-    pub fn find(
+    pub(super) fn find(
         &mut self,
         ks: &mut K,
         digest: &Digest,
@@ -88,7 +88,7 @@ impl<K: Store> Index<K> {
     }
 
     /// Finds a hash with what [`Index::probe`] gave for it, if anything.
-    pub fn find_begun(
+    pub(super) fn find_begun(
         &mut self,
         ks: &mut K,
         digest: &Digest,
@@ -162,7 +162,7 @@ impl<K: Store> Index<K> {
 
     /// Begins to look a hash up in the packed index, if there is one: its memory is on its way to the
     /// processor from now on.
-    pub fn probe<'d>(&self, ks: &mut K, digest: &'d Digest) -> Result<Option<Probe<'d>>> {
+    pub(super) fn probe<'d>(&self, ks: &mut K, digest: &'d Digest) -> Result<Option<Probe<'d>>> {
         let Some(key) = self.packed_key() else {
             return Ok(None);
         };
@@ -213,7 +213,7 @@ impl<K: Store> Index<K> {
 
     /// Ends it: the owner, and its record in `value`, in the usual case. In any other
     /// [`Index::find`] tells.
-    pub fn find_usual(
+    pub(super) fn find_usual(
         &mut self,
         ks: &mut K,
         probe: &Probe<'_>,

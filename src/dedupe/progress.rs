@@ -55,7 +55,7 @@ impl<K: Store> Index<K> {
     }
 
     /// Whether a commit of the crawl is under way, or was cut short.
-    pub fn is_committing(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
+    pub(super) fn is_committing(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
         if self.committing.is_none() {
             self.committing = Some(Self::fields_of(ks, &self.names.committing)?);
         }
@@ -63,14 +63,14 @@ impl<K: Store> Index<K> {
     }
 
     /// How far the commit of a crawl is.
-    pub fn commit_state(&mut self, ks: &mut K, crawl: &[u8]) -> Result<Option<CommitState>> {
+    pub(super) fn commit_state(&mut self, ks: &mut K, crawl: &[u8]) -> Result<Option<CommitState>> {
         Ok(ks
             .hash_get(&self.names.committing, crawl)?
             .and_then(|value| CommitState::parse(value.as_ref())))
     }
 
     /// Writes down how far a commit is; `None` when it has ended.
-    pub fn set_commit_state(
+    pub(super) fn set_commit_state(
         &mut self,
         ks: &mut K,
         crawl: &[u8],
@@ -92,7 +92,7 @@ impl<K: Store> Index<K> {
     }
 
     /// Whether the crawl is being removed or canceled, or such a job was cut short.
-    pub fn is_removing(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
+    pub(super) fn is_removing(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
         Ok(self.removing(ks)?.contains_key(crawl))
     }
 
@@ -114,7 +114,12 @@ impl<K: Store> Index<K> {
     }
 
     /// Marks a crawl as being removed (`Some(state)`), or no longer.
-    pub fn set_removing(&mut self, ks: &mut K, crawl: &[u8], state: Option<&[u8]>) -> Result<()> {
+    pub(super) fn set_removing(
+        &mut self,
+        ks: &mut K,
+        crawl: &[u8],
+        state: Option<&[u8]>,
+    ) -> Result<()> {
         match state {
             Some(state) => ks.hash_set(&self.names.removing, crawl, state)?,
             None => ks.hash_del(&self.names.removing, crawl)?,
@@ -129,14 +134,14 @@ impl<K: Store> Index<K> {
     }
 
     /// Ends a removal: nothing is marked any more.
-    pub fn clear_removing(&mut self, ks: &mut K) -> Result<()> {
+    pub(super) fn clear_removing(&mut self, ks: &mut K) -> Result<()> {
         ks.delete(&self.names.removing)?;
         self.removing = None;
         Ok(())
     }
 
     /// Refuses work on a crawl that is on its way out.
-    pub fn refuse_while_removing(&mut self, ks: &mut K, crawl: &[u8]) -> Result<()> {
+    pub(super) fn refuse_while_removing(&mut self, ks: &mut K, crawl: &[u8]) -> Result<()> {
         if self.is_removing(ks, crawl)? {
             return Err(Error::Removing(crawl.to_vec()));
         }

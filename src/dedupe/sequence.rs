@@ -46,7 +46,7 @@ impl<K: Store> Index<K> {
     }
 
     /// Keeps the reply of a numbered command.
-    pub fn store_reply(
+    pub(super) fn store_reply(
         &mut self,
         ks: &mut K,
         crawl: &[u8],

@@ -21,7 +21,7 @@ impl<K: Store> Index<K> {
     }
 
     /// Notes that a plain client wrote to the merged index: look-ups try every spelling from now on.
-    pub fn invalidate_merged(&mut self, ks: &mut K) -> Result<()> {
+    pub(super) fn invalidate_merged(&mut self, ks: &mut K) -> Result<()> {
         self.merged_is_written &= self.merged_len(ks)? == 0;
         Ok(())
     }
@@ -74,7 +74,11 @@ impl<K: Store> Index<K> {
     }
 
     /// The owner that the merged index has for a hash, under any of its spellings.
-    pub fn get_owner(&self, ks: &mut K, digest: &Digest) -> Result<Option<Stored<K::Value>>> {
+    pub(super) fn get_owner(
+        &self,
+        ks: &mut K,
+        digest: &Digest,
+    ) -> Result<Option<Stored<K::Value>>> {
         if let Some(value) = self.merged_get(ks, digest.written(self.profile))? {
             return Ok(Some(value));
         }
@@ -86,7 +90,11 @@ impl<K: Store> Index<K> {
     }
 
     /// Finds the owner, with the spelling under which it stands.
-    pub fn locate_owner(&self, ks: &mut K, digest: &Digest) -> Result<Option<Under<K::Value>>> {
+    pub(super) fn locate_owner(
+        &self,
+        ks: &mut K,
+        digest: &Digest,
+    ) -> Result<Option<Under<K::Value>>> {
         let written = digest.written(self.profile);
         if let Some(value) = self.merged_get(ks, written)? {
             return Ok(Some((written.to_vec(), value)));
@@ -102,7 +110,7 @@ impl<K: Store> Index<K> {
     }
 
     /// The record of a crawl for a hash, under any of its spellings, committed or not.
-    pub fn record_of(
+    pub(super) fn record_of(
         &mut self,
         ks: &mut K,
         crawl: &[u8],
@@ -119,7 +127,7 @@ impl<K: Store> Index<K> {
     }
 
     /// How a crawl's own hash spells the digest, if it has it.
-    pub fn spelling_in(
+    pub(super) fn spelling_in(
         &mut self,
         ks: &mut K,
         crawl: &[u8],

@@ -219,7 +219,7 @@ impl<K: Store> Index<K> {
     }
 
     /// The owner that the merged index has in a field.
-    pub fn merged_get(&self, ks: &mut K, field: &[u8]) -> Result<Option<Stored<K::Value>>> {
+    pub(super) fn merged_get(&self, ks: &mut K, field: &[u8]) -> Result<Option<Stored<K::Value>>> {
         if let Some(owner) = self.get_packed(ks, Part::Owners, field)? {
             return Ok(Some(owner));
         }
@@ -230,14 +230,14 @@ impl<K: Store> Index<K> {
     }
 
     /// Sets the owner in a field of the merged index.
-    pub fn merged_set(&self, ks: &mut K, field: &[u8], owner: &[u8]) -> Result<()> {
+    pub(super) fn merged_set(&self, ks: &mut K, field: &[u8], owner: &[u8]) -> Result<()> {
         // There is a plain key whenever it is looked at.
         let plain = self.places.plain.as_ref().unwrap_or(&self.names.merged);
         self.set_either(ks, Part::Owners, plain, field, owner)
     }
 
     /// Takes a field out of the merged index.
-    pub fn merged_del(&self, ks: &mut K, field: &[u8]) -> Result<()> {
+    pub(super) fn merged_del(&self, ks: &mut K, field: &[u8]) -> Result<()> {
         if !self.del_packed(ks, Part::Owners, field)? {
             if let Some(key) = &self.places.plain {
                 ks.hash_del(key, field)?;
@@ -247,7 +247,7 @@ impl<K: Store> Index<K> {
     }
 
     /// Number of fields of the merged index.
-    pub fn merged_len(&self, ks: &mut K) -> Result<u64> {
+    pub(super) fn merged_len(&self, ks: &mut K) -> Result<u64> {
         let plain = match &self.places.plain {
             Some(key) => ks.hash_len(key)?,
             None => 0,
@@ -262,7 +262,7 @@ impl<K: Store> Index<K> {
     }
 
     /// A field of a crawl's records.
-    pub fn record_get(
+    pub(super) fn record_get(
         &mut self,
         ks: &mut K,
         crawl: &[u8],
@@ -279,7 +279,7 @@ impl<K: Store> Index<K> {
     }
 
     /// Whether a crawl has a record in that field.
-    pub fn record_has(&mut self, ks: &mut K, crawl: &[u8], field: &[u8]) -> Result<bool> {
+    pub(super) fn record_has(&mut self, ks: &mut K, crawl: &[u8], field: &[u8]) -> Result<bool> {
         let records = self.crawl_key(ks, crawl, CrawlKey::Records);
         Ok(ks.hash_has(&records, field)?
             || (self.may_be_packed(ks, crawl)?
@@ -307,19 +307,19 @@ impl<K: Store> Index<K> {
     }
 
     /// Takes a field out of a crawl's records; true when it was there.
-    pub fn record_del(&mut self, ks: &mut K, crawl: &[u8], field: &[u8]) -> Result<bool> {
+    pub(super) fn record_del(&mut self, ks: &mut K, crawl: &[u8], field: &[u8]) -> Result<bool> {
         let packed = self.del_packed(ks, Part::Records(crawl), field)?;
         let records = self.crawl_key(ks, crawl, CrawlKey::Records);
         Ok(ks.hash_del(&records, field)? || packed)
     }
 
     /// Takes a field out of a crawl's packed records.
-    pub fn unpack_record(&mut self, ks: &mut K, crawl: &[u8], field: &[u8]) -> Result<()> {
+    pub(super) fn unpack_record(&mut self, ks: &mut K, crawl: &[u8], field: &[u8]) -> Result<()> {
         self.del_packed(ks, Part::Records(crawl), field).map(drop)
     }
 
     /// Number of records that a crawl has.
-    pub fn records_len(&mut self, ks: &mut K, crawl: &[u8]) -> Result<u64> {
+    pub(super) fn records_len(&mut self, ks: &mut K, crawl: &[u8]) -> Result<u64> {
         let records = self.crawl_key(ks, crawl, CrawlKey::Records);
         let plain = ks.hash_len(&records)?;
         let packed = self.packed_records_len(ks, crawl)?;
@@ -337,7 +337,7 @@ impl<K: Store> Index<K> {
     }
 
     /// Crawls that have packed records.
-    pub fn packed_crawls(&self, ks: &mut K) -> Result<Vec<Vec<u8>>> {
+    pub(super) fn packed_crawls(&self, ks: &mut K) -> Result<Vec<Vec<u8>>> {
         match &self.places.packed {
             Some(key) => Ok(ks
                 .packed(key, |packed| packed.crawls())?
@@ -347,19 +347,19 @@ impl<K: Store> Index<K> {
     }
 
     /// Number of a crawl's records that are packed.
-    pub fn packed_records_len(&self, ks: &mut K, crawl: &[u8]) -> Result<u64> {
+    pub(super) fn packed_records_len(&self, ks: &mut K, crawl: &[u8]) -> Result<u64> {
         self.len_packed(ks, Part::Records(crawl))
     }
 
     /// How many of a crawl's packed records stand in its plain hash as well.
-    pub fn copied(&mut self, ks: &mut K, crawl: &[u8]) -> Result<u64> {
+    pub(super) fn copied(&mut self, ks: &mut K, crawl: &[u8]) -> Result<u64> {
         let baseline = self.crawl_key(ks, crawl, CrawlKey::Baseline);
         let copied = ks.hash_get(&baseline, COPIED)?;
         Ok(copied.and_then(|n| parse_unsigned(n.as_ref())).unwrap_or(0))
     }
 
     /// Writes that number down.
-    pub fn set_copied(&mut self, ks: &mut K, crawl: &[u8], copied: u64) -> Result<()> {
+    pub(super) fn set_copied(&mut self, ks: &mut K, crawl: &[u8], copied: u64) -> Result<()> {
         if copied != self.copied(ks, crawl)? {
             let baseline = self.crawl_key(ks, crawl, CrawlKey::Baseline);
             match copied {
@@ -372,7 +372,7 @@ impl<K: Store> Index<K> {
 
     /// Copies a record of a crawl's plain hash into the packed index. With `owns`, the crawl becomes
     /// its owner if nobody is; whether it did.
-    pub fn take(
+    pub(super) fn take(
         &mut self,
         ks: &mut K,
         crawl: &[u8],
@@ -393,7 +393,7 @@ impl<K: Store> Index<K> {
     }
 
     /// Tells the packed index how many records of a crawl will come.
-    pub fn expect(&mut self, ks: &mut K, crawl: &[u8], records: u64) -> Result<()> {
+    pub(super) fn expect(&mut self, ks: &mut K, crawl: &[u8], records: u64) -> Result<()> {
         if let (Some(key), true) = (&self.places.packed, records >= WORTH_EXPECTING) {
             ks.change_packed(key, &Op::Expect(crawl, records))?;
         }
@@ -401,7 +401,7 @@ impl<K: Store> Index<K> {
     }
 
     /// Tells it that no more will come.
-    pub fn expect_no_more(&mut self, ks: &mut K, crawl: &[u8]) -> Result<()> {
+    pub(super) fn expect_no_more(&mut self, ks: &mut K, crawl: &[u8]) -> Result<()> {
         if self.packed_records_len(ks, crawl)? >= WORTH_EXPECTING {
             if let Some(key) = &self.places.packed {
                 ks.change_packed(key, &Op::Expect(crawl, 0))?;
@@ -411,7 +411,11 @@ impl<K: Store> Index<K> {
     }
 
     /// The numbers that `holders` has for a hash.
-    pub fn holders_get(&self, ks: &mut K, digest: &Digest) -> Result<Option<Stored<K::Value>>> {
+    pub(super) fn holders_get(
+        &self,
+        ks: &mut K,
+        digest: &Digest,
+    ) -> Result<Option<Stored<K::Value>>> {
         let field = digest.canonical();
         if let Some(value) = self.get_packed(ks, Part::Holders, field)? {
             return Ok(Some(value));
@@ -423,18 +427,18 @@ impl<K: Store> Index<K> {
     }
 
     /// Sets them.
-    pub fn holders_set(&self, ks: &mut K, digest: &Digest, numbers: &[u8]) -> Result<()> {
+    pub(super) fn holders_set(&self, ks: &mut K, digest: &Digest, numbers: &[u8]) -> Result<()> {
         let field = digest.canonical();
         self.set_either(ks, Part::Holders, &self.names.holders, field, numbers)
     }
 
     /// Takes them out.
-    pub fn holders_del(&self, ks: &mut K, digest: &Digest) -> Result<()> {
+    pub(super) fn holders_del(&self, ks: &mut K, digest: &Digest) -> Result<()> {
         self.holders_del_field(ks, digest.canonical())
     }
 
     /// Takes a field of `holders` out, however it is spelled.
-    pub fn holders_del_field(&self, ks: &mut K, field: &[u8]) -> Result<()> {
+    pub(super) fn holders_del_field(&self, ks: &mut K, field: &[u8]) -> Result<()> {
         if !self.del_packed(ks, Part::Holders, field)? && self.places.plain.is_some() {
             ks.hash_del(&self.names.holders, field)?;
         }
@@ -442,7 +446,7 @@ impl<K: Store> Index<K> {
     }
 
     /// Whether any hash has further holders.
-    pub fn any_holders(&self, ks: &mut K) -> Result<bool> {
+    pub(super) fn any_holders(&self, ks: &mut K) -> Result<bool> {
         Ok(self.len_packed(ks, Part::Holders)? > 0
             || (self.places.plain.is_some() && ks.exists(&self.names.holders)))
     }

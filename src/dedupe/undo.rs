@@ -26,7 +26,7 @@ fn parse_member(what: &[u8]) -> Option<(&[u8], &[u8])> {
 impl<K: Store> Index<K> {
     /// Saves what `what` was before its first change since the last commit, or since the start of
     /// the one under way. Only crawls that can be taken back to a commit need it.
-    pub fn save_for_undo(
+    pub(super) fn save_for_undo(
         &mut self,
         ks: &mut K,
         crawl: &[u8],
@@ -45,7 +45,7 @@ impl<K: Store> Index<K> {
     }
 
     /// The start of a commit: what was new so far is the commit's, what comes is the next one's.
-    pub fn begin_baseline(&mut self, ks: &mut K, crawl: &[u8]) -> Result<()> {
+    pub(super) fn begin_baseline(&mut self, ks: &mut K, crawl: &[u8]) -> Result<()> {
         let baseline = self.crawl_key(ks, crawl, CrawlKey::Baseline);
         let counts_key = self.crawl_key(ks, crawl, CrawlKey::Counts);
         let waczs = self.crawl_key(ks, crawl, CrawlKey::Waczs);
@@ -73,7 +73,7 @@ impl<K: Store> Index<K> {
     }
 
     /// The end of a commit: its counts are the baseline now.
-    pub fn settle_baseline(&mut self, ks: &mut K, crawl: &[u8], number: u64) -> Result<()> {
+    pub(super) fn settle_baseline(&mut self, ks: &mut K, crawl: &[u8], number: u64) -> Result<()> {
         let baseline = self.crawl_key(ks, crawl, CrawlKey::Baseline);
         let mut numbers = self.numbers_of(ks, crawl)?;
         if !numbers.contains(&number) {
@@ -111,7 +111,7 @@ impl<K: Store> Index<K> {
 
     /// Takes a continued crawl's counts, WACZ list and dependencies back to its last commit.
     /// Its hashes are taken back before this.
-    pub fn restore_baseline(&mut self, ks: &mut K, crawl: &[u8]) -> Result<()> {
+    pub(super) fn restore_baseline(&mut self, ks: &mut K, crawl: &[u8]) -> Result<()> {
         let baseline = self.crawl_key(ks, crawl, CrawlKey::Baseline);
         let counts_key = self.crawl_key(ks, crawl, CrawlKey::Counts);
         let waczs = self.crawl_key(ks, crawl, CrawlKey::Waczs);
@@ -216,7 +216,7 @@ impl<K: Store> Index<K> {
     /// stays has a finished file of that name, be it the same one. Looking through the lists is for the
     /// rare names that are there twice, and for those in `src:d` that no commit of this crawl may have
     /// put there (`is_ours` is false).
-    pub fn drop_finished(&mut self, ks: &mut K, name: &[u8], is_ours: bool) -> Result<()> {
+    pub(super) fn drop_finished(&mut self, ks: &mut K, name: &[u8], is_ours: bool) -> Result<()> {
         if !ks.set_has(&self.names.finished, name)? {
             return Ok(());
         }

@@ -222,7 +222,7 @@ impl<K: Store> Index<K> {
 
     /// The WACZ files of a crawl in order; elements that are not JSON objects of this kind are
     /// given with their raw text as the name.
-    pub fn wacz_list(&mut self, ks: &mut K, crawl: &[u8]) -> Result<Vec<WaczEntry>> {
+    pub(super) fn wacz_list(&mut self, ks: &mut K, crawl: &[u8]) -> Result<Vec<WaczEntry>> {
         let waczs = self.crawl_key(ks, crawl, CrawlKey::Waczs);
         let len = ks.list_len(&waczs)?;
         let mut entries = Vec::with_capacity(len as usize);

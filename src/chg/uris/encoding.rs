@@ -348,7 +348,7 @@ impl Uris {
 
     /// Adds what a chunk holds; how many URIs it gave, leased ones included. What is there already
     /// is skipped. Nothing changes on an error, which says what is wrong.
-    pub fn load(&mut self, chunk: &[u8]) -> Result<u64, String> {
+    pub(crate) fn load(&mut self, chunk: &[u8]) -> Result<u64, String> {
         let chunk = Chunk::read(chunk)?;
         let mut numbers = BTreeMap::new();
         for stored in &chunk.executions {
