@@ -100,6 +100,9 @@ impl<K: Store> Frontier<K> {
     }
 
     /// Takes URIs in to keep. One that is queued or being fetched for the same execution counts once.
+    ///
+    /// # Errors
+    /// `WRONGTYPE` when a key holds another type; or when the server refuses.
     pub fn add_kept(
         &mut self,
         ks: &mut K,

@@ -99,6 +99,9 @@ impl<K: Store> Frontier<K> {
     }
 
     /// Takes the oldest reports off the list. Leases that ran out unnoticed are noticed first.
+    ///
+    /// # Errors
+    /// `WRONGTYPE` when a key holds another type; or when the server refuses.
     pub fn expired(&mut self, ks: &mut K, most: usize, now: Millis) -> Result<Vec<Report>> {
         self.tidy(ks, now)?;
         for _ in 0..most {

@@ -109,6 +109,9 @@ impl<K: Store> Frontier<K> {
     }
 
     /// Sets limits of a group, which need not be known yet.
+    ///
+    /// # Errors
+    /// `WRONGTYPE` when a key holds another type; or when the server refuses.
     pub fn limit(&mut self, ks: &mut K, id: &[u8], limits: &Limits, now: Millis) -> Result<()> {
         let mut loaded = self.load(ks, id)?;
         self.reclaim(ks, &mut loaded, now)?;
@@ -133,6 +136,9 @@ impl<K: Store> Frontier<K> {
 
     /// Puts groups behind one gate; an empty name takes them away from theirs. They need not be known
     /// yet.
+    ///
+    /// # Errors
+    /// `WRONGTYPE` when a key holds another type; or when the server refuses.
     pub fn group(&mut self, ks: &mut K, gate: &[u8], ids: &[&[u8]], now: Millis) -> Result<()> {
         for id in ids {
             let mut loaded = self.load(ks, id)?;

@@ -107,6 +107,9 @@ impl<K: Store> Frontier<K> {
 
     /// Queues a group that plain clients queued URIs for while it was idle, or that they deleted while
     /// URIs are kept for it.
+    ///
+    /// # Errors
+    /// `WRONGTYPE` when a key holds another type; or when the server refuses.
     pub fn adopt_if_idle(&mut self, ks: &mut K, id: &[u8], now: Millis) -> Result<()> {
         let mut loaded = self.load(ks, id)?;
         let busy = ks.zset_score(&self.names.busy, id)?.is_some();

@@ -128,6 +128,9 @@ impl<K: Store> Frontier<K> {
     }
 
     /// Keeps the lease that was taken together with a release, for a retry of that release.
+    ///
+    /// # Errors
+    /// `WRONGTYPE` when a key holds another type; or when the server refuses.
     pub fn keep_next(&mut self, ks: &mut K, id: &[u8], token: Token, next: &Lease) -> Result<()> {
         let mut loaded = self.load(ks, id)?;
         match &mut loaded.group.last {

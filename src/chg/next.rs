@@ -88,6 +88,9 @@ enum Verdict {
 
 impl<K: Store> Frontier<K> {
     /// Grants leases until there are enough, no more to be had, or time is up.
+    ///
+    /// # Errors
+    /// `WRONGTYPE` when a key holds another type; or when the server refuses.
     pub fn next(
         &mut self,
         ks: &mut K,

@@ -190,6 +190,9 @@ impl<K: Store> Frontier<K> {
     }
 
     /// When something may next be given out or must be tidied up, for whoever sets a timer.
+    ///
+    /// # Errors
+    /// `WRONGTYPE` when a key holds another type; or when the server refuses.
     pub fn wake_at(&mut self, ks: &mut K, now: Millis) -> Result<Option<Millis>> {
         let idle = self.next_idle(ks)?;
         if self.paused(ks)?.all {

@@ -12,13 +12,22 @@ pub const KEPT_URIS: KeyType = KeyType::Native("queue of URIs");
 /// Keys with the URIs of groups.
 pub trait Store: Keyspace {
     /// Looks at the URIs of a key; `None` when there is no such key.
+    ///
+    /// # Errors
+    /// `WRONGTYPE` when the key holds another type.
     fn uris<T>(&mut self, key: &Self::Name, read: impl FnOnce(&Uris) -> T) -> Result<Option<T>>;
 
     /// Makes a change. [`Op::Add`] and [`Op::Load`] make the key if it is not there, and it goes
     /// with its last URI and lease.
+    ///
+    /// # Errors
+    /// `WRONGTYPE` when a key holds another type; or when the server refuses.
     fn change_uris(&mut self, key: &Self::Name, op: &Op<'_>) -> Result<Changed>;
 
     /// Whether the key is there. An error when it holds something else.
+    ///
+    /// # Errors
+    /// `WRONGTYPE` when the key holds another type.
     fn keeps_uris(&mut self, key: &Self::Name) -> Result<bool> {
         Ok(self.uris(key, |_| ())?.is_some())
     }

@@ -210,6 +210,9 @@ impl<K: Store> Frontier<K> {
     }
 
     /// The figures of the whole frontier; `waiters` is how many clients wait for a lease.
+    ///
+    /// # Errors
+    /// `WRONGTYPE` when a key holds another type; or when the server refuses.
     pub fn info(&mut self, ks: &mut K, waiters: u64, now: Millis) -> Result<Reply> {
         let due = ks.zset_count(&self.names.wait, now as f64 + 0.999)?;
         let ready = ks.list_len(&self.names.ready)?;

@@ -71,6 +71,10 @@ impl<K: Store> Index<K> {
     ///
     /// The same record again is a retry and counts nothing; another record of a known hash counts
     /// as a URL and leaves the stored record, unless `earliest` lets it take its place.
+    ///
+    /// # Errors
+    /// `STALE` for an old token or sequence number; `REMOVING` while the crawl is being removed.
+    /// `WRONGTYPE` when a key holds another type; or when the server refuses.
     pub fn add(
         &mut self,
         ks: &mut K,

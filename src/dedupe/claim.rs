@@ -77,6 +77,9 @@ impl<K: Store> Index<K> {
     }
 
     /// Looks a hash up, or else reserves it until `now + ms`.
+    ///
+    /// # Errors
+    /// `REMOVING` while the crawl is being removed. `WRONGTYPE` when a key holds another type; or when the server refuses.
     pub fn claim(
         &mut self,
         ks: &mut K,
@@ -107,6 +110,9 @@ impl<K: Store> Index<K> {
 
     /// Removes some claims that ran out, going on from `cursor`, which is at the start again when
     /// all were looked at.
+    ///
+    /// # Errors
+    /// `WRONGTYPE` when a key holds another type; or when the server refuses.
     pub fn sweep_claims(
         &mut self,
         ks: &mut K,
@@ -128,6 +134,9 @@ impl<K: Store> Index<K> {
 
     /// Refuses a token that no longer counts: one of the hashes is claimed by somebody else, and
     /// none by this token. A claim that ran out without being taken by another is as good as held.
+    ///
+    /// # Errors
+    /// `STALE` when another token holds the claim. `WRONGTYPE` when a key holds another type; or when the server refuses.
     pub fn check_token(
         &mut self,
         ks: &mut K,
@@ -153,6 +162,9 @@ impl<K: Store> Index<K> {
     }
 
     /// Ends the claim with this token, if it is on one of the hashes.
+    ///
+    /// # Errors
+    /// `WRONGTYPE` when a key holds another type; or when the server refuses.
     pub fn settle(&mut self, ks: &mut K, digests: &[Digest], token: u64) -> Result<()> {
         for digest in digests {
             let held = ks

@@ -494,6 +494,9 @@ impl<K: Store> Index<K> {
     }
 
     /// Takes the next claim token.
+    ///
+    /// # Errors
+    /// `WRONGTYPE` when a key holds another type; or when the server refuses.
     pub fn next_token(&mut self, ks: &mut K) -> Result<u64> {
         self.register(ks)?;
         self.next_of(ks, b"tokens")
@@ -516,6 +519,9 @@ impl<K: Store> Index<K> {
     }
 
     /// Ids of the WACZ files whose references a crawl wrote.
+    ///
+    /// # Errors
+    /// `WRONGTYPE` when a key holds another type; or when the server refuses.
     pub fn references_of(&mut self, ks: &mut K, crawl: &[u8]) -> Result<Vec<K::Name>> {
         let refs = self.crawl_key(ks, crawl, CrawlKey::Refs);
         let uuids = counts::members(ks, &refs)?;

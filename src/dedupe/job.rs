@@ -16,6 +16,9 @@ use super::store::Store;
 /// Work on one index, done in slices.
 pub trait Job<K: Store> {
     /// Works until done or out of time. At least a little is done at each step.
+    ///
+    /// # Errors
+    /// What ends the job; what was done stays.
     fn step(&mut self, index: &mut Index<K>, ks: &mut K, time: Time<'_>) -> Result<Step>;
 }
 

@@ -37,7 +37,7 @@ pub enum Sight<N> {
     Usual(Usual<N>),
     /// No committed crawl has it, and no other that others see.
     Absent,
-    /// Only [`Index::find`] can tell.
+    /// Only a full look-up can tell.
     Other,
 }
 
@@ -183,6 +183,9 @@ impl<K: Store> Index<K> {
     }
 
     /// Probes for many hashes.
+    ///
+    /// # Errors
+    /// `WRONGTYPE` when a key holds another type; or when the server refuses.
     pub fn probe_all<'d>(
         &mut self,
         ks: &mut K,
@@ -200,6 +203,9 @@ impl<K: Store> Index<K> {
     }
 
     /// Continues look-ups that were probed: asks for the memory of their records.
+    ///
+    /// # Errors
+    /// `WRONGTYPE` when a key holds another type; or when the server refuses.
     pub fn aim(&mut self, ks: &mut K, probes: &[Probe<'_>]) -> Result<()> {
         if let Some(key) = self.packed_key() {
             ks.packed(key, |packed| {
@@ -237,6 +243,9 @@ impl<K: Store> Index<K> {
     }
 
     /// File name of the WACZ that holds a found record; `None` when the crawl lists none there.
+    ///
+    /// # Errors
+    /// `WRONGTYPE` when a key holds another type; or when the server refuses.
     pub fn container(&mut self, ks: &mut K, found: &Original<K::Value>) -> Result<Option<Vec<u8>>> {
         let waczs = self.crawl_key(ks, found.crawl.id(), CrawlKey::Waczs);
         let Some(entry) = ks.list_get(&waczs, found.record().wacz_index)? else {

@@ -197,6 +197,9 @@ pub struct RequiredBy<K: Store> {
 
 impl<K: Store> RequiredBy<K> {
     /// Asks of this crawl.
+    ///
+    /// # Errors
+    /// `NOCRAWL` when the index has no such crawl. `WRONGTYPE` when a key holds another type; or when the server refuses.
     pub fn new(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Result<RequiredBy<K>> {
         index.require_known(ks, crawl)?;
         let sets = [
@@ -244,6 +247,9 @@ impl<K: Store> Job<K> for RequiredBy<K> {
 }
 
 /// Refuses references that cannot be read.
+///
+/// # Errors
+/// `ERR`, with the first malformed reference.
 pub fn check_references(references: &[&[u8]]) -> Result<()> {
     for reference in references {
         if parse_reference(reference).is_none() {

@@ -39,6 +39,9 @@ impl<K: Store> Index<K> {
 
     /// Writes down whether the merged index has only written forms, so that a restart need not
     /// look at all of it. Belongs at the end of every step that changed it.
+    ///
+    /// # Errors
+    /// `WRONGTYPE` when a key holds another type; or when the server refuses.
     pub fn write_spelling(&mut self, ks: &mut K) -> Result<()> {
         let size = if self.merged_is_written {
             Some(self.merged_len(ks)?).filter(|&size| size > 0)

@@ -36,6 +36,9 @@ impl<K: Store> Index<K> {
     }
 
     /// Figures of one crawl.
+    ///
+    /// # Errors
+    /// `NOCRAWL` when the index has no such crawl. `WRONGTYPE` when a key holds another type; or when the server refuses.
     pub fn crawl_stats(&mut self, ks: &mut K, crawl: &[u8]) -> Result<Reply> {
         let state = self.require_known(ks, crawl)?;
         let mut figures = self.crawl_figures(ks, crawl, state)?;

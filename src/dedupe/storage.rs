@@ -287,6 +287,9 @@ impl<K: Store> Index<K> {
     }
 
     /// Sets a field of a crawl's records: a new one in its plain hash, one that is packed where it is.
+    ///
+    /// # Errors
+    /// `WRONGTYPE` when a key holds another type; or when the server refuses.
     pub fn record_set(
         &mut self,
         ks: &mut K,

@@ -23,14 +23,23 @@ pub enum Holds {
 /// Keys with packed indexes.
 pub trait Store: Keyspace {
     /// Looks at the packed index of a key; `None` when there is no such key.
+    ///
+    /// # Errors
+    /// `WRONGTYPE` when the key holds another type.
     fn packed<T>(&mut self, key: &Self::Name, read: impl FnOnce(&Packed) -> T)
         -> Result<Option<T>>;
 
     /// Makes a change that needs no other key; true if a field is new, or was there to go. The key is
     /// made if it is not there, and goes with its last entry.
+    ///
+    /// # Errors
+    /// `WRONGTYPE` when a key holds another type; or when the server refuses.
     fn change_packed(&mut self, key: &Self::Name, op: &Op<'_>) -> Result<bool>;
 
     /// Takes a record in that stands in the hash `records`, which stays as it is.
+    ///
+    /// # Errors
+    /// `WRONGTYPE` when a key holds another type; or when the server refuses.
     fn take_packed(
         &mut self,
         key: &Self::Name,

@@ -126,6 +126,9 @@ pub struct Finished<'a> {
 impl<K: Store> Index<K> {
     /// Puts a placeholder for a WACZ file into the crawl's list, or finds the one that is there;
     /// its index.
+    ///
+    /// # Errors
+    /// `REMOVING` while the crawl is being removed. `WRONGTYPE` when a key holds another type; or when the server refuses.
     pub fn wacz_open(&mut self, ks: &mut K, crawl: &[u8], filename: &[u8]) -> Result<u64> {
         self.refuse_while_removing(ks, crawl)?;
         let waczs = self.crawl_key(ks, crawl, CrawlKey::Waczs);

@@ -59,6 +59,9 @@ impl Space {
     }
 
     /// Adds what a chunk holds.
+    ///
+    /// # Errors
+    /// What is wrong with the chunk. The space is as far as it was loaded.
     pub fn load_chunk(&mut self, chunk: &[u8]) -> Result<(), String> {
         let (Some(&version), Some(sum), Some(&kind), Some(body)) = (
             chunk.first(),

@@ -25,6 +25,9 @@ const TEXT_BYTES: usize = 1000;
 type Tag = (Vec<u8>, Vec<u8>);
 
 /// Explains what becomes of one line. The condition has to keep to limits, and may come to so much `work`.
+///
+/// # Errors
+/// When the line is malformed, takes more work than allowed, or the condition has errors.
 pub fn explain(
     request: &Request,
     view: &View,

@@ -122,6 +122,9 @@ impl Request {
     }
 
     /// Makes the condition ready, which has to keep to limits.
+    ///
+    /// # Errors
+    /// What is wrong with the expression, a point or a filter; `TOOBIG` beyond the limits.
     pub fn condition(&self, view: &View, most: Bounds) -> Result<Condition, Error> {
         let mut condition = view.condition(&self.asked, most)?;
         if let Some(collapse) = &self.collapse {

@@ -20,6 +20,9 @@ pub struct Wanted<'a> {
 
 /// Gives tags of which a capture that has one of them alone would pass, and where to go on; 0 at the end.
 /// The condition has to keep to limits, and may be asked of so many tags that it comes to `work` questions.
+///
+/// # Errors
+/// What is wrong with the condition; `TOOBIG` beyond the limits.
 pub fn list(
     view: &View,
     asked: &Asked,

@@ -38,6 +38,9 @@ pub struct Point {
 
 impl Point {
     /// Reads one.
+    ///
+    /// # Errors
+    /// When the name, its pattern or the expression is malformed or too large.
     pub fn new(name: &[u8], text: &[u8]) -> Result<Point, Error> {
         if name.is_empty() || name.len() > NAME_BYTES {
             return Err(Error::Argument(format!(
@@ -154,6 +157,9 @@ impl Points {
     }
 
     /// Sets one; one of the same name is replaced in its place.
+    ///
+    /// # Errors
+    /// `CYCLE`, or `TOOBIG` when the space is full.
     pub fn set(&mut self, point: Point) -> Result<(), Error> {
         self.refuse_cycle(&point)?;
         self.restore(point)
@@ -161,6 +167,9 @@ impl Points {
 
     /// Sets one that was set before. A cycle may have come about meanwhile, when a point was removed
     /// that stood before a pattern; readers' requests find it.
+    ///
+    /// # Errors
+    /// `TOOBIG` when the space is full.
     pub fn restore(&mut self, point: Point) -> Result<(), Error> {
         let known = self.by_name.get(&point.name).copied();
         if known.is_none() && self.len() >= MAX_POINTS {
@@ -203,6 +212,9 @@ impl Points {
 
     /// The point that a request means: the literal one of that name, else the first pattern that
     /// matches all of it.
+    ///
+    /// # Errors
+    /// `NOPOINT`.
     pub fn named(&self, name: &[u8]) -> Result<Named<'_>, Error> {
         if let Some(point) = self.set_as(name).filter(|point| point.pattern.is_none()) {
             return Ok(Named {

@@ -41,6 +41,9 @@ pub struct Rule {
 
 impl Rule {
     /// Reads one.
+    ///
+    /// # Errors
+    /// When the name, the field, the regular expression or a template is malformed or too large.
     pub fn new(
         name: &[u8],
         field: &[u8],
@@ -196,6 +199,9 @@ impl Rules {
     }
 
     /// Sets one; one of the same name is replaced in its place.
+    ///
+    /// # Errors
+    /// `TOOBIG` when the space is full.
     pub fn set(&mut self, rule: Rule) -> Result<(), Error> {
         match self.0.iter().position(|known| known.name == rule.name) {
             Some(at) => self.0[at] = Arc::new(rule),

@@ -67,6 +67,9 @@ impl Conditions {
     }
 
     /// The condition of a request, which has to keep to limits if it is not ready yet.
+    ///
+    /// # Errors
+    /// What is wrong with the request or the points; `TOOBIG` beyond the limits.
     pub fn of(
         &self,
         request: &Request,
@@ -243,6 +246,9 @@ impl Space {
     }
 
     /// Adds edges; how many were not there.
+    ///
+    /// # Errors
+    /// When a tag or id is malformed; `CYCLE`; `TOOBIG`. Nothing was changed then.
     pub fn add(&mut self, kind: Tagged, id: &[u8], tags: &[&[u8]]) -> Result<u64, Error> {
         let (added, touched) = self.index.add(kind, id, tags)?;
         self.note(touched);
@@ -262,6 +268,9 @@ impl Space {
 
     /// Loads ids with their tags; those of an id that stands twice are taken together. What was
     /// replaced is handed over.
+    ///
+    /// # Errors
+    /// When a tag or id is malformed; `CYCLE`; `TOOBIG`; `NOSTAGE`.
     pub fn load(
         &mut self,
         kind: Tagged,
@@ -289,6 +298,9 @@ impl Space {
     }
 
     /// Puts the staged copy in place; how many ids it has. What was in place is handed over.
+    ///
+    /// # Errors
+    /// `NOSTAGE` when nothing is staged, or another number of ids than expected.
     pub fn swap(&mut self, kind: Tagged, expect: Option<u64>) -> Result<(u64, Dropped), Error> {
         let swapped = self.index.swap(kind, expect)?;
         self.note(Touched::All);
@@ -301,6 +313,9 @@ impl Space {
     }
 
     /// Sets a rule.
+    ///
+    /// # Errors
+    /// `TOOBIG` when the space is full.
     pub fn set_rule(&mut self, rule: Rule) -> Result<(), Error> {
         Arc::make_mut(&mut self.rules).set(rule)
     }
@@ -311,6 +326,9 @@ impl Space {
     }
 
     /// Sets a point. One that no condition can hold is refused.
+    ///
+    /// # Errors
+    /// `CYCLE`, or `TOOBIG`.
     pub fn set_point(&mut self, point: Point) -> Result<(), Error> {
         point.expression().check_parts()?;
         Arc::make_mut(&mut self.points).set(point)?;

@@ -78,6 +78,9 @@ pub(super) fn cost(weight: usize) -> usize {
 
 impl View {
     /// The clauses that all must hold: those of the point, the expression and each filter.
+    ///
+    /// # Errors
+    /// What is wrong with the expression, a point or a filter; `TOOBIG` beyond the limits.
     pub fn clauses(&self, asked: &Asked, most: Bounds) -> Result<Vec<Clause>, Error> {
         let resolver = Resolver::new(&self.points, most);
         // Before any of them is compiled.
@@ -100,6 +103,9 @@ impl View {
     }
 
     /// What is asked, made ready for many captures.
+    ///
+    /// # Errors
+    /// What is wrong with the expression, a point or a filter; `TOOBIG` beyond the limits.
     pub fn condition(&self, asked: &Asked, most: Bounds) -> Result<Condition, Error> {
         let clauses = self.clauses(asked, most)?;
         Ok(Condition::new(clauses, asked.dialect))

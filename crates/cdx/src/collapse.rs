@@ -24,6 +24,9 @@ pub struct Collapse {
 
 impl Collapse {
     /// `field` or `field:n`, where n is a number of bytes, at least 1.
+    ///
+    /// # Errors
+    /// When the field or the number is malformed.
     pub fn parse(spec: &[u8]) -> Result<Collapse, FilterError> {
         let colon = memchr::memchr(b':', spec);
         let field = Field::named(&spec[..colon.unwrap_or(spec.len())]);
@@ -58,6 +61,9 @@ impl Collapse {
 
     /// Whether the line's value is another than that of the line before; the first line's always is.
     /// From now on this line is the one before.
+    ///
+    /// # Errors
+    /// When the line does not have the field.
     pub fn is_new(&mut self, line: &Line<'_>) -> Result<bool, UnknownField> {
         let value = line
             .field(&self.field)

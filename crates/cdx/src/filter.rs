@@ -135,6 +135,9 @@ impl Filter {
 
     /// Whether the line passes. `has_tag` is asked for tags that the capture may have, none but those of
     /// [`Filter::tag_test`], and no longer than until the answer is known.
+    ///
+    /// # Errors
+    /// When the line does not have the field or column.
     pub fn passes(
         &self,
         line: &Line<'_>,
@@ -204,6 +207,9 @@ impl Filter {
 
     /// Whether lines of that format can answer it: fails where [`Filter::passes`] would fail for every
     /// line that is not CDXJ, and the format has no others, or where its lines never have that many columns.
+    ///
+    /// # Errors
+    /// The field or column that lines of this format do not have.
     pub fn check(&self, format: Format) -> Result<(), UnknownField> {
         let Kind::Text { of, .. } = &self.kind else {
             return Ok(());

@@ -134,6 +134,9 @@ impl<'a> Line<'a> {
     /// assert!(matches!(Line::read(b" CDX N b a m s k S", Format::Auto), Ok(Read::Skipped)));
     /// assert!(Line::read(b"three columns only", Format::Auto).is_err());
     /// ```
+    ///
+    /// # Errors
+    /// When it is malformed, with what is wrong and where.
     #[inline]
     pub fn read(raw: &'a [u8], format: Format) -> Result<Read<'a>, BadLine> {
         let raw = raw.strip_suffix(b"\n").unwrap_or(raw);

@@ -66,6 +66,9 @@ pub struct Pattern {
 
 impl Pattern {
     /// Compiles the pattern. Its groups keep their numbers and names, whatever the anchor.
+    ///
+    /// # Errors
+    /// When it is malformed, or larger than the limits.
     pub fn compile(text: &[u8], anchor: Anchor, limits: Limits) -> Result<Pattern, BadPattern> {
         check_length(text, limits)?;
         Pattern::of_text(&as_str(text), anchor, limits)

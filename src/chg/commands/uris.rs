@@ -31,6 +31,9 @@ impl Internal for ChangeUris {
 ///
 /// # Safety
 /// Called once, with the context of the module's load.
+///
+/// # Errors
+/// When the server refuses.
 pub unsafe fn register(ctx: Ctx) -> Result<(), String> {
     // SAFETY: by contract.
     unsafe {

@@ -155,6 +155,9 @@ impl<'a> Op<'a> {
     }
 
     /// Reads what [`Op::to_args`] wrote; an error says what is wrong.
+    ///
+    /// # Errors
+    /// What is wrong with the arguments.
     pub fn parse(args: &[&'a [u8]]) -> Result<Op<'a>, String> {
         let Some((&name, args)) = args.split_first() else {
             return Err("a change is missing".to_string());

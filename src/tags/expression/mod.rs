@@ -81,16 +81,25 @@ impl Test {
 
 impl Expression {
     /// Reads an expression in which a `$` is a `$`.
+    ///
+    /// # Errors
+    /// `SYNTAX`, with the byte; `TOOBIG`; `BADFIELD`.
     pub fn parse(text: &[u8]) -> Result<Expression, Error> {
         parse::parse(text, None)
     }
 
     /// Reads the expression of an access point whose name has these groups.
+    ///
+    /// # Errors
+    /// `SYNTAX`, with the byte; `TOOBIG`; `BADFIELD`.
     pub fn parse_point(text: &[u8], groups: &Groups) -> Result<Expression, Error> {
         parse::parse(text, Some(groups))
     }
 
     /// Refuses regular expressions that cannot be. Those with places for groups are not known yet.
+    ///
+    /// # Errors
+    /// `BADRE`, with what is wrong.
     pub fn check_patterns(&self) -> Result<(), Error> {
         match self {
             Expression::Field {
@@ -109,6 +118,9 @@ impl Expression {
     }
 
     /// Refuses an expression of more parts than a condition may have, whatever the points in it come to.
+    ///
+    /// # Errors
+    /// `TOOBIG`.
     pub fn check_parts(&self) -> Result<(), Error> {
         if self.parts() > CLAUSES {
             Err(resolve::too_many(CLAUSES))

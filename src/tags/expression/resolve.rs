@@ -70,6 +70,9 @@ impl<'a> Resolver<'a> {
     }
 
     /// Takes note of a filter of the CDX servers that is to be read.
+    ///
+    /// # Errors
+    /// `TOOBIG` when regular expressions exceed the limits together.
     pub fn count_filter(&self, spec: &[u8]) -> Result<(), Error> {
         self.count_pattern(Filter::size(spec))
     }
@@ -87,11 +90,17 @@ impl<'a> Resolver<'a> {
     }
 
     /// Makes a clause of an expression without groups.
+    ///
+    /// # Errors
+    /// `NOPOINT`, `CYCLE`, `BADRE`, `TOOBIG`.
     pub fn expression(&self, expression: &Expression) -> Result<Clause, Error> {
         self.clause(expression, &|_| None, b"", &mut Vec::new())
     }
 
     /// Makes a clause of the point that is called so.
+    ///
+    /// # Errors
+    /// `NOPOINT`, `CYCLE`, `BADRE`, `TOOBIG`.
     pub fn point(&self, name: &[u8]) -> Result<Clause, Error> {
         self.point_within(name, &mut Vec::new())
     }

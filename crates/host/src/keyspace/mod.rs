@@ -121,6 +121,11 @@ impl Batch {
 
 /// Keys of one database. Reads of a missing key give nothing, as in Redis; deleting the last
 /// element deletes the key.
+///
+/// # Errors
+/// Of each method: `WRONGTYPE` when the key holds another type; or when the server
+/// refuses.
+#[allow(clippy::missing_errors_doc)] // said above
 pub trait Keyspace {
     /// A key name made ready once and used many times.
     type Name: Clone + AsRef<[u8]>;

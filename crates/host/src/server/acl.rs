@@ -80,6 +80,9 @@ impl User {
     }
 
     /// Refuses with `NOPERM` when the user may not do that to the key.
+    ///
+    /// # Errors
+    /// `NOPERM`, with the key.
     pub fn check(&self, key: &RmString, access: Access) -> Result<(), String> {
         if self.raw.is_null() {
             return Ok(());

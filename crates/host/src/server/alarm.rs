@@ -105,6 +105,9 @@ extern "C" fn went_off(timer: c_int, _: *mut c_void, _: c_int) {
 ///
 /// # Safety
 /// Called once, with the context of the module's load.
+///
+/// # Errors
+/// When the system gives no timer, or the event loop refuses it.
 pub unsafe fn start() -> Result<(), String> {
     // SAFETY: by contract; the descriptor is ours for the life of the process.
     unsafe {

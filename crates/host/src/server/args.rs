@@ -44,6 +44,9 @@ impl<'a> Args<'a> {
     }
 
     /// The next argument, called `name` in errors.
+    ///
+    /// # Errors
+    /// `ERR` when it is missing.
     pub fn next(&mut self, name: &str) -> Result<&'a [u8], Error> {
         let argument = self
             .peek()
@@ -53,6 +56,9 @@ impl<'a> Args<'a> {
     }
 
     /// The next argument, which has 1 to `maximum` bytes.
+    ///
+    /// # Errors
+    /// `ERR` when it is missing, empty or too long.
     pub fn bytes(&mut self, name: &str, maximum: usize) -> Result<&'a [u8], Error> {
         let argument = self.next(name)?;
         if argument.is_empty() {
@@ -72,6 +78,9 @@ impl<'a> Args<'a> {
     }
 
     /// The next argument, an integer from `least` to `most`.
+    ///
+    /// # Errors
+    /// `ERR` when it is missing, malformed or out of range.
     pub fn unsigned(&mut self, name: &str, least: u64, most: u64) -> Result<u64, Error> {
         let argument = self.next(name)?;
         match parse_unsigned(argument) {
@@ -106,6 +115,9 @@ impl<'a> Args<'a> {
     }
 
     /// Refuses arguments that nobody asked for.
+    ///
+    /// # Errors
+    /// `ERR`, with the first unexpected argument.
     pub fn end(&self) -> Result<(), Error> {
         match self.peek() {
             None => Ok(()),

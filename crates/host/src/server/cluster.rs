@@ -71,6 +71,9 @@ pub(crate) fn note_all_changed() {
 
 /// Refuses, with the error that sends a client where it must go, unless every key of the prefix that exists
 /// is here and may be used by the client of the context. Outside of a cluster everything is.
+///
+/// # Errors
+/// `MOVED`, `ASK`, `TRYAGAIN` or `CLUSTERDOWN`, as the server says it.
 pub fn check(ctx: Ctx, prefix: &RmString, writes: bool) -> Result<(), String> {
     if !in_cluster() {
         return Ok(());

@@ -181,6 +181,9 @@ pub trait Command {
     /// How it is described.
     const SPEC: Spec;
     /// Reads the arguments, does it, and answers. An error text has its code word first.
+    ///
+    /// # Errors
+    /// The error reply, with its code word first.
     fn run(call: &mut Call<'_>) -> Result<Answer, String>;
 }
 
@@ -294,6 +297,9 @@ pub trait Internal {
     /// Flags of the server.
     const FLAGS: &'static CStr;
     /// Does it. An error text has its code word first.
+    ///
+    /// # Errors
+    /// The error reply, with its code word first.
     fn run(call: &mut InternalCall<'_>) -> Result<(), String>;
 }
 
@@ -313,6 +319,9 @@ pub struct InternalCall<'a> {
 ///
 /// # Safety
 /// Called with the context of the module's load.
+///
+/// # Errors
+/// When the server refuses.
 pub unsafe fn register_internal<C: Internal>(ctx: Ctx) -> Result<(), String> {
     extern "C" fn entry<C: Internal>(
         ctx: RawCtx,
@@ -381,6 +390,9 @@ pub unsafe fn register_internal<C: Internal>(ctx: Ctx) -> Result<(), String> {
 ///
 /// # Safety
 /// Called with the context of the module's load.
+///
+/// # Errors
+/// When the server refuses.
 pub unsafe fn register<C: Command>(ctx: Ctx) -> Result<(), String> {
     let spec = C::SPEC;
     let name = c_string(spec.name);

@@ -10,6 +10,9 @@ use super::info;
 ///
 /// What the callback borrowed is released by unwinding; rules write to keys only after everything
 /// that can fail was looked at, so that a bug leaves no half-written data behind.
+///
+/// # Errors
+/// The text of the panic.
 pub fn guarded<T>(what: &str, callback: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(callback)).map_err(|panic| {
         let text = panic_text(&panic);

@@ -448,6 +448,9 @@ const DATA_CHANGED: &str = "UNBLOCKED the database was emptied, swapped or loade
 ///
 /// # Safety
 /// Called once, with the context of the module's load.
+///
+/// # Errors
+/// When the system gives no descriptor, or the event loop refuses it.
 pub unsafe fn start(ctx: Ctx) -> Result<(), String> {
     // SAFETY: by contract.
     unsafe {

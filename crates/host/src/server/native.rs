@@ -40,8 +40,14 @@ pub trait Native: Clone + Default + Send + 'static {
         self.save(&mut |chunk| element(&[chunk]));
     }
     /// Adds what a chunk holds. It may come from anybody who may run `RESTORE`.
+    ///
+    /// # Errors
+    /// What is wrong with the chunk.
     fn load(&mut self, chunk: &[u8], version: c_int) -> Result<(), String>;
     /// Whether nothing is missing, after the last chunk. A value that never is empty would be missing.
+    ///
+    /// # Errors
+    /// What is missing.
     fn loaded(&self) -> Result<(), String> {
         if self.is_empty() {
             Err("it is empty".to_string())
@@ -86,6 +92,9 @@ impl Default for Registered {
 ///
 /// # Safety
 /// Called once a type, with the context of the module's load.
+///
+/// # Errors
+/// When the server refuses.
 pub unsafe fn register<T: Native>(ctx: Ctx) -> Result<(), String> {
     // SAFETY: plain data; all zeroes stand for callbacks that there are not.
     let mut methods: raw::RedisModuleTypeMethods = unsafe { std::mem::zeroed() };

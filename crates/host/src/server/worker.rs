@@ -116,6 +116,9 @@ static EVENT: AtomicI32 = AtomicI32::new(-1);
 
 /// Hands work in for the client of `ctx`, with arguments of its command.
 /// Where a client cannot wait (`MULTI`, scripts) it is done at once.
+///
+/// # Errors
+/// The error reply of work that was done at once.
 pub fn submit(
     ctx: Ctx,
     arguments: Vec<RmString>,
@@ -377,6 +380,9 @@ pub fn drop_away<T: Send + 'static>(what: T) {
 ///
 /// # Safety
 /// Called once, on the main thread, while the module loads.
+///
+/// # Errors
+/// When the system gives no descriptor, or the event loop refuses it.
 pub unsafe fn ready() -> Result<(), String> {
     // SAFETY: by contract.
     EVENT.store(unsafe { event::bell(done)? }, Relaxed);

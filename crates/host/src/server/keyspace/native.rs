@@ -73,6 +73,9 @@ impl RedisKeyspace {
     /// change appends to the log what replicas need to make it as well, together with `beside`, the
     /// name of another key; the number is 0 at the beginning of a log and else what the change before
     /// left there.
+    ///
+    /// # Errors
+    /// `WRONGTYPE` when the key holds another type.
     pub fn gather_native<T: Native, R>(
         &mut self,
         key: &RmString,
@@ -188,6 +191,9 @@ impl RedisKeyspace {
     }
 
     /// The value of a key; `None` when there is no such key.
+    ///
+    /// # Errors
+    /// `WRONGTYPE` when the key holds another type.
     pub fn native<T: Native>(&mut self, key: &RmString) -> Result<Option<&T>> {
         let handle = self.handle(key, KeyType::Native(T::WHAT), false)?;
         if handle.is_null() || Self::is_empty(handle) {
@@ -202,6 +208,9 @@ impl RedisKeyspace {
     /// Changes the value of a key, and tells of it if there was a change. A key that is not there
     /// is made if the change may do so, and goes when nothing is left in it. What the change does to a
     /// new value counts only if it tells of it.
+    ///
+    /// # Errors
+    /// `WRONGTYPE` when the key holds another type.
     pub fn change_native<T: Native, R>(
         &mut self,
         key: &RmString,
