@@ -84,7 +84,7 @@ impl Pattern {
     /// assert!(java(br"\p{Upper}+\Q.gz\E").unwrap().is_match(b"ABC.gz"));
     /// assert!(java(b"a++b").is_err());
     /// ```
-    pub(crate) fn compile_java(
+    pub fn compile_java(
         text: &[u8],
         anchor: Anchor,
         limits: Limits,
