@@ -50,6 +50,11 @@ fn cells(row: &str) -> Vec<&str> {
     row.split('|').map(str::trim).collect()
 }
 
+/// The words that can be names of items.
+fn names(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !c.is_alphanumeric() && c != '_')
+}
+
 /// What a text has between backticks.
 fn code(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
@@ -130,6 +135,8 @@ fn pages_of_the_architecture_name_what_is_there() {
         let is_meant = |file: &&String| **file == path || file.starts_with(&below);
         files.iter().filter(is_meant).collect()
     };
+    let sources = files.iter().filter(|file| file.ends_with(".rs"));
+    let sources: String = sources.map(|file| read(file)).collect();
     let mut wrong = Vec::new();
     let pages = pages()
         .into_iter()
@@ -160,6 +167,12 @@ fn pages_of_the_architecture_name_what_is_there() {
                     say(format!("there is no {file}"));
                 }
             }
+            let is_name = |word: &&str| word.contains('_') && names(word).eq([*word]);
+            for name in code(line).filter(is_name) {
+                if !sources.contains(name) {
+                    say(format!("nothing is called {name}"));
+                }
+            }
             for (cell, folder) in cells(line).into_iter().zip(&columns).skip(1) {
                 let mut meant = Vec::new();
                 for word in code(cell).filter(|word| word != folder) {
@@ -168,7 +181,10 @@ fn pages_of_the_architecture_name_what_is_there() {
                         if meant.is_empty() {
                             say(format!("{folder} has no {word}"));
                         }
-                    } else if !meant.iter().any(|file| read(file).contains(word)) {
+                    } else if !meant
+                        .iter()
+                        .any(|file| names(&read(file)).any(|name| name == word))
+                    {
                         say(format!("{meant:?} has no {word}"));
                     }
                 }
