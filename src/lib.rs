@@ -17,7 +17,7 @@ static ALLOCATOR: host::server::api::RedisAlloc = host::server::api::RedisAlloc;
 /// # Safety
 /// The pointers are the server's: a context, and `argc` live strings.
 #[cfg(feature = "module")]
-#[no_mangle]
+#[unsafe(no_mangle)]
 #[allow(non_snake_case)]
 pub unsafe extern "C" fn RedisModule_OnLoad(
     ctx: host::server::api::RawCtx,
@@ -36,7 +36,7 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
 /// Called by the server before it unloads the module, which is refused: the event loop holds a
 /// callback of this module.
 #[cfg(feature = "module")]
-#[no_mangle]
+#[unsafe(no_mangle)]
 #[allow(non_snake_case)]
 pub extern "C" fn RedisModule_OnUnload(_: host::server::api::RawCtx) -> std::os::raw::c_int {
     host::server::api::raw::REDISMODULE_ERR as std::os::raw::c_int

@@ -1,6 +1,6 @@
 //! A frontier with a group in every state there is, and random commands for one.
 
-use crate::frontier::{release, Frontier, Lease};
+use crate::frontier::{Frontier, Lease, release};
 use crate::rng::Rng;
 
 /// What is out in a frontier with a group in every state.

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::corpus::{sha256_of, size_of, url_of, DATE};
-use crate::wire::{array, bulk, int, Reply, Wire, Word};
+use crate::corpus::{DATE, sha256_of, size_of, url_of};
+use crate::wire::{Reply, Wire, Word, array, bulk, int};
 
 /// The five words of the `n`-th made-up record: hash, WACZ index, date, URL, size.
 pub fn words_of(n: u64) -> [Vec<u8>; 5] {

@@ -439,7 +439,7 @@ fn parse_range(range: &str, total: u64) -> Option<(u64, u64)> {
             return to
                 .parse::<u64>()
                 .ok()
-                .map(|n| (total - n.min(total), n.min(total)))
+                .map(|n| (total - n.min(total), n.min(total)));
         }
     };
     let to = to.parse().unwrap_or(u64::MAX).min(total.checked_sub(1)?);

@@ -62,24 +62,24 @@ mod terminal;
 mod wait;
 mod wire;
 
-pub use busy_frontier::{random_step, BusyFrontier};
+pub use busy_frontier::{BusyFrontier, random_step};
 pub use cluster::Cluster;
-pub use corpus::{fill_crawl, sha256_of, size_of, url_of, Crawl, DATE};
+pub use corpus::{Crawl, DATE, fill_crawl, sha256_of, size_of, url_of};
 pub use crawler::{
     add, assert_consistent, commit, counts, hash_key, owners, record_of, set_key, words_of,
 };
 pub use dataset::Snapshot;
 pub use file_host::{FileHost, Manners, Request};
-pub use frontier::{blocked, release, server_time, simulated, Frontier, Lease, T0, TEN_YEARS};
+pub use frontier::{Frontier, Lease, T0, TEN_YEARS, blocked, release, server_time, simulated};
 pub use packing::{begin_change, change_storage, moved, replies_of, small_index, storage_of};
 pub use program::{Ended, Program};
 pub use relay::Relay;
 pub use rng::Rng;
-pub use scripted_host::{answer, Asked, Part, ScriptedHost};
-pub use server::{module_path, packed_by_default, Options, Server};
+pub use scripted_host::{Asked, Part, ScriptedHost, answer};
+pub use server::{Options, Server, module_path, packed_by_default};
 pub use shifted::Shifted;
 pub use storage::{indexed, is_packed, plain_hash, plain_view, plainly};
 pub use tag_space::TagSpace;
 pub use terminal::on_terminal;
 pub use wait::{until, until_some, within};
-pub use wire::{array, bulk, error_line, int, nil, run, simple, Reply, Wire, Word};
+pub use wire::{Reply, Wire, Word, array, bulk, error_line, int, nil, run, simple};

@@ -5,7 +5,7 @@ use crate::crawler::{add, commit};
 use crate::ok;
 use crate::server::Server;
 use crate::wait::until;
-use crate::wire::{bulk, Reply, Wire, Word};
+use crate::wire::{Reply, Wire, Word, bulk};
 
 /// The storage of an index: `plain` or `packed`, or `packing` or `unpacking` meanwhile.
 pub fn storage_of(c: &mut Wire, p: impl Word) -> String {

@@ -211,7 +211,7 @@ fn pump(shared: &Shared, cuts: u64, mut from: TcpStream, mut to: TcpStream, up: 
 mod tests {
     use super::*;
     use crate::wait::until;
-    use crate::{ok, Options, Wire};
+    use crate::{Options, Wire, ok};
 
     #[test]
     fn what_comes_after_the_limit_waits_or_is_thrown_away() {

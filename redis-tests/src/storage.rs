@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use crate::crawler::hash_key;
 use crate::dataset::Snapshot;
 use crate::server::{Options, Server};
-use crate::wire::{bulk, Reply, Wire, Word};
+use crate::wire::{Reply, Wire, Word, bulk};
 
 thread_local! {
     /// Where packed indexes are unpacked, so that the one under test is only read.

@@ -1,7 +1,7 @@
 //! Users with a part of the keys can work on it, and on nothing else.
 
 use redis_tests::{
-    add, array, commit, int, ok, owners, record_of, sha256_of, Reply, Server, Wire, DATE,
+    DATE, Reply, Server, Wire, add, array, commit, int, ok, owners, record_of, sha256_of,
 };
 
 const P: &str = "{coll-42}:";

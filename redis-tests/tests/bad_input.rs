@@ -2,7 +2,7 @@
 //! data set that did not change, a server that lives.
 
 use redis_tests::{
-    add, assert_consistent, commit, ok, plain_hash, plainly, sha256_of, Reply, Server, Wire, DATE,
+    DATE, Reply, Server, Wire, add, assert_consistent, commit, ok, plain_hash, plainly, sha256_of,
 };
 
 const P: &str = "p:";

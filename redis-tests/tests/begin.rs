@@ -1,6 +1,6 @@
 //! A crawl that begins without a record.
 
-use redis_tests::{add, array, assert_consistent, commit, err, int, ok, set_key, Options, Server};
+use redis_tests::{Options, Server, add, array, assert_consistent, commit, err, int, ok, set_key};
 
 const P: &str = "p:";
 

@@ -2,8 +2,8 @@
 //! what its importer counts. Nothing that a crawl holds is lost by it.
 
 use redis_tests::{
-    assert_consistent, bulk, err, indexed, int, ok, plain_hash, sha256_of, until, Options, Reply,
-    Rng, Server, Wire,
+    Options, Reply, Rng, Server, Wire, assert_consistent, bulk, err, indexed, int, ok, plain_hash,
+    sha256_of, until,
 };
 
 const P: &str = "";

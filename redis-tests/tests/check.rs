@@ -1,8 +1,8 @@
 //! CHECK finds what is wrong with an index, REPAIR mends it; STATS and CRAWLS say what is there.
 
 use redis_tests::{
-    add, assert_consistent, bulk, commit, counts, err, indexed, int, nil, ok, owners,
-    packed_by_default, plain_hash, plainly, sha256_of, Options, Reply, Server, Wire,
+    Options, Reply, Server, Wire, add, assert_consistent, bulk, commit, counts, err, indexed, int,
+    nil, ok, owners, packed_by_default, plain_hash, plainly, sha256_of,
 };
 
 const P: &str = "p:";

@@ -1,6 +1,6 @@
 //! Users with a part of the keys can work on their frontier, and on nothing else.
 
-use redis_tests::{blocked, ok, simulated, BusyFrontier, Frontier, Lease, Reply, Server, Wire, T0};
+use redis_tests::{BusyFrontier, Frontier, Lease, Reply, Server, T0, Wire, blocked, ok, simulated};
 
 fn user(server: &Server, name: &str, rules: &[&str]) -> Wire {
     let mut c = server.wire();

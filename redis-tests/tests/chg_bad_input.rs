@@ -2,7 +2,7 @@
 //! that did not change, a server that lives.
 
 use redis_tests::{
-    ok, simulated, BusyFrontier, Frontier, Lease, Reply, Server, Wire, T0, TEN_YEARS,
+    BusyFrontier, Frontier, Lease, Reply, Server, T0, TEN_YEARS, Wire, ok, simulated,
 };
 
 /// What an argument is, and so what may be wrong with it.

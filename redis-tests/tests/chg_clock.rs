@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use redis_tests::{blocked, nil, release, within, Frontier, Lease, Shifted};
+use redis_tests::{Frontier, Lease, Shifted, blocked, nil, release, within};
 
 const F: &str = "{f}:";
 const HOUR: i64 = Shifted::HOUR;

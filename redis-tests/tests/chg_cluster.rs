@@ -1,8 +1,8 @@
 //! A cluster: one frontier is one slot, and a slot that migrates is asked for at the right node.
 
 use redis_tests::{
-    int, ok, simple, until, until_some, BusyFrontier, Frontier, Lease, Options, Reply, Server,
-    Wire, T0,
+    BusyFrontier, Frontier, Lease, Options, Reply, Server, T0, Wire, int, ok, simple, until,
+    until_some,
 };
 
 const F: &str = "{f}:";

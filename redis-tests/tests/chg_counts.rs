@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use redis_tests::{random_step, simulated, Frontier, Lease, Rng, Server, T0};
+use redis_tests::{Frontier, Lease, Rng, Server, T0, random_step, simulated};
 
 fn stage() -> (Server, Frontier) {
     let server = simulated().start();

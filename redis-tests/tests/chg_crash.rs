@@ -2,7 +2,7 @@
 
 use std::process::{Child, Command, Stdio};
 
-use redis_tests::{release, until, Frontier, Lease, Options, Rng, Server};
+use redis_tests::{Frontier, Lease, Options, Rng, Server, release, until};
 
 /// Twenty hosts with five URIs each.
 fn filled(server: &Server) -> Frontier {

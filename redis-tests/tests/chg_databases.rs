@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redis_tests::{blocked, nil, ok, until, Frontier, Lease, Server};
+use redis_tests::{Frontier, Lease, Server, blocked, nil, ok, until};
 
 const F: &str = "{f}:";
 const QUIET: Duration = Duration::from_millis(120);

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use redis_tests::{
-    array, bulk, err, int, ok, run, simulated, BusyFrontier, Frontier, Options, Reply, Server,
-    Wire, T0,
+    BusyFrontier, Frontier, Options, Reply, Server, T0, Wire, array, bulk, err, int, ok, run,
+    simulated,
 };
 
 /// Command, words of its shortest call, whether it writes, whether it may add data.

@@ -1,7 +1,7 @@
 //! A dropped crawl stays dropped while leases are held whose workers may not know; and idle groups whose
 //! pause is over are gone for whoever says what time it is.
 
-use redis_tests::{array, int, ok, release, simulated, Frontier, Server, T0};
+use redis_tests::{Frontier, Server, T0, array, int, ok, release, simulated};
 
 fn stage() -> (Server, Frontier) {
     let server = simulated().start();

@@ -2,7 +2,7 @@
 //! lives, nothing panics, and the replica and the reloaded data stay equal.
 
 use redis_tests::{
-    ok, random_step, simulated, until, BusyFrontier, Frontier, Lease, Reply, Rng, Server, Wire, T0,
+    BusyFrontier, Frontier, Lease, Reply, Rng, Server, T0, Wire, ok, random_step, simulated, until,
 };
 
 const COMMANDS: [&str; 22] = [

@@ -1,6 +1,6 @@
 //! The pause between two fetches outlives whatever a group has queued.
 
-use redis_tests::{ok, release, simulated, Frontier, Server, T0};
+use redis_tests::{Frontier, Server, T0, ok, release, simulated};
 
 fn stage() -> (Server, Frontier) {
     let server = simulated().start();

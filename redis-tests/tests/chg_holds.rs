@@ -1,6 +1,6 @@
 //! Blocks and pauses: a group, a crawl or everything is held back, and goes on where it was.
 
-use redis_tests::{int, ok, simulated, Frontier, Lease, Server, T0};
+use redis_tests::{Frontier, Lease, Server, T0, int, ok, simulated};
 
 fn stage() -> (Server, Frontier) {
     let server = simulated().start();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use redis_tests::{array, bulk, int, ok, release, simulated, Frontier, Lease, Rng, Server, T0};
+use redis_tests::{Frontier, Lease, Rng, Server, T0, array, bulk, int, ok, release, simulated};
 
 fn stage() -> (Server, Frontier) {
     let server = simulated().start();

@@ -1,7 +1,7 @@
 //! Leases of host groups: first in, first out, one holder, tokens that only grow, deadlines.
 
 use redis_tests::{
-    array, bulk, int, nil, ok, release, simulated, Frontier, Lease, Reply, Server, T0,
+    Frontier, Lease, Reply, Server, T0, array, bulk, int, nil, ok, release, simulated,
 };
 
 fn stage() -> (Server, Frontier) {

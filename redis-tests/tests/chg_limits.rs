@@ -1,6 +1,6 @@
 //! Limits of a group: fetches at a time, the time between their starts, how many URIs it takes in.
 
-use redis_tests::{array, int, nil, ok, simulated, Frontier, Lease, Server, T0};
+use redis_tests::{Frontier, Lease, Server, T0, array, int, nil, ok, simulated};
 
 fn stage() -> (Server, Frontier) {
     let server = simulated().start();
@@ -207,9 +207,10 @@ fn leases_of_a_parallel_group_are_extended_one_by_one() {
     assert!(again.token > long.token);
     f.take_none();
     f.release(&short, "AT 0 DONE crawl");
-    assert!(f
-        .err(redis_tests::release(&long, "AT 0"))
-        .starts_with("STALE "));
+    assert!(
+        f.err(redis_tests::release(&long, "AT 0"))
+            .starts_with("STALE ")
+    );
     f.assert_conserved();
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use redis_tests::{array, bulk, int, ok, simulated, BusyFrontier, Frontier, Reply, Server, T0};
+use redis_tests::{BusyFrontier, Frontier, Reply, Server, T0, array, bulk, int, ok, simulated};
 
 fn stage() -> (Server, Frontier) {
     let server = simulated().start();

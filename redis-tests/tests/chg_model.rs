@@ -35,13 +35,13 @@ mod shown;
 mod why;
 
 use std::collections::BTreeMap;
-use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-use redis_tests::{ok, Options, Reply, Rng, Server, Wire, T0};
+use redis_tests::{Options, Reply, Rng, Server, T0, Wire, ok};
 
 use command::Command;
-use history::{is_in_the_middle, Author, Step, Taste, GATES};
+use history::{Author, GATES, Step, Taste, is_in_the_middle};
 use model::{Model, Verdict};
 use shown::Shown;
 

@@ -1,6 +1,6 @@
 //! Moving what is queued for one group to another, and dropping a whole crawl.
 
-use redis_tests::{ok, simulated, until, Frontier, Server, T0};
+use redis_tests::{Frontier, Server, T0, ok, simulated, until};
 
 fn stage() -> (Server, Frontier) {
     let server = simulated().start();

@@ -1,6 +1,6 @@
 //! The pause after a fetch, computed from what the worker tells.
 
-use redis_tests::{int, release, simulated, Frontier, Server, T0};
+use redis_tests::{Frontier, Server, T0, int, release, simulated};
 
 const DAY: i64 = 24 * 3_600_000;
 

@@ -1,8 +1,8 @@
 //! After a restart or on a replica every gate, block and lease is as it was, by absolute time.
 
 use redis_tests::{
-    ok, random_step, release, simulated, until, BusyFrontier, Frontier, Lease, Options, Reply, Rng,
-    Server, T0,
+    BusyFrontier, Frontier, Lease, Options, Reply, Rng, Server, T0, ok, random_step, release,
+    simulated, until,
 };
 
 fn options() -> Options {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redis_tests::{
-    blocked, int, nil, ok, simulated, until, Frontier, Lease, Reply, Server, Wire, T0,
+    Frontier, Lease, Reply, Server, T0, Wire, blocked, int, nil, ok, simulated, until,
 };
 
 /// The seed's script for a URI, as it stands there: it puts the execution into the wait queue.

@@ -1,7 +1,7 @@
 //! Replicas read and do not write; a change of role ends waits and jobs, and loses nothing.
 
 use redis_tests::{
-    blocked, ok, release, simulated, until, BusyFrontier, Frontier, Lease, Options, Server, T0,
+    BusyFrontier, Frontier, Lease, Options, Server, T0, blocked, ok, release, simulated, until,
 };
 
 const F: &str = "{f}:";

@@ -1,6 +1,6 @@
 //! A gate that many groups share: while one of them is fetched from, no other one is.
 
-use redis_tests::{ok, simulated, Frontier, Lease, Server, T0};
+use redis_tests::{Frontier, Lease, Server, T0, ok, simulated};
 
 fn stage() -> (Server, Frontier) {
     let server = simulated().start();

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use redis_tests::simulation::{race, Simulation, Size};
+use redis_tests::simulation::{Simulation, Size, race};
 use redis_tests::{Rng, Server};
 
 #[test]

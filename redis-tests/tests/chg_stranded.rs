@@ -1,7 +1,7 @@
 //! Kept URIs are the truth of what is queued: a plain client that deletes or empties the hash of a
 //! group takes none of them away.
 
-use redis_tests::{ok, simulated, until, Frontier, Server, T0};
+use redis_tests::{Frontier, Server, T0, ok, simulated, until};
 
 fn stage() -> (Server, Frontier) {
     let server = simulated().start();

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use redis_tests::{int, ok, simulated, until, Frontier, Lease, Options, Rng, Server, T0};
+use redis_tests::{Frontier, Lease, Options, Rng, Server, T0, int, ok, simulated, until};
 
 fn stage() -> (Server, Frontier) {
     let server = simulated().start();

@@ -1,8 +1,8 @@
 //! MULTI, Lua, WATCH, client tracking and keyspace notifications.
 
 use redis_tests::{
-    array, bulk, nil, ok, release, simple, simulated, BusyFrontier, Frontier, Lease, Reply, Server,
-    Snapshot, T0,
+    BusyFrontier, Frontier, Lease, Reply, Server, Snapshot, T0, array, bulk, nil, ok, release,
+    simple, simulated,
 };
 
 /// Every writing command in an order in which each of them changes something. Tokens are those of

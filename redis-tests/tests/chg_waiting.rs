@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use redis_tests::{array, blocked, bulk, int, nil, ok, release, until, Frontier, Lease, Server};
+use redis_tests::{Frontier, Lease, Server, array, blocked, bulk, int, nil, ok, release, until};
 
 const F: &str = "{f}:";
 /// Long enough to be sure that a command is blocked, short enough not to be felt.

@@ -1,7 +1,7 @@
 //! `WHY`, `INFO`, `CHECK` and `REPAIR`: an operator sees why a host is not fetched, and whether the
 //! books are in order.
 
-use redis_tests::{blocked, int, nil, ok, simulated, BusyFrontier, Frontier, Reply, Server, T0};
+use redis_tests::{BusyFrontier, Frontier, Reply, Server, T0, blocked, int, nil, ok, simulated};
 
 fn stage() -> (Server, Frontier, BusyFrontier) {
     let server = simulated().start();

@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use redis_tests::{
-    add, array, bulk, commit, err, int, ok, record_of, sha256_of, until, words_of, Options, Reply,
-    Server, Wire,
+    Options, Reply, Server, Wire, add, array, bulk, commit, err, int, ok, record_of, sha256_of,
+    until, words_of,
 };
 
 const P: &str = "p:";

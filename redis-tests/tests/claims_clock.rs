@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use redis_tests::{bulk, int, ok, sha256_of, until, Reply, Shifted, Wire, DATE};
+use redis_tests::{DATE, Reply, Shifted, Wire, bulk, int, ok, sha256_of, until};
 
 const P: &str = "p:";
 const HOUR: i64 = Shifted::HOUR;

@@ -13,10 +13,10 @@ mod program;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use client::{node, python, Client, Place, PYTHONS, RESP};
-use redis_tests::examples::{steps, Live};
+use client::{Client, PYTHONS, Place, RESP, node, python};
+use redis_tests::examples::{Live, steps};
 use redis_tests::packages::left_out;
-use redis_tests::{int, ok, simulated, until, Cluster, Reply, Server};
+use redis_tests::{Cluster, Reply, Server, int, ok, simulated, until};
 
 fn one() -> Place {
     Place::One(simulated().start())

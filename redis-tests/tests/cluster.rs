@@ -1,8 +1,8 @@
 //! A cluster: one prefix is one slot, and a slot that migrates is asked for at the right node.
 
 use redis_tests::{
-    add, array, assert_consistent, cmd, commit, err, int, ok, owners, record_of, sha256_of, until,
-    until_some, Options, Reply, Server, Wire, DATE,
+    DATE, Options, Reply, Server, Wire, add, array, assert_consistent, cmd, commit, err, int, ok,
+    owners, record_of, sha256_of, until, until_some,
 };
 
 const P: &str = "{coll-42}:";

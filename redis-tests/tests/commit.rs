@@ -1,8 +1,8 @@
 //! COMMIT and CANCEL: what becomes visible, who owns it, what the counts say.
 
 use redis_tests::{
-    add, array, assert_consistent, bulk, commit, counts, err, indexed, int, nil, ok, owners,
-    plain_hash, plainly, record_of, set_key, sha256_of, until, Crawl, Server, Snapshot, Wire,
+    Crawl, Server, Snapshot, Wire, add, array, assert_consistent, bulk, commit, counts, err,
+    indexed, int, nil, ok, owners, plain_hash, plainly, record_of, set_key, sha256_of, until,
 };
 
 const P: &str = "{coll-42}:";

@@ -2,8 +2,8 @@
 //! data set is that of an undisturbed run.
 
 use redis_tests::{
-    add, array, assert_consistent, commit, indexed, int, ok, owners, plain_hash, sha256_of, until,
-    Crawl, Options, Reply, Server, Wire,
+    Crawl, Options, Reply, Server, Wire, add, array, assert_consistent, commit, indexed, int, ok,
+    owners, plain_hash, sha256_of, until,
 };
 
 const P: &str = "p:";

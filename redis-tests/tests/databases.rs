@@ -1,8 +1,8 @@
 //! Indexes live in their database; FLUSHDB, FLUSHALL and SWAPDB take what is in memory along.
 
 use redis_tests::{
-    add, assert_consistent, commit, err, indexed, int, ok, owners, sha256_of, until, Crawl, Reply,
-    Server,
+    Crawl, Reply, Server, add, assert_consistent, commit, err, indexed, int, ok, owners, sha256_of,
+    until,
 };
 
 const P: &str = "p:";

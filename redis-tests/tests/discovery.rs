@@ -1,7 +1,7 @@
 //! COMMAND DOCS, COMMAND INFO, CONFIG and INFO tell what there is.
 
 use redis_tests::{
-    add, array, bulk, commit, err, int, ok, record_of, run, sha256_of, Options, Reply, Server, Wire,
+    Options, Reply, Server, Wire, add, array, bulk, commit, err, int, ok, record_of, run, sha256_of,
 };
 
 const P: &str = "p:";

@@ -7,8 +7,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use redis_tests::examples::{matches_line, show, steps, words, Live, Step};
-use redis_tests::{array, bulk, int, nil, ok, simple, simulated, Options, Reply, Server, Wire};
+use redis_tests::examples::{Live, Step, matches_line, show, steps, words};
+use redis_tests::{Options, Reply, Server, Wire, array, bulk, int, nil, ok, simple, simulated};
 
 /// What a reader of a command's page may rely on to find.
 const PARTS_OF_A_PAGE: [&str; 7] = [

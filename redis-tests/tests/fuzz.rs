@@ -1,7 +1,7 @@
 //! Commands made of random words, between plain commands that spoil the keys: the server lives,
 //! nothing panics, and the replica and the reloaded data stay equal.
 
-use redis_tests::{ok, sha256_of, Options, Reply, Rng, Wire, DATE};
+use redis_tests::{DATE, Options, Reply, Rng, Wire, ok, sha256_of};
 
 const COMMANDS: [&str; 22] = [
     "DEDUPE.BEGIN",

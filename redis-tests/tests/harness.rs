@@ -1,7 +1,7 @@
 //! The harness itself: servers start, die, come back and are told apart.
 
 use redis_tests::{
-    array, bulk, err, fill_crawl, int, nil, ok, run, Cluster, Crawl, Options, Server,
+    Cluster, Crawl, Options, Server, array, bulk, err, fill_crawl, int, nil, ok, run,
 };
 
 fn plain() -> Server {

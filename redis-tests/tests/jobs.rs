@@ -4,8 +4,8 @@
 use std::time::{Duration, Instant};
 
 use redis_tests::{
-    add, assert_consistent, commit, err, int, ok, owners, sha256_of, until, Crawl, Options, Reply,
-    Server, Wire, DATE,
+    Crawl, DATE, Options, Reply, Server, Wire, add, assert_consistent, commit, err, int, ok,
+    owners, sha256_of, until,
 };
 
 const P: &str = "p:";

@@ -1,8 +1,8 @@
 //! At `maxmemory` growing commands are refused, freeing ones work, and jobs stop cleanly.
 
 use redis_tests::{
-    add, array, assert_consistent, commit, counts, indexed, int, ok, owners, record_of, sha256_of,
-    until, Crawl, Options, Reply, Server, DATE,
+    Crawl, DATE, Options, Reply, Server, add, array, assert_consistent, commit, counts, indexed,
+    int, ok, owners, record_of, sha256_of, until,
 };
 
 const P: &str = "p:";

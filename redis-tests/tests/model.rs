@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use redis_tests::{
-    assert_consistent, counts, ok, owners, plain_view, set_key, sha256_of, Options, Reply, Rng,
-    Server, Wire, Word,
+    Options, Reply, Rng, Server, Wire, Word, assert_consistent, counts, ok, owners, plain_view,
+    set_key, sha256_of,
 };
 
 const P: &str = "{coll-42}:";

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use redis_tests::{
-    add, array, assert_consistent, blocked, bulk, commit, int, nil, ok, owners, sha256_of,
-    simulated, until, Frontier, Lease, Options, Reply, Server, Wire, Word, DATE, T0,
+    DATE, Frontier, Lease, Options, Reply, Server, T0, Wire, Word, add, array, assert_consistent,
+    blocked, bulk, commit, int, nil, ok, owners, sha256_of, simulated, until,
 };
 use tempfile::TempDir;
 

@@ -1,9 +1,9 @@
 //! PACK and UNPACK: what goes in comes out.
 
 use redis_tests::{
-    array, assert_consistent, bulk, change_storage, commit, err, int, moved, ok, plain_view,
-    record_of, replies_of, sha256_of, small_index, storage_of, Crawl, Options, Reply, Server, Wire,
-    Word,
+    Crawl, Options, Reply, Server, Wire, Word, array, assert_consistent, bulk, change_storage,
+    commit, err, int, moved, ok, plain_view, record_of, replies_of, sha256_of, small_index,
+    storage_of,
 };
 
 const P: &str = "{coll-42}:";

@@ -1,9 +1,9 @@
 //! Who may change the storage of an index, and where: users, clusters, full servers, replicas.
 
 use redis_tests::{
-    add, array, assert_consistent, begin_change, change_storage, commit, indexed, int, is_packed,
-    ok, owners, plain_view, record_of, replies_of, sha256_of, small_index, storage_of, until,
-    Cluster, Crawl, Options, Reply, Server, Wire,
+    Cluster, Crawl, Options, Reply, Server, Wire, add, array, assert_consistent, begin_change,
+    change_storage, commit, indexed, int, is_packed, ok, owners, plain_view, record_of, replies_of,
+    sha256_of, small_index, storage_of, until,
 };
 
 const P: &str = "{coll-42}:";

@@ -2,9 +2,9 @@
 //! is missing, who may have a key read, and what storage there is.
 
 use redis_tests::{
-    add, assert_consistent, begin_change, change_storage, commit, hash_key, indexed, int, ok,
-    owners, plain_view, sha256_of, storage_of, words_of, Crawl, Options, Reply, Server, Snapshot,
-    Wire, Word,
+    Crawl, Options, Reply, Server, Snapshot, Wire, Word, add, assert_consistent, begin_change,
+    change_storage, commit, hash_key, indexed, int, ok, owners, plain_view, sha256_of, storage_of,
+    words_of,
 };
 
 const P: &str = "{coll-42}:";

@@ -1,9 +1,9 @@
 //! A dump or file of a packed index that was damaged, or made by somebody who means harm, is refused.
 
-use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use redis_tests::payload::{crc64, sealed, Payload};
-use redis_tests::{add, cmd, commit, indexed, int, ok, owners, Options, Rng, Server, Wire};
+use redis_tests::payload::{Payload, crc64, sealed};
+use redis_tests::{Options, Rng, Server, Wire, add, cmd, commit, indexed, int, ok, owners};
 
 const P: &str = "p:";
 const KEY: &str = "p:allhashes";
@@ -171,9 +171,11 @@ fn missing_repeated_swapped_and_foreign_chunks_are_refused() {
             format!("version {version}"),
         );
     }
-    assert!(server
-        .log()
-        .contains("version 2 is newer than this module reads (1)"));
+    assert!(
+        server
+            .log()
+            .contains("version 2 is newer than this module reads (1)")
+    );
     assert_unharmed(&mut server, &mut c, &before);
 }
 
@@ -253,9 +255,10 @@ fn a_value_whose_chunks_are_not_all_there_can_be_used() {
     // A chunk that does not belong here changes nothing.
     let before = digest(&mut c, KEY);
     for words in [&chunk(0), &chunk(2)] {
-        assert!(c
-            .expect_error(words)
-            .contains("out of order: chunk 1 is expected"));
+        assert!(
+            c.expect_error(words)
+                .contains("out of order: chunk 1 is expected")
+        );
     }
     assert_eq!(digest(&mut c, KEY), before);
     add(&mut c, P, "new", 50_000..50_010);
@@ -273,8 +276,9 @@ fn a_value_whose_chunks_are_not_all_there_can_be_used() {
         c.expect_ok(&chunk(i));
     }
     assert_eq!(indexed(&mut c, P), whole);
-    assert!(c
-        .expect_error(&chunk(0))
-        .contains("the key has a value already"));
+    assert!(
+        c.expect_error(&chunk(0))
+            .contains("the key has a value already")
+    );
     assert_eq!(server.info_number("panics"), 0);
 }

@@ -2,8 +2,8 @@
 //! same command again finishes it, and the index is that of an undisturbed run.
 
 use redis_tests::{
-    add, assert_consistent, begin_change, commit, indexed, int, moved, ok, owners, plain_view,
-    storage_of, until, Crawl, Options, Reply, Server, Snapshot, Wire,
+    Crawl, Options, Reply, Server, Snapshot, Wire, add, assert_consistent, begin_change, commit,
+    indexed, int, moved, ok, owners, plain_view, storage_of, until,
 };
 
 const P: &str = "p:";

@@ -1,9 +1,9 @@
 //! A packed index among the other keys of a server: settings, plain commands, moves and deletions.
 
 use redis_tests::{
-    add, array, assert_consistent, bulk, change_storage, commit, err, int, is_packed, ok, owners,
-    plain_hash, record_of, replies_of, set_key, sha256_of, small_index, storage_of, Options,
-    Server, Wire, DATE,
+    DATE, Options, Server, Wire, add, array, assert_consistent, bulk, change_storage, commit, err,
+    int, is_packed, ok, owners, plain_hash, record_of, replies_of, set_key, sha256_of, small_index,
+    storage_of,
 };
 
 const P: &str = "{coll-42}:";

@@ -1,9 +1,9 @@
 //! While the storage of an index changes, nobody misses anything, and jobs wait.
 
 use redis_tests::{
-    add, array, assert_consistent, begin_change, bulk, commit, counts, indexed, int, is_packed,
-    moved, ok, owners, record_of, sha256_of, storage_of, until, words_of, Crawl, Options, Server,
-    Wire, Word,
+    Crawl, Options, Server, Wire, Word, add, array, assert_consistent, begin_change, bulk, commit,
+    counts, indexed, int, is_packed, moved, ok, owners, record_of, sha256_of, storage_of, until,
+    words_of,
 };
 
 const P: &str = "{coll-42}:";

@@ -1,8 +1,8 @@
 //! A packed index is the same after a restart, on a replica, in a copy and in a dump.
 
 use redis_tests::{
-    add, assert_consistent, bulk, cmd, commit, int, ok, owners, plain_view, sha256_of, simple,
-    until, Crawl, Options, Reply, Server, Snapshot, Wire,
+    Crawl, Options, Reply, Server, Snapshot, Wire, add, assert_consistent, bulk, cmd, commit, int,
+    ok, owners, plain_view, sha256_of, simple, until,
 };
 
 const P: &str = "p:";

@@ -4,8 +4,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use redis_tests::{
-    add, assert_consistent, begin_change, change_storage, commit, indexed, ok, owners, plain_view,
-    storage_of, until, Crawl, Options, Rng, Server, Wire,
+    Crawl, Options, Rng, Server, Wire, add, assert_consistent, begin_change, change_storage,
+    commit, indexed, ok, owners, plain_view, storage_of, until,
 };
 
 const P: &str = "p:";

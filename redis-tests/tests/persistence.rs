@@ -1,8 +1,8 @@
 //! A replica, an append-only file replayed and an RDB file reloaded hold the same data set.
 
 use redis_tests::{
-    assert_consistent, indexed, ok, packed_by_default, sha256_of, Options, Reply, Rng, Server,
-    Wire, DATE,
+    DATE, Options, Reply, Rng, Server, Wire, assert_consistent, indexed, ok, packed_by_default,
+    sha256_of,
 };
 
 const PREFIXES: [&str; 3] = ["", "{coll-42}:", "b\r\n\0:"];

@@ -1,8 +1,8 @@
 //! Clients that know only the documents work on the same keys, before, between and after commands.
 
 use redis_tests::{
-    add, array, assert_consistent, bulk, commit, counts, fill_crawl, int, nil, ok, owners,
-    record_of, set_key, sha256_of, Crawl, Options, Server, Wire, DATE,
+    Crawl, DATE, Options, Server, Wire, add, array, assert_consistent, bulk, commit, counts,
+    fill_crawl, int, nil, ok, owners, record_of, set_key, sha256_of,
 };
 
 const P: &str = "p:";

@@ -1,9 +1,9 @@
 //! ADD, REVISIT and LOOKUP: spellings of a hash, odd bytes, exact counts.
 
 use redis_tests::{
-    add, array, assert_consistent, bulk, commit, counts, err, hash_key, int, nil, ok, owners,
-    plain_hash, plain_view, plainly, record_of, set_key, sha256_of, words_of, Options, Reply, Rng,
-    Server, Snapshot, Wire, Word, DATE,
+    DATE, Options, Reply, Rng, Server, Snapshot, Wire, Word, add, array, assert_consistent, bulk,
+    commit, counts, err, hash_key, int, nil, ok, owners, plain_hash, plain_view, plainly,
+    record_of, set_key, sha256_of, words_of,
 };
 
 const P: &str = "p:";

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use redis_tests::{
-    add, array, assert_consistent, commit, counts, err, hash_key, indexed, int, ok, owners,
-    plain_hash, plain_view, plainly, set_key, sha256_of, until, Crawl, Rng, Server, Wire,
+    Crawl, Rng, Server, Wire, add, array, assert_consistent, commit, counts, err, hash_key,
+    indexed, int, ok, owners, plain_hash, plain_view, plainly, set_key, sha256_of, until,
 };
 
 const P: &str = "p:";

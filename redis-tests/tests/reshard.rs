@@ -3,8 +3,8 @@
 mod reshard_load;
 
 use redis_tests::{
-    bulk, ok, sha256_of, small_index, BusyFrontier, Cluster, Frontier, Options, Reply, Server,
-    Snapshot, Wire, DATE, T0,
+    BusyFrontier, Cluster, DATE, Frontier, Options, Reply, Server, Snapshot, T0, Wire, bulk, ok,
+    sha256_of, small_index,
 };
 
 const P: &str = "{moving}:";

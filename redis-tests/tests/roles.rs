@@ -1,8 +1,8 @@
 //! Replicas read and do not write; a change of role ends jobs and waits with an error.
 
 use redis_tests::{
-    add, assert_consistent, commit, indexed, int, ok, owners, sha256_of, until, Crawl, Options,
-    Reply, Server, Wire, DATE,
+    Crawl, DATE, Options, Reply, Server, Wire, add, assert_consistent, commit, indexed, int, ok,
+    owners, sha256_of, until,
 };
 
 const P: &str = "p:";

@@ -6,10 +6,10 @@
 #[path = "storages/commands.rs"]
 mod commands;
 
-use commands::{command, plain_command, spoiled, CRAWLS, PLAIN};
+use commands::{CRAWLS, PLAIN, command, plain_command, spoiled};
 use redis_tests::{
-    bulk, is_packed, nil, ok, plain_view, plainly, sha256_of, Crawl, Options, Reply, Rng, Server,
-    Wire, Word,
+    Crawl, Options, Reply, Rng, Server, Wire, Word, bulk, is_packed, nil, ok, plain_view, plainly,
+    sha256_of,
 };
 
 /// Prefixes of the indexes, one for each round in turn.

@@ -1,7 +1,7 @@
 //! The key of a space is a key: who may not read it learns nothing, who may not write it changes
 //! nothing.
 
-use redis_tests::{array, bulk, ok, Reply, Server, TagSpace, Wire};
+use redis_tests::{Reply, Server, TagSpace, Wire, array, bulk, ok};
 
 fn user(server: &Server, name: &str, rules: &[&str]) -> Wire {
     let mut c = server.wire();

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use redis_tests::{err, int, ok, Reply, Server, TagSpace, Wire};
+use redis_tests::{Reply, Server, TagSpace, Wire, err, int, ok};
 
 /// A space with something of everything.
 fn space(server: &Server) -> TagSpace {
@@ -260,18 +260,20 @@ fn lines_of_ten_megabytes_and_of_any_bytes() {
     let reply = s.ok_with("FILTER FORMAT FILE LINES", &[&long[..], b"f"]);
     assert_eq!(reply.items().len(), 2);
     assert_eq!(reply.items()[0].bytes(), long);
-    assert!(s
-        .err_with("FILTER LINES", &[&long])
-        .starts_with("BADLINE line 1"));
+    assert!(
+        s.err_with("FILTER LINES", &[&long])
+            .starts_with("BADLINE line 1")
+    );
     let spaces = vec![b' '; 10 << 20];
     s.call_with("FILTER LINES", &[&spaces]);
     s.call_with("FILTER FORMAT RECORD LINES", &[&spaces]);
     let newlines = vec![b'\n'; 10 << 20];
     assert_eq!(s.ok_with("FILTER RETURN COUNT BLOB", &[&newlines]), int(0));
     let deep = [b"k 2020 {\"a\":".as_slice(), &vec![b'['; 1 << 20]].concat();
-    assert!(s
-        .err_with("FILTER LINES", &[&deep])
-        .starts_with("BADLINE line 1"));
+    assert!(
+        s.err_with("FILTER LINES", &[&deep])
+            .starts_with("BADLINE line 1")
+    );
     let closed = [
         b"k 2020 {\"a\":".as_slice(),
         &vec![b'['; 100_000],

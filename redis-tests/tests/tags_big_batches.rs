@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use redis_tests::{array, bulk, cmd, int, ok, simple, until, Options, Reply, Server, TagSpace};
+use redis_tests::{Options, Reply, Server, TagSpace, array, bulk, cmd, int, ok, simple, until};
 
 /// Lines that take longer than a few round trips.
 const LINES: usize = 60_000;
@@ -19,7 +19,10 @@ fn space(server: &Server) -> TagSpace {
 }
 
 fn line(n: usize) -> String {
-    format!("com,example)/{n} 20200102030405 http://example.com/{n}/abcde text/html 200 SHA1{n} - - 123 {n} d/ARCHIVEIT-{}-x.warc.gz", n % 3)
+    format!(
+        "com,example)/{n} 20200102030405 http://example.com/{n}/abcde text/html 200 SHA1{n} - - 123 {n} d/ARCHIVEIT-{}-x.warc.gz",
+        n % 3
+    )
 }
 
 fn blob() -> Vec<u8> {

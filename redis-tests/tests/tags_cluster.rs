@@ -1,6 +1,6 @@
 //! In a cluster a space is a key like any other: it needs no hash tag, and moves with its slot.
 
-use redis_tests::{int, ok, until, Options, Server, TagSpace};
+use redis_tests::{Options, Server, TagSpace, int, ok, until};
 
 fn node() -> Server {
     Options::new().cluster_enabled().start()

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use redis_tests::{bulk, int, ok, run, Reply, Server, TagSpace};
+use redis_tests::{Reply, Server, TagSpace, bulk, int, ok, run};
 
 /// Command, words of its shortest call, whether it writes, whether it adds data.
 const COMMANDS: [(&str, i64, bool, bool); 16] = [

@@ -1,7 +1,7 @@
 //! Tags of records, files and tags: what is added is there, what is removed is gone, and a tag
 //! never comes to carry itself.
 
-use redis_tests::{array, bulk, int, ok, Server, TagSpace};
+use redis_tests::{Server, TagSpace, array, bulk, int, ok};
 
 const NONE: [&str; 0] = [];
 

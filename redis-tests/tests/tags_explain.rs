@@ -1,7 +1,7 @@
 //! `EXPLAIN` tells where each tag comes from and what each clause makes of it, and its verdict is
 //! that of `FILTER`.
 
-use redis_tests::{array, bulk, int, ok, Reply, Server, TagSpace};
+use redis_tests::{Reply, Server, TagSpace, array, bulk, int, ok};
 
 const LINE: &str = "com,example)/a 20200102030405 http://example.com/a text/html 200 SHA1 - - 123 456 d/ARCHIVEIT-7-x.warc.gz";
 

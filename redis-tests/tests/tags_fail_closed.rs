@@ -1,6 +1,6 @@
 //! What is not known shows nothing: fail closed.
 
-use redis_tests::{array, bulk, int, ok, Server, TagSpace};
+use redis_tests::{Server, TagSpace, array, bulk, int, ok};
 
 const NONE: [&str; 0] = [];
 
@@ -93,9 +93,10 @@ fn missing_key_shows_nothing() {
     let words = ["*", "FORMAT", "FILE", "LINES", "f"];
     assert_eq!(s.ok_with("EXPLAIN WHERE", &words).field("keep"), int(0));
     // What is wrong is wrong all the same.
-    assert!(s
-        .err_with("FILTER WHERE", &["a &", "LINES", "x"])
-        .starts_with("SYNTAX "));
+    assert!(
+        s.err_with("FILTER WHERE", &["a &", "LINES", "x"])
+            .starts_with("SYNTAX ")
+    );
     assert_eq!(s.ok("LIST *").items()[1], array([]));
     assert!(!s.exists());
     for (name, n) in s.ok("INFO").pairs() {

@@ -1,6 +1,6 @@
 //! Lines of every format, bad lines, and every form of reply.
 
-use redis_tests::{array, bulk, int, ok, Reply, Server, TagSpace};
+use redis_tests::{Reply, Server, TagSpace, array, bulk, int, ok};
 
 const NONE: [&str; 0] = [];
 

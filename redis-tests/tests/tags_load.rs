@@ -1,7 +1,7 @@
 //! Tags in bulk: each mode does what it says, wholly or not at all, and a staged copy is seen by
 //! nobody before it is put in place.
 
-use redis_tests::{array, bulk, int, ok, Server, TagSpace};
+use redis_tests::{Server, TagSpace, array, bulk, int, ok};
 
 const NONE: [&str; 0] = [];
 

@@ -24,10 +24,10 @@ mod self_test;
 #[path = "tags_model/space.rs"]
 mod space;
 
-use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-use redis_tests::{cmd, ok, until, Options, Reply, Rng, Server, Wire};
+use redis_tests::{Options, Reply, Rng, Server, Wire, cmd, ok, until};
 
 use command::{Command, Verdict};
 use pattern::Bytes;
@@ -195,7 +195,10 @@ fn random_history(server: &Server, rng: &mut Rng, steps: usize) {
             let long = stage.log.last().cloned().unwrap_or_default();
             let few = shrink(server, commands, &what);
             let (short_what, short) = play(server, &few).unwrap_or_default();
-            panic!("command {id}: {what}\n--- {long}\n--- {} commands suffice: {short_what}\n{short}\n", few.len());
+            panic!(
+                "command {id}: {what}\n--- {long}\n--- {} commands suffice: {short_what}\n{short}\n",
+                few.len()
+            );
         }
     }
 }

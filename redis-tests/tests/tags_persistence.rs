@@ -1,7 +1,7 @@
 //! A space is the same after a restart, on a replica, in a copy and in a dump; and a dump that is
 //! damaged is refused.
 
-use redis_tests::{array, bulk, cmd, int, ok, until, Options, Reply, Rng, Server, TagSpace};
+use redis_tests::{Options, Reply, Rng, Server, TagSpace, array, bulk, cmd, int, ok, until};
 
 /// A space with something of everything, odd bytes among it.
 fn fill(s: &mut TagSpace) {

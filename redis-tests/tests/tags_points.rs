@@ -1,7 +1,7 @@
 //! Named access points: the literal name first, then patterns in the order set; what a client puts
 //! into a name is data and never part of the expression.
 
-use redis_tests::{array, bulk, int, simple, Server, TagSpace};
+use redis_tests::{Server, TagSpace, array, bulk, int, simple};
 
 const NONE: [&str; 0] = [];
 

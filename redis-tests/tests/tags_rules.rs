@@ -1,7 +1,7 @@
 //! Rules extract tags from the fields of a capture: all of them apply, each wherever its regex is
 //! found first.
 
-use redis_tests::{array, bulk, int, ok, simple, Server, TagSpace};
+use redis_tests::{Server, TagSpace, array, bulk, int, ok, simple};
 
 const NONE: [&str; 0] = [];
 

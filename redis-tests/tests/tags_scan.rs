@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use redis_tests::{array, bulk, int, ok, Rng, Server, TagSpace};
+use redis_tests::{Rng, Server, TagSpace, array, bulk, int, ok};
 
 /// Every page of a walk, by a line that ends where the cursor goes.
 fn walk(s: &mut TagSpace, before: &str, after: &str) -> Vec<Vec<String>> {

@@ -1,6 +1,6 @@
 //! MULTI, Lua, WATCH, client tracking and keyspace notifications.
 
-use redis_tests::{array, bulk, nil, ok, simple, Reply, Server, TagSpace};
+use redis_tests::{Reply, Server, TagSpace, array, bulk, nil, ok, simple};
 
 /// Every writing command in an order in which each of them changes something.
 const WRITES: [&str; 16] = [

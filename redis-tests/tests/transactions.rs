@@ -1,8 +1,8 @@
 //! MULTI, Lua, WATCH, client tracking and keyspace notifications.
 
 use redis_tests::{
-    add, array, assert_consistent, bulk, commit, int, ok, owners, packed_by_default, record_of,
-    sha256_of, Crawl, Reply, Server, Snapshot, Wire, DATE,
+    Crawl, DATE, Reply, Server, Snapshot, Wire, add, array, assert_consistent, bulk, commit, int,
+    ok, owners, packed_by_default, record_of, sha256_of,
 };
 
 const P: &str = "p:";

@@ -1,7 +1,7 @@
 //! URIs that the frontier keeps are a value of a type of our own: whatever the server does with a
 //! value, nothing of it is lost or changed.
 
-use redis_tests::{cmd, err, int, ok, simple, until, Options, Rng, Server, Wire};
+use redis_tests::{Options, Rng, Server, Wire, cmd, err, int, ok, simple, until};
 
 const KEYS: [&str; 3] = ["chg_uris:a", "{f}:chg_uris:b", "b\r\n\0:chg_uris:c"];
 const EXECUTIONS: [&str; 3] = ["crawl-1", "crawl 2", "\u{e9}\r\n"];

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use redis_tests::{add, assert_consistent, commit, int, ok, owners, until, Crawl, Options, Server};
+use redis_tests::{Crawl, Options, Server, add, assert_consistent, commit, int, ok, owners, until};
 
 const P: &str = "p:";
 const HASHES: u64 = 150_000;

@@ -1,8 +1,8 @@
 //! Crawls whose hashes others see while they run.
 
 use redis_tests::{
-    add, array, assert_consistent, bulk, commit, err, int, ok, owners, plain_hash, plainly,
-    set_key, sha256_of, until, words_of, Options, Server, Wire,
+    Options, Server, Wire, add, array, assert_consistent, bulk, commit, err, int, ok, owners,
+    plain_hash, plainly, set_key, sha256_of, until, words_of,
 };
 
 const P: &str = "p:";

@@ -1,6 +1,6 @@
 //! The WACZ list of a crawl, and what a WACZ requires.
 
-use redis_tests::{add, bulk, commit, counts, err, int, nil, ok, set_key, sha256_of, Server, Wire};
+use redis_tests::{Server, Wire, add, bulk, commit, counts, err, int, nil, ok, set_key, sha256_of};
 
 const P: &str = "p:";
 

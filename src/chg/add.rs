@@ -58,10 +58,10 @@ impl<K: Store> Frontier<K> {
         uris: &[Queued<'_>],
         now: Millis,
     ) -> Result<Counts> {
-        if let Some(sequence) = sequence {
-            if let Some(counts) = self.replayed(ks, execution, sequence)? {
-                return Ok(counts);
-            }
+        if let Some(sequence) = sequence
+            && let Some(counts) = self.replayed(ks, execution, sequence)?
+        {
+            return Ok(counts);
         }
         self.tidy(ks, now)?;
         if self.is_dropped(ks, execution, now)? {

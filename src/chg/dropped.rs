@@ -8,11 +8,11 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
+use super::Token;
 use super::error::Result;
 use super::frontier::{Frontier, Loaded};
 use super::store::Store;
-use super::time::{of_score, Millis};
-use super::Token;
+use super::time::{Millis, of_score};
 use host::keyspace::Batch;
 
 impl<K: Store> Frontier<K> {
@@ -134,10 +134,10 @@ impl<K: Store> Frontier<K> {
             let leased = uris.leased(token).filter(|leased| leased.dropped);
             leased.map(|leased| leased.execution.to_vec())
         })?;
-        if let Some(execution) = leased.flatten() {
-            if self.is_dropped(ks, &execution, now)? {
-                self.mark_dropped(ks, &execution, deadline)?;
-            }
+        if let Some(execution) = leased.flatten()
+            && self.is_dropped(ks, &execution, now)?
+        {
+            self.mark_dropped(ks, &execution, deadline)?;
         }
         Ok(())
     }

@@ -5,8 +5,8 @@ use std::fmt;
 use host::keyspace::KeyError;
 use host::text::Shown;
 
-use super::time::Millis;
 use super::Token;
+use super::time::Millis;
 
 /// An error reply. Its text starts with the code word and is ASCII.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,11 +1,11 @@
 //! Reports of leases that ran out.
 
+use super::Token;
 use super::error::Result;
 use super::frontier::Frontier;
 use super::next::Lease;
 use super::store::Store;
-use super::time::{of_score, Millis};
-use super::Token;
+use super::time::{Millis, of_score};
 use host::text::{parse_unsigned, push_number};
 
 /// How many reports are kept at most of URIs that go back; those of URIs that are given up are

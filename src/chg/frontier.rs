@@ -11,16 +11,16 @@ use smallvec::SmallVec;
 
 use host::keyspace::{Batch, KeyError};
 
+use super::Token;
 use super::audit::Audit;
 use super::error::{Error, Result};
 use super::figures::Figures;
-use super::group::{Group, Text, FIELDS};
-use super::keys::{Fields, Names, COUNTED, GROUP, SEQUENCE, URIS};
+use super::group::{FIELDS, Group, Text};
+use super::keys::{COUNTED, Fields, GROUP, Names, SEQUENCE, URIS};
 use super::queues::Skipped;
 use super::store::Store;
 use super::time::{Arrivals, Millis};
 use super::uris::Uris;
-use super::Token;
 
 /// How often a kept URI is given out whose leases run out, unless set otherwise.
 pub const ATTEMPTS: u64 = 5;

@@ -10,7 +10,7 @@ use host::keyspace::Batch;
 use host::text::{parse_unsigned, push_number};
 
 use super::error::Result;
-use super::frontier::{field_number, Frontier, Loaded};
+use super::frontier::{Frontier, Loaded, field_number};
 use super::group::Text;
 use super::keys::{GATE, GATED};
 use super::store::Store;
@@ -74,12 +74,11 @@ impl<K: Store> Frontier<K> {
         let until = self.deadlines(ks, &key)?.max(pause);
         put_number(ks, &key, OPENS, until)?;
         let first = self.first_at(ks, &key)?;
-        if let Some(first) = first.filter(|first| first.as_ref() != &loaded.id[..]) {
-            if let Some(mut first) = self.load_sound(ks, first.as_ref())? {
-                if self.stand_first(ks, &mut first, until)? {
-                    return Ok(());
-                }
-            }
+        if let Some(first) = first.filter(|first| first.as_ref() != &loaded.id[..])
+            && let Some(mut first) = self.load_sound(ks, first.as_ref())?
+            && self.stand_first(ks, &mut first, until)?
+        {
+            return Ok(());
         }
         self.promote(ks, gate, &key, until)
     }

@@ -13,9 +13,9 @@ use smallvec::SmallVec;
 
 use host::text::{parse_unsigned, push_number};
 
+use super::Token;
 use super::politeness::Backoff;
 use super::time::Millis;
-use super::Token;
 
 /// The bytes of a field.
 pub type Text = SmallVec<[u8; 64]>;

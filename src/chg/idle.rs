@@ -2,12 +2,12 @@
 //! hash stays until the politeness gate has passed, so that a URI that comes a moment after the last one
 //! was fetched still waits.
 
+use super::Token;
 use super::error::Result;
 use super::frontier::{Frontier, Loaded};
 use super::group::{Group, Options, Released};
 use super::store::Store;
-use super::time::{of_score, Millis};
-use super::Token;
+use super::time::{Millis, of_score};
 use host::text::{parse_unsigned, push_number};
 
 /// Maximum number of idle groups that one command deletes beside its own work.
@@ -160,10 +160,10 @@ impl<K: Store> Frontier<K> {
         text.extend_from_slice(next);
         ks.zset_add(&self.names.past, id, last.token as f64)?;
         ks.hash_set(&self.names.answers, id, &text)?;
-        if ks.zset_len(&self.names.past)? > MAX_PAST {
-            if let Some((oldest, _)) = ks.zset_at(&self.names.past, 0)? {
-                self.drop_past(ks, oldest.as_ref())?;
-            }
+        if ks.zset_len(&self.names.past)? > MAX_PAST
+            && let Some((oldest, _)) = ks.zset_at(&self.names.past, 0)?
+        {
+            self.drop_past(ks, oldest.as_ref())?;
         }
         Ok(())
     }

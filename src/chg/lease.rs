@@ -1,5 +1,6 @@
 //! The end of a lease: released, extended, or run out.
 
+use super::Token;
 use super::error::{Error, Result};
 use super::expired::Report;
 use super::frontier::{Frontier, Loaded};
@@ -9,7 +10,6 @@ use super::politeness::{self, Facts};
 use super::store::Store;
 use super::time::{Millis, TEN_YEARS};
 use super::uris::Op;
-use super::Token;
 
 /// When a host may be fetched from again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use host::text::parse_unsigned;
 use super::error::{Error, Result};
 use super::frontier::Frontier;
 use super::store::Store;
-use super::time::{of_score, Millis};
+use super::time::{Millis, of_score};
 use super::uris::Position;
 
 /// A queue of groups.
@@ -249,9 +249,12 @@ mod tests {
         };
         let names = listed.iter().map(|listed| match listed {
             Reply::Array(parts) => match &parts[..] {
-                [Reply::Bulk(chg), Reply::Bulk(state), Reply::Int(_), Reply::Int(_)] => {
-                    (state.clone(), chg.clone())
-                }
+                [
+                    Reply::Bulk(chg),
+                    Reply::Bulk(state),
+                    Reply::Int(_),
+                    Reply::Int(_),
+                ] => (state.clone(), chg.clone()),
                 other => panic!("{other:?}"),
             },
             other => panic!("{other:?}"),

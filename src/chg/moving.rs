@@ -10,7 +10,7 @@ use super::frontier::{Frontier, Loaded};
 use super::job::{Job, Step, Time};
 use super::keys::COUNTED;
 use super::store::Store;
-use super::time::{of_score, Millis};
+use super::time::{Millis, of_score};
 use super::uris::{Changed, Op, Queued};
 
 /// How many kept URIs move at a time.

@@ -4,14 +4,14 @@
 //! `chg_busy` once its lease has run out. The one that is due longest goes first. Nothing is moved in
 //! bulk, so it costs the same whether one group is due or a million.
 
+use super::Token;
 use super::error::Result;
 use super::figures::Pause;
 use super::frontier::{Frontier, Id, Loaded, Paused};
 use super::group::Hold;
 use super::store::Store;
-use super::time::{of_score, Millis};
+use super::time::{Millis, of_score};
 use super::uris::Op;
-use super::Token;
 
 /// Leave to fetch one URI from a group.
 #[derive(Clone, Debug, PartialEq, Eq)]

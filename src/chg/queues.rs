@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, VecDeque};
 use super::error::Result;
 use super::frontier::{Frontier, Id, Loaded};
 use super::store::Store;
-use super::time::{of_score, Millis};
+use super::time::{Millis, of_score};
 use super::uris::Uris;
 
 /// How far into `chg_ready` one looks for a group that has nothing left; further behind it is passed

@@ -5,7 +5,7 @@ use super::error::Result;
 use super::frontier::{Frontier, Loaded};
 use super::group::Hold;
 use super::store::Store;
-use super::time::{of_score, Millis};
+use super::time::{Millis, of_score};
 use super::uris::{Op, Uris};
 
 /// How many executions of one group are counted again by a command; more are left to `CHG.REPAIR`.

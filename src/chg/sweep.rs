@@ -7,7 +7,7 @@ use super::error::Result;
 use super::frontier::{Frontier, Loaded};
 use super::job::{Job, Step, Time};
 use super::store::Store;
-use super::time::{of_score, Millis};
+use super::time::{Millis, of_score};
 
 /// Moves groups that are due, from `chg_wait` and from leases that ran out.
 #[derive(Debug)]

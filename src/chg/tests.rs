@@ -10,6 +10,7 @@ use crate::chg::store::MemoryKeyspace;
 use host::keyspace::memory::Plain;
 use host::reply::Reply;
 
+use super::Token;
 use super::add::{Kept, Queued};
 use super::check::Check;
 use super::dropping::{Dropping, Emptying};
@@ -22,7 +23,6 @@ use super::moving::Moving;
 use super::next::{Ask, Lease};
 use super::sweep::Sweep;
 use super::time::Millis;
-use super::Token;
 
 const GROUPS: [&[u8]; 4] = [b"a", b"b.example", b"c d", b"\xff\0e"];
 const EXECUTIONS: [&[u8]; 3] = [b"x", b"y y", b"\0z"];

@@ -7,7 +7,7 @@ use super::frontier::{Frontier, Loaded};
 use super::group::Hold;
 use super::keys::GATED;
 use super::store::Store;
-use super::time::{of_score, Millis};
+use super::time::{Millis, of_score};
 
 /// Maximum number of executions that are listed of a group.
 const MAX_LISTED: usize = 1000;
@@ -120,17 +120,17 @@ impl<K: Store> Frontier<K> {
         let busy = ks.zset_score(&self.names.busy, &loaded.id)?.map(of_score);
         let all = self.paused(ks)?.all;
         let due = waits.unwrap_or(group.due);
-        if let Some(deadline) = group.first_deadline().or(busy) {
-            if !group.stands_beside_leases() {
-                let why = if deadline <= now {
-                    "its lease ran out; the next CHG.NEXT or CHG.SWEEP takes it back".to_string()
-                } else if group.holds.is_empty() {
-                    format!("a plain client fetches from it, until {deadline} at the latest")
-                } else {
-                    format!("it is being fetched from, until {deadline} at the latest")
-                };
-                return Ok(("busy", due, why));
-            }
+        if let Some(deadline) = group.first_deadline().or(busy)
+            && !group.stands_beside_leases()
+        {
+            let why = if deadline <= now {
+                "its lease ran out; the next CHG.NEXT or CHG.SWEEP takes it back".to_string()
+            } else if group.holds.is_empty() {
+                format!("a plain client fetches from it, until {deadline} at the latest")
+            } else {
+                format!("it is being fetched from, until {deadline} at the latest")
+            };
+            return Ok(("busy", due, why));
         }
         if loaded.missing.get() > 0 && waits.is_none() {
             let why = "a plain client deleted or emptied its hash, but URIs are kept for it; the next command on it, or CHG.REPAIR, queues it";

@@ -88,10 +88,10 @@ impl<K: Store> Index<K> {
             seq,
             earliest,
         } = how;
-        if let Some(seq) = seq {
-            if let Some(reply) = self.replayed(ks, crawl, seq)? {
-                return Ok(reply);
-            }
+        if let Some(seq) = seq
+            && let Some(reply) = self.replayed(ks, crawl, seq)?
+        {
+            return Ok(reply);
         }
         self.refuse_while_removing(ks, crawl)?;
         let records = self.crawl_key(ks, crawl, CrawlKey::Records);
@@ -190,10 +190,10 @@ impl<K: Store> Index<K> {
         dependency: Dependency<'_>,
         seq: Option<Sequence<'_>>,
     ) -> Result<u64> {
-        if let Some(seq) = seq {
-            if let Some(reply) = self.replayed(ks, crawl, seq)? {
-                return Ok(reply);
-            }
+        if let Some(seq) = seq
+            && let Some(reply) = self.replayed(ks, crawl, seq)?
+        {
+            return Ok(reply);
         }
         self.refuse_while_removing(ks, crawl)?;
         let counts_key = self.crawl_key(ks, crawl, CrawlKey::Counts);

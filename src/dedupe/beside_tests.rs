@@ -1,8 +1,8 @@
 //! What other programs do to an index between our commands: nothing that a crawl holds is lost by it.
 
 use crate::dedupe::store::MemoryKeyspace;
-use host::keyspace::memory::Plain;
 use host::keyspace::Keyspace;
+use host::keyspace::memory::Plain;
 use host::reply::Reply;
 
 use super::add::{Adding, Response};

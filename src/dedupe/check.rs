@@ -9,7 +9,7 @@ use host::text::{parse_signed, parse_unsigned};
 use super::counts;
 use super::digest::Digest;
 use super::error::Result;
-use super::holders::{parse_numbers, write_numbers, Numbers};
+use super::holders::{Numbers, parse_numbers, write_numbers};
 use super::index::{CrawlState, Index};
 use super::job::{Adoption, Job, Step, Time, Walk};
 use super::keys::CrawlKey;

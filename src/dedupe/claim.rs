@@ -5,7 +5,7 @@
 //! at a few others and sweeps those that ran out, so the key does not grow for ever.
 
 use host::keyspace::Batch;
-use host::text::{parse_unsigned, Shown};
+use host::text::{Shown, parse_unsigned};
 
 use super::digest::Digest;
 use super::error::{Error, Result};

@@ -75,11 +75,7 @@ impl Moment {
             None => 0,
             Some((sign, hours, minutes)) => {
                 let ahead = n(hours) * 3600 + n(minutes) * 60;
-                if sign == b'-' {
-                    -ahead
-                } else {
-                    ahead
-                }
+                if sign == b'-' { -ahead } else { ahead }
             }
         };
         let time = hour * 3600 + minute * 60 + second;

@@ -239,12 +239,14 @@ impl<K: Store> Index<K> {
     /// The usual crawl: committed, not gone on with, and known to be so while no commit and no removal
     /// is under way.
     pub(super) fn usual(&self, crawl: &[u8]) -> Option<&CachedCrawl<K::Name>> {
-        if let (Some(committing), Some(removing)) = (&self.committing, &self.removing) {
-            if committing.is_empty() && removing.is_empty() {
-                return self.crawls.get(crawl).filter(|known| {
-                    known.committed == Some(true) && known.uncommitted == Some(false)
-                });
-            }
+        if let (Some(committing), Some(removing)) = (&self.committing, &self.removing)
+            && committing.is_empty()
+            && removing.is_empty()
+        {
+            return self
+                .crawls
+                .get(crawl)
+                .filter(|known| known.committed == Some(true) && known.uncommitted == Some(false));
         }
         None
     }
@@ -302,10 +304,10 @@ impl<K: Store> Index<K> {
                 let Some(crawl) = self.crawl_of(ks, number)? else {
                     continue;
                 };
-                if !excluded(&crawl) {
-                    if let Some(record) = self.committed_record(ks, &crawl, digest)? {
-                        return Ok(Some((crawl, record)));
-                    }
+                if !excluded(&crawl)
+                    && let Some(record) = self.committed_record(ks, &crawl, digest)?
+                {
+                    return Ok(Some((crawl, record)));
                 }
             }
             return Ok(None);

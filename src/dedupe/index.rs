@@ -19,7 +19,7 @@ use super::packed::Part;
 use super::profile::Profile;
 use super::storage::{Layout, Places, Storage};
 use super::store::Store;
-use super::visible::{read_visible, Visible};
+use super::visible::{Visible, read_visible};
 
 /// The format of the index that this version writes.
 const FORMAT: &[u8] = b"1";
@@ -129,10 +129,10 @@ impl<K: Store> Index<K> {
     ) -> Result<Index<K>> {
         let new = new.into();
         let meta = ks.name(&[prefix, b"crawlspace"]);
-        if let Some(format) = ks.hash_get(&meta, b"format")? {
-            if format.as_ref() != FORMAT {
-                return Err(Error::BadFormat(format.as_ref().to_vec()));
-            }
+        if let Some(format) = ks.hash_get(&meta, b"format")?
+            && format.as_ref() != FORMAT
+        {
+            return Err(Error::BadFormat(format.as_ref().to_vec()));
         }
         let stored = ks
             .hash_get(&meta, b"profile")?

@@ -53,7 +53,7 @@ impl Once {
     }
 
     /// Its names in all profiles, each once.
-    fn every_name(&self) -> impl Iterator<Item = &'static str> {
+    fn every_name(&self) -> impl Iterator<Item = &'static str> + use<> {
         let [document, browsertrix] = self.names;
         let other = (browsertrix != document).then_some(browsertrix);
         std::iter::once(document).chain(other)

@@ -12,8 +12,8 @@ use super::error::{Error, Result};
 use super::index::{CrawlState, Index};
 use super::job::{Job, Step, Time, Walk};
 use super::keys::CrawlKey;
-use super::packed::op::Op;
 use super::packed::Part;
+use super::packed::op::Op;
 use super::storage::{Of, Places, Storage};
 use super::store::Store;
 

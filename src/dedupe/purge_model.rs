@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 
 use crate::dedupe::store::MemoryKeyspace;
-use host::keyspace::memory::Plain;
 use host::keyspace::Keyspace;
+use host::keyspace::memory::Plain;
 use host::reply::Reply;
 
 use super::add::{Adding, Response};

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use host::text::{parse_unsigned, push_number};
 
-use super::date::{to_digits, Digits, Moment};
+use super::date::{Digits, Moment, to_digits};
 use super::profile::Profile;
 
 /// Maximum length of a URL, in bytes.

@@ -11,7 +11,7 @@ use super::commit::{Gather, Withdrawn};
 use super::counts;
 use super::digest::Digest;
 use super::error::{Error, Result};
-use super::holders::{parse_numbers, write_numbers, Numbers};
+use super::holders::{Numbers, parse_numbers, write_numbers};
 use super::index::{CrawlState, Index};
 use super::job::{Adoption, Job, Step, Time, Walk};
 use super::keys::CrawlKey;

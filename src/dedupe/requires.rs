@@ -12,7 +12,7 @@ use super::index::Index;
 use super::job::{Job, Step, Time, Walk};
 use super::keys::CrawlKey;
 use super::store::Store;
-use super::wacz::{write_json_string, WaczEntry};
+use super::wacz::{WaczEntry, write_json_string};
 
 /// What the dependencies are asked of.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,10 +101,10 @@ impl Requires {
                 continue;
             };
             let waczs = index.crawl_key(ks, crawl, CrawlKey::Waczs);
-            if let Some(json) = ks.list_get(&waczs, i)? {
-                if let Some(entry) = WaczEntry::parse(json.as_ref()) {
-                    self.found.insert((crawl.to_vec(), i), entry);
-                }
+            if let Some(json) = ks.list_get(&waczs, i)?
+                && let Some(entry) = WaczEntry::parse(json.as_ref())
+            {
+                self.found.insert((crawl.to_vec(), i), entry);
             }
             if self.transitive {
                 self.follow.push(crawl.to_vec());

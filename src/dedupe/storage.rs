@@ -238,10 +238,10 @@ impl<K: Store> Index<K> {
 
     /// Takes a field out of the merged index.
     pub(super) fn merged_del(&self, ks: &mut K, field: &[u8]) -> Result<()> {
-        if !self.del_packed(ks, Part::Owners, field)? {
-            if let Some(key) = &self.places.plain {
-                ks.hash_del(key, field)?;
-            }
+        if !self.del_packed(ks, Part::Owners, field)?
+            && let Some(key) = &self.places.plain
+        {
+            ks.hash_del(key, field)?;
         }
         Ok(())
     }
@@ -405,10 +405,10 @@ impl<K: Store> Index<K> {
 
     /// Tells it that no more will come.
     pub(super) fn expect_no_more(&mut self, ks: &mut K, crawl: &[u8]) -> Result<()> {
-        if self.packed_records_len(ks, crawl)? >= WORTH_EXPECTING {
-            if let Some(key) = &self.places.packed {
-                ks.change_packed(key, &Op::Expect(crawl, 0))?;
-            }
+        if self.packed_records_len(ks, crawl)? >= WORTH_EXPECTING
+            && let Some(key) = &self.places.packed
+        {
+            ks.change_packed(key, &Op::Expect(crawl, 0))?;
         }
         Ok(())
     }

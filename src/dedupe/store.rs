@@ -27,7 +27,7 @@ pub trait Store: Keyspace {
     /// # Errors
     /// `WRONGTYPE` when the key holds another type.
     fn packed<T>(&mut self, key: &Self::Name, read: impl FnOnce(&Packed) -> T)
-        -> Result<Option<T>>;
+    -> Result<Option<T>>;
 
     /// Makes a change that needs no other key; true if a field is new, or was there to go. The key is
     /// made if it is not there, and goes with its last entry.

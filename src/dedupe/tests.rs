@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 
 use crate::dedupe::store::MemoryKeyspace;
-use host::keyspace::memory::Plain;
 use host::keyspace::Keyspace;
+use host::keyspace::memory::Plain;
 use host::reply::Reply;
 
 use super::add::{Adding, Dependency, Original, Response, Revisit};
@@ -127,7 +127,7 @@ impl Capture {
         size: 100,
     };
 
-    fn order(&self) -> impl Ord {
+    fn order(&self) -> impl Ord + use<> {
         let (moment, text) = DATES[self.date];
         (moment, self.url(), self.wacz, self.size, text)
     }

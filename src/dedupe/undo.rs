@@ -126,15 +126,14 @@ impl<K: Store> Index<K> {
             }
         }
         let mut closed_since = Vec::new();
-        if let Some(files) = ks.hash_get(&baseline, b"wacz")? {
-            if let Some(files) = host::text::parse_unsigned(files.as_ref()) {
-                if ks.list_len(&waczs)? > files {
-                    for i in files..ks.list_len(&waczs)? {
-                        closed_since.extend(file_name(ks, &waczs, i)?);
-                    }
-                    ks.list_trim(&waczs, files)?;
-                }
+        if let Some(files) = ks.hash_get(&baseline, b"wacz")?
+            && let Some(files) = host::text::parse_unsigned(files.as_ref())
+            && ks.list_len(&waczs)? > files
+        {
+            for i in files..ks.list_len(&waczs)? {
+                closed_since.extend(file_name(ks, &waczs, i)?);
             }
+            ks.list_trim(&waczs, files)?;
         }
         // What was undone first is the newer state, so the older one is put back last.
         for generation in [&b"undo."[..], b"merging-undo."] {

@@ -1,7 +1,7 @@
 //! The list of WACZ files of a crawl: `c:<crawl>:wacz`, one JSON object each.
 
-use serde::de::{Deserializer, Visitor};
 use serde::Deserialize;
+use serde::de::{Deserializer, Visitor};
 
 use host::text::Shown;
 

@@ -104,11 +104,9 @@ impl fmt::Display for Error {
                 f,
                 "BADLINE line {line}: {why}; BADLINES DROP leaves such lines out"
             ),
-            Error::Cycle(name) => write!(
-                f,
-                "CYCLE access point '{}' refers to itself",
-                Shown(name)
-            ),
+            Error::Cycle(name) => {
+                write!(f, "CYCLE access point '{}' refers to itself", Shown(name))
+            }
             Error::TooBig(what) => write!(f, "TOOBIG {what}"),
             Error::Index(error) => error.fmt(f),
             Error::Key(error) => error.fmt(f),

@@ -54,7 +54,7 @@ pub fn explain(
         Ok(Read::Skipped) => {
             return Err(Error::Unexplained(
                 "it is blank or a header, which is never kept".to_string(),
-            ))
+            ));
         }
         Err(bad) => return Err(Error::Unexplained(bad.to_string())),
     };

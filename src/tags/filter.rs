@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crawlspace_cdx::{lines, Collapse, Filter, Format, Limits, Line, Read};
+use crawlspace_cdx::{Collapse, Filter, Format, Limits, Line, Read, lines};
 
 use super::condition::Condition;
 use super::error::Error;
@@ -289,7 +289,7 @@ impl Run<'_> {
                 return Err(Error::BadLine {
                     line: n + 1,
                     why: bad.to_string(),
-                })
+                });
             }
         };
         if let Some(error) = self.condition.lacks_of(&line) {
@@ -299,10 +299,10 @@ impl Run<'_> {
             return Ok(false);
         }
         let progress = &mut *self.progress;
-        if let Some(collapse) = &mut progress.collapse {
-            if !collapse.is_new(&line).unwrap_or(false) {
-                return Ok(false);
-            }
+        if let Some(collapse) = &mut progress.collapse
+            && !collapse.is_new(&line).unwrap_or(false)
+        {
+            return Ok(false);
         }
         if progress.skip > 0 {
             progress.skip -= 1;

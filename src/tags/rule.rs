@@ -208,7 +208,7 @@ impl Rules {
             None if self.len() >= MAX_RULES => {
                 return Err(Error::TooBig(format!(
                     "a space has at most {MAX_RULES} rules"
-                )))
+                )));
             }
             None => self.0.push(Arc::new(rule)),
         }

@@ -307,10 +307,10 @@ impl<'a> Judge<'a> {
             if value.len() <= 1 && !line.has(rule.field()) {
                 continue;
             }
-            if let Some(part) = rule.part(&value) {
-                if !self.cache.given[n].of(part, &mut self.direct) {
-                    self.learn(n, part);
-                }
+            if let Some(part) = rule.part(&value)
+                && !self.cache.given[n].of(part, &mut self.direct)
+            {
+                self.learn(n, part);
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Many records of one crawl: put into calls, and calls into round trips, one of which is under way while the next ones
 //! are made ready.
 
-use std::sync::mpsc::{sync_channel, Receiver, SyncSender};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
 use super::{Added, Adding, Index, Sequence};

@@ -12,8 +12,8 @@ mod storage;
 
 use std::sync::Arc;
 
-pub use self::marks::{Doing, Unfinished};
 use self::marks::{COUNT, KEY};
+pub use self::marks::{Doing, Unfinished};
 use super::Index;
 use crate::server::{Call, Code, Error, Server, Steps};
 

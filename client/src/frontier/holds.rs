@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{millis, Frontier, Millis};
+use super::{Frontier, Millis, millis};
 use crate::server::{Ask, Call};
 
 /// What to hold, or to let go on.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use redis::{Cmd, FromRedisValue, ParsingError, Value};
 use serde::Serialize;
 
-use super::{command, millis, Frontier, Millis};
+use super::{Frontier, Millis, command, millis};
 use crate::reply::{as_optional_text, as_text};
 use crate::server::{Ask, Call, Error, Steps};
 

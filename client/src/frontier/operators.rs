@@ -3,7 +3,7 @@
 use redis::{FromRedisValue, ParsingError, Value};
 use serde::Serialize;
 
-use super::listing::{paged, ListedGroup, ListedUri, Page, Queue};
+use super::listing::{ListedGroup, ListedUri, Page, Queue, paged};
 use super::{Check, Frontier, Info, Why};
 use crate::reply::{as_optional_text, as_text};
 use crate::server::{Ask, Call};

@@ -2,7 +2,7 @@
 
 use redis::{Arg, Cmd, FromRedisValue, RedisError, Value};
 
-use super::{slot, Ask, Error};
+use super::{Ask, Error, slot};
 
 /// A command, the type of its reply, and whether it may arrive twice.
 ///

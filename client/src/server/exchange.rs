@@ -200,10 +200,10 @@ impl<W: Wire> Exchange<W> {
         let replies = self.send(&mut requests).await;
         let mut outcome = Ok(());
         for (reply, deliver) in replies.into_iter().zip(delivers) {
-            if let (Ok(()), Err(error)) = (&outcome, &reply) {
-                if error.word().is_none() {
-                    outcome = Err(error.clone());
-                }
+            if let (Ok(()), Err(error)) = (&outcome, &reply)
+                && error.word().is_none()
+            {
+                outcome = Err(error.clone());
             }
             deliver(reply.map(Some));
         }

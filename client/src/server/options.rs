@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use redis::io::tcp::{socket2::TcpKeepalive, TcpSettings};
+use redis::io::tcp::{TcpSettings, socket2::TcpKeepalive};
 use redis::{ConnectionInfo, IntoConnectionInfo, RedisError};
 
 use super::tls::Tls;

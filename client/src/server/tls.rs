@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use redis::{
     Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, ErrorKind, RedisError, TlsCertificates,
 };
-use rustls::crypto::{ring, CryptoProvider};
+use rustls::crypto::{CryptoProvider, ring};
 
 /// Whom to trust, and who we are.
 #[derive(Clone, Debug, Default)]

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use redis_tests::{sha256_of, Cluster, Server as Redis};
+use redis_tests::{Cluster, Server as Redis, sha256_of};
 
 include!("program.rs");
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crawlspace_client::dedupe::Index;
 use crawlspace_client::frontier::{Frontier, Next, Pause, Wait};
 use crawlspace_client::{Ask, AsyncServer, Call};
-use redis_tests::{ok, until, Server as Redis};
+use redis_tests::{Server as Redis, ok, until};
 
 use crate::{command, run};
 

@@ -3,7 +3,7 @@
 use crawlspace_client::dedupe::{Added, Adding, Index};
 use crawlspace_client::tags::{Kind, TagSpace};
 use crawlspace_client::{Ask, AsyncServer, Batch, Call, Code, Server};
-use redis_tests::{sha256_of, Server as Redis};
+use redis_tests::{Server as Redis, sha256_of};
 
 use crate::{command, run};
 

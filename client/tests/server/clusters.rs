@@ -7,7 +7,7 @@ use crawlspace_client::dedupe::{Added, Adding, Index};
 use crawlspace_client::frontier::{Frontier, Next, Wait};
 use crawlspace_client::tags::{Kind, TagSpace};
 use crawlspace_client::{Ask, AsyncServer, Batch, Call, Code, Server};
-use redis_tests::{ok, sha256_of, until, Cluster, Options};
+use redis_tests::{Cluster, Options, ok, sha256_of, until};
 
 use crate::{command, run};
 
@@ -325,7 +325,9 @@ fn a_user_who_may_not_ask_for_information_finds_the_others_by_redirections() {
     let cluster = Cluster::start(3);
     for node in cluster.nodes() {
         let mut c = node.wire();
-        ok!(c, "ACL", "SETUSER", "worker", "on", ">secret", "~*", "+get", "+set");
+        ok!(
+            c, "ACL", "SETUSER", "worker", "on", ">secret", "~*", "+get", "+set"
+        );
     }
     let url = format!(
         "redis://worker:secret@127.0.0.1:{}/",

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crawlspace_client::frontier::{Frontier, Next, Wait};
 use crawlspace_client::{Ask, Call, Server};
-use redis_tests::{ok, until, Server as Redis};
+use redis_tests::{Server as Redis, ok, until};
 
 use crate::command;
 
@@ -91,7 +91,9 @@ fn a_connection_that_the_server_closed_is_replaced() {
 fn the_database_and_the_password_of_the_url_are_used_and_not_shown() {
     let redis = Redis::start();
     let mut c = redis.wire();
-    ok!(c, "ACL", "SETUSER", "worker", "on", ">se@cret", "~*", "+@all");
+    ok!(
+        c, "ACL", "SETUSER", "worker", "on", ">se@cret", "~*", "+@all"
+    );
     let url = format!("redis://worker:se%40cret@127.0.0.1:{}/3", redis.port());
     let server = Server::open(&url).unwrap();
     server.ask(incr()).unwrap();

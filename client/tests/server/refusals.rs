@@ -9,7 +9,7 @@ use crawlspace_client::dedupe::{Added, Adding, Index, Profile, Revisited, Revisi
 use crawlspace_client::frontier::{Frontier, Held, Next, Pause, Wait};
 use crawlspace_client::tags::{Filter, Format, Kind, TagSpace};
 use crawlspace_client::{Ask, Call, Code, Error, Server};
-use redis_tests::{ok, until, Options, Server as Redis};
+use redis_tests::{Options, Server as Redis, ok, until};
 
 use crate::command;
 

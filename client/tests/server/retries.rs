@@ -3,7 +3,7 @@
 use crawlspace_client::dedupe::{Added, Adding, Index, Sequence};
 use crawlspace_client::frontier::Frontier;
 use crawlspace_client::{Ask, AsyncServer, Batch, Call, Server};
-use redis_tests::{ok, Server as Redis};
+use redis_tests::{Server as Redis, ok};
 
 use crate::vandal::{Cut, Vandal};
 use crate::{command, run};

@@ -2,7 +2,7 @@
 
 use crawlspace_client::dedupe::{Adding, Committed, Doing, Sharded};
 use crawlspace_client::{Code, Error, Server};
-use redis_tests::{until, Cluster, Options, Server as Redis};
+use redis_tests::{Cluster, Options, Server as Redis, until};
 
 use super::faults::{Mortal, When};
 use super::{added, hashes, records};
@@ -317,11 +317,12 @@ fn a_crawl_whose_commit_died_in_the_middle_can_be_cancelled() {
     assert_eq!(many.cancel(b"a").unwrap(), 600);
     assert_sound(&many, "after the cancel");
     assert_eq!(many.crawls(None).unwrap(), []);
-    assert!(many
-        .lookup(None, &hashes(&all))
-        .unwrap()
-        .iter()
-        .all(Option::is_none));
+    assert!(
+        many.lookup(None, &hashes(&all))
+            .unwrap()
+            .iter()
+            .all(Option::is_none)
+    );
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! A server that fails when it is told to.
 
 use std::future::Future;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use crawlspace_client::{Ask, Batch, Call, Error, Server, Steps};
 

@@ -7,7 +7,7 @@ mod one_of_many;
 mod storages;
 
 use crawlspace_client::dedupe::{Added, Revisited};
-use redis_tests::{sha256_of, size_of, url_of, DATE};
+use redis_tests::{DATE, sha256_of, size_of, url_of};
 
 /// A made-up record, and what its fields borrow from.
 struct Record {

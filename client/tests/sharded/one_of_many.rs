@@ -8,9 +8,9 @@ use crawlspace_client::dedupe::{
     Sharded,
 };
 use crawlspace_client::{AsyncServer, Code, Error, Server};
-use redis_tests::{ok, Rng, Server as Redis};
+use redis_tests::{Rng, Server as Redis, ok};
 
-use super::{added, hashes, records, Record};
+use super::{Record, added, hashes, records};
 
 /// What an error is to the caller: the word.
 fn word<T>(outcome: Result<T, Error>) -> Result<T, String> {
@@ -531,9 +531,11 @@ fn futures_have_the_same_answers() {
         assert_eq!(new, 100);
         assert_eq!(many.commit(b"a").await.unwrap().new, 100);
         let found = many.lookup_with_wacz(None, &hashes(&all)).await.unwrap();
-        assert!(found
-            .iter()
-            .all(|one| { one.as_ref().unwrap().filename.as_deref() == Some(b"a.wacz") }));
+        assert!(
+            found
+                .iter()
+                .all(|one| { one.as_ref().unwrap().filename.as_deref() == Some(b"a.wacz") })
+        );
         assert_eq!(many.remove(&[b"a"]).await.unwrap().dropped, 100);
         assert!(many.check().await.unwrap().ok);
     });

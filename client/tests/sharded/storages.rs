@@ -2,7 +2,7 @@
 
 use crawlspace_client::dedupe::{Adding, Index, Moved, Sharded, Storage};
 use crawlspace_client::{AsyncServer, Server};
-use redis_tests::{nil, ok, until, Cluster, Options, Server as Redis};
+use redis_tests::{Cluster, Options, Server as Redis, nil, ok, until};
 
 use super::{added, hashes, records};
 

@@ -188,7 +188,10 @@ mod tests {
             &cdxj("http://a/", "text/html", HASH, "99999999999999999999"),
             "length",
         );
-        bad("org,example)/ 2024 {\"url\": \"http://a/\", \"digest\": \"B2LTWWPUOYAH7UIPQ7ZUPQ4VMBSVC36A\"}", "date");
+        bad(
+            "org,example)/ 2024 {\"url\": \"http://a/\", \"digest\": \"B2LTWWPUOYAH7UIPQ7ZUPQ4VMBSVC36A\"}",
+            "date",
+        );
         bad("nonsense", "");
     }
 }

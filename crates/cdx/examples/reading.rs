@@ -10,7 +10,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use crawlspace_cdx::{
-    lines, Collapse, Dialect, Field, Filter, Format, Limits, Line, Pattern, Read,
+    Collapse, Dialect, Field, Filter, Format, Limits, Line, Pattern, Read, lines,
 };
 
 const LINES: usize = 10_000;

@@ -164,8 +164,7 @@ impl std::error::Error for UnknownField {}
 mod tests {
     use super::*;
 
-    const NAMES: &str =
-        "urlkey timestamp url mime status digest redirect robotflags length offset \
+    const NAMES: &str = "urlkey timestamp url mime status digest redirect robotflags length offset \
         filename orig.length orig.offset orig.filename";
 
     #[test]

@@ -32,5 +32,5 @@ pub mod surt;
 pub use collapse::Collapse;
 pub use field::{Field, UnknownField};
 pub use filter::{Dialect, Filter, FilterError};
-pub use line::{lines, BadLine, Format, Line, Lines, Read};
+pub use line::{BadLine, Format, Line, Lines, Read, lines};
 pub use pattern::{Anchor, BadPattern, Limits, Pattern};

@@ -3,16 +3,16 @@
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::process::Command;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crawlspace_client::Code;
 use crawlspace_client::frontier::{
     Budget, Facts, Fetched, Frontier, Held, Lease, Limits, Next, Pause, Sequence, Uri, Wait,
 };
-use crawlspace_client::Code;
-use redis_tests::{until, Options, Reply, Server};
+use redis_tests::{Options, Reply, Server, until};
 use serde_json::Value;
 
 const MINUTE: Duration = Duration::from_secs(60);

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crawlspace_warc::{Compression, Writer};
-use redis_tests::{until, Options, Reply, Server};
+use redis_tests::{Options, Reply, Server, until};
 use serde_json::Value;
 
 const DATE: &str = "2026-03-19T10:20:15Z";

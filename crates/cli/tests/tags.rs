@@ -3,10 +3,10 @@
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
 
+use crawlspace_client::Code;
 use crawlspace_client::tags::{
     Captures, Collapse, Dialect, Filter, Format, Kind, Mode, Point, Rule, TagSpace,
 };
-use crawlspace_client::Code;
 use redis_tests::Server;
 use serde_json::Value;
 
@@ -296,9 +296,11 @@ fn a_filter_that_is_wrong_is_an_error_for_an_empty_file_too() {
         let words = ["filter", "--key", "tags", "--point", "nowhere"];
         let output = crawlspace(&server, &words, input.as_bytes());
         assert_eq!(output.status.code(), Some(1));
-        assert!(String::from_utf8(output.stderr)
-            .unwrap()
-            .contains("NOPOINT"));
+        assert!(
+            String::from_utf8(output.stderr)
+                .unwrap()
+                .contains("NOPOINT")
+        );
     }
     let words = [
         "filter",

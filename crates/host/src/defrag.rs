@@ -1,6 +1,6 @@
 //! Moving memory to better places, as the server's allocator asks for.
 
-use std::mem::{size_of, take, ManuallyDrop};
+use std::mem::{ManuallyDrop, size_of, take};
 
 /// Asks for each piece of memory whether it should move.
 pub struct Mover<'a> {
@@ -34,7 +34,7 @@ impl<'a> Mover<'a> {
 
 #[cfg(test)]
 mod tests {
-    use std::alloc::{alloc, dealloc, Layout};
+    use std::alloc::{Layout, alloc, dealloc};
 
     use super::*;
 

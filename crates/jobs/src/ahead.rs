@@ -1,7 +1,7 @@
 //! Bytes that are unpacked on one thread while another one takes lines out of them.
 
 use std::io::{self, BufRead, Read};
-use std::sync::mpsc::{sync_channel, Receiver};
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
 
 /// What is handed over at once, in bytes, and how many such pieces may wait.

@@ -10,8 +10,8 @@ use super::cdx_index::{CdxIndex, CdxIndexCache};
 use super::crawl_log_index::{CrawlLogIndex, DedupCrawlLogIndexCache, FullCrawlLogIndexCache};
 use super::raw::RawCaches;
 use super::{
-    operations, CombiningMultiFileBasedCache, Counts, Error, Figures, Form, Index, JobSet,
-    MultiFileBasedCache, Work,
+    CombiningMultiFileBasedCache, Counts, Error, Figures, Form, Index, JobSet, MultiFileBasedCache,
+    Work, operations,
 };
 use crawlspace_archive::net::Guard;
 

@@ -1,14 +1,14 @@
 //! Indexes of the lines of CDX files.
 
 use std::cmp::Reverse;
-use std::collections::binary_heap::PeekMut;
 use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::combine::{carry_over, Holding};
+use super::combine::{Holding, carry_over};
 use super::raw::RawCaches;
 use super::{
     Combine, CombiningMultiFileBasedCache, Draft, Error, JobSet, MultiFileBasedCache, Prepared,

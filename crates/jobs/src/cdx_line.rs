@@ -1,6 +1,6 @@
 //! Lines of the CDX that a job keeps of its own captures: `URL IP date mime length file offset [md5]`.
 
-use crawlspace_archive::lines::fields::{is_number, is_word, number, Fields};
+use crawlspace_archive::lines::fields::{Fields, is_number, is_word, number};
 use crawlspace_archive::lines::{Bad, MAX_LINE};
 
 /// A line. It borrows the bytes it was read from.

@@ -10,8 +10,8 @@ use std::marker::PhantomData;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::combine::{both, carry_over, each_job, Holding};
-use super::join::{rows, Counts, Flavour};
+use super::combine::{Holding, both, carry_over, each_job};
+use super::join::{Counts, Flavour, rows};
 use super::raw::RawCaches;
 use super::{
     Combine, CombiningMultiFileBasedCache, Draft, Entry, Error, JobId, JobSet, Missing,
@@ -85,10 +85,8 @@ impl<F: Flavoured> CrawlLogIndex<F> {
         work: &Work,
     ) -> Result<Result<Entry, Missing>, Error> {
         let set: JobSet = [job].into_iter().collect();
-        if !anew {
-            if let Some(entry) = cache.hit(&set, work)? {
-                return Ok(Ok(entry));
-            }
+        if !anew && let Some(entry) = cache.hit(&set, work)? {
+            return Ok(Ok(entry));
         }
         let raw = match self.raw.get_one(job, anew, work)? {
             Ok(raw) => raw,

@@ -24,7 +24,7 @@ mod combine;
 pub mod crawl_log;
 mod crawl_log_index;
 mod id;
-pub(crate) mod join;
+mod join;
 pub mod load;
 pub mod metadata;
 mod missing;

@@ -12,7 +12,7 @@ use std::time::Instant;
 use crawlspace_archive::sorted::Order;
 use crawlspace_archive::source::Limits;
 use crawlspace_archive::timestamp::Timestamp;
-use crawlspace_cdx::surt::{range, MatchType};
+use crawlspace_cdx::surt::{MatchType, range};
 use crawlspace_serve::query::Query;
 use crawlspace_serve::source::{Lookup, Source};
 use crawlspace_serve::sources::{FileSource, Identity};

@@ -13,7 +13,7 @@ use crawlspace_serve::query::Query;
 use crawlspace_serve::source::{Lookup, Source};
 use crawlspace_serve::sources::{CdxSource, Identity};
 use futures_util::{StreamExt, TryStreamExt};
-use redis_tests::{answer, ScriptedHost};
+use redis_tests::{ScriptedHost, answer};
 
 const AT_ONCE: usize = 16;
 const FOR: Duration = Duration::from_secs(3);

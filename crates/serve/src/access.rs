@@ -121,7 +121,7 @@ impl Access {
             Err(_) => {
                 return Err(
                     self.unavailable(format!("no answer within {} seconds", TOTAL.as_secs()))
-                )
+                );
             }
         };
         let mut passed = passed.into_iter();

@@ -9,12 +9,12 @@ use super::access::{Access, AccessError};
 use super::config;
 use super::figures::Requests;
 use super::fuzzy;
-use super::group::{kept_rows, Group, Member, Part, Report, Unanswered};
+use super::group::{Group, Member, Part, Report, Unanswered, kept_rows};
 use super::memory::Full;
-use super::operations::{Operations, Reorder, Unsorted, SORTED};
+use super::operations::{Operations, Reorder, SORTED, Unsorted};
 use super::reason::Reason;
 use super::sources::{self, Identity};
-use crate::query::{BadQuery, Query, Selection, PAGE, PAGE_OF_BLOCKS};
+use crate::query::{BadQuery, PAGE, PAGE_OF_BLOCKS, Query, Selection};
 use crate::source::Lookup;
 use crawlspace_archive::net::Net;
 use crawlspace_archive::row;
@@ -67,7 +67,9 @@ impl fmt::Display for Failure {
             Failure::Query(bad) => bad.fmt(f),
             Failure::Access(error) => error.fmt(f),
             Failure::Unanswered(sources) => sources.fmt(f),
-            Failure::Busy => f.write_str("other requests take all the memory that there is for them: ask again later"),
+            Failure::Busy => f.write_str(
+                "other requests take all the memory that there is for them: ask again later",
+            ),
             Failure::TooMany => write!(
                 f,
                 "more than {SORTED} captures, which would have to be sorted: narrow the query by from, to or filter, \
@@ -259,10 +261,10 @@ impl Collection {
         if matches!(part, Part::Index(_)) {
             return Ok(self::part(rows, skipped, wanted));
         }
-        if let Some(access) = self.access.clone() {
-            if query.point.is_some() || !query.tag_filters.is_empty() {
-                rows = visible(rows, access, query);
-            }
+        if let Some(access) = self.access.clone()
+            && (query.point.is_some() || !query.tag_filters.is_empty())
+        {
+            rows = visible(rows, access, query);
         }
         if let Some(mut operations) = Operations::of(query) {
             let ended = rows.map(Some).chain(stream::once(async { None }));

@@ -16,7 +16,7 @@ use tracing::Span;
 use super::breaker::Breaker;
 use super::figures::Figures;
 use super::memory::Kept;
-use super::merge::{merge, Ordered};
+use super::merge::{Ordered, merge};
 use super::operations::SORTED;
 use super::query::Query;
 use super::reason::Reason;
@@ -327,7 +327,9 @@ impl Member {
         match came {
             Some(came) if came.elapsed() < limit / 4 => {
                 let seconds = limit.as_secs_f64();
-                let what = format!("it was still looking for rows, or for all that have to be sorted, after {seconds} s");
+                let what = format!(
+                    "it was still looking for rows, or for all that have to be sorted, after {seconds} s"
+                );
                 SourceError::TooLarge(what)
             }
             _ => SourceError::Timeout,

@@ -20,19 +20,19 @@
 //! | `indexes` | indexes of jobs, which it gives besides |
 
 pub mod access;
-pub(crate) mod breaker;
-pub(crate) mod collection;
+mod breaker;
+mod collection;
 pub mod config;
-pub(crate) mod figures;
-pub(crate) mod fuzzy;
-pub(crate) mod group;
-pub(crate) mod indexes;
+mod figures;
+mod fuzzy;
+mod group;
+mod indexes;
 pub mod link_format;
 pub mod memory;
 pub mod merge;
-pub(crate) mod operations;
+mod operations;
 pub mod query;
-pub(crate) mod reason;
+mod reason;
 pub mod resource;
 pub mod server;
 pub mod source;

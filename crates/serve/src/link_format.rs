@@ -280,7 +280,9 @@ mod tests {
             (String::new(), vec![], true),
             (" , ,\n".into(), vec![], true),
             (
-                format!("<http://a.com/?b,c;d=\"e\">;rel=original,\r\n <http://h/>; REL = \"first memento\" ; datetime=\"{date}\","),
+                format!(
+                    "<http://a.com/?b,c;d=\"e\">;rel=original,\r\n <http://h/>; REL = \"first memento\" ; datetime=\"{date}\","
+                ),
                 vec![
                     link("http://a.com/?b,c;d=\"e\"", &[("rel", "original")]),
                     link("http://h/", &[("rel", "first memento"), ("datetime", date)]),
@@ -289,12 +291,19 @@ mod tests {
             ),
             (
                 r#"<a>;title="b\",c\\";d;;e="";rel='x'"#.into(),
-                vec![link("a", &[("title", "b\",c\\"), ("d", ""), ("e", ""), ("rel", "'x'")])],
+                vec![link(
+                    "a",
+                    &[("title", "b\",c\\"), ("d", ""), ("e", ""), ("rel", "'x'")],
+                )],
                 true,
             ),
             ("<a>".into(), vec![link("a", &[])], true),
             ("<a>,<b>".into(), vec![link("a", &[]), link("b", &[])], true),
-            ("<a>;rel=b,<c".into(), vec![link("a", &[("rel", "b")])], false),
+            (
+                "<a>;rel=b,<c".into(),
+                vec![link("a", &[("rel", "b")])],
+                false,
+            ),
             ("<a>;rel=\"b".into(), vec![], false),
             ("<a>;rel=\"b\\".into(), vec![], false),
             ("<!DOCTYPE html>\n<html>".into(), vec![], false),
@@ -302,7 +311,11 @@ mod tests {
             ("plain".into(), vec![], false),
         ] {
             for step in [1, 2, 7, 1000] {
-                assert_eq!(read(text.as_bytes(), step), (expected.clone(), whole), "{text}");
+                assert_eq!(
+                    read(text.as_bytes(), step),
+                    (expected.clone(), whole),
+                    "{text}"
+                );
             }
         }
     }

@@ -3,16 +3,16 @@
 //! The order is pywb's: revisits find their originals, filters, the span of time, collapsing. Whatever needs to see
 //! captures in the order of time gets them so; another order and the limit come after that.
 
-use std::collections::hash_map::Entry;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
-use crawlspace_cdx::{surt, Collapse, Field, Line};
+use crawlspace_cdx::{Collapse, Field, Line, surt};
 use url::Url;
 
 use super::fuzzy;
 use super::memory::{Full, Kept};
-use crate::query::{absolute, Query, RowFilter};
+use crate::query::{Query, RowFilter, absolute};
 use crawlspace_archive::row::{self, Row};
 use crawlspace_archive::sorted::Order;
 use crawlspace_archive::source::Batch;

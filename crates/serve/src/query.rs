@@ -244,7 +244,7 @@ impl<'a> Given<'a> {
             (_, sort) if !matches!(sort, "" | "default" | "closest" | "reverse") => {
                 return Err(BadQuery(format!(
                     "sort={sort}: known are default, reverse and closest"
-                )))
+                )));
             }
             // A moment counts before everything else, as it does there.
             (Some(closest), _) => Order::Closest(closest),
@@ -315,7 +315,7 @@ impl<'a> Given<'a> {
                 other => {
                     return Err(BadQuery(format!(
                         "output={other}: known are cdxj, json, text and link"
-                    )))
+                    )));
                 }
             },
             collapse: Some(collapse.to_owned()).filter(|spec| !spec.is_empty()),
@@ -376,7 +376,7 @@ impl<'a> Given<'a> {
             other => {
                 return Err(BadQuery(format!(
                     "matchType={other}: known are exact, prefix, host and domain"
-                )))
+                )));
             }
         };
         Ok((url.to_owned(), match_type))

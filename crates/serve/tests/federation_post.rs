@@ -5,9 +5,9 @@ use std::path::Path;
 use std::process::Command;
 
 use crawlspace_cdx::post::lookup_url;
+use redis_tests::Rng;
 use redis_tests::packages::{left_out, run};
 use redis_tests::pywb::Pywb;
-use redis_tests::Rng;
 
 /// Whether a request is one of those.
 type IsOne = fn(&Asked) -> bool;
@@ -22,7 +22,8 @@ const ACCEPTED: [(&str, IsOne); 4] = [
         "a part that is a form itself, or is in parts, comes out there as an object of Python",
         |asked| {
             let body = String::from_utf8_lossy(&asked.body).to_lowercase();
-            body.contains("content-type: multipart/") || body.contains("content-type: application/x-www-form")
+            body.contains("content-type: multipart/")
+                || body.contains("content-type: application/x-www-form")
         },
     ),
     (

@@ -10,8 +10,8 @@ use std::path::Path;
 use std::process::Command;
 
 use crawlspace_cdx::surt::urlkey;
-use redis_tests::packages::{self, left_out, run};
 use redis_tests::Rng;
+use redis_tests::packages::{self, left_out, run};
 
 const PACKAGE: &str = "surt==0.3.1";
 

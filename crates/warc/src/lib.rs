@@ -15,9 +15,9 @@ mod record;
 mod revisit;
 mod writer;
 
-pub use current::{Record, MAX_HTTP_HEAD};
+pub use current::{MAX_HTTP_HEAD, Record};
 pub use error::{Error, Problem};
-pub use reader::{Extent, Reader, MAX_HEADER};
+pub use reader::{Extent, MAX_HEADER, Reader};
 pub use record::{Header, RecordType};
 pub use revisit::Revisit;
 pub use writer::{Compression, Writer};

@@ -5,7 +5,7 @@
 use std::io::{Read, Write};
 
 use crawlspace_warc::{
-    Compression, Error, Extent, Problem, Reader, RecordType, Writer, MAX_HEADER,
+    Compression, Error, Extent, MAX_HEADER, Problem, Reader, RecordType, Writer,
 };
 use proptest::prelude::*;
 

@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
 use super::crawler::Crawl;
-use super::line::{json_text, Layout};
+use super::line::{Layout, json_text};
 use super::zip;
 
 /// WACZ files in a temporary folder.

@@ -31,6 +31,6 @@ mod zip;
 pub use capture::{Capture, Kind};
 pub use crawler::{Crawl, Crawler, Shape};
 pub use folder::{Entry, Folder};
-pub use line::{json_text, Layout};
+pub use line::{Layout, json_text};
 pub use live::crawl;
 pub use zip::{member, store, store_in};

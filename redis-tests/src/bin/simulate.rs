@@ -8,7 +8,7 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use redis_tests::simulation::{race, Simulation, Size};
+use redis_tests::simulation::{Simulation, Size, race};
 use redis_tests::{Rng, Server};
 
 fn main() -> ExitCode {

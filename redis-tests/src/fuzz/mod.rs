@@ -16,7 +16,7 @@
 mod heap;
 mod mutator;
 
-use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -220,20 +220,22 @@ impl Watch {
                 None => usual(info),
             }
         }));
-        std::thread::spawn(move || loop {
-            std::thread::sleep(Duration::from_secs(1));
-            let under = lock(&under);
-            if let Some(trying) = &under.trying {
-                let worked = work().saturating_sub(trying.work);
-                if worked > ENDLESS.0 || trying.since.elapsed() > ENDLESS.1 {
-                    let file = folder.join(&trying.name);
-                    let kept = std::fs::create_dir_all(&folder)
-                        .and_then(|()| std::fs::write(&file, &trying.input));
-                    eprintln!(
-                        "no end: again: INPUT={} make fuzz ({kept:?})",
-                        file.display()
-                    );
-                    std::process::exit(101);
+        std::thread::spawn(move || {
+            loop {
+                std::thread::sleep(Duration::from_secs(1));
+                let under = lock(&under);
+                if let Some(trying) = &under.trying {
+                    let worked = work().saturating_sub(trying.work);
+                    if worked > ENDLESS.0 || trying.since.elapsed() > ENDLESS.1 {
+                        let file = folder.join(&trying.name);
+                        let kept = std::fs::create_dir_all(&folder)
+                            .and_then(|()| std::fs::write(&file, &trying.input));
+                        eprintln!(
+                            "no end: again: INPUT={} make fuzz ({kept:?})",
+                            file.display()
+                        );
+                        std::process::exit(101);
+                    }
                 }
             }
         });

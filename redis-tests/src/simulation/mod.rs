@@ -23,7 +23,7 @@ use crate::wire::Reply;
 use book::Book;
 use worker::{Deed, Release};
 
-pub use race::{race, Race};
+pub use race::{Race, race};
 pub use report::Report;
 
 /// How long a lease lasts.

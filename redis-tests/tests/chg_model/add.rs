@@ -3,8 +3,8 @@
 use redis_tests::Reply;
 
 use crate::command::{Command, Item};
-use crate::group::{Place, Uri, NEVER};
-use crate::model::{must, Model, Verdict};
+use crate::group::{NEVER, Place, Uri};
+use crate::model::{Model, Verdict, must};
 use crate::replies::{equal, refused};
 
 impl Model {

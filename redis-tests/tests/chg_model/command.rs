@@ -156,7 +156,7 @@ impl Command {
         let name = match self {
             Command::Reload => return Some(vec!["DEBUG".word(), "RELOAD".word()]),
             Command::PushReady { chg } => {
-                return Some(vec!["RPUSH".word(), key("chg_ready"), chg.word()])
+                return Some(vec!["RPUSH".word(), key("chg_ready"), chg.word()]);
             }
             Command::PutWait { chg, at } => {
                 let words = ["ZADD".word(), key("chg_wait"), at.word(), chg.word()];
@@ -219,11 +219,7 @@ impl Command {
                     Whom::Group(chg) => words.put(chg),
                     Whom::Execution(execution) => words.put("EXECUTION").put(execution),
                 };
-                if *on {
-                    "PAUSE"
-                } else {
-                    "RESUME"
-                }
+                if *on { "PAUSE" } else { "RESUME" }
             }
             Command::Limit {
                 chg,

@@ -2,8 +2,8 @@
 
 use redis_tests::Reply;
 
-use crate::group::{Group, Held, Place, Uri, NEVER};
-use crate::model::{must, Model, Verdict};
+use crate::group::{Group, Held, NEVER, Place, Uri};
+use crate::model::{Model, Verdict, must};
 
 /// A lease that ran out and was not read yet.
 #[derive(Clone, Debug)]

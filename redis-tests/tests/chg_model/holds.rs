@@ -3,7 +3,7 @@
 use redis_tests::Reply;
 
 use crate::command::Whom;
-use crate::group::{Place, NEVER};
+use crate::group::{NEVER, Place};
 use crate::model::{Model, Verdict};
 use crate::replies::{equal, is_ok, refused};
 

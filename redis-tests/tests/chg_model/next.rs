@@ -7,7 +7,7 @@ use redis_tests::Lease;
 use crate::command::Grant;
 use crate::expiry::run_out;
 use crate::group::{Held, Place, Uri};
-use crate::model::{must, Model, Verdict};
+use crate::model::{Model, Verdict, must};
 
 /// Where a group that may be leased comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,8 +3,8 @@
 use redis_tests::{Lease, Reply};
 
 use crate::command::{Facts, Release, Token, When};
-use crate::group::{Group, Held, Place, NEVER};
-use crate::model::{must, Model, Verdict, LEASE};
+use crate::group::{Group, Held, NEVER, Place};
+use crate::model::{LEASE, Model, Verdict, must};
 use crate::replies::{equal, error_word, lease_of, refused};
 
 /// The release that was last, with what it replied.

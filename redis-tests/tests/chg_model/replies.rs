@@ -2,7 +2,7 @@
 
 use redis_tests::{Lease, Reply};
 
-use crate::model::{must, Verdict};
+use crate::model::{Verdict, must};
 
 pub fn error_word(reply: &Reply) -> Option<String> {
     let Reply::Error(line) = reply else {
@@ -58,9 +58,15 @@ pub fn lease_of(reply: &Reply) -> Result<Lease, String> {
     };
     use Reply::{Bulk, Int, Nil};
     match items.as_slice() {
-        [Bulk(_), Int(_), Int(_), Int(_), Int(_), Bulk(_) | Nil, Bulk(_) | Nil] => {
-            Ok(Lease::of(reply))
-        }
+        [
+            Bulk(_),
+            Int(_),
+            Int(_),
+            Int(_),
+            Int(_),
+            Bulk(_) | Nil,
+            Bulk(_) | Nil,
+        ] => Ok(Lease::of(reply)),
         _ => Err(bad()),
     }
 }

@@ -1,6 +1,6 @@
 //! Histories written by hand, which the model must accept, and wrong replies, which it must not.
 
-use redis_tests::{array, bulk, int, nil, simple, Reply, T0};
+use redis_tests::{Reply, T0, array, bulk, int, nil, simple};
 
 use crate::command::{Command, Facts, Item, Release, Token, When, Whom};
 use crate::model::{Model, Verdict};

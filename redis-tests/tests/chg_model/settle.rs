@@ -1,8 +1,8 @@
 //! The plain keys beside the model: they must be as it expects them. Where it leaves a group's
 //! place open, what the server did is checked and adopted.
 
-use crate::group::{Group, Place, NEVER};
-use crate::model::{must, Model, Verdict};
+use crate::group::{Group, NEVER, Place};
+use crate::model::{Model, Verdict, must};
 use crate::shown::Shown;
 
 impl Model {

@@ -2,7 +2,7 @@
 
 use redis_tests::Reply;
 
-use crate::model::{must, Model, Verdict};
+use crate::model::{Model, Verdict, must};
 use crate::replies::{equal, field};
 
 impl Model {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use redis_tests::{packages, Cluster, Server};
+use redis_tests::{Cluster, Server, packages};
 
 use crate::program::Program;
 

@@ -1,6 +1,6 @@
 //! Random commands for one index or frontier, as its only writer.
 
-use redis_tests::{sha256_of, words_of, Lease, Reply, Rng, Word, T0};
+use redis_tests::{Lease, Reply, Rng, T0, Word, sha256_of, words_of};
 
 type Words = Vec<Vec<u8>>;
 

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use redis_tests::{
-    assert_consistent, bulk, ok, sha256_of, until_some, words_of, Cluster, Options, Reply, Rng,
-    Server, Snapshot, Wire, Word, T0,
+    Cluster, Options, Reply, Rng, Server, Snapshot, T0, Wire, Word, assert_consistent, bulk, ok,
+    sha256_of, until_some, words_of,
 };
 
 use load::{Frontier, Index, Load};

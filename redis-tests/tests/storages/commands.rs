@@ -1,6 +1,6 @@
 //! Random commands, good and bad, on one index.
 
-use redis_tests::{sha256_of, Rng, Word};
+use redis_tests::{Rng, Word, sha256_of};
 
 /// Crawls of the index, odd ids among them.
 pub const CRAWLS: [&[u8]; 6] = [b"a", b"b", b"c", b"d\r\n\0", b"e e", b"\xff{f}"];

@@ -2,7 +2,7 @@
 
 use redis_tests::Rng;
 
-use crate::capture::{random_line, record_id, Format, FILES, STANDARD, VALUES};
+use crate::capture::{FILES, Format, STANDARD, VALUES, random_line, record_id};
 use crate::command::{Command, Mode, Swap};
 use crate::expression::{Expression, Piece, Taste, Text};
 use crate::filter::{Call, Dialect, Form, Spec, Value};

@@ -1,12 +1,12 @@
 //! A command of a history: its words, and what it does to the model.
 
-use redis_tests::{bulk, int, simple, Reply};
+use redis_tests::{Reply, bulk, int, simple};
 
-use crate::capture::{canonical, Tags};
+use crate::capture::{Tags, canonical};
 use crate::expression::{Expression, Piece};
 use crate::filter::{Call, Expected};
 use crate::pattern::Bytes;
-use crate::space::{add, has_cycle, Codes, Edges, Kind, Point, Rule, Space};
+use crate::space::{Codes, Edges, Kind, Point, Rule, Space, add, has_cycle};
 
 #[derive(Clone, Debug)]
 pub enum Mode {
@@ -368,10 +368,10 @@ fn is_in_a_cycle(space: &Space, start: &Bytes) -> bool {
         };
         let mut next = Vec::new();
         point.expression.each(&mut |part| {
-            if let Expression::Point(text) = part {
-                if text.0.iter().all(|piece| matches!(piece, Piece::Bytes(_))) {
-                    next.extend(text.filled(&|_| None));
-                }
+            if let Expression::Point(text) = part
+                && text.0.iter().all(|piece| matches!(piece, Piece::Bytes(_)))
+            {
+                next.extend(text.filled(&|_| None));
             }
         });
         for name in next {

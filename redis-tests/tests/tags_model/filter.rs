@@ -1,11 +1,11 @@
 //! `FILTER` as the specification has it: specs of three dialects, then collapse, skip and limit.
 
-use redis_tests::{bulk, int, Reply};
+use redis_tests::{Reply, bulk, int};
 
-use crate::capture::{read, Capture, Format, Line, Read, STANDARD};
+use crate::capture::{Capture, Format, Line, Read, STANDARD, read};
 use crate::expression::Expression;
 use crate::pattern::{Bytes, Node, Pattern};
-use crate::space::{contains, Clear, Codes, Space};
+use crate::space::{Clear, Codes, Space, contains};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Dialect {

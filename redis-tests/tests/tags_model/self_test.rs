@@ -1,6 +1,6 @@
 //! The model itself, where it could be wrong without anybody noticing.
 
-use crate::pattern::{captured, Fill, Node, Pattern};
+use crate::pattern::{Fill, Node, Pattern, captured};
 
 fn digits(min: usize) -> Node {
     Node::Repeat(Box::new(Node::Digit), min, None)

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::capture::{canonical, Capture, Tags};
+use crate::capture::{Capture, Tags, canonical};
 use crate::expression::{Expression, Text};
-use crate::pattern::{captured, Bytes, Fill, Pattern};
+use crate::pattern::{Bytes, Fill, Pattern, captured};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kind {
@@ -83,10 +83,10 @@ pub fn has_cycle(edges: &Edges) -> bool {
 
 fn close<'a>(edges: &'a Edges, into: &mut Tags, tags: impl Iterator<Item = &'a Bytes>) {
     for tag in tags {
-        if into.insert(tag.clone()) {
-            if let Some(more) = edges.get(tag) {
-                close(edges, into, more.iter());
-            }
+        if into.insert(tag.clone())
+            && let Some(more) = edges.get(tag)
+        {
+            close(edges, into, more.iter());
         }
     }
 }

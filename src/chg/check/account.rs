@@ -1,12 +1,12 @@
 //! What one group says of its URIs, read in steps: a group may have URIs of very many executions.
 
 use host::keyspace::{Batch, KeyError};
-use host::text::{parse_unsigned, Shown};
+use host::text::{Shown, parse_unsigned};
 
 use super::super::error::{Error, Result};
 use super::super::frontier::{Frontier, Id};
 use super::super::keys::COUNTED;
-use super::super::reconcile::{right_count, room, Counted};
+use super::super::reconcile::{Counted, right_count, room};
 use super::super::store::Store;
 use super::Check;
 

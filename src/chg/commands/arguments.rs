@@ -1,13 +1,13 @@
 //! Arguments that several commands of the family have.
 
 use super::settings;
+use crate::chg::Token;
 use crate::chg::keys::ID_BYTES;
 use crate::chg::time::{Millis, TEN_YEARS};
-use crate::chg::Token;
 use host::server::args::Args;
 use host::server::clock::now_ms;
 use host::server::command::Call;
-use host::text::{parse_unsigned, Shown};
+use host::text::{Shown, parse_unsigned};
 
 /// The latest time that a client may say it is: tokens stay exact in the numbers of JavaScript.
 const LATEST_NOW: Millis = 8_000_000_000_000;

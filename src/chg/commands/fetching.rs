@@ -3,27 +3,27 @@
 
 use std::time::{Duration, Instant};
 
+use crate::chg::Token;
 use crate::chg::add::{Counts, Kept, Queued, Sequence};
 use crate::chg::lease::{self, Fate, When};
 use crate::chg::next::{Ask, Lease, Search};
 use crate::chg::politeness::{Factor, Facts};
 use crate::chg::time::Millis;
 use crate::chg::uris::{MAX_WEIGHT, URI_BYTES};
-use crate::chg::Token;
 use host::reply::Reply;
 use host::server::acl::Access;
 use host::server::args::Args;
-use host::server::blocked::{can_block, BlockedClient};
+use host::server::blocked::{BlockedClient, can_block};
 use host::server::command::{Answer, Arg, Call, Command, Spec};
 use host::server::config;
-use host::text::{parse_unsigned, Shown};
+use host::text::{Shown, parse_unsigned};
 
-use super::arguments::{self, id, now, span, status, time, token, Now};
-use super::frontiers::{anchor, gone, on_frontier, permit, timed_out, Touched};
+use super::NOW;
+use super::arguments::{self, Now, id, now, span, status, time, token};
+use super::frontiers::{Touched, anchor, gone, on_frontier, permit, timed_out};
 use super::reply::{leases_reply, released_reply};
 use super::settings;
 use super::waiters::Waiter;
-use super::NOW;
 
 /// Maximum number of leases at a time, and most reports.
 const MAX_COUNT: u64 = 1000;
@@ -41,8 +41,7 @@ impl Command for Add {
         name: "chg.add",
         flags: "write deny-oom",
         arity: -5,
-        summary:
-            "Tells that URIs were queued for crawl host groups, which wait until they are due.",
+        summary: "Tells that URIs were queued for crawl host groups, which wait until they are due.",
         complexity: "O(N log M) where N is the number of URIs and M that of waiting groups",
         args: &[
             Arg::prefix(),
@@ -107,8 +106,7 @@ impl Command for AddUri {
         flags: "write deny-oom",
         arity: -7,
         summary: "Queues URIs for crawl host groups, and keeps them until they are leased.",
-        complexity:
-            "O(N log M) where N is the number of URIs and M that of waiting groups and kept URIs",
+        complexity: "O(N log M) where N is the number of URIs and M that of waiting groups and kept URIs",
         args: &[
             Arg::prefix(),
             NOW,
@@ -139,7 +137,7 @@ impl Command for AddUri {
                 return Err(format!(
                     "ERR syntax error: after the execution come group, time, depth and URI, once or more, or first WEIGHT with a number (argument {})",
                     args.position() + 1
-                ))
+                ));
             }
         };
         let mut uris = Vec::with_capacity(args.left() / 4);
@@ -235,8 +233,7 @@ impl Command for Next {
         flags: "write blocking",
         arity: -2,
         summary: "Leases the groups that have been ready longest, waiting for them if asked to.",
-        complexity:
-            "O(N log M) where N is the number of leases and M that of waiting and busy groups",
+        complexity: "O(N log M) where N is the number of leases and M that of waiting and busy groups",
         args: &[
             Arg::prefix(),
             NOW,
@@ -349,8 +346,7 @@ impl Command for Release {
         name: "chg.release",
         flags: "write blocking",
         arity: -4,
-        summary:
-            "Ends a lease: the group waits for as long as politeness asks, then it is due again.",
+        summary: "Ends a lease: the group waits for as long as politeness asks, then it is due again.",
         complexity: "O(log M) where M is the number of waiting and busy groups",
         args: &[
             Arg::prefix(),

@@ -8,13 +8,13 @@ use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::chg::error::{Error, Result};
 use crate::chg::frontier::Frontier;
-use crate::chg::keys::{heard_once, possible_groups, Heard, GROUP};
+use crate::chg::keys::{GROUP, Heard, heard_once, possible_groups};
 use crate::chg::time::Millis;
 use host::keyspace::Keyspace;
 use host::reply::Reply;
 use host::server::acl::Access;
 use host::server::alarm;
-use host::server::api::{context_flags, raw, rm, Ctx, RmString};
+use host::server::api::{Ctx, RmString, context_flags, raw, rm};
 use host::server::blocked::BlockedClient;
 use host::server::clock::now_ms;
 use host::server::cluster::{self, in_cluster};
@@ -22,7 +22,7 @@ use host::server::command::{Call, PREFIX_BYTES};
 use host::server::info::PANICS;
 use host::server::keyspace::RedisKeyspace;
 use host::server::main_thread::MainThread;
-use host::server::notify::{is_replicated, Change};
+use host::server::notify::{Change, is_replicated};
 use host::server::scope::{is_in, scope, split};
 
 use super::waiters::Waiter;

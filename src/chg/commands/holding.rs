@@ -8,9 +8,9 @@ use host::server::acl::Access;
 use host::server::args::Args;
 use host::server::command::{Answer, Arg, Call, Command, Spec};
 
-use super::arguments::{id, now, span, time};
-use super::frontiers::{anchor, on_frontier, permit, Touched};
 use super::NOW;
+use super::arguments::{id, now, span, time};
+use super::frontiers::{Touched, anchor, on_frontier, permit};
 
 /// Maximum number of fetches at a time from one group.
 const MAX_PARALLEL: u64 = 1000;
@@ -65,7 +65,7 @@ fn target<'a>(args: &mut Args<'a>) -> Result<Target<'a>, String> {
             return Err(format!(
                 "ERR syntax error: a group, or EXECUTION and its id, or nothing is expected (argument {})",
                 args.position() + 1
-            ))
+            ));
         }
     })
 }
@@ -141,8 +141,7 @@ impl Command for Limit {
         name: "chg.limit",
         flags: "write deny-oom",
         arity: -5,
-        summary:
-            "Sets how many fetches at a time a group allows, how far apart, the pause after each, and how many URIs.",
+        summary: "Sets how many fetches at a time a group allows, how far apart, the pause after each, and how many URIs.",
         complexity: "O(log M) where M is the number of waiting groups",
         args: &[
             Arg::prefix(),
@@ -206,8 +205,7 @@ impl Command for Group {
         name: "chg.group",
         flags: "write deny-oom",
         arity: -4,
-        summary:
-            "Puts groups behind one shared gate, because one server or operator is behind them.",
+        summary: "Puts groups behind one shared gate, because one server or operator is behind them.",
         complexity: "O(N log M) where N is the number of groups and M that of waiting ones",
         args: &[
             Arg::prefix(),

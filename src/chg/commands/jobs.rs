@@ -17,9 +17,9 @@ use host::server::command::{Answer, Arg, Call, Command, Spec};
 use host::server::job::{self, JobId, Progress, Slices, Submitted};
 use host::server::keyspace::RedisKeyspace;
 
-use super::arguments::{id, now};
-use super::frontiers::{permit, with_frontier, Touched};
 use super::NOW;
+use super::arguments::{id, now};
+use super::frontiers::{Touched, permit, with_frontier};
 
 /// A job of the rules, on the keys of this server.
 struct FrontierJob {
@@ -150,8 +150,7 @@ impl Command for Drop {
         flags: "write blocking",
         arity: -3,
         summary: "Takes the URIs of a crawl execution out of all groups, or all URIs out of a group.",
-        complexity:
-            "O(N + M log K) where N is the number of groups and M of URIs of the execution, and K of waiting groups, in slices",
+        complexity: "O(N + M log K) where N is the number of groups and M of URIs of the execution, and K of waiting groups, in slices",
         args: &[
             Arg::prefix(),
             NOW,
@@ -232,8 +231,7 @@ impl Command for Check {
         name: "chg.check",
         flags: "readonly blocking",
         arity: -2,
-        summary:
-            "Proves that every queued URI is counted once and every group stands in one queue.",
+        summary: "Proves that every queued URI is counted once and every group stands in one queue.",
         complexity: "O(N) where N is the number of keys in the database, in slices",
         args: &[Arg::prefix(), NOW],
     };
@@ -255,8 +253,7 @@ impl Command for Repair {
         name: "chg.repair",
         flags: "write deny-oom blocking",
         arity: -2,
-        summary:
-            "Mends what CHG.CHECK finds: counts that drifted, and groups that stand in no queue.",
+        summary: "Mends what CHG.CHECK finds: counts that drifted, and groups that stand in no queue.",
         complexity: "O(N) where N is the number of keys in the database, in slices",
         args: &[Arg::prefix(), NOW],
     };

@@ -7,9 +7,9 @@ use host::server::args::Args;
 use host::server::command::{Answer, Arg, Call, Command, Spec};
 use host::text::Shown;
 
-use super::arguments::{id, now};
-use super::frontiers::{on_frontier, permit, Touched};
 use super::NOW;
+use super::arguments::{id, now};
+use super::frontiers::{Touched, on_frontier, permit};
 
 /// Maximum number of entries of a page.
 const MAX_COUNT: u64 = 1000;
@@ -122,8 +122,7 @@ impl Command for Uris {
         flags: "readonly",
         arity: -3,
         summary: "Lists the URIs that are kept and queued for a group, page by page.",
-        complexity:
-            "O(N + log M) where N is the number of URIs listed and M that of all of the group",
+        complexity: "O(N + log M) where N is the number of URIs listed and M that of all of the group",
         args: &[Arg::prefix(), NOW, Arg::text("chg"), CURSOR, COUNTS],
     };
 

@@ -16,7 +16,7 @@ mod waiters;
 use crate::chg::keys::may_be_ours;
 use host::server::alarm;
 use host::server::api::Ctx;
-use host::server::command::{register, Arg};
+use host::server::command::{Arg, register};
 use host::server::load::Family;
 use host::server::notify::{self, Listener};
 

@@ -3,8 +3,8 @@
 use std::ffi::CStr;
 use std::os::raw::c_int;
 
-use crate::chg::store::{Store, KEPT_URIS};
-use crate::chg::uris::{Changed, Op, Uris, CHUNK_BYTES};
+use crate::chg::store::{KEPT_URIS, Store};
+use crate::chg::uris::{CHUNK_BYTES, Changed, Op, Uris};
 use host::keyspace::{KeyType, Result};
 use host::server::api::RmString;
 use host::server::keyspace::{By, RedisKeyspace, Replicated};

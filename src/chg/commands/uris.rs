@@ -9,7 +9,7 @@ use std::ffi::CStr;
 use crate::chg::store::Store;
 use crate::chg::uris::{Op, Uris};
 use host::server::api::Ctx;
-use host::server::command::{register_internal, Internal, InternalCall};
+use host::server::command::{Internal, InternalCall, register_internal};
 use host::server::native;
 
 use super::store::CHANGE;

@@ -6,11 +6,11 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+use crate::chg::Token;
 use crate::chg::error::Result;
 use crate::chg::frontier::Frontier;
 use crate::chg::next::{Ask, Lease, Search};
 use crate::chg::time::Millis;
-use crate::chg::Token;
 use host::reply::Reply;
 use host::server::alarm;
 use host::server::blocked::BlockedClient;

@@ -19,10 +19,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::op::{EXECUTION_BYTES, MAX_INTEGER, URI_BYTES};
 use super::record::{
-    append, get_number, put_number, Corrupt, Position, Reader, Record, MAX_NUMBER,
+    Corrupt, MAX_NUMBER, Position, Reader, Record, append, get_number, put_number,
 };
 use super::share::{Execution, MAX_PASS, MAX_WEIGHT};
-use super::{Lease, Uris, MAX_LEASES};
+use super::{Lease, MAX_LEASES, Uris};
 
 /// How many bytes a chunk has, more or less.
 pub const CHUNK_BYTES: usize = 1 << 20;

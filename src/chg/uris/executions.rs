@@ -6,7 +6,7 @@ use std::collections::hash_map::RandomState;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::BuildHasher;
 
-use super::share::{mark, Execution};
+use super::share::{Execution, mark};
 
 /// How many are a list. Tests have many with few.
 const FEW: usize = if cfg!(test) { 2 } else { 64 };

@@ -1,6 +1,6 @@
 //! A page of queued URIs: up to about two kilobytes of records in one piece of memory.
 
-use super::record::{append, Position, Reader, Record, RecordHead};
+use super::record::{Position, Reader, Record, RecordHead, append};
 
 /// How many bytes a page has at most, unless it holds a single URI. Longer ones take less memory for
 /// each URI, and more time for each change.

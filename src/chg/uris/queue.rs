@@ -4,11 +4,11 @@
 //! in order, and an index: a hash of each URI leads to its page. The hash is keyed, because URIs come
 //! from the web, and so it differs from process to process; nothing that is written depends on it.
 
-use std::collections::hash_map::RandomState;
 use std::collections::BTreeMap;
+use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 
-use super::page::{Page, PAGE_BYTES};
+use super::page::{PAGE_BYTES, Page};
 pub(super) use super::record::{Position, Record};
 
 /// Tests have many URIs with the same hash.
@@ -54,10 +54,11 @@ impl Queue {
             Pages::Many(tree) => tree.insert(record),
         };
         self.len += u64::from(inserted);
-        if let Pages::One(page) = &mut self.pages {
-            if page.len() > PAGE_BYTES && self.len > 1 {
-                self.pages = Pages::Many(Box::new(Tree::new(std::mem::take(page))));
-            }
+        if let Pages::One(page) = &mut self.pages
+            && page.len() > PAGE_BYTES
+            && self.len > 1
+        {
+            self.pages = Pages::Many(Box::new(Tree::new(std::mem::take(page))));
         }
         inserted
     }
@@ -69,10 +70,10 @@ impl Queue {
             Pages::Many(tree) => tree.remove(place)?,
         };
         self.len -= 1;
-        if let Pages::Many(tree) = &mut self.pages {
-            if let Some(page) = tree.single() {
-                self.pages = Pages::One(page);
-            }
+        if let Pages::Many(tree) = &mut self.pages
+            && let Some(page) = tree.single()
+        {
+            self.pages = Pages::One(page);
         }
         Some(removed)
     }

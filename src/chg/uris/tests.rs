@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
-use super::encoding::{reseal, CHUNK_BYTES};
+use super::encoding::{CHUNK_BYTES, reseal};
 use super::op::MAX_INTEGER;
 use super::*;
 
@@ -638,9 +638,11 @@ fn who_had_nothing_due_gets_one_turn_and_then_its_share() {
         .collect();
     assert_eq!(turns.iter().filter(|late| **late).count(), 50);
     assert!(turns.windows(3).all(|three| three.iter().any(|late| *late)));
-    assert!(turns
-        .windows(3)
-        .all(|three| three.iter().any(|late| !*late)));
+    assert!(
+        turns
+            .windows(3)
+            .all(|three| three.iter().any(|late| !*late))
+    );
 }
 
 #[test]

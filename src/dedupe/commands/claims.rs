@@ -6,24 +6,24 @@
 
 use std::os::raw::c_int;
 
-use crate::dedupe::claim::{Millis, Outcome, CLAIM_MS};
+use crate::dedupe::claim::{CLAIM_MS, Millis, Outcome};
 use crate::dedupe::digest::Digest;
 use crate::dedupe::error::Error;
-use crate::dedupe::keys::{possible_prefixes, CrawlKey};
+use crate::dedupe::keys::{CrawlKey, possible_prefixes};
 use crate::dedupe::lookup::Original;
 use host::reply::Reply;
 use host::server::acl::{Access, User};
 use host::server::alarm;
-use host::server::api::{context_flags, raw, rm, Ctx, RmString};
-use host::server::blocked::{can_block, BlockedClient};
+use host::server::api::{Ctx, RmString, context_flags, raw, rm};
+use host::server::blocked::{BlockedClient, can_block};
 use host::server::clock::even_ms;
 use host::server::cluster;
-use host::server::command::{Answer, Arg, Call, Command, Spec, PREFIX_BYTES};
+use host::server::command::{Answer, Arg, Call, Command, PREFIX_BYTES, Spec};
 use host::server::keyspace::RedisKeyspace;
 use host::server::main_thread::MainThread;
 use host::server::notify::Change;
 
-use super::indexes::{on_index, permit, with_index, CachedIndex, RedisIndex};
+use super::indexes::{CachedIndex, RedisIndex, on_index, permit, with_index};
 use super::metrics;
 use super::{crawl_argument, hash_argument};
 
@@ -89,8 +89,7 @@ impl Command for Claim {
         name: "dedupe.claim",
         flags: "write deny-oom blocking",
         arity: -6,
-        summary:
-            "Looks a hash up, or else reserves it, so that only one worker stores the payload.",
+        summary: "Looks a hash up, or else reserves it, so that only one worker stores the payload.",
         complexity: "O(1)",
         args: &[
             Arg::prefix(),

@@ -11,7 +11,7 @@ use host::text::Shown;
 
 use super::crawl_argument;
 use super::indexes::{on_index, permit};
-use super::jobs::{submit_reading, submit_repair, OF_CRAWL, WHOLE_INDEX};
+use super::jobs::{OF_CRAWL, WHOLE_INDEX, submit_reading, submit_repair};
 
 /// Figures of an index or of one crawl.
 pub struct Stats;

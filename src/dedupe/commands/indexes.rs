@@ -8,11 +8,11 @@ use rustc_hash::{FxBuildHasher, FxHashMap};
 use super::{metrics, settings};
 use crate::dedupe::error::{Error, Result};
 use crate::dedupe::index::Index;
-use crate::dedupe::keys::{possible_prefixes, prefix_of_shared, CrawlKey, Names, Shared};
+use crate::dedupe::keys::{CrawlKey, Names, Shared, possible_prefixes, prefix_of_shared};
 use crate::dedupe::storage::Layout;
 use host::keyspace::{KeyError, Keyspace};
 use host::server::acl::Access;
-use host::server::api::{context_flags, raw, rm, Ctx, RawCtx, RmString};
+use host::server::api::{Ctx, RawCtx, RmString, context_flags, raw, rm};
 use host::server::cluster::{self, in_cluster};
 use host::server::command::{Call, PREFIX_BYTES};
 use host::server::guard::guarded;
@@ -20,7 +20,7 @@ use host::server::info::PANICS;
 use host::server::job;
 use host::server::keyspace::{RedisKeyspace, ScanCursor};
 use host::server::main_thread::MainThread;
-use host::server::notify::{is_replicated, Change};
+use host::server::notify::{Change, is_replicated};
 use host::server::scope::{is_in, scope, split};
 
 /// An index on the keys of this server.

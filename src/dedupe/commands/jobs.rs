@@ -5,7 +5,7 @@ use std::os::raw::c_int;
 use rustc_hash::FxHashSet;
 
 use crate::dedupe::job::{Job, Step};
-use crate::dedupe::keys::{is_bookkeeping, CrawlKey};
+use crate::dedupe::keys::{CrawlKey, is_bookkeeping};
 use crate::dedupe::removal::{Cancel as CancelJob, Removal, Retain as RetainJob};
 use crate::dedupe::requires::{self, Format, Of};
 use crate::dedupe::stats::check_known;
@@ -19,7 +19,7 @@ use host::server::job::{self, JobId, Progress, Slices, Submitted};
 use host::server::keyspace::RedisKeyspace;
 use host::text::Shown;
 
-use super::indexes::{on_index, permit, slice, Once};
+use super::indexes::{Once, on_index, permit, slice};
 use super::{claims, crawl_argument};
 
 /// Maximum length of a reference, in bytes.
@@ -168,10 +168,8 @@ impl Command for Commit {
         name: "dedupe.commit",
         flags: "write deny-oom blocking",
         arity: 3,
-        summary:
-            "Makes a crawl part of the merged index: all of its hashes become visible at once.",
-        complexity:
-            "O(N) where N is the number of hashes that are new since the last commit, in slices",
+        summary: "Makes a crawl part of the merged index: all of its hashes become visible at once.",
+        complexity: "O(N) where N is the number of hashes that are new since the last commit, in slices",
         args: &[Arg::prefix(), Arg::text("crawl")],
     };
 
@@ -206,8 +204,7 @@ impl Command for Cancel {
         name: "dedupe.cancel",
         flags: "write blocking",
         arity: 3,
-        summary:
-            "Drops an uncommitted crawl, or what came since the last commit of a continued one.",
+        summary: "Drops an uncommitted crawl, or what came since the last commit of a continued one.",
         complexity: "O(N) where N is the number of hashes dropped, in slices",
         args: &[Arg::prefix(), Arg::text("crawl")],
     };
@@ -287,10 +284,8 @@ impl Command for Retain {
         name: "dedupe.retain",
         flags: "write blocking",
         arity: -3,
-        summary:
-            "Says which crawls are the whole collection: others are tracked as removed, or purged.",
-        complexity:
-            "O(C) where C is the number of crawls; with PURGE also the cost of removing the others",
+        summary: "Says which crawls are the whole collection: others are tracked as removed, or purged.",
+        complexity: "O(C) where C is the number of crawls; with PURGE also the cost of removing the others",
         args: &[
             Arg::prefix(),
             Arg::word("purge", "PURGE").optional(),
@@ -362,8 +357,7 @@ impl Command for Requires {
         name: "dedupe.requires",
         flags: "readonly blocking",
         arity: -3,
-        summary:
-            "Lists the WACZ files that a crawl or a WACZ depends on, ready for relation.requires.",
+        summary: "Lists the WACZ files that a crawl or a WACZ depends on, ready for relation.requires.",
         complexity: "O(N) where N is the number of WACZ files of the required crawls",
         args: &[
             Arg::prefix(),
@@ -419,7 +413,7 @@ impl Command for Requires {
                             "ERR invalid format '{}': JSON or RESP is expected (argument {})",
                             Shown(word),
                             args.position()
-                        ))
+                        ));
                     }
                 });
             } else {
@@ -446,8 +440,7 @@ impl Command for RequiredBy {
         name: "dedupe.requiredby",
         flags: "readonly blocking",
         arity: 3,
-        summary:
-            "Lists the crawls that would break if this one went, with their numbers of revisits.",
+        summary: "Lists the crawls that would break if this one went, with their numbers of revisits.",
         complexity: "O(C) where C is the number of crawls, in slices",
         args: &[Arg::prefix(), Arg::text("crawl")],
     };

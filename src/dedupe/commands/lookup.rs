@@ -57,10 +57,12 @@ impl Command for Lookup {
             }
         }
 
-        if digests.len() == 1 && own.is_none() && !with_wacz {
-            if let Some(answer) = look_up_one(call, &digests[0])? {
-                return Ok(answer);
-            }
+        if digests.len() == 1
+            && own.is_none()
+            && !with_wacz
+            && let Some(answer) = look_up_one(call, &digests[0])?
+        {
+            return Ok(answer);
         }
         let user = call.user();
         let given: SmallVec<[RmString; 1]> = (first..)

@@ -21,7 +21,7 @@ use host::server::load::Family;
 use host::server::notify::{self, Listener};
 
 use super::digest::Digest;
-use super::keys::{check_crawl_id, may_be_ours, CRAWL_BYTES};
+use super::keys::{CRAWL_BYTES, check_crawl_id, may_be_ours};
 use super::sequence::{Sequence, WRITER_BYTES};
 
 /// The family, for the module's load.

@@ -5,8 +5,8 @@ use crate::dedupe::storage::Storage;
 use host::server::acl::Access;
 use host::server::command::{Answer, Arg, Call, Command, Spec};
 
-use super::indexes::{on_index, permit, Once};
-use super::jobs::{id, submit, JobKind, OF_CRAWL, WHOLE_INDEX};
+use super::indexes::{Once, on_index, permit};
+use super::jobs::{JobKind, OF_CRAWL, WHOLE_INDEX, id, submit};
 
 /// Moves the committed part of an index into one packed value.
 pub struct Pack;

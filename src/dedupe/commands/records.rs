@@ -1,7 +1,7 @@
 //! `DEDUPE.ADD` and `DEDUPE.REVISIT`.
 
 use crate::dedupe::add::{Adding, Dependency, Original, Response, Revisit as Revisited};
-use crate::dedupe::date::{is_date, DATE_BYTES};
+use crate::dedupe::date::{DATE_BYTES, is_date};
 use crate::dedupe::keys::CrawlKey;
 use crate::dedupe::record::{Record, URL_BYTES};
 use host::reply::Reply;
@@ -60,8 +60,7 @@ impl Command for Add {
         name: "dedupe.add",
         flags: "write deny-oom fast",
         arity: -8,
-        summary:
-            "Tells that response records were written, and settles the claim on their payload.",
+        summary: "Tells that response records were written, and settles the claim on their payload.",
         complexity: "O(N) where N is the number of records",
         args: &[
             Arg::prefix(),
@@ -141,8 +140,7 @@ impl Command for Revisit {
         name: "dedupe.revisit",
         flags: "write deny-oom fast",
         arity: -5,
-        summary:
-            "Tells that revisit records were written: what they save, and what they depend on.",
+        summary: "Tells that revisit records were written: what they save, and what they depend on.",
         complexity: "O(N) where N is the number of records",
         args: &[
             Arg::prefix(),

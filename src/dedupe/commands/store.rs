@@ -3,14 +3,14 @@
 use std::ffi::CStr;
 use std::os::raw::c_int;
 
-use crate::dedupe::packed::op::{apply_log, Log, Op, Take};
+use crate::dedupe::packed::op::{Log, Op, Take, apply_log};
 use crate::dedupe::packed::{Packed, Value};
-use crate::dedupe::store::{Holds, Store, PACKED};
+use crate::dedupe::store::{Holds, PACKED, Store};
 use host::defrag::Mover;
 use host::keyspace::{KeyType, Keyspace, Result};
 use host::server::acl::{Access, User};
-use host::server::api::{selected_db, Ctx, RmString};
-use host::server::command::{register_internal, Internal, InternalCall};
+use host::server::api::{Ctx, RmString, selected_db};
+use host::server::command::{Internal, InternalCall, register_internal};
 use host::server::keyspace::{By, Gathering, RedisKeyspace, Replicated};
 use host::server::native::{self, Native, Registered};
 use host::server::notify::Change;

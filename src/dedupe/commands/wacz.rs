@@ -2,7 +2,7 @@
 
 use crate::dedupe::keys::CrawlKey;
 use crate::dedupe::requires::entry_members;
-use crate::dedupe::wacz::{Finished, FILENAME_BYTES, WACZ_HASH_BYTES};
+use crate::dedupe::wacz::{FILENAME_BYTES, Finished, WACZ_HASH_BYTES};
 use host::reply::Reply;
 use host::server::acl::Access;
 use host::server::command::{Answer, Arg, Call, Command, Spec};

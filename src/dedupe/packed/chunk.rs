@@ -1,10 +1,10 @@
 //! Pieces of memory full of records, chained to segments.
 
-use super::blocks::{Link, Slab, NONE};
+use super::blocks::{Link, NONE, Slab};
 use super::codec::Base;
 use super::field;
 use super::prefetch;
-use super::record::{Record, DEAD};
+use super::record::{DEAD, Record};
 use super::segments::Segment;
 use super::table::{RecordSlot, Records};
 use host::defrag::Mover;

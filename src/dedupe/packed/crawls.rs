@@ -2,7 +2,7 @@
 
 use hashbrown::HashTable;
 
-use super::blocks::{Link, Slab, NONE};
+use super::blocks::{Link, NONE, Slab};
 use super::segments::Segment;
 
 /// Number of the list of owners that have no record of what they own.

@@ -11,10 +11,10 @@ mod tests;
 use std::borrow::Cow;
 
 pub(super) use self::reader::Reader;
+use super::Packed;
 use super::codec::Base;
 use super::crawls::{HOLDERS, OWNERS};
-use super::encoding::{number_at, seal, Counts, PartKind, HEAD, SEAL, VERSION};
-use super::Packed;
+use super::encoding::{Counts, HEAD, PartKind, SEAL, VERSION, number_at, seal};
 
 /// What is wrong with a chunk.
 pub(super) type Wrong = Cow<'static, str>;
@@ -106,13 +106,13 @@ impl Packed {
             Some(loading) if loading.there != self.table.len() => {
                 return Err(format!(
                     "chunk {number} of a packed index follows a change of the value"
-                ))
+                ));
             }
             Some(loading) => (loading.next, loading.seal),
             None if !self.is_empty() => {
                 return Err(format!(
                     "chunk {number} of a packed index: the key has a value already"
-                ))
+                ));
             }
             None => (0, 0),
         };

@@ -8,7 +8,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use super::codec::Base;
 use super::crawls::{HOLDERS, OWNERS};
 use super::field::{self, Text};
-use super::record::{read_len, Record};
+use super::record::{Record, read_len};
 use super::{Packed, Value};
 
 /// How many bytes a chunk has at most, unless a single entry is longer.
@@ -141,18 +141,19 @@ impl<'a> Writer<'a> {
     /// Where to write so many bytes of the section that is open, which has that head: in this chunk, or
     /// in the next.
     pub(super) fn room(&mut self, head: &[u8], bytes: usize) -> &mut Vec<u8> {
-        if let Some((at, kind)) = self.section {
-            if self.bytes.len() + bytes + SEAL > self.limit && self.bytes.len() > HEAD {
-                if self.bytes.len() == at + SECTION + head.len() {
-                    // Nothing is in it yet.
-                    self.bytes.truncate(at);
-                    self.section = None;
-                }
-                if self.bytes.len() > HEAD {
-                    self.next();
-                }
-                self.open(kind, head);
+        if let Some((at, kind)) = self.section
+            && self.bytes.len() + bytes + SEAL > self.limit
+            && self.bytes.len() > HEAD
+        {
+            if self.bytes.len() == at + SECTION + head.len() {
+                // Nothing is in it yet.
+                self.bytes.truncate(at);
+                self.section = None;
             }
+            if self.bytes.len() > HEAD {
+                self.next();
+            }
+            self.open(kind, head);
         }
         &mut self.bytes
     }

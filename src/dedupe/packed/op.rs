@@ -6,7 +6,7 @@
 
 use super::decoding::{Reader, Wrong};
 use super::encoding::{put, put_bytes};
-use super::field::{self, digest_len, Field, Text, TEXT};
+use super::field::{self, Field, TEXT, Text, digest_len};
 use super::{Packed, Part, Value};
 
 /// A change.
@@ -181,10 +181,10 @@ impl<'a> Log<'a> {
             (SET_OWNER | SET_HOLDERS | DEL_OWNER | DEL_HOLDERS, _) if !names_a_crawl => b"",
             (SET_RECORD | DEL_RECORD | TAKE | TAKE_AND_OWN | EXPECT, Some(crawl)) => crawl,
             (SET_RECORD | DEL_RECORD | TAKE | TAKE_AND_OWN | EXPECT, None) => {
-                return Err("has a record without a crawl".into())
+                return Err("has a record without a crawl".into());
             }
             (SET_OWNER | SET_HOLDERS | DEL_OWNER | DEL_HOLDERS, _) => {
-                return Err("names a crawl without changes".into())
+                return Err("names a crawl without changes".into());
             }
             (other, _) => return Err(format!("has a change of unknown kind {other}").into()),
         };

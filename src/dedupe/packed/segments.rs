@@ -5,11 +5,11 @@
 //! then those that are left move to the end. So a walk along the chain gives everything that stays,
 //! whatever else happens between its steps.
 
+use super::Packed;
 use super::blocks::NONE;
 use super::chunk::CHUNK;
 use super::codec::Base;
 use super::record::Record;
-use super::Packed;
 
 /// The records of one crawl, or of another list.
 #[derive(Clone)]

@@ -2,7 +2,7 @@
 
 use super::bucket::{Bucket, SLOTS};
 use super::prefetch;
-use super::table::{RecordSlot, Records, FULL};
+use super::table::{FULL, RecordSlot, Records};
 use host::defrag::Mover;
 use host::sizes::class;
 

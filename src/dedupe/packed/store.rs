@@ -6,8 +6,8 @@ use super::blocks::NONE;
 use super::chunk::{CHUNK, LONG};
 use super::codec::Base;
 use super::crawls::{HOLDERS, OWNERS};
-use super::field::{hash_in, Field};
-use super::record::{self, read_len, write_len, Record, OWNER};
+use super::field::{Field, hash_in};
+use super::record::{self, OWNER, Record, read_len, write_len};
 use super::segments::Segment;
 use super::table::{RecordSlot, Records};
 use super::{Packed, Value};
@@ -160,10 +160,10 @@ impl Packed {
             self.codec.release(chunk.base(), record.rest);
         }
         let segment = &mut self.crawls.list_mut(list).segment;
-        if let Some(base) = self.chunks.kill(segment, place, len) {
-            if is_packed {
-                self.codec.retire(base);
-            }
+        if let Some(base) = self.chunks.kill(segment, place, len)
+            && is_packed
+        {
+            self.codec.retire(base);
         }
     }
 

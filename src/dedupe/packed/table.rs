@@ -270,9 +270,5 @@ impl Table {
 fn address(hash: u64, shards: usize) -> usize {
     let mask = shards.next_power_of_two().wrapping_sub(1);
     let at = hash as usize & mask & (SHARDS - 1);
-    if at < shards {
-        at
-    } else {
-        at & (mask >> 1)
-    }
+    if at < shards { at } else { at & (mask >> 1) }
 }

@@ -1,6 +1,6 @@
 //! Arguments that several commands share.
 
-use crate::tags::index::{Tagged, ID_BYTES, TAG_BYTES};
+use crate::tags::index::{ID_BYTES, TAG_BYTES, Tagged};
 use host::server::args::Args;
 use host::server::command::Arg;
 use host::text::Shown;

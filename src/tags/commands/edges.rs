@@ -2,14 +2,14 @@
 
 use crawlspace_cdx::{Format, Line, Read};
 
-use super::arguments::{id, kind, tags, KIND};
+use super::arguments::{KIND, id, kind, tags};
 use super::settings::{tags_batch_ms, tags_inline_bytes};
 use super::store::{change, read};
 use crate::tags::index::{Index, Tagged};
 use crate::tags::view::View;
 use host::reply::Reply;
 use host::server::command::{Answer, Arg, Call, Command, Spec};
-use host::server::worker::{in_one_turn, submit, Terms};
+use host::server::worker::{Terms, in_one_turn, submit};
 
 /// Tags are attached.
 pub struct Add;
@@ -20,8 +20,7 @@ impl Command for Add {
         flags: "write fast deny-oom",
         arity: -5,
         summary: "Attaches tags to a record, a file or another tag.",
-        complexity:
-            "O(N) where N is the number of tags given; for a tag, and of those that carry it",
+        complexity: "O(N) where N is the number of tags given; for a tag, and of those that carry it",
         args: &[
             Arg::key(),
             KIND,
@@ -51,8 +50,7 @@ impl Command for Rem {
         flags: "write fast",
         arity: -5,
         summary: "Takes tags off a record, a file or another tag.",
-        complexity:
-            "O(N) where N is the number of tags given; for a tag, and of those that carry it",
+        complexity: "O(N) where N is the number of tags given; for a tag, and of those that carry it",
         args: &[
             Arg::key(),
             KIND,
@@ -130,10 +128,10 @@ fn all_tags(view: &View, kind: Tagged, id: &[u8]) -> Vec<Vec<u8>> {
         Tagged::File => Format::File,
         Tagged::Tag => Format::Auto,
     };
-    if kind != Tagged::Tag {
-        if let Ok(Read::Capture(line)) = Line::read(id, format) {
-            return view.tags(&line);
-        }
+    if kind != Tagged::Tag
+        && let Ok(Read::Capture(line)) = Line::read(id, format)
+    {
+        return view.tags(&line);
     }
     // An id that is no line of its kind has no parts.
     let mut tags = own_tags(&view.index, kind, id);

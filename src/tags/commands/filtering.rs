@@ -15,7 +15,7 @@ use crate::tags::view::{Asked, View};
 use host::server::args::Args;
 use host::server::blocked::can_block;
 use host::server::command::{Answer, Arg, Call, Command, Spec};
-use host::server::worker::{in_one_turn, submit, Terms};
+use host::server::worker::{Terms, in_one_turn, submit};
 use host::text::Shown;
 
 /// Largest batch for a client that cannot wait, in bytes.

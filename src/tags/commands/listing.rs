@@ -1,19 +1,19 @@
 //! What is in a space: `TAGS.LIST`, `TAGS.SCAN`, `TAGS.INFO`.
 
-use super::arguments::{kind, KIND};
+use super::arguments::{KIND, kind};
 use super::settings::tags_batch_ms;
 use super::store::read;
 use crate::tags::error::Error;
 use crate::tags::expression::Bounds;
 use crate::tags::index::Tagged;
-use crate::tags::list::{list, Wanted};
+use crate::tags::list::{Wanted, list};
 use crate::tags::space::Space;
 use crate::tags::view::Asked;
 use crawlspace_cdx::Dialect;
 use host::reply::Reply;
 use host::server::args::Args;
 use host::server::command::{Answer, Arg, Call, Command, Spec};
-use host::server::worker::{in_one_turn, submit, Terms};
+use host::server::worker::{Terms, in_one_turn, submit};
 use host::text::Shown;
 
 /// How many entries a call gives unless it says.
@@ -38,8 +38,7 @@ impl Command for List {
         name: "tags.list",
         flags: "readonly",
         arity: -3,
-        summary:
-            "Gives the tags of which a capture that has one of them alone passes an expression.",
+        summary: "Gives the tags of which a capture that has one of them alone passes an expression.",
         complexity: "O(N) where N is COUNT",
         args: &[
             Arg::key(),

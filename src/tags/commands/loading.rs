@@ -1,8 +1,8 @@
 //! Many edges at once: `TAGS.LOAD`, `TAGS.SWAP`.
 
-use super::arguments::{kind, KIND};
+use super::arguments::{KIND, kind};
 use super::store::change;
-use crate::tags::index::{Dropped, Mode, ID_BYTES};
+use crate::tags::index::{Dropped, ID_BYTES, Mode};
 use host::reply::Reply;
 use host::server::command::{Answer, Arg, Call, Command, Spec};
 use host::server::worker::drop_away;

@@ -3,7 +3,7 @@
 use super::store::{change, read};
 use crate::tags::error::Error;
 use crate::tags::expression::{Bounds, Clause, Resolver};
-use crate::tags::point::{Point, Points, NAME_BYTES};
+use crate::tags::point::{NAME_BYTES, Point, Points};
 use host::reply::Reply;
 use host::server::command::{Answer, Arg, Call, Command, Spec};
 
@@ -69,8 +69,7 @@ impl Command for List {
         flags: "readonly",
         arity: -2,
         summary: "Lists the access points, or tells what a name means.",
-        complexity:
-            "O(N) where N is the number of access points; with a name, of those that are patterns",
+        complexity: "O(N) where N is the number of access points; with a name, of those that are patterns",
         args: &[Arg::key(), Arg::text("name").optional()],
     };
 

@@ -1,7 +1,7 @@
 //! Rules: `TAGS.RULESET`, `TAGS.RULEDEL`, `TAGS.RULES`.
 
 use super::store::{change, read};
-use crate::tags::rule::{Rule, NAME_BYTES};
+use crate::tags::rule::{NAME_BYTES, Rule};
 use host::reply::Reply;
 use host::server::command::{Answer, Arg, Call, Command, Spec};
 

@@ -7,7 +7,7 @@ use crate::tags::error::Error;
 use crate::tags::space::Space;
 use host::defrag::Mover;
 use host::server::api::Ctx;
-use host::server::command::{register_internal, Call, Internal, InternalCall};
+use host::server::command::{Call, Internal, InternalCall, register_internal};
 use host::server::keyspace::{By, Replicated};
 use host::server::native::{self, Native, Registered};
 use host::slices::Time;

@@ -22,7 +22,7 @@ use super::error::Error;
 use super::template::{Groups, Template};
 
 pub use clause::{Clause, FieldTest};
-pub use resolve::{Bounds, Resolver, CLAUSES};
+pub use resolve::{Bounds, CLAUSES, Resolver};
 
 /// Maximum length of an expression, in bytes.
 pub const EXPRESSION_BYTES: usize = 1 << 20;

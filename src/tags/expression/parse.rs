@@ -1,6 +1,6 @@
 //! Reading expressions.
 
-use super::{Error, Expression, Groups, Template, Test, EXPRESSION_BYTES};
+use super::{EXPRESSION_BYTES, Error, Expression, Groups, Template, Test};
 
 /// How deep `(` and `!` may nest.
 const DEPTH: usize = 100;
@@ -232,7 +232,7 @@ impl Parser<'_> {
                     return Err(Error::syntax(
                         format!("expected '|' or '}}' before {}", self.found()),
                         self.at,
-                    ))
+                    ));
                 }
             }
         }

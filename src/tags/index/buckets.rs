@@ -165,11 +165,7 @@ impl<B: Bucket> Buckets<B> {
 fn address(hash: u64, len: usize) -> usize {
     let mask = len.next_power_of_two() - 1;
     let at = hash as usize & mask;
-    if at < len {
-        at
-    } else {
-        at & (mask >> 1)
-    }
+    if at < len { at } else { at & (mask >> 1) }
 }
 
 /// Numbers of things that are kept elsewhere, from 1 on, each with 32 bits of the hash of the thing.

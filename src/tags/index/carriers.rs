@@ -2,9 +2,9 @@
 //!
 //! A tag such as `private` may be carried by a million others, most tags by none or a few.
 
-use super::buckets::{hash_numbers, Buckets, Handles};
-use super::pages::Pages;
 use super::TagId;
+use super::buckets::{Buckets, Handles, hash_numbers};
+use super::pages::Pages;
 
 #[derive(Clone, Default)]
 pub struct Carriers {

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use super::cycle;
 use super::edges::{Edges, Tags};
 use super::names::{Names, Occurs};
-use super::{Dropped, Error, Index, Mode, TagId, Tagged, Touched, ID_BYTES, MAX_TAGS, TAG_BYTES};
+use super::{Dropped, Error, ID_BYTES, Index, MAX_TAGS, Mode, TAG_BYTES, TagId, Tagged, Touched};
 
 /// Names that a change of one id looks at in the sweep for those that do not occur any more.
 const STEPS: u32 = 64;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::edges::{walk, Edges};
+use super::edges::{Edges, walk};
 use super::{Index, TagId, Tagged};
 
 impl Index {

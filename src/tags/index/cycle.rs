@@ -5,8 +5,8 @@ use std::hash::BuildHasherDefault;
 
 use rustc_hash::FxHasher;
 
-use super::edges::Edges;
 use super::TagId;
+use super::edges::Edges;
 
 type Seen = HashSet<TagId, BuildHasherDefault<FxHasher>>;
 

@@ -6,11 +6,11 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-use super::change::{check_id, check_tag, EdgeChange};
+use super::change::{EdgeChange, check_id, check_tag};
 use super::edges::Edges;
 use super::encoding::{STAGED, VERSION};
 use super::record::{Parts, TIMESTAMPS};
-use super::{Index, TagId, Tagged, ID_BYTES, MAX_TAGS, TAG_BYTES};
+use super::{ID_BYTES, Index, MAX_TAGS, TAG_BYTES, TagId, Tagged};
 
 /// Tags that a chunk may add to ids that are there already. Every such set has to be made, and a few bytes
 /// could ask for very many large ones.

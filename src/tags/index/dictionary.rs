@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::buckets::{hash_bytes, hash_numbers, Buckets, Handles};
-use super::pages::{Pages, COUNTS};
 use super::TagId;
+use super::buckets::{Buckets, Handles, hash_bytes, hash_numbers};
+use super::pages::{COUNTS, Pages};
 
 /// What the lists consist of.
 pub trait Part: Copy + PartialEq {

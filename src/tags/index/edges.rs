@@ -6,7 +6,7 @@ use super::carriers::Carriers;
 use super::dictionary::Dictionary;
 use super::names::{List, Names};
 use super::pages::Numbers;
-use super::record::{parse_key, whole_key, Key, Parts, RecordKey};
+use super::record::{Key, Parts, RecordKey, parse_key, whole_key};
 use super::table::Table;
 use super::{Counts, TagId, Tagged};
 

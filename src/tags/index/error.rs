@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Tagged, MAX_TAGS};
+use super::{MAX_TAGS, Tagged};
 use host::text::Shown;
 
 /// Why a change was refused. Nothing has changed then.

@@ -3,8 +3,8 @@
 //! A name goes when nothing has it any more. Changes note which names to look at again; what a whole copy
 //! left behind when it was thrown away is found by a sweep that each change moves on a little.
 
-use super::dictionary::{Dictionary, MAX_NUMBER};
 use super::TagId;
+use super::dictionary::{Dictionary, MAX_NUMBER};
 
 /// All copies of all kinds have the same numbers, so that closures go from one to the other, and walks go
 /// on when a staged copy is put in place.

@@ -6,7 +6,7 @@
 //! not in any cache waits for memory three times: for the shard, the slot, the entry. What was removed
 //! stays until a quarter of the shard is of that sort.
 
-use super::buckets::{hash_bytes, Bucket, Buckets};
+use super::buckets::{Bucket, Buckets, hash_bytes};
 use host::defrag::Mover;
 use host::sizes::class;
 

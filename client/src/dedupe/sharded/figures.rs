@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::storage::together as storage_of_all;
 use super::Sharded;
+use super::storage::together as storage_of_all;
 use crate::dedupe::{Check, Crawl, CrawlStats, Index, Listed, Profile, Standing, State, Stats};
 use crate::server::{Batch, Code, Error, Pending, Steps};
 

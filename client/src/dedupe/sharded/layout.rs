@@ -1,6 +1,6 @@
 //! The prefixes of an index that is spread. Like the shard of a hash, they can never change.
 
-use crate::server::{slot, Code, Error};
+use crate::server::{Code, Error, slot};
 
 /// How many shards there may be.
 pub(super) const MOST: u16 = 1024;

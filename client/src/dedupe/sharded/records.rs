@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use super::{spread, Sharded};
+use super::{Sharded, spread};
 use crate::dedupe::{
-    written, Added, Adding, Claim, Index, Located, Original, Revisited, Revisiting, Sequence, Wacz,
+    Added, Adding, Claim, Index, Located, Original, Revisited, Revisiting, Sequence, Wacz, written,
 };
 use crate::server::{Batch, Pending, Steps, Unsent};
 

@@ -38,13 +38,13 @@ const LABELS: [(&[u8], usize); 5] = [
 /// The bits of a digest, spelled as the module understands it; `None` for a hash of another kind.
 fn bits_of(hash: &[u8]) -> Option<Vec<u8>> {
     for (label, bytes) in LABELS {
-        if let Some((head, value)) = hash.split_at_checked(label.len()) {
-            if head.eq_ignore_ascii_case(label) {
-                return match value.len() == bytes * 2 {
-                    true => unhex(value),
-                    false => unbase32(value, bytes),
-                };
-            }
+        if let Some((head, value)) = hash.split_at_checked(label.len())
+            && head.eq_ignore_ascii_case(label)
+        {
+            return match value.len() == bytes * 2 {
+                true => unhex(value),
+                false => unbase32(value, bytes),
+            };
         }
     }
     match hash.len() {

@@ -1,7 +1,7 @@
 //! How a crawl stands in each shard.
 
-use super::marks::Marks;
 use super::Sharded;
+use super::marks::Marks;
 use crate::dedupe::Index;
 use crate::server::{Ask, Batch, Call, Error, Pending, Steps};
 

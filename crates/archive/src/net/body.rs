@@ -9,12 +9,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::Stream;
 use hyper::body::Incoming;
-use tokio::time::{sleep, Instant, Sleep};
+use tokio::time::{Instant, Sleep, sleep};
 
 use super::connection::Connection;
 use super::pool::{Place, Pool};
 use super::unpack::Unpack;
-use super::{innermost, SourceError};
+use super::{SourceError, innermost};
 
 /// A body that is read as it comes. Dropping it closes the connection, unless it was read to its end.
 pub(super) struct Body {
@@ -104,10 +104,9 @@ impl Body {
                     place,
                     ..
                 }) = self.open.take()
+                    && connection.poll_is_free(cx)
                 {
-                    if connection.poll_is_free(cx) {
-                        pool.put(place, connection);
-                    }
+                    pool.put(place, connection);
                 }
                 Poll::Ready(None)
             }
@@ -121,7 +120,7 @@ impl Body {
                     Ok(Some(piece)) => return Poll::Ready(Some(Ok(piece))),
                     Ok(None) => {}
                     Err(why) => {
-                        return Poll::Ready(Some(Err(self.give_up(SourceError::Answer(why)))))
+                        return Poll::Ready(Some(Err(self.give_up(SourceError::Answer(why)))));
                     }
                 }
             }

@@ -3,9 +3,9 @@
 //! Whoever waits for an answer also does the work of the connection. There is no task beside it: when the wait is
 //! given up, connection and memory are gone at that moment.
 
-use std::future::{poll_fn, Future};
+use std::future::{Future, poll_fn};
 use std::io;
-use std::pin::{pin, Pin};
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -167,10 +167,10 @@ fn drive(
     broken: &mut Option<hyper::Error>,
     cx: &mut Context<'_>,
 ) {
-    if let Some(running) = driver {
-        if let Poll::Ready(ended) = Pin::new(running).poll(cx) {
-            *driver = None;
-            *broken = ended.err();
-        }
+    if let Some(running) = driver
+        && let Poll::Ready(ended) = Pin::new(running).poll(cx)
+    {
+        *driver = None;
+        *broken = ended.err();
     }
 }

@@ -19,7 +19,7 @@ use http_body_util::Full;
 use hyper::body::{Body as _, Incoming};
 use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
-use tokio::time::{timeout, timeout_at, Instant};
+use tokio::time::{Instant, timeout, timeout_at};
 use tokio_rustls::TlsConnector;
 use url::{Host, Url};
 
@@ -37,7 +37,7 @@ mod pool;
 mod redirect;
 mod unpack;
 
-use body::{too_large, Body};
+use body::{Body, too_large};
 use connection::{Connection, Wire};
 pub use guard::Guard;
 use names::Names;
@@ -193,7 +193,7 @@ impl Net {
             match timeout_at(deadline, asked).await {
                 Err(_) => return Err(SourceError::Timeout),
                 Ok(Ok(answer)) => {
-                    return self.answer(request, place, unpacks, limits, (connection, answer))
+                    return self.answer(request, place, unpacks, limits, (connection, answer));
                 }
                 Ok(Err(error)) if error.is_parse() => return Err(no_answer(&error)),
                 Ok(Err(_)) => {}
@@ -335,7 +335,7 @@ fn place(url: &Url) -> Result<Place, SourceError> {
         other => {
             return Err(SourceError::Forbidden(format!(
                 "it is at a URL of {other}, and only http and https are fetched from"
-            )))
+            )));
         }
     };
     match (url.host_str(), url.port_or_known_default()) {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::{FutureExt, TryStreamExt};
-use redis_tests::{answer, until, Part, ScriptedHost};
+use redis_tests::{Part, ScriptedHost, answer, until};
 
 use super::*;
 
@@ -81,9 +81,11 @@ fn connections_are_kept_whatever_the_form_of_the_body() {
     });
     assert_eq!(host.accepted(), 1);
     let asked = host.asked();
-    assert!(asked
-        .iter()
-        .all(|asked| asked.fields["user-agent"].starts_with("crawlspace/")));
+    assert!(
+        asked
+            .iter()
+            .all(|asked| asked.fields["user-agent"].starts_with("crawlspace/"))
+    );
     assert_eq!(asked[4].target, "/plain?a=b");
     assert_eq!(
         asked[0].fields["host"],

@@ -77,8 +77,8 @@ impl Unpack {
 mod tests {
     use std::io::Write;
 
-    use flate2::write::GzEncoder;
     use flate2::Compression;
+    use flate2::write::GzEncoder;
     use redis_tests::Rng;
 
     use super::*;

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use super::Pieces;
-use crate::sorted::line::{trimmed, LONGEST};
+use crate::sorted::line::{LONGEST, trimmed};
 use crate::sorted::work::{Halt, Work};
 
 /// As much is read at once after a while.

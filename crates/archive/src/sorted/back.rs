@@ -3,9 +3,9 @@
 use std::ops::Range;
 use std::path::Path;
 
-use super::ahead::LARGEST;
 use super::Pieces;
-use crate::sorted::line::{trimmed, LONGEST};
+use super::ahead::LARGEST;
+use crate::sorted::line::{LONGEST, trimmed};
 use crate::sorted::work::{Halt, Work};
 
 /// Lines before a place, the last one first. It keeps no more than a piece and a line.

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use super::ahead::Ahead;
 use super::back::Back;
-use crate::sorted::line::{is_no_capture, Shape};
-use crate::sorted::span::{distance, Place, Span};
-use crate::sorted::work::{Halt, Work};
 use crate::sorted::Order;
+use crate::sorted::line::{Shape, is_no_capture};
+use crate::sorted::span::{Place, Span, distance};
+use crate::sorted::work::{Halt, Work};
 
 /// Captures that are as far from the moment that is asked for, of one text, are put into order as far as they fit
 /// into so many bytes.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::sorted::disorder::disorder;
-use crate::sorted::handle::{is_gone, Entry};
+use crate::sorted::handle::{Entry, is_gone};
 use crate::zipnum::cluster::is_secondary;
 
 /// Folders in folders, so deep.

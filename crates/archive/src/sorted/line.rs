@@ -6,7 +6,7 @@ use bytes::Bytes;
 use crawlspace_cdx::{Field, Format, Line, Read};
 use memchr::memmem::Finder;
 
-use crate::row::{members, push_with, quote, Row};
+use crate::row::{Row, members, push_with, quote};
 use crate::source::Batch;
 
 /// No line is longer than this; longer ones are passed over.

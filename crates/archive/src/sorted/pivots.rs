@@ -1,7 +1,7 @@
 //! What was seen of a file while something was searched in it.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A search comes down to one of these, in which it goes from line to line. What is copied from the page cache is most
 /// of what a look-up costs.

@@ -1,14 +1,14 @@
 //! Many texts as one, row by row.
 
 use std::cmp::Ordering;
-use std::sync::atomic::{AtomicU64, Ordering as Memory};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering as Memory};
 
 use super::cursor::Cursor;
+use crate::sorted::Order;
 use crate::sorted::disorder::Disorder;
 use crate::sorted::line::Writer;
 use crate::sorted::work::{Halt, Next, Steps, Work};
-use crate::sorted::Order;
 use crate::source::Batch;
 
 /// Size of the first batch of rows, in bytes; later ones are larger.

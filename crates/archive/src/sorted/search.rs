@@ -1,11 +1,11 @@
 //! Finding a place in a sorted file.
 
+use crate::sorted::Pieces;
 use crate::sorted::ahead::Ahead;
 use crate::sorted::handle::Snapshot;
-use crate::sorted::line::{Shape, LONGEST};
+use crate::sorted::line::{LONGEST, Shape};
 use crate::sorted::pivots::Pivot;
 use crate::sorted::work::{Halt, Work};
-use crate::sorted::Pieces;
 
 /// As much is read to see what a block begins with.
 const PROBE: usize = 2 << 10;

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use crawlspace_cdx::surt::KeyRange;
 
-use crate::sorted::line::Shape;
 use crate::sorted::Order;
-use crate::timestamp::{compare, Timestamp};
+use crate::sorted::line::Shape;
+use crate::timestamp::{Timestamp, compare};
 
 /// Lines from one on, up to but without another one, and between two moments.
 #[derive(Debug)]

@@ -3,16 +3,16 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::sorted::Order;
+use crate::sorted::Pieces;
 use crate::sorted::ahead::Ahead;
 use crate::sorted::back::Back;
 use crate::sorted::cursor::Cursor;
 use crate::sorted::handle::{Entry, Snapshot};
 use crate::sorted::scan::Start;
-use crate::sorted::search::{capture, BeginOf, Found, Search};
+use crate::sorted::search::{BeginOf, Found, Search, capture};
 use crate::sorted::span::Span;
 use crate::sorted::work::{Halt, Work};
-use crate::sorted::Order;
-use crate::sorted::Pieces;
 use crate::zipnum::cluster::line::begin_of as secondary;
 use crate::zipnum::cluster::{Blocks, Cluster};
 

@@ -4,7 +4,7 @@ use std::io::Read;
 
 use url::Url;
 
-use super::{http, Error, Location, Options};
+use super::{Error, Location, Options, http};
 
 /// A file that is being fetched. What goes wrong with it is an error of reading it.
 pub struct Fetched {

@@ -150,7 +150,9 @@ fn unreadable(scheme: &str) -> String {
     if scheme.eq_ignore_ascii_case("file") {
         return "a file: URL must name a path of this machine: file:///crawls/a.wacz".to_owned();
     }
-    format!("{scheme}: URLs cannot be read; http, https and paths can (a store may have an https URL of the same)")
+    format!(
+        "{scheme}: URLs cannot be read; http, https and paths can (a store may have an https URL of the same)"
+    )
 }
 
 /// `a%20b.wacz` as `a b.wacz`; left alone where that would be no name of a file.

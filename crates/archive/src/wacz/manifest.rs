@@ -3,7 +3,7 @@ use std::io::{self, Read};
 
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use super::{http, nested, source, Error, Location, Options, Problem};
+use super::{Error, Location, Options, Problem, http, nested, source};
 
 /// A list of packages, which is taken for all of a collection; or a single one.
 ///

@@ -6,7 +6,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::http::{Opened, Remote};
 use super::source::{Disk, Section};
-use super::zip::{member, Directory, Entry, Fault};
+use super::zip::{Directory, Entry, Fault, member};
 use super::{Error, Lines, Location, Options, Problem};
 
 /// The endings of index members, the best one of several of one stem first: CDXJ says more than CDX, and what is
@@ -200,7 +200,7 @@ impl Wacz {
     }
 
     /// The bytes of the file as they are.
-    pub(super) fn section(&self, from: u64, length: u64) -> impl Read + Send {
+    pub(super) fn section(&self, from: u64, length: u64) -> impl Read + Send + use<> {
         self.source.section(from, length)
     }
 
@@ -248,7 +248,11 @@ impl Wacz {
     }
 
     /// What a member unpacks to.
-    fn content(&self, name: &str, entry: &Entry) -> Result<impl Read + Send + 'static, Error> {
+    fn content(
+        &self,
+        name: &str,
+        entry: &Entry,
+    ) -> Result<impl Read + Send + 'static + use<>, Error> {
         let data = self.source.data(entry, name);
         let data = data.map_err(|problem| Error::of_member(&self.file, name, problem))?;
         Ok(member::Content::new(data, entry))

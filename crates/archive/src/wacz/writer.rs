@@ -12,8 +12,8 @@ use super::package::Required;
 use super::reader::sha256_text;
 use super::replacement::Replacement;
 use super::zip::check_name;
-use super::zip::record::{dos_time, Method, Record};
-use super::zip::write::{write_directory, MemberWriter};
+use super::zip::record::{Method, Record, dos_time};
+use super::zip::write::{MemberWriter, write_directory};
 use super::{Error, Problem};
 
 /// The version of the format that is written.

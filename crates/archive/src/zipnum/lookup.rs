@@ -6,17 +6,17 @@ use std::sync::Arc;
 use bytes::Bytes;
 use crawlspace_cdx::surt::urlkey;
 
+use crate::Error;
 use crate::row::Row;
+use crate::sorted::Order;
 use crate::sorted::cursor::Cursor;
 use crate::sorted::handle;
 use crate::sorted::scan::Start;
 use crate::sorted::span::Span;
 use crate::sorted::start::Files;
 use crate::sorted::work::{Halt, Work as Step};
-use crate::sorted::Order;
 use crate::source::SourceError;
 use crate::timestamp::Timestamp;
-use crate::Error;
 
 /// An index of jobs, of which rows are looked for: one in ZipNum blocks (`url.idx`, `digest.idx`), or a client's plain
 /// one (`url.cdxj`, `digest.cdxj`).

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::secondary::Secondary;
 use super::tournament::Tournament;
 use super::writer::Copied;
-use super::{files, Options, Writer};
+use super::{Options, Writer, files};
 use crate::zipnum::cluster::line::Block;
 use crate::{Error, Work};
 

@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::writer::Source;
-use super::{files, part, LONGEST};
-use crate::sorted::line::Shape;
-use crate::zipnum::cluster::inflate::{inflate, Unfit, LARGEST};
-use crate::zipnum::cluster::line::Block;
+use super::{LONGEST, files, part};
 use crate::Error;
+use crate::sorted::line::Shape;
+use crate::zipnum::cluster::inflate::{LARGEST, Unfit, inflate};
+use crate::zipnum::cluster::line::Block;
 
 /// As much of a secondary index is read at once.
 const PIECE: usize = 8 << 10;

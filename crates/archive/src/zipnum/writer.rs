@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::pack::{Batch, Packers};
-use super::{files, part, Options, LONGEST};
-use crate::sorted::line::Shape;
+use super::{LONGEST, Options, files, part};
 use crate::Error;
+use crate::sorted::line::Shape;
 
 /// Size from which on a block is full, however few its lines are, in bytes uncompressed.
 const FULL: usize = 512 << 10;
@@ -345,11 +345,11 @@ impl Writer {
         self.gz.write(member)?;
         let length = member.len() as u64;
         *next += 1;
-        if *next >= ends.len() {
-            if let Some((mut batch, _)) = self.packed.take() {
-                batch.clear();
-                self.spare.push(batch);
-            }
+        if *next >= ends.len()
+            && let Some((mut batch, _)) = self.packed.take()
+        {
+            batch.clear();
+            self.spare.push(batch);
         }
         self.tell(begin, length, lines)
     }

@@ -5,7 +5,7 @@ use crawlspace_archive::wacz::{Error, Options, Problem, Wacz};
 use proptest::prelude::*;
 
 use crate::memory::peak;
-use crate::zipped::{deflate, gzip, zip, zip_with, Ending, Part};
+use crate::zipped::{Ending, Part, deflate, gzip, zip, zip_with};
 use crate::{open, read, saved};
 
 const INDEX: &str = "indexes/index.cdx";

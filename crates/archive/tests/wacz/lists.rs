@@ -3,7 +3,7 @@
 use crawlspace_archive::wacz::{Entry, Location, Manifest, Options, Problem};
 
 use crate::saved;
-use crate::zipped::{zip, Part};
+use crate::zipped::{Part, zip};
 
 fn parse(at: &str, json: &str) -> Result<Manifest, String> {
     Manifest::parse(&Location::parse(at).unwrap(), json.as_bytes())

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crawlspace_archive::wacz::{Options, Problem, Wacz};
 
-use crate::zipped::{gzip, zip, zip_with, Ending, Part};
+use crate::zipped::{Ending, Part, gzip, zip, zip_with};
 use crate::{all_lines, index_names, open, read, saved};
 
 const LINES: &[u8] = b"com,example)/ 20260319102015 {\"url\": \"http://example.com/\"}\r\ncom,example)/a 20260319102016 {}\n\nlast";
@@ -194,11 +194,13 @@ fn members_may_lie_behind_any_number_of_bytes() {
 fn what_is_no_file_is_refused_and_not_waited_for() {
     let folder = tempfile::tempdir().unwrap();
     let pipe = folder.path().join("pipe.wacz");
-    assert!(Command::new("mkfifo")
-        .arg(&pipe)
-        .status()
-        .unwrap()
-        .success());
+    assert!(
+        Command::new("mkfifo")
+            .arg(&pipe)
+            .status()
+            .unwrap()
+            .success()
+    );
     for path in [pipe.as_path(), folder.path(), Path::new("/dev/zero")] {
         let error = open(path).unwrap_err();
         assert!(matches!(error.problem, Problem::NotZip(_)), "{error}");

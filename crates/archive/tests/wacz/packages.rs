@@ -4,13 +4,13 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use crawlspace_archive::wacz::package::{self, check, Known, Report, Required, Signature, State};
+use crawlspace_archive::wacz::package::{self, Known, Report, Required, Signature, State, check};
 use crawlspace_archive::wacz::{Index, Location, Options, Problem, Wacz};
 use redis_tests::{FileHost, Manners};
 use sha2::{Digest, Sha256};
 
 use crate::writing::{lines, required, write};
-use crate::zipped::{zip, zip_with, Ending, Part};
+use crate::zipped::{Ending, Part, zip, zip_with};
 use crate::{all_lines, open, saved};
 
 fn set(path: &Path, list: &[Required]) -> Result<bool, crawlspace_archive::wacz::Error> {
@@ -138,10 +138,11 @@ fn members_that_cannot_be_read_are_copied_as_they_are() {
     let new = fs::read(&path).unwrap();
     let wacz = open(&path).unwrap();
     assert_eq!(package::requires(&wacz).unwrap(), [required(1)]);
-    assert!(wacz
-        .datapackage()
-        .unwrap()
-        .starts_with("{\"b\": 1,\n \"a\": 1.50,"));
+    assert!(
+        wacz.datapackage()
+            .unwrap()
+            .starts_with("{\"b\": 1,\n \"a\": 1.50,")
+    );
     assert_eq!(all_lines(&wacz).unwrap(), ["a 2026 {}"]);
     let place = |file: &[u8], text: &[u8]| file.windows(text.len()).position(|bytes| bytes == text);
     // From the second member up to the digest, byte by byte.
@@ -179,9 +180,11 @@ fn a_signed_package_is_changed_only_without_its_signature() {
         package::set_requires(&path, &[required(1)], Signature::Drop, &Options::default()).unwrap()
     );
     assert_eq!(requires(&path), [required(1)]);
-    assert!(!String::from_utf8(members(&path)[1].1.clone())
-        .unwrap()
-        .contains("signedData"));
+    assert!(
+        !String::from_utf8(members(&path)[1].1.clone())
+            .unwrap()
+            .contains("signedData")
+    );
 }
 
 #[test]

@@ -6,7 +6,7 @@ use crawlspace_archive::wacz::{Error, Location, Manifest, Options, Problem, Wacz
 use redis_tests::{FileHost, Manners, Rng};
 
 use crate::all_lines;
-use crate::zipped::{gzip, zip, Part};
+use crate::zipped::{Part, gzip, zip};
 
 const WACZ: &str = "/a.wacz";
 

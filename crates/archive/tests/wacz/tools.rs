@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crawlspace_archive::wacz::package::{set_requires, Signature};
+use crawlspace_archive::wacz::package::{Signature, set_requires};
 use crawlspace_archive::wacz::{Index, Options};
 use crawlspace_cdx::{Field, Format, Line, Read};
 use redis_tests::packages::{left_out, python, run};
@@ -11,7 +11,7 @@ use redis_tests::{FileHost, Manners};
 
 use crate::packages::members;
 use crate::writing::{lines, required, write};
-use crate::zipped::{zip, Part};
+use crate::zipped::{Part, zip};
 use crate::{all_lines, index_names, open};
 
 /// The program `wacz` of the PyPI package of that name, or `None` where it cannot be fetched.
@@ -131,13 +131,15 @@ fn packages_of_the_tools_are_read_with_all_that_wget_fetched() {
     assert_eq!(urls, expected);
 
     // And what they made stays valid when its list changes.
-    assert!(set_requires(
-        &path,
-        &[required(1)],
-        Signature::Refuse,
-        &Options::default()
-    )
-    .unwrap());
+    assert!(
+        set_requires(
+            &path,
+            &[required(1)],
+            Signature::Refuse,
+            &Options::default()
+        )
+        .unwrap()
+    );
     must_be_valid(&tool, &path);
     assert!(all_lines(&open(&path).unwrap()).unwrap().len() > pages.len());
 }

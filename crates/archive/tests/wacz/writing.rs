@@ -4,7 +4,7 @@ use std::io::Read;
 use std::path::Path;
 
 use crawlspace_archive::wacz::package::Required;
-use crawlspace_archive::wacz::{package, Error, Index, Page, Problem, Wacz, Writer};
+use crawlspace_archive::wacz::{Error, Index, Page, Problem, Wacz, Writer, package};
 use redis_tests::Rng;
 use serde_json::Value;
 
@@ -15,7 +15,9 @@ pub const CREATED: &str = "2026-03-19T10:20:15Z";
 
 pub fn lines(n: usize) -> Vec<String> {
     let line = |i| {
-        format!("com,example)/{i:05} 20260319102015 {{\"url\": \"http://example.com/{i}\", \"filename\": \"data.warc.gz\"}}")
+        format!(
+            "com,example)/{i:05} 20260319102015 {{\"url\": \"http://example.com/{i}\", \"filename\": \"data.warc.gz\"}}"
+        )
     };
     (0..n).map(line).collect()
 }

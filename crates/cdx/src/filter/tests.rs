@@ -20,7 +20,9 @@ fn verdict(filter: &Filter, line: &str, tags: &[&str]) -> Result<bool, UnknownFi
 
 /// A line with that status; its URL ends with the other text.
 fn line(status: &str, url: &str) -> String {
-    format!("org,example)/ 20240102030405 http://example.org/{url} text/html {status} DIGEST - - 7 9 a.warc.gz")
+    format!(
+        "org,example)/ 20240102030405 http://example.org/{url} text/html {status} DIGEST - - 7 9 a.warc.gz"
+    )
 }
 
 /// What a cell of the table says of a spec.

@@ -153,7 +153,7 @@ impl<'a> Reader<'a> {
             }
             [b'+', ..] if repeated == Repeats::Greedy => {
                 return Err(self
-                    .wrong("a possessive quantifier, which gives nothing back, is not supported"))
+                    .wrong("a possessive quantifier, which gives nothing back, is not supported"));
             }
             // After a quantifier it makes that one reluctant.
             [b'?', ..] if repeated == Repeats::Greedy => {
@@ -162,7 +162,7 @@ impl<'a> Reader<'a> {
             }
             // Java takes `a{2}{3}` for `a{2}`, and the others for errors.
             [b'*' | b'+' | b'?' | b'{', ..] if repeated != Repeats::No => {
-                return Err(self.wrong("a quantifier of a quantifier is not supported"))
+                return Err(self.wrong("a quantifier of a quantifier is not supported"));
             }
             [b'*' | b'+' | b'?', ..] => {
                 self.repeats = Repeats::Greedy;
@@ -178,7 +178,7 @@ impl<'a> Reader<'a> {
             [b'(', b'?', b'>', ..] => {
                 return Err(
                     self.wrong("an atomic group, which gives nothing back, is not supported")
-                )
+                );
             }
             [b'(', b'?', flags @ ..] => {
                 let flags = flags
@@ -203,7 +203,7 @@ impl<'a> Reader<'a> {
         match bytes {
             // There, and only there, it is the one character 0B to Java.
             [b'\\', b'v', b'-', end, ..] if *end != b']' => {
-                return Err(self.wrong("a range from \\v is not supported"))
+                return Err(self.wrong("a range from \\v is not supported"));
             }
             [b'\\', letter, ..] => {
                 self.last = match letter {

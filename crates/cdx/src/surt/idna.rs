@@ -115,11 +115,11 @@ fn composed(chars: Vec<char>) -> Vec<char> {
         let class = canonical_combining_class(c);
         if let Some(at) = starter {
             let is_next = out.len() == at + 1;
-            if is_next || last < class {
-                if let Some(both) = out.get(at).and_then(|first| compose(*first, c)) {
-                    out[at] = both;
-                    continue;
-                }
+            if (is_next || last < class)
+                && let Some(both) = out.get(at).and_then(|first| compose(*first, c))
+            {
+                out[at] = both;
+                continue;
             }
         }
         if class == 0 {

@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 use crawlspace_cdx::surt::urlkey;
 use crawlspace_warc::{Reader, RecordType};
 use redis_tests::Program;
-use serde_json::{json, Value};
+use serde_json::{Value, json};
 
-use crate::site::Site;
-use crate::stage::{indent, step, Outcome, Shell};
 use crate::Checks;
+use crate::site::Site;
+use crate::stage::{Outcome, Shell, indent, step};
 
 const CONFIG: &str = "\
 collections:
@@ -65,7 +65,9 @@ pub fn serve(
         let second = row["timestamp"].as_str().unwrap_or_default();
         let source = row["source"].as_str().unwrap_or_default();
         let name = format!("{source}.warc");
-        let ask = format!("wget --quiet --no-proxy --output-document={name} '{base}/both/resource?url={page}&closest={second}&sources={source}'");
+        let ask = format!(
+            "wget --quiet --no-proxy --output-document={name} '{base}/both/resource?url={page}&closest={second}&sources={source}'"
+        );
         shell.show(&ask)?;
         shell.show(&format!("head -n 6 {name}"))?;
         bodies.push(payload(&shell.folder.join(name))?);

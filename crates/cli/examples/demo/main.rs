@@ -19,7 +19,7 @@ use std::process::ExitCode;
 use redis_tests::Server;
 use serde_json::Value;
 use site::Site;
-use stage::{crawlspace_tool, indent, step, Outcome, Shell};
+use stage::{Outcome, Shell, crawlspace_tool, indent, step};
 use web::WebServer;
 
 fn main() -> ExitCode {
@@ -110,7 +110,9 @@ fn demo() -> Outcome<bool> {
     let lookup = shell.redis(&cli(&format!("DEDUPE.LOOKUP '' {hash}")))?;
     let stats = shell.redis(&cli("DEDUPE.STATS ''"))?;
     shell.redis(&cli("DEDUPE.STATS '' crawl-2"))?;
-    println!("  An index that has grown large takes a fraction of the memory when it is packed, and answers the same:");
+    println!(
+        "  An index that has grown large takes a fraction of the memory when it is packed, and answers the same:"
+    );
     shell.redis(&cli("DEDUPE.PACK ''"))?;
     let packed = shell.redis(&cli(&format!("DEDUPE.LOOKUP '' {hash}")))?;
 

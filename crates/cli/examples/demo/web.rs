@@ -100,10 +100,10 @@ fn answer(connection: &TcpStream, state: &Mutex<State>) -> io::Result<()> {
     let mut host = String::new();
     let mut line = String::new();
     while reader.read_line(&mut line)? > 2 {
-        if let Some((name, value)) = line.split_once(':') {
-            if name.eq_ignore_ascii_case("Host") {
-                host = value.trim().to_owned();
-            }
+        if let Some((name, value)) = line.split_once(':')
+            && name.eq_ignore_ascii_case("Host")
+        {
+            host = value.trim().to_owned();
         }
         line.clear();
     }

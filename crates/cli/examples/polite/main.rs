@@ -33,9 +33,9 @@ use redis_tests::Server;
 
 use archive::Archive;
 use hosts::{Hosts, SEED};
-use stage::{crawlspace_tool, indent, step, Outcome, Shell};
+use stage::{Outcome, Shell, crawlspace_tool, indent, step};
 use web::Visit;
-use worker::{Crawl, Worker, LEASE, LEAST_PAUSE};
+use worker::{Crawl, LEASE, LEAST_PAUSE, Worker};
 
 const EXECUTION: &[u8] = b"crawl-1";
 const WORKERS: usize = 4;

@@ -6,8 +6,8 @@ use std::error::Error;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crawlspace_client::frontier::{Facts, Fetched, Frontier, Lease, Next, Uri, Wait};
 use crawlspace_client::Code;
+use crawlspace_client::frontier::{Facts, Fetched, Frontier, Lease, Next, Uri, Wait};
 
 use crate::archive::Archive;
 use crate::hosts::Hosts;

@@ -22,7 +22,7 @@ impl Work<'_> {
                 Ok(hashes) => hashes,
                 // Somebody cancelled or removed it meanwhile, and that is what counts.
                 Err(error) if matches!(error.code(), Some(Code::NoCrawl | Code::Canceled)) => {
-                    continue
+                    continue;
                 }
                 Err(error) => return Err(error.into()),
             };

@@ -31,8 +31,8 @@ mod scripts;
 mod text;
 mod worker;
 
-use std::collections::hash_map::RandomState;
 use std::collections::HashMap;
+use std::collections::hash_map::RandomState;
 use std::fmt;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -45,8 +45,8 @@ use self::package::Package;
 use self::queue::{Queue, Stage};
 pub use self::report::{CommittedCrawl, Event, Failed, Report};
 use crawlspace_archive::wacz::{self, Location, Manifest};
-use crawlspace_client::dedupe::{Index, Profile};
 use crawlspace_client::Server;
+use crawlspace_client::dedupe::{Index, Profile};
 
 /// For how long a package is left alone whose importer says nothing.
 const LEASE: Duration = Duration::from_secs(30);

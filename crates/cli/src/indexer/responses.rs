@@ -2,13 +2,13 @@
 
 use super::deferred::{Deferred, Records};
 use super::report::Event;
-use super::text::{for_each_line, Text};
+use super::text::{Text, for_each_line};
 use super::worker::{Failure, Job};
 use crawlspace_archive::capture::Capture;
 use crawlspace_archive::wacz::{Location, Wacz};
-use crawlspace_client::dedupe::feed::{feed, Feed, RECORDS};
-use crawlspace_client::dedupe::{Added, Index, Profile};
 use crawlspace_client::Batch;
+use crawlspace_client::dedupe::feed::{Feed, RECORDS, feed};
+use crawlspace_client::dedupe::{Added, Index, Profile};
 
 /// Places of WACZ files asked for in a round trip.
 const OPENED: usize = 100;

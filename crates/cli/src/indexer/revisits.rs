@@ -2,11 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::Work;
 use super::deferred::{Deferred, Identity, Records};
-use super::queue::{broken, Counted, Redundant};
+use super::queue::{Counted, Redundant, broken};
 use super::text::for_each_line;
 use super::worker::{Failure, Job};
-use super::Work;
 use crawlspace_archive::capture::Capture;
 use crawlspace_client::dedupe::Profile;
 use crawlspace_client::{Code, Error};

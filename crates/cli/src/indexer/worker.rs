@@ -1,18 +1,18 @@
 //! A worker takes packages from a queue until there are none.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use super::Work;
 use super::guard::Held;
 use super::package::Package;
 use super::queue::{Fate, Queue, Stage, Taken};
 use super::report::{Event, Failed, Report};
-use super::Work;
 use crawlspace_archive::wacz::{self, Location, Wacz};
-use crawlspace_client::dedupe::feed::Refused;
 use crawlspace_client::Code;
+use crawlspace_client::dedupe::feed::Refused;
 
 /// Between two looks whether others have finished; longer each time.
 const PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(500)];

@@ -9,7 +9,7 @@ use postgres::{CancelToken, Config};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::session::Session;
-use super::{tls, Error};
+use super::{Error, tls};
 use crawlspace_client::tags::Kind;
 
 const CONNECT: Duration = Duration::from_secs(10);
@@ -114,7 +114,7 @@ impl Database {
                 return Err(Error::Setting(format!(
                     "the tags, second column of the query, are of type {}, not text or text[]",
                     tags.type_().name()
-                )))
+                )));
             }
         };
         let wrapped = wrapped(&self.query, array);

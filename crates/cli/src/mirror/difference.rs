@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::row::Row;
 use super::Error;
+use super::row::Row;
 use crawlspace_client::tags::{Kind, TagSpace};
 use crawlspace_client::{as_optional_text, as_text};
 

@@ -6,7 +6,7 @@ use std::io::Read;
 use std::time::Instant;
 
 use super::row::Row;
-use super::{reader, Difference, Error, Event, Loaded, Rows, Space, Target, Tell};
+use super::{Difference, Error, Event, Loaded, Rows, Space, Target, Tell, reader};
 use crawlspace_client::tags::Kind;
 
 /// Loads a CSV file of ids and tags, atomically. `name` is what messages call it.

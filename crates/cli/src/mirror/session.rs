@@ -6,10 +6,10 @@ use std::time::Duration;
 use postgres::fallible_iterator::FallibleIterator;
 use postgres::{CancelToken, Client, IsolationLevel, Statement};
 
-use super::database::SILENCE;
-use super::row::{shown, Row};
-use super::schema::identifier;
 use super::Error;
+use super::database::SILENCE;
+use super::row::{Row, shown};
+use super::schema::identifier;
 use crawlspace_client::tags::Kind;
 
 /// Rows that are handed on at once.

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use redis::{Pipeline, RedisError, Value};
 
-use super::row::{shown, Row};
 use super::Error;
+use super::row::{Row, shown};
 use crawlspace_client::server::{Ask, Call, Server};
 use crawlspace_client::tags::{Entry, Info, Kind, Mode, TagSpace};
 
@@ -128,14 +128,12 @@ impl Space {
     pub(crate) fn publish(&mut self, changed: &[Row]) -> Result<(Info, Vec<String>), Error> {
         self.flush()?;
         let ids = self.ids;
-        let staged = |info: &Info, kind| {
-            match info.staged(kind) {
+        let staged = |info: &Info, kind| match info.staged(kind) {
             there if there == ids => Ok(()),
             there => Err(Error::Disturbed(format!(
                 "the staged copy holds {there} ids, not {ids}: somebody else loads this space as well, or the \
                  server lost it"
             ))),
-        }
         };
         let swap = self.tags.swap_command(self.kind, Some(ids));
         let mut write = Pipeline::new();

@@ -1,9 +1,9 @@
 //! `crawlspace chg …`.
 
-use redis_tests::{int, ok, server_time, Server};
+use redis_tests::{Server, int, ok, server_time};
 use serde_json::json;
 
-use crate::stage::{crawlspace, frontier, Outcome, FRONTIER};
+use crate::stage::{FRONTIER, Outcome, crawlspace, frontier};
 
 fn chg(server: &Server, words: &[&str]) -> Outcome {
     crawlspace(server, FRONTIER, &[&["chg"], words].concat())

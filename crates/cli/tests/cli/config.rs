@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::stage::{program, run, Outcome};
+use crate::stage::{Outcome, program, run};
 
 /// Runs it in that folder.
 fn crawlspace(folder: &Path, words: &[&str]) -> Outcome {

@@ -3,10 +3,10 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
-use redis_tests::{array, bulk, int, nil, ok, sha256_of, Cluster, Options, Server, DATE};
-use serde_json::{json, Value};
+use redis_tests::{Cluster, DATE, Options, Server, array, bulk, int, nil, ok, sha256_of};
+use serde_json::{Value, json};
 
-use crate::stage::{crawlspace, crawlspace_bytes, index, program, run, Outcome, INDEX};
+use crate::stage::{INDEX, Outcome, crawlspace, crawlspace_bytes, index, program, run};
 
 pub fn dedupe(server: &Server, words: &[&str]) -> Outcome {
     crawlspace(server, INDEX, &[&["dedupe"], words].concat())
@@ -273,9 +273,11 @@ fn an_index_is_packed_and_unpacked() {
     );
     let owner = ok!(c, "HGET", format!("{INDEX}allhashes"), &hash);
     assert_eq!(owner, bulk("2026-02"));
-    assert!(dedupe(&server, &["unpack"])
-        .out
-        .starts_with("The index is in plain keys.\n"));
+    assert!(
+        dedupe(&server, &["unpack"])
+            .out
+            .starts_with("The index is in plain keys.\n")
+    );
     assert!(!dedupe(&server, &["stats"]).out.contains("storage"));
     assert_eq!(dedupe(&server, &["pack", "crawl"]).status, 2);
 }

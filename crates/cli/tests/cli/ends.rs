@@ -1,10 +1,10 @@
 //! `crawlspace dedupe commit`, `cancel`, `remove` and `retain`: crawls that end, or leave.
 
-use redis_tests::{int, ok, plain_hash, Server};
+use redis_tests::{Server, int, ok, plain_hash};
 use serde_json::json;
 
 use crate::dedupe::dedupe;
-use crate::stage::{add, index, INDEX};
+use crate::stage::{INDEX, add, index};
 
 #[test]
 fn a_removal_says_who_suffers_and_wants_to_be_confirmed() {

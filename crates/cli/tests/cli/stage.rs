@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use redis_tests::{ok, sha256_of, Server, Wire, DATE};
+use redis_tests::{DATE, Server, Wire, ok, sha256_of};
 use serde_json::Value;
 
 pub const INDEX: &str = "{coll-42}:";

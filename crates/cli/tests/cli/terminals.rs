@@ -1,8 +1,8 @@
 //! What somebody sees who sits before a terminal.
 
-use redis_tests::{int, ok, on_terminal, Server};
+use redis_tests::{Server, int, ok, on_terminal};
 
-use crate::stage::{frontier, index, program, FRONTIER, INDEX};
+use crate::stage::{FRONTIER, INDEX, frontier, index, program};
 
 fn typed(
     server: &Server,

@@ -10,10 +10,10 @@ use std::time::Duration;
 use crawlspace_archive::wacz::package::{self, Required};
 use crawlspace_archive::wacz::{self, Location, Options, Wacz, Writer};
 use crawlspace_client::dedupe::{Added, Adding, Index};
-use redis_tests::{sha256_of, until_some, FileHost, Manners, Rng, Server, DATE};
+use redis_tests::{DATE, FileHost, Manners, Rng, Server, sha256_of, until_some};
 use serde_json::json;
 
-use crate::stage::{crawlspace, program, run, INDEX};
+use crate::stage::{INDEX, crawlspace, program, run};
 
 /// A line of an index.
 pub fn line(n: u64, mime: &str) -> String {

@@ -4,8 +4,8 @@ use std::net::TcpListener;
 
 use crawlspace_archive::row::Row;
 use crawlspace_serve::access::{Access, AccessError};
-use redis_tests::http::{ask, get, Answer};
-use redis_tests::{until, Relay, Server, TagSpace};
+use redis_tests::http::{Answer, ask, get};
+use redis_tests::{Relay, Server, TagSpace, until};
 use tempfile::TempDir;
 
 use crate::stage::Stage;
@@ -113,10 +113,11 @@ fn a_point_shows_what_it_lets_through() {
     let map = get(stage.address(), "/public/timemap/link/http://example.com/").text();
     assert_eq!(map.matches("datetime=").count(), 1, "{map}");
     let gate = get(stage.address(), "/public/timegate/http://example.com/");
-    assert!(gate
-        .field("location")
-        .unwrap()
-        .ends_with("/20150101000000id_/http://example.com/"));
+    assert!(
+        gate.field("location")
+            .unwrap()
+            .ends_with("/20150101000000id_/http://example.com/")
+    );
 }
 
 #[test]
@@ -292,10 +293,12 @@ async fn a_tag_space_has_a_server_a_database_and_a_key() {
     ] {
         assert!(Access::new(wrong).is_err(), "{wrong}");
     }
-    assert!(!Access::new("redis://u:secret@h/0")
-        .map(|_| ())
-        .unwrap_err()
-        .contains("secret"));
+    assert!(
+        !Access::new("redis://u:secret@h/0")
+            .map(|_| ())
+            .unwrap_err()
+            .contains("secret")
+    );
     let closed = TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()

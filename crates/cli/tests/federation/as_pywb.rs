@@ -1,7 +1,7 @@
 //! What programs that know pywb ask, and rely on.
 
-use redis_tests::http::{get, Connection};
-use serde_json::{json, Value};
+use redis_tests::http::{Connection, get};
+use serde_json::{Value, json};
 
 use crate::index_api::archive;
 use crate::resource::{field, record};
@@ -167,7 +167,9 @@ fn a_resource_without_a_moment_is_that_of_the_first_row() {
 fn a_revisit_takes_the_status_of_its_original() {
     let dir = tempfile::tempdir().unwrap();
     let line = |time: &str, mime_and_status: &str| {
-        format!("com,example)/ {time}0101000000 http://example.com/ {mime_and_status} D - - 9 7 a.warc.gz\n")
+        format!(
+            "com,example)/ {time}0101000000 http://example.com/ {mime_and_status} D - - 9 7 a.warc.gz\n"
+        )
     };
     let lines = [
         line("2014", "text/html 200"),

@@ -1,6 +1,6 @@
 //! Servers of this kind, one behind the other, and a web server at the end.
 
-use redis_tests::http::{get, Answer, Connection};
+use redis_tests::http::{Answer, Connection, get};
 use redis_tests::{FileHost, Manners};
 
 use crate::resource::{check, field, record, target};

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 
 use redis_tests::http::get;
-use redis_tests::{answer, Asked, Part, ScriptedHost};
+use redis_tests::{Asked, Part, ScriptedHost, answer};
 
 use crate::stage::Stage;
 

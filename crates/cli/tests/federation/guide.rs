@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use crawlspace_serve::config::Config;
 use crawlspace_serve::Federation;
+use crawlspace_serve::config::Config;
 use crawlspace_warc::{Compression, Writer};
 use redis_tests::examples::matches_line;
 use redis_tests::http::get;

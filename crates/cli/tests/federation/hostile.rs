@@ -4,8 +4,8 @@ use std::io::Write as _;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use redis_tests::http::{ask, Answer, Connection};
-use redis_tests::{answer, until, Asked, Part, ScriptedHost};
+use redis_tests::http::{Answer, Connection, ask};
+use redis_tests::{Asked, Part, ScriptedHost, answer, until};
 use tempfile::TempDir;
 
 use crate::stage::Stage;
@@ -31,8 +31,12 @@ impl Scene {
         for kind in KINDS {
             let url = host.url("");
             let source = match kind {
-                "cdx" => format!("{{type: cdx, api_url: '{url}/cdx', max_bytes: {BYTES}, index_timeout: {timeout}}}"),
-                "upstream" => format!("{{type: upstream, url: '{url}/coll', max_bytes: {BYTES}, index_timeout: {timeout}}}"),
+                "cdx" => format!(
+                    "{{type: cdx, api_url: '{url}/cdx', max_bytes: {BYTES}, index_timeout: {timeout}}}"
+                ),
+                "upstream" => format!(
+                    "{{type: upstream, url: '{url}/coll', max_bytes: {BYTES}, index_timeout: {timeout}}}"
+                ),
                 _ => format!(
                     "{{type: memento, timegate_url: '{url}/gate/{{url}}', timemap_url: '{url}/map/{{url}}', \
                      replay_url: '{url}/{{timestamp}}id_/{{url}}', max_bytes: {BYTES}, index_timeout: {timeout}}}"

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use redis_tests::http::{get, Answer};
+use redis_tests::http::{Answer, get};
 use tempfile::TempDir;
 
 use crate::stage::Stage;

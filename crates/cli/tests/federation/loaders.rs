@@ -1,10 +1,10 @@
 //! Where records are found, and where they are not looked for.
 
-use redis_tests::http::{get, Answer};
+use redis_tests::http::{Answer, get};
 use redis_tests::{FileHost, Manners, Options, Server};
 
 use crate::resource::{check, field, record, target};
-use crate::shelf::{Shelf, Slot, HTTP};
+use crate::shelf::{HTTP, Shelf, Slot};
 use crate::stage::Stage;
 use crate::strangers::logged;
 

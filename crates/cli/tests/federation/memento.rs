@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use crawlspace_serve::config::Config;
-use crawlspace_serve::{server, Federation};
-use redis_tests::http::{ask, get, Answer};
+use crawlspace_serve::{Federation, server};
+use redis_tests::http::{Answer, ask, get};
 use tokio::net::TcpListener;
 
 use crate::index_api::archive;

@@ -6,7 +6,7 @@ mod figures;
 
 use std::path::Path;
 
-use redis_tests::http::{ask, get, Answer, Connection};
+use redis_tests::http::{Answer, Connection, ask, get};
 use tempfile::TempDir;
 
 use crate::index_api::archive;

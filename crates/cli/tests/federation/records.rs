@@ -8,7 +8,7 @@ use flate2::write::GzEncoder;
 use redis_tests::http::get;
 
 use crate::resource::target;
-use crate::shelf::{iso, Shelf, Slot, HTTP};
+use crate::shelf::{HTTP, Shelf, Slot, iso};
 use crate::stage::Stage;
 
 const URL: &str = "http://example.com/";

@@ -1,9 +1,9 @@
 //! Captures as they came: `/<coll>/<timestamp>id_/<url>`.
 
-use redis_tests::http::{ask, get, Answer};
+use redis_tests::http::{Answer, ask, get};
 
 use crate::resource::Archive;
-use crate::shelf::{iso, Shelf};
+use crate::shelf::{Shelf, iso};
 use crate::stage::Stage;
 use crate::stub::Stub;
 

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use redis_tests::archive::collection::{sha1_base32, Capture, Collection, Shape};
+use redis_tests::Rng;
+use redis_tests::archive::collection::{Capture, Collection, Shape, sha1_base32};
 use redis_tests::http::{Answer, Connection};
 use redis_tests::packages::{left_out, python};
-use redis_tests::Rng;
 use tempfile::TempDir;
 
 use crate::stage::Stage;

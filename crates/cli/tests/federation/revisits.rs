@@ -1,10 +1,10 @@
 //! Revisits, whose payload is in another record.
 
 use redis_tests::archive::collection::sha1_base32;
-use redis_tests::http::{get, Answer};
+use redis_tests::http::{Answer, get};
 
 use crate::resource::{check, field, record, target};
-use crate::shelf::{iso, Shelf, Slot, HTTP};
+use crate::shelf::{HTTP, Shelf, Slot, iso};
 use crate::stage::Stage;
 use crate::strangers::logged;
 

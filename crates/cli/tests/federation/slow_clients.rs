@@ -5,9 +5,9 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crawlspace_serve::config::Config;
-use crawlspace_serve::server::{serve, Options};
 use crawlspace_serve::Federation;
+use crawlspace_serve::config::Config;
+use crawlspace_serve::server::{Options, serve};
 use redis_tests::until;
 use tokio::runtime::Runtime;
 

@@ -1,7 +1,7 @@
 //! What strangers are told of failures, and what the operator is.
 
-use redis_tests::http::{get, Answer, Connection};
-use redis_tests::{until, ScriptedHost};
+use redis_tests::http::{Answer, Connection, get};
+use redis_tests::{ScriptedHost, until};
 use serde_json::Value;
 
 use crate::stage::Stage;

@@ -5,12 +5,12 @@ use std::process::Command;
 
 use redis_tests::http::ask;
 use redis_tests::packages::{left_out, node};
-use redis_tests::{until_some, Program};
+use redis_tests::{Program, until_some};
 
-use crate::page::browser::{chromium, ARGUMENTS};
-use crate::shelf::{iso, Shelf};
+use crate::page::browser::{ARGUMENTS, chromium};
+use crate::shelf::{Shelf, iso};
 use crate::stage::Stage;
-use crate::stub::{send, Asked, Stub};
+use crate::stub::{Asked, Stub, send};
 
 /// The release that is replayed with.
 const WABAC: &str = "@webrecorder/wabac@2.25.5";

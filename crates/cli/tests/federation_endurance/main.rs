@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use redis_tests::http::get;
-use redis_tests::{until, until_some, Program};
+use redis_tests::{Program, until, until_some};
 
 /// Each query is the first to a few of its group, so that no breaker spares anybody the waiting.
 const GROUPS: usize = 2_500;
@@ -62,16 +62,19 @@ fn ten_thousand_queries_with_a_source_that_hangs_leave_memory_and_files_as_they_
         let next = AtomicUsize::new(from);
         std::thread::scope(|scope| {
             for _ in 0..CLIENTS {
-                scope.spawn(|| loop {
-                    let number = next.fetch_add(1, Ordering::Relaxed);
-                    if number >= to {
-                        return;
+                scope.spawn(|| {
+                    loop {
+                        let number = next.fetch_add(1, Ordering::Relaxed);
+                        if number >= to {
+                            return;
+                        }
+                        let group = number % GROUPS;
+                        let answer =
+                            get(server, &format!("/g{group}/index?url=http://example.com/"));
+                        assert_eq!(answer.text().lines().count(), 50, "{answer:?}");
+                        let errors = answer.field("source-errors").unwrap_or_default();
+                        assert!(errors.contains("silent"), "{answer:?}");
                     }
-                    let group = number % GROUPS;
-                    let answer = get(server, &format!("/g{group}/index?url=http://example.com/"));
-                    assert_eq!(answer.text().lines().count(), 50, "{answer:?}");
-                    let errors = answer.field("source-errors").unwrap_or_default();
-                    assert!(errors.contains("silent"), "{answer:?}");
                 });
             }
         });

@@ -4,9 +4,9 @@ use redis_tests::archive::collection::Capture;
 use redis_tests::http::{ask, get};
 use redis_tests::pywb::App;
 
-use crate::answer::{lines, Line};
-use crate::data::{pywb, Data};
-use crate::record::{gunzipped, payload_of, Checked, Record};
+use crate::answer::{Line, lines};
+use crate::data::{Data, pywb};
+use crate::record::{Checked, Record, gunzipped, payload_of};
 use crate::stage::Stage;
 
 /// Captures of every kind, a few of each: pages, revisits, redirects, errors, codings.

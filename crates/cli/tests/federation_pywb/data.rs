@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use redis_tests::archive::collection::{Collection, Shape};
 use redis_tests::pywb::Pywb;
-use redis_tests::{ok, Options, Rng, Server};
+use redis_tests::{Options, Rng, Server, ok};
 use tempfile::TempDir;
 
 /// pywb, or `None` where it cannot be fetched.

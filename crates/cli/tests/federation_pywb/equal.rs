@@ -2,13 +2,13 @@
 
 use serde_json::{Map, Value};
 
-use crate::answer::{lines, Line};
-use crate::data::{pywb, Data};
+use crate::answer::{Line, lines};
+use crate::data::{Data, pywb};
 use crate::stage::Stage;
-use crate::table::{Accepted, Case, CASES};
-use redis_tests::http::{ask, get, Answer};
-use redis_tests::pywb::App;
+use crate::table::{Accepted, CASES, Case};
 use redis_tests::Rng;
+use redis_tests::http::{Answer, ask, get};
+use redis_tests::pywb::App;
 
 /// The member that only our rows have. In text it is the last one.
 const OWN: &str = "source_type";

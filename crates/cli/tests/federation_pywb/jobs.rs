@@ -5,16 +5,16 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use crawlspace_jobs::{Index, IndexCaches, IndexKind, Options, Work};
-use redis_tests::archive::collection::{Capture, Collection, Shape};
-use redis_tests::http::{get, Answer};
-use redis_tests::metadata::{write_metadata, Form};
-use redis_tests::pywb::App;
 use redis_tests::Rng;
+use redis_tests::archive::collection::{Capture, Collection, Shape};
+use redis_tests::http::{Answer, get};
+use redis_tests::metadata::{Form, write_metadata};
+use redis_tests::pywb::App;
 use tempfile::TempDir;
 
-use crate::answer::{lines, Line};
+use crate::answer::{Line, lines};
 use crate::data::pywb;
-use crate::record::{payload_of, Checked};
+use crate::record::{Checked, payload_of};
 use crate::stage::Stage;
 
 /// What two jobs have stored, and what their metadata files tell of it.

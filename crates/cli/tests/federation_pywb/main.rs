@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::process::Stdio;
 
-use data::{pywb, Data};
+use data::{Data, pywb};
 
 /// What is compared rests on the made-up archive being one that others can read.
 #[test]

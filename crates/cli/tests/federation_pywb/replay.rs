@@ -1,14 +1,14 @@
 //! Captures replayed through Memento, and by pywb with our APIs in place of its own.
 
-use redis_tests::archive::collection::{sha1_base32, Capture};
-use redis_tests::http::{ask, get, Answer};
+use redis_tests::archive::collection::{Capture, sha1_base32};
+use redis_tests::http::{Answer, ask, get};
 use redis_tests::pywb::Running;
 
 use crate::both_ways::encoded;
 use crate::both_ways::samples;
-use crate::data::{pywb, Data};
-use crate::record::{payload_of, Checked};
-use crate::shelf::{iso, Shelf};
+use crate::data::{Data, pywb};
+use crate::record::{Checked, payload_of};
+use crate::shelf::{Shelf, iso};
 use crate::stage::Stage;
 
 /// URLs that mean something else where they are not taken as they stand.

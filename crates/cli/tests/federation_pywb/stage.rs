@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
 
-use redis_tests::{until_some, Program};
+use redis_tests::{Program, until_some};
 use tempfile::TempDir;
 
 /// The server under test. Dropping it ends it.

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::stage::{ends, Stage};
+use crate::stage::{Stage, ends};
 
 #[test]
 fn a_copy_is_whole_and_of_its_own() {

@@ -6,9 +6,9 @@ use std::path::Path;
 use std::process::Stdio;
 
 use redis_tests::metadata::{Form, Metadata};
-use serde_json::{json, Value};
+use serde_json::{Value, json};
 
-use crate::stage::{ends, program, Stage};
+use crate::stage::{Stage, ends, program};
 
 fn numbers(value: &Value) -> Vec<u64> {
     let numbers = value.as_array().expect("an array").iter();

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use redis_tests::examples::matches_line;
-use redis_tests::{until_some, Program, Server};
+use redis_tests::{Program, Server, until_some};
 
 /// A fenced block: its language, and its lines.
 fn blocks(page: &str) -> Vec<(String, Vec<String>)> {

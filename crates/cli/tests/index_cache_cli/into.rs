@@ -3,11 +3,11 @@
 use crawlspace_archive::zipnum::Lookup;
 use crawlspace_client::dedupe::{Index, State};
 use redis_tests::{
-    assert_consistent, ok, until, Cluster, Options, Program, Relay, Server, Snapshot,
+    Cluster, Options, Program, Relay, Server, Snapshot, assert_consistent, ok, until,
 };
 use serde_json::Value;
 
-use crate::stage::{ends, Stage};
+use crate::stage::{Stage, ends};
 
 const PREFIX: &str = "{coll-42}:";
 

@@ -3,9 +3,9 @@
 use std::cell::Cell;
 
 use crawlspace_client::dedupe::{Index, Located, Profile, State};
-use crawlspace_jobs::load::{load, CrawlName, Error, Loaded, Outcome};
+use crawlspace_jobs::load::{CrawlName, Error, Loaded, Outcome, load};
 use crawlspace_jobs::{JobId, Work};
-use redis_tests::{assert_consistent, ok, sha256_of, Rng, Server, Snapshot};
+use redis_tests::{Rng, Server, Snapshot, assert_consistent, ok, sha256_of};
 
 const PREFIX: &str = "{coll-42}:";
 

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::stage::{ends, Stage};
+use crate::stage::{Stage, ends};
 
 /// A capture that is stored, as the CDX of a job has it: URL and date.
 fn stored(job: u64) -> (String, String) {
@@ -59,10 +59,12 @@ fn a_capture_is_found_by_url_by_date_and_by_digest() {
             .arg(&out)
             .args(["--digest", &digest, "--json"]);
         let found = ends(look, 0).json();
-        assert!(found.iter().all(|one| one["digest"]
-            .as_str()
-            .unwrap_or(&digest)
-            .ends_with(digest.rsplit(':').next().unwrap())));
+        assert!(found.iter().all(|one| {
+            one["digest"]
+                .as_str()
+                .unwrap_or(&digest)
+                .ends_with(digest.rsplit(':').next().unwrap())
+        }));
         assert!(found.iter().any(|one| one["url"] == url), "{found:?}");
     }
 }

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use crawlspace_jobs::{IndexCaches, IndexKind, Options, Work};
 use redis_tests::Rng;
-use serde_json::{json, Value};
+use serde_json::{Value, json};
 
-use crate::stage::{ends, lock_as_another_process, Stage};
+use crate::stage::{Stage, ends, lock_as_another_process};
 
 /// With indexes of jobs 1 and 2, of each of them and of both, and the CDX of one.
 pub fn built() -> Stage {

@@ -3,10 +3,10 @@
 use std::fs::{self, File};
 use std::path::Path;
 
-use serde_json::{json, Value};
+use serde_json::{Value, json};
 
 use crate::operations::{built, files, hold, listed};
-use crate::stage::{ends, Stage};
+use crate::stage::{Stage, ends};
 
 fn gc(stage: &Stage, words: &[&str], status: i32) -> Value {
     let words = [&["gc", "--grace", "0s", "--json"], words].concat();
@@ -130,10 +130,12 @@ fn what_is_in_use_stays_and_that_is_told() {
         (&json!(1), &json!(1))
     );
     assert_eq!(done["withinLimits"], false);
-    assert!(stage
-        .entry("fullcrawllogindex", "1-2-cache")
-        .join("url.idx")
-        .exists());
+    assert!(
+        stage
+            .entry("fullcrawllogindex", "1-2-cache")
+            .join("url.idx")
+            .exists()
+    );
     // It is as good as it was.
     let text = ends(stage.index(&["verify", "--json"]), 0).object();
     assert_eq!(text["entries"], 1);

@@ -5,10 +5,10 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use redis_tests::{answer, until_some, Program, ScriptedHost, Server};
+use redis_tests::{Program, ScriptedHost, Server, answer, until_some};
 use serde_json::json;
 
-use crate::stage::{ends, Stage};
+use crate::stage::{Stage, ends};
 
 /// `crawlspace serve` over the jobs of a stage, in a folder of caches of its own, and where it is.
 fn serve(stage: &Stage) -> (Program, String) {
@@ -54,10 +54,12 @@ fn an_index_of_a_server_is_kept_here_and_as_good_as_one_of_ours() {
     );
     assert_eq!(answer["missing"][0]["reason"], "no-job");
     assert!(got.errors.contains("job 9: no such job"), "{}", got.errors);
-    assert!(stage
-        .entry("FULL_CRAWL_LOG", "1-2-cache")
-        .join("url.cdxj")
-        .exists());
+    assert!(
+        stage
+            .entry("FULL_CRAWL_LOG", "1-2-cache")
+            .join("url.cdxj")
+            .exists()
+    );
 
     // It is looked through, listed, verified and collected like any other, without the server.
     drop(server);
@@ -75,9 +77,11 @@ fn an_index_of_a_server_is_kept_here_and_as_good_as_one_of_ours() {
     ];
     assert!(!ends(stage.index(&words), 0).out.is_empty());
     let listed = ends(stage.index(&["list", "--json"]), 0).json();
-    assert!(listed
-        .iter()
-        .any(|one| one["cache"] == "FULL_CRAWL_LOG" && one["state"] == "whole"));
+    assert!(
+        listed
+            .iter()
+            .any(|one| one["cache"] == "FULL_CRAWL_LOG" && one["state"] == "whole")
+    );
     ends(stage.index(&["verify"]), 0);
     assert_eq!(
         ends(get(&stage, &url, "full", "1-2", &["--strict"]), 0).object()["jobs"],

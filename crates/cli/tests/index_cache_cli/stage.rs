@@ -4,9 +4,9 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use redis_tests::harvest;
-use redis_tests::metadata::{write_metadata, Form};
 use redis_tests::Program;
+use redis_tests::harvest;
+use redis_tests::metadata::{Form, write_metadata};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -138,7 +138,7 @@ pub fn ends(command: Command, status: i32) -> Outcome {
 
 /// An open file description lock on a file, as another thread or process would have it.
 pub fn lock_as_another_process(path: &Path) -> File {
-    use nix::fcntl::{fcntl, FcntlArg};
+    use nix::fcntl::{FcntlArg, fcntl};
     use nix::libc;
     let file = File::options().read(true).write(true).open(path).unwrap();
     let lock = libc::flock {

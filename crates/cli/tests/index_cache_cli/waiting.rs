@@ -2,9 +2,9 @@
 
 use std::fs;
 
-use redis_tests::{on_terminal, until, Program};
+use redis_tests::{Program, on_terminal, until};
 
-use crate::stage::{ends, lock_as_another_process, Stage};
+use crate::stage::{Stage, ends, lock_as_another_process};
 
 #[test]
 fn somebody_who_builds_is_waited_for_and_named() {

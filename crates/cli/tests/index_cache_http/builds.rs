@@ -4,7 +4,7 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 
 use crawlspace_jobs::{Error, FileBasedCache, Form, JobSet, Work};
-use redis_tests::http::{get, Connection};
+use redis_tests::http::{Connection, get};
 use redis_tests::{until, until_some};
 
 use crate::archive::Stage as Archive;

@@ -2,9 +2,9 @@
 
 use std::net::{SocketAddr, TcpListener};
 
-use redis_tests::http::{get, Answer};
-use redis_tests::metadata::{metadata, Form};
-use redis_tests::{until, FileHost, Manners};
+use redis_tests::http::{Answer, get};
+use redis_tests::metadata::{Form, metadata};
+use redis_tests::{FileHost, Manners, until};
 use tempfile::TempDir;
 
 use crate::stage::Stage;

@@ -4,12 +4,12 @@ use std::io::Write;
 use std::time::Duration;
 
 use crawlspace_jobs::{Error, IndexKind, Work};
-use flate2::write::GzEncoder;
 use flate2::Compression;
-use redis_tests::{answer, Part, Rng, ScriptedHost};
+use flate2::write::GzEncoder;
+use redis_tests::{Part, Rng, ScriptedHost, answer};
 use tar::{EntryType, Header};
 
-use crate::parcels::{arrives, entry, fill, lines, made, packed, set, tar, tar_of, write, Desk};
+use crate::parcels::{Desk, arrives, entry, fill, lines, made, packed, set, tar, tar_of, write};
 
 /// What a client says of an answer, which leaves nothing behind.
 fn said(parts: Vec<Part>) -> String {
@@ -322,7 +322,9 @@ fn it_has_to_be_the_index_that_was_asked_for() {
     let good = tar(&entry(folder.path(), IndexKind::Dedup, "1,2"));
     let host = ScriptedHost::start(move |_| arrives(&good));
     let client = desk.strict(&host.url(""));
-    assert!(client
-        .get_index(IndexKind::Dedup, &set("1,2"), &Work::default())
-        .is_ok());
+    assert!(
+        client
+            .get_index(IndexKind::Dedup, &set("1,2"), &Work::default())
+            .is_ok()
+    );
 }

@@ -8,7 +8,7 @@ use crawlspace_jobs::{IndexKind, Work};
 use redis_tests::http::get;
 
 use crate::archive::{self, Stage as Archive};
-use crate::parcels::{set, Desk};
+use crate::parcels::{Desk, set};
 use crate::server::{figure, start};
 
 #[test]

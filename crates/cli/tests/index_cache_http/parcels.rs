@@ -8,9 +8,9 @@ use crawlspace_jobs::{
     Draft, Entry, Error, FileBasedCache, IndexKind, IndexRequestClient, JobSet, Options, Parcel,
     Work,
 };
-use flate2::write::GzEncoder;
 use flate2::Compression;
-use redis_tests::{answer, Part};
+use flate2::write::GzEncoder;
+use redis_tests::{Part, answer};
 
 /// The text of the lines by URL of a set, and those by digest.
 pub fn lines(jobs: &str) -> (String, String) {

@@ -5,11 +5,11 @@ use std::process::Command;
 
 use crawlspace_jobs::{IndexKind, Work};
 use redis_tests::http::get;
-use redis_tests::{until, Part, Program, ScriptedHost};
+use redis_tests::{Part, Program, ScriptedHost, until};
 use serde_json::Value;
 
 use crate::archive::Stage as Archive;
-use crate::parcels::{arrives, made, set, tar_of, write, Desk};
+use crate::parcels::{Desk, arrives, made, set, tar_of, write};
 use crate::server::start;
 
 fn client(server: &str, kind: &str, jobs: &str, cache_dir: &Path) -> Program {
@@ -63,11 +63,13 @@ fn a_client_that_dies_leaves_nothing_that_is_in_the_way() {
     until("it writes", || draft.join("digest.cdxj").exists());
     program.kill9();
     assert!(draft.exists());
-    assert!(!desk
-        .options
-        .cache_dir
-        .join("FULL_CRAWL_LOG/1-2-cache")
-        .exists());
+    assert!(
+        !desk
+            .options
+            .cache_dir
+            .join("FULL_CRAWL_LOG/1-2-cache")
+            .exists()
+    );
 
     let host = ScriptedHost::start(move |_| arrives(&tar));
     let client = desk.strict(&host.url(""));

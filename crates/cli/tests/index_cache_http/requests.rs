@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crawlspace_jobs::{Error, IndexKind, Missing, Options, Work};
-use redis_tests::{answer, Part, ScriptedHost};
+use redis_tests::{Part, ScriptedHost, answer};
 
-use crate::parcels::{arrives, lines, set, tar_of, Desk};
+use crate::parcels::{Desk, arrives, lines, set, tar_of};
 
 fn text(index: &crawlspace_jobs::Index, name: &str) -> String {
     std::fs::read_to_string(index.entry.path().join(name)).unwrap()
@@ -32,15 +32,19 @@ fn an_index_is_fetched_once_and_unzipped() {
         let manifest = index.entry.manifest();
         assert_eq!(manifest.counts["lines"], 500);
         assert_eq!(manifest.notes, ["3 lines were none"]);
-        assert!(manifest.inputs[0]
-            .name
-            .starts_with(&host.url("/base/_indexes/dedup?jobs=1,2")));
+        assert!(
+            manifest.inputs[0]
+                .name
+                .starts_with(&host.url("/base/_indexes/dedup?jobs=1,2"))
+        );
     }
     let asked = host.asked();
     assert_eq!(asked.len(), 1);
-    assert!(asked[0]
-        .target
-        .starts_with("/base/_indexes/dedup?jobs=1,2&wait="));
+    assert!(
+        asked[0]
+            .target
+            .starts_with("/base/_indexes/dedup?jobs=1,2&wait=")
+    );
     assert_eq!(
         desk.files(),
         [
@@ -78,12 +82,13 @@ fn every_kind_has_its_folder() {
             path.parent().unwrap().file_name().unwrap(),
             kind.client_folder()
         );
-        assert!(path
-            .file_name()
-            .unwrap()
-            .to_str()
-            .unwrap()
-            .starts_with("1-2-3-4-"));
+        assert!(
+            path.file_name()
+                .unwrap()
+                .to_str()
+                .unwrap()
+                .starts_with("1-2-3-4-")
+        );
         let by_url = match kind {
             IndexKind::Cdx => std::fs::read_to_string(path).unwrap(),
             _ => text(&index, "url.cdxj"),
@@ -131,11 +136,13 @@ fn what_is_partial_has_its_own_name_and_the_rest_is_asked_for_later() {
         assert!(why.contains("does not say why"), "{why}");
         assert_eq!(host.asked().len(), 1);
     }
-    assert!(!desk
-        .options
-        .cache_dir
-        .join("FULL_CRAWL_LOG/1-2-7-8-cache")
-        .exists());
+    assert!(
+        !desk
+            .options
+            .cache_dir
+            .join("FULL_CRAWL_LOG/1-2-7-8-cache")
+            .exists()
+    );
 
     desk.options.retry_missing = Duration::ZERO;
     assert_eq!(ask(&desk).found, set("1,2"));

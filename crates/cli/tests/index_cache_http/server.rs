@@ -3,7 +3,7 @@
 use std::io::Read;
 
 use crawlspace_jobs::{IndexKind, Manifest, Work};
-use redis_tests::http::{ask, get, Answer};
+use redis_tests::http::{Answer, ask, get};
 use redis_tests::metadata::Form;
 use redis_tests::until;
 

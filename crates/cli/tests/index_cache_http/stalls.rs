@@ -5,11 +5,11 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crawlspace_jobs::operations::{list, State};
 use crawlspace_jobs::IndexKind;
-use crawlspace_serve::config::Config;
-use crawlspace_serve::server::{serve, Options};
+use crawlspace_jobs::operations::{State, list};
 use crawlspace_serve::Federation;
+use crawlspace_serve::config::Config;
+use crawlspace_serve::server::{Options, serve};
 use redis_tests::until;
 
 use crate::archive::Stage as Archive;

@@ -2,11 +2,11 @@
 
 use std::fs;
 
-use redis_tests::archive::{store, Entry, Layout, Shape};
-use redis_tests::{ok, plain_hash, sha256_of, Options, Rng};
+use redis_tests::archive::{Entry, Layout, Shape, store};
+use redis_tests::{Options, Rng, ok, plain_hash, sha256_of};
 use serde_json::json;
 
-use crate::stage::{assert_over, report, Outcome, Stage, COPY};
+use crate::stage::{COPY, Outcome, Stage, assert_over, report};
 
 /// Crawls in which no payload is stored twice, so that it does not matter which file came first.
 fn plain() -> Shape {

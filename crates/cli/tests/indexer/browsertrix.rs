@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use redis_tests::archive::{Crawl, Kind, Shape};
-use redis_tests::{counts, int, ok, set_key, until, Options, Relay, Reply, Server, Wire};
-use serde_json::{json, Value};
+use redis_tests::{Options, Relay, Reply, Server, Wire, counts, int, ok, set_key, until};
+use serde_json::{Value, json};
 
 use crate::guards::larger;
-use crate::stage::{assert_over, report, succeeded, Stage, COPY, LIVE};
+use crate::stage::{COPY, LIVE, Stage, assert_over, report, succeeded};
 
 /// What a revisit is taken to have, in bytes.
 const REVISIT: u64 = 1000;

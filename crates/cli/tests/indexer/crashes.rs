@@ -1,10 +1,10 @@
 //! Indexers, servers and connections that die at any point, again and again.
 
 use redis_tests::archive::Shape;
-use redis_tests::{ok, until, Ended, Options, Program, Relay, Rng};
+use redis_tests::{Ended, Options, Program, Relay, Rng, ok, until};
 
 use crate::guards::larger;
-use crate::stage::{report, Indexer, Stage, COPY};
+use crate::stage::{COPY, Indexer, Stage, report};
 
 /// How many bytes an import sends that nothing disturbs.
 fn undisturbed(stage: &Stage, relay: &Relay) -> u64 {

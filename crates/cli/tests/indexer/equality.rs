@@ -1,10 +1,10 @@
 //! What was crawled live, and what an import makes of the files.
 
 use redis_tests::archive::{Entry, Shape};
-use redis_tests::{is_packed, ok, plain_hash, Cluster, Options};
+use redis_tests::{Cluster, Options, is_packed, ok, plain_hash};
 use serde_json::json;
 
-use crate::stage::{assert_over, Indexer, Outcome, Stage, COPY, LIVE};
+use crate::stage::{COPY, Indexer, LIVE, Outcome, Stage, assert_over};
 
 #[test]
 fn an_import_gives_what_the_live_crawls_gave() {

@@ -1,9 +1,9 @@
 //! Several indexers share the work, and some of them die, or sleep for too long.
 
 use redis_tests::archive::Shape;
-use redis_tests::{ok, until, Options, Relay};
+use redis_tests::{Options, Relay, ok, until};
 
-use crate::stage::{succeeded, Stage};
+use crate::stage::{Stage, succeeded};
 
 /// Larger crawls, so that there is a middle to be interrupted in.
 pub fn larger() -> Shape {

@@ -2,12 +2,12 @@
 
 use std::fs;
 
-use redis_tests::archive::{crawl, Crawl, Crawler, Entry, Folder, Layout, Shape};
-use redis_tests::{ok, plain_hash, set_key, until, Options, Relay, Rng, Server};
+use redis_tests::archive::{Crawl, Crawler, Entry, Folder, Layout, Shape, crawl};
+use redis_tests::{Options, Relay, Rng, Server, ok, plain_hash, set_key, until};
 use serde_json::json;
 
 use crate::guards::larger;
-use crate::stage::{assert_over, succeeded, Indexer, Outcome, Stage, COPY};
+use crate::stage::{COPY, Indexer, Outcome, Stage, assert_over, succeeded};
 
 /// A server, and one file of a plain crawl of so many captures in a folder.
 fn one_file(captures: u64) -> (Server, Folder, Crawl) {

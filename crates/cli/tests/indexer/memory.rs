@@ -4,12 +4,12 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::time::{Duration, Instant};
 
-use flate2::write::GzEncoder;
 use flate2::Compression;
-use redis_tests::archive::{store_in, Folder};
-use redis_tests::{assert_consistent, ok, sha256_of, until, Ended, Rng, Server};
+use flate2::write::GzEncoder;
+use redis_tests::archive::{Folder, store_in};
+use redis_tests::{Ended, Rng, Server, assert_consistent, ok, sha256_of, until};
 
-use crate::stage::{succeeded, Indexer, COPY};
+use crate::stage::{COPY, Indexer, succeeded};
 
 /// What a build without optimization does in half a minute.
 const LINES: u64 = if cfg!(debug_assertions) {

@@ -3,10 +3,10 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use redis_tests::archive::{Entry, Shape};
-use redis_tests::{ok, until, Options, Relay};
+use redis_tests::{Options, Relay, ok, until};
 
 use crate::guards::larger;
-use crate::stage::{succeeded, Stage, COPY};
+use crate::stage::{COPY, Stage, succeeded};
 
 #[test]
 fn progress_goes_from_nothing_to_all_and_never_back() {

@@ -3,9 +3,9 @@
 use std::fs;
 
 use redis_tests::archive::{Entry, Shape};
-use redis_tests::{ok, plain_hash, Options};
+use redis_tests::{Options, ok, plain_hash};
 
-use crate::stage::{assert_over, Indexer, Outcome, Stage, COPY, LIVE};
+use crate::stage::{COPY, Indexer, LIVE, Outcome, Stage, assert_over};
 
 impl Stage {
     /// The files of all crawls but these.
@@ -383,7 +383,9 @@ fn while_nobody_knows_whose_an_entry_is_nothing_is_removed() {
     let id = redis_tests::archive::json_text(&stage.crawls[0].id);
     let manifest = stage.folder.file("whose.json");
     // The second entry might be any file of any crawl.
-    let json = format!("{{\"resources\": [{{\"path\": \"missing.wacz\", \"crawlId\": {id}}}, {{\"name\": \"x\"}}]}}");
+    let json = format!(
+        "{{\"resources\": [{{\"path\": \"missing.wacz\", \"crawlId\": {id}}}, {{\"name\": \"x\"}}]}}"
+    );
     fs::write(&manifest, json).expect("it is written");
     let import = stage.import_of(manifest.to_str().expect("a plain path"));
     for import in [import.clone(), import.flag("--remove")] {

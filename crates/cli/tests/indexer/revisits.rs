@@ -1,10 +1,10 @@
 //! Revisits and their originals, in whatever order they come.
 
-use redis_tests::archive::{crawl, Entry, Kind, Shape};
-use redis_tests::{ok, until, Options, Relay};
+use redis_tests::archive::{Entry, Kind, Shape, crawl};
+use redis_tests::{Options, Relay, ok, until};
 
 use crate::manifests::reordered;
-use crate::stage::{assert_over, import_keys, succeeded, Indexer, Outcome, Stage, COPY};
+use crate::stage::{COPY, Indexer, Outcome, Stage, assert_over, import_keys, succeeded};
 
 /// Crawls in which no payload is stored twice, so that it does not matter which of them is taken for the first.
 fn plain() -> Shape {

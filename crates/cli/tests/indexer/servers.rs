@@ -1,9 +1,9 @@
 //! Servers that are full, gone, locked, or none of ours.
 
-use redis_tests::{ok, until, Options, Relay};
+use redis_tests::{Options, Relay, ok, until};
 
 use crate::guards::larger;
-use crate::stage::{Indexer, Stage, COPY};
+use crate::stage::{COPY, Indexer, Stage};
 
 #[test]
 fn a_server_that_goes_away_is_named_and_the_import_can_go_on() {

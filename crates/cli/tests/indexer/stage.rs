@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::process::Command;
 
-use redis_tests::archive::{crawl, Crawl, Crawler, Folder, Shape};
+use redis_tests::archive::{Crawl, Crawler, Folder, Shape, crawl};
 use redis_tests::{
-    assert_consistent, counts, ok, plain_view, set_key, Ended, Options, Program, Relay, Reply, Rng,
-    Server, Snapshot, Wire,
+    Ended, Options, Program, Relay, Reply, Rng, Server, Snapshot, Wire, assert_consistent, counts,
+    ok, plain_view, set_key,
 };
 use serde_json::Value;
 

@@ -2,11 +2,11 @@
 
 use std::fs;
 
-use redis_tests::archive::{store, Entry, Shape};
-use redis_tests::{ok, FileHost, Manners, Options};
+use redis_tests::archive::{Entry, Shape, store};
+use redis_tests::{FileHost, Manners, Options, ok};
 use serde_json::json;
 
-use crate::stage::{Indexer, Stage, COPY};
+use crate::stage::{COPY, Indexer, Stage};
 
 /// Crawls in which no payload is stored twice, so that it does not matter which file came first.
 fn plain() -> Shape {
@@ -221,11 +221,7 @@ fn a_manifest_from_elsewhere_has_no_say_over_files_here() {
     let url = format!("file://{}", here.display()).replace(' ', "%20");
     for path in [here.to_string_lossy().into_owned(), url] {
         let import = manifest(&stage, &host, |n, e| {
-            if n == 0 {
-                path.clone()
-            } else {
-                relative(n, e)
-            }
+            if n == 0 { path.clone() } else { relative(n, e) }
         });
         let failed = import.fails_some();
         assert_eq!(

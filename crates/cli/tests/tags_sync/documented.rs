@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use redis_tests::{until, Server};
+use redis_tests::{Server, until};
 
 use crate::postgres::Postgres;
-use crate::stage::{crawlspace, Stage};
+use crate::stage::{Stage, crawlspace};
 
 /// The fenced blocks of a language.
 fn blocks(language: &str) -> Vec<String> {

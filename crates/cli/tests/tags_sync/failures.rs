@@ -1,6 +1,6 @@
 //! Servers that die, and a space that somebody else writes to.
 
-use redis_tests::{until, Options};
+use redis_tests::{Options, until};
 
 use crate::stage::Stage;
 

@@ -1,6 +1,6 @@
 //! Changes of the table are changes of the space.
 
-use redis_tests::{until, Rng};
+use redis_tests::{Rng, until};
 
 use crate::stage::Stage;
 
@@ -33,9 +33,10 @@ fn each_change_of_the_table_is_followed() {
     assert!(sync.is_alive());
     assert_eq!(sync.loads(), 1, "no change needed a load");
     assert_eq!(sync.errors(), "");
-    assert!(sync
-        .out()
-        .contains("coll:1 -> org:1 private\ncoll:1 -> org:1\n"));
+    assert!(
+        sync.out()
+            .contains("coll:1 -> org:1 private\ncoll:1 -> org:1\n")
+    );
     assert!(sync.out().contains("coll:6 ->\n"));
 
     sync.signal("TERM");

@@ -5,7 +5,7 @@ use std::io::Write;
 use redis_tests::{Reply, Server};
 use serde_json::Value;
 
-use crate::stage::{crawlspace, Space, Stage};
+use crate::stage::{Space, Stage, crawlspace};
 
 fn space(entries: &[(&str, &str)]) -> Space {
     let own = |&(id, tags): &(&str, &str)| (id.to_owned(), tags.to_owned());

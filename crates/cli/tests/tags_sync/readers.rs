@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use redis_tests::{until, Wire};
+use redis_tests::{Wire, until};
 
 use crate::stage::Stage;
 

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 
 use postgres::Client;
-use redis_tests::{until, until_some, within, Reply, Server};
+use redis_tests::{Reply, Server, until, until_some, within};
 use tempfile::TempDir;
 
 use crate::postgres::Postgres;

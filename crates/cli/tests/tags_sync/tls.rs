@@ -41,10 +41,12 @@ fn the_server_must_prove_who_it_is_when_tls_is_required() {
 
     let said = stage.refused(&["--postgres", &require]);
     assert!(said.contains("TLS"), "{said}");
-    assert!(stage
-        .run(&["--once", "--postgres", &prefer])
-        .status
-        .success());
+    assert!(
+        stage
+            .run(&["--once", "--postgres", &prefer])
+            .status
+            .success()
+    );
 
     certificates(stage.postgres.dir());
     stage.postgres.restart_with("ssl=on");

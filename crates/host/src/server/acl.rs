@@ -7,7 +7,7 @@ use std::os::raw::c_int;
 
 use crate::text::Shown;
 
-use super::api::{context_flags, raw, rm, Ctx, RmString};
+use super::api::{Ctx, RmString, context_flags, raw, rm};
 use super::main_thread::MainThread;
 
 /// What a command does to a key.

@@ -1,6 +1,6 @@
 //! A cursor over the arguments of a command.
 
-use crate::text::{parse_unsigned, Shown};
+use crate::text::{Shown, parse_unsigned};
 
 /// Arguments after the command's name, read from left to right. Errors name the argument and its
 /// position, counted as a person would: the first one after the command's name is 1.

@@ -5,10 +5,10 @@ use std::ptr;
 
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
-use super::api::{context_flags, raw, rm, Ctx, RawCtx};
+use super::api::{Ctx, RawCtx, context_flags, raw, rm};
 use super::guard::guarded;
 use super::main_thread::MainThread;
-use super::reply::{send_outcome, Outcome};
+use super::reply::{Outcome, send_outcome};
 
 /// A client that waits. It must be answered once, or dropped when it is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

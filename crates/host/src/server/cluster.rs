@@ -21,9 +21,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use smallvec::SmallVec;
 
-use crate::cluster::{hash_tag, slot_of, Nodes, Open, SLOTS};
+use crate::cluster::{Nodes, Open, SLOTS, hash_tag, slot_of};
 
-use super::api::{context_flags, raw, rm, Ctx, RmString};
+use super::api::{Ctx, RmString, context_flags, raw, rm};
 use super::call_reply::CallReply;
 
 static IN_CLUSTER: AtomicBool = AtomicBool::new(false);
@@ -169,7 +169,9 @@ pub(crate) fn not_here(key: &RmString, refusal: &str) -> Option<String> {
 }
 
 fn try_again(slot: usize) -> String {
-    format!("TRYAGAIN slot {slot} is moving key by key, and only a part of the keys of this prefix is here; try again until it has moved")
+    format!(
+        "TRYAGAIN slot {slot} is moving key by key, and only a part of the keys of this prefix is here; try again until it has moved"
+    )
 }
 
 /// Host and port under which clients reach a node.

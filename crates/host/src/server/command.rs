@@ -8,7 +8,7 @@ use std::rc::Rc;
 use smallvec::SmallVec;
 
 use super::acl::User;
-use super::api::{c_string, raw, rm, selected_db, string_bytes, Ctx, RawCtx, RmString};
+use super::api::{Ctx, RawCtx, RmString, c_string, raw, rm, selected_db, string_bytes};
 use super::args::Args;
 use super::cluster::{self, in_cluster};
 use super::guard::guarded;

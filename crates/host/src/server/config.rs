@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 use std::os::raw::{c_char, c_int, c_longlong, c_void};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering::Relaxed};
 
-use super::api::{c_string, raw, rm, Ctx};
+use super::api::{Ctx, c_string, raw, rm};
 
 /// A setting of a family.
 #[derive(Clone, Copy)]

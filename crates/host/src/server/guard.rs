@@ -1,9 +1,9 @@
 //! No panic leaves the module: every callback runs inside [`guarded`].
 
 use std::any::Any;
-use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use super::api::{log, Ctx, Level};
+use super::api::{Ctx, Level, log};
 use super::info;
 
 /// Runs a callback. A panic in it is logged and counted, and comes back as its text.

@@ -4,7 +4,7 @@ use std::ffi::CStr;
 use std::os::raw::{c_int, c_ulonglong};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::api::{raw, rm, Ctx};
+use super::api::{Ctx, raw, rm};
 use super::guard::guarded;
 use super::main_thread::MainThread;
 

@@ -9,13 +9,13 @@ use std::collections::VecDeque;
 use std::os::raw::{c_int, c_void};
 use std::time::{Duration, Instant};
 
-use super::api::{context_flags, raw, rm, Ctx, RawCtx};
-use super::blocked::{can_block, BlockedClient};
+use super::api::{Ctx, RawCtx, context_flags, raw, rm};
+use super::blocked::{BlockedClient, can_block};
 use super::cluster::in_cluster;
 use super::config;
 use super::event;
 use super::guard::guarded;
-use super::info::{JOBS_DONE, JOBS_RUNNING, SLICES, SLICE_LONGEST_CPU_US, SLICE_LONGEST_US};
+use super::info::{JOBS_DONE, JOBS_RUNNING, SLICE_LONGEST_CPU_US, SLICE_LONGEST_US, SLICES};
 use super::main_thread::MainThread;
 use super::notify::{Change, Listener};
 use super::reply::Outcome;
@@ -125,11 +125,9 @@ pub fn submit(ctx: Ctx, id: JobId, mut job: Box<dyn Slices>, may_attach: bool) -
         .queues
         .iter()
         .any(|q| stands_for(q, &id.queue));
-    if idle {
-        if let Progress::Done(outcome) = timed_slice(ctx, &mut *job) {
-            JOBS_DONE.add(1);
-            return Submitted::Done(outcome);
-        }
+    if idle && let Progress::Done(outcome) = timed_slice(ctx, &mut *job) {
+        JOBS_DONE.add(1);
+        return Submitted::Done(outcome);
     }
     let client = BlockedClient::block(ctx, drop_client, None);
     let mut runner = RUNNER.borrow();
@@ -368,7 +366,7 @@ pub(crate) fn run_turn(ctx: Ctx) -> Result<(), String> {
         Some(Turn::Slice) => run_slice(ctx),
         Some(Turn::Alarm) => super::alarm::run_sleepers(ctx),
         None => {
-            return Err("ERR crawlspace.slice is internal; only the module calls it".to_string())
+            return Err("ERR crawlspace.slice is internal; only the module calls it".to_string());
         }
     }
     Ok(())

@@ -5,7 +5,7 @@ use std::os::raw::{c_char, c_int};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use super::api::{log, raw, rm, string_bytes, Ctx, Level, RawCtx};
+use super::api::{Ctx, Level, RawCtx, log, raw, rm, string_bytes};
 use super::config::Setting;
 use super::info::Metric;
 use super::{alarm, cluster, config, guard, info, job, notify, worker};

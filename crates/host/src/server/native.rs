@@ -9,7 +9,7 @@ use std::os::raw::{c_char, c_int, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
-use super::api::{log, raw, rm, Ctx, Level};
+use super::api::{Ctx, Level, log, raw, rm};
 use super::guard::guarded;
 use crate::defrag::Mover;
 use crate::slices::Time;

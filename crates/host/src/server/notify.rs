@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::ffi::CStr;
 use std::os::raw::{c_char, c_int, c_void};
 
-use super::api::{context_flags, raw, rm, selected_db, string_bytes, Ctx, RawCtx};
+use super::api::{Ctx, RawCtx, context_flags, raw, rm, selected_db, string_bytes};
 use super::cluster;
 use super::guard::guarded;
 use super::main_thread::MainThread;

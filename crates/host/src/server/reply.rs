@@ -4,7 +4,7 @@ use std::os::raw::c_long;
 
 use crate::reply::Reply;
 
-use super::api::{c_string, rm, Ctx};
+use super::api::{Ctx, c_string, rm};
 
 /// What a command came to: an answer, or an error text with its code word first.
 pub type Outcome = Result<Reply, String>;

@@ -13,13 +13,13 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
-use super::api::{raw, rm, Ctx, RmString};
+use super::api::{Ctx, RmString, raw, rm};
 use super::blocked::can_block;
 use super::command::Answer;
 use super::event;
 use super::guard::guarded;
 use super::main_thread::MainThread;
-use super::reply::{send_outcome, Outcome};
+use super::reply::{Outcome, send_outcome};
 use crate::turns::{Next, Taken, Turn, Turns};
 
 /// Most threads, the one for light work left out.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::super::{Error, JobId, JobSet, Work};
 use super::entry::Held;
-use super::{manifest_of, Entry, Manifest, MultiFileBasedCache};
+use super::{Entry, Manifest, MultiFileBasedCache, manifest_of};
 
 /// What the names of entries end with.
 const END: &str = "-cache";
@@ -39,10 +39,11 @@ impl MultiFileBasedCache {
         let mut sets = Vec::new();
         for (_, name) in candidates.into_iter().take(LOOKED_AT) {
             work.check()?;
-            if let Some(manifest) = self.peek(&name) {
-                if manifest.jobs.len() < jobs.len() && manifest.jobs.is_subset(jobs) {
-                    sets.push((name, manifest));
-                }
+            if let Some(manifest) = self.peek(&name)
+                && manifest.jobs.len() < jobs.len()
+                && manifest.jobs.is_subset(jobs)
+            {
+                sets.push((name, manifest));
             }
         }
         sets.sort_by_key(|(_, manifest)| Reverse(manifest.jobs.len()));

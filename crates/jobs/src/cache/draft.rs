@@ -4,13 +4,13 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{renameat_with, RenameFlags, CWD};
+use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 
 use super::super::{Error, Work};
 use super::lock::Lock;
-use super::manifest::{sum, FileSum, Input, Manifest};
-use super::{is_absent, manifest_of, with_end, Form};
+use super::manifest::{FileSum, Input, Manifest, sum};
+use super::{Form, is_absent, manifest_of, with_end};
 
 /// A folder beside the entry in which its files are made. Dropped before it is published, it goes away with all
 /// that is in it.

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::super::Error;
-use super::lock::{try_lock, unlock, Mode};
-use super::manifest::{Manifest, LARGEST};
+use super::lock::{Mode, try_lock, unlock};
+use super::manifest::{LARGEST, Manifest};
 use super::seen::Stamp;
-use super::{is_absent, manifest_of, open_file, Form};
+use super::{Form, is_absent, manifest_of, open_file};
 
 /// A whole entry of a cache. It is not removed to make room as long as this lives: a shared lock on its manifest
 /// says so to all processes, and goes away with them.

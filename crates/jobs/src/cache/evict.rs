@@ -6,9 +6,9 @@ use std::time::{Duration, SystemTime};
 
 use super::super::Error;
 use super::draft::{gone, remove, sync, temporary};
-use super::lock::{try_lock, Lock, Mode};
+use super::lock::{Lock, Mode, try_lock};
 use super::seen::last_used;
-use super::{is_absent, manifest_of, with_end, Form};
+use super::{Form, is_absent, manifest_of, with_end};
 
 /// What became of an entry that was to go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use super::super::{Error, Id, Work};
 use super::entry::Held;
 use super::manifest::sum;
 use super::seen::{self, Seen};
-use super::{file_of, manifest_of, Entry, FileBasedCache, Form, Manifest};
+use super::{Entry, FileBasedCache, Form, Manifest, file_of, manifest_of};
 
 /// Interval at which an entry in use is marked as such.
 const MARKED: Duration = Duration::from_secs(30);

@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-use xxhash_rust::xxh3::{xxh3_128, Xxh3};
+use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
 use super::super::{Error, JobSet, Work};
 use super::{is_absent, open_file};
@@ -206,7 +206,7 @@ pub(crate) fn hex(sum: u128) -> String {
 }
 
 mod as_text {
-    use serde::{de::Error, Deserialize, Deserializer, Serializer};
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
     use super::JobSet;
 

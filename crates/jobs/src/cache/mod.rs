@@ -30,16 +30,16 @@ use nix::libc;
 use serde::Serialize;
 
 pub use self::draft::Draft;
-pub(crate) use self::draft::{sync, MANIFEST};
-pub(crate) use self::entry::file_of;
+pub(crate) use self::draft::{MANIFEST, sync};
 pub use self::entry::Entry;
 use self::entry::Held;
+pub(crate) use self::entry::file_of;
 pub use self::evict::Eviction;
 pub(crate) use self::evict::{clean, evict};
-pub(crate) use self::lock::{is_in_use, owner, Acquired, Lock};
+pub(crate) use self::lock::{Acquired, Lock, is_in_use, owner};
 use self::look::Known;
-pub(crate) use self::manifest::{read_manifest, sum};
 pub use self::manifest::{FileSum, Input, Manifest};
+pub(crate) use self::manifest::{read_manifest, sum};
 pub(crate) use self::seen::last_used;
 use super::{Error, Id, JobSet, Work};
 

@@ -16,7 +16,7 @@ use std::ops::Range;
 
 use memchr::memrchr;
 
-use crawlspace_archive::lines::fields::{is_number, is_word, number, Fields};
+use crawlspace_archive::lines::fields::{Fields, is_number, is_word, number};
 use crawlspace_archive::lines::{Bad, MAX_LINE};
 pub use notes::Origin;
 

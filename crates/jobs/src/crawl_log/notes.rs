@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use memchr::{memchr, memchr2_iter, memchr_iter};
+use memchr::{memchr, memchr_iter, memchr2_iter};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 

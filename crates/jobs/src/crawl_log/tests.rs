@@ -19,7 +19,9 @@ fn parse(line: &str) -> Line<'_> {
 }
 
 fn with_notes(notes: &str) -> String {
-    format!("2009-05-25T13:00:00.992Z 200 97 http://a.dk/ - - text/html #016 20090525130000915+76 sha1:ABC - {notes}")
+    format!(
+        "2009-05-25T13:00:00.992Z 200 97 http://a.dk/ - - text/html #016 20090525130000915+76 sha1:ABC - {notes}"
+    )
 }
 
 fn origin(file: &str, offset: u64) -> Option<Origin<'_>> {
@@ -77,7 +79,9 @@ fn what_was_not_fetched_is_no_capture_and_not_bad() {
     ] {
         assert!(!parse(line).is_capture(), "{line}");
     }
-    let name = parse("2015-07-17T22:32:23.672Z 1 58 dns:a.dk P http://a.dk/ text/dns #045 20150717223214881+316 sha1:A - -");
+    let name = parse(
+        "2015-07-17T22:32:23.672Z 1 58 dns:a.dk P http://a.dk/ text/dns #045 20150717223214881+316 sha1:A - -",
+    );
     assert!(name.is_capture());
     let without_digest = "2005-05-06T11:47:28.550Z 1 53 dns:a.dk P http://a.dk/ text/dns #002 20050506114728471+31 - - -";
     let name = parse(without_digest);
@@ -264,9 +268,11 @@ fn a_line_that_was_cut_or_garbled_is_never_more_than_bad() {
                 found.date(),
             );
             assert_eq!(line.get(found.url_range()), Some(found.url.as_bytes()));
-            assert!(found
-                .digest
-                .is_none_or(|digest| digest.bytes().all(|b| b.is_ascii_graphic())));
+            assert!(
+                found
+                    .digest
+                    .is_none_or(|digest| digest.bytes().all(|b| b.is_ascii_graphic()))
+            );
         }
     };
     for line in [OLD, NEW] {

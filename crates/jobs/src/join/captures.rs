@@ -4,10 +4,10 @@ use std::cmp::Ordering;
 use std::io::BufRead;
 use std::ops::Range;
 
-use super::super::cdx_line::{is_header, Line};
-use super::super::crawl_log::Origin;
 use super::super::Error;
-use super::{read, unsorted, Counts};
+use super::super::cdx_line::{Line, is_header};
+use super::super::crawl_log::Origin;
+use super::{Counts, read, unsorted};
 use crawlspace_archive::lines::Reader;
 
 /// What the rows of one URL may take, in bytes.

@@ -20,7 +20,7 @@ use crawlspace_cdx::surt::urlkey;
 
 use self::captures::Captures;
 pub use self::row::Row;
-use super::{crawl_log, Error, JobId, Work};
+use super::{Error, JobId, Work, crawl_log};
 use crawlspace_archive::lines::fields::is_word;
 use crawlspace_archive::lines::{Bad, Reader, Tally};
 

@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use crawlspace_cdx::{Field, Format, Line, Read};
-use redis_tests::{harvest, Rng};
+use redis_tests::{Rng, harvest};
 
 use super::*;
 use crate::cdx_line;
@@ -24,7 +24,9 @@ fn join(crawl_log: &[u8], cdx: Option<&[u8]>, flavour: Flavour) -> Result<Found,
 }
 
 fn fetched(url: &str, date: &str, notes: &str) -> String {
-    format!("2009-05-25T13:00:00.992Z 200 97 {url} - - image/png #016 {date}915+76 sha1:ABC - {notes}\n")
+    format!(
+        "2009-05-25T13:00:00.992Z 200 97 {url} - - image/png #016 {date}915+76 sha1:ABC - {notes}\n"
+    )
 }
 
 fn stored(url: &str, date: &str, file: &str, offset: u64) -> String {

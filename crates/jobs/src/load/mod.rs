@@ -19,10 +19,10 @@ use serde::Serialize;
 pub use self::crawl_name::CrawlName;
 use self::row::Row;
 pub use self::survey::Skipped;
-use self::survey::{Survey, CHECKED};
+use self::survey::{CHECKED, Survey};
 use super::{JobId, Work};
 use crawlspace_archive::zipnum::Lookup;
-use crawlspace_client::dedupe::feed::{feed, writer_at, Refused, RECORDS};
+use crawlspace_client::dedupe::feed::{RECORDS, Refused, feed, writer_at};
 use crawlspace_client::dedupe::{Added, Adding, Committed, CrawlStats, Index, Sequence, State};
 use crawlspace_client::{Ask, Batch, Call, Code};
 

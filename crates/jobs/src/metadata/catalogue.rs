@@ -12,7 +12,7 @@ use url::Url;
 use super::super::{Error, JobId, Work};
 use super::name::{self, Name};
 use super::reach::Reach;
-use super::{folder, list, listing, Options};
+use super::{Options, folder, list, listing};
 use crawlspace_archive::wacz::Location;
 
 /// Knows the files of all jobs, as far as it has looked.

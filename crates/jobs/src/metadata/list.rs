@@ -76,7 +76,7 @@ pub(super) fn names(text: &[u8]) -> Result<Vec<String>, String> {
             None => {
                 return Err(format!(
                     "line {number} is no path and no URL: this is no list of files"
-                ))
+                ));
             }
         }
     }

@@ -7,7 +7,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 use super::super::{Error, Input, JobId, Work};
 use super::catalogue::MetadataFile;
-use super::{listing, Found, Kind, Options, Record, Taker};
+use super::{Found, Kind, Options, Record, Taker, listing};
 use crawlspace_archive::http_head::Head;
 use crawlspace_archive::wacz::{self, Location};
 use crawlspace_warc::digest::{Digest, Digester};
@@ -135,10 +135,10 @@ impl Pass<'_, '_> {
                 // All of a file is about one job.
                 return Ok(Whose::Others);
             }
-            if let Some(Some(other)) = stated.filter(|_| !is_ours) {
-                if self.found.others.len() < OTHERS {
-                    self.found.others.insert(other);
-                }
+            if let Some(Some(other)) = stated.filter(|_| !is_ours)
+                && self.found.others.len() < OTHERS
+            {
+                self.found.others.insert(other);
             }
             match kind_of(record.header()) {
                 Some((kind, media_type)) if is_ours || stated.is_none() => {

@@ -5,9 +5,9 @@ use std::time::{Duration, SystemTime};
 
 use nix::sys::statvfs::statvfs;
 
-use super::super::cache::{clean, evict, is_in_use, owner, Eviction};
+use super::super::cache::{Eviction, clean, evict, is_in_use, owner};
 use super::super::{Error, Limits, Work};
-use super::scan::{disk_size, scan, Item};
+use super::scan::{Item, disk_size, scan};
 
 /// What came of it, or would.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

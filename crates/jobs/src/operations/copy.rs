@@ -4,9 +4,9 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{renameat_with, RenameFlags, CWD};
+use rustix::fs::{CWD, RenameFlags, renameat_with};
 
-use super::super::cache::{read_manifest, sync, MANIFEST};
+use super::super::cache::{MANIFEST, read_manifest, sync};
 use super::super::{Entry, Error, Work};
 
 /// Copies the files of an entry, and its manifest, into a folder, which is there whole or not at all. A copy that was made

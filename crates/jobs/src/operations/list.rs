@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use super::super::cache::{is_in_use, owner};
 use super::super::{Error, JobSet};
-use super::scan::{scan, Item, Layer};
+use super::scan::{Item, Layer, scan};
 
 /// An entry of a cache, or what has the name of one.
 #[derive(Clone, Debug)]

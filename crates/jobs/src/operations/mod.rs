@@ -8,8 +8,8 @@ mod list;
 mod scan;
 mod verify;
 
-pub use self::collect::{collect, Collected, Reason, Removed};
+pub use self::collect::{Collected, Reason, Removed, collect};
 pub use self::copy::copy;
-pub use self::list::{list, Listed, State};
-pub use self::scan::{Layer, LAYERS};
-pub use self::verify::{verify, Damage, Verified};
+pub use self::list::{Listed, State, list};
+pub use self::scan::{LAYERS, Layer};
+pub use self::verify::{Damage, Verified, verify};

@@ -100,13 +100,12 @@ pub(super) fn scan(cache_dir: &Path) -> Result<Scan, Error> {
                 scan.items.push(item(name));
             } else if let Some(entry) = entry_left(name) {
                 scan.left.push((folder.join(name), item(entry)));
-            } else if let Some(entry) = entry_without_file(name, layer.form) {
-                if names
+            } else if let Some(entry) = entry_without_file(name, layer.form)
+                && names
                     .binary_search_by(|other| other.as_os_str().cmp(OsStr::new(entry)))
                     .is_err()
-                {
-                    scan.items.push(item(entry));
-                }
+            {
+                scan.items.push(item(entry));
             }
         }
     }

@@ -5,9 +5,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::super::cache::{evict, file_of, sum, Eviction};
+use super::super::cache::{Eviction, evict, file_of, sum};
 use super::super::{Error, Manifest, Work};
-use super::scan::{scan, Item};
+use super::scan::{Item, scan};
 
 /// How often an entry is read again that is replaced by another one meanwhile.
 const TRIES: usize = 5;

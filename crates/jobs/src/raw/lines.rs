@@ -5,7 +5,7 @@ use std::io::{BufRead, BufWriter, Write};
 use std::ops::Range;
 
 use super::super::ahead::read_ahead;
-use super::super::{cdx_line, crawl_log, Draft, Error, JobId, Work};
+use super::super::{Draft, Error, JobId, Work, cdx_line, crawl_log};
 use crate::metadata::{Kind, Record};
 use crawlspace_archive::lines::{Bad, Reader, Tally};
 use crawlspace_archive::sort::Sorter;

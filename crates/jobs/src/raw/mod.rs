@@ -174,7 +174,7 @@ impl RawCaches {
                 return Ok(Ok(Raw {
                     crawl_log: Ok(crawl_log),
                     cdx: Ok(cdx),
-                }))
+                }));
             }
             slots => slots,
         };

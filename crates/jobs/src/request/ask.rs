@@ -4,14 +4,14 @@ use std::io::Read;
 use std::time::Duration;
 
 use reqwest::blocking::Response;
-use reqwest::header::{HeaderMap, ACCEPT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
+use reqwest::header::{ACCEPT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, RETRY_AFTER};
 use serde_json::Value;
 use url::Url;
 
 use super::super::{IndexKind, JobSet, Work};
 use super::failure::Failure;
-use crawlspace_archive::wacz::http::{refused, web_client, Body, NOT_NOW};
 use crawlspace_archive::wacz::Options as WebOptions;
+use crawlspace_archive::wacz::http::{Body, NOT_NOW, refused, web_client};
 
 /// How long the server is to wait for an index that is being built, in seconds, before it says so.
 const WAIT: u64 = 20;

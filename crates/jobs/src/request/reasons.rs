@@ -1,6 +1,6 @@
 //! Why jobs are missing, as JSON: `{"7": "no-job", "8": {"no-record": ["8-metadata-1.warc"]}, "9": {"unreadable": "…"}}`.
 
-use serde_json::{json, Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::super::{JobSet, Missing, MissingJob};
 

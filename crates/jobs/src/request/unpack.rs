@@ -11,7 +11,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 use super::super::{Error, FileSum, Manifest, Work};
 use super::failure::Failure;
-use super::parcel::{member_name, padding, BLOCK, MANIFEST};
+use super::parcel::{BLOCK, MANIFEST, member_name, padding};
 
 /// The largest manifest that is taken, in bytes.
 const LARGEST_MANIFEST: u64 = 64 << 20;

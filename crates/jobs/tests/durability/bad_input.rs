@@ -4,12 +4,12 @@ use std::fs;
 use std::path::Path;
 
 use crawlspace_jobs::{Index, IndexCaches, IndexKind, Missing, MissingJob, Options, Work};
+use redis_tests::Rng;
 use redis_tests::harvest;
 use redis_tests::metadata::Form;
-use redis_tests::Rng;
 
-use crate::stage::{set, Ask, Stage};
-use crate::state::{assert_clean, state, State};
+use crate::stage::{Ask, Stage, set};
+use crate::state::{State, assert_clean, state};
 
 /// A line as Heritrix writes it.
 const LINE: &str = "2013-05-22T08:29:58.007Z   200       1234 http://www.example.dk/a.png LE \

@@ -4,11 +4,11 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use crawlspace_jobs::operations::{collect, Collected};
+use crawlspace_jobs::operations::{Collected, collect};
 use crawlspace_jobs::{Limits, Work};
 use redis_tests::Rng;
 
-use crate::stage::{asks, Stage};
+use crate::stage::{Stage, asks};
 use crate::state::{names, state};
 
 const HOUR: Duration = Duration::from_secs(3600);

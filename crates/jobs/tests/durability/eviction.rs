@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use crawlspace_jobs::operations::{collect, Collected};
+use crawlspace_jobs::operations::{Collected, collect};
 use crawlspace_jobs::{Limits, Work};
 use redis_tests::Rng;
 
-use crate::processes::{say, wait_for_go, Process, Running, Told};
-use crate::stage::{asks, Stage};
+use crate::processes::{Process, Running, Told, say, wait_for_go};
+use crate::stage::{Stage, asks};
 use crate::state::{assert_clean, assert_unlocked, checksum, state};
 
 const ASKS: &str = "full 1-3;full 2,3;dedup 1,2;cdx 1-3";

@@ -1,20 +1,20 @@
 //! Disks that are full, files that must not grow, folders that must not be written to, and too few open files.
 
 use std::fs;
-use std::os::unix::fs::{chown, PermissionsExt};
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
-use std::sync::atomic::AtomicBool;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use crawlspace_jobs::{Error, IndexCaches, Missing, Options, Work};
-use redis_tests::packages::left_out;
 use redis_tests::Rng;
-use rustix::process::{geteuid, getrlimit, setrlimit, Resource, Rlimit};
+use redis_tests::packages::left_out;
+use rustix::process::{Resource, Rlimit, geteuid, getrlimit, setrlimit};
 
 use crate::processes::{Process, Told};
-use crate::stage::{asks, folder, set, Stage};
-use crate::state::{assert_clean, assert_no_leftovers, assert_unlocked, state, State};
+use crate::stage::{Stage, asks, folder, set};
+use crate::state::{State, assert_clean, assert_no_leftovers, assert_unlocked, state};
 
 /// What is there before anything goes wrong, and must stay as it is.
 const BEFORE: &str = "full 3;cdx 3";
@@ -72,9 +72,11 @@ fn disturbed<T>(
     for (entry, sum) in &there {
         assert_eq!(expected.get(entry), Some(sum), "{entry}");
     }
-    assert!(before
-        .iter()
-        .all(|(entry, sum)| there.get(entry) == Some(sum)));
+    assert!(
+        before
+            .iter()
+            .all(|(entry, sum)| there.get(entry) == Some(sum))
+    );
     if let Err(error) = &attempted {
         let text = error.to_string();
         assert!(text.contains(&*cache_dir.to_string_lossy()), "{text}");

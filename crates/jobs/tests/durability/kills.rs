@@ -11,8 +11,8 @@ use nix::libc;
 use redis_tests::Rng;
 
 use crate::processes::{Process, Running};
-use crate::stage::{asks, Stage};
-use crate::state::{assert_clean, assert_unlocked, how_many, leftovers, state, State};
+use crate::stage::{Stage, asks};
+use crate::state::{State, assert_clean, assert_unlocked, how_many, leftovers, state};
 
 /// Two jobs that have raw data and segments, and indexes of both.
 const ASKS: &str = "full 1,2;cdx 1,2";

@@ -8,7 +8,7 @@ use std::thread;
 use crawlspace_jobs::{IndexCaches, Options};
 use redis_tests::Rng;
 
-use crate::stage::{asks, Stage};
+use crate::stage::{Stage, asks};
 use crate::state::checksum;
 use crate::{eviction, full_disk};
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crawlspace_jobs::{Index, IndexCaches, IndexKind, JobSet, Options, Work};
 use redis_tests::harvest;
-use redis_tests::metadata::{write_metadata, Form};
+use redis_tests::metadata::{Form, write_metadata};
 use tempfile::TempDir;
 
 /// What makes one archive another one.

@@ -6,9 +6,9 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use crawlspace_archive::zipnum::Blocks;
-use crawlspace_jobs::operations::{collect, LAYERS};
+use crawlspace_jobs::operations::{LAYERS, collect};
 use crawlspace_jobs::{Form, Limits, Manifest, Work};
-use nix::fcntl::{fcntl, FcntlArg};
+use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
 use xxhash_rust::xxh3::xxh3_128;
 

@@ -3,7 +3,7 @@
 use std::fs;
 
 use proptest::prelude::*;
-use redis_tests::metadata::{metadata, Form};
+use redis_tests::metadata::{Form, metadata};
 
 use super::*;
 
@@ -66,11 +66,10 @@ proptest! {
             bytes[at] = byte;
         }
         let outcome = outcome(form, &bytes);
-        if matches!(form, Form::WarcGz | Form::ArcGz) {
-            if let Ok(records) = outcome {
+        if matches!(form, Form::WarcGz | Form::ArcGz)
+            && let Ok(records) = outcome {
                 prop_assert_eq!(records, whole());
             }
-        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use redis_tests::metadata::{write_metadata, Form};
+use redis_tests::metadata::{Form, write_metadata};
 
 use super::*;
 

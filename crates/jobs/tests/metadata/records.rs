@@ -4,7 +4,7 @@ use std::fs;
 use std::io::Write;
 
 use redis_tests::harvest;
-use redis_tests::metadata::{cdx_url, crawl_log_url, metadata, write_metadata, Form, Metadata};
+use redis_tests::metadata::{Form, Metadata, cdx_url, crawl_log_url, metadata, write_metadata};
 
 use super::*;
 
@@ -304,7 +304,9 @@ fn a_header_of_http_is_no_part_of_the_log() {
 fn a_digest_that_the_header_states_is_held_against_the_block() {
     let url = "WARC-Target-URI: metadata://a.example/crawl/logs/crawl.log?jobid=7";
     let digest = sha1_smol::Sha1::from(CRAWL_LOG).digest();
-    let fields = format!("WARC-Type: resource\r\n{url}\r\nContent-Type: text/plain\r\nWARC-Block-Digest: sha1:{digest}");
+    let fields = format!(
+        "WARC-Type: resource\r\n{url}\r\nContent-Type: text/plain\r\nWARC-Block-Digest: sha1:{digest}"
+    );
     let folder = folder();
     let path = folder.path().join("7-metadata-1.warc");
     fs::write(&path, record(&fields, CRAWL_LOG)).unwrap();

@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use redis_tests::metadata::{metadata, Form};
-use redis_tests::{answer, FileHost, Manners, ScriptedHost};
+use redis_tests::metadata::{Form, metadata};
+use redis_tests::{FileHost, Manners, ScriptedHost, answer};
 
 use super::*;
 

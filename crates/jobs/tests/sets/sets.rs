@@ -6,7 +6,7 @@ use std::time::Duration;
 use crawlspace_jobs::{IndexCaches, IndexKind, JobSet, Missing, Options};
 use redis_tests::metadata::Form;
 
-use crate::stage::{entries, get, lines, members, Stage};
+use crate::stage::{Stage, entries, get, lines, members};
 
 /// What a row is about, without its order.
 fn captures(lines: &[String]) -> BTreeMap<(String, String, String), usize> {

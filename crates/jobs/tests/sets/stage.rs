@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crawlspace_archive::zipnum::Blocks;
 use crawlspace_jobs::{Entry, Index, IndexCaches, IndexKind, JobSet, Options, Work};
 use redis_tests::harvest;
-use redis_tests::metadata::{write_metadata, Form};
+use redis_tests::metadata::{Form, write_metadata};
 use tempfile::TempDir;
 
 /// Folders that go away with it.

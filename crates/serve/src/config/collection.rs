@@ -104,7 +104,11 @@ impl Reader<'_> {
             _ => {
                 let what = format!(
                     "a sequence has to be a list of steps, each with an index or an index_group, and this is {}",
-                    if matches!(node.value, Value::List(_)) { "empty" } else { node.kind() }
+                    if matches!(node.value, Value::List(_)) {
+                        "empty"
+                    } else {
+                        node.kind()
+                    }
                 );
                 self.found.error(node.place, what);
                 return None;

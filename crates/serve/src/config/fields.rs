@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use super::Reader;
 use super::errors::Place;
 use super::location::one_of;
 use super::yaml::{Entry, Node, Value};
-use super::Reader;
 
 /// The longest that may be waited, in seconds.
 const LONGEST: f64 = 86_400.0;

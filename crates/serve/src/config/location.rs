@@ -180,7 +180,7 @@ pub(crate) fn network(text: &str) -> Result<Network, String> {
             _ => {
                 return Err(format!(
                     "{bits:?} are no bits of {address}: from 0 to {most}"
-                ))
+                ));
             }
         },
     };

@@ -6,7 +6,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::collection::{collection_name, TIMEOUT};
+use super::collection::{TIMEOUT, collection_name};
 use super::errors::Place;
 use super::fields::Fields;
 use super::location::path;
@@ -246,7 +246,9 @@ impl Reader<'_> {
             None => {
                 let name = settings.root.display();
                 if auto.is_none() && !folders(&settings).is_empty() {
-                    let what = format!("pywb would serve the collections in {name} too: with collections_root, so does this");
+                    let what = format!(
+                        "pywb would serve the collections in {name} too: with collections_root, so does this"
+                    );
                     self.found.warning(fields.place, what);
                 }
                 Folders::default()
@@ -300,17 +302,19 @@ impl Reader<'_> {
 
     /// The collections in the folder, each looked at for what must not be passed over.
     fn listed(&mut self, fields: &Fields<'_>, settings: &Settings) -> Vec<Folder> {
-        if let Some(entry) = fields.entry("default_access") {
-            if !allows("default_access", &entry.value) {
-                self.found.error(entry.place, hidden("default_access"));
-            }
+        if let Some(entry) = fields.entry("default_access")
+            && !allows("default_access", &entry.value)
+        {
+            self.found.error(entry.place, hidden("default_access"));
         }
         for key in ["collections_root", "index_paths"] {
             if let Some(node) = fields
                 .get(key)
                 .filter(|node| matches!(node.value, Value::List(_)))
             {
-                let what = format!("{key} is one folder here, and this is a list: write a collection with an index_group");
+                let what = format!(
+                    "{key} is one folder here, and this is a list: write a collection with an index_group"
+                );
                 self.found.error(node.place, what);
             }
         }

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
-use granit_parser::{options, Event, Marker, Parser, ScalarStyle, Tag};
+use granit_parser::{Event, Marker, Parser, ScalarStyle, Tag, options};
 
 use super::errors::Place;
 

@@ -5,8 +5,8 @@ use crate::source::Rows;
 use bytes::Bytes;
 use crawlspace_archive::row::Row;
 use crawlspace_archive::sorted::Order;
-use futures_util::future::BoxFuture;
 use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::time::sleep;
 

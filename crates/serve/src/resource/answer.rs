@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, StreamExt};
-use http::header::{HeaderName, HeaderValue, CONTENT_ENCODING, CONTENT_LENGTH};
+use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, HeaderName, HeaderValue};
 use http::{HeaderMap, Response, StatusCode};
 
 use super::capture::Capture;
@@ -13,15 +13,15 @@ use super::client_request::ClientRequest;
 use super::record::{LoadError, Record};
 use super::revisit::Originals;
 use super::tried::Tried;
-use super::{gzip, live, replay, Resources};
+use super::{Resources, gzip, live, replay};
+use crate::Federation;
 use crate::collection::{Collection, Failure, Step};
 use crate::config::Loader;
-use crate::group::{ascii, Report};
+use crate::group::{Report, ascii};
 use crate::query::{Output, Query};
 use crate::reason::Reason;
-use crate::server::links::{link, timemap_link, Place};
-use crate::server::{message, refusal, whole, with_errors, with_ignored, Body};
-use crate::Federation;
+use crate::server::links::{Place, link, timemap_link};
+use crate::server::{Body, message, refusal, whole, with_errors, with_ignored};
 use crawlspace_archive::row::Row;
 use url::Url;
 

@@ -2,12 +2,12 @@
 
 use std::borrow::Cow;
 
-use crawlspace_cdx::{surt, Field, Line};
+use crawlspace_cdx::{Field, Line, surt};
 use url::Url;
 
 use super::digest::Digest;
 use super::record::{LoadError, Record};
-use super::stored::header::{self, decimal, Header};
+use super::stored::header::{self, Header, decimal};
 use crawlspace_archive::http_head::Head;
 use crawlspace_archive::row::Row;
 

@@ -3,13 +3,13 @@
 use std::io::{self, Write};
 
 use bytes::Bytes;
-use flate2::write::GzEncoder;
 use flate2::Compression;
+use flate2::write::GzEncoder;
 use futures_util::stream::{self, StreamExt};
 use http_body_util::BodyStream;
 use hyper::body::Frame;
 
-use crate::server::{frames, Body, Broken};
+use crate::server::{Body, Broken, frames};
 
 /// The body, compressed. It breaks off where the other one does.
 pub(super) fn body(plain: Body) -> Body {

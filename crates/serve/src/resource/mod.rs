@@ -25,7 +25,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use self::answer::in_header;
-pub use self::answer::{answer, Form, Request};
+pub use self::answer::{Form, Request, answer};
 use self::loader::Archives;
 use crawlspace_archive::net::Net;
 use crawlspace_archive::source::Limits;

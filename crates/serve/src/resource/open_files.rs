@@ -44,11 +44,11 @@ impl OpenFiles {
         root: Option<&Path>,
     ) -> Result<Arc<OpenFile>, LoadError> {
         let now = self.clock.fetch_add(1, Ordering::Relaxed);
-        if let Some(file) = self.lock().get(path).cloned() {
-            if identity(path).is_ok_and(|identity| identity == file.identity) {
-                file.used.store(now, Ordering::Relaxed);
-                return Ok(file);
-            }
+        if let Some(file) = self.lock().get(path).cloned()
+            && identity(path).is_ok_and(|identity| identity == file.identity)
+        {
+            file.used.store(now, Ordering::Relaxed);
+            return Ok(file);
         }
         let (wanted, within) = (path.to_owned(), root.map(Path::to_owned));
         let opened = tokio::task::spawn_blocking(move || open(&wanted, within.as_deref())).await;

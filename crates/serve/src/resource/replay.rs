@@ -9,21 +9,21 @@ use std::borrow::Cow;
 use bytes::{Bytes, BytesMut};
 use futures_util::stream::{self, BoxStream, StreamExt};
 use http::header::{
-    HeaderName, HeaderValue, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_LOCATION,
-    CONTENT_SECURITY_POLICY, CONTENT_TYPE, LINK, LOCATION,
+    CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_LOCATION, CONTENT_SECURITY_POLICY, CONTENT_TYPE,
+    HeaderName, HeaderValue, LINK, LOCATION,
 };
 use http::{HeaderMap, Response, StatusCode};
 use hyper::body::Frame;
 use hyper::ext::ReasonPhrase;
-use percent_encoding::{percent_encode, CONTROLS};
+use percent_encoding::{CONTROLS, percent_encode};
 use url::Url;
 
 use super::in_header;
 use super::record::{LoadError, Record};
-use super::stored::header::{self, Header};
 use super::stored::END;
-use crate::server::links::{link, memento_link, quoted, timemap_link, Place};
-use crate::server::{empty, frames, message, whole, Body, Broken};
+use super::stored::header::{self, Header};
+use crate::server::links::{Place, link, memento_link, quoted, timemap_link};
+use crate::server::{Body, Broken, empty, frames, message, whole};
 use crawlspace_archive::http_head::{self, Head, MAX_HEAD};
 use crawlspace_archive::net::exchange::{Chunked, Piece};
 
@@ -306,7 +306,7 @@ async fn unchunked(payload: Pieces) -> Body {
         match plain.next().await {
             Some(Ok(piece)) => begin.extend_from_slice(&piece),
             Some(Err(error)) => {
-                return body(stream::iter([Ok(begin.freeze()), Err(error)]).boxed())
+                return body(stream::iter([Ok(begin.freeze()), Err(error)]).boxed());
             }
             None => return whole(begin),
         }

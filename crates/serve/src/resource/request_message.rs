@@ -10,7 +10,7 @@ use http::Method;
 use super::client_request::ClientRequest;
 use super::record::LoadError;
 use super::spool::Spool;
-use crawlspace_archive::net::exchange::{head_length, is_token, Chunked, Head, Piece, Version};
+use crawlspace_archive::net::exchange::{Chunked, Head, Piece, Version, head_length, is_token};
 
 /// The longest header that is taken, in bytes.
 pub const MAX_HEAD: usize = 64 * 1024;
@@ -179,7 +179,7 @@ fn message(head: &Head<RequestLine>) -> Result<Message, LoadError> {
         _ => {
             return Err(wrong(
                 "its Transfer-Encoding is neither chunked nor identity",
-            ))
+            ));
         }
     };
     let mut length: Option<u64> = None;

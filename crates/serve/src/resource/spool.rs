@@ -3,8 +3,8 @@
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::FileExt;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::{Bytes, BytesMut};
 use futures_util::stream::{self, BoxStream, StreamExt};
@@ -257,7 +257,7 @@ impl Spooled {
     }
 
     /// A reader of them, for a thread that may block.
-    pub(crate) fn reader(&self) -> impl BufRead + Send + 'static {
+    pub(crate) fn reader(&self) -> impl BufRead + Send + 'static + use<> {
         BufReader::with_capacity(
             MEMORY,
             SpooledReader {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use http::{Response, StatusCode};
-use serde_json::{json, Value};
+use serde_json::{Value, json};
 
 use super::capture::Capture;
 use super::record::LoadError;

@@ -3,8 +3,8 @@
 use std::fmt;
 
 use bytes::Bytes;
-use futures_util::stream::{Stream, StreamExt};
 use futures_util::FutureExt;
+use futures_util::stream::{Stream, StreamExt};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::Frame;

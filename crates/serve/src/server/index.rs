@@ -5,18 +5,18 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::stream::{self, BoxStream, StreamExt};
 use http::header::{
-    HeaderName, HeaderValue, CONTENT_TYPE, RETRY_AFTER, TRAILER, X_CONTENT_TYPE_OPTIONS,
+    CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, TRAILER, X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderMap, Request, Response, StatusCode};
 use hyper::body::{Frame, Incoming};
-use percent_encoding::{utf8_percent_encode, AsciiSet, NON_ALPHANUMERIC};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
-use super::body::{frames, ready, whole, Body, Broken, Ready};
+use super::body::{Body, Broken, Ready, frames, ready, whole};
 use super::output::Writer;
 use super::reply::{json, message};
 use super::state::fresh;
 use super::timemap::{self, TimeMap};
-use super::{only_read, Asked};
+use super::{Asked, only_read};
 use crate::access::AccessError;
 use crate::collection::{Failure, Pages, Rows};
 use crate::group::Report;

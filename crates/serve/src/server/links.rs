@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-use http::header::HOST;
 use http::HeaderMap;
-use percent_encoding::{utf8_percent_encode, AsciiSet, CONTROLS, NON_ALPHANUMERIC};
+use http::header::HOST;
+use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::query::absolute;
 use crawlspace_archive::timestamp::Timestamp;

@@ -3,14 +3,14 @@
 use http::header::{ACCEPT, VARY};
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use hyper::body::Incoming;
-use serde_json::{json, Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::body::Body;
 use super::index::refusal;
 use super::reply::json as reply_json;
-use super::{only_read, Asked};
-use crate::query::Selection;
+use super::{Asked, only_read};
 use crate::Federation;
+use crate::query::Selection;
 
 /// Whether a client wants JSON and not the page: what it names first of the two.
 pub(super) fn is_wanted(headers: &HeaderMap) -> bool {

@@ -37,17 +37,17 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpListener;
-use tokio::sync::{watch, Semaphore};
+use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tracing::Instrument;
 
+use super::Federation;
 use super::collection::Collection;
 use super::figures::Api;
 use super::resource::Form;
-use super::Federation;
 use crawlspace_archive::net::circle::{Circle, Way};
 
-pub use self::body::{frames, whole, Body, Broken};
+pub use self::body::{Body, Broken, frames, whole};
 pub use self::index::{refusal, status_of, with_errors, with_ignored};
 use self::patience::Patient;
 pub use self::reply::{empty, json, message, page};
@@ -348,8 +348,7 @@ async fn answer(federation: Arc<Federation>, request: Request<Incoming>) -> Resp
     response
 }
 
-const PATHS: &str =
-    "a collection has index, resource, resource-post, list_sources, <timestamp>id_/<url>, timegate/<url>, \
+const PATHS: &str = "a collection has index, resource, resource-post, list_sources, <timestamp>id_/<url>, timegate/<url>, \
     and timemap/link/<url>, timemap/json/<url>, timemap/cdxj/<url>";
 
 /// What is for nobody but the operator.
@@ -365,8 +364,7 @@ async fn for_operator(federation: &Arc<Federation>, request: &Request<Incoming>)
 }
 
 /// Where strangers ask for it.
-const ELSEWHERE: &str =
-    "the status is for the operator of this server: at the address of --status, which the log names at the start";
+const ELSEWHERE: &str = "the status is for the operator of this server: at the address of --status, which the log names at the start";
 
 /// What is not about one collection.
 async fn own(

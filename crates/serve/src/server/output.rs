@@ -1,7 +1,7 @@
 //! Rows as text.
 
 use crate::query::Output;
-use crawlspace_archive::row::{self, quote, Row};
+use crawlspace_archive::row::{self, Row, quote};
 use crawlspace_cdx::Field;
 
 /// Writes rows in one of the formats that are a line a row.

@@ -2,12 +2,12 @@
 
 use std::future::Future;
 use std::io;
-use std::pin::{pin, Pin};
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::time::{sleep, Sleep};
+use tokio::time::{Sleep, sleep};
 
 /// Fails when nothing could be written for so long while something was to be.
 pub(crate) struct Patient<S> {

@@ -4,7 +4,7 @@ use http::{HeaderName, Request, Response, StatusCode};
 use hyper::body::Incoming;
 
 use super::links::target;
-use super::{message, resource, Asked, Body};
+use super::{Asked, Body, message, resource};
 use crate::resource::Form;
 
 /// What a browser says when it fetches the script of a service worker.

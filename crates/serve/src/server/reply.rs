@@ -3,7 +3,7 @@
 use http::header::{self, HeaderValue};
 use http::{Response, StatusCode};
 
-use super::body::{whole, Body};
+use super::body::{Body, whole};
 
 /// A JSON object with a `message` for whoever reads it.
 pub fn message(status: StatusCode, text: &str) -> Response<Body> {

@@ -4,16 +4,16 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::stream::{BoxStream, StreamExt};
-use http::header::{HeaderValue, ALLOW, CONNECTION};
+use http::header::{ALLOW, CONNECTION, HeaderValue};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, BodyStream};
 use hyper::body::{Body as _, Incoming};
 
-use super::{message, Asked, Body};
+use super::{Asked, Body, message};
 use crate::resource::client_request::ClientRequest;
 use crate::resource::record::LoadError;
 use crate::resource::spool::Spooled;
-use crate::resource::{self, request_message, Form};
+use crate::resource::{self, Form, request_message};
 use crawlspace_archive::source::SourceError;
 
 /// The largest body of a request, in bytes.

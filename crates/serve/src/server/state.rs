@@ -4,17 +4,17 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use http::{header, HeaderValue, Response, StatusCode};
-use serde_json::{json, Map, Value};
+use http::{HeaderValue, Response, StatusCode, header};
+use serde_json::{Map, Value, json};
 use tokio::sync::Semaphore;
 
 use super::body::Body;
 use super::indexes::listing;
 use super::reply::{json as reply_json, message, page};
+use crate::Federation;
 use crate::breaker::State;
 use crate::collection::Collection;
 use crate::group::Member;
-use crate::Federation;
 
 /// Limit of looks at all sources under way at once, since paths are looked at, and a file system can hang.
 static LOOKING: Semaphore = Semaphore::const_new(4);

@@ -6,10 +6,10 @@ use hyper::body::Incoming;
 
 use super::body::Body;
 use super::index::{refusal, with_errors};
-use super::links::{link, memento_link, target, timemap_link, Place};
+use super::links::{Place, link, memento_link, target, timemap_link};
 use super::reply::{empty, message};
-use super::{only_read, Asked};
-use crate::collection::{next, Failure};
+use super::{Asked, only_read};
+use crate::collection::{Failure, next};
 use crate::group::Report;
 use crate::query::{BadQuery, Query};
 use crawlspace_archive::row::Row;

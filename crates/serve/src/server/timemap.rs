@@ -9,11 +9,11 @@ use hyper::body::Incoming;
 
 use super::body::Body;
 use super::index::{refusal, respond, rows_as_text, with_errors};
-use super::links::{link, memento_link, quoted, target, timemap_link, Place};
+use super::links::{Place, link, memento_link, quoted, target, timemap_link};
 use super::output::Writer;
 use super::reply::message;
-use super::{only_read, Asked};
-use crate::collection::{next, Failure, Rows};
+use super::{Asked, only_read};
+use crate::collection::{Failure, Rows, next};
 use crate::group::Report;
 use crate::operations::is_self_redirect;
 use crate::query::{Output, Query};

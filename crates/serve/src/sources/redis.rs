@@ -5,15 +5,15 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering as Memory};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, StreamExt};
-use futures_util::FutureExt;
 
 use super::Identity;
 use crate::source::{Lookup, Rows, Source};
-use crawlspace_archive::sorted::line::{is_no_capture, trimmed, Shape, Writer, LONGEST};
-use crawlspace_archive::sorted::span::{distance, Place, Span};
 use crawlspace_archive::sorted::Order;
+use crawlspace_archive::sorted::line::{LONGEST, Shape, Writer, is_no_capture, trimmed};
+use crawlspace_archive::sorted::span::{Place, Span, distance};
 use crawlspace_archive::source::{Batch, SourceError};
 use crawlspace_client::server::without_password;
 use crawlspace_client::{Ask, AsyncServer, Call};

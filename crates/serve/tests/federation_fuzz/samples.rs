@@ -1,7 +1,7 @@
 //! A small archive, and pieces of it.
 
-use redis_tests::archive::collection::{Collection, Shape};
 use redis_tests::Rng;
+use redis_tests::archive::collection::{Collection, Shape};
 use tempfile::TempDir;
 
 /// Files of every kind.

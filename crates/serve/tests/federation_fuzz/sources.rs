@@ -14,7 +14,7 @@ use crawlspace_cdx::{Field, Format, Line, Read};
 use crawlspace_serve::config::{self, Config, Secrets, SourceKind};
 use crawlspace_serve::query::Query;
 use crawlspace_serve::source::{Lookup, Source};
-use crawlspace_serve::sources::{open, Identity};
+use crawlspace_serve::sources::{Identity, open};
 use futures_util::StreamExt;
 use redis_tests::fuzz::Fuzz;
 use tokio::runtime::Runtime;

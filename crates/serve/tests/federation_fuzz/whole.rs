@@ -7,10 +7,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use crawlspace_serve::config::Config;
-use crawlspace_serve::{server, Federation};
+use crawlspace_serve::{Federation, server};
 use crawlspace_warc::Reader;
 use redis_tests::fuzz::Fuzz;
-use redis_tests::http::{ask, get, Answer};
+use redis_tests::http::{Answer, ask, get};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 
@@ -141,7 +141,7 @@ pub fn records(fuzz: &mut Fuzz, samples: &Samples) {
                     match ask(server.address, "GET", &path, &[], b"") {
                         Ok(answer) => check(&answer)?,
                         Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
-                            return Err("no answer".into())
+                            return Err("no answer".into());
                         }
                         Err(_) => {}
                     }

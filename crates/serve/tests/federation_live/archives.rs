@@ -11,7 +11,7 @@ use crawlspace_serve::resource::record::{LoadError, Record};
 use flate2::write::GzEncoder;
 use redis_tests::archive::collection::sha1_base32;
 
-use crate::stub::{send, Stub};
+use crate::stub::{Stub, send};
 use crate::warcio::{digest, verdicts};
 use crate::{bytes_of, limits, net, row, taken_apart};
 
@@ -43,7 +43,9 @@ async fn captures_are_recorded_as_they_were_captured() {
         ),
         (
             "chunked-on-the-way",
-            format!("HTTP/1.1 200 OK\r\n{memento}Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\nA: b\r\n\r\n"),
+            format!(
+                "HTTP/1.1 200 OK\r\n{memento}Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\nA: b\r\n\r\n"
+            ),
             "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n",
         ),
         (

@@ -4,15 +4,15 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::time::Duration;
 
-use crawlspace_archive::net::exchange::MAX_HEAD;
 use crawlspace_archive::net::Net;
+use crawlspace_archive::net::exchange::MAX_HEAD;
 use crawlspace_archive::source::{Limits, SourceError};
 use crawlspace_serve::resource::client_request::ClientRequest;
 use crawlspace_serve::resource::live;
 use crawlspace_serve::resource::record::LoadError;
 use http::Method;
 
-use crate::stub::{be_silent, send, send_for_ever, Stub};
+use crate::stub::{Stub, be_silent, send, send_for_ever};
 use crate::{limits, live_row, load_live};
 
 /// Why there is no record of what the stub answers.
@@ -79,7 +79,11 @@ async fn what_is_not_http_is_no_record() {
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\nhello\n0\n\n",
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nhello\r\n",
     ] {
-        must_be(&refused(&Stub::answering(answer), &limits()).await, "answer", answer);
+        must_be(
+            &refused(&Stub::answering(answer), &limits()).await,
+            "answer",
+            answer,
+        );
     }
     let interim = "HTTP/1.1 100 Continue\r\n\r\n".repeat(100);
     must_be(

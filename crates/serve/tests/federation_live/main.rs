@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use crawlspace_archive::net::Net;
 use crawlspace_archive::net::Network;
-use crawlspace_archive::row::{build, member, Row};
+use crawlspace_archive::row::{Row, build, member};
 use crawlspace_archive::source::Limits;
 use crawlspace_serve::resource::client_request::ClientRequest;
 use crawlspace_serve::resource::live;

@@ -6,7 +6,7 @@ use std::process::Command;
 use crawlspace_serve::resource::client_request::ClientRequest;
 use futures_util::StreamExt;
 
-use crate::stub::{send, Stub};
+use crate::stub::{Stub, send};
 use crate::{limits, load_live};
 
 const SIZE: usize = 200 << 20;

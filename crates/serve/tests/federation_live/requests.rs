@@ -7,7 +7,7 @@ use crawlspace_serve::resource::spool::Spooled;
 use futures_util::stream::{self, StreamExt};
 use http::{HeaderMap, Method};
 
-use crate::stub::{send, Asked, Stub};
+use crate::stub::{Asked, Stub, send};
 use crate::{bytes_of, limits, load_live, taken_apart};
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";

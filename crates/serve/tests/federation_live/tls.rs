@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use crawlspace_serve::resource::client_request::ClientRequest;
 use crawlspace_serve::resource::record::LoadError;
+use rustls::ServerConfig;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::ServerConfig;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use flate2::write::GzEncoder;
 
-use super::capture::Capture;
 use super::Collection;
+use super::capture::Capture;
 use crate::archive::json_text;
 
 impl Collection {

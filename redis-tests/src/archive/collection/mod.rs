@@ -21,7 +21,7 @@ mod site;
 use std::path::Path;
 
 use crate::rng::Rng;
-pub use capture::{sha1_base32, urlkey, Capture, Place};
+pub use capture::{Capture, Place, sha1_base32, urlkey};
 pub use record::Storage;
 
 /// What a collection is like.

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use flate2::write::GzEncoder;
 
-use super::capture::{sha1_base32, Capture};
+use super::capture::{Capture, sha1_base32};
 
 /// How a file is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

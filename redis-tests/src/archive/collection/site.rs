@@ -5,8 +5,8 @@ use std::io::Write;
 
 use flate2::write::GzEncoder;
 
-use super::capture::{sha1_base32, urlkey, Capture, Place};
 use super::Shape;
+use super::capture::{Capture, Place, sha1_base32, urlkey};
 use crate::rng::Rng;
 
 const HOSTS: [&str; 9] = [

@@ -62,11 +62,7 @@ pub struct Plan {
 impl Plan {
     /// A size of the corpus, or a tenth of it in a quick run.
     pub fn scaled(&self, full: u64) -> u64 {
-        if self.quick {
-            full / 10
-        } else {
-            full
-        }
+        if self.quick { full / 10 } else { full }
     }
 
     /// Whether one of these pieces is to be measured.
@@ -214,7 +210,8 @@ fn choose_module() {
         "no module at {}: cargo build --release",
         module.display()
     );
-    std::env::set_var("CRAWLSPACE_MODULE", module);
+    // SAFETY: no other thread runs yet.
+    unsafe { std::env::set_var("CRAWLSPACE_MODULE", module) };
 }
 
 /// The tool beside the module that is measured.

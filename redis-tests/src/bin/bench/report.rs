@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-use crate::series::Series;
 use crate::Plan;
+use crate::series::Series;
 
 /// What a figure should reach.
 #[derive(Clone, Copy)]
@@ -71,11 +71,7 @@ impl Row {
             Goal::Never(limit, _) => self.result.high() <= limit,
             Goal::Known | Goal::Told(_) => return "–",
         };
-        if met {
-            "met"
-        } else {
-            "**not met**"
-        }
+        if met { "met" } else { "**not met**" }
     }
 
     fn cells(&self) -> [String; 8] {

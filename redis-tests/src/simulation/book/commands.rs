@@ -2,7 +2,7 @@
 
 use super::super::worker::{Deed, End, Release};
 use super::super::{EXECUTIONS, LEASE};
-use super::{id, Book, Queued};
+use super::{Book, Queued, id};
 
 impl Book {
     /// The command of a deed.

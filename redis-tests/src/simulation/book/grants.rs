@@ -2,7 +2,7 @@
 
 use super::super::worker::Fetch;
 use super::super::{ATTEMPTS, EXECUTIONS, HALTING, LEASE};
-use super::{id, number_of, Book, Held, State, BEHIND_A_GATE};
+use super::{BEHIND_A_GATE, Book, Held, State, id, number_of};
 use crate::frontier::Lease;
 
 impl Book {

@@ -8,7 +8,7 @@ mod grants;
 mod releases;
 mod sums;
 
-use super::{Report, Size, ATTEMPTS, EXECUTIONS, HALTING};
+use super::{ATTEMPTS, EXECUTIONS, HALTING, Report, Size};
 use crate::frontier::Lease;
 use crate::rng::Rng;
 use crate::wire::Reply;

@@ -1,7 +1,7 @@
 //! What must hold when a lease is given back, extended, or its group blocked.
 
 use super::super::worker::{End, Fetch, Release};
-use super::{number_of, Book, Outcome, Released, State};
+use super::{Book, Outcome, Released, State, number_of};
 use crate::frontier::Lease;
 use crate::wire::Reply;
 

@@ -1,7 +1,7 @@
 //! What must hold whenever everything is counted, and at the end.
 
-use super::super::{Report, EXECUTIONS, FAIR, HALTING};
-use super::{id, number_of, Book, Shares, State, Uri};
+use super::super::{EXECUTIONS, FAIR, HALTING, Report};
+use super::{Book, Shares, State, Uri, id, number_of};
 use crate::wire::Reply;
 
 impl Book {

@@ -4,7 +4,7 @@
 use std::sync::OnceLock;
 
 use super::matcher::Matcher;
-use super::table::{Classes, Symbol, Table, NUMBERS};
+use super::table::{Classes, NUMBERS, Symbol, Table};
 
 /// Parts of URLs, with spaces between them. Those of each line are about twice as frequent as those of the
 /// next one.

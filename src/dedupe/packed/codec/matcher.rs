@@ -3,7 +3,7 @@
 use super::bits::Writer;
 use super::prefix;
 use super::runs::{self, Alphabet, Run, Runs};
-use super::table::{Meaning, Symbol, Table, RUN_BITS, TEXT};
+use super::table::{Meaning, RUN_BITS, Symbol, TEXT, Table};
 
 /// Zeros that must follow a text.
 pub const PADDING: usize = 16;

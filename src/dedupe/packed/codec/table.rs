@@ -1,10 +1,10 @@
 //! Tables of symbols: what texts of one kind are made of, and the codes for it.
 
+use super::COMPRESSED;
 use super::bits::{Bits, PEEK};
-use super::fields::{self, write_date, Form};
+use super::fields::{self, Form, write_date};
 use super::prefix;
 use super::runs::{self, Alphabet};
-use super::COMPRESSED;
 
 /// Maximum length of a text of a symbol, in bytes.
 pub const TEXT: usize = 15;
@@ -89,7 +89,7 @@ const OTHER: u8 = 127;
 impl Classes {
     /// Of classes below [`OTHER`] that occur so often.
     pub fn new(counts: &[u32]) -> Classes {
-        let used = (0u8..).zip(counts).filter(|(_, &count)| count > 0);
+        let used = (0u8..).zip(counts).filter(|&(_, &count)| count > 0);
         let (mut classes, mut counts): (Vec<u8>, Vec<u32>) = used.unzip();
         classes.push(OTHER);
         counts.push(1);
@@ -227,10 +227,10 @@ impl Table {
         counts.push(1);
         let mut lengths = prefix::lengths(&counts, prefix::MAX_BITS);
         let escape = lengths.len() - 1;
-        if let Some(longest) = (0..escape).max_by_key(|&at| lengths[at]) {
-            if lengths[longest] > lengths[escape] {
-                lengths.swap(longest, escape);
-            }
+        if let Some(longest) = (0..escape).max_by_key(|&at| lengths[at])
+            && lengths[longest] > lengths[escape]
+        {
+            lengths.swap(longest, escape);
         }
         Table::with(symbols, lengths, classes)
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::builtin;
 use super::matcher::Matcher;
-use super::table::{Classes, Number, Table, NUMBERS};
+use super::table::{Classes, NUMBERS, Number, Table};
 use super::training::{Sample, Training};
 
 /// Number of the table that every index begins with.

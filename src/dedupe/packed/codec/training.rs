@@ -6,9 +6,9 @@
 
 use hashbrown::HashMap;
 
-use super::matcher::{Matcher, Token, PADDING};
+use super::matcher::{Matcher, PADDING, Token};
 use super::runs::{self, Alphabet};
-use super::table::{Classes, Meaning, Symbol, Table, NUMBERS, SYMBOLS, TEXT};
+use super::table::{Classes, Meaning, NUMBERS, SYMBOLS, Symbol, TEXT, Table};
 
 /// Bytes that a step takes apart, about.
 const STEP: usize = 2 << 10;
@@ -159,7 +159,7 @@ impl Training {
                 _ => {}
             }
         }
-        for (&pair, &count) in self.pairs.iter().filter(|(_, &count)| count >= RARE) {
+        for (&pair, &count) in self.pairs.iter().filter(|&(_, &count)| count >= RARE) {
             let [first, second] = [pair >> 16, pair & 0xffff].map(|at| self.symbols[at as usize]);
             if let (Meaning::Text(first), Meaning::Text(second)) =
                 (first.meaning(), second.meaning())

@@ -1,15 +1,15 @@
 //! Blocks of records: each record is checked, and then put in as it stands.
 
-use super::reader::TRUNCATED;
 use super::Wrong;
+use super::reader::TRUNCATED;
+use crate::dedupe::packed::Packed;
 use crate::dedupe::packed::chunk::CHUNK;
 use crate::dedupe::packed::codec::Base;
 use crate::dedupe::packed::crawls::{HOLDERS, OWNERS};
-use crate::dedupe::packed::encoding::{number_at, OWNER_BYTES};
+use crate::dedupe::packed::encoding::{OWNER_BYTES, number_at};
 use crate::dedupe::packed::field;
-use crate::dedupe::packed::record::{read_len, Record};
+use crate::dedupe::packed::record::{Record, read_len};
 use crate::dedupe::packed::table::RecordSlot;
-use crate::dedupe::packed::Packed;
 
 /// How many records ahead the memory of the table is asked for.
 const AHEAD: usize = 12;

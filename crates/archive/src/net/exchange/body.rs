@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::chunked::{Chunked, Piece};
-use super::dialogue::{cut_off, wrong, Dialogue};
+use super::dialogue::{Dialogue, cut_off, wrong};
 use super::head::{Head, Status};
 use crate::source::SourceError;
 

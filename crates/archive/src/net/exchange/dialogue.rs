@@ -5,13 +5,13 @@ use std::io;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::StreamExt;
-use futures_util::FutureExt;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
-use tokio::time::{timeout, timeout_at, Instant};
+use tokio::time::{Instant, timeout, timeout_at};
 
-use super::head::{self, Head, Status, MAX_HEAD};
+use super::head::{self, Head, MAX_HEAD, Status};
 use super::outgoing::Body;
 use crate::net::connection::Wire;
 use crate::source::{Limits, SourceError};
@@ -129,7 +129,7 @@ impl Dialogue {
                             "the server closed the connection without an answer".to_owned(),
                         ),
                         _ => cut_off(),
-                    }))
+                    }));
                 }
             }
         }

@@ -14,12 +14,12 @@ use std::net::SocketAddr;
 
 pub use self::body::Incoming;
 pub use self::chunked::{Chunked, Piece};
-pub use self::head::{length as head_length, Field, Head, Status, MAX_HEAD};
-pub use self::outgoing::{is_token, Body, Outgoing, Version};
+pub use self::head::{Field, Head, MAX_HEAD, Status, length as head_length};
+pub use self::outgoing::{Body, Outgoing, Version, is_token};
 
-use self::dialogue::{deadline, Dialogue};
-use super::connection::Wire;
+use self::dialogue::{Dialogue, deadline};
 use super::Net;
+use super::connection::Wire;
 use crate::source::{Limits, SourceError};
 
 /// An answer whose header is there, and whose body is read as it comes.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use reqwest::blocking::Response;
 use reqwest::header::{
-    HeaderName, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, ETAG, LAST_MODIFIED, RETRY_AFTER,
+    CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, ETAG, HeaderName, LAST_MODIFIED, RETRY_AFTER,
 };
 use url::Url;
 

@@ -15,9 +15,9 @@ use url::Url;
 
 use self::answer::{Answer, Version};
 use self::client::send;
-pub use self::client::{refused, web_client, Body};
-use self::patience::Patience;
+pub use self::client::{Body, refused, web_client};
 pub use self::patience::NOT_NOW;
+use self::patience::Patience;
 pub(super) use self::stream::Stream;
 use super::source::Disk;
 use super::{Options, Problem};

@@ -1,10 +1,10 @@
 use std::io::{self, Read};
 use std::sync::Arc;
 
-use super::answer::Answer;
-use super::client::{send, Body};
-use super::patience::Patience;
 use super::Remote;
+use super::answer::Answer;
+use super::client::{Body, send};
+use super::patience::Patience;
 use crate::wacz::Problem;
 
 /// A part of a file on a server. A connection that breaks is taken up where it broke.

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::circles::circles;
 use super::set::{Found, Set};
-use super::{requires, Required};
+use super::{Required, requires};
 use crate::wacz::{Error, Location, Manifest, Options, Problem, Wacz};
 
 /// A package of a set.

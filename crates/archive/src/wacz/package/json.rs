@@ -4,11 +4,11 @@ use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
 
-use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde::Serialize;
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde_json::Serializer;
 use serde_json::ser::PrettyFormatter;
 use serde_json::value::RawValue;
-use serde_json::Serializer;
 
 use crate::wacz::Problem;
 

@@ -12,9 +12,9 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-pub use self::check::{check, Checked, Known, Report, Requirement, State};
+pub use self::check::{Checked, Known, Report, Requirement, State, check};
 use self::json::{Object, Style};
-use super::reader::{sha256_text, DATAPACKAGE};
+use super::reader::{DATAPACKAGE, sha256_text};
 use super::{Error, Location, Options, Problem, Wacz};
 
 const DIGEST: &str = "datapackage-digest.json";
@@ -160,7 +160,9 @@ fn with_hash(text: &str, old: &[u8], new: &[u8], signature: Signature) -> Result
         return Err(Problem::Json("it has no \"hash\"".to_owned()));
     };
     if !told.starts_with("sha256:") {
-        let why = format!("it has a hash that cannot be computed here ({told}); make the package anew with sha256");
+        let why = format!(
+            "it has a hash that cannot be computed here ({told}); make the package anew with sha256"
+        );
         return Err(Problem::Refused(why));
     }
     if told != sha256_text(&Sha256::digest(old)) {
@@ -243,7 +245,9 @@ mod tests {
     fn the_list_is_written_as_the_rest_is() {
         let before = "{\n  \"z\": 1,\n  \"a\": [\n    2\n  ]\n}\n";
         let list = "[\n      {\n        \"filename\": \"x\",\n        \"hash\": \"sha256:00\",\n        \"size\": 7\n      }\n    ]";
-        let after = format!("{{\n  \"z\": 1,\n  \"a\": [\n    2\n  ],\n  \"relation\": {{\n    \"requires\": {list}\n  }}\n}}\n");
+        let after = format!(
+            "{{\n  \"z\": 1,\n  \"a\": [\n    2\n  ],\n  \"relation\": {{\n    \"requires\": {list}\n  }}\n}}\n"
+        );
         assert_eq!(with(before, &["x"]), after);
         // And a shorter one in its place.
         assert_eq!(with(&after, &[]), after.replace(list, "[]"));

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use crate::wacz::replacement::Replacement;
 use crate::wacz::zip::record::Record;
-use crate::wacz::zip::write::{write_directory, MemberWriter};
+use crate::wacz::zip::write::{MemberWriter, write_directory};
 use crate::wacz::{Location, Options, Problem, Wacz};
 
 /// Replaces the file, with these texts in place of those of the members of these names.

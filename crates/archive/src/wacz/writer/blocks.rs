@@ -5,8 +5,8 @@ use std::io::{self, Write};
 use flate2::write::GzEncoder;
 use sha2::{Digest as _, Sha256};
 
-use crate::wacz::reader::sha256_text;
 use crate::wacz::Problem;
+use crate::wacz::reader::sha256_text;
 
 /// Sees to it that lines are in order, and lines.
 #[derive(Default)]
@@ -38,7 +38,7 @@ impl Order {
 
 /// `urlkey timestamp` of a line.
 fn key(line: &[u8]) -> Option<&[u8]> {
-    let mut spaces = line.iter().enumerate().filter(|(_, &byte)| byte == b' ');
+    let mut spaces = line.iter().enumerate().filter(|&(_, &byte)| byte == b' ');
     let second = spaces.nth(1)?.0;
     Some(&line[..second])
 }

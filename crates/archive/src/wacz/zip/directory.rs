@@ -1,10 +1,10 @@
 use std::io::Read;
 use std::ops::Range;
 
-use super::number::{extra_field, without_field, Numbers};
+use super::number::{Numbers, extra_field, without_field};
 use super::record::Record;
 use super::{
-    name, Fault, CENTRAL, END, END64, END64_LOCATOR, IN_ZIP64_16, IN_ZIP64_32, ZIP64_EXTRA,
+    CENTRAL, END, END64, END64_LOCATOR, Fault, IN_ZIP64_16, IN_ZIP64_32, ZIP64_EXTRA, name,
 };
 use crate::wacz::Problem;
 

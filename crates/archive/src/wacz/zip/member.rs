@@ -2,11 +2,11 @@
 
 use std::io::{self, BufRead, BufReader, Read};
 
-use flate2::bufread::DeflateDecoder;
 use flate2::Crc;
+use flate2::bufread::DeflateDecoder;
 
-use super::number::{extra_field, Numbers};
-use super::{Entry, DEFLATED, DESCRIPTOR, ENCRYPTED, IN_ZIP64_32, LOCAL, STORED, ZIP64_EXTRA};
+use super::number::{Numbers, extra_field};
+use super::{DEFLATED, DESCRIPTOR, ENCRYPTED, Entry, IN_ZIP64_32, LOCAL, STORED, ZIP64_EXTRA};
 use crate::wacz::Problem;
 
 /// Reads the header in front of a member, which must agree with the directory. `input` begins with it, and stands at

@@ -5,7 +5,7 @@ use std::io::{self, Seek, SeekFrom, Write};
 use flate2::write::DeflateEncoder;
 use flate2::{Compression, Crc};
 
-use super::record::{Record, MADE_BY, WIDE};
+use super::record::{MADE_BY, Record, WIDE};
 use super::{END, END64, END64_LOCATOR, IN_ZIP64_16, IN_ZIP64_32, STORED};
 
 /// The data of a member on its way into the file. [`MemberWriter::finish`] completes it.
@@ -147,8 +147,8 @@ mod tests {
     use std::io::{Cursor, Read};
 
     use super::*;
-    use crate::wacz::zip::record::{dos_time, Method, UTF8};
     use crate::wacz::zip::Directory;
+    use crate::wacz::zip::record::{Method, UTF8, dos_time};
 
     /// A file of which only the end is there, written by `write` from `start` on.
     fn read(start: u64, records: &[Record], comment: &[u8]) -> Directory {

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::line::Block;
 use super::Cluster;
+use super::line::Block;
 use crate::sorted::ahead::Ahead;
 use crate::sorted::back::Back;
 use crate::sorted::work::{Halt, Work};
@@ -141,10 +141,10 @@ impl Blocks {
 
     fn any(&mut self, work: &mut Work) -> Result<Option<Block>, Halt> {
         loop {
-            if !self.near || self.end {
-                if let Some(block) = self.held.take() {
-                    return Ok(Some(block));
-                }
+            if (!self.near || self.end)
+                && let Some(block) = self.held.take()
+            {
+                return Ok(Some(block));
             }
             if self.end {
                 return Ok(None);

@@ -128,10 +128,10 @@ impl Parts {
             known.said = None;
             return Ok(None);
         };
-        if let Some((version, places)) = &self.known().said {
-            if *version == file.version() {
-                return Ok(Some(Arc::clone(places)));
-            }
+        if let Some((version, places)) = &self.known().said
+            && *version == file.version()
+        {
+            return Ok(Some(Arc::clone(places)));
         }
         if !work.may_wait() {
             return Err(Halt::Wait);

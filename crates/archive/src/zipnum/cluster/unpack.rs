@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
-use super::inflate::{inflate, Unfit, LARGEST};
+use super::inflate::{LARGEST, Unfit, inflate};
 use super::line::Block;
 use crate::sorted::handle::{Snapshot, Version};
 use crate::sorted::work::{Halt, Work};

@@ -2,8 +2,8 @@
 
 use std::io::Write as _;
 
-use flate2::write::GzEncoder;
 use flate2::Compression;
+use flate2::write::GzEncoder;
 
 use super::super::merge;
 use super::*;

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use redis_tests::Rng;
 
-use super::{files, Blocks, Options, Stats, Writer};
+use super::{Blocks, Options, Stats, Writer, files};
 use crate::Error;
 
 /// A line of an index, of which many are alike.

@@ -2,7 +2,7 @@
 
 use std::io::{self, IsTerminal, Write};
 
-use console::{measure_text_width, Term};
+use console::{Term, measure_text_width};
 
 use crate::terminal::shown;
 

@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use clap::{Args, ValueHint};
 use crawlspace_cli::indexer::{CommittedCrawl, Event, Import, Report};
-use crawlspace_client::dedupe::Index;
 use crawlspace_client::Code;
+use crawlspace_client::dedupe::Index;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 
-use crate::stop;
-use crate::table::{count, many, print_json, shown, Table};
-use crate::terminal::complain;
 use crate::Server;
+use crate::stop;
+use crate::table::{Table, count, many, print_json, shown};
+use crate::terminal::complain;
 
 /// Bring WACZ files into a dedupe index.
 ///

@@ -26,7 +26,7 @@ use crawlspace_client::frontier::Frontier;
 use serde::Serialize;
 
 use crate::table::print_json;
-use crate::terminal::{complain, Bytes};
+use crate::terminal::{Bytes, complain};
 
 /// Companion of the Crawlspace Redis module.
 ///

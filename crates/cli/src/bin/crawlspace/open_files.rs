@@ -1,6 +1,6 @@
 //! How many files may be open at a time.
 
-use rustix::process::{getrlimit, setrlimit, Resource};
+use rustix::process::{Resource, getrlimit, setrlimit};
 
 /// As many as the system lets one have: each connection is one, each file and request of a source, and each index that
 /// is merged.

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use crawlspace_serve::{memory, server, Federation};
+use crawlspace_serve::{Federation, memory, server};
 use futures_util::FutureExt;
 use http::HeaderValue;
 use tokio::net::TcpListener;
-use tokio::signal::unix::{signal, SignalKind};
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{config, open_files};
 

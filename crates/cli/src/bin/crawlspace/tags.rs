@@ -9,7 +9,7 @@ use std::io;
 use clap::{Args, Subcommand, ValueEnum};
 use crawlspace_client::tags::{self, Dialect, Filter, Format, Info, Kind, TagSpace};
 
-use crate::table::{count, print_json, size, Table};
+use crate::table::{Table, count, print_json, size};
 use crate::terminal::complain;
 
 #[derive(Subcommand)]

@@ -4,8 +4,8 @@ use std::fmt::{self, Display};
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::process;
 
-use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::Args;
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use serde::{Serialize, Serializer};
 
 /// Whether a terminal does something else with this character than show it: obeys it, or turns the direction of what

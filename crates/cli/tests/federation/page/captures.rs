@@ -3,7 +3,7 @@
 use redis_tests::http::get;
 
 use super::{link_with, links, page, search};
-use crate::shelf::{iso, Shelf};
+use crate::shelf::{Shelf, iso};
 use crate::stage::Stage;
 
 const URL: &str = "http://example.com/";

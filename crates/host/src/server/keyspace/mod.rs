@@ -17,7 +17,7 @@ use crate::keyspace::{Batch, KeyError, KeyType, Keyspace, Result};
 use crate::text::{parse_unsigned, push_number};
 
 use super::acl::{Access, User};
-use super::api::{raw, rm, string_bytes, Ctx, RawCtx, RmString};
+use super::api::{Ctx, RawCtx, RmString, raw, rm, string_bytes};
 use super::call_reply::CallReply;
 use super::cluster;
 use super::notify::own_write;

@@ -4,10 +4,10 @@ use std::ffi::CStr;
 use std::os::raw::{c_int, c_void};
 
 use crate::keyspace::{KeyError, KeyType, Result};
-use crate::server::api::{raw, rm, RmString};
+use crate::server::api::{RmString, raw, rm};
 use crate::server::native::Native;
 
-use super::{check_type, OpenKey, RedisKeyspace};
+use super::{OpenKey, RedisKeyspace, check_type};
 
 /// How a change of a value is announced to replicas, the append-only file and listeners.
 pub struct Replicated {

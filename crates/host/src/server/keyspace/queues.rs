@@ -8,11 +8,11 @@ use std::os::raw::{c_int, c_long};
 use std::ptr;
 
 use crate::keyspace::{Batch, KeyError, KeyType, Result};
-use crate::server::api::{raw, rm, RmString};
+use crate::server::api::{RmString, raw, rm};
 use crate::server::notify::own_write;
 use crate::text::parse_signed;
 
-use super::{check_type, OpenKey, RedisKeyspace, OPEN_KEYS};
+use super::{OPEN_KEYS, OpenKey, RedisKeyspace, check_type};
 
 /// What stands for an element for the moment until it is removed; longer than any id.
 const TAKEN: &[u8] = &[0; 2048];

@@ -1,7 +1,7 @@
 //! What is not what it was.
 
 use std::fs;
-use std::os::unix::fs::{symlink, FileExt};
+use std::os::unix::fs::{FileExt, symlink};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -9,8 +9,8 @@ use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 
 use super::super::seen::{self, Seen};
-use super::super::{with_end, FileSum, Form, Manifest, Work};
-use super::{square, squares, text_of, FORMS};
+use super::super::{FileSum, Form, Manifest, Work, with_end};
+use super::{FORMS, square, squares, text_of};
 use crate::JobId;
 
 /// Each byte of each file, in both forms; also with the times of the file set back, as a careless copy does.
@@ -51,26 +51,32 @@ fn every_damaged_byte_is_found_and_the_entry_built_anew() {
                 assert!(found.is_none(), "byte {at} of {}", path.display());
                 damaged += 1;
                 assert_eq!(text_of(&build()), text);
-                assert!(cache
-                    .hit(&JobId(7), &Work::default())
-                    .expect("a look")
-                    .is_some());
+                assert!(
+                    cache
+                        .hit(&JobId(7), &Work::default())
+                        .expect("a look")
+                        .is_some()
+                );
             }
             fs::File::options()
                 .write(true)
                 .open(path)
                 .and_then(|file| file.set_len(size / 2))
                 .expect("cut");
-            assert!(cache
-                .hit(&JobId(7), &Work::default())
-                .expect("a look")
-                .is_none());
+            assert!(
+                cache
+                    .hit(&JobId(7), &Work::default())
+                    .expect("a look")
+                    .is_none()
+            );
             assert_eq!(text_of(&build()), text);
             fs::remove_file(path).expect("removed");
-            assert!(cache
-                .hit(&JobId(7), &Work::default())
-                .expect("a look")
-                .is_none());
+            assert!(
+                cache
+                    .hit(&JobId(7), &Work::default())
+                    .expect("a look")
+                    .is_none()
+            );
             assert_eq!(text_of(&build()), text);
         }
         assert!(damaged > 300);
@@ -95,10 +101,12 @@ fn damage_is_found_after_the_entry_was_seen_whole() {
         let seen = with_end(&root.path().join("squares/7-cache"), ".seen");
         let cache = squares(root.path(), form);
         until(|| {
-            assert!(cache
-                .hit(&JobId(7), &Work::default())
-                .expect("a look")
-                .is_some());
+            assert!(
+                cache
+                    .hit(&JobId(7), &Work::default())
+                    .expect("a look")
+                    .is_some()
+            );
             fs::metadata(&seen).is_ok_and(|seen| seen.len() > 0)
         });
         // Both what this one remembers, and what another one reads.
@@ -118,19 +126,23 @@ fn damage_is_found_after_the_entry_was_seen_whole() {
                         .and_then(|()| file.set_modified(before))
                 })
                 .expect("written");
-            assert!(cache
-                .hit(&JobId(7), &Work::default())
-                .expect("a look")
-                .is_none());
+            assert!(
+                cache
+                    .hit(&JobId(7), &Work::default())
+                    .expect("a look")
+                    .is_none()
+            );
             fs::File::options()
                 .write(true)
                 .open(&path)
                 .and_then(|file| file.write_all_at(&bytes, 0))
                 .expect("written");
-            assert!(cache
-                .hit(&JobId(7), &Work::default())
-                .expect("a look")
-                .is_some());
+            assert!(
+                cache
+                    .hit(&JobId(7), &Work::default())
+                    .expect("a look")
+                    .is_some()
+            );
         }
     }
 }
@@ -152,10 +164,12 @@ fn an_entry_of_another_name_is_not_taken_for_this_one() {
         .cache(&JobId(7), &Work::default(), square(JobId(7)))
         .expect("an entry");
     fs::rename(cache.path(&JobId(7)), cache.path(&JobId(8))).expect("renamed");
-    assert!(cache
-        .hit(&JobId(8), &Work::default())
-        .expect("a look")
-        .is_none());
+    assert!(
+        cache
+            .hit(&JobId(8), &Work::default())
+            .expect("a look")
+            .is_none()
+    );
     let entry = cache
         .cache(&JobId(8), &Work::default(), square(JobId(8)))
         .expect("an entry");

@@ -7,8 +7,8 @@ use std::time::{Duration, SystemTime};
 
 use super::super::evict::{clean, evict};
 use super::super::lock::Lock;
-use super::super::{draft, seen, with_end, Eviction, Form, Work};
-use super::{names, square, squares, text_of, FORMS};
+use super::super::{Eviction, Form, Work, draft, seen, with_end};
+use super::{FORMS, names, square, squares, text_of};
 use crate::JobId;
 
 #[test]
@@ -59,10 +59,12 @@ fn an_entry_in_use_stays_and_one_that_is_not_goes() {
         assert!(!with_end(&path, ".seen").exists());
         assert!(with_end(&path, ".working").exists());
         assert_eq!(now(Duration::ZERO), Eviction::Absent);
-        assert!(cache
-            .hit(&JobId(7), &Work::default())
-            .expect("a look")
-            .is_none());
+        assert!(
+            cache
+                .hit(&JobId(7), &Work::default())
+                .expect("a look")
+                .is_none()
+        );
     }
 }
 
@@ -115,10 +117,12 @@ fn files_of_the_future_count_as_used_now() {
         let file = fs::File::options().write(true).open(path).expect("a file");
         file.set_modified(SystemTime::now() + year).expect("a time");
     }
-    assert!(cache
-        .hit(&JobId(7), &Work::default())
-        .expect("a look")
-        .is_some());
+    assert!(
+        cache
+            .hit(&JobId(7), &Work::default())
+            .expect("a look")
+            .is_some()
+    );
     let used = seen::last_used(&path, &manifest).expect("a time");
     assert!(used <= SystemTime::now());
     assert_eq!(

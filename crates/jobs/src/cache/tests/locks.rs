@@ -4,9 +4,9 @@ use std::fs;
 use std::thread;
 use std::time::Duration;
 
-use super::super::lock::{owner, Lock};
-use super::super::{with_end, Draft, Error, Form, Work};
-use super::{square, squares, text_of, FORMS};
+use super::super::lock::{Lock, owner};
+use super::super::{Draft, Error, Form, Work, with_end};
+use super::{FORMS, square, squares, text_of};
 use crate::JobId;
 
 #[test]
@@ -22,9 +22,11 @@ fn a_hit_waits_for_nobody() {
             .expect("a lock");
         let hit = cache.hit(&JobId(7), &Work::default()).expect("a look");
         assert!(hit.is_some());
-        assert!(cache
-            .cache(&JobId(7), &Work::default(), |_| unreachable!())
-            .is_ok());
+        assert!(
+            cache
+                .cache(&JobId(7), &Work::default(), |_| unreachable!())
+                .is_ok()
+        );
     }
 }
 
@@ -48,9 +50,11 @@ fn waiting_ends_and_says_who_builds() {
     );
     drop(lock);
     assert_eq!(owner(&path), None);
-    assert!(cache
-        .cache(&JobId(7), &Work::default(), square(JobId(7)))
-        .is_ok());
+    assert!(
+        cache
+            .cache(&JobId(7), &Work::default(), square(JobId(7)))
+            .is_ok()
+    );
     assert_eq!(
         fs::metadata(with_end(&path, ".working"))
             .expect("a lock file")
@@ -89,10 +93,12 @@ fn a_builder_whose_lock_file_was_removed_publishes_nothing() {
             square(JobId(7))(draft)
         });
         assert!(matches!(alone, Err(Error::Damaged { .. })), "{alone:?}");
-        assert!(cache
-            .hit(&JobId(7), &Work::default())
-            .expect("a look")
-            .is_none());
+        assert!(
+            cache
+                .hit(&JobId(7), &Work::default())
+                .expect("a look")
+                .is_none()
+        );
         let with_another = cache.cache(&JobId(7), &Work::default(), |draft| {
             let half = |_: &mut Draft| Err(Error::Request("no".to_owned()));
             fs::remove_file(&lock_file).expect("removed");

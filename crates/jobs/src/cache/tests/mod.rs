@@ -7,8 +7,8 @@ mod locks;
 use std::fs;
 use std::io::Write;
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Barrier;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use super::*;
@@ -104,10 +104,12 @@ fn nothing_is_left_of_what_failed() {
         });
         assert!(matches!(failed, Err(Error::Request(_))));
         assert_eq!(names(&cache), [""; 0]);
-        assert!(cache
-            .hit(&JobId(7), &Work::default())
-            .expect("a look")
-            .is_none());
+        assert!(
+            cache
+                .hit(&JobId(7), &Work::default())
+                .expect("a look")
+                .is_none()
+        );
         assert_eq!(cache.figures.counts().failures, 1);
         let panicked = thread::scope(|scope| {
             let cache = &cache;
@@ -137,10 +139,12 @@ fn what_a_dead_builder_left_is_in_nobodys_way() {
             Form::File => fs::write(&path, "half").expect("a file"),
             Form::Folder => fs::create_dir(&path).expect("a folder"),
         }
-        assert!(cache
-            .hit(&JobId(7), &Work::default())
-            .expect("a look")
-            .is_none());
+        assert!(
+            cache
+                .hit(&JobId(7), &Work::default())
+                .expect("a look")
+                .is_none()
+        );
         let entry = cache
             .cache(&JobId(7), &Work::default(), square(JobId(7)))
             .expect("an entry");

@@ -57,7 +57,10 @@ fn sources_of_every_kind_in_short_and_long() {
         ("type: file, path: x.cdxj", "./x.cdxj"),
         ("type: file, path: /a b/c", "file:///a%20b/c"),
         ("type: file, path: ../x", "file://../x"),
-        ("type: redis, redis_url: 'redis://h:6379/0/k'", "redis://h/k"),
+        (
+            "type: redis, redis_url: 'redis://h:6379/0/k'",
+            "redis://h/k",
+        ),
         (
             "type: redis, redis_url: 'rediss://u:p@h:6379/2/{coll}:cdxj'",
             "rediss://u:p@h/2/{coll}:cdxj",

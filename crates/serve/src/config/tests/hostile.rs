@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::super::{yaml, Config, Place, Secrets, SourceKind};
+use super::super::{Config, Place, Secrets, SourceKind, yaml};
 use super::{parse, refusal};
 
 #[test]

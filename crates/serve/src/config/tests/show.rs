@@ -58,9 +58,11 @@ collections:
 "#
     );
     assert!(!config.to_json(Secrets::Masked).contains("secret"));
-    assert!(config
-        .to_json(Secrets::Shown)
-        .contains("redis://user:secret@h:6379/0/key"));
+    assert!(
+        config
+            .to_json(Secrets::Shown)
+            .contains("redis://user:secret@h:6379/0/key")
+    );
 }
 
 fn name() -> impl Strategy<Value = String> {

@@ -91,7 +91,11 @@ fn what_is_unknown_is_refused_with_what_may_have_been_meant() {
     );
     refused(
         "collections: {a: {index: {type: momento}}}",
-        &[(1, 33, "\"momento\" is no type of index: it can be file, redis, memento, cdx, live, zipnum or upstream; did you mean memento?")],
+        &[(
+            1,
+            33,
+            "\"momento\" is no type of index: it can be file, redis, memento, cdx, live, zipnum or upstream; did you mean memento?",
+        )],
     );
     refused(
         "collections: {a: momento+http://h/}",
@@ -134,7 +138,14 @@ fn what_is_missing_is_named() {
             "it needs one of index, index_paths, index_group or sequence",
         )],
     );
-    refused("collections: {a: {index: {path: /x}}}", &[(1, 26, "its type is missing: file, redis, memento, cdx, live, zipnum or upstream, file by the look of it")]);
+    refused(
+        "collections: {a: {index: {path: /x}}}",
+        &[(
+            1,
+            26,
+            "its type is missing: file, redis, memento, cdx, live, zipnum or upstream, file by the look of it",
+        )],
+    );
     refused(
         "collections: {a: {index: {type: memento, timegate_url: x}}}",
         &[
@@ -247,7 +258,10 @@ fn values_are_checked() {
         "collections: {a: {index: {type: redis, redis_url: 'http://h/0/k'}}}",
         &[(1, 51, "no URL of Redis")],
     );
-    refused("collections: {a: {index: {type: cdx, api_url: 'http://h/a-cdx', dialect: solr}, resource: /w}}", &[(1, 74, "\"solr\" is no dialect")]);
+    refused(
+        "collections: {a: {index: {type: cdx, api_url: 'http://h/a-cdx', dialect: solr}, resource: /w}}",
+        &[(1, 74, "\"solr\" is no dialect")],
+    );
 }
 
 #[test]
@@ -289,7 +303,14 @@ fn urls_are_checked() {
     }
     refused(
         "collections: {a: {index: {type: cdx, api_url: 'http://h/{urls}', replay_url: 'http://h/{url}'}}}",
-        &[(1, 47, "{urls} means nothing here: it can be {url}, {timestamp} or {coll}"), (1, 78, "lacks {timestamp}")],
+        &[
+            (
+                1,
+                47,
+                "{urls} means nothing here: it can be {url}, {timestamp} or {coll}",
+            ),
+            (1, 78, "lacks {timestamp}"),
+        ],
     );
     refused(
         "collections: {a: {index: \"/a\\0b\", resource: /w}}",

@@ -119,7 +119,12 @@ mod tests {
     fn chunks_that_were_undone_are_told() {
         let text = b"HTTP/1.1 200 OK\r\ntransfer-encoding : chunked\r\nA: b\r\nContent-Length: 3\r\nTE: x\r\n\r\n";
         assert_eq!(
-            String::from_utf8(live(&head(text), Some(5), b"Digest: x\r\n y\r\n \r\nB: c\r\n")).unwrap(),
+            String::from_utf8(live(
+                &head(text),
+                Some(5),
+                b"Digest: x\r\n y\r\n \r\nB: c\r\n"
+            ))
+            .unwrap(),
             "HTTP/1.1 200 OK\r\nX-Archive-Orig-transfer-encoding : chunked\r\nA: b\r\n\
              X-Archive-Orig-Content-Length: 3\r\nTE: x\r\nContent-Length: 5\r\nX-Archive-Trailer-Digest: x\r\n y\r\n\
              X-Archive-Trailer-B: c\r\n\r\n"

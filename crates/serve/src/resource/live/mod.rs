@@ -11,7 +11,7 @@ use url::Url;
 use super::client_request::ClientRequest;
 use super::digest::Digest;
 use super::record::{LoadError, Record};
-use crawlspace_archive::net::{circle, Net};
+use crawlspace_archive::net::{Net, circle};
 use crawlspace_archive::row::Row;
 use crawlspace_archive::source::{Limits, SourceError};
 use crawlspace_archive::timestamp::Timestamp;

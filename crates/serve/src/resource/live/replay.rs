@@ -8,13 +8,13 @@ use url::Url;
 
 use super::capture_head::{capture_head, original};
 use super::response::{self, Arrived, Origin};
-use super::{unsent, upstream, Whereabouts};
+use super::{Whereabouts, unsent, upstream};
 use crate::resource::client_request::ClientRequest;
 use crate::resource::digest::{Algorithm, Digest, Digester};
 use crate::resource::record::{LoadError, Record};
-use crate::resource::spool::{blocking, Spool};
-use crawlspace_archive::net::exchange::{Exchange, Head, Status};
+use crate::resource::spool::{Spool, blocking};
 use crawlspace_archive::net::Net;
+use crawlspace_archive::net::exchange::{Exchange, Head, Status};
 use crawlspace_archive::source::{Limits, SourceError};
 use crawlspace_archive::timestamp::Timestamp;
 
@@ -49,7 +49,7 @@ pub(super) async fn load(
             Some(_) => {
                 return Err(answer(format!(
                     "it sends on to other moments more than {MAX_HOPS} times"
-                )))
+                )));
             }
             None => break (exchange, memento),
         }

@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt};
-use rustls::crypto::{ring, CryptoProvider};
+use rustls::crypto::{CryptoProvider, ring};
 
 use crate::resource::digest::{Algorithm, Digest, Digester};
 use crate::resource::record::{LoadError, Record};
@@ -202,9 +202,10 @@ mod tests {
                 .unwrap();
             let lengths: Vec<usize> = uuid.split('-').map(str::len).collect();
             assert_eq!(lengths, [8, 4, 4, 4, 12]);
-            assert!(uuid
-                .bytes()
-                .all(|byte| byte == b'-' || byte.is_ascii_hexdigit()));
+            assert!(
+                uuid.bytes()
+                    .all(|byte| byte == b'-' || byte.is_ascii_hexdigit())
+            );
             assert_eq!(uuid.as_bytes()[14], b'4');
             assert!(b"89ab".contains(&uuid.as_bytes()[19]), "{uuid}");
         }

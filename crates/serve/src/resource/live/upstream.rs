@@ -1,8 +1,8 @@
 //! Records of another server of this kind, checked and passed on.
 
 use bytes::Bytes;
-use crawlspace_cdx::surt::urlkey;
 use crawlspace_cdx::Field;
+use crawlspace_cdx::surt::urlkey;
 use futures_util::stream::{self, StreamExt};
 use http::Method;
 use url::Url;
@@ -13,11 +13,11 @@ use crate::resource::input::Input;
 use crate::resource::record::{LoadError, Record};
 use crate::resource::spool::{Spool, Spooled};
 use crate::resource::stored::header::{self, Header, MAX_HEADER};
-use crate::resource::stored::{Stored, END};
+use crate::resource::stored::{END, Stored};
 use crawlspace_archive::net::exchange::{
     Body, Exchange, Head, Incoming, Outgoing, Status, Version,
 };
-use crawlspace_archive::net::{circle, Net};
+use crawlspace_archive::net::{Net, circle};
 use crawlspace_archive::row::Row;
 use crawlspace_archive::source::{Limits, SourceError};
 
@@ -56,7 +56,7 @@ pub async fn load(
         404 => {
             return Err(LoadError::Missing(
                 "the upstream has no record of it".to_owned(),
-            ))
+            ));
         }
         code => return Err(LoadError::Net(SourceError::Status(code))),
     }

@@ -13,7 +13,7 @@ use url::Url;
 
 use self::path_index::PathIndex;
 use self::redis_index::RedisIndex;
-use super::capture::{is_name, Extent};
+use super::capture::{Extent, is_name};
 use super::input::Input;
 use super::open_files::OpenFiles;
 use super::record::LoadError;

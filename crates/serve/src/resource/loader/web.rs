@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use http::header::{HeaderValue, ACCEPT_ENCODING, CONTENT_RANGE, RANGE};
+use http::header::{ACCEPT_ENCODING, CONTENT_RANGE, HeaderValue, RANGE};
 use url::Url;
 
 use crate::resource::capture::Extent;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crawlspace_cdx::surt::KeyRange;
-use futures_util::{stream, StreamExt};
+use futures_util::{StreamExt, stream};
 use tokio::time::timeout;
 
 use self::response::{of_nothing, with_payload};
@@ -17,8 +17,8 @@ use super::input::Input;
 use super::live;
 use super::loader::Archives;
 use super::record::{LoadError, Record};
-use super::stored::header::{moment, Header};
 use super::stored::Stored;
+use super::stored::header::{Header, moment};
 use crate::collection::Collection;
 use crate::config::Loader;
 use crate::group::{Member, Report};

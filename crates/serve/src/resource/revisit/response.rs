@@ -5,7 +5,7 @@ use bytes::Bytes;
 use crate::resource::digest::{self, Algorithm, Digest};
 use crate::resource::record::{LoadError, Record};
 use crate::resource::stored::header::Header;
-use crate::resource::stored::{compose, made_id, Payload, Stored};
+use crate::resource::stored::{Payload, Stored, compose, made_id};
 use crawlspace_archive::http_head::Head;
 use crawlspace_archive::timestamp::Timestamp;
 

@@ -5,8 +5,8 @@ use std::net::IpAddr;
 use super::header::Header;
 use crate::resource::record::LoadError;
 use crawlspace_archive::timestamp::Timestamp;
-pub(super) use crawlspace_warc::arc::may_begin;
 use crawlspace_warc::arc::Line;
+pub(super) use crawlspace_warc::arc::may_begin;
 
 /// The header of a WARC record for that line, and the length.
 ///

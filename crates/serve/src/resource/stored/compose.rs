@@ -4,7 +4,7 @@ use bytes::Bytes;
 use futures_util::stream::{self, StreamExt};
 
 use super::header::Header;
-use super::{Payload, END};
+use super::{END, Payload};
 use crate::resource::record::{LoadError, Record};
 use crawlspace_archive::timestamp::Timestamp;
 

@@ -323,8 +323,7 @@ mod tests {
         header.set("warc-type", b"rev\nisit");
         header.remove("content-length");
         header.set("WARC-Date", b"2016-01-01T00:00:00Z");
-        let expected =
-            "WARC/1.0\r\nwarc-target-uri:  <http://a.example/> \r\nwarc-type: rev isit\r\n\
+        let expected = "WARC/1.0\r\nwarc-target-uri:  <http://a.example/> \r\nwarc-type: rev isit\r\n\
                         WARC-Date: 2016-01-01T00:00:00Z\r\n\r\n";
         assert_eq!(String::from_utf8_lossy(header.raw()), expected);
         assert_eq!(header.date().unwrap().to_string(), "20160101000000");

@@ -264,20 +264,20 @@ impl Stored {
             self.header.set("WARC-Payload-Digest", payload.as_bytes());
             return Ok(());
         }
-        if let Some(stated) = &self.checks.block {
-            if digest::of(stated.algorithm, block) != *stated {
-                return Err(block::wrong("WARC-Block-Digest", stated));
-            }
+        if let Some(stated) = &self.checks.block
+            && digest::of(stated.algorithm, block) != *stated
+        {
+            return Err(block::wrong("WARC-Block-Digest", stated));
         }
-        if let Some(stated) = &self.checks.payload {
-            if digest::of(stated.algorithm, payload) != *stated {
-                // ISO 28500 counts chunks as no part of the payload. Others do, and check it that way.
-                let is_chunked = http_head::Head::of(self.http_head()).is_chunked();
-                let plain = is_chunked.then(|| http_head::unchunked(payload)).flatten();
-                match plain.is_some_and(|plain| digest::of(stated.algorithm, &plain) == *stated) {
-                    true => self.header.remove("WARC-Payload-Digest"),
-                    false => return Err(block::wrong("WARC-Payload-Digest", stated)),
-                }
+        if let Some(stated) = &self.checks.payload
+            && digest::of(stated.algorithm, payload) != *stated
+        {
+            // ISO 28500 counts chunks as no part of the payload. Others do, and check it that way.
+            let is_chunked = http_head::Head::of(self.http_head()).is_chunked();
+            let plain = is_chunked.then(|| http_head::unchunked(payload)).flatten();
+            match plain.is_some_and(|plain| digest::of(stated.algorithm, &plain) == *stated) {
+                true => self.header.remove("WARC-Payload-Digest"),
+                false => return Err(block::wrong("WARC-Payload-Digest", stated)),
             }
         }
         Ok(())

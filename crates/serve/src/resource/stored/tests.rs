@@ -1,10 +1,10 @@
 use std::io::Write as _;
 
-use futures_util::{stream, StreamExt};
+use futures_util::{StreamExt, stream};
 use redis_tests::Rng;
 
 use super::*;
-use crate::resource::digest::{of, Algorithm};
+use crate::resource::digest::{Algorithm, of};
 
 const HTTP: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n";
 
@@ -368,11 +368,13 @@ async fn no_length_is_too_large_to_be_counted_with() {
 #[tokio::test]
 async fn no_header_takes_more_memory_than_it_may() {
     let long = [&b"WARC/1.0\r\nX: "[..], &vec![b'x'; 1 << 20], b"\r\n\r\n"].concat();
-    assert!(read(&long, 1000)
-        .await
-        .unwrap_err()
-        .to_string()
-        .contains("longer than"));
+    assert!(
+        read(&long, 1000)
+            .await
+            .unwrap_err()
+            .to_string()
+            .contains("longer than")
+    );
     let bomb = packed(&vec![b'\n'; 100 << 20]);
     assert!(read(&bomb, 1 << 20).await.is_err());
     let bomb = packed(&[&b"WARC/1.0\r\n"[..], &vec![b'x'; 100 << 20]].concat());

@@ -4,16 +4,16 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use http::{Response, StatusCode};
-use serde_json::{json, Value};
+use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 
 use super::super::body::Body;
 use super::super::reply::{json as reply_json, message};
-use super::super::state::{fresh, Metrics};
+use super::super::state::{Metrics, fresh};
 use crate::indexes::Indexes;
 use crawlspace_archive::timestamp::Timestamp;
-use crawlspace_jobs::operations::{list, Listed};
+use crawlspace_jobs::operations::{Listed, list};
 use crawlspace_jobs::{Counts, Error, IndexKind};
 
 /// Limit of look-ups in the folder of indexes under way at once.

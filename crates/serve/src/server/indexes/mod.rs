@@ -8,21 +8,21 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::stream;
 use http::header::{
-    HeaderName, HeaderValue, CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_TYPE,
-    ETAG, IF_NONE_MATCH, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS,
+    CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_TYPE, ETAG, HeaderName,
+    HeaderValue, IF_NONE_MATCH, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use hyper::body::{Frame, Incoming};
 use serde_json::json;
 use tokio::task::spawn_blocking;
 
-use super::body::{frames, whole, Body, Broken};
+use super::body::{Body, Broken, frames, whole};
 use super::only_read;
 use super::reply::{empty, json as reply_json, message};
 use super::state::fresh;
-use crate::indexes::{Asked, Outcome, Refused};
 use crate::Federation;
-use crawlspace_jobs::{reasons, Error, Id, Index, IndexKind, JobSet, Missing, MissingJob, Parcel};
+use crate::indexes::{Asked, Outcome, Refused};
+use crawlspace_jobs::{Error, Id, Index, IndexKind, JobSet, Missing, MissingJob, Parcel, reasons};
 
 /// The jobs that are in an index.
 const FOUND: HeaderName = HeaderName::from_static("jobs-found");
@@ -98,7 +98,7 @@ fn parameters(query: &str) -> Result<(JobSet, Duration), String> {
     for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
         match &*name {
             "jobs" if jobs.is_some() => {
-                return Err("jobs is there twice: write them with commas, jobs=1,2,5-8".to_owned())
+                return Err("jobs is there twice: write them with commas, jobs=1,2,5-8".to_owned());
             }
             "jobs" => {
                 let set = JobSet::parse(&value, MOST_JOBS);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use maud::{html, Markup};
+use maud::{Markup, html};
 
 use super::search::Search;
 use crawlspace_archive::timestamp::Timestamp;

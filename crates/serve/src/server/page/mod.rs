@@ -8,17 +8,17 @@ mod search;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use http::{header, HeaderValue, Response, StatusCode};
-use maud::{html, Markup, DOCTYPE};
+use http::{HeaderValue, Response, StatusCode, header};
+use maud::{DOCTYPE, Markup, html};
 
 use self::calendar::Span;
 use self::search::{Refused, Search};
 use super::body::Body;
 use super::reply::{message, page};
-use super::state::{fresh, look, Seen};
+use super::state::{Seen, fresh, look};
+use crate::Federation;
 use crate::breaker::State;
 use crate::figures::Durations;
-use crate::Federation;
 
 /// Nothing from elsewhere, nothing in the page itself, and nobody frames it.
 const POLICY: &str = "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";

@@ -4,19 +4,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::StatusCode;
-use maud::{html, Markup};
-use tokio::time::{timeout_at, Instant};
+use maud::{Markup, html};
+use tokio::time::{Instant, timeout_at};
 use url::form_urlencoded;
 
-use super::calendar::{calendar, path, Counts, Span};
+use super::calendar::{Counts, Span, calendar, path};
 use super::counted;
-use crate::collection::{next, Collection};
+use crate::Federation;
+use crate::collection::{Collection, next};
 use crate::group::Report;
 use crate::query::Query;
 use crate::reason::Reason;
 use crate::server::links::Place;
 use crate::server::status_of;
-use crate::Federation;
 use crawlspace_archive::row::Row;
 use crawlspace_archive::timestamp::Timestamp;
 

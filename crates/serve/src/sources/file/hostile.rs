@@ -8,12 +8,12 @@ use std::sync::Arc;
 use crawlspace_cdx::surt::MatchType;
 use redis_tests::Rng;
 
-use super::tests::{ask, identity, lookup, query, runtime};
 use super::FileSource;
+use super::tests::{ask, identity, lookup, query, runtime};
 use crate::source::{Lookup, Source};
+use crawlspace_archive::sorted::Order;
 use crawlspace_archive::sorted::folder::Choice;
 use crawlspace_archive::sorted::place::Places;
-use crawlspace_archive::sorted::Order;
 use crawlspace_archive::source::SourceError;
 use crawlspace_archive::timestamp::Timestamp;
 

@@ -13,14 +13,15 @@ pub(crate) mod tests;
 #[cfg(test)]
 mod zipnum_tests;
 
-use std::sync::atomic::{AtomicU64, Ordering as Memory};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering as Memory};
 
-use futures_util::future::BoxFuture;
 use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 
 use super::Identity;
 use crate::source::{Blocks, Lookup, Rows, Source};
+use crawlspace_archive::sorted::Order;
 use crawlspace_archive::sorted::disorder::Disorder;
 use crawlspace_archive::sorted::folder::{Choice, Listing};
 use crawlspace_archive::sorted::line::Writer;
@@ -29,7 +30,6 @@ use crawlspace_archive::sorted::scan::Scan;
 use crawlspace_archive::sorted::span::Span;
 use crawlspace_archive::sorted::start::Files;
 use crawlspace_archive::sorted::work::batches;
-use crawlspace_archive::sorted::Order;
 use crawlspace_archive::source::SourceError;
 
 /// A CDX or CDXJ file, or a folder of them.

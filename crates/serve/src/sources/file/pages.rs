@@ -10,15 +10,15 @@ use futures_util::{FutureExt, StreamExt};
 use super::super::file::FileSource;
 use crate::source::{self, Lookup, Rows};
 use crawlspace_archive::row::member;
+use crawlspace_archive::sorted::Order;
 use crawlspace_archive::sorted::folder::Listing;
 use crawlspace_archive::sorted::line::{Shape, Writer};
 use crawlspace_archive::sorted::span::Span;
 use crawlspace_archive::sorted::start::Files;
-use crawlspace_archive::sorted::work::{batches, Halt, Next, Steps, Work};
-use crawlspace_archive::sorted::Order;
+use crawlspace_archive::sorted::work::{Halt, Next, Steps, Work, batches};
 use crawlspace_archive::source::{Batch, SourceError};
-use crawlspace_archive::zipnum::cluster::line::Block;
 use crawlspace_archive::zipnum::cluster::Blocks;
+use crawlspace_archive::zipnum::cluster::line::Block;
 
 /// Number of blocks listed in a batch.
 const BATCH: usize = 1000;

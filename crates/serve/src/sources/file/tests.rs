@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use crawlspace_cdx::surt::{range, MatchType};
+use crawlspace_cdx::surt::{MatchType, range};
 use futures_util::StreamExt;
 use redis_tests::Rng;
 use tokio::runtime::Runtime;
@@ -15,10 +15,10 @@ use super::FileSource;
 use crate::query::Query;
 use crate::source::{Lookup, Source};
 use crawlspace_archive::row::Row;
-use crawlspace_archive::sorted::line::{trimmed, Shape, Writer};
 use crawlspace_archive::sorted::Order;
+use crawlspace_archive::sorted::line::{Shape, Writer, trimmed};
 use crawlspace_archive::source::Limits;
-use crawlspace_archive::timestamp::{compare, Timestamp};
+use crawlspace_archive::timestamp::{Timestamp, compare};
 
 const MEMBERS: &str = r#""source": "a", "source_type": "file""#;
 
@@ -238,7 +238,9 @@ pub(crate) fn assert_same(source: &dyn Source, texts: &[Vec<u8>], lookup: &Arc<L
     if let Some(at) = differ {
         let (count, wanted) = (rows.len(), expected.len());
         let (row, other) = (rows.get(at), expected.get(at));
-        panic!("{lookup:?}: of {count} rows, which should be {wanted}, row {at}: {row:?}, not {other:?}");
+        panic!(
+            "{lookup:?}: of {count} rows, which should be {wanted}, row {at}: {row:?}, not {other:?}"
+        );
     }
     for row in &rows {
         assert_eq!(Row::new(row.line().clone()).as_ref(), Some(row));

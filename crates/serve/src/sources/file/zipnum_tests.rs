@@ -5,18 +5,18 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use flate2::write::GzEncoder;
 use flate2::Compression;
+use flate2::write::GzEncoder;
 use futures_util::StreamExt;
 use redis_tests::Rng;
 
+use super::super::file::FileSource;
 use super::super::file::tests::{
     ask, assert_same, identity, lookup, query, random_lookup, runtime, text,
 };
-use super::super::file::FileSource;
 use crate::source::{Blocks, Lookup, Source};
-use crawlspace_archive::sorted::line::{trimmed, Shape};
 use crawlspace_archive::sorted::Order;
+use crawlspace_archive::sorted::line::{Shape, trimmed};
 use crawlspace_archive::source::SourceError;
 
 fn packed(text: &[u8]) -> Vec<u8> {

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crawlspace_cdx::surt::MatchType;
-use futures_util::future::BoxFuture;
 use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 
 use super::pages::{Next, Pages, Question};
 use super::rows::rows;

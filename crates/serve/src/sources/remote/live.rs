@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use crawlspace_cdx::surt::{urlkey, MatchType};
+use crawlspace_cdx::surt::{MatchType, urlkey};
+use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, StreamExt};
-use futures_util::FutureExt;
 
 use crate::source::{Lookup, Rows, Source};
 use crate::sources::Identity;
-use crawlspace_archive::row::{build, member, Row};
+use crawlspace_archive::row::{Row, build, member};
 use crawlspace_archive::source::SourceError;
 use crawlspace_archive::timestamp::Timestamp;
 

@@ -5,16 +5,16 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use crawlspace_cdx::surt::MatchType;
+use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, BoxStream, StreamExt};
-use futures_util::FutureExt;
 use http::header::{HeaderName, HeaderValue, LINK, LOCATION};
 use http::{HeaderMap, Method};
-use tokio::time::{timeout_at, Instant};
+use tokio::time::{Instant, timeout_at};
 use url::Url;
 
 use super::claim::Claim;
-use super::rows::{rows, Batched};
+use super::rows::{Batched, rows};
 use super::template::{Template, Values};
 use super::whitelist::{Made, Place, Whitelist};
 use crate::link_format::{Link, Links};
@@ -374,10 +374,13 @@ impl TimeMaps {
         let is_late = matches!((moment("from"), self.to), (Some(from), Some(to)) if from > to);
         let is_early =
             matches!((moment("until"), self.from), (Some(until), Some(from)) if until < from);
-        if let Ok(url) = current.url.join(&link.target) {
-            if is_links && !is_late && !is_early && !self.known.contains(&url) {
-                self.ahead.push_back((url, current.depth + 1));
-            }
+        if let Ok(url) = current.url.join(&link.target)
+            && is_links
+            && !is_late
+            && !is_early
+            && !self.known.contains(&url)
+        {
+            self.ahead.push_back((url, current.depth + 1));
         }
     }
 

@@ -1,24 +1,24 @@
 //! The rows of an index server, which may give its answer in parts.
 
-use std::collections::hash_map::RandomState;
 use std::collections::HashSet;
+use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{BoxStream, StreamExt};
-use futures_util::FutureExt;
 use http::header::{HeaderValue, VIA};
-use tokio::time::{timeout_at, Instant};
+use tokio::time::{Instant, timeout_at};
 use url::Url;
 
-use super::claim::{header, values, Claim};
+use super::claim::{Claim, header, values};
 use super::pieces::{Piece, Pieces};
 use super::rows::Batched;
 use super::template::Parameters;
 use super::whitelist::{Made, Verdict, Whitelist};
-use crawlspace_archive::net::{circle, Answer, Net, Request};
+use crawlspace_archive::net::{Answer, Net, Request, circle};
 use crawlspace_archive::row::Row;
 use crawlspace_archive::source::{Batch, Limits, SourceError};
 
@@ -321,11 +321,12 @@ impl Reading {
                 Claim::of_line(line)
             }
             Piece::Element(element) => {
-                if self.captures == 0 && self.columns.is_empty() {
-                    if let Some(names) = header(element) {
-                        self.columns = names;
-                        return Ok(());
-                    }
+                if self.captures == 0
+                    && self.columns.is_empty()
+                    && let Some(names) = header(element)
+                {
+                    self.columns = names;
+                    return Ok(());
                 }
                 match values(element).as_deref() {
                     Some([]) => {

@@ -19,7 +19,7 @@ const SORTED: usize = 2000;
 pub(super) trait Batched: Send + 'static {
     /// The next rows; none at the end. A batch is empty when nothing came until that moment.
     fn next(&mut self, until: Option<Instant>)
-        -> BoxFuture<'_, Result<Option<Batch>, SourceError>>;
+    -> BoxFuture<'_, Result<Option<Batch>, SourceError>>;
 }
 
 /// What a source answers whose rows are in order, or few, or else have to be sorted.

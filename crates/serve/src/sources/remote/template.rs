@@ -1,6 +1,6 @@
 //! URLs with `{url}`, `{timestamp}` and `{coll}` in them.
 
-use percent_encoding::{utf8_percent_encode, AsciiSet, CONTROLS, NON_ALPHANUMERIC};
+use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, utf8_percent_encode};
 
 /// What a value in a query must not have as it is.
 const IN_QUERY: &AsciiSet = &NON_ALPHANUMERIC

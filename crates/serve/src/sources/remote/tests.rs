@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{StreamExt, TryStreamExt};
-use redis_tests::{answer, Asked, Part, ScriptedHost};
+use redis_tests::{Asked, Part, ScriptedHost, answer};
 
 use super::*;
 use crate::config::Dialect;
@@ -13,7 +13,7 @@ use crate::source::{Lookup, Source};
 use crate::sources::Identity;
 use crawlspace_archive::net::Net;
 use crawlspace_archive::net::Network;
-use crawlspace_archive::row::{member, Row};
+use crawlspace_archive::row::{Row, member};
 use crawlspace_archive::source::{Limits, SourceError};
 
 fn net() -> Arc<Net> {
@@ -221,7 +221,9 @@ fn an_answer_that_was_cut_is_gone_on_with() {
                 false => line(time),
                 true => {
                     let comma = if last { "" } else { ",\n" };
-                    format!("[\"com,a)/\", \"{time}\", \"http://a.com/\", \"text/html\", \"200\", \"A\", \"1\"]{comma}")
+                    format!(
+                        "[\"com,a)/\", \"{time}\", \"http://a.com/\", \"text/html\", \"200\", \"A\", \"1\"]{comma}"
+                    )
                 }
             };
             let rows: Vec<u64> = match &*asked.parameter("resumeKey") {
@@ -247,7 +249,9 @@ fn an_answer_that_was_cut_is_gone_on_with() {
                 _ => {}
             }
             if json {
-                text = format!("[[\"urlkey\",\"timestamp\",\"original\",\"mimetype\",\"statuscode\",\"digest\",\"length\"],\n{text}]");
+                text = format!(
+                    "[[\"urlkey\",\"timestamp\",\"original\",\"mimetype\",\"statuscode\",\"digest\",\"length\"],\n{text}]"
+                );
             }
             answer(200, &[], text)
         });
@@ -458,7 +462,9 @@ fn memento(host: &ScriptedHost) -> MementoSource {
 
 fn mementos(years: &[u32]) -> String {
     let one = |year: &u32| {
-        format!(",\n<http://h/{year}/http://a.com/>; rel=\"memento\"; datetime=\"Fri, 01 Jan {year} 00:00:00 GMT\"")
+        format!(
+            ",\n<http://h/{year}/http://a.com/>; rel=\"memento\"; datetime=\"Fri, 01 Jan {year} 00:00:00 GMT\""
+        )
     };
     let all: String = years.iter().map(one).collect();
     format!("<http://a.com/>; rel=\"original\"{all}")

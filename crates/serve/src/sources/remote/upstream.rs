@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use futures_util::future::BoxFuture;
 use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 
 use super::cdx::word;
 use super::pages::{Next, Pages, Question};

@@ -1,6 +1,6 @@
 //! Our commands as requests, and their leases as replies.
 
-use crate::load::{encode, Connection, Feeder, Item};
+use crate::load::{Connection, Feeder, Item, encode};
 
 use super::hosts::Hosts;
 

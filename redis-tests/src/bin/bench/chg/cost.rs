@@ -1,11 +1,11 @@
 //! C2: what adding, taking and releasing a group costs the server, at several sizes of the frontier.
 
+use super::Scene;
 use super::hosts::Hosts;
 use super::steps::{Bench, Cost, Kind};
-use super::Scene;
-use crate::report::{say, Findings, Goal, Row};
-use crate::series::{grouped, Series};
 use crate::Plan;
+use crate::report::{Findings, Goal, Row, say};
+use crate::series::{Series, grouped};
 
 /// What is measured, in the order in which it is done.
 const STEPS: [&str; 4] = [

@@ -2,16 +2,16 @@
 
 use std::time::{Duration, Instant};
 
-use super::commands::{self, leases, Lease, PREFIX};
+use super::commands::{self, Lease, PREFIX, leases};
 use super::hosts::Hosts;
 use super::veidemann::{self, Harvester, Scripts, Worker};
-use super::{queued, Scene};
-use crate::load::{encode, Connection, Feeder};
-use crate::machine::cpu_seconds;
-use crate::report::{say, Findings, Goal, Row};
-use crate::series::{grouped, rate, Series};
-use crate::told::Spent;
+use super::{Scene, queued};
 use crate::Plan;
+use crate::load::{Connection, Feeder, encode};
+use crate::machine::cpu_seconds;
+use crate::report::{Findings, Goal, Row, say};
+use crate::series::{Series, grouped, rate};
+use crate::told::Spent;
 
 /// How long a group rests after each page.
 const PAUSE: Duration = Duration::from_millis(250);

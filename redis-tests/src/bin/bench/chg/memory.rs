@@ -2,14 +2,14 @@
 
 use redis_tests::Server;
 
+use super::Scene;
 use super::commands;
 use super::hosts::Hosts;
-use super::veidemann::{now_ms, Scripts};
-use super::Scene;
-use crate::load::Feeder;
-use crate::report::{say, Findings, Goal, Row};
-use crate::series::{grouped, Series};
+use super::veidemann::{Scripts, now_ms};
 use crate::Plan;
+use crate::load::Feeder;
+use crate::report::{Findings, Goal, Row, say};
+use crate::series::{Series, grouped};
 
 /// Measures groups of several sizes, and groups whose URIs are kept elsewhere.
 pub fn measure(plan: &Plan, hosts: &Hosts) -> Findings {

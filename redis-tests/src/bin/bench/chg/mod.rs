@@ -11,11 +11,11 @@ mod sweep;
 mod veidemann;
 mod wakeup;
 
-use redis_tests::{ok, Options, Server};
+use redis_tests::{Options, Server, ok};
 
+use crate::Plan;
 use crate::report::{Findings, Section};
 use crate::series::grouped;
-use crate::Plan;
 use hosts::Hosts;
 
 /// What can be measured alone.

@@ -1,13 +1,13 @@
 //! Adding, taking and releasing groups by our commands, by the seed's scripts and by atomic ones,
 //! and what each costs the server.
 
-use redis_tests::{ok, Server};
+use redis_tests::{Server, ok};
 
-use super::commands::{self, leases, Lease, PREFIX};
+use super::commands::{self, Lease, PREFIX, leases};
 use super::hosts::Hosts;
-use super::veidemann::{self, now_ms, Scripts};
+use super::veidemann::{self, Scripts, now_ms};
 use super::{atomic, queued};
-use crate::load::{encode, Connection, Feeder};
+use crate::load::{Connection, Feeder, encode};
 use crate::machine::cpu_seconds;
 use crate::told::Spent;
 

@@ -3,19 +3,19 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use redis_tests::{ok, Server};
+use redis_tests::{Server, ok};
 
-use super::commands::{self, leases, PREFIX};
-use super::hosts::Hosts;
-use super::veidemann::{self, now_ms, Scripts};
 use super::Scene;
-use crate::load::{encode, Batches, Connection, Feeder};
+use super::commands::{self, PREFIX, leases};
+use super::hosts::Hosts;
+use super::veidemann::{self, Scripts, now_ms};
+use crate::Plan;
+use crate::load::{Batches, Connection, Feeder, encode};
 use crate::machine::longest_stall;
 use crate::others::{Loaded, RATE};
-use crate::report::{say, Findings, Goal, Row};
-use crate::series::{grouped, time, Series};
-use crate::told::{slice_longest, Spent};
-use crate::Plan;
+use crate::report::{Findings, Goal, Row, say};
+use crate::series::{Series, grouped, time};
+use crate::told::{Spent, slice_longest};
 
 const HOUR: u64 = 3_600_000;
 /// Calls of `NEXT` that are counted.

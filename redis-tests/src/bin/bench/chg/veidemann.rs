@@ -9,15 +9,15 @@
 //! One fault is not: the script that adds puts the execution's id into `chg_wait` in place of the
 //! group's, with which nothing would ever be fetched. The group's id goes in here.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use redis_tests::{ok, Server};
+use redis_tests::{Server, ok};
 
 use super::hosts::Hosts;
-use crate::load::{encode, Connection, Feeder, Item};
+use crate::load::{Connection, Feeder, Item, encode};
 
 /// How often the queue worker looks.
 pub const SWEEP_EVERY: Duration = Duration::from_millis(50);

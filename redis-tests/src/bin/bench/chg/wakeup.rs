@@ -3,17 +3,17 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use redis_tests::{ok, Server};
+use redis_tests::{Server, ok};
 
-use super::commands::{leases, PREFIX};
-use super::hosts::Hosts;
-use super::veidemann::{self, now_ms, Scripts, Worker};
 use super::Scene;
-use crate::load::{encode, Batches, Connection};
-use crate::others::{Others, RATE};
-use crate::report::{say, Findings, Goal, Row};
-use crate::series::Series;
+use super::commands::{PREFIX, leases};
+use super::hosts::Hosts;
+use super::veidemann::{self, Scripts, Worker, now_ms};
 use crate::Plan;
+use crate::load::{Batches, Connection, encode};
+use crate::others::{Others, RATE};
+use crate::report::{Findings, Goal, Row, say};
+use crate::series::Series;
 
 /// Clients that wait, with as many groups between them.
 const CLIENTS: u64 = 8;

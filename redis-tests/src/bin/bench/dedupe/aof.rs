@@ -9,10 +9,10 @@ use super::commit::commit_one;
 use super::corpus::Corpus;
 use super::documented;
 use super::scene::add_one;
-use crate::load::Connection;
-use crate::report::{say, Findings, Goal, Row};
-use crate::series::{grouped, Series};
 use crate::Plan;
+use crate::load::Connection;
+use crate::report::{Findings, Goal, Row, say};
+use crate::series::{Series, grouped};
 
 /// Measures one commit on each storage, and the documented one.
 pub fn measure(plan: &Plan, corpus: &Corpus) -> Findings {

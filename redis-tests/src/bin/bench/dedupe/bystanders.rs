@@ -1,10 +1,10 @@
 //! What the module costs commands that do not use it.
 
 use super::scene::Scene;
-use crate::load::{encode, saturate, Batches};
-use crate::report::{say, Findings, Goal, Row};
-use crate::series::{rate, Series};
 use crate::Plan;
+use crate::load::{Batches, encode, saturate};
+use crate::report::{Findings, Goal, Row, say};
+use crate::series::{Series, rate};
 
 /// `SET` and `HSET` of clients that have nothing to do with the index.
 pub fn measure(plan: &Plan, scene: &Scene) -> Findings {

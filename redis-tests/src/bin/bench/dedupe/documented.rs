@@ -1,9 +1,9 @@
 //! The peers: the documented plain commands, as a client sends them and as Lua scripts.
 
-use redis_tests::{ok, Server};
+use redis_tests::{Server, ok};
 
 use super::corpus::{Corpus, Crawl};
-use crate::load::{encode, Connection, Feeder, Item};
+use crate::load::{Connection, Feeder, Item, encode};
 
 /// The two documented look-ups as a script. `ARGV[1]`: hash.
 pub const LOOKUP_SCRIPT: &str = "\

@@ -2,12 +2,12 @@
 
 use std::time::Instant;
 
-use redis_tests::{ok, Server};
+use redis_tests::{Server, ok};
 
-use super::scene::{rdb_bytes, reset, Footprint, Scene};
-use crate::report::{say, Findings, Goal, Row};
-use crate::series::{time, Series};
+use super::scene::{Footprint, Scene, rdb_bytes, reset};
 use crate::Plan;
+use crate::report::{Findings, Goal, Row, say};
+use crate::series::{Series, time};
 
 /// Times of the three servers.
 #[derive(Default)]

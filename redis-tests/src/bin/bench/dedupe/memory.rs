@@ -1,6 +1,6 @@
 //! D6: what the index takes in memory, all in.
 
-use redis_tests::{ok, Server};
+use redis_tests::{Server, ok};
 
 use super::scene::{Footprint, Scene};
 use crate::report::{Findings, Goal, Row};

@@ -13,13 +13,13 @@ mod removal;
 mod scale;
 mod scene;
 
-use crate::report::{say, Findings, Section};
-use crate::series::grouped;
 use crate::Plan;
+use crate::report::{Findings, Section, say};
+use crate::series::grouped;
 use corpus::Corpus;
 use scene::{Footprint, Scene};
 
-pub use scale::{measure as scale, HASHES as SCALE};
+pub use scale::{HASHES as SCALE, measure as scale};
 
 /// Prefix of the index: none, so that the keys are the documented ones.
 const PREFIX: &[u8] = b"";

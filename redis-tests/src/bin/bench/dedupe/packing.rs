@@ -2,17 +2,17 @@
 
 use std::time::Instant;
 
-use redis_tests::{ok, Server};
+use redis_tests::{Server, ok};
 
+use super::PREFIX;
 use super::commit::requests;
 use super::corpus::{Corpus, Crawl};
-use super::scene::{add, reset, start_plain_storage, Footprint};
-use super::PREFIX;
-use crate::others::{Loaded, RATE};
-use crate::report::{say, Findings, Goal, Row};
-use crate::series::{grouped, time, Series};
-use crate::told::slice_longest;
+use super::scene::{Footprint, add, reset, start_plain_storage};
 use crate::Plan;
+use crate::others::{Loaded, RATE};
+use crate::report::{Findings, Goal, Row, say};
+use crate::series::{Series, grouped, time};
+use crate::told::slice_longest;
 
 /// What was measured of one direction.
 #[derive(Default)]

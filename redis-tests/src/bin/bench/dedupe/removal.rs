@@ -2,19 +2,19 @@
 
 use std::time::Instant;
 
-use redis_tests::{ok, Server};
+use redis_tests::{Server, ok};
 
+use super::PREFIX;
 use super::commit::requests;
 use super::corpus::{Corpus, Crawl};
-use super::documented::{self, count, index_digest, REBUILD_SCRIPT};
-use super::scene::{hashes, reset, Scene};
-use super::PREFIX;
+use super::documented::{self, REBUILD_SCRIPT, count, index_digest};
+use super::scene::{Scene, hashes, reset};
+use crate::Plan;
 use crate::load::Connection;
 use crate::others::{Loaded, RATE};
-use crate::report::{say, Findings, Goal, Row};
-use crate::series::{grouped, time, Series};
+use crate::report::{Findings, Goal, Row, say};
+use crate::series::{Series, grouped, time};
 use crate::told::slice_longest;
-use crate::Plan;
 
 /// Number of the crawl that goes.
 const GONE: usize = 4;

@@ -2,10 +2,10 @@
 
 use std::fs;
 
-use redis_tests::{ok, until, Options, Reply, Server};
+use redis_tests::{Options, Reply, Server, ok, until};
 
 use super::corpus::{Corpus, Crawl};
-use super::{documented, PREFIX};
+use super::{PREFIX, documented};
 use crate::load::Feeder;
 use crate::machine::resident;
 

@@ -4,13 +4,13 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use redis_tests::http::{get, Connection};
+use redis_tests::http::{Connection, get};
 
 use super::corpus::{Corpus, MOST};
 use super::serving::{Ours, Peer};
-use crate::report::{say, Findings, Goal, Row};
-use crate::series::{grouped, time, Series};
 use crate::Plan;
+use crate::report::{Findings, Goal, Row, say};
+use crate::series::{Series, grouped, time};
 
 /// Without a limit pywb gives so many rows.
 const LIMIT: u64 = 100_000;

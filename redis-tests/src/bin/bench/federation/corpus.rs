@@ -5,8 +5,8 @@ use std::io::Write as _;
 use std::path::PathBuf;
 
 use flate2::write::GzEncoder;
-use redis_tests::archive::collection::{sha1_base32, urlkey};
 use redis_tests::Rng;
+use redis_tests::archive::collection::{sha1_base32, urlkey};
 use tempfile::TempDir;
 
 use crate::Plan;

@@ -4,13 +4,13 @@ use std::net::TcpListener;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use redis_tests::http::{get, Connection};
+use redis_tests::http::{Connection, get};
 
 use super::corpus::Corpus;
 use super::serving::Ours;
-use crate::report::{say, Findings, Goal, Row};
-use crate::series::{grouped, Series};
 use crate::Plan;
+use crate::report::{Findings, Goal, Row, say};
+use crate::series::{Series, grouped};
 
 /// `index_timeout`, in milliseconds.
 const TIMEOUT: f64 = 300.0;
@@ -86,16 +86,18 @@ pub fn measure(plan: &Plan, corpus: &Corpus) -> Findings {
         let next = AtomicUsize::new(0);
         std::thread::scope(|scope| {
             for _ in 0..CLIENTS {
-                scope.spawn(|| loop {
-                    let number = next.fetch_add(1, Ordering::Relaxed);
-                    if number >= queries / 4 {
-                        return;
+                scope.spawn(|| {
+                    loop {
+                        let number = next.fetch_add(1, Ordering::Relaxed);
+                        if number >= queries / 4 {
+                            return;
+                        }
+                        let answer = get(ours.address(), &target(ALONE + number));
+                        assert_eq!(
+                            answer.text().lines().count() as u64,
+                            super::corpus::PREFIX_ROWS
+                        );
                     }
-                    let answer = get(ours.address(), &target(ALONE + number));
-                    assert_eq!(
-                        answer.text().lines().count() as u64,
-                        super::corpus::PREFIX_ROWS
-                    );
                 });
             }
         });

@@ -8,9 +8,9 @@ mod throughput;
 mod upstream;
 mod wrk;
 
-use crate::report::{say, Section};
-use crate::series::grouped;
 use crate::Plan;
+use crate::report::{Section, say};
+use crate::series::grouped;
 use corpus::Corpus;
 use serving::Peer;
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use redis_tests::pywb::{App, Pywb, Running};
-use redis_tests::{until_some, Program};
+use redis_tests::{Program, until_some};
 
 use crate::machine::{cpu_seconds, resident};
 use crate::{root, tool};

@@ -6,11 +6,11 @@ use redis_tests::http::get;
 
 use super::corpus::{Corpus, PREFIX_ROWS};
 use super::serving::{Ours, Peer};
-use super::upstream::{Upstream, ROWS};
+use super::upstream::{ROWS, Upstream};
 use super::wrk;
-use crate::report::{say, Findings, Goal, Row};
-use crate::series::{rate, Series};
 use crate::Plan;
+use crate::report::{Findings, Goal, Row, say};
+use crate::series::{Series, rate};
 
 /// A kind of request.
 struct Case {

@@ -3,10 +3,10 @@
 use std::io::{BufRead, BufReader};
 
 use flate2::read::MultiGzDecoder;
-use redis_tests::archive::{member, Entry, Folder};
 use redis_tests::Server;
+use redis_tests::archive::{Entry, Folder, member};
 
-use crate::load::{encode, Connection, Item, Watch};
+use crate::load::{Connection, Item, Watch, encode};
 
 /// How an import went.
 pub struct Imported {

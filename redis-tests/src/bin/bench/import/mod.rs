@@ -6,12 +6,12 @@ use std::process::Command;
 use std::time::Instant;
 
 use redis_tests::archive::{Crawler, Folder, Kind, Layout, Shape};
-use redis_tests::{ok, Ended, Options, Program, Rng, Server};
+use redis_tests::{Ended, Options, Program, Rng, Server, ok};
 
 use crate::load::Watch;
-use crate::report::{say, Findings, Goal, Row, Section};
-use crate::series::{grouped, rate, time, Series};
-use crate::{tool, Plan};
+use crate::report::{Findings, Goal, Row, Section, say};
+use crate::series::{Series, grouped, rate, time};
+use crate::{Plan, tool};
 
 /// Crawls of the collection, and WACZ files of each.
 const CRAWLS: usize = 4;

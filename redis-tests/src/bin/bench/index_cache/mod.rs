@@ -6,13 +6,13 @@ use std::process::Command;
 use std::time::Instant;
 
 use redis_tests::harvest;
-use redis_tests::metadata::{write_metadata, Form};
+use redis_tests::metadata::{Form, write_metadata};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::report::{say, Findings, Goal, Row, Section};
-use crate::series::{grouped, time, Series};
-use crate::{tool, Plan};
+use crate::report::{Findings, Goal, Row, Section, say};
+use crate::series::{Series, grouped, time};
+use crate::{Plan, tool};
 
 /// What can be measured alone.
 pub const PIECES: [&str; 3] = ["X1", "X2", "X3"];

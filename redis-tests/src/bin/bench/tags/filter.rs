@@ -7,10 +7,10 @@ use redis_tests::{Options, Server};
 use super::corpus::{Archive, Capture};
 use super::peer::{Outcome, Peer};
 use super::space::{self, cost, cost_of_one};
-use crate::load::Connection;
-use crate::report::{say, Findings, Goal, Row};
-use crate::series::{time, Series};
 use crate::Plan;
+use crate::load::Connection;
+use crate::report::{Findings, Goal, Row, say};
+use crate::series::{Series, time};
 
 /// Captures in a batch, also of the peer's.
 pub const BATCH: u64 = 10_000;

@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use redis_tests::{ok, Options, Server};
+use redis_tests::{Options, Server, ok};
 
 use super::corpus::{Archive, Capture};
 use super::space::{self, call, kept};
-use crate::load::{encode, Batches, Connection};
-use crate::others::{Loaded, RATE};
-use crate::report::{say, Findings, Goal, Row};
-use crate::series::{grouped, time, Series};
 use crate::Plan;
+use crate::load::{Batches, Connection, encode};
+use crate::others::{Loaded, RATE};
+use crate::report::{Findings, Goal, Row, say};
+use crate::series::{Series, grouped, time};
 
 /// Calls one after the other: the longer it takes, the more others ask.
 const CALLS: u32 = 3;

@@ -8,9 +8,9 @@ mod records;
 mod space;
 mod toggle;
 
+use crate::Plan;
 use crate::report::{Findings, Section};
 use crate::series::grouped;
-use crate::Plan;
 use corpus::{Archive, Capture};
 use peer::Peer;
 
@@ -51,7 +51,9 @@ fn method(archive: &Archive, peer: Option<&Peer>) -> String {
             "The peer is a Java program (JDK {}) that has the file names in memory and is warmed up before it is measured",
             peer.version
         ),
-        None => "There is no JDK here, and so no peer: figures of the Java program are missing".into(),
+        None => {
+            "There is no JDK here, and so no peer: figures of the Java program are missing".into()
+        }
     };
     format!(
         "The archive of the seed: {} collections of 1 000 organisations, {} of them private; {} captures a call as CDX lines \

@@ -2,17 +2,17 @@
 
 use std::time::Instant;
 
-use redis_tests::{ok, Options, Rng, Server};
+use redis_tests::{Options, Rng, Server, ok};
 
 use super::corpus::{Archive, Capture, IN_A_FILE};
 use super::filter::BATCH;
-use super::space::{self, cost, KEY};
+use super::space::{self, KEY, cost};
 use super::toggle;
-use crate::load::{encode, Connection, Feeder};
-use crate::report::{say, Findings, Goal, Row};
-use crate::series::{grouped, time, Series};
-use crate::told::Spent;
 use crate::Plan;
+use crate::load::{Connection, Feeder, encode};
+use crate::report::{Findings, Goal, Row, say};
+use crate::series::{Series, grouped, time};
+use crate::told::Spent;
 
 /// Records in a command while they are loaded.
 const LOAD: u64 = 1_000;

@@ -2,10 +2,10 @@
 
 use std::time::Instant;
 
-use redis_tests::{ok, Server};
+use redis_tests::{Server, ok};
 
 use super::corpus::Archive;
-use crate::load::{encode, Connection, Feeder, Item};
+use crate::load::{Connection, Feeder, Item, encode};
 use crate::series::Series;
 use crate::told::Spent;
 

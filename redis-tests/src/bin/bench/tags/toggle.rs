@@ -1,15 +1,15 @@
 //! T2: a collection becomes private or public, and the next filter knows.
 
-use redis_tests::{ok, Options, Rng, Server};
+use redis_tests::{Options, Rng, Server, ok};
 
 use super::corpus::{Archive, Capture};
 use super::filter::BATCH;
-use super::space::{self, cost_of_one, kept, KEY};
-use crate::load::{encode, Connection};
-use crate::report::{say, Findings, Goal, Row};
+use super::space::{self, KEY, cost_of_one, kept};
+use crate::Plan;
+use crate::load::{Connection, encode};
+use crate::report::{Findings, Goal, Row, say};
 use crate::series::Series;
 use crate::told::Spent;
-use crate::Plan;
 
 /// Toggles that are counted.
 const TOGGLES: u64 = 2_000;

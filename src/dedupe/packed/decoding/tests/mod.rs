@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 
 use super::*;
-use crate::dedupe::packed::tests::verify;
 use crate::dedupe::packed::Part;
+use crate::dedupe::packed::tests::verify;
 
 /// Limits of chunks: one that makes many of a small value, and what a server uses.
 const LIMITS: [usize; 3] = [100, 700, 1 << 20];

@@ -5,8 +5,8 @@ use std::io;
 use clap::Args;
 use crawlspace_client::frontier::Check;
 
-use crate::table::{count, Table};
 use crate::Asking;
+use crate::table::{Table, count};
 
 /// Prove that all counts agree and each group is where it belongs. Exit status 1 if something is wrong.
 #[derive(Args)]

@@ -5,10 +5,10 @@ use std::io;
 use clap::Args;
 use crawlspace_client::frontier::{Expired, Info, Why};
 
-use crate::columns::{figures, words, Columns};
-use crate::table::{count, duration, Table};
-use crate::terminal::{say, text, Bytes};
 use crate::Asking;
+use crate::columns::{Columns, figures, words};
+use crate::table::{Table, count, duration};
+use crate::terminal::{Bytes, say, text};
 
 /// Show how long the queues are, how fast they move, and whether politeness was kept.
 #[derive(Args)]

@@ -8,8 +8,8 @@ use crawlspace_client::frontier::{Frontier, Held, Millis};
 use crawlspace_client::{Ask, Call};
 use serde::Serialize;
 
-use crate::terminal::{shown, Bytes};
-use crate::{time, Asking};
+use crate::terminal::{Bytes, shown};
+use crate::{Asking, time};
 
 /// Hold one group, one crawl, or everything, until `resume`.
 ///

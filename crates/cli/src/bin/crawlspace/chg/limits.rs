@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::table::{duration, many};
 use crate::terminal::Bytes;
-use crate::{time, Asking};
+use crate::{Asking, time};
 
 /// Say what a group is allowed. What is not said stays as it is.
 #[derive(Args)]

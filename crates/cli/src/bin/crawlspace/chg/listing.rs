@@ -2,15 +2,15 @@
 
 use std::io;
 
-use clap::builder::PossibleValuesParser;
 use clap::Args;
-use crawlspace_client::frontier::{ListedGroup, ListedUri, Page, Queue};
+use clap::builder::PossibleValuesParser;
 use crawlspace_client::Error;
+use crawlspace_client::frontier::{ListedGroup, ListedUri, Page, Queue};
 
-use crate::columns::{figures, words, Columns};
+use crate::columns::{Columns, figures, words};
 use crate::table::count;
-use crate::terminal::{say, text, Bytes};
-use crate::{time, Asking};
+use crate::terminal::{Bytes, say, text};
+use crate::{Asking, time};
 
 /// The most that the server lists at a time.
 const PAGE: u64 = 1000;

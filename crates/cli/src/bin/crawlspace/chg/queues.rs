@@ -7,9 +7,9 @@ use crawlspace_client::frontier::Frontier;
 use crawlspace_client::{Ask, Call};
 use serde::Serialize;
 
-use crate::table::{count, many};
-use crate::terminal::{say, Bytes, Consent};
 use crate::Asking;
+use crate::table::{count, many};
+use crate::terminal::{Bytes, Consent, say};
 
 /// Have everything that is queued for one group belong to another one.
 ///

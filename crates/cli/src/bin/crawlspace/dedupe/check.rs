@@ -5,8 +5,8 @@ use std::io;
 use clap::Args;
 use crawlspace_client::dedupe;
 
-use crate::table::{count, Table};
 use crate::Asking;
+use crate::table::{Table, count};
 
 /// Prove that an index is consistent, or say how it is not. Exit status 1 if something is wrong.
 ///

@@ -6,10 +6,10 @@ use clap::Args;
 use crawlspace_client::dedupe::{self, Crawl, CrawlStats, Listed, Profile, State, Storage};
 use serde::Serialize;
 
-use crate::columns::{figures, words, Columns};
-use crate::table::{bytes, count, share, size, Table};
-use crate::terminal::{text, Bytes};
 use crate::Asking;
+use crate::columns::{Columns, figures, words};
+use crate::table::{Table, bytes, count, share, size};
+use crate::terminal::{Bytes, text};
 
 /// Show the figures of an index, or of one crawl.
 #[derive(Args)]

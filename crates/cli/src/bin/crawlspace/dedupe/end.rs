@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 use std::io;
 
 use clap::Args;
-use crawlspace_client::dedupe::{Committed, CrawlStats, Index, Listed, Removed, State};
 use crawlspace_client::Error;
+use crawlspace_client::dedupe::{Committed, CrawlStats, Index, Listed, Removed, State};
 use serde::Serialize;
 
-use crate::table::{bytes, count, many, Table};
-use crate::terminal::{complain, say, text, Bytes, Consent};
 use crate::Asking;
+use crate::table::{Table, bytes, count, many};
+use crate::terminal::{Bytes, Consent, complain, say, text};
 
 /// Make crawls part of the merged index: others find their payloads from then on.
 ///

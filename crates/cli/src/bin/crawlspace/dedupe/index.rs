@@ -8,9 +8,9 @@ use crawlspace_cli::index::{self, Tally};
 use crawlspace_client::dedupe::Committed;
 use serde::Serialize;
 
-use crate::table::{count, print_json, share, size, Table};
-use crate::terminal::{complain, Bytes};
 use crate::Asking;
+use crate::table::{Table, count, print_json, share, size};
+use crate::terminal::{Bytes, complain};
 
 /// Bring WARC files into a dedupe index, as a crawler would have done while it wrote them.
 ///

@@ -6,10 +6,10 @@ use clap::Args;
 use crawlspace_client::dedupe::Located;
 use serde::Serialize;
 
-use crate::columns::{figures, words, Columns};
-use crate::table::bytes;
-use crate::terminal::{text, Bytes};
 use crate::Asking;
+use crate::columns::{Columns, figures, words};
+use crate::table::bytes;
+use crate::terminal::{Bytes, text};
 
 /// Tell who stored a payload first.
 ///

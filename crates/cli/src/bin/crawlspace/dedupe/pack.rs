@@ -5,8 +5,8 @@ use std::io;
 use clap::Args;
 use crawlspace_client::dedupe::{Moved, Storage};
 
-use crate::table::{count, size, Table};
 use crate::Asking;
+use crate::table::{Table, count, size};
 
 /// Keep the committed part of an index in one value, which takes a fraction of the memory.
 ///

@@ -5,10 +5,10 @@ use std::io;
 use clap::Args;
 use crawlspace_client::dedupe::{Dependent, Of, Required};
 
-use crate::columns::{figures, words, Columns};
-use crate::table::{bytes, count};
-use crate::terminal::{say, text, Bytes};
 use crate::Asking;
+use crate::columns::{Columns, figures, words};
+use crate::table::{bytes, count};
+use crate::terminal::{Bytes, say, text};
 
 /// List the WACZ files that a crawl or a WACZ file needs for replay, besides its own.
 ///

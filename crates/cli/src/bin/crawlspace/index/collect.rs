@@ -5,15 +5,15 @@ use std::path::Path;
 use std::time::Duration;
 
 use clap::Args;
-use crawlspace_jobs::operations::{self, Collected, Reason};
 use crawlspace_jobs::Limits;
+use crawlspace_jobs::operations::{self, Collected, Reason};
 use serde::Serialize;
 
-use super::progress::watched;
 use super::CacheDir;
-use crate::columns::{figures, words, Columns};
+use super::progress::watched;
+use crate::columns::{Columns, figures, words};
 use crate::size::size;
-use crate::table::{bytes, count, print_json, Table};
+use crate::table::{Table, bytes, count, print_json};
 use crate::terminal::complain;
 use crate::time::span;
 

@@ -7,18 +7,18 @@ use std::time::Duration;
 use clap::{ArgGroup, Args, ValueHint};
 use crawlspace_jobs::load::CrawlName;
 use crawlspace_jobs::{
-    operations, Error, Index, IndexCaches, IndexKind, IndexRequestClient, JobSet, Missing,
-    MissingJob, Options, Work,
+    Error, Index, IndexCaches, IndexKind, IndexRequestClient, JobSet, Missing, MissingJob, Options,
+    Work, operations,
 };
 use serde::Serialize;
 
 use super::load::{Into, Outcomes};
 use super::progress::watched;
-use super::{jobs, kind, CacheDir};
+use super::{CacheDir, jobs, kind};
 use crate::open_files;
 use crate::size::size;
-use crate::table::{bytes, count, many, print_json, Table};
-use crate::terminal::{complain, Bytes};
+use crate::table::{Table, bytes, count, many, print_json};
+use crate::terminal::{Bytes, complain};
 
 /// Get the index over some jobs: from the cache, or built and kept there.
 ///
@@ -119,7 +119,9 @@ impl Get {
         }
         if self.into.as_deref().is_some_and(|url| !is_server(url)) {
             // It may have a password, so that it is not repeated.
-            complain("--into is the URL of no server: write redis://host:port/, rediss://host:port/ or unix:///path");
+            complain(
+                "--into is the URL of no server: write redis://host:port/, rediss://host:port/ or unix:///path",
+            );
             std::process::exit(2);
         }
         let into = self.into.as_ref().map(|url| Into {

@@ -5,12 +5,12 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
-use crawlspace_jobs::operations::{self, Listed, State};
 use crawlspace_jobs::IndexKind;
+use crawlspace_jobs::operations::{self, Listed, State};
 use serde::Serialize;
 
-use super::{kind, CacheDir};
-use crate::columns::{figures, words, Columns};
+use super::{CacheDir, kind};
+use crate::columns::{Columns, figures, words};
 use crate::table::{bytes, count, print_json};
 use crate::terminal::{complain, say};
 use crate::time;

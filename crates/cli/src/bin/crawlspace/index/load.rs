@@ -3,12 +3,12 @@
 use std::io;
 
 use crawlspace_client::dedupe::Index;
-use crawlspace_jobs::load::{lines_of, load, CrawlName, Error, Loaded, Outcome};
+use crawlspace_jobs::load::{CrawlName, Error, Loaded, Outcome, lines_of, load};
 use crawlspace_jobs::{self, IndexKind, JobId, JobSet, Work};
 use serde::Serialize;
 
 use super::get::Source;
-use crate::table::{count, many, Table};
+use crate::table::{Table, count, many};
 use crate::terminal::complain;
 
 /// Which dedupe index.

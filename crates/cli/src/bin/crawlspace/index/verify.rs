@@ -4,13 +4,13 @@ use std::io;
 use std::path::Path;
 
 use clap::Args;
-use crawlspace_jobs::operations::{self, Damage, Verified};
 use crawlspace_jobs::Eviction;
+use crawlspace_jobs::operations::{self, Damage, Verified};
 use serde::Serialize;
 
-use super::progress::watched;
 use super::CacheDir;
-use crate::table::{bytes, count, print_json, Table};
+use super::progress::watched;
+use crate::table::{Table, bytes, count, print_json};
 use crate::terminal::complain;
 
 /// Prove that everything in the caches of a folder is what it was when it was made.

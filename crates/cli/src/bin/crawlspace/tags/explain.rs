@@ -5,8 +5,8 @@ use std::io;
 use clap::Args;
 use crawlspace_client::tags::{Clause, Explanation};
 
-use super::{failed, Conditions, Space};
-use crate::table::{print_json, Table};
+use super::{Conditions, Space, failed};
+use crate::table::{Table, print_json};
 use crate::terminal::text;
 
 #[derive(Args)]

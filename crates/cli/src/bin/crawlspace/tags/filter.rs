@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::Args;
 use crawlspace_client::tags::{Error, Filter};
 
-use super::{failed, Conditions, Space};
+use super::{Conditions, Space, failed};
 
 /// Bytes that are asked about in one call.
 const BATCH: usize = 1 << 20;

@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use clap::{ArgGroup, Args};
 use crawlspace_cli::mirror::{
-    compare_csv, load_csv, Difference, Error, Flag, Follow, Loaded, Mirror, Schema, Source, Target,
+    Difference, Error, Flag, Follow, Loaded, Mirror, Schema, Source, Target, compare_csv, load_csv,
 };
 
 use self::output::Output;
-use super::{failed, KindName};
+use super::{KindName, failed};
 use crate::stop;
 
 #[derive(Args)]

@@ -3,11 +3,11 @@
 use std::io::{self, IsTerminal};
 
 use clap::{Args, ValueHint};
-use crawlspace_archive::wacz::package::{check, Known, Report, State};
+use crawlspace_archive::wacz::package::{Known, Report, State, check};
 use crawlspace_archive::wacz::{Location, Options};
 use indicatif::ProgressBar;
 
-use crate::columns::{words, Columns};
+use crate::columns::{Columns, words};
 use crate::table::{bytes, count, many, print_json};
 use crate::terminal::{complain, say, shown};
 

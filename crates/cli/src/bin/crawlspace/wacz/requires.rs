@@ -3,16 +3,16 @@
 use std::io;
 
 use clap::{Args, ValueHint};
-use crawlspace_archive::wacz::package::{set_requires, Required, Signature};
+use crawlspace_archive::wacz::package::{Required, Signature, set_requires};
 use crawlspace_archive::wacz::{Location, Options, Wacz};
 use crawlspace_cli::dependencies::{self, Dependencies};
 use crawlspace_client::dedupe::{Index, Of};
 use serde::Serialize;
 
-use crate::columns::{figures, words, Columns};
-use crate::table::{bytes, count, many};
-use crate::terminal::{complain, say, Bytes};
 use crate::Asking;
+use crate::columns::{Columns, figures, words};
+use crate::table::{bytes, count, many};
+use crate::terminal::{Bytes, complain, say};
 
 /// List the WACZ files that one needs for replay, and write the list into it.
 ///

@@ -5,19 +5,19 @@ mod rows;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use redis_tests::{ok, Reply, Server};
+use redis_tests::{Reply, Server, ok};
 
-use super::corpus::{Corpus, Crawl};
-use super::documented::{self, index_digest, COMMIT_SCRIPT};
-use super::scene::{hashes, reset, Scene};
 use super::PREFIX;
-use crate::load::{encode, Batches, Connection};
+use super::corpus::{Corpus, Crawl};
+use super::documented::{self, COMMIT_SCRIPT, index_digest};
+use super::scene::{Scene, hashes, reset};
+use crate::Plan;
+use crate::load::{Batches, Connection, encode};
 use crate::machine::{cpu_seconds, longest_stall};
 use crate::others::Loaded;
-use crate::report::{say, Findings};
+use crate::report::{Findings, say};
 use crate::series::Series;
 use crate::told::slice_longest;
-use crate::Plan;
 
 /// What was measured of one way to commit.
 #[derive(Default)]

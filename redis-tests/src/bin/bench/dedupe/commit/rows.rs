@@ -3,7 +3,7 @@
 use super::{Figures, Measured};
 use crate::others::{Loaded, RATE};
 use crate::report::{Findings, Goal, Row};
-use crate::series::{time, Series};
+use crate::series::{Series, time};
 
 const LUA: &str = "one Lua script";
 const LOOP: &str = "the documented client loop, loopback TCP";

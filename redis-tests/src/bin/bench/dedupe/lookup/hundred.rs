@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use redis_tests::Server;
 
-use super::{draws, Draws, Runs};
+use super::{Draws, Runs, draws};
+use crate::Plan;
+use crate::dedupe::PREFIX;
 use crate::dedupe::corpus::{Corpus, HASH_LEN};
 use crate::dedupe::scene::Scene;
-use crate::dedupe::PREFIX;
-use crate::load::{encode, saturate, Batches, Connection, Item, Throughput, Watch};
-use crate::report::{say, Findings, Goal};
-use crate::Plan;
+use crate::load::{Batches, Connection, Item, Throughput, Watch, encode, saturate};
+use crate::report::{Findings, Goal, say};
 
 /// Calls of 100 hashes drawn from `limit`, each hash counting.
 pub fn asking(corpus: &Corpus, count: u64, limit: u64) -> Batches {

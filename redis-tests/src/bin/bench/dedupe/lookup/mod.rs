@@ -7,11 +7,11 @@ pub mod pipelined;
 use redis_tests::Server;
 
 use super::corpus::{Corpus, HASH_LEN};
-use super::scene::{records, Scene};
+use super::scene::{Scene, records};
+use crate::Plan;
 use crate::load::Throughput;
 use crate::report::{Findings, Goal, Row};
-use crate::series::{rate, Series};
-use crate::Plan;
+use crate::series::{Series, rate};
 
 /// Measures look-ups on an index of `hashes` hashes.
 pub fn measure(plan: &Plan, scene: &Scene, corpus: &Corpus, hashes: u64) -> Findings {

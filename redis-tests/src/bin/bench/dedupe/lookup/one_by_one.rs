@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use redis_tests::Server;
 
-use super::{draws, Draws, Runs};
+use super::{Draws, Runs, draws};
+use crate::Plan;
+use crate::dedupe::PREFIX;
 use crate::dedupe::corpus::Corpus;
 use crate::dedupe::scene::Scene;
-use crate::dedupe::PREFIX;
-use crate::load::{encode, Connection, Item, Throughput, Watch};
-use crate::report::{say, Findings, Goal};
-use crate::Plan;
+use crate::load::{Connection, Item, Throughput, Watch, encode};
+use crate::report::{Findings, Goal, say};
 
 /// Measures one connection without a pipeline.
 pub fn measure(plan: &Plan, scene: &Scene, corpus: &Corpus, hashes: u64, found: &mut Findings) {

@@ -2,14 +2,14 @@
 
 use redis_tests::ok;
 
-use super::{draws, Runs};
+use super::{Runs, draws};
+use crate::Plan;
 use crate::dedupe::corpus::Corpus;
 use crate::dedupe::scene::Scene;
-use crate::dedupe::{documented, PREFIX};
-use crate::load::{encode, saturate, Batches};
-use crate::report::{say, Findings, Goal};
+use crate::dedupe::{PREFIX, documented};
+use crate::load::{Batches, encode, saturate};
+use crate::report::{Findings, Goal, say};
 use crate::series::rate;
-use crate::Plan;
 
 /// Requests under way on each connection.
 const DEPTH: usize = 32;
@@ -73,7 +73,15 @@ pub fn measure(plan: &Plan, scene: &Scene, corpus: &Corpus, hashes: u64, found: 
 }
 
 fn findings(runs: &[Runs; 7], found: &mut Findings) {
-    let [plain, hget, packed, lua, plain_missing, hget_missing, packed_missing] = runs;
+    let [
+        plain,
+        hget,
+        packed,
+        lua,
+        plain_missing,
+        hget_missing,
+        packed_missing,
+    ] = runs;
     let one = "one plain `HGET`";
     let script = "both look-ups in Lua, `EVALSHA`";
     let missing = "`HGET` of an unknown field";

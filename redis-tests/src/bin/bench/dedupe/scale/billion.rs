@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::end::End;
 use super::Stop;
+use super::end::End;
 use crate::series::{grouped, time};
 
 /// Hashes that it is calculated for.
@@ -69,7 +69,12 @@ pub fn paragraph(stops: &[Stop], end: &End) -> String {
          share the hashes evenly.\n\n\
          | nodes | hashes each | `used_memory` each | process each | while a child saves | RDB file each | time to load | fork |\n\
          |---|---|---|---|---|---|---|---|\n",
-        used.each, process.each, 100.0 * used.miss, 100.0 * process.miss, 1e9 * load, time(1e9 * fork),
+        used.each,
+        process.each,
+        100.0 * used.miss,
+        100.0 * process.miss,
+        1e9 * load,
+        time(1e9 * fork),
     );
     for nodes in NODES {
         let hashes = MANY / f64::from(nodes);
@@ -107,7 +112,10 @@ pub fn paragraph(stops: &[Stop], end: &End) -> String {
          node; that is some {:.0} million hashes at {file:.1} B each. Larger indexes work, are saved, loaded and replicated. \
          Who wants slots to move takes prefixes enough that each stays well below: {shards:.0} of them have {:.1} million hashes, \
          {:.0} MB each.",
-        grouped(end.meanwhile), 100.0 * copied, prefix("0"), prefix("f"),
+        grouped(end.meanwhile),
+        100.0 * copied,
+        prefix("0"),
+        prefix("f"),
         gigabytes(CHUNKS * CHUNK),
         grouped((CHUNKS * CHUNK / used.each / 1e6) as u64),
         whole / 1e6,

@@ -2,20 +2,20 @@
 
 use std::time::Duration;
 
-use redis_tests::{ok, within, Server};
+use redis_tests::{Server, ok, within};
 
-use super::{Pair, CRAWLS};
+use super::{CRAWLS, Pair};
+use crate::Plan;
+use crate::dedupe::PREFIX;
 use crate::dedupe::commit::{commit_one, requests};
 use crate::dedupe::corpus::{Corpus, Crawl};
 use crate::dedupe::file::save_seconds;
 use crate::dedupe::memory::parts;
 use crate::dedupe::removal::remove;
-use crate::dedupe::scene::{add_one, hashes, rdb_bytes, reset, Footprint};
-use crate::dedupe::PREFIX;
+use crate::dedupe::scene::{Footprint, add_one, hashes, rdb_bytes, reset};
 use crate::others::Loaded;
 use crate::report::say;
 use crate::told::slice_longest;
-use crate::Plan;
 
 /// What was measured.
 #[derive(Default)]

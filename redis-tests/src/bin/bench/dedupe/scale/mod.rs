@@ -4,17 +4,17 @@ mod billion;
 mod end;
 mod report;
 
-use redis_tests::{ok, Server};
+use redis_tests::{Server, ok};
 
 use super::commit::commit_one;
 use super::corpus::{Corpus, Crawl};
 use super::lookup::{hundred, pipelined};
-use super::scene::{add_one, hashes, start_packed, start_plain, Footprint};
-use crate::load::{saturate, Batches, Feeder};
-use crate::report::{say, Section};
-use crate::series::{grouped, Series};
-use crate::told::slice_longest;
+use super::scene::{Footprint, add_one, hashes, start_packed, start_plain};
 use crate::Plan;
+use crate::load::{Batches, Feeder, saturate};
+use crate::report::{Section, say};
+use crate::series::{Series, grouped};
+use crate::told::slice_longest;
 use end::End;
 
 /// Hashes of a run that names no other number.

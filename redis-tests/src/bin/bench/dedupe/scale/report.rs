@@ -3,11 +3,11 @@
 use std::fmt::Write as _;
 
 use super::end::End;
-use super::{billion, Stop, CRAWLS};
+use super::{CRAWLS, Stop, billion};
+use crate::Plan;
 use crate::others::{Loaded, RATE};
 use crate::report::{Findings, Goal, Row, Section};
-use crate::series::{grouped, rate, time, Series};
-use crate::Plan;
+use crate::series::{Series, grouped, rate, time};
 
 /// The section.
 pub fn section(plan: &Plan, stops: &[Stop], end: &End) -> Section {
@@ -47,7 +47,8 @@ pub fn section(plan: &Plan, stops: &[Stop], end: &End) -> Section {
             "One packed index of {} hashes of the corpus above in {CRAWLS} crawls, each written with `DEDUPE.ADD` and \
              committed before the next one begins; seed {}. Beside it a server without the module that has the same \
              `allhashes` and nothing else, for `HGET`. After some of the crawls everything stops and is measured.",
-            grouped(end.hashes), plan.seed,
+            grouped(end.hashes),
+            plan.seed,
         ),
         rows: found.rows,
         analysis: found.analysis,
