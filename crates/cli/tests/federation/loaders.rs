@@ -3,10 +3,10 @@
 use redis_tests::http::{Answer, get};
 use redis_tests::{FileHost, Manners, Options, Server};
 
+use crate::disclosure::logged;
 use crate::resource::{check, field, record, target};
 use crate::shelf::{HTTP, Shelf, Slot};
 use crate::stage::Stage;
-use crate::strangers::logged;
 
 const URL: &str = "http://example.com/";
 const TIME: &str = "20160102030405";

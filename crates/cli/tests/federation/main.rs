@@ -3,6 +3,7 @@
 mod access;
 mod as_pywb;
 mod chain;
+mod disclosure;
 mod failures;
 mod guide;
 mod hostile;
@@ -19,7 +20,6 @@ mod shelf;
 mod slow_clients;
 #[path = "../federation_pywb/stage.rs"]
 mod stage;
-mod strangers;
 #[path = "../../../serve/tests/federation_live/stub.rs"]
 #[allow(dead_code)] // one test here needs a part of it
 mod stub;

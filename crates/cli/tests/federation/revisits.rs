@@ -3,10 +3,10 @@
 use redis_tests::archive::collection::sha1_base32;
 use redis_tests::http::{Answer, get};
 
+use crate::disclosure::logged;
 use crate::resource::{check, field, record, target};
 use crate::shelf::{HTTP, Shelf, Slot, iso};
 use crate::stage::Stage;
-use crate::strangers::logged;
 
 const URL: &str = "http://example.com/";
 const FIRST: &str = "20150101000000";

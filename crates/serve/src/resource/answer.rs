@@ -8,13 +8,12 @@ use futures_util::stream::{self, StreamExt};
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, HeaderName, HeaderValue};
 use http::{HeaderMap, Response, StatusCode};
 
+use super::attempts::Tried;
 use super::capture::Capture;
 use super::client_request::ClientRequest;
 use super::record::{LoadError, Record};
 use super::revisit::Originals;
-use super::tried::Tried;
-use super::{Resources, gzip, live, replay};
-use crate::Federation;
+use super::{gzip, live, replay, Resources};
 use crate::collection::{Collection, Failure, Step};
 use crate::config::Loader;
 use crate::group::{Report, ascii};

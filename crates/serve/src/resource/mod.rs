@@ -4,6 +4,7 @@
 //! the loaders of its step in the order of the configuration, until one has a [record](record::Record).
 
 mod answer;
+mod attempts;
 mod capture;
 pub mod client_request;
 mod gzip;
@@ -18,7 +19,6 @@ pub mod request_message;
 mod revisit;
 pub mod spool;
 mod stored;
-mod tried;
 mod unpack;
 
 use std::path::Path;

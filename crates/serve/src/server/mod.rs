@@ -7,10 +7,10 @@ pub(crate) mod links;
 mod listing;
 mod output;
 mod page;
-mod patience;
 mod replay;
 mod reply;
 mod resource;
+mod stall;
 mod state;
 mod timegate;
 mod timemap;
@@ -49,8 +49,8 @@ use crawlspace_archive::net::circle::{Circle, Way};
 
 pub use self::body::{Body, Broken, frames, whole};
 pub use self::index::{refusal, status_of, with_errors, with_ignored};
-use self::patience::Patient;
 pub use self::reply::{empty, json, message, page};
+use self::stall::Patient;
 pub use self::state::fresh;
 
 /// The largest head of a request, in bytes.
