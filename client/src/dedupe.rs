@@ -27,7 +27,7 @@ use redis::{Cmd, FromRedisValue};
 
 pub use self::claim::Claim;
 pub use self::crawl::{Committed, Removed, Retained};
-pub use self::figures::{Check, Crawl, CrawlStats, Listed, Profile, Standing, State, Stats};
+pub use self::figures::{Check, Crawl, CrawlState, CrawlStats, Listed, Profile, Standing, Stats};
 pub use self::record::{
     Added, Adding, Located, Original, Reference, Revisited, Revisiting, Sequence,
 };

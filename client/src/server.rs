@@ -26,5 +26,4 @@ pub use self::call::{Call, Unsent};
 pub use self::code::Code;
 pub use self::error::Error;
 pub use self::options::Options;
-pub(crate) use self::options::PATIENCE;
-pub use self::options::without_password;
+pub(crate) use self::options::TIMEOUT;

@@ -80,7 +80,7 @@ impl Mode {
 }
 
 /// An id and its tags, joined by spaces; empty when it has none.
-pub type Entry = (Vec<u8>, Vec<u8>);
+pub type TaggedId = (Vec<u8>, Vec<u8>);
 
 /// A page of something that is walked through.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -373,7 +373,7 @@ impl<S: Ask> TagSpace<S> {
         cursor: u64,
         prefix: &[u8],
         count: Option<u64>,
-    ) -> S::Answer<Page<Entry>> {
+    ) -> S::Answer<Page<TaggedId>> {
         let mut scan = self.of_kind("TAGS.SCAN", kind);
         scan.arg(cursor);
         narrow(&mut scan, prefix, count);

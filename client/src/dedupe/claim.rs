@@ -42,7 +42,7 @@ impl<T: FromRedisValue> FromRedisValue for Claim<T> {
 impl<S: Ask> Index<S> {
     /// `DEDUPE.CLAIM`: looks up, and if nobody knows the payload, reserves it for the caller during
     /// `lasting`. If another worker holds it, waits up to `wait` for what comes of that, but not for longer
-    /// than half of the [patience with jobs](crate::Options::job_patience).
+    /// than half of the [job timeout](crate::Options::job_timeout).
     ///
     /// A claim that a broken connection swallowed ends by itself, so this is sent again.
     ///
@@ -116,8 +116,8 @@ impl<S: Ask> Index<S> {
         if wait.is_zero() {
             return self.repeat(claim);
         }
-        // 0 would mean: for as long as it takes. And our own patience ends some time.
-        let wait = wait.min(self.server.job_patience() / 2);
+        // 0 would mean: for as long as it takes. And our own timeout ends some time.
+        let wait = wait.min(self.server.job_timeout() / 2);
         claim.arg("BLOCK").arg((wait.as_millis() as u64).max(1));
         self.server.ask(Call::new(claim).repeatable().waits())
     }

@@ -40,7 +40,7 @@ impl FromRedisValue for Profile {
 /// How far a crawl is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum State {
+pub enum CrawlState {
     /// In progress.
     Uncommitted,
     /// Part of the merged index.
@@ -55,15 +55,15 @@ pub enum State {
     Unlisted,
 }
 
-impl FromRedisValue for State {
-    fn from_redis_value(value: Value) -> Result<State, ParsingError> {
+impl FromRedisValue for CrawlState {
+    fn from_redis_value(value: Value) -> Result<CrawlState, ParsingError> {
         match &String::from_redis_value(value)?[..] {
-            "uncommitted" => Ok(State::Uncommitted),
-            "committed" => Ok(State::Committed),
-            "continued" => Ok(State::Continued),
-            "outgoing" => Ok(State::Outgoing),
-            "canceled" => Ok(State::Canceled),
-            "unlisted" => Ok(State::Unlisted),
+            "uncommitted" => Ok(CrawlState::Uncommitted),
+            "committed" => Ok(CrawlState::Committed),
+            "continued" => Ok(CrawlState::Continued),
+            "outgoing" => Ok(CrawlState::Outgoing),
+            "canceled" => Ok(CrawlState::Canceled),
+            "unlisted" => Ok(CrawlState::Unlisted),
             other => Err(format!("no crawl is {other}").into()),
         }
     }
@@ -105,7 +105,7 @@ map_reply! {
     /// The figures of a crawl (`DEDUPE.STATS` of one).
     CrawlStats as "camelCase" {
         /// How far it is.
-        state: State,
+        state: CrawlState,
         /// Hashes that it has.
         hashes: u64,
         /// Records that it wrote.
@@ -129,7 +129,7 @@ map_reply! {
     /// A crawl in the list (`DEDUPE.CRAWLS`).
     Standing as "camelCase" {
         /// How far it is.
-        state: State,
+        state: CrawlState,
         /// Hashes that it has.
         hashes: u64,
         /// Records that it wrote.

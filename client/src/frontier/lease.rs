@@ -12,7 +12,7 @@ use crate::server::{Ask, Call, Error, Steps};
 
 /// How long the server may keep a caller that waits, before the client asks again. Less than the time
 /// after which the connection gives a silent server up for dead.
-const LONGEST_WAIT: Duration = Duration::from_secs(300);
+const MAX_WAIT: Duration = Duration::from_secs(300);
 
 /// The right to fetch from one group of hosts, until it is released or its deadline passes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -336,7 +336,7 @@ impl<S: Steps> Frontier<S> {
 
     async fn take_next(&self, mut next: Next) -> Result<Vec<Lease>, Error> {
         let begun = Instant::now();
-        let longest = self.longest_wait();
+        let longest = self.max_wait();
         let now = self.now;
         if now.is_some() {
             next.wait = Wait::No;
@@ -370,8 +370,8 @@ impl<S: Steps> Frontier<S> {
     }
 
     /// Less than the time after which the connection gives a silent server up for dead.
-    fn longest_wait(&self) -> Duration {
-        LONGEST_WAIT.min(self.server.longest_wait())
+    fn max_wait(&self) -> Duration {
+        MAX_WAIT.min(self.server.max_wait())
     }
 
     /// `CHG.RELEASE … NEXT`: the same, and the next lease in the same round trip. `next.count` is not
@@ -410,7 +410,7 @@ impl<S: Steps> Frontier<S> {
         if self.now.is_some() {
             next.wait = Wait::No;
         }
-        let block = next.wait.left(Duration::ZERO, self.longest_wait());
+        let block = next.wait.left(Duration::ZERO, self.max_wait());
         if let Some(block) = block {
             release.arg("BLOCK").arg(block);
         }
@@ -449,20 +449,20 @@ mod tests {
     #[test]
     fn the_server_is_never_asked_to_wait_for_longer_than_the_connection_does() {
         let hour = Duration::from_secs(3600);
-        let longest = LONGEST_WAIT.as_millis() as u64;
-        assert!(LONGEST_WAIT < crate::server::PATIENCE);
-        assert_eq!(Wait::No.left(Duration::ZERO, LONGEST_WAIT), None);
+        let longest = MAX_WAIT.as_millis() as u64;
+        assert!(MAX_WAIT < crate::server::TIMEOUT);
+        assert_eq!(Wait::No.left(Duration::ZERO, MAX_WAIT), None);
         assert_eq!(
-            Wait::UpTo(hour).left(Duration::ZERO, LONGEST_WAIT),
+            Wait::UpTo(hour).left(Duration::ZERO, MAX_WAIT),
             Some(longest)
         );
-        assert_eq!(Wait::ForEver.left(hour, LONGEST_WAIT), Some(longest));
-        let left = Wait::UpTo(hour).left(hour - Duration::from_millis(7), LONGEST_WAIT);
+        assert_eq!(Wait::ForEver.left(hour, MAX_WAIT), Some(longest));
+        let left = Wait::UpTo(hour).left(hour - Duration::from_millis(7), MAX_WAIT);
         assert_eq!(left, Some(7));
-        let left = Wait::UpTo(hour).left(hour - Duration::from_micros(7), LONGEST_WAIT);
+        let left = Wait::UpTo(hour).left(hour - Duration::from_micros(7), MAX_WAIT);
         assert_eq!(left, Some(1));
         // `BLOCK 0` would be for ever.
-        assert_eq!(Wait::UpTo(hour).left(hour, LONGEST_WAIT), None);
-        assert_eq!(Wait::UpTo(hour).left(2 * hour, LONGEST_WAIT), None);
+        assert_eq!(Wait::UpTo(hour).left(hour, MAX_WAIT), None);
+        assert_eq!(Wait::UpTo(hour).left(2 * hour, MAX_WAIT), None);
     }
 }

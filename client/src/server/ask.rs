@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::time::Duration;
 
-use super::{Batch, Call, Error, PATIENCE};
+use super::{Batch, Call, Error, TIMEOUT};
 
 /// Whatever takes calls.
 ///
@@ -24,8 +24,8 @@ pub trait Ask: Clone {
     fn ask<T: Send + 'static>(&self, call: Call<T>) -> Self::Answer<T>;
 
     /// A server that makes a call wait for so long is taken for dead, so it must not be asked to.
-    fn job_patience(&self) -> Duration {
-        PATIENCE
+    fn job_timeout(&self) -> Duration {
+        TIMEOUT
     }
 }
 
@@ -43,8 +43,8 @@ pub trait Ask: Clone {
 /// ```
 pub trait Steps: Ask + Send + Sync + 'static {
     /// For how long a server may be asked to let a call wait, before it is asked again.
-    fn longest_wait(&self) -> Duration {
-        self.job_patience() / 2
+    fn max_wait(&self) -> Duration {
+        self.job_timeout() / 2
     }
 
     /// One step.

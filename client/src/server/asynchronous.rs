@@ -18,7 +18,7 @@ use super::topology::{Address, Topology};
 use super::{Ask, Batch, Call, Error, Options, Steps};
 
 /// How many connections to a server are kept for the next call that waits.
-const KEPT: usize = 32;
+const MAX_IDLE: usize = 32;
 
 /// A server, or a cluster of them. Calls are futures, which a runtime of `tokio` has to drive.
 ///
@@ -39,7 +39,7 @@ const KEPT: usize = 32;
 /// # }
 /// ```
 #[derive(Clone)]
-pub struct AsyncServer(Arc<Exchange<Lines>>);
+pub struct AsyncServer(Arc<Exchange<Connections>>);
 
 /// A call that is under way once it is awaited.
 #[must_use = "nothing is sent before it is awaited"]
@@ -67,7 +67,7 @@ impl AsyncServer {
             );
             return Err(options.failed(cause.into()));
         }
-        let lines = Lines::new(&options);
+        let lines = Connections::new(&options);
         let exchange = Exchange::open(lines, options).await?;
         Ok(AsyncServer(Arc::new(exchange)))
     }
@@ -103,14 +103,14 @@ impl Ask for AsyncServer {
         Answer(Box::pin(async move { server.step(call).await }))
     }
 
-    fn job_patience(&self) -> Duration {
-        self.0.options.job_patience
+    fn job_timeout(&self) -> Duration {
+        self.0.options.job_timeout
     }
 }
 
 impl Steps for AsyncServer {
-    fn longest_wait(&self) -> Duration {
-        self.0.longest_wait()
+    fn max_wait(&self) -> Duration {
+        self.0.max_wait()
     }
 
     async fn step<T: Send + 'static>(&self, call: Call<T>) -> Result<T, Error> {
@@ -131,11 +131,11 @@ impl Steps for AsyncServer {
 }
 
 /// Connections to each server.
-pub(super) struct Lines {
+pub(super) struct Connections {
     nodes: Mutex<HashMap<Address, Arc<Node>>>,
     limit: usize,
-    patience: Duration,
-    job_patience: Duration,
+    timeout: Duration,
+    job_timeout: Duration,
 }
 
 struct Node {
@@ -144,7 +144,7 @@ struct Node {
     /// Those of calls that wait, while nobody uses them, and since when.
     kept: Mutex<Vec<(Instant, MultiplexedConnection)>>,
     /// How many more of these there may be.
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
 }
 
 /// A connection for one exchange.
@@ -153,7 +153,7 @@ pub(super) struct Line {
     connection: MultiplexedConnection,
     whose: Whose,
     /// How long each reply may take.
-    patience: Duration,
+    timeout: Duration,
 }
 
 enum Whose {
@@ -162,14 +162,14 @@ enum Whose {
     Own(#[allow(dead_code)] OwnedSemaphorePermit), // held for as long as the connection is used
 }
 
-impl Lines {
-    fn new(options: &Options) -> Lines {
+impl Connections {
+    fn new(options: &Options) -> Connections {
         let limit = options.connections.unwrap_or(Semaphore::MAX_PERMITS);
-        Lines {
+        Connections {
             nodes: Mutex::default(),
             limit: limit.min(Semaphore::MAX_PERMITS),
-            patience: options.patience,
-            job_patience: options.job_patience,
+            timeout: options.timeout,
+            job_timeout: options.job_timeout,
         }
     }
 
@@ -179,7 +179,7 @@ impl Lines {
             Arc::new(Node {
                 quick: tokio::sync::Mutex::default(),
                 kept: Mutex::default(),
-                places: Arc::new(Semaphore::new(self.limit)),
+                permits: Arc::new(Semaphore::new(self.limit)),
             })
         });
         Arc::clone(node)
@@ -192,7 +192,7 @@ impl Lines {
     ) -> Result<MultiplexedConnection, RedisError> {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(CONNECT))
-            .set_response_timeout(Some(self.patience));
+            .set_response_timeout(Some(self.timeout));
         let client = topology.client(to)?;
         let connecting = client.get_multiplexed_async_connection_with_config(&config);
         connecting.await
@@ -225,7 +225,7 @@ impl Line {
             (Ok(_), Whose::Own(_)) => {
                 let kept = self.node.kept.lock();
                 let mut kept = kept.unwrap_or_else(PoisonError::into_inner);
-                if kept.len() < KEPT {
+                if kept.len() < MAX_IDLE {
                     kept.push((Instant::now(), self.connection));
                 }
             }
@@ -242,8 +242,8 @@ impl Line {
 
     async fn converse(&mut self, message: &Message<'_>) -> Result<Vec<Value>, RedisError> {
         let replies = u32::try_from(message.replies()).unwrap_or(u32::MAX);
-        let patience = self.patience.saturating_mul(replies.max(1));
-        self.connection.set_response_timeout(patience);
+        let timeout = self.timeout.saturating_mul(replies.max(1));
+        self.connection.set_response_timeout(timeout);
         match &message.commands[..] {
             [] => Ok(Vec::new()),
             [command] if !message.asking => {
@@ -266,7 +266,7 @@ impl Line {
     }
 }
 
-impl Wire for Lines {
+impl Wire for Connections {
     type Line = Line;
 
     async fn line(
@@ -277,7 +277,7 @@ impl Wire for Lines {
     ) -> Result<Line, RedisError> {
         let node = self.node(to);
         if waits {
-            let place = Arc::clone(&node.places).acquire_owned().await;
+            let place = Arc::clone(&node.permits).acquire_owned().await;
             let Ok(place) = place else {
                 unreachable!("nobody closes the semaphore");
             };
@@ -289,7 +289,7 @@ impl Wire for Lines {
                 node,
                 connection,
                 whose: Whose::Own(place),
-                patience: self.job_patience,
+                timeout: self.job_timeout,
             });
         }
         // Whoever comes while it is being made waits for it.
@@ -307,7 +307,7 @@ impl Wire for Lines {
             node,
             connection,
             whose: Whose::Everybodys(number),
-            patience: self.patience,
+            timeout: self.timeout,
         })
     }
 

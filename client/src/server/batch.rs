@@ -25,12 +25,12 @@ use super::{Ask, AsyncServer, Call, Error, Server, Steps};
 /// # Ok::<(), crawlspace_client::Error>(())
 /// ```
 #[derive(Clone, Default)]
-pub struct Batch(Arc<Mutex<Vec<Entry>>>);
+pub struct Batch(Arc<Mutex<Vec<QueuedCall>>>);
 
 pub(super) type Deliver = Box<dyn FnOnce(Result<Option<Value>, Error>) + Send>;
 
 /// A call that has not been sent yet, and who waits for its reply.
-pub(super) struct Entry {
+pub(super) struct QueuedCall {
     pub request: Request,
     pub deliver: Deliver,
 }
@@ -73,7 +73,7 @@ impl Batch {
         server.step_batch(self).await
     }
 
-    pub(super) fn take(&self) -> Vec<Entry> {
+    pub(super) fn take(&self) -> Vec<QueuedCall> {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -94,7 +94,7 @@ impl Ask for Batch {
         } else {
             let deliver = Box::new(deliver);
             let mut calls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            calls.push(Entry { request, deliver });
+            calls.push(QueuedCall { request, deliver });
         }
         pending
     }

@@ -58,7 +58,7 @@ impl Server {
     /// ```no_run
     /// use std::time::Duration;
     /// let options = crawlspace_client::Server::options("redis://127.0.0.1/");
-    /// let server = options.connections(4).patience(Duration::from_secs(30)).open()?;
+    /// let server = options.connections(4).timeout(Duration::from_secs(30)).open()?;
     /// # Ok::<(), crawlspace_client::Error>(())
     /// ```
     pub fn options(url: &str) -> Options {
@@ -105,14 +105,14 @@ impl Ask for Server {
         read(block_on(self.0.call(request))?)
     }
 
-    fn job_patience(&self) -> Duration {
-        self.0.options.job_patience
+    fn job_timeout(&self) -> Duration {
+        self.0.options.job_timeout
     }
 }
 
 impl Steps for Server {
-    fn longest_wait(&self) -> Duration {
-        self.0.longest_wait()
+    fn max_wait(&self) -> Duration {
+        self.0.max_wait()
     }
 
     async fn step<T: Send + 'static>(&self, call: Call<T>) -> Result<T, Error> {
@@ -141,8 +141,8 @@ struct Connections {
     /// How many there may be to each server, how long each waits for a reply that is quick and for another
     /// one, and whether another connection may take its place.
     limit: usize,
-    patience: Duration,
-    job_patience: Duration,
+    timeout: Duration,
+    job_timeout: Duration,
     only_one: bool,
 }
 
@@ -172,8 +172,8 @@ impl Pool {
             nodes: Mutex::default(),
             freed: Condvar::new(),
             limit: options.connections.unwrap_or(1),
-            patience: options.patience,
-            job_patience: options.job_patience,
+            timeout: options.timeout,
+            job_timeout: options.job_timeout,
             only_one: options.only_one,
         }))
     }
@@ -225,14 +225,14 @@ impl Pool {
         }
         if line.connection.is_none() {
             let open = topology.client(to)?.get_connection_with_timeout(CONNECT)?;
-            open.set_write_timeout(Some(self.0.patience))?;
+            open.set_write_timeout(Some(self.0.timeout))?;
             line.connection = Some(open);
         }
-        let patience = match waits {
-            true => self.0.job_patience,
-            false => self.0.patience,
+        let timeout = match waits {
+            true => self.0.job_timeout,
+            false => self.0.timeout,
         };
-        line.connection().set_read_timeout(Some(patience))?;
+        line.connection().set_read_timeout(Some(timeout))?;
         Ok(line)
     }
 }
@@ -365,7 +365,7 @@ mod tests {
             drop(peer);
             listener
         });
-        let only = Server::options(&url).patience(CONNECT).only_one();
+        let only = Server::options(&url).timeout(CONNECT).only_one();
         let only = only.open().expect("somebody accepts");
         let listener = answers.join().expect("it ends");
         for _ in 0..2 {

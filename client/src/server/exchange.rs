@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use redis::{Cmd, ErrorKind, RedisError, ServerErrorKind, Value};
 
-use super::batch::Entry;
+use super::batch::QueuedCall;
 use super::call::Request;
-use super::options::LONGEST_PAUSE;
+use super::options::MAX_PAUSE;
 use super::topology::{Address, Topology};
 use super::{Batch, Error, Options};
 
@@ -111,8 +111,8 @@ impl<W: Wire> Exchange<W> {
 
     /// For how long a call may wait: less than until the server is taken for dead. Where a slot may move away,
     /// nobody tells those who wait for something in it.
-    pub fn longest_wait(&self) -> Duration {
-        let longest = self.options.job_patience / 2;
+    pub fn max_wait(&self) -> Duration {
+        let longest = self.options.job_timeout / 2;
         match self.topology.is_cluster() {
             true => longest.min(WAIT_IN_CLUSTER),
             false => longest,
@@ -195,7 +195,7 @@ impl<W: Wire> Exchange<W> {
         let (mut requests, delivers): (Vec<_>, Vec<_>) = batch
             .take()
             .into_iter()
-            .map(|Entry { request, deliver }| (request, deliver))
+            .map(|QueuedCall { request, deliver }| (request, deliver))
             .unzip();
         let replies = self.send(&mut requests).await;
         let mut outcome = Ok(());
@@ -235,7 +235,7 @@ impl<W: Wire> Exchange<W> {
             }
             if attempt.pause {
                 self.wire.pause(pause).await;
-                pause = (pause * 2).min(LONGEST_PAUSE);
+                pause = (pause * 2).min(MAX_PAUSE);
                 left -= 1;
             }
             if attempt.outdated && (self.topology.is_cluster() || attempt.redirected) {

@@ -10,11 +10,11 @@ use super::tls::Tls;
 use super::{AsyncServer, Error, Server};
 
 /// A job blocks its caller for as long as it takes, so this is a matter of minutes.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(600);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(600);
 /// How often something is sent again, and the pause before the first time.
 const RETRIES: u32 = 4;
 const PAUSE: Duration = Duration::from_millis(200);
-pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+pub(super) const MAX_PAUSE: Duration = Duration::from_secs(5);
 /// How long a connection may take to come about.
 pub(super) const CONNECT: Duration = Duration::from_secs(5);
 /// One that was idle for longer has to prove that it still works before something is sent that cannot be sent
@@ -38,8 +38,8 @@ const KEEPALIVE: Duration = Duration::from_secs(30);
 pub struct Options {
     pub(super) url: String,
     pub(super) connections: Option<usize>,
-    pub(super) patience: Duration,
-    pub(super) job_patience: Duration,
+    pub(super) timeout: Duration,
+    pub(super) job_timeout: Duration,
     pub(super) retries: u32,
     pub(super) pause: Duration,
     pub(super) only_one: bool,
@@ -51,8 +51,8 @@ impl Options {
         Options {
             url: url.to_owned(),
             connections: None,
-            patience: PATIENCE,
-            job_patience: PATIENCE,
+            timeout: TIMEOUT,
+            job_timeout: TIMEOUT,
             retries: RETRIES,
             pause: PAUSE,
             only_one: false,
@@ -71,16 +71,16 @@ impl Options {
 
     /// Timeout after which a server that is silent while a reply is due is taken for dead. The default is ten
     /// minutes, since a slow script may keep it busy.
-    pub fn patience(mut self, patience: Duration) -> Options {
-        self.patience = patience;
+    pub fn timeout(mut self, timeout: Duration) -> Options {
+        self.timeout = timeout;
         self
     }
 
     /// Timeout of a silent server for calls that wait for something, and for jobs, which keep their caller for as
     /// long as they take. The default is ten minutes. A job that takes longer is asked for again, which attaches
     /// to it.
-    pub fn job_patience(mut self, patience: Duration) -> Options {
-        self.job_patience = patience;
+    pub fn job_timeout(mut self, timeout: Duration) -> Options {
+        self.job_timeout = timeout;
         self
     }
 
@@ -167,8 +167,8 @@ impl std::fmt::Debug for Options {
         f.debug_struct("Options")
             .field("url", &self.shown())
             .field("connections", &self.connections)
-            .field("patience", &self.patience)
-            .field("job_patience", &self.job_patience)
+            .field("timeout", &self.timeout)
+            .field("job_timeout", &self.job_timeout)
             .field("retries", &self.retries)
             .field("only_one", &self.only_one)
             .finish_non_exhaustive()

@@ -39,7 +39,7 @@ struct Slots {
     owner: Box<[u16]>,
 }
 
-const NOBODY: u16 = u16::MAX;
+const NO_NODE: u16 = u16::MAX;
 
 impl Topology {
     pub fn new(seed: ConnectionInfo) -> Topology {
@@ -85,7 +85,7 @@ impl Topology {
         };
         let mut learned = Slots {
             nodes: Vec::new(),
-            owner: vec![NOBODY; usize::from(SLOTS)].into(),
+            owner: vec![NO_NODE; usize::from(SLOTS)].into(),
         };
         for range in Vec::<Vec<Value>>::from_redis_value(reply)? {
             let mut parts = range.into_iter();
@@ -130,7 +130,7 @@ impl Topology {
             let mut slots = self.slots.write().unwrap_or_else(PoisonError::into_inner);
             let slots = slots.get_or_insert_with(|| Slots {
                 nodes: Vec::new(),
-                owner: vec![NOBODY; usize::from(SLOTS)].into(),
+                owner: vec![NO_NODE; usize::from(SLOTS)].into(),
             });
             let node = slots.index_of(to.clone());
             slots.owner[usize::from(slot)] = node;

@@ -6,7 +6,7 @@ use super::TagSpace;
 use crate::server::{Ask, Call};
 
 /// A batch of more bytes does not go over the connection of the quick calls.
-const LARGE: usize = 64 * 1024;
+const MAX_QUICK: usize = 64 * 1024;
 
 /// What a capture must be like. Everything that is said here must hold; nothing said lets every capture
 /// of an existing space pass.
@@ -186,7 +186,7 @@ impl<S: Ask> TagSpace<S> {
         }
         let call = Call::new(command).repeatable();
         // A large batch is filtered in the background.
-        self.server.ask(match batch.size() > LARGE {
+        self.server.ask(match batch.size() > MAX_QUICK {
             true => call.waits(),
             false => call,
         })

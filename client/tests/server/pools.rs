@@ -67,7 +67,7 @@ fn with_a_second_connection_nobody_waits_for_who_waits() {
 #[test]
 fn a_server_that_is_silent_for_too_long_is_given_up() {
     let redis = Redis::start();
-    let options = Server::options(&redis.url()).patience(Duration::from_millis(50));
+    let options = Server::options(&redis.url()).timeout(Duration::from_millis(50));
     let server = options.retries(0).open().unwrap();
     let begun = Instant::now();
     let sleep = || Call::<String>::new(command("DEBUG SLEEP 1"));

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crawlspace_client::dedupe::{
-    Added, Adding, Claim, Committed, Index, Listed, Of, Profile, Reference, Revisited, Revisiting,
-    Sequence, State, Storage,
+    Added, Adding, Claim, Committed, CrawlState, Index, Listed, Of, Profile, Reference, Revisited,
+    Revisiting, Sequence, Storage,
 };
 use crawlspace_client::frontier::{
     Budget, Facts, Fetched, Frontier, Held, Limits, ListedGroup, ListedUri, Next, Pause, Queue,
@@ -123,7 +123,7 @@ macro_rules! dedupe_calls {
         assert_eq!((stats.crawls, stats.uncommitted, stats.hashes), (1, 1, 2));
         assert_eq!((stats.total_crawl_size, stats.update_progress), (7000, None));
         let stats = index.crawl_stats(b"b")$(.$await)?.unwrap();
-        assert_eq!((stats.state, stats.dupe_urls, stats.requires), (State::Uncommitted, 4, 1));
+        assert_eq!((stats.state, stats.dupe_urls, stats.requires), (CrawlState::Uncommitted, 4, 1));
         for (listed, names) in [
             (None, &[&b"a"[..], b"b"][..]),
             (Some(Listed::Committed), &[b"a"]),

@@ -246,7 +246,7 @@ fn a_server_that_dies_in_the_middle_of_a_commit_comes_back_and_the_commit_is_fin
     let half = many.crawls(None).unwrap();
     assert_eq!(
         half[0].standing.state,
-        crawlspace_client::dedupe::State::Uncommitted
+        crawlspace_client::dedupe::CrawlState::Uncommitted
     );
     many.commit(b"a").unwrap();
     assert_sound(&many, "after the commit");

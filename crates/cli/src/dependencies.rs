@@ -14,7 +14,7 @@ use crawlspace_client::dedupe::{Index, Of};
 /// Hashes that are looked up in one call, and references that are asked for in one.
 const BATCH: usize = 500;
 /// Maximum number of unknown items that are named.
-const NAMED: usize = 20;
+const MAX_NAMED: usize = 20;
 
 /// What a WACZ file needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -111,7 +111,7 @@ struct Search<'a> {
 impl Search<'_> {
     fn unknown(&mut self, what: String) {
         self.found.unknown += 1;
-        if self.found.named.len() < NAMED && !self.found.named.contains(&what) {
+        if self.found.named.len() < MAX_NAMED && !self.found.named.contains(&what) {
             self.found.named.push(what);
         }
     }

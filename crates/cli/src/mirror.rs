@@ -54,7 +54,7 @@ use serde::Serialize;
 use self::database::Database;
 pub use self::database::Source;
 use self::difference::Rows;
-pub use self::difference::{Change, Difference};
+pub use self::difference::{Difference, TagChange};
 pub use self::error::Error;
 pub use self::file::{compare_csv, load_csv};
 pub use self::follow::Follow;

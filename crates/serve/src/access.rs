@@ -21,11 +21,11 @@ const MAX_ROWS: usize = 1000;
 /// Limit of bytes in one call: a call whose rows have as many takes no further row.
 const MAX_BYTES: usize = 1 << 20;
 /// How long the tag space may be silent while a reply is due.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 /// Retries after a connection broke.
 const RETRIES: u32 = 1;
 /// Timeout of all calls about one batch of rows, retries included.
-const TOTAL: Duration = Duration::from_secs(15);
+const TOTAL_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// A tag space that is asked about every row. Clones share its connections, which are made when they are needed.
 #[derive(Clone)]
@@ -116,12 +116,13 @@ impl Access {
             }
             Ok(passed)
         };
-        let passed: Vec<bool> = match tokio::time::timeout(TOTAL, all).await {
+        let passed: Vec<bool> = match tokio::time::timeout(TOTAL_TIMEOUT, all).await {
             Ok(passed) => passed?,
             Err(_) => {
-                return Err(
-                    self.unavailable(format!("no answer within {} seconds", TOTAL.as_secs()))
-                );
+                return Err(self.unavailable(format!(
+                    "no answer within {} seconds",
+                    TOTAL_TIMEOUT.as_secs()
+                )))
             }
         };
         let mut passed = passed.into_iter();
@@ -171,8 +172,8 @@ impl Access {
 
     async fn open(&self) -> Result<TagSpace<AsyncServer>, Error> {
         let options = AsyncServer::options(&self.0.url)
-            .patience(PATIENCE)
-            .job_patience(PATIENCE)
+            .timeout(TIMEOUT)
+            .job_timeout(TIMEOUT)
             .retries(RETRIES);
         let server = options.open_async().await?;
         Ok(TagSpace::on(&server, self.0.key.clone()))

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 /// often it is asked: the question may be at fault.
 const FAILURES: usize = 5;
 /// How long it stays open at first; twice as long each time that the source fails again, up to the longest.
-const PAUSE: Duration = Duration::from_secs(10);
-const LONGEST: Duration = Duration::from_secs(300);
+const FIRST_PAUSE: Duration = Duration::from_secs(10);
+const MAX_PAUSE: Duration = Duration::from_secs(300);
 
 /// Remembers how a source behaved of late.
 ///
@@ -29,7 +29,7 @@ struct Inside {
 
 /// Whether a source is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum BreakerState {
     /// It is.
     Closed,
     /// It is not, for so long.
@@ -38,13 +38,13 @@ pub enum State {
     Trying,
 }
 
-impl State {
+impl BreakerState {
     /// One word for figures.
     pub(crate) fn word(self) -> &'static str {
         match self {
-            State::Closed => "closed",
-            State::Open(_) => "open",
-            State::Trying => "trying",
+            BreakerState::Closed => "closed",
+            BreakerState::Open(_) => "open",
+            BreakerState::Trying => "trying",
         }
     }
 }
@@ -89,10 +89,10 @@ impl Breaker {
             inside.failed.push(question);
         }
         let pause = match (inside.open, inside.trying) {
-            (Some((_, pause)), Some(_)) => (pause * 2).min(LONGEST),
+            (Some((_, pause)), Some(_)) => (pause * 2).min(MAX_PAUSE),
             // Answers to what was asked before it opened.
             (Some(_), None) => return None,
-            (None, _) if inside.failed.len() >= FAILURES => PAUSE,
+            (None, _) if inside.failed.len() >= FAILURES => FIRST_PAUSE,
             (None, _) => return None,
         };
         inside.open = Some((now + pause, pause));
@@ -101,12 +101,12 @@ impl Breaker {
     }
 
     /// How it is.
-    pub(crate) fn state(&self, now: Instant) -> State {
+    pub(crate) fn state(&self, now: Instant) -> BreakerState {
         let inside = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match inside.open {
-            None => State::Closed,
-            Some((until, _)) if now < until => State::Open(until - now),
-            Some(_) => State::Trying,
+            None => BreakerState::Closed,
+            Some((until, _)) if now < until => BreakerState::Open(until - now),
+            Some(_) => BreakerState::Trying,
         }
     }
 }
@@ -133,7 +133,7 @@ mod tests {
         }
         assert_eq!(breaker.failed(4, start), Some(seconds(10)));
         assert!(!breaker.permits(start));
-        assert_eq!(breaker.state(start), State::Open(seconds(10)));
+        assert_eq!(breaker.state(start), BreakerState::Open(seconds(10)));
         assert!(!breaker.permits(start + seconds(9)));
         assert!(breaker.permits(start + seconds(10)));
         assert!(!breaker.permits(start + seconds(10)), "one is enough");
@@ -142,7 +142,7 @@ mod tests {
         assert!(!breaker.permits(start + seconds(30)));
         assert!(breaker.permits(start + seconds(31)), "twice as long");
         assert!(breaker.succeeded());
-        assert_eq!(breaker.state(start), State::Closed);
+        assert_eq!(breaker.state(start), BreakerState::Closed);
     }
 
     #[test]

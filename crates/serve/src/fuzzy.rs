@@ -12,7 +12,7 @@ use crawlspace_cdx::surt::{self, MatchType};
 use super::query::Query;
 
 /// How many rows of similar URLs there are at most.
-const ROWS: u64 = 100;
+const MAX_ROWS: u64 = 100;
 
 /// A urlkey without what differs between similar URLs: numbers against caches (`_=1397…`, `cb=…`, and timestamps in
 /// milliseconds), `utm_…` and the like, and the numbers in names of JSONP callbacks.
@@ -88,7 +88,7 @@ pub(crate) fn similar(query: &Query) -> Vec<Arc<Query>> {
                 match_type,
                 keys,
                 similar_to: Some(Arc::clone(&wanted)),
-                limit: Some(query.limit.unwrap_or(ROWS).min(ROWS)),
+                limit: Some(query.limit.unwrap_or(MAX_ROWS).min(MAX_ROWS)),
                 ..query.clone()
             })
         })

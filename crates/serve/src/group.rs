@@ -15,8 +15,8 @@ use tracing::Span;
 
 use super::breaker::Breaker;
 use super::figures::Figures;
-use super::memory::Kept;
-use super::merge::{Ordered, merge};
+use super::memory::Reservation;
+use super::merge::{merge, Ordered};
 use super::operations::SORTED;
 use super::query::Query;
 use super::reason::Reason;
@@ -385,9 +385,9 @@ impl Member {
         mut batches: Batches,
         lookup: &Lookup,
         came: &mut Option<tokio::time::Instant>,
-    ) -> Result<(Batch, Kept), SourceError> {
+    ) -> Result<(Batch, Reservation), SourceError> {
         let most = self.limits.rows.min(SORTED as u64);
-        let mut kept = Kept::default();
+        let mut kept = Reservation::default();
         kept.rows(&first)?;
         let mut rows = first;
         while let Some(batch) = next(&mut batches, came).await? {
@@ -417,7 +417,7 @@ impl Member {
 }
 
 /// Rows that are kept for a request, some at a time.
-pub(crate) fn kept_rows(rows: Batch, kept: Kept) -> Ordered {
+pub(crate) fn kept_rows(rows: Batch, kept: Reservation) -> Ordered {
     let state = (rows.into_iter(), kept);
     let batches = stream::unfold(state, |(mut rows, kept)| async move {
         let batch: Batch = rows.by_ref().take(BATCH).collect();
@@ -429,7 +429,7 @@ pub(crate) fn kept_rows(rows: Batch, kept: Kept) -> Ordered {
 /// What comes after the first rows of a source.
 enum Coming {
     /// The first rows were all of them, which are kept.
-    Sorted(Kept),
+    Sorted(Reservation),
     /// More, in order.
     Ordered(Batches),
 }

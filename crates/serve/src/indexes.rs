@@ -19,12 +19,12 @@ const MAX_BUILDS: usize = 2;
 /// Limit of builds that wait for their turn; further requests are refused.
 const MAX_WAITING: usize = 200;
 /// Timeout of a build, the wait for its turn included.
-const LONGEST: Duration = Duration::from_secs(24 * 3600);
+const BUILD_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
 /// How long it may take to see whether an index is there, before it is said that it is not: all its bytes may have to
 /// be read.
-const LOOK: Duration = Duration::from_secs(20);
+const LOOK_UP_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long the outcome of a build is kept for those who were told to come again.
-const KEPT: Duration = Duration::from_secs(60);
+const OUTCOME_TTL: Duration = Duration::from_secs(60);
 
 /// The caches of a server, and what is being built in them.
 #[derive(Debug)]
@@ -45,13 +45,13 @@ struct Running {
 #[derive(Debug)]
 struct Build {
     work: Work,
-    state: watch::Receiver<State>,
+    state: watch::Receiver<BuildState>,
     taken: Notify,
 }
 
 /// How far a build is.
 #[derive(Clone, Debug)]
-enum State {
+enum BuildState {
     /// It is looked whether the index is there.
     Looking,
     /// Others have their turn.
@@ -121,19 +121,19 @@ impl Indexes {
             return Asked::Done(Arc::new(Err(Refused::Stopped)));
         };
         let mut state = build.state.clone();
-        let looked = state.wait_for(|state| !matches!(state, State::Looking));
-        let _ = tokio::time::timeout(wait.max(LOOK), looked).await;
-        let done = state.wait_for(|state| matches!(state, State::Done(_)));
+        let looked = state.wait_for(|state| !matches!(state, BuildState::Looking));
+        let _ = tokio::time::timeout(wait.max(LOOK_UP_TIMEOUT), looked).await;
+        let done = state.wait_for(|state| matches!(state, BuildState::Done(_)));
         let _ = tokio::time::timeout(wait, done).await;
         let now = build.state.borrow().clone();
         match now {
-            State::Done(outcome) => {
+            BuildState::Done(outcome) => {
                 self.forget(&key, &build);
                 build.taken.notify_one();
                 Asked::Done(outcome)
             }
-            State::Waiting => Asked::Waiting,
-            State::Looking | State::Building => Asked::Building(build.work.progress()),
+            BuildState::Waiting => Asked::Waiting,
+            BuildState::Looking | BuildState::Building => Asked::Building(build.work.progress()),
         }
     }
 
@@ -151,7 +151,7 @@ impl Indexes {
         let running = self.running();
         let builds = running.builds.iter();
         let unfinished =
-            builds.filter(|(_, build)| !matches!(*build.state.borrow(), State::Done(_)));
+            builds.filter(|(_, build)| !matches!(*build.state.borrow(), BuildState::Done(_)));
         let one = |((kind, jobs), build): (&(IndexKind, JobSet), &Arc<Build>)| {
             (*kind, jobs.clone(), build.work.progress())
         };
@@ -167,7 +167,7 @@ impl Indexes {
         if let Some(build) = running.builds.get(key) {
             return Some(Arc::clone(build));
         }
-        let (told, state) = watch::channel(State::Looking);
+        let (told, state) = watch::channel(BuildState::Looking);
         let build = Arc::new(Build {
             work: Work::default(),
             state,
@@ -182,10 +182,10 @@ impl Indexes {
         self: Arc<Self>,
         key: (IndexKind, JobSet),
         build: Arc<Build>,
-        told: watch::Sender<State>,
+        told: watch::Sender<BuildState>,
     ) {
         let made = self.make(&key, &build.work, &told);
-        let outcome = match tokio::time::timeout(LONGEST, made).await {
+        let outcome = match tokio::time::timeout(BUILD_TIMEOUT, made).await {
             Ok(outcome) => outcome,
             Err(_) => {
                 build.work.cancel();
@@ -196,13 +196,13 @@ impl Indexes {
             let (kind, jobs) = &key;
             tracing::warn!(%kind, %jobs, %error, "an index could not be built");
         }
-        let was_built = matches!(*told.borrow(), State::Building);
-        told.send_replace(State::Done(Arc::new(outcome)));
+        let was_built = matches!(*told.borrow(), BuildState::Building);
+        told.send_replace(BuildState::Done(Arc::new(outcome)));
         if was_built {
             self.make_room().await;
         }
         // Somebody who was told to come again may not come.
-        let _ = tokio::time::timeout(KEPT, build.taken.notified()).await;
+        let _ = tokio::time::timeout(OUTCOME_TTL, build.taken.notified()).await;
         self.forget(&key, &build);
     }
 
@@ -210,7 +210,7 @@ impl Indexes {
         &self,
         key: &(IndexKind, JobSet),
         work: &Work,
-        told: &watch::Sender<State>,
+        told: &watch::Sender<BuildState>,
     ) -> Result<Index, Refused> {
         let (kind, jobs) = key;
         let blocking = |get: fn(&IndexCaches, IndexKind, &JobSet, &Work) -> Got| {
@@ -232,11 +232,11 @@ impl Indexes {
                 let Ok(_waiting) = self.waiting.try_acquire() else {
                     return Err(Refused::Full);
                 };
-                told.send_replace(State::Waiting);
+                told.send_replace(BuildState::Waiting);
                 self.turns.acquire().await.map_err(|_| Refused::Stopped)?
             }
         };
-        told.send_replace(State::Building);
+        told.send_replace(BuildState::Building);
         let index = blocking(|caches, kind, jobs, work| {
             work.check()?;
             caches.get_index(kind, jobs, work).map(Some)

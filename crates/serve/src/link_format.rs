@@ -5,7 +5,7 @@
 use std::fmt;
 
 /// The longest link, attributes and all, in bytes.
-const LONGEST: usize = 128 << 10;
+const MAX_LINK: usize = 128 << 10;
 /// Maximum number of attributes kept of a link; further ones are dropped.
 const MAX_ATTRIBUTES: usize = 32;
 
@@ -68,11 +68,11 @@ pub struct Links {
     /// The link so far: what stands between `<` and `>`, and what follows.
     target: Vec<u8>,
     rest: Vec<u8>,
-    state: State,
+    state: ParserState,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum State {
+enum ParserState {
     /// Before a `<`.
     #[default]
     Between,
@@ -123,21 +123,21 @@ impl Links {
         while let Some(&byte) = self.fed.get(self.seen) {
             self.seen += 1;
             let state = match (self.state, byte) {
-                (State::Over, _) => return None,
-                (State::Between, b'<') => State::Target,
-                (State::Between, b',') => State::Between,
-                (State::Between, byte) if byte.is_ascii_whitespace() => State::Between,
-                (State::Between, _) => return Some(Err(self.bad("is not a list of links"))),
-                (State::Target, b'>') => State::Rest,
-                (State::Target, byte) => {
+                (ParserState::Over, _) => return None,
+                (ParserState::Between, b'<') => ParserState::Target,
+                (ParserState::Between, b',') => ParserState::Between,
+                (ParserState::Between, byte) if byte.is_ascii_whitespace() => ParserState::Between,
+                (ParserState::Between, _) => return Some(Err(self.bad("is not a list of links"))),
+                (ParserState::Target, b'>') => ParserState::Rest,
+                (ParserState::Target, byte) => {
                     self.target.push(byte);
-                    State::Target
+                    ParserState::Target
                 }
-                (State::Rest, b',') => {
-                    self.state = State::Between;
+                (ParserState::Rest, b',') => {
+                    self.state = ParserState::Between;
                     return Some(Ok(self.link()));
                 }
-                (State::Rest, byte) => {
+                (ParserState::Rest, byte) => {
                     let begins = self.rest.is_empty();
                     if begins && byte != b';' && !byte.is_ascii_whitespace() {
                         return Some(Err(self.bad("is not a list of links")));
@@ -146,25 +146,25 @@ impl Links {
                         self.rest.push(byte);
                     }
                     match byte {
-                        b'"' => State::Quoted,
-                        _ => State::Rest,
+                        b'"' => ParserState::Quoted,
+                        _ => ParserState::Rest,
                     }
                 }
-                (State::Quoted, byte) => {
+                (ParserState::Quoted, byte) => {
                     self.rest.push(byte);
                     match byte {
-                        b'"' => State::Rest,
-                        b'\\' => State::Escaped,
-                        _ => State::Quoted,
+                        b'"' => ParserState::Rest,
+                        b'\\' => ParserState::Escaped,
+                        _ => ParserState::Quoted,
                     }
                 }
-                (State::Escaped, byte) => {
+                (ParserState::Escaped, byte) => {
                     self.rest.push(byte);
-                    State::Quoted
+                    ParserState::Quoted
                 }
             };
             self.state = state;
-            if self.target.len() + self.rest.len() > LONGEST {
+            if self.target.len() + self.rest.len() > MAX_LINK {
                 return Some(Err(self.bad("has a link that is too long")));
             }
         }
@@ -177,19 +177,19 @@ impl Links {
     /// When the text breaks off within a link.
     pub fn finish(&mut self) -> Result<Option<Link>, BadLinks> {
         match self.state {
-            State::Rest => {
-                self.state = State::Over;
+            ParserState::Rest => {
+                self.state = ParserState::Over;
                 Ok(Some(self.link()))
             }
-            State::Between | State::Over => Ok(None),
-            State::Target | State::Quoted | State::Escaped => {
+            ParserState::Between | ParserState::Over => Ok(None),
+            ParserState::Target | ParserState::Quoted | ParserState::Escaped => {
                 Err(self.bad("breaks off within a link"))
             }
         }
     }
 
     fn bad(&mut self, what: &str) -> BadLinks {
-        self.state = State::Over;
+        self.state = ParserState::Over;
         self.fed = Vec::new();
         self.seen = 0;
         BadLinks(format!("its answer {what}"))

@@ -40,21 +40,21 @@ pub struct Full;
 
 /// What one request keeps. It is given back when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Kept {
+pub(crate) struct Reservation {
     bytes: u64,
     memory: &'static Memory,
 }
 
-impl Default for Kept {
-    fn default() -> Kept {
-        Kept {
+impl Default for Reservation {
+    fn default() -> Reservation {
+        Reservation {
             bytes: 0,
             memory: &ALL,
         }
     }
 }
 
-impl Kept {
+impl Reservation {
     /// Counts further rows.
     ///
     /// # Errors
@@ -80,7 +80,7 @@ impl Kept {
     }
 }
 
-impl Drop for Kept {
+impl Drop for Reservation {
     fn drop(&mut self) {
         self.memory.kept.fetch_sub(self.bytes, Relaxed);
     }
@@ -93,7 +93,7 @@ mod tests {
     #[test]
     fn what_is_given_back_is_there_for_others() {
         static SMALL: Memory = Memory::new(100);
-        let new = || Kept {
+        let new = || Reservation {
             bytes: 0,
             memory: &SMALL,
         };

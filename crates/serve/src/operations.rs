@@ -11,8 +11,8 @@ use crawlspace_cdx::{Collapse, Field, Line, surt};
 use url::Url;
 
 use super::fuzzy;
-use super::memory::{Full, Kept};
-use crate::query::{Query, RowFilter, absolute};
+use super::memory::{Full, Reservation};
+use crate::query::{absolute, Query, RowFilter};
 use crawlspace_archive::row::{self, Row};
 use crawlspace_archive::sorted::Order;
 use crawlspace_archive::source::Batch;
@@ -164,7 +164,7 @@ impl CollapseTime {
 #[derive(Default)]
 struct Originals {
     known: HashMap<Vec<u8>, Original>,
-    kept: Kept,
+    kept: Reservation,
 }
 
 struct Original {
@@ -243,7 +243,7 @@ pub(crate) struct Reorder {
     /// Maximum number of rows in the answer.
     most: usize,
     rows: Vec<Row>,
-    kept: Kept,
+    kept: Reservation,
 }
 
 /// Why rows are not put into another order.
@@ -269,7 +269,7 @@ impl Reorder {
             order,
             most: most.unwrap_or(usize::MAX),
             rows: Vec::new(),
-            kept: Kept::default(),
+            kept: Reservation::default(),
         }
     }
 
@@ -286,7 +286,7 @@ impl Reorder {
         // Sorted now and then, what will not be used need not be kept.
         if self.rows.len() / 2 > self.most.max(1024) {
             self.settle();
-            self.kept = Kept::default();
+            self.kept = Reservation::default();
             self.kept.rows(&self.rows)?;
         }
         match self.rows.len() > SORTED {
@@ -302,7 +302,7 @@ impl Reorder {
     }
 
     /// The rows in the order that was asked for, and what they take.
-    pub(crate) fn finish(mut self) -> (Batch, Kept) {
+    pub(crate) fn finish(mut self) -> (Batch, Reservation) {
         self.settle();
         (self.rows, self.kept)
     }

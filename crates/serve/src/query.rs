@@ -78,12 +78,12 @@ pub(crate) const PAGE: u64 = 1000;
 /// How many blocks it has, of a source that is made of blocks.
 pub(crate) const PAGE_OF_BLOCKS: u64 = 10;
 /// How many filters a query may have.
-const FILTERS: usize = 32;
+const MAX_FILTERS: usize = 32;
 /// How many parameters without an effect are named, and how much of a name.
-const IGNORED: usize = 20;
-const IGNORED_NAME: usize = 60;
+const MAX_IGNORED: usize = 20;
+const MAX_IGNORED_NAME: usize = 60;
 /// The longest URL that is looked up, in bytes.
-const LONGEST_URL: usize = 64 * 1024;
+const MAX_URL: usize = 64 * 1024;
 
 impl Query {
     /// Reads parameters, in the order of the request. Of one that is there more than once the last counts, but for
@@ -215,8 +215,8 @@ impl<'a> Given<'a> {
     }
 
     fn ignore(&mut self, name: &str) {
-        let name: String = name.chars().take(IGNORED_NAME).collect();
-        if self.ignored.len() < IGNORED && !self.ignored.contains(&name) {
+        let name: String = name.chars().take(MAX_IGNORED_NAME).collect();
+        if self.ignored.len() < MAX_IGNORED && !self.ignored.contains(&name) {
             self.ignored.push(name);
         }
     }
@@ -254,8 +254,8 @@ impl<'a> Given<'a> {
         };
         let mut filters = Vec::new();
         let mut tag_filters = Vec::new();
-        if self.filters.len() > FILTERS {
-            return Err(BadQuery(format!("filter: more than {FILTERS} of them")));
+        if self.filters.len() > MAX_FILTERS {
+            return Err(BadQuery(format!("filter: more than {MAX_FILTERS} of them")));
         }
         let media = Some(self.content_type).filter(|media| !media.is_empty());
         let media = media.map(|media| format!("=mime:{media}"));
@@ -360,8 +360,8 @@ impl<'a> Given<'a> {
                 "url is missing: say which one, as in ?url=http://example.com/".to_owned(),
             ));
         }
-        if self.url.len() > LONGEST_URL {
-            return Err(BadQuery(format!("url is longer than {LONGEST_URL} bytes")));
+        if self.url.len() > MAX_URL {
+            return Err(BadQuery(format!("url is longer than {MAX_URL} bytes")));
         }
         let (url, match_type) = match self.match_type {
             "" => match (self.url.strip_prefix("*."), self.url.strip_suffix('*')) {
@@ -674,9 +674,9 @@ mod tests {
         assert_eq!(query.unwrap().ignored, ["colour", "fastLatest"]);
         let many: String = (0..100).map(|n| format!("&x{n}=1")).collect();
         let query = parse(&format!("url=a.com{many}")).unwrap();
-        assert_eq!(query.ignored.len(), IGNORED);
+        assert_eq!(query.ignored.len(), MAX_IGNORED);
         let long = parse(&format!("{}=1&url=a.com", "é".repeat(200))).unwrap();
-        assert_eq!(long.ignored, ["é".repeat(IGNORED_NAME)]);
+        assert_eq!(long.ignored, ["é".repeat(MAX_IGNORED_NAME)]);
     }
 
     #[test]

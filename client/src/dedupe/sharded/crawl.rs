@@ -12,7 +12,7 @@ use crate::dedupe::{Committed, Index, Removed, Retained};
 use crate::server::{Batch, Call, Code, Error, Pending, Steps, Unsent};
 
 /// How often it is looked again whether something is left to take away: somebody else may do the same.
-const ROUNDS: usize = 10;
+const MAX_ROUNDS: usize = 10;
 
 impl<S: Steps> Sharded<S> {
     /// [`Index::begin`](crate::dedupe::Index::begin): the home shard knows the crawl from then on.
@@ -295,7 +295,7 @@ impl<S: Steps> Sharded<S> {
                     break;
                 }
                 rounds += 1;
-                if rounds == ROUNDS {
+                if rounds == MAX_ROUNDS {
                     let sentence = "the crawl is written to all the time; stop its crawlers first";
                     return Err(Error::refused("sharded index", Code::Sharded, sentence));
                 }

@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Sharded;
-use super::storage::together as storage_of_all;
-use crate::dedupe::{Check, Crawl, CrawlStats, Index, Listed, Profile, Standing, State, Stats};
+use crate::dedupe::{
+    Check, Crawl, CrawlState, CrawlStats, Index, Listed, Profile, Standing, Stats,
+};
 use crate::server::{Batch, Code, Error, Pending, Steps};
 
 impl<S: Steps> Sharded<S> {
@@ -152,9 +153,11 @@ impl<S: Steps> Sharded<S> {
             let is_listed = |state| match listed {
                 None | Some(Listed::Unlisted) => true,
                 Some(Listed::Uncommitted) => {
-                    matches!(state, State::Uncommitted | State::Continued)
+                    matches!(state, CrawlState::Uncommitted | CrawlState::Continued)
                 }
-                Some(Listed::Committed) => matches!(state, State::Committed | State::Continued),
+                Some(Listed::Committed) => {
+                    matches!(state, CrawlState::Committed | CrawlState::Continued)
+                }
             };
             let crawls = all.into_iter();
             let crawls = crawls.map(|(crawl, standing)| Crawl { crawl, standing });
@@ -271,7 +274,7 @@ impl<S: Steps> Sharded<S> {
 }
 
 impl Standing {
-    fn add(&mut self, at_home: Option<State>, other: &Standing) {
+    fn add(&mut self, at_home: Option<CrawlState>, other: &Standing) {
         self.state = together(at_home, [self.state, other.state]);
         self.hashes += other.hashes;
         self.total_urls += other.total_urls;
@@ -284,14 +287,16 @@ impl Standing {
 
 /// How a crawl stands as a whole. It is committed when the home shard has committed it, which is the last to do
 /// so; and it was continued when any shard has something new of it.
-fn together<const N: usize>(at_home: Option<State>, states: [State; N]) -> State {
+fn together<const N: usize>(at_home: Option<CrawlState>, states: [CrawlState; N]) -> CrawlState {
     match at_home {
-        Some(state @ (State::Outgoing | State::Canceled | State::Unlisted)) => state,
-        None | Some(State::Uncommitted) => match states.first() {
-            Some(State::Unlisted) => State::Unlisted,
-            _ => State::Uncommitted,
+        Some(state @ (CrawlState::Outgoing | CrawlState::Canceled | CrawlState::Unlisted)) => state,
+        None | Some(CrawlState::Uncommitted) => match states.first() {
+            Some(CrawlState::Unlisted) => CrawlState::Unlisted,
+            _ => CrawlState::Uncommitted,
         },
-        Some(_) if states.iter().all(|state| *state == State::Committed) => State::Committed,
-        Some(_) => State::Continued,
+        Some(_) if states.iter().all(|state| *state == CrawlState::Committed) => {
+            CrawlState::Committed
+        }
+        Some(_) => CrawlState::Continued,
     }
 }

@@ -3,7 +3,7 @@
 use crate::server::{Code, Error, slot};
 
 /// How many shards there may be.
-pub(super) const MOST: u16 = 1024;
+pub(super) const MAX_SHARDS: u16 = 1024;
 
 /// The prefixes of all shards, the home of the index first: `{name-0}:`, then `{name-1.3}:`, … The second
 /// number is what makes the shards lie in slots at even distances, so that a cluster whose servers have equal
@@ -13,7 +13,7 @@ pub(super) fn prefixes(name: &[u8], shards: u16) -> Result<Vec<Vec<u8>>, Error> 
     if name.is_empty() || name.len() > 256 || name.iter().any(|byte| b"{}".contains(byte)) {
         return wrong("the name of an index is 1 to 256 bytes, and none of them a brace");
     }
-    if !(1..=MOST).contains(&shards) {
+    if !(1..=MAX_SHARDS).contains(&shards) {
         return wrong("an index has 1 to 1024 shards");
     }
     let home = [b"{", name, b"-0}:"].concat();
@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn shards_lie_at_even_distances() {
-        for shards in [2, 3, 7, 16, MOST] {
+        for shards in [2, 3, 7, 16, MAX_SHARDS] {
             let prefixes = shown("coll-42", shards);
             assert_eq!(prefixes.len(), usize::from(shards));
             let mut slots: Vec<u16> = prefixes.iter().map(|p| slot::of(p.as_bytes())).collect();
@@ -85,7 +85,7 @@ mod tests {
             let error = prefixes(name.as_bytes(), 2).unwrap_err();
             assert_eq!(error.code(), Some(Code::BadPrefix), "{error}");
         }
-        for shards in [0, MOST + 1] {
+        for shards in [0, MAX_SHARDS + 1] {
             assert!(prefixes(b"coll", shards).is_err());
         }
     }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use super::standing::BATCH;
 use super::Sharded;
 use super::standing::AT_ONCE;
 use crate::dedupe::{Dependent, Index, Of, Profile, Required, Wacz};
@@ -15,7 +16,7 @@ enum Asked {
 }
 
 /// The file at this index of a crawl's list.
-type Place = (Vec<u8>, usize);
+type FileNumber = (Vec<u8>, usize);
 
 impl<S: Steps> Sharded<S> {
     /// [`Index::requires`](crate::dedupe::Index::requires).
@@ -104,7 +105,7 @@ impl<S: Steps> Sharded<S> {
     async fn refer(
         &self,
         references: Vec<Vec<u8>>,
-        found: &mut BTreeMap<Place, Wacz>,
+        found: &mut BTreeMap<FileNumber, Wacz>,
     ) -> Result<Vec<Vec<u8>>, Error> {
         let mut places = Vec::new();
         for reference in references {
@@ -134,7 +135,7 @@ impl<S: Steps> Sharded<S> {
         crawls: &[Vec<u8>],
     ) -> Result<BTreeSet<Vec<u8>>, Error> {
         let mut required = BTreeSet::new();
-        for some in crawls.chunks(AT_ONCE) {
+        for some in crawls.chunks(BATCH) {
             let batch = Batch::new();
             let mut asked: Vec<Pending<Vec<Vec<u8>>>> = Vec::new();
             for crawl in some {
@@ -257,7 +258,7 @@ impl<S: Steps> Sharded<S> {
         }
         let crawls = Vec::from_iter(crawls);
         let mut dependents = Vec::new();
-        for some in crawls.chunks(AT_ONCE) {
+        for some in crawls.chunks(BATCH) {
             let batch = Batch::new();
             let asked = some.iter().map(|crawl| {
                 let mut member = redis::cmd("SISMEMBER");
@@ -285,7 +286,7 @@ impl<S: Steps> Sharded<S> {
 }
 
 /// `crawl waczIndex`; the id may hold spaces.
-fn place_of(reference: &[u8]) -> Option<Place> {
+fn place_of(reference: &[u8]) -> Option<FileNumber> {
     let space = reference.iter().rposition(|&byte| byte == b' ')?;
     let index = std::str::from_utf8(&reference[space + 1..]).ok()?;
     let digits = !index.is_empty() && index.bytes().all(|byte| byte.is_ascii_digit());

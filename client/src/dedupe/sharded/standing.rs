@@ -6,7 +6,7 @@ use crate::dedupe::Index;
 use crate::server::{Ask, Batch, Call, Error, Pending, Steps};
 
 /// About how many crawls the shards are asked at once.
-pub(super) const AT_ONCE: usize = 500;
+pub(super) const BATCH: usize = 500;
 
 /// How a crawl stands in one shard, by the plain keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -99,7 +99,7 @@ impl<S: Steps> Sharded<S> {
     ) -> Result<(Vec<Standings>, Marks), Error> {
         let marks = self.server().step(self.marks_call()).await?;
         let mut standings = Vec::with_capacity(crawls.len());
-        for some in crawls.chunks(AT_ONCE) {
+        for some in crawls.chunks(BATCH) {
             standings.extend(self.standings_of(some).await?);
         }
         Ok((standings, marks))

@@ -11,10 +11,10 @@ use crate::site::Site;
 /// Serves one site until the process ends.
 pub struct WebServer {
     address: SocketAddr,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<ProxyState>>,
 }
 
-struct State {
+struct ProxyState {
     site: Site,
     /// A path that is refused the next time somebody asks for it.
     refused: Option<String>,
@@ -41,7 +41,7 @@ impl WebServer {
     /// Begins to serve.
     pub fn start(site: Site) -> io::Result<WebServer> {
         let listener = TcpListener::bind(("127.0.0.1", 0))?;
-        let state = State {
+        let state = ProxyState {
             site,
             refused: None,
             visits: Vec::new(),
@@ -87,11 +87,11 @@ impl WebServer {
     }
 }
 
-fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+fn lock(state: &Mutex<ProxyState>) -> MutexGuard<'_, ProxyState> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn answer(connection: &TcpStream, state: &Mutex<State>) -> io::Result<()> {
+fn answer(connection: &TcpStream, state: &Mutex<ProxyState>) -> io::Result<()> {
     connection.set_read_timeout(Some(Duration::from_secs(10)))?;
     let mut request = String::new();
     let mut reader = BufReader::new(connection);

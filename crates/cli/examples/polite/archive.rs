@@ -12,7 +12,7 @@ use crawlspace_client::dedupe::{
 };
 use crawlspace_warc::{Compression, Writer};
 
-use crate::http::Answer;
+use crate::http::HttpResponse;
 
 /// If this worker dies with a claim, another one may store the payload after so long.
 const CLAIM: Duration = Duration::from_secs(10);
@@ -57,7 +57,7 @@ impl Archive {
     }
 
     /// Stores one answer, whichever way is right.
-    pub fn store(&mut self, url: &str, answer: &Answer) -> Result<(), Box<dyn Error>> {
+    pub fn store(&mut self, url: &str, answer: &HttpResponse) -> Result<(), Box<dyn Error>> {
         let digest = format!(
             "sha1:{}",
             base32(&sha1_smol::Sha1::from(&answer.body).digest().bytes())
@@ -117,7 +117,7 @@ impl Archive {
         url: &str,
         date: &str,
         digest: &str,
-        answer: &Answer,
+        answer: &HttpResponse,
     ) -> Result<u64, Box<dyn Error>> {
         let block = [&answer.head[..], &answer.body].concat();
         let size = self.warc.write(
@@ -139,7 +139,7 @@ impl Archive {
         url: &str,
         date: &str,
         digest: &str,
-        answer: &Answer,
+        answer: &HttpResponse,
         original: &Original,
     ) -> Result<u64, Box<dyn Error>> {
         let size = self.warc.write(

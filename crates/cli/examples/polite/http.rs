@@ -4,10 +4,10 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// An answer, as it came.
-pub struct Answer {
+pub struct HttpResponse {
     /// Status line and header fields, with the empty line.
     pub head: Vec<u8>,
     /// What comes after.
@@ -16,7 +16,7 @@ pub struct Answer {
     pub status: i32,
 }
 
-impl Answer {
+impl HttpResponse {
     /// A field of the header.
     pub fn field(&self, name: &str) -> Option<&str> {
         let head = std::str::from_utf8(&self.head).ok()?;
@@ -59,14 +59,12 @@ pub fn parts(url: &str) -> Option<(&str, &str)> {
 }
 
 /// Fetches a URL from the server at this address.
-pub fn get(server: SocketAddr, url: &str) -> io::Result<Answer> {
+pub fn get(server: SocketAddr, url: &str) -> io::Result<HttpResponse> {
     let invalid = |why: &str| io::Error::new(io::ErrorKind::InvalidData, format!("{url}: {why}"));
     let (host, path) = parts(url).ok_or_else(|| invalid("not a URL"))?;
-    let mut connection = TcpStream::connect_timeout(&server, PATIENCE)?;
-    connection.set_read_timeout(Some(PATIENCE))?;
-    let request = format!(
-        "GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: crawlspace-demo\r\nConnection: close\r\n\r\n"
-    );
+    let mut connection = TcpStream::connect_timeout(&server, TIMEOUT)?;
+    connection.set_read_timeout(Some(TIMEOUT))?;
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: crawlspace-demo\r\nConnection: close\r\n\r\n");
     connection.write_all(request.as_bytes())?;
     let mut head = Vec::new();
     connection.read_to_end(&mut head)?;
@@ -76,7 +74,7 @@ pub fn get(server: SocketAddr, url: &str) -> io::Result<Answer> {
         .split(|&b| b == b' ')
         .nth(1)
         .and_then(|status| std::str::from_utf8(status).ok()?.parse().ok());
-    Ok(Answer {
+    Ok(HttpResponse {
         status: status.ok_or_else(|| invalid("no status"))?,
         head,
         body,

@@ -11,7 +11,7 @@ use crawlspace_client::frontier::{Facts, Fetched, Frontier, Lease, Next, Uri, Wa
 
 use crate::archive::Archive;
 use crate::hosts::Hosts;
-use crate::http::{self, Answer};
+use crate::http::{self, HttpResponse};
 
 /// The shortest pause between two fetches from a host that asks for none.
 pub const LEAST_PAUSE: Duration = Duration::from_millis(50);
@@ -119,7 +119,7 @@ impl Worker<'_> {
         Ok((facts, !overloaded))
     }
 
-    fn heed(&self, host: &str, robots: &Answer) {
+    fn heed(&self, host: &str, robots: &HttpResponse) {
         let text = String::from_utf8_lossy(&robots.body);
         let mut delays = text
             .lines()

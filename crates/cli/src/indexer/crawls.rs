@@ -4,11 +4,11 @@ use std::collections::HashSet;
 
 use super::report::{CommittedCrawl, Event, Failed};
 use super::{Error, Listed, Work};
-use crawlspace_client::dedupe::{Listed as Which, Removed, Retained, State};
+use crawlspace_client::dedupe::{CrawlState, Listed as Which, Removed, Retained};
 use crawlspace_client::{Ask, Call, Code};
 
 /// How often the list of crawls is read again when others remove crawls meanwhile.
-const TRIES: usize = 20;
+const MAX_TRIES: usize = 20;
 
 impl Work<'_> {
     /// Commits what was imported, in the order of the manifest: the first crawl that has a hash owns it.
@@ -54,7 +54,7 @@ impl Work<'_> {
             self.report().not_compared = Some(reason);
             return Ok(());
         }
-        for _ in 0..TRIES {
+        for _ in 0..MAX_TRIES {
             let committed = self.crawls(Which::Committed)?;
             let mut kept: HashSet<&[u8]> = listed
                 .crawls
@@ -193,7 +193,7 @@ impl Work<'_> {
     /// Crawls that Browsertrix set aside to remove, or canceled after it had merged some of them.
     fn aside(&self) -> Result<Vec<Vec<u8>>, Error> {
         let crawls = self.index.crawls(None)?.into_iter();
-        let is_aside = |state| matches!(state, State::Outgoing | State::Canceled);
+        let is_aside = |state| matches!(state, CrawlState::Outgoing | CrawlState::Canceled);
         let aside = crawls.filter(|crawl| is_aside(crawl.standing.state));
         Ok(aside.map(|crawl| crawl.crawl).collect())
     }

@@ -8,7 +8,7 @@ use super::package::Package;
 use crawlspace_archive::capture::Capture;
 
 /// Bytes that are kept in memory of one package, and of all.
-const KEPT: (usize, usize) = (16 << 20, 48 << 20);
+const MAX_CACHED: (usize, usize) = (16 << 20, 48 << 20);
 
 /// A record that can be counted only when every original is in the index.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,7 +104,7 @@ impl Records {
                 bytes.extend_from_slice(&date.to_le_bytes());
                 bytes.extend_from_slice(&url.to_le_bytes());
             }
-            if bytes.len() > KEPT.0 {
+            if bytes.len() > MAX_CACHED.0 {
                 self.bytes = None;
             }
         }
@@ -142,7 +142,7 @@ impl Records {
 
 /// Records that need not be read again.
 #[derive(Default)]
-pub(super) struct Kept(Mutex<Packages>);
+pub(super) struct RecordCache(Mutex<Packages>);
 
 #[derive(Default)]
 struct Packages {
@@ -152,14 +152,14 @@ struct Packages {
     queued: VecDeque<(Box<Package>, Vec<u8>)>,
 }
 
-impl Kept {
+impl RecordCache {
     pub(crate) fn put(&self, name: &str, records: Records) {
         let mut packages = self.packages();
-        if let Some(bytes) = records.bytes
-            && packages.bytes + bytes.len() <= KEPT.1
-        {
-            packages.bytes += bytes.len();
-            packages.records.insert(name.to_owned(), bytes);
+        if let Some(bytes) = records.bytes {
+            if packages.bytes + bytes.len() <= MAX_CACHED.1 {
+                packages.bytes += bytes.len();
+                packages.records.insert(name.to_owned(), bytes);
+            }
         }
     }
 
@@ -211,7 +211,7 @@ mod tests {
             records.push(record);
         }
         assert!(!records.is_empty());
-        let kept = Kept::default();
+        let kept = RecordCache::default();
         kept.put("a.wacz", records);
         let bytes = kept.take("a.wacz").expect("it was put there");
         let mut back = Vec::new();
@@ -225,14 +225,14 @@ mod tests {
 
     #[test]
     fn too_many_records_are_not_kept() {
-        let kept = Kept::default();
+        let kept = RecordCache::default();
         let mut records = Records::default();
         let record = Deferred {
             hash: vec![b'a'; 71],
             size: 1,
             response: None,
         };
-        for _ in 0..KEPT.0 / 80 + 1 {
+        for _ in 0..MAX_CACHED.0 / 80 + 1 {
             records.push(&record);
         }
         assert!(!records.is_empty());

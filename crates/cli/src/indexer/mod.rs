@@ -39,7 +39,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use self::deferred::Kept;
+use self::deferred::RecordCache;
 use self::guard::Guards;
 use self::package::Package;
 use self::queue::{Queue, Stage};
@@ -201,7 +201,7 @@ impl Import {
             profile,
             queue: &queue,
             guards: Guards::default(),
-            kept: Kept::default(),
+            kept: RecordCache::default(),
             places: Mutex::default(),
             report: Mutex::new(report),
             watch,
@@ -303,7 +303,7 @@ struct Work<'a> {
     queue: &'a Queue,
     guards: Guards,
     /// Records of packages whose responses this importer added, so that they need not be read again.
-    kept: Kept,
+    kept: RecordCache,
     places: Mutex<Places>,
     report: Mutex<Report>,
     watch: &'a dyn Watch,

@@ -28,7 +28,7 @@ pub(super) struct Package {
 
 /// An entry as it stands in a queue, whoever queued it.
 #[derive(Deserialize)]
-struct Entry {
+struct QueueEntry {
     name: String,
     #[serde(default, deserialize_with = "text")]
     path: Option<String>,
@@ -70,7 +70,7 @@ impl Package {
         json: &[u8],
         crawl: Option<&str>,
     ) -> Result<Package, serde_json::Error> {
-        let entry: Entry = serde_json::from_slice(json)?;
+        let entry: QueueEntry = serde_json::from_slice(json)?;
         let Some(path) = entry.path.or(entry.url) else {
             return Err(serde::de::Error::missing_field("path"));
         };

@@ -68,14 +68,14 @@ impl Report {
     }
 
     pub(super) fn example(&mut self, example: String) {
-        if self.bad_line_examples.len() < EXAMPLES {
+        if self.bad_line_examples.len() < MAX_EXAMPLES {
             self.bad_line_examples.push(example);
         }
     }
 }
 
 /// How many bad lines are shown.
-const EXAMPLES: usize = 10;
+const MAX_EXAMPLES: usize = 10;
 
 /// A package that could not be imported.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

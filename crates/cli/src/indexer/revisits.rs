@@ -16,7 +16,7 @@ const BATCH: usize = 250;
 /// What a revisit in place of a response is taken to have, in bytes, as Browsertrix's importer estimates it.
 const REVISIT_SIZE: u64 = 1000;
 /// How often a batch is tried whose originals go away while it is counted.
-const TRIES: usize = 20;
+const MAX_TRIES: usize = 20;
 /// Revisits without an original, as they are put aside.
 #[derive(Serialize, Deserialize)]
 struct Aside {
@@ -78,7 +78,7 @@ impl Job<'_> {
             .collect();
         // Nearly always all of them have an original, and nobody need look first.
         let (mut known, mut unknown) = (revisits.clone(), String::new());
-        for _ in 0..TRIES {
+        for _ in 0..MAX_TRIES {
             match self
                 .queue
                 .count(package, number, &known, &unknown, redundant)
@@ -175,7 +175,7 @@ impl Work<'_> {
 
     /// Gives how many are left.
     fn settle_batch(&self, name: &str, number: &str) -> Result<u64, Error> {
-        for _ in 0..TRIES {
+        for _ in 0..MAX_TRIES {
             let Some(was) = self.queue.aside(name, number)? else {
                 return Ok(0);
             };

@@ -4,7 +4,7 @@ use super::worker::Failure;
 use crawlspace_archive::wacz::Wacz;
 
 /// Bytes of lines that an importer keeps, all of its workers together.
-const KEPT: usize = 64 << 20;
+const MAX_CACHED: usize = 64 << 20;
 
 /// The lines of a package, all of which have been read once. They are kept unless they are too many, because unpacking
 /// them costs as much as anything else that is done with them.
@@ -19,7 +19,7 @@ impl Text {
     pub(crate) fn new(workers: usize) -> Text {
         Text {
             lines: Some(Vec::new()),
-            limit: KEPT / workers.max(1),
+            limit: MAX_CACHED / workers.max(1),
         }
     }
 

@@ -4,8 +4,8 @@ use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::time::Duration;
 
-const FIRST: Duration = Duration::from_millis(200);
-const LONGEST: Duration = Duration::from_secs(30);
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+const MAX_PAUSE: Duration = Duration::from_secs(30);
 
 /// Pauses that grow from a fraction of a second to half a minute.
 pub(super) struct Backoff {
@@ -14,14 +14,14 @@ pub(super) struct Backoff {
 
 impl Backoff {
     pub(crate) fn new() -> Backoff {
-        Backoff { next: FIRST }
+        Backoff { next: FIRST_PAUSE }
     }
 
     /// The next pause. Between half and all of what it could be, so that many who failed together do not come
     /// back together.
     pub(crate) fn pause(&mut self) -> Duration {
         let longest = self.next;
-        self.next = (longest * 2).min(LONGEST);
+        self.next = (longest * 2).min(MAX_PAUSE);
         // The standard library's source of random keys; nothing here has to be hard to guess.
         let random = RandomState::new().build_hasher().finish();
         let half = longest / 2;
@@ -36,15 +36,15 @@ mod tests {
     #[test]
     fn pauses_grow_and_stay_within_bounds() {
         let mut backoff = Backoff::new();
-        let mut longest = FIRST;
+        let mut longest = FIRST_PAUSE;
         for _ in 0..20 {
             let pause = backoff.pause();
             assert!(
                 longest / 2 <= pause && pause <= longest,
                 "{pause:?} of {longest:?}"
             );
-            longest = (longest * 2).min(LONGEST);
+            longest = (longest * 2).min(MAX_PAUSE);
         }
-        assert_eq!(longest, LONGEST);
+        assert_eq!(longest, MAX_PAUSE);
     }
 }

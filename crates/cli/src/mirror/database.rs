@@ -16,7 +16,7 @@ const CONNECT: Duration = Duration::from_secs(10);
 /// A server that has gone without a word is noticed after about a minute.
 pub(super) const SILENCE: Duration = Duration::from_secs(30);
 /// What PostgreSQL has room for in a name; it cuts off the rest without a word.
-const LONGEST_CHANNEL: usize = 63;
+const MAX_CHANNEL: usize = 63;
 
 /// A query of a PostgreSQL database, and how its changes are heard of.
 #[derive(Clone)]
@@ -72,8 +72,8 @@ impl Database {
         if config.get_application_name().is_none() {
             config.application_name("crawlspace tags sync");
         }
-        if source.channel.is_empty() || source.channel.len() > LONGEST_CHANNEL {
-            let reason = format!("a channel has a name of 1 to {LONGEST_CHANNEL} bytes");
+        if source.channel.is_empty() || source.channel.len() > MAX_CHANNEL {
+            let reason = format!("a channel has a name of 1 to {MAX_CHANNEL} bytes");
             return Err(Error::Setting(reason));
         }
         let blank = |c: char| c.is_whitespace() || c == ';';

@@ -13,14 +13,14 @@ use crawlspace_client::{as_optional_text, as_text};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Difference {
     /// The ids that differ, sorted.
-    pub changes: Vec<Change>,
+    pub changes: Vec<TagChange>,
     /// How many do not.
     pub same: u64,
 }
 
 /// An id whose tags differ.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Change {
+pub struct TagChange {
     /// The id.
     #[serde(serialize_with = "as_text")]
     pub id: Vec<u8>,
@@ -72,10 +72,10 @@ impl Rows {
             if old == new {
                 difference.same += 1;
             } else {
-                difference.changes.push(Change { id, old, new });
+                difference.changes.push(TagChange { id, old, new });
             }
         }
-        let gone = there.into_iter().map(|(id, old)| Change {
+        let gone = there.into_iter().map(|(id, old)| TagChange {
             id,
             old: Some(old),
             new: None,
@@ -103,7 +103,7 @@ mod tests {
         let changes: Vec<_> = difference
             .changes
             .iter()
-            .map(|Change { id, old, new }| {
+            .map(|TagChange { id, old, new }| {
                 let text = |tags: &Option<Vec<u8>>| {
                     let tags = tags.as_deref().unwrap_or(b"-");
                     String::from_utf8_lossy(tags).into_owned()

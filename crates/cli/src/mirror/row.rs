@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use crawlspace_client::tags::Kind;
 
-const LONGEST_TAG: usize = 1024;
-const LONGEST_ID: usize = 16_384;
+const MAX_TAG: usize = 1024;
+const MAX_ID: usize = 16_384;
 
 /// An id with its tags.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -44,10 +44,10 @@ impl Row {
             Kind::Tag if id.contains(&b' ') => {
                 return Err(named("a tag cannot hold a space"));
             }
-            Kind::Tag if id.len() > LONGEST_TAG => {
+            Kind::Tag if id.len() > MAX_TAG => {
                 return Err(named("a tag has 1024 bytes at most"));
             }
-            _ if id.len() > LONGEST_ID => {
+            _ if id.len() > MAX_ID => {
                 return Err(named("an id has 16384 bytes at most"));
             }
             _ => {}
@@ -60,7 +60,7 @@ impl Row {
             let bad = match tag {
                 [] => "a tag is empty",
                 _ if tag.contains(&b' ') => "a tag cannot hold a space",
-                _ if tag.len() > LONGEST_TAG => "a tag has 1024 bytes at most",
+                _ if tag.len() > MAX_TAG => "a tag has 1024 bytes at most",
                 _ => {
                     row.tags.insert(tag.to_vec());
                     continue;
@@ -74,9 +74,9 @@ impl Row {
 
 /// Bytes for a message: as text, and not too much of it.
 pub(super) fn shown(bytes: &[u8]) -> String {
-    const MOST: usize = 120;
-    let text = String::from_utf8_lossy(&bytes[..bytes.len().min(MOST)]);
-    let more = if bytes.len() > MOST { "…" } else { "" };
+    const MAX_SHOWN: usize = 120;
+    let text = String::from_utf8_lossy(&bytes[..bytes.len().min(MAX_SHOWN)]);
+    let more = if bytes.len() > MAX_SHOWN { "…" } else { "" };
     format!("{}{more}", text.escape_debug())
 }
 

@@ -90,8 +90,8 @@ impl Session {
     }
 
     /// Changes that it has heard of; if there are none, those that come within so long.
-    pub(crate) fn changes(&mut self, patience: Duration) -> Result<Changes, Error> {
-        let changes = self.hear(patience);
+    pub(crate) fn changes(&mut self, timeout: Duration) -> Result<Changes, Error> {
+        let changes = self.hear(timeout);
         let changes = changes.map_err(Error::postgres("waiting for changes"))?;
         if changes.is_empty() && self.client.is_closed() {
             self.prove_alive()?;
@@ -99,12 +99,12 @@ impl Session {
         Ok(changes)
     }
 
-    fn hear(&mut self, patience: Duration) -> Result<Changes, postgres::Error> {
+    fn hear(&mut self, timeout: Duration) -> Result<Changes, postgres::Error> {
         let mut changes = Changes::default();
         let mut notifications = self.client.notifications();
-        // Without any patience the socket would not even be looked at.
-        let patience = patience.max(Duration::from_millis(1));
-        let mut next = notifications.timeout_iter(patience).next()?;
+        // With a timeout of zero the socket would not be read at all.
+        let timeout = timeout.max(Duration::from_millis(1));
+        let mut next = notifications.timeout_iter(timeout).next()?;
         while let Some(notification) = next {
             if notification.channel() == self.channel {
                 changes.read(self.kind, notification.payload());

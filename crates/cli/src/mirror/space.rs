@@ -8,14 +8,14 @@ use redis::{Pipeline, RedisError, Value};
 use super::Error;
 use super::row::{Row, shown};
 use crawlspace_client::server::{Ask, Call, Server};
-use crawlspace_client::tags::{Entry, Info, Kind, Mode, TagSpace};
+use crawlspace_client::tags::{Info, Kind, Mode, TagSpace, TaggedId};
 
 /// A server that is silent for longer is taken for dead.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// Ids in one call.
 const PAGE: usize = 1000;
 /// How often a transaction is tried again because somebody else wrote to the space meanwhile.
-const TRIES: usize = 10;
+const MAX_TRIES: usize = 10;
 
 /// Which space a source is mirrored into.
 #[derive(Clone, Debug)]
@@ -60,14 +60,14 @@ pub(super) struct Space {
     allow_empty: bool,
     /// What was left there, if it was everything that the source had at some time, with changes since.
     pub left: Option<Left>,
-    staged: Vec<Entry>,
+    staged: Vec<TaggedId>,
     /// Ids in the staged copy.
     ids: u64,
 }
 
 impl Space {
     pub(crate) fn open(target: &Target) -> Result<Space, Error> {
-        let server = Server::options(&target.redis).patience(PATIENCE);
+        let server = Server::options(&target.redis).timeout(TIMEOUT);
         let server = server.only_one().open()?;
         Ok(Space {
             tags: TagSpace::on(&server, &target.key[..]),
@@ -89,7 +89,7 @@ impl Space {
     /// Begins an empty staged copy.
     pub(crate) fn begin(&mut self) -> Result<(), Error> {
         self.tags.discard(self.kind)?;
-        let none: [Entry; 0] = [];
+        let none: [TaggedId; 0] = [];
         self.tags.load(self.kind, Mode::Stage, &none)?;
         self.staged.clear();
         self.ids = 0;
@@ -187,11 +187,11 @@ impl Space {
     /// All changes in one call, so that none of them is seen without the others. Where that is refused because
     /// of one of them, the others are written all the same: each by itself, too.
     fn add_changes(&self, write: &mut Pipeline, changed: &[Row]) -> Parts {
-        let rows: Vec<Entry> = changed
+        let rows: Vec<TaggedId> = changed
             .iter()
             .map(|row| (row.id.clone(), row.joined()))
             .collect();
-        let load = |rows: &[Entry]| self.tags.load_command(self.kind, Mode::Set, rows);
+        let load = |rows: &[TaggedId]| self.tags.load_command(self.kind, Mode::Set, rows);
         if rows.is_empty() {
             return Parts::None;
         }
@@ -214,7 +214,7 @@ impl Space {
     ) -> Result<(Info, Vec<Result<Value, RedisError>>), Error> {
         write.add_command(self.tags.command("TAGS.INFO"));
         let watch = self.tags.command("WATCH");
-        for _ in 0..TRIES {
+        for _ in 0..MAX_TRIES {
             self.server.ask(Call::<()>::new(watch.clone()))?;
             let info = self.tags.info()?;
             let allowed = match check(&info) {

@@ -1,7 +1,7 @@
 //! `--into`: from metadata files to a dedupe index.
 
 use crawlspace_archive::zipnum::Lookup;
-use crawlspace_client::dedupe::{Index, State};
+use crawlspace_client::dedupe::{CrawlState, Index};
 use redis_tests::{
     Cluster, Options, Program, Relay, Server, Snapshot, assert_consistent, ok, until,
 };
@@ -53,7 +53,7 @@ fn a_crawler_finds_what_a_job_has_stored() {
     for (job, crawl) in [(3, "job-3"), (7, "job-7")] {
         let entry = stage.entry("dedupcrawllogindex", &format!("{job}-cache"));
         let stats = index.crawl_stats(crawl.as_bytes()).unwrap();
-        assert_eq!(stats.state, State::Committed);
+        assert_eq!(stats.state, CrawlState::Committed);
         let lookup = Lookup::open(&entry).unwrap();
         let mut records = 0;
         for row in lookup.all().unwrap() {
@@ -156,7 +156,7 @@ fn the_crawls_may_be_called_otherwise() {
     let index = Index::open(&server.url(), PREFIX).unwrap();
     assert_eq!(
         index.crawl_stats(b"snapshot/7").unwrap().state,
-        State::Committed
+        CrawlState::Committed
     );
     assert!(index.crawl_stats(b"job-7").is_err());
 }

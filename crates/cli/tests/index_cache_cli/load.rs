@@ -2,8 +2,8 @@
 
 use std::cell::Cell;
 
-use crawlspace_client::dedupe::{Index, Located, Profile, State};
-use crawlspace_jobs::load::{CrawlName, Error, Loaded, Outcome, load};
+use crawlspace_client::dedupe::{CrawlState, Index, Located, Profile};
+use crawlspace_jobs::load::{load, CrawlName, Error, Loaded, Outcome};
 use crawlspace_jobs::{JobId, Work};
 use redis_tests::{Rng, Server, Snapshot, assert_consistent, ok, sha256_of};
 
@@ -115,7 +115,7 @@ fn a_job_becomes_a_crawl_with_its_files() {
     assert_eq!(loaded.outcome, Outcome::Committed);
     assert_eq!((loaded.records, loaded.files), (1_000, 4));
     let stats = index.crawl_stats(b"job-7").unwrap();
-    assert_eq!(stats.state, State::Committed);
+    assert_eq!(stats.state, CrawlState::Committed);
     assert_eq!((stats.total_urls, stats.waczs), (1_000, 4));
     assert_eq!(stats.hashes, loaded.hashes.new);
     let files = index.wacz_list(b"job-7").unwrap();
@@ -200,7 +200,7 @@ fn a_load_that_is_cut_off_anywhere_goes_on_from_there() {
             let error = load_some(&index, 7, &lines, until);
             assert!(matches!(error, Error::Cache(_)), "{error}");
             if let Ok(stats) = index.crawl_stats(b"job-7") {
-                assert_eq!(stats.state, State::Uncommitted);
+                assert_eq!(stats.state, CrawlState::Uncommitted);
             }
         }
         let loaded = load_lines(&index, 7, &lines).unwrap();

@@ -22,8 +22,10 @@ pub use self::survey::Skipped;
 use self::survey::{CHECKED, Survey};
 use super::{JobId, Work};
 use crawlspace_archive::zipnum::Lookup;
-use crawlspace_client::dedupe::feed::{RECORDS, Refused, feed, writer_at};
-use crawlspace_client::dedupe::{Added, Adding, Committed, CrawlStats, Index, Sequence, State};
+use crawlspace_client::dedupe::feed::{feed, writer_at, Refused, RECORDS};
+use crawlspace_client::dedupe::{
+    Added, Adding, Committed, CrawlState, CrawlStats, Index, Sequence,
+};
 use crawlspace_client::{Ask, Batch, Call, Code};
 
 /// Files whose places are asked for in a round trip.
@@ -200,7 +202,7 @@ impl Loading<'_> {
         let writers = Call::<Vec<Option<Vec<u8>>>>::new(writers).repeatable();
         let writers = self.index.server().ask(writers)?;
         let [begun, finished] = [0, 1].map(|i| writers.get(i).is_some_and(Option::is_some));
-        if finished && stats.state != State::Uncommitted {
+        if finished && stats.state != CrawlState::Uncommitted {
             return Ok(true);
         }
         match begun || stats.total_urls == 0 {
@@ -295,7 +297,7 @@ impl Loading<'_> {
 
 fn other_content(crawl: &str, stats: &CrawlStats) -> String {
     let way_out = match stats.state {
-        State::Uncommitted => format!("cancel it (crawlspace dedupe cancel {crawl})"),
+        CrawlState::Uncommitted => format!("cancel it (crawlspace dedupe cancel {crawl})"),
         _ => format!("remove it (crawlspace dedupe remove {crawl})"),
     };
     format!(

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::errors::Place;
+use super::errors::Position;
 use super::fields::Fields;
 use super::location::{one_of, redis};
-use super::yaml::{Entry, Node, Value};
+use super::yaml::{Node, Pair, Value};
 use super::{Collection, Loader, Reader, Source, SourceKind, Step};
 
 /// How long the first row of a source may take, unless something else is said.
@@ -15,7 +15,7 @@ const RESERVED: [&str; 4] = ["_status", "_metrics", "_indexes", "static"];
 /// The collection that pywb has at `/`.
 const ROOT: &str = "$root";
 /// The longest name of a collection or a source, in bytes.
-const NAME: usize = 200;
+const MAX_NAME: usize = 200;
 
 /// What a collection, or a step of a sequence, can say.
 const STEP: [&str; 8] = [
@@ -30,12 +30,12 @@ const STEP: [&str; 8] = [
 ];
 impl Reader<'_> {
     /// A collection, of its name and what stands behind it.
-    pub(super) fn collection(&mut self, entry: &Entry) -> Option<Collection> {
+    pub(super) fn collection(&mut self, entry: &Pair) -> Option<Collection> {
         let name = &*entry.key;
-        let named = self.found.take(entry.place, collection_name(name));
+        let named = self.found.take(entry.position, collection_name(name));
         if name == ROOT {
             let what = "pywb has this collection at /, and here it is at /$root/";
-            self.found.warning(entry.place, what);
+            self.found.warning(entry.position, what);
         }
         let node = &entry.value;
         let collection = match &node.value {
@@ -73,7 +73,7 @@ impl Reader<'_> {
         if let (Some(entry), None) = (fields.entry("access_point"), &tags) {
             let what =
                 "an access_point needs tags: redis://host:port/db/key, the tag space that knows it";
-            self.found.error(entry.place, what);
+            self.found.error(entry.position, what);
         }
         let (steps, is_sequence) = match self.one_index(&fields, true)?.key.as_ref() {
             "sequence" => (self.sequence(name, &fields)?, true),
@@ -94,7 +94,7 @@ impl Reader<'_> {
             if let Some(entry) = fields.entry(key) {
                 let what =
                     format!("{key} belongs into the steps of the sequence, each has its own");
-                self.found.error(entry.place, what);
+                self.found.error(entry.position, what);
             }
         }
         let timeout = self.timeout(fields).unwrap_or(TIMEOUT);
@@ -110,7 +110,7 @@ impl Reader<'_> {
                         node.kind()
                     }
                 );
-                self.found.error(node.place, what);
+                self.found.error(node.position, what);
                 return None;
             }
         };
@@ -157,11 +157,11 @@ impl Reader<'_> {
         self.step(sources?, is_group, loaders?)
     }
 
-    fn group(&mut self, node: &Node, timeout: Duration) -> Option<Vec<(Source, Place)>> {
+    fn group(&mut self, node: &Node, timeout: Duration) -> Option<Vec<(Source, Position)>> {
         let fields = self.fields(node, "an index_group")?;
         if fields.entries.is_empty() {
             self.found.error(
-                node.place,
+                node.position,
                 "the index_group is empty: a mapping from names to indexes",
             );
             return None;
@@ -169,7 +169,7 @@ impl Reader<'_> {
         let mut sources = Vec::new();
         let mut whole = true;
         for entry in fields.entries {
-            let named = self.found.take(entry.place, source_name(&entry.key));
+            let named = self.found.take(entry.position, source_name(&entry.key));
             let found = self.source(&entry.value, true);
             match (named, found) {
                 (Some(()), Some(found)) => sources.push(self.finish(found, &entry.key, timeout)),
@@ -181,15 +181,15 @@ impl Reader<'_> {
 
     fn finish(
         &mut self,
-        found: super::source::Found,
+        found: super::source::ParsedSource,
         name: &str,
         timeout: Duration,
-    ) -> (Source, Place) {
+    ) -> (Source, Position) {
         match &found.kind {
             SourceKind::File { path } | SourceKind::ZipNum { path } => {
-                self.as_it_stands(found.place, &path.to_string_lossy(), true);
+                self.as_it_stands(found.position, &path.to_string_lossy(), true);
             }
-            SourceKind::Redis { url } => self.as_it_stands(found.place, url, true),
+            SourceKind::Redis { url } => self.as_it_stands(found.position, url, true),
             _ => {}
         }
         let source = Source {
@@ -199,26 +199,26 @@ impl Reader<'_> {
             max_bytes: found.max_bytes,
             max_rows: found.max_rows,
         };
-        (source, found.place)
+        (source, found.position)
     }
 
     /// Sources and loaders that fit each other.
     fn step(
         &mut self,
-        sources: Vec<(Source, Place)>,
+        sources: Vec<(Source, Position)>,
         is_group: bool,
         resource: Vec<Loader>,
     ) -> Option<Step> {
         let only_live = resource.iter().all(|loader| *loader == Loader::Live);
         let mut whole = true;
-        for (source, place) in &sources {
+        for (source, position) in &sources {
             match &source.kind {
                 SourceKind::Cdx {
                     replay_url: None, ..
                 } if only_live => {
                     whole = false;
                     self.found.error(
-                        *place,
+                        *position,
                         "there is no replay URL, since this does not end in -cdx, and $live alone needs one: \
                          put the prefix of the replay behind it (cdx+http://host/cdx /web/), or say replay_url, \
                          or a resource that has the WARC files",
@@ -228,7 +228,7 @@ impl Reader<'_> {
                     if only_live =>
                 {
                     self.found.warning(
-                        *place,
+                        *position,
                         "nothing loads the WARC files of this index: say where they are in resource",
                     );
                 }
@@ -244,7 +244,7 @@ impl Reader<'_> {
     }
 
     /// The one field that says what is looked into.
-    fn one_index<'n>(&mut self, fields: &Fields<'n>, sequence: bool) -> Option<&'n Entry> {
+    fn one_index<'n>(&mut self, fields: &Fields<'n>, sequence: bool) -> Option<&'n Pair> {
         let known: &[&str] = match sequence {
             true => &["index", "index_paths", "index_group", "sequence"],
             false => &["index", "index_paths", "index_group"],
@@ -256,19 +256,19 @@ impl Reader<'_> {
                 "{} and {} exclude each other: one of them has to go",
                 first.key, second.key
             );
-            self.found.error(second.place, what);
+            self.found.error(second.position, what);
             return None;
         }
         if first.is_none() {
             let what = format!("there is no index: it needs one of {}", one_of(known));
-            self.found.error(fields.place, what);
+            self.found.error(fields.position, what);
         }
         first
     }
 
     /// Complains of fields that a collection or step cannot have.
     fn known(&mut self, fields: &Fields<'_>, more: &[&str], of: &str) {
-        let others: Vec<Entry> = fields
+        let others: Vec<Pair> = fields
             .entries
             .iter()
             .filter(|entry| !self.is_of_pywb(entry))
@@ -277,7 +277,7 @@ impl Reader<'_> {
         let known: Vec<&str> = STEP.iter().chain(more).copied().collect();
         let others = Fields {
             entries: &others,
-            place: fields.place,
+            position: fields.position,
         };
         self.only(&others, &known, of);
     }
@@ -285,7 +285,7 @@ impl Reader<'_> {
     /// The name of a source, where it is the value of a field.
     pub(super) fn source_name(&mut self, node: &Node) -> Option<String> {
         let name = self.text(node, "name")?;
-        self.found.take(node.place, source_name(&name))?;
+        self.found.take(node.position, source_name(&name))?;
         Some(name)
     }
 }
@@ -298,10 +298,10 @@ pub(super) fn collection_name(name: &str) -> Result<(), String> {
     }
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~@+:,=".contains(&byte);
     let is_name = name == ROOT || name.bytes().all(fits);
-    if name.is_empty() || name.len() > NAME || matches!(name, "." | "..") || !is_name {
+    if name.is_empty() || name.len() > MAX_NAME || matches!(name, "." | "..") || !is_name {
         return Err(format!(
             "a collection cannot be called {name:?}, because it is a part of URLs: \
-             up to {NAME} letters and digits of ASCII and - . _ ~ @ + : , ="
+             up to {MAX_NAME} letters and digits of ASCII and - . _ ~ @ + : , ="
         ));
     }
     Ok(())
@@ -311,13 +311,13 @@ pub(super) fn collection_name(name: &str) -> Result<(), String> {
 fn source_name(name: &str) -> Result<(), String> {
     let fits = |c: char| !c.is_control() && !c.is_whitespace() && c != ',';
     if name.is_empty()
-        || name.len() > NAME
+        || name.len() > MAX_NAME
         || name.starts_with('!')
         || name == "*"
         || !name.chars().all(fits)
     {
         return Err(format!(
-            "a source cannot be called {name:?}: up to {NAME} bytes without spaces and commas, and no ! in front"
+            "a source cannot be called {name:?}: up to {MAX_NAME} bytes without spaces and commas, and no ! in front"
         ));
     }
     Ok(())

@@ -7,7 +7,7 @@ const MAX_LISTED: usize = 100;
 
 /// A place in the file, both parts counted from 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct Position {
     /// The line.
     pub line: usize,
     /// The character of it.
@@ -18,7 +18,7 @@ pub struct Place {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Remark {
     /// Where it is. None when it is about the file as a whole.
-    pub place: Option<Place>,
+    pub position: Option<Position>,
     /// The reason, and what to do.
     pub what: String,
 }
@@ -39,7 +39,10 @@ impl ConfigErrors {
     pub(super) fn of_file(file: &str, what: String) -> ConfigErrors {
         ConfigErrors {
             file: file.to_owned(),
-            errors: vec![Remark { place: None, what }],
+            errors: vec![Remark {
+                position: None,
+                what,
+            }],
             more: 0,
         }
     }
@@ -59,8 +62,8 @@ struct Located<'a> {
 
 impl fmt::Display for Located<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.remark.place {
-            Some(Place { line, column }) => write!(f, "{}:{line}:{column}: ", self.file)?,
+        match self.remark.position {
+            Some(Position { line, column }) => write!(f, "{}:{line}:{column}: ", self.file)?,
             None => write!(f, "{}: ", self.file)?,
         }
         f.write_str(&self.remark.what)
@@ -91,10 +94,10 @@ pub(super) struct Findings {
 }
 
 impl Findings {
-    pub(crate) fn error(&mut self, place: Place, what: impl Into<String>) {
+    pub(crate) fn error(&mut self, position: Position, what: impl Into<String>) {
         if self.errors.len() < MAX_LISTED {
             self.errors.push(Remark {
-                place: Some(place),
+                position: Some(position),
                 what: what.into(),
             });
         } else {
@@ -102,18 +105,18 @@ impl Findings {
         }
     }
 
-    pub(crate) fn warning(&mut self, place: Place, what: impl Into<String>) {
+    pub(crate) fn warning(&mut self, position: Position, what: impl Into<String>) {
         if self.warnings.len() < MAX_LISTED {
             self.warnings.push(Remark {
-                place: Some(place),
+                position: Some(position),
                 what: what.into(),
             });
         }
     }
 
     /// The value, or where it is wrong, an error in its place.
-    pub(crate) fn take<T>(&mut self, place: Place, outcome: Result<T, String>) -> Option<T> {
-        outcome.map_err(|what| self.error(place, what)).ok()
+    pub(crate) fn take<T>(&mut self, position: Position, outcome: Result<T, String>) -> Option<T> {
+        outcome.map_err(|what| self.error(position, what)).ok()
     }
 
     /// What was made of it, with the warnings, unless something was wrong.

@@ -2,18 +2,18 @@
 
 use std::time::Duration;
 
-use super::Reader;
-use super::errors::Place;
+use super::errors::Position;
 use super::location::one_of;
-use super::yaml::{Entry, Node, Value};
+use super::yaml::{Node, Pair, Value};
+use super::Reader;
 
 /// The longest that may be waited, in seconds.
-const LONGEST: f64 = 86_400.0;
+const MAX_SECONDS: f64 = 86_400.0;
 
 /// A mapping whose fields have names that are known.
 pub(super) struct Fields<'n> {
-    pub entries: &'n [Entry],
-    pub place: Place,
+    pub entries: &'n [Pair],
+    pub position: Position,
 }
 
 impl<'n> Fields<'n> {
@@ -22,12 +22,12 @@ impl<'n> Fields<'n> {
         self.entry(name).map(|entry| &entry.value)
     }
 
-    pub(crate) fn entry(&self, name: &str) -> Option<&'n Entry> {
+    pub(crate) fn entry(&self, name: &str) -> Option<&'n Pair> {
         self.entries.iter().find(|entry| &*entry.key == name)
     }
 
     /// The field under the first of these names that it has.
-    pub(crate) fn first(&self, names: &[&str]) -> Option<&'n Entry> {
+    pub(crate) fn first(&self, names: &[&str]) -> Option<&'n Pair> {
         names.iter().find_map(|name| self.entry(name))
     }
 }
@@ -38,11 +38,11 @@ impl Reader<'_> {
         match &node.value {
             Value::Map(entries) => Some(Fields {
                 entries,
-                place: node.place,
+                position: node.position,
             }),
             _ => {
                 let what = format!("{what} has to be a mapping, and this is {}", node.kind());
-                self.found.error(node.place, what);
+                self.found.error(node.position, what);
                 None
             }
         }
@@ -57,7 +57,7 @@ impl Reader<'_> {
                     meant => meant,
                 };
                 let what = format!("{of} has no {:?}{hint}", &*entry.key);
-                self.found.error(entry.place, what);
+                self.found.error(entry.position, what);
             }
         }
     }
@@ -69,19 +69,19 @@ impl Reader<'_> {
                 match *plain && text.starts_with("${") {
                     true => {
                         let whole = self.expanded(text);
-                        self.found.take(node.place, whole)?
+                        self.found.take(node.position, whole)?
                     }
                     false => text.to_string(),
                 }
             }
             _ => {
                 let what = format!("{what} has to be a text, and this is {}", node.kind());
-                self.found.error(node.place, what);
+                self.found.error(node.position, what);
                 return None;
             }
         };
         if text.trim().is_empty() {
-            self.found.error(node.place, format!("{what} is empty"));
+            self.found.error(node.position, format!("{what} is empty"));
             return None;
         }
         // What stands below `>` or `|` ends with its line.
@@ -120,12 +120,12 @@ impl Reader<'_> {
     ) -> Option<T> {
         let Some(node) = fields.get(name) else {
             self.found
-                .error(fields.place, format!("its {name} is missing"));
+                .error(fields.position, format!("its {name} is missing"));
             return None;
         };
         let text = self.text(node, name)?;
         let value = read(&text).map_err(|error| format!("{name}: {error}"));
-        self.found.take(node.place, value)
+        self.found.take(node.position, value)
     }
 
     /// `index_timeout`, or `timeout`, in seconds.
@@ -133,19 +133,21 @@ impl Reader<'_> {
         let entry = fields.first(&["index_timeout", "timeout"])?;
         if let (Some(_), Some(other)) = (fields.entry("index_timeout"), fields.entry("timeout")) {
             let what = "timeout is another name of index_timeout: one of them has to go";
-            self.found.error(other.place, what);
+            self.found.error(other.position, what);
         }
         let text = self.text(&entry.value, &entry.key)?;
         let seconds = text
             .parse::<f64>()
             .ok()
-            .filter(|seconds| (0.001..=LONGEST).contains(seconds));
+            .filter(|seconds| (0.001..=MAX_SECONDS).contains(seconds));
         let duration = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
         let outcome = duration.ok_or_else(|| {
             let key = &entry.key;
-            format!("{key} is a number of seconds from 0.001 to {LONGEST}, and this is {text:?}")
+            format!(
+                "{key} is a number of seconds from 0.001 to {MAX_SECONDS}, and this is {text:?}"
+            )
         });
-        self.found.take(entry.value.place, outcome)
+        self.found.take(entry.value.position, outcome)
     }
 
     /// A field that is true or false; false without it.
@@ -159,7 +161,7 @@ impl Reader<'_> {
             "false" | "no" | "off" => Ok(false),
             _ => Err(format!("{name} is true or false, and this is {text:?}")),
         };
-        self.found.take(node.place, outcome).unwrap_or(false)
+        self.found.take(node.position, outcome).unwrap_or(false)
     }
 
     /// A field with a whole number from 1.
@@ -169,7 +171,7 @@ impl Reader<'_> {
         let outcome = text.parse().ok().filter(|number| *number > 0);
         let outcome =
             outcome.ok_or_else(|| format!("{name} is a whole number from 1, and this is {text:?}"));
-        self.found.take(node.place, outcome)
+        self.found.take(node.position, outcome)
     }
 }
 

@@ -19,7 +19,7 @@ const KEYS: [&str; 6] = [
 ];
 const LIMITS: [&str; 4] = ["max_size", "min_free", "max_age", "grace"];
 /// The longest span of time, in seconds: a hundred years.
-const LONGEST: f64 = 100.0 * 366.0 * 86_400.0;
+const MAX_SECONDS: f64 = 100.0 * 366.0 * 86_400.0;
 
 impl Reader<'_> {
     /// What stands behind `indexes`.
@@ -33,7 +33,7 @@ impl Reader<'_> {
             Some(node) => self.fields(node, "limits")?,
             None => Fields {
                 entries: &[],
-                place: node.place,
+                position: node.position,
             },
         };
         self.only(&limits, &LIMITS, "limits");
@@ -55,24 +55,24 @@ impl Reader<'_> {
     fn metadata(&mut self, fields: &Fields<'_>) -> Option<Vec<String>> {
         let Some(node) = fields.get("metadata") else {
             let what = "its metadata is missing: folders, list files and URLs where the metadata files of jobs are";
-            self.found.error(fields.place, what);
+            self.found.error(fields.position, what);
             return None;
         };
         let nodes = each(node);
         if nodes.is_empty() {
             let what = "metadata is empty: it is a list of folders, list files and URLs";
-            self.found.error(node.place, what);
+            self.found.error(node.position, what);
         }
-        let mut places = Vec::new();
+        let mut locations = Vec::new();
         for node in nodes {
             let text = self.text(node, "metadata")?;
-            let place = self.place(&text);
-            places.extend(self.found.take(node.place, place));
+            let location = self.location(&text);
+            locations.extend(self.found.take(node.position, location));
         }
-        (places.len() == nodes.len() && !places.is_empty()).then_some(places)
+        (locations.len() == nodes.len() && !locations.is_empty()).then_some(locations)
     }
 
-    fn place(&self, text: &str) -> Result<String, String> {
+    fn location(&self, text: &str) -> Result<String, String> {
         if text.starts_with("http://") || text.starts_with("https://") {
             return template(text, &[]);
         }
@@ -91,12 +91,12 @@ impl Reader<'_> {
         let node = fields.get(name)?;
         let text = self.text(node, name)?;
         let outcome = number_with(&text, &SPANS)
-            .filter(|seconds| *seconds <= LONGEST)
+            .filter(|seconds| *seconds <= MAX_SECONDS)
             .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
             .ok_or_else(|| {
                 format!("{name} is a time such as 90d, 12h, 10m or 30s, or a number of seconds, and this is {text:?}")
             });
-        self.found.take(node.place, outcome)
+        self.found.take(node.position, outcome)
     }
 
     /// A field with a size: `100GB`, or a number of bytes.
@@ -116,7 +116,7 @@ impl Reader<'_> {
             .ok_or_else(|| {
                 format!("{name} is a size such as 100GB or 512MiB, or a number of bytes from 1, and this is {text:?}")
             });
-        self.found.take(node.place, outcome)
+        self.found.take(node.position, outcome)
     }
 }
 

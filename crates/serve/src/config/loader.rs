@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use super::errors::Place;
-use super::fields::{Fields, meant};
+use super::errors::Position;
+use super::fields::{meant, Fields};
 use super::location::{one_of, path, redis, template};
 use super::read::each;
 use super::source::prefix;
@@ -29,12 +29,12 @@ impl Reader<'_> {
         };
         if let (Some(_), Some(other)) = (fields.entry("resource"), fields.entry("archive_paths")) {
             let what = "archive_paths is another name of resource: one of them has to go";
-            self.found.error(other.place, what);
+            self.found.error(other.position, what);
         }
         let nodes = each(&entry.value);
         if nodes.is_empty() {
             let what = format!("{} is empty: without it, $live is meant", entry.key);
-            self.found.error(entry.value.place, what);
+            self.found.error(entry.value.position, what);
             return None;
         }
         let mut loaders = Vec::new();
@@ -43,10 +43,10 @@ impl Reader<'_> {
             let folder = self.folder;
             let loader = self.text(node, &entry.key);
             let loader =
-                loader.and_then(|text| self.found.take(node.place, loader_of(&text, folder)));
+                loader.and_then(|text| self.found.take(node.position, loader_of(&text, folder)));
             match loader {
                 Some(loader) => {
-                    self.of_loader(&loader, node.place);
+                    self.of_loader(&loader, node.position);
                     loaders.push(loader);
                 }
                 None => whole = false,
@@ -59,18 +59,18 @@ impl Reader<'_> {
     }
 
     /// Says what in a loader has no meaning.
-    pub(super) fn of_loader(&mut self, loader: &Loader, place: Place) {
+    pub(super) fn of_loader(&mut self, loader: &Loader, position: Position) {
         match loader {
-            Loader::Folder(path) => self.as_it_stands(place, &path.to_string_lossy(), true),
-            Loader::PathIndex(path) => self.as_it_stands(place, &path.to_string_lossy(), false),
-            Loader::RedisIndex(url) => self.as_it_stands(place, url, true),
+            Loader::Folder(path) => self.as_it_stands(position, &path.to_string_lossy(), true),
+            Loader::PathIndex(path) => self.as_it_stands(position, &path.to_string_lossy(), false),
+            Loader::RedisIndex(url) => self.as_it_stands(position, url, true),
             Loader::Live | Loader::Web(_) => {}
         }
     }
 
     /// Says what in a path or key is taken as it stands though pywb fills something in: `*`, and names in braces but
     /// `{coll}`, where that one is known.
-    pub(super) fn as_it_stands(&mut self, place: Place, text: &str, knows_coll: bool) {
+    pub(super) fn as_it_stands(&mut self, position: Position, text: &str, knows_coll: bool) {
         let names = text.split('{').skip(1);
         let names = names.filter_map(|rest| Some(rest.split_once('}')?.0));
         let names = names.filter(|name| !(knows_coll && *name == "coll"));
@@ -82,7 +82,7 @@ impl Reader<'_> {
                 "{found} stands for nothing here and is a part of the name: nothing is filled in{coll}, and many \
                  places are an index_group or a list"
             );
-            self.found.warning(place, what);
+            self.found.warning(position, what);
         }
     }
 }
@@ -96,16 +96,16 @@ pub(super) fn loader_of(text: &str, folder: &Path) -> Result<Loader, String> {
             "{text:?} is nothing that is known: the live web is $live"
         ));
     }
-    if let Some(place) = text.strip_prefix("warc-prefix+") {
-        return match is_web(place) {
-            true => web(place),
-            false => Ok(Loader::Folder(path(of_a_file(place)?, folder)?)),
+    if let Some(position) = text.strip_prefix("warc-prefix+") {
+        return match is_web(position) {
+            true => web(position),
+            false => Ok(Loader::Folder(path(of_a_file(position)?, folder)?)),
         };
     }
-    if let Some(place) = text.strip_prefix("warc-index+") {
-        return match is_redis(place) {
-            true => Ok(Loader::RedisIndex(redis(place)?)),
-            false => Ok(Loader::PathIndex(path(of_a_file(place)?, folder)?)),
+    if let Some(position) = text.strip_prefix("warc-index+") {
+        return match is_redis(position) {
+            true => Ok(Loader::RedisIndex(redis(position)?)),
+            false => Ok(Loader::PathIndex(path(of_a_file(position)?, folder)?)),
         };
     }
     if is_web(text) {

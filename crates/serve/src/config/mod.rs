@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use crawlspace_archive::net::Network;
 
-pub use errors::{ConfigErrors, Place, Remark};
+pub use errors::{ConfigErrors, Position, Remark};
 use read::Reader;
 pub use show::Secrets;
 

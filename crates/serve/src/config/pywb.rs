@@ -6,11 +6,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::collection::{TIMEOUT, collection_name};
-use super::errors::Place;
+use super::collection::{collection_name, TIMEOUT};
+use super::errors::Position;
 use super::fields::Fields;
 use super::location::path;
-use super::yaml::{Entry, Node, Value};
+use super::yaml::{Node, Pair, Value};
 use super::{Collection, Loader, Reader, Source, SourceKind, Step};
 
 /// Maximum number of folders of a root that become collections.
@@ -158,27 +158,27 @@ struct Settings {
     archives: Vec<String>,
     acl: String,
     /// Where they are said.
-    place: Place,
+    position: Position,
 }
 
 impl Reader<'_> {
     /// Whether that field of a collection is one of pywb's own, about which everything is said then.
-    pub(super) fn is_of_pywb(&mut self, entry: &Entry) -> bool {
+    pub(super) fn is_of_pywb(&mut self, entry: &Pair) -> bool {
         let key = &*entry.key;
         if PYWB_COLLECTION.contains(&key) || is_template(key) {
             let what = format!("{key} has no effect here: it is about pywb's own pages");
-            self.found.warning(entry.place, what);
+            self.found.warning(entry.position, what);
             return true;
         }
         let hides = PYWB_ACCESS.contains(&key);
         if hides && !allows(key, &entry.value) {
-            self.found.error(entry.place, hidden(key));
+            self.found.error(entry.position, hidden(key));
         }
         hides
     }
 
     /// Whether that field of a ZipNum cluster is one of pywb's own, about which everything is said then.
-    pub(super) fn is_of_pywb_cluster(&mut self, entry: &Entry) -> bool {
+    pub(super) fn is_of_pywb_cluster(&mut self, entry: &Pair) -> bool {
         let key = &*entry.key;
         let is_one = PYWB_ZIPNUM.contains(&key);
         if is_one {
@@ -186,7 +186,7 @@ impl Reader<'_> {
                 "{key} has no effect here: parts are where the .loc file of that name beside the index says, or else \
                  beside the index, and as many blocks are read as an answer needs"
             );
-            self.found.warning(entry.place, what);
+            self.found.warning(entry.position, what);
         }
         is_one
     }
@@ -223,18 +223,19 @@ impl Reader<'_> {
                 if !yes(&entry.value) {
                     let what = "surt_ordered has no effect here: keys of indexes have to be SURTs, and in one with \
                                 others nothing is found";
-                    self.found.warning(entry.place, what);
+                    self.found.warning(entry.position, what);
                 }
             } else if knows(key) && !heard.contains(&key) {
                 let what = format!(
                     "{key} has no effect here: it is about pywb's own pages, recording or folders"
                 );
-                self.found.warning(entry.place, what);
+                self.found.warning(entry.position, what);
             }
         }
-        let Some(settings) =
-            self.settings(fields, wanted.map_or(fields.place, |entry| entry.place))
-        else {
+        let Some(settings) = self.settings(
+            fields,
+            wanted.map_or(fields.position, |entry| entry.position),
+        ) else {
             return Folders::default();
         };
         self.archives(fields, &settings);
@@ -246,17 +247,15 @@ impl Reader<'_> {
             None => {
                 let name = settings.root.display();
                 if auto.is_none() && !folders(&settings).is_empty() {
-                    let what = format!(
-                        "pywb would serve the collections in {name} too: with collections_root, so does this"
-                    );
-                    self.found.warning(fields.place, what);
+                    let what = format!("pywb would serve the collections in {name} too: with collections_root, so does this");
+                    self.found.warning(fields.position, what);
                 }
                 Folders::default()
             }
         }
     }
 
-    fn settings(&mut self, fields: &Fields<'_>, place: Place) -> Option<Settings> {
+    fn settings(&mut self, fields: &Fields<'_>, position: Position) -> Option<Settings> {
         let mut word = |key: &str, usual: &str| match fields.get(key) {
             Some(node) if !matches!(node.value, Value::List(_)) => self.text(node, key),
             _ => Some(usual.to_owned()),
@@ -277,10 +276,10 @@ impl Reader<'_> {
             archives,
             acl,
             root: PathBuf::new(),
-            place,
+            position,
         };
         let root = path(&root, self.folder);
-        let root = self.found.take(place, root)?;
+        let root = self.found.take(position, root)?;
         Some(Settings { root, ..settings })
     }
 
@@ -293,8 +292,8 @@ impl Reader<'_> {
         let mut loaders = Vec::new();
         for (text, node) in settings.archives.iter().zip(super::read::each(node)) {
             let loader = super::loader::loader_of(text, self.folder);
-            let loader = self.found.take(node.place, loader);
-            loaders.extend(loader.inspect(|loader| self.of_loader(loader, node.place)));
+            let loader = self.found.take(node.position, loader);
+            loaders.extend(loader.inspect(|loader| self.of_loader(loader, node.position)));
         }
         loaders.push(Loader::Live);
         self.loaders = loaders;
@@ -302,20 +301,18 @@ impl Reader<'_> {
 
     /// The collections in the folder, each looked at for what must not be passed over.
     fn listed(&mut self, fields: &Fields<'_>, settings: &Settings) -> Vec<Folder> {
-        if let Some(entry) = fields.entry("default_access")
-            && !allows("default_access", &entry.value)
-        {
-            self.found.error(entry.place, hidden("default_access"));
+        if let Some(entry) = fields.entry("default_access") {
+            if !allows("default_access", &entry.value) {
+                self.found.error(entry.position, hidden("default_access"));
+            }
         }
         for key in ["collections_root", "index_paths"] {
             if let Some(node) = fields
                 .get(key)
                 .filter(|node| matches!(node.value, Value::List(_)))
             {
-                let what = format!(
-                    "{key} is one folder here, and this is a list: write a collection with an index_group"
-                );
-                self.found.error(node.place, what);
+                let what = format!("{key} is one folder here, and this is a list: write a collection with an index_group");
+                self.found.error(node.position, what);
             }
         }
         let mut folders = folders(settings);
@@ -325,17 +322,17 @@ impl Reader<'_> {
                 let loader = super::loader::loader_of(text, &base);
                 folder
                     .archives
-                    .extend(self.found.take(settings.place, loader));
+                    .extend(self.found.take(settings.position, loader));
             }
         }
         let root = settings.root.display();
         for folder in &folders {
             let named = collection_name(&folder.name).map_err(|why| format!("{root}: {why}"));
-            self.found.take(settings.place, named);
+            self.found.take(settings.position, named);
             let rules = settings.root.join(&folder.name).join(&settings.acl);
             if is_there(&rules, |name| name.ends_with(".aclj")) {
                 self.found
-                    .error(settings.place, hidden(&rules.display().to_string()));
+                    .error(settings.position, hidden(&rules.display().to_string()));
             }
         }
         let names: Vec<&str> = folders.iter().map(|folder| &*folder.name).collect();
@@ -347,16 +344,17 @@ impl Reader<'_> {
                 names.join(", ")
             ),
         };
-        self.found.warning(settings.place, what);
+        self.found.warning(settings.position, what);
         folders
     }
 
     /// `$all`: all folders at once.
-    pub(super) fn all_of_pywb(&mut self, entry: &Entry, folders: &Folders) -> Option<Collection> {
-        self.found.take(entry.place, collection_name(&entry.key))?;
+    pub(super) fn all_of_pywb(&mut self, entry: &Pair, folders: &Folders) -> Option<Collection> {
+        self.found
+            .take(entry.position, collection_name(&entry.key))?;
         let Some(root) = &folders.root else {
             let what = "$all are the collections that are folders, and enable_auto_colls says that there are none";
-            self.found.error(entry.value.place, what);
+            self.found.error(entry.value.position, what);
             return None;
         };
         let mut step = Step {
@@ -372,7 +370,7 @@ impl Reader<'_> {
         step.resource.push(Loader::Live);
         if folders.all.is_empty() {
             let what = "$all are the collections that are folders, of which there are none: new ones are seen after a restart";
-            self.found.warning(entry.value.place, what);
+            self.found.warning(entry.value.position, what);
             let none = Folder {
                 name: entry.key.to_string(),
                 index: root.clone(),

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{self, Path};
 
-use super::errors::{Findings, Place};
+use super::errors::{Findings, Position};
 use super::fields::meant;
 use super::location::network;
 use super::pywb;
@@ -45,12 +45,12 @@ impl Config {
             ConfigErrors::of_file(&file, format!("this file cannot be read: {error}"))
         };
         let mut bytes = Vec::new();
-        let most = u64::try_from(yaml::LARGEST).unwrap_or(u64::MAX);
+        let most = u64::try_from(yaml::MAX_TEXT).unwrap_or(u64::MAX);
         File::open(path)
             .and_then(|file| file.take(most.saturating_add(1)).read_to_end(&mut bytes))
             .map_err(wrong)?;
-        if bytes.len() > yaml::LARGEST {
-            let what = format!("this file has more than {} bytes", yaml::LARGEST);
+        if bytes.len() > yaml::MAX_TEXT {
+            let what = format!("this file has more than {} bytes", yaml::MAX_TEXT);
             return Err(ConfigErrors::of_file(&file, what));
         }
         let text = match std::str::from_utf8(&bytes) {
@@ -103,20 +103,20 @@ impl Config {
             found: Findings::default(),
             loaders: vec![Loader::Live],
         };
-        let config = if text.len() > yaml::LARGEST {
-            let what = format!("more than {} bytes", yaml::LARGEST);
-            reader.found.error(Place { line: 1, column: 1 }, what);
+        let config = if text.len() > yaml::MAX_TEXT {
+            let what = format!("more than {} bytes", yaml::MAX_TEXT);
+            reader.found.error(Position { line: 1, column: 1 }, what);
             None
         } else {
             match yaml::read(text) {
                 Ok((root, twice)) => {
                     for wrong in twice {
-                        reader.found.error(wrong.place, wrong.what);
+                        reader.found.error(wrong.position, wrong.what);
                     }
                     reader.config(&root)
                 }
                 Err(wrong) => {
-                    reader.found.error(wrong.place, wrong.what);
+                    reader.found.error(wrong.position, wrong.what);
                     None
                 }
             }
@@ -133,7 +133,7 @@ impl Reader<'_> {
             if !TOP.contains(&key) && !pywb::knows(key) {
                 let hint = meant(key, &TOP);
                 let what = format!("a configuration has no {key:?}{hint}");
-                self.found.error(entry.place, what);
+                self.found.error(entry.position, what);
             }
         }
         let allow_private = match fields.get("allow_private") {
@@ -147,14 +147,14 @@ impl Reader<'_> {
             None => &[],
         };
         if entries.is_empty() && folders.all.is_empty() && indexes.is_none() {
-            let (place, what) = match fields.get("collections") {
-                Some(node) => (node.place, "there are no collections"),
+            let (position, what) = match fields.get("collections") {
+                Some(node) => (node.position, "there are no collections"),
                 None => (
-                    fields.place,
+                    fields.position,
                     "collections is missing: a mapping from names to collections",
                 ),
             };
-            self.found.error(place, what);
+            self.found.error(position, what);
             return None;
         }
         let mut collections = Vec::new();
@@ -182,7 +182,7 @@ impl Reader<'_> {
         let mut networks = Vec::new();
         for one in each(node) {
             if let Some(text) = self.text(one, "an address or network") {
-                networks.extend(self.found.take(one.place, network(&text)));
+                networks.extend(self.found.take(one.position, network(&text)));
             }
         }
         networks

@@ -60,7 +60,10 @@ impl Config {
 }
 
 fn indexes_tree(indexes: &Indexes, secrets: Secrets) -> Tree {
-    let metadata = indexes.metadata.iter().map(|place| url(place, secrets));
+    let metadata = indexes
+        .metadata
+        .iter()
+        .map(|position| url(position, secrets));
     let mut fields = vec![
         field("cache_dir", text(indexes.cache_dir.to_string_lossy())),
         field("metadata", Tree::List(metadata.collect())),
@@ -143,7 +146,9 @@ fn source_fields(source: &Source, secrets: Secrets) -> Vec<(String, Tree)> {
         SourceKind::File { path } | SourceKind::ZipNum { path } => {
             fields.push(field("path", text(path.to_string_lossy())));
         }
-        SourceKind::Redis { url: place } => fields.push(field("redis_url", url(place, secrets))),
+        SourceKind::Redis { url: position } => {
+            fields.push(field("redis_url", url(position, secrets)))
+        }
         SourceKind::Memento {
             timegate_url,
             timemap_url,
@@ -167,7 +172,7 @@ fn source_fields(source: &Source, secrets: Secrets) -> Vec<(String, Tree)> {
             }
         }
         SourceKind::Live => {}
-        SourceKind::Upstream { url: place } => fields.push(field("url", url(place, secrets))),
+        SourceKind::Upstream { url: position } => fields.push(field("url", url(position, secrets))),
     }
     fields.push(field("index_timeout", seconds(source.timeout)));
     for (name, limit) in [

@@ -2,20 +2,20 @@
 
 use std::path::Path;
 
-use super::errors::Place;
+use super::errors::Position;
 use super::fields::Fields;
 use super::location::{one_of, path, redis, template};
-use super::yaml::{Entry, Node, Value};
+use super::yaml::{Node, Pair, Value};
 use super::{Dialect, Reader, SourceKind};
 
 /// What a source says of itself.
-pub(super) struct Found {
+pub(super) struct ParsedSource {
     pub name: Option<String>,
     pub kind: SourceKind,
     pub timeout: Option<std::time::Duration>,
     pub max_bytes: Option<u64>,
     pub max_rows: Option<u64>,
-    pub place: Place,
+    pub position: Position,
 }
 
 /// What may stand before `://` or a path, and the long form's `type`.
@@ -41,30 +41,30 @@ const COMMON: [&str; 5] = ["type", "index_timeout", "timeout", "max_bytes", "max
 
 impl Reader<'_> {
     /// A source; one of a group has its name already.
-    pub(super) fn source(&mut self, node: &Node, in_group: bool) -> Option<Found> {
-        let found = |kind| Found {
+    pub(super) fn source(&mut self, node: &Node, in_group: bool) -> Option<ParsedSource> {
+        let found = |kind| ParsedSource {
             name: None,
             kind,
             timeout: None,
             max_bytes: None,
             max_rows: None,
-            place: node.place,
+            position: node.position,
         };
         match &node.value {
             Value::Map(_) => self.long(node, in_group),
             Value::Text { .. } if !node.is_nothing() => {
                 let text = self.text(node, "an index")?;
                 let kind = short(&text, self.folder);
-                self.found.take(node.place, kind).map(found)
+                self.found.take(node.position, kind).map(found)
             }
             Value::List(_) => {
                 let what = "an index is a text or a mapping, not a list: several of them are an index_group, each with its name";
-                self.found.error(node.place, what);
+                self.found.error(node.position, what);
                 None
             }
             Value::Text { .. } => {
                 self.found.error(
-                    node.place,
+                    node.position,
                     "there is no index: write a path, a URL, $live or a mapping",
                 );
                 None
@@ -72,7 +72,7 @@ impl Reader<'_> {
         }
     }
 
-    fn long(&mut self, node: &Node, in_group: bool) -> Option<Found> {
+    fn long(&mut self, node: &Node, in_group: bool) -> Option<ParsedSource> {
         let fields = self.fields(node, "an index")?;
         let Some(word) = fields.get("type") else {
             let guess = [
@@ -87,10 +87,10 @@ impl Reader<'_> {
                 format!(", {word} by the look of it")
             });
             let what = format!("its type is missing: {}{hint}", one_of(&TYPES));
-            self.found.error(node.place, what);
+            self.found.error(node.position, what);
             return None;
         };
-        let word_place = word.place;
+        let word_position = word.position;
         let word = self.text(word, "type")?;
         let own: &[&str] = match &*word {
             "file" | "zipnum" => &["path"],
@@ -101,7 +101,7 @@ impl Reader<'_> {
             "live" => &[],
             "upstream" => &["url"],
             "xmlquery" => {
-                self.found.error(word_place, XML);
+                self.found.error(word_position, XML);
                 return None;
             }
             other => {
@@ -110,7 +110,7 @@ impl Reader<'_> {
                     "{other:?} is no type of index: it can be {}{hint}",
                     one_of(&TYPES)
                 );
-                self.found.error(word_place, what);
+                self.found.error(word_position, what);
                 return None;
             }
         };
@@ -120,13 +120,13 @@ impl Reader<'_> {
             known.push("name");
         }
         let others = fields.entries.iter();
-        let others: Vec<Entry> = others
+        let others: Vec<Pair> = others
             .filter(|entry| word != "zipnum" || !self.is_of_pywb_cluster(entry))
             .cloned()
             .collect();
         let others = Fields {
             entries: &others,
-            place: fields.place,
+            position: fields.position,
         };
         self.only(&others, &known, &format!("an index of type {word}"));
         let name = match fields.get("name").filter(|_| !in_group) {
@@ -137,13 +137,13 @@ impl Reader<'_> {
         let max_bytes = self.number(&fields, "max_bytes");
         let max_rows = self.number(&fields, "max_rows");
         let kind = self.kind(&word, &fields)?;
-        Some(Found {
+        Some(ParsedSource {
             name,
             kind,
             timeout,
             max_bytes,
             max_rows,
-            place: node.place,
+            position: node.position,
         })
     }
 
@@ -219,8 +219,8 @@ fn short(text: &str, folder: &Path) -> Result<SourceKind, String> {
     {
         return cdx(url);
     }
-    if let Some(place) = text.strip_prefix("zipnum+") {
-        let path = path(place, folder)?;
+    if let Some(rest) = text.strip_prefix("zipnum+") {
+        let path = path(rest, folder)?;
         return Ok(SourceKind::ZipNum { path });
     }
     if let Some(url) = text.strip_prefix("upstream+") {
@@ -296,9 +296,9 @@ fn cdx(text: &str) -> Result<SourceKind, String> {
         None => (text, ""),
     };
     let url = bare(url)?;
-    let place = url.split(['?', '#']).next().unwrap_or(&url);
-    let base = match place.strip_suffix("-cdx") {
-        _ if !prefix.is_empty() => Some(replay_prefix(place, prefix)?),
+    let address = url.split(['?', '#']).next().unwrap_or(&url);
+    let base = match address.strip_suffix("-cdx") {
+        _ if !prefix.is_empty() => Some(replay_prefix(address, prefix)?),
         Some(base) => Some(format!("{base}/")),
         None => None,
     };

@@ -5,19 +5,19 @@ use std::rc::Rc;
 
 use granit_parser::{Event, Marker, Parser, ScalarStyle, Tag, options};
 
-use super::errors::Place;
+use super::errors::Position;
 
 /// How much text a configuration may be, in bytes.
-pub(crate) const LARGEST: usize = 4 << 20;
+pub(crate) const MAX_TEXT: usize = 4 << 20;
 /// How many things may stand in it, where those that `*` repeats count each time.
-const NODES: usize = 200_000;
+const MAX_NODES: usize = 200_000;
 /// How deep they may be in each other; the deepest that means something is 7.
-const DEPTH: usize = 32;
+const MAX_DEPTH: usize = 32;
 
 /// A value and where it begins.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
-    pub place: Place,
+    pub position: Position,
     pub value: Value,
 }
 
@@ -29,20 +29,20 @@ pub(crate) enum Value {
         plain: bool,
     },
     List(Rc<Vec<Node>>),
-    Map(Rc<Vec<Entry>>),
+    Map(Rc<Vec<Pair>>),
 }
 
 #[derive(Clone, Debug)]
-pub struct Entry {
+pub struct Pair {
     pub key: Rc<str>,
-    pub place: Place,
+    pub position: Position,
     pub value: Node,
 }
 
 /// Why there is no tree.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Wrong {
-    pub place: Place,
+    pub position: Position,
     pub what: String,
 }
 
@@ -70,7 +70,7 @@ impl Node {
 
 /// What is open while events come: its anchor, and what it has so far.
 struct Open {
-    place: Place,
+    position: Position,
     anchor: usize,
     /// How many nodes had been made when it began.
     begin: usize,
@@ -80,7 +80,7 @@ struct Open {
 enum Filling {
     List(Vec<Node>),
     Map {
-        entries: Vec<Entry>,
+        entries: Vec<Pair>,
         /// `<<`, which other entries go before.
         merged: Vec<Node>,
         keys: HashSet<Rc<str>>,
@@ -90,7 +90,7 @@ enum Filling {
 
 struct Key {
     text: Rc<str>,
-    place: Place,
+    position: Position,
     /// It was there before.
     again: bool,
     /// It is `<<` without quotes.
@@ -103,15 +103,15 @@ struct Key {
 /// The first thing that is wrong: the syntax, or that it is too large, too deep, or needs types of others.
 pub(crate) fn read(text: &str) -> Result<(Node, Vec<Wrong>), Wrong> {
     let mut tree = Tree::default();
-    let mut end = Place { line: 1, column: 1 };
+    let mut end = Position { line: 1, column: 1 };
     let options = options! {
         emit_comments: false,
-        flow_nesting_limit: DEPTH,
-        block_nesting_limit: DEPTH,
+        flow_nesting_limit: MAX_DEPTH,
+        block_nesting_limit: MAX_DEPTH,
     };
     for next in Parser::new_from_str_with_options(text, options) {
         let (event, span) = next.map_err(|error| syntax(text, &error))?;
-        end = place(&span.start);
+        end = position(&span.start);
         tree.take(event, end)?;
     }
     match tree.root {
@@ -131,13 +131,13 @@ struct Tree {
 }
 
 impl Tree {
-    fn take(&mut self, event: Event<'_>, place: Place) -> Result<(), Wrong> {
+    fn take(&mut self, event: Event<'_>, position: Position) -> Result<(), Wrong> {
         match event {
             Event::DocumentStart(..) => {
                 self.documents += 1;
                 if self.documents > 1 {
                     return Err(wrong(
-                        place,
+                        position,
                         "a second document begins: write everything into one",
                     ));
                 }
@@ -145,21 +145,21 @@ impl Tree {
             Event::Alias(anchor) => {
                 let Some((node, size)) = self.anchors.get(&anchor) else {
                     return Err(wrong(
-                        place,
+                        position,
                         "this repeats something that it is itself a part of",
                     ));
                 };
                 let (mut node, size) = (node.clone(), *size);
-                node.place = place;
-                self.count(size, place)?;
+                node.position = position;
+                self.count(size, position)?;
                 self.put(node, false)?;
             }
             Event::Scalar(text, style, anchor, tag) => {
-                understand(tag.as_deref(), place)?;
-                self.count(1, place)?;
+                understand(tag.as_deref(), position)?;
+                self.count(1, position)?;
                 let plain = style == ScalarStyle::Plain && tag.is_none();
                 let node = Node {
-                    place,
+                    position,
                     value: Value::Text {
                         text: text.into(),
                         plain,
@@ -169,18 +169,18 @@ impl Tree {
                 self.put(node, true)?;
             }
             Event::SequenceStart(_, anchor, tag) => {
-                understand(tag.as_deref(), place)?;
-                self.begin(place, anchor, Filling::List(Vec::new()))?;
+                understand(tag.as_deref(), position)?;
+                self.begin(position, anchor, Filling::List(Vec::new()))?;
             }
             Event::MappingStart(_, anchor, tag) => {
-                understand(tag.as_deref(), place)?;
+                understand(tag.as_deref(), position)?;
                 let what = Filling::Map {
                     entries: Vec::new(),
                     merged: Vec::new(),
                     keys: HashSet::new(),
                     key: None,
                 };
-                self.begin(place, anchor, what)?;
+                self.begin(position, anchor, what)?;
             }
             Event::SequenceEnd | Event::MappingEnd => self.end()?,
             // Ends of documents, and what has no meaning.
@@ -189,20 +189,23 @@ impl Tree {
         Ok(())
     }
 
-    fn begin(&mut self, place: Place, anchor: usize, what: Filling) -> Result<(), Wrong> {
-        self.count(1, place)?;
-        if self.open.len() >= DEPTH {
-            return Err(wrong(place, format!("more than {DEPTH} levels deep")));
+    fn begin(&mut self, position: Position, anchor: usize, what: Filling) -> Result<(), Wrong> {
+        self.count(1, position)?;
+        if self.open.len() >= MAX_DEPTH {
+            return Err(wrong(
+                position,
+                format!("more than {MAX_DEPTH} levels deep"),
+            ));
         }
         if let Some(Open {
             what: Filling::Map { key: None, .. },
             ..
         }) = self.open.last()
         {
-            return Err(wrong(place, "a key must be a text: put it into quotes"));
+            return Err(wrong(position, "a key must be a text: put it into quotes"));
         }
         self.open.push(Open {
-            place,
+            position,
             anchor,
             begin: self.nodes,
             what,
@@ -229,7 +232,7 @@ impl Tree {
             }
         };
         let node = Node {
-            place: open.place,
+            position: open.position,
             value,
         };
         let size = self.nodes.saturating_sub(open.begin).saturating_add(1);
@@ -244,12 +247,12 @@ impl Tree {
         }
     }
 
-    fn count(&mut self, nodes: usize, place: Place) -> Result<(), Wrong> {
+    fn count(&mut self, nodes: usize, position: Position) -> Result<(), Wrong> {
         self.nodes = self.nodes.saturating_add(nodes);
-        match self.nodes > NODES {
+        match self.nodes > MAX_NODES {
             true => Err(wrong(
-                place,
-                format!("more than {NODES} values, counting each time what * repeats"),
+                position,
+                format!("more than {MAX_NODES} values, counting each time what * repeats"),
             )),
             false => Ok(()),
         }
@@ -270,7 +273,7 @@ impl Tree {
                 key,
             } => match key.take() {
                 None => {
-                    let place = node.place;
+                    let position = node.position;
                     let nothing = node.is_nothing();
                     match node.value {
                         Value::Text { text, plain } if is_text && !nothing => {
@@ -281,23 +284,25 @@ impl Tree {
                                     "{:?} stands here twice: one of them has to go",
                                     &*text
                                 );
-                                self.twice.push(wrong(place, what));
+                                self.twice.push(wrong(position, what));
                             }
                             *key = Some(Key {
                                 text,
-                                place,
+                                position,
                                 again,
                                 merge,
                             });
                         }
-                        _ => return Err(wrong(place, "a key must be a text: put it into quotes")),
+                        _ => {
+                            return Err(wrong(position, "a key must be a text: put it into quotes"))
+                        }
                     }
                 }
                 Some(Key { merge: true, .. }) => merged.push(node),
                 Some(Key { again: true, .. }) => {}
-                Some(key) => entries.push(Entry {
+                Some(key) => entries.push(Pair {
                     key: key.text,
-                    place: key.place,
+                    position: key.position,
                     value: node,
                 }),
             },
@@ -307,13 +312,13 @@ impl Tree {
 }
 
 /// Takes over the entries of `<<: *other` or `<<: [*one, *two]` whose keys are not there yet.
-fn merge(node: &Node, entries: &mut Vec<Entry>, keys: &mut HashSet<Rc<str>>) -> Result<(), Wrong> {
+fn merge(node: &Node, entries: &mut Vec<Pair>, keys: &mut HashSet<Rc<str>>) -> Result<(), Wrong> {
     let maps = match &node.value {
         Value::Map(_) => std::slice::from_ref(node),
         Value::List(nodes) => nodes.as_slice(),
         Value::Text { .. } => &[],
     };
-    let no_map = || wrong(node.place, "<< takes a mapping, or a list of them");
+    let no_map = || wrong(node.position, "<< takes a mapping, or a list of them");
     if maps.is_empty() {
         return Err(no_map());
     }
@@ -331,7 +336,7 @@ fn merge(node: &Node, entries: &mut Vec<Entry>, keys: &mut HashSet<Rc<str>>) -> 
 }
 
 /// Types of YAML's own are as good as none, and nothing else is meant by any other.
-fn understand(tag: Option<&Tag>, place: Place) -> Result<(), Wrong> {
+fn understand(tag: Option<&Tag>, position: Position) -> Result<(), Wrong> {
     match tag {
         None => Ok(()),
         Some(tag)
@@ -342,17 +347,17 @@ fn understand(tag: Option<&Tag>, place: Place) -> Result<(), Wrong> {
             Ok(())
         }
         Some(tag) => Err(wrong(
-            place,
+            position,
             format!("the type {tag} means nothing here: leave it out"),
         )),
     }
 }
 
 fn syntax(text: &str, error: &granit_parser::ScanError) -> Wrong {
-    let place = place(error.marker());
+    let position = position(error.marker());
     let line = text
         .lines()
-        .nth(place.line.saturating_sub(1))
+        .nth(position.line.saturating_sub(1))
         .unwrap_or_default();
     let indent = line.len().saturating_sub(line.trim_start().len());
     let tab = line.get(..indent).is_some_and(|blank| blank.contains('\t'));
@@ -360,19 +365,19 @@ fn syntax(text: &str, error: &granit_parser::ScanError) -> Wrong {
         true => ": YAML is indented with spaces, and there is a tab",
         false => "",
     };
-    wrong(place, format!("this is no YAML: {}{hint}", error.info()))
+    wrong(position, format!("this is no YAML: {}{hint}", error.info()))
 }
 
-fn place(marker: &Marker) -> Place {
-    Place {
+fn position(marker: &Marker) -> Position {
+    Position {
         line: marker.line(),
         column: marker.col().saturating_add(1),
     }
 }
 
-fn wrong(place: Place, what: impl Into<String>) -> Wrong {
+fn wrong(position: Position, what: impl Into<String>) -> Wrong {
     Wrong {
-        place,
+        position,
         what: what.into(),
     }
 }

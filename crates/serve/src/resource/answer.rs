@@ -8,7 +8,7 @@ use futures_util::stream::{self, StreamExt};
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, HeaderName, HeaderValue};
 use http::{HeaderMap, Response, StatusCode};
 
-use super::attempts::Tried;
+use super::attempts::Attempts;
 use super::capture::Capture;
 use super::client_request::ClientRequest;
 use super::record::{LoadError, Record};
@@ -19,17 +19,18 @@ use crate::config::Loader;
 use crate::group::{Report, ascii};
 use crate::query::{Output, Query};
 use crate::reason::Reason;
-use crate::server::links::{Place, link, timemap_link};
-use crate::server::{Body, message, refusal, whole, with_errors, with_ignored};
+use crate::server::links::{link, timemap_link, BaseUrl};
+use crate::server::{message, refusal, whole, with_errors, with_ignored, Body};
+use crate::Federation;
 use crawlspace_archive::row::Row;
 use url::Url;
 
 /// How many rows are tried.
-const TRIES: u64 = 100;
+const MAX_TRIES: u64 = 100;
 /// How long it may take until there is a record.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 /// A row that is longer is not shown as a whole, in bytes.
-const LONGEST_ROW: usize = 6 * 1024;
+const MAX_ROW: usize = 6 * 1024;
 
 /// In which form a capture is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +62,7 @@ struct Search<'a> {
     query: Arc<Query>,
     message: &'a ClientRequest,
     report: Report,
-    tried: Tried,
+    tried: Attempts,
 }
 
 /// The record of the first row that has one; else 404, with what was tried.
@@ -80,29 +81,29 @@ pub async fn answer(
         query,
         message: &request.message,
         report: Report::default(),
-        tried: Tried::default(),
+        tried: Attempts::default(),
     };
     // What it may have to do is too much for the future of a connection to hold all of it.
     let run: BoxFuture<'_, _> = Box::pin(search.run());
-    let found = match tokio::time::timeout(PATIENCE, run).await {
+    let found = match tokio::time::timeout(TIMEOUT, run).await {
         Ok(Ok(found)) => found,
         Ok(Err(failure)) => return with_errors(refusal(&failure), &search.report),
         Err(_) => {
-            search.tried.time_is_up(PATIENCE);
+            search.tried.timed_out(TIMEOUT);
             None
         }
     };
     let response = match (found, search.report.unanswered()) {
         (Some((row, record)), _) => {
             let public = federation.public_url.as_deref();
-            let place = Place::seen(public, request.headers, &collection.name, request.point);
+            let base_url = BaseUrl::seen(public, request.headers, &collection.name, request.point);
             let source = record.source.clone().unwrap_or_else(|| row.field("source"));
             match request.form {
                 Form::Record if search.query.compress => {
-                    compressed(present(&row, record, &source, &place))
+                    compressed(present(&row, record, &source, &base_url))
                 }
-                Form::Record => present(&row, record, &source, &place),
-                Form::Replay => replay::response(record, &source, &place)
+                Form::Record => present(&row, record, &source, &base_url),
+                Form::Replay => replay::response(record, &source, &base_url)
                     .await
                     .unwrap_or_else(|error| {
                         tracing::info!(%error, "a record cannot be replayed");
@@ -122,7 +123,7 @@ async fn query(request: &Request<'_>, collection: &Collection) -> Result<Arc<Que
     let pairs: Vec<_> = url::form_urlencoded::parse(request.query.as_bytes()).collect();
     let pairs = pairs.iter().map(|(name, value)| (&name[..], &value[..]));
     let mut query = Query::parse(pairs, request.point)?;
-    query.limit = Some(query.limit.unwrap_or(TRIES).min(TRIES));
+    query.limit = Some(query.limit.unwrap_or(MAX_TRIES).min(MAX_TRIES));
     query.output = Output::default();
     query.fields = None;
     query.show_num_pages = false;
@@ -144,7 +145,7 @@ impl Search<'_> {
                 .await?;
             while let Some(batch) = rows.next().await.transpose()? {
                 for row in batch {
-                    if self.tried.rows() >= TRIES {
+                    if self.tried.rows() >= MAX_TRIES {
                         return Ok(None);
                     }
                     let Ok(capture) = Capture::of(&row) else {
@@ -250,7 +251,7 @@ impl Search<'_> {
 }
 
 /// The answer with a record.
-fn present(row: &Row, record: Record, source: &str, place: &Place) -> Response<Body> {
+fn present(row: &Row, record: Record, source: &str, base_url: &BaseUrl) -> Response<Body> {
     let length = record.length;
     let mut headers = HeaderMap::new();
     let mut add = |name: &'static str, value: &[u8]| {
@@ -268,8 +269,8 @@ fn present(row: &Row, record: Record, source: &str, place: &Place) -> Response<B
     add("warc-target-uri", in_header(target).as_bytes());
     let links = [
         link(target, "original"),
-        link(&place.timegate(target), "timegate"),
-        timemap_link(&place.timemap(target), "timemap"),
+        link(&base_url.timegate(target), "timegate"),
+        timemap_link(&base_url.timemap(target), "timemap"),
     ];
     add("link", links.join(", ").as_bytes());
     add("content-type", b"application/warc-record");
@@ -304,7 +305,7 @@ fn shown(row: &Row, record: &Record) -> Vec<u8> {
         false => date.as_bytes(),
     };
     let json = String::from_utf8_lossy(row.json());
-    let json = match row.line().len() > LONGEST_ROW {
+    let json = match row.line().len() > MAX_ROW {
         true => {
             let members = ["url", "source", "source-coll"];
             let members = members.map(|name| (name.to_owned(), row.field(name).into()));

@@ -1,4 +1,4 @@
-//! What was tried for a record, told to those who get none.
+//! What was tried for a record, listed to those who get none.
 
 use std::time::Duration;
 
@@ -13,22 +13,22 @@ use crate::reason::Reason;
 use crate::server::{self, Body};
 use crawlspace_client::server::without_password;
 
-/// How many of them are told.
-const TOLD: usize = 30;
+/// How many of them are listed.
+const MAX_LISTED: usize = 30;
 /// How long a text in it may be, in characters.
-const LONGEST: usize = 500;
+const MAX_TEXT: usize = 500;
 
 /// Rows that were tried, each with each loader.
 #[derive(Debug, Default)]
-pub(super) struct Tried {
-    told: Vec<Value>,
+pub(super) struct Attempts {
+    listed: Vec<Value>,
     count: u64,
     rows: u64,
     last: Option<(String, String)>,
     late: Option<Duration>,
 }
 
-impl Tried {
+impl Attempts {
     /// How many rows.
     pub(super) fn rows(&self) -> u64 {
         self.rows
@@ -45,7 +45,7 @@ impl Tried {
         let row = capture.map(|capture| (capture.url.clone(), capture.timestamp.clone()));
         self.rows += u64::from(row.is_none() || row != self.last);
         self.last = row;
-        if self.told.len() >= TOLD {
+        if self.listed.len() >= MAX_LISTED {
             return;
         }
         let (url, timestamp, source) = capture.map_or(("", "", ""), |capture| {
@@ -55,7 +55,7 @@ impl Tried {
         let (file, offset) = extent.map(|it| (&*it.filename, it.offset)).unzip();
         let place = loader.map(place);
         tracing::info!(url, captured = timestamp, source, file, offset, loader = place, %error, "a record cannot be loaded");
-        self.told.push(json!({
+        self.listed.push(json!({
             "url": short(url),
             "timestamp": timestamp,
             "source": source,
@@ -70,17 +70,17 @@ impl Tried {
     }
 
     /// Nothing more is tried.
-    pub(super) fn time_is_up(&mut self, patience: Duration) {
-        self.late = Some(patience);
+    pub(super) fn timed_out(&mut self, timeout: Duration) {
+        self.late = Some(timeout);
     }
 
     /// The answer: 404, or 504 when time was up before all was tried. Nobody keeps it if there are rows.
     pub(super) fn not_found(self, url: &str, report: &Report) -> Response<Body> {
         let url = short(url);
         let message = match (self.late, self.count) {
-            (Some(patience), _) => format!(
+            (Some(timeout), _) => format!(
                 "no record of {url} was found within {} seconds",
-                patience.as_secs()
+                timeout.as_secs()
             ),
             (None, 0) => format!("there is no capture of {url}"),
             (None, _) => format!("no record of {url} can be loaded: {}", self.last_reason()),
@@ -90,11 +90,11 @@ impl Tried {
             errors.map(|(name, reason)| (name.to_string(), Value::from(reason.to_string())));
         let mut value = json!({
             "message": message,
-            "tried": &self.told,
+            "tried": &self.listed,
             "errors": Value::Object(errors.collect()),
         });
-        if let (true, Some(object)) = (self.count > TOLD as u64, value.as_object_mut()) {
-            object.insert("more".to_owned(), (self.count - TOLD as u64).into());
+        if let (true, Some(object)) = (self.count > MAX_LISTED as u64, value.as_object_mut()) {
+            object.insert("more".to_owned(), (self.count - MAX_LISTED as u64).into());
         }
         let status = match self.late {
             Some(_) => StatusCode::GATEWAY_TIMEOUT,
@@ -110,7 +110,7 @@ impl Tried {
 
     fn last_reason(&self) -> String {
         let reason = self
-            .told
+            .listed
             .last()
             .and_then(|tried| tried.get("reason")?.as_str());
         reason.unwrap_or_default().to_owned()
@@ -137,7 +137,7 @@ fn place(loader: &Loader) -> String {
 }
 
 fn short(text: &str) -> String {
-    match text.char_indices().nth(LONGEST) {
+    match text.char_indices().nth(MAX_TEXT) {
         Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
         None => text.to_owned(),
     }

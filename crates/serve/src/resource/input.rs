@@ -11,8 +11,8 @@ use super::record::LoadError;
 use crawlspace_archive::source::SourceError;
 
 /// What is read at once at first when nothing says how long a record is, and what is read at once at most.
-const FIRST: u64 = 16 * 1024;
-const MOST: u64 = 256 * 1024;
+const FIRST_READ: u64 = 16 * 1024;
+const MAX_READ: u64 = 256 * 1024;
 
 /// Bytes that come one after the other.
 pub(super) enum Input {
@@ -47,7 +47,7 @@ impl Input {
             file,
             at,
             end: length.map(|length| at.saturating_add(length)),
-            step: length.unwrap_or(FIRST).min(MOST),
+            step: length.unwrap_or(FIRST_READ).min(MAX_READ),
         }
     }
 
@@ -70,7 +70,7 @@ impl Input {
                 }
                 let bytes = file.read(*at, size).await?;
                 *at = at.saturating_add(bytes.len() as u64);
-                *step = (*step).saturating_mul(4).clamp(FIRST, MOST);
+                *step = (*step).saturating_mul(4).clamp(FIRST_READ, MAX_READ);
                 Ok(bytes)
             }
             Input::Record(body) => loop {

@@ -7,11 +7,11 @@ use http::Method;
 use super::client_request::ClientRequest;
 use super::spool::Spooled;
 use crate::collection::Failure;
-use crate::memory::Kept;
+use crate::memory::Reservation;
 use crate::query::{BadQuery, Query};
 
 /// A longer body is no part of what is looked up, in bytes.
-const LONGEST_BODY: u64 = 4 << 20;
+const MAX_BODY: u64 = 4 << 20;
 /// A body, the URL that is made of it, its parts and the urlkey are in memory at a time.
 const COPIES: usize = 4;
 
@@ -24,9 +24,9 @@ impl ClientRequest {
         if matches!(self.method, Method::GET | Method::HEAD) {
             return Ok(());
         }
-        let mut kept = Kept::default();
+        let mut kept = Reservation::default();
         let body = match &self.body {
-            Some(spooled) if spooled.length() <= LONGEST_BODY => {
+            Some(spooled) if spooled.length() <= MAX_BODY => {
                 let length = usize::try_from(spooled.length()).unwrap_or(usize::MAX);
                 kept.bytes(length.saturating_mul(COPIES))?;
                 all(spooled).await

@@ -15,7 +15,7 @@ use rustix::io::{Errno, ReadWriteFlags};
 use super::record::LoadError;
 
 /// How many files are kept open. More may be, while they are read.
-const KEPT: usize = 256;
+const MAX_IDLE: usize = 256;
 
 /// Open files by their path. A path that leads to another file than it did is opened anew.
 #[derive(Default)]
@@ -63,13 +63,13 @@ impl OpenFiles {
         file.used.store(now, Ordering::Relaxed);
         let mut files = self.lock();
         files.insert(path.to_owned(), Arc::clone(&file));
-        if files.len() > KEPT {
+        if files.len() > MAX_IDLE {
             // A quarter goes at once, so that this is rare.
             let mut uses: Vec<u64> = files
                 .values()
                 .map(|file| file.used.load(Ordering::Relaxed))
                 .collect();
-            let (_, oldest, _) = uses.select_nth_unstable(KEPT / 4);
+            let (_, oldest, _) = uses.select_nth_unstable(MAX_IDLE / 4);
             let oldest = *oldest;
             files.retain(|_, file| file.used.load(Ordering::Relaxed) > oldest);
         }
@@ -212,10 +212,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let files = OpenFiles::default();
         let path = |i: usize| folder.path().join(i.to_string());
-        for i in 0..KEPT * 2 {
+        for i in 0..MAX_IDLE * 2 {
             std::fs::write(path(i), i.to_string()).unwrap();
             assert_eq!(text(&files, &path(i)).await, i.to_string());
-            assert!(files.lock().len() <= KEPT);
+            assert!(files.lock().len() <= MAX_IDLE);
             assert!(files.lock().contains_key(&path(i)));
         }
     }

@@ -21,9 +21,8 @@ use url::Url;
 use super::in_header;
 use super::record::{LoadError, Record};
 use super::stored::END;
-use super::stored::header::{self, Header};
-use crate::server::links::{Place, link, memento_link, quoted, timemap_link};
-use crate::server::{Body, Broken, empty, frames, message, whole};
+use crate::server::links::{link, memento_link, quoted, timemap_link, BaseUrl};
+use crate::server::{empty, frames, message, whole, Body, Broken};
 use crawlspace_archive::http_head::{self, Head, MAX_HEAD};
 use crawlspace_archive::net::exchange::{Chunked, Piece};
 
@@ -57,7 +56,7 @@ type Pieces = BoxStream<'static, Result<Bytes, LoadError>>;
 pub(super) async fn response(
     record: Record,
     source: &str,
-    place: &Place,
+    base_url: &BaseUrl,
 ) -> Result<Response<Body>, LoadError> {
     let (date, target) = (record.date, record.target_uri.clone());
     let captured = Captured::of(record).await?;
@@ -65,12 +64,12 @@ pub(super) async fn response(
         let text = "the capture is no answer that can be given: /resource has its record";
         return Ok(message(StatusCode::BAD_GATEWAY, text));
     };
-    let memento = place.memento(&target, date);
-    let (mut headers, is_chunked) = captured.headers(&target, |url| place.memento(url, date));
+    let memento = base_url.memento(&target, date);
+    let (mut headers, is_chunked) = captured.headers(&target, |url| base_url.memento(url, date));
     let links = [
         link(&target, "original"),
-        link(&place.timegate(&target), "timegate"),
-        timemap_link(&place.timemap(&target), "timemap"),
+        link(&base_url.timegate(&target), "timegate"),
+        timemap_link(&base_url.timemap(&target), "timemap"),
         format!(
             "{}; collection=\"{}\"",
             memento_link(&memento, "memento", date),

@@ -10,10 +10,10 @@ use super::record::LoadError;
 pub(super) struct Unpacked {
     input: Input,
     packed: Bytes,
-    state: State,
+    state: MemberState,
 }
 
-enum State {
+enum MemberState {
     Unknown,
     Plain,
     Member(Box<Decompress>),
@@ -27,13 +27,13 @@ impl Unpacked {
         Unpacked {
             input,
             packed: Bytes::new(),
-            state: State::Unknown,
+            state: MemberState::Unknown,
         }
     }
 
     /// Whether it is a gzip member, once something was read.
     pub(super) fn is_packed(&self) -> bool {
-        matches!(self.state, State::Member(_) | State::Ended)
+        matches!(self.state, MemberState::Member(_) | MemberState::Ended)
     }
 
     /// Appends what comes, `most` bytes at most, and gives their number: 0 when there are no more.
@@ -49,11 +49,11 @@ impl Unpacked {
             return Ok(0);
         }
         loop {
-            if self.packed.is_empty() && !matches!(self.state, State::Ended) {
+            if self.packed.is_empty() && !matches!(self.state, MemberState::Ended) {
                 self.packed = self.input.more().await?;
                 if self.packed.is_empty() {
                     return match self.state {
-                        State::Member(_) => {
+                        MemberState::Member(_) => {
                             Err(LoadError::Record("the gzip member breaks off".to_owned()))
                         }
                         _ => Ok(0),
@@ -61,19 +61,19 @@ impl Unpacked {
                 }
             }
             match &mut self.state {
-                State::Ended => return Ok(0),
-                State::Unknown if self.packed.first() == Some(&0x1f) => {
-                    self.state = State::Member(Box::new(Decompress::new_gzip(15)));
+                MemberState::Ended => return Ok(0),
+                MemberState::Unknown if self.packed.first() == Some(&0x1f) => {
+                    self.state = MemberState::Member(Box::new(Decompress::new_gzip(15)));
                 }
-                State::Unknown => self.state = State::Plain,
-                State::Plain => {
+                MemberState::Unknown => self.state = MemberState::Plain,
+                MemberState::Plain => {
                     let n = self.packed.len().min(most);
                     into.extend_from_slice(&self.packed.split_to(n));
                     return Ok(n);
                 }
-                State::Member(inflate) => {
+                MemberState::Member(inflate) => {
                     let n = unpack(inflate, &mut self.packed, into, most)?;
-                    if let Some(ended) = n.1.then_some(State::Ended) {
+                    if let Some(ended) = n.1.then_some(MemberState::Ended) {
                         self.state = ended;
                     }
                     if n.0 > 0 {

@@ -32,9 +32,9 @@ const MISSING: [HeaderName; 2] = [
 const IGNORED: HeaderName = HeaderName::from_static("ignored-parameters");
 const IN_NAME: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.');
 /// Size up to which an answer that is ready at once says how long it is, in bytes.
-const AT_ONCE: usize = 64 * 1024;
+const MAX_BUFFERED: usize = 64 * 1024;
 /// `Retry-After`, in seconds, of a request that was refused for want of a resource of this server.
-const RETRY: u64 = 10;
+const RETRY_SECONDS: u64 = 10;
 
 pub(super) async fn answer(asked: &Asked<'_>, request: &Request<Incoming>) -> Response<Body> {
     if let Some(refused) = only_read(request.method()) {
@@ -116,7 +116,7 @@ pub(super) fn respond(
     media: &'static str,
     report: &Report,
 ) -> Response<Body> {
-    let (body, streams) = match ready(text, AT_ONCE) {
+    let (body, streams) = match ready(text, MAX_BUFFERED) {
         Err(failure) => return refusal(&failure),
         Ok(Ready::All(bytes)) => (whole(bytes), false),
         Ok(Ready::More(first, rest)) => (streamed(first, rest, report), true),
@@ -182,7 +182,7 @@ fn number_of(pages: Pages) -> Response<Body> {
 pub fn refusal(failure: &Failure) -> Response<Body> {
     let mut response = message(status_of(failure), &failure.to_string());
     if response.status() == StatusCode::SERVICE_UNAVAILABLE {
-        let seconds = HeaderValue::from(RETRY);
+        let seconds = HeaderValue::from(RETRY_SECONDS);
         response.headers_mut().insert(RETRY_AFTER, seconds);
     }
     match response.status().is_server_error() {

@@ -29,45 +29,45 @@ const IN_PATH: &AsciiSet = &NON_ALPHANUMERIC
 
 /// A collection as others see it, perhaps through one of its access points.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct BaseUrl {
     /// Without a slash at its end.
     base: String,
 }
 
-impl Place {
-    /// Of a server that is at `public`, where that is known, or else [as a request names it](Place::of).
+impl BaseUrl {
+    /// Of a server that is at `public`, where that is known, or else [as a request names it](BaseUrl::of).
     pub(crate) fn seen(
         public: Option<&str>,
         headers: &HeaderMap,
         collection: &str,
         point: Option<&str>,
-    ) -> Place {
+    ) -> BaseUrl {
         match public {
-            Some(public) => Place::at(public.trim_end_matches('/'), collection, point),
-            None => Place::of(headers, collection, point),
+            Some(public) => BaseUrl::at(public.trim_end_matches('/'), collection, point),
+            None => BaseUrl::of(headers, collection, point),
         }
     }
 
     /// As a request names this server. Whoever asks may name it as they like, and gets that back; a name that is
     /// none makes URLs without one. What a proxy says of itself does not count, since anybody could say it.
-    pub(crate) fn of(headers: &HeaderMap, collection: &str, point: Option<&str>) -> Place {
+    pub(crate) fn of(headers: &HeaderMap, collection: &str, point: Option<&str>) -> BaseUrl {
         let host = headers.get(HOST).and_then(|host| host.to_str().ok());
         let is_name = |host: &&str| {
             let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:[]".contains(&byte);
             !host.is_empty() && host.bytes().all(plain)
         };
         let origin = host.filter(is_name).map(|host| format!("http://{host}"));
-        Place::at(&origin.unwrap_or_default(), collection, point)
+        BaseUrl::at(&origin.unwrap_or_default(), collection, point)
     }
 
     /// At this URL, which has no slash at its end: `https://archive.example`.
-    pub(crate) fn at(origin: &str, collection: &str, point: Option<&str>) -> Place {
+    pub(crate) fn at(origin: &str, collection: &str, point: Option<&str>) -> BaseUrl {
         let mut base = format!("{origin}/{}", utf8_percent_encode(collection, IN_PATH));
         if let Some(point) = point {
             // Writing text to a string cannot fail.
             let _ = write!(base, "/ap/{}", utf8_percent_encode(point, IN_PATH));
         }
-        Place { base }
+        BaseUrl { base }
     }
 
     /// The index API with that query string.
@@ -166,29 +166,29 @@ mod tests {
 
     #[test]
     fn places_are_named_as_the_request_names_them() {
-        let place = |host: &'static [u8]| {
+        let base_url = |host: &'static [u8]| {
             let mut headers = HeaderMap::new();
             headers.insert(HOST, HeaderValue::from_bytes(host).unwrap());
             headers.insert("x-forwarded-host", HeaderValue::from_static("evil.example"));
             headers.insert("x-forwarded-proto", HeaderValue::from_static("https"));
-            Place::of(&headers, "a b", Some("p/q")).base
+            BaseUrl::of(&headers, "a b", Some("p/q")).base
         };
         assert_eq!(
-            place(b"localhost:8080"),
+            base_url(b"localhost:8080"),
             "http://localhost:8080/a%20b/ap/p%2Fq"
         );
-        assert_eq!(place(b"[::1]:8080"), "http://[::1]:8080/a%20b/ap/p%2Fq");
+        assert_eq!(base_url(b"[::1]:8080"), "http://[::1]:8080/a%20b/ap/p%2Fq");
         for wrong in [&b""[..], b"a>b", b"a/b", b"user@a", b"a\xff", b"a b"] {
-            assert_eq!(place(wrong), "/a%20b/ap/p%2Fq");
+            assert_eq!(base_url(wrong), "/a%20b/ap/p%2Fq");
         }
-        assert_eq!(Place::of(&HeaderMap::new(), "a", None).base, "/a");
-        let public = Place::seen(Some("https://h/archive/"), &HeaderMap::new(), "a", None);
+        assert_eq!(BaseUrl::of(&HeaderMap::new(), "a", None).base, "/a");
+        let public = BaseUrl::seen(Some("https://h/archive/"), &HeaderMap::new(), "a", None);
         assert_eq!(public.base, "https://h/archive/a");
     }
 
     #[test]
     fn urls_stay_whole_within_urls() {
-        let place = Place::at("http://h", "c", None);
+        let base_url = BaseUrl::at("http://h", "c", None);
         let time = Timestamp::earliest(b"2016").unwrap();
         for (url, written) in [
             ("http://a.com/", "http://a.com/"),
@@ -202,9 +202,9 @@ mod tests {
             ("http://a.com/%23x?", "http://a.com/%23x?"),
         ] {
             let memento = format!("http://h/c/20160101000000id_/{written}");
-            assert_eq!(place.memento(url, time), memento);
+            assert_eq!(base_url.memento(url, time), memento);
             assert_eq!(
-                place.timegate(url),
+                base_url.timegate(url),
                 format!("http://h/c/timegate/{written}")
             );
             let path = url::Url::parse(&memento).unwrap();

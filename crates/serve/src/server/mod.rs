@@ -50,15 +50,15 @@ use crawlspace_archive::net::circle::{Circle, Way};
 pub use self::body::{Body, Broken, frames, whole};
 pub use self::index::{refusal, status_of, with_errors, with_ignored};
 pub use self::reply::{empty, json, message, page};
-use self::stall::Patient;
+use self::stall::StallTimeout;
 pub use self::state::fresh;
 
 /// The largest head of a request, in bytes.
-const LARGEST_HEAD: usize = 128 * 1024;
+const MAX_HEAD: usize = 128 * 1024;
 /// The number of a request, which the log has as well.
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// How long requests that are under way may take when the server is to end.
-const FAREWELL: Duration = Duration::from_secs(5);
+const GRACE: Duration = Duration::from_secs(5);
 
 /// How requests are taken.
 #[derive(Clone, Debug)]
@@ -143,8 +143,8 @@ pub async fn serve(
             let connection = http1::Builder::new()
                 .timer(TokioTimer::new())
                 .header_read_timeout(head)
-                .max_buf_size(LARGEST_HEAD)
-                .serve_connection(TokioIo::new(Patient::new(stream, stall)), service);
+                .max_buf_size(MAX_HEAD)
+                .serve_connection(TokioIo::new(StallTimeout::new(stream, stall)), service);
             let mut connection = pin!(connection);
             let outcome = tokio::select! {
                 outcome = connection.as_mut() => outcome,
@@ -164,7 +164,7 @@ pub async fn serve(
         indexes.stop();
     }
     let all = async { while connections.join_next().await.is_some() {} };
-    let _ = tokio::time::timeout(FAREWELL, all).await;
+    let _ = tokio::time::timeout(GRACE, all).await;
     connections.shutdown().await;
     Ok(())
 }
@@ -211,14 +211,14 @@ async fn logged(
             "the request must have one Host field",
         ),
         true => preflight_answer(request.headers()),
-        _ if head_size(&request) > LARGEST_HEAD => message(
+        _ if head_size(&request) > MAX_HEAD => message(
             StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
-            &format!("the head of the request has more than {LARGEST_HEAD} bytes"),
+            &format!("the head of the request has more than {MAX_HEAD} bytes"),
         ),
         false if options.operator => for_operator(&federation, &request).await,
         false => match Way::of(request.headers()) {
             Ok(way) => way.answer(answer(federation, request)).await,
-            Err(Circle) => message(StatusCode::LOOP_DETECTED, CIRCLE),
+            Err(Circle) => message(StatusCode::LOOP_DETECTED, CYCLE),
         },
     };
     if let Some(origin) = &options.allow_origin {
@@ -244,7 +244,7 @@ fn head_size(request: &Request<Incoming>) -> usize {
     target + sizes.sum::<usize>()
 }
 
-const CIRCLE: &str =
+const CYCLE: &str =
     "this request has been here before: a source of a collection leads back to that collection";
 
 /// Lets pages of an origin read an answer (Fetch standard, CORS). For pages of one named origin this holds also where

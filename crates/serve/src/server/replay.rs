@@ -10,14 +10,14 @@ use crate::resource::Form;
 /// What a browser says when it fetches the script of a service worker.
 const SERVICE_WORKER: HeaderName = HeaderName::from_static("service-worker");
 /// Digits of a moment down to the millisecond. Queries take it down to the second.
-const MOST_DIGITS: usize = 17;
+const MAX_DIGITS: usize = 17;
 const DIGITS: usize = 14;
 
 /// The digits of the moment, which may be none, and the URL, as far as it is in the path. `None` when the path is
 /// not that of a replay.
 pub(crate) fn parts(path: &str) -> Option<(&str, &str)> {
     let (moment, url) = path.split_once("id_/")?;
-    let is_moment = moment.len() <= MOST_DIGITS && moment.bytes().all(|byte| byte.is_ascii_digit());
+    let is_moment = moment.len() <= MAX_DIGITS && moment.bytes().all(|byte| byte.is_ascii_digit());
     let digits = moment.get(..DIGITS).unwrap_or(moment);
     is_moment.then_some((digits, url))
 }

@@ -17,9 +17,9 @@ use crate::resource::{self, Form, request_message};
 use crawlspace_archive::source::SourceError;
 
 /// The largest body of a request, in bytes.
-const LARGEST_BODY: u64 = 64 << 20;
+const MAX_BODY: u64 = 64 << 20;
 /// How long a body may take to arrive.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Loads what a request of the same method would get, of the captures that the query string asks for.
 pub(super) async fn answer(
@@ -34,7 +34,7 @@ pub(super) async fn answer(
     let (parts, body) = request.into_parts();
     let spooled = match body.is_end_stream() {
         true => None,
-        false => match arrive(Spooled::of(pieces(body), LARGEST_BODY)).await {
+        false => match arrive(Spooled::of(pieces(body), MAX_BODY)).await {
             Ok(spooled) => Some(spooled).filter(|spooled| !spooled.is_empty()),
             Err(refused) => return refused,
         },
@@ -68,7 +68,7 @@ pub(super) async fn answer_message(
             .insert(ALLOW, HeaderValue::from_static("POST"));
         return refused;
     }
-    match arrive(request_message::read(pieces(body), LARGEST_BODY)).await {
+    match arrive(request_message::read(pieces(body), MAX_BODY)).await {
         Ok(message) => {
             let query = parts.uri.query().unwrap_or("");
             load(asked, &parts, Form::Record, query, message).await
@@ -108,13 +108,13 @@ fn pieces(body: Incoming) -> BoxStream<'static, Result<Bytes, LoadError>> {
 async fn arrive<T>(
     body: impl std::future::Future<Output = Result<T, LoadError>>,
 ) -> Result<T, Response<Body>> {
-    let error = match tokio::time::timeout(PATIENCE, body).await {
+    let error = match tokio::time::timeout(TIMEOUT, body).await {
         Ok(Ok(arrived)) => return Ok(arrived),
         Ok(Err(error)) => error,
         Err(_) => {
             let what = format!(
                 "the body did not arrive within {} seconds",
-                PATIENCE.as_secs()
+                TIMEOUT.as_secs()
             );
             return Err(cut(StatusCode::REQUEST_TIMEOUT, &what));
         }
@@ -132,12 +132,12 @@ async fn arrive<T>(
 
 /// Refuses a body that announces too much before any of it comes.
 fn too_large(request: &Request<Incoming>) -> Option<Response<Body>> {
-    let is_large = request.body().size_hint().lower() > LARGEST_BODY;
+    let is_large = request.body().size_hint().lower() > MAX_BODY;
     is_large.then(|| cut(StatusCode::PAYLOAD_TOO_LARGE, &larger()))
 }
 
 fn larger() -> String {
-    format!("the body is larger than {LARGEST_BODY} bytes")
+    format!("the body is larger than {MAX_BODY} bytes")
 }
 
 /// The rest of the body is not read any more, so the connection is of no use.

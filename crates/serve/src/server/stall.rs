@@ -9,18 +9,18 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-/// Fails when nothing could be written for so long while something was to be.
-pub(crate) struct Patient<S> {
+/// A stream whose writes fail with `TimedOut` when the other end accepts nothing for `stall`.
+pub(crate) struct StallTimeout<S> {
     stream: S,
     stall: Duration,
     /// Runs while the other end accepts nothing.
     waiting: Option<Pin<Box<Sleep>>>,
 }
 
-impl<S> Patient<S> {
-    /// That patience with a connection.
-    pub(crate) fn new(stream: S, stall: Duration) -> Patient<S> {
-        Patient {
+impl<S> StallTimeout<S> {
+    /// Wraps a connection whose writes may stall for `stall`.
+    pub(crate) fn new(stream: S, stall: Duration) -> StallTimeout<S> {
+        StallTimeout {
             stream,
             stall,
             waiting: None,
@@ -45,7 +45,7 @@ impl<S> Patient<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for StallTimeout<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -55,7 +55,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for StallTimeout<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

@@ -11,15 +11,14 @@ use tokio::sync::Semaphore;
 use super::body::Body;
 use super::indexes::listing;
 use super::reply::{json as reply_json, message, page};
-use crate::Federation;
-use crate::breaker::State;
+use crate::breaker::BreakerState;
 use crate::collection::Collection;
 use crate::group::Member;
 
 /// Limit of looks at all sources under way at once, since paths are looked at, and a file system can hang.
 static LOOKING: Semaphore = Semaphore::const_new(4);
 /// Timeout of a look at all sources, the wait for its turn included.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A source of a collection, as it was found.
 pub(crate) struct Seen {
@@ -32,7 +31,7 @@ pub(crate) struct Seen {
     /// What is not there of what it reads.
     pub health: Result<(), String>,
     /// Whether it is asked.
-    pub breaker: State,
+    pub breaker: BreakerState,
 }
 
 /// Looks at all sources. `None` when that takes too long.
@@ -46,7 +45,7 @@ pub(crate) async fn look(federation: &Arc<Federation>) -> Option<Vec<Seen>> {
         });
         task.await.ok()
     };
-    tokio::time::timeout(PATIENCE, look).await.ok().flatten()
+    tokio::time::timeout(TIMEOUT, look).await.ok().flatten()
 }
 
 fn sources(federation: &Federation) -> Vec<Seen> {
@@ -109,7 +108,7 @@ fn source(seen: &Seen) -> Value {
     let millis = |duration: Option<Duration>| duration.map(|it| it.as_secs_f64() * 1000.0);
     let durations = figures.durations();
     let mut breaker = json!({ "state": seen.breaker.word() });
-    if let (State::Open(left), Value::Object(breaker)) = (seen.breaker, &mut breaker) {
+    if let (BreakerState::Open(left), Value::Object(breaker)) = (seen.breaker, &mut breaker) {
         breaker.insert("seconds_left".to_owned(), left.as_secs_f64().into());
     }
     json!({
@@ -186,7 +185,7 @@ pub(crate) async fn metrics(federation: &Arc<Federation>) -> Response<Body> {
             "source_skipped",
             "gauge",
             "Whether a source is not asked for a while, because it failed too often.",
-            |seen| f64::from(u8::from(matches!(seen.breaker, State::Open(_)))),
+            |seen| f64::from(u8::from(matches!(seen.breaker, BreakerState::Open(_)))),
         ),
     ];
     for (name, kind, help, figure) in figures {

@@ -6,7 +6,7 @@ use hyper::body::Incoming;
 
 use super::body::Body;
 use super::index::{refusal, with_errors};
-use super::links::{Place, link, memento_link, target, timemap_link};
+use super::links::{link, memento_link, target, timemap_link, BaseUrl};
 use super::reply::{empty, message};
 use super::{Asked, only_read};
 use crate::collection::{Failure, next};
@@ -27,7 +27,7 @@ pub(super) async fn answer(
         return refused;
     }
     let url = target(path, request.uri().query());
-    let place = Place::seen(
+    let base_url = BaseUrl::seen(
         asked.federation.public_url.as_deref(),
         request.headers(),
         &asked.collection.name,
@@ -35,7 +35,7 @@ pub(super) async fn answer(
     );
     let report = Report::default();
     let mut response = match choose(asked, request.headers(), &url, &report).await {
-        Ok(Some((query, row))) => match redirect(&query.url, &row, &place) {
+        Ok(Some((query, row))) => match redirect(&query.url, &row, &base_url) {
             Some(response) => response,
             None => none(&url),
         },
@@ -97,16 +97,16 @@ fn moment(headers: &HeaderMap) -> Result<Option<Timestamp>, BadQuery> {
 }
 
 /// `302 Found`, with the links of section 4.1.1. `None` when the row has no moment.
-fn redirect(url: &str, row: &Row, place: &Place) -> Option<Response<Body>> {
+fn redirect(url: &str, row: &Row, base_url: &BaseUrl) -> Option<Response<Body>> {
     let time = Timestamp::earliest(row.timestamp())?;
     let mut captured = row.field("url");
     if captured.is_empty() {
         url.clone_into(&mut captured);
     }
-    let memento = place.memento(&captured, time);
+    let memento = base_url.memento(&captured, time);
     let links = [
         link(url, "original"),
-        timemap_link(&place.timemap(url), "timemap"),
+        timemap_link(&base_url.timemap(url), "timemap"),
         memento_link(&memento, "memento", time),
     ];
     let mut response = empty(StatusCode::FOUND);
@@ -153,8 +153,8 @@ mod tests {
     fn a_redirect_has_the_links_of_a_timegate() {
         let row = r#"com,a)/ 20140101000000 {"url": "http://www.a.com/?b&c"}"#;
         let row = Row::new(Bytes::from_static(row.as_bytes())).unwrap();
-        let place = Place::at("http://h", "c", Some("p"));
-        let response = redirect("http://a.com/?b&c", &row, &place).unwrap();
+        let base_url = BaseUrl::at("http://h", "c", Some("p"));
+        let response = redirect("http://a.com/?b&c", &row, &base_url).unwrap();
         assert_eq!(response.status(), 302);
         let memento = "http://h/c/ap/p/20140101000000id_/http://www.a.com/?b&c";
         assert_eq!(response.headers()[LOCATION], memento);

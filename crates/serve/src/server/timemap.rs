@@ -9,7 +9,7 @@ use hyper::body::Incoming;
 
 use super::body::Body;
 use super::index::{refusal, respond, rows_as_text, with_errors};
-use super::links::{Place, link, memento_link, quoted, target, timemap_link};
+use super::links::{link, memento_link, quoted, target, timemap_link, BaseUrl};
 use super::output::Writer;
 use super::reply::message;
 use super::{Asked, only_read};
@@ -85,14 +85,18 @@ pub(super) async fn answer(
     if output != Output::Link {
         return rows_as_text(rows, Writer::new(output, None), &report);
     }
-    let place = Place::seen(
+    let base_url = BaseUrl::seen(
         asked.federation.public_url.as_deref(),
         request.headers(),
         &asked.collection.name,
         asked.point.as_deref(),
     );
-    let own = place.timemap(&query.url);
-    respond(text(rows, TimeMap::new(&query, place, own)), MEDIA, &report)
+    let own = base_url.timemap(&query.url);
+    respond(
+        text(rows, TimeMap::new(&query, base_url, own)),
+        MEDIA,
+        &report,
+    )
 }
 
 /// Rows whose timestamps are moments.
@@ -130,7 +134,7 @@ pub(crate) fn text(rows: Rows, timemap: TimeMap) -> BoxStream<'static, Result<By
 /// Writes a TimeMap as its rows come. Only the last memento has to wait for what comes after it; the link of the
 /// TimeMap to itself, which says from when until when it is, comes last.
 pub(crate) struct TimeMap {
-    place: Place,
+    base_url: BaseUrl,
     own: String,
     /// Where a memento is, when that is elsewhere: `https://h/{timestamp}/{url}`.
     format: Option<String>,
@@ -151,9 +155,9 @@ struct Memento {
 
 impl TimeMap {
     /// One of the answer to this query; `own` is its own URL.
-    pub(crate) fn new(query: &Arc<Query>, place: Place, own: String) -> TimeMap {
+    pub(crate) fn new(query: &Arc<Query>, base_url: BaseUrl, own: String) -> TimeMap {
         TimeMap {
-            place,
+            base_url,
             own,
             format: None,
             query: Arc::clone(query),
@@ -171,19 +175,19 @@ impl TimeMap {
         query: &Arc<Query>,
     ) -> TimeMap {
         let text = request.uri().query().unwrap_or("");
-        let place = Place::seen(
+        let base_url = BaseUrl::seen(
             asked.federation.public_url.as_deref(),
             request.headers(),
             &asked.collection.name,
             asked.point.as_deref(),
         );
-        let own = place.index(text);
+        let own = base_url.index(text);
         let format =
             url::form_urlencoded::parse(text.as_bytes()).find(|(name, _)| name == "memento_format");
         let format = format.map(|(_, format)| format.into_owned());
         TimeMap {
             format: format.filter(|format| !format.is_empty()),
-            ..TimeMap::new(query, place, own)
+            ..TimeMap::new(query, base_url, own)
         }
     }
 
@@ -227,7 +231,7 @@ impl TimeMap {
         let url = &self.url;
         for link in [
             link(url, "original"),
-            link(&self.place.timegate(url), "timegate"),
+            link(&self.base_url.timegate(url), "timegate"),
         ] {
             out.push_str(&link);
             out.push_str(",\n");
@@ -265,7 +269,7 @@ impl TimeMap {
             Some(format) => format
                 .replace("{timestamp}", &memento.time.to_string())
                 .replace("{url}", &memento.url),
-            None => self.place.memento(&memento.url, memento.time),
+            None => self.base_url.memento(&memento.url, memento.time),
         };
         if !memento.is_first {
             out.push_str(",\n");
@@ -294,8 +298,8 @@ mod tests {
 
     fn written(parameters: &[(&str, &str)], batches: &[&[&str]]) -> String {
         let query = Query::parse(parameters.iter().copied(), None).unwrap();
-        let place = Place::at("http://h", "c", None);
-        let mut timemap = TimeMap::new(&Arc::new(query), place, "http://h/own".to_owned());
+        let base_url = BaseUrl::at("http://h", "c", None);
+        let mut timemap = TimeMap::new(&Arc::new(query), base_url, "http://h/own".to_owned());
         let mut out = String::new();
         for batch in batches {
             let row = |line: &&str| Row::new(Bytes::copy_from_slice(line.as_bytes())).unwrap();
@@ -377,7 +381,7 @@ mod tests {
     #[test]
     fn mementos_may_be_elsewhere() {
         let query = Query::parse([("url", "http://a.com/")], None).unwrap();
-        let mut timemap = TimeMap::new(&Arc::new(query), Place::at("", "c", None), String::new());
+        let mut timemap = TimeMap::new(&Arc::new(query), BaseUrl::at("", "c", None), String::new());
         timemap.format = Some("http://r/{timestamp}mp_/{url}".to_owned());
         let mut out = String::new();
         for line in [A, C] {

@@ -143,7 +143,7 @@ impl Inner {
             return Ok(server.clone());
         }
         let options = AsyncServer::options(&self.url)
-            .patience(self.identity.limits.silence)
+            .timeout(self.identity.limits.silence)
             .retries(RETRIES);
         let opened = options.open_async().await?;
         *server = Some(opened.clone());
@@ -195,7 +195,7 @@ struct Asking {
     earlier: Option<Side>,
     later: Option<Side>,
     /// Lines of the former that are as far away, the last one first.
-    run: Vec<Found>,
+    run: Vec<IndexLine>,
     /// Whether these are all.
     whole: bool,
 }
@@ -207,11 +207,11 @@ struct Side {
     from: Vec<u8>,
     to: Vec<u8>,
     page: usize,
-    lines: VecDeque<Found>,
+    lines: VecDeque<IndexLine>,
     end: bool,
 }
 
-struct Found {
+struct IndexLine {
     line: Vec<u8>,
     shape: Shape,
     distance: u64,
@@ -327,7 +327,7 @@ impl Asking {
     }
 
     /// The next line of what is there.
-    fn pop(&mut self) -> Option<Found> {
+    fn pop(&mut self) -> Option<IndexLine> {
         let later = self.later.as_mut()?;
         let run = self.run.first().map(|first| first.distance);
         let head = later.lines.front().map(|head| head.distance);
@@ -375,7 +375,7 @@ impl Asking {
                     continue;
                 };
                 let line = line.to_vec();
-                side.lines.push_back(Found {
+                side.lines.push_back(IndexLine {
                     line,
                     shape,
                     distance,

@@ -9,7 +9,7 @@ use crate::terminal::shown;
 /// What is between two columns.
 const GAP: usize = 2;
 /// A column of text is not made narrower than this.
-const NARROWEST: usize = 12;
+const MIN_WIDTH: usize = 12;
 
 /// A column of a table.
 #[derive(Clone, Copy)]
@@ -111,10 +111,10 @@ impl Columns {
             // The widest column of text gives first, down to the next widest.
             let texts = (0..widths.len()).filter(|&i| !self.columns[i].figures);
             let widest = texts.clone().max_by_key(|&i| widths[i]);
-            match widest.filter(|&i| widths[i] > NARROWEST) {
+            match widest.filter(|&i| widths[i] > MIN_WIDTH) {
                 Some(i) => {
                     let others = texts.filter(|&j| j != i).map(|j| widths[j]);
-                    let next = others.max().unwrap_or(0).max(NARROWEST);
+                    let next = others.max().unwrap_or(0).max(MIN_WIDTH);
                     let step = (widths[i] - next).clamp(1, over);
                     widths[i] -= step;
                 }

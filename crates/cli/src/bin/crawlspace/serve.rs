@@ -16,7 +16,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::{config, open_files};
 
 /// How long builds of indexes may take to notice that they are to end.
-const FAREWELL: Duration = Duration::from_secs(2);
+const GRACE: Duration = Duration::from_secs(2);
 
 /// Serve index and resource APIs over HTTP, over every collection of a configuration, and indexes of jobs.
 ///
@@ -112,7 +112,7 @@ impl Serve {
             Ok(true)
         });
         // What is being built need not be finished: whatever is half of it does no harm.
-        runtime.shutdown_timeout(FAREWELL);
+        runtime.shutdown_timeout(GRACE);
         served
     }
 }

@@ -10,7 +10,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 /// How long a query or a call may hold the end up. Nothing that readers see depends on it.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What becomes true on SIGTERM and Ctrl-C. Whoever does not look within a few seconds is ended with this exit
 /// status; whoever is asked a second time, at once.
@@ -23,7 +23,7 @@ pub fn on_signal(status: i32) -> io::Result<&'static AtomicBool> {
                 process::exit(1);
             }
             thread::spawn(move || {
-                thread::sleep(PATIENCE);
+                thread::sleep(TIMEOUT);
                 process::exit(status);
             });
         }

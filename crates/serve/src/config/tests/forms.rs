@@ -213,8 +213,8 @@ collections:
 fn an_index_whose_records_nothing_loads_is_remarked_upon() {
     let (_, warnings) = parse("collections: {c: /index}").unwrap();
     assert_eq!(warnings.len(), 1);
-    let place = warnings[0].place.unwrap();
-    assert_eq!((place.line, place.column), (1, 18));
+    let position = warnings[0].position.unwrap();
+    assert_eq!((position.line, position.column), (1, 18));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::super::{Config, Place, Secrets, SourceKind, yaml};
+use super::super::{yaml, Config, Position, Secrets, SourceKind};
 use super::{parse, refusal};
 
 #[test]
@@ -33,7 +33,7 @@ fn what_grows_without_end_is_refused() {
         );
     }
     for long in [
-        "x".repeat(yaml::LARGEST + 1),
+        "x".repeat(yaml::MAX_TEXT + 1),
         "- x\n".repeat(300_000),
         "#\n".repeat(1_000_000),
     ] {
@@ -57,7 +57,7 @@ fn a_file_that_cannot_be_read_is_named() {
     for (bytes, what) in [
         (b"a\nb: \xff\n".to_vec(), "line 2 is no UTF-8"),
         (
-            vec![b'x'; yaml::LARGEST + 1],
+            vec![b'x'; yaml::MAX_TEXT + 1],
             "this file has more than 4194304 bytes",
         ),
     ] {
@@ -152,8 +152,8 @@ proptest! {
                 prop_assert!(!errors.errors.is_empty());
                 let last = text.lines().count() + 1;
                 for error in errors.errors {
-                    let place = error.place.unwrap();
-                    prop_assert!(place >= Place { line: 1, column: 1 } && place.line <= last, "{:?}", error);
+                    let position = error.position.unwrap();
+                    prop_assert!(position >= Position { line: 1, column: 1 } && position.line <= last, "{:?}", error);
                 }
             }
         }

@@ -40,7 +40,7 @@ collections:
     .unwrap();
     let lines: Vec<_> = warnings
         .iter()
-        .filter_map(|it| Some(it.place?.line))
+        .filter_map(|it| Some(it.position?.line))
         .collect();
     assert_eq!(lines, [2, 3, 4, 5, 6, 7, 8, 15], "{warnings:?}");
     let [_, ours, many, seq] = &*config.collections else {
@@ -238,7 +238,7 @@ fn what_pywb_gives_a_meaning_and_this_does_not_is_named() {
         .unwrap_or_else(|errors| panic!("{top}{collection}: {errors}"));
         let about = if top.is_empty() { 3 } else { 1 };
         let found = |one: &Remark| {
-            one.what.contains(what) && one.place.is_some_and(|place| place.line == about)
+            one.what.contains(what) && one.position.is_some_and(|position| position.line == about)
         };
         assert!(remarks.iter().any(found), "{top}{collection}: {remarks:?}");
     }

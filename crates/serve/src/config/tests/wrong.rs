@@ -11,20 +11,20 @@ pub(super) fn refused(text: &str, expected: &[Expected]) {
         Ok((config, _)) => panic!("{text}\nis taken for {config:#?}"),
         Err(errors) => errors,
     };
-    let places: Vec<(usize, usize)> = errors
+    let positions: Vec<(usize, usize)> = errors
         .errors
         .iter()
         .map(|error| {
             error
-                .place
-                .map_or((0, 0), |place| (place.line, place.column))
+                .position
+                .map_or((0, 0), |position| (position.line, position.column))
         })
         .collect();
     let wanted: Vec<_> = expected
         .iter()
         .map(|(line, column, _)| (*line, *column))
         .collect();
-    assert_eq!(places, wanted, "{text}\n{errors}");
+    assert_eq!(positions, wanted, "{text}\n{errors}");
     for (error, (.., what)) in errors.errors.iter().zip(expected) {
         assert!(
             error.what.contains(what),

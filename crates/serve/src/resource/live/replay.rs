@@ -19,7 +19,7 @@ use crawlspace_archive::source::{Limits, SourceError};
 use crawlspace_archive::timestamp::Timestamp;
 
 /// Limit of bytes unpacked to compare a body with the digest of its index; a larger one stays as it came.
-const MOST_UNPACKED: u64 = 256 << 20;
+const MAX_UNPACKED: u64 = 256 << 20;
 /// Number of bytes unpacked in one step.
 const STEP: usize = 256 * 1024;
 /// Maximum number of redirects of an archive to another moment of the same resource.
@@ -113,7 +113,7 @@ async fn unpacked(head: &Head<Status>, arrived: &Arrived, digest: &Digest) -> Op
         return None;
     }
     let mut decoder = MultiGzDecoder::new(arrived.spooled.reader());
-    let mut spool = Spool::new(MOST_UNPACKED);
+    let mut spool = Spool::new(MAX_UNPACKED);
     let mut payload = Digester::new(Algorithm::Sha1);
     loop {
         let step = move || {

@@ -23,9 +23,9 @@ use crawlspace_archive::net::Net;
 use crawlspace_archive::source::Limits;
 
 /// Size up to which a record in a local file is read twice, in bytes: once to check it, and once to send it.
-const TWICE: u64 = 64 << 20;
+const MAX_CHECKED_FIRST: u64 = 64 << 20;
 /// How many places of the same file are tried.
-const PLACES: usize = 16;
+const MAX_LOCATIONS: usize = 16;
 
 /// Everything that loaders keep between requests.
 pub(super) struct Archives {
@@ -33,14 +33,14 @@ pub(super) struct Archives {
     /// Where relative paths in hashes of Redis begin.
     folder: PathBuf,
     files: OpenFiles,
-    path_indexes: Kept<PathBuf, PathIndex>,
-    redis_indexes: Kept<String, RedisIndex>,
+    path_indexes: Pool<PathBuf, PathIndex>,
+    redis_indexes: Pool<String, RedisIndex>,
     limits: Limits,
 }
 
 /// Where a file is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Place {
+enum FileLocation {
     /// A file, in a folder that it must not leave, if one is given.
     File {
         path: PathBuf,
@@ -50,9 +50,9 @@ enum Place {
     Web(Url),
 }
 
-type Kept<K, V> = Mutex<HashMap<K, Arc<V>>>;
+type Pool<K, V> = Mutex<HashMap<K, Arc<V>>>;
 
-fn kept<K: Hash + Eq + Clone, V>(all: &Kept<K, V>, key: &K, make: impl FnOnce() -> V) -> Arc<V> {
+fn pooled<K: Hash + Eq + Clone, V>(all: &Pool<K, V>, key: &K, make: impl FnOnce() -> V) -> Arc<V> {
     let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
     match all.get(key) {
         Some(value) => Arc::clone(value),
@@ -67,8 +67,8 @@ impl Archives {
             net: Arc::clone(net),
             folder: folder.to_owned(),
             files: OpenFiles::default(),
-            path_indexes: Kept::default(),
-            redis_indexes: Kept::default(),
+            path_indexes: Pool::default(),
+            redis_indexes: Pool::default(),
             limits: Limits {
                 // A record may be of any size, and its client as slow as it is allowed to be.
                 bytes: u64::MAX,
@@ -97,7 +97,7 @@ impl Archives {
         }
         let places = self.places(loader, name, collection).await?;
         let mut failed = LoadError::Missing("the file is not known".to_owned());
-        for place in places.iter().take(PLACES) {
+        for place in places.iter().take(MAX_LOCATIONS) {
             match self.read(place, extent, accept).await {
                 Ok(stored) => return Ok(stored),
                 Err(error) => failed = error,
@@ -111,34 +111,37 @@ impl Archives {
         loader: &Loader,
         name: &str,
         collection: &str,
-    ) -> Result<Vec<Place>, LoadError> {
+    ) -> Result<Vec<FileLocation>, LoadError> {
         let named = |text: &str| text.replace("{coll}", collection);
         match loader {
             Loader::Live => Err(LoadError::Unfit("the row has no live_url".to_owned())),
             Loader::Folder(folder) => {
                 let root = PathBuf::from(named(&folder.to_string_lossy()));
                 let path = root.join(name);
-                Ok(vec![Place::File {
+                Ok(vec![FileLocation::File {
                     path,
                     root: Some(root),
                 }])
             }
             Loader::Web(prefix) => {
                 let url = web::below(&named(prefix), name)?;
-                Ok(vec![Place::Web(url)])
+                Ok(vec![FileLocation::Web(url)])
             }
             Loader::PathIndex(path) => {
-                let index = kept(&self.path_indexes, path, || PathIndex::new(path.clone()));
+                let index = pooled(&self.path_indexes, path, || PathIndex::new(path.clone()));
                 let folder = path.parent().unwrap_or(Path::new("/"));
                 let paths = index.paths(name).await?;
-                paths.iter().map(|path| Place::of(path, folder)).collect()
+                paths
+                    .iter()
+                    .map(|path| FileLocation::of(path, folder))
+                    .collect()
             }
             Loader::RedisIndex(url) => {
                 let url = named(url);
-                let index = kept(&self.redis_indexes, &url, || RedisIndex::new(&url));
+                let index = pooled(&self.redis_indexes, &url, || RedisIndex::new(&url));
                 let path = index.path(name).await?;
                 path.iter()
-                    .map(|path| Place::of(path, &self.folder))
+                    .map(|path| FileLocation::of(path, &self.folder))
                     .collect()
             }
         }
@@ -146,24 +149,24 @@ impl Archives {
 
     async fn read(
         &self,
-        place: &Place,
+        place: &FileLocation,
         extent: &Extent,
         accept: &(dyn Fn(&Stored) -> Result<(), LoadError> + Sync),
     ) -> Result<Stored, LoadError> {
         let id = format!("{}\n{}", extent.filename, extent.offset);
         match place {
-            Place::Web(url) => {
+            FileLocation::Web(url) => {
                 let input = web::part(&self.net, url, extent, &self.limits).await?;
                 let stored = Stored::read(input, id.as_bytes()).await?;
                 accept(&stored)?;
                 Ok(stored)
             }
-            Place::File { path, root } => {
+            FileLocation::File { path, root } => {
                 let file = self.files.open(path, root.as_deref()).await?;
                 let input = || Input::file(Arc::clone(&file), extent.offset, extent.length);
                 let stored = Stored::read(input(), id.as_bytes()).await?;
                 accept(&stored)?;
-                if stored.is_checked() || stored.content_length() > TWICE {
+                if stored.is_checked() || stored.content_length() > MAX_CHECKED_FIRST {
                     return Ok(stored);
                 }
                 stored.check().await?;
@@ -173,13 +176,13 @@ impl Archives {
     }
 }
 
-impl Place {
+impl FileLocation {
     /// What the operator wrote: a URL, or a path, which is relative to a folder if it is not absolute.
-    fn of(text: &str, folder: &Path) -> Result<Place, LoadError> {
+    fn of(text: &str, folder: &Path) -> Result<FileLocation, LoadError> {
         if text.starts_with("http://") || text.starts_with("https://") {
             let url = Url::parse(text)
                 .map_err(|error| LoadError::Missing(format!("its place is no URL: {error}")))?;
-            return Ok(Place::Web(url));
+            return Ok(FileLocation::Web(url));
         }
         let path = text.strip_prefix("file://").unwrap_or(text);
         if path.is_empty() || path.contains('\0') || path.contains("://") {
@@ -187,7 +190,7 @@ impl Place {
                 "its place is neither a path nor a URL of the web".to_owned(),
             ));
         }
-        Ok(Place::File {
+        Ok(FileLocation::File {
             path: folder.join(path),
             root: None,
         })

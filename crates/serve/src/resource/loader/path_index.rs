@@ -9,18 +9,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::resource::record::LoadError;
 
 /// Size up to which a file is kept in memory, in bytes.
-const IN_MEMORY: u64 = 64 << 20;
+const MAX_CACHED: u64 = 64 << 20;
 /// The longest line that is read, in bytes.
-const LONGEST_LINE: u64 = 64 * 1024;
+const MAX_LINE: u64 = 64 * 1024;
 
 /// A list of files, which may change at any time.
 pub(super) struct PathIndex {
     path: PathBuf,
-    state: Mutex<Option<Arc<State>>>,
+    state: Mutex<Option<Arc<Snapshot>>>,
 }
 
 /// The file as it was when it was looked at.
-struct State {
+struct Snapshot {
     version: Version,
     kind: Kind,
 }
@@ -75,7 +75,7 @@ impl PathIndex {
         let state = match known.filter(|state| state.version == version) {
             Some(state) => state,
             None => {
-                let state = Arc::new(State::read(&self.path)?);
+                let state = Arc::new(Snapshot::read(&self.path)?);
                 *self.state.lock().unwrap_or_else(PoisonError::into_inner) =
                     Some(Arc::clone(&state));
                 state
@@ -103,7 +103,7 @@ impl PathIndex {
                         found.extend_from_slice(line);
                         found.push(b'\n');
                     }
-                    (found.len() as u64) < LONGEST_LINE
+                    (found.len() as u64) < MAX_LINE
                 })?;
                 Ok(found)
             }
@@ -111,17 +111,17 @@ impl PathIndex {
     }
 }
 
-impl State {
-    fn read(path: &Path) -> io::Result<State> {
+impl Snapshot {
+    fn read(path: &Path) -> io::Result<Snapshot> {
         let mut file = File::open(path)?;
         let metadata = file.metadata()?;
         if !metadata.is_file() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no file"));
         }
         let size = metadata.len();
-        let kind = if size <= IN_MEMORY {
+        let kind = if size <= MAX_CACHED {
             let mut text = Vec::new();
-            (&mut file).take(IN_MEMORY).read_to_end(&mut text)?;
+            (&mut file).take(MAX_CACHED).read_to_end(&mut text)?;
             let mut starts = vec![0];
             starts.extend(memchr::memchr_iter(b'\n', &text).map(|at| at + 1));
             starts.retain(|&at| at < text.len());
@@ -146,7 +146,7 @@ impl State {
                 false => Kind::Unsorted,
             }
         };
-        Ok(State {
+        Ok(Snapshot {
             version: version(&metadata),
             kind,
         })
@@ -187,9 +187,7 @@ fn each_line(path: &Path, mut f: impl FnMut(&[u8]) -> bool) -> io::Result<()> {
     let mut line = Vec::new();
     loop {
         line.clear();
-        let read = (&mut file)
-            .take(LONGEST_LINE)
-            .read_until(b'\n', &mut line)?;
+        let read = (&mut file).take(MAX_LINE).read_until(b'\n', &mut line)?;
         if read == 0 || !f(line.trim_ascii_end()) {
             return Ok(());
         }
@@ -213,7 +211,7 @@ fn search(file: &File, size: u64, name: &[u8]) -> io::Result<Vec<u8>> {
     let mut at = low;
     loop {
         let (begin, line) = line_after(file, size, at)?;
-        if begin >= size || name_of(&line) != name || found.len() as u64 > LONGEST_LINE {
+        if begin >= size || name_of(&line) != name || found.len() as u64 > MAX_LINE {
             return Ok(found);
         }
         found.extend_from_slice(&line);
@@ -234,7 +232,7 @@ fn line_after(file: &File, size: u64, at: u64) -> io::Result<(u64, Vec<u8>)> {
     };
     let end = find(file, size, begin)?
         .unwrap_or(size)
-        .min(begin.saturating_add(LONGEST_LINE));
+        .min(begin.saturating_add(MAX_LINE));
     let mut line = vec![0; usize::try_from(end.saturating_sub(begin)).unwrap_or(0)];
     file.read_exact_at(&mut line, begin)?;
     Ok((begin, line))
@@ -263,7 +261,7 @@ mod tests {
 
     fn of(path: &Path, kind: Kind) -> PathIndex {
         let metadata = std::fs::metadata(path).unwrap();
-        let state = State {
+        let state = Snapshot {
             version: version(&metadata),
             kind,
         };

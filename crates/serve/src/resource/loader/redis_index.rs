@@ -9,7 +9,7 @@ use crate::resource::record::LoadError;
 use crawlspace_client::server::{Ask, AsyncServer, Call};
 
 /// How long an answer may take.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A hash, whose fields are names, and whose values paths or URLs.
 pub(super) struct RedisIndex {
@@ -45,14 +45,14 @@ impl RedisIndex {
         let asked = async {
             let options = AsyncServer::options(&self.server)
                 .retries(1)
-                .patience(PATIENCE);
+                .timeout(TIMEOUT);
             let server = self
                 .connection
                 .get_or_try_init(|| options.open_async())
                 .await?;
             server.ask(Call::new(command).repeatable()).await
         };
-        match timeout(PATIENCE, asked).await {
+        match timeout(TIMEOUT, asked).await {
             Ok(Ok(path)) => Ok(path),
             Ok(Err(error)) => {
                 tracing::warn!(key = self.key, %error, "a hash of files cannot be asked");

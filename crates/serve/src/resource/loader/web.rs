@@ -12,7 +12,7 @@ use crawlspace_archive::net::{Net, Request};
 use crawlspace_archive::source::{Limits, SourceError};
 
 /// Limit of bytes before the record, from a server that sends all of a file where a part was asked for.
-const LONGEST_WAY: u64 = 64 << 20;
+const MAX_SKIPPED: u64 = 64 << 20;
 
 /// The URL of a file below another one. Whatever its name has in it is part of a path.
 ///
@@ -95,7 +95,7 @@ pub(super) async fn part(
         416 => return Err(LoadError::Record("the file ends before".to_owned())),
         status => return Err(SourceError::Status(status).into()),
     };
-    if skip > LONGEST_WAY {
+    if skip > MAX_SKIPPED {
         let what = format!(
             "the server sends all of the file, and the record comes only after {skip} bytes"
         );

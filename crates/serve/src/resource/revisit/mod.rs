@@ -31,11 +31,11 @@ use crawlspace_archive::source::Limits;
 use crawlspace_archive::timestamp::Timestamp;
 
 /// How long the original of a revisit is looked for.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 /// How many captures are tried for the original of a revisit.
-const TRIES: usize = 20;
+const MAX_TRIES: usize = 20;
 /// How many rows are looked at for them.
-const ROWS: usize = 2000;
+const MAX_ROWS: usize = 2000;
 
 /// Where originals are looked for.
 pub(super) struct Originals<'a> {
@@ -82,12 +82,12 @@ impl Originals<'_> {
         let status = Head::of(revisit.http_head()).status();
         let is_redirect = matches!(status, Some(300..=303 | 305..=399));
         let most = if is_redirect { 1 } else { usize::MAX };
-        match timeout(PATIENCE, self.original(&known, most)).await {
+        match timeout(TIMEOUT, self.original(&known, most)).await {
             Ok(Ok(original)) => with_payload(&revisit, original, &known.digest),
             _ if is_redirect => of_nothing(&revisit),
             Ok(Err(error)) => Err(error),
             Err(_) => {
-                let seconds = PATIENCE.as_secs();
+                let seconds = TIMEOUT.as_secs();
                 let what =
                     format!("the original of the revisit was not found within {seconds} seconds");
                 Err(LoadError::Missing(what))
@@ -126,7 +126,7 @@ impl Originals<'_> {
         if revisit.digest.is_some() && lookups.first().is_none_or(|(uri, ..)| *uri != own) {
             lookups.push((own, own_date, None));
         }
-        let mut tries = TRIES;
+        let mut tries = MAX_TRIES;
         for collection in self.collections.iter().take(most) {
             for (uri, closest, exact) in &lookups {
                 match self
@@ -221,7 +221,7 @@ impl Originals<'_> {
                     }
                 }
                 seen += batch.len();
-                if seen > ROWS {
+                if seen > MAX_ROWS {
                     break;
                 }
             }

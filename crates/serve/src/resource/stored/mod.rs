@@ -22,9 +22,9 @@ use super::unpack::Unpacked;
 use crawlspace_archive::http_head;
 
 /// The largest block that is checked as a whole in memory, in bytes.
-const WHOLE: u64 = 1 << 20;
+const MAX_IN_MEMORY: u64 = 1 << 20;
 /// A block that says it is larger than this is not what it says, in bytes.
-const LARGEST: u64 = 1 << 50;
+const MAX_BLOCK: u64 = 1 << 50;
 /// Number of bytes read at once.
 const STEP: usize = 64 * 1024;
 /// What closes a record.
@@ -101,7 +101,7 @@ impl Stored {
                 (header, length)
             }
         };
-        if content_length > LARGEST {
+        if content_length > MAX_BLOCK {
             let what = format!("the record says that it has {content_length} bytes");
             return Err(LoadError::Record(what));
         }
@@ -163,7 +163,7 @@ impl Stored {
         let Some(mut rest) = self.rest.take() else {
             return Ok(());
         };
-        let is_whole = self.content_length <= WHOLE;
+        let is_whole = self.content_length <= MAX_IN_MEMORY;
         let is_http = self.is_http();
         // What is read beyond the block shows that it ends there.
         let wanted = match is_whole {
@@ -226,7 +226,7 @@ impl Stored {
         let mut checks = Checks::default();
         let is_segment = self.header.get("WARC-Segment-Number").is_some();
         // Of a large chunked payload nobody can say beforehand which of the two ways to take its digest was meant.
-        let is_unsure = self.content_length > WHOLE
+        let is_unsure = self.content_length > MAX_IN_MEMORY
             && (http_head::Head::of(self.http_head()).is_chunked()
                 || self.is_http() && self.http_head == 0);
         for (name, is_payload) in [("WARC-Block-Digest", false), ("WARC-Payload-Digest", true)] {

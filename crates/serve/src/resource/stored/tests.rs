@@ -105,7 +105,7 @@ async fn what_is_right_comes_as_it_is_stored() {
         &b""[..],
         b"hello",
         &[b'x'; 100_000],
-        &vec![7; WHOLE as usize + 5],
+        &vec![7; MAX_IN_MEMORY as usize + 5],
     ] {
         let record = with_digests(payload);
         for piece in [
@@ -154,7 +154,7 @@ async fn a_record_ends_where_its_file_does() {
 #[tokio::test]
 async fn a_wrong_digest_is_an_error_and_never_a_whole_record() {
     let right = of(Algorithm::Sha1, b"right").text();
-    for payload in [b"wrong".to_vec(), vec![b'x'; WHOLE as usize + 1]] {
+    for payload in [b"wrong".to_vec(), vec![b'x'; MAX_IN_MEMORY as usize + 1]] {
         let block = [HTTP.as_bytes(), &payload].concat();
         for name in ["WARC-Block-Digest", "WARC-Payload-Digest"] {
             let record = warc(&format!("{name}: {right}\r\n"), &block);
@@ -304,7 +304,9 @@ async fn arc_records_become_warc_records() {
 #[tokio::test]
 async fn damaged_files_give_errors_or_valid_records() {
     let mut rng = Rng::new("damaged_files_give_errors_or_valid_records");
-    let large: Vec<u8> = (0..WHOLE + 1000).map(|i| ((i * i) >> 8) as u8).collect();
+    let large: Vec<u8> = (0..MAX_IN_MEMORY + 1000)
+        .map(|i| ((i * i) >> 8) as u8)
+        .collect();
     let arc = [
         b"http://example.com/ 192.0.2.1 20160102030405 text/plain 50\n",
         HTTP.as_bytes(),

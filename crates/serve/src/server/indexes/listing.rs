@@ -19,7 +19,7 @@ use crawlspace_jobs::{Counts, Error, IndexKind};
 /// Limit of look-ups in the folder of indexes under way at once.
 static LOOKING: Semaphore = Semaphore::const_new(2);
 /// Timeout of a look-up in the folder of indexes, the wait for its turn included.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The indexes that there are, and those that are being built, as JSON.
 pub(super) async fn answer(indexes: &Arc<Indexes>) -> Response<Body> {
@@ -92,7 +92,7 @@ async fn look(indexes: &Arc<Indexes>) -> Option<Result<Vec<Listed>, Error>> {
         });
         task.await.ok()
     };
-    tokio::time::timeout(PATIENCE, look).await.ok().flatten()
+    tokio::time::timeout(TIMEOUT, look).await.ok().flatten()
 }
 
 type Figure = (&'static str, &'static str, fn(&Counts) -> u64);

@@ -32,17 +32,17 @@ const MISSING: HeaderName = HeaderName::from_static("jobs-missing");
 const REASONS: HeaderName = HeaderName::from_static("jobs-missing-reasons");
 /// Limit of a list of jobs in a header, in bytes. A longer list is left out, since proxies refuse such headers; the
 /// manifest has it.
-const LONGEST_LIST: usize = 16 * 1024;
+const MAX_LIST: usize = 16 * 1024;
 /// Limit of the reasons in a header, in bytes. Further ones are left out.
-const LONGEST_REASONS: usize = 8 * 1024;
+const MAX_REASONS: usize = 8 * 1024;
 /// Maximum number of jobs in one request.
-const MOST_JOBS: usize = 100_000;
+const MAX_JOBS: usize = 100_000;
 /// How long an answer waits for an index that is being built, unless the request says something else, and at most.
 const WAIT: (u64, u64) = (20, 300);
 /// `Retry-After` for an index that is being built here, in seconds.
-const AGAIN: u64 = 1;
+const RETRY_BUILDING: u64 = 1;
 /// `Retry-After` in seconds where another process builds the index, or there is no room to build it now.
-const LATER: u64 = 30;
+const RETRY_ELSEWHERE: u64 = 30;
 
 /// `rest` is what comes after `_indexes/`.
 pub(super) async fn answer(
@@ -77,7 +77,7 @@ pub(super) async fn answer(
                 "done": 0,
                 "total": 0,
             });
-            again(reply_json(StatusCode::ACCEPTED, &state), AGAIN)
+            again(reply_json(StatusCode::ACCEPTED, &state), RETRY_BUILDING)
         }
         Asked::Building(progress) => {
             let state = json!({
@@ -86,7 +86,7 @@ pub(super) async fn answer(
                 "done": progress.done,
                 "total": progress.total,
             });
-            again(reply_json(StatusCode::ACCEPTED, &state), AGAIN)
+            again(reply_json(StatusCode::ACCEPTED, &state), RETRY_BUILDING)
         }
     }
 }
@@ -101,7 +101,7 @@ fn parameters(query: &str) -> Result<(JobSet, Duration), String> {
                 return Err("jobs is there twice: write them with commas, jobs=1,2,5-8".to_owned());
             }
             "jobs" => {
-                let set = JobSet::parse(&value, MOST_JOBS);
+                let set = JobSet::parse(&value, MAX_JOBS);
                 jobs = Some(set.map_err(|error| format!("jobs: {error}"))?);
             }
             "wait" => {
@@ -176,18 +176,18 @@ fn describe(headers: &mut HeaderMap, index: &Index, tag: &str) {
     say(CACHE_CONTROL, "no-cache");
     for (name, jobs) in [(FOUND, &index.found), (MISSING, &missing)] {
         let list = jobs.to_string();
-        if list.len() <= LONGEST_LIST && (name == FOUND || !jobs.is_empty()) {
+        if list.len() <= MAX_LIST && (name == FOUND || !jobs.is_empty()) {
             say(name, &list);
         }
     }
     if !missing.is_empty() {
-        let missing = for_strangers(&index.missing);
-        say(REASONS, &reasons::header(&missing, LONGEST_REASONS));
+        let missing = for_clients(&index.missing);
+        say(REASONS, &reasons::header(&missing, MAX_REASONS));
     }
 }
 
 /// Missing jobs without what a failure to read says of files and servers here, which the log has.
-fn for_strangers(missing: &[MissingJob]) -> Vec<MissingJob> {
+fn for_clients(missing: &[MissingJob]) -> Vec<MissingJob> {
     let mut missing = missing.to_vec();
     for MissingJob { job, why } in &mut missing {
         if let Missing::Unreadable { why } = why {
@@ -233,7 +233,12 @@ fn streamed(parcel: Parcel, outcome: Outcome) -> Body {
 }
 
 fn refusal(refused: &Refused) -> Response<Body> {
-    let unavailable = |text| again(message(StatusCode::SERVICE_UNAVAILABLE, text), LATER);
+    let unavailable = |text| {
+        again(
+            message(StatusCode::SERVICE_UNAVAILABLE, text),
+            RETRY_ELSEWHERE,
+        )
+    };
     match refused {
         Refused::Failed(error) => failure(error),
         Refused::Full => unavailable("too many other indexes wait to be built: ask again later"),
@@ -264,7 +269,7 @@ fn failure(error: &Error) -> Response<Body> {
     }
     let response = message(status, &text);
     match status {
-        StatusCode::SERVICE_UNAVAILABLE => again(response, LATER),
+        StatusCode::SERVICE_UNAVAILABLE => again(response, RETRY_ELSEWHERE),
         _ => response,
     }
 }

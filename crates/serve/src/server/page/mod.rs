@@ -15,9 +15,8 @@ use self::calendar::Span;
 use self::search::{Refused, Search};
 use super::body::Body;
 use super::reply::{message, page};
-use super::state::{Seen, fresh, look};
-use crate::Federation;
-use crate::breaker::State;
+use super::state::{fresh, look, Seen};
+use crate::breaker::BreakerState;
 use crate::figures::Durations;
 
 /// Nothing from elsewhere, nothing in the page itself, and nobody frames it.
@@ -202,7 +201,7 @@ fn source(seen: &Seen, first: bool) -> Markup {
     let asked = figures.errors().filter(|(word, _)| *word != "skipped");
     let errors: u64 = asked.map(|(_, count)| count).sum();
     let (class, state) = match (seen.breaker, &seen.health) {
-        (State::Open(left), _) => (
+        (BreakerState::Open(left), _) => (
             "bad",
             format!(
                 "failed too often; not asked for {} s",
@@ -211,14 +210,14 @@ fn source(seen: &Seen, first: bool) -> Markup {
         ),
         // What exactly, with paths and hosts, is for those who may see the status.
         (_, Err(_)) => ("bad", "out of order".to_owned()),
-        (State::Trying, Ok(())) => ("", "failed too often; tried again".to_owned()),
-        (State::Closed, Ok(())) if figures.is_failing() => {
+        (BreakerState::Trying, Ok(())) => ("", "failed too often; tried again".to_owned()),
+        (BreakerState::Closed, Ok(())) if figures.is_failing() => {
             ("bad", "failed when last asked".to_owned())
         }
-        (State::Closed, Ok(())) if figures.requests() == 0 => {
+        (BreakerState::Closed, Ok(())) if figures.requests() == 0 => {
             ("note", "not asked so far".to_owned())
         }
-        (State::Closed, Ok(())) => ("good", "ok".to_owned()),
+        (BreakerState::Closed, Ok(())) => ("good", "ok".to_owned()),
     };
     html! {
         tr {

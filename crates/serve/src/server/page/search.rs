@@ -15,17 +15,17 @@ use crate::collection::{Collection, next};
 use crate::group::Report;
 use crate::query::Query;
 use crate::reason::Reason;
-use crate::server::links::Place;
+use crate::server::links::BaseUrl;
 use crate::server::status_of;
 use crawlspace_archive::row::Row;
 use crawlspace_archive::timestamp::Timestamp;
 
 /// How many captures are listed at a time.
-const LISTED: u64 = 100;
+const PAGE_SIZE: u64 = 100;
 /// Number of captures after which counting stops.
 const MAX_COUNTED: u64 = 250_000;
 /// Timeout of counting.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// What the form asks.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ pub(crate) struct Search<'a> {
 }
 
 /// What was found of it.
-pub(crate) struct Found {
+pub(crate) struct SearchResult {
     /// In each part of the span.
     counts: Counts,
     /// Those that are listed.
@@ -98,7 +98,7 @@ impl Search<'_> {
     ///
     /// # Errors
     /// When there is no such collection, or the query is wrong.
-    pub(crate) async fn ask(&self, federation: &Federation) -> Result<Found, Refused> {
+    pub(crate) async fn ask(&self, federation: &Federation) -> Result<SearchResult, Refused> {
         let Some(collection) = federation.collection(self.collection) else {
             return Err(Refused {
                 status: StatusCode::NOT_FOUND,
@@ -124,10 +124,10 @@ impl Search<'_> {
         &self,
         collection: &Collection,
         query: &Arc<Query>,
-    ) -> Result<Found, crate::collection::Failure> {
+    ) -> Result<SearchResult, crate::collection::Failure> {
         let report = Report::default();
-        let until = Instant::now() + PATIENCE;
-        let mut found = Found {
+        let until = Instant::now() + TIMEOUT;
+        let mut found = SearchResult {
             counts: Counts::new(),
             rows: Vec::new(),
             total: 0,
@@ -163,14 +163,14 @@ impl Search<'_> {
     }
 }
 
-impl Found {
+impl SearchResult {
     fn take(&mut self, row: Row, search: &Search<'_>) {
         self.total += 1;
         let span = &search.span;
         if let Some(part) = span.part(row.timestamp()).filter(|_| !span.is_day()) {
             *self.counts.entry(part).or_default() += 1;
         }
-        if self.total > search.skip && (self.rows.len() as u64) < LISTED {
+        if self.total > search.skip && (self.rows.len() as u64) < PAGE_SIZE {
             self.rows.push(row);
         }
     }
@@ -226,13 +226,13 @@ impl Found {
     fn more(&self, search: &Search<'_>) -> Markup {
         let next = search.skip + self.rows.len() as u64;
         let has_next = next < self.total && !self.rows.is_empty();
-        let before = search.skip.min(self.total).saturating_sub(LISTED);
+        let before = search.skip.min(self.total).saturating_sub(PAGE_SIZE);
         let link = |skip| search.link_beyond(&search.span, skip);
         html! {
             @if search.skip > 0 || has_next {
                 nav class="more" aria-label="Captures" {
-                    @if search.skip > 0 { a href=(link(before)) rel="prev" { "Previous " (LISTED) } }
-                    @if has_next { a href=(link(next)) rel="next" { "Next " (LISTED.min(self.total - next)) } }
+                    @if search.skip > 0 { a href=(link(before)) rel="prev" { "Previous " (PAGE_SIZE) } }
+                    @if has_next { a href=(link(next)) rel="next" { "Next " (PAGE_SIZE.min(self.total - next)) } }
                 }
             }
         }
@@ -266,16 +266,16 @@ fn capture(row: &Row, collection: &str) -> Markup {
         ["url", "status", "mime", "source", "live_url"].map(|name| row.field(name));
     let time = readable(&digits);
     let moment = Timestamp::earliest(row.timestamp());
-    let place = Place::at(".", collection, None);
+    let base_url = BaseUrl::at(".", collection, None);
     html! {
         tr {
             td class="time" { (time) }
             td class="get" {
                 @if let Some(moment) = moment {
-                    a href=(place.memento(&url, moment)) rel="nofollow" aria-label={ "Content of " (time) } { "content" }
+                    a href=(base_url.memento(&url, moment)) rel="nofollow" aria-label={ "Content of " (time) } { "content" }
                     " "
                 }
-                a href=(place.resource(&record(row, &url, &digits))) rel="nofollow" aria-label={ "WARC record of " (time) } { "WARC" }
+                a href=(base_url.resource(&record(row, &url, &digits))) rel="nofollow" aria-label={ "WARC record of " (time) } { "WARC" }
                 // Other servers name these: nothing but the web may be linked to.
                 @if live.starts_with("http://") || live.starts_with("https://") {
                     " " a href=(live) rel="noreferrer nofollow" aria-label={ "Replay of " (time) } { "replay" }

@@ -10,7 +10,7 @@ use super::pages::{Next, Pages, Question};
 use super::rows::rows;
 use super::template::{Parameters, Template, Values};
 use super::translation::translated;
-use super::whitelist::{Place, Whitelist};
+use super::whitelist::{RecordLocation, Whitelist};
 use crate::config::Dialect;
 use crate::source::{Lookup, Rows, Source};
 use crate::sources::Identity;
@@ -132,10 +132,10 @@ impl CdxSource {
         }
     }
 
-    fn place(&self) -> Place {
+    fn place(&self) -> RecordLocation {
         match self.replay.clone().filter(|_| self.identity.live) {
-            Some(replay) => Place::Replay(replay),
-            None => Place::File,
+            Some(replay) => RecordLocation::Replay(replay),
+            None => RecordLocation::File,
         }
     }
 }

@@ -16,7 +16,7 @@ use url::Url;
 use super::claim::Claim;
 use super::rows::{Batched, rows};
 use super::template::{Template, Values};
-use super::whitelist::{Made, Place, Whitelist};
+use super::whitelist::{Made, RecordLocation, Whitelist};
 use crate::link_format::{Link, Links};
 use crate::source::{Lookup, Rows, Source};
 use crate::sources::Identity;
@@ -76,7 +76,7 @@ impl MementoSource {
             whitelist: Whitelist::new(
                 query,
                 self.identity.members.clone(),
-                Place::Replay(self.replay.clone()),
+                RecordLocation::Replay(self.replay.clone()),
                 &lookup.collection,
             ),
             made: Made::default(),

@@ -27,15 +27,15 @@ const BATCH: usize = 512;
 /// Number of bytes of rows that ends a batch.
 const BATCH_BYTES: usize = 256 << 10;
 /// Maximum number of parts that a server is asked for to complete one answer.
-const PAGES: u32 = 10_000;
+const MAX_PAGES: u32 = 10_000;
 /// A number of captures that can be divided by this looks like a limit of the server.
 const ROUND: u64 = 1000;
 /// Limit of captures of one moment: with as many, an answer cannot be continued from that moment on.
-const EDGE: usize = 100_000;
+const MAX_OF_ONE_MOMENT: usize = 100_000;
 /// Number of bytes read of an error answer.
-const COMPLAINT: usize = 8 << 10;
+const MAX_ERROR: usize = 8 << 10;
 /// Limit of a resumption key, in bytes. A longer one is ignored.
-const KEY: usize = 64 << 10;
+const MAX_KEY: usize = 64 << 10;
 
 /// How an answer that was cut is gone on with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -255,7 +255,7 @@ impl Pages {
         reading.before += captures;
         reading.at_key = false;
         reading.columns.clear();
-        let goes_on = captures > 0 && self.asked < PAGES;
+        let goes_on = captures > 0 && self.asked < MAX_PAGES;
         match (reading.next_key.take(), self.question.next) {
             (Some(key), Next::Key | Next::KeyOrTime) if goes_on => {
                 if key == self.key {
@@ -269,9 +269,9 @@ impl Pages {
             }
             (None, Next::KeyOrTime) if goes_on && captures.is_multiple_of(ROUND) => {
                 let from = reading.last_time.clone();
-                if reading.edge.len() >= EDGE {
+                if reading.edge.len() >= MAX_OF_ONE_MOMENT {
                     let what = format!(
-                        "it has {EDGE} captures of one moment, from which it cannot be asked on"
+                        "it has {MAX_OF_ONE_MOMENT} captures of one moment, from which it cannot be asked on"
                     );
                     return Err(self.end(SourceError::TooLarge(what)));
                 }
@@ -364,8 +364,8 @@ impl Reading {
     fn is_key(&mut self, text: &[u8]) -> bool {
         let key = std::str::from_utf8(text).ok();
         // It goes into a URL as it is.
-        let key =
-            key.filter(|key| key.len() <= KEY && key.bytes().all(|byte| byte.is_ascii_graphic()));
+        let key = key
+            .filter(|key| key.len() <= MAX_KEY && key.bytes().all(|byte| byte.is_ascii_graphic()));
         let key = key.filter(|key| !key.contains(['&', '#', '<', '{', '"']));
         self.next_key = key.map(str::to_owned);
         self.next_key.is_some()
@@ -386,7 +386,7 @@ impl Reading {
                 self.last_time = String::from_utf8_lossy(row.timestamp()).into_owned();
                 self.edge.clear();
             }
-            if self.edge.len() < EDGE {
+            if self.edge.len() < MAX_OF_ONE_MOMENT {
                 self.edge.insert(self.keys.hash_one(row.line()));
             }
         }
@@ -399,7 +399,7 @@ async fn says_nothing_there(answer: Answer) -> bool {
     let mut text = Vec::new();
     while let Some(Ok(bytes)) = body.next().await {
         text.extend_from_slice(&bytes);
-        if text.len() > COMPLAINT {
+        if text.len() > MAX_ERROR {
             break;
         }
     }

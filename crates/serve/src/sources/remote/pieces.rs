@@ -1,7 +1,7 @@
 //! An answer of an index server in pieces: lines, or the elements of one JSON array, as they come.
 
 /// No piece is longer; longer ones are passed over.
-const LONGEST: usize = 1 << 20;
+const MAX_LINE: usize = 1 << 20;
 
 /// A piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +57,7 @@ impl Pieces {
         self.kept.drain(..self.begin);
         self.seen = self.seen.saturating_sub(self.begin);
         self.begin = 0;
-        if self.kept.len() > LONGEST {
+        if self.kept.len() > MAX_LINE {
             self.skips = true;
             self.kept.clear();
             self.seen = 0;
@@ -96,14 +96,14 @@ impl Pieces {
                     let (begin, end) = (self.begin, self.seen + length);
                     self.begin = end + 1;
                     self.seen = self.begin;
-                    if !std::mem::take(&mut self.skips) && end - begin <= LONGEST {
+                    if !std::mem::take(&mut self.skips) && end - begin <= MAX_LINE {
                         let line = self.kept.get(begin..end).unwrap_or_default();
                         return Some(Piece::Line(line.strip_suffix(b"\r").unwrap_or(line)));
                     }
                 }
                 Form::Array(scan) => {
                     let (begin, end) = self.element(scan)?;
-                    let skipped = std::mem::take(&mut self.skips) || end - begin > LONGEST;
+                    let skipped = std::mem::take(&mut self.skips) || end - begin > MAX_LINE;
                     let element = self.kept.get(begin..end).unwrap_or_default();
                     if !skipped && !element.trim_ascii().is_empty() {
                         let element = self.kept.get(begin..end).unwrap_or_default();
@@ -160,7 +160,7 @@ impl Pieces {
             Form::Lines if !self.skips => {
                 let line = self.kept.get(self.begin..).unwrap_or_default();
                 self.begin = self.kept.len();
-                Ok((!line.is_empty() && line.len() <= LONGEST).then_some(Piece::Line(line)))
+                Ok((!line.is_empty() && line.len() <= MAX_LINE).then_some(Piece::Line(line)))
             }
             Form::Array(_) => Err("its JSON breaks off"),
             _ => Ok(None),
@@ -238,13 +238,13 @@ mod tests {
 
     #[test]
     fn what_is_too_long_is_passed_over_and_not_kept() {
-        let long = "x".repeat(3 * LONGEST);
+        let long = "x".repeat(3 * MAX_LINE);
         let text = format!("a 1\n{long}\nb 2\n{long}");
         let mut pieces = Pieces::new();
         let mut found = Vec::new();
         for part in text.as_bytes().chunks(10_000) {
             pieces.feed(part);
-            assert!(pieces.kept.len() < LONGEST + 20_000);
+            assert!(pieces.kept.len() < MAX_LINE + 20_000);
             while let Some(piece) = pieces.next() {
                 found.push(format!("{piece:?}"));
             }

@@ -10,7 +10,7 @@ use super::pages::{Next, Pages, Question};
 use super::rows::rows;
 use super::template::{Parameters, Template, Values};
 use super::translation::translated;
-use super::whitelist::{Place, Whitelist};
+use super::whitelist::{RecordLocation, Whitelist};
 use crate::config::Dialect;
 use crate::source::{Lookup, Rows, Source};
 use crate::sources::Identity;
@@ -88,7 +88,7 @@ impl Source for UpstreamSource {
             let whitelist = Whitelist::new(
                 &lookup.query,
                 members.into(),
-                Place::Given,
+                RecordLocation::Given,
                 &lookup.collection,
             );
             let limits = self.identity.limits;

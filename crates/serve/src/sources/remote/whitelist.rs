@@ -17,11 +17,11 @@ use crawlspace_archive::source::Batch;
 use crawlspace_archive::timestamp::Timestamp;
 
 /// The longest URL, in bytes.
-const URL: usize = 64 << 10;
+const MAX_URL: usize = 64 << 10;
 /// The longest name of a file.
-const FILENAME: usize = 4 << 10;
+const MAX_FILENAME: usize = 4 << 10;
 /// The longest of any other value.
-const VALUE: usize = 512;
+const MAX_VALUE: usize = 512;
 /// What stands in the urlkey of a request with a body, besides its URL.
 const METHOD: &str = "__wb_method=";
 
@@ -44,12 +44,12 @@ pub(super) struct Whitelist {
     /// 14 digits, the first and the last that count.
     from: Option<String>,
     to: Option<String>,
-    place: Place,
+    location: RecordLocation,
     collection: Arc<str>,
 }
 
 /// Where the record of a row is.
-pub(super) enum Place {
+pub(super) enum RecordLocation {
     /// At a URL made of its own.
     Replay(Template),
     /// In the file that the row names.
@@ -62,7 +62,7 @@ impl Whitelist {
     pub(crate) fn new(
         query: &Query,
         members: Arc<str>,
-        place: Place,
+        location: RecordLocation,
         collection: &Arc<str>,
     ) -> Whitelist {
         Whitelist {
@@ -70,7 +70,7 @@ impl Whitelist {
             keys: query.keys.clone(),
             from: query.from.map(|moment| moment.to_string()),
             to: query.to.map(|moment| moment.to_string()),
-            place,
+            location,
             collection: collection.clone(),
         }
     }
@@ -112,12 +112,16 @@ impl Whitelist {
     fn members(&self, claim: &Claim<'_>, timestamp: &str, into: &mut Made) {
         let text = &mut into.text;
         member("url", &claim.url, text);
-        let word = |value: &str| is_plain(value, VALUE) && !value.contains(' ');
+        let word = |value: &str| is_plain(value, MAX_VALUE) && !value.contains(' ');
         let checked = [
-            ("mime", &claim.mime, is_plain(&claim.mime, VALUE)),
+            ("mime", &claim.mime, is_plain(&claim.mime, MAX_VALUE)),
             ("status", &claim.status, is_number(&claim.status, 3)),
             ("digest", &claim.digest, word(&claim.digest)),
-            ("redirect", &claim.redirect, is_plain(&claim.redirect, URL)),
+            (
+                "redirect",
+                &claim.redirect,
+                is_plain(&claim.redirect, MAX_URL),
+            ),
             ("robotflags", &claim.robotflags, word(&claim.robotflags)),
         ];
         for (name, value, is_right) in checked {
@@ -125,8 +129,8 @@ impl Whitelist {
                 member(name, value, text);
             }
         }
-        let replayed = match &self.place {
-            Place::Replay(template) => {
+        let replayed = match &self.location {
+            RecordLocation::Replay(template) => {
                 let values = Values {
                     url: &claim.url,
                     timestamp,
@@ -134,10 +138,11 @@ impl Whitelist {
                 };
                 Some(Cow::Owned(template.fill(values)))
             }
-            Place::Given if is_web(&claim.live_url) => Some(claim.live_url.clone()),
+            RecordLocation::Given if is_web(&claim.live_url) => Some(claim.live_url.clone()),
             _ => None,
         };
-        let in_file = !matches!(self.place, Place::Replay(_)) && is_below(&claim.filename);
+        let in_file =
+            !matches!(self.location, RecordLocation::Replay(_)) && is_below(&claim.filename);
         if in_file {
             file(
                 ["length", "offset", "filename"],
@@ -158,9 +163,11 @@ impl Whitelist {
             member("load_url", &url, text);
         }
         text.push_str(", ");
-        match &self.place {
+        match &self.location {
             // `theirs` of `ours` is `ours:theirs`.
-            Place::Given if !claim.source.is_empty() && is_plain(&claim.source, VALUE) => {
+            RecordLocation::Given
+                if !claim.source.is_empty() && is_plain(&claim.source, MAX_VALUE) =>
+            {
                 let inner = Cow::Owned(serde_json::Value::from(&*claim.source).to_string());
                 text.push_str(&nested(&self.members, inner));
             }
@@ -250,7 +257,7 @@ fn timestamp(given: &str) -> Option<Cow<'_, str>> {
 
 /// The urlkey of a request with a body: the server knows what the body was, and all the rest of it follows from the URL.
 fn key_with_method(urlkey: &str, claimed: &str) -> Option<String> {
-    if !claimed.contains(METHOD) || claimed.len() > URL {
+    if !claimed.contains(METHOD) || claimed.len() > MAX_URL {
         return None;
     }
     let place = |key: &str| {
@@ -268,7 +275,7 @@ fn is_web(url: &str) -> bool {
         url.get(..scheme.len())
             .is_some_and(|begin| begin.eq_ignore_ascii_case(scheme))
     };
-    (begins("http://") || begins("https://")) && is_plain(url, URL) && !url.contains(' ')
+    (begins("http://") || begins("https://")) && is_plain(url, MAX_URL) && !url.contains(' ')
 }
 
 /// Whether it can be written in a line without changing what the line says.
@@ -285,7 +292,7 @@ fn is_number(value: &str, digits: usize) -> bool {
 pub(super) fn is_below(name: &str) -> bool {
     let is_step = |step: &str| step == ".." || step == ".";
     !name.is_empty()
-        && is_plain(name, FILENAME)
+        && is_plain(name, MAX_FILENAME)
         && !name.starts_with(['/', '~'])
         && !name.contains('\\')
         && !has_scheme(name)

@@ -3,7 +3,7 @@
 use std::io;
 
 use clap::Args;
-use crawlspace_client::dedupe::{self, Crawl, CrawlStats, Listed, Profile, State, Storage};
+use crawlspace_client::dedupe::{self, Crawl, CrawlState, CrawlStats, Listed, Profile, Storage};
 use serde::Serialize;
 
 use crate::Asking;
@@ -126,14 +126,14 @@ fn print_records(
 }
 
 /// A state as one word.
-pub fn state(state: State) -> &'static str {
+pub fn state(state: CrawlState) -> &'static str {
     match state {
-        State::Uncommitted => "uncommitted",
-        State::Committed => "committed",
-        State::Continued => "continued",
-        State::Outgoing => "outgoing",
-        State::Canceled => "canceled",
-        State::Unlisted => "unlisted",
+        CrawlState::Uncommitted => "uncommitted",
+        CrawlState::Committed => "committed",
+        CrawlState::Continued => "continued",
+        CrawlState::Outgoing => "outgoing",
+        CrawlState::Canceled => "canceled",
+        CrawlState::Unlisted => "unlisted",
     }
 }
 

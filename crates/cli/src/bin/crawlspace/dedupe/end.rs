@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::io;
 
 use clap::Args;
+use crawlspace_client::dedupe::{Committed, CrawlState, CrawlStats, Index, Listed, Removed};
 use crawlspace_client::Error;
 use crawlspace_client::dedupe::{Committed, CrawlStats, Index, Listed, Removed, State};
 use serde::Serialize;
@@ -119,21 +120,21 @@ impl Cancel {
         };
         for (crawl, stats) in crawls {
             match stats.state {
-                State::Uncommitted | State::Canceled | State::Unlisted => {
+                CrawlState::Uncommitted | CrawlState::Canceled | CrawlState::Unlisted => {
                     say(format_args!("  crawl {crawl} goes as a whole"));
                 }
-                State::Outgoing => {
+                CrawlState::Outgoing => {
                     complain(format_args!(
                         "a purge by Browsertrix has set crawl {crawl} aside; dedupe remove takes it out"
                     ));
                     return Ok(false);
                 }
-                State::Continued => {
+                CrawlState::Continued => {
                     say(format_args!(
                         "  of crawl {crawl}, what came since its last commit goes"
                     ));
                 }
-                State::Committed => {
+                CrawlState::Committed => {
                     complain(format_args!(
                         "crawl {crawl} has nothing new since its commit; dedupe remove takes it out"
                     ));
@@ -181,7 +182,7 @@ impl Remove {
             return Ok(false);
         };
         let never = |(_, stats): &&(&Bytes, CrawlStats)| {
-            matches!(stats.state, State::Uncommitted | State::Unlisted)
+            matches!(stats.state, CrawlState::Uncommitted | CrawlState::Unlisted)
         };
         if let Some((crawl, _)) = crawls.iter().find(never) {
             complain(format_args!(

@@ -29,7 +29,7 @@ pub struct Lookup {
 }
 
 #[derive(Serialize)]
-struct Found<'a> {
+struct HashReport<'a> {
     hash: &'a Bytes,
     known: bool,
     #[serde(flatten)]
@@ -42,11 +42,11 @@ impl Lookup {
         let crawl = self.crawl.as_ref().map(Bytes::as_bytes);
         let located = self.asking.index()?.lookup_with_wacz(crawl, &hashes);
         let located = located.map_err(io::Error::other)?;
-        let found: Vec<Found<'_>> = self
+        let found: Vec<HashReport<'_>> = self
             .hashes
             .iter()
             .zip(&located)
-            .map(|(hash, located)| Found {
+            .map(|(hash, located)| HashReport {
                 hash,
                 known: located.is_some(),
                 located,
@@ -57,7 +57,7 @@ impl Lookup {
     }
 }
 
-fn print(found: &[Found<'_>]) -> io::Result<()> {
+fn print(found: &[HashReport<'_>]) -> io::Result<()> {
     let mut table = Columns::new([
         words("hash"),
         words("crawl"),

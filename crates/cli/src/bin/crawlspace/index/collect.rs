@@ -52,7 +52,7 @@ pub struct Collect {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Answer<'a> {
+struct CollectReport<'a> {
     dry_run: bool,
     removed: Vec<Gone<'a>>,
     kept_in_use: u64,
@@ -99,13 +99,13 @@ impl Collect {
         Ok(collected.within_limits)
     }
 
-    fn answer<'a>(&self, collected: &'a Collected) -> Answer<'a> {
+    fn answer<'a>(&self, collected: &'a Collected) -> CollectReport<'a> {
         let removed = collected.removed.iter().map(|one| Gone {
             path: &one.path,
             size: one.size,
             why: one.why.name(),
         });
-        Answer {
+        CollectReport {
             dry_run: self.dry_run,
             removed: removed.collect(),
             kept_in_use: collected.kept,

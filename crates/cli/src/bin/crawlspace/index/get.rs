@@ -187,7 +187,7 @@ impl Get {
         let Got { index, loaded } = got;
         let manifest = index.entry.manifest();
         match self.json {
-            true => print_json(&Answer {
+            true => print_json(&GetReport {
                 kind: self.kind.name(),
                 path: index.entry.path(),
                 jobs: index.found.iter().map(|job| job.0).collect(),
@@ -216,7 +216,7 @@ impl Get {
 }
 
 #[derive(Serialize)]
-struct Answer<'a> {
+struct GetReport<'a> {
     kind: &'a str,
     path: &'a Path,
     jobs: Vec<u64>,

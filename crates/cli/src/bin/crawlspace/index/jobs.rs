@@ -6,7 +6,7 @@ use std::io::{self, Read};
 use crawlspace_jobs::JobSet;
 
 /// The longest list that is read, in bytes.
-const LONGEST: u64 = 256 << 20;
+const MAX_LIST: u64 = 256 << 20;
 
 /// `1,2,5-8`; `@FILE` for those that a file lists, `-` for those on standard input. A list may have spaces and line ends in
 /// place of commas.
@@ -24,7 +24,7 @@ pub fn jobs(given: &str) -> Result<JobSet, String> {
 fn listed(from: impl Read, name: &str) -> Result<JobSet, String> {
     let mut text = String::new();
     let wrong = |error: String| format!("{name}: {error}");
-    let read = from.take(LONGEST).read_to_string(&mut text);
+    let read = from.take(MAX_LIST).read_to_string(&mut text);
     read.map_err(|error| wrong(error.to_string()))?;
     let is_between = |c: char| c == ',' || c.is_ascii_whitespace();
     let parts: Vec<&str> = text

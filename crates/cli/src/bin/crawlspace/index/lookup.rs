@@ -121,10 +121,10 @@ impl Lookup {
         Ok(Ok(found))
     }
 
-    fn place(&self) -> Result<Place, Error> {
+    fn place(&self) -> Result<IndexLocation, Error> {
         let (Some(kind), Some(jobs)) = (self.kind, &self.jobs) else {
             let path = self.path.clone().unwrap_or_default();
-            return Ok(Place::Folder(path));
+            return Ok(IndexLocation::Folder(path));
         };
         if kind == IndexKind::Cdx {
             let text = "the lines of a CDX are no index to look anything up in: ask dedup or full";
@@ -137,7 +137,7 @@ impl Lookup {
             }
             let cache = MultiFileBasedCache::open(&dir, folder, kind.form())?;
             if let Some(entry) = cache.hit(jobs, &Work::default())? {
-                return Ok(Place::Entry(entry));
+                return Ok(IndexLocation::Entry(entry));
             }
         }
         Err(Error::Request(format!(
@@ -148,16 +148,16 @@ impl Lookup {
 }
 
 /// Where the index is.
-enum Place {
+enum IndexLocation {
     Folder(PathBuf),
     Entry(Entry),
 }
 
-impl Place {
+impl IndexLocation {
     fn folder(&self) -> &Path {
         match self {
-            Place::Folder(path) => path,
-            Place::Entry(entry) => entry.path(),
+            IndexLocation::Folder(path) => path,
+            IndexLocation::Entry(entry) => entry.path(),
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::stop;
 use crate::terminal::shown;
 
 /// Between two looks.
-const OFTEN: Duration = Duration::from_millis(100);
+const INTERVAL: Duration = Duration::from_millis(100);
 const KNOWN: &str = "{msg}  {bar:30} {percent:>3} %  {elapsed}, {eta} left";
 const UNKNOWN: &str = "{msg}  {spinner} {pos}  {elapsed}";
 
@@ -27,7 +27,7 @@ pub fn watched<T>(long: impl FnOnce(&Work) -> T) -> io::Result<T> {
         let (work, bar) = (&work, &bar);
         scope.spawn(move || {
             let mut shown = Shown::default();
-            while ended.recv_timeout(OFTEN) == Err(RecvTimeoutError::Timeout) {
+            while ended.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
                 cancel_if(stop, work);
                 if let Some(bar) = bar {
                     shown.on(bar, work);

@@ -34,7 +34,7 @@ pub struct Verify {
 }
 
 #[derive(Serialize)]
-struct Answer<'a> {
+struct VerifyReport<'a> {
     entries: u64,
     bytes: u64,
     damaged: Vec<Damaged<'a>>,
@@ -91,14 +91,14 @@ fn fate(one: &Damage) -> &'static str {
     }
 }
 
-fn answer(verified: &Verified) -> Answer<'_> {
+fn answer(verified: &Verified) -> VerifyReport<'_> {
     let damaged = verified.damaged.iter().map(|one| Damaged {
         entry: &one.entry,
         file: &one.file,
         why: &one.what,
         removed: matches!(one.removed, Some(Eviction::Gone | Eviction::Absent)),
     });
-    Answer {
+    VerifyReport {
         entries: verified.entries,
         bytes: verified.bytes,
         damaged: damaged.collect(),

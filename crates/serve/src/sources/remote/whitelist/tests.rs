@@ -5,17 +5,17 @@ use redis_tests::Rng;
 use super::super::claim::header;
 use super::*;
 
-fn whitelist(url: &str, place: Place) -> Whitelist {
+fn whitelist(url: &str, place: RecordLocation) -> Whitelist {
     let query = Query::parse([("url", url), ("from", "2010"), ("to", "2020")], None).unwrap();
     let members = Arc::from(r#""source": "a\"b", "source_type": "cdx""#);
     Whitelist::new(&query, members, place, &Arc::from("c"))
 }
 
-fn row_of(line: &str, place: Place) -> Result<String, Verdict> {
+fn row_of(line: &str, place: RecordLocation) -> Result<String, Verdict> {
     row_for("http://a.com/*", line.as_bytes(), place)
 }
 
-fn row_for(url: &str, line: &[u8], place: Place) -> Result<String, Verdict> {
+fn row_for(url: &str, line: &[u8], place: RecordLocation) -> Result<String, Verdict> {
     let mut made = Made::default();
     let claim = Claim::of_line(line).ok_or(Verdict::Invalid)?;
     let verdict = whitelist(url, place).push(&claim, &mut made);
@@ -36,7 +36,7 @@ const TAIL: &str = r#""source": "a\"b", "source_type": "cdx"}"#;
 fn a_row_says_what_it_may_and_nothing_else() {
     let line = r#"wrong)/key 20160102030405 {"url": "http://a.com/x", "mime": "text/html", "status": 200, "digest": "sha1:ABC", "length": "12", "offset": 34, "filename": "a/b.warc.gz", "source": "evil", "source_type": "file", "live_url": "file:///etc/passwd", "load_url": "http://10.0.0.1/", "upstream_url": "http://10.0.0.1/", "languages": "eng", "robotflags": "A", "redirect": "-", "orig.length": "1", "orig.offset": "2", "orig.filename": "c.warc.gz"}"#;
     assert_eq!(
-        row_of(line, Place::File).unwrap(),
+        row_of(line, RecordLocation::File).unwrap(),
         [
             r#"{"url": "http://a.com/x", "mime": "text/html", "status": "200", "digest": "sha1:ABC", "robotflags": "A", "length": "12", "offset": "34", "filename": "a/b.warc.gz", "orig.length": "1", "orig.offset": "2", "orig.filename": "c.warc.gz", "#,
             TAIL
@@ -45,14 +45,14 @@ fn a_row_says_what_it_may_and_nothing_else() {
     );
     let template = Template::new("http://h/{coll}/{timestamp}id_/{url}");
     assert_eq!(
-        row_of(line, Place::Replay(template)).unwrap(),
+        row_of(line, RecordLocation::Replay(template)).unwrap(),
         [
             r#"{"url": "http://a.com/x", "mime": "text/html", "status": "200", "digest": "sha1:ABC", "robotflags": "A", "live_url": "http://h/c/20160102030405id_/http://a.com/x", "load_url": "http://h/c/20160102030405id_/http://a.com/x", "#,
             TAIL
         ]
         .concat()
     );
-    let given = row_of(line, Place::Given).unwrap();
+    let given = row_of(line, RecordLocation::Given).unwrap();
     assert!(!given.contains("_url"), "{given}");
     assert!(
         given.ends_with(r#""source": "a\"b:evil", "source_type": "cdx"}"#),
@@ -66,7 +66,7 @@ fn the_urlkey_is_that_of_the_url() {
     let key = |url: &str, line: &str| {
         let mut made = Made::default();
         let claim = Claim::of_line(line.as_bytes()).unwrap();
-        let verdict = whitelist(url, Place::File).push(&claim, &mut made);
+        let verdict = whitelist(url, RecordLocation::File).push(&claim, &mut made);
         let rows = made.take();
         let row = rows.first().ok_or(verdict)?;
         Ok(String::from_utf8(row.urlkey().to_vec()).unwrap())
@@ -96,7 +96,9 @@ fn the_urlkey_is_that_of_the_url() {
 
 #[test]
 fn what_was_not_asked_for_and_what_is_no_capture_makes_no_row() {
-    let is = |line: &str, verdict| assert_eq!(row_of(line, Place::File), Err(verdict), "{line}");
+    let is = |line: &str, verdict| {
+        assert_eq!(row_of(line, RecordLocation::File), Err(verdict), "{line}")
+    };
     for line in [
         r#"com,a)/ 20091231235959 {"url": "http://a.com/"}"#,
         r#"com,a)/ 2021 {"url": "http://a.com/"}"#,
@@ -133,13 +135,13 @@ fn what_was_not_asked_for_and_what_is_no_capture_makes_no_row() {
         row_for(
             "a.com/*",
             b"com,a)/ 2016 {\"url\": \"http://a.com/\xff\"}",
-            Place::File
+            RecordLocation::File
         ),
         Err(Verdict::Invalid)
     );
     let long = format!(
         "com,a)/ 2016 {{\"url\": \"http://a.com/{}\"}}",
-        "x".repeat(URL)
+        "x".repeat(MAX_URL)
     );
     is(&long, Verdict::Other);
 }
@@ -179,7 +181,7 @@ fn a_value_that_cannot_be_is_left_out() {
         (r#""robotflags": "A\u007f""#, false),
     ] {
         let line = format!("com,a)/ 2016 {{\"url\": \"http://a.com/\", {member}}}");
-        let row = row_of(&line, Place::File).unwrap();
+        let row = row_of(&line, RecordLocation::File).unwrap();
         let bare = [r#"{"url": "http://a.com/", "#, TAIL].concat();
         assert_eq!(row != bare, kept, "{member}: {row}");
     }
@@ -189,7 +191,7 @@ fn a_value_that_cannot_be_is_left_out() {
     ] {
         let line =
             format!("com,a)/ 2016 {{\"url\": \"http://a.com/\", \"filename\": \"a\", {member}}}");
-        let row = row_of(&line, Place::File).unwrap();
+        let row = row_of(&line, RecordLocation::File).unwrap();
         assert_eq!(
             row.matches("offset").count() + row.matches("length").count(),
             kept,
@@ -200,7 +202,7 @@ fn a_value_that_cannot_be_is_left_out() {
         "com,a)/ 2016 {{\"url\": \"http://a.com/\", \"digest\": \"{}\"}}",
         "x".repeat(1 << 20)
     );
-    assert!(row_of(&long, Place::File).unwrap().len() < 200);
+    assert!(row_of(&long, RecordLocation::File).unwrap().len() < 200);
 }
 
 #[test]
@@ -217,7 +219,11 @@ fn every_form_of_an_answer_makes_the_same_row() {
         "com,a)/ 20160102030405 http://a.com/ text/html 200 ABC - - 12 34 a.warc.gz",
         "com,a)/ 20160102030405 http://a.com/ text/html 200 ABC - - 12 34 a.warc.gz - - -\r",
     ] {
-        assert_eq!(row_of(line, Place::File).unwrap(), expected, "{line}");
+        assert_eq!(
+            row_of(line, RecordLocation::File).unwrap(),
+            expected,
+            "{line}"
+        );
     }
     for (header_of, element) in [
         (
@@ -237,7 +243,7 @@ fn every_form_of_an_answer_makes_the_same_row() {
         let claim = Claim::of_element(element.as_bytes(), &columns).unwrap();
         let mut made = Made::default();
         assert_eq!(
-            whitelist("a.com", Place::File).push(&claim, &mut made),
+            whitelist("a.com", RecordLocation::File).push(&claim, &mut made),
             Verdict::Row
         );
         assert_eq!(made.take()[0].json(), expected.as_bytes(), "{element}");
@@ -260,6 +266,6 @@ fn noise_makes_rows_or_none() {
                 _ => bytes.insert(at, *rng.pick(b"\"\\{}[], \r\n\0:u")),
             }
         }
-        let _ = row_for("http://a.com/*", &bytes, Place::Given);
+        let _ = row_for("http://a.com/*", &bytes, RecordLocation::Given);
     }
 }
