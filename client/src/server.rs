@@ -27,3 +27,4 @@ pub use self::code::Code;
 pub use self::error::Error;
 pub use self::options::Options;
 pub(crate) use self::options::TIMEOUT;
+pub use self::options::without_password;

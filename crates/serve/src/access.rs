@@ -122,7 +122,7 @@ impl Access {
                 return Err(self.unavailable(format!(
                     "no answer within {} seconds",
                     TOTAL_TIMEOUT.as_secs()
-                )))
+                )));
             }
         };
         let mut passed = passed.into_iter();

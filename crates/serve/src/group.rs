@@ -16,7 +16,7 @@ use tracing::Span;
 use super::breaker::Breaker;
 use super::figures::Figures;
 use super::memory::Reservation;
-use super::merge::{merge, Ordered};
+use super::merge::{Ordered, merge};
 use super::operations::SORTED;
 use super::query::Query;
 use super::reason::Reason;

@@ -12,7 +12,7 @@ use url::Url;
 
 use super::fuzzy;
 use super::memory::{Full, Reservation};
-use crate::query::{absolute, Query, RowFilter};
+use crate::query::{Query, RowFilter, absolute};
 use crawlspace_archive::row::{self, Row};
 use crawlspace_archive::sorted::Order;
 use crawlspace_archive::source::Batch;

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Sharded;
+use super::storage::together as storage_of_all;
 use crate::dedupe::{
     Check, Crawl, CrawlState, CrawlStats, Index, Listed, Profile, Standing, Stats,
 };

@@ -2,9 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use super::standing::BATCH;
 use super::Sharded;
-use super::standing::AT_ONCE;
+use super::standing::BATCH;
 use crate::dedupe::{Dependent, Index, Of, Profile, Required, Wacz};
 use crate::server::{Ask, Batch, Call, Code, Error, Pending, Steps, Unsent};
 

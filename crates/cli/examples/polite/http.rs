@@ -64,7 +64,9 @@ pub fn get(server: SocketAddr, url: &str) -> io::Result<HttpResponse> {
     let (host, path) = parts(url).ok_or_else(|| invalid("not a URL"))?;
     let mut connection = TcpStream::connect_timeout(&server, TIMEOUT)?;
     connection.set_read_timeout(Some(TIMEOUT))?;
-    let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: crawlspace-demo\r\nConnection: close\r\n\r\n");
+    let request = format!(
+        "GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: crawlspace-demo\r\nConnection: close\r\n\r\n"
+    );
     connection.write_all(request.as_bytes())?;
     let mut head = Vec::new();
     connection.read_to_end(&mut head)?;

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use crawlspace_client::dedupe::{CrawlState, Index, Located, Profile};
-use crawlspace_jobs::load::{load, CrawlName, Error, Loaded, Outcome};
+use crawlspace_jobs::load::{CrawlName, Error, Loaded, Outcome, load};
 use crawlspace_jobs::{JobId, Work};
 use redis_tests::{Rng, Server, Snapshot, assert_consistent, ok, sha256_of};
 

@@ -22,7 +22,7 @@ pub use self::survey::Skipped;
 use self::survey::{CHECKED, Survey};
 use super::{JobId, Work};
 use crawlspace_archive::zipnum::Lookup;
-use crawlspace_client::dedupe::feed::{feed, writer_at, Refused, RECORDS};
+use crawlspace_client::dedupe::feed::{RECORDS, Refused, feed, writer_at};
 use crawlspace_client::dedupe::{
     Added, Adding, Committed, CrawlState, CrawlStats, Index, Sequence,
 };

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use super::Reader;
 use super::errors::Position;
 use super::location::one_of;
 use super::yaml::{Node, Pair, Value};
-use super::Reader;
 
 /// The longest that may be waited, in seconds.
 const MAX_SECONDS: f64 = 86_400.0;

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::errors::Position;
-use super::fields::{meant, Fields};
+use super::fields::{Fields, meant};
 use super::location::{one_of, path, redis, template};
 use super::read::each;
 use super::source::prefix;

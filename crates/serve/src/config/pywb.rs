@@ -6,7 +6,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::collection::{collection_name, TIMEOUT};
+use super::collection::{TIMEOUT, collection_name};
 use super::errors::Position;
 use super::fields::Fields;
 use super::location::path;
@@ -247,7 +247,9 @@ impl Reader<'_> {
             None => {
                 let name = settings.root.display();
                 if auto.is_none() && !folders(&settings).is_empty() {
-                    let what = format!("pywb would serve the collections in {name} too: with collections_root, so does this");
+                    let what = format!(
+                        "pywb would serve the collections in {name} too: with collections_root, so does this"
+                    );
                     self.found.warning(fields.position, what);
                 }
                 Folders::default()
@@ -311,7 +313,9 @@ impl Reader<'_> {
                 .get(key)
                 .filter(|node| matches!(node.value, Value::List(_)))
             {
-                let what = format!("{key} is one folder here, and this is a list: write a collection with an index_group");
+                let what = format!(
+                    "{key} is one folder here, and this is a list: write a collection with an index_group"
+                );
                 self.found.error(node.position, what);
             }
         }

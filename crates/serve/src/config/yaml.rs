@@ -294,7 +294,10 @@ impl Tree {
                             });
                         }
                         _ => {
-                            return Err(wrong(position, "a key must be a text: put it into quotes"))
+                            return Err(wrong(
+                                position,
+                                "a key must be a text: put it into quotes",
+                            ));
                         }
                     }
                 }

@@ -21,8 +21,9 @@ use url::Url;
 use super::in_header;
 use super::record::{LoadError, Record};
 use super::stored::END;
-use crate::server::links::{link, memento_link, quoted, timemap_link, BaseUrl};
-use crate::server::{empty, frames, message, whole, Body, Broken};
+use super::stored::header::{self, Header};
+use crate::server::links::{BaseUrl, link, memento_link, quoted, timemap_link};
+use crate::server::{Body, Broken, empty, frames, message, whole};
 use crawlspace_archive::http_head::{self, Head, MAX_HEAD};
 use crawlspace_archive::net::exchange::{Chunked, Piece};
 

@@ -11,6 +11,7 @@ use tokio::sync::Semaphore;
 use super::body::Body;
 use super::indexes::listing;
 use super::reply::{json as reply_json, message, page};
+use crate::Federation;
 use crate::breaker::BreakerState;
 use crate::collection::Collection;
 use crate::group::Member;

@@ -6,7 +6,7 @@ use hyper::body::Incoming;
 
 use super::body::Body;
 use super::index::{refusal, with_errors};
-use super::links::{link, memento_link, target, timemap_link, BaseUrl};
+use super::links::{BaseUrl, link, memento_link, target, timemap_link};
 use super::reply::{empty, message};
 use super::{Asked, only_read};
 use crate::collection::{Failure, next};

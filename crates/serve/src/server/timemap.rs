@@ -9,7 +9,7 @@ use hyper::body::Incoming;
 
 use super::body::Body;
 use super::index::{refusal, respond, rows_as_text, with_errors};
-use super::links::{link, memento_link, quoted, target, timemap_link, BaseUrl};
+use super::links::{BaseUrl, link, memento_link, quoted, target, timemap_link};
 use super::output::Writer;
 use super::reply::message;
 use super::{Asked, only_read};

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::super::{yaml, Config, Position, Secrets, SourceKind};
+use super::super::{Config, Position, Secrets, SourceKind, yaml};
 use super::{parse, refusal};
 
 #[test]

@@ -15,7 +15,8 @@ use self::calendar::Span;
 use self::search::{Refused, Search};
 use super::body::Body;
 use super::reply::{message, page};
-use super::state::{fresh, look, Seen};
+use super::state::{Seen, fresh, look};
+use crate::Federation;
 use crate::breaker::BreakerState;
 use crate::figures::Durations;
 

@@ -4,9 +4,8 @@ use std::collections::BTreeSet;
 use std::io;
 
 use clap::Args;
-use crawlspace_client::dedupe::{Committed, CrawlState, CrawlStats, Index, Listed, Removed};
 use crawlspace_client::Error;
-use crawlspace_client::dedupe::{Committed, CrawlStats, Index, Listed, Removed, State};
+use crawlspace_client::dedupe::{Committed, CrawlState, CrawlStats, Index, Listed, Removed};
 use serde::Serialize;
 
 use crate::Asking;
