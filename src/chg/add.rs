@@ -227,7 +227,7 @@ impl<K: Store> Frontier<K> {
         let mut numbers = stored.as_ref().split(|&b| b == b' ').map(parse_unsigned);
         match numbers.next().flatten() {
             Some(last) if last == sequence.n => Ok(Some(numbers.collect())),
-            Some(last) if last > sequence.n => Err(Error::PassedBy {
+            Some(last) if last > sequence.n => Err(Error::OldSequence {
                 writer: sequence.writer.to_vec(),
                 n: sequence.n,
                 last,

@@ -19,8 +19,8 @@ pub enum Error {
     NoChg(Vec<u8>),
     /// `STALE`: the token is not that of a lease that is held.
     Stale(Vec<u8>, Token),
-    /// `STALE`: a sequence number that its writer has passed by.
-    PassedBy {
+    /// `STALE`: a sequence number below the last of its writer.
+    OldSequence {
         /// Who numbers.
         writer: Vec<u8>,
         /// The number that was sent.
@@ -55,7 +55,7 @@ impl fmt::Display for Error {
                 "STALE invalid token {token}: its lease of group '{}' ran out or was released before; nothing was changed",
                 Shown(chg)
             ),
-            Error::PassedBy { writer, n, last } => write!(
+            Error::OldSequence { writer, n, last } => write!(
                 f,
                 "STALE sequence number {n} of writer '{}' is older than its last, {last}; nothing was changed",
                 Shown(writer)

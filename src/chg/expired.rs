@@ -8,9 +8,9 @@ use super::store::Store;
 use super::time::{Millis, of_score};
 use host::text::{parse_unsigned, push_number};
 
-/// How many reports are kept at most of URIs that go back; those of URIs that are given up are
+/// Maximum number of reports that are kept of URIs that go back; those of URIs that are given up are
 /// always kept, because nothing else knows of these.
-const REPORTS: u64 = 100_000;
+const MAX_REPORTS: u64 = 100_000;
 
 /// A lease that ran out.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,7 +90,7 @@ impl Report {
 impl<K: Store> Frontier<K> {
     /// Keeps a report until somebody reads it.
     pub(super) fn report(&mut self, ks: &mut K, report: &Report) -> Result<()> {
-        if !report.given_up && ks.list_len(&self.names.expired)? >= REPORTS {
+        if !report.given_up && ks.list_len(&self.names.expired)? >= MAX_REPORTS {
             self.figures.reports_dropped += 1;
             return Ok(());
         }

@@ -29,8 +29,8 @@ const LAST: f64 = 0.999;
 /// How many groups behind a gate are looked at for one that can stand for them. If none can, the next
 /// one does all the same: when it comes up, the search goes on.
 const LOOKED_AT: usize = 1000;
-/// How far into the queue behind a gate one looks for a group that leaves it.
-const SEARCHED: u64 = 1000;
+/// Maximum number of entries of the queue behind a gate that are searched for a group that leaves it.
+const MAX_SEARCHED: u64 = 1000;
 
 impl<K: Store> Frontier<K> {
     /// When a gate opens; a time in the past when it is open.
@@ -218,7 +218,7 @@ impl<K: Store> Frontier<K> {
             return Ok(false);
         }
         let gated = self.key(ks, GATED, gate);
-        let len = ks.list_len(&gated)?.min(SEARCHED);
+        let len = ks.list_len(&gated)?.min(MAX_SEARCHED);
         for i in 0..len {
             let here = ks.list_get(&gated, i)?;
             if here.is_some_and(|id| id.as_ref() == &loaded.id[..]) {

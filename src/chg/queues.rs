@@ -8,9 +8,9 @@ use super::store::Store;
 use super::time::{Millis, of_score};
 use super::uris::Uris;
 
-/// How far into `chg_ready` one looks for a group that has nothing left; further behind it is passed
-/// over when it comes up.
-const SEARCHED: u64 = 100;
+/// Maximum number of entries of `chg_ready` that are searched for a group that has nothing left; one further
+/// behind is skipped when it comes up.
+const MAX_SEARCHED: u64 = 100;
 
 /// Groups at the head of the queues that are paused, and keep their place.
 #[derive(Debug, Default)]
@@ -89,8 +89,8 @@ impl<K: Store> Frontier<K> {
     /// Takes a group out of `chg_ready` if it stands near its head or its tail; true when it did.
     pub(super) fn leave_ready(&mut self, ks: &mut K, id: &[u8]) -> Result<bool> {
         let len = ks.list_len(&self.names.ready)?;
-        let tail = len.saturating_sub(SEARCHED).max(SEARCHED)..len;
-        for i in (0..len.min(SEARCHED)).chain(tail) {
+        let tail = len.saturating_sub(MAX_SEARCHED).max(MAX_SEARCHED)..len;
+        for i in (0..len.min(MAX_SEARCHED)).chain(tail) {
             let here = ks.list_get(&self.names.ready, i)?;
             if here.is_some_and(|here| here.as_ref() == id) {
                 ks.list_take(&self.names.ready, i)?;

@@ -11,8 +11,8 @@ use super::uris::{Op, Uris};
 /// How many executions of one group are counted again by a command; more are left to `CHG.REPAIR`.
 const COUNTED_AGAIN: usize = 256;
 
-/// How many groups are asked at most what they have of an execution.
-const ASKED: u64 = 64;
+/// Maximum number of groups that are asked what they have of an execution.
+const MAX_ASKED: u64 = 64;
 
 impl<K: Store> Frontier<K> {
     /// Looks whether URIs are kept that a group should count and does not: where nothing of this
@@ -113,7 +113,7 @@ impl<K: Store> Frontier<K> {
         let mut many = Vec::new();
         for (execution, kept) in kept.unwrap_or_default() {
             self.enlist(ks, &execution, &loaded.id)?;
-            let Some(least) = self.queued_in_few(ks, &execution, ASKED)? else {
+            let Some(least) = self.queued_in_few(ks, &execution, MAX_ASKED)? else {
                 many.push((execution, kept));
                 continue;
             };

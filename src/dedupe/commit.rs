@@ -41,9 +41,9 @@ enum Phase<K: Store> {
     Sweep(Walk<K>),
 }
 
-/// How many records are copied before they go out of the plain hash: each of the two kinds of change is
+/// Maximum number of records that are copied before they go out of the plain hash: each of the two kinds of change is
 /// replicated at once.
-const MOVED: usize = 32;
+const MAX_MOVED: usize = 32;
 
 /// The commit of one crawl.
 pub struct Commit<K: Store> {
@@ -373,7 +373,7 @@ impl<K: Store> Job<K> for Commit<K> {
                         }
                         if packs && continued {
                             moved.extend(index.take_spelled(ks, crawl, &digest)?);
-                            if moved.len() >= MOVED {
+                            if moved.len() >= MAX_MOVED {
                                 index.drop_moved(ks, crawl, &mut moved)?;
                             }
                         } else if packs {

@@ -55,7 +55,7 @@ impl Returns {
             ("INDEX", Returns::Index),
             ("BITS", Returns::Bits),
             ("COUNT", Returns::Count),
-            ("TAGS", Returns::Tags),
+            ("MAX_TAGS", Returns::Tags),
         ];
         let found = names
             .iter()
@@ -86,7 +86,7 @@ impl Batch<'_> {
 
 /// Maximum number of tags in a reply. Captures share what their tags carry, so a few bytes could ask
 /// for very many.
-const TAGS: usize = 10_000_000;
+const MAX_TAGS: usize = 10_000_000;
 
 /// After how much work it is asked whether to go on.
 const STRIDE: usize = if cfg!(test) { 100 } else { 1 << 16 };
@@ -358,9 +358,9 @@ impl Kept {
             Kept::Tags(all, count) => {
                 let tags = view.tags(line);
                 *count += tags.len();
-                if *count > TAGS {
+                if *count > MAX_TAGS {
                     return Err(Error::TooBig(format!(
-                        "more than {TAGS} tags to return; split the batch"
+                        "more than {MAX_TAGS} tags to return; split the batch"
                     )));
                 }
                 let tags = tags.into_iter().map(Reply::Bulk).collect();

@@ -17,8 +17,8 @@ pub const NAME_BYTES: usize = 256;
 pub const MAX_RULES: usize = 1000;
 /// Maximum length of a name of a field, in bytes.
 const FIELD_BYTES: usize = 64;
-/// Most templates of a rule.
-const TEMPLATES: usize = 1000;
+/// Maximum number of templates of a rule.
+const MAX_TEMPLATES: usize = 1000;
 /// Maximum length of a template, in bytes.
 const TEMPLATE_BYTES: usize = 4096;
 /// Limits of a rule's regular expression. It is compiled wherever the space is loaded.
@@ -60,9 +60,9 @@ impl Rule {
         if field.is_empty() || field.len() > FIELD_BYTES || !field.iter().all(plain) {
             return Err(Error::BadField(field.into()));
         }
-        if templates.is_empty() || templates.len() > TEMPLATES {
+        if templates.is_empty() || templates.len() > MAX_TEMPLATES {
             return Err(Error::TooBig(format!(
-                "a rule has 1 to {TEMPLATES} templates, not {}",
+                "a rule has 1 to {MAX_TEMPLATES} templates, not {}",
                 templates.len()
             )));
         }

@@ -16,12 +16,12 @@ use super::view::{Asked, View};
 use host::defrag::Mover;
 use host::slices::Time;
 
-/// How many changed tags are kept for caches that have not seen them.
-const CHANGES: usize = 4096;
-/// How many caches are kept.
-const CACHES: usize = 4;
-/// How many conditions are kept ready.
-const CONDITIONS: usize = 16;
+/// Maximum number of changed tags that are kept for caches that have not seen them.
+const MAX_CHANGES: usize = 4096;
+/// Maximum number of caches that are kept.
+const MAX_CACHES: usize = 4;
+/// Maximum number of conditions that are kept ready.
+const MAX_CONDITIONS: usize = 16;
 /// How many bytes of memory they may take, more or less.
 const CONDITION_BYTES: usize = 64 << 20;
 /// How many one of them may take to be kept.
@@ -86,7 +86,7 @@ impl Conditions {
         if is_kept(request) && bytes(&ready) <= MAX_CACHED_BYTES {
             let mut conditions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             let all = |kept: &[Ready]| kept.iter().map(bytes).sum::<usize>();
-            while conditions.len() >= CONDITIONS
+            while conditions.len() >= MAX_CONDITIONS
                 || all(&conditions) + bytes(&ready) > CONDITION_BYTES
             {
                 conditions.remove(0);
@@ -141,7 +141,7 @@ impl Drop for Lent {
     fn drop(&mut self) {
         self.cache();
         let mut shelf = self.shelf.lock().unwrap_or_else(PoisonError::into_inner);
-        if shelf.len() < CACHES {
+        if shelf.len() < MAX_CACHES {
             shelf.push(std::mem::take(&mut self.cache));
         }
     }
@@ -382,7 +382,7 @@ impl Space {
 
     fn note_named(&mut self, name: Box<[u8]>) {
         self.version += 1;
-        if self.changes.len() >= CHANGES {
+        if self.changes.len() >= MAX_CHANGES {
             self.changes.pop_front();
             // Who heard of the change before the first one left may catch up.
             self.told_from = self.changes.front().map_or(self.version, |(at, _)| at - 1);

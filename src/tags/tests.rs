@@ -117,7 +117,7 @@ impl Capture {
 }
 
 #[derive(Clone, Debug)]
-enum Change {
+enum SpaceChange {
     Add(Tagged, u8, Vec<String>),
     Remove(Tagged, u8, Vec<String>),
     Load(Tagged, Mode, Vec<(u8, Vec<String>)>),
@@ -225,19 +225,19 @@ fn asks() -> impl Strategy<Value = Asks> {
     })
 }
 
-fn change() -> impl Strategy<Value = Change> {
+fn change() -> impl Strategy<Value = SpaceChange> {
     let mode = prop::sample::select(vec![Mode::Merge, Mode::Set, Mode::Replace, Mode::Stage]);
     let entries = prop::collection::vec((0..20u8, prop::collection::vec(tag(), 0..3)), 0..4);
     prop_oneof![
-        4 => (kind(), 0..20u8, tags()).prop_map(|(k, n, t)| Change::Add(k, n, t)),
-        3 => (kind(), 0..20u8, tags()).prop_map(|(k, n, t)| Change::Remove(k, n, t)),
-        2 => (kind(), mode, entries).prop_map(|(k, m, e)| Change::Load(k, m, e)),
-        1 => kind().prop_map(Change::Swap),
-        1 => any::<bool>().prop_map(Change::SetRule),
-        1 => Just(Change::RemoveRule),
-        1 => (0..3u8, asks()).prop_map(|(n, a)| Change::SetPoint(n, a)),
-        1 => (0..3u8).prop_map(Change::RemovePoint),
-        6 => asks().prop_map(Change::Ask),
+        4 => (kind(), 0..20u8, tags()).prop_map(|(k, n, t)| SpaceChange::Add(k, n, t)),
+        3 => (kind(), 0..20u8, tags()).prop_map(|(k, n, t)| SpaceChange::Remove(k, n, t)),
+        2 => (kind(), mode, entries).prop_map(|(k, m, e)| SpaceChange::Load(k, m, e)),
+        1 => kind().prop_map(SpaceChange::Swap),
+        1 => any::<bool>().prop_map(SpaceChange::SetRule),
+        1 => Just(SpaceChange::RemoveRule),
+        1 => (0..3u8, asks()).prop_map(|(n, a)| SpaceChange::SetPoint(n, a)),
+        1 => (0..3u8).prop_map(SpaceChange::RemovePoint),
+        6 => asks().prop_map(SpaceChange::Ask),
     ]
 }
 
@@ -278,12 +278,12 @@ fn pairs<'a>(entries: &'a [(String, String)]) -> Vec<(&'a [u8], &'a [u8])> {
 }
 
 /// Makes a change in both spaces; a question is asked of both.
-fn make(change: &Change, space: &mut Space, naive: &mut Naive) -> Result<(), TestCaseError> {
+fn make(change: &SpaceChange, space: &mut Space, naive: &mut Naive) -> Result<(), TestCaseError> {
     let bytes = |tags: &[String]| -> Vec<Vec<u8>> {
         tags.iter().map(|tag| tag.as_bytes().to_vec()).collect()
     };
     match change {
-        Change::Add(kind, n, tags) => {
+        SpaceChange::Add(kind, n, tags) => {
             let (id, given) = (id_of(*kind, *n), bytes(tags));
             let given: Vec<&[u8]> = given.iter().map(Vec::as_slice).collect();
             if let Ok(added) = space.add(*kind, id.as_bytes(), &given) {
@@ -293,7 +293,7 @@ fn make(change: &Change, space: &mut Space, naive: &mut Naive) -> Result<(), Tes
                 prop_assert_eq!(added as usize, own.len() - before);
             }
         }
-        Change::Remove(kind, n, tags) => {
+        SpaceChange::Remove(kind, n, tags) => {
             let (id, given) = (id_of(*kind, *n), bytes(tags));
             let given: Vec<&[u8]> = given.iter().map(Vec::as_slice).collect();
             space.remove(*kind, id.as_bytes(), &given);
@@ -301,7 +301,7 @@ fn make(change: &Change, space: &mut Space, naive: &mut Naive) -> Result<(), Tes
                 own.retain(|tag| !tags.contains(tag));
             }
         }
-        Change::Load(kind, mode, entries) => {
+        SpaceChange::Load(kind, mode, entries) => {
             let given: Vec<(String, String)> = entries
                 .iter()
                 .map(|(n, tags)| (id_of(*kind, *n), tags.join(" ")))
@@ -322,14 +322,14 @@ fn make(change: &Change, space: &mut Space, naive: &mut Naive) -> Result<(), Tes
                 }
             }
         }
-        Change::Swap(kind) => {
+        SpaceChange::Swap(kind) => {
             let staged = naive.staged.remove(kind);
             prop_assert_eq!(space.swap(*kind, None).is_ok(), staged.is_some());
             if let Some(staged) = staged {
                 naive.edges.insert(*kind, staged);
             }
         }
-        Change::SetRule(collections) => {
+        SpaceChange::SetRule(collections) => {
             let rule = if *collections {
                 Rule::new(
                     b"r",
@@ -343,10 +343,10 @@ fn make(change: &Change, space: &mut Space, naive: &mut Naive) -> Result<(), Tes
             space.set_rule(rule.unwrap()).unwrap();
             naive.rule = Some(*collections);
         }
-        Change::RemoveRule => {
+        SpaceChange::RemoveRule => {
             prop_assert_eq!(space.remove_rule(b"r"), naive.rule.take().is_some());
         }
-        Change::SetPoint(n, asks) => {
+        SpaceChange::SetPoint(n, asks) => {
             // Which cycles there are is told elsewhere; here none come about.
             if asks.refers().iter().all(|other| other < n) {
                 let point = Point::new(format!("p{n}").as_bytes(), asks.text().as_bytes());
@@ -354,11 +354,11 @@ fn make(change: &Change, space: &mut Space, naive: &mut Naive) -> Result<(), Tes
                 naive.points[usize::from(*n)] = Some(asks.clone());
             }
         }
-        Change::RemovePoint(n) => {
+        SpaceChange::RemovePoint(n) => {
             let removed = space.remove_point(format!("p{n}").as_bytes());
             prop_assert_eq!(removed, naive.points[usize::from(*n)].take().is_some());
         }
-        Change::Ask(asks) => ask(asks, space, naive)?,
+        SpaceChange::Ask(asks) => ask(asks, space, naive)?,
     }
     Ok(())
 }

@@ -22,11 +22,11 @@ type Given = SmallVec<[u32; 2]>;
 /// Numbers of direct tags of a capture.
 type Direct = SmallVec<[u32; 8]>;
 
-/// How many conditions are cached.
-const CONDITIONS: usize = 8;
+/// Maximum number of conditions that are cached.
+const MAX_CONDITIONS: usize = 8;
 
 /// Conditions of more parts are not cached beyond a batch, because they would stay in memory.
-const PARTS: usize = 1 << 14;
+const MAX_PARTS: usize = 1 << 14;
 
 /// How many tags and parts of fields are cached at least. With more the cache is emptied.
 const ROOM: usize = 1 << 16;
@@ -160,7 +160,7 @@ impl Cache {
 
     /// Ends the use of a condition for a batch: one of very many parts would stay in memory.
     pub fn end_use(&mut self, condition: &Arc<Condition>) {
-        if condition.parts() > PARTS {
+        if condition.parts() > MAX_PARTS {
             self.verdicts.retain(|(of, _)| !Arc::ptr_eq(of, condition));
         }
     }
@@ -389,7 +389,7 @@ impl<'a> Judge<'a> {
 
 impl Drop for Judge<'_> {
     fn drop(&mut self) {
-        if self.cache.verdicts.len() >= CONDITIONS {
+        if self.cache.verdicts.len() >= MAX_CONDITIONS {
             self.cache.verdicts.remove(0);
         }
         let none = self.verdicts.none;

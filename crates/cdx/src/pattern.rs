@@ -78,6 +78,9 @@ impl Pattern {
     /// `\e`, `\cX`, `\0n`, all of ASCII. What takes more than linear time is an error: possessive quantifiers,
     /// atomic groups, look-around, back-references.
     ///
+    /// # Errors
+    /// When it is malformed, not supported, or larger than the limits.
+    ///
     /// ```
     /// use crawlspace_cdx::{Anchor, Limits, Pattern};
     /// let java = |text: &[u8]| Pattern::compile_java(text, Anchor::Whole, Limits::default());

@@ -128,10 +128,12 @@ fn steady(reply: &Reply) -> Reply {
     match reply {
         Reply::Error(line) => {
             let line = String::from_utf8_lossy(line);
-            let words = line.split(' ').map(|word| match word.parse() {
-                Ok(n) if is_token(n) => "a token",
-                _ => word,
-            });
+            let words = line
+                .split(' ')
+                .map(|word| match word.trim_end_matches(':').parse() {
+                    Ok(n) if is_token(n) => "a token",
+                    _ => word,
+                });
             Reply::Error(words.collect::<Vec<_>>().join(" ").into_bytes())
         }
         Reply::Int(n) if is_token(*n) => bulk("a token"),

@@ -13,8 +13,8 @@ use super::Check;
 /// How many executions are looked at together.
 const EXECUTIONS: usize = 64;
 
-/// How often a group is read anew that changes while it is read.
-const TRIES: u32 = 8;
+/// Maximum number of times that a group is read anew that changes while it is read.
+const MAX_TRIES: u32 = 8;
 
 /// A group that is being read.
 pub(super) struct Account<K: Store> {
@@ -102,7 +102,7 @@ impl<K: Store> Check<K> {
             account.stage,
             Stage::Kept(_) | Stage::Counted(_) | Stage::Judge
         );
-        if reads && changed && account.tries < TRIES {
+        if reads && changed && account.tries < MAX_TRIES {
             *account = Account {
                 tries: account.tries + 1,
                 ..Account::new(&account.id)

@@ -31,8 +31,8 @@ use super::{metrics, settings};
 /// How many frontiers are cached at most; beyond it those that no client waits for are evicted.
 const MAX_CACHED_FRONTIERS: usize = 4096;
 
-/// How many groups that plain clients wrote to are looked at, at most, before the next alarm.
-const ADOPTED: usize = 1024;
+/// Maximum number of groups that plain clients wrote to and that wait for the next alarm.
+const MAX_TOUCHED: usize = 1024;
 
 /// What is cached of one frontier.
 pub struct CachedFrontier {
@@ -323,7 +323,7 @@ pub fn on_change(ctx: Ctx, change: Change<'_>) {
                     continue;
                 };
                 cached.frontier.disturb_audit();
-                if cached.touched.len() < ADOPTED && !is_replicated(ctx) {
+                if cached.touched.len() < MAX_TOUCHED && !is_replicated(ctx) {
                     cached.touched.push(id.into());
                     cached.wake = Some(0);
                     alarm::set(0);

@@ -144,7 +144,7 @@ fn model_bytes(model: &Model) -> usize {
 
 /// A change of one of few fields in one of few crawls.
 #[derive(Clone, Copy, Debug)]
-enum Change {
+enum FieldChange {
     Own(u8, u8),
     Record(u8, u8, u16),
     New(u8, u8, u16),
@@ -156,17 +156,17 @@ enum Change {
     Copy,
 }
 
-fn change() -> impl Strategy<Value = Change> {
+fn change() -> impl Strategy<Value = FieldChange> {
     prop_oneof![
-        3 => (any::<u8>(), 0..6_u8).prop_map(|(f, c)| Change::Own(f, c)),
-        5 => (any::<u8>(), 0..6_u8, any::<u16>()).prop_map(|(f, c, v)| Change::Record(f, c, v)),
-        8 => (any::<u8>(), 0..6_u8, any::<u16>()).prop_map(|(f, c, v)| Change::New(f, c, v)),
-        2 => (any::<u8>(), any::<u16>()).prop_map(|(f, v)| Change::Holders(f, v)),
-        2 => any::<u8>().prop_map(Change::DelOwner),
-        6 => (any::<u8>(), 0..6_u8).prop_map(|(f, c)| Change::DelRecord(f, c)),
-        1 => any::<u8>().prop_map(Change::DelHolders),
-        1 => (0..5000_u16).prop_map(Change::Expect),
-        1 => Just(Change::Copy),
+        3 => (any::<u8>(), 0..6_u8).prop_map(|(f, c)| FieldChange::Own(f, c)),
+        5 => (any::<u8>(), 0..6_u8, any::<u16>()).prop_map(|(f, c, v)| FieldChange::Record(f, c, v)),
+        8 => (any::<u8>(), 0..6_u8, any::<u16>()).prop_map(|(f, c, v)| FieldChange::New(f, c, v)),
+        2 => (any::<u8>(), any::<u16>()).prop_map(|(f, v)| FieldChange::Holders(f, v)),
+        2 => any::<u8>().prop_map(FieldChange::DelOwner),
+        6 => (any::<u8>(), 0..6_u8).prop_map(|(f, c)| FieldChange::DelRecord(f, c)),
+        1 => any::<u8>().prop_map(FieldChange::DelHolders),
+        1 => (0..5000_u16).prop_map(FieldChange::Expect),
+        1 => Just(FieldChange::Copy),
     ]
 }
 
@@ -225,51 +225,51 @@ fn value(n: u16) -> Vec<u8> {
     }
 }
 
-fn apply(change: Change, packed: &mut Packed, model: &mut Model) {
+fn apply(change: FieldChange, packed: &mut Packed, model: &mut Model) {
     let f = |n: u8| field(u32::from(n));
     match change {
-        Change::Own(n, c) => {
+        FieldChange::Own(n, c) => {
             let (f, c) = (f(n), crawl(c));
             assert_eq!(
                 packed.set(Part::Owners, &f, &c),
                 model.set(Part::Owners, &f, &c)
             );
         }
-        Change::Record(n, c, v) => {
+        FieldChange::Record(n, c, v) => {
             let (f, c, v) = (f(n), crawl(c), value(v));
             let part = Part::Records(&c);
             assert_eq!(packed.set(part, &f, &v), model.set(part, &f, &v));
         }
-        Change::New(n, c, v) => {
+        FieldChange::New(n, c, v) => {
             let (f, c, v) = (f(n), crawl(c), value(v));
             assert_eq!(packed.put_new(&c, &f, &v), model.put_new(&c, &f, &v));
         }
-        Change::Holders(n, v) => {
+        FieldChange::Holders(n, v) => {
             let (f, v) = (f(n), value(v));
             assert_eq!(
                 packed.set(Part::Holders, &f, &v),
                 model.set(Part::Holders, &f, &v)
             );
         }
-        Change::DelOwner(n) => {
+        FieldChange::DelOwner(n) => {
             assert_eq!(
                 packed.del(Part::Owners, &f(n)),
                 model.del(Part::Owners, &f(n))
             );
         }
-        Change::DelRecord(n, c) => {
+        FieldChange::DelRecord(n, c) => {
             let (f, c) = (f(n), crawl(c));
             let part = Part::Records(&c);
             assert_eq!(packed.del(part, &f), model.del(part, &f));
         }
-        Change::DelHolders(n) => {
+        FieldChange::DelHolders(n) => {
             assert_eq!(
                 packed.del(Part::Holders, &f(n)),
                 model.del(Part::Holders, &f(n))
             );
         }
-        Change::Expect(n) => packed.expect(b"", n.into()),
-        Change::Copy => {
+        FieldChange::Expect(n) => packed.expect(b"", n.into()),
+        FieldChange::Copy => {
             let copy = packed.clone();
             assert!(copy.memory() <= packed.memory());
             *packed = copy;
@@ -487,7 +487,7 @@ fn what_was_announced_makes_no_difference_but_room() {
 fn all_memory_moves_and_nothing_changes() {
     let (mut packed, mut model) = (Packed::default(), Model::default());
     for n in 0..3_000_u32 {
-        let change = Change::New(n as u8, (n % 6) as u8, n as u16);
+        let change = FieldChange::New(n as u8, (n % 6) as u8, n as u16);
         apply(change, &mut packed, &mut model);
         let (f, v) = (sha256(n), value(n as u16));
         assert_eq!(packed.put_new(b"c", &f, &v), model.put_new(b"c", &f, &v));

@@ -22,7 +22,7 @@ use super::error::Error;
 use super::template::{Groups, Template};
 
 pub use clause::{Clause, FieldTest};
-pub use resolve::{Bounds, CLAUSES, Resolver};
+pub use resolve::{Bounds, MAX_CLAUSES, Resolver};
 
 /// Maximum length of an expression, in bytes.
 pub const EXPRESSION_BYTES: usize = 1 << 20;
@@ -122,8 +122,8 @@ impl Expression {
     /// # Errors
     /// `TOOBIG`.
     pub fn check_parts(&self) -> Result<(), Error> {
-        if self.parts() > CLAUSES {
-            Err(resolve::too_many(CLAUSES))
+        if self.parts() > MAX_CLAUSES {
+            Err(resolve::too_many(MAX_CLAUSES))
         } else {
             Ok(())
         }

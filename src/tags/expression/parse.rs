@@ -2,8 +2,8 @@
 
 use super::{EXPRESSION_BYTES, Error, Expression, Groups, Template, Test};
 
-/// How deep `(` and `!` may nest.
-const DEPTH: usize = 100;
+/// Maximum depth of `(` and `!` in each other.
+const MAX_DEPTH: usize = 100;
 
 /// Reads an expression. Without `groups` a `$` has no meaning.
 pub fn parse(text: &[u8], groups: Option<&Groups>) -> Result<Expression, Error> {
@@ -110,9 +110,9 @@ impl Parser<'_> {
     }
 
     fn one(&mut self, depth: usize) -> Result<Expression, Error> {
-        if depth > DEPTH {
+        if depth > MAX_DEPTH {
             return Err(Error::syntax(
-                format!("'(' and '!' nested more than {DEPTH} deep"),
+                format!("'(' and '!' nested more than {MAX_DEPTH} deep"),
                 self.at,
             ));
         }

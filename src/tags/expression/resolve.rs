@@ -11,12 +11,12 @@ use crate::tags::filter::limits;
 use crate::tags::point::{Named, Points};
 use host::text::Shown;
 
-/// How many points may stand in each other.
-const DEPTH: usize = 16;
+/// Maximum depth of points in points.
+const MAX_DEPTH: usize = 16;
 
-/// How many parts a condition may have with all points in their place. Making that many takes some tens of
+/// Maximum number of parts of a condition with all points in their place. Making that many takes some tens of
 /// milliseconds.
-pub const CLAUSES: usize = 1 << 18;
+pub const MAX_CLAUSES: usize = 1 << 18;
 /// How many parts are made on the server's main thread.
 const FEW_CLAUSES: usize = 1 << 12;
 /// How large its regular expressions may be together, in bytes of plain text that take as long to compile: a
@@ -42,7 +42,7 @@ impl Bounds {
     };
     /// For another thread.
     pub const WIDE: Bounds = Bounds {
-        parts: CLAUSES,
+        parts: MAX_CLAUSES,
         pattern_bytes: PATTERN_BYTES,
     };
 }
@@ -109,9 +109,9 @@ impl<'a> Resolver<'a> {
         if within.iter().any(|outer| **outer == *name) {
             return Err(Error::Cycle(name.into()));
         }
-        if within.len() >= DEPTH {
+        if within.len() >= MAX_DEPTH {
             return Err(Error::TooBig(format!(
-                "access points nested more than {DEPTH} deep, at '{}'",
+                "access points nested more than {MAX_DEPTH} deep, at '{}'",
                 Shown(name)
             )));
         }

@@ -39,7 +39,7 @@ pub struct Tables {
     wait: u32,
     /// Values between attempts.
     pause: u32,
-    state: State,
+    state: Learning,
     counts: [[u32; CLASSES]; NUMBERS],
     memory: usize,
 }
@@ -55,18 +55,18 @@ struct Used {
     chunks: u32,
 }
 
-enum State {
+enum Learning {
     Waiting,
     Sampling(Sample),
     Training(Box<Training>),
 }
 
-impl State {
+impl Learning {
     fn memory(&self) -> usize {
         match self {
-            State::Waiting => 0,
-            State::Sampling(sample) => sample.memory(),
-            State::Training(training) => training.memory(),
+            Learning::Waiting => 0,
+            Learning::Sampling(sample) => sample.memory(),
+            Learning::Training(training) => training.memory(),
         }
     }
 }
@@ -79,7 +79,7 @@ impl Default for Tables {
             matchers: Vec::new(),
             wait: FIRST,
             pause: LATER,
-            state: State::Waiting,
+            state: Learning::Waiting,
             counts: [[0; CLASSES]; NUMBERS],
             memory: 0,
         }
@@ -175,24 +175,24 @@ impl Tables {
             self.learn_now(text);
             self.memory += self.state.memory();
             self.wait = match &self.state {
-                State::Waiting => {
+                Learning::Waiting => {
                     let later = (self.pause * 4).min(LATEST);
                     std::mem::replace(&mut self.pause, later)
                 }
-                State::Sampling(_) => ONE_IN,
-                State::Training(_) => STEP_EACH,
+                Learning::Sampling(_) => ONE_IN,
+                Learning::Training(_) => STEP_EACH,
             };
         }
     }
 
     fn learn_now(&mut self, text: &[u8]) {
         match &mut self.state {
-            State::Waiting => {
+            Learning::Waiting => {
                 if self.free_number().is_some() {
-                    self.state = State::Sampling(Sample::default());
+                    self.state = Learning::Sampling(Sample::default());
                 }
             }
-            State::Sampling(sample) => {
+            Learning::Sampling(sample) => {
                 sample.push(text);
                 let is_first = self.pause == LATER;
                 if sample.len() >= SAMPLES[usize::from(!is_first)] {
@@ -200,15 +200,15 @@ impl Tables {
                     let classes = self.counts.map(|counts| Classes::new(&counts));
                     // What is recent counts more.
                     self.counts = self.counts.map(|counts| counts.map(|count| count / 4));
-                    self.state = State::Training(Box::new(Training::new(sample, classes)));
+                    self.state = Learning::Training(Box::new(Training::new(sample, classes)));
                 }
             }
-            State::Training(training) => {
+            Learning::Training(training) => {
                 let Some((table, sample)) = training.step() else {
                     return;
                 };
                 self.compare(table, &sample);
-                self.state = State::Waiting;
+                self.state = Learning::Waiting;
             }
         }
     }

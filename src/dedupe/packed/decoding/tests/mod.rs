@@ -332,9 +332,9 @@ fn any_value() -> impl Strategy<Value = Vec<u8>> {
 }
 
 /// A change: what, in which of some crawls, of which field, to what.
-type Change = (u8, u8, Vec<u8>, Vec<u8>);
+type RawChange = (u8, u8, Vec<u8>, Vec<u8>);
 
-fn apply(packed: &mut Packed, (what, crawl, field, value): &Change) {
+fn apply(packed: &mut Packed, (what, crawl, field, value): &RawChange) {
     let id = [&b""[..], b"a", b"b", b"nobody"][usize::from(*crawl % 4)];
     match what % 9 {
         0..=3 => drop(packed.put_new(id, field, value)),
