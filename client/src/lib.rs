@@ -18,3 +18,8 @@ pub use reply::{as_optional_text, as_text};
 pub use server::{
     Answer, Ask, AsyncServer, Batch, Call, Code, Error, Options, Pending, Server, Steps, Unsent,
 };
+
+/// The example of the README compiles and runs.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -23,3 +23,8 @@ pub mod zipnum;
 
 pub use self::error::Error;
 pub use self::work::{Progress, Work};
+
+/// The example of the README compiles and runs.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -34,3 +34,8 @@ pub use field::{Field, UnknownField};
 pub use filter::{Dialect, Filter, FilterError};
 pub use line::{BadLine, Format, Line, Lines, Read, lines};
 pub use pattern::{Anchor, BadPattern, Limits, Pattern};
+
+/// The example of the README compiles and runs.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -15,3 +15,8 @@ pub mod sizes;
 pub mod slices;
 pub mod text;
 pub mod turns;
+
+/// The example of the README compiles and runs.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -48,3 +48,8 @@ pub use self::raw::{Raw, RawCaches, RawMetadataCache};
 pub use self::request::reasons;
 pub use self::request::{IndexRequestClient, Parcel};
 pub use crawlspace_archive::{Error, Progress, Work};
+
+/// The example of the README compiles and runs.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

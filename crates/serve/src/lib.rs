@@ -95,3 +95,8 @@ impl Federation {
         self.collections.iter().find(|one| *one.name == *name)
     }
 }
+
+/// The example of the README compiles and runs.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

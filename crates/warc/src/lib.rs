@@ -21,3 +21,8 @@ pub use reader::{Extent, MAX_HEADER, Reader};
 pub use record::{Header, RecordType};
 pub use revisit::Revisit;
 pub use writer::{Compression, Writer};
+
+/// The example of the README compiles and runs.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
