@@ -55,7 +55,7 @@ impl Returns {
             ("INDEX", Returns::Index),
             ("BITS", Returns::Bits),
             ("COUNT", Returns::Count),
-            ("MAX_TAGS", Returns::Tags),
+            ("TAGS", Returns::Tags),
         ];
         let found = names
             .iter()
