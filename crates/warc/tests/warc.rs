@@ -45,6 +45,24 @@ fn error(file: &[u8]) -> Error {
 }
 
 #[test]
+fn lines_of_a_header_may_end_with_lf_alone() {
+    let file = b"WARC/1.0\nWARC-Type: resource\nContent-Length: 2\n\nhi\r\n\r\n";
+    let mut reader = Reader::new("lf.warc", &file[..]);
+    let record = reader.next().unwrap().unwrap();
+    assert_eq!(record.header().record_type(), RecordType::Resource);
+    assert_eq!(record.finish().unwrap().size, file.len() as u64);
+    assert!(reader.next().unwrap().is_none());
+    // The end of a record is CRLF CRLF: with less, the length may be wrong.
+    let file = b"WARC/1.0\nWARC-Type: resource\nContent-Length: 2\n\nhi\n\n";
+    let mut reader = Reader::new("lf.warc", &file[..]);
+    let error = reader.next().unwrap().unwrap().finish().unwrap_err();
+    assert!(
+        matches!(error.problem, Problem::ContentLength(2)),
+        "{error}"
+    );
+}
+
+#[test]
 fn each_gzip_member_is_found_where_it_lies() {
     let members = [
         gzip(&response(
