@@ -53,7 +53,7 @@ fn lines_of_a_header_may_end_with_lf_alone() {
     assert_eq!(record.finish().unwrap().size, file.len() as u64);
     assert!(reader.next().unwrap().is_none());
     // The end of a record is CRLF CRLF: with less, the length may be wrong.
-    let file = b"WARC/1.0\nWARC-Type: resource\nContent-Length: 2\n\nhi\n\n";
+    let file = b"WARC/1.0\nWARC-Type: resource\nContent-Length: 2\n\nhi\n\nWARC/1.0\n";
     let mut reader = Reader::new("lf.warc", &file[..]);
     let error = reader.next().unwrap().unwrap().finish().unwrap_err();
     assert!(
