@@ -106,11 +106,12 @@ impl fmt::Display for Error {
                 error,
             } => {
                 write!(out, "{}: cannot {action}: {error}", path.display())?;
-                match self.is_full() {
-                    true => out.write_str(
+                if self.is_full() {
+                    out.write_str(
                         "; nothing is left half-written: make room (crawlspace index gc) and try again",
-                    ),
-                    false => Ok(()),
+                    )
+                } else {
+                    Ok(())
                 }
             }
             Error::Warc(error) => error.fmt(out),

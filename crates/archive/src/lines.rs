@@ -12,8 +12,8 @@ use memchr::memchr;
 pub const MAX_LINE: usize = 1024 * 1024;
 
 /// How many bad lines of a [`Tally`] are named, and how much of each is shown.
-const EXAMPLES: usize = 5;
-const SHOWN: usize = 120;
+const MAX_EXAMPLES: usize = 5;
+const MAX_SHOWN: usize = 120;
 
 /// What is wrong with a line. [`Display`](fmt::Display) says it to people, and `Bad::name` is short and always the
 /// same.
@@ -90,9 +90,9 @@ pub struct Reader<R> {
 }
 
 /// Where a line is.
-enum Place {
+enum NextLine {
     /// That many bytes at the beginning of the input's buffer.
-    Ahead(usize),
+    Buffered(usize),
     Joined,
     TooLong,
     End,
@@ -122,11 +122,11 @@ impl<R: BufRead> Reader<R> {
     pub fn next(&mut self) -> io::Result<Option<Result<&[u8], Bad>>> {
         loop {
             match self.find()? {
-                Place::End => return Ok(None),
-                Place::TooLong => return Ok(Some(Err(Bad::TooLong))),
-                Place::Joined if is_blank(&self.joined) => {}
-                Place::Joined => return Ok(Some(Ok(without_end(&self.joined)))),
-                Place::Ahead(length) => {
+                NextLine::End => return Ok(None),
+                NextLine::TooLong => return Ok(Some(Err(Bad::TooLong))),
+                NextLine::Joined if is_blank(&self.joined) => {}
+                NextLine::Joined => return Ok(Some(Ok(without_end(&self.joined)))),
+                NextLine::Buffered(length) => {
                     // It is there already, so nothing is read.
                     let line = self.input.fill_buf()?.get(..length).unwrap_or_default();
                     if is_blank(line) {
@@ -139,26 +139,27 @@ impl<R: BufRead> Reader<R> {
         }
     }
 
-    fn find(&mut self) -> io::Result<Place> {
+    fn find(&mut self) -> io::Result<NextLine> {
         self.input.consume(std::mem::take(&mut self.taken));
-        let ahead = fill(&mut self.input)?;
-        if ahead.is_empty() {
-            return Ok(Place::End);
+        let buffer = fill(&mut self.input)?;
+        if buffer.is_empty() {
+            return Ok(NextLine::End);
         }
         self.number += 1;
-        if let Some(end) = memchr(b'\n', ahead) {
+        if let Some(end) = memchr(b'\n', buffer) {
             self.taken = end + 1;
-            return Ok(match end <= MAX_LINE {
-                true => Place::Ahead(end),
-                false => Place::TooLong,
+            return Ok(if end <= MAX_LINE {
+                NextLine::Buffered(end)
+            } else {
+                NextLine::TooLong
             });
         }
         self.joined.clear();
         let mut too_long = false;
         loop {
-            let ahead = fill(&mut self.input)?;
-            let end = memchr(b'\n', ahead);
-            let part = ahead.get(..end.unwrap_or(ahead.len())).unwrap_or(ahead);
+            let buffer = fill(&mut self.input)?;
+            let end = memchr(b'\n', buffer);
+            let part = buffer.get(..end.unwrap_or(buffer.len())).unwrap_or(buffer);
             too_long |= part.len() > MAX_LINE - self.joined.len();
             if !too_long {
                 self.joined.extend_from_slice(part);
@@ -169,9 +170,10 @@ impl<R: BufRead> Reader<R> {
                 break;
             }
         }
-        Ok(match too_long {
-            true => Place::TooLong,
-            false => Place::Joined,
+        Ok(if too_long {
+            NextLine::TooLong
+        } else {
+            NextLine::Joined
         })
     }
 }
@@ -207,13 +209,14 @@ impl Tally {
     /// Counts a bad line. `line` is what there is of it; nothing when it was too long.
     pub fn add(&mut self, file: &str, number: u64, line: &[u8], bad: Bad) {
         *self.counts.entry(bad.name()).or_default() += 1;
-        if self.examples.len() < EXAMPLES {
-            let shown = line.get(..SHOWN).unwrap_or(line).escape_ascii();
-            let more = if line.len() > SHOWN { "…" } else { "" };
+        if self.examples.len() < MAX_EXAMPLES {
+            let shown = line.get(..MAX_SHOWN).unwrap_or(line).escape_ascii();
+            let more = if line.len() > MAX_SHOWN { "…" } else { "" };
             let file = file.escape_debug();
-            self.examples.push(match line.is_empty() {
-                true => format!("{file}, line {number}: {bad}"),
-                false => format!("{file}, line {number}: {bad}: {shown}{more}"),
+            self.examples.push(if line.is_empty() {
+                format!("{file}, line {number}: {bad}")
+            } else {
+                format!("{file}, line {number}: {bad}: {shown}{more}")
             });
         }
     }
@@ -223,7 +226,7 @@ impl Tally {
         for (name, count) in &other.counts {
             *self.counts.entry(name).or_default() += count;
         }
-        let room = EXAMPLES.saturating_sub(self.examples.len());
+        let room = MAX_EXAMPLES.saturating_sub(self.examples.len());
         self.examples
             .extend(other.examples.iter().take(room).cloned());
     }

@@ -78,9 +78,10 @@ impl Timestamp {
                 };
                 number = number * 10 + digit;
             }
-            match given.len() < width {
-                true => Some(number.clamp(lowest, highest)),
-                false => (lowest..=highest).contains(&number).then_some(number),
+            if given.len() < width {
+                Some(number.clamp(lowest, highest))
+            } else {
+                (lowest..=highest).contains(&number).then_some(number)
             }
         };
         let year = part(0, 0, 9999)?;

@@ -50,9 +50,10 @@ impl Work {
     /// # Errors
     /// [`Error::Cancelled`] when not.
     pub fn check(&self) -> Result<(), Error> {
-        match self.0.cancelled.load(Ordering::Relaxed) {
-            true => Err(Error::Cancelled),
-            false => Ok(()),
+        if self.0.cancelled.load(Ordering::Relaxed) {
+            Err(Error::Cancelled)
+        } else {
+            Ok(())
         }
     }
 

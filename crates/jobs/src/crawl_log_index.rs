@@ -17,6 +17,7 @@ use super::{
     Combine, CombiningMultiFileBasedCache, Draft, Entry, Error, JobId, JobSet, Missing,
     MultiFileBasedCache, Options, Prepared, Work,
 };
+use crawlspace_archive::lines::MAX_LINE;
 use crawlspace_archive::sort::{Sorted, Sorter};
 use crawlspace_archive::zipnum::{self, Writer};
 
@@ -108,9 +109,10 @@ impl<F: Flavoured> CrawlLogIndex<F> {
                 work,
             )
         };
-        match anew {
-            true => cache.rebuild(&set, work, build).map(Ok),
-            false => cache.cache(&set, work, build).map(Ok),
+        if anew {
+            cache.rebuild(&set, work, build).map(Ok)
+        } else {
+            cache.cache(&set, work, build).map(Ok)
         }
     }
 }
@@ -123,9 +125,10 @@ impl<F: Flavoured> Combine for CrawlLogIndex<F> {
         anew: bool,
         work: &Work,
     ) -> Result<Prepared, Error> {
-        let mut parts = match anew {
-            true => Vec::new(),
-            false => cache.parts_of(jobs, work)?,
+        let mut parts = if anew {
+            Vec::new()
+        } else {
+            cache.parts_of(jobs, work)?
         };
         let have: JobSet = parts
             .iter()
@@ -238,14 +241,15 @@ fn write_segment(
             let by_url_ends = line.len();
             row.push_by_digest(&mut line);
             let (of_url, of_digest) = line.split_at(by_url_ends);
-            if of_url.len().max(of_digest.len()) > zipnum::LONGEST {
+            if of_url.len().max(of_digest.len()) > MAX_LINE {
                 too_long += 1;
                 return Ok(());
             }
             by_url.push(of_url)?;
-            match of_digest.is_empty() {
-                true => Ok(()),
-                false => by_digest.push(of_digest),
+            if of_digest.is_empty() {
+                Ok(())
+            } else {
+                by_digest.push(of_digest)
             }
         },
     )?;

@@ -15,7 +15,6 @@
 //! All of them are a [`FileBasedCache`]: whoever asks for an item gets it from the cache or builds it, and never do
 //! two build the same one, in whatever threads and processes they are.
 
-mod ahead;
 mod cache;
 mod caches;
 mod cdx_index;
@@ -30,6 +29,7 @@ pub mod metadata;
 mod missing;
 pub mod operations;
 mod raw;
+mod read_ahead;
 mod request;
 
 pub use self::cache::{

@@ -56,13 +56,14 @@ impl Line<'_> {
         if uri.is_empty() || !may_begin(uri) {
             return Err("it has no URL");
         }
-        let uri = match uri.contains(&b' ') {
-            true => Cow::Owned(
+        let uri = if uri.contains(&b' ') {
+            Cow::Owned(
                 uri.split(|&byte| byte == b' ')
                     .collect::<Vec<_>>()
                     .join(&b"%20"[..]),
-            ),
-            false => Cow::Borrowed(*uri),
+            )
+        } else {
+            Cow::Borrowed(*uri)
         };
         Ok(Line {
             uri,
@@ -79,10 +80,12 @@ impl Line<'_> {
         let is_web = [&b"http:"[..], b"https:"]
             .iter()
             .any(|scheme| self.uri.starts_with(scheme));
-        let (kind, media_type) = match is_web {
-            true => ("response", &b"application/http; msgtype=response"[..]),
-            false if self.uri.starts_with(BEGIN) => ("warcinfo", self.media_type),
-            false => ("resource", self.media_type),
+        let (kind, media_type) = if is_web {
+            ("response", &b"application/http; msgtype=response"[..])
+        } else if self.uri.starts_with(BEGIN) {
+            ("warcinfo", self.media_type)
+        } else {
+            ("resource", self.media_type)
         };
         let date = iso(self.date);
         let length = self.length.to_string();

@@ -224,9 +224,10 @@ impl<R: BufRead> Reader<R> {
     }
 
     pub(super) fn finish(&mut self) -> Result<Extent, Error> {
-        let outcome = match self.is_arc {
-            true => self.end_arc_record(),
-            false => self.end_warc_record(),
+        let outcome = if self.is_arc {
+            self.end_arc_record()
+        } else {
+            self.end_warc_record()
         };
         match outcome {
             Ok(true) => {}
@@ -255,9 +256,10 @@ impl<R: BufRead> Reader<R> {
         if !self.skip_block()? || !self.fill(&mut end)? {
             return Ok(false);
         }
-        match &end == b"\r\n\r\n" {
-            true => Ok(true),
-            false => Err(Problem::ContentLength(self.content_length)),
+        if &end == b"\r\n\r\n" {
+            Ok(true)
+        } else {
+            Err(Problem::ContentLength(self.content_length))
         }
     }
 
@@ -280,9 +282,10 @@ impl<R: BufRead> Reader<R> {
             }
             self.input.consume(ends);
         }
-        match is_closed {
-            true => Ok(true),
-            false => Err(Problem::ContentLength(self.content_length)),
+        if is_closed {
+            Ok(true)
+        } else {
+            Err(Problem::ContentLength(self.content_length))
         }
     }
 
@@ -321,14 +324,17 @@ impl<R: BufRead> Reader<R> {
             self.input.close_member();
             return Ok(());
         }
-        let is_record = match self.is_arc {
-            true => arc::may_begin(rest),
-            false => begins_like(rest, b"WARC/"),
+        let is_record = if self.is_arc {
+            arc::may_begin(rest)
+        } else {
+            begins_like(rest, b"WARC/")
         };
-        match is_record {
-            true if self.shared_members => Ok(()),
-            true => Err(Problem::NotRecordCompressed),
-            false => Err(Problem::ContentLength(self.content_length)),
+        if !is_record {
+            Err(Problem::ContentLength(self.content_length))
+        } else if self.shared_members {
+            Ok(())
+        } else {
+            Err(Problem::NotRecordCompressed)
         }
     }
 

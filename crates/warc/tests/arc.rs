@@ -42,6 +42,15 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
     member.finish().unwrap()
 }
 
+/// All records as a file, each a gzip member of its own if `packed`.
+fn file_of_records(packed: bool) -> Vec<u8> {
+    let mut records = records();
+    if packed {
+        records = records.iter().map(|record| gzip(record)).collect();
+    }
+    records.concat()
+}
+
 type Seen = (RecordType, String, Vec<u8>, Extent);
 
 fn read<R: BufRead>(mut reader: Reader<R>) -> Result<Vec<Seen>, Error> {
@@ -196,10 +205,7 @@ proptest! {
 
     #[test]
     fn nothing_depends_on_how_much_comes_at_once(step in 1usize..20, packed in any::<bool>()) {
-        let file = match packed {
-            true => records().iter().map(|record| gzip(record)).collect::<Vec<_>>().concat(),
-            false => records().concat(),
-        };
+        let file = file_of_records(packed);
         let slow = std::io::BufReader::new(Slow(&file, step));
         prop_assert_eq!(read(Reader::new("a.arc", slow)).unwrap(), all(&file).unwrap());
         let slow = std::io::BufReader::new(Slow(&file, step));
@@ -211,10 +217,7 @@ proptest! {
 
     #[test]
     fn a_file_that_is_cut_off_gives_what_stands_before_the_cut(at in any::<proptest::sample::Index>(), packed in any::<bool>()) {
-        let file = match packed {
-            true => records().iter().map(|record| gzip(record)).collect::<Vec<_>>().concat(),
-            false => records().concat(),
-        };
+        let file = file_of_records(packed);
         let at = at.index(file.len());
         let whole = all(&file).unwrap();
         match all(&file[..at]) {
@@ -236,10 +239,7 @@ proptest! {
         changes in proptest::collection::vec((any::<proptest::sample::Index>(), any::<u8>()), 1..4),
         packed in any::<bool>(),
     ) {
-        let mut file = match packed {
-            true => records().iter().map(|record| gzip(record)).collect::<Vec<_>>().concat(),
-            false => records().concat(),
-        };
+        let mut file = file_of_records(packed);
         for (at, byte) in changes {
             let at = at.index(file.len());
             file[at] = byte;

@@ -24,9 +24,10 @@ impl<'a> Fields<'a> {
     #[inline]
     pub fn next_field(&mut self) -> &'a str {
         let text = self.rest.trim_ascii_start();
-        let end = match self.spaces {
-            true => memchr(b' ', text.as_bytes()),
-            false => text.bytes().position(|byte| byte.is_ascii_whitespace()),
+        let end = if self.spaces {
+            memchr(b' ', text.as_bytes())
+        } else {
+            text.bytes().position(|byte| byte.is_ascii_whitespace())
         };
         let (field, rest) = text.split_at(end.unwrap_or(text.len()));
         self.rest = rest;

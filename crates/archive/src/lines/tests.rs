@@ -102,7 +102,7 @@ fn a_tally_names_the_first_few_and_counts_all() {
     let counts: Vec<_> = other.counts().collect();
     assert_eq!(counts, [("date", 9), ("too long", 1)]);
     assert_eq!(other.to_string(), "10 bad lines (9 date, 1 too long)");
-    assert_eq!(other.examples().len(), EXAMPLES);
+    assert_eq!(other.examples().len(), MAX_EXAMPLES);
     assert_eq!(
         other.examples()[0],
         "o\\nther, line 3: it is longer than 1048576 bytes"

@@ -12,7 +12,7 @@ use hyper::body::Incoming;
 use tokio::time::{Instant, Sleep, sleep};
 
 use super::connection::Connection;
-use super::pool::{Place, Pool};
+use super::pool::{Pool, Server};
 use super::unpack::Unpack;
 use super::{SourceError, innermost};
 
@@ -35,13 +35,13 @@ struct Open {
     connection: Connection,
     incoming: Incoming,
     pool: Arc<Pool>,
-    place: Place,
+    server: Server,
 }
 
 impl Body {
     pub(crate) fn new(
         (connection, incoming): (Connection, Incoming),
-        (pool, place): (Arc<Pool>, Place),
+        (pool, server): (Arc<Pool>, Server),
         is_gzip: bool,
         silence: Duration,
         most: u64,
@@ -51,7 +51,7 @@ impl Body {
                 connection,
                 incoming,
                 pool,
-                place,
+                server,
             }),
             unpack: is_gzip.then(Unpack::new),
             silence,
@@ -101,12 +101,14 @@ impl Body {
                 if let Some(Open {
                     mut connection,
                     pool,
-                    place,
+                    server,
                     ..
                 }) = self.open.take()
                     && connection.poll_is_free(cx)
                 {
-                    pool.put(place, connection);
+                    if connection.poll_is_free(cx) {
+                        pool.put(server, connection);
+                    }
                 }
                 Poll::Ready(None)
             }
@@ -160,9 +162,10 @@ impl Stream for Body {
         Poll::Ready(match next {
             Some(Ok(bytes)) => {
                 body.given = body.given.saturating_add(bytes.len() as u64);
-                match body.given > body.most {
-                    true => Some(Err(body.give_up(too_large(body.most)))),
-                    false => Some(Ok(bytes)),
+                if body.given > body.most {
+                    Some(Err(body.give_up(too_large(body.most))))
+                } else {
+                    Some(Ok(bytes))
                 }
             }
             Some(Err(error)) => Some(Err(body.give_up(error))),

@@ -18,7 +18,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
 /// Limit of the head of an answer, in bytes. `Link` fields of memento archives are the longest there are.
-const HEAD: usize = 128 << 10;
+const MAX_HEAD: usize = 128 << 10;
 
 /// What bytes go over.
 #[derive(Debug)]
@@ -99,7 +99,7 @@ pub(super) struct Connection {
 impl Connection {
     pub(crate) async fn new(wire: Wire) -> Result<Connection, hyper::Error> {
         let (sender, driver) = http1::Builder::new()
-            .max_buf_size(HEAD)
+            .max_buf_size(MAX_HEAD)
             // There are servers of all ages.
             .allow_spaces_after_header_name_in_responses(true)
             .allow_obsolete_multiline_headers_in_responses(true)

@@ -27,7 +27,6 @@ use crate::source::{Limits, SourceError};
 use crate::tls;
 
 mod body;
-pub mod circle;
 mod connection;
 pub mod exchange;
 mod guard;
@@ -36,13 +35,14 @@ mod network;
 mod pool;
 mod redirect;
 mod unpack;
+pub mod via;
 
 use body::{Body, too_large};
 use connection::{Connection, Wire};
 pub use guard::Guard;
 use names::Names;
 pub use network::Network;
-use pool::{Place, Pool};
+use pool::{Pool, Server};
 
 /// Who asks.
 const AGENT: HeaderValue =
@@ -50,7 +50,7 @@ const AGENT: HeaderValue =
 /// Delay after which another address of the same host is tried beside those before it.
 const STAGGER: Duration = Duration::from_millis(250);
 /// Maximum number of redirects followed for one request.
-const REDIRECTS: usize = 10;
+pub(crate) const MAX_REDIRECTS: usize = 10;
 
 /// The way to other servers, shared by everything that fetches.
 pub struct Net {
@@ -88,7 +88,7 @@ impl Request {
 }
 
 /// An answer whose head is there, and whose body is read as it comes.
-pub struct Answer {
+pub struct Response {
     /// The HTTP status.
     pub status: u16,
     /// The header.
@@ -158,9 +158,9 @@ impl Net {
     ///
     /// # Errors
     /// When no head of an answer comes in time, whatever its status.
-    pub async fn send(&self, request: Request, limits: &Limits) -> Result<Answer, SourceError> {
+    pub async fn send(&self, request: Request, limits: &Limits) -> Result<Response, SourceError> {
         let mut request = request;
-        for _ in 0..=REDIRECTS {
+        for _ in 0..=MAX_REDIRECTS {
             let answer = self.send_once(&request, limits).await?;
             match redirect::next(&request, &answer)? {
                 Some(next) => request = next,
@@ -168,7 +168,7 @@ impl Net {
             }
         }
         Err(SourceError::Answer(format!(
-            "it sends on to other places more than {REDIRECTS} times"
+            "it sends on to other places more than {MAX_REDIRECTS} times"
         )))
     }
 
@@ -180,20 +180,20 @@ impl Net {
         &self,
         request: &Request,
         limits: &Limits,
-    ) -> Result<Answer, SourceError> {
-        let place = place(&request.url)?;
+    ) -> Result<Response, SourceError> {
+        let server = server_of(&request.url)?;
         let unpacks =
             !request.headers.contains_key(ACCEPT_ENCODING) && !request.headers.contains_key(RANGE);
         let deadline = Instant::now() + limits.first;
         // A kept connection may have been closed at the other end, which is found out when it is used. Nothing is
         // sent over one that would do harm if it came twice.
         let safe = matches!(request.method, Method::GET | Method::HEAD);
-        if let Some(mut connection) = self.kept(&place).await.filter(|_| safe) {
+        if let Some(mut connection) = self.kept(&server).await.filter(|_| safe) {
             let asked = connection.ask(message(request, unpacks)?);
             match timeout_at(deadline, asked).await {
                 Err(_) => return Err(SourceError::Timeout),
                 Ok(Ok(answer)) => {
-                    return self.answer(request, place, unpacks, limits, (connection, answer));
+                    return self.answer(request, server, unpacks, limits, (connection, answer));
                 }
                 Ok(Err(error)) if error.is_parse() => return Err(no_answer(&error)),
                 Ok(Err(_)) => {}
@@ -211,7 +211,7 @@ impl Net {
             .await
             .map_err(|_| SourceError::Timeout)?;
         let answer = asked.map_err(|error| no_answer(&error))?;
-        self.answer(request, place, unpacks, limits, (connection, answer))
+        self.answer(request, server, unpacks, limits, (connection, answer))
     }
 
     /// A connection to the host of a URL, over TLS where it says so.
@@ -219,7 +219,7 @@ impl Net {
     /// # Errors
     /// When there is none within that time, or none that may be.
     async fn connect(&self, url: &Url, within: Duration) -> Result<Wire, SourceError> {
-        let (is_tls, host, port) = place(url)?;
+        let (is_tls, host, port) = server_of(url)?;
         let connecting = async {
             let addresses = self.resolve(&host, port).await?;
             let stream = any_of(addresses).await;
@@ -249,9 +249,9 @@ impl Net {
     }
 
     /// One that was kept and is still alive, as far as can be known.
-    async fn kept(&self, place: &Place) -> Option<Connection> {
+    async fn kept(&self, server: &Server) -> Option<Connection> {
         loop {
-            let mut connection = self.pool.take(place)?;
+            let mut connection = self.pool.take(server)?;
             let is_free =
                 std::future::poll_fn(|cx| std::task::Poll::Ready(connection.poll_is_free(cx)));
             if is_free.await {
@@ -263,11 +263,11 @@ impl Net {
     fn answer(
         &self,
         request: &Request,
-        place: Place,
+        server: Server,
         unpacks: bool,
         limits: &Limits,
         (mut connection, answer): (Connection, http::Response<Incoming>),
-    ) -> Result<Answer, SourceError> {
+    ) -> Result<Response, SourceError> {
         let (head, incoming) = answer.into_parts();
         let mut headers = head.headers;
         // What is announced as too much is not waited for.
@@ -282,15 +282,15 @@ impl Net {
         let body = if incoming.is_end_stream() {
             let waker = futures_util::task::noop_waker();
             if connection.poll_is_free(&mut std::task::Context::from_waker(&waker)) {
-                self.pool.put(place, connection);
+                self.pool.put(server, connection);
             }
             stream::empty().boxed()
         } else {
             let exchange = (connection, incoming);
-            let home = (self.pool.clone(), place);
+            let home = (self.pool.clone(), server);
             Body::new(exchange, home, is_gzip, limits.silence, limits.bytes).boxed()
         };
-        Ok(Answer {
+        Ok(Response {
             status: head.status.as_u16(),
             headers,
             url: request.url.clone(),
@@ -311,12 +311,13 @@ async fn any_of(addresses: Vec<SocketAddr>) -> std::io::Result<TcpStream> {
         if let Some(address) = next {
             attempts.push(Box::pin(TcpStream::connect(address)));
         }
-        let tried = match is_last {
-            true => attempts.next().await,
-            false => match timeout(STAGGER, attempts.next()).await {
+        let tried = if is_last {
+            attempts.next().await
+        } else {
+            match timeout(STAGGER, attempts.next()).await {
                 Ok(tried) => tried,
                 Err(_) => continue,
-            },
+            }
         };
         match tried {
             Some(Ok(stream)) => return Ok(stream),
@@ -328,7 +329,7 @@ async fn any_of(addresses: Vec<SocketAddr>) -> std::io::Result<TcpStream> {
 }
 
 /// Where the server of a URL is.
-fn place(url: &Url) -> Result<Place, SourceError> {
+fn server_of(url: &Url) -> Result<Server, SourceError> {
     let is_tls = match url.scheme() {
         "http" => false,
         "https" => true,
@@ -372,7 +373,7 @@ fn message(request: &Request, unpacks: bool) -> Result<http::Request<Full<Bytes>
             redirect::credentials(url).ok_or_else(|| wrong("the name in this URL"))?,
         );
     }
-    if let Some(via) = circle::via() {
+    if let Some(via) = via::current() {
         headers.insert(VIA, via);
     }
     for name in request.headers.keys() {

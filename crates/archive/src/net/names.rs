@@ -13,32 +13,32 @@ use url::Host;
 /// Limit of look-ups at a time. A look-up by the system's resolver cannot be cancelled, and takes a thread.
 const MAX_LOOKUPS: usize = 64;
 /// How long the addresses of a name are cached.
-const KEPT: Duration = Duration::from_secs(30);
+const CACHED_FOR: Duration = Duration::from_secs(30);
 /// How long a failed look-up is cached.
-const KEPT_FAILURE: Duration = Duration::from_secs(1);
+const FAILURE_CACHED_FOR: Duration = Duration::from_secs(1);
 /// Maximum number of names cached.
 const MAX_NAMES: usize = 4096;
 
-type Found = Result<Arc<[IpAddr]>, Arc<str>>;
-type Asked = Shared<BoxFuture<'static, Found>>;
+type Resolved = Result<Arc<[IpAddr]>, Arc<str>>;
+type Lookup = Shared<BoxFuture<'static, Resolved>>;
 
 /// The system's resolver. Those who ask for the same name at the same time wait for the same answer, so that a name
 /// which takes long takes one thread, however many ask for it.
 pub(super) struct Names {
     turns: Arc<Semaphore>,
-    known: Mutex<HashMap<String, (Instant, Asked)>>,
+    cache: Mutex<HashMap<String, (Instant, Lookup)>>,
 }
 
 impl Names {
     pub(crate) fn new() -> Names {
         Names {
             turns: Arc::new(Semaphore::new(MAX_LOOKUPS)),
-            known: Mutex::new(HashMap::new()),
+            cache: Mutex::new(HashMap::new()),
         }
     }
 
     /// All addresses of a host, private or not. The error is what the system says.
-    pub(crate) async fn addresses(&self, host: &str) -> Found {
+    pub(crate) async fn addresses(&self, host: &str) -> Resolved {
         let bare = host
             .strip_prefix('[')
             .and_then(|rest| rest.strip_suffix(']'));
@@ -52,14 +52,14 @@ impl Names {
             Ok(Host::Domain(_)) => {}
             Err(error) => return Err(error.to_string().into()),
         }
-        if let Some(asked) = self.known(host) {
+        if let Some(asked) = self.cached(host) {
             return asked.await;
         }
         let Ok(turn) = self.turns.clone().acquire_owned().await else {
             return Err("the resolver is gone".into());
         };
         // Somebody else may have had a turn in the meantime.
-        if let Some(asked) = self.known(host) {
+        if let Some(asked) = self.cached(host) {
             drop(turn);
             return asked.await;
         }
@@ -76,38 +76,39 @@ impl Names {
     }
 
     /// What is known of a host already, or under way.
-    fn known(&self, host: &str) -> Option<Asked> {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let (since, asked) = known.get(host)?;
+    fn cached(&self, host: &str) -> Option<Lookup> {
+        let cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        let (since, asked) = cache.get(host)?;
         is_good(*since, asked).then(|| asked.clone())
     }
 
-    fn keep(&self, host: &str, asked: &Asked) {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.len() >= MAX_NAMES {
-            known.retain(|_, (since, asked)| is_good(*since, asked));
+    fn keep(&self, host: &str, asked: &Lookup) {
+        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        if cache.len() >= MAX_NAMES {
+            cache.retain(|_, (since, asked)| is_good(*since, asked));
         }
-        if known.len() < MAX_NAMES {
-            known.insert(host.to_owned(), (Instant::now(), asked.clone()));
+        if cache.len() < MAX_NAMES {
+            cache.insert(host.to_owned(), (Instant::now(), asked.clone()));
         }
     }
 }
 
-fn is_good(since: Instant, asked: &Asked) -> bool {
+fn is_good(since: Instant, asked: &Lookup) -> bool {
     match asked.peek() {
         None => true,
-        Some(Ok(_)) => since.elapsed() < KEPT,
-        Some(Err(_)) => since.elapsed() < KEPT_FAILURE,
+        Some(Ok(_)) => since.elapsed() < CACHED_FOR,
+        Some(Err(_)) => since.elapsed() < FAILURE_CACHED_FOR,
     }
 }
 
-fn look_up(name: &str) -> Found {
+fn look_up(name: &str) -> Resolved {
     match (name, 0).to_socket_addrs() {
         Ok(found) => {
             let found: Arc<[IpAddr]> = found.map(|address| address.ip()).collect();
-            match found.is_empty() {
-                false => Ok(found),
-                true => Err("it has no address".into()),
+            if found.is_empty() {
+                Err("it has no address".into())
+            } else {
+                Ok(found)
             }
         }
         Err(error) => Err(error.to_string().into()),

@@ -16,15 +16,15 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(20);
 const SWEEP: Duration = Duration::from_secs(5);
 
 /// A server: whether it is spoken to over TLS, its host, its port.
-pub(super) type Place = (bool, String, u16);
+pub(super) type Server = (bool, String, u16);
 
 /// Connections that nobody uses at the moment.
 pub(super) struct Pool {
-    state: Mutex<State>,
+    idle: Mutex<IdleConnections>,
 }
 
-struct State {
-    idle: HashMap<Place, Vec<(Instant, Connection)>>,
+struct IdleConnections {
+    by_server: HashMap<Server, Vec<(Instant, Connection)>>,
     count: usize,
     swept: Instant,
 }
@@ -32,8 +32,8 @@ struct State {
 impl Pool {
     pub(crate) fn new() -> Pool {
         Pool {
-            state: Mutex::new(State {
-                idle: HashMap::new(),
+            idle: Mutex::new(IdleConnections {
+                by_server: HashMap::new(),
                 count: 0,
                 swept: Instant::now(),
             }),
@@ -41,12 +41,12 @@ impl Pool {
     }
 
     /// The one that was used last. Those before it may grow old, and go.
-    pub(crate) fn take(&self, place: &Place) -> Option<Connection> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let old = state.sweep();
-        let taken = state.idle.get_mut(place).and_then(Vec::pop);
-        state.count -= usize::from(taken.is_some());
-        drop(state);
+    pub(crate) fn take(&self, server: &Server) -> Option<Connection> {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let old = idle.sweep();
+        let taken = idle.by_server.get_mut(server).and_then(Vec::pop);
+        idle.count -= usize::from(taken.is_some());
+        drop(idle);
         drop(old);
         taken
             .filter(|(since, _)| since.elapsed() < IDLE_TIMEOUT)
@@ -54,31 +54,31 @@ impl Pool {
     }
 
     /// Keeps a connection, or closes it when there are enough.
-    pub(crate) fn put(&self, place: Place, connection: Connection) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let old = state.sweep();
-        if state.count < MAX_IDLE {
-            let of_place = state.idle.entry(place).or_default();
-            if of_place.len() < MAX_PER_SERVER {
-                of_place.push((Instant::now(), connection));
-                state.count += 1;
+    pub(crate) fn put(&self, server: Server, connection: Connection) {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let old = idle.sweep();
+        if idle.count < MAX_IDLE {
+            let of_server = idle.by_server.entry(server).or_default();
+            if of_server.len() < MAX_PER_SERVER {
+                of_server.push((Instant::now(), connection));
+                idle.count += 1;
             }
         }
-        drop(state);
+        drop(idle);
         drop(old);
     }
 
     /// How many there are.
     #[cfg(test)]
     pub(crate) fn count(&self) -> usize {
-        self.state
+        self.idle
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .count
     }
 }
 
-impl State {
+impl IdleConnections {
     /// Takes out those that are too old. Closing them is left to the caller, who then holds no lock.
     fn sweep(&mut self) -> Vec<(Instant, Connection)> {
         if self.swept.elapsed() < SWEEP {
@@ -86,10 +86,10 @@ impl State {
         }
         self.swept = Instant::now();
         let mut old = Vec::new();
-        self.idle.retain(|_, of_place| {
-            let young = of_place.partition_point(|(since, _)| since.elapsed() >= IDLE_TIMEOUT);
-            old.extend(of_place.drain(..young));
-            !of_place.is_empty()
+        self.by_server.retain(|_, of_server| {
+            let young = of_server.partition_point(|(since, _)| since.elapsed() >= IDLE_TIMEOUT);
+            old.extend(of_server.drain(..young));
+            !of_server.is_empty()
         });
         self.count -= old.len();
         old

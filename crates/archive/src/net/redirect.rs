@@ -7,10 +7,10 @@ use http::{HeaderValue, Method};
 use percent_encoding::percent_decode_str;
 use url::Url;
 
-use super::{Answer, Request, SourceError};
+use super::{Request, Response, SourceError};
 
 /// The request that an answer asks to be sent instead. `None` when it asks for none.
-pub(super) fn next(request: &Request, answer: &Answer) -> Result<Option<Request>, SourceError> {
+pub(super) fn next(request: &Request, answer: &Response) -> Result<Option<Request>, SourceError> {
     if !matches!(answer.status, 301 | 302 | 303 | 307 | 308) {
         return Ok(None);
     }

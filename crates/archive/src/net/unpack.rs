@@ -99,9 +99,10 @@ mod tests {
                 all.extend_from_slice(&piece);
             }
         }
-        match unpack.is_complete() {
-            true => Ok(all),
-            false => Err("cut".to_owned()),
+        if unpack.is_complete() {
+            Ok(all)
+        } else {
+            Err("cut".to_owned())
         }
     }
 

@@ -39,8 +39,8 @@ impl Merge {
         if merge.gathered.len() > 0 {
             merge.heap.push(merge.readers.len());
         }
-        for place in (0..merge.heap.len() / 2).rev() {
-            merge.sift(place);
+        for slot in (0..merge.heap.len() / 2).rev() {
+            merge.sift(slot);
         }
         Ok(merge)
     }
@@ -86,22 +86,22 @@ impl Merge {
         }
     }
 
-    /// Moves what is at a place of the heap down to where it belongs.
-    fn sift(&mut self, mut place: usize) {
+    /// Moves what is at a slot of the heap down to where it belongs.
+    fn sift(&mut self, mut slot: usize) {
         loop {
-            let below = [2 * place + 1, 2 * place + 2];
-            let least = below.into_iter().fold(place, |least, other| {
+            let below = [2 * slot + 1, 2 * slot + 2];
+            let least = below.into_iter().fold(slot, |least, other| {
                 if self.is_less(other, least) {
                     other
                 } else {
                     least
                 }
             });
-            if least == place {
+            if least == slot {
                 return;
             }
-            self.heap.swap(place, least);
-            place = least;
+            self.heap.swap(slot, least);
+            slot = least;
         }
     }
 

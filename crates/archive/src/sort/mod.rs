@@ -20,9 +20,9 @@ use self::run::Run;
 use crate::{Error, Work};
 
 /// How many runs are merged at once. Of each, [`run::BUFFER`] bytes are in memory, or one line.
-const RUNS: usize = 64;
+const MAX_RUNS: usize = 64;
 /// Number of lines after which a cancellation is looked for.
-const OFTEN: u64 = 8192;
+const CHECK_INTERVAL: u64 = 8192;
 
 /// Takes lines in any order.
 ///
@@ -81,7 +81,7 @@ impl Sorter {
             self.spill()?;
         }
         self.lines += 1;
-        if self.lines.is_multiple_of(OFTEN) {
+        if self.lines.is_multiple_of(CHECK_INTERVAL) {
             self.work.check()?;
         }
         self.gathered.push(line, key);
@@ -105,8 +105,8 @@ impl Sorter {
             .flatten()
             .collect();
         // Those that were merged least come first.
-        while runs.len() > RUNS {
-            let rest = runs.split_off(RUNS);
+        while runs.len() > MAX_RUNS {
+            let rest = runs.split_off(MAX_RUNS);
             let merged = self.merged(runs)?;
             runs = rest;
             runs.push(merged);
@@ -142,7 +142,7 @@ impl Sorter {
             return Ok(());
         };
         runs.push(run);
-        if runs.len() < RUNS {
+        if runs.len() < MAX_RUNS {
             return Ok(());
         }
         let runs = std::mem::take(runs);
@@ -158,7 +158,7 @@ impl Sorter {
             let (line, key) = merge.line();
             run.push(line, key)?;
             lines += 1;
-            if lines.is_multiple_of(OFTEN) {
+            if lines.is_multiple_of(CHECK_INTERVAL) {
                 self.work.check()?;
             }
         }
@@ -186,9 +186,10 @@ impl Sorted {
     #[allow(clippy::should_implement_trait)] // it lends
     #[inline]
     pub fn next(&mut self) -> Result<Option<&[u8]>, Error> {
-        Ok(match self.merge.advance()? {
-            true => Some(self.merge.line().0),
-            false => None,
+        Ok(if self.merge.advance()? {
+            Some(self.merge.line().0)
+        } else {
+            None
         })
     }
 
@@ -205,7 +206,7 @@ impl Sorted {
         while let Some(line) = self.next()? {
             take(line)?;
             lines += 1;
-            if lines.is_multiple_of(OFTEN) {
+            if lines.is_multiple_of(CHECK_INTERVAL) {
                 work.check()?;
             }
         }

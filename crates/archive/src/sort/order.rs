@@ -9,7 +9,7 @@ use std::ops::Range;
 
 /// Where a line is, and a piece of its key.
 #[derive(Clone, Copy)]
-struct Entry {
+struct SortEntry {
     /// Seven bytes of the key in the order of numbers, and how many of them there are.
     piece: u64,
     /// Where its head begins.
@@ -22,9 +22,9 @@ const HEAD: usize = 8;
 /// How many bytes of a key are in an entry.
 const PIECE: usize = 7;
 /// Limit up to which entries are sorted by comparing them.
-const FEW: usize = 24;
+const MAX_COMPARED: usize = 24;
 /// Number of common bytes from which on keys are compared as well: one piece more is one call more on the stack.
-const DEEP: usize = 64 * PIECE;
+const MAX_RADIX_DEPTH: usize = 64 * PIECE;
 /// Number of entries from which on a second thread is worth its while.
 const TWO_THREADS_FROM: usize = 50_000;
 /// Number of entries looked at to choose where they are parted between threads.
@@ -34,14 +34,14 @@ const SAMPLE: usize = 255;
 #[derive(Default)]
 pub(super) struct Gathered {
     bytes: Vec<u8>,
-    entries: Vec<Entry>,
+    entries: Vec<SortEntry>,
 }
 
 impl Gathered {
     /// Whether one more line is within the budget, or there is none yet.
     pub(crate) fn has_room(&self, length: usize, memory: usize) -> bool {
         let bytes = self.bytes.len().saturating_add(length).saturating_add(HEAD);
-        let entries = (self.entries.len() + 1).saturating_mul(size_of::<Entry>());
+        let entries = (self.entries.len() + 1).saturating_mul(size_of::<SortEntry>());
         let fits = bytes <= u32::MAX as usize && bytes.saturating_add(entries) <= memory;
         fits || self.entries.is_empty()
     }
@@ -55,7 +55,7 @@ impl Gathered {
             self.bytes.extend_from_slice(&number(n).to_le_bytes());
         }
         self.bytes.extend_from_slice(line);
-        self.entries.push(Entry {
+        self.entries.push(SortEntry {
             piece: 0,
             at,
             length: number(line.len()),
@@ -75,14 +75,14 @@ impl Gathered {
     /// A line, and where its key is in there.
     pub(crate) fn line(&self, i: usize) -> (&[u8], Range<usize>) {
         match self.entries.get(i) {
-            Some(entry) => Lines(&self.bytes).line(*entry),
+            Some(entry) => LineBuffer(&self.bytes).line(*entry),
             None => (&[], 0..0),
         }
     }
 
     /// Sorts the lines, with a second thread when there are many.
     pub(crate) fn sort(&mut self) {
-        let lines = Lines(&self.bytes);
+        let lines = LineBuffer(&self.bytes);
         let entries = &mut self.entries[..];
         if entries.len() < TWO_THREADS_FROM {
             return lines.sort(entries, 0, Part::Key);
@@ -104,11 +104,11 @@ enum Part {
 }
 
 #[derive(Clone, Copy)]
-struct Lines<'a>(&'a [u8]);
+struct LineBuffer<'a>(&'a [u8]);
 
-impl<'a> Lines<'a> {
+impl<'a> LineBuffer<'a> {
     #[inline]
-    fn line(self, entry: Entry) -> (&'a [u8], Range<usize>) {
+    fn line(self, entry: SortEntry) -> (&'a [u8], Range<usize>) {
         let at = entry.at as usize;
         let rest = self.0.get(at..).unwrap_or_default();
         let (Some((from, rest)), length) = (rest.split_first_chunk(), entry.length as usize) else {
@@ -123,7 +123,7 @@ impl<'a> Lines<'a> {
     }
 
     #[inline]
-    fn text(self, entry: Entry, part: Part) -> &'a [u8] {
+    fn text(self, entry: SortEntry, part: Part) -> &'a [u8] {
         let (line, key) = self.line(entry);
         match part {
             Part::Key => line.get(key).unwrap_or_default(),
@@ -131,15 +131,15 @@ impl<'a> Lines<'a> {
         }
     }
 
-    fn compare(self, a: Entry, b: Entry) -> Ordering {
+    fn compare(self, a: SortEntry, b: SortEntry) -> Ordering {
         let ((a, a_key), (b, b_key)) = (self.line(a), self.line(b));
         order(a, a_key, b, b_key)
     }
 
     /// Moves those that are less than about half of them to the front, and returns how many these are.
-    fn part(self, entries: &mut [Entry]) -> usize {
+    fn part(self, entries: &mut [SortEntry]) -> usize {
         let step = (entries.len() / SAMPLE).max(1);
-        let mut sample: Vec<Entry> = entries.iter().step_by(step).copied().collect();
+        let mut sample: Vec<SortEntry> = entries.iter().step_by(step).copied().collect();
         sample.sort_unstable_by(|a, b| self.compare(*a, *b));
         let Some(pivot) = sample.get(sample.len() / 2).copied() else {
             return 0;
@@ -158,8 +158,8 @@ impl<'a> Lines<'a> {
     }
 
     /// Sorts entries that have the same first `depth` bytes in that part.
-    fn sort(self, entries: &mut [Entry], depth: usize, part: Part) {
-        if entries.len() <= FEW || depth >= DEEP {
+    fn sort(self, entries: &mut [SortEntry], depth: usize, part: Part) {
+        if entries.len() <= MAX_COMPARED || depth >= MAX_RADIX_DEPTH {
             return entries.sort_unstable_by(|a, b| self.compare(*a, *b));
         }
         for entry in entries.iter_mut() {

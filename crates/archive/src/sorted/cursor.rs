@@ -4,34 +4,34 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::ahead::Ahead;
-use super::back::Back;
+use super::backward::Backward;
+use super::forward::Forward;
 use crate::sorted::Order;
 use crate::sorted::line::{Shape, is_no_capture};
-use crate::sorted::span::{Place, Span, distance};
-use crate::sorted::work::{Halt, Work};
+use crate::sorted::span::{Position, Span, distance};
+use crate::sorted::steps::{Budget, Halt};
 
 /// Captures that are as far from the moment that is asked for, of one text, are put into order as far as they fit
 /// into so many bytes.
-const RUN: usize = 4 << 20;
+const MAX_RUN: usize = 4 << 20;
 
 /// The lines of a text that a query is about, one after the other.
 #[derive(Debug)]
 pub struct Cursor {
-    lines: Lines,
+    lines: Source,
     span: Arc<Span>,
     order: Order,
     shape: Shape,
     distance: u64,
-    /// Lines that are none.
+    /// Number of invalid lines that were skipped.
     broken: u64,
 }
 
 #[derive(Debug)]
-enum Lines {
-    Ahead(Ahead),
-    Back(Back),
-    /// Back, but ahead among those that are as far away.
+enum Source {
+    Forward(Forward),
+    Backward(Backward),
+    /// Backward, but forward among lines at the same distance.
     Runs(Box<Runs>),
 }
 
@@ -50,18 +50,18 @@ struct Runs {
 }
 
 impl Cursor {
-    pub(crate) fn ahead(lines: Ahead, span: &Arc<Span>, order: Order) -> Cursor {
-        Cursor::new(Lines::Ahead(lines), span, order)
+    pub(crate) fn forward(lines: Forward, span: &Arc<Span>, order: Order) -> Cursor {
+        Cursor::new(Source::Forward(lines), span, order)
     }
 
-    pub(crate) fn back(lines: Back, span: &Arc<Span>, order: Order) -> Cursor {
-        Cursor::new(Lines::Back(lines), span, order)
+    pub(crate) fn backward(lines: Backward, span: &Arc<Span>, order: Order) -> Cursor {
+        Cursor::new(Source::Backward(lines), span, order)
     }
 
-    /// Back, but captures that are as far away in the order of time.
-    pub(crate) fn runs(lines: Back, span: &Arc<Span>, order: Order) -> Cursor {
+    /// A cursor that goes backward, but gives captures at the same distance in the order of time.
+    pub(crate) fn runs(lines: Backward, span: &Arc<Span>, order: Order) -> Cursor {
         let runs = Runs {
-            back: Cursor::back(lines, span, order),
+            back: Cursor::backward(lines, span, order),
             text: Vec::new(),
             lines: Vec::new(),
             head: 0..0,
@@ -70,10 +70,10 @@ impl Cursor {
             held: false,
             end: false,
         };
-        Cursor::new(Lines::Runs(Box::new(runs)), span, order)
+        Cursor::new(Source::Runs(Box::new(runs)), span, order)
     }
 
-    fn new(lines: Lines, span: &Arc<Span>, order: Order) -> Cursor {
+    fn new(lines: Source, span: &Arc<Span>, order: Order) -> Cursor {
         Cursor {
             lines,
             span: Arc::clone(span),
@@ -88,9 +88,9 @@ impl Cursor {
     #[inline]
     pub(crate) fn line(&self) -> &[u8] {
         match &self.lines {
-            Lines::Ahead(ahead) => ahead.line(),
-            Lines::Back(back) => back.line(),
-            Lines::Runs(runs) => runs.text.get(runs.head.clone()).unwrap_or_default(),
+            Source::Forward(forward) => forward.line(),
+            Source::Backward(backward) => backward.line(),
+            Source::Runs(runs) => runs.text.get(runs.head.clone()).unwrap_or_default(),
         }
     }
 
@@ -104,9 +104,9 @@ impl Cursor {
     #[cold]
     pub(crate) fn path(&self) -> Option<&Path> {
         match &self.lines {
-            Lines::Ahead(ahead) => ahead.path(),
-            Lines::Back(back) => back.path(),
-            Lines::Runs(runs) => runs.back.path(),
+            Source::Forward(forward) => forward.path(),
+            Source::Backward(backward) => backward.path(),
+            Source::Runs(runs) => runs.back.path(),
         }
     }
 
@@ -123,17 +123,17 @@ impl Cursor {
     /// How many lines were passed over because they are none.
     pub(crate) fn broken(&self) -> u64 {
         match &self.lines {
-            Lines::Ahead(ahead) => self.broken + ahead.passed(),
-            Lines::Back(back) => self.broken + back.passed(),
-            Lines::Runs(runs) => runs.back.broken(),
+            Source::Forward(forward) => self.broken + forward.skipped(),
+            Source::Backward(backward) => self.broken + backward.skipped(),
+            Source::Runs(runs) => runs.back.broken(),
         }
     }
 
     /// Continues to the next line of the query; false at the end, after which it must not be called again.
     #[inline]
-    pub(crate) fn next(&mut self, work: &mut Work) -> Result<bool, Halt> {
-        if let Lines::Runs(runs) = &mut self.lines {
-            let Some(shape) = runs.next(work)? else {
+    pub(crate) fn next(&mut self, budget: &mut Budget) -> Result<bool, Halt> {
+        if let Source::Runs(runs) = &mut self.lines {
+            let Some(shape) = runs.next(budget)? else {
                 return Ok(false);
             };
             self.shape = shape;
@@ -142,26 +142,26 @@ impl Cursor {
         }
         loop {
             let (there, end) = match &mut self.lines {
-                Lines::Ahead(ahead) => (ahead.next(work)?, Place::After),
-                Lines::Back(back) => (back.next(work)?, Place::Before),
-                Lines::Runs(_) => return Ok(false),
+                Source::Forward(forward) => (forward.next(budget)?, Position::After),
+                Source::Backward(backward) => (backward.next(budget)?, Position::Before),
+                Source::Runs(_) => return Ok(false),
             };
             if !there {
                 return Ok(false);
             }
             let line = match &self.lines {
-                Lines::Ahead(ahead) => ahead.line(),
-                Lines::Back(back) => back.line(),
-                Lines::Runs(_) => return Ok(false),
+                Source::Forward(forward) => forward.line(),
+                Source::Backward(backward) => backward.line(),
+                Source::Runs(_) => return Ok(false),
             };
             let Some(shape) = Shape::of(line) else {
                 self.broken += u64::from(!is_no_capture(line));
                 continue;
             };
-            match self.span.place(line) {
-                Place::Within if !self.span.admits(line, shape) => continue,
-                Place::Within => {}
-                place if place == end => return Ok(false),
+            match self.span.position(line) {
+                Position::Within if !self.span.admits(line, shape) => continue,
+                Position::Within => {}
+                position if position == end => return Ok(false),
                 _ => continue,
             }
             let Some(distance) = distance(self.order, line, shape) else {
@@ -176,17 +176,17 @@ impl Cursor {
 }
 
 impl Runs {
-    fn next(&mut self, work: &mut Work) -> Result<Option<Shape>, Halt> {
+    fn next(&mut self, budget: &mut Budget) -> Result<Option<Shape>, Halt> {
         if !self.open && self.lines.is_empty() {
             self.text.clear();
             self.open = true;
         }
         while self.open {
             if !self.held && !self.end {
-                self.held = self.back.next(work)?;
+                self.held = self.back.next(budget)?;
                 self.end = !self.held;
             }
-            let same = self.back.distance == self.distance && self.text.len() < RUN;
+            let same = self.back.distance == self.distance && self.text.len() < MAX_RUN;
             if self.end || !(same || self.lines.is_empty()) {
                 self.open = false;
                 break;

@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::sorted::handle::Version;
+use crate::sorted::handle::FileVersion;
 use crate::sorted::line::Shape;
 
 /// Number of samples of a file, from its beginning to its end.
@@ -17,7 +17,7 @@ const SAMPLE: usize = 16 << 10;
 
 /// A file that a query found to be out of order, where samples did not show it.
 #[derive(Debug, Default)]
-pub struct Disorder(Mutex<Option<(PathBuf, Option<Version>)>>);
+pub struct Disorder(Mutex<Option<(PathBuf, Option<FileVersion>)>>);
 
 impl Disorder {
     /// Notes a file whose lines came in another order than that of a sorted file.
@@ -40,13 +40,13 @@ impl Disorder {
         ))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<(PathBuf, Option<Version>)>> {
+    fn lock(&self) -> MutexGuard<'_, Option<(PathBuf, Option<FileVersion>)>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn version(path: &Path) -> Option<Version> {
-    fs::metadata(path).ok().as_ref().map(Version::of)
+fn version(path: &Path) -> Option<FileVersion> {
+    fs::metadata(path).ok().as_ref().map(FileVersion::of)
 }
 
 /// What is wrong with the order of a file, in words. `None` when nothing is, or it cannot be read, which others tell.

@@ -10,19 +10,19 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::sorted::disorder::disorder;
-use crate::sorted::handle::{Entry, is_gone};
+use crate::sorted::handle::{NamedFile, is_gone};
 use crate::zipnum::cluster::is_secondary;
 
 /// Folders in folders, so deep.
-const DEEP: usize = 16;
+const MAX_DEPTH: usize = 16;
 /// More files than this are not read.
-const FILES: usize = 100_000;
+const MAX_FILES: usize = 100_000;
 
 /// The files of a source as they were at some moment.
 #[derive(Clone, Debug)]
 pub struct Listing {
     /// In the order of their names.
-    pub entries: Arc<[Arc<Entry>]>,
+    pub entries: Arc<[Arc<NamedFile>]>,
     /// What is wrong, in words.
     pub problem: Option<String>,
     /// Those that are not sorted, and why that is said. They are looked at again each time.
@@ -42,10 +42,10 @@ pub enum Choice {
 
 impl Choice {
     /// What a file is, by its name.
-    fn entry(self, path: PathBuf) -> Entry {
+    fn entry(self, path: PathBuf) -> NamedFile {
         match self {
-            Choice::All if !is_secondary(&path) => Entry::new(path),
-            Choice::All | Choice::Clusters => Entry::of_cluster(path),
+            Choice::All if !is_secondary(&path) => NamedFile::new(path),
+            Choice::All | Choice::Clusters => NamedFile::of_cluster(path),
         }
     }
 
@@ -66,25 +66,25 @@ impl Listing {
 
     /// Looks what there is. Files that were there before stay the same entries, unless others have their names now.
     pub(crate) fn read(path: &Path, choice: Choice, before: Option<&Listing>) -> Listing {
-        let mut found = Found {
+        let mut walk = Walk {
             choice,
             files: Vec::new(),
             folders: HashSet::new(),
             problem: None,
         };
         match fs::metadata(path) {
-            Ok(metadata) if metadata.is_dir() => found.folder(path, &metadata, 0),
+            Ok(metadata) if metadata.is_dir() => walk.folder(path, &metadata, 0),
             Ok(metadata) => {
                 if !metadata.is_file() {
                     let shown = path.display();
-                    found.problem = Some(format!("{shown}: it is neither a file nor a folder"));
+                    walk.problem = Some(format!("{shown}: it is neither a file nor a folder"));
                 }
-                found.files.push((path.to_owned(), place(&metadata)));
+                walk.files.push((path.to_owned(), file_id(&metadata)));
             }
-            Err(error) => found.failed(path, &error),
+            Err(error) => walk.failed(path, &error),
         }
-        found.files.sort_unstable();
-        let known: HashMap<&Path, &Arc<Entry>> = before
+        walk.files.sort_unstable();
+        let known: HashMap<&Path, &Arc<NamedFile>> = before
             .iter()
             .flat_map(|before| before.entries.iter())
             .map(|entry| (entry.path(), entry))
@@ -94,9 +94,9 @@ impl Listing {
             unsorted.any(|(one, _)| one == path)
         };
         let mut unsorted = Vec::new();
-        let entries = found.files.into_iter().map(|(path, place)| {
+        let entries = walk.files.into_iter().map(|(path, id)| {
             let entry = known.get(&*path);
-            let moved = entry.is_some_and(|entry| entry.place().is_some_and(|open| open != place));
+            let moved = entry.is_some_and(|entry| entry.file_id().is_some_and(|open| open != id));
             if entry.is_none() || moved || was_unsorted(&path) {
                 // Blocks of clusters are sorted by what sorts their index.
                 let disorder = disorder(&path).filter(|_| !is_secondary(&path));
@@ -106,7 +106,7 @@ impl Listing {
                 None => Arc::new(choice.entry(path)),
                 Some(entry) => {
                     if moved {
-                        entry.forget();
+                        entry.evict();
                     }
                     Arc::clone(entry)
                 }
@@ -116,24 +116,24 @@ impl Listing {
         let first = unsorted.first().map(|(_, why)| why.clone());
         Listing {
             entries,
-            problem: found.problem.or(first),
+            problem: walk.problem.or(first),
             unsorted: unsorted.into(),
             seen: Instant::now(),
         }
     }
 }
 
-struct Found {
+struct Walk {
     choice: Choice,
     files: Vec<(PathBuf, (u64, u64))>,
-    /// Folders that were seen: links may lead in circles.
+    /// Folders that were seen: links may lead in cycles.
     folders: HashSet<(u64, u64)>,
     problem: Option<String>,
 }
 
-impl Found {
+impl Walk {
     fn folder(&mut self, path: &Path, metadata: &fs::Metadata, depth: usize) {
-        if depth > DEEP || !self.folders.insert(place(metadata)) {
+        if depth > MAX_DEPTH || !self.folders.insert(file_id(metadata)) {
             return;
         }
         let entries = match fs::read_dir(path) {
@@ -160,12 +160,12 @@ impl Found {
             match fs::metadata(&path) {
                 Ok(metadata) if metadata.is_dir() => self.folder(&path, &metadata, depth + 1),
                 Ok(metadata) if metadata.is_file() && self.choice.includes(&path) => {
-                    if self.files.len() >= FILES {
+                    if self.files.len() >= MAX_FILES {
                         self.problem =
-                            Some(format!("more than {FILES} files; the rest is left out"));
+                            Some(format!("more than {MAX_FILES} files; the rest is left out"));
                         return;
                     }
-                    self.files.push((path, place(&metadata)));
+                    self.files.push((path, file_id(&metadata)));
                 }
                 Ok(_) => {}
                 Err(error) if is_gone(&error) => {}
@@ -179,6 +179,6 @@ impl Found {
     }
 }
 
-fn place(metadata: &fs::Metadata) -> (u64, u64) {
+fn file_id(metadata: &fs::Metadata) -> (u64, u64) {
     (metadata.dev(), metadata.ino())
 }

@@ -11,7 +11,7 @@ use std::time::SystemTime;
 use rustix::io::{Errno, ReadWriteFlags};
 
 use crate::sorted::pivots::Pivots;
-use crate::sorted::work::{Halt, Work};
+use crate::sorted::steps::{Budget, Halt};
 use crate::source::SourceError;
 use crate::zipnum::cluster::Cluster;
 
@@ -22,7 +22,7 @@ const TICK: i64 = 2;
 
 /// A file by name, which is opened when somebody reads it.
 #[derive(Debug)]
-pub struct Entry {
+pub struct NamedFile {
     path: PathBuf,
     opened: Mutex<Weak<Opened>>,
     /// What belongs to it, if it is the secondary index of a cluster.
@@ -36,14 +36,14 @@ pub(crate) struct Opened {
     path: PathBuf,
     /// Whether its file system can tell what is in memory.
     tells: AtomicBool,
-    state: Mutex<Arc<State>>,
+    state: Mutex<Arc<FileState>>,
     used: AtomicU64,
 }
 
 /// An open file as it was at some moment.
 #[derive(Debug)]
-pub struct State {
-    version: Version,
+pub struct FileState {
+    version: FileVersion,
     /// Seconds since 1970 when it was looked at, if a change since then might have left the version as it is.
     young: Option<i64>,
     pub pivots: Pivots,
@@ -51,8 +51,8 @@ pub struct State {
 
 /// What changes when a file does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Version {
-    place: (u64, u64),
+pub struct FileVersion {
+    file_id: (u64, u64),
     size: u64,
     modified: (i64, i64),
     changed: (i64, i64),
@@ -62,12 +62,12 @@ pub struct Version {
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshot {
     opened: Arc<Opened>,
-    state: Arc<State>,
+    state: Arc<FileState>,
 }
 
-impl Entry {
-    pub(crate) fn new(path: PathBuf) -> Entry {
-        Entry {
+impl NamedFile {
+    pub(crate) fn new(path: PathBuf) -> NamedFile {
+        NamedFile {
             path,
             opened: Mutex::default(),
             cluster: None,
@@ -75,10 +75,10 @@ impl Entry {
     }
 
     /// The secondary index of a cluster.
-    pub(crate) fn of_cluster(path: PathBuf) -> Entry {
-        Entry {
+    pub(crate) fn of_cluster(path: PathBuf) -> NamedFile {
+        NamedFile {
             cluster: Some(Arc::new(Cluster::new(&path))),
-            ..Entry::new(path)
+            ..NamedFile::new(path)
         }
     }
 
@@ -94,7 +94,7 @@ impl Entry {
     ///
     /// # Errors
     /// [`Halt::Wait`] when it has to be opened and that may not be waited for; else why it cannot be read.
-    pub(crate) fn snapshot(&self, work: &Work) -> Result<Option<Snapshot>, Halt> {
+    pub(crate) fn snapshot(&self, budget: &Budget) -> Result<Option<Snapshot>, Halt> {
         let opened = lock(&self.opened).upgrade();
         if let Some(opened) = opened {
             // One whose name is another file's by now has no link left.
@@ -105,7 +105,7 @@ impl Entry {
                 return Ok(Some(snapshot));
             }
         }
-        if !work.may_wait() {
+        if !budget.may_wait() {
             return Err(Halt::Wait);
         }
         match self.open() {
@@ -116,16 +116,16 @@ impl Entry {
     }
 
     /// The name means another file now: the next query opens that.
-    pub(crate) fn forget(&self) {
+    pub(crate) fn evict(&self) {
         let opened = std::mem::take(&mut *lock(&self.opened));
         all().retain(|other| opened.as_ptr() != Arc::as_ptr(other));
     }
 
     /// Device and number of the file that is open.
-    pub(crate) fn place(&self) -> Option<(u64, u64)> {
+    pub(crate) fn file_id(&self) -> Option<(u64, u64)> {
         let opened = lock(&self.opened).upgrade()?;
-        let place = lock(&opened.state).version.place;
-        Some(place)
+        let file_id = lock(&opened.state).version.file_id;
+        Some(file_id)
     }
 
     fn open(&self) -> io::Result<Option<(Arc<Opened>, Metadata)>> {
@@ -138,16 +138,16 @@ impl Entry {
             return Ok(None);
         }
         let mut own = lock(&self.opened);
-        if let Some(opened) = own.upgrade()
-            && lock(&opened.state).version.place == (metadata.dev(), metadata.ino())
-        {
-            return Ok(Some((opened, metadata)));
+        if let Some(opened) = own.upgrade() {
+            if lock(&opened.state).version.file_id == (metadata.dev(), metadata.ino()) {
+                return Ok(Some((opened, metadata)));
+            }
         }
         let opened = Arc::new(Opened {
             file,
             path: self.path.clone(),
             tells: AtomicBool::new(true),
-            state: Mutex::new(Arc::new(State::of(&metadata))),
+            state: Mutex::new(Arc::new(FileState::of(&metadata))),
             used: AtomicU64::new(0),
         });
         *own = Arc::downgrade(&opened);
@@ -173,13 +173,13 @@ impl Opened {
     /// The file as these say that it is.
     fn at(self: &Arc<Opened>, metadata: &Metadata) -> Snapshot {
         self.used.store(tick(), Ordering::Relaxed);
-        let version = Version::of(metadata);
+        let version = FileVersion::of(metadata);
         let mut state = lock(&self.state);
         let stale = state
             .young
             .is_some_and(|seen| now() > seen.saturating_add(TICK));
         if state.version != version || stale {
-            *state = Arc::new(State::of(metadata));
+            *state = Arc::new(FileState::of(metadata));
         }
         Snapshot {
             opened: Arc::clone(self),
@@ -201,14 +201,14 @@ impl Snapshot {
         &self.opened.path
     }
 
-    pub(crate) fn version(&self) -> Version {
+    pub(crate) fn version(&self) -> FileVersion {
         self.state.version
     }
 
     /// Appends up to so many bytes from there on; how many. 0 means that the file has become shorter.
     pub(crate) fn read(
         &self,
-        work: &mut Work,
+        budget: &mut Budget,
         offset: u64,
         bytes: usize,
         into: &mut Vec<u8>,
@@ -216,19 +216,19 @@ impl Snapshot {
         if offset >= self.size() {
             return Ok(0);
         }
-        work.spend(bytes)?;
+        budget.spend(bytes)?;
         let before = into.len();
         into.resize(before + bytes, 0);
         let room = into.get_mut(before..).unwrap_or_default();
-        let read = self.opened.read(work, offset, room);
+        let read = self.opened.read(budget, offset, room);
         into.truncate(before + read.as_ref().map_or(0, |&read| read));
         read
     }
 }
 
 impl Opened {
-    fn read(&self, work: &Work, offset: u64, room: &mut [u8]) -> Result<usize, Halt> {
-        if !work.may_wait() {
+    fn read(&self, budget: &Budget, offset: u64, room: &mut [u8]) -> Result<usize, Halt> {
+        if !budget.may_wait() {
             if !self.tells.load(Ordering::Relaxed) {
                 return Err(Halt::Wait);
             }
@@ -265,12 +265,12 @@ fn in_memory(_: &File, _: u64, _: &mut [u8]) -> Result<usize, Errno> {
     Err(Errno::OPNOTSUPP)
 }
 
-impl State {
-    fn of(metadata: &Metadata) -> State {
-        let version = Version::of(metadata);
+impl FileState {
+    fn of(metadata: &Metadata) -> FileState {
+        let version = FileVersion::of(metadata);
         let now = now();
         let latest = version.modified.0.max(version.changed.0);
-        State {
+        FileState {
             young: (latest.saturating_add(TICK) > now).then_some(now),
             pivots: Pivots::new(version.size),
             version,
@@ -278,10 +278,10 @@ impl State {
     }
 }
 
-impl Version {
-    pub(crate) fn of(metadata: &Metadata) -> Version {
-        Version {
-            place: (metadata.dev(), metadata.ino()),
+impl FileVersion {
+    pub(crate) fn of(metadata: &Metadata) -> FileVersion {
+        FileVersion {
+            file_id: (metadata.dev(), metadata.ino()),
             size: metadata.len(),
             modified: (metadata.mtime(), metadata.mtime_nsec()),
             changed: (metadata.ctime(), metadata.ctime_nsec()),
@@ -301,7 +301,7 @@ pub(crate) fn failed(path: &Path, error: &io::Error) -> Halt {
     Halt::Failed(SourceError::Io(format!("{}: {error}", path.display())))
 }
 
-/// Keeps a file open, in place of those that were not used for longest if there are too many.
+/// Keeps a file open. When [`MAX_OPEN`] are, the half that was used longest ago is evicted.
 fn keep(opened: &Arc<Opened>) {
     opened.used.store(tick(), Ordering::Relaxed);
     let mut all = all();

@@ -9,12 +9,10 @@ use memchr::memmem::Finder;
 use crate::row::{Row, members, push_with, quote};
 use crate::source::Batch;
 
-/// No line is longer than this; longer ones are passed over.
-pub const LONGEST: usize = 1 << 20;
 /// More digits than any timestamp has.
-const DIGITS: usize = 20;
+const MAX_DIGITS: usize = 20;
 /// Members that say where a row comes from. A source says so itself.
-const OWN: [&str; 5] = [
+const SOURCE_MEMBERS: [&str; 5] = [
     "source",
     "source-coll",
     "source_type",
@@ -43,7 +41,7 @@ impl Shape {
             _ => rest.iter().take_while(|byte| byte.is_ascii_digit()).count(),
         };
         let parted = rest.get(digits) == Some(&b' ');
-        (key > 0 && parted && (1..=DIGITS).contains(&digits)).then_some(Shape {
+        (key > 0 && parted && (1..=MAX_DIGITS).contains(&digits)).then_some(Shape {
             key,
             second: key + 1 + digits,
         })
@@ -89,7 +87,7 @@ pub struct Writer {
     members: Arc<str>,
     text: Vec<u8>,
     /// Begin, end, and the [`Shape`] of each.
-    places: Vec<(usize, usize, Shape)>,
+    rows: Vec<(usize, usize, Shape)>,
 }
 
 impl Writer {
@@ -98,19 +96,19 @@ impl Writer {
         Writer {
             members,
             text: Vec::new(),
-            places: Vec::new(),
+            rows: Vec::new(),
         }
     }
 
     /// How many rows there are, and how many bytes.
     pub fn size(&self) -> (usize, usize) {
-        (self.places.len(), self.text.len())
+        (self.rows.len(), self.text.len())
     }
 
     /// Urlkey and timestamp of the last row.
     #[inline]
     pub(crate) fn last(&self) -> Option<&[u8]> {
-        let (begin, end, shape) = self.places.last()?;
+        let (begin, end, shape) = self.rows.last()?;
         Some(shape.both(self.text.get(*begin..*end)?))
     }
 
@@ -137,7 +135,7 @@ impl Writer {
             _ => self.columns(line, shape),
         };
         if written {
-            self.places.push((begin, self.text.len(), shape));
+            self.rows.push((begin, self.text.len(), shape));
         } else {
             self.text.truncate(begin);
         }
@@ -147,7 +145,7 @@ impl Writer {
     /// What was made so far.
     pub fn take(&mut self) -> Batch {
         let text = Bytes::from(std::mem::take(&mut self.text));
-        let rows = self.places.drain(..).filter_map(|(begin, end, shape)| {
+        let rows = self.rows.drain(..).filter_map(|(begin, end, shape)| {
             let key = u32::try_from(shape.key).ok()?;
             let second = u32::try_from(shape.second).ok()?;
             Some(Row::in_parts(text.slice(begin..end), key, second))
@@ -164,7 +162,7 @@ impl Writer {
         self.text.extend_from_slice(shape.both(line));
         self.text.extend_from_slice(b" {");
         for (name, value) in members {
-            if !OWN.contains(&&*name) {
+            if !SOURCE_MEMBERS.contains(&&*name) {
                 quote(name.as_bytes(), &mut self.text);
                 self.text.extend_from_slice(b": ");
                 self.text.extend_from_slice(value.get().as_bytes());

@@ -5,22 +5,22 @@
 //! make lines of it, a `Cursor` takes those of a [`Span`](span::Span), and a [`Scan`](scan::Scan)
 //! merges cursors.
 
-pub(crate) mod ahead;
-pub(crate) mod back;
+pub(crate) mod backward;
 pub(crate) mod cursor;
 pub mod disorder;
 pub mod folder;
+pub(crate) mod forward;
 pub(crate) mod handle;
 pub mod line;
+pub mod listings;
 pub(crate) mod order;
 pub(crate) mod pieces;
 pub(crate) mod pivots;
-pub mod place;
 pub mod scan;
 pub(crate) mod search;
 pub mod span;
 pub mod start;
-pub mod work;
+pub mod steps;
 
 pub use self::order::Order;
 pub use self::pieces::Pieces;

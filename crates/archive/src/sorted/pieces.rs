@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::sorted::handle::Snapshot;
-use crate::sorted::work::{Halt, Work};
+use crate::sorted::steps::{Budget, Halt};
 use crate::zipnum::cluster::Blocks;
 
 /// Text, and a place in it.
@@ -65,49 +65,59 @@ impl Pieces {
     /// Appends what comes next, some `bytes` of it. False at the end.
     pub(crate) fn after(
         &mut self,
-        work: &mut Work,
+        budget: &mut Budget,
         bytes: usize,
         into: &mut Vec<u8>,
     ) -> Result<bool, Halt> {
         match self {
-            Pieces::File(stretch) => stretch.after(work, bytes, into),
-            Pieces::Blocks(blocks) => blocks.text(work, into),
+            Pieces::File(stretch) => stretch.after(budget, bytes, into),
+            Pieces::Blocks(blocks) => blocks.text(budget, into),
         }
     }
 
     /// Appends what comes before, some `bytes` of it. False at the beginning.
     pub(crate) fn before(
         &mut self,
-        work: &mut Work,
+        budget: &mut Budget,
         bytes: usize,
         into: &mut Vec<u8>,
     ) -> Result<bool, Halt> {
         match self {
-            Pieces::File(stretch) => stretch.before(work, bytes, into),
+            Pieces::File(stretch) => stretch.before(budget, bytes, into),
             // They come in the direction in which they are read.
-            Pieces::Blocks(blocks) => blocks.text(work, into),
+            Pieces::Blocks(blocks) => blocks.text(budget, into),
         }
     }
 }
 
 impl Stretch {
-    fn after(&mut self, work: &mut Work, bytes: usize, into: &mut Vec<u8>) -> Result<bool, Halt> {
+    fn after(
+        &mut self,
+        budget: &mut Budget,
+        bytes: usize,
+        into: &mut Vec<u8>,
+    ) -> Result<bool, Halt> {
         let left = usize::try_from(self.end.saturating_sub(self.at)).unwrap_or(usize::MAX);
         if left == 0 {
             return Ok(false);
         }
-        let read = self.file.read(work, self.at, bytes.min(left), into)?;
+        let read = self.file.read(budget, self.at, bytes.min(left), into)?;
         self.at += read as u64;
         Ok(read > 0)
     }
 
-    fn before(&mut self, work: &mut Work, bytes: usize, into: &mut Vec<u8>) -> Result<bool, Halt> {
+    fn before(
+        &mut self,
+        budget: &mut Budget,
+        bytes: usize,
+        into: &mut Vec<u8>,
+    ) -> Result<bool, Halt> {
         let from = self.at.saturating_sub(bytes as u64);
         let begin = into.len();
         let mut at = from;
         while at < self.at {
             let left = usize::try_from(self.at - at).unwrap_or(usize::MAX);
-            match self.file.read(work, at, left, into) {
+            match self.file.read(budget, at, left, into) {
                 // It has become shorter.
                 Ok(0) => break,
                 Ok(read) => at += read as u64,

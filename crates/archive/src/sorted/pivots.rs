@@ -5,26 +5,26 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A search comes down to one of these, in which it goes from line to line. What is copied from the page cache is most
 /// of what a look-up costs.
-const BLOCK: u64 = 4 << 10;
-const LARGEST_BLOCK: u64 = 16 << 10;
-/// Maximum number of places remembered of a file: those that come first in a search, which most searches see.
-const MAX_PLACES: usize = 1 << 18;
-/// Limit of memory for remembered places, over all files, in bytes.
+const MIN_BLOCK: u64 = 4 << 10;
+const MAX_BLOCK: u64 = 16 << 10;
+/// Maximum number of nodes cached of a file: those that come first in a search, which most searches see.
+const MAX_NODES: usize = 1 << 18;
+/// Limit of memory for cached nodes, over all files, in bytes.
 const MAX_MEMORY: usize = 128 << 20;
-/// Maximum number of bytes remembered of a line.
-const KEY: usize = 192;
+/// Maximum number of bytes cached of a line.
+const MAX_KEY: usize = 192;
 
 static USED: AtomicUsize = AtomicUsize::new(0);
 
 /// The first lines of blocks of a file, as far as anybody asked for them.
 ///
-/// A search always halves the blocks at the same places, so that these form a tree. A node has the number 1 at the
+/// A search always halves the blocks at the same offsets, so that these form a tree. A node has the number 1 at the
 /// root, and below a node are twice its number and one more.
 #[derive(Debug)]
 pub(crate) struct Pivots {
     block: u64,
     blocks: u64,
-    places: OnceLock<Box<[OnceLock<Pivot>]>>,
+    nodes: OnceLock<Box<[OnceLock<Pivot>]>>,
     used: AtomicUsize,
 }
 
@@ -41,14 +41,14 @@ pub(crate) enum Pivot {
 
 impl Pivots {
     pub(crate) fn new(size: u64) -> Pivots {
-        let mut block = BLOCK;
-        while block < LARGEST_BLOCK && size / block > MAX_PLACES as u64 / 2 {
+        let mut block = MIN_BLOCK;
+        while block < MAX_BLOCK && size / block > MAX_NODES as u64 / 2 {
             block *= 2;
         }
         Pivots {
             block,
             blocks: size.div_ceil(block).max(1),
-            places: OnceLock::new(),
+            nodes: OnceLock::new(),
             used: AtomicUsize::new(0),
         }
     }
@@ -65,30 +65,30 @@ impl Pivots {
 
     pub(crate) fn get(&self, node: u64) -> Option<&Pivot> {
         let node = usize::try_from(node).ok()?;
-        self.places.get()?.get(node)?.get()
+        self.nodes.get()?.get(node)?.get()
     }
 
     pub(crate) fn put(&self, node: u64, found: Option<(u64, &[u8])>) {
         let Ok(node) = usize::try_from(node) else {
             return;
         };
-        let places = self.places.get_or_init(|| {
-            let nodes = self.blocks.saturating_mul(2).min(MAX_PLACES as u64);
+        let nodes = self.nodes.get_or_init(|| {
+            let nodes = self.blocks.saturating_mul(2).min(MAX_NODES as u64);
             let nodes = usize::try_from(nodes)
-                .unwrap_or(MAX_PLACES)
+                .unwrap_or(MAX_NODES)
                 .next_power_of_two();
             let most = MAX_MEMORY.saturating_sub(USED.load(Ordering::Relaxed)) / 4;
             let nodes = nodes.min(most / size_of::<OnceLock<Pivot>>());
             self.take(nodes * size_of::<OnceLock<Pivot>>());
             (0..nodes).map(|_| OnceLock::new()).collect()
         });
-        let Some(place) = places.get(node) else {
+        let Some(node) = nodes.get(node) else {
             return;
         };
         let pivot = match found {
             None => Pivot::Nothing,
             Some((at, line)) => {
-                let begin = line.get(..KEY).unwrap_or(line);
+                let begin = line.get(..MAX_KEY).unwrap_or(line);
                 if USED.load(Ordering::Relaxed) > MAX_MEMORY {
                     return;
                 }
@@ -100,7 +100,7 @@ impl Pivots {
             }
         };
         // Somebody else may have been faster, with the same.
-        let _ = place.set(pivot);
+        let _ = node.set(pivot);
     }
 
     fn take(&self, bytes: usize) {

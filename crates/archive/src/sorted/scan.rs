@@ -8,13 +8,13 @@ use super::cursor::Cursor;
 use crate::sorted::Order;
 use crate::sorted::disorder::Disorder;
 use crate::sorted::line::Writer;
-use crate::sorted::work::{Halt, Next, Steps, Work};
+use crate::sorted::steps::{Budget, Halt, Next, Steps};
 use crate::source::Batch;
 
 /// Size of the first batch of rows, in bytes; later ones are larger.
-const FIRST: usize = 16 << 10;
+const FIRST_BATCH: usize = 16 << 10;
 /// Maximum size of a batch of rows, in bytes.
-const LARGEST: usize = 256 << 10;
+const MAX_BATCH: usize = 256 << 10;
 
 /// Finds where in a text to begin.
 pub trait Start: Send + 'static {
@@ -22,7 +22,7 @@ pub trait Start: Send + 'static {
     ///
     /// # Errors
     /// When it has to go on in another step.
-    fn next(&mut self, work: &mut Work) -> Result<Option<Vec<Cursor>>, Halt>;
+    fn next(&mut self, budget: &mut Budget) -> Result<Option<Vec<Cursor>>, Halt>;
 }
 
 /// Many texts as one.
@@ -67,7 +67,7 @@ impl<S: Start> Scan<S> {
             heap: Vec::new(),
             taken: false,
             writer,
-            batch: FIRST,
+            batch: FIRST_BATCH,
             left: at_most.unwrap_or(u64::MAX),
             broken,
             last: Vec::new(),
@@ -77,11 +77,11 @@ impl<S: Start> Scan<S> {
     }
 
     /// Everything up to the end, unless something keeps it from that.
-    fn run(&mut self, work: &mut Work) -> Result<(), Halt> {
-        self.begin(work)?;
+    fn run(&mut self, budget: &mut Budget) -> Result<(), Halt> {
+        self.begin(budget)?;
         loop {
             if self.taken {
-                self.go_on(work)?;
+                self.go_on(budget)?;
                 self.taken = false;
             }
             let Some(first) = self.heap.first().filter(|_| self.left > 0) else {
@@ -92,7 +92,7 @@ impl<S: Start> Scan<S> {
             };
             let (rows, bytes) = self.writer.size();
             if bytes >= self.batch {
-                self.batch = (self.batch * 4).min(LARGEST);
+                self.batch = (self.batch * 4).min(MAX_BATCH);
                 return Err(Halt::Enough);
             }
             let before = self.writer.last().unwrap_or(&self.last);
@@ -108,7 +108,7 @@ impl<S: Start> Scan<S> {
             let line = cursor.line();
             if rows == 0 {
                 self.writer.expect(match self.batch {
-                    FIRST => line.len() * 2 + 256,
+                    FIRST_BATCH => line.len() * 2 + 256,
                     batch => batch + line.len() * 2,
                 });
             }
@@ -122,7 +122,7 @@ impl<S: Start> Scan<S> {
     }
 
     /// Finds the first line of each text.
-    fn begin(&mut self, work: &mut Work) -> Result<(), Halt> {
+    fn begin(&mut self, budget: &mut Budget) -> Result<(), Halt> {
         loop {
             let Beginning::Under(start, more, beginning) = &mut self.start else {
                 return Ok(());
@@ -132,7 +132,7 @@ impl<S: Start> Scan<S> {
             }
             match beginning {
                 Some(cursor) => {
-                    let there = cursor.next(work)?;
+                    let there = cursor.next(budget)?;
                     let Some(cursor) = beginning.take() else {
                         continue;
                     };
@@ -142,7 +142,7 @@ impl<S: Start> Scan<S> {
                         self.broken.fetch_add(cursor.broken(), Memory::Relaxed);
                     }
                 }
-                None => match start.next(work)? {
+                None => match start.next(budget)? {
                     Some(cursors) => *more = cursors.into_iter(),
                     None => {
                         self.start = Beginning::Done;
@@ -157,14 +157,14 @@ impl<S: Start> Scan<S> {
     }
 
     /// Moves the first cursor on.
-    fn go_on(&mut self, work: &mut Work) -> Result<(), Halt> {
+    fn go_on(&mut self, budget: &mut Budget) -> Result<(), Halt> {
         let Some(&first) = self.heap.first() else {
             return Ok(());
         };
         let Some(Some(cursor)) = self.cursors.get_mut(first) else {
             return Ok(());
         };
-        if !cursor.next(work)? {
+        if !cursor.next(budget)? {
             self.broken.fetch_add(cursor.broken(), Memory::Relaxed);
             // Its memory, and its file, are not needed any more.
             if let Some(done) = self.cursors.get_mut(first) {
@@ -215,8 +215,8 @@ impl<S: Start> Scan<S> {
 }
 
 impl<S: Start> Steps for Scan<S> {
-    fn step(&mut self, work: &mut Work) -> (Batch, Next) {
-        let next = Next::after(self.run(work));
+    fn step(&mut self, budget: &mut Budget) -> (Batch, Next) {
+        let next = Next::after(self.run(budget));
         if let Some(last) = self.writer.last() {
             self.last = last.to_vec();
         }

@@ -1,11 +1,12 @@
 //! Finding a place in a sorted file.
 
+use crate::lines::MAX_LINE;
 use crate::sorted::Pieces;
-use crate::sorted::ahead::Ahead;
+use crate::sorted::forward::Forward;
 use crate::sorted::handle::Snapshot;
-use crate::sorted::line::{LONGEST, Shape};
+use crate::sorted::line::Shape;
 use crate::sorted::pivots::Pivot;
-use crate::sorted::work::{Halt, Work};
+use crate::sorted::steps::{Budget, Halt};
 
 /// As much is read to see what a block begins with.
 const PROBE: usize = 2 << 10;
@@ -21,7 +22,7 @@ pub(crate) struct Search {
     /// Where these lines begin.
     low_at: u64,
     high_at: u64,
-    probe: Option<Ahead>,
+    probe: Option<Forward>,
     begin_of: BeginOf,
 }
 
@@ -31,7 +32,7 @@ pub(crate) type BeginOf = fn(&[u8]) -> Option<usize>;
 /// Where the place is: a line begins at each of both, or the file ends there, and what is looked for begins after
 /// the first, or there, and not after the second.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Found {
+pub(crate) struct Bounds {
     pub after: u64,
     pub until: u64,
 }
@@ -60,12 +61,12 @@ impl Search {
     }
 
     /// Runs the search to its end, or until `work` is used up; the next call continues it.
-    pub(crate) fn run(&mut self, key: &[u8], work: &mut Work) -> Result<Found, Halt> {
+    pub(crate) fn run(&mut self, key: &[u8], budget: &mut Budget) -> Result<Bounds, Halt> {
         while self.high - self.low > 1 {
             let middle = self.low + (self.high - self.low) / 2;
             let (at, before) = match self.known(key) {
                 Some(known) => known,
-                None => self.look(middle, key, work)?,
+                None => self.look(middle, key, budget)?,
             };
             self.node = self.node.saturating_mul(2);
             if before {
@@ -77,7 +78,7 @@ impl Search {
                 self.high_at = at.unwrap_or(self.high_at);
             }
         }
-        Ok(Found {
+        Ok(Bounds {
             after: self.low_at,
             until: self.high_at.max(self.low_at),
         })
@@ -98,7 +99,7 @@ impl Search {
         &mut self,
         middle: u64,
         key: &[u8],
-        work: &mut Work,
+        budget: &mut Budget,
     ) -> Result<(Option<u64>, bool), Halt> {
         let block = self.file.pivots().block();
         let end = self.high.saturating_mul(block).min(self.file.size());
@@ -106,10 +107,10 @@ impl Search {
             // A line that begins right there has the end of the one before it in front of it.
             let at = (middle * block).saturating_sub(1);
             let pieces = Pieces::of(self.file.clone(), at);
-            Ahead::amid(pieces.up_to(end.saturating_add(LONGEST as u64)), PROBE)
+            Forward::amid(pieces.up_to(end.saturating_add(MAX_LINE as u64)), PROBE)
         });
         let found = loop {
-            if !probe.next(work)? {
+            if !probe.next(budget)? {
                 break None;
             }
             let at = probe.offset();

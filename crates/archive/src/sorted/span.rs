@@ -25,7 +25,7 @@ pub struct Span {
 
 /// Where a line is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Position {
     /// Before the first line of the span.
     Before,
     /// A line of the span.
@@ -93,13 +93,13 @@ impl Span {
         self.one_key.then_some(split)
     }
 
-    /// The place within that is nearest to another one.
-    pub fn nearest<'a>(&'a self, place: &'a [u8]) -> &'a [u8] {
-        let place = place.max(&self.from);
+    /// The key within that is nearest to another one.
+    pub fn nearest<'a>(&'a self, key: &'a [u8]) -> &'a [u8] {
+        let key = key.max(&self.from);
         if self.to.is_empty() {
-            place
+            key
         } else {
-            place.min(&self.to)
+            key.min(&self.to)
         }
     }
 
@@ -119,13 +119,13 @@ impl Span {
 
     /// Where a line is in relation to the span.
     #[inline]
-    pub fn place(&self, line: &[u8]) -> Place {
+    pub fn position(&self, line: &[u8]) -> Position {
         if !self.to.is_empty() && line >= &self.to[..] {
-            Place::After
+            Position::After
         } else if line < &self.from[..] {
-            Place::Before
+            Position::Before
         } else {
-            Place::Within
+            Position::Within
         }
     }
 

@@ -5,20 +5,20 @@ use std::sync::Arc;
 
 use crate::sorted::Order;
 use crate::sorted::Pieces;
-use crate::sorted::ahead::Ahead;
-use crate::sorted::back::Back;
+use crate::sorted::backward::Backward;
 use crate::sorted::cursor::Cursor;
-use crate::sorted::handle::{Entry, Snapshot};
+use crate::sorted::forward::Forward;
+use crate::sorted::handle::{NamedFile, Snapshot};
 use crate::sorted::scan::Start;
-use crate::sorted::search::{BeginOf, Found, Search, capture};
+use crate::sorted::search::{BeginOf, Bounds, Search, capture};
 use crate::sorted::span::Span;
-use crate::sorted::work::{Halt, Work};
+use crate::sorted::steps::{Budget, Halt};
 use crate::zipnum::cluster::line::begin_of as secondary;
 use crate::zipnum::cluster::{Blocks, Cluster};
 
 /// Files, and what is looked for in them.
 pub struct Files {
-    entries: Arc<[Arc<Entry>]>,
+    entries: Arc<[Arc<NamedFile>]>,
     next: usize,
     search: Option<(Search, Option<Arc<Cluster>>)>,
     span: Arc<Span>,
@@ -33,7 +33,7 @@ pub struct Files {
 impl Files {
     /// `split` is where a search for what is closest begins.
     pub fn new(
-        entries: Arc<[Arc<Entry>]>,
+        entries: Arc<[Arc<NamedFile>]>,
         span: Arc<Span>,
         order: Order,
         split: Option<Vec<u8>>,
@@ -68,17 +68,17 @@ impl Files {
     }
 
     /// The blocks of the next cluster, in ascending order.
-    pub fn blocks(&mut self, work: &mut Work) -> Result<Option<Blocks>, Halt> {
-        while let Some(text) = self.find(work)? {
+    pub fn blocks(&mut self, budget: &mut Budget) -> Result<Option<Blocks>, Halt> {
+        while let Some(text) = self.find(budget)? {
             if let Some(cluster) = &text.cluster {
-                return Ok(Some(text.blocks_ahead(cluster, &self.span)));
+                return Ok(Some(text.blocks_forward(cluster, &self.span)));
             }
         }
         Ok(None)
     }
 
     /// Searches in the next file.
-    fn find(&mut self, work: &mut Work) -> Result<Option<Text>, Halt> {
+    fn find(&mut self, budget: &mut Budget) -> Result<Option<Text>, Halt> {
         if self.span.is_empty() {
             return Ok(None);
         }
@@ -89,7 +89,7 @@ impl Files {
             let Some(entry) = self.entries.get(self.next) else {
                 return Ok(None);
             };
-            let snapshot = entry.snapshot(work)?;
+            let snapshot = entry.snapshot(budget)?;
             self.next += 1;
             let cluster = entry.cluster().cloned();
             let begin_of = cluster.as_ref().map_or(capture as BeginOf, |_| secondary);
@@ -98,12 +98,12 @@ impl Files {
         let endless = self.order == Order::Descending && self.key.is_empty();
         let found = if endless {
             let end = search.file().size();
-            Found {
+            Bounds {
                 after: end,
                 until: end,
             }
         } else {
-            search.run(&self.key, work)?
+            search.run(&self.key, budget)?
         };
         let text = Text {
             file: search.file().clone(),
@@ -118,19 +118,19 @@ impl Files {
 }
 
 impl Start for Files {
-    fn next(&mut self, work: &mut Work) -> Result<Option<Vec<Cursor>>, Halt> {
-        let Some(text) = self.find(work)? else {
+    fn next(&mut self, budget: &mut Budget) -> Result<Option<Vec<Cursor>>, Halt> {
+        let Some(text) = self.find(budget)? else {
             return Ok(None);
         };
         let (span, order) = (&self.span, self.order);
         Ok(Some(match order {
-            Order::Ascending => vec![Cursor::ahead(text.ahead(span), span, order)],
-            Order::Descending => vec![Cursor::back(text.back(span), span, order)],
+            Order::Ascending => vec![Cursor::forward(text.forward(span), span, order)],
+            Order::Descending => vec![Cursor::backward(text.backward(span), span, order)],
             Order::Closest(_) => {
                 let (earlier, later) = span.halves(&self.key);
                 vec![
-                    Cursor::runs(text.back(&earlier), &earlier, order),
-                    Cursor::ahead(text.ahead(&later), &later, order),
+                    Cursor::runs(text.backward(&earlier), &earlier, order),
+                    Cursor::forward(text.forward(&later), &later, order),
                 ]
             }
         }))
@@ -142,32 +142,32 @@ struct Text {
     file: Snapshot,
     cluster: Option<Arc<Cluster>>,
     piece: usize,
-    found: Found,
+    found: Bounds,
     some: Option<Range<u64>>,
 }
 
 impl Text {
     /// Everything that comes after what was looked for, and perhaps a little before.
-    fn ahead(&self, span: &Span) -> Ahead {
+    fn forward(&self, span: &Span) -> Forward {
         match &self.cluster {
             Some(cluster) => {
-                let blocks = self.blocks_ahead(cluster, span);
-                Ahead::new(Pieces::Blocks(Box::new(blocks)), 0)
+                let blocks = self.blocks_forward(cluster, span);
+                Forward::new(Pieces::Blocks(Box::new(blocks)), 0)
             }
-            None => self.lines_ahead(),
+            None => self.lines_forward(),
         }
     }
 
-    fn lines_ahead(&self) -> Ahead {
-        Ahead::new(
+    fn lines_forward(&self) -> Forward {
+        Forward::new(
             Pieces::of(self.file.clone(), self.found.after),
             self.piece(),
         )
     }
 
-    fn blocks_ahead(&self, cluster: &Arc<Cluster>, span: &Span) -> Blocks {
-        let lines = self.lines_ahead();
-        let blocks = Blocks::ahead(Arc::clone(cluster), lines, &span.from, &span.to);
+    fn blocks_forward(&self, cluster: &Arc<Cluster>, span: &Span) -> Blocks {
+        let lines = self.lines_forward();
+        let blocks = Blocks::forward(Arc::clone(cluster), lines, &span.from, &span.to);
         match &self.some {
             Some(some) => blocks.only(some.clone()),
             None => blocks,
@@ -175,16 +175,16 @@ impl Text {
     }
 
     /// Everything that comes before, and perhaps a little after.
-    fn back(&self, span: &Span) -> Back {
-        let lines = Back::new(
+    fn backward(&self, span: &Span) -> Backward {
+        let lines = Backward::new(
             Pieces::of(self.file.clone(), self.found.until),
             self.piece(),
         );
         let Some(cluster) = &self.cluster else {
             return lines;
         };
-        let blocks = Blocks::back(Arc::clone(cluster), lines, &span.from, &span.to);
-        Back::new(Pieces::Blocks(Box::new(blocks)), 0)
+        let blocks = Blocks::backward(Arc::clone(cluster), lines, &span.from, &span.to);
+        Backward::new(Pieces::Blocks(Box::new(blocks)), 0)
     }
 
     /// As much as is enough as a rule to have the first lines.

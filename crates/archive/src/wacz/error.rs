@@ -1,7 +1,7 @@
 use std::time::Duration;
 use std::{fmt, io};
 
-use super::http::NOT_NOW;
+use super::http::RETRIED_STATUSES;
 
 /// What is wrong with a WACZ file or a manifest, and where.
 #[derive(Debug)]
@@ -96,7 +96,7 @@ impl Error {
     pub fn is_passing(&self) -> bool {
         match &self.problem {
             Problem::Connection(_) | Problem::Changed(_) => true,
-            Problem::Status { status, .. } => *status >= 500 || NOT_NOW.contains(status),
+            Problem::Status { status, .. } => *status >= 500 || RETRIED_STATUSES.contains(status),
             _ => false,
         }
     }

@@ -24,14 +24,14 @@ use super::{Error, Location, Options, Problem, http, nested, source};
 #[derive(Clone, Debug)]
 pub struct Manifest {
     /// The packages, in the order of the list.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<ManifestEntry>,
     /// Whether this is a list, and so all that there is. A single package is not.
     pub is_full: bool,
 }
 
 /// A package of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct ManifestEntry {
     /// What it is called: in the list, or else the last part of its path.
     pub name: String,
     /// Where it lies, or the reason why the entry is of no use.
@@ -55,9 +55,10 @@ impl Manifest {
     /// them that cannot be read or contain themselves included.
     pub fn open(location: &Location, options: &Options) -> Result<Manifest, Error> {
         let list = Manifest::read(location, options)?;
-        Ok(match list.is_full {
-            true => nested::flatten(list, location, options),
-            false => list,
+        Ok(if list.is_full {
+            nested::flatten(list, location, options)
+        } else {
+            list
         })
     }
 
@@ -93,7 +94,7 @@ impl Manifest {
 
     /// One package by itself.
     pub(crate) fn single(location: &Location) -> Manifest {
-        let entry = Entry {
+        let entry = ManifestEntry {
             name: location.name(),
             location: Ok(location.clone()),
             hash: None,
@@ -168,7 +169,7 @@ enum Value {
 }
 
 impl Resource {
-    fn entry(self, number: usize, manifest: &Location) -> Entry {
+    fn entry(self, number: usize, manifest: &Location) -> ManifestEntry {
         let mut faults = Vec::new();
         if !self.is_object {
             faults.push("it is no object".to_owned());
@@ -223,7 +224,7 @@ impl Resource {
         if name.is_none() && location.is_ok() {
             faults.push("it has no name, and its path ends in none".to_owned());
         }
-        Entry {
+        ManifestEntry {
             // So that it can be found in the list.
             name: name.unwrap_or_else(|| format!("entry {number}")),
             location: match faults.into_iter().next() {

@@ -25,7 +25,7 @@ pub use error::{Error, Problem};
 pub use fetch::fetch;
 pub use lines::Lines;
 pub use location::Location;
-pub use manifest::{Entry, Manifest};
+pub use manifest::{Manifest, ManifestEntry};
 pub use options::Options;
 pub use reader::{Member, Wacz};
 pub use writer::{Index, Page, Writer};

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use url::Origin;
 
-use super::manifest::{Entry, Manifest};
+use super::manifest::{Manifest, ManifestEntry};
 use super::{Error, Location, Options, Problem};
 
 /// How deep lists may lie in each other, the outermost included.
@@ -38,12 +38,12 @@ struct Walk<'a> {
     unreachable: HashMap<Origin, String>,
     /// Those that the current one lies in, and itself at the end.
     above: Vec<Location>,
-    entries: Vec<Entry>,
+    entries: Vec<ManifestEntry>,
 }
 
 impl Walk<'_> {
     /// `crawl` is that of entries which give none.
-    fn add(&mut self, entries: Vec<Entry>, crawl: Option<&str>) {
+    fn add(&mut self, entries: Vec<ManifestEntry>, crawl: Option<&str>) {
         for mut entry in entries {
             if entry.crawl.is_none() {
                 entry.crawl = crawl.map(str::to_owned);
@@ -51,7 +51,7 @@ impl Walk<'_> {
             match &entry.location {
                 Ok(location) if is_list(location) => {
                     if let Err(reason) = self.descend(&entry, location) {
-                        self.entries.push(Entry {
+                        self.entries.push(ManifestEntry {
                             location: Err(reason),
                             // Its entries may belong to any crawl.
                             crawl: None,
@@ -64,7 +64,7 @@ impl Walk<'_> {
         }
     }
 
-    fn descend(&mut self, entry: &Entry, location: &Location) -> Result<(), String> {
+    fn descend(&mut self, entry: &ManifestEntry, location: &Location) -> Result<(), String> {
         let at = identity(location);
         if let Some(first) = self.above.iter().position(|other| *other == at) {
             let names = self.above[first..].iter().chain([&at]);

@@ -1,6 +1,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::lines::MAX_LINE;
 use crate::net::Guard;
 
 /// How much of a package is believed, and how patient to be with servers.
@@ -45,7 +46,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Options {
         Options {
-            line: 1 << 20,
+            line: MAX_LINE,
             ratio: 200,
             text: 100 << 30,
             directory: 4 << 20,

@@ -6,7 +6,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::http::{Opened, Remote};
 use super::source::{Disk, Section};
-use super::zip::{Directory, Entry, Fault, member};
+use super::zip::{Directory, DirectoryEntry, Fault, member};
 use super::{Error, Lines, Location, Options, Problem};
 
 /// The endings of index members, the best one of several of one stem first: CDXJ says more than CDX, and what is
@@ -80,7 +80,7 @@ impl Source {
     }
 
     /// What is stored of a member, its header read and found to be right.
-    fn data(&self, entry: &Entry, name: &str) -> Result<Section, Problem> {
+    fn data(&self, entry: &DirectoryEntry, name: &str) -> Result<Section, Problem> {
         match self {
             Source::Disk(disk) => {
                 let mut section = disk.section(entry.header, entry.end - entry.header);
@@ -112,7 +112,7 @@ impl Source {
 #[derive(Clone, Debug)]
 pub struct Member {
     name: Arc<str>,
-    entry: Entry,
+    entry: DirectoryEntry,
 }
 
 impl Member {
@@ -251,8 +251,8 @@ impl Wacz {
     fn content(
         &self,
         name: &str,
-        entry: &Entry,
-    ) -> Result<impl Read + Send + 'static + use<>, Error> {
+        entry: &DirectoryEntry,
+    ) -> Result<impl Read + Send + 'static, Error> {
         let data = self.source.data(entry, name);
         let data = data.map_err(|problem| Error::of_member(&self.file, name, problem))?;
         Ok(member::Content::new(data, entry))

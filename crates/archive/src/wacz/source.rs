@@ -21,9 +21,10 @@ pub(super) const NO_FILE: &str = "it is no regular file, but a folder, a pipe or
 /// Opens a regular file; `None` for anything else: of a pipe or a device nothing can be read twice, and opening one may
 /// wait for ever.
 pub(super) fn regular(path: &Path) -> io::Result<Option<File>> {
-    match std::fs::metadata(path)?.is_file() {
-        true => File::open(path).map(Some),
-        false => Ok(None),
+    if std::fs::metadata(path)?.is_file() {
+        File::open(path).map(Some)
+    } else {
+        Ok(None)
     }
 }
 

@@ -14,7 +14,7 @@ use crate::sorted::handle;
 use crate::sorted::scan::Start;
 use crate::sorted::span::Span;
 use crate::sorted::start::Files;
-use crate::sorted::work::{Halt, Work as Step};
+use crate::sorted::steps::{Budget, Halt};
 use crate::source::SourceError;
 use crate::timestamp::Timestamp;
 
@@ -37,8 +37,8 @@ use crate::timestamp::Timestamp;
 /// ```
 pub struct Lookup {
     folder: PathBuf,
-    url: Arc<handle::Entry>,
-    digest: Arc<handle::Entry>,
+    url: Arc<handle::NamedFile>,
+    digest: Arc<handle::NamedFile>,
 }
 
 /// Rows, in the order of the index.
@@ -132,7 +132,7 @@ impl Lookup {
         self.rows(&self.url, Span::all())
     }
 
-    fn rows(&self, entry: &Arc<handle::Entry>, span: Span) -> Result<Rows<'_>, Error> {
+    fn rows(&self, entry: &Arc<handle::NamedFile>, span: Span) -> Result<Rows<'_>, Error> {
         let cursor = self.start(entry, span, Order::Ascending, None)?.pop();
         Ok(Rows {
             lookup: self,
@@ -143,7 +143,7 @@ impl Lookup {
 
     fn start(
         &self,
-        entry: &Arc<handle::Entry>,
+        entry: &Arc<handle::NamedFile>,
         span: Span,
         order: Order,
         split: Option<Vec<u8>>,
@@ -155,9 +155,9 @@ impl Lookup {
     }
 
     /// Takes step after step.
-    fn wait<T>(&self, mut step: impl FnMut(&mut Step) -> Result<T, Halt>) -> Result<T, Error> {
+    fn wait<T>(&self, mut step: impl FnMut(&mut Budget) -> Result<T, Halt>) -> Result<T, Error> {
         loop {
-            match step(&mut Step::slow()) {
+            match step(&mut Budget::slow()) {
                 Ok(found) => return Ok(found),
                 Err(Halt::Wait | Halt::Enough) => {}
                 Err(Halt::Failed(SourceError::Io(what) | SourceError::TooLarge(what))) => {
@@ -210,18 +210,19 @@ impl Iterator for Rows<'_> {
 }
 
 /// The file of that name in which rows are looked for.
-fn entry(folder: &Path, stem: &str) -> Result<Arc<handle::Entry>, Error> {
+fn entry(folder: &Path, stem: &str) -> Result<Arc<handle::NamedFile>, Error> {
     let (_, idx) = super::files(folder, stem);
     if idx.try_exists().map_err(Error::io(&idx, "open"))? {
-        return Ok(Arc::new(handle::Entry::of_cluster(idx)));
+        return Ok(Arc::new(handle::NamedFile::of_cluster(idx)));
     }
     let plain = folder.join(format!("{stem}.cdxj"));
-    match plain.try_exists().map_err(Error::io(&plain, "open"))? {
-        true => Ok(Arc::new(handle::Entry::new(plain))),
-        false => Err(Error::Damaged {
+    if plain.try_exists().map_err(Error::io(&plain, "open"))? {
+        Ok(Arc::new(handle::NamedFile::new(plain)))
+    } else {
+        Err(Error::Damaged {
             entry: folder.to_owned(),
             what: format!("neither {stem}.idx nor {stem}.cdxj is there"),
-        }),
+        })
     }
 }
 

@@ -4,21 +4,21 @@ use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use super::loser_tree::LoserTree;
 use super::secondary::Secondary;
-use super::tournament::Tournament;
 use super::writer::Copied;
 use super::{Options, Writer, files};
 use crate::zipnum::cluster::line::Block;
 use crate::{Error, Work};
 
 /// Maximum number of indexes merged at once; of more, some are merged first. Each takes memory for a block.
-const AT_ONCE: usize = 1024;
+const MAX_INPUTS: usize = 1024;
 /// Limit of indexes whose files stay open; with more, files are opened each time they are read.
-const KEPT_OPEN: usize = 32;
+const MAX_OPEN_INPUTS: usize = 32;
 /// Size from which on a block is not small, however few its lines are, in bytes compressed.
 const HEAVY: u64 = 16 << 10;
 /// Number of lines after which progress is reported.
-const STEP: u64 = 1024;
+const PROGRESS_INTERVAL: u64 = 1024;
 
 /// Merges indexes of one stem, those of `inputs`, into another one: all of their lines, also those that are equal,
 /// sorted. `work` advances by a step for each of them.
@@ -32,7 +32,7 @@ pub fn merge(stem: &str, inputs: &[PathBuf], out: &mut Writer, work: &Work) -> R
     let inputs = inputs
         .iter()
         .map(|folder| (folder.as_path(), stem.to_owned()));
-    merge_all(inputs.collect(), AT_ONCE, out, work)
+    merge_all(inputs.collect(), MAX_INPUTS, out, work)
 }
 
 /// Merges indexes, each a stem in a folder, no more than so many at once.
@@ -109,14 +109,14 @@ fn merge_at_once(
     out: &mut Writer,
     advance: &mut dyn FnMut(u64) -> Result<(), Error>,
 ) -> Result<(), Error> {
-    let keep = inputs.len() <= KEPT_OPEN;
+    let keep = inputs.len() <= MAX_OPEN_INPUTS;
     let inputs = inputs.iter();
     let inputs = inputs.map(|(folder, stem)| Input::open(folder, stem, keep));
     let mut inputs = inputs.collect::<Result<Vec<_>, _>>()?;
     if inputs.is_empty() {
         return advance(0);
     }
-    let mut tree = Tournament::new(inputs.len(), |a, b| before(&inputs, a, b));
+    let mut tree = LoserTree::new(inputs.len(), |a, b| before(&inputs, a, b));
     let mut packed = Vec::new();
     let mut limit = Vec::new();
     let mut last = None;
@@ -152,7 +152,7 @@ fn merge_at_once(
                 loop {
                     out.push(input.head())?;
                     steps += 1;
-                    if steps >= STEP {
+                    if steps >= PROGRESS_INTERVAL {
                         advance(std::mem::take(&mut steps))?;
                     }
                     input.next_line()?;

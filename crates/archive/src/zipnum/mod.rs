@@ -18,12 +18,12 @@
 mod blocks;
 pub mod cluster;
 mod lookup;
+mod loser_tree;
 mod merge;
 mod pack;
 mod secondary;
 #[cfg(test)]
 mod tests;
-mod tournament;
 mod writer;
 
 use std::path::{Path, PathBuf};
@@ -32,9 +32,6 @@ pub use self::blocks::Blocks;
 pub use self::lookup::{Lookup, Rows};
 pub use self::merge::merge;
 pub use self::writer::{Stats, Writer};
-
-/// No line is longer, in bytes: those who look something up pass over such lines.
-pub const LONGEST: usize = crate::sorted::line::LONGEST;
 
 /// How an index is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use flate2::{Compress, Compression, FlushCompress, Status};
 
 /// Batches that a thread may have before it. With one at hand it never waits.
-pub(super) const AHEAD: usize = 3;
+pub(super) const BATCHES_PER_THREAD: usize = 3;
 
 /// Blocks, one after the other.
 #[derive(Debug, Default)]
@@ -67,7 +67,7 @@ impl Packers {
 
     /// Maximum number of batches under way.
     pub(crate) fn room(&self) -> usize {
-        AHEAD * self.threads.max(1)
+        BATCHES_PER_THREAD * self.threads.max(1)
     }
 
     /// Has a batch compressed. No more than [`room`](Packers::room) may be under way.

@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::writer::Source;
-use super::{LONGEST, files, part};
+use super::{files, part};
 use crate::Error;
+use crate::lines::MAX_LINE;
 use crate::sorted::line::Shape;
-use crate::zipnum::cluster::inflate::{LARGEST, Unfit, inflate};
+use crate::zipnum::cluster::inflate::{MAX_BLOCK, Unfit, inflate};
 use crate::zipnum::cluster::line::Block;
 
 /// As much of a secondary index is read at once.
@@ -67,15 +68,16 @@ impl Secondary {
     pub(crate) fn next(&mut self) -> Result<Option<Block>, Error> {
         let place = self.read - (self.buffer.len() - self.at) as u64;
         let Some(line) = self.line(place)? else {
-            return match self.covered == self.gz.size {
-                true => Ok(None),
-                false => Err(self.damaged(
+            return if self.covered == self.gz.size {
+                Ok(None)
+            } else {
+                Err(self.damaged(
                     place,
                     &format!(
                         "the blocks end at byte {}, and {} at byte {}",
                         self.covered, self.part, self.gz.size
                     ),
-                )),
+                ))
             };
         };
         let block = match self.read_line(line) {
@@ -102,12 +104,13 @@ impl Secondary {
             self.at = 0;
             searched = self.buffer.len();
             if self.read == self.idx.size {
-                return match self.buffer.is_empty() {
-                    true => Ok(None),
-                    false => Err(self.damaged(place, "the last line has no end")),
+                return if self.buffer.is_empty() {
+                    Ok(None)
+                } else {
+                    Err(self.damaged(place, "the last line has no end"))
                 };
             }
-            if searched > LONGEST + PIECE {
+            if searched > MAX_LINE + PIECE {
                 return Err(self.damaged(place, "a line without an end"));
             }
             let left = usize::try_from(self.idx.size - self.read).unwrap_or(PIECE);
@@ -139,7 +142,7 @@ impl Secondary {
                 block.length, block.offset, self.covered, self.part, self.gz.size
             ));
         }
-        if block.length == 0 || block.length > LARGEST {
+        if block.length == 0 || block.length > MAX_BLOCK {
             return Err(format!("a block of {} bytes", block.length));
         }
         if block.number != Some(self.number + 1) || block.lines.is_none_or(|lines| lines == 0) {
@@ -180,7 +183,7 @@ impl Secondary {
         text.reserve_exact((size as usize).min(packed.len().saturating_mul(8)));
         inflate(packed, text).map_err(|unfit| match unfit {
             Unfit::Broken(why) => wrong(&why),
-            Unfit::TooLarge => wrong(&format!("unpacked it has more than {LARGEST} bytes")),
+            Unfit::TooLarge => wrong(&format!("unpacked it has more than {MAX_BLOCK} bytes")),
         })?;
         packed.shrink_to(ROOM);
         let begins = text

@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::pack::{Batch, Packers};
-use super::{LONGEST, Options, files, part};
+use super::{Options, files, part};
 use crate::Error;
+use crate::lines::MAX_LINE;
 use crate::sorted::line::Shape;
 
 /// Size from which on a block is full, however few its lines are, in bytes uncompressed.
@@ -161,13 +162,13 @@ impl Writer {
     /// Writes a line, which has no end yet, and does not come before the one that was written before.
     ///
     /// # Errors
-    /// When it comes before that one, does not begin with key and timestamp, or is longer than [`LONGEST`], or the
+    /// When it comes before that one, does not begin with key and timestamp, or is longer than [`MAX_LINE`], or the
     /// files cannot be written: then the disk may be full ([`Error::is_full`]).
     pub fn push(&mut self, line: &[u8]) -> Result<(), Error> {
         if line < &self.last[..] {
             return Err(self.refused("comes before the one in front of it", line));
         }
-        if line.len() > LONGEST {
+        if line.len() > MAX_LINE {
             return Err(self.refused("is longer than any may be", line));
         }
         let Some(shape) = Shape::of(line) else {
@@ -278,9 +279,10 @@ impl Writer {
         });
         self.batch.ends.push(end);
         self.ends.drain(..lines);
-        match end >= BATCH {
-            true => self.dispatch(),
-            false => Ok(()),
+        if end >= BATCH {
+            self.dispatch()
+        } else {
+            Ok(())
         }
     }
 
@@ -351,7 +353,7 @@ impl Writer {
             batch.clear();
             self.spare.push(batch);
         }
-        self.tell(begin, length, lines)
+        self.write_index_line(begin, length, lines)
     }
 
     /// Copies blocks.
@@ -360,13 +362,13 @@ impl Writer {
         self.waiting -= run.blocks.len();
         self.stats.copied += run.blocks.len() as u64;
         for block in &run.blocks {
-            self.tell(&block.begin, block.length, block.lines)?;
+            self.write_index_line(&block.begin, block.length, block.lines)?;
         }
         Ok(())
     }
 
     /// Writes a line of the secondary index.
-    fn tell(&mut self, begin: &[u8], length: u64, lines: u64) -> Result<(), Error> {
+    fn write_index_line(&mut self, begin: &[u8], length: u64, lines: u64) -> Result<(), Error> {
         let offset = self.stats.packed;
         self.stats.packed += length;
         self.stats.blocks += 1;
@@ -442,9 +444,10 @@ mod tests {
             let folder = tempfile::tempdir().unwrap();
             let mut writer = Writer::create(folder.path(), "url", Options::by_digest()).unwrap();
             let full = File::options().write(true).open("/dev/full").unwrap();
-            let output = match gz_is_full {
-                true => &mut writer.gz,
-                false => &mut writer.idx,
+            let output = if gz_is_full {
+                &mut writer.gz
+            } else {
+                &mut writer.idx
             };
             output.file = BufWriter::with_capacity(BUFFER, full);
             let path = output.path.clone();

@@ -1,6 +1,6 @@
 //! Manifests, and where the files in them lie.
 
-use crawlspace_archive::wacz::{Entry, Location, Manifest, Options, Problem};
+use crawlspace_archive::wacz::{Location, Manifest, ManifestEntry, Options, Problem};
 
 use crate::saved;
 use crate::zipped::{Part, zip};
@@ -11,7 +11,7 @@ fn parse(at: &str, json: &str) -> Result<Manifest, String> {
 }
 
 /// The only entry of a list at `/archive/all.json`.
-fn only(entry: &str) -> Entry {
+fn only(entry: &str) -> ManifestEntry {
     let manifest = parse(
         "/archive/all.json",
         &format!("{{\"resources\": [{entry}]}}"),
@@ -31,7 +31,7 @@ fn an_entry_has_what_is_written_and_its_name_from_its_path_if_need_be() {
     let full = r#"{"name": "a", "path": "b/c.wacz", "hash": "sha256:00", "size": 12, "crawlId": "crawl-1", "other": [{}]}"#;
     assert_eq!(
         only(full),
-        Entry {
+        ManifestEntry {
             name: "a".into(),
             location: file("/archive/b/c.wacz"),
             hash: Some("sha256:00".into()),
@@ -369,11 +369,11 @@ fn a_list_that_cannot_be_used_is_an_entry_of_an_unknown_crawl() {
     let outer = saved_list(
         at,
         "all.json",
-        r#"{"path": "none.json", "crawlId": "c"}, {"path": "sub/circle.json"}, {"path": "a.wacz"}"#,
+        r#"{"path": "none.json", "crawlId": "c"}, {"path": "sub/cycle.json"}, {"path": "a.wacz"}"#,
     );
     saved_list(
         at,
-        "sub/circle.json",
+        "sub/cycle.json",
         r#"{"path": "b.wacz"}, {"path": "../all.json"}"#,
     );
     let manifest = open(&outer);
@@ -385,7 +385,7 @@ fn a_list_that_cannot_be_used_is_an_entry_of_an_unknown_crawl() {
         .collect();
     assert_eq!(names, [("none.json", &None), ("all.json", &None)]);
     assert!(found[1].2.contains("contains itself"), "{found:?}");
-    assert!(found[1].2.contains("circle.json lists "), "{found:?}");
+    assert!(found[1].2.contains("cycle.json lists "), "{found:?}");
 
     for depth in 1..=8 {
         let next = match depth {

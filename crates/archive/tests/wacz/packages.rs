@@ -4,7 +4,9 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use crawlspace_archive::wacz::package::{self, Known, Report, Required, Signature, State, check};
+use crawlspace_archive::wacz::package::{
+    self, Known, Presence, Report, Required, Signature, check,
+};
 use crawlspace_archive::wacz::{Index, Location, Options, Problem, Wacz};
 use redis_tests::{FileHost, Manners};
 use sha2::{Digest, Sha256};
@@ -294,7 +296,7 @@ fn check_all(location: &Location) -> Report {
 }
 
 /// The states of what a package needs.
-fn states<'r>(report: &'r Report, name: &str) -> Vec<&'r State> {
+fn states<'r>(report: &'r Report, name: &str) -> Vec<&'r Presence> {
     let package = report
         .packages
         .iter()
@@ -336,11 +338,11 @@ fn what_is_missing_makes_incomplete_whoever_needs_it_by_others_too() {
     assert!(!report.complete);
     assert!(matches!(
         states(&report, "b.wacz")[..],
-        [State::Present { complete: true, .. }, State::Missing]
+        [Presence::Present { complete: true, .. }, Presence::Missing]
     ));
     assert!(matches!(
         states(&report, "d.wacz")[..],
-        [State::Present {
+        [Presence::Present {
             complete: false,
             ..
         }]
@@ -390,17 +392,17 @@ fn a_file_of_the_right_name_is_not_enough() {
     let report = set.check();
     let found = states(&report, "b.wacz");
     assert!(
-        matches!(found[0], State::WrongSize { found, .. } if Some(*found) == a.size),
+        matches!(found[0], Presence::WrongSize { found, .. } if Some(*found) == a.size),
         "{report:?}"
     );
     assert!(
-        matches!(found[1], State::WrongHash { found, .. } if Some(found) == a.hash.as_ref()),
+        matches!(found[1], Presence::WrongHash { found, .. } if Some(found) == a.hash.as_ref()),
         "{report:?}"
     );
     for present in &found[2..5] {
-        assert!(matches!(present, State::Present { .. }), "{present:?}");
+        assert!(matches!(present, Presence::Present { .. }), "{present:?}");
     }
-    assert_eq!(found[5], &State::Missing);
+    assert_eq!(found[5], &Presence::Missing);
 }
 
 #[test]
@@ -412,12 +414,12 @@ fn of_two_files_of_one_name_the_right_one_is_found() {
     set.add("b.wacz", &[right, wrong]);
     assert!(matches!(
         states(&set.check(), "b.wacz")[..],
-        [State::Present { .. }, State::Present { .. }]
+        [Presence::Present { .. }, Presence::Present { .. }]
     ));
 }
 
 #[test]
-fn circles_are_told_and_do_no_harm() {
+fn cycles_are_reported_and_do_no_harm() {
     let set = Collection::new();
     set.add("a.wacz", &[by_name("b.wacz")]);
     set.add("b.wacz", &[by_name("c.wacz")]);
@@ -426,7 +428,7 @@ fn circles_are_told_and_do_no_harm() {
     let report = set.check();
     assert!(report.complete);
     assert_eq!(
-        report.circles,
+        report.cycles,
         [vec!["a.wacz", "b.wacz", "c.wacz"], vec!["d.wacz"]]
     );
     set.add("c.wacz", &[by_name("a.wacz"), by_name("x.wacz")]);
@@ -440,11 +442,11 @@ fn what_cannot_be_read_is_an_error_and_not_there() {
     set.add("a.wacz", &[by_name("b.wacz")]);
     fs::write(set.path("b.wacz"), "no zip file").unwrap();
     fs::write(set.path("notes.txt"), "not looked at").unwrap();
-    std::os::unix::fs::symlink(".", set.path("circle")).unwrap();
+    std::os::unix::fs::symlink(".", set.path("cycle")).unwrap();
     let report = set.check();
     assert!(!report.complete);
     assert_eq!(report.packages.len(), 1);
-    assert_eq!(states(&report, "a.wacz"), [&State::Missing]);
+    assert_eq!(states(&report, "a.wacz"), [&Presence::Missing]);
     assert!(
         report.errors[0].contains("b.wacz: this is no WACZ file"),
         "{report:?}"
@@ -471,7 +473,7 @@ fn a_list_gives_names_and_at_a_url_hashes() {
     let report = check_all(&Location::from(path.as_path()));
     assert!(matches!(
         states(&report, "b.wacz")[..],
-        [State::Present { .. }]
+        [Presence::Present { .. }]
     ));
     assert!(
         report.errors[0].contains("\"x\" cannot be used: it has no path"),
@@ -490,7 +492,7 @@ fn a_list_gives_names_and_at_a_url_hashes() {
     let report = check_all(&Location::parse(&host.url("/all.json")).unwrap());
     assert!(matches!(
         states(&report, "b.wacz")[..],
-        [State::Present { .. }]
+        [Presence::Present { .. }]
     ));
     // Its hash is told, so it was not downloaded for that: the beginning, the end, and its datapackage.
     let asked = host

@@ -276,16 +276,15 @@ fn a_server_in_trouble_is_asked_again_and_one_that_says_no_is_not() {
             ..Manners::default()
         };
         let (host, lines) = lines_of(&package, manners);
-        match asked {
-            true => assert_eq!(lines.unwrap(), package.lines, "{status}"),
-            false => {
-                let error = lines.unwrap_err();
-                assert!(
-                    matches!(error.problem, Problem::Status { status: s, .. } if s == status),
-                    "{error}"
-                );
-                assert_eq!(host.requests().len(), 1);
-            }
+        if asked {
+            assert_eq!(lines.unwrap(), package.lines, "{status}")
+        } else {
+            let error = lines.unwrap_err();
+            assert!(
+                matches!(error.problem, Problem::Status { status: s, .. } if s == status),
+                "{error}"
+            );
+            assert_eq!(host.requests().len(), 1);
         }
         let (host, lines) = lines_of(
             &package,
@@ -529,8 +528,8 @@ fn redirects_are_followed_but_not_for_ever() {
     host.put("/b?key=1", b"", to(&host.url("/c")));
     host.put("/c", &package.bytes, Manners::default());
     assert_eq!(all_lines(&open(&host).unwrap()).unwrap(), package.lines);
-    for circle in [WACZ, "ftp://example.org/a.wacz", "file:///etc/passwd"] {
-        host.put(WACZ, b"", to(circle));
+    for target in [WACZ, "ftp://example.org/a.wacz", "file:///etc/passwd"] {
+        host.put(WACZ, b"", to(target));
         let error = open(&host).unwrap_err();
         let told = error.to_string();
         assert!(told.contains("it sends on to"), "{told}");

@@ -72,14 +72,15 @@ impl Part {
         let mut bytes = b"PK\x03\x04\x14\0".to_vec();
         bytes.extend([flags.to_le_bytes(), method.to_le_bytes()].concat());
         bytes.extend([0; 4]);
-        let extra = match self.zip64 {
-            true => [
+        let extra = if self.zip64 {
+            [
                 &[1, 0, 16, 0][..],
                 &self.size.to_le_bytes(),
                 &self.compressed.to_le_bytes(),
             ]
-            .concat(),
-            false => Vec::new(),
+            .concat()
+        } else {
+            Vec::new()
         };
         if self.descriptor {
             bytes.extend([0; 12]);
@@ -103,14 +104,13 @@ impl Part {
     fn central(&self, place: u64) -> Vec<u8> {
         let place = self.place.unwrap_or(place);
         let flags = self.flags | u16::from(self.descriptor) << 3;
-        let extra = match self.zip64 {
-            true => {
-                let numbers = [self.size, self.compressed, place]
-                    .map(u64::to_le_bytes)
-                    .concat();
-                [&[1, 0, 24, 0][..], &numbers].concat()
-            }
-            false => Vec::new(),
+        let extra = if self.zip64 {
+            let numbers = [self.size, self.compressed, place]
+                .map(u64::to_le_bytes)
+                .concat();
+            [&[1, 0, 24, 0][..], &numbers].concat()
+        } else {
+            Vec::new()
         };
         let mut bytes = b"PK\x01\x02\x14\x03\x14\0".to_vec();
         bytes.extend([flags.to_le_bytes(), self.method.to_le_bytes()].concat());

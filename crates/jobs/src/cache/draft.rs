@@ -227,9 +227,10 @@ pub(super) fn remove(path: &Path) -> Result<(), Error> {
         Err(error) if is_absent(&error) => return Ok(()),
         Err(error) => return Err(Error::io(path, "remove")(error)),
     };
-    let removed = match is_folder {
-        true => fs::remove_dir_all(path),
-        false => fs::remove_file(path),
+    let removed = if is_folder {
+        fs::remove_dir_all(path)
+    } else {
+        fs::remove_file(path)
     };
     match removed {
         Err(error) if !is_absent(&error) => Err(Error::io(path, "remove")(error)),

@@ -44,9 +44,10 @@ pub(crate) fn evict(entry: &Path, form: Form, grace: Duration) -> Result<Evictio
             let there = fs::symlink_metadata(entry).is_ok();
             remove(entry)?;
             tidy(entry)?;
-            return Ok(match there {
-                true => Eviction::Gone,
-                false => Eviction::Absent,
+            return Ok(if there {
+                Eviction::Gone
+            } else {
+                Eviction::Absent
             });
         }
         Err(error) => return Err(Error::io(&manifest, "open")(error)),

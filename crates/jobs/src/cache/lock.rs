@@ -187,9 +187,10 @@ fn nix_host() -> String {
         .nodename()
         .to_string_lossy()
         .into_owned();
-    match host.is_empty() {
-        true => "this host".to_owned(),
-        false => host,
+    if host.is_empty() {
+        "this host".to_owned()
+    } else {
+        host
     }
 }
 

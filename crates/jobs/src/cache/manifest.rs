@@ -125,12 +125,13 @@ impl Manifest {
     /// # Errors
     /// Whose it is.
     pub(crate) fn must_be_of(&self, cache: &str, entry: &str) -> Result<(), String> {
-        match self.cache == cache && self.entry == entry {
-            true => Ok(()),
-            false => Err(format!(
+        if self.cache == cache && self.entry == entry {
+            Ok(())
+        } else {
+            Err(format!(
                 "its manifest is that of {}/{}: somebody must have renamed it",
                 self.cache, self.entry
-            )),
+            ))
         }
     }
 

@@ -259,10 +259,7 @@ impl<I: Id> FileBasedCache<I> {
     /// the lock in any case.
     pub(super) fn slot(&self, id: &I, anew: bool, work: &Work) -> Result<Slot, Error> {
         add(&self.figures.misses);
-        let find = || match anew {
-            true => Ok(None),
-            false => self.find(id, work),
-        };
+        let find = || if anew { Ok(None) } else { self.find(id, work) };
         let mut waits = false;
         let acquired = Lock::acquire(&self.path(id), self.wait, work, || {
             if !waits {
@@ -352,8 +349,8 @@ pub(crate) fn with_end(entry: &Path, end: &str) -> PathBuf {
 
 /// Whether something is not there. A link that leads to itself leads to nothing.
 fn is_absent(error: &io::Error) -> bool {
-    let is_circle = error.raw_os_error() == Some(libc::ELOOP);
-    is_circle
+    let is_cycle = error.raw_os_error() == Some(libc::ELOOP);
+    is_cycle
         || matches!(
             error.kind(),
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
@@ -363,12 +360,13 @@ fn is_absent(error: &io::Error) -> bool {
 /// Opens a file for reading. Whatever else has its name is none: a pipe, for example, would be waited for.
 fn open_file(path: &Path) -> io::Result<File> {
     let file = plain(File::options().read(true)).open(path)?;
-    match file.metadata()?.is_file() {
-        true => Ok(file),
-        false => Err(io::Error::new(
+    if file.metadata()?.is_file() {
+        Ok(file)
+    } else {
+        Err(io::Error::new(
             io::ErrorKind::InvalidData,
             "it is no regular file",
-        )),
+        ))
     }
 }
 

@@ -151,9 +151,10 @@ fn begin(field: &str) -> Result<Option<&str>, Bad> {
     let (digits, took) = field.split_once('+').unwrap_or((field, "0"));
     // A clock that was set back meanwhile makes it less than nothing.
     let took = took.strip_prefix('-').unwrap_or(took);
-    match matches!(digits.len(), 14 | 17) && is_number(digits) && is_number(took) {
-        true => Ok(Some(digits)),
-        false => Err(Bad::Date),
+    if matches!(digits.len(), 14 | 17) && is_number(digits) && is_number(took) {
+        Ok(Some(digits))
+    } else {
+        Err(Bad::Date)
     }
 }
 

@@ -143,9 +143,10 @@ pub(crate) fn rows(
                 Some(origin)
             }
             (None, Some((origin, same_date))) => {
-                match same_date {
-                    true => counts.same_date += 1,
-                    false => counts.nearest += 1,
+                if same_date {
+                    counts.same_date += 1
+                } else {
+                    counts.nearest += 1
                 }
                 Some(origin)
             }

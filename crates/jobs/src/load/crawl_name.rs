@@ -39,11 +39,12 @@ impl FromStr for CrawlName {
     type Err = String;
 
     fn from_str(text: &str) -> Result<CrawlName, String> {
-        match text.contains(JOB) {
-            true => Ok(CrawlName(text.to_owned())),
-            false => Err(format!(
+        if text.contains(JOB) {
+            Ok(CrawlName(text.to_owned()))
+        } else {
+            Err(format!(
                 "it needs {JOB} in it, since each job is a crawl of its own: job-{JOB}"
-            )),
+            ))
         }
     }
 }

@@ -205,9 +205,10 @@ impl Loading<'_> {
         if finished && stats.state != CrawlState::Uncommitted {
             return Ok(true);
         }
-        match begun || stats.total_urls == 0 {
-            true => Ok(false),
-            false => Err(Error::Crawl(other_content(self.crawl, &stats))),
+        if begun || stats.total_urls == 0 {
+            Ok(false)
+        } else {
+            Err(Error::Crawl(other_content(self.crawl, &stats)))
         }
     }
 

@@ -38,11 +38,12 @@ pub(super) fn kind_of(name: &str) -> Named {
 pub(super) fn read(input: impl Read) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     // One byte more than allowed tells that there are more.
-    match input.take(MAX + 1).read_to_end(&mut text)? as u64 > MAX {
-        true => Err(io::Error::other(format!(
+    if input.take(MAX + 1).read_to_end(&mut text)? as u64 > MAX {
+        Err(io::Error::other(format!(
             "the list has more than {MAX} bytes"
-        ))),
-        false => Ok(text),
+        )))
+    } else {
+        Ok(text)
     }
 }
 

@@ -110,12 +110,13 @@ impl Found {
         if self.count(kind) > 0 {
             return None;
         }
-        Some(match self.files.is_empty() {
-            true => Missing::NoJob,
-            false => Missing::NoRecord {
+        Some(if self.files.is_empty() {
+            Missing::NoJob
+        } else {
+            Missing::NoRecord {
                 files: self.files.iter().map(|file| file.name.clone()).collect(),
                 others: self.others.iter().copied().collect(),
-            },
+            }
         })
     }
 }

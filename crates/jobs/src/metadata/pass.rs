@@ -78,9 +78,10 @@ fn open(file: &MetadataFile, options: &Options) -> Result<(String, Box<dyn Read>
         Location::Url(url) => {
             let http = file.reach.options(url, &options.http);
             let fetched = wacz::fetch(url, &http).map_err(listing::remote)?;
-            let shown = match fetched.url == *url {
-                true => shown,
-                false => format!("{shown}, sent on to {}", Location::Url(fetched.url.clone())),
+            let shown = if fetched.url == *url {
+                shown
+            } else {
+                format!("{shown}, sent on to {}", Location::Url(fetched.url.clone()))
             };
             Ok((shown, Box::new(fetched)))
         }

@@ -141,9 +141,10 @@ impl Collecting<'_> {
     /// What is left over from a builder goes if nobody builds the entry now.
     fn left(&mut self, path: &Path, item: &Item) -> Result<(), Error> {
         let size = disk_size(path);
-        let goes = match self.dry_run {
-            true => owner(&item.path).is_none(),
-            false => clean(&item.path)?,
+        let goes = if self.dry_run {
+            owner(&item.path).is_none()
+        } else {
+            clean(&item.path)?
         };
         // Both kinds of what is left of an entry go at once.
         if goes || !self.dry_run && !path.exists() {
@@ -172,9 +173,10 @@ impl Collecting<'_> {
 
     fn entry(&mut self, entry: &Candidate, why: Reason) -> Result<bool, Error> {
         let (path, form) = (&entry.item.path, entry.item.layer.form);
-        let outcome = match self.dry_run {
-            true => self.foreseen(entry),
-            false => evict(path, form, self.limits.grace)?,
+        let outcome = if self.dry_run {
+            self.foreseen(entry)
+        } else {
+            evict(path, form, self.limits.grace)?
         };
         match outcome {
             Eviction::Gone => self.gone(path, entry.size, why),
@@ -196,16 +198,18 @@ impl Collecting<'_> {
             return Eviction::BeingBuilt;
         }
         let recent = age.is_some_and(|age| age < self.limits.grace);
-        match recent || is_in_use(&entry.item.manifest_path()) {
-            true => Eviction::InUse,
-            false => Eviction::Gone,
+        if recent || is_in_use(&entry.item.manifest_path()) {
+            Eviction::InUse
+        } else {
+            Eviction::Gone
         }
     }
 
     fn gone(&mut self, path: &Path, size: u64, why: Reason) {
-        self.free = match self.dry_run {
-            true => self.free.saturating_add(size),
-            false => path.parent().and_then(free).unwrap_or(self.free),
+        self.free = if self.dry_run {
+            self.free.saturating_add(size)
+        } else {
+            path.parent().and_then(free).unwrap_or(self.free)
         };
         let path = path.to_owned();
         self.collected.removed.push(Removed { path, size, why });

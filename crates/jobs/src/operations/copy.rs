@@ -46,9 +46,10 @@ fn refuse_others(to: &Path) -> Result<(), Error> {
     };
     let is_empty = files.count() == 0;
     let is_copy = matches!(read_manifest(&to.join(MANIFEST)), Some(Ok(_)));
-    match is_empty || is_copy {
-        true => Ok(()),
-        false => Err(other()),
+    if is_empty || is_copy {
+        Ok(())
+    } else {
+        Err(other())
     }
 }
 

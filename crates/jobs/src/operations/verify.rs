@@ -66,9 +66,10 @@ pub fn verify(cache_dir: &Path, remove: bool, work: &Work) -> Result<Verified, E
         if damaged.is_empty() {
             continue;
         }
-        let removed = match remove {
-            true => Some(evict(&item.path, item.layer.form, Duration::ZERO)?),
-            false => None,
+        let removed = if remove {
+            Some(evict(&item.path, item.layer.form, Duration::ZERO)?)
+        } else {
+            None
         };
         verified
             .damaged
@@ -108,9 +109,10 @@ fn compare(item: &Item, work: &Work) -> Result<Compared, Error> {
             Some(Err(what)) => Compared::Damaged(vec![(path.clone(), what)]),
             Some(Ok(manifest)) => {
                 let damaged = damages(item, &manifest, work)?;
-                match damaged.is_empty() {
-                    true => return Ok(Compared::Whole(manifest.size())),
-                    false => Compared::Damaged(damaged),
+                if damaged.is_empty() {
+                    return Ok(Compared::Whole(manifest.size()));
+                } else {
+                    Compared::Damaged(damaged)
                 }
             }
         };

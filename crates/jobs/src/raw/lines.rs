@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{BufRead, BufWriter, Write};
 use std::ops::Range;
 
-use super::super::ahead::read_ahead;
+use super::super::read_ahead::read_ahead;
 use super::super::{Draft, Error, JobId, Work, cdx_line, crawl_log};
 use crate::metadata::{Kind, Record};
 use crawlspace_archive::lines::{Bad, Reader, Tally};

@@ -11,7 +11,7 @@ use url::Url;
 use super::super::{IndexKind, JobSet, Work};
 use super::failure::Failure;
 use crawlspace_archive::wacz::Options as WebOptions;
-use crawlspace_archive::wacz::http::{Body, NOT_NOW, refused, web_client};
+use crawlspace_archive::wacz::http::{Body, RETRIED_STATUSES, refused, web_client};
 
 /// How long the server is to wait for an index that is being built, in seconds, before it says so.
 const WAIT: u64 = 20;
@@ -105,9 +105,10 @@ pub(super) fn ask(url: &Url, silence: Duration, work: &Work) -> Result<Answer, F
                 None => format!("{status}, and no word why: is that a server of indexes?"),
             };
             // 500 says that the index cannot be built.
-            Err(match NOT_NOW.contains(&status) {
-                true => Failure::Passing(told, seconds(&headers).map(Duration::from_secs)),
-                false => Failure::Answer(told),
+            Err(if RETRIED_STATUSES.contains(&status) {
+                Failure::Passing(told, seconds(&headers).map(Duration::from_secs))
+            } else {
+                Failure::Answer(told)
             })
         }
     }

@@ -244,10 +244,11 @@ impl IndexRequestClient {
             })
         };
         let is_whole = found == *jobs;
-        let taken: Result<Entry, Error> = match is_whole {
-            true => cache.build(jobs, lock, work, &mut take),
+        let taken: Result<Entry, Error> = if is_whole {
+            cache.build(jobs, lock, work, &mut take)
+        } else {
             // Never under the name of all of them.
-            false => cache.cache(&found, work, &mut take),
+            cache.cache(&found, work, &mut take)
         };
         let entry = match (taken, failure) {
             (Ok(entry), _) => entry,
@@ -255,12 +256,11 @@ impl IndexRequestClient {
             (Err(error), None) => return Err(error.into()),
         };
         let missing: Vec<MissingJob> = reasons::of(&jobs.without(&found), &reasons);
-        match is_whole {
-            true => Partial::forget(&cache.path(jobs)),
-            false => {
-                let partial = Partial::now(self.server.as_str(), &found, &missing);
-                partial.write(&cache.path(jobs));
-            }
+        if is_whole {
+            Partial::forget(&cache.path(jobs))
+        } else {
+            let partial = Partial::now(self.server.as_str(), &found, &missing);
+            partial.write(&cache.path(jobs));
         }
         Ok(Attempt::Index(Box::new(Index {
             entry,
@@ -311,11 +311,12 @@ fn is_expected(
             names == ["digest.cdxj.gz", "digest.idx", "url.cdxj.gz", "url.idx"]
         }
     };
-    match is_complete {
-        true => Ok(()),
-        false => wrong(format!(
+    if is_complete {
+        Ok(())
+    } else {
+        wrong(format!(
             "the manifest has other files than an index of kind {kind}"
-        )),
+        ))
     }
 }
 

@@ -144,9 +144,10 @@ impl Member {
         let back = read.and_then(|_| file.seek(SeekFrom::Start(0)));
         back.map_err(Error::io(&self.path, "read"))?;
         let found = memchr::memmem::find(&begin, checksum.as_bytes());
-        match !checksum.is_empty() && found.is_some() {
-            true => Ok(()),
-            false => Err(changed(&self.path)),
+        if !checksum.is_empty() && found.is_some() {
+            Ok(())
+        } else {
+            Err(changed(&self.path))
         }
     }
 }
@@ -167,9 +168,10 @@ impl Current {
 
 /// What a file of an entry is called in its tar. That of an entry which is a file has the entry's own name.
 pub(super) fn member_name<'a>(manifest: &Manifest, name: &'a str) -> &'a str {
-    match name == manifest.entry {
-        true => ONE_FILE,
-        false => name,
+    if name == manifest.entry {
+        ONE_FILE
+    } else {
+        name
     }
 }
 

@@ -47,10 +47,13 @@ pub fn header(missing: &[MissingJob], most: usize) -> String {
 fn reason(why: &Missing) -> Value {
     match why {
         Missing::NoJob => json!("no-job"),
-        Missing::NoRecord { files, others } => match others.is_empty() {
-            true => json!({ "no-record": files }),
-            false => json!({ "no-record": files, "jobs": others.to_string() }),
-        },
+        Missing::NoRecord { files, others } => {
+            if others.is_empty() {
+                json!({ "no-record": files })
+            } else {
+                json!({ "no-record": files, "jobs": others.to_string() })
+            }
+        }
         Missing::Unreadable { why } => json!({ "unreadable": why }),
     }
 }

@@ -25,9 +25,10 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for name in names(folder) {
         let path = folder.join(name);
-        match path.is_dir() {
-            true => files.extend(self::files(&path)),
-            false => files.push(path),
+        if path.is_dir() {
+            files.extend(self::files(&path))
+        } else {
+            files.push(path)
         }
     }
     files
@@ -98,9 +99,10 @@ fn age_is_that_of_the_last_use_and_never_below_nothing() {
         }
         let before = state(&cache_dir).len();
         let removed = gc(&cache_dir, &limits).removed.len();
-        match time > SystemTime::now() {
-            true => assert_eq!(removed, 0),
-            false => assert_eq!(removed, before),
+        if time > SystemTime::now() {
+            assert_eq!(removed, 0)
+        } else {
+            assert_eq!(removed, before)
         }
         for ask in asks(ASKS) {
             ask.get(&stage.caches(&cache_dir));

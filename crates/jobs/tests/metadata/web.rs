@@ -237,11 +237,11 @@ fn a_file_that_cannot_be_had_is_named() {
         put(&host, path, 7, failing(status));
         assert_says(&failure(&archive, 7), &[&url, &status.to_string()]);
     }
-    let circle = Manners {
+    let cycle = Manners {
         redirect: Some(path.to_owned()),
         ..Manners::default()
     };
-    put(&host, path, 7, circle);
+    put(&host, path, 7, cycle);
     assert_says(&failure(&archive, 7), &[&url, "sends on"]);
     host.put(path, b"", Manners::default());
     assert_says(&failure(&archive, 7), &[&url, "empty"]);

@@ -45,7 +45,7 @@ use super::Federation;
 use super::collection::Collection;
 use super::figures::Api;
 use super::resource::Form;
-use crawlspace_archive::net::circle::{Circle, Way};
+use crawlspace_archive::net::via::{Cycle, Via};
 
 pub use self::body::{Body, Broken, frames, whole};
 pub use self::index::{refusal, status_of, with_errors, with_ignored};
@@ -216,9 +216,9 @@ async fn logged(
             &format!("the head of the request has more than {MAX_HEAD} bytes"),
         ),
         false if options.operator => for_operator(&federation, &request).await,
-        false => match Way::of(request.headers()) {
+        false => match Via::of(request.headers()) {
             Ok(way) => way.answer(answer(federation, request)).await,
-            Err(Circle) => message(StatusCode::LOOP_DETECTED, CYCLE),
+            Err(Cycle) => message(StatusCode::LOOP_DETECTED, CYCLE),
         },
     };
     if let Some(origin) = &options.allow_origin {

@@ -11,9 +11,10 @@ use futures_util::stream::{self, StreamExt};
 
 use super::Identity;
 use crate::source::{Lookup, Rows, Source};
+use crawlspace_archive::lines::MAX_LINE;
 use crawlspace_archive::sorted::Order;
-use crawlspace_archive::sorted::line::{LONGEST, Shape, Writer, is_no_capture, trimmed};
-use crawlspace_archive::sorted::span::{Place, Span, distance};
+use crawlspace_archive::sorted::line::{Shape, Writer, is_no_capture, trimmed};
+use crawlspace_archive::sorted::span::{Position, Span, distance};
 use crawlspace_archive::source::{Batch, SourceError};
 use crawlspace_client::server::without_password;
 use crawlspace_client::{Ask, AsyncServer, Call};
@@ -360,14 +361,14 @@ impl Asking {
                 let line = trimmed(&member);
                 let shape = Shape::of(line).filter(|_| {
                     // One line is one capture.
-                    line.len() <= LONGEST && memchr::memchr2(b'\n', b'\r', line).is_none()
+                    line.len() <= MAX_LINE && memchr::memchr2(b'\n', b'\r', line).is_none()
                 });
                 let Some(shape) = shape else {
                     let broken = u64::from(!is_no_capture(line));
                     self.inner.broken.fetch_add(broken, Memory::Relaxed);
                     continue;
                 };
-                if self.span.place(line) != Place::Within || !self.span.admits(line, shape) {
+                if self.span.position(line) != Position::Within || !self.span.admits(line, shape) {
                     continue;
                 }
                 let Some(distance) = distance(self.order, line, shape) else {

@@ -134,9 +134,10 @@ impl Incoming {
     fn count(&mut self, bytes: usize) -> Result<(), SourceError> {
         let most = self.dialogue.limits().bytes;
         self.received = self.received.saturating_add(bytes as u64);
-        match self.received > most {
-            true => Err(too_large(most)),
-            false => Ok(()),
+        if self.received > most {
+            Err(too_large(most))
+        } else {
+            Ok(())
         }
     }
 }

@@ -12,12 +12,12 @@ const MAX_TRAILER: usize = 16 * 1024;
 /// It is strict: where chunks begin and end is not for guessing.
 #[derive(Debug, Default)]
 pub struct Chunked {
-    state: State,
+    state: ChunkState,
     trailer: Vec<u8>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum State {
+enum ChunkState {
     /// Before the size of a chunk.
     #[default]
     Size,
@@ -49,28 +49,28 @@ impl Chunked {
     pub fn next(&mut self, input: &mut BytesMut) -> Result<Piece, String> {
         loop {
             match self.state {
-                State::Size => {
+                ChunkState::Size => {
                     let Some(line) = line(input, MAX_LINE, "a chunk's size")? else {
                         return Ok(Piece::More);
                     };
                     self.state = match size(&line)? {
-                        0 => State::Trailer,
-                        size => State::Data(size),
+                        0 => ChunkState::Trailer,
+                        size => ChunkState::Data(size),
                     };
                 }
-                State::Data(left) => {
+                ChunkState::Data(left) => {
                     if input.is_empty() {
                         return Ok(Piece::More);
                     }
                     let most = usize::try_from(left).unwrap_or(usize::MAX);
                     let data = input.split_to(input.len().min(most)).freeze();
                     self.state = match left - data.len() as u64 {
-                        0 => State::DataEnd,
-                        left => State::Data(left),
+                        0 => ChunkState::DataEnd,
+                        left => ChunkState::Data(left),
                     };
                     return Ok(Piece::Data(data));
                 }
-                State::DataEnd => {
+                ChunkState::DataEnd => {
                     if input.len() < 2 {
                         return match input.first() {
                             None | Some(b'\r') => Ok(Piece::More),
@@ -80,21 +80,21 @@ impl Chunked {
                     if input.split_to(2) != b"\r\n"[..] {
                         return Err("a chunk is longer than its size says".to_owned());
                     }
-                    self.state = State::Size;
+                    self.state = ChunkState::Size;
                 }
-                State::Trailer => {
+                ChunkState::Trailer => {
                     let left = MAX_TRAILER.saturating_sub(self.trailer.len());
                     let Some(line) = line(input, left, "the trailer section")? else {
                         return Ok(Piece::More);
                     };
                     if line.is_empty() {
-                        self.state = State::Done;
+                        self.state = ChunkState::Done;
                     } else {
                         self.trailer.extend_from_slice(&line);
                         self.trailer.extend_from_slice(b"\r\n");
                     }
                 }
-                State::Done => return Ok(Piece::End),
+                ChunkState::Done => return Ok(Piece::End),
             }
         }
     }
@@ -108,9 +108,10 @@ impl Chunked {
 /// Takes a line off the input, without its end, when it is all there.
 fn line(input: &mut BytesMut, most: usize, what: &str) -> Result<Option<Bytes>, String> {
     let Some(end) = memchr::memchr(b'\n', input) else {
-        return match input.len() > most {
-            true => Err(format!("{what} has no end")),
-            false => Ok(None),
+        return if input.len() > most {
+            Err(format!("{what} has no end"))
+        } else {
+            Ok(None)
         };
     };
     if end > most {

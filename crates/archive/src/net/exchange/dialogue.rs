@@ -17,11 +17,11 @@ use crate::net::connection::Wire;
 use crate::source::{Limits, SourceError};
 
 /// Room for what one read gives, in bytes.
-const READ: usize = 16 * 1024;
+const READ_SIZE: usize = 16 * 1024;
 /// Maximum number of interim answers (1xx) before the final one.
 const MAX_INTERIM: usize = 16;
 /// When something ends that may take longer than a clock can count.
-const FAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+const MAX_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// A connection on which one request is sent, and one answer read, at the same time.
 pub(super) struct Dialogue {
@@ -39,7 +39,7 @@ pub(super) struct Dialogue {
 /// When something ends that may take so long from now on.
 pub(super) fn deadline(limit: Duration) -> Instant {
     let now = Instant::now();
-    now.checked_add(limit.min(FAR)).unwrap_or(now)
+    now.checked_add(limit.min(MAX_TIMEOUT)).unwrap_or(now)
 }
 
 enum Event {
@@ -148,7 +148,7 @@ impl Dialogue {
     /// Receives more, or ends the sending, in which case there is no number.
     async fn step(&mut self, until: Instant) -> Result<Option<usize>, SourceError> {
         let until = until.min(self.until);
-        self.buffer.reserve(READ);
+        self.buffer.reserve(READ_SIZE);
         let upload = self.upload.as_mut();
         let sent = async {
             match upload {

@@ -4,8 +4,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-/// The longest header of a message that is taken, in bytes. Browsers draw the line there as well.
-pub const MAX_HEAD: usize = 256 * 1024;
+pub use crate::http_head::MAX_HEAD;
 
 /// The header of a message: its bytes, and where its fields are in them.
 ///
@@ -18,7 +17,7 @@ pub struct Head<First> {
     raw: Bytes,
     /// Where the first line ends, after its line end.
     begin: usize,
-    fields: Vec<Place>,
+    fields: Vec<FieldRanges>,
 }
 
 /// The first line of an answer.
@@ -42,7 +41,7 @@ pub struct Field<'a> {
 }
 
 #[derive(Clone, Debug)]
-struct Place {
+struct FieldRanges {
     name: Range<usize>,
     value: Range<usize>,
     line: Range<usize>,
@@ -64,7 +63,7 @@ impl<First> Head<First> {
     ) -> Result<Head<First>, E> {
         let begin = line_end(&raw, 0);
         let first = first(without_end(raw.get(..begin).unwrap_or_default()))?;
-        let mut fields: Vec<Place> = Vec::new();
+        let mut fields: Vec<FieldRanges> = Vec::new();
         let mut at = begin;
         // Whether a line that begins with white space goes on with a field, and not with a line that is none.
         let mut open = false;
@@ -93,15 +92,16 @@ impl<First> Head<First> {
                     if let Some((name, value)) = colon.and_then(|colon| {
                         let (name, value) = text.split_at_checked(colon)?;
                         Some((name.trim_ascii_end(), value.get(1..)?))
-                    }) && !name.is_empty()
-                    {
-                        open = true;
-                        let from = line.start + text.len() - value.trim_ascii_start().len();
-                        fields.push(Place {
-                            name: line.start..line.start + name.len(),
-                            value: from..from + value.trim_ascii().len(),
-                            line,
-                        });
+                    }) {
+                        if !name.is_empty() {
+                            open = true;
+                            let from = line.start + text.len() - value.trim_ascii_start().len();
+                            fields.push(FieldRanges {
+                                name: line.start..line.start + name.len(),
+                                value: from..from + value.trim_ascii().len(),
+                                line,
+                            });
+                        }
                     }
                 }
             }
@@ -127,10 +127,10 @@ impl<First> Head<First> {
     /// The fields, in their order.
     pub fn fields(&self) -> impl Iterator<Item = Field<'_>> {
         let part = |range: &Range<usize>| self.raw.get(range.clone()).unwrap_or_default();
-        self.fields.iter().map(move |place| Field {
-            name: part(&place.name),
-            value: part(&place.value),
-            line: part(&place.line),
+        self.fields.iter().map(move |ranges| Field {
+            name: part(&ranges.name),
+            value: part(&ranges.value),
+            line: part(&ranges.line),
         })
     }
 

@@ -16,14 +16,14 @@ pub(super) enum Answer {
     /// A part of the file.
     Part {
         part: Part,
-        version: Version,
+        validators: Validators,
         body: Body,
     },
     /// The file; how long it is, if the server says so, and which URL it has where it was sent on to.
     Whole {
         url: Url,
         body: Body,
-        version: Version,
+        validators: Validators,
         length: Option<u64>,
     },
     /// The file has no such part; the size that it has.
@@ -39,9 +39,9 @@ pub(super) struct Part {
     pub(super) total: Option<u64>,
 }
 
-/// What tells one version of a file from another one.
+/// Header fields that tell one version of a file from another (RFC 9110, section 8.8).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Version {
+pub(super) struct Validators {
     tag: Option<String>,
     modified: Option<String>,
 }
@@ -54,7 +54,7 @@ impl Answer {
         };
         let answer = |why: String| Err(Problem::Answer(why));
         let status = response.status().as_u16();
-        let version = Version {
+        let validators = Validators {
             tag: text(ETAG),
             modified: text(LAST_MODIFIED),
         };
@@ -78,7 +78,7 @@ impl Answer {
             200 => Ok(Answer::Whole {
                 url: response.url().clone(),
                 body: Body::new(response, options),
-                version,
+                validators,
                 length,
             }),
             206 => {
@@ -100,7 +100,7 @@ impl Answer {
                 }
                 Ok(Answer::Part {
                     part,
-                    version,
+                    validators,
                     body: Body::new(response, options),
                 })
             }
@@ -142,9 +142,9 @@ fn number(digits: &str) -> Option<u64> {
         .then(|| digits.parse().ok())?
 }
 
-impl Version {
+impl Validators {
     /// How this one differs from the first. What only one of them says is no difference.
-    pub(super) fn difference(&self, first: &Version) -> Option<String> {
+    pub(super) fn difference(&self, first: &Validators) -> Option<String> {
         let differs = |name: &str, a: &Option<String>, b: &Option<String>| match (a, b) {
             (Some(now), Some(before)) if now != before => {
                 Some(format!("its {name} was {before}, and is {now}"))

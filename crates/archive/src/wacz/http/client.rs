@@ -13,12 +13,10 @@ use reqwest::redirect::Policy;
 use url::Url;
 
 use super::answer::Answer;
-use super::patience::Pace;
-use crate::net::Guard;
+use super::retry::Pace;
+use crate::net::{Guard, MAX_REDIRECTS};
 use crate::tls;
 use crate::wacz::{Options, Problem};
-
-const REDIRECTS: usize = 10;
 
 /// A client for each timeout and guard; it keeps the connections of all packages.
 static CLIENTS: Mutex<Vec<(Settings, Client)>> = Mutex::new(Vec::new());
@@ -64,7 +62,7 @@ fn client(settings: Settings) -> Result<Client, Problem> {
         .timeout(*silence)
         .tls_backend_preconfigured(tls);
     let client = match guard {
-        None => client.redirect(Policy::limited(REDIRECTS)),
+        None => client.redirect(Policy::limited(MAX_REDIRECTS)),
         Some(guard) => client
             .redirect(guarded_redirects(guard.clone()))
             .dns_resolver(Arc::new(Resolver(guard.clone())))
@@ -78,7 +76,7 @@ fn client(settings: Settings) -> Result<Client, Problem> {
 
 /// Follows redirects, but not to addresses that a guard forbids. Names are the resolver's part.
 fn guarded_redirects(guard: Guard) -> Policy {
-    let limited = Policy::limited(REDIRECTS);
+    let limited = Policy::limited(MAX_REDIRECTS);
     Policy::custom(move |attempt| match guard.check(attempt.url()) {
         Ok(()) => limited.redirect(attempt),
         Err(why) => attempt.error(Forbidden(why)),
@@ -163,7 +161,7 @@ pub fn refused(error: &reqwest::Error) -> Problem {
     }
     if error.is_redirect() {
         return Problem::Answer(format!(
-            "it sends on to other places, in a circle or more than {REDIRECTS} times"
+            "it sends on to other places, in a cycle or more than {MAX_REDIRECTS} times"
         ));
     }
     if error.is_builder() {

@@ -5,7 +5,7 @@
 
 mod answer;
 mod client;
-mod patience;
+mod retry;
 mod stream;
 
 use std::io::{self, Read, Write};
@@ -13,11 +13,11 @@ use std::sync::Arc;
 
 use url::Url;
 
-use self::answer::{Answer, Version};
+use self::answer::{Answer, Validators};
 use self::client::send;
 pub use self::client::{Body, refused, web_client};
-pub use self::patience::NOT_NOW;
-use self::patience::Patience;
+pub use self::retry::RETRIED_STATUSES;
+use self::retry::Retries;
 pub(super) use self::stream::Stream;
 use super::source::Disk;
 use super::{Options, Problem};
@@ -30,7 +30,7 @@ const PROBE: u64 = 4;
 pub(super) struct Remote {
     url: Url,
     size: u64,
-    version: Version,
+    validators: Validators,
     options: Options,
 }
 
@@ -44,14 +44,14 @@ pub(super) enum Opened {
 
 impl Remote {
     pub(super) fn open(url: &Url, options: &Options) -> Result<Opened, Problem> {
-        let mut patience = Patience::new(options);
+        let mut retries = Retries::new(options);
         let mut whole_only = false;
         loop {
             let range = (!whole_only).then_some((0, PROBE - 1));
             let attempt = send(url, range, options).and_then(|answer| match answer {
                 Answer::Part {
                     part,
-                    version,
+                    validators,
                     body,
                 } => {
                     if part.from != 0 || part.last >= PROBE {
@@ -72,7 +72,7 @@ impl Remote {
                         Opened::Parts(Arc::new(Remote {
                             url: url.clone(),
                             size,
-                            version,
+                            validators,
                             options: options.clone(),
                         }))
                     }))
@@ -93,7 +93,7 @@ impl Remote {
                     return Err(Problem::Answer(why.to_owned()));
                 }
                 Ok(None) => whole_only = true,
-                Err(problem) => patience.bear(problem)?,
+                Err(problem) => retries.retry(problem)?,
             }
         }
     }
@@ -122,13 +122,13 @@ pub(super) struct Whole {
 
 /// All of a file. If it is known how long that is, a connection that breaks is taken up where it broke.
 pub(super) fn whole(url: &Url, options: &Options) -> Result<Whole, Problem> {
-    let mut patience = Patience::new(options);
+    let mut retries = Retries::new(options);
     loop {
         let attempt = send(url, None, options).and_then(|answer| match answer {
             Answer::Whole {
                 url: from,
                 body,
-                version,
+                validators,
                 length,
             } => Ok(Whole {
                 url: from,
@@ -137,7 +137,7 @@ pub(super) fn whole(url: &Url, options: &Options) -> Result<Whole, Problem> {
                         let remote = Remote {
                             url: url.clone(),
                             size,
-                            version,
+                            validators,
                             options: options.clone(),
                         };
                         Box::new(Stream::begun(Arc::new(remote), body))
@@ -151,7 +151,7 @@ pub(super) fn whole(url: &Url, options: &Options) -> Result<Whole, Problem> {
         });
         match attempt {
             Ok(whole) => return Ok(whole),
-            Err(problem) => patience.bear(problem)?,
+            Err(problem) => retries.retry(problem)?,
         }
     }
 }
@@ -162,7 +162,7 @@ pub(super) fn beginning<T>(
     options: &Options,
     read: impl Fn(&mut dyn Read) -> Result<T, Problem>,
 ) -> Result<T, Problem> {
-    let mut patience = Patience::new(options);
+    let mut retries = Retries::new(options);
     loop {
         let attempt = send(url, None, options).and_then(|answer| match answer {
             Answer::Whole { mut body, .. } => read(&mut body),
@@ -172,7 +172,7 @@ pub(super) fn beginning<T>(
         });
         match attempt {
             Ok(read) => return Ok(read),
-            Err(problem) => patience.bear(problem)?,
+            Err(problem) => retries.retry(problem)?,
         }
     }
 }

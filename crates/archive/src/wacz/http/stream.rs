@@ -4,7 +4,7 @@ use std::sync::Arc;
 use super::Remote;
 use super::answer::Answer;
 use super::client::{Body, send};
-use super::patience::Patience;
+use super::retry::Retries;
 use crate::wacz::Problem;
 
 /// A part of a file on a server. A connection that breaks is taken up where it broke.
@@ -13,7 +13,7 @@ pub(in crate::wacz) struct Stream {
     at: u64,
     end: u64,
     answer: Option<Current>,
-    patience: Patience,
+    retries: Retries,
     /// The server was asked for all of it, and may not have parts.
     is_whole: bool,
 }
@@ -30,7 +30,7 @@ impl Stream {
             at: from,
             end: from + length,
             answer: None,
-            patience: Patience::new(&remote.options),
+            retries: Retries::new(&remote.options),
             is_whole: false,
             remote,
         }
@@ -67,7 +67,7 @@ impl Stream {
         }
         answer.left -= n as u64;
         self.at += n as u64;
-        self.patience.progress(n);
+        self.retries.progress(n);
         if answer.left == 0 {
             // Read to its end, the connection can be used again. That it breaks now does no harm.
             let more = answer.body.read(&mut [0]);
@@ -89,10 +89,10 @@ impl Stream {
         match send(url, Some((self.at, self.end - 1)), options)? {
             Answer::Part {
                 part,
-                version,
+                validators,
                 body,
             } => {
-                if let Some(how) = version.difference(&remote.version) {
+                if let Some(how) = validators.difference(&remote.validators) {
                     return changed(how);
                 }
                 if let Some(total) = part.total.filter(|total| *total != remote.size) {
@@ -114,11 +114,11 @@ impl Stream {
             }
             Answer::Whole {
                 mut body,
-                version,
+                validators,
                 length,
                 ..
             } => {
-                if let Some(how) = version.difference(&remote.version) {
+                if let Some(how) = validators.difference(&remote.validators) {
                     return changed(how);
                 }
                 if let Some(length) = length.filter(|length| *length != remote.size) {
@@ -126,12 +126,13 @@ impl Stream {
                 }
                 if self.is_whole {
                     let skipped = io::copy(&mut (&mut body).take(self.at), &mut io::sink())?;
-                    return match skipped == self.at {
-                        true => Ok(Current {
+                    return if skipped == self.at {
+                        Ok(Current {
                             body,
                             left: self.end - self.at,
-                        }),
-                        false => Err(Problem::Connection("the connection broke off".to_owned())),
+                        })
+                    } else {
+                        Err(Problem::Connection("the connection broke off".to_owned()))
                     };
                 }
                 // One of several servers behind one name, perhaps.
@@ -155,7 +156,7 @@ impl Read for Stream {
                 Ok(n) => return Ok(n),
                 Err(problem) => {
                     self.answer = None;
-                    self.patience.bear(problem)?;
+                    self.retries.retry(problem)?;
                 }
             }
         }

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use super::circles::circles;
-use super::set::{Found, Set};
+use super::cycles::cycles;
+use super::set::{Match, Set};
 use super::{Required, requires};
 use crate::wacz::{Error, Location, Manifest, Options, Problem, Wacz};
 
@@ -31,8 +31,9 @@ pub struct Report {
     pub complete: bool,
     /// Each package of the set.
     pub packages: Vec<Checked>,
-    /// Packages that need one another in a circle, by their names. They can be shown as well as any others.
-    pub circles: Vec<Vec<String>>,
+    /// Packages that need one another in a cycle, by their names. They can be shown as well as any others.
+    #[serde(rename = "circles")]
+    pub cycles: Vec<Vec<String>>,
     /// Files that cannot be read, and entries of lists that are of no use, with the reasons.
     pub errors: Vec<String>,
 }
@@ -60,13 +61,13 @@ pub struct Requirement {
     pub required: Required,
     /// Whether it is there.
     #[serde(flatten)]
-    pub state: State,
+    pub state: Presence,
 }
 
 /// Whether a package that is needed is there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase", tag = "state")]
-pub enum State {
+pub enum Presence {
     /// It is.
     Present {
         /// Where it lies.
@@ -201,7 +202,7 @@ pub fn check(known: &[Known], options: &Options, mut progress: impl FnMut(&str))
     }
     let mut edges = Vec::new();
     for required in needed {
-        let found: Vec<(Required, Found)> = required
+        let found: Vec<(Required, Match)> = required
             .into_iter()
             .map(|required| {
                 let found = set.find(&required, options, &mut progress);
@@ -226,19 +227,19 @@ pub fn check(known: &[Known], options: &Options, mut progress: impl FnMut(&str))
         .collect();
     let incomplete = whoever_reaches(&present, lacks);
     let names = |i: usize| set.packages[i].known.location.name();
-    report.circles = circles(&present)
+    report.cycles = cycles(&present)
         .into_iter()
-        .map(|circle| circle.into_iter().map(names).collect())
+        .map(|cycle| cycle.into_iter().map(names).collect())
         .collect();
     for (i, found) in edges.into_iter().enumerate() {
         let requires = found.into_iter().map(|(required, found)| Requirement {
             required,
             state: match found {
-                Found::At(at) => State::Present {
+                Match::At(at) => Presence::Present {
                     file: set.packages[at].known.location.to_string(),
                     complete: !incomplete[at],
                 },
-                Found::Not(state) => state,
+                Match::Not(state) => state,
             },
         });
         report.packages.push(Checked {

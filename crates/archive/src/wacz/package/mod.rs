@@ -2,7 +2,7 @@
 //! shown. `datapackage.json` has the list, as `relation.requires`.
 
 mod check;
-mod circles;
+mod cycles;
 mod json;
 mod rewrite;
 mod set;
@@ -12,7 +12,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-pub use self::check::{Checked, Known, Report, Requirement, State, check};
+pub use self::check::{Checked, Known, Presence, Report, Requirement, check};
 use self::json::{Object, Style};
 use super::reader::{DATAPACKAGE, sha256_text};
 use super::{Error, Location, Options, Problem, Wacz};
@@ -153,19 +153,19 @@ fn with_hash(text: &str, old: &[u8], new: &[u8], signature: Signature) -> Result
     let digest = Object::read(&text)?;
     let style = Style::of(&digest);
     // A file that is wrong already was changed by somebody else, and must not look right afterwards.
-    let told: Option<String> = digest
+    let declared: Option<String> = digest
         .value("hash")
         .and_then(|hash| serde_json::from_str(hash).ok());
-    let Some(told) = told else {
+    let Some(declared) = declared else {
         return Err(Problem::Json("it has no \"hash\"".to_owned()));
     };
-    if !told.starts_with("sha256:") {
+    if !declared.starts_with("sha256:") {
         let why = format!(
-            "it has a hash that cannot be computed here ({told}); make the package anew with sha256"
+            "it has a hash that cannot be computed here ({declared}); make the package anew with sha256"
         );
         return Err(Problem::Refused(why));
     }
-    if told != sha256_text(&Sha256::digest(old)) {
+    if declared != sha256_text(&Sha256::digest(old)) {
         return Err(Problem::Damaged(
             "its hash is not that of datapackage.json".to_owned(),
         ));

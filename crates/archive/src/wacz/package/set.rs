@@ -2,22 +2,22 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::{Known, Required, State};
+use super::{Known, Presence, Required};
 use crate::wacz::{Location, Options, Wacz};
 
 /// What was found of a package that is needed.
-pub(super) enum Found {
+pub(super) enum Match {
     /// The package of the set.
     At(usize),
-    Not(State),
+    Not(Presence),
 }
 
-impl Found {
+impl Match {
     /// The package of the set, if it is the right one.
     pub(super) fn package(&self) -> Option<usize> {
         match self {
-            Found::At(at) => Some(*at),
-            Found::Not(_) => None,
+            Match::At(at) => Some(*at),
+            Match::Not(_) => None,
         }
     }
 }
@@ -61,9 +61,9 @@ impl Set {
         required: &Required,
         options: &Options,
         progress: &mut impl FnMut(&str),
-    ) -> Found {
+    ) -> Match {
         let hash = required.hash.as_deref().and_then(sha256_of);
-        let mut wrong = State::Missing;
+        let mut wrong = Presence::Missing;
         for at in self
             .by_name
             .get(&required.filename)
@@ -73,19 +73,19 @@ impl Set {
             let package = &self.packages[at];
             let file = package.known.location.to_string();
             if required.size.is_some_and(|size| size != package.size) {
-                wrong = State::WrongSize {
+                wrong = Presence::WrongSize {
                     file,
                     found: package.size,
                 };
                 continue;
             }
             let Some(hash) = &hash else {
-                return Found::At(at);
+                return Match::At(at);
             };
             match self.hash(at, options, progress) {
-                Some(found) if found == *hash => return Found::At(at),
+                Some(found) if found == *hash => return Match::At(at),
                 Some(found) => {
-                    wrong = State::WrongHash {
+                    wrong = Presence::WrongHash {
                         file,
                         found: format!("sha256:{found}"),
                     }
@@ -100,11 +100,11 @@ impl Set {
                     .hash(at, options, progress)
                     .is_some_and(|found| found == hash)
                 {
-                    return Found::At(at);
+                    return Match::At(at);
                 }
             }
         }
-        Found::Not(wrong)
+        Match::Not(wrong)
     }
 
     /// The hexadecimal digits of a package's hash.
@@ -118,9 +118,9 @@ impl Set {
         if let Some(hash) = &package.hash {
             return hash.clone();
         }
-        let told = package.known.hash.as_deref().and_then(sha256_of);
-        let hash = match (&package.known.location, told) {
-            (Location::Url(_), Some(told)) => Some(told),
+        let declared = package.known.hash.as_deref().and_then(sha256_of);
+        let hash = match (&package.known.location, declared) {
+            (Location::Url(_), Some(declared)) => Some(declared),
             (location, _) => {
                 progress(&location.to_string());
                 match Wacz::open(location, options).and_then(|wacz| wacz.digest(|_| ())) {

@@ -16,14 +16,14 @@ const TAIL: u64 = 20 + 22 + 65_535;
 pub(in crate::wacz) struct Directory {
     /// As it lies in the file.
     bytes: Vec<u8>,
-    entries: Vec<Entry>,
+    entries: Vec<DirectoryEntry>,
     start: u64,
     comment: Vec<u8>,
 }
 
 /// A member as the directory has it.
 #[derive(Clone, Debug)]
-pub(in crate::wacz) struct Entry {
+pub(in crate::wacz) struct DirectoryEntry {
     /// Where the entry lies in the directory, its extra field and its comment included.
     pub(in crate::wacz) record: Range<u32>,
     name_length: u16,
@@ -39,7 +39,7 @@ pub(in crate::wacz) struct Entry {
 }
 
 /// What the end of the file says of the directory.
-struct Place {
+struct EndRecord {
     start: u64,
     length: u64,
     entries: u64,
@@ -61,7 +61,7 @@ impl Directory {
         };
         let tail_start = size.saturating_sub(TAIL);
         let tail = read(tail_start, size - tail_start)?;
-        let place = Place::find(&tail, tail_start, &read)?;
+        let place = EndRecord::find(&tail, tail_start, &read)?;
         if place.length > limit {
             return Err(Problem::TooLarge {
                 what: "the directory of the zip file".to_owned(),
@@ -83,23 +83,23 @@ impl Directory {
         };
         directory.read_entries(place.entries)?;
         directory.check_names()?;
-        directory.check_places()?;
+        directory.check_overlaps()?;
         Ok(directory)
     }
 
     /// The members, in the order of the directory.
-    pub(in crate::wacz) fn entries(&self) -> &[Entry] {
+    pub(in crate::wacz) fn entries(&self) -> &[DirectoryEntry] {
         &self.entries
     }
 
     /// The name of a member.
-    pub(in crate::wacz) fn name(&self, entry: &Entry) -> &str {
+    pub(in crate::wacz) fn name(&self, entry: &DirectoryEntry) -> &str {
         // Checked when it was read.
         std::str::from_utf8(self.name_bytes(entry)).unwrap_or_default()
     }
 
     /// The member of that name.
-    pub(in crate::wacz) fn find(&self, name: &str) -> Option<&Entry> {
+    pub(in crate::wacz) fn find(&self, name: &str) -> Option<&DirectoryEntry> {
         self.entries.iter().find(|entry| self.name(entry) == name)
     }
 
@@ -114,7 +114,7 @@ impl Directory {
     }
 
     /// All that it says of a member.
-    pub(in crate::wacz) fn record(&self, entry: &Entry) -> Record {
+    pub(in crate::wacz) fn record(&self, entry: &DirectoryEntry) -> Record {
         let bytes = &self.bytes[entry.record.start as usize..entry.record.end as usize];
         let number = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
         let wide = |at: usize| u32::from(number(at)) | u32::from(number(at + 2)) << 16;
@@ -138,7 +138,7 @@ impl Directory {
         }
     }
 
-    fn name_bytes(&self, entry: &Entry) -> &[u8] {
+    fn name_bytes(&self, entry: &DirectoryEntry) -> &[u8] {
         &self.bytes[entry.record.start as usize + 46..][..entry.name_length.into()]
     }
 
@@ -147,7 +147,7 @@ impl Directory {
         while !rest.0.is_empty() {
             let before = self.bytes.len() - rest.0.len();
             let number = self.entries.len() + 1;
-            let Some(mut entry) = Entry::read(&mut rest, self.start) else {
+            let Some(mut entry) = DirectoryEntry::read(&mut rest, self.start) else {
                 let how = format!("entry {number} of its directory is none");
                 return Err(Problem::Directory(how).into());
             };
@@ -194,7 +194,7 @@ impl Directory {
     }
 
     /// Members that share bytes let a small file hold a huge text.
-    fn check_places(&mut self) -> Result<(), Fault> {
+    fn check_overlaps(&mut self) -> Result<(), Fault> {
         let mut order: Vec<u32> = (0..self.entries.len() as u32).collect();
         order.sort_unstable_by_key(|&i| self.entries[i as usize].header);
         let mut next = self.start;
@@ -214,12 +214,12 @@ impl Directory {
     }
 }
 
-impl Place {
+impl EndRecord {
     fn find(
         tail: &[u8],
         tail_start: u64,
         read: &dyn Fn(u64, u64) -> Result<Vec<u8>, Problem>,
-    ) -> Result<Place, Problem> {
+    ) -> Result<EndRecord, Problem> {
         let at = end_record(tail)?.ok_or_else(|| no_end(tail, tail_start))?;
         let mut end = Numbers(&tail[at..]);
         let damaged = |how: &str| Problem::Directory(how.to_owned());
@@ -232,7 +232,7 @@ impl Place {
             Some((disks, place, end.bytes(comment_length.into())?.to_vec()))
         };
         let (disks, (entries, length, start), comment) = fields().ok_or_else(broken)?;
-        let mut place = Place {
+        let mut place = EndRecord {
             start: start.into(),
             length: length.into(),
             entries: entries.into(),
@@ -342,14 +342,14 @@ fn no_end(tail: &[u8], tail_start: u64) -> Problem {
     }
 }
 
-impl Entry {
+impl DirectoryEntry {
     /// What its own header takes at most, in bytes: the name, and any extra fields.
     pub(in crate::wacz) fn longest_header(&self) -> u64 {
         30 + u64::from(self.name_length) + u64::from(u16::MAX)
     }
 
     /// Reads one; `None` when there is none, or one that lies on another disk.
-    fn read(rest: &mut Numbers<'_>, directory: u64) -> Option<Entry> {
+    fn read(rest: &mut Numbers<'_>, directory: u64) -> Option<DirectoryEntry> {
         if rest.u32()? != CENTRAL {
             return None;
         }
@@ -378,7 +378,7 @@ impl Entry {
             IN_ZIP64_16 => wide.as_mut()?.u32()?,
             _ => disk.into(),
         };
-        (disk == 0 && header < directory).then_some(Entry {
+        (disk == 0 && header < directory).then_some(DirectoryEntry {
             record: 0..0,
             name_length: lengths.0,
             flags,

@@ -6,14 +6,16 @@ use flate2::Crc;
 use flate2::bufread::DeflateDecoder;
 
 use super::number::{Numbers, extra_field};
-use super::{DEFLATED, DESCRIPTOR, ENCRYPTED, Entry, IN_ZIP64_32, LOCAL, STORED, ZIP64_EXTRA};
+use super::{
+    DEFLATED, DESCRIPTOR, DirectoryEntry, ENCRYPTED, IN_ZIP64_32, LOCAL, STORED, ZIP64_EXTRA,
+};
 use crate::wacz::Problem;
 
 /// Reads the header in front of a member, which must agree with the directory. `input` begins with it, and stands at
 /// the member's data afterwards. Returns the size of the header.
 pub(in crate::wacz) fn read_header(
     input: &mut impl Read,
-    entry: &Entry,
+    entry: &DirectoryEntry,
     name: &str,
 ) -> Result<u64, Problem> {
     if entry.flags & ENCRYPTED != 0 {
@@ -117,7 +119,7 @@ enum Data<R: Read> {
 
 impl<R: Read> Content<R> {
     /// `input` stands at the member's data.
-    pub(in crate::wacz) fn new(input: R, entry: &Entry) -> Content<R> {
+    pub(in crate::wacz) fn new(input: R, entry: &DirectoryEntry) -> Content<R> {
         let data = input.take(entry.compressed);
         Content {
             data: match entry.method {

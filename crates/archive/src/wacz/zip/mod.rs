@@ -10,7 +10,7 @@ mod number;
 pub(super) mod record;
 pub(super) mod write;
 
-pub(super) use directory::{Directory, Entry};
+pub(super) use directory::{Directory, DirectoryEntry};
 pub(super) use name::check as check_name;
 
 use super::Problem;

@@ -8,16 +8,16 @@ use bytes::Bytes;
 
 use super::Cluster;
 use super::line::Block;
-use crate::sorted::ahead::Ahead;
-use crate::sorted::back::Back;
-use crate::sorted::work::{Halt, Work};
+use crate::sorted::backward::Backward;
+use crate::sorted::forward::Forward;
+use crate::sorted::steps::{Budget, Halt};
 use crate::source::SourceError;
 
 /// The blocks of a cluster that lines of a span can be in, one after the other.
 #[derive(Debug)]
 pub struct Blocks {
     cluster: Arc<Cluster>,
-    lines: Lines,
+    lines: IndexLines,
     from: Vec<u8>,
     to: Vec<u8>,
     /// The block that comes next, as far as it is known.
@@ -35,23 +35,28 @@ pub struct Blocks {
 
 /// Lines of the secondary index.
 #[derive(Debug)]
-enum Lines {
-    Ahead(Box<Ahead>),
-    Back(Box<Back>),
+enum IndexLines {
+    Forward(Box<Forward>),
+    Backward(Box<Backward>),
 }
 
 impl Blocks {
     /// Those from `from` on. The lines of the index begin at one that is not after it.
-    pub(crate) fn ahead(cluster: Arc<Cluster>, lines: Ahead, from: &[u8], to: &[u8]) -> Blocks {
-        Blocks::new(cluster, Lines::Ahead(Box::new(lines)), from, to)
+    pub(crate) fn forward(cluster: Arc<Cluster>, lines: Forward, from: &[u8], to: &[u8]) -> Blocks {
+        Blocks::new(cluster, IndexLines::Forward(Box::new(lines)), from, to)
     }
 
     /// Those before `to`, the last one first. The lines of the index begin at one that is not before it.
-    pub(crate) fn back(cluster: Arc<Cluster>, lines: Back, from: &[u8], to: &[u8]) -> Blocks {
-        Blocks::new(cluster, Lines::Back(Box::new(lines)), from, to)
+    pub(crate) fn backward(
+        cluster: Arc<Cluster>,
+        lines: Backward,
+        from: &[u8],
+        to: &[u8],
+    ) -> Blocks {
+        Blocks::new(cluster, IndexLines::Backward(Box::new(lines)), from, to)
     }
 
-    fn new(cluster: Arc<Cluster>, lines: Lines, from: &[u8], to: &[u8]) -> Blocks {
+    fn new(cluster: Arc<Cluster>, lines: IndexLines, from: &[u8], to: &[u8]) -> Blocks {
         Blocks {
             cluster,
             lines,
@@ -78,25 +83,25 @@ impl Blocks {
     }
 
     /// Appends the text of the next block. False when there is none.
-    pub(crate) fn text(&mut self, work: &mut Work, into: &mut Vec<u8>) -> Result<bool, Halt> {
+    pub(crate) fn text(&mut self, budget: &mut Budget, into: &mut Vec<u8>) -> Result<bool, Halt> {
         if self.waiting.is_none() {
-            self.waiting = self.next(work)?;
+            self.waiting = self.next(budget)?;
         }
         let Some(block) = &self.waiting else {
             return Ok(false);
         };
-        let text = self.unpacked(block, work)?;
+        let text = self.unpacked(block, budget)?;
         self.waiting = None;
         into.extend_from_slice(&text);
         Ok(true)
     }
 
-    fn unpacked(&self, block: &Block, work: &mut Work) -> Result<Bytes, Halt> {
+    fn unpacked(&self, block: &Block, budget: &mut Budget) -> Result<Bytes, Halt> {
         let mut last = None;
-        for part in self.cluster.parts.files(&block.part, work)? {
+        for part in self.cluster.parts.files(&block.part, budget)? {
             let file = part.file();
-            let text = match file.snapshot(work) {
-                Ok(Some(snapshot)) => self.cluster.unpacked.text(&snapshot, block, work),
+            let text = match file.snapshot(budget) {
+                Ok(Some(snapshot)) => self.cluster.unpacked.text(&snapshot, block, budget),
                 Ok(None) => Err(Halt::Failed(SourceError::Io(format!(
                     "{}: there is no such file",
                     file.path().display()
@@ -121,9 +126,9 @@ impl Blocks {
     }
 
     /// The line of the secondary index, and the block, without its text.
-    pub fn next(&mut self, work: &mut Work) -> Result<Option<Block>, Halt> {
+    pub fn next(&mut self, budget: &mut Budget) -> Result<Option<Block>, Halt> {
         loop {
-            let Some(block) = self.any(work)? else {
+            let Some(block) = self.any(budget)? else {
                 return Ok(None);
             };
             let number = self.seen;
@@ -139,7 +144,7 @@ impl Blocks {
         }
     }
 
-    fn any(&mut self, work: &mut Work) -> Result<Option<Block>, Halt> {
+    fn any(&mut self, budget: &mut Budget) -> Result<Option<Block>, Halt> {
         loop {
             if (!self.near || self.end)
                 && let Some(block) = self.held.take()
@@ -150,16 +155,16 @@ impl Blocks {
                 return Ok(None);
             }
             let there = match &mut self.lines {
-                Lines::Ahead(lines) => lines.next(work)?,
-                Lines::Back(lines) => lines.next(work)?,
+                IndexLines::Forward(lines) => lines.next(budget)?,
+                IndexLines::Backward(lines) => lines.next(budget)?,
             };
             let line = match &self.lines {
                 _ if !there => {
                     self.end = true;
                     continue;
                 }
-                Lines::Ahead(lines) => lines.line(),
-                Lines::Back(lines) => lines.line(),
+                IndexLines::Forward(lines) => lines.line(),
+                IndexLines::Backward(lines) => lines.line(),
             };
             let Some(block) = Block::read(line) else {
                 continue;
@@ -168,16 +173,16 @@ impl Blocks {
             let after = !self.to.is_empty() && line >= &self.to[..];
             match &self.lines {
                 // What is looked for may be at the end of the last block that begins before it.
-                Lines::Ahead(_) if before && self.near => self.held = Some(block),
-                Lines::Ahead(_) if after => self.end = true,
-                Lines::Ahead(_) => {
+                IndexLines::Forward(_) if before && self.near => self.held = Some(block),
+                IndexLines::Forward(_) if after => self.end = true,
+                IndexLines::Forward(_) => {
                     self.near = false;
                     if let Some(last) = self.held.replace(block) {
                         return Ok(Some(last));
                     }
                 }
-                Lines::Back(_) if after => {}
-                Lines::Back(_) => {
+                IndexLines::Backward(_) if after => {}
+                IndexLines::Backward(_) => {
                     self.end = before;
                     return Ok(Some(block));
                 }

@@ -5,26 +5,26 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::sorted::handle::{Entry, Version};
-use crate::sorted::work::{Halt, Work};
+use crate::sorted::handle::{FileVersion, NamedFile};
+use crate::sorted::steps::{Budget, Halt};
 use crate::source::SourceError;
 
 /// Limit of a `.loc` file, in bytes. A larger one is an error.
-const LARGEST: u64 = 16 << 20;
+const MAX_LOC: u64 = 16 << 20;
 /// Interval at which a missing `.loc` file is looked for again.
-const LOOK: Duration = Duration::from_secs(1);
-/// Maximum number of parts remembered that no `.loc` file lists.
-const MAX_REMEMBERED: usize = 4096;
+const RECHECK: Duration = Duration::from_secs(1);
+/// Maximum number of parts cached that no `.loc` file lists.
+const MAX_CACHED: usize = 4096;
 
-/// Maximum number of places tried for a part.
-pub(super) const MOST: usize = 16;
-/// A place where something failed is tried after the others for so long. Tests see no end of it.
-const SHUNNED: Duration = Duration::from_secs(if cfg!(test) { 3600 } else { 10 });
+/// Maximum number of paths tried for a part.
+pub(super) const MAX_PATHS: usize = 16;
+/// Time for which a path where reading failed is tried after the others. In tests it does not end.
+const AVOIDED_FOR: Duration = Duration::from_secs(if cfg!(test) { 3600 } else { 10 });
 
 /// A file that should have a part.
 #[derive(Debug)]
 pub(crate) struct Part {
-    file: Entry,
+    file: NamedFile,
     /// When something failed there, if nothing has worked since.
     failed: Mutex<Option<Instant>>,
 }
@@ -32,12 +32,12 @@ pub(crate) struct Part {
 impl Part {
     fn new(path: PathBuf) -> Arc<Part> {
         Arc::new(Part {
-            file: Entry::new(path),
+            file: NamedFile::new(path),
             failed: Mutex::default(),
         })
     }
 
-    pub(crate) fn file(&self) -> &Entry {
+    pub(crate) fn file(&self) -> &NamedFile {
         &self.file
     }
 
@@ -49,7 +49,7 @@ impl Part {
 
     fn failed_lately(&self) -> bool {
         let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
-        failed.is_some_and(|since| since.elapsed() < SHUNNED)
+        failed.is_some_and(|since| since.elapsed() < AVOIDED_FOR)
     }
 }
 
@@ -57,28 +57,28 @@ impl Part {
 #[derive(Debug)]
 pub(crate) struct Parts {
     folder: PathBuf,
-    places: Entry,
-    known: Mutex<Known>,
+    loc: NamedFile,
+    cache: Mutex<PartCache>,
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct PartCache {
     /// What the `.loc` file says, and which state of it that was.
-    said: Option<(Version, Arc<Places>)>,
+    listed: Option<(FileVersion, Arc<PartFiles>)>,
     /// When there was none.
     missing: Option<Instant>,
     /// Parts in the folder.
     beside: HashMap<Box<str>, Arc<Part>>,
 }
 
-type Places = HashMap<Box<str>, Vec<Arc<Part>>>;
+type PartFiles = HashMap<Box<str>, Vec<Arc<Part>>>;
 
 impl Parts {
     pub(crate) fn new(index: &Path) -> Parts {
         Parts {
             folder: index.parent().unwrap_or(Path::new("")).to_owned(),
-            places: Entry::new(index.with_extension("loc")),
-            known: Mutex::default(),
+            loc: NamedFile::new(index.with_extension("loc")),
+            cache: Mutex::default(),
         }
     }
 
@@ -86,9 +86,9 @@ impl Parts {
     ///
     /// # Errors
     /// When nothing says where it is.
-    pub(crate) fn files(&self, part: &str, work: &mut Work) -> Result<Vec<Arc<Part>>, Halt> {
-        if let Some(places) = self.places(work)? {
-            return match places.get(part) {
+    pub(crate) fn files(&self, part: &str, budget: &mut Budget) -> Result<Vec<Arc<Part>>, Halt> {
+        if let Some(files) = self.listed(budget)? {
+            return match files.get(part) {
                 Some(files) if !files.is_empty() => {
                     let mut files = files.clone();
                     files.sort_by_cached_key(|file| file.failed_lately());
@@ -107,56 +107,53 @@ impl Parts {
                 "is not there, and it is no name of a file in the folder",
             ));
         }
-        let mut known = self.known();
-        if known.beside.len() >= MAX_REMEMBERED {
-            known.beside.clear();
+        let mut cache = self.cache();
+        if cache.beside.len() >= MAX_CACHED {
+            cache.beside.clear();
         }
         let new = || Part::new(self.folder.join(path));
-        let file = known.beside.entry(part.into()).or_insert_with(new);
+        let file = cache.beside.entry(part.into()).or_insert_with(new);
         Ok(vec![Arc::clone(file)])
     }
 
     /// What the `.loc` file says, if there is one.
-    fn places(&self, work: &mut Work) -> Result<Option<Arc<Places>>, Halt> {
-        let missing = self.known().missing;
-        if missing.is_some_and(|since| since.elapsed() < LOOK) {
+    fn listed(&self, budget: &mut Budget) -> Result<Option<Arc<PartFiles>>, Halt> {
+        let missing = self.cache().missing;
+        if missing.is_some_and(|since| since.elapsed() < RECHECK) {
             return Ok(None);
         }
-        let Some(file) = self.places.snapshot(work)? else {
-            let mut known = self.known();
-            known.missing = Some(Instant::now());
-            known.said = None;
+        let Some(file) = self.loc.snapshot(budget)? else {
+            let mut cache = self.cache();
+            cache.missing = Some(Instant::now());
+            cache.listed = None;
             return Ok(None);
         };
-        if let Some((version, places)) = &self.known().said
-            && *version == file.version()
-        {
-            return Ok(Some(Arc::clone(places)));
+        if let Some((version, files)) = &self.cache().listed {
+            if *version == file.version() {
+                return Ok(Some(Arc::clone(files)));
+            }
         }
-        if !work.may_wait() {
+        if !budget.may_wait() {
             return Err(Halt::Wait);
         }
         let size = file.size();
-        if size > LARGEST {
-            let text = format!(
-                "{}: more than {LARGEST} bytes",
-                self.places.path().display()
-            );
+        if size > MAX_LOC {
+            let text = format!("{}: more than {MAX_LOC} bytes", self.loc.path().display());
             return Err(Halt::Failed(SourceError::TooLarge(text)));
         }
         let mut text = Vec::new();
         while (text.len() as u64) < size {
             let left = usize::try_from(size - text.len() as u64).unwrap_or(0);
-            if file.read(work, text.len() as u64, left, &mut text)? == 0 {
+            if file.read(budget, text.len() as u64, left, &mut text)? == 0 {
                 break;
             }
         }
-        let places = Arc::new(self.read(&String::from_utf8_lossy(&text)));
-        self.known().said = Some((file.version(), Arc::clone(&places)));
-        Ok(Some(places))
+        let files = Arc::new(self.read(&String::from_utf8_lossy(&text)));
+        self.cache().listed = Some((file.version(), Arc::clone(&files)));
+        Ok(Some(files))
     }
 
-    fn read(&self, text: &str) -> Places {
+    fn read(&self, text: &str) -> PartFiles {
         let mut cut = 0_usize;
         let lines = text.lines().filter_map(|line| {
             let mut columns = line.trim_end().split('\t');
@@ -164,29 +161,29 @@ impl Parts {
             // Those on other machines are not for this source.
             let paths = columns.filter(|path| !path.is_empty() && !path.contains("://"));
             let files = paths.map(|path| Part::new(self.folder.join(path)));
-            let mut files: Vec<_> = files.take(MOST + 1).collect();
-            if files.len() > MOST {
-                files.truncate(MOST);
+            let mut files: Vec<_> = files.take(MAX_PATHS + 1).collect();
+            if files.len() > MAX_PATHS {
+                files.truncate(MAX_PATHS);
                 cut += 1;
             }
             Some((part.into(), files))
         });
-        let places = lines.collect();
+        let files = lines.collect();
         if cut > 0 {
-            let path = self.places.path().display();
-            tracing::warn!(%path, parts = cut, "a part has more than {MOST} places, of which the rest is left out");
+            let path = self.loc.path().display();
+            tracing::warn!(%path, parts = cut, "a part has more than {MAX_PATHS} paths, of which the rest is left out");
         }
-        places
+        files
     }
 
     fn lost(&self, part: &str, why: &str) -> Halt {
-        let places = self.places.path().display();
+        let loc = self.loc.path().display();
         Halt::Failed(SourceError::Io(format!(
-            "part {part:?} of a ZipNum cluster: {places} {why}"
+            "part {part:?} of a ZipNum cluster: {loc} {why}"
         )))
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn cache(&self) -> MutexGuard<'_, PartCache> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

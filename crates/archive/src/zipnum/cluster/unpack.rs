@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
-use super::inflate::{LARGEST, Unfit, inflate};
+use super::inflate::{MAX_BLOCK, Unfit, inflate};
 use super::line::Block;
-use crate::sorted::handle::{Snapshot, Version};
-use crate::sorted::work::{Halt, Work};
+use crate::sorted::handle::{FileVersion, Snapshot};
+use crate::sorted::steps::{Budget, Halt};
 use crate::source::SourceError;
 
 /// As much unpacked text is kept of a cluster.
-const KEPT: usize = 16 << 20;
+const MAX_CACHED: usize = 16 << 20;
 
 /// Blocks that were unpacked lately.
 #[derive(Debug, Default)]
@@ -27,10 +27,10 @@ pub(super) struct Unpacked {
 type Failed = (Which, Instant, SourceError);
 
 /// As many blocks that are none are known at a time, and each for so long.
-const FAILED: usize = 64;
-const FAILED_FOR: Duration = Duration::from_secs(10);
+const MAX_FAILURES: usize = 64;
+const FAILURE_CACHED_FOR: Duration = Duration::from_secs(10);
 
-type Which = (Version, u64, u64);
+type Which = (FileVersion, u64, u64);
 
 impl Unpacked {
     /// The text of a block, which is whole lines.
@@ -41,7 +41,7 @@ impl Unpacked {
         &self,
         file: &Snapshot,
         block: &Block,
-        work: &mut Work,
+        budget: &mut Budget,
     ) -> Result<Bytes, Halt> {
         let which = (file.version(), block.offset, block.length);
         let kept = {
@@ -51,22 +51,22 @@ impl Unpacked {
                 .map(|(_, text)| text.clone())
         };
         if let Some(text) = kept {
-            work.spend(text.len())?;
+            budget.spend(text.len())?;
             return Ok(text);
         }
-        if !work.may_wait() {
+        if !budget.may_wait() {
             return Err(Halt::Wait);
         }
         if let Some(error) = self.failure(&which) {
             return Err(Halt::Failed(error));
         }
-        let text = unpack(file, block, work).inspect_err(|halt| self.note(which, halt))?;
+        let text = unpack(file, block, budget).inspect_err(|halt| self.note(which, halt))?;
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.push_front((which, text.clone()));
         let mut size = 0;
         kept.retain(|(_, text)| {
             size += text.len();
-            size <= KEPT
+            size <= MAX_CACHED
         });
         Ok(text)
     }
@@ -74,7 +74,7 @@ impl Unpacked {
     /// Why there is no such block, if that was found out just now.
     fn failure(&self, which: &Which) -> Option<SourceError> {
         let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
-        failed.retain(|(_, since, _)| since.elapsed() < FAILED_FOR);
+        failed.retain(|(_, since, _)| since.elapsed() < FAILURE_CACHED_FOR);
         let found = failed.iter().find(|(other, ..)| other == which);
         found.map(|(.., error)| error.clone())
     }
@@ -83,17 +83,17 @@ impl Unpacked {
         let Halt::Failed(error) = halt else { return };
         let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
         failed.push_front((which, Instant::now(), error.clone()));
-        failed.truncate(FAILED);
+        failed.truncate(MAX_FAILURES);
     }
 }
 
-fn unpack(file: &Snapshot, block: &Block, work: &mut Work) -> Result<Bytes, Halt> {
+fn unpack(file: &Snapshot, block: &Block, budget: &mut Budget) -> Result<Bytes, Halt> {
     let Some(length) = usize::try_from(block.length)
         .ok()
-        .filter(|_| block.length <= LARGEST)
+        .filter(|_| block.length <= MAX_BLOCK)
     else {
-        let what = format!("{} bytes, which is more than {LARGEST}", block.length);
-        return Err(Halt::Failed(SourceError::TooLarge(place(
+        let what = format!("{} bytes, which is more than {MAX_BLOCK}", block.length);
+        return Err(Halt::Failed(SourceError::TooLarge(at_block(
             file.path(),
             block,
             &what,
@@ -103,7 +103,7 @@ fn unpack(file: &Snapshot, block: &Block, work: &mut Work) -> Result<Bytes, Halt
     while packed.len() < length {
         let at = block.offset.saturating_add(packed.len() as u64);
         let left = length - packed.len();
-        if file.read(work, at, left, &mut packed)? == 0 {
+        if file.read(budget, at, left, &mut packed)? == 0 {
             let what = format!("the file ends before its {length} bytes do");
             return Err(broken(file.path(), block, &what));
         }
@@ -113,8 +113,8 @@ fn unpack(file: &Snapshot, block: &Block, work: &mut Work) -> Result<Bytes, Halt
         Ok(()) => {}
         Err(Unfit::Broken(why)) => return Err(broken(file.path(), block, &why)),
         Err(Unfit::TooLarge) => {
-            let what = format!("unpacked it has more than {LARGEST} bytes");
-            return Err(Halt::Failed(SourceError::TooLarge(place(
+            let what = format!("unpacked it has more than {MAX_BLOCK} bytes");
+            return Err(Halt::Failed(SourceError::TooLarge(at_block(
                 file.path(),
                 block,
                 &what,
@@ -127,10 +127,10 @@ fn unpack(file: &Snapshot, block: &Block, work: &mut Work) -> Result<Bytes, Halt
     Ok(text.into())
 }
 
-fn place(file: &Path, block: &Block, what: &str) -> String {
+fn at_block(file: &Path, block: &Block, what: &str) -> String {
     format!("{}: block at byte {}: {what}", file.display(), block.offset)
 }
 
 fn broken(file: &Path, block: &Block, what: &str) -> Halt {
-    Halt::Failed(SourceError::Io(place(file, block, what)))
+    Halt::Failed(SourceError::Io(at_block(file, block, what)))
 }

@@ -44,15 +44,14 @@ fn by_digest(captures: &[Capture]) -> Vec<Vec<u8>> {
 /// An index, in blocks or plain.
 fn index(folder: &Path, captures: &[Capture], plain: bool, options: Options) {
     for (stem, lines) in [("url", by_url(captures)), ("digest", by_digest(captures))] {
-        match plain {
-            false => drop(write(folder, stem, &lines, options)),
-            true => {
-                let text: Vec<u8> = lines
-                    .iter()
-                    .flat_map(|line| [line, &b"\n"[..]].concat())
-                    .collect();
-                fs::write(folder.join(format!("{stem}.cdxj")), text).unwrap();
-            }
+        if plain {
+            let text: Vec<u8> = lines
+                .iter()
+                .flat_map(|line| [line, &b"\n"[..]].concat())
+                .collect();
+            fs::write(folder.join(format!("{stem}.cdxj")), text).unwrap();
+        } else {
+            write(folder, stem, &lines, options);
         }
     }
 }

@@ -53,9 +53,8 @@ fn what_is_merged_is_all_lines_sorted() {
         let parts = split(&mut rng, &lines, parts);
         let all = options(&mut rng);
         let alike = rng.chance(70);
-        let inputs = folders(dir.path(), &parts, || match alike {
-            true => all,
-            false => options(&mut rng),
+        let inputs = folders(dir.path(), &parts, || {
+            if alike { all } else { options(&mut rng) }
         });
         let out = dir.path().join("out");
         fs::create_dir(&out).unwrap();
@@ -65,9 +64,10 @@ fn what_is_merged_is_all_lines_sorted() {
             .iter()
             .map(|path| (path.as_path(), "url".to_owned()))
             .collect();
-        let at_once = match rng.chance(30) {
-            true => 2 + rng.below(5) as usize,
-            false => 1024,
+        let at_once = if rng.chance(30) {
+            2 + rng.below(5) as usize
+        } else {
+            1024
         };
         merge_all(inputs, at_once, &mut writer, &work).unwrap();
         let stats = writer.finish().unwrap();

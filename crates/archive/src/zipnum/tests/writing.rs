@@ -1,7 +1,7 @@
 //! What is written.
 
-use super::super::LONGEST;
 use super::*;
+use crate::lines::MAX_LINE;
 
 #[test]
 fn lines_come_back_in_blocks_of_the_right_size() {
@@ -104,7 +104,7 @@ fn lines_that_are_none_or_out_of_order_are_refused() {
         b"c  {}",
         b" 2020 {}",
         b"c\t 2020 {}",
-        &[b"c 2020 {", &[b' '; LONGEST][..], b"}"].concat(),
+        &[b"c 2020 {", &[b' '; MAX_LINE][..], b"}"].concat(),
         b"c 2020 {}\n",
         b"c 2020 {}\nd 2020 {}",
     ] {

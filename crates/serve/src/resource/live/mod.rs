@@ -11,7 +11,7 @@ use url::Url;
 use super::client_request::ClientRequest;
 use super::digest::Digest;
 use super::record::{LoadError, Record};
-use crawlspace_archive::net::{Net, circle};
+use crawlspace_archive::net::{Net, via};
 use crawlspace_archive::row::Row;
 use crawlspace_archive::source::{Limits, SourceError};
 use crawlspace_archive::timestamp::Timestamp;
@@ -102,7 +102,7 @@ async fn live(
     }
     let date = Timestamp::now();
     let mut outgoing = request.live(url.clone());
-    circle::mark(&mut outgoing.fields);
+    via::mark(&mut outgoing.fields);
     let exchange = net.exchange(outgoing, limits).await.map_err(unsent)?;
     let origin = Origin {
         target_uri: url.to_string(),

@@ -17,7 +17,7 @@ use crate::resource::stored::{END, Stored};
 use crawlspace_archive::net::exchange::{
     Body, Exchange, Head, Incoming, Outgoing, Status, Version,
 };
-use crawlspace_archive::net::{Net, circle};
+use crawlspace_archive::net::{Net, via};
 use crawlspace_archive::row::Row;
 use crawlspace_archive::source::{Limits, SourceError};
 
@@ -48,7 +48,7 @@ pub async fn load(
     )?;
     let fields = &mut outgoing.fields;
     fields.retain(|(name, _)| !name.eq_ignore_ascii_case(b"Via"));
-    circle::mark(fields);
+    via::mark(fields);
     let exchange = net.exchange(outgoing, limits).await.map_err(unsent)?;
     let Exchange { head, body, .. } = exchange;
     match head.first.code {

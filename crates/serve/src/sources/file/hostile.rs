@@ -13,15 +13,15 @@ use super::tests::{ask, identity, lookup, query, runtime};
 use crate::source::{Lookup, Source};
 use crawlspace_archive::sorted::Order;
 use crawlspace_archive::sorted::folder::Choice;
-use crawlspace_archive::sorted::place::Places;
+use crawlspace_archive::sorted::listings::Listings;
 use crawlspace_archive::source::SourceError;
 use crawlspace_archive::timestamp::Timestamp;
 
 /// One that looks for files whenever it is asked.
 fn watching(path: &Path) -> FileSource {
     FileSource {
-        places: Arc::new(
-            Places::new(path.to_owned(), Choice::All).with_age(std::time::Duration::ZERO),
+        listings: Arc::new(
+            Listings::new(path.to_owned(), Choice::All).with_age(std::time::Duration::ZERO),
         ),
         ..FileSource::new(path.to_owned(), identity())
     }

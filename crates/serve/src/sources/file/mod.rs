@@ -25,18 +25,18 @@ use crawlspace_archive::sorted::Order;
 use crawlspace_archive::sorted::disorder::Disorder;
 use crawlspace_archive::sorted::folder::{Choice, Listing};
 use crawlspace_archive::sorted::line::Writer;
-use crawlspace_archive::sorted::place::Places;
+use crawlspace_archive::sorted::listings::Listings;
 use crawlspace_archive::sorted::scan::Scan;
 use crawlspace_archive::sorted::span::Span;
 use crawlspace_archive::sorted::start::Files;
-use crawlspace_archive::sorted::work::batches;
+use crawlspace_archive::sorted::steps::batches;
 use crawlspace_archive::source::SourceError;
 
 /// A CDX or CDXJ file, or a folder of them.
 #[derive(Debug)]
 pub struct FileSource {
     identity: Identity,
-    places: Arc<Places>,
+    listings: Arc<Listings>,
     broken: Arc<AtomicU64>,
     disorder: Arc<Disorder>,
 }
@@ -46,7 +46,7 @@ impl FileSource {
     pub fn new(path: std::path::PathBuf, identity: Identity) -> FileSource {
         FileSource {
             identity,
-            places: Arc::new(Places::new(path, Choice::All)),
+            listings: Arc::new(Listings::new(path, Choice::All)),
             broken: Arc::default(),
             disorder: Arc::default(),
         }
@@ -56,7 +56,7 @@ impl FileSource {
     pub(crate) fn clusters(path: std::path::PathBuf, identity: Identity) -> FileSource {
         FileSource {
             identity,
-            places: Arc::new(Places::new(path, Choice::Clusters)),
+            listings: Arc::new(Listings::new(path, Choice::Clusters)),
             broken: Arc::default(),
             disorder: Arc::default(),
         }
@@ -88,7 +88,7 @@ impl FileSource {
     }
 
     pub(super) async fn listing(&self, lookup: &Lookup) -> Result<Listing, SourceError> {
-        self.places.listing(&lookup.collection).await
+        self.listings.listing(&lookup.collection).await
     }
 
     pub(super) fn scan(&self, files: Files, order: Order, at_most: Option<u64>) -> Scan<Files> {
@@ -107,7 +107,7 @@ impl Source for FileSource {
     }
 
     fn health(&self) -> Result<(), String> {
-        self.places.health()?;
+        self.listings.health()?;
         self.disorder.problem().map_or(Ok(()), Err)
     }
 

@@ -15,7 +15,7 @@ use crawlspace_archive::sorted::folder::Listing;
 use crawlspace_archive::sorted::line::{Shape, Writer};
 use crawlspace_archive::sorted::span::Span;
 use crawlspace_archive::sorted::start::Files;
-use crawlspace_archive::sorted::work::{Halt, Next, Steps, Work, batches};
+use crawlspace_archive::sorted::steps::{Budget, Halt, Next, Steps, batches};
 use crawlspace_archive::source::{Batch, SourceError};
 use crawlspace_archive::zipnum::cluster::Blocks;
 use crawlspace_archive::zipnum::cluster::line::Block;
@@ -111,16 +111,16 @@ struct Index {
 }
 
 impl Index {
-    fn run(&mut self, work: &mut Work) -> Result<(), Halt> {
+    fn run(&mut self, budget: &mut Budget) -> Result<(), Halt> {
         while self.writer.size().0 < BATCH {
             let Some(blocks) = &mut self.blocks else {
-                match self.files.blocks(work)? {
+                match self.files.blocks(budget)? {
                     Some(blocks) => self.blocks = Some(blocks),
                     None => return Ok(()),
                 }
                 continue;
             };
-            match blocks.next(work)? {
+            match blocks.next(budget)? {
                 Some(block) => self.push(&block),
                 None => self.blocks = None,
             }
@@ -150,8 +150,8 @@ impl Index {
 }
 
 impl Steps for Index {
-    fn step(&mut self, work: &mut Work) -> (Batch, Next) {
-        let next = Next::after(self.run(work));
+    fn step(&mut self, budget: &mut Budget) -> (Batch, Next) {
+        let next = Next::after(self.run(budget));
         (self.writer.take(), next)
     }
 }

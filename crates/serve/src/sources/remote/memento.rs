@@ -20,7 +20,7 @@ use super::whitelist::{Made, RecordLocation, Whitelist};
 use crate::link_format::{Link, Links};
 use crate::source::{Lookup, Rows, Source};
 use crate::sources::Identity;
-use crawlspace_archive::net::{Answer, Net, Request};
+use crawlspace_archive::net::{Net, Request, Response};
 use crawlspace_archive::sorted::Order;
 use crawlspace_archive::source::{Batch, Limits, SourceError};
 use crawlspace_archive::timestamp::Timestamp;
@@ -202,7 +202,7 @@ fn links(headers: &HeaderMap) -> Vec<Link> {
 }
 
 /// Where an answer sends on to.
-fn target(answer: &Answer) -> Option<Url> {
+fn target(answer: &Response) -> Option<Url> {
     let location = answer.headers.get(LOCATION)?;
     answer
         .url

@@ -18,7 +18,7 @@ use super::pieces::{Piece, Pieces};
 use super::rows::Batched;
 use super::template::Parameters;
 use super::whitelist::{Made, Verdict, Whitelist};
-use crawlspace_archive::net::{Answer, Net, Request, circle};
+use crawlspace_archive::net::{Net, Request, Response, via};
 use crawlspace_archive::row::Row;
 use crawlspace_archive::source::{Batch, Limits, SourceError};
 
@@ -130,7 +130,7 @@ impl Pages {
                 by_time,
                 again: false,
             },
-            via: circle::via(),
+            via: via::current(),
             asked: 0,
             key: String::new(),
             rows: 0,
@@ -394,7 +394,7 @@ impl Reading {
 }
 
 /// Whether a server says with this status that it has no capture.
-async fn says_nothing_there(answer: Answer) -> bool {
+async fn says_nothing_there(answer: Response) -> bool {
     let mut body = answer.body;
     let mut text = Vec::new();
     while let Some(Ok(bytes)) = body.next().await {

@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal};
 
 use clap::{Args, ValueHint};
-use crawlspace_archive::wacz::package::{Known, Report, State, check};
+use crawlspace_archive::wacz::package::{Known, Presence, Report, check};
 use crawlspace_archive::wacz::{Location, Options};
 use indicatif::ProgressBar;
 
@@ -75,13 +75,15 @@ fn print_report(report: &Report) -> io::Result<()> {
     for package in &report.packages {
         for needed in &package.requires {
             let state = match &needed.state {
-                State::Present { complete: true, .. } => continue,
-                State::Present { .. } => "there, but needs others that are not".to_owned(),
-                State::Missing => "missing".to_owned(),
-                State::WrongSize { file, found } => {
+                Presence::Present { complete: true, .. } => continue,
+                Presence::Present { .. } => "there, but needs others that are not".to_owned(),
+                Presence::Missing => "missing".to_owned(),
+                Presence::WrongSize { file, found } => {
                     format!("another file: {file} has {}", bytes(*found))
                 }
-                State::WrongHash { file, .. } => format!("another file: {file} has another hash"),
+                Presence::WrongHash { file, .. } => {
+                    format!("another file: {file} has another hash")
+                }
             };
             table.row([&package.name, &needed.required.filename, &state]);
             lacking += 1;
@@ -90,10 +92,10 @@ fn print_report(report: &Report) -> io::Result<()> {
     if lacking > 0 {
         table.print()?;
     }
-    for circle in &report.circles {
+    for cycle in &report.cycles {
         say(format_args!(
-            "in a circle, which does no harm: {}",
-            circle.join(", ")
+            "in a cycle, which does no harm: {}",
+            cycle.join(", ")
         ));
     }
     let packages = report.packages.len() as u64;

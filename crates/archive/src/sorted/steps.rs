@@ -9,17 +9,17 @@ use tokio::task::JoinHandle;
 use crate::source::{Batch, Batches, SourceError};
 
 /// Limit of bytes read in a step on the caller's thread. In tests it is small, so that there are many steps.
-const QUICK: usize = if cfg!(test) { 6 << 10 } else { 128 << 10 };
+const MAX_QUICK_STEP: usize = if cfg!(test) { 6 << 10 } else { 128 << 10 };
 /// Limit of bytes read on the caller's thread in all steps of a query; later steps run on a thread that may wait.
-const ALL_QUICK: usize = 512 << 10;
+const MAX_QUICK_TOTAL: usize = 512 << 10;
 /// Limit of bytes read in a step on a thread that may wait.
-const SLOW: usize = if cfg!(test) { 50 << 10 } else { 1 << 20 };
+const MAX_SLOW_STEP: usize = if cfg!(test) { 50 << 10 } else { 1 << 20 };
 /// Time limit of a step on a thread that may wait.
-const SLOW_TIME: Duration = Duration::from_millis(2);
+const MAX_SLOW_TIME: Duration = Duration::from_millis(2);
 
 /// What a step may do.
 #[derive(Debug)]
-pub struct Work {
+pub struct Budget {
     may_wait: bool,
     /// Bytes that may still be read.
     left: usize,
@@ -64,26 +64,26 @@ impl Next {
 
 /// Something that finds rows step by step.
 pub trait Steps: Send + 'static {
-    /// Rows that are there, and how it goes on. Has to end soon after `work` is used up.
-    fn step(&mut self, work: &mut Work) -> (Batch, Next);
+    /// Rows that are there, and how it goes on. Has to end soon after `budget` is used up.
+    fn step(&mut self, budget: &mut Budget) -> (Batch, Next);
 }
 
-impl Work {
+impl Budget {
     /// That of a step that must not wait.
-    pub(crate) fn quick(bytes: usize) -> Work {
-        Work {
+    pub(crate) fn quick(bytes: usize) -> Budget {
+        Budget {
             may_wait: false,
-            left: bytes.min(QUICK),
+            left: bytes.min(MAX_QUICK_STEP),
             until: None,
         }
     }
 
     /// That of a step that may.
-    pub(crate) fn slow() -> Work {
-        Work {
+    pub(crate) fn slow() -> Budget {
+        Budget {
             may_wait: true,
-            left: SLOW,
-            until: Some(Instant::now() + SLOW_TIME),
+            left: MAX_SLOW_STEP,
+            until: Some(Instant::now() + MAX_SLOW_TIME),
         }
     }
 
@@ -110,7 +110,7 @@ pub fn batches(steps: impl Steps) -> Batches {
     let running = Running {
         steps: Some(Box::new(steps)),
         next: Next::More,
-        quick: ALL_QUICK,
+        quick: MAX_QUICK_TOTAL,
     };
     stream::unfold(running, |mut running| async move {
         let batch = running.batch().await?;
@@ -138,16 +138,16 @@ impl<S: Steps> Running<S> {
             };
             let mut steps = self.steps.take()?;
             let (batch, next) = if here {
-                let mut work = Work::quick(self.quick);
-                let before = work.left;
-                let done = steps.step(&mut work);
+                let mut budget = Budget::quick(self.quick);
+                let before = budget.left;
+                let done = steps.step(&mut budget);
                 // Steps that read nothing count as well.
-                self.quick = self.quick.saturating_sub((before - work.left).max(4096));
+                self.quick = self.quick.saturating_sub((before - budget.left).max(4096));
                 self.steps = Some(steps);
                 done
             } else {
                 let task = tokio::task::spawn_blocking(move || {
-                    let done = steps.step(&mut Work::slow());
+                    let done = steps.step(&mut Budget::slow());
                     (steps, done)
                 });
                 match Aborted(task).wait().await {
@@ -205,7 +205,7 @@ mod tests {
     }
 
     impl Steps for Endless {
-        fn step(&mut self, _: &mut Work) -> (Batch, Next) {
+        fn step(&mut self, _: &mut Budget) -> (Batch, Next) {
             self.taken.fetch_add(1, Ordering::SeqCst);
             (
                 row::build("a)/", "2016", "").into_iter().collect(),

@@ -4,13 +4,14 @@ use std::ops::Range;
 use std::path::Path;
 
 use super::Pieces;
-use super::ahead::LARGEST;
-use crate::sorted::line::{LONGEST, trimmed};
-use crate::sorted::work::{Halt, Work};
+use super::forward::MAX_PIECE;
+use crate::lines::MAX_LINE;
+use crate::sorted::line::trimmed;
+use crate::sorted::steps::{Budget, Halt};
 
 /// Lines before a place, the last one first. It keeps no more than a piece and a line.
 #[derive(Debug)]
-pub(crate) struct Back {
+pub(crate) struct Backward {
     pieces: Pieces,
     buffer: Vec<u8>,
     line: Range<usize>,
@@ -21,22 +22,22 @@ pub(crate) struct Back {
     /// How much is read next.
     piece: usize,
     /// What comes before belongs to a line that is too long.
-    passing: bool,
-    passed: u64,
+    skipping: bool,
+    skipped: u64,
 }
 
-impl Back {
+impl Backward {
     /// Lines before the place where `pieces` is, which is the beginning of one, or the end of the file.
-    pub(crate) fn new(pieces: Pieces, piece: usize) -> Back {
-        Back {
+    pub(crate) fn new(pieces: Pieces, piece: usize) -> Backward {
+        Backward {
             pieces,
             buffer: Vec::new(),
             line: 0..0,
             end: 0,
             all: false,
             piece,
-            passing: false,
-            passed: 0,
+            skipping: false,
+            skipped: 0,
         }
     }
 
@@ -52,19 +53,19 @@ impl Back {
     }
 
     /// How many lines too long there were so far.
-    pub(crate) fn passed(&self) -> u64 {
-        self.passed
+    pub(crate) fn skipped(&self) -> u64 {
+        self.skipped
     }
 
     /// Continues to the line before; false at the beginning.
     #[inline]
-    pub(crate) fn next(&mut self, work: &mut Work) -> Result<bool, Halt> {
+    pub(crate) fn next(&mut self, budget: &mut Budget) -> Result<bool, Halt> {
         loop {
             let text = self.buffer.get(..self.end).unwrap_or_default();
-            if self.passing {
+            if self.skipping {
                 if let Some(feed) = memchr::memrchr(b'\n', text) {
                     self.end = feed + 1;
-                    self.passing = false;
+                    self.skipping = false;
                     continue;
                 }
                 self.end = 0;
@@ -78,34 +79,34 @@ impl Back {
                 if let Some(begin) = begin {
                     self.line = begin..stop;
                     self.end = begin;
-                    if self.line.len() > LONGEST {
-                        self.passed += 1;
+                    if self.line.len() > MAX_LINE {
+                        self.skipped += 1;
                         continue;
                     }
                     return Ok(true);
                 }
-                if line.len() > LONGEST {
-                    self.passing = true;
-                    self.passed += 1;
+                if line.len() > MAX_LINE {
+                    self.skipping = true;
+                    self.skipped += 1;
                     self.end = 0;
                 }
             }
             if self.all {
                 return Ok(false);
             }
-            self.more(work)?;
+            self.more(budget)?;
         }
     }
 
-    fn more(&mut self, work: &mut Work) -> Result<(), Halt> {
+    fn more(&mut self, budget: &mut Budget) -> Result<(), Halt> {
         let mut buffer = Vec::with_capacity(self.piece + self.end);
-        self.all = !self.pieces.before(work, self.piece, &mut buffer)?;
+        self.all = !self.pieces.before(budget, self.piece, &mut buffer)?;
         let before = buffer.len();
         buffer.extend_from_slice(self.buffer.get(..self.end).unwrap_or_default());
         self.end += before;
         self.buffer = buffer;
         self.line = 0..0;
-        self.piece = (self.piece * 2).min(LARGEST);
+        self.piece = (self.piece * 2).min(MAX_PIECE);
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! Servers that ask each other in a circle.
+//! Servers that ask each other in a cycle.
 //!
 //! Every request that goes on to another server names this one in `Via`, behind those that the request it is for names
 //! (RFC 9110, section 7.6.3). A request that has been here before is recognised by that.
@@ -13,16 +13,16 @@ use http::header::VIA;
 use http::{HeaderMap, HeaderValue};
 
 /// More servers than this on the way of a request are too many, whoever they are.
-const MOST: usize = 8;
+const MAX_HOPS: usize = 8;
 
 tokio::task_local! {
     /// What requests to other servers say, which are made for the request that is being answered.
-    static ONWARD: Option<HeaderValue>;
+    static OUTGOING_VIA: Option<HeaderValue>;
 }
 
 /// A request has been here before, or has come too far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Circle;
+pub struct Cycle;
 
 /// The word by which this process knows itself.
 fn own() -> &'static str {
@@ -32,45 +32,45 @@ fn own() -> &'static str {
 
 /// Where a request came by.
 #[derive(Clone, Debug)]
-pub struct Way(Option<HeaderValue>);
+pub struct Via(Option<HeaderValue>);
 
-impl Way {
+impl Via {
     /// Where the request with this header came by.
     ///
     /// # Errors
     /// When it has been here before.
-    pub fn of(headers: &HeaderMap) -> Result<Way, Circle> {
+    pub fn of(headers: &HeaderMap) -> Result<Via, Cycle> {
         let mut before = 0;
         let mut all = Vec::new();
         for value in headers.get_all(VIA) {
             for one in value.as_bytes().split(|&byte| byte == b',') {
                 let one = one.trim_ascii();
                 before += 1;
-                if one == own().as_bytes() || before > MOST {
-                    return Err(Circle);
+                if one == own().as_bytes() || before > MAX_HOPS {
+                    return Err(Cycle);
                 }
                 all.extend_from_slice(one);
                 all.extend_from_slice(b", ");
             }
         }
         all.extend_from_slice(own().as_bytes());
-        Ok(Way(HeaderValue::from_bytes(&all).ok()))
+        Ok(Via(HeaderValue::from_bytes(&all).ok()))
     }
 
     /// Answers the request: what is asked of other servers for that, until it is ready, says where it came by.
     pub async fn answer<T>(self, answer: impl Future<Output = T>) -> T {
-        ONWARD.scope(self.0, answer).await
+        OUTGOING_VIA.scope(self.0, answer).await
     }
 }
 
 /// The value of `Via` of a request that is made now.
-pub fn via() -> Option<HeaderValue> {
-    ONWARD.try_with(Clone::clone).ok().flatten()
+pub fn current() -> Option<HeaderValue> {
+    OUTGOING_VIA.try_with(Clone::clone).ok().flatten()
 }
 
 /// Adds `Via` to the fields of a request that is made now.
 pub fn mark(fields: &mut Vec<(Bytes, Bytes)>) {
-    if let Some(via) = via() {
+    if let Some(via) = current() {
         let value = Bytes::copy_from_slice(via.as_bytes());
         fields.push((Bytes::from_static(b"Via"), value));
     }
@@ -87,23 +87,23 @@ mod tests {
 
     #[tokio::test]
     async fn a_request_is_known_when_it_comes_again() {
-        let way = Way::of(&headers(&["1.0 proxy, 1.1 other"])).unwrap();
-        let sent = way.answer(async { via() }).await.unwrap();
+        let via = Via::of(&headers(&["1.0 proxy, 1.1 other"])).unwrap();
+        let sent = via.answer(async { current() }).await.unwrap();
         let text = sent.to_str().unwrap();
         assert!(
             text.starts_with("1.0 proxy, 1.1 other, 1.1 crawlspace-"),
             "{text}"
         );
-        let again = Way::of(&headers(&["1.1 third", text]));
-        assert_eq!(again.unwrap_err(), Circle);
-        assert_eq!(via(), None, "outside of a request");
+        let again = Via::of(&headers(&["1.1 third", text]));
+        assert_eq!(again.unwrap_err(), Cycle);
+        assert_eq!(current(), None, "outside of a request");
     }
 
     #[test]
-    fn a_long_way_is_a_circle_of_others() {
-        let names = vec!["1.1 a"; MOST];
-        assert!(Way::of(&headers(&names)).is_ok());
-        let more = vec!["1.1 a"; MOST + 1];
-        assert_eq!(Way::of(&headers(&more)).unwrap_err(), Circle);
+    fn more_hops_than_the_limit_are_a_cycle() {
+        let names = vec!["1.1 a"; MAX_HOPS];
+        assert!(Via::of(&headers(&names)).is_ok());
+        let more = vec!["1.1 a"; MAX_HOPS + 1];
+        assert_eq!(Via::of(&headers(&more)).unwrap_err(), Cycle);
     }
 }

@@ -4,15 +4,16 @@ use std::ops::Range;
 use std::path::Path;
 
 use super::Pieces;
-use crate::sorted::line::{LONGEST, trimmed};
-use crate::sorted::work::{Halt, Work};
+use crate::lines::MAX_LINE;
+use crate::sorted::line::trimmed;
+use crate::sorted::steps::{Budget, Halt};
 
 /// As much is read at once after a while.
-pub(super) const LARGEST: usize = 256 << 10;
+pub(super) const MAX_PIECE: usize = 256 << 10;
 
 /// Lines from a place on. It keeps no more than a piece and a line.
 #[derive(Debug)]
-pub(crate) struct Ahead {
+pub(crate) struct Forward {
     pieces: Pieces,
     buffer: Vec<u8>,
     line: Range<usize>,
@@ -22,31 +23,31 @@ pub(crate) struct Ahead {
     /// How much is read next.
     piece: usize,
     /// What comes up to the end of the line is no line, or the end of one.
-    passing: bool,
+    skipping: bool,
     /// How many lines were too long.
-    passed: u64,
+    skipped: u64,
 }
 
-impl Ahead {
+impl Forward {
     /// Lines from the place where `pieces` is, which is the beginning of one.
-    pub(crate) fn new(pieces: Pieces, piece: usize) -> Ahead {
-        Ahead {
+    pub(crate) fn new(pieces: Pieces, piece: usize) -> Forward {
+        Forward {
             pieces,
             buffer: Vec::new(),
             line: 0..0,
             next: 0,
             searched: 0,
             piece,
-            passing: false,
-            passed: 0,
+            skipping: false,
+            skipped: 0,
         }
     }
 
     /// Lines that begin after the place where `pieces` is.
-    pub(crate) fn amid(pieces: Pieces, piece: usize) -> Ahead {
-        Ahead {
-            passing: true,
-            ..Ahead::new(pieces, piece)
+    pub(crate) fn amid(pieces: Pieces, piece: usize) -> Forward {
+        Forward {
+            skipping: true,
+            ..Forward::new(pieces, piece)
         }
     }
 
@@ -68,13 +69,13 @@ impl Ahead {
     }
 
     /// How many lines too long there were so far.
-    pub(crate) fn passed(&self) -> u64 {
-        self.passed
+    pub(crate) fn skipped(&self) -> u64 {
+        self.skipped
     }
 
     /// Continues to the next line; false at the end.
     #[inline]
-    pub(crate) fn next(&mut self, work: &mut Work) -> Result<bool, Halt> {
+    pub(crate) fn next(&mut self, budget: &mut Budget) -> Result<bool, Halt> {
         loop {
             let rest = self.buffer.get(self.searched..).unwrap_or_default();
             if let Some(length) = memchr::memchr(b'\n', rest) {
@@ -82,39 +83,39 @@ impl Ahead {
                 self.line = self.next..end;
                 self.next = end + 1;
                 self.searched = end + 1;
-                if std::mem::take(&mut self.passing) {
+                if std::mem::take(&mut self.skipping) {
                     continue;
                 }
-                if self.line.len() > LONGEST {
-                    self.passed += 1;
+                if self.line.len() > MAX_LINE {
+                    self.skipped += 1;
                     continue;
                 }
                 return Ok(true);
             }
-            if !self.more(work)? {
+            if !self.more(budget)? {
                 self.line = self.next..self.buffer.len();
                 self.next = self.buffer.len();
-                return Ok(!std::mem::take(&mut self.passing) && !self.line.is_empty());
+                return Ok(!std::mem::take(&mut self.skipping) && !self.line.is_empty());
             }
         }
     }
 
     /// Reads a piece. What was done with is gone then.
-    fn more(&mut self, work: &mut Work) -> Result<bool, Halt> {
+    fn more(&mut self, budget: &mut Budget) -> Result<bool, Halt> {
         self.searched = self.buffer.len();
-        if self.buffer.len() - self.next > LONGEST {
-            self.passed += u64::from(!self.passing);
-            self.passing = true;
+        if self.buffer.len() - self.next > MAX_LINE {
+            self.skipped += u64::from(!self.skipping);
+            self.skipping = true;
         }
-        if self.passing {
+        if self.skipping {
             self.next = self.buffer.len();
         }
         self.buffer.drain(..self.next);
         self.searched = self.buffer.len();
         self.next = 0;
         self.line = 0..0;
-        let more = self.pieces.after(work, self.piece, &mut self.buffer)?;
-        self.piece = (self.piece * 2).min(LARGEST);
+        let more = self.pieces.after(budget, self.piece, &mut self.buffer)?;
+        self.piece = (self.piece * 2).min(MAX_PIECE);
         Ok(more)
     }
 }

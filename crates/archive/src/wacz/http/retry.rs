@@ -7,25 +7,25 @@ use crate::wacz::{Options, Problem};
 /// What has to come for the count of failures to begin anew, in bytes.
 const PROGRESS: u64 = 1 << 20;
 /// The longest pause between two attempts, also when a server wants a longer one.
-const LONGEST: Duration = Duration::from_secs(30);
+const MAX_PAUSE: Duration = Duration::from_secs(30);
 /// Over which time the pace of a body is looked at.
-const SPAN: Duration = Duration::from_secs(60);
+const PACE_WINDOW: Duration = Duration::from_secs(60);
 
 /// Statuses that say "not now": whoever asks again may get another answer.
-pub const NOT_NOW: [u16; 6] = [408, 425, 429, 502, 503, 504];
+pub const RETRIED_STATUSES: [u16; 6] = [408, 425, 429, 502, 503, 504];
 
 /// Counts the failures in a row.
 #[derive(Debug)]
-pub(super) struct Patience {
+pub(super) struct Retries {
     failures: u32,
     most: u32,
     pause: Duration,
     progress: u64,
 }
 
-impl Patience {
-    pub(super) fn new(options: &Options) -> Patience {
-        Patience {
+impl Retries {
+    pub(super) fn new(options: &Options) -> Retries {
+        Retries {
             failures: 0,
             most: options.retries,
             pause: options.pause,
@@ -44,11 +44,13 @@ impl Patience {
 
     /// Waits until it is time for another attempt, or gives the problem back if there is no use in one, or there
     /// were enough.
-    pub(super) fn bear(&mut self, problem: Problem) -> Result<(), Problem> {
+    pub(super) fn retry(&mut self, problem: Problem) -> Result<(), Problem> {
         let wanted = match &problem {
             Problem::Connection(_) => Duration::ZERO,
             // A server of files that fails may be well again, too.
-            Problem::Status { status, wait } if *status == 500 || NOT_NOW.contains(status) => {
+            Problem::Status { status, wait }
+                if *status == 500 || RETRIED_STATUSES.contains(status) =>
+            {
                 wait.unwrap_or_default()
             }
             _ => return Err(problem),
@@ -62,7 +64,7 @@ impl Patience {
             });
         }
         let doubled = self.pause.saturating_mul(1 << self.failures.min(16));
-        std::thread::sleep(doubled.max(wanted).min(LONGEST));
+        std::thread::sleep(doubled.max(wanted).min(MAX_PAUSE));
         self.failures += 1;
         Ok(())
     }
@@ -88,7 +90,7 @@ impl Pace {
     pub(super) fn count(&mut self, bytes: usize) -> Result<(), Problem> {
         self.count += bytes as u64;
         let elapsed = self.since.elapsed();
-        if elapsed < SPAN {
+        if elapsed < PACE_WINDOW {
             return Ok(());
         }
         if self.count < self.least.saturating_mul(elapsed.as_secs()) {
@@ -130,18 +132,18 @@ mod tests {
             ..Options::default()
         };
         let broken = || Problem::Connection("broken".to_owned());
-        let mut patience = Patience::new(&options);
+        let mut retries = Retries::new(&options);
         for _ in 0..3 {
-            patience.bear(broken()).unwrap();
-            patience.bear(broken()).unwrap();
-            assert!(patience.bear(broken()).is_err());
-            patience.progress(PROGRESS as usize - 1);
-            assert!(patience.bear(broken()).is_err());
-            patience.progress(1);
+            retries.retry(broken()).unwrap();
+            retries.retry(broken()).unwrap();
+            assert!(retries.retry(broken()).is_err());
+            retries.progress(PROGRESS as usize - 1);
+            assert!(retries.retry(broken()).is_err());
+            retries.progress(1);
         }
         let status = |status| Problem::Status { status, wait: None };
-        assert!(patience.bear(status(404)).is_err());
-        assert!(patience.bear(status(503)).is_ok());
-        assert!(patience.bear(Problem::Changed(String::new())).is_err());
+        assert!(retries.retry(status(404)).is_err());
+        assert!(retries.retry(status(503)).is_ok());
+        assert!(retries.retry(Problem::Changed(String::new())).is_err());
     }
 }

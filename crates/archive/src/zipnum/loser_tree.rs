@@ -2,24 +2,25 @@
 
 /// A tree of losers: whoever comes first has beaten all others, and to find the next one after it has changed takes
 /// as many comparisons as the tree has levels.
-pub(super) struct Tournament {
+pub(super) struct LoserTree {
     /// Who lost at each inner node. The one at 0 is who has won.
     losers: Vec<usize>,
     players: usize,
 }
 
-impl Tournament {
+impl LoserTree {
     /// `before(a, b)` says whether player `a` comes before player `b`; players have the numbers from 0 on.
-    pub(crate) fn new(players: usize, before: impl Fn(usize, usize) -> bool) -> Tournament {
+    pub(crate) fn new(players: usize, before: impl Fn(usize, usize) -> bool) -> LoserTree {
         // Node n has the children 2n and 2n + 1, and the players are the leaves, from node `players` on.
         let mut winners: Vec<usize> = vec![0; players];
         winners.extend(0..players);
         let mut losers = vec![0; players.max(1)];
         for node in (1..players).rev() {
             let (left, right) = (winners[2 * node], winners[2 * node + 1]);
-            let (winner, loser) = match before(right, left) {
-                true => (right, left),
-                false => (left, right),
+            let (winner, loser) = if before(right, left) {
+                (right, left)
+            } else {
+                (left, right)
             };
             winners[node] = winner;
             losers[node] = loser;
@@ -28,7 +29,7 @@ impl Tournament {
             0 | 1 => 0,
             _ => winners[1],
         };
-        Tournament { losers, players }
+        LoserTree { losers, players }
     }
 
     /// Who comes first.
@@ -84,7 +85,7 @@ mod tests {
                 let value = values[n].get(done[n]).copied();
                 (value.unwrap_or(usize::MAX), n)
             };
-            let mut tree = Tournament::new(players, |a, b| head(&done, a) < head(&done, b));
+            let mut tree = LoserTree::new(players, |a, b| head(&done, a) < head(&done, b));
             let mut seen = Vec::new();
             loop {
                 let first = tree.winner();

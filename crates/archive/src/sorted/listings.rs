@@ -6,18 +6,18 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use crate::sorted::folder::{Choice, Listing};
-use crate::sorted::work::elsewhere;
+use crate::sorted::steps::elsewhere;
 use crate::source::SourceError;
 
 /// Names are looked up again after so long.
-const LOOK: Duration = Duration::from_secs(1);
+const REFRESH: Duration = Duration::from_secs(1);
 /// More collections than this are not remembered.
-const COLLECTIONS: usize = 4096;
+const MAX_COLLECTIONS: usize = 4096;
 const VARIABLE: &str = "{coll}";
 
 /// A path, and the files that it leads to for each collection.
 #[derive(Debug)]
-pub struct Places {
+pub struct Listings {
     path: PathBuf,
     choice: Choice,
     varies: bool,
@@ -29,22 +29,22 @@ pub struct Places {
     look: Duration,
 }
 
-impl Places {
+impl Listings {
     /// The files at a path, which may have `{coll}` in it, chosen by their names.
-    pub fn new(path: PathBuf, choice: Choice) -> Places {
-        Places {
+    pub fn new(path: PathBuf, choice: Choice) -> Listings {
+        Listings {
             varies: path.as_os_str().to_string_lossy().contains(VARIABLE),
             path,
             choice,
             any: Arc::from(""),
             listings: RwLock::default(),
             looking: tokio::sync::Mutex::default(),
-            look: LOOK,
+            look: REFRESH,
         }
     }
 
     /// Lists files again when the last listing is older than `age`, in place of a second.
-    pub fn with_age(mut self, age: Duration) -> Places {
+    pub fn with_age(mut self, age: Duration) -> Listings {
         self.look = age;
         self
     }
@@ -54,12 +54,13 @@ impl Places {
     /// # Errors
     /// When the name of the collection cannot be part of a path.
     pub async fn listing(&self, collection: &Arc<str>) -> Result<Listing, SourceError> {
-        let name = match self.varies {
-            true => Arc::clone(collection),
-            false => Arc::clone(&self.any),
+        let name = if self.varies {
+            Arc::clone(collection)
+        } else {
+            Arc::clone(&self.any)
         };
         let fresh = |listing: &Listing| listing.seen.elapsed() < self.look;
-        let before = self.known(&name);
+        let before = self.cached(&name);
         if let Some(listing) = before.as_ref().filter(|listing| fresh(listing)) {
             return Ok(listing.clone());
         }
@@ -69,7 +70,7 @@ impl Places {
             (Err(_), Some(before)) => return Ok(before),
             (Err(_), None) => self.looking.lock().await,
         };
-        let before = self.known(&name);
+        let before = self.cached(&name);
         if let Some(listing) = before.as_ref().filter(|listing| fresh(listing)) {
             return Ok(listing.clone());
         }
@@ -79,7 +80,7 @@ impl Places {
             .listings
             .write()
             .unwrap_or_else(PoisonError::into_inner);
-        if listings.len() >= COLLECTIONS {
+        if listings.len() >= MAX_COLLECTIONS {
             listings.clear();
         }
         listings.insert(name, listing.clone());
@@ -101,7 +102,7 @@ impl Places {
         problem.map_or(Ok(()), Err)
     }
 
-    fn known(&self, name: &str) -> Option<Listing> {
+    fn cached(&self, name: &str) -> Option<Listing> {
         let listings = self.listings.read().unwrap_or_else(PoisonError::into_inner);
         listings.get(name).cloned()
     }

@@ -1,10 +1,10 @@
-//! Circles in what needs what.
+//! Cycles in what needs what.
 
 /// The groups of those that can all be reached from one another, and those that need themselves. Each begins with its
 /// smallest number.
 ///
 /// After Tarjan, without calling itself: a chain may be as long as a set is large.
-pub(super) fn circles(edges: &[Vec<usize>]) -> Vec<Vec<usize>> {
+pub(super) fn cycles(edges: &[Vec<usize>]) -> Vec<Vec<usize>> {
     let mut found = Vec::new();
     let mut numbers: Vec<Option<usize>> = vec![None; edges.len()];
     let mut lowest = vec![0; edges.len()];
@@ -58,19 +58,16 @@ pub(super) fn circles(edges: &[Vec<usize>]) -> Vec<Vec<usize>> {
 
 #[cfg(test)]
 mod tests {
-    use super::circles;
+    use super::cycles;
 
     #[test]
-    fn circles_are_those_who_reach_one_another() {
-        assert!(circles(&[]).is_empty());
-        assert!(circles(&[vec![1, 2], vec![2], vec![]]).is_empty());
-        assert_eq!(circles(&[vec![0]]), [[0]]);
-        assert_eq!(
-            circles(&[vec![1], vec![2], vec![0, 3], vec![]]),
-            [[0, 1, 2]]
-        );
+    fn a_cycle_is_all_that_reach_one_another() {
+        assert!(cycles(&[]).is_empty());
+        assert!(cycles(&[vec![1, 2], vec![2], vec![]]).is_empty());
+        assert_eq!(cycles(&[vec![0]]), [[0]]);
+        assert_eq!(cycles(&[vec![1], vec![2], vec![0, 3], vec![]]), [[0, 1, 2]]);
         let two = [vec![1], vec![0, 2], vec![3], vec![4], vec![2], vec![4]];
-        assert_eq!(circles(&two), [vec![0, 1], vec![2, 3, 4]]);
+        assert_eq!(cycles(&two), [vec![0, 1], vec![2, 3, 4]]);
     }
 
     #[test]
@@ -78,8 +75,8 @@ mod tests {
         let n = 200_000;
         let mut chain: Vec<Vec<usize>> = (1..=n).map(|next| vec![next]).collect();
         chain.push(Vec::new());
-        assert!(circles(&chain).is_empty());
+        assert!(cycles(&chain).is_empty());
         chain[n].push(0);
-        assert_eq!(circles(&chain)[0].len(), n + 1);
+        assert_eq!(cycles(&chain)[0].len(), n + 1);
     }
 }
