@@ -105,10 +105,9 @@ impl Body {
                     ..
                 }) = self.open.take()
                     && connection.poll_is_free(cx)
+                    && connection.poll_is_free(cx)
                 {
-                    if connection.poll_is_free(cx) {
-                        pool.put(server, connection);
-                    }
+                    pool.put(server, connection);
                 }
                 Poll::Ready(None)
             }

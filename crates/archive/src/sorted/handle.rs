@@ -138,10 +138,10 @@ impl NamedFile {
             return Ok(None);
         }
         let mut own = lock(&self.opened);
-        if let Some(opened) = own.upgrade() {
-            if lock(&opened.state).version.file_id == (metadata.dev(), metadata.ino()) {
-                return Ok(Some((opened, metadata)));
-            }
+        if let Some(opened) = own.upgrade()
+            && lock(&opened.state).version.file_id == (metadata.dev(), metadata.ino())
+        {
+            return Ok(Some((opened, metadata)));
         }
         let opened = Arc::new(Opened {
             file,

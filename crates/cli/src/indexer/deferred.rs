@@ -155,11 +155,11 @@ struct Packages {
 impl RecordCache {
     pub(crate) fn put(&self, name: &str, records: Records) {
         let mut packages = self.packages();
-        if let Some(bytes) = records.bytes {
-            if packages.bytes + bytes.len() <= MAX_CACHED.1 {
-                packages.bytes += bytes.len();
-                packages.records.insert(name.to_owned(), bytes);
-            }
+        if let Some(bytes) = records.bytes
+            && packages.bytes + bytes.len() <= MAX_CACHED.1
+        {
+            packages.bytes += bytes.len();
+            packages.records.insert(name.to_owned(), bytes);
         }
     }
 

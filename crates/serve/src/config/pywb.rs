@@ -303,10 +303,10 @@ impl Reader<'_> {
 
     /// The collections in the folder, each looked at for what must not be passed over.
     fn listed(&mut self, fields: &Fields<'_>, settings: &Settings) -> Vec<Folder> {
-        if let Some(entry) = fields.entry("default_access") {
-            if !allows("default_access", &entry.value) {
-                self.found.error(entry.position, hidden("default_access"));
-            }
+        if let Some(entry) = fields.entry("default_access")
+            && !allows("default_access", &entry.value)
+        {
+            self.found.error(entry.position, hidden("default_access"));
         }
         for key in ["collections_root", "index_paths"] {
             if let Some(node) = fields

@@ -92,16 +92,15 @@ impl<First> Head<First> {
                     if let Some((name, value)) = colon.and_then(|colon| {
                         let (name, value) = text.split_at_checked(colon)?;
                         Some((name.trim_ascii_end(), value.get(1..)?))
-                    }) {
-                        if !name.is_empty() {
-                            open = true;
-                            let from = line.start + text.len() - value.trim_ascii_start().len();
-                            fields.push(FieldRanges {
-                                name: line.start..line.start + name.len(),
-                                value: from..from + value.trim_ascii().len(),
-                                line,
-                            });
-                        }
+                    }) && !name.is_empty()
+                    {
+                        open = true;
+                        let from = line.start + text.len() - value.trim_ascii_start().len();
+                        fields.push(FieldRanges {
+                            name: line.start..line.start + name.len(),
+                            value: from..from + value.trim_ascii().len(),
+                            line,
+                        });
                     }
                 }
             }

@@ -128,10 +128,10 @@ impl Parts {
             cache.listed = None;
             return Ok(None);
         };
-        if let Some((version, files)) = &self.cache().listed {
-            if *version == file.version() {
-                return Ok(Some(Arc::clone(files)));
-            }
+        if let Some((version, files)) = &self.cache().listed
+            && *version == file.version()
+        {
+            return Ok(Some(Arc::clone(files)));
         }
         if !budget.may_wait() {
             return Err(Halt::Wait);
