@@ -54,7 +54,7 @@ impl<S: Ask> Index<S> {
     /// match index.claim(b"crawl-1", b"sha1:B2LTWWPUOYAH7UIPQ7ZUPQ4VMBSVC36A", lasting, wait)? {
     ///     Claim::Known(original) => println!("write a revisit of {original:?}"),
     ///     Claim::Yours(token) => println!("store it, and settle with {token:?}"),
-    ///     Claim::Pending { left, .. } => println!("somebody stores it, for {left:?} at most"),
+    ///     Claim::Pending { left, .. } => println!("another worker stores it, for {left:?} at most"),
     /// }
     /// # Ok::<(), crawlspace_client::Error>(())
     /// ```

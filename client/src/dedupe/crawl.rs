@@ -102,7 +102,7 @@ impl<S: Ask> Index<S> {
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;
     /// # let index = Index::open("redis://127.0.0.1/", "")?;
-    /// println!("{} hashes are forgotten", index.cancel(b"crawl-1")?);
+    /// println!("{} hashes are dropped", index.cancel(b"crawl-1")?);
     /// # Ok::<(), crawlspace_client::Error>(())
     /// ```
     ///

@@ -228,9 +228,10 @@ impl Pool {
             open.set_write_timeout(Some(self.0.timeout))?;
             line.connection = Some(open);
         }
-        let timeout = match waits {
-            true => self.0.job_timeout,
-            false => self.0.timeout,
+        let timeout = if waits {
+            self.0.job_timeout
+        } else {
+            self.0.timeout
         };
         line.connection().set_read_timeout(Some(timeout))?;
         Ok(line)
@@ -253,9 +254,10 @@ impl Line {
             }
             command.write_packed_command(&mut bytes);
         }
-        match bytes.is_empty() {
-            true => Ok(()),
-            false => self.connection().send_packed_command(&bytes),
+        if bytes.is_empty() {
+            Ok(())
+        } else {
+            self.connection().send_packed_command(&bytes)
         }
     }
 

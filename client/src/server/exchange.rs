@@ -113,9 +113,10 @@ impl<W: Wire> Exchange<W> {
     /// nobody tells those who wait for something in it.
     pub fn max_wait(&self) -> Duration {
         let longest = self.options.job_timeout / 2;
-        match self.topology.is_cluster() {
-            true => longest.min(WAIT_IN_CLUSTER),
-            false => longest,
+        if self.topology.is_cluster() {
+            longest.min(WAIT_IN_CLUSTER)
+        } else {
+            longest
         }
     }
 
@@ -369,9 +370,10 @@ impl Attempt {
         let cause = RedisError::from(refusal);
         let moved = cause.kind() == ErrorKind::Server(ServerErrorKind::Moved);
         let asked = cause.kind() == ErrorKind::Server(ServerErrorKind::Ask);
-        let elsewhere = match (moved || asked) && !exchange.options.only_one {
-            true => exchange.topology.redirected(from, &cause, moved),
-            false => None,
+        let elsewhere = if (moved || asked) && !exchange.options.only_one {
+            exchange.topology.redirected(from, &cause, moved)
+        } else {
+            None
         };
         match elsewhere {
             Some(to) => {

@@ -186,9 +186,10 @@ impl<S: Ask> TagSpace<S> {
         }
         let call = Call::new(command).repeatable();
         // A large batch is filtered in the background.
-        self.server.ask(match batch.size() > MAX_QUICK {
-            true => call.waits(),
-            false => call,
+        self.server.ask(if batch.size() > MAX_QUICK {
+            call.waits()
+        } else {
+            call
         })
     }
 

@@ -84,9 +84,10 @@ fn what_was_packed_in_part_answers_as_before_and_goes_on_or_back() {
         assert_eq!(many.stats().unwrap().storage, Storage::Packing);
         assert_eq!(many.lookup(None, &hashes(&all)).unwrap(), known);
         assert!(many.check().unwrap().ok);
-        let (moved, storage) = match forward {
-            true => (many.pack().unwrap(), Storage::Packed),
-            false => (many.unpack().unwrap(), Storage::Plain),
+        let (moved, storage) = if forward {
+            (many.pack().unwrap(), Storage::Packed)
+        } else {
+            (many.unpack().unwrap(), Storage::Plain)
         };
         let left = if forward { 600 - first } else { first };
         assert_eq!(figures(&moved), (storage, left, left));

@@ -149,9 +149,10 @@ impl<'a> Mirror<'a> {
     }
 
     fn stopped(&self) -> Result<(), Error> {
-        match self.stop.load(Ordering::Relaxed) {
-            true => Err(Error::Stopped),
-            false => Ok(()),
+        if self.stop.load(Ordering::Relaxed) {
+            Err(Error::Stopped)
+        } else {
+            Ok(())
         }
     }
 

@@ -79,7 +79,7 @@ impl Access {
         let Some((url, key)) = parts else {
             let shown = without_password(url);
             return Err(format!(
-                "{shown} is no tag space: write redis://host:port/db/key"
+                "invalid tag space {shown}: write redis://host:port/db/key"
             ));
         };
         Ok(Access(Arc::new(Inner {

@@ -84,9 +84,10 @@ impl std::error::Error for Failure {}
 impl From<Unanswered> for Failure {
     /// Where there is too much of everything, that is for who asks to change.
     fn from(sources: Unanswered) -> Failure {
-        match sources.all(Reason::Limit) {
-            true => Failure::TooMany,
-            false => Failure::Unanswered(sources),
+        if sources.all(Reason::Limit) {
+            Failure::TooMany
+        } else {
+            Failure::Unanswered(sources)
         }
     }
 }
@@ -355,14 +356,15 @@ impl Collection {
     }
 
     fn lookup(&self, query: &Arc<Query>, ascending: bool, most: Option<u64>) -> Arc<Lookup> {
-        let asked = match query.resolve_revisits {
+        let asked = if query.resolve_revisits {
             // Originals may be from before.
-            true => Arc::new(Query {
+            Arc::new(Query {
                 from: None,
                 to: None,
                 ..(**query).clone()
-            }),
-            false => Arc::clone(query),
+            })
+        } else {
+            Arc::clone(query)
         };
         Arc::new(Lookup {
             order: if ascending {
@@ -391,9 +393,10 @@ impl Collection {
             return Ok(of_rows);
         }
         let Ok(Some(count)) = self.blocks(step, query).await else {
-            return match query.show_paged_index {
-                true => Err(BadQuery(NO_BLOCKS.to_owned()).into()),
-                false => Ok(of_rows),
+            return if query.show_paged_index {
+                Err(BadQuery(NO_BLOCKS.to_owned()).into())
+            } else {
+                Ok(of_rows)
             };
         };
         let size = query.page_size.unwrap_or(PAGE_OF_BLOCKS);
@@ -404,9 +407,10 @@ impl Collection {
             return Err(BadQuery(format!("page={page}: the last one is {last}")).into());
         }
         let blocks = first..first.saturating_add(size);
-        let part = match query.show_paged_index {
-            true => Part::Index(blocks),
-            false => Part::Blocks(blocks),
+        let part = if query.show_paged_index {
+            Part::Index(blocks)
+        } else {
+            Part::Blocks(blocks)
         };
         Ok((part, query.offset, query.limit))
     }

@@ -22,9 +22,10 @@ pub(crate) fn reduced(urlkey: &str) -> Cow<'_, str> {
     };
     let named = parameters.split('&').filter(|text| !text.is_empty());
     let left: Vec<_> = named.filter_map(parameter).collect();
-    match left.is_empty() {
-        true => Cow::Borrowed(before),
-        false => Cow::Owned(format!("{before}?{}", left.join("&"))),
+    if left.is_empty() {
+        Cow::Borrowed(before)
+    } else {
+        Cow::Owned(format!("{before}?{}", left.join("&")))
     }
 }
 
@@ -70,9 +71,10 @@ pub(crate) fn similar(query: &Query) -> Vec<Arc<Query>> {
     };
     let counts = |text: &&&str| parameter(&text.to_ascii_lowercase()).is_some();
     let left: Vec<&str> = parameters.iter().filter(counts).copied().collect();
-    let without = match left.is_empty() {
-        true => place.to_owned(),
-        false => format!("{place}?{}", left.join("&")),
+    let without = if left.is_empty() {
+        place.to_owned()
+    } else {
+        format!("{place}?{}", left.join("&"))
     };
     let wanted: Arc<str> = reduced(&key).into();
     let asks = [

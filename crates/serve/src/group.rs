@@ -354,7 +354,7 @@ impl Member {
                 let pause = self.breaker.failed(question.finish(), Instant::now());
                 if let Some(pause) = pause {
                     let seconds = pause.as_secs();
-                    tracing::warn!(source = &*self.name, %error, seconds, "it fails, and is left alone for a while");
+                    tracing::warn!(source = &*self.name, %error, seconds, "it failed too often, and is skipped for a while");
                 }
             }
         }
@@ -406,11 +406,12 @@ impl Member {
             }
             rows
         };
-        let sorted = match few {
-            true => sort(),
-            false => spawn_blocking(sort)
+        let sorted = if few {
+            sort()
+        } else {
+            spawn_blocking(sort)
                 .await
-                .map_err(|error| SourceError::Io(error.to_string()))?,
+                .map_err(|error| SourceError::Io(error.to_string()))?
         };
         Ok((sorted, kept))
     }
@@ -450,7 +451,7 @@ impl Rest {
         match timeout(left.min(self.silence), next).await {
             Ok(outcome) => outcome,
             Err(_) if left < self.silence => {
-                let what = "all of its answer takes too long, or its reader does";
+                let what = "the answer exceeds its total timeout";
                 Err(SourceError::TooLarge(what.to_owned()))
             }
             Err(_) => Err(SourceError::Timeout),

@@ -289,9 +289,10 @@ impl Reorder {
             self.kept = Reservation::default();
             self.kept.rows(&self.rows)?;
         }
-        match self.rows.len() > SORTED {
-            true => Err(Unsorted::TooMany),
-            false => Ok(()),
+        if self.rows.len() > SORTED {
+            Err(Unsorted::TooMany)
+        } else {
+            Ok(())
         }
     }
 

@@ -235,14 +235,15 @@ fn document(rng: &mut Rng) -> String {
     };
     if rng.chance(15) && text.is_ascii() {
         let at = rng.below(text.len() as u64 + 1) as usize;
-        match rng.chance(50) && at < text.len() {
-            true => drop(text.remove(at)),
-            false => text.insert(
+        if rng.chance(50) && at < text.len() {
+            text.remove(at);
+        } else {
+            text.insert(
                 at,
                 *rng.pick(&[
                     '"', ',', '{', '}', '[', ':', '0', '-', '.', 'e', '\\', '\n', ' ', '\u{b}', 'x',
                 ]),
-            ),
+            )
         }
     }
     text

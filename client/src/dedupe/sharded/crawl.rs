@@ -169,10 +169,11 @@ impl<S: Steps> Sharded<S> {
     async fn cancel_all(&self, crawl: &[u8]) -> Result<u64, Error> {
         let (standing, marks) = self.standing(crawl).await?;
         let was_whole = standing.home().committed;
-        let others: &[Doing] = match was_whole {
+        let others: &[Doing] = if was_whole {
             // Some shards may have what came since, and nothing takes that out of them any more.
-            true => &[Doing::Remove, Doing::Commit],
-            false => &[Doing::Remove],
+            &[Doing::Remove, Doing::Commit]
+        } else {
+            &[Doing::Remove]
         };
         marks.refuse("DEDUPE.CANCEL", crawl, others)?;
         if standing.is_nowhere() && marks.of(crawl).next().is_none() {
@@ -182,9 +183,10 @@ impl<S: Steps> Sharded<S> {
                 .await;
         }
         let run = self.enter_marks(Doing::Cancel, &[crawl]).await?;
-        let gone = match was_whole {
-            true => self.take_back(crawl).await,
-            false => self.take_away(&[crawl]).await.map(|gone| gone.hashes),
+        let gone = if was_whole {
+            self.take_back(crawl).await
+        } else {
+            self.take_away(&[crawl]).await.map(|gone| gone.hashes)
         };
         match gone {
             // There was nothing to take back.
@@ -258,15 +260,12 @@ impl<S: Steps> Sharded<S> {
             if standing.home().is_removable() || marks.has(crawl, Doing::Remove) {
                 continue;
             }
-            return Err(match standing.is_nowhere() {
-                true => {
-                    let sentence = format!("crawl '{shown}' is not in this index");
-                    Error::refused(NAME, Code::NoCrawl, sentence)
-                }
-                false => {
-                    let sentence = format!("crawl '{shown}' is not committed; cancel it");
-                    Error::refused(NAME, Code::Uncommitted, sentence)
-                }
+            return Err(if standing.is_nowhere() {
+                let sentence = format!("crawl '{shown}' is not in this index");
+                Error::refused(NAME, Code::NoCrawl, sentence)
+            } else {
+                let sentence = format!("crawl '{shown}' is not committed; cancel it");
+                Error::refused(NAME, Code::Uncommitted, sentence)
             });
         }
         let run = self.enter_marks(Doing::Remove, crawls).await?;
@@ -312,9 +311,10 @@ impl<S: Steps> Sharded<S> {
         of_home: bool,
         gone: &mut Gone,
     ) -> Result<bool, Error> {
-        let shards = match of_home {
-            true => 0..1,
-            false => 1..self.shards().len(),
+        let shards = if of_home {
+            0..1
+        } else {
+            1..self.shards().len()
         };
         let batch = Batch::new();
         let (mut canceled, mut removed) = (Vec::new(), Vec::new());
@@ -403,10 +403,7 @@ impl<S: Steps> Sharded<S> {
         }
         let at_home = self.home().over(&Unsent).retain(purge, crawls);
         let at_home = self.server().step(at_home).await?;
-        Ok(match purge {
-            true => gone,
-            false => at_home,
-        })
+        Ok(if purge { gone } else { at_home })
     }
 
     /// What is under way on all shards, or was cut short between two of them.

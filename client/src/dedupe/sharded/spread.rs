@@ -41,9 +41,10 @@ fn bits_of(hash: &[u8]) -> Option<Vec<u8>> {
         if let Some((head, value)) = hash.split_at_checked(label.len())
             && head.eq_ignore_ascii_case(label)
         {
-            return match value.len() == bytes * 2 {
-                true => unhex(value),
-                false => unbase32(value, bytes),
+            return if value.len() == bytes * 2 {
+                unhex(value)
+            } else {
+                unbase32(value, bytes)
             };
         }
     }

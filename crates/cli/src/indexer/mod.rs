@@ -151,7 +151,7 @@ impl Import {
     fn refuse_harm(&self, manifest: &Manifest) -> Result<(), Error> {
         if self.remove && !manifest.is_full {
             return Err(Error::Refused(
-                "one WACZ file is no list of a collection, so nothing can be removed by it: give a manifest".to_owned(),
+                "a removal needs the list of a collection, and this is a single WACZ file: give a manifest".to_owned(),
             ));
         }
         if self.remove && manifest.entries.is_empty() && !self.allow_empty {

@@ -98,7 +98,7 @@ pub(super) struct Queue {
 
 /// A key holds something that no importer writes.
 pub(super) fn broken(key: &str, why: String) -> Error {
-    let what = "this is no importer's: mend it, or delete it";
+    let what = "not written by an importer: repair or delete it";
     let kind = redis::ErrorKind::UnexpectedReturnType;
     Error::new(key, redis::RedisError::from((kind, what, why)))
 }

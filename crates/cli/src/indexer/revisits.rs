@@ -192,9 +192,10 @@ impl Work<'_> {
                 Err(error) if error.code() == Some(Code::NoCrawl) => (Vec::new(), String::new()),
                 Err(error) => return Err(error),
             };
-            let remaining = match left.is_empty() {
-                true => 0,
-                false => aside.revisits.len() - known.len(),
+            let remaining = if left.is_empty() {
+                0
+            } else {
+                aside.revisits.len() - known.len()
             };
             if left == was {
                 return Ok(remaining as u64);

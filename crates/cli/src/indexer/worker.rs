@@ -147,9 +147,10 @@ impl Work<'_> {
                 }
                 Taken::Unreadable(name, reason) => {
                     let failed = Failed {
-                        name: match name.is_empty() {
-                            true => "an entry without a name".to_owned(),
-                            false => name,
+                        name: if name.is_empty() {
+                            "an entry without a name".to_owned()
+                        } else {
+                            name
                         },
                         path: String::new(),
                         reason,

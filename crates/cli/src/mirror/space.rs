@@ -246,7 +246,7 @@ impl Space {
             self.left = left;
         }
         Err(Error::Disturbed(
-            "somebody else writes to the space all the time".to_owned(),
+            "other clients changed the space during all of 10 tries".to_owned(),
         ))
     }
 }

@@ -424,9 +424,10 @@ fn whoever_is_killed_while_writing_leaves_the_old_file_or_the_new_one() {
         killed += u32::from(running.wait().unwrap().signal().is_some());
         finished += 1;
         let list = list_in(&path);
-        match list.is_empty() {
-            true => assert_eq!(fs::read(&path).unwrap(), old),
-            false => assert_eq!(list, std::slice::from_ref(&required)),
+        if list.is_empty() {
+            assert_eq!(fs::read(&path).unwrap(), old)
+        } else {
+            assert_eq!(list, std::slice::from_ref(&required))
         }
         for beside in fs::read_dir(folder.path())
             .unwrap()

@@ -320,13 +320,16 @@ fn a_source_without_end_is_cut_off() {
     let begin = b"HTTP/1.1 200 X\r\n\r\n".to_vec();
     let endless = |bytes: &'static [u8]| {
         let begin = begin.clone();
-        move |asked: &Asked| match asked.target.starts_with("/gate") {
-            // Its body is of no interest: it is the header that has no end.
-            true => vec![
-                Part::Bytes(b"HTTP/1.1 302 X\r\n".to_vec()),
-                Part::Endless(b"Link: <a>\r\n".to_vec()),
-            ],
-            false => vec![Part::Bytes(begin.clone()), Part::Endless(bytes.to_vec())],
+        move |asked: &Asked| {
+            if asked.target.starts_with("/gate") {
+                // Its body is of no interest: it is the header that has no end.
+                vec![
+                    Part::Bytes(b"HTTP/1.1 302 X\r\n".to_vec()),
+                    Part::Endless(b"Link: <a>\r\n".to_vec()),
+                ]
+            } else {
+                vec![Part::Bytes(begin.clone()), Part::Endless(bytes.to_vec())]
+            }
         }
     };
     let only_bad = |kind: &str, answer: &Answer| {
@@ -363,9 +366,12 @@ fn a_bomb_does_not_go_off() {
     ] {
         let packed = bomb(text);
         assert!(packed.len() < BYTES);
-        let served = move |asked: &Asked| match asked.target.starts_with("/gate") {
-            true => answer(500, &[("Content-Encoding", "gzip")], &packed),
-            false => answer(200, &[("Content-Encoding", "gzip")], &packed),
+        let served = move |asked: &Asked| {
+            if asked.target.starts_with("/gate") {
+                answer(500, &[("Content-Encoding", "gzip")], &packed)
+            } else {
+                answer(200, &[("Content-Encoding", "gzip")], &packed)
+            }
         };
         each(20.0, served, |kind, answer| {
             let errors = errors(answer);

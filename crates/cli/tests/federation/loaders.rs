@@ -288,7 +288,7 @@ fn what_is_not_right_is_passed_over() {
         ("good.warc.gz", "cut off|breaks off"),
         (
             "good.warc.gz",
-            "neither a WARC record nor an ARC|gzip|is no version|not valid",
+            "neither a WARC record nor an ARC|gzip|is not a known WARC version|not valid",
         ),
         ("good.warc.gz", "ends before"),
         ("missing.warc.gz", "does not exist"),

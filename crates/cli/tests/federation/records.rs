@@ -86,13 +86,12 @@ fn a_large_record_takes_no_more_memory_than_a_small_one() {
     let slot = |name: &str, size: u64| {
         let path = shelf.path().join("warcs").join(name);
         let mut file = File::create(&path).unwrap();
-        match name.ends_with(".gz") {
-            true => {
-                let mut member = GzEncoder::new(&mut file, flate2::Compression::fast());
-                write_large(&mut member, size);
-                member.finish().unwrap();
-            }
-            false => write_large(&mut file, size),
+        if name.ends_with(".gz") {
+            let mut member = GzEncoder::new(&mut file, flate2::Compression::fast());
+            write_large(&mut member, size);
+            member.finish().unwrap();
+        } else {
+            write_large(&mut file, size)
         }
         drop(file);
         let length = std::fs::metadata(path).unwrap().len();

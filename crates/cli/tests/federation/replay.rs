@@ -60,9 +60,10 @@ fn every_capture_is_replayed_as_it_came() {
         let answer = get(address, &format!("/all/{time}id_/{url}"));
         assert_eq!(answer.status, capture.status, "{url}: {}", answer.text());
         let coded = |coding: &str| capture.encoding.contains(&coding);
-        let payload = match coded("Transfer-Encoding: chunked") {
-            true => unchunked(&capture.payload),
-            false => capture.payload.clone(),
+        let payload = if coded("Transfer-Encoding: chunked") {
+            unchunked(&capture.payload)
+        } else {
+            capture.payload.clone()
         };
         assert!(answer.body == payload, "{capture:?}");
         chunked += usize::from(coded("Transfer-Encoding: chunked"));

@@ -47,9 +47,10 @@ impl Shelf {
             .iter()
             .map(|(name, value)| (*name, value.as_bytes()))
             .collect();
-        let compression = match file.ends_with(".gz") {
-            true => Compression::PerRecord,
-            false => Compression::None,
+        let compression = if file.ends_with(".gz") {
+            Compression::PerRecord
+        } else {
+            Compression::None
         };
         let length = Writer::new(&mut bytes, compression)
             .write(&fields, block)

@@ -25,9 +25,10 @@ pub fn lines(answer: &Answer) -> Vec<Line> {
 }
 
 fn line(text: &str) -> Line {
-    let at = match text.starts_with('{') {
-        true => Some(0),
-        false => text.find(" {").map(|at| at + 1),
+    let at = if text.starts_with('{') {
+        Some(0)
+    } else {
+        text.find(" {").map(|at| at + 1)
     };
     let object = at.and_then(|at| serde_json::from_str(&text[at..]).ok());
     let (Some(at), Some(Value::Object(object))) = (at, object) else {

@@ -90,13 +90,12 @@ impl Reader {
             .lines()
             .map(|line| line.trim_end_matches('\r'))
             .collect();
-        let same = match is_web && command.contains("--head") {
+        let same = if is_web && command.contains("--head") {
             // Of the many header fields, those that are shown.
-            true => expected.iter().all(|line| printed.contains(&&line[..])),
-            false => {
-                let mut pairs = expected.iter().zip(&printed);
-                printed.len() == expected.len() && pairs.all(|(line, got)| matches_line(line, got))
-            }
+            expected.iter().all(|line| printed.contains(&&line[..]))
+        } else {
+            let mut pairs = expected.iter().zip(&printed);
+            printed.len() == expected.len() && pairs.all(|(line, got)| matches_line(line, got))
         };
         if !same {
             let (expected, printed) = (expected.join("\n"), printed.join("\n"));

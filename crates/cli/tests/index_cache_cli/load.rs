@@ -76,9 +76,10 @@ fn load_some(index: &Index, job: u64, lines: &[Vec<u8>], until: usize) -> Error 
     let some = |each: &mut dyn FnMut(&[u8]) -> Result<(), Error>| {
         lines.iter().try_for_each(|line| {
             read.set(read.get() + 1);
-            match read.get() > until {
-                true => Err(crawlspace_jobs::Error::Cancelled.into()),
-                false => each(line),
+            if read.get() > until {
+                Err(crawlspace_jobs::Error::Cancelled.into())
+            } else {
+                each(line)
             }
         })
     };

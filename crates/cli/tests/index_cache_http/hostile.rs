@@ -138,16 +138,17 @@ fn a_connection_that_breaks_leaves_nothing() {
 fn a_server_that_says_nothing_more_is_left() {
     let desk = Desk::new();
     let tar = tar_of(IndexKind::Dedup, "1,2");
-    let host = ScriptedHost::start(move |asked| match asked.target.contains("jobs=1,2&") {
-        true => {
+    let host = ScriptedHost::start(move |asked| {
+        if asked.target.contains("jobs=1,2&") {
             let mut parts = arrives(&tar);
             if let Some(Part::Bytes(bytes)) = parts.first_mut() {
                 bytes.truncate(bytes.len() - 2000);
             }
             parts.push(Part::Silence);
             parts
+        } else {
+            vec![Part::Silence]
         }
-        false => vec![Part::Silence],
     });
     let client = desk
         .client(&host.url(""))

@@ -252,9 +252,10 @@ fn user() -> &'static str {
     static USER: OnceLock<&str> = OnceLock::new();
     USER.get_or_init(|| {
         let known = Command::new("id").args(["-u", "postgres"]).output();
-        match known.expect("id runs").status.success() {
-            true => "postgres",
-            false => "nobody",
+        if known.expect("id runs").status.success() {
+            "postgres"
+        } else {
+            "nobody"
         }
     })
 }

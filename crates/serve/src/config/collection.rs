@@ -245,9 +245,10 @@ impl Reader<'_> {
 
     /// The one field that says what is looked into.
     fn one_index<'n>(&mut self, fields: &Fields<'n>, sequence: bool) -> Option<&'n Pair> {
-        let known: &[&str] = match sequence {
-            true => &["index", "index_paths", "index_group", "sequence"],
-            false => &["index", "index_paths", "index_group"],
+        let known: &[&str] = if sequence {
+            &["index", "index_paths", "index_group", "sequence"]
+        } else {
+            &["index", "index_paths", "index_group"]
         };
         let mut given = known.iter().filter_map(|name| fields.entry(name));
         let first = given.next();
@@ -260,7 +261,7 @@ impl Reader<'_> {
             return None;
         }
         if first.is_none() {
-            let what = format!("there is no index: it needs one of {}", one_of(known));
+            let what = format!("the index is missing: write one of {}", one_of(known));
             self.found.error(fields.position, what);
         }
         first

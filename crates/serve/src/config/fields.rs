@@ -66,12 +66,11 @@ impl Reader<'_> {
     pub(super) fn text(&mut self, node: &Node, what: &str) -> Option<String> {
         let mut text = match &node.value {
             Value::Text { text, plain } if !node.is_nothing() => {
-                match *plain && text.starts_with("${") {
-                    true => {
-                        let whole = self.expanded(text);
-                        self.found.take(node.position, whole)?
-                    }
-                    false => text.to_string(),
+                if *plain && text.starts_with("${") {
+                    let whole = self.expanded(text);
+                    self.found.take(node.position, whole)?
+                } else {
+                    text.to_string()
                 }
             }
             _ => {

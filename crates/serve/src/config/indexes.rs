@@ -78,7 +78,7 @@ impl Reader<'_> {
         }
         if let Some(prefix) = prefix(text).filter(|prefix| !prefix.starts_with("file:")) {
             return Err(format!(
-                "{prefix:?} is no prefix that fits here: there are {}",
+                "invalid prefix {prefix:?}: it can be {}",
                 one_of(&["http://", "https://", "file://"])
             ));
         }

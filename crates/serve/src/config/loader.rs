@@ -97,15 +97,17 @@ pub(super) fn loader_of(text: &str, folder: &Path) -> Result<Loader, String> {
         ));
     }
     if let Some(position) = text.strip_prefix("warc-prefix+") {
-        return match is_web(position) {
-            true => web(position),
-            false => Ok(Loader::Folder(path(of_a_file(position)?, folder)?)),
+        return if is_web(position) {
+            web(position)
+        } else {
+            Ok(Loader::Folder(path(of_a_file(position)?, folder)?))
         };
     }
     if let Some(position) = text.strip_prefix("warc-index+") {
-        return match is_redis(position) {
-            true => Ok(Loader::RedisIndex(redis(position)?)),
-            false => Ok(Loader::PathIndex(path(of_a_file(position)?, folder)?)),
+        return if is_redis(position) {
+            Ok(Loader::RedisIndex(redis(position)?))
+        } else {
+            Ok(Loader::PathIndex(path(of_a_file(position)?, folder)?))
         };
     }
     if is_web(text) {
@@ -116,11 +118,12 @@ pub(super) fn loader_of(text: &str, folder: &Path) -> Result<Loader, String> {
     }
     let path = path(of_a_file(text)?, folder)?;
     let ending = path.extension().and_then(|ending| ending.to_str());
-    match ending.is_some_and(|ending| LISTS.contains(&ending))
+    if ending.is_some_and(|ending| LISTS.contains(&ending))
         || (!text.ends_with('/') && path.is_file())
     {
-        true => Ok(Loader::PathIndex(path)),
-        false => Ok(Loader::Folder(path)),
+        Ok(Loader::PathIndex(path))
+    } else {
+        Ok(Loader::Folder(path))
     }
 }
 
@@ -136,7 +139,7 @@ fn is_redis(text: &str) -> bool {
 fn of_a_file(text: &str) -> Result<&str, String> {
     match prefix(text).filter(|prefix| !prefix.starts_with("file:")) {
         Some(prefix) => Err(format!(
-            "{prefix:?} is no prefix that fits here: there are {}{}",
+            "invalid prefix {prefix:?}: it can be {}{}",
             one_of(&PREFIXES),
             meant(prefix, &PREFIXES)
         )),

@@ -88,10 +88,10 @@ pub(crate) fn template(text: &str, names: &[&str]) -> Result<String, String> {
     }
     plain.push_str(rest);
     let url =
-        Url::parse(&plain).map_err(|error| format!("{:?} is no URL: {error}", masked(&text)))?;
+        Url::parse(&plain).map_err(|error| format!("invalid URL {:?}: {error}", masked(&text)))?;
     if !url.username().is_empty() || url.password().is_some() {
         // It would be a part of `live_url`, which everybody sees.
-        return Err("a name or password in the URL, which everybody would see: there is no log-in to other servers".to_owned());
+        return Err("a user name or password in the URL, which readers would see: log-ins to other servers are not supported".to_owned());
     }
     match url.scheme() {
         "http" | "https" => with_path(text),
@@ -107,9 +107,10 @@ fn with_path(text: String) -> Result<String, String> {
         .split_once("://")
         .ok_or_else(|| format!("{text:?} lacks the // before the host"))?;
     let (host, after) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
-    Ok(match after.starts_with('/') {
-        true => text,
-        false => format!("{scheme}://{host}/{after}"),
+    Ok(if after.starts_with('/') {
+        text
+    } else {
+        format!("{scheme}://{host}/{after}")
     })
 }
 
@@ -123,7 +124,7 @@ pub(crate) fn redis(text: &str) -> Result<String, String> {
     let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
     let url = Url::parse(&format!("{scheme}://{authority}/")).map_err(|error| {
         let host = authority.rsplit('@').next().unwrap_or_default();
-        format!("{host:?} is no host and port: {error}")
+        format!("invalid host and port {host:?}: {error}")
     })?;
     if authority.contains(['{', '?', '#', ' ']) || url.host_str().unwrap_or_default().is_empty() {
         return Err("no host: write redis://host:port/db/key".to_owned());
@@ -169,7 +170,7 @@ pub(crate) fn network(text: &str) -> Result<Network, String> {
     };
     let address: std::net::IpAddr = address.parse().map_err(|_| {
         format!(
-            "{text:?} is no address and no network: write 127.0.0.1, ::1 or 10.0.0.0/8, no names"
+            "invalid address or network {text:?}: write 127.0.0.1, ::1 or 10.0.0.0/8; host names are not allowed"
         )
     })?;
     let most = if address.is_ipv4() { 32 } else { 128 };

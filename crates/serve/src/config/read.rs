@@ -58,7 +58,8 @@ impl Config {
             Err(error) => {
                 let before = bytes.get(..error.valid_up_to()).unwrap_or_default();
                 let line = memchr::memchr_iter(b'\n', before).count() + 1;
-                let what = format!("line {line} is no UTF-8: save the file in that encoding");
+                let what =
+                    format!("line {line} is not valid UTF-8: save the file in that encoding");
                 return Err(ConfigErrors::of_file(&file, what));
             }
         };
@@ -159,9 +160,10 @@ impl Reader<'_> {
         }
         let mut collections = Vec::new();
         for entry in entries {
-            collections.extend(match pywb::is_all(&entry.value) {
-                true => self.all_of_pywb(entry, &folders),
-                false => self.collection(entry),
+            collections.extend(if pywb::is_all(&entry.value) {
+                self.all_of_pywb(entry, &folders)
+            } else {
+                self.collection(entry)
             });
         }
         for folder in folders.all {

@@ -298,9 +298,10 @@ fn scalar(text: &str, out: &mut String) {
         && !text.ends_with(':')
         && !text.starts_with("${")
         && !words.contains(&&*text.to_ascii_lowercase());
-    match is_plain {
-        true => out.push_str(text),
-        false => quoted(text, out),
+    if is_plain {
+        out.push_str(text)
+    } else {
+        quoted(text, out)
     }
 }
 

@@ -65,7 +65,7 @@ impl Reader<'_> {
             Value::Text { .. } => {
                 self.found.error(
                     node.position,
-                    "there is no index: write a path, a URL, $live or a mapping",
+                    "the index is missing: write a path, a URL, $live or a mapping",
                 );
                 None
             }
@@ -107,7 +107,7 @@ impl Reader<'_> {
             other => {
                 let hint = super::fields::meant(other, &TYPES);
                 let what = format!(
-                    "{other:?} is no type of index: it can be {}{hint}",
+                    "invalid type {other:?} of an index: it can be {}{hint}",
                     one_of(&TYPES)
                 );
                 self.found.error(word_position, what);
@@ -238,14 +238,15 @@ fn short(text: &str, folder: &Path) -> Result<SourceKind, String> {
     if let Some(prefix) = prefix(text).filter(|prefix| !prefix.starts_with("file:")) {
         let hint = super::fields::meant(prefix, &PREFIXES);
         return Err(format!(
-            "{prefix:?} is no prefix of an index: it can be {}{hint}",
+            "invalid prefix {prefix:?} of an index: it can be {}{hint}",
             one_of(&PREFIXES)
         ));
     }
     let path = path(text, folder)?;
-    match path.extension().is_some_and(|ending| ending == "idx") {
-        true => Ok(SourceKind::ZipNum { path }),
-        false => Ok(SourceKind::File { path }),
+    if path.extension().is_some_and(|ending| ending == "idx") {
+        Ok(SourceKind::ZipNum { path })
+    } else {
+        Ok(SourceKind::File { path })
     }
 }
 
@@ -262,12 +263,13 @@ pub(super) fn prefix(text: &str) -> Option<&str> {
             .iter()
             .any(|begin| rest.starts_with(begin))
     });
-    match rest
+    if rest
         .strip_prefix(':')
         .is_some_and(|rest| rest.starts_with('/'))
     {
-        true => text.get(..=end),
-        false => text.get(..=end).filter(|_| is_prefix),
+        text.get(..=end)
+    } else {
+        text.get(..=end).filter(|_| is_prefix)
     }
 }
 
@@ -315,7 +317,7 @@ fn replay_prefix(url: &str, prefix: &str) -> Result<String, String> {
     let base = url.replace("{coll}", "coll-stands-here");
     let joined = url::Url::parse(&base)
         .and_then(|base| base.join(&marked))
-        .map_err(|error| format!("{prefix:?} is no prefix of a replay URL: {error}"))?;
+        .map_err(|error| format!("invalid prefix {prefix:?} of a replay URL: {error}"))?;
     let mut joined = joined.as_str().replace("coll-stands-here", "{coll}");
     if !joined.ends_with('/') {
         joined.push('/');
@@ -325,9 +327,12 @@ fn replay_prefix(url: &str, prefix: &str) -> Result<String, String> {
 
 /// The URL of a server or a place on it: nothing is put in but the collection.
 fn bare(url: &str) -> Result<String, String> {
-    template(url, &["coll"]).map_err(|error| match url.contains("{url}") {
-        true => format!("{error}; URLs with {{url}} belong into the long form, with a type"),
-        false => error,
+    template(url, &["coll"]).map_err(|error| {
+        if url.contains("{url}") {
+            format!("{error}; URLs with {{url}} belong into the long form, with a type")
+        } else {
+            error
+        }
     })
 }
 
@@ -342,9 +347,10 @@ fn api(text: &str) -> Result<String, String> {
         true => "&",
         false => "?",
     };
-    let closest = match url.contains("{timestamp}") {
-        true => "",
-        false => "&closest={timestamp}",
+    let closest = if url.contains("{timestamp}") {
+        ""
+    } else {
+        "&closest={timestamp}"
     };
     Ok(format!("{url}{joint}url={{url}}{closest}"))
 }
@@ -352,11 +358,12 @@ fn api(text: &str) -> Result<String, String> {
 fn asked(text: &str, names: &[&str]) -> Result<String, String> {
     // `{timestamp}` would be empty most of the time.
     let url = template(text, names)?;
-    match url.contains("{url}") {
-        true => Ok(url),
-        false => Err(format!(
+    if url.contains("{url}") {
+        Ok(url)
+    } else {
+        Err(format!(
             "{url:?} lacks {{url}}, so that it asks for nothing"
-        )),
+        ))
     }
 }
 
@@ -374,11 +381,12 @@ fn replayed(text: &str) -> Result<String, String> {
 
 fn upstream(text: &str) -> Result<String, String> {
     let url = bare(text)?;
-    match url.contains(['?', '#']) {
-        true => Err(format!(
+    if url.contains(['?', '#']) {
+        Err(format!(
             "{url:?} has more than a path: write http://host/collection"
-        )),
-        false => Ok(url.trim_end_matches('/').to_owned()),
+        ))
+    } else {
+        Ok(url.trim_end_matches('/').to_owned())
     }
 }
 
@@ -388,7 +396,7 @@ fn dialect(text: &str) -> Result<Dialect, String> {
         "outback" => Ok(Dialect::Outback),
         "ia" => Ok(Dialect::Ia),
         other => Err(format!(
-            "{other:?} is no dialect: it can be pywb, outback or ia"
+            "invalid dialect {other:?}: it can be pywb, outback or ia"
         )),
     }
 }

@@ -249,12 +249,13 @@ impl Tree {
 
     fn count(&mut self, nodes: usize, position: Position) -> Result<(), Wrong> {
         self.nodes = self.nodes.saturating_add(nodes);
-        match self.nodes > MAX_NODES {
-            true => Err(wrong(
+        if self.nodes > MAX_NODES {
+            Err(wrong(
                 position,
                 format!("more than {MAX_NODES} values, counting each time what * repeats"),
-            )),
-            false => Ok(()),
+            ))
+        } else {
+            Ok(())
         }
     }
 
@@ -364,11 +365,12 @@ fn syntax(text: &str, error: &granit_parser::ScanError) -> Wrong {
         .unwrap_or_default();
     let indent = line.len().saturating_sub(line.trim_start().len());
     let tab = line.get(..indent).is_some_and(|blank| blank.contains('\t'));
-    let hint = match tab {
-        true => ": YAML is indented with spaces, and there is a tab",
-        false => "",
+    let hint = if tab {
+        ": YAML is indented with spaces, and there is a tab"
+    } else {
+        ""
     };
-    wrong(position, format!("this is no YAML: {}{hint}", error.info()))
+    wrong(position, format!("invalid YAML: {}{hint}", error.info()))
 }
 
 fn position(marker: &Marker) -> Position {

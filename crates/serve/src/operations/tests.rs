@@ -149,10 +149,7 @@ proptest! {
         reverse: bool,
     ) {
         let stamp = |second: u32| (20_000_101_000_000 + u64::from(second)).to_string();
-        let order = match reverse {
-            true => Order::Descending,
-            false => Order::Closest(Timestamp::earliest(stamp(moment).as_bytes()).unwrap()),
-        };
+        let order = if reverse { Order::Descending } else { Order::Closest(Timestamp::earliest(stamp(moment).as_bytes()).unwrap()) };
         let mut rows: Vec<Row> = seconds.iter().enumerate()
             .map(|(n, &second)| row(&stamp(second), &format!("\"n\": {n}")))
             .collect();
@@ -169,7 +166,7 @@ proptest! {
         rows.sort_by_key(|row| {
             let second: i64 = std::str::from_utf8(&row.timestamp()[12..]).unwrap().parse().unwrap();
             let second = second.max(0);
-            match reverse { true => -second, false => (second - i64::from(moment)).abs() * 100 + second }
+            if reverse { -second } else { (second - i64::from(moment)).abs() * 100 + second }
         });
         rows.truncate(limit.map_or(usize::MAX, |limit| limit as usize));
         prop_assert_eq!(reorder.finish().0, rows);

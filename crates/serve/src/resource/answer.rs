@@ -175,17 +175,19 @@ impl Search<'_> {
         let mut is_fit = false;
         for loader in &step.resource {
             let is_live = *loader == Loader::Live;
-            let fits = match is_live {
-                true => capture.is_live || capture.upstream.is_some(),
-                false => capture.extent.is_some(),
+            let fits = if is_live {
+                capture.is_live || capture.upstream.is_some()
+            } else {
+                capture.extent.is_some()
             };
             if !fits {
                 continue;
             }
             is_fit = true;
-            let loaded = match is_live {
-                true => self.fetch(row, capture.upstream.as_ref()).await,
-                false => self.read(step, loader, capture).await,
+            let loaded = if is_live {
+                self.fetch(row, capture.upstream.as_ref()).await
+            } else {
+                self.read(step, loader, capture).await
             };
             match loaded {
                 Ok(record) => return Some(record),
@@ -275,12 +277,11 @@ fn present(row: &Row, record: Record, source: &str, base_url: &BaseUrl) -> Respo
     add("link", links.join(", ").as_bytes());
     add("content-type", b"application/warc-record");
     headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
-    let body = match length == record.head.len() as u64 {
-        true => whole(record.head),
-        false => {
-            let head = stream::iter([Ok(record.head)]);
-            replay::body(head.chain(record.body).boxed())
-        }
+    let body = if length == record.head.len() as u64 {
+        whole(record.head)
+    } else {
+        let head = stream::iter([Ok(record.head)]);
+        replay::body(head.chain(record.body).boxed())
     };
     let mut response = Response::new(body);
     *response.headers_mut() = headers;
@@ -300,18 +301,18 @@ fn compressed(response: Response<Body>) -> Response<Body> {
 fn shown(row: &Row, record: &Record) -> Vec<u8> {
     let date = record.date.to_string();
     // An archive may have had another moment than its index said.
-    let timestamp = match row.timestamp().starts_with(date.as_bytes()) {
-        true => row.timestamp(),
-        false => date.as_bytes(),
+    let timestamp = if row.timestamp().starts_with(date.as_bytes()) {
+        row.timestamp()
+    } else {
+        date.as_bytes()
     };
     let json = String::from_utf8_lossy(row.json());
-    let json = match row.line().len() > MAX_ROW {
-        true => {
-            let members = ["url", "source", "source-coll"];
-            let members = members.map(|name| (name.to_owned(), row.field(name).into()));
-            serde_json::Value::Object(members.into_iter().collect()).to_string()
-        }
-        false => json.into_owned(),
+    let json = if row.line().len() > MAX_ROW {
+        let members = ["url", "source", "source-coll"];
+        let members = members.map(|name| (name.to_owned(), row.field(name).into()));
+        serde_json::Value::Object(members.into_iter().collect()).to_string()
+    } else {
+        json.into_owned()
     };
     [row.urlkey(), b" ", timestamp, b" ", ascii(&json).as_bytes()].concat()
 }

@@ -102,9 +102,10 @@ impl Attempts {
         };
         let is_empty = self.is_empty();
         let response = server::json(status, &value);
-        match is_empty {
-            true => response,
-            false => server::fresh(response),
+        if is_empty {
+            response
+        } else {
+            server::fresh(response)
         }
     }
 

@@ -118,7 +118,7 @@ fn open(path: &Path, root: Option<&Path>) -> Result<OpenFile, LoadError> {
     let file = File::from(opened.map_err(|error| failed(error.into()))?);
     let metadata = file.metadata().map_err(failed)?;
     if !metadata.is_file() {
-        return Err(LoadError::Missing("it is no file".to_owned()));
+        return Err(LoadError::Missing("it is not a file".to_owned()));
     }
     Ok(OpenFile {
         file,

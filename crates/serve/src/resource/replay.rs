@@ -62,7 +62,8 @@ pub(super) async fn response(
     let (date, target) = (record.date, record.target_uri.clone());
     let captured = Captured::of(record).await?;
     let Some(status) = captured.status() else {
-        let text = "the capture is no answer that can be given: /resource has its record";
+        let text =
+            "the capture is not an HTTP response that can be replayed: /resource has its record";
         return Ok(message(StatusCode::BAD_GATEWAY, text));
     };
     let memento = base_url.memento(&target, date);
@@ -155,7 +156,7 @@ impl Captured {
             (true, Some(at)) => Some(begin.slice(..at)),
             // Without a blank line all of it is header.
             (true, None) if begin.len() as u64 == left => Some(begin.clone()),
-            (true, None) => return Err(wrong("its HTTP header has no end")),
+            (true, None) => return Err(wrong("its HTTP header is incomplete")),
         };
         let begin = begin.slice(head.as_ref().map_or(0, Bytes::len)..);
         left -= head.as_ref().map_or(0, Bytes::len) as u64;
@@ -236,9 +237,10 @@ impl Captured {
     fn is_packed(&self, coding: &[u8]) -> bool {
         let is_gzip =
             coding.eq_ignore_ascii_case(b"gzip") || coding.eq_ignore_ascii_case(b"x-gzip");
-        let line = match begins_with_chunk(&self.begin) {
-            true => memchr::memchr(b'\n', &self.begin).map_or(0, |at| at + 1),
-            false => 0,
+        let line = if begins_with_chunk(&self.begin) {
+            memchr::memchr(b'\n', &self.begin).map_or(0, |at| at + 1)
+        } else {
+            0
         };
         let bytes = self.begin.get(line..).unwrap_or_default();
         !is_gzip || bytes.is_empty() || bytes.starts_with(b"\x1f\x8b")

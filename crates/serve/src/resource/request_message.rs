@@ -60,7 +60,7 @@ pub async fn read(
     };
     let mut spool = Spool::new(most);
     let mut chunked = Chunked::default();
-    let cut_off = || wrong("its body is cut off");
+    let cut_off = || wrong("its body is incomplete");
     loop {
         match &framing {
             Framing::Length(length) => {
@@ -137,7 +137,7 @@ fn request_line(line: &[u8]) -> Result<RequestLine, LoadError> {
     let method = method.ok_or_else(|| {
         let begin = line.get(..line.len().min(80)).unwrap_or_default();
         wrong(&format!(
-            "its first line is {:?}, which is no `GET / HTTP/1.1`",
+            "invalid request line {:?}, expected one such as `GET / HTTP/1.1`",
             String::from_utf8_lossy(begin)
         ))
     })?;
@@ -162,7 +162,7 @@ fn message(head: &Head<RequestLine>) -> Result<Message, LoadError> {
         .collect();
     if let Some((name, _)) = fields.iter().find(|(name, _)| !is_token(name)) {
         return Err(wrong(&format!(
-            "{:?} is no name of a header field",
+            "invalid name {:?} of a header field",
             String::from_utf8_lossy(name)
         )));
     }
@@ -189,7 +189,7 @@ fn message(head: &Head<RequestLine>) -> Result<Message, LoadError> {
             .filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
         match digits.and_then(|digits| digits.parse().ok()) {
             Some(this) if length.is_none_or(|other| other == this) => length = Some(this),
-            _ => return Err(wrong("its Content-Length is no number, or more than one")),
+            _ => return Err(wrong("invalid Content-Length: one number is expected")),
         }
     }
     let framing = match (is_chunked, length) {
@@ -223,7 +223,7 @@ fn unfolded(value: &[u8]) -> Bytes {
 }
 
 fn wrong(what: &str) -> LoadError {
-    LoadError::Request(format!("the body is no HTTP request: {what}"))
+    LoadError::Request(format!("the body is not a valid HTTP request: {what}"))
 }
 
 fn too_long() -> LoadError {

@@ -185,9 +185,10 @@ pub fn refusal(failure: &Failure) -> Response<Body> {
         let seconds = HeaderValue::from(RETRY_SECONDS);
         response.headers_mut().insert(RETRY_AFTER, seconds);
     }
-    match response.status().is_server_error() {
-        true => fresh(response),
-        false => response,
+    if response.status().is_server_error() {
+        fresh(response)
+    } else {
+        response
     }
 }
 

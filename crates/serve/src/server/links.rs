@@ -114,11 +114,12 @@ pub(crate) fn target(path: &str, query: Option<&str>) -> String {
         let start = start.to_ascii_lowercase();
         start.starts_with("http%3a") || start.starts_with("https%3a")
     });
-    let mut url = match escaped {
-        true => percent_encoding::percent_decode_str(path)
+    let mut url = if escaped {
+        percent_encoding::percent_decode_str(path)
             .decode_utf8_lossy()
-            .into_owned(),
-        false => path.to_owned(),
+            .into_owned()
+    } else {
+        path.to_owned()
     };
     for scheme in ["http:/", "https:/"] {
         match url.strip_prefix(scheme) {
@@ -130,9 +131,10 @@ pub(crate) fn target(path: &str, query: Option<&str>) -> String {
         url.push('?');
         url.push_str(query);
     }
-    match url.is_empty() {
-        true => url,
-        false => absolute(&url).into_owned(),
+    if url.is_empty() {
+        url
+    } else {
+        absolute(&url).into_owned()
     }
 }
 

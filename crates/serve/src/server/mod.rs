@@ -204,22 +204,26 @@ async fn logged(
             .contains_key(ACCESS_CONTROL_REQUEST_METHOD);
     let mut hosts = request.headers().get_all(HOST).iter();
     let one_host = hosts.next().is_some() && hosts.next().is_none();
-    let mut response = match preflight {
+    let mut response = if !one_host && request.version() == Version::HTTP_11 {
         // RFC 9112, section 3.2.
-        _ if !one_host && request.version() == Version::HTTP_11 => message(
+        message(
             StatusCode::BAD_REQUEST,
             "the request must have one Host field",
-        ),
-        true => preflight_answer(request.headers()),
-        _ if head_size(&request) > MAX_HEAD => message(
+        )
+    } else if preflight {
+        preflight_answer(request.headers())
+    } else if head_size(&request) > MAX_HEAD {
+        message(
             StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
             &format!("the head of the request has more than {MAX_HEAD} bytes"),
-        ),
-        false if options.operator => for_operator(&federation, &request).await,
-        false => match Via::of(request.headers()) {
+        )
+    } else if options.operator {
+        for_operator(&federation, &request).await
+    } else {
+        match Via::of(request.headers()) {
             Ok(way) => way.answer(answer(federation, request)).await,
             Err(Cycle) => message(StatusCode::LOOP_DETECTED, CYCLE),
-        },
+        }
     };
     if let Some(origin) = &options.allow_origin {
         share(response.headers_mut(), origin);
@@ -245,19 +249,18 @@ fn head_size(request: &Request<Incoming>) -> usize {
 }
 
 const CYCLE: &str =
-    "this request has been here before: a source of a collection leads back to that collection";
+    "the request forms a cycle: a source of a collection leads back to that collection";
 
 /// Lets pages of an origin read an answer (Fetch standard, CORS). For pages of one named origin this holds also where
 /// the browser sends credentials along, as it does for what a service worker fetches when a page is gone to.
 fn share(headers: &mut HeaderMap, origin: &HeaderValue) {
     let any = HeaderValue::from_static("*");
-    let exposed = match *origin == any {
-        true => any,
-        // There a star is a name like any other.
-        false => {
-            let names: Vec<&str> = headers.keys().map(HeaderName::as_str).collect();
-            HeaderValue::try_from(names.join(", ")).unwrap_or(any)
-        }
+    let exposed = if *origin == any {
+        any
+    } else {
+        // With credentials, a star is a name like any other.
+        let names: Vec<&str> = headers.keys().map(HeaderName::as_str).collect();
+        HeaderValue::try_from(names.join(", ")).unwrap_or(any)
     };
     if *origin != "*" {
         let yes = HeaderValue::from_static("true");
@@ -399,9 +402,10 @@ fn nothing(headers: &HeaderMap, path: &str, text: &str) -> Response<Body> {
         let value = value.as_bytes().to_ascii_lowercase();
         memchr::memmem::find(&value, b"text/html").is_some()
     });
-    listing::varies(match takes_pages && !listing::is_wanted(headers) {
-        true => page::not_found(path, text),
-        false => message(StatusCode::NOT_FOUND, text),
+    listing::varies(if takes_pages && !listing::is_wanted(headers) {
+        page::not_found(path, text)
+    } else {
+        message(StatusCode::NOT_FOUND, text)
     })
 }
 

@@ -29,7 +29,7 @@ pub(super) async fn answer(
     (moment, path): (&str, &str),
 ) -> Response<Body> {
     if request.headers().contains_key(SERVICE_WORKER) {
-        let text = "what was captured elsewhere is no service worker of this server";
+        let text = "a captured script cannot be a service worker of this server";
         return message(StatusCode::FORBIDDEN, text);
     }
     let query = url::form_urlencoded::Serializer::new(String::new())

@@ -32,17 +32,19 @@ pub(super) async fn answer(
         return refused;
     }
     let (parts, body) = request.into_parts();
-    let spooled = match body.is_end_stream() {
-        true => None,
-        false => match arrive(Spooled::of(pieces(body), MAX_BODY)).await {
+    let spooled = if body.is_end_stream() {
+        None
+    } else {
+        match arrive(Spooled::of(pieces(body), MAX_BODY)).await {
             Ok(spooled) => Some(spooled).filter(|spooled| !spooled.is_empty()),
             Err(refused) => return refused,
-        },
+        }
     };
     // A record is asked for even if only its length is wanted.
-    let method = match parts.method == Method::HEAD {
-        true => Method::GET,
-        false => parts.method.clone(),
+    let method = if parts.method == Method::HEAD {
+        Method::GET
+    } else {
+        parts.method.clone()
     };
     let message = ClientRequest::plain(method, &parts.headers, spooled);
     load(asked, &parts, form, query, message).await

@@ -173,7 +173,7 @@ pub(crate) async fn metrics(federation: &Arc<Federation>) -> Response<Body> {
         (
             "source_broken_lines_total",
             "counter",
-            "Lines of a source that were passed over, because they are none.",
+            "Invalid lines of a source, which were skipped.",
             |seen| seen.member.source.broken() as f64,
         ),
         (
@@ -210,8 +210,7 @@ pub(crate) async fn metrics(federation: &Arc<Federation>) -> Response<Body> {
         }
     }
     let name = "source_duration_seconds";
-    let help =
-        "How long a source took until its first rows, or until the news that there are none.";
+    let help = "Time from a request to the first rows of a source, or to its end without rows.";
     out.family(name, "histogram", help);
     for seen in &seen {
         let step = seen.step.to_string();

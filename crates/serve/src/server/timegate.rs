@@ -91,7 +91,7 @@ fn moment(headers: &HeaderMap) -> Result<Option<Timestamp>, BadQuery> {
     match Timestamp::from_http_date(&text) {
         Some(time) => Ok(Some(time)),
         None => Err(BadQuery(format!(
-            "Accept-Datetime: {text:?} is no date such as Thu, 31 May 2007 20:35:00 GMT"
+            "Accept-Datetime: invalid date {text:?}, expected one such as Thu, 31 May 2007 20:35:00 GMT"
         ))),
     }
 }

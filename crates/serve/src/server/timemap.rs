@@ -59,9 +59,12 @@ pub(super) async fn answer(
         Ok(rows) => {
             let is_link = output == Output::Link;
             let mut rows = rows
-                .map(move |batch| match is_link {
-                    true => batch.map(mementos),
-                    false => batch.map(dated),
+                .map(move |batch| {
+                    if is_link {
+                        batch.map(mementos)
+                    } else {
+                        batch.map(dated)
+                    }
                 })
                 .boxed();
             next(&mut rows)

@@ -225,9 +225,10 @@ pub fn clusters(fuzz: &mut Fuzz, samples: &Samples) {
         let right = std::fs::read(&file).unwrap();
         // An input that does harm has to do it in another folder as well.
         let here = format!("{}/", dir.path().display());
-        let right = match name.ends_with(".loc") {
-            true => String::from_utf8(right).unwrap().replace(&here, "").into(),
-            false => right,
+        let right = if name.ends_with(".loc") {
+            String::from_utf8(right).unwrap().replace(&here, "").into()
+        } else {
+            right
         };
         fuzz.target(
             &name.replace('.', "_"),

@@ -61,9 +61,10 @@ fn measured() {
                 let size: usize = asked.target()[1..].parse().unwrap();
                 let mut left = size;
                 let piece = vec![b'x'; 1 << 20];
-                let head = match chunked {
-                    true => "Transfer-Encoding: chunked".to_owned(),
-                    false => format!("Content-Length: {size}"),
+                let head = if chunked {
+                    "Transfer-Encoding: chunked".to_owned()
+                } else {
+                    format!("Content-Length: {size}")
                 };
                 send(
                     stream,

@@ -84,9 +84,10 @@ impl Columns {
         let mut text = String::new();
         let names: Vec<String> = self.columns.iter().map(|c| c.name.to_owned()).collect();
         let heading = self.line(&names, &widths);
-        match bold {
-            true => text.push_str(&format!("\x1b[1m{heading}\x1b[0m\n")),
-            false => text.push_str(&format!("{heading}\n")),
+        if bold {
+            text.push_str(&format!("\x1b[1m{heading}\x1b[0m\n"))
+        } else {
+            text.push_str(&format!("{heading}\n"))
         }
         for row in &self.rows {
             text.push_str(&self.line(row, &widths));
@@ -135,9 +136,10 @@ impl Columns {
             }
             let cell = cut(cell, width);
             let space = " ".repeat(width.saturating_sub(measure_text_width(&cell)));
-            match column.figures {
-                true => line.extend([space, cell]),
-                false => line.extend([cell, space]),
+            if column.figures {
+                line.extend([space, cell])
+            } else {
+                line.extend([cell, space])
             }
         }
         line.truncate(line.trim_end().len());

@@ -65,13 +65,15 @@ impl Show {
         let Some(config) = self.file.read() else {
             return Ok(false);
         };
-        let secrets = match self.secrets {
-            true => Secrets::Shown,
-            false => Secrets::Masked,
+        let secrets = if self.secrets {
+            Secrets::Shown
+        } else {
+            Secrets::Masked
         };
-        let text = match self.json {
-            true => config.to_json(secrets),
-            false => config.to_yaml(secrets),
+        let text = if self.json {
+            config.to_json(secrets)
+        } else {
+            config.to_yaml(secrets)
         };
         io::stdout().write_all(text.as_bytes())?;
         Ok(true)

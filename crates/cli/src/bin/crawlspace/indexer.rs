@@ -117,9 +117,10 @@ impl Indexer {
             crawl: crawl.to_owned(),
             hashes: hashes.map_err(io::Error::other)?,
         };
-        match self.json {
-            true => print_json(&committed)?,
-            false => writeln!(io::stdout(), "{}", line_of(&committed))?,
+        if self.json {
+            print_json(&committed)?
+        } else {
+            writeln!(io::stdout(), "{}", line_of(&committed))?
         }
         Ok(true)
     }
@@ -130,14 +131,15 @@ impl Indexer {
             Err(error) if error.code() == Some(Code::NoCrawl) => 0,
             other => other.map_err(io::Error::other)?,
         };
-        match self.json {
-            true => print_json(&json!({ "crawl": crawl, "canceled": hashes }))?,
-            false => writeln!(
+        if self.json {
+            print_json(&json!({ "crawl": crawl, "canceled": hashes }))?
+        } else {
+            writeln!(
                 io::stdout(),
                 "crawl {}: {} hashes canceled",
                 shown(crawl),
                 count(hashes)
-            )?,
+            )?
         }
         Ok(true)
     }

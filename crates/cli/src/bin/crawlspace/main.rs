@@ -124,9 +124,10 @@ impl Asking {
         answer: &T,
         print: impl FnOnce(&T) -> io::Result<()>,
     ) -> io::Result<()> {
-        match self.json {
-            true => print_json(answer),
-            false => print(answer),
+        if self.json {
+            print_json(answer)
+        } else {
+            print(answer)
         }
     }
 
@@ -136,9 +137,10 @@ impl Asking {
         answers: &[T],
         print: impl FnOnce(&[T]) -> io::Result<()>,
     ) -> io::Result<()> {
-        match self.json {
-            true => answers.iter().try_for_each(print_json),
-            false => print(answers),
+        if self.json {
+            answers.iter().try_for_each(print_json)
+        } else {
+            print(answers)
         }
     }
 }

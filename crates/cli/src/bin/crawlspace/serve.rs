@@ -128,8 +128,9 @@ fn web_url(text: &str) -> Result<String, String> {
     let is_place = matches!(url.scheme(), "http" | "https")
         && url.query().is_none()
         && url.fragment().is_none();
-    match is_place {
-        true => Ok(text.to_owned()),
-        false => Err("write http://host or https://host, with a path if need be".to_owned()),
+    if is_place {
+        Ok(text.to_owned())
+    } else {
+        Err("write http://host or https://host, with a path if need be".to_owned())
     }
 }

@@ -20,9 +20,10 @@ pub fn json(value: &impl Serialize) -> io::Result<String> {
     let mut line = String::new();
     for c in serde_json::to_string(value)?.chars() {
         // Those that stand in strings alone, and that JSON itself does not escape.
-        match does_something(c) {
-            true => line.push_str(&format!("\\u{:04x}", u32::from(c))),
-            false => line.push(c),
+        if does_something(c) {
+            line.push_str(&format!("\\u{:04x}", u32::from(c)))
+        } else {
+            line.push(c)
         }
     }
     line.push('\n');

@@ -17,7 +17,7 @@ pub fn span(given: &str) -> Result<Duration, String> {
     };
     let number: u64 = digits
         .parse()
-        .map_err(|_| format!("'{digits}' is no number"))?;
+        .map_err(|_| format!("invalid number '{digits}'"))?;
     let whole = number.checked_mul(ms).ok_or("too long")?;
     Ok(Duration::from_millis(whole))
 }
@@ -54,7 +54,7 @@ pub fn moment(given: &str) -> Result<Millis, String> {
         && *minute < 60
         && second < 60;
     if !exists {
-        return Err("there is no such time".to_owned());
+        return Err("this date or time does not exist".to_owned());
     }
     // Leap days of the years before this one.
     let before = year - 1;

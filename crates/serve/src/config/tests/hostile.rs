@@ -26,7 +26,7 @@ fn what_grows_without_end_is_refused() {
     ] {
         let text = refusal(&deep);
         assert!(
-            ["no YAML", "levels deep", "must be a text"]
+            ["invalid YAML", "levels deep", "must be a text"]
                 .iter()
                 .any(|why| text.contains(why)),
             "{text}"
@@ -55,7 +55,7 @@ fn a_file_that_cannot_be_read_is_named() {
     );
     let file = folder.path().join("config.yaml");
     for (bytes, what) in [
-        (b"a\nb: \xff\n".to_vec(), "line 2 is no UTF-8"),
+        (b"a\nb: \xff\n".to_vec(), "line 2 is not valid UTF-8"),
         (
             vec![b'x'; yaml::MAX_TEXT + 1],
             "this file has more than 4194304 bytes",

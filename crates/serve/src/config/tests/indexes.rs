@@ -112,7 +112,7 @@ fn what_is_wrong_with_indexes_is_told() {
     refused(
         "indexes: {cache_dir: /c, metadata: [ftp://h/, 'http://h/{url}']}",
         &[
-            (1, 37, "\"ftp://\" is no prefix that fits here"),
+            (1, 37, "invalid prefix \"ftp://\""),
             (1, 47, "{url} means nothing here"),
         ],
     );

@@ -94,7 +94,7 @@ fn what_is_unknown_is_refused_with_what_may_have_been_meant() {
         &[(
             1,
             33,
-            "\"momento\" is no type of index: it can be file, redis, memento, cdx, live, zipnum or upstream; did you mean memento?",
+            "invalid type \"momento\" of an index: it can be file, redis, memento, cdx, live, zipnum or upstream; did you mean memento?",
         )],
     );
     refused(
@@ -103,11 +103,11 @@ fn what_is_unknown_is_refused_with_what_may_have_been_meant() {
     );
     refused(
         "collections: {a: ftp://h/x}",
-        &[(1, 18, "\"ftp://\" is no prefix of an index")],
+        &[(1, 18, "invalid prefix \"ftp://\" of an index")],
     );
     refused(
         "collections: {a: s3+http://h/x}",
-        &[(1, 18, "\"s3+\" is no prefix of an index")],
+        &[(1, 18, "invalid prefix \"s3+\" of an index")],
     );
     refused(
         "collections: {a: $life}",
@@ -120,7 +120,7 @@ fn what_is_unknown_is_refused_with_what_may_have_been_meant() {
     refused(
         "collections: {a: {index: $live, resource: [$live, s3://x, $all]}}",
         &[
-            (1, 51, "\"s3://\" is no prefix that fits"),
+            (1, 51, "invalid prefix \"s3://\""),
             (1, 59, "the live web is $live"),
         ],
     );
@@ -128,7 +128,7 @@ fn what_is_unknown_is_refused_with_what_may_have_been_meant() {
 
 #[test]
 fn what_is_missing_is_named() {
-    refused("collections: {a: ~}", &[(1, 18, "there is no index")]);
+    refused("collections: {a: ~}", &[(1, 18, "the index is missing")]);
     refused("collections: {a: ''}", &[(1, 18, "an index is empty")]);
     refused(
         "collections: {a: {resource: /w}}",
@@ -151,7 +151,7 @@ fn what_is_missing_is_named() {
         &[
             (1, 26, "its replay_url is missing"),
             (1, 26, "its timemap_url is missing"),
-            (1, 56, "timegate_url: \"x\" is no URL"),
+            (1, 56, "timegate_url: invalid URL \"x\""),
         ],
     );
     refused(
@@ -260,16 +260,16 @@ fn values_are_checked() {
     );
     refused(
         "collections: {a: {index: {type: cdx, api_url: 'http://h/a-cdx', dialect: solr}, resource: /w}}",
-        &[(1, 74, "\"solr\" is no dialect")],
+        &[(1, 74, "invalid dialect \"solr\"")],
     );
 }
 
 #[test]
 fn urls_are_checked() {
     for (url, what) in [
-        ("memento+arquivo.pt/wayback", "is no URL"),
+        ("memento+arquivo.pt/wayback", "invalid URL"),
         ("memento+ftp://h/", "has to begin with http"),
-        ("memento+http://", "is no URL"),
+        ("memento+http://", "invalid URL"),
         ("memento+http://h/a b/", "there is a ' '"),
         ("memento+http:h/x/", "lacks the //"),
         ("memento+http://h\\x/", "write /"),
@@ -284,13 +284,13 @@ fn urls_are_checked() {
         ("cdx+http://h/x-cdx ftp://h/", "has to begin with http"),
         (
             "memento+http://u:hidden@h/",
-            "a name or password in the URL",
+            "a user name or password in the URL",
         ),
-        ("cdx+http://u@h/x-cdx", "a name or password in the URL"),
-        ("redis://u:hidden@h:x/0/k", "\"h:x\" is no host and port"),
+        ("cdx+http://u@h/x-cdx", "a user name or password in the URL"),
+        ("redis://u:hidden@h:x/0/k", "invalid host and port \"h:x\""),
         (
             "memento+http://u:hidden@h:x/",
-            "\"http://u:***@h:x/\" is no URL",
+            "invalid URL \"http://u:***@h:x/\"",
         ),
         ("upstream+http://h/many?x=1", "has more than a path"),
         ("file://other/x", "a file of another machine, \"other\""),
@@ -397,7 +397,7 @@ collections:
             (11, 7, "stands here twice"),
             (12, 20, "seconds"),
             (15, 17, "$live"),
-            (16, 9, "there is no index"),
+            (16, 9, "the index is missing"),
             (16, 10, "did you mean index?"),
         ],
     );
@@ -410,10 +410,10 @@ collections:
 #[test]
 fn what_is_no_yaml_is_refused_with_its_place() {
     refused("collections:\n\ta: x", &[(2, 2, "there is a tab")]);
-    refused("collections:\n  a: [x", &[(2, 6, "this is no YAML")]);
-    refused("collections: {a: 'x}", &[(1, 18, "this is no YAML")]);
-    refused("a: b: c", &[(1, 5, "this is no YAML")]);
-    refused("collections: *all", &[(1, 14, "this is no YAML")]);
+    refused("collections:\n  a: [x", &[(2, 6, "invalid YAML")]);
+    refused("collections: {a: 'x}", &[(1, 18, "invalid YAML")]);
+    refused("a: b: c", &[(1, 5, "invalid YAML")]);
+    refused("collections: *all", &[(1, 14, "invalid YAML")]);
     refused("? [a]\n: b", &[(1, 3, "a key must be a text")]);
     refused(
         "{collections: {a: $live}, ~: x}",

@@ -147,9 +147,10 @@ pub(super) fn capture_head(
             || (is_wrapped
                 && name != "content-encoding"
                 && (original_names.contains(&name)
-                    || match is_all {
-                        true => !OF_CONTENT.contains(&name.as_str()) && name != "location",
-                        false => PREFIXED_BY_PYWB.contains(&name.as_str()),
+                    || if is_all {
+                        !OF_CONTENT.contains(&name.as_str()) && name != "location"
+                    } else {
+                        PREFIXED_BY_PYWB.contains(&name.as_str())
                     }));
         if is_archives {
             continue;

@@ -14,10 +14,10 @@ const TRAILER: &str = "X-Archive-Trailer-";
 /// their own, since they are no part of the header (RFC 9110, section 6.5.1).
 pub(super) fn live(head: &Head<Status>, length: Option<u64>, trailer: &[u8]) -> Vec<u8> {
     let Some(length) = length else {
-        return match lines(head.raw()).rev().skip(1).any(is_blank) {
-            // The usual case.
-            false => head.raw().to_vec(),
-            true => ended(without_blank_lines(head.raw())),
+        return if lines(head.raw()).rev().skip(1).any(is_blank) {
+            ended(without_blank_lines(head.raw()))
+        } else {
+            head.raw().to_vec()
         };
     };
     let mut into = head.first_line().to_vec();

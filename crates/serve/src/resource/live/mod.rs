@@ -39,7 +39,7 @@ impl Whereabouts {
         let unfit = |what: &str| LoadError::Unfit(what.to_owned());
         let capture = row
             .capture()
-            .ok_or_else(|| unfit("the row is no line of CDXJ"))?;
+            .ok_or_else(|| unfit("the row is not a valid line of CDXJ"))?;
         let text = |name: &str| {
             let value = capture.field(&Field::named(name.as_bytes()));
             value
@@ -51,12 +51,11 @@ impl Whereabouts {
         let load_url = Url::parse(&load_url)
             .ok()
             .filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
-            .ok_or_else(|| unfit("its live_url is no URL of the web"))?;
+            .ok_or_else(|| unfit("invalid live_url: an http or https URL is expected"))?;
         Ok(Whereabouts {
             url: text("url").ok_or_else(|| unfit("the row has no url"))?,
             load_url,
-            date: Timestamp::earliest(row.timestamp())
-                .ok_or_else(|| unfit("its timestamp is no moment"))?,
+            date: Timestamp::earliest(row.timestamp()).ok_or_else(|| unfit("invalid timestamp"))?,
             status: text("status").unwrap_or_default(),
             digest: text("digest").and_then(|digest| Digest::parse(digest.as_bytes())),
             source_type: text("source_type").unwrap_or_default(),

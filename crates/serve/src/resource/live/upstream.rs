@@ -116,9 +116,10 @@ fn outgoing(
     let is_plain = request.method == Method::GET && request.body.is_none() && !request.as_given;
     let mut api = collection.clone();
     // pywb knows no other path for messages.
-    let resource: &[&str] = match is_plain {
-        true => &["resource"],
-        false => &["resource", "postreq"],
+    let resource: &[&str] = if is_plain {
+        &["resource"]
+    } else {
+        &["resource", "postreq"]
     };
     api.path_segments_mut()
         .map_err(|()| LoadError::Request(format!("{collection} names no host")))?
@@ -130,8 +131,9 @@ fn outgoing(
     if is_plain {
         return Ok(request.live(api));
     }
-    let target =
-        Url::parse(url).map_err(|_| LoadError::Unfit("its url is no URL of the web".to_owned()))?;
+    let target = Url::parse(url).map_err(|_| {
+        LoadError::Unfit("invalid url: an http or https URL is expected".to_owned())
+    })?;
     let head = Bytes::from(request.message_head(&target));
     let body = match &request.body {
         None => Body::Bytes(head),
@@ -183,7 +185,9 @@ fn must_be_of(header: &Header, url: &str) -> Result<String, LoadError> {
         .chars()
         .any(|char| char.is_whitespace() || char.is_control())
     {
-        return Err(wrong("its WARC-Target-URI is no URL".to_owned()));
+        return Err(wrong(
+            "invalid WARC-Target-URI: a URL is expected".to_owned(),
+        ));
     }
     match (urlkey(&target), urlkey(url)) {
         (Ok(theirs), Ok(ours)) if theirs == ours => Ok(target),
@@ -202,7 +206,7 @@ async fn header(spooled: &Spooled) -> Result<(Header, u64), LoadError> {
         }
         match bytes.next().await.transpose()? {
             Some(piece) if begin.len() <= MAX_HEADER => begin.extend_from_slice(&piece),
-            _ => return Err(wrong("the answer is no WARC record")),
+            _ => return Err(wrong("the answer is not a valid WARC record")),
         }
     };
     let header = Header::parse(begin.get(..end).unwrap_or_default())?;

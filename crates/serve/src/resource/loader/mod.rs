@@ -92,11 +92,11 @@ impl Archives {
     ) -> Result<Stored, LoadError> {
         let name = &extent.filename;
         if !is_name(name) {
-            let what = format!("{name:?} is no name of a file below a folder");
+            let what = format!("invalid file name {name:?}: a name below a folder is expected");
             return Err(LoadError::Unfit(what));
         }
         let places = self.places(loader, name, collection).await?;
-        let mut failed = LoadError::Missing("the file is not known".to_owned());
+        let mut failed = LoadError::Missing("the file is unknown to this loader".to_owned());
         for place in places.iter().take(MAX_LOCATIONS) {
             match self.read(place, extent, accept).await {
                 Ok(stored) => return Ok(stored),
@@ -181,13 +181,13 @@ impl FileLocation {
     fn of(text: &str, folder: &Path) -> Result<FileLocation, LoadError> {
         if text.starts_with("http://") || text.starts_with("https://") {
             let url = Url::parse(text)
-                .map_err(|error| LoadError::Missing(format!("its place is no URL: {error}")))?;
+                .map_err(|error| LoadError::Missing(format!("invalid location: {error}")))?;
             return Ok(FileLocation::Web(url));
         }
         let path = text.strip_prefix("file://").unwrap_or(text);
         if path.is_empty() || path.contains('\0') || path.contains("://") {
             return Err(LoadError::Missing(
-                "its place is neither a path nor a URL of the web".to_owned(),
+                "invalid location: neither a path nor an http or https URL".to_owned(),
             ));
         }
         Ok(FileLocation::File {

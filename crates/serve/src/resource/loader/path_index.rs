@@ -116,7 +116,10 @@ impl Snapshot {
         let mut file = File::open(path)?;
         let metadata = file.metadata()?;
         if !metadata.is_file() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no file"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "it is not a file",
+            ));
         }
         let size = metadata.len();
         let kind = if size <= MAX_CACHED {
@@ -141,9 +144,10 @@ impl Snapshot {
                 last.extend_from_slice(name);
                 sorted
             })?;
-            match sorted {
-                true => Kind::Sorted { file, size },
-                false => Kind::Unsorted,
+            if sorted {
+                Kind::Sorted { file, size }
+            } else {
+                Kind::Unsorted
             }
         };
         Ok(Snapshot {

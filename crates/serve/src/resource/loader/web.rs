@@ -47,7 +47,7 @@ pub(super) fn below(prefix: &str, name: &str) -> Result<Url, LoadError> {
         }
     }
     Url::parse(&text)
-        .map_err(|error| LoadError::Missing(format!("there is no URL for it: {error}")))
+        .map_err(|error| LoadError::Missing(format!("invalid URL of the file: {error}")))
 }
 
 /// The part of a file that a record lies in.

@@ -22,9 +22,10 @@ pub(super) fn of_nothing(revisit: &Stored) -> Result<Record, LoadError> {
     let none = Head::of(b"-\r\nContent-Length: 0\r\n\r\n");
     let has_none =
         head.get("Content-Length") == Some(b"0") && head.get("Transfer-Encoding").is_none();
-    let http_head = match has_none {
-        true => revisit.http_head().to_vec(),
-        false => head.with_fields_of(&none, &FRAMING),
+    let http_head = if has_none {
+        revisit.http_head().to_vec()
+    } else {
+        head.with_fields_of(&none, &FRAMING)
     };
     let payload = Payload {
         length: 0,
@@ -85,10 +86,11 @@ pub(super) fn with_payload(
                 .unwrap_or(b"application/octet-stream"),
         );
     }
-    let known = match original.is_checked() {
-        true => None,
-        // It is checked when it goes by.
-        false => theirs.get("WARC-Payload-Digest").and_then(Digest::parse),
+    let known = if original.is_checked() {
+        None
+    } else {
+        // Its digest is checked while it is sent.
+        theirs.get("WARC-Payload-Digest").and_then(Digest::parse)
     };
     let algorithm = digest
         .as_ref()

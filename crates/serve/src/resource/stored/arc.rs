@@ -21,7 +21,7 @@ pub(super) fn header(line: &[u8]) -> Result<(Header, u64), LoadError> {
         ));
     }
     let line = Line::parse(line).map_err(wrong)?;
-    let date = Timestamp::earliest(line.date).ok_or_else(|| wrong("its date is none"))?;
+    let date = Timestamp::earliest(line.date).ok_or_else(|| wrong("invalid date"))?;
     let mut header = Header::new(b"WARC/1.0");
     header.set("WARC-Type", b"response");
     header.set("WARC-Target-URI", &line.uri);

@@ -147,11 +147,12 @@ pub(super) fn check_end(tail: &[u8], is_arc: bool, content_length: u64) -> Resul
 }
 
 pub(super) fn cut_off(rest: &Unpacked, content_length: u64) -> LoadError {
-    LoadError::Record(match rest.is_packed() {
-        true => format!(
+    LoadError::Record(if rest.is_packed() {
+        format!(
             "the gzip member ends before the {content_length} bytes that the record says it has"
-        ),
-        false => "the record is cut off".to_owned(),
+        )
+    } else {
+        "the record is cut off".to_owned()
     })
 }
 

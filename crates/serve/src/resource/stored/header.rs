@@ -72,7 +72,7 @@ impl Header {
             }
             if std::mem::take(&mut is_first) {
                 if !VERSIONS.contains(&text) {
-                    return Err(wrong(text, "is no version of WARC that is known"));
+                    return Err(wrong(text, "is not a known WARC version"));
                 }
                 header.raw.extend_from_slice(text);
                 header.raw.extend_from_slice(b"\r\n");
@@ -100,11 +100,11 @@ impl Header {
 
     fn line(&mut self, text: &[u8]) -> Result<(), LoadError> {
         if self.fields.len() == MAX_FIELDS {
-            return Err(wrong(text, "is one field too many"));
+            return Err(wrong(text, "exceeds the limit of 1000 fields"));
         }
         let colon = memchr::memchr(b':', text).filter(|&at| at > 0);
         let Some((name, value)) = colon.and_then(|at| text.split_at_checked(at)) else {
-            return Err(wrong(text, "is no field"));
+            return Err(wrong(text, "is not a header field"));
         };
         let name = name.trim_ascii_end();
         let value = value.strip_prefix(b":").unwrap_or(value);
@@ -222,7 +222,8 @@ impl Header {
             .filter(|field| self.is(field, "Content-Length"))
         {
             let value = self.raw.get(field.value.clone()).unwrap_or_default();
-            let number = decimal(value).ok_or_else(|| wrong(value, "is no Content-Length"))?;
+            let number =
+                decimal(value).ok_or_else(|| wrong(value, "is not a valid Content-Length"))?;
             if length.is_some_and(|other| other != number) {
                 return Err(wrong(value, "is the second Content-Length"));
             }

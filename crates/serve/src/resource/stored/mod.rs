@@ -72,17 +72,19 @@ impl Stored {
         let mut bytes = Vec::with_capacity(STEP / 4);
         let (block, is_arc) = loop {
             let is_arc = !bytes.starts_with(b"WARC/") && bytes.len() >= 5;
-            let end = match is_arc {
-                true => memchr::memchr(b'\n', &bytes).map(|at| at + 1),
-                false => header::end_of(&bytes),
+            let end = if is_arc {
+                memchr::memchr(b'\n', &bytes).map(|at| at + 1)
+            } else {
+                header::end_of(&bytes)
             };
             if let Some(end) = end.filter(|end| *end <= MAX_HEADER) {
                 break (end, is_arc);
             }
             if end.is_some() || bytes.len() > MAX_HEADER || is_arc && !arc::may_begin(&bytes) {
-                return Err(LoadError::Record(match is_arc {
-                    true => "there is neither a WARC record nor an ARC record".to_owned(),
-                    false => format!("the record header is longer than {MAX_HEADER} bytes"),
+                return Err(LoadError::Record(if is_arc {
+                    "there is neither a WARC record nor an ARC record".to_owned()
+                } else {
+                    format!("the record header is longer than {MAX_HEADER} bytes")
                 }));
             }
             if unpacked.read(&mut bytes, STEP / 4).await? == 0 {
@@ -93,13 +95,12 @@ impl Stored {
             }
         };
         let raw = bytes.get(..block).unwrap_or_default();
-        let (mut header, content_length) = match is_arc {
-            true => arc::header(raw)?,
-            false => {
-                let header = Header::parse(raw)?;
-                let length = header.content_length()?;
-                (header, length)
-            }
+        let (mut header, content_length) = if is_arc {
+            arc::header(raw)?
+        } else {
+            let header = Header::parse(raw)?;
+            let length = header.content_length()?;
+            (header, length)
         };
         if content_length > MAX_BLOCK {
             let what = format!("the record says that it has {content_length} bytes");
@@ -240,9 +241,10 @@ impl Stored {
                     if !digest.is_well_put(text) {
                         self.header.set(name, digest.text().as_bytes());
                     }
-                    match is_payload {
-                        true => checks.payload = Some(digest),
-                        false => checks.block = Some(digest),
+                    if is_payload {
+                        checks.payload = Some(digest)
+                    } else {
+                        checks.block = Some(digest)
                     }
                 }
             }
@@ -275,9 +277,10 @@ impl Stored {
             // ISO 28500 counts chunks as no part of the payload. Others do, and check it that way.
             let is_chunked = http_head::Head::of(self.http_head()).is_chunked();
             let plain = is_chunked.then(|| http_head::unchunked(payload)).flatten();
-            match plain.is_some_and(|plain| digest::of(stated.algorithm, &plain) == *stated) {
-                true => self.header.remove("WARC-Payload-Digest"),
-                false => return Err(block::wrong("WARC-Payload-Digest", stated)),
+            if plain.is_some_and(|plain| digest::of(stated.algorithm, &plain) == *stated) {
+                self.header.remove("WARC-Payload-Digest")
+            } else {
+                return Err(block::wrong("WARC-Payload-Digest", stated));
             }
         }
         Ok(())

@@ -108,7 +108,7 @@ const FIGURES: [Figure; 7] = [
     }),
     (
         "waits",
-        "How often somebody else was waited for who built an entry.",
+        "Waits for another process that built an entry.",
         |counts| counts.waits,
     ),
     (

@@ -144,9 +144,10 @@ async fn finished(outcome: Outcome, request: &Request<Incoming>) -> Response<Bod
         Err(error) => return failure(&error),
     };
     let length = parcel.length();
-    let body = match *request.method() == Method::HEAD {
-        true => whole(Bytes::new()),
-        false => streamed(parcel, Arc::clone(&outcome)),
+    let body = if *request.method() == Method::HEAD {
+        whole(Bytes::new())
+    } else {
+        streamed(parcel, Arc::clone(&outcome))
     };
     let mut response = Response::new(body);
     let headers = response.headers_mut();

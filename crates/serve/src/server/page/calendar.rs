@@ -88,9 +88,10 @@ impl Span {
     pub(crate) fn long(&self) -> String {
         let mut words: Vec<String> = self.path().skip(1).map(|span| span.short()).collect();
         words.reverse();
-        match words.is_empty() {
-            true => self.short(),
-            false => words.join(" "),
+        if words.is_empty() {
+            self.short()
+        } else {
+            words.join(" ")
         }
     }
 }

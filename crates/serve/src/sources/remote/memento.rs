@@ -90,7 +90,7 @@ impl MementoSource {
                 collection: &lookup.collection,
             });
             Url::parse(&filled).map_err(|error| {
-                SourceError::Unsupported(format!("there is no URL to ask for this: {error}"))
+                SourceError::Unsupported(format!("invalid URL of the request: {error}"))
             })
         };
         let limits = self.identity.limits;
@@ -130,8 +130,9 @@ impl MementoSource {
             ..Request::get(url)
         };
         let date = HeaderValue::try_from(moment.http_date());
-        let date = date
-            .map_err(|_| SourceError::Unsupported("there is no date for this moment".to_owned()))?;
+        let date = date.map_err(|_| {
+            SourceError::Unsupported("no HTTP date can be written for this moment".to_owned())
+        })?;
         request.headers.insert(ACCEPT_DATETIME, date);
         for _ in 0..=MAX_REDIRECTS {
             let answer = self.net.send_once(&request, &self.identity.limits).await?;
@@ -169,13 +170,13 @@ impl MementoSource {
             match (answer.status, target(&answer)) {
                 (301 | 302 | 303 | 307 | 308, Some(to)) => request.url = to,
                 (200..=299, _) => {
-                    let what = "its TimeGate says nothing of mementos";
+                    let what = "its TimeGate names no memento";
                     return Err(SourceError::Answer(what.to_owned()));
                 }
                 (status, _) => return Err(SourceError::Status(status)),
             }
         }
-        let what = "its TimeGate sends on to other places, again and again";
+        let what = "its TimeGate redirects more than 10 times";
         Err(SourceError::Answer(what.to_owned()))
     }
 }

@@ -212,7 +212,7 @@ impl Pages {
         }
         self.asked += 1;
         let url = Url::parse(&url).map_err(|error| {
-            SourceError::Unsupported(format!("there is no URL to ask for this: {error}"))
+            SourceError::Unsupported(format!("invalid URL of the request: {error}"))
         })?;
         let mut request = Request::get(url);
         request
@@ -227,10 +227,13 @@ impl Pages {
                 self.question.next = Next::Nothing;
                 Ok(None)
             }
-            404 => match says_nothing_there(answer).await {
-                true => Ok(None),
-                false => Err(SourceError::Status(404)),
-            },
+            404 => {
+                if says_nothing_there(answer).await {
+                    Ok(None)
+                } else {
+                    Err(SourceError::Status(404))
+                }
+            }
             status => Err(SourceError::Status(status)),
         }
     }
@@ -246,8 +249,8 @@ impl Pages {
         let reading = &mut self.reading;
         if let Some(wrong) = reading.wrong.take() {
             let what = match reading.captures + reading.before {
-                0 => format!("its answer is no index; it begins with {wrong}"),
-                _ => format!("its answer ends with what is no capture: {wrong}"),
+                0 => format!("its answer is not an index: it begins with {wrong}"),
+                _ => format!("its answer ends with an invalid line: {wrong}"),
             };
             return Err(self.end(SourceError::Answer(what)));
         }
@@ -259,7 +262,7 @@ impl Pages {
         match (reading.next_key.take(), self.question.next) {
             (Some(key), Next::Key | Next::KeyOrTime) if goes_on => {
                 if key == self.key {
-                    let what = "it gives the same key to go on with again and again";
+                    let what = "it repeats the same resumption key";
                     return Err(self.end(SourceError::Answer(what.to_owned())));
                 }
                 // It is written as it is to be sent.

@@ -153,9 +153,10 @@ fn a_cdx_server_gets_what_it_understands() {
 #[test]
 fn rows_are_in_the_order_that_is_wanted_as_far_as_they_are_few() {
     let host = ScriptedHost::start(|asked| {
-        let times = match asked.target.starts_with("/mixed") {
-            true => vec![20170101000000, 20150101000000, 20160101000000],
-            false => vec![20150101000000, 20160101000000, 20170101000000],
+        let times = if asked.target.starts_with("/mixed") {
+            vec![20170101000000, 20150101000000, 20160101000000]
+        } else {
+            vec![20150101000000, 20160101000000, 20170101000000]
         };
         answer(200, &[], times.into_iter().map(line).collect::<String>())
     });
@@ -217,13 +218,14 @@ fn an_answer_that_was_cut_is_gone_on_with() {
     // By a key, in text and in JSON.
     for json in [false, true] {
         let host = ScriptedHost::start(move |asked| {
-            let row = |time: u64, last: bool| match json {
-                false => line(time),
-                true => {
+            let row = |time: u64, last: bool| {
+                if json {
                     let comma = if last { "" } else { ",\n" };
                     format!(
                         "[\"com,a)/\", \"{time}\", \"http://a.com/\", \"text/html\", \"200\", \"A\", \"1\"]{comma}"
                     )
+                } else {
+                    line(time)
                 }
             };
             let rows: Vec<u64> = match &*asked.parameter("resumeKey") {
@@ -304,9 +306,10 @@ fn a_server_that_repeats_itself_is_not_asked_for_ever() {
         let lines: String = (0..1000)
             .map(|i| line(20160101000000 + i / 60 * 100 + i % 60))
             .collect();
-        match asked.target.starts_with("/key") {
-            true => answer(200, &[], format!("{lines}\nagain\n")),
-            false => answer(200, &[], lines),
+        if asked.target.starts_with("/key") {
+            answer(200, &[], format!("{lines}\nagain\n"))
+        } else {
+            answer(200, &[], lines)
         }
     });
     let lookup = lookup(&[("url", "a.com")]);
@@ -323,9 +326,12 @@ fn a_server_that_repeats_itself_is_not_asked_for_ever() {
 
 #[test]
 fn a_server_that_refuses_is_asked_for_less() {
-    let host = ScriptedHost::start(|asked| match asked.parameter("from").is_empty() {
-        true => answer(200, &[], line(20150101000000) + &line(20160101000000)),
-        false => answer(400, &[], "from= is for exact matches"),
+    let host = ScriptedHost::start(|asked| {
+        if asked.parameter("from").is_empty() {
+            answer(200, &[], line(20150101000000) + &line(20160101000000))
+        } else {
+            answer(400, &[], "from= is for exact matches")
+        }
     });
     let lookup = lookup(&[("url", "a.com/*"), ("from", "2016")]);
     let (rows, _) = run(ask(&cdx(&host.url("/cdx"), None), &lookup)).unwrap();
@@ -713,17 +719,20 @@ com,a)/ 20170102030405 {"url": "http://a.com/", "source": "live", "source_type":
 
 #[test]
 fn rows_that_came_are_of_use_when_no_more_come() {
-    let host = ScriptedHost::start(|asked| match asked.target.starts_with("/cut") {
-        true => vec![
-            Part::Bytes(b"HTTP/1.1 200 X\r\nContent-Length: 1000\r\n\r\n".to_vec()),
-            Part::Bytes(line(20160101000000).into_bytes()),
-            Part::Close,
-        ],
-        false => vec![
-            Part::Bytes(b"HTTP/1.1 200 X\r\n\r\n".to_vec()),
-            Part::Bytes(line(20160101000000).into_bytes()),
-            Part::Silence,
-        ],
+    let host = ScriptedHost::start(|asked| {
+        if asked.target.starts_with("/cut") {
+            vec![
+                Part::Bytes(b"HTTP/1.1 200 X\r\nContent-Length: 1000\r\n\r\n".to_vec()),
+                Part::Bytes(line(20160101000000).into_bytes()),
+                Part::Close,
+            ]
+        } else {
+            vec![
+                Part::Bytes(b"HTTP/1.1 200 X\r\n\r\n".to_vec()),
+                Part::Bytes(line(20160101000000).into_bytes()),
+                Part::Silence,
+            ]
+        }
     });
     for (path, word) in [("/cut", "broke off"), ("/silent", "timeout")] {
         let mut identity = identity("cdx", false);

@@ -76,7 +76,7 @@ fn print(check: &dedupe::Check) -> io::Result<()> {
         (
             "bad records",
             check.bad_records,
-            "cannot be read, and are passed over; repair leaves them",
+            "invalid, and skipped; repair leaves them",
         ),
         (
             "count drift",

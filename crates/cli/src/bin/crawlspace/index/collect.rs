@@ -86,9 +86,10 @@ impl Collect {
                 return Ok(false);
             }
         };
-        match self.json {
-            true => print_json(&self.answer(&collected))?,
-            false => self.print(&collected)?,
+        if self.json {
+            print_json(&self.answer(&collected))?
+        } else {
+            self.print(&collected)?
         }
         if !collected.within_limits {
             complain(format_args!(
@@ -170,7 +171,7 @@ fn kept(n: u64) -> String {
 
 fn reason(why: Reason) -> &'static str {
     match why {
-        Reason::Age => "nobody used it for so long",
+        Reason::Age => "unused for longer than the limit",
         Reason::Size => "there is too much",
         Reason::Room => "there is too little room",
         Reason::Left => "its builder died",

@@ -161,9 +161,10 @@ impl Get {
         };
         self.tell(&got)?;
         let is_loaded = got.loaded.as_ref().is_none_or(Outcomes::are_complete);
-        let is_good_enough = match self.strict {
-            true => got.index.missing.is_empty(),
-            false => !nothing_could_be_read(&got.index),
+        let is_good_enough = if self.strict {
+            got.index.missing.is_empty()
+        } else {
+            !nothing_could_be_read(&got.index)
         };
         Ok(is_loaded && is_good_enough)
     }
@@ -186,8 +187,8 @@ impl Get {
     fn tell(&self, got: &Got) -> io::Result<()> {
         let Got { index, loaded } = got;
         let manifest = index.entry.manifest();
-        match self.json {
-            true => print_json(&GetReport {
+        if self.json {
+            print_json(&GetReport {
                 kind: self.kind.name(),
                 path: index.entry.path(),
                 jobs: index.found.iter().map(|job| job.0).collect(),
@@ -199,8 +200,9 @@ impl Get {
                 notes: &manifest.notes,
                 out: self.out.as_deref(),
                 loaded: loaded.as_ref(),
-            })?,
-            false => print(index, self.out.as_deref())?,
+            })?
+        } else {
+            print(index, self.out.as_deref())?
         }
         for note in &manifest.notes {
             complain(note);

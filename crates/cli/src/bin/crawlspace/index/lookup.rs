@@ -84,13 +84,14 @@ impl Lookup {
         let mut found = false;
         let mut print = |row: &Row| -> io::Result<()> {
             found = true;
-            match self.json {
-                true => print_json(&object(row)),
-                false => writeln!(
+            if self.json {
+                print_json(&object(row))
+            } else {
+                writeln!(
                     io::stdout(),
                     "{}",
                     String::from_utf8_lossy(row.line()).trim_end()
-                ),
+                )
             }
         };
         let all = match (&self.url, &self.closest, &self.digest) {

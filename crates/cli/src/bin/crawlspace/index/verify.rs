@@ -74,9 +74,10 @@ impl Verify {
                 path.display()
             ));
         }
-        match self.json {
-            true => print_json(&answer(&verified))?,
-            false => print(&verified)?,
+        if self.json {
+            print_json(&answer(&verified))?
+        } else {
+            print(&verified)?
         }
         Ok(verified.damaged.is_empty())
     }
@@ -107,9 +108,10 @@ fn answer(verified: &Verified) -> VerifyReport<'_> {
 }
 
 fn print(verified: &Verified) -> io::Result<()> {
-    let heading = match verified.damaged.is_empty() {
-        true => "All entries are what they were.",
-        false => "Some entries are damaged.",
+    let heading = if verified.damaged.is_empty() {
+        "All entries are what they were."
+    } else {
+        "Some entries are damaged."
     };
     let mut table = Table::new(heading, 10)?;
     table.row("entries", count(verified.entries), "read in full")?;

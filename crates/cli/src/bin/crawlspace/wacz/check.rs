@@ -61,9 +61,10 @@ impl Check {
         for error in &report.errors {
             complain(error);
         }
-        match self.json {
-            true => print_json(&report)?,
-            false => print_report(&report)?,
+        if self.json {
+            print_json(&report)?
+        } else {
+            print_report(&report)?
         }
         Ok(report.complete)
     }
@@ -104,13 +105,14 @@ fn print_report(report: &Report) -> io::Result<()> {
         .iter()
         .filter(|package| package.complete)
         .count() as u64;
-    match complete == packages {
-        true => say(format_args!("{}, complete", many(packages, "package"))),
-        false => say(format_args!(
+    if complete == packages {
+        say(format_args!("{}, complete", many(packages, "package")))
+    } else {
+        say(format_args!(
             "{}, {} complete",
             many(packages, "package"),
             count(complete)
-        )),
+        ))
     }
     Ok(())
 }

@@ -159,9 +159,10 @@ impl Requires {
                 "{location}: a list can be written into files only, not at URLs"
             )));
         };
-        let signature = match self.drop_signature {
-            true => Signature::Drop,
-            false => Signature::Refuse,
+        let signature = if self.drop_signature {
+            Signature::Drop
+        } else {
+            Signature::Refuse
         };
         set_requires(path, requires, signature, &Options::default()).map_err(io::Error::other)
     }
