@@ -59,7 +59,7 @@ impl Index {
     /// ```
     ///
     /// # Errors
-    /// When the URL is none, or nobody answers there.
+    /// When the URL is invalid, or the server cannot be reached.
     pub fn open(url: &str, prefix: impl Into<Vec<u8>>) -> Result<Index, Error> {
         Ok(Index::on(&Server::open(url)?, prefix))
     }

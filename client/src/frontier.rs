@@ -75,7 +75,7 @@ impl Frontier {
     /// ```
     ///
     /// # Errors
-    /// When the URL is none, or nobody answers there.
+    /// When the URL is invalid, or the server cannot be reached.
     pub fn open(url: &str, prefix: impl Into<Vec<u8>>) -> Result<Frontier, Error> {
         Ok(Frontier::on(&Server::open(url)?, prefix))
     }

@@ -110,7 +110,7 @@ impl TagSpace {
     /// ```
     ///
     /// # Errors
-    /// When the URL is none, or nobody answers there.
+    /// When the URL is invalid, or the server cannot be reached.
     pub fn open(url: &str, key: impl Into<Vec<u8>>) -> Result<TagSpace, Error> {
         Ok(TagSpace::on(&Server::open(url)?, key))
     }
@@ -298,7 +298,7 @@ impl<S: Ask> TagSpace<S> {
         load
     }
 
-    /// `TAGS.SWAP`: the staged copy is in place from now on. With `expected`, only if it holds so many ids
+    /// `TAGS.SWAP`: the staged copy is in place from now on. With `expected`, only if it holds this number of ids
     /// (those without tags are not counted). Gives the number of ids in place. It is not sent again after
     /// a connection that broke.
     ///

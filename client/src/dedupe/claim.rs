@@ -40,7 +40,7 @@ impl<T: FromRedisValue> FromRedisValue for Claim<T> {
 }
 
 impl<S: Ask> Index<S> {
-    /// `DEDUPE.CLAIM`: looks up, and if nobody knows the payload, reserves it for the caller during
+    /// `DEDUPE.CLAIM`: looks up, and if the payload is unknown, reserves it for the caller during
     /// `lasting`. If another worker holds it, waits up to `wait` for what comes of that, but not for longer
     /// than half of the [job timeout](crate::Options::job_timeout).
     ///
@@ -154,7 +154,7 @@ impl<S: Ask> Index<S> {
         self.repeat(add)
     }
 
-    /// `DEDUPE.UNCLAIM`: the record could not be stored, so somebody else may. False when there was no
+    /// `DEDUPE.UNCLAIM`: the record could not be stored, so another worker may store it. False when there was no
     /// claim any more.
     ///
     /// ```no_run

@@ -16,7 +16,7 @@ const CALL_BYTES: usize = 256 << 10;
 const CALLS: u64 = 8;
 /// Size of the records that ends a round trip before it has all of [`CALLS`], in bytes.
 const TRIP_BYTES: usize = 1 << 20;
-/// Round trips that are made ready while one is under way.
+/// Number of round trips that are prepared while one is under way.
 const AHEAD: usize = 2;
 
 /// Takes records, in the order in which a second run would give the same ones.
@@ -55,13 +55,16 @@ struct Trip {
 #[derive(Clone, Copy, Debug)]
 pub struct Refused;
 
-/// The name of the sequence of the calls at this place in their round trips.
-pub fn writer_at(writer: &str, place: u64) -> String {
-    format!("{writer} {place}")
+/// The name of the sequence of the calls at this position in their round trips.
+pub fn writer_at(writer: &str, position: u64) -> String {
+    format!("{writer} {position}")
 }
 
 /// Adds what `fill` gives to a crawl, the earliest record of a hash in whatever order they come. The same records with
 /// the same name of a writer count once, however often and wherever this was cut off.
+///
+/// # Errors
+/// That of `fill`, or that of a call that failed.
 pub fn feed<T, E: From<Error> + From<Refused>>(
     index: &Index,
     crawl: &[u8],
@@ -109,7 +112,10 @@ fn send(server: &Server, trips: &Receiver<Trip>) -> Result<(), Error> {
 }
 
 impl Feed<'_> {
-    /// One more record.
+    /// Adds a record, and sends a call when enough of them are there.
+    ///
+    /// # Errors
+    /// When a call has failed; [`feed`] gives its error.
     pub fn push(&mut self, record: Added<'_>) -> Result<(), Refused> {
         let mut end = |part: &[u8]| {
             self.bytes.extend_from_slice(part);

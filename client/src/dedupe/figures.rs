@@ -195,7 +195,7 @@ map_reply! {
         bad_records: u64,
         /// Counts that are not the sum over the crawls.
         count_drift: u64,
-        /// Keys of our own that tell of crawls that do not exist.
+        /// Keys of our own that are about crawls that do not exist.
         leaked_keys: u64,
         /// Crawls that have records and are in no set; no fault.
         unlisted_crawls: u64,

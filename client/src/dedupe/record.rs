@@ -90,7 +90,7 @@ pub struct Revisited<'a> {
     /// Size of the `revisit` record in bytes.
     pub size: u64,
     /// The record that it refers to: what [`lookup`](super::Index::lookup) or
-    /// [`claim`](super::Index::claim) gave. Without it the payload is looked up once more, and another
+    /// [`claim`](super::Index::claim) gave. Without it the payload is looked up again, and another
     /// record may be noted than this one refers to.
     pub original: Option<&'a Original>,
 }

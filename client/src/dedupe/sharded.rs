@@ -17,7 +17,7 @@ pub use self::marks::{Doing, Unfinished};
 use super::Index;
 use crate::server::{Call, Code, Error, Server, Steps};
 
-/// One huge index, spread over the prefixes of so many shards. Calls are those of an [`Index`].
+/// One large index, spread over the prefixes of several shards. Calls are those of an [`Index`].
 ///
 /// Each hash belongs to one shard, which its own bits decide. The lists of WACZ files are in the first shard
 /// alone, the home of the index, so that a `wacz_index` means the same in all of them. The prefixes of the
@@ -36,7 +36,7 @@ pub struct Sharded<S = Server> {
 }
 
 impl Sharded {
-    /// Connects to the server or cluster at `url`, and opens the index of this name with so many shards, from
+    /// Connects to the server or cluster at `url`, and opens the index of this name with `shards` shards, from
     /// 1 to 1024. The number is part of the index: a new one keeps it for ever.
     ///
     /// ```no_run

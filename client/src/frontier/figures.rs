@@ -52,7 +52,7 @@ map_reply! {
 }
 
 map_reply! {
-    /// A lease that is held, as [`Why`] tells of it.
+    /// A lease that is held, as [`Why`] shows it.
     Leased {
         /// Its token.
         token: u64,
@@ -115,9 +115,9 @@ map_reply! {
         releases: u64,
         /// Leases that ran out.
         expired: u64,
-        /// Reports of them that nobody has read.
+        /// Unread reports of them.
         expired_reports: u64,
-        /// Reports that were not kept, because nobody read the others.
+        /// Reports that were not kept, because too many were unread.
         reports_dropped: u64,
         /// Leases a second, over the last seconds.
         rate_leases: u64,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{Frontier, Millis, millis};
 use crate::server::{Ask, Call};
 
-/// What to hold, or to let go on.
+/// What to hold, or to resume.
 #[derive(Clone, Copy, Debug)]
 pub enum Held<'a> {
     /// Every group of the frontier.

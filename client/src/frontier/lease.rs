@@ -10,7 +10,7 @@ use super::{Frontier, Millis, command, millis};
 use crate::reply::{as_optional_text, as_text};
 use crate::server::{Ask, Call, Error, Steps};
 
-/// How long the server may keep a caller that waits, before the client asks again. Less than the time
+/// Maximum wait that the server is asked for, before the client asks again. Less than the time
 /// after which the connection gives a silent server up for dead.
 const MAX_WAIT: Duration = Duration::from_secs(300);
 
@@ -20,9 +20,9 @@ pub struct Lease {
     /// The group.
     #[serde(serialize_with = "as_text")]
     pub chg: Vec<u8>,
-    /// What tells this lease from every other one.
+    /// The token of the lease, unique to it.
     pub token: u64,
-    /// When it runs out and the group goes to somebody else.
+    /// The deadline, after which the group goes to another worker.
     pub deadline: Millis,
     /// When the group became due.
     pub due: Millis,
@@ -103,7 +103,7 @@ impl Default for Next {
 pub enum Wait {
     /// Not at all.
     No,
-    /// Up to so long.
+    /// Up to this time.
     UpTo(Duration),
     /// For ever.
     ForEver,
@@ -148,11 +148,11 @@ impl From<Facts> for Pause {
 pub struct Facts {
     /// How long it took.
     pub elapsed: Duration,
-    /// The pause is so many times as long: 0 to 1000, of which three decimals count; 1 when it is not said.
+    /// Factor of the pause: 0 to 1000, of which three decimals count; 1 by default.
     pub factor: Option<f64>,
-    /// It is at least so long.
+    /// Minimum of the pause.
     pub min: Option<Duration>,
-    /// What is computed from the time that the fetch took is at most so long.
+    /// Maximum of the pause that is computed from the time that the fetch took.
     pub max: Option<Duration>,
     /// `Crawl-delay` of the host's robots.txt.
     pub crawl_delay: Option<Duration>,

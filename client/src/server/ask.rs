@@ -23,7 +23,7 @@ pub trait Ask: Clone {
     /// Sends the call.
     fn ask<T: Send + 'static>(&self, call: Call<T>) -> Self::Answer<T>;
 
-    /// A server that makes a call wait for so long is taken for dead, so it must not be asked to.
+    /// Timeout of calls that wait: the server must not be asked to let a call wait for longer.
     fn job_timeout(&self) -> Duration {
         TIMEOUT
     }

@@ -17,14 +17,14 @@ use super::options::{CONNECT, IDLE};
 use super::topology::{Address, Topology};
 use super::{Ask, Batch, Call, Error, Options, Steps};
 
-/// How many connections to a server are kept for the next call that waits.
+/// Maximum number of idle connections to a server, kept for calls that wait.
 const MAX_IDLE: usize = 32;
 
 /// A server, or a cluster of them. Calls are futures, which a runtime of `tokio` has to drive.
 ///
 /// Quick calls share one connection to each server and do not wait for one another. Calls that wait for
 /// something, and jobs, get connections of their own, which are kept for the next one. A future that is
-/// dropped takes such a connection with it, so that the server knows that nobody waits any more; what the
+/// dropped takes such a connection with it, so that the server knows that the caller is gone; what the
 /// call had set off by then goes on. A clone has its connections in common with the original.
 ///
 /// ```no_run
@@ -49,7 +49,7 @@ impl AsyncServer {
     /// Connects to the server at `url`, as [`Server::open`](super::Server::open) does.
     ///
     /// # Errors
-    /// When the URL is none, or nobody answers there.
+    /// When the URL is invalid, or the server cannot be reached.
     pub async fn open(url: &str) -> Result<AsyncServer, Error> {
         AsyncServer::options(url).open_async().await
     }
@@ -139,9 +139,9 @@ pub(super) struct Connections {
 }
 
 struct Node {
-    /// The connection of the quick calls, and a number that tells it from those before it.
+    /// The connection of the quick calls, and a number that is unique among those before it.
     quick: tokio::sync::Mutex<Option<(u64, MultiplexedConnection)>>,
-    /// Those of calls that wait, while nobody uses them, and since when.
+    /// Idle connections of calls that wait, and since when.
     kept: Mutex<Vec<(Instant, MultiplexedConnection)>>,
     /// How many more of these there may be.
     permits: Arc<Semaphore>,

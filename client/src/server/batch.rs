@@ -29,7 +29,7 @@ pub struct Batch(Arc<Mutex<Vec<QueuedCall>>>);
 
 pub(super) type Deliver = Box<dyn FnOnce(Result<Option<Value>, Error>) + Send>;
 
-/// A call that has not been sent yet, and who waits for its reply.
+/// A call that has not been sent yet, and the receiver of its reply.
 pub(super) struct QueuedCall {
     pub request: Request,
     pub deliver: Deliver,

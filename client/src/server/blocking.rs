@@ -48,7 +48,7 @@ impl Server {
     /// ```
     ///
     /// # Errors
-    /// When the URL is none, or nobody answers there.
+    /// When the URL is invalid, or the server cannot be reached.
     pub fn open(url: &str) -> Result<Server, Error> {
         Server::options(url).open()
     }
@@ -77,6 +77,9 @@ impl Server {
 
     /// Runs a transaction: the result of each command, or `None` when a watched key was changed. It is never
     /// sent again. `WATCH` before it only makes sense with [`Options::only_one`].
+    ///
+    /// # Errors
+    /// When the server refuses the transaction or cannot be reached, or the connection breaks.
     pub fn transact(
         &self,
         commands: &Pipeline,

@@ -121,7 +121,7 @@ impl<T: Send + 'static> Call<T> {
     }
 }
 
-/// Gives calls back as they are, for somebody else to send.
+/// Gives calls back unsent, for the caller to send.
 ///
 /// ```no_run
 /// use crawlspace_client::dedupe::Index;

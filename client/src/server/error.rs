@@ -57,7 +57,7 @@ impl Error {
         self.cause.code()
     }
 
-    /// Whether the server could not be reached, or the connection broke. Then nobody knows whether the
+    /// Whether the server could not be reached, or the connection broke. Then it is unknown whether the
     /// command arrived, unless the server was never reached.
     pub fn is_connection(&self) -> bool {
         self.cause.is_io_error()

@@ -16,7 +16,7 @@ use super::options::MAX_PAUSE;
 use super::topology::{Address, Topology};
 use super::{Batch, Error, Options};
 
-/// How often a call follows a redirection before it is given up.
+/// Maximum number of redirections that a call follows.
 const REDIRECTIONS: u32 = 16;
 /// How long it may take until who waits finds that its slot is elsewhere.
 const WAIT_IN_CLUSTER: Duration = Duration::from_secs(10);
@@ -69,7 +69,7 @@ pub(super) struct Exchange<W> {
 /// Where a request goes next.
 #[derive(Clone)]
 enum Way {
-    /// To whoever has its slot.
+    /// To the node of its slot.
     Owner,
     Moved(Address),
     Asked(Address),

@@ -9,13 +9,13 @@ use redis::{ConnectionInfo, IntoConnectionInfo, RedisError};
 use super::tls::Tls;
 use super::{AsyncServer, Error, Server};
 
-/// A job blocks its caller for as long as it takes, so this is a matter of minutes.
+/// Default timeout of a silent server. A job blocks its caller for as long as it takes, so it is ten minutes.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(600);
-/// How often something is sent again, and the pause before the first time.
+/// Default number of retries, and the pause before the first one.
 const RETRIES: u32 = 4;
 const PAUSE: Duration = Duration::from_millis(200);
 pub(super) const MAX_PAUSE: Duration = Duration::from_secs(5);
-/// How long a connection may take to come about.
+/// Timeout of a new connection.
 pub(super) const CONNECT: Duration = Duration::from_secs(5);
 /// One that was idle for longer has to prove that it still works before something is sent that cannot be sent
 /// again.
@@ -60,7 +60,7 @@ impl Options {
         }
     }
 
-    /// Up to so many connections, to each server of a cluster. They are made as they are needed. For a
+    /// Maximum number of connections, to each server of a cluster. They are made as they are needed. For a
     /// [`Server`] it is how many calls may be under way at a time, 1 when it is not said. For an
     /// [`AsyncServer`] it is how many of those that wait may, beside the quick ones that share a connection,
     /// any number when it is not said. 0 counts as 1.
@@ -84,7 +84,7 @@ impl Options {
         self
     }
 
-    /// How often something that may be sent again is sent again, after pauses of 200, 400, 800 … milliseconds,
+    /// Maximum number of retries of a call that may be sent again, after pauses of 200, 400, 800 … milliseconds,
     /// five seconds at most. 4 when it is not said. Where a cluster or a sentinel is to make a master of a
     /// replica meanwhile, 10 gives them half a minute.
     pub fn retries(mut self, retries: u32) -> Options {
@@ -122,7 +122,7 @@ impl Options {
     /// Connects.
     ///
     /// # Errors
-    /// When the URL is none, or nobody answers there.
+    /// When the URL is invalid, or the server cannot be reached.
     pub fn open(self) -> Result<Server, Error> {
         Server::with(self)
     }
@@ -130,7 +130,7 @@ impl Options {
     /// Connects a server whose calls are futures.
     ///
     /// # Errors
-    /// When the URL is none, or nobody answers there.
+    /// When the URL is invalid, or the server cannot be reached.
     pub async fn open_async(self) -> Result<AsyncServer, Error> {
         AsyncServer::with(self).await
     }

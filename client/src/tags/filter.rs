@@ -5,7 +5,7 @@ use redis::{Cmd, FromRedisValue, ParsingError, ToRedisArgs, Value};
 use super::TagSpace;
 use crate::server::{Ask, Call};
 
-/// A batch of more bytes does not go over the connection of the quick calls.
+/// Maximum size of a batch on the connection of the quick calls, in bytes.
 const MAX_QUICK: usize = 64 * 1024;
 
 /// What a capture must be like. Everything that is said here must hold; nothing said lets every capture
@@ -57,7 +57,7 @@ impl Dialect {
 /// What the lines of a batch are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
-    /// CDX or CDXJ, told apart line by line.
+    /// CDX or CDXJ, recognized line by line.
     #[default]
     Auto,
     /// CDX of 7, 9, 10, 11, 12, 13 or 14 fields.

@@ -31,7 +31,7 @@ impl FromRedisValue for Rule {
 }
 
 impl<S: Ask> TagSpace<S> {
-    /// `TAGS.RULESET`: whoever has `regex` in `field` gets the tags of the templates. A rule of the same
+    /// `TAGS.RULESET`: a capture whose `field` matches `regex` gets the tags of the templates. A rule of the same
     /// name is replaced.
     ///
     /// ```no_run

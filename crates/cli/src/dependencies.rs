@@ -23,7 +23,7 @@ pub struct Dependencies {
     pub requires: Vec<Required>,
     /// `revisit` records in its indexes.
     pub revisits: u64,
-    /// Those of them whose originals nobody knows, and lines of revisits that cannot be read.
+    /// Number of revisits whose originals are unknown, and of lines of revisits that are invalid.
     pub unknown: u64,
     /// The first few of these: a hash, or what is wrong with a line.
     pub named: Vec<String>,
@@ -38,7 +38,7 @@ impl Dependencies {
     }
 }
 
-/// Why it cannot be told what a WACZ file needs.
+/// Why the requirements of a WACZ file cannot be found.
 #[derive(Debug)]
 pub enum Error {
     /// The file is at fault.

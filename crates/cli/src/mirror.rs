@@ -81,7 +81,7 @@ pub struct Loaded {
     pub ms: u64,
 }
 
-/// What a mirror tells of while it works.
+/// Events of a mirror.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event<'a> {
@@ -96,7 +96,7 @@ pub enum Event<'a> {
     Changed { id: &'a [u8], tags: &'a [u8] },
     /// A change could not be written; the text names the id. It has the tags that it had.
     Refused(&'a str),
-    /// Something broke; the mirror begins anew after a pause.
+    /// A failure; the mirror starts again after a pause.
     #[allow(missing_docs)]
     Trouble { error: &'a Error, pause: Duration },
 }
@@ -311,7 +311,7 @@ impl<'a> Mirror<'a> {
     }
 }
 
-/// A connection for looking only, which is made anew when it breaks.
+/// A read-only connection, which is replaced when it breaks.
 fn reader(target: &Target) -> Result<TagSpace, Error> {
     Ok(TagSpace::open(&target.redis, &target.key[..])?)
 }

@@ -1,4 +1,4 @@
-//! Access points: which rows somebody may see, by the tags of a tag space in Redis.
+//! Access points: which rows a reader may see, by the tags of a tag space in Redis.
 //!
 //! What is not known to be allowed is not shown: without an answer of the tag space there is no row, and a row that
 //! it cannot read is left out.
@@ -20,7 +20,7 @@ use crawlspace_client::{AsyncServer, Code, Error};
 const MAX_ROWS: usize = 1000;
 /// Limit of bytes in one call: a call whose rows have as many takes no further row.
 const MAX_BYTES: usize = 1 << 20;
-/// How long the tag space may be silent while a reply is due.
+/// Timeout of a reply of the tag space.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// Retries after a connection broke.
 const RETRIES: u32 = 1;
@@ -38,7 +38,7 @@ struct Inner {
     space: OnceCell<TagSpace<AsyncServer>>,
 }
 
-/// Why nobody can say which rows may be seen. None are, then.
+/// Why it is unknown which rows may be seen. None are shown then.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AccessError {
     /// There is no access point of that name.
@@ -65,7 +65,7 @@ impl Access {
     /// The tag space at `redis://host:port/db/key`, which is asked when it is needed.
     ///
     /// # Errors
-    /// When the URL is none, in words.
+    /// When the URL is invalid; the text says why.
     pub fn new(url: &str) -> Result<Access, String> {
         let parts = url.split_once("://").and_then(|(scheme, rest)| {
             let (host, rest) = rest.split_once('/')?;
@@ -92,7 +92,7 @@ impl Access {
     /// The rows that pass an access point and filters by tags (`tag.coll:1068`, in pywb's dialect), in their order.
     ///
     /// # Errors
-    /// When nobody can say which.
+    /// When the tag space cannot be asked, or the access point is unknown.
     pub async fn filter(
         &self,
         point: Option<&str>,

@@ -6,14 +6,15 @@ use std::time::{Duration, Instant};
 /// Number of different questions whose failures in a row open the breaker. One question alone does not open it, however
 /// often it is asked: the question may be at fault.
 const FAILURES: usize = 5;
-/// How long it stays open at first; twice as long each time that the source fails again, up to the longest.
+/// How long it stays open at first; twice as long each time that the source fails again, up to `MAX_PAUSE`.
 const FIRST_PAUSE: Duration = Duration::from_secs(10);
+/// Maximum time for which it stays open.
 const MAX_PAUSE: Duration = Duration::from_secs(300);
 
-/// Remembers how a source behaved of late.
+/// The circuit breaker of a source.
 ///
-/// Closed, it lets everything through. After failures of five different questions in a row it is open: nobody asks. When
-/// its time is over, a single request may try, and what comes of that closes it or opens it for longer.
+/// Closed, it lets every request through. After failures of five different questions in a row it is open: none goes
+/// through. When its pause is over, a single request may try, and its outcome closes it or opens it for longer.
 #[derive(Debug, Default)]
 pub struct Breaker(Mutex<Inside>);
 
@@ -21,18 +22,18 @@ pub struct Breaker(Mutex<Inside>);
 struct Inside {
     /// The questions that failed since the source answered last, as far as they count.
     failed: Vec<u64>,
-    /// Until when nobody asks, and for how long that was said.
+    /// Until when it is open, and for how long that is in all.
     open: Option<(Instant, Duration)>,
-    /// Since when somebody is trying.
+    /// Since when one request is trying.
     trying: Option<Instant>,
 }
 
 /// Whether a source is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BreakerState {
-    /// It is.
+    /// Every request goes through.
     Closed,
-    /// It is not, for so long.
+    /// The source is skipped, for this long.
     Open(Duration),
     /// One request is trying, or may.
     Trying,
@@ -66,7 +67,7 @@ impl Breaker {
         true
     }
 
-    /// It answered. Whether that is news: nobody was to ask it.
+    /// Records an answer. True when that closes the breaker.
     pub(crate) fn succeeded(&self) -> bool {
         let mut inside = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let was_open = inside.open.is_some();
@@ -82,7 +83,7 @@ impl Breaker {
         inside.trying = None;
     }
 
-    /// It did not answer this question. How long nobody asks it from now on, if that is news.
+    /// Records a failure of this question. Gives how long the breaker stays open, when that opens it.
     pub(crate) fn failed(&self, question: u64, now: Instant) -> Option<Duration> {
         let mut inside = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if inside.failed.len() < FAILURES && !inside.failed.contains(&question) {

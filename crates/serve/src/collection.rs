@@ -43,7 +43,7 @@ pub struct Step {
     pub resource: Vec<config::Loader>,
 }
 
-/// Rows of an answer, which ends with an error when nobody can say how it goes on.
+/// Rows of an answer, which ends with an error when its access point cannot be asked.
 pub type Rows = BoxStream<'static, Result<Batch, Failure>>;
 
 /// Why a query has no answer.
@@ -55,7 +55,7 @@ pub enum Failure {
     Access(AccessError),
     /// There are more rows than are put into another order.
     TooMany,
-    /// There is no memory for them at the moment.
+    /// All requests together exceed the memory limit at the moment.
     Busy,
     /// No source that was asked answered.
     Unanswered(Unanswered),
@@ -525,7 +525,7 @@ fn part(rows: Rows, skipped: u64, wanted: Option<u64>) -> Rows {
 /// The next batch with something in it.
 ///
 /// # Errors
-/// When nobody can say how it goes on.
+/// When its access point cannot be asked.
 pub(crate) async fn next(rows: &mut Rows) -> Result<Option<Batch>, Failure> {
     loop {
         match rows.next().await.transpose()? {

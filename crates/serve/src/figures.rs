@@ -177,7 +177,7 @@ impl Figures {
         ERRORS.into_iter().zip(counts)
     }
 
-    /// How long it took until the first rows, or until the news that there are none.
+    /// Times until the first rows, or until an end without rows.
     pub(crate) fn durations(&self) -> &Durations {
         &self.durations
     }

@@ -11,7 +11,7 @@ use crawlspace_cdx::surt::{self, MatchType};
 
 use super::query::Query;
 
-/// How many rows of similar URLs there are at most.
+/// Maximum number of rows of similar URLs.
 const MAX_ROWS: u64 = 100;
 
 /// A urlkey without what differs between similar URLs: numbers against caches (`_=1397…`, `cb=…`, and timestamps in

@@ -155,7 +155,7 @@ impl Report {
         self.lock().clone()
     }
 
-    /// All of them, in the order in which they failed, as strangers are told.
+    /// All failures in their order, as clients are told.
     pub fn reasons(&self) -> Vec<(Arc<str>, Reason)> {
         let missing = self.lock();
         let reasons = missing

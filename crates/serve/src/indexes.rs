@@ -20,10 +20,10 @@ const MAX_BUILDS: usize = 2;
 const MAX_WAITING: usize = 200;
 /// Timeout of a build, the wait for its turn included.
 const BUILD_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
-/// How long it may take to see whether an index is there, before it is said that it is not: all its bytes may have to
-/// be read.
+/// Timeout of the look-up of an index, after which it counts as being built: all its bytes may have
+/// to be read.
 const LOOK_UP_TIMEOUT: Duration = Duration::from_secs(20);
-/// How long the outcome of a build is kept for those who were told to come again.
+/// How long the outcome of a build is kept for clients that were answered with `Retry-After`.
 const OUTCOME_TTL: Duration = Duration::from_secs(60);
 
 /// The caches of a server, and what is being built in them.
@@ -109,7 +109,7 @@ impl Indexes {
         &self.caches
     }
 
-    /// An index over jobs, which is waited for so long.
+    /// The index over `jobs`, which is waited for up to `wait`.
     pub(crate) async fn get(
         self: &Arc<Self>,
         kind: IndexKind,
@@ -201,7 +201,7 @@ impl Indexes {
         if was_built {
             self.make_room().await;
         }
-        // Somebody who was told to come again may not come.
+        // A client that was answered with `Retry-After` may not ask again.
         let _ = tokio::time::timeout(OUTCOME_TTL, build.taken.notified()).await;
         self.forget(&key, &build);
     }
@@ -244,7 +244,7 @@ impl Indexes {
         index.await?.ok_or(Refused::Stopped)
     }
 
-    /// Keeps the limits, unless somebody is at it.
+    /// Keeps the limits, unless another thread is at it.
     async fn make_room(&self) {
         let Ok(_alone) = self.making_room.try_lock() else {
             return;

@@ -11,7 +11,7 @@
 //! | [`source`] [`sources`] | where rows come from |
 //! | `collection` `group` [`merge`] | many sources as one |
 //! | `operations` | filter, clamp, collapse, order, limit |
-//! | `reason` | what strangers are told of failures |
+//! | `reason` | what clients are told of failures |
 //! | `fuzzy` | which URLs are similar |
 //! | [`memory`] | what all requests together may keep |
 //! | [`link_format`] | links with attributes, as Memento has them |

@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-/// The longest link, attributes and all, in bytes.
+/// Maximum length of a link with its attributes, in bytes.
 const MAX_LINK: usize = 128 << 10;
 /// Maximum number of attributes kept of a link; further ones are dropped.
 const MAX_ATTRIBUTES: usize = 32;
@@ -37,7 +37,7 @@ impl Link {
     }
 }
 
-/// A text that is no list of links, and why.
+/// Why a text is not a valid list of links.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadLinks(String);
 

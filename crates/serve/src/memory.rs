@@ -1,6 +1,6 @@
 //! What all requests together keep in memory, so that many large ones at a time do not take all that there is.
 //!
-//! It counts rows that are kept until all of them are there, to be sorted, what is remembered for revisits, and bodies
+//! It counts rows that are kept until all of them are there, to be sorted, originals cached for revisits, and bodies
 //! of requests while they are looked up by. Rows that go on as they come take a batch or two for each source, whatever
 //! there is of them.
 
@@ -13,7 +13,7 @@ const ROW: usize = size_of::<Row>();
 /// All requests of this process.
 static ALL: Memory = Memory::new(1 << 30);
 
-/// How many bytes are kept, and how many may be.
+/// Number of bytes kept, and its limit.
 #[derive(Debug)]
 struct Memory {
     kept: AtomicU64,
@@ -29,16 +29,16 @@ impl Memory {
     }
 }
 
-/// Lets all requests of this process together keep that many bytes. Without it, it is a gibibyte.
+/// Sets the limit of what all requests of this process together keep, in bytes. The default is 1 GiB.
 pub fn limit(bytes: u64) {
     ALL.most.store(bytes, Relaxed);
 }
 
-/// All requests together would keep more than they may.
+/// All requests together would exceed the [limit].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
 
-/// What one request keeps. It is given back when this is dropped.
+/// Bytes that one request keeps. They are given back when the reservation is dropped.
 #[derive(Debug)]
 pub(crate) struct Reservation {
     bytes: u64,
@@ -67,7 +67,7 @@ impl Reservation {
     /// Counts further bytes.
     ///
     /// # Errors
-    /// The same.
+    /// When there is no room for them. They do not count then.
     pub(crate) fn bytes(&mut self, more: usize) -> Result<(), Full> {
         let more = more as u64;
         let kept = self.memory.kept.fetch_add(more, Relaxed) + more;

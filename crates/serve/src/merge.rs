@@ -11,7 +11,7 @@ use crawlspace_archive::source::Batch;
 /// Number of rows that ends a batch; a batch ends earlier when the next row has to be waited for.
 const BATCH: usize = 512;
 
-/// Rows of one source, in order, that cannot fail any more: whoever made the stream has seen to that.
+/// Rows of one source, in order. The stream cannot fail: its maker has handled errors.
 pub(crate) type Ordered = BoxStream<'static, Batch>;
 
 /// Merges streams that are in that order. Of rows that are equal in it, those of an earlier stream come first.
@@ -102,7 +102,7 @@ impl Merge {
         out
     }
 
-    /// Waits until every stream has a row, and forgets those that have ended.
+    /// Waits until every stream has a row, and drops those that have ended.
     async fn fill(&mut self) {
         let waiting = self.heads.iter_mut().map(|head| async move {
             while head.first().is_none() {

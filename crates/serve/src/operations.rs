@@ -18,7 +18,7 @@ use crawlspace_archive::sorted::Order;
 use crawlspace_archive::source::Batch;
 use crawlspace_archive::timestamp::{self, Timestamp};
 
-/// Maximum number of payloads remembered for later revisits; revisits of further payloads stay unresolved.
+/// Maximum number of payloads cached for later revisits; revisits of further payloads stay unresolved.
 const MAX_ORIGINALS: usize = 100_000;
 /// More rows than this are not put into another order.
 pub(crate) const SORTED: usize = 250_000;

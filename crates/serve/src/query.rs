@@ -77,12 +77,12 @@ pub struct Query {
 pub(crate) const PAGE: u64 = 1000;
 /// How many blocks it has, of a source that is made of blocks.
 pub(crate) const PAGE_OF_BLOCKS: u64 = 10;
-/// How many filters a query may have.
+/// Maximum number of filters of a query.
 const MAX_FILTERS: usize = 32;
-/// How many parameters without an effect are named, and how much of a name.
+/// Maximum number of parameters without an effect that are named, and maximum length of such a name, in characters.
 const MAX_IGNORED: usize = 20;
 const MAX_IGNORED_NAME: usize = 60;
-/// The longest URL that is looked up, in bytes.
+/// Maximum length of a URL that is looked up, in bytes.
 const MAX_URL: usize = 64 * 1024;
 
 impl Query {

@@ -1,4 +1,4 @@
-//! What strangers are told of a failure. The whole reason, with paths and addresses, is for the operator: in the log,
+//! What clients are told of a failure. The whole reason, with paths and addresses, is for the operator: in the log,
 //! and at `/_status`.
 
 use std::fmt;
@@ -32,7 +32,7 @@ pub enum Reason {
     Unsupported,
     /// The record is not where it should be.
     NotFound,
-    /// What was found is no valid record, or another one.
+    /// The record is invalid, or belongs to another capture.
     BadRecord,
     /// The capture redirects to its own URL.
     SelfRedirect,

@@ -19,18 +19,21 @@ pub trait Source: Send + Sync {
     /// Asks for rows. The future may be dropped at any time.
     fn rows(&self, lookup: Arc<Lookup>) -> BoxFuture<'_, Result<Rows, SourceError>>;
 
-    /// Whether what it reads is there, for the status page: `Err` says what is not.
+    /// Whether what it reads is there, for the status page.
+    ///
+    /// # Errors
+    /// What is missing.
     fn health(&self) -> Result<(), String> {
         Ok(())
     }
 
-    /// How many lines it has passed over since it was opened, because they are none.
+    /// Number of invalid lines that were skipped since it was opened.
     fn broken(&self) -> u64 {
         0
     }
 
-    /// Its blocks, if it is made of some: then pages of answers are so many blocks, which nobody has to count rows
-    /// for.
+    /// Its blocks, if it is made of some: then pages of answers are counted in blocks, and no rows have
+    /// to be counted.
     fn blocks(&self) -> Option<&dyn Blocks> {
         None
     }

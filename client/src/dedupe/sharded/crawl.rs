@@ -11,7 +11,7 @@ use super::{Sharded, Unfinished};
 use crate::dedupe::{Committed, Index, Removed, Retained};
 use crate::server::{Batch, Call, Code, Error, Pending, Steps, Unsent};
 
-/// How often it is looked again whether something is left to take away: somebody else may do the same.
+/// Maximum number of rounds of a removal, each of which looks whether something is left: others may do the same.
 const MAX_ROUNDS: usize = 10;
 
 impl<S: Steps> Sharded<S> {
@@ -327,7 +327,7 @@ impl<S: Steps> Sharded<S> {
                     .map(|(&crawl, _)| crawl)
                     .collect::<Vec<&[u8]>>()
             };
-            // What is not committed first: a removal passes over crawls of which a cancel was cut short.
+            // What is not committed first: a removal skips crawls of which a cancel was cut short.
             let cancelable = those(Standing::is_cancelable);
             if !cancelable.is_empty() {
                 canceled.extend(cancelable.iter().map(|crawl| shard.cancel(crawl)));
@@ -440,7 +440,7 @@ impl Committed {
     }
 }
 
-/// An answer; `None` when somebody else was quicker, and it has to be looked again.
+/// An answer; `None` when another client was quicker, and a retry is needed.
 fn passed<T>(answer: Pending<T>) -> Result<Option<T>, Error> {
     let error = match answer.take() {
         Ok(answer) => return Ok(Some(answer)),

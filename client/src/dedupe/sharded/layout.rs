@@ -2,7 +2,7 @@
 
 use crate::server::{Code, Error, slot};
 
-/// How many shards there may be.
+/// Maximum number of shards.
 pub(super) const MAX_SHARDS: u16 = 1024;
 
 /// The prefixes of all shards, the home of the index first: `{name-0}:`, then `{name-1.3}:`, … The second

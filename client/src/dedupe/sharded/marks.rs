@@ -1,4 +1,4 @@
-//! What is under way on all shards, so that nobody does the opposite before it is finished.
+//! Operations under way on all shards, so that the opposite ones are refused until they are finished.
 //!
 //! A commit of an index that is spread is one commit for each shard, and a crash may come between two of them.
 //! The marks stand in a plain hash of the home shard. Each run has one of its own: what an earlier run left
@@ -54,7 +54,7 @@ pub struct Unfinished {
     /// To which crawl.
     #[serde(serialize_with = "as_text")]
     pub crawl: Vec<u8>,
-    /// Since when, in seconds since the epoch by the clock of whoever began it.
+    /// Since when, in seconds since the epoch by the clock of the client that began it.
     pub since: u64,
     #[serde(skip)]
     field: Vec<u8>,

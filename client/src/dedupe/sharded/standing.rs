@@ -5,7 +5,7 @@ use super::marks::Marks;
 use crate::dedupe::Index;
 use crate::server::{Ask, Batch, Call, Error, Pending, Steps};
 
-/// About how many crawls the shards are asked at once.
+/// Maximum number of crawls that the shards are asked about in one call.
 pub(super) const BATCH: usize = 500;
 
 /// How a crawl stands in one shard, by the plain keys.

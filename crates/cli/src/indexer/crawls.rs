@@ -7,7 +7,7 @@ use super::{Error, Listed, Work};
 use crawlspace_client::dedupe::{CrawlState, Listed as Which, Removed, Retained};
 use crawlspace_client::{Ask, Call, Code};
 
-/// How often the list of crawls is read again when others remove crawls meanwhile.
+/// Maximum number of reads of the list of crawls, when others remove crawls meanwhile.
 const MAX_TRIES: usize = 20;
 
 impl Work<'_> {

@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::package::Package;
 use crawlspace_archive::capture::Capture;
 
-/// Bytes that are kept in memory of one package, and of all.
+/// Maximum number of bytes cached of one package, and of all.
 const MAX_CACHED: (usize, usize) = (16 << 20, 48 << 20);
 
 /// A record that can be counted only when every original is in the index.
@@ -15,7 +15,7 @@ const MAX_CACHED: (usize, usize) = (16 << 20, 48 << 20);
 pub(super) struct Deferred {
     pub hash: Vec<u8>,
     pub size: u64,
-    /// What tells a response from another one of its crawl with the same hash; `None` for a revisit.
+    /// The identity of a response among those of its crawl with the same hash; `None` for a revisit.
     pub response: Option<Identity>,
 }
 

@@ -23,7 +23,7 @@ pub(super) struct Held {
 }
 
 impl Held {
-    /// Whether somebody else has taken it over.
+    /// Whether another worker has taken it over.
     pub(crate) fn is_lost(&self) -> bool {
         self.lost.load(Ordering::Relaxed)
     }

@@ -75,7 +75,7 @@ pub struct Import {
     pub verify: bool,
     /// For how long a package is left alone whose importer says nothing, before another one takes it over.
     pub lease: Duration,
-    /// Limits and patience in reading WACZ files.
+    /// Limits and timeouts in reading WACZ files.
     pub reading: wacz::Options,
 }
 
@@ -90,7 +90,7 @@ pub enum Error {
     Refused(String),
 }
 
-/// Who is told how it goes on; from several threads.
+/// Receives events of an import, from several threads.
 pub trait Watch: Sync {
     /// Something happened.
     fn event(&self, event: Event<'_>);
@@ -122,7 +122,7 @@ impl Import {
         })
     }
 
-    /// Imports, and tells `watch` how it goes on.
+    /// Imports, and reports progress to `watch`.
     ///
     /// # Errors
     /// See [`Error`]. What was imported until then stays, and importing again goes on from there.
@@ -344,7 +344,7 @@ fn absolute(location: &Location) -> Result<String, String> {
     }
 }
 
-/// Something that nobody else has.
+/// A unique token.
 fn token() -> String {
     let mut random = RandomState::new().build_hasher();
     random.write_u32(std::process::id());

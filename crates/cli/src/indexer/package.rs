@@ -26,7 +26,7 @@ pub(super) struct Package {
     id: String,
 }
 
-/// An entry as it stands in a queue, whoever queued it.
+/// An entry as it stands in a queue, of this importer or another one.
 #[derive(Deserialize)]
 struct QueueEntry {
     name: String,

@@ -2,7 +2,7 @@
 //! that several importers, on several machines, share the work.
 //!
 //! Whoever takes a package from `src:q` puts it into `pending:q` and holds a key of its own beside it,
-//! `pending:q:<name>`, that goes away by itself when nobody renews it any more. Then somebody else takes the
+//! `pending:q:<name>`, that expires when it is not renewed any more. Then another worker takes the
 //! package over. All steps are scripts, and each of them but the first looks whether the caller still holds
 //! that key: an importer that was stopped for a minute and comes back changes nothing.
 //!
@@ -40,7 +40,7 @@ pub(super) enum Taken {
     /// Nothing to work on: an entry that cannot be read, which is out of the queue. Its name, if it has one, and what is
     /// wrong with it.
     Unreadable(String, String),
-    /// Nothing, but others are at work on so many.
+    /// Nothing, but others are at work on this number of packages.
     Others(u64),
 }
 
@@ -89,7 +89,7 @@ pub(super) struct Enqueued {
 pub(super) struct Queue {
     server: Server,
     prefix: Vec<u8>,
-    /// What tells this importer's guards from those of others.
+    /// The value of this importer's guards, unique to it.
     token: String,
     lease: Duration,
     /// The crawl of entries that other importers queued without one.
@@ -276,7 +276,7 @@ impl Queue {
         self.server.ask(Call::new(renew).repeatable())
     }
 
-    /// Leaves a package for somebody else, now.
+    /// Leaves a package for another worker, now.
     pub(crate) fn drop_guard(&self, stage: Stage, name: &str) -> Result<(), Error> {
         const DROP: &str =
             "if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end";
@@ -286,7 +286,7 @@ impl Queue {
         self.server.ask(call).map(|_| ())
     }
 
-    /// A package is done with at this stage. `false` when somebody else has it.
+    /// A package is done with at this stage. `false` when another worker has it.
     pub(crate) fn leave(
         &self,
         stage: Stage,

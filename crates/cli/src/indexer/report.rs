@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crawlspace_client::dedupe::Committed;
 
-/// What this importer did. Where several share the work, each tells of its own part; crawls and removals are
+/// What this importer did. Where several share the work, each reports its own part; crawls and removals are
 /// those of all.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -35,7 +35,7 @@ pub struct Report {
     pub crawls: Vec<CommittedCrawl>,
     /// Crawls of the index that the manifest does not list.
     pub unlisted_crawls: u64,
-    /// Those of them that were removed (`--remove`), with the hashes that nobody else had.
+    /// Those of them that were removed (`--remove`), with the hashes that no other crawl had.
     pub removed_crawls: u64,
     /// Hashes that went with them.
     pub removed_hashes: u64,
@@ -74,7 +74,7 @@ impl Report {
     }
 }
 
-/// How many bad lines are shown.
+/// Maximum number of bad lines shown.
 const MAX_EXAMPLES: usize = 10;
 
 /// A package that could not be imported.
@@ -128,7 +128,7 @@ pub enum Event<'a> {
     },
     /// A package could not be imported.
     Failed(&'a Failed),
-    /// Other importers are still at work on so many packages.
+    /// Number of packages that other importers are still at work on.
     Waiting(u64),
     /// A crawl was committed.
     Committed(&'a CommittedCrawl),

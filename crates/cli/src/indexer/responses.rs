@@ -10,7 +10,7 @@ use crawlspace_client::Batch;
 use crawlspace_client::dedupe::feed::{Feed, RECORDS, feed};
 use crawlspace_client::dedupe::{Added, Index, Profile};
 
-/// Places of WACZ files asked for in a round trip.
+/// Number of WACZ files whose numbers in the crawl's list are asked for in a round trip.
 const OPENED: usize = 100;
 /// Lines that must be there before an index of which none can be read is given up.
 const LOOKED_AT: u64 = 100;

@@ -15,7 +15,7 @@ use crawlspace_client::{Code, Error};
 const BATCH: usize = 250;
 /// What a revisit in place of a response is taken to have, in bytes, as Browsertrix's importer estimates it.
 const REVISIT_SIZE: u64 = 1000;
-/// How often a batch is tried whose originals go away while it is counted.
+/// Maximum number of tries of a batch whose originals go away while it is counted.
 const MAX_TRIES: usize = 20;
 /// Revisits without an original, as they are put aside.
 #[derive(Serialize, Deserialize)]

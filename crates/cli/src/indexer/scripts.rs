@@ -132,7 +132,7 @@ end
 redis.call('HSETNX', runs, name, token)
 return redis.call('HGET', runs, name)";
 
-/// Gives 0 when somebody else has it. A call that is sent twice gives 1 twice.
+/// Gives 0 when another worker has it. A call that is sent twice gives 1 twice.
 pub(super) const LEAVE: &str = r"
 local guard, pending, into, runs, noted, counts, qset, failed, q, pq, r, pr = unpack(KEYS)
 local token, item, name, keep, forget, fails = unpack(ARGV)

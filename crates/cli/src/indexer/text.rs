@@ -3,7 +3,7 @@
 use super::worker::Failure;
 use crawlspace_archive::wacz::Wacz;
 
-/// Bytes of lines that an importer keeps, all of its workers together.
+/// Maximum number of bytes of lines that an importer caches, all of its workers together.
 const MAX_CACHED: usize = 64 << 20;
 
 /// The lines of a package, all of which have been read once. They are kept unless they are too many, because unpacking
@@ -15,7 +15,7 @@ pub(super) struct Text {
 }
 
 impl Text {
-    /// Nothing so far, in an importer of so many workers.
+    /// An empty cache, in an importer of `workers` workers.
     pub(crate) fn new(workers: usize) -> Text {
         Text {
             lines: Some(Vec::new()),

@@ -167,7 +167,7 @@ impl Work<'_> {
         }
     }
 
-    /// Packages whose revisits need not be read again come first: whoever else took them would read them.
+    /// Packages whose revisits need not be read again come first: another importer would have to read them.
     fn take(&self, stage: Stage, queue: &Queue) -> Result<Taken, crawlspace_client::Error> {
         if stage == Stage::Revisits {
             while let Some((package, item)) = self.kept.next() {

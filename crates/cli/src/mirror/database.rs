@@ -15,7 +15,7 @@ use crawlspace_client::tags::Kind;
 const CONNECT: Duration = Duration::from_secs(10);
 /// A server that has gone without a word is noticed after about a minute.
 pub(super) const SILENCE: Duration = Duration::from_secs(30);
-/// What PostgreSQL has room for in a name; it cuts off the rest without a word.
+/// Maximum length of a name in PostgreSQL, in bytes; it cuts off the rest silently.
 const MAX_CHANNEL: usize = 63;
 
 /// A query of a PostgreSQL database, and how its changes are heard of.
@@ -29,7 +29,7 @@ pub struct Source {
     pub ca: Option<PathBuf>,
     /// A query of two columns: an id, and its tags as text (between spaces) or array of text.
     pub query: String,
-    /// The channel on which changed ids are told of.
+    /// The channel on which changed ids are announced.
     pub channel: String,
 }
 

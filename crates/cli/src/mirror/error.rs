@@ -42,7 +42,7 @@ impl Error {
         move |cause| Error::Postgres { doing, cause }
     }
 
-    /// Whether trying again is of no use until somebody has mended something.
+    /// Whether a retry is of no use until an operator has repaired something.
     pub(crate) fn is_lasting(&self) -> bool {
         match self {
             Error::Postgres { cause, .. } => is_lasting(cause),

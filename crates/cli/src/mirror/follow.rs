@@ -7,13 +7,13 @@ use super::backoff::Backoff;
 use super::space::Left;
 use super::{Error, Event, Mirror, Session, Space, Tell};
 
-/// How soon it notices that it is to stop.
+/// Interval of checks whether to stop.
 const TICK: Duration = Duration::from_millis(200);
 /// How often it looks, when nothing changes, whether both servers are there and the space is what it was.
 const CHECK: Duration = Duration::from_secs(2);
-/// More changed ids at once than that are read with all the others.
+/// Maximum number of changed ids read one by one; more at once make a load.
 const BURST: usize = 10_000;
-/// A mirror that worked for so long has a new failure, not the old one again.
+/// Time of work after which a failure counts as a new one, with the first back-off.
 const STEADY: Duration = Duration::from_secs(5);
 
 /// How a mirror follows its source.
@@ -21,7 +21,7 @@ const STEADY: Duration = Duration::from_secs(5);
 pub struct Follow {
     /// If another mirror keeps the space, wait for its end.
     pub wait: bool,
-    /// Load everything at least so often, whether or not a change was told of.
+    /// Maximum time between two loads of everything, in case a notification was lost.
     pub every: Option<Duration>,
 }
 

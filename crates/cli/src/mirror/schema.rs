@@ -1,4 +1,4 @@
-//! SQL for a table of collections, as Archive-It has one, and for the trigger that tells of its changes.
+//! SQL for a table of collections, as Archive-It has one, and for the trigger that announces its changes.
 
 /// A table of collections, each of which belongs to an organization and is public or private.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -9,13 +9,13 @@ pub struct Schema {
     pub id: String,
     /// The column with the id of its organization.
     pub organization: String,
-    /// The column that tells who may see it.
+    /// The column that says who may see it.
     pub flag: Flag,
     /// A tag for those that are public, beside `private` for those that are not.
     pub public_tag: Option<String>,
 }
 
-/// A boolean column that tells who may see a collection. Where it is NULL, the collection is private.
+/// A boolean column that says who may see a collection. Where it is NULL, the collection is private.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Flag {
     /// True means private.
@@ -73,7 +73,7 @@ impl Schema {
         )
     }
 
-    /// The function and the triggers that tell of each change of the table on a channel.
+    /// The function and the triggers that announce each change of the table on a channel.
     pub fn trigger(&self, channel: &str) -> String {
         let (table, id) = (relation(&self.table), identifier(&self.id));
         let (channel, function) = (literal(channel), identifier("crawlspace_tags_changed"));

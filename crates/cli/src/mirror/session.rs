@@ -28,7 +28,7 @@ impl Changes {
         !self.everything && self.ids.is_empty()
     }
 
-    /// What a notification tells. Ids of captures and files may hold spaces, so only lines separate them.
+    /// The payload of a notification. Ids of captures and files may hold spaces, so only lines separate them.
     fn read(&mut self, kind: Kind, payload: &str) {
         let separates = |c: char| c == '\n' || (c == ' ' && kind == Kind::Tag);
         let ids = payload.split(separates).filter(|id| !id.is_empty());
@@ -59,7 +59,7 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// Takes the lock of this name for as long as the session lasts; otherwise tells who has it.
+    /// Takes the lock of this name for as long as the session lasts; otherwise gives its owner.
     pub(crate) fn lock(&mut self, name: &str) -> Result<Result<(), String>, Error> {
         let failed = |cause| Error::postgres("the lock of the space")(cause);
         let take = "SELECT pg_try_advisory_lock(hashtextextended($1, 0))";
@@ -89,7 +89,7 @@ impl Session {
         listening.map_err(Error::postgres("LISTEN"))
     }
 
-    /// Changes that it has heard of; if there are none, those that come within so long.
+    /// Changes that were announced; if there are none, those that come within `timeout`.
     pub(crate) fn changes(&mut self, timeout: Duration) -> Result<Changes, Error> {
         let changes = self.hear(timeout);
         let changes = changes.map_err(Error::postgres("waiting for changes"))?;

@@ -10,11 +10,11 @@ use super::row::{Row, shown};
 use crawlspace_client::server::{Ask, Call, Server};
 use crawlspace_client::tags::{Info, Kind, Mode, TagSpace, TaggedId};
 
-/// A server that is silent for longer is taken for dead.
+/// Timeout of a silent server, after which it is taken for dead.
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// Ids in one call.
 const PAGE: usize = 1000;
-/// How often a transaction is tried again because somebody else wrote to the space meanwhile.
+/// Maximum number of tries of a transaction, when others write to the space meanwhile.
 const MAX_TRIES: usize = 10;
 
 /// Which space a source is mirrored into.

@@ -14,7 +14,7 @@ pub(super) const TIMEOUT: Duration = Duration::from_secs(5);
 const RESERVED: [&str; 4] = ["_status", "_metrics", "_indexes", "static"];
 /// The collection that pywb has at `/`.
 const ROOT: &str = "$root";
-/// The longest name of a collection or a source, in bytes.
+/// Maximum length of the name of a collection or a source, in bytes.
 const MAX_NAME: usize = 200;
 
 /// What a collection, or a step of a sequence, can say.

@@ -5,7 +5,7 @@ use std::fmt;
 /// Maximum number of errors listed, and of warnings. Further errors are only counted, further warnings dropped.
 const MAX_LISTED: usize = 100;
 
-/// A place in the file, both parts counted from 1.
+/// A position in the file: line and column, both counted from 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
     /// The line.

@@ -7,7 +7,7 @@ use super::errors::Position;
 use super::location::one_of;
 use super::yaml::{Node, Pair, Value};
 
-/// The longest that may be waited, in seconds.
+/// Maximum timeout, in seconds: a day.
 const MAX_SECONDS: f64 = 86_400.0;
 
 /// A mapping whose fields have names that are known.
@@ -33,7 +33,7 @@ impl<'n> Fields<'n> {
 }
 
 impl Reader<'_> {
-    /// The fields of a mapping; it is an error when it is none.
+    /// The fields of a mapping; any other node is an error.
     pub(super) fn fields<'n>(&mut self, node: &'n Node, what: &str) -> Option<Fields<'n>> {
         match &node.value {
             Value::Map(entries) => Some(Fields {

@@ -18,7 +18,7 @@ const KEYS: [&str; 6] = [
     "limits",
 ];
 const LIMITS: [&str; 4] = ["max_size", "min_free", "max_age", "grace"];
-/// The longest span of time, in seconds: a hundred years.
+/// Maximum span of time, in seconds: a hundred years.
 const MAX_SECONDS: f64 = 100.0 * 366.0 * 86_400.0;
 
 impl Reader<'_> {

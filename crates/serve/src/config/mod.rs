@@ -36,7 +36,7 @@ pub struct Config {
     pub folder: PathBuf,
 }
 
-/// Indexes of jobs, which are built when somebody asks for them. Of what is `None`, the
+/// Indexes of jobs, which are built when they are asked for. Of what is `None`, the
 /// [cache](crawlspace_jobs) knows how it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Indexes {
@@ -44,7 +44,7 @@ pub struct Indexes {
     pub cache_dir: PathBuf,
     /// Where the metadata files of jobs are: absolute paths of folders and list files, and URLs.
     pub metadata: Vec<String>,
-    /// How long to wait for somebody else who builds the same one.
+    /// Timeout of the wait for another process that builds the same index.
     pub wait: Option<Duration>,
     /// After how long a job that was missing is looked for again.
     pub retry_missing: Option<Duration>,
@@ -54,7 +54,7 @@ pub struct Indexes {
     pub max_size: Option<u64>,
     /// How much has to stay free where they are, in bytes.
     pub min_free: Option<u64>,
-    /// How long one that nobody uses is kept.
+    /// How long an unused index is kept.
     pub max_age: Option<Duration>,
     /// How long one is kept in any case after it was used.
     pub grace: Option<Duration>,

@@ -76,7 +76,7 @@ const PYWB_COLLECTION: [&str; 7] = [
     "type",
     "ui",
 ];
-/// What it has that keeps captures from people. To pass over these would be to show what is meant to be
+/// Settings of pywb that keep captures from readers. To skip these would be to show what is meant to be
 /// hidden.
 const PYWB_ACCESS: [&str; 3] = ["acl_paths", "default_access", "embargo"];
 
@@ -301,7 +301,7 @@ impl Reader<'_> {
         self.loaders = loaders;
     }
 
-    /// The collections in the folder, each looked at for what must not be passed over.
+    /// The collections in the folder, each searched for settings that must not be skipped.
     fn listed(&mut self, fields: &Fields<'_>, settings: &Settings) -> Vec<Folder> {
         if let Some(entry) = fields.entry("default_access")
             && !allows("default_access", &entry.value)

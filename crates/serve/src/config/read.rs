@@ -28,7 +28,7 @@ impl Config {
     /// Reads a file. Relative paths in it are relative to its folder.
     ///
     /// # Errors
-    /// Everything that is wrong with it, each with its place. What is only strange is passed over: see
+    /// Everything that is wrong with it, each with its position. What is only strange is skipped: see
     /// [`Config::read`].
     pub fn load(path: impl AsRef<Path>) -> Result<Config, ConfigErrors> {
         Ok(Config::read(path)?.0)

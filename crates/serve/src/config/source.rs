@@ -160,7 +160,7 @@ impl Reader<'_> {
                 url: self.needed(fields, "redis_url", redis)?,
             }),
             "memento" | "wb-memento" => {
-                // All three are looked at, so that all that is wrong is told.
+                // All three are looked at, so that all errors are reported.
                 let timegate =
                     self.needed(fields, "timegate_url", |text| asked(text, &["url", "coll"]));
                 let timemap =

@@ -7,11 +7,11 @@ use granit_parser::{Event, Marker, Parser, ScalarStyle, Tag, options};
 
 use super::errors::Position;
 
-/// How much text a configuration may be, in bytes.
+/// Maximum size of a configuration, in bytes.
 pub(crate) const MAX_TEXT: usize = 4 << 20;
-/// How many things may stand in it, where those that `*` repeats count each time.
+/// Maximum number of values in it; those that `*` repeats count each time.
 const MAX_NODES: usize = 200_000;
-/// How deep they may be in each other; the deepest that means something is 7.
+/// Maximum depth of nested values; a valid configuration has 7 levels at most.
 const MAX_DEPTH: usize = 32;
 
 /// A value and where it begins.

@@ -25,11 +25,11 @@ use crate::server::{Body, message, refusal, whole, with_errors, with_ignored};
 use crawlspace_archive::row::Row;
 use url::Url;
 
-/// How many rows are tried.
+/// Maximum number of rows tried.
 const MAX_TRIES: u64 = 100;
-/// How long it may take until there is a record.
+/// Timeout until a record is found.
 const TIMEOUT: Duration = Duration::from_secs(120);
-/// A row that is longer is not shown as a whole, in bytes.
+/// Maximum size of a row in a header, in bytes. A longer one is left out.
 const MAX_ROW: usize = 6 * 1024;
 
 /// In which form a capture is wanted.
@@ -51,7 +51,7 @@ pub struct Request<'a> {
     pub point: Option<&'a str>,
     /// The header, of which the host counts.
     pub headers: &'a HeaderMap,
-    /// What is to be sent to whoever has the resource.
+    /// The request to send on to the server of the resource.
     pub message: ClientRequest,
 }
 

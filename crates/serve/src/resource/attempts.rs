@@ -1,4 +1,4 @@
-//! What was tried for a record, listed to those who get none.
+//! Attempts to load a record, listed for clients that get none.
 
 use std::time::Duration;
 
@@ -13,9 +13,9 @@ use crate::reason::Reason;
 use crate::server::{self, Body};
 use crawlspace_client::server::without_password;
 
-/// How many of them are listed.
+/// Maximum number of attempts listed.
 const MAX_LISTED: usize = 30;
-/// How long a text in it may be, in characters.
+/// Maximum length of a text in the list, in characters.
 const MAX_TEXT: usize = 500;
 
 /// Rows that were tried, each with each loader.
@@ -69,12 +69,12 @@ impl Attempts {
         self.count == 0 && self.late.is_none()
     }
 
-    /// Nothing more is tried.
+    /// Records that `timeout` ran out before all was tried.
     pub(super) fn timed_out(&mut self, timeout: Duration) {
         self.late = Some(timeout);
     }
 
-    /// The answer: 404, or 504 when time was up before all was tried. Nobody keeps it if there are rows.
+    /// The answer: 404, or 504 after a timeout. Caches must not keep it if there are rows.
     pub(super) fn not_found(self, url: &str, report: &Report) -> Response<Body> {
         let url = short(url);
         let message = match (self.late, self.count) {

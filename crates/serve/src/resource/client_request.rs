@@ -1,4 +1,4 @@
-//! What a client wants to be sent to whoever has the resource.
+//! The part of a client's request that is sent on to the server of a resource.
 
 use bytes::Bytes;
 use http::{HeaderMap, Method};

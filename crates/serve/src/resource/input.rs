@@ -10,7 +10,7 @@ use super::open_files::OpenFile;
 use super::record::LoadError;
 use crawlspace_archive::source::SourceError;
 
-/// What is read at once at first when nothing says how long a record is, and what is read at once at most.
+/// Size of the first read of a record of unknown length, and maximum size of a read, in bytes.
 const FIRST_READ: u64 = 16 * 1024;
 const MAX_READ: u64 = 256 * 1024;
 
@@ -27,7 +27,7 @@ pub(super) enum Input {
         /// How much is read next.
         step: u64,
     },
-    /// A record that somebody else made.
+    /// A record from a source other than a file.
     Record(BoxStream<'static, Result<Bytes, LoadError>>),
     /// From a server.
     Net {

@@ -10,7 +10,7 @@ use crate::collection::Failure;
 use crate::memory::Reservation;
 use crate::query::{BadQuery, Query};
 
-/// A longer body is no part of what is looked up, in bytes.
+/// Maximum size of a body that is looked up by, in bytes. A longer one is ignored.
 const MAX_BODY: u64 = 4 << 20;
 /// A body, the URL that is made of it, its parts and the urlkey are in memory at a time.
 const COPIES: usize = 4;

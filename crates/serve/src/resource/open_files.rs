@@ -14,10 +14,10 @@ use rustix::io::{Errno, ReadWriteFlags};
 
 use super::record::LoadError;
 
-/// How many files are kept open. More may be, while they are read.
+/// Maximum number of files kept open while they are not read.
 const MAX_IDLE: usize = 256;
 
-/// Open files by their path. A path that leads to another file than it did is opened anew.
+/// Open files by their path. A path that leads to another file than it did is opened again.
 #[derive(Default)]
 pub(super) struct OpenFiles {
     files: Mutex<HashMap<PathBuf, Arc<OpenFile>>>,
@@ -81,7 +81,7 @@ impl OpenFiles {
     }
 }
 
-/// What tells one file from another at the same path: device and inode.
+/// The identity of a file at a path: device and inode.
 fn identity(path: &Path) -> io::Result<(u64, u64, u64)> {
     // What is known of it will do: a server of files need not be asked each time.
     let statx = rustix::fs::statx(
@@ -129,7 +129,7 @@ fn open(path: &Path, root: Option<&Path>) -> Result<OpenFile, LoadError> {
 }
 
 impl OpenFile {
-    /// Up to so many bytes from there; none at the end of the file.
+    /// Reads up to `size` bytes from offset `at`; none at the end of the file.
     ///
     /// # Errors
     /// When the file cannot be read.

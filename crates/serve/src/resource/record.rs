@@ -1,4 +1,4 @@
-//! A WARC record on its way to whoever asked for it.
+//! A WARC record on its way to the client.
 
 use std::fmt;
 
@@ -40,9 +40,9 @@ pub enum LoadError {
     Missing(String),
     /// Another server did not answer as it should, or must not be asked.
     Net(SourceError),
-    /// What was found is no valid record, or not the one that the row is about.
+    /// The record is invalid, or is not the one of the row.
     Record(String),
-    /// The capture redirects to its own URL: whoever follows it comes back, again and again.
+    /// The capture redirects to its own URL, which makes a cycle for clients.
     SelfRedirect,
     /// A file cannot be read or written.
     Io(String),

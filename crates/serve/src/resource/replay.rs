@@ -316,7 +316,7 @@ async fn unchunked(payload: Pieces) -> Body {
     body(stream::iter([Ok(begin.freeze())]).chain(plain).boxed())
 }
 
-/// Pieces as they come. A failure cuts the connection, so that nobody takes what came for all.
+/// Pieces as they come. A failure cuts the connection, so that the client sees that the answer is incomplete.
 pub(super) fn body(pieces: Pieces) -> Body {
     let span = tracing::Span::current();
     frames(pieces.map(move |piece| match piece {

@@ -12,7 +12,7 @@ use super::record::LoadError;
 use super::spool::Spool;
 use crawlspace_archive::net::exchange::{Chunked, Head, Piece, Version, head_length, is_token};
 
-/// The longest header that is taken, in bytes.
+/// Maximum size of a header, in bytes.
 pub const MAX_HEAD: usize = 64 * 1024;
 
 /// The first line: `GET / HTTP/1.1`.
@@ -37,10 +37,10 @@ struct Message {
     framing: Framing,
 }
 
-/// Reads a message whose body has so many bytes at most. Bytes that follow it count for nothing.
+/// Reads a message whose body has up to `most` bytes. Bytes that follow it are ignored.
 ///
 /// # Errors
-/// [`LoadError::Request`] when it is none, or breaks off; else when it cannot be had or kept.
+/// [`LoadError::Request`] when it is invalid, or breaks off; else when it cannot be had or kept.
 pub async fn read(
     mut stream: BoxStream<'_, Result<Bytes, LoadError>>,
     most: u64,

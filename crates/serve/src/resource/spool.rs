@@ -15,7 +15,7 @@ use crawlspace_archive::source::SourceError;
 
 /// Limit of bytes kept in memory before a file is used; also the size of a write to that file, and of a read from it.
 const MEMORY: usize = 256 * 1024;
-/// What all requests of this process have in files together is bounded, so that no stranger fills the disk up.
+/// Bytes in spool files of all requests of this process, with a limit, so that clients cannot fill the disk.
 static DISK: Disk = Disk::new(8 << 30);
 
 /// How many bytes are in files, and how many may be.
@@ -194,7 +194,7 @@ impl From<Bytes> for Spooled {
 }
 
 impl Spooled {
-    /// Keeps all of a stream, of so many bytes at most.
+    /// Keeps all of a stream of up to `most` bytes.
     ///
     /// # Errors
     /// That of the stream; when it is too long, or a file cannot be written.
@@ -289,7 +289,7 @@ impl Read for SpooledReader {
     }
 }
 
-/// Does what reads or writes a file where that holds nobody up.
+/// Reads or writes a file on a thread that may block.
 pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> Result<T, LoadError> {

@@ -85,7 +85,7 @@ impl Unpacked {
     }
 }
 
-/// Unpacks what there is, and tells how much came of it, and whether the member has ended.
+/// Unpacks what there is. Gives the number of bytes unpacked, and whether the member has ended.
 fn unpack(
     inflate: &mut Decompress,
     packed: &mut Bytes,

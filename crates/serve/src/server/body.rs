@@ -12,7 +12,7 @@ use hyper::body::Frame;
 /// The body of an answer. Dropping it cancels what is under way for it.
 pub type Body = UnsyncBoxBody<Bytes, Broken>;
 
-/// An answer cannot go on. Its connection is cut, so that nobody takes it for whole.
+/// Error of an answer that cannot go on. Its connection is cut, so that the client sees that it is incomplete.
 #[derive(Debug)]
 pub struct Broken(pub String);
 

@@ -70,7 +70,7 @@ async fn answer_to(
     rows_as_text(rows, writer.without_source(query.no_source), &report)
 }
 
-/// Names the parameters of the request that have no effect, so that nobody believes that they had one.
+/// Names the parameters of the request that have no effect, in `Ignored-Parameters`.
 pub fn with_ignored(mut response: Response<Body>, query: &Query) -> Response<Body> {
     if !query.ignored.is_empty() {
         let names = query
@@ -155,7 +155,7 @@ fn streamed(
     frames(stream::iter(first).chain(rest).chain(last))
 }
 
-/// Names the sources that are missing from an answer, which nobody is to keep then.
+/// Names the sources that are missing from an answer, which caches must not keep then.
 pub fn with_errors(response: Response<Body>, report: &Report) -> Response<Body> {
     let value = report.header(0);
     let Some(value) = value.and_then(|value| HeaderValue::from_str(&value).ok()) else {
@@ -192,7 +192,7 @@ pub fn refusal(failure: &Failure) -> Response<Body> {
     }
 }
 
-/// The status that tells of a failure.
+/// The HTTP status of a failure.
 pub fn status_of(failure: &Failure) -> StatusCode {
     match failure {
         Failure::Query(BadQuery(_)) | Failure::TooMany => StatusCode::BAD_REQUEST,

@@ -53,11 +53,11 @@ pub use self::reply::{empty, json, message, page};
 use self::stall::StallTimeout;
 pub use self::state::fresh;
 
-/// The largest head of a request, in bytes.
+/// Maximum size of the head of a request, in bytes.
 const MAX_HEAD: usize = 128 * 1024;
 /// The number of a request, which the log has as well.
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-/// How long requests that are under way may take when the server is to end.
+/// Timeout of requests that are under way when the server is to end.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// How requests are taken.
@@ -73,7 +73,7 @@ pub struct Options {
     pub access_log: bool,
     /// Pages of which origin may read answers in a browser: `*`, or one such as `https://replay.example`.
     pub allow_origin: Option<HeaderValue>,
-    /// Whether it is for the operator: answers are `/_status` and `/_metrics`, which nobody else gets, and nothing else.
+    /// Whether the address is the operator's, which serves `/_status` and `/_metrics` and nothing else.
     pub operator: bool,
 }
 
@@ -354,7 +354,7 @@ async fn answer(federation: Arc<Federation>, request: Request<Incoming>) -> Resp
 const PATHS: &str = "a collection has index, resource, resource-post, list_sources, <timestamp>id_/<url>, timegate/<url>, \
     and timemap/link/<url>, timemap/json/<url>, timemap/cdxj/<url>";
 
-/// What is for nobody but the operator.
+/// Answers at the operator's address: `/_status` and `/_metrics`.
 async fn for_operator(federation: &Arc<Federation>, request: &Request<Incoming>) -> Response<Body> {
     if let Some(refused) = only_read(request.method()) {
         return refused;
@@ -366,7 +366,7 @@ async fn for_operator(federation: &Arc<Federation>, request: &Request<Incoming>)
     }
 }
 
-/// Where strangers ask for it.
+/// Message to clients that ask for the status at the public address.
 const ELSEWHERE: &str = "the status is for the operator of this server: at the address of --status, which the log names at the start";
 
 /// What is not about one collection.

@@ -5,7 +5,7 @@ use http::{Response, StatusCode};
 
 use super::body::{Body, whole};
 
-/// A JSON object with a `message` for whoever reads it.
+/// A JSON object with a `message` for people.
 pub fn message(status: StatusCode, text: &str) -> Response<Body> {
     json(status, &serde_json::json!({ "message": text }))
 }

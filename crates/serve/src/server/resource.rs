@@ -16,9 +16,9 @@ use crate::resource::spool::Spooled;
 use crate::resource::{self, Form, request_message};
 use crawlspace_archive::source::SourceError;
 
-/// The largest body of a request, in bytes.
+/// Maximum size of the body of a request, in bytes.
 const MAX_BODY: u64 = 64 << 20;
-/// How long a body may take to arrive.
+/// Timeout of the body of a request, until all of it has arrived.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Loads what a request of the same method would get, of the captures that the query string asks for.

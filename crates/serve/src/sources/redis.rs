@@ -42,7 +42,7 @@ struct Inner {
     url: String,
     /// May hold `{coll}`.
     key: String,
-    /// There once somebody has asked.
+    /// The connection; made at the first request.
     server: tokio::sync::Mutex<Option<AsyncServer>>,
     problem: Mutex<Option<String>>,
     broken: AtomicU64,

@@ -6,9 +6,9 @@ use console::{Term, measure_text_width};
 
 use crate::terminal::shown;
 
-/// What is between two columns.
+/// Number of spaces between two columns.
 const GAP: usize = 2;
-/// A column of text is not made narrower than this.
+/// Minimum width of a column of text, in characters.
 const MIN_WIDTH: usize = 12;
 
 /// A column of a table.

@@ -98,7 +98,7 @@ impl File {
     }
 }
 
-/// Reads a configuration. What is wrong with it goes to standard error, what is strange to whoever wants to know.
+/// Reads a configuration. Errors go to standard error, warnings to `warn`.
 pub fn read(file: &Path, warn: impl Fn(String)) -> Option<config::Config> {
     match config::Config::read(file) {
         Ok((config, warnings)) => {

@@ -15,7 +15,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{config, open_files};
 
-/// How long builds of indexes may take to notice that they are to end.
+/// Timeout of builds of indexes at the end of the program.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// Serve index and resource APIs over HTTP, over every collection of a configuration, and indexes of jobs.

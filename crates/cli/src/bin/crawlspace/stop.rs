@@ -1,4 +1,4 @@
-//! The end, when somebody asks for it.
+//! How a signal ends the program.
 
 use std::io;
 use std::process;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-/// How long a query or a call may hold the end up. Nothing that readers see depends on it.
+/// Timeout of a query or a call that is under way at the end. Nothing that readers see depends on it.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What becomes true on SIGTERM and Ctrl-C. Whoever does not look within a few seconds is ended with this exit

@@ -38,7 +38,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// A table under a heading, for names of up to so many characters.
+    /// A table under a heading, for names of up to `width` characters.
     pub fn new(heading: &str, width: usize) -> io::Result<Table> {
         let heading = shown(heading);
         let mut out = io::stdout().lock();

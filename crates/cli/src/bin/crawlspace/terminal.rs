@@ -97,7 +97,7 @@ pub struct Consent {
 }
 
 impl Consent {
-    /// Whether somebody wants this done. Ends the program where nobody can be asked.
+    /// Asks for consent. Ends the program where there is no terminal to ask on.
     pub fn given(&self, question: &str) -> io::Result<bool> {
         if self.yes {
             return Ok(true);

@@ -135,7 +135,7 @@ fn what_is_missing_is_named() {
         &[(
             1,
             18,
-            "it needs one of index, index_paths, index_group or sequence",
+            "write one of index, index_paths, index_group or sequence",
         )],
     );
     refused(
@@ -200,7 +200,7 @@ fn what_excludes_each_other_is_refused() {
     );
     refused(
         "collections: {a: {sequence: [{sequence: [$live]}]}}",
-        &[(1, 30, "it needs one of index, index_paths or index_group")],
+        &[(1, 30, "write one of index, index_paths or index_group")],
     );
     refused(
         "collections: {a: {index: $live, resource: /w, archive_paths: /w}}",

@@ -211,7 +211,7 @@ fn points_into(field: &Field<'_>, from: &Url) -> bool {
     }
 }
 
-/// Where a captured redirect leads to, when the archive has made it lead to a memento of that place.
+/// The target of a captured redirect, when the archive has rewritten it to a memento of that URL.
 fn captured_location(name: &str, field: &Field<'_>, from: &Url) -> Option<String> {
     if name != "location" {
         return None;

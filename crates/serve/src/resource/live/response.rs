@@ -39,7 +39,7 @@ pub(super) struct Arrived {
     pub trailer: Bytes,
 }
 
-/// Reads a body to its end, of so many bytes at most. `block` is a digest that the body belongs to as well.
+/// Reads a body of up to `most` bytes to its end. `block` is a digest that the body belongs to as well.
 pub(super) async fn arrive(
     mut body: Incoming,
     most: u64,
@@ -61,7 +61,7 @@ pub(super) async fn arrive(
     })
 }
 
-/// Reads a body to its end, of so many bytes at most, and makes a record of it.
+/// Reads a body of up to `most` bytes to its end, and makes a record of it.
 ///
 /// `head` makes the HTTP header, which may say how long the body is in bytes, and what came after it in its trailer
 /// section; it is the same for the same body.

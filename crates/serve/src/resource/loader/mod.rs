@@ -1,4 +1,4 @@
-//! Where records are: names of files to places, and bytes from there.
+//! Where records are: names of files to locations, and bytes from there.
 
 mod path_index;
 mod redis_index;
@@ -24,7 +24,7 @@ use crawlspace_archive::source::Limits;
 
 /// Size up to which a record in a local file is read twice, in bytes: once to check it, and once to send it.
 const MAX_CHECKED_FIRST: u64 = 64 << 20;
-/// How many places of the same file are tried.
+/// Maximum number of locations tried for a file.
 const MAX_LOCATIONS: usize = 16;
 
 /// Everything that loaders keep between requests.

@@ -10,7 +10,7 @@ use crate::resource::record::LoadError;
 
 /// Size up to which a file is kept in memory, in bytes.
 const MAX_CACHED: u64 = 64 << 20;
-/// The longest line that is read, in bytes.
+/// Maximum length of a line, in bytes.
 const MAX_LINE: u64 = 64 * 1024;
 
 /// A list of files, which may change at any time.

@@ -8,7 +8,7 @@ use tokio::time::timeout;
 use crate::resource::record::LoadError;
 use crawlspace_client::server::{Ask, AsyncServer, Call};
 
-/// How long an answer may take.
+/// Timeout of a look-up.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A hash, whose fields are names, and whose values paths or URLs.
@@ -38,7 +38,7 @@ impl RedisIndex {
     /// Where the file of that name is, if it is known.
     ///
     /// # Errors
-    /// When nobody answers.
+    /// When the server cannot be reached, or does not answer in time.
     pub(super) async fn path(&self, name: &str) -> Result<Option<String>, LoadError> {
         let mut command = redis::cmd("HGET");
         command.arg(&self.key).arg(name);

@@ -30,11 +30,11 @@ use crawlspace_archive::sorted::Order;
 use crawlspace_archive::source::Limits;
 use crawlspace_archive::timestamp::Timestamp;
 
-/// How long the original of a revisit is looked for.
+/// Timeout of the search for the original of a revisit.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// How many captures are tried for the original of a revisit.
+/// Maximum number of captures tried for the original of a revisit.
 const MAX_TRIES: usize = 20;
-/// How many rows are looked at for them.
+/// Maximum number of rows read to find the original of a revisit.
 const MAX_ROWS: usize = 2000;
 
 /// Where originals are looked for.

@@ -5,7 +5,7 @@ use std::ops::Range;
 use crate::resource::record::LoadError;
 use crawlspace_archive::timestamp::Timestamp;
 
-/// The largest header that is read, in bytes.
+/// Maximum size of a header, in bytes.
 pub(in crate::resource) const MAX_HEADER: usize = 64 * 1024;
 
 /// How many fields it may have.
@@ -160,7 +160,7 @@ impl Header {
             .and_then(|field| self.raw.get(field.value.clone()))
     }
 
-    /// As text, with what is none replaced.
+    /// The header as text, with bytes that are not valid UTF-8 replaced.
     pub(in crate::resource) fn text(&self, name: &str) -> Option<String> {
         let value = self.get(name)?;
         Some(String::from_utf8_lossy(value).into_owned())

@@ -21,9 +21,9 @@ use super::record::{LoadError, Record};
 use super::unpack::Unpacked;
 use crawlspace_archive::http_head;
 
-/// The largest block that is checked as a whole in memory, in bytes.
+/// Maximum size of a block that is checked as a whole in memory, in bytes.
 const MAX_IN_MEMORY: u64 = 1 << 20;
-/// A block that says it is larger than this is not what it says, in bytes.
+/// Maximum declared size of a block, in bytes; a larger one is an error.
 const MAX_BLOCK: u64 = 1 << 50;
 /// Number of bytes read at once.
 const STEP: usize = 64 * 1024;

@@ -20,7 +20,7 @@ use crate::Federation;
 use crate::breaker::BreakerState;
 use crate::figures::Durations;
 
-/// Nothing from elsewhere, nothing in the page itself, and nobody frames it.
+/// Content policy of the pages: styles and images of this server alone, no scripts, no frames.
 const POLICY: &str = "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 /// Maximum number of sources listed.
 const LISTED: usize = 500;

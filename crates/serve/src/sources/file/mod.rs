@@ -1,6 +1,6 @@
 //! CDX and CDXJ files, sorted as `LC_ALL=C sort` does it, and folders of them.
 //!
-//! A search in a file reads a few kilobytes where nothing is known yet, and remembers what it has seen; after a while
+//! A search in a file reads a few kilobytes where nothing is known yet, and caches what it has seen; after a while
 //! a look-up reads once. What is in the page cache is read at once, everything else, and everything large, in small
 //! steps on a thread that may wait. Files that come, go, grow or are replaced are noticed: each open one is asked
 //! whether it has changed whenever it is read, and names are looked up again once a second at most.

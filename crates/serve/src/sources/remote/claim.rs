@@ -25,7 +25,7 @@ pub(super) struct Claim<'a> {
     pub orig_filename: Cow<'a, str>,
     pub source: Cow<'a, str>,
     pub live_url: Cow<'a, str>,
-    /// What an object that is no capture says instead.
+    /// The message of an object that is not a capture.
     pub message: Cow<'a, str>,
 }
 

@@ -86,7 +86,7 @@ struct Reading {
     captures: u64,
     /// Captures in the parts before.
     before: u64,
-    /// Something that is no capture came last: the first bytes of it.
+    /// The first bytes of an invalid line that came last.
     wrong: Option<String>,
     /// After the empty line, or the empty array, that stands before a key.
     at_key: bool,

@@ -1,6 +1,6 @@
 //! An answer of an index server in pieces: lines, or the elements of one JSON array, as they come.
 
-/// No piece is longer; longer ones are passed over.
+/// Maximum length of a piece, in bytes. Longer ones are skipped.
 const MAX_LINE: usize = 1 << 20;
 
 /// A piece.
@@ -8,7 +8,7 @@ const MAX_LINE: usize = 1 << 20;
 pub(super) enum Piece<'a> {
     /// A line without its end.
     Line(&'a [u8]),
-    /// An element of an array: an array or an object, or something else that is none of an index.
+    /// An element of an array: an array or an object, or anything else, which is invalid in an index.
     Element(&'a [u8]),
 }
 

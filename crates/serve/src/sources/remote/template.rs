@@ -44,7 +44,7 @@ enum Name {
 }
 
 impl Template {
-    /// Reads a template. What is none of the names stays as it is.
+    /// Reads a template. Braces around an unknown name stay as they are.
     pub(crate) fn new(text: &str) -> Template {
         let mut parts = Vec::new();
         let mut rest = text;

@@ -1,7 +1,7 @@
 //! Rows made of what other servers say, of which nothing is believed that was not looked at.
 //!
-//! A row is built anew. Its urlkey is that of its URL; each other field is left out when it is not what such a field
-//! can be; what has no name here is left out too. Names of files are relative and lead nowhere but down.
+//! A row is built from checked fields. Its urlkey is that of its URL; each other field is left out when it is invalid;
+//! what has no name here is left out too. Names of files are relative and lead nowhere but down.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -16,11 +16,11 @@ use crawlspace_archive::row::Row;
 use crawlspace_archive::source::Batch;
 use crawlspace_archive::timestamp::Timestamp;
 
-/// The longest URL, in bytes.
+/// Maximum length of a URL, in bytes.
 const MAX_URL: usize = 64 << 10;
-/// The longest name of a file.
+/// Maximum length of the name of a file, in bytes.
 const MAX_FILENAME: usize = 4 << 10;
-/// The longest of any other value.
+/// Maximum length of any other value, in bytes.
 const MAX_VALUE: usize = 512;
 /// What stands in the urlkey of a request with a body, besides its URL.
 const METHOD: &str = "__wb_method=";
@@ -283,7 +283,7 @@ fn is_plain(value: &str, most: usize) -> bool {
     value.len() <= most && !value.chars().any(char::is_control)
 }
 
-/// Whether it is a number of so many digits at most.
+/// Whether the text is a number of up to `digits` digits.
 fn is_number(value: &str, digits: usize) -> bool {
     (1..=digits).contains(&value.len()) && value.bytes().all(|byte| byte.is_ascii_digit())
 }

@@ -52,7 +52,7 @@ impl Commit {
     }
 }
 
-/// What may become of one crawl of several: the server refuses, or nobody can be told.
+/// Failures of one crawl of several: the server refuses, or the output fails.
 enum Failure {
     Refused(Error),
     Output(io::Error),
@@ -271,7 +271,7 @@ impl Retain {
         Ok(true)
     }
 
-    /// Whether somebody wants to see all others go.
+    /// Asks whether all other crawls are to be removed.
     fn is_wanted(&self, index: &Index, retained: &[&[u8]]) -> io::Result<bool> {
         if describe(index, &self.crawls)?.is_none() {
             return Ok(false);

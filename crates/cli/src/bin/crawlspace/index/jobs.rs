@@ -5,7 +5,7 @@ use std::io::{self, Read};
 
 use crawlspace_jobs::JobSet;
 
-/// The longest list that is read, in bytes.
+/// Maximum size of a list, in bytes.
 const MAX_LIST: u64 = 256 << 20;
 
 /// `1,2,5-8`; `@FILE` for those that a file lists, `-` for those on standard input. A list may have spaces and line ends in

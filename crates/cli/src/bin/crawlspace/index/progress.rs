@@ -1,4 +1,4 @@
-//! How far long work is, on a terminal; and its end, when somebody asks for it.
+//! Progress of long work on a terminal, and its end by a signal.
 
 use std::io::{self, IsTerminal};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +12,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use crate::stop;
 use crate::terminal::shown;
 
-/// Between two looks.
+/// Time between two updates.
 const INTERVAL: Duration = Duration::from_millis(100);
 const KNOWN: &str = "{msg}  {bar:30} {percent:>3} %  {elapsed}, {eta} left";
 const UNKNOWN: &str = "{msg}  {spinner} {pos}  {elapsed}";

@@ -9,7 +9,7 @@ use crawlspace_client::tags::{Error, Filter};
 
 use super::{Conditions, Space, failed};
 
-/// Bytes that are asked about in one call.
+/// Maximum number of bytes sent in one call.
 const BATCH: usize = 1 << 20;
 
 #[derive(Args)]

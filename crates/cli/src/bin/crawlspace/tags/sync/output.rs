@@ -1,4 +1,4 @@
-//! What a mirror tells of, for people or programs.
+//! Events of a mirror, for people or programs.
 
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
