@@ -44,7 +44,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Its word in a command.
+    /// The kind's word in a command.
     pub fn word(self) -> &'static str {
         match self {
             Kind::Record => "RECORD",
@@ -161,7 +161,7 @@ impl<S: Ask> TagSpace<S> {
         &self.server
     }
 
-    /// Its key.
+    /// The key of the tag space.
     pub fn key(&self) -> &[u8] {
         &self.key
     }

@@ -51,7 +51,7 @@ struct Trip {
     bytes: usize,
 }
 
-/// Nothing is sent any more: the server refused, and [`feed`] says why.
+/// Error of [`Feed::push`] after a call has failed; [`feed`] gives the reason.
 #[derive(Clone, Copy, Debug)]
 pub struct Refused;
 

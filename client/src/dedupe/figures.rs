@@ -18,7 +18,7 @@ pub enum Profile {
 }
 
 impl Profile {
-    /// Its word in a command.
+    /// The profile's word in a command.
     pub fn word(self) -> &'static str {
         match self {
             Profile::Document => "document",
@@ -51,7 +51,7 @@ pub enum CrawlState {
     Outgoing,
     /// Browsertrix canceled it after it had merged hashes of it.
     Canceled,
-    /// In no set: it was not announced, or is left over.
+    /// Listed in no set: the crawl was not announced, or is left over.
     Unlisted,
 }
 
@@ -116,7 +116,7 @@ map_reply! {
         conserved_size: u64,
         /// Bytes of its finished WACZ files.
         total_crawl_size: u64,
-        /// Its WACZ files, finished or not.
+        /// WACZ files of the crawl, finished or not.
         waczs: u64,
         /// Crawls that it depends on.
         requires: u64,
@@ -140,7 +140,7 @@ map_reply! {
         conserved_size: u64,
         /// Bytes of its finished WACZ files.
         total_crawl_size: u64,
-        /// Its WACZ files, finished or not.
+        /// WACZ files of the crawl, finished or not.
         waczs: u64,
     }
 }
@@ -148,7 +148,7 @@ map_reply! {
 /// A crawl of the list, by its id.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Crawl {
-    /// Its id.
+    /// The crawl's id.
     #[serde(serialize_with = "as_text")]
     pub crawl: Vec<u8>,
     /// How it stands.
@@ -170,9 +170,9 @@ impl FromRedisValue for Crawls {
 /// Which crawls are listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Listed {
-    /// Those with something to commit.
+    /// Crawls with something to commit.
     Uncommitted,
-    /// Those that are part of the merged index.
+    /// Crawls that are part of the merged index.
     Committed,
     /// Those that have records and are in no set; to find them, the server goes through all of its keys.
     Unlisted,

@@ -177,12 +177,12 @@ impl Adding<'_> {
 /// What of a revisit's original is noted, so that it can be told later what a crawl needs for replay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reference<'a> {
-    /// Its crawl.
+    /// The crawl of the original.
     #[default]
     Crawl,
-    /// Its crawl, and its WACZ file for the WACZ of this id that is being written.
+    /// The crawl of the original, and its WACZ file for the WACZ of this id that is being written.
     Wacz(&'a [u8]),
-    /// Nothing but the number of revisits for each crawl: the crawler notes it elsewhere.
+    /// The number of revisits for each crawl alone: the crawler notes the originals elsewhere.
     None,
 }
 

@@ -21,13 +21,13 @@ pub enum Of<'a> {
 /// A WACZ file that is needed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Required {
-    /// Its name.
+    /// The name of the WACZ file.
     #[serde(serialize_with = "as_text")]
     pub filename: Vec<u8>,
-    /// Its hash, if it is finished.
+    /// The hash of the WACZ file, if it is finished.
     #[serde(serialize_with = "as_optional_text")]
     pub hash: Option<Vec<u8>>,
-    /// Its size in bytes, if it is finished.
+    /// The size of the WACZ file in bytes, if it is finished.
     pub size: Option<u64>,
     /// The crawl that it is part of.
     #[serde(rename = "crawlId", serialize_with = "as_text")]
@@ -49,7 +49,7 @@ impl FromRedisValue for Required {
 /// A crawl that could not be replayed without another one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Dependent {
-    /// Its id.
+    /// The crawl's id.
     #[serde(serialize_with = "as_text")]
     pub crawl: Vec<u8>,
     /// How many of its revisits have their originals there. `None` when nobody counted them.

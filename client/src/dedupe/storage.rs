@@ -10,9 +10,9 @@ use crate::server::{Ask, Call};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Storage {
-    /// In the documented keys, which any client can read.
+    /// The documented keys, which any client can read.
     Plain,
-    /// In one value, which takes a fraction of the memory.
+    /// One value, which takes a fraction of the memory.
     Packed,
     /// On its way into one value, or cut short there: [`Index::pack`] goes on.
     Packing,
@@ -21,7 +21,7 @@ pub enum Storage {
 }
 
 impl Storage {
-    /// Its word in replies.
+    /// The storage's word in replies.
     pub fn word(self) -> &'static str {
         match self {
             Storage::Plain => "plain",

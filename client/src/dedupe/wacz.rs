@@ -7,13 +7,13 @@ use crate::server::Ask;
 map_reply! {
     /// A WACZ file of a crawl.
     Wacz as "camelCase" {
-        /// Its name.
+        /// The name of the WACZ file.
         #[serde(serialize_with = "as_text")]
         filename: Vec<u8>,
-        /// Its hash, once it is finished.
+        /// The hash of the WACZ file, once it is finished.
         #[serde(serialize_with = "as_optional_text")]
         hash: Option<Vec<u8>>,
-        /// Its size in bytes, once it is finished.
+        /// The size of the WACZ file in bytes, once it is finished.
         size: Option<u64>,
     }
 }

@@ -19,7 +19,7 @@ map_reply! {
         r#in: u64,
         /// URIs queued.
         count: u64,
-        /// Its politeness gate: when the pause after the last fetch is over.
+        /// The politeness gate: when the pause after the last fetch is over.
         gate: Millis,
         /// Until when it is blocked; 0 when it is not.
         blocked_until: Millis,
@@ -54,7 +54,7 @@ map_reply! {
 map_reply! {
     /// A lease that is held, as [`Why`] shows it.
     Leased {
-        /// Its token.
+        /// The lease's token.
         token: u64,
         /// When it was given.
         granted: Millis,
@@ -74,12 +74,12 @@ map_reply! {
 map_reply! {
     /// An execution with URIs in a group.
     Execution {
-        /// Its id.
+        /// The execution's id.
         #[serde(serialize_with = "as_text")]
         execution: Vec<u8>,
-        /// Its share of the fetches.
+        /// The execution's share of the fetches.
         weight: Option<u64>,
-        /// Its URIs here.
+        /// The execution's URIs in this group.
         uris: u64,
     }
 }

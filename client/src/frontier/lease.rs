@@ -101,11 +101,11 @@ impl Default for Next {
 /// How long to wait for a group that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// Not at all.
+    /// The call does not wait.
     No,
     /// Up to this time.
     UpTo(Duration),
-    /// For ever.
+    /// The call waits until there is a lease.
     ForEver,
 }
 
@@ -128,9 +128,9 @@ impl Wait {
 pub enum Pause {
     /// Until then.
     Until(Millis),
-    /// For this time from now on.
+    /// A pause of this time from now on.
     For(Duration),
-    /// For as long as the server makes of these facts.
+    /// A pause that the server computes from these facts.
     Computed(Facts),
     /// For as long as is stored for the group ([`Limits::delay`](super::Limits::delay)); an error when
     /// nothing is.
@@ -189,12 +189,12 @@ impl Facts {
 /// What becomes of the URI of a lease.
 #[derive(Clone, Copy, Debug)]
 pub enum Fetched<'a> {
-    /// It is dealt with. Where the frontier only counts URIs: `count` of this execution are.
+    /// The URI is dealt with. Where the frontier only counts URIs: `count` of this execution are.
     #[allow(missing_docs)]
     Done { execution: &'a [u8], count: u64 },
-    /// It is to be tried again then.
+    /// The URI is retried at this time.
     Retry(Millis),
-    /// It goes back as it was.
+    /// The URI goes back as it was.
     Nothing,
 }
 

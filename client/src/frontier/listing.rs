@@ -38,16 +38,16 @@ pub(super) fn paged(mut command: Cmd, cursor: Option<&[u8]>, count: u32) -> Cmd 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Queue {
-    /// It waits until it is due.
+    /// The group waits until it is due.
     Waiting,
-    /// It is due.
+    /// The group is due.
     Ready,
-    /// It is being fetched from.
+    /// The group is being fetched from.
     Busy,
 }
 
 impl Queue {
-    /// Its name on the wire.
+    /// The queue's name on the wire.
     pub(super) fn name(self) -> &'static str {
         match self {
             Queue::Waiting => "waiting",

@@ -29,7 +29,7 @@ pub trait Ask: Clone {
     }
 }
 
-/// Those that can do several steps, where a call depends on the answer to the one before.
+/// Servers that can do several steps, where a call depends on the answer to the one before.
 ///
 /// ```no_run
 /// use crawlspace_client::{dedupe::{Index, Stats}, Steps, Unsent};
@@ -42,7 +42,7 @@ pub trait Ask: Clone {
 /// }
 /// ```
 pub trait Steps: Ask + Send + Sync + 'static {
-    /// For how long a server may be asked to let a call wait, before it is asked again.
+    /// Maximum time for which a server may be asked to let a call wait, before it is asked again.
     fn max_wait(&self) -> Duration {
         self.job_timeout() / 2
     }

@@ -157,8 +157,8 @@ pub(super) struct Line {
 }
 
 enum Whose {
-    /// That of the quick calls, with its number.
-    Everybodys(u64),
+    /// The connection of the quick calls, with its number.
+    Shared(u64),
     Own(#[allow(dead_code)] OwnedSemaphorePermit), // held for as long as the connection is used
 }
 
@@ -221,7 +221,7 @@ impl Line {
     async fn exchange(mut self, message: &Message<'_>) -> Result<Vec<Value>, RedisError> {
         let outcome = self.converse(message).await;
         match (&outcome, self.whose) {
-            (Ok(_), Whose::Everybodys(_)) => {}
+            (Ok(_), Whose::Shared(_)) => {}
             (Ok(_), Whose::Own(_)) => {
                 let kept = self.node.kept.lock();
                 let mut kept = kept.unwrap_or_else(PoisonError::into_inner);
@@ -229,7 +229,7 @@ impl Line {
                     kept.push((Instant::now(), self.connection));
                 }
             }
-            (Err(_), Whose::Everybodys(number)) => {
+            (Err(_), Whose::Shared(number)) => {
                 let mut quick = self.node.quick.lock().await;
                 if quick.as_ref().is_some_and(|(now, _)| *now == number) {
                     *quick = None;
@@ -306,7 +306,7 @@ impl Wire for Connections {
         Ok(Line {
             node,
             connection,
-            whose: Whose::Everybodys(number),
+            whose: Whose::Shared(number),
             timeout: self.timeout,
         })
     }

@@ -75,13 +75,13 @@ impl<T: Send + 'static> Call<T> {
         }
     }
 
-    /// It may arrive twice, so it is sent again after a connection that broke.
+    /// Marks a call that may arrive twice, so that it is sent again after a connection that broke.
     pub fn repeatable(mut self) -> Call<T> {
         self.request.repeatable = true;
         self
     }
 
-    /// It may keep its connection busy for long, so it gets one that others do not wait for.
+    /// Marks a call that may keep its connection busy for long, so that it gets one that others do not wait for.
     pub fn waits(mut self) -> Call<T> {
         self.request.waits = true;
         self
@@ -154,7 +154,7 @@ impl<T> std::fmt::Debug for Call<T> {
 }
 
 impl Request {
-    /// It is about to be sent again.
+    /// Prepares the call for a retry.
     pub fn renew(&mut self) {
         if let Some(anew) = &self.anew {
             self.command = Some(anew());

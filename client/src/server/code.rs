@@ -16,7 +16,7 @@ macro_rules! codes {
         }
 
         impl Code {
-            /// All of them.
+            /// All code words.
             pub const ALL: &'static [Code] = &[$(Code::$name),*];
 
             /// The word, as the server writes it.

@@ -47,12 +47,12 @@ impl FromRedisValue for Source {
 /// A condition with its verdict.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Clause {
-    /// As it was written.
+    /// The expression as it was written.
     #[serde(serialize_with = "as_text")]
     pub text: Vec<u8>,
     /// Whether the capture meets it.
     pub holds: bool,
-    /// Its parts.
+    /// The parts of the expression.
     pub parts: Vec<Clause>,
 }
 

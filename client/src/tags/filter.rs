@@ -121,7 +121,7 @@ impl Captures<'_> {
 pub struct Tagged {
     /// Which line it was, from 0.
     pub index: u64,
-    /// Its tags, sorted.
+    /// The capture's tags, sorted.
     pub tags: Vec<Vec<u8>>,
 }
 

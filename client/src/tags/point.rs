@@ -8,7 +8,7 @@ use crate::server::{Ask, Call};
 /// An access point.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Point {
-    /// Its name, which may be a pattern: `org-(\d+)`.
+    /// The name of the access point, which may be a pattern: `org-(\d+)`.
     pub name: Vec<u8>,
     /// What a capture must be like: `org:$1 & !private`.
     pub expression: Vec<u8>,

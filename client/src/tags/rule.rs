@@ -8,7 +8,7 @@ use crate::server::Ask;
 /// A rule that takes tags out of a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// Its name.
+    /// The rule's name.
     pub name: Vec<u8>,
     /// The field that it looks at.
     pub field: Vec<u8>,

@@ -77,7 +77,7 @@ impl Breaker {
         was_open
     }
 
-    /// It was not asked after all, so that another request may try.
+    /// Records that the source was not asked after all, so that another request may try.
     pub(crate) fn not_asked(&self) {
         let mut inside = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         inside.trying = None;

@@ -37,7 +37,7 @@ pub struct Collection {
 
 /// A step of a collection.
 pub struct Step {
-    /// Its sources.
+    /// The sources of the step.
     pub group: Group,
     /// What its rows are loaded with.
     pub resource: Vec<config::Loader>,
@@ -51,7 +51,7 @@ pub type Rows = BoxStream<'static, Result<Batch, Failure>>;
 pub enum Failure {
     /// The query is wrong.
     Query(BadQuery),
-    /// It cannot be said which rows may be seen, or there is no such access point.
+    /// The access point is unknown, or cannot be asked which rows may be seen.
     Access(AccessError),
     /// There are more rows than are put into another order.
     TooMany,

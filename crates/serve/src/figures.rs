@@ -58,7 +58,7 @@ pub(crate) enum Api {
 }
 
 impl Api {
-    /// All of them.
+    /// All interfaces.
     pub(crate) const ALL: [Api; 6] = [
         Api::Index,
         Api::Resource,
@@ -84,7 +84,7 @@ impl Api {
 /// How many requests a collection had, and how they ended.
 #[derive(Debug, Default)]
 pub struct Requests {
-    /// For each of [`Api::ALL`], the hundreds of the HTTP status, from 1xx to 5xx.
+    /// Counts for each of [`Api::ALL`] and the hundreds of the HTTP status, from 1xx to 5xx.
     counts: [[AtomicU64; 5]; Api::ALL.len()],
 }
 
@@ -98,7 +98,7 @@ impl Requests {
         }
     }
 
-    /// Those that there were: what was asked, the hundred of the status, and how often.
+    /// Counts above 0: the interface, the hundred of the status, and the number of answers.
     pub(crate) fn counts(&self) -> impl Iterator<Item = (Api, u16, u64)> + '_ {
         let apis = Api::ALL.into_iter().zip(&self.counts);
         let all = apis.flat_map(|(api, counts)| {
@@ -134,7 +134,7 @@ impl Figures {
         self.rows.fetch_add(rows, Relaxed);
     }
 
-    /// It failed after its first rows, or was not asked at all.
+    /// Records a failure after the first rows, or of a source that was not asked at all.
     pub(crate) fn failed(&self, error: &SourceError) {
         let word = error.word();
         let class = ERRORS.iter().position(|known| *known == word);
@@ -201,7 +201,7 @@ impl Durations {
             .saturating_add(self.longer.load(Relaxed))
     }
 
-    /// All of them together.
+    /// The sum of all classes.
     pub(crate) fn sum(&self) -> Duration {
         Duration::from_micros(self.micros.load(Relaxed))
     }

@@ -46,7 +46,7 @@ pub struct Member {
 
 /// Sources that are asked at once.
 pub struct Group {
-    /// In the order of the configuration, which decides between rows that are equal otherwise.
+    /// The members, in the order of the configuration, which decides between rows that are equal otherwise.
     pub members: Vec<Arc<Member>>,
 }
 

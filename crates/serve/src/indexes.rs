@@ -52,7 +52,7 @@ struct Build {
 /// How far a build is.
 #[derive(Clone, Debug)]
 enum BuildState {
-    /// It is looked whether the index is there.
+    /// The index is looked up.
     Looking,
     /// Others have their turn.
     Waiting,
@@ -66,7 +66,7 @@ pub(crate) type Outcome = Arc<Result<Index, Refused>>;
 /// Why there is no index.
 #[derive(Debug)]
 pub(crate) enum Refused {
-    /// It could not be built.
+    /// The index could not be built.
     Failed(Error),
     /// Too many others wait.
     Full,
@@ -79,9 +79,9 @@ pub(crate) enum Refused {
 pub(crate) enum Asked {
     /// An index, or why there is none.
     Done(Outcome),
-    /// It waits for its turn.
+    /// The build waits for its turn.
     Waiting,
-    /// It is being built.
+    /// The index is being built.
     Building(Progress),
 }
 

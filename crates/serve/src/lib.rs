@@ -48,7 +48,7 @@ use crawlspace_archive::net::{Guard, Net};
 
 /// Everything that a configuration says, ready to be asked.
 pub struct Federation {
-    /// In the order of the file.
+    /// The collections, in the order of the file.
     pub collections: Vec<Arc<Collection>>,
     /// The way to other servers.
     pub net: Arc<Net>,

@@ -81,7 +81,7 @@ enum ParserState {
     /// Within quotes, and there after a backslash.
     Quoted,
     Escaped,
-    /// Nothing more is to be had.
+    /// The end of the list, or an error.
     Over,
 }
 

@@ -31,7 +31,7 @@ pub fn merge(streams: Vec<Ordered>, order: Order) -> Ordered {
 }
 
 struct Merge {
-    /// Those that have more, in the order of the streams.
+    /// Streams that have more rows, in their order.
     heads: Vec<Head>,
     order: Order,
 }

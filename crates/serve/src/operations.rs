@@ -35,7 +35,7 @@ pub(crate) struct Operations {
 }
 
 impl Operations {
-    /// Those of the query. `None` when there are none.
+    /// The operations of the query. `None` when there are none.
     pub(crate) fn of(query: &Arc<Query>) -> Option<Operations> {
         let clamped = query.resolve_revisits && (query.from.is_some() || query.to.is_some());
         let passes_all = query.filters.is_empty()
@@ -140,7 +140,7 @@ fn leads_to_itself(line: &Line<'_>) -> bool {
     key.is_some_and(|key| key.as_bytes() == &value(Field::Urlkey)[..])
 }
 
-/// Of captures one after the other of one span of time, and with one status, only the first.
+/// Keeps the first of successive captures of one span of time and one status.
 struct CollapseTime {
     /// Number of leading digits of the timestamp that make up a span.
     digits: usize,

@@ -55,7 +55,7 @@ pub struct Query {
     pub page_size: Option<u64>,
     /// Only the number of pages is wanted.
     pub show_num_pages: bool,
-    /// In place of rows, the blocks that they are in; for sources that have blocks.
+    /// Gives blocks with rows in place of rows; for sources that have blocks.
     pub show_paged_index: bool,
     /// Which sources are asked.
     pub sources: Selection,
@@ -474,7 +474,7 @@ fn switch(name: &str, word: &str) -> Result<bool, BadQuery> {
 /// A filter and how it was written, for servers that understand it.
 #[derive(Clone, Debug)]
 pub struct RowFilter {
-    /// As in the request, in pywb's dialect.
+    /// A filter of the request, in pywb's dialect.
     pub text: String,
     /// The parsed filter.
     pub filter: Arc<Filter>,
@@ -497,10 +497,10 @@ pub enum Output {
 /// Which sources of a group are asked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Selection {
-    /// All of them.
+    /// All sources.
     #[default]
     All,
-    /// These.
+    /// The sources of these names.
     Only(Vec<String>),
     /// All but these.
     Except(Vec<String>),

@@ -10,11 +10,11 @@ use crawlspace_archive::source::SourceError;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reason {
-    /// It took longer than it may.
+    /// The timeout ran out.
     Timeout,
     /// The source failed too often of late, and is not asked for a while.
     Skipped,
-    /// It is at an address that must not be connected to.
+    /// The address is one that must not be connected to.
     Refused,
     /// No connection came about, or it broke.
     Unreachable,

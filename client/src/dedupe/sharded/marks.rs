@@ -22,11 +22,11 @@ pub(super) const COUNT: &[u8] = b"shards";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Doing {
-    /// It becomes part of the index.
+    /// The crawl becomes part of the index.
     Commit,
     /// What is not committed of it goes.
     Cancel,
-    /// It leaves the index.
+    /// The crawl leaves the index.
     Remove,
 }
 
@@ -89,7 +89,7 @@ impl FromRedisValue for Marks {
 }
 
 impl Marks {
-    /// Those of a crawl.
+    /// The marks of a crawl.
     pub fn of<'a>(&'a self, crawl: &'a [u8]) -> impl Iterator<Item = &'a Unfinished> {
         self.0.iter().filter(move |mark| mark.crawl == crawl)
     }

@@ -148,7 +148,7 @@ pub(super) struct RecordCache(Mutex<Packages>);
 struct Packages {
     records: HashMap<String, Vec<u8>>,
     bytes: usize,
-    /// Those that have been queued for the second stage, as they stand there.
+    /// Packages that have been queued for the second stage, as they stand there.
     queued: VecDeque<(Box<Package>, Vec<u8>)>,
 }
 

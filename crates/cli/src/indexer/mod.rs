@@ -48,7 +48,7 @@ use crawlspace_archive::wacz::{self, Location, Manifest};
 use crawlspace_client::Server;
 use crawlspace_client::dedupe::{Index, Profile};
 
-/// For how long a package is left alone whose importer says nothing.
+/// Lease of a package, after which another importer may take it over.
 const LEASE: Duration = Duration::from_secs(30);
 
 /// What the server takes for the name under which a file's references are kept, in bytes.
@@ -73,7 +73,7 @@ pub struct Import {
     pub allow_empty: bool,
     /// Each package is read whole and compared to its hash.
     pub verify: bool,
-    /// For how long a package is left alone whose importer says nothing, before another one takes it over.
+    /// Lease of a package, after which another importer may take it over.
     pub lease: Duration,
     /// Limits and timeouts in reading WACZ files.
     pub reading: wacz::Options,

@@ -7,22 +7,22 @@ use serde_json::Value;
 /// importer reads beside it: `url` is where the file is, and `id` names the guard that keeps others off.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Package {
-    /// Its name: an entry of the crawl's WACZ list, and of `src:d` when it is imported.
+    /// The package's name: an entry of the crawl's WACZ list, and of `src:d` when it is imported.
     pub name: String,
     /// Where it is: an absolute path, or a URL.
     pub path: String,
-    /// Its hash, if the manifest has one.
+    /// The package's hash, if the manifest has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hash: Option<String>,
-    /// Its size in bytes, if the manifest has it.
+    /// The package's size in bytes, if the manifest has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size: Option<u64>,
     /// The crawl that it belongs to.
     #[serde(rename = "crawlId")]
     pub crawl: String,
-    /// Its path, under the name that Browsertrix's importer reads.
+    /// The package's path, under the name that Browsertrix's importer reads.
     url: String,
-    /// Its name, under the name that Browsertrix's importer reads.
+    /// The package's name, under the name that Browsertrix's importer reads.
     id: String,
 }
 

@@ -47,18 +47,18 @@ pub(super) enum Taken {
 /// What becomes of a package that an importer is done with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// Nothing is left to be done.
+    /// The package is imported.
     Done,
-    /// It goes on to the next stage; from the last one, to the packages that the next import tries again.
+    /// The package goes on to the next stage; from the last one, to the packages that the next import retries.
     Next,
-    /// It is at fault, and the next import tries it again. `partly`: that one goes on with what this one began.
+    /// The package is at fault, and the next import retries it. `partly`: that one goes on with what this one began.
     Failed { partly: bool },
 }
 
 /// What became of a batch of revisits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Counted {
-    /// It is counted, now or before.
+    /// The batch is counted, now or before.
     Once,
     /// The guard of the package is no longer this worker's.
     Lost,

@@ -35,7 +35,7 @@ pub struct Report {
     pub crawls: Vec<CommittedCrawl>,
     /// Crawls of the index that the manifest does not list.
     pub unlisted_crawls: u64,
-    /// Those of them that were removed (`--remove`), with the hashes that no other crawl had.
+    /// Crawls that were removed (`--remove`), with the hashes that no other crawl had.
     pub removed_crawls: u64,
     /// Hashes that went with them.
     pub removed_hashes: u64,
@@ -81,7 +81,7 @@ const MAX_EXAMPLES: usize = 10;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Failed {
-    /// Its name.
+    /// The package's name.
     pub name: String,
     /// Where it was looked for.
     pub path: String,
@@ -92,7 +92,7 @@ pub struct Failed {
 /// A crawl that became part of the merged index, or more of it than before.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CommittedCrawl {
-    /// Its id.
+    /// The crawl's id.
     pub crawl: String,
     /// What it added.
     #[serde(flatten)]
@@ -107,7 +107,7 @@ pub enum Event<'a> {
     Queued {
         /// Packages that it lists.
         listed: u64,
-        /// Those that were imported before.
+        /// Packages that were imported before.
         already_imported: u64,
     },
     /// Packages of this import that are not finished yet, whichever worker has them.
@@ -121,9 +121,9 @@ pub enum Event<'a> {
     Lines(u64),
     /// A package is in.
     Imported {
-        /// Its name.
+        /// The package's name.
         name: &'a str,
-        /// Its responses and revisits.
+        /// The package's responses and revisits.
         records: u64,
     },
     /// A package could not be imported.

@@ -19,11 +19,11 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(
 
 /// Why a package was not finished.
 pub(super) enum Failure {
-    /// It is at fault. `partly`: some of its records are in.
+    /// The package is at fault. `partly`: some of its records are in.
     Package { reason: String, partly: bool },
     /// Another importer has it.
     Lost,
-    /// Its crawl was removed since its responses were added.
+    /// The package's crawl was removed since its responses were added.
     Gone,
     /// The import is stopped.
     Stopped,

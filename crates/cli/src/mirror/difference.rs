@@ -24,10 +24,10 @@ pub struct TagChange {
     /// The id.
     #[serde(serialize_with = "as_text")]
     pub id: Vec<u8>,
-    /// Its tags in the space, joined by spaces; `None` when it has none there.
+    /// The id's tags in the space, joined by spaces; `None` when it has none there.
     #[serde(serialize_with = "as_optional_text")]
     pub old: Option<Vec<u8>>,
-    /// Its tags in the source; `None` when it has none there.
+    /// The id's tags in the source; `None` when it has none there.
     #[serde(serialize_with = "as_optional_text")]
     pub new: Option<Vec<u8>>,
 }

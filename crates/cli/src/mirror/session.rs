@@ -18,7 +18,7 @@ const PAGE: usize = 1000;
 /// Which ids have changed.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Changes {
-    /// It is not known which: any.
+    /// Any id may have changed.
     pub everything: bool,
     pub ids: BTreeSet<String>,
 }

@@ -28,7 +28,7 @@ pub struct Remark {
 pub struct ConfigErrors {
     /// The file, as it was named.
     pub file: String,
-    /// In the order of the file.
+    /// The errors, in the order of the file.
     pub errors: Vec<Remark>,
     /// How many there are besides.
     pub more: usize,

@@ -120,7 +120,7 @@ impl Reader<'_> {
     }
 }
 
-/// In seconds.
+/// Units of time, in seconds.
 const SPANS: [(&str, f64); 6] = [
     ("", 1.0),
     ("s", 1.0),
@@ -129,7 +129,7 @@ const SPANS: [(&str, f64); 6] = [
     ("h", 3_600.0),
     ("d", 86_400.0),
 ];
-/// In bytes.
+/// Units of size, in bytes.
 const SIZES: [(&str, f64); 9] = [
     ("b", 1.0),
     ("kb", 1e3),

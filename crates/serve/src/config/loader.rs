@@ -135,7 +135,7 @@ fn is_redis(text: &str) -> bool {
     text.starts_with("redis://") || text.starts_with("rediss://")
 }
 
-/// It is a path, or a `file:` URL.
+/// Parses a path or a `file:` URL.
 fn of_a_file(text: &str) -> Result<&str, String> {
     match prefix(text).filter(|prefix| !prefix.starts_with("file:")) {
         Some(prefix) => Err(format!(

@@ -138,7 +138,7 @@ pub enum SourceKind {
     Live,
     /// A ZipNum cluster.
     ZipNum {
-        /// Its folder, or its secondary index (`*.idx`). Absolute.
+        /// The cluster's folder, or its secondary index (`*.idx`). Absolute.
         path: PathBuf,
     },
     /// A collection of another server of this kind.

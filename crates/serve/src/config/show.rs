@@ -9,9 +9,9 @@ use crate::config::{Collection, Config, Dialect, Indexes, Loader, Source, Source
 /// Whether passwords in URLs are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Secrets {
-    /// They are replaced by `***`.
+    /// Secrets are replaced by `***`.
     Masked,
-    /// They stand there as they are.
+    /// Secrets are shown.
     Shown,
 }
 
@@ -187,7 +187,7 @@ fn source_fields(source: &Source, secrets: Secrets) -> Vec<(String, Tree)> {
 }
 
 impl Dialect {
-    /// Its name in a configuration.
+    /// The source's name in a configuration.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Dialect::Pywb => "pywb",

@@ -91,9 +91,9 @@ enum Filling {
 struct Key {
     text: Rc<str>,
     position: Position,
-    /// It was there before.
+    /// The key was there before.
     again: bool,
-    /// It is `<<` without quotes.
+    /// The key is `<<` without quotes.
     merge: bool,
 }
 

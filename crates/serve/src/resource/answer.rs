@@ -32,12 +32,12 @@ const TIMEOUT: Duration = Duration::from_secs(120);
 /// Maximum size of a row in a header, in bytes. A longer one is left out.
 const MAX_ROW: usize = 6 * 1024;
 
-/// In which form a capture is wanted.
+/// The form in which a capture is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// As a WARC record.
+    /// A WARC record.
     Record,
-    /// As the HTTP response that was captured.
+    /// The HTTP response that was captured.
     Replay,
 }
 

@@ -18,7 +18,7 @@ pub(super) struct Extent {
     pub filename: String,
     /// Where the record begins, in bytes.
     pub offset: u64,
-    /// Its size in the file in bytes, when that is known.
+    /// The record's size in the file in bytes, when that is known.
     pub length: Option<u64>,
 }
 
@@ -31,13 +31,13 @@ pub(super) struct Capture {
     pub timestamp: String,
     /// The URL; empty when the row has none.
     pub url: String,
-    /// Its media type, `warc/revisit` of a revisit.
+    /// The capture's media type, `warc/revisit` of a revisit.
     pub mime: String,
-    /// Its HTTP status; empty when the row has none.
+    /// The capture's HTTP status; empty when the row has none.
     pub status: String,
     /// The digest of its payload; empty when the row has none.
     pub digest: String,
-    /// Its source.
+    /// The capture's source.
     pub source: String,
     /// `file`, `cdx`, …
     pub source_type: String,

@@ -36,7 +36,7 @@ pub enum LoadError {
     Unfit(String),
     /// The request must not or cannot be sent on: its method, its URL, its header.
     Request(String),
-    /// It is not where it should be.
+    /// The record is not where it should be.
     Missing(String),
     /// Another server did not answer as it should, or must not be asked.
     Net(SourceError),

@@ -116,7 +116,7 @@ struct Captured {
     length: u64,
     /// The first bytes of the payload.
     begin: Bytes,
-    /// All of the payload.
+    /// The whole payload.
     payload: Pieces,
 }
 

@@ -38,7 +38,7 @@ impl Disk {
 pub(crate) struct Spool {
     /// What is not in the file.
     memory: BytesMut,
-    /// None as long as all of it is in memory, and while it is written to.
+    /// The file. `None` as long as all of it is in memory, and while it is written to.
     file: Option<Written>,
     spilled: bool,
     length: u64,
@@ -219,7 +219,7 @@ impl Spooled {
         self.length == 0
     }
 
-    /// All of them, if they are few enough to be kept in memory.
+    /// All bytes, if they are few enough to be kept in memory.
     pub fn bytes(&self) -> Option<&Bytes> {
         match &self.content {
             Content::Memory(bytes) => Some(bytes),
@@ -227,7 +227,7 @@ impl Spooled {
         }
     }
 
-    /// All of them from there on.
+    /// The bytes from there on.
     pub(crate) fn stream(&self, from: u64) -> BoxStream<'static, Result<Bytes, LoadError>> {
         match &self.content {
             Content::Memory(bytes) => {

@@ -22,7 +22,7 @@ enum MemberState {
 }
 
 impl Unpacked {
-    /// Of this input, from its beginning.
+    /// Unpacks this input, from its beginning.
     pub(super) fn new(input: Input) -> Unpacked {
         Unpacked {
             input,

@@ -38,7 +38,7 @@ pub fn frames(frames: impl Stream<Item = Result<Frame<Bytes>, Broken>> + Send + 
 
 /// What a stream has ready.
 pub(crate) enum Ready<S> {
-    /// All of it.
+    /// The whole answer.
     All(Vec<u8>),
     /// More than that is wanted at once, or has to be waited for: this, and then the rest.
     More(Vec<u8>, S),

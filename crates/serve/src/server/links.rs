@@ -35,7 +35,7 @@ pub struct BaseUrl {
 }
 
 impl BaseUrl {
-    /// Of a server that is at `public`, where that is known, or else [as a request names it](BaseUrl::of).
+    /// The base of a server that is at `public`, where that is known, or else [as a request names it](BaseUrl::of).
     pub(crate) fn seen(
         public: Option<&str>,
         headers: &HeaderMap,
@@ -60,7 +60,7 @@ impl BaseUrl {
         BaseUrl::at(&origin.unwrap_or_default(), collection, point)
     }
 
-    /// At this URL, which has no slash at its end: `https://archive.example`.
+    /// The base at this origin, which has no slash at its end: `https://archive.example`.
     pub(crate) fn at(origin: &str, collection: &str, point: Option<&str>) -> BaseUrl {
         let mut base = format!("{origin}/{}", utf8_percent_encode(collection, IN_PATH));
         if let Some(point) = point {

@@ -30,7 +30,7 @@ pub fn page(status: StatusCode, media: &'static str, text: impl Into<Vec<u8>>) -
     response
 }
 
-/// Nothing but a head.
+/// An answer without a body.
 pub fn empty(status: StatusCode) -> Response<Body> {
     let mut response = Response::new(whole(Vec::new()));
     *response.status_mut() = status;

@@ -23,9 +23,9 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A source of a collection, as it was found.
 pub(crate) struct Seen {
-    /// Its collection.
+    /// The collection of the source.
     pub collection: Arc<Collection>,
-    /// Its step, from 1.
+    /// The step of the source, from 1.
     pub step: usize,
     /// The source and its figures.
     pub member: Arc<Member>,

@@ -204,7 +204,7 @@ struct Asking {
 /// Members in one direction.
 struct Side {
     command: &'static str,
-    /// As Redis writes them: `[text`, `(text`, `-`, `+`.
+    /// The bounds as Redis writes them: `[text`, `(text`, `-`, `+`.
     from: Vec<u8>,
     to: Vec<u8>,
     page: usize,

@@ -159,7 +159,7 @@ fn cut(text: &str, width: usize) -> String {
     format!("{begin}\u{2026}{end}")
 }
 
-/// As many characters as there is room for.
+/// The beginning of a text, as many characters as there is room for.
 fn narrow(text: impl Iterator<Item = char>, room: usize) -> String {
     let mut left = room;
     let fits = |c: &char| {

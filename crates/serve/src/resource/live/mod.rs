@@ -29,7 +29,7 @@ struct Whereabouts {
     load_url: Url,
     date: Timestamp,
     status: String,
-    /// That of its payload, if the row has it.
+    /// The digest of the payload, if the row has it.
     digest: Option<Digest>,
     source_type: String,
 }

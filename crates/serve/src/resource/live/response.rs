@@ -33,7 +33,7 @@ pub(super) struct Origin {
 pub(super) struct Arrived {
     /// The body.
     pub spooled: Spooled,
-    /// Its digest.
+    /// The digest of the body.
     pub payload: Digest,
     /// What came after it in its trailer section.
     pub trailer: Bytes,

@@ -29,11 +29,11 @@ struct Snapshot {
 type Version = (u64, u64, u64, i64, i64);
 
 enum Kind {
-    /// All of it, and where its lines begin, in the order of their names.
+    /// The text of the file, and where its lines begin, in the order of their names.
     Memory { text: Vec<u8>, lines: Vec<u32> },
-    /// Its lines are in the order of their names.
+    /// A file whose lines are in the order of their names.
     Sorted { file: File, size: u64 },
-    /// They are not, and all have to be read each time.
+    /// A file whose lines are not in order, all of which are read each time.
     Unsorted,
 }
 

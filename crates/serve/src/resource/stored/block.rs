@@ -11,9 +11,9 @@ use crate::resource::unpack::Unpacked;
 /// Digests that have to come out.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Checks {
-    /// Of the whole block.
+    /// The digest of the whole block.
     pub block: Option<Digest>,
-    /// Of what follows the HTTP header.
+    /// The digest of what follows the HTTP header.
     pub payload: Option<Digest>,
 }
 

@@ -53,7 +53,7 @@ pub(super) struct Stored {
 
 /// What follows the HTTP header.
 pub(super) struct Payload {
-    /// Its size in bytes.
+    /// The record's size in bytes.
     pub length: u64,
     /// What of it was read already.
     pub first: Bytes,
@@ -128,7 +128,7 @@ impl Stored {
         Ok(stored)
     }
 
-    /// Its header.
+    /// The record's header.
     pub(super) fn header(&self) -> &Header {
         &self.header
     }

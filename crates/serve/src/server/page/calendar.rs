@@ -49,7 +49,7 @@ impl Span {
         Span::parse(std::str::from_utf8(digits).ok()?)
     }
 
-    /// Its digits.
+    /// The digits of the timestamp.
     pub(crate) fn digits(&self) -> &str {
         &self.0
     }

@@ -39,12 +39,12 @@ pub(crate) struct Search<'a> {
 
 /// What was found of it.
 pub(crate) struct SearchResult {
-    /// In each part of the span.
+    /// Number of captures in each part of the span.
     counts: Counts,
-    /// Those that are listed.
+    /// The captures that are listed.
     rows: Vec<Row>,
     total: u64,
-    /// Not all of them were counted.
+    /// Why only a part of the captures was counted.
     cut: Option<&'static str>,
     /// Sources that are missing, and why.
     missing: Vec<(Arc<str>, Reason)>,

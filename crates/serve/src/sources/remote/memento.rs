@@ -265,7 +265,7 @@ struct TimeMaps {
     limits: Limits,
     from: Option<Timestamp>,
     to: Option<Timestamp>,
-    /// Those that are still to be read, and how deep they lie.
+    /// TimeMaps that are still to be read, and how deep they lie.
     ahead: VecDeque<(Url, usize)>,
     known: HashSet<Url>,
     current: Option<Current>,
@@ -395,7 +395,7 @@ impl TimeMaps {
         Ok(batch)
     }
 
-    /// Nothing is asked any more.
+    /// Ends the stream: no further request is made.
     fn end(&mut self, error: SourceError) -> SourceError {
         self.current = None;
         self.ahead.clear();

@@ -40,9 +40,9 @@ const MAX_KEY: usize = 64 << 10;
 /// How an answer that was cut is gone on with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// Not at all.
+    /// The answer is not continued.
     Nothing,
-    /// By the key at the end of a part, if there is one.
+    /// The answer is continued by the key at the end of a part, if there is one.
     Key,
     /// By that key, or from the time of the last capture on, when the part looks cut. For a single URL.
     KeyOrTime,
@@ -192,7 +192,7 @@ impl Pages {
         Ok(batch)
     }
 
-    /// Nothing is asked any more.
+    /// Ends the stream: no further request is made.
     fn end(&mut self, error: SourceError) -> SourceError {
         self.body = None;
         self.ask = None;

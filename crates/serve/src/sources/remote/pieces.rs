@@ -14,7 +14,7 @@ pub(super) enum Piece<'a> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
-    /// Nothing came but white space.
+    /// White space only.
     Unknown,
     Lines,
     Array(Scan),

@@ -28,11 +28,11 @@ const METHOD: &str = "__wb_method=";
 /// What became of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// It is a row now.
+    /// The row is made.
     Row,
-    /// It is a capture, but not one that was asked for.
+    /// The line is a capture, but not one that was asked for.
     Other,
-    /// It is none.
+    /// The line is invalid.
     Invalid,
 }
 
@@ -50,9 +50,9 @@ pub(super) struct Whitelist {
 
 /// Where the record of a row is.
 pub(super) enum RecordLocation {
-    /// At a URL made of its own.
+    /// The record is at a URL made of its own.
     Replay(Template),
-    /// In the file that the row names.
+    /// The record is in the file that the row names.
     File,
     /// Wherever the row says: at a URL or in a file.
     Given,

@@ -69,10 +69,10 @@ struct Allowed<'a> {
     chg: &'a Bytes,
     #[serde(skip_serializing_if = "Option::is_none")]
     parallel: Option<u32>,
-    /// In milliseconds.
+    /// The limit in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     gap: Option<u64>,
-    /// In milliseconds; `null` for none.
+    /// The limit in milliseconds; `null` for none.
     #[serde(skip_serializing_if = "Option::is_none")]
     delay: Option<Option<u64>>,
     /// `null` for any number.
