@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use crawlspace::dedupe::packed::{Cursor, Packed, Part, Value};
-use host::keyspace::Batch;
+use crawlspace_host::keyspace::Batch;
 
 /// Counts bytes in use. With the module there is an allocator already, the server's.
 #[cfg_attr(feature = "module", expect(dead_code))]

@@ -10,7 +10,8 @@ pub mod tags;
 /// server around them.
 #[cfg(all(feature = "module", not(test)))]
 #[global_allocator]
-static ALLOCATOR: host::server::api::RedisAlloc = host::server::api::RedisAlloc;
+static ALLOCATOR: crawlspace_host::server::api::RedisAlloc =
+    crawlspace_host::server::api::RedisAlloc;
 
 /// Called by the server when it loads the module.
 ///
@@ -20,8 +21,8 @@ static ALLOCATOR: host::server::api::RedisAlloc = host::server::api::RedisAlloc;
 #[unsafe(no_mangle)]
 #[allow(non_snake_case)]
 pub unsafe extern "C" fn RedisModule_OnLoad(
-    ctx: host::server::api::RawCtx,
-    argv: *mut *mut host::server::api::raw::RedisModuleString,
+    ctx: crawlspace_host::server::api::RawCtx,
+    argv: *mut *mut crawlspace_host::server::api::raw::RedisModuleString,
     argc: std::os::raw::c_int,
 ) -> std::os::raw::c_int {
     let families = &[
@@ -30,7 +31,14 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
         tags::commands::FAMILY,
     ];
     // SAFETY: by contract.
-    unsafe { host::server::load::on_load(host::server::api::Ctx::new(ctx), argv, argc, families) }
+    unsafe {
+        crawlspace_host::server::load::on_load(
+            crawlspace_host::server::api::Ctx::new(ctx),
+            argv,
+            argc,
+            families,
+        )
+    }
 }
 
 /// Called by the server before it unloads the module, which is refused: the event loop holds a
@@ -38,6 +46,8 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
 #[cfg(feature = "module")]
 #[unsafe(no_mangle)]
 #[allow(non_snake_case)]
-pub extern "C" fn RedisModule_OnUnload(_: host::server::api::RawCtx) -> std::os::raw::c_int {
-    host::server::api::raw::REDISMODULE_ERR as std::os::raw::c_int
+pub extern "C" fn RedisModule_OnUnload(
+    _: crawlspace_host::server::api::RawCtx,
+) -> std::os::raw::c_int {
+    crawlspace_host::server::api::raw::REDISMODULE_ERR as std::os::raw::c_int
 }

@@ -7,7 +7,7 @@ use super::keys::COUNTED;
 use super::store::Store;
 use super::time::Millis;
 use super::uris::{Changed, Op};
-use host::text::{parse_unsigned, push_number};
+use crawlspace_host::text::{parse_unsigned, push_number};
 
 /// A numbered command of one writer of an execution, so that it can be sent again safely. The numbers of
 /// a writer only grow.

@@ -10,7 +10,7 @@ use super::error::Result;
 use super::frontier::{Frontier, Loaded};
 use super::keys::OF;
 use super::store::Store;
-use host::keyspace::Batch;
+use crawlspace_host::keyspace::Batch;
 
 impl<K: Store> Frontier<K> {
     /// The key of the groups that have URIs of an execution.

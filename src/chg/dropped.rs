@@ -13,7 +13,7 @@ use super::error::Result;
 use super::frontier::{Frontier, Loaded};
 use super::store::Store;
 use super::time::{Millis, of_score};
-use host::keyspace::Batch;
+use crawlspace_host::keyspace::Batch;
 
 impl<K: Store> Frontier<K> {
     /// Until when nothing is taken in for executions that were dropped.

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use host::keyspace::Batch;
-use host::reply::Reply;
+use crawlspace_host::keyspace::Batch;
+use crawlspace_host::reply::Reply;
 
 use super::error::Result;
 use super::frontier::Frontier;

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use host::keyspace::KeyError;
-use host::text::Shown;
+use crawlspace_host::keyspace::KeyError;
+use crawlspace_host::text::Shown;
 
 use super::Token;
 use super::time::Millis;

@@ -6,7 +6,7 @@ use super::frontier::Frontier;
 use super::next::Lease;
 use super::store::Store;
 use super::time::{Millis, of_score};
-use host::text::{parse_unsigned, push_number};
+use crawlspace_host::text::{parse_unsigned, push_number};
 
 /// Maximum number of reports that are kept of URIs that go back; those of URIs that are given up are
 /// always kept, because nothing else knows of these.

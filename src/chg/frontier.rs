@@ -9,7 +9,7 @@ use std::sync::Weak;
 
 use smallvec::SmallVec;
 
-use host::keyspace::{Batch, KeyError};
+use crawlspace_host::keyspace::{Batch, KeyError};
 
 use super::Token;
 use super::audit::Audit;
@@ -208,7 +208,7 @@ impl<K: Store> Frontier<K> {
         let key = self.key(ks, GROUP, id);
         let [a, b, c, d, e] = self.fields();
         let [a, b, c, d, e, n] = ks.hash_get_many(&key, [a, b, c, d, e, counted])?;
-        let n = n.and_then(|n| host::text::parse_unsigned(n.as_ref()));
+        let n = n.and_then(|n| crawlspace_host::text::parse_unsigned(n.as_ref()));
         let mut loaded = Loaded::new(id, key, [a, b, c, d, e]);
         self.see_kept(ks, &mut loaded)?;
         Ok((loaded, n.unwrap_or(0)))
@@ -443,13 +443,15 @@ impl<K: Store> Loaded<K> {
     /// The count that stood in the key when it was read.
     pub(super) fn stored_count(&self) -> u64 {
         let stored = self.raw[1].as_ref().map(AsRef::as_ref);
-        stored.and_then(host::text::parse_unsigned).unwrap_or(0)
+        stored
+            .and_then(crawlspace_host::text::parse_unsigned)
+            .unwrap_or(0)
     }
 }
 
 /// The number in a field; 0 when there is none.
 pub(super) fn field_number<K: Store>(ks: &mut K, key: &K::Name, field: &[u8]) -> Result<u64> {
     let value = ks.hash_get(key, field)?;
-    let number = value.and_then(|value| host::text::parse_unsigned(value.as_ref()));
+    let number = value.and_then(|value| crawlspace_host::text::parse_unsigned(value.as_ref()));
     Ok(number.unwrap_or(0))
 }

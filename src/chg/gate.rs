@@ -6,8 +6,8 @@
 //! `chg_wait` for all of them. The others stand in the list `chg_gated:<name>`, so that its opening moves
 //! one group and not thousands.
 
-use host::keyspace::Batch;
-use host::text::{parse_unsigned, push_number};
+use crawlspace_host::keyspace::Batch;
+use crawlspace_host::text::{parse_unsigned, push_number};
 
 use super::error::Result;
 use super::frontier::{Frontier, Loaded, field_number};

@@ -11,7 +11,7 @@
 
 use smallvec::SmallVec;
 
-use host::text::{parse_unsigned, push_number};
+use crawlspace_host::text::{parse_unsigned, push_number};
 
 use super::Token;
 use super::politeness::Backoff;

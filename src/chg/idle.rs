@@ -8,7 +8,7 @@ use super::frontier::{Frontier, Loaded};
 use super::group::{Group, Options, Released};
 use super::store::Store;
 use super::time::{Millis, of_score};
-use host::text::{parse_unsigned, push_number};
+use crawlspace_host::text::{parse_unsigned, push_number};
 
 /// Maximum number of idle groups that one command deletes beside its own work.
 const MAX_TIDIED: usize = 4;

@@ -1,8 +1,8 @@
 //! Long work in slices, as for the dedupe family: between steps anything may happen, so every step
 //! leaves the frontier whole.
 
-use host::keyspace::Batch;
-pub use host::slices::{Step, Time};
+use crawlspace_host::keyspace::Batch;
+pub use crawlspace_host::slices::{Step, Time};
 
 use super::error::Result;
 use super::frontier::Frontier;

@@ -1,7 +1,7 @@
 //! The keys of a frontier: one table of what each is called, and of what it is to readers and listeners.
 
-use host::keyspace::Keyspace;
-use host::once_keys;
+use crawlspace_host::keyspace::Keyspace;
+use crawlspace_host::once_keys;
 
 /// Maximum length of an id of a group, execution, writer or shared gate, in bytes.
 pub const ID_BYTES: usize = 1024;

@@ -72,7 +72,7 @@ impl<K: Store> Frontier<K> {
         if *when == When::Stored && loaded.group.options.delay.is_none() {
             return Err(Error::Argument(format!(
                 "no delay is stored for group '{}': say AT, DELAY or ELAPSED, or store one with CHG.LIMIT ... DELAY; nothing was changed",
-                host::text::Shown(id)
+                crawlspace_host::text::Shown(id)
             )));
         }
         let change = self.fate_of(ks, &loaded, token, fate)?;
@@ -235,8 +235,8 @@ impl<K: Store> Frontier<K> {
             Fate::Done { execution, .. } if execution != own => {
                 return Err(Error::Argument(format!(
                     "the lease is of a URI of execution '{}', not '{}'; nothing was changed",
-                    host::text::Shown(&own),
-                    host::text::Shown(execution)
+                    crawlspace_host::text::Shown(&own),
+                    crawlspace_host::text::Shown(execution)
                 )));
             }
             Fate::Done { count, .. } if count.is_some_and(|count| count != 1) => {
@@ -491,13 +491,16 @@ impl<K: Store> Frontier<K> {
         key: &K::Name,
         most: usize,
     ) -> Result<Vec<(Vec<u8>, u64)>> {
-        let (mut batch, mut cursor) = (host::keyspace::Batch::default(), ks.cursor());
+        let (mut batch, mut cursor) = (crawlspace_host::keyspace::Batch::default(), ks.cursor());
         while ks.hash_scan(key, &mut cursor, &mut batch)? && batch.len() / 2 <= most {}
         let mut counted: Vec<(Vec<u8>, u64)> = batch
             .iter()
             .filter_map(|(field, value)| {
                 let execution = field.strip_prefix(super::keys::COUNTED)?;
-                Some((execution.to_vec(), host::text::parse_unsigned(value)?))
+                Some((
+                    execution.to_vec(),
+                    crawlspace_host::text::parse_unsigned(value)?,
+                ))
             })
             .collect();
         // A scan may give a field twice.

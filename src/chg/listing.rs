@@ -1,8 +1,8 @@
 //! What stands in the queues, page by page: the groups of a frontier, and the URIs kept for one of them.
 
-use host::keyspace::Batch;
-use host::reply::Reply;
-use host::text::parse_unsigned;
+use crawlspace_host::keyspace::Batch;
+use crawlspace_host::reply::Reply;
+use crawlspace_host::text::parse_unsigned;
 
 use super::error::{Error, Result};
 use super::frontier::Frontier;
@@ -237,7 +237,7 @@ mod tests {
     use super::super::next::Ask;
     use super::*;
     use crate::chg::store::MemoryKeyspace;
-    use host::keyspace::Keyspace;
+    use crawlspace_host::keyspace::Keyspace;
 
     /// State and id.
     type Seen = (Vec<u8>, Vec<u8>);

@@ -1,9 +1,9 @@
 //! `CHG.MOVE`: what is queued for one group is from now on queued for another, because a host turned
 //! out to share its address with others.
 
-use host::keyspace::Batch;
-use host::reply::Reply;
-use host::text::parse_unsigned;
+use crawlspace_host::keyspace::Batch;
+use crawlspace_host::reply::Reply;
+use crawlspace_host::text::parse_unsigned;
 
 use super::error::{Error, Result};
 use super::frontier::{Frontier, Loaded};

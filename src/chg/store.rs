@@ -1,8 +1,8 @@
 //! What the rules of politeness need of a key space besides plain keys: the URIs of a group, one
 //! value a key.
 
-use host::keyspace::memory::{self, Native, Plain};
-use host::keyspace::{KeyError, KeyType, Keyspace, Result};
+use crawlspace_host::keyspace::memory::{self, Native, Plain};
+use crawlspace_host::keyspace::{KeyError, KeyType, Keyspace, Result};
 
 use super::uris::{Changed, Op, Uris};
 

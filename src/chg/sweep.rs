@@ -1,7 +1,7 @@
 //! The seed's queue worker, for crawlers whose workers pop `chg_ready` themselves: what is due moves
 //! there, in the order in which it became due.
 
-use host::reply::Reply;
+use crawlspace_host::reply::Reply;
 
 use super::error::Result;
 use super::frontier::{Frontier, Loaded};

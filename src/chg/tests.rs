@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use crate::chg::store::MemoryKeyspace;
-use host::keyspace::memory::Plain;
-use host::reply::Reply;
+use crawlspace_host::keyspace::memory::Plain;
+use crawlspace_host::reply::Reply;
 
 use super::Token;
 use super::add::{Kept, Queued};
@@ -536,7 +536,7 @@ impl World {
 }
 
 fn number(text: &[u8]) -> u64 {
-    host::text::parse_unsigned(text).unwrap()
+    crawlspace_host::text::parse_unsigned(text).unwrap()
 }
 
 proptest! {

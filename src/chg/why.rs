@@ -1,6 +1,6 @@
 //! Why a host is not being fetched from: everything that is known of a group, in words.
 
-use host::reply::Reply;
+use crawlspace_host::reply::Reply;
 
 use super::error::{Error, Result};
 use super::frontier::{Frontier, Loaded};

@@ -1,6 +1,6 @@
 //! `response` and `revisit` records as they are written.
 
-use host::text::parse_unsigned;
+use crawlspace_host::text::parse_unsigned;
 
 use super::claim::Millis;
 use super::counts;

@@ -9,8 +9,8 @@
 //! that one is seen until `REPAIR` has gone through the whole index, `untrusted` in the `crawlspace` key
 //! says so, and the next holder of a hash is looked for in every committed crawl.
 
-use host::keyspace::Batch;
-use host::text::parse_unsigned;
+use crawlspace_host::keyspace::Batch;
+use crawlspace_host::text::parse_unsigned;
 
 use super::counts;
 use super::error::{Error, Result};

@@ -1,9 +1,9 @@
 //! What other programs do to an index between our commands: nothing that a crawl holds is lost by it.
 
 use crate::dedupe::store::MemoryKeyspace;
-use host::keyspace::Keyspace;
-use host::keyspace::memory::Plain;
-use host::reply::Reply;
+use crawlspace_host::keyspace::Keyspace;
+use crawlspace_host::keyspace::memory::Plain;
+use crawlspace_host::reply::Reply;
 
 use super::add::{Adding, Response};
 use super::check::Check;

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use host::keyspace::Batch;
-use host::reply::Reply;
-use host::text::{parse_signed, parse_unsigned};
+use crawlspace_host::keyspace::Batch;
+use crawlspace_host::reply::Reply;
+use crawlspace_host::text::{parse_signed, parse_unsigned};
 
 use super::counts;
 use super::digest::Digest;

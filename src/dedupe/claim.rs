@@ -4,8 +4,8 @@
 //! a claim ends at the same moment after a restart or on a replica. Every claim that is made looks
 //! at a few others and sweeps those that ran out, so the key does not grow for ever.
 
-use host::keyspace::Batch;
-use host::text::{Shown, parse_unsigned};
+use crawlspace_host::keyspace::Batch;
+use crawlspace_host::text::{Shown, parse_unsigned};
 
 use super::digest::Digest;
 use super::error::{Error, Result};

@@ -5,7 +5,7 @@
 //! last step makes everything true at once. How far a commit is stands in `committing`, written
 //! with each slice, so that one cut short by a crash goes on with exact figures.
 
-use host::reply::Reply;
+use crawlspace_host::reply::Reply;
 
 use super::counts;
 use super::digest::Digest;
@@ -707,7 +707,7 @@ impl<K: Store> Index<K> {
         let baseline = self.crawl_key(ks, crawl, CrawlKey::Baseline);
         let Some(seen) = ks
             .hash_get(&baseline, b"hashes")?
-            .and_then(|n| host::text::parse_unsigned(n.as_ref()))
+            .and_then(|n| crawlspace_host::text::parse_unsigned(n.as_ref()))
         else {
             return Ok(true);
         };

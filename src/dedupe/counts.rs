@@ -1,7 +1,7 @@
 //! Statistics of a crawl and of the whole index, as the documents name them.
 
-use host::keyspace::{Batch, Keyspace};
-use host::text::{Shown, parse_signed};
+use crawlspace_host::keyspace::{Batch, Keyspace};
+use crawlspace_host::text::{Shown, parse_signed};
 
 use super::error::{Error, Result};
 

@@ -144,8 +144,8 @@ mod tests {
     use proptest::prelude::*;
 
     use crate::dedupe::store::MemoryKeyspace;
-    use host::keyspace::Keyspace;
-    use host::keyspace::memory::Plain;
+    use crawlspace_host::keyspace::Keyspace;
+    use crawlspace_host::keyspace::memory::Plain;
 
     use super::super::add::{Adding, Response};
     use super::super::commit::Commit;

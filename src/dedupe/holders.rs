@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use smallvec::SmallVec;
 
-use host::text::parse_unsigned;
+use crawlspace_host::text::parse_unsigned;
 
 use super::counts;
 use super::digest::Digest;

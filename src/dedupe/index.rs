@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use host::keyspace::Batch;
-use host::text::parse_unsigned;
+use crawlspace_host::keyspace::Batch;
+use crawlspace_host::text::parse_unsigned;
 
 use super::counts;
 use super::error::{Error, Result};

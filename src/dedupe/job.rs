@@ -4,8 +4,8 @@
 //! happen: other commands, a crash, a restart. So a job keeps what it must not lose in keys,
 //! written in the same step as the work that it counts, and every step is safe to repeat.
 
-use host::keyspace::Batch;
-pub use host::slices::{Step, Time};
+use crawlspace_host::keyspace::Batch;
+pub use crawlspace_host::slices::{Step, Time};
 
 use super::error::Result;
 use super::holders::Unrecorded;

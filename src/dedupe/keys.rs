@@ -1,6 +1,6 @@
 //! The keys of an index: one table of what each is called, and of what it is to readers and listeners.
 
-use host::once_keys;
+use crawlspace_host::once_keys;
 
 use super::error::{Error, Result};
 use super::profile::Profile;

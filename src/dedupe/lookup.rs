@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use smallvec::SmallVec;
 
-use host::keyspace::Batch;
+use crawlspace_host::keyspace::Batch;
 
 use super::digest::Digest;
 use super::error::Result;

@@ -4,8 +4,8 @@
 //! is in exactly one of the two at the end of every slice, and look-ups see both, so nobody notices.
 //! Cut short by a crash, the same command goes on, and the other one goes back.
 
-use host::keyspace::Batch;
-use host::reply::Reply;
+use crawlspace_host::keyspace::Batch;
+use crawlspace_host::reply::Reply;
 
 use super::digest::Digest;
 use super::error::{Error, Result};

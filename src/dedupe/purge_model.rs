@@ -9,9 +9,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 
 use crate::dedupe::store::MemoryKeyspace;
-use host::keyspace::Keyspace;
-use host::keyspace::memory::Plain;
-use host::reply::Reply;
+use crawlspace_host::keyspace::Keyspace;
+use crawlspace_host::keyspace::memory::Plain;
+use crawlspace_host::reply::Reply;
 
 use super::add::{Adding, Response};
 use super::check::Check;

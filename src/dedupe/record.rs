@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use host::text::{parse_unsigned, push_number};
+use crawlspace_host::text::{parse_unsigned, push_number};
 
 use super::date::{Digits, Moment, to_digits};
 use super::profile::Profile;

@@ -4,8 +4,8 @@
 //! holder in commit order, or goes. Which crawls are on their way out stands in `removing`
 //! until all of it is done, so that a removal cut short by a crash is finished by running it again.
 
-use host::reply::Reply;
-use host::text::parse_unsigned;
+use crawlspace_host::reply::Reply;
+use crawlspace_host::text::parse_unsigned;
 
 use super::commit::{Gather, Withdrawn};
 use super::counts;

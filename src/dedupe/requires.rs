@@ -3,8 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use host::reply::Reply;
-use host::text::parse_unsigned;
+use crawlspace_host::reply::Reply;
+use crawlspace_host::text::parse_unsigned;
 
 use super::counts;
 use super::error::{Error, Result};
@@ -255,7 +255,7 @@ pub fn check_references(references: &[&[u8]]) -> Result<()> {
         if parse_reference(reference).is_none() {
             return Err(Error::Argument(format!(
                 "invalid reference '{}': a crawl id, a space and a WACZ index are expected",
-                host::text::Shown(reference)
+                crawlspace_host::text::Shown(reference)
             )));
         }
     }

@@ -1,6 +1,6 @@
 //! `SEQ writer n`: what makes a retry safe when the first reply was lost.
 
-use host::text::Shown;
+use crawlspace_host::text::Shown;
 
 use super::error::{Error, Result};
 use super::holders::{parse_numbers, write_numbers};

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use host::keyspace::Batch;
-use host::reply::Reply;
+use crawlspace_host::keyspace::Batch;
+use crawlspace_host::reply::Reply;
 
 use super::counts;
 use super::error::{Error, Result};

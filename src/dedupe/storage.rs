@@ -11,8 +11,8 @@
 //! crawl at any time; of a hash that the crawl has packed, the packed record counts, as if the client had
 //! found it there (`HSETNX`).
 
-use host::keyspace::{Batch, Keyspace};
-use host::text::parse_unsigned;
+use crawlspace_host::keyspace::{Batch, Keyspace};
+use crawlspace_host::text::parse_unsigned;
 
 use super::digest::Digest;
 use super::error::Result;

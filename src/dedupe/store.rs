@@ -1,7 +1,7 @@
 //! What the rules of dedupe need of a key space besides plain keys: the packed index, one value a key.
 
-use host::keyspace::memory::{self, Native, Plain};
-use host::keyspace::{KeyError, KeyType, Keyspace, Result};
+use crawlspace_host::keyspace::memory::{self, Native, Plain};
+use crawlspace_host::keyspace::{KeyError, KeyType, Keyspace, Result};
 
 use super::packed::op::{Op, Take};
 use super::packed::{self, Packed};

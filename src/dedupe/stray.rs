@@ -1,6 +1,6 @@
 //! Keys of crawls that an index does not have: left over by somebody, or of a crawl that was not announced.
 
-use host::keyspace::Batch;
+use crawlspace_host::keyspace::Batch;
 
 use super::counts;
 use super::digest::Digest;

@@ -19,7 +19,7 @@ use super::wacz::WaczEntry;
 fn parse_member(what: &[u8]) -> Option<(&[u8], &[u8])> {
     let rest = what.strip_prefix(b"member.")?;
     let colon = memchr::memchr(b':', rest)?;
-    let len = host::text::parse_unsigned(&rest[..colon])?;
+    let len = crawlspace_host::text::parse_unsigned(&rest[..colon])?;
     rest[colon + 1..].split_at_checked(usize::try_from(len).ok()?)
 }
 
@@ -127,7 +127,7 @@ impl<K: Store> Index<K> {
         }
         let mut closed_since = Vec::new();
         if let Some(files) = ks.hash_get(&baseline, b"wacz")?
-            && let Some(files) = host::text::parse_unsigned(files.as_ref())
+            && let Some(files) = crawlspace_host::text::parse_unsigned(files.as_ref())
             && ks.list_len(&waczs)? > files
         {
             for i in files..ks.list_len(&waczs)? {
@@ -142,7 +142,7 @@ impl<K: Store> Index<K> {
                     continue;
                 };
                 if let Some(i) = what.strip_prefix(b"wacz.") {
-                    let i = host::text::parse_unsigned(i).unwrap_or(u64::MAX);
+                    let i = crawlspace_host::text::parse_unsigned(i).unwrap_or(u64::MAX);
                     if ks.list_get(&waczs, i)?.is_some() {
                         if !WaczEntry::parse(was).is_some_and(|entry| entry.is_closed()) {
                             closed_since.extend(file_name(ks, &waczs, i)?);
@@ -190,7 +190,8 @@ impl<K: Store> Index<K> {
         let mut files = ks.list_len(&waczs)?;
         let continued = self.is_uncommitted(ks, crawl)?;
         if let (true, Some(committed)) = (continued, ks.hash_get(&baseline, b"wacz")?) {
-            files = host::text::parse_unsigned(committed.as_ref()).map_or(files, |n| n.min(files));
+            files = crawlspace_host::text::parse_unsigned(committed.as_ref())
+                .map_or(files, |n| n.min(files));
         }
         for i in 0..files {
             let entry = ks.list_get(&waczs, i)?;

@@ -7,7 +7,7 @@
 
 use std::rc::Rc;
 
-use host::text::{Shown, parse_unsigned};
+use crawlspace_host::text::{Shown, parse_unsigned};
 
 use super::counts;
 use super::error::{Error, Result};

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde::de::{Deserializer, Visitor};
 
-use host::text::Shown;
+use crawlspace_host::text::Shown;
 
 use super::counts;
 use super::error::{Error, Result};

@@ -4,8 +4,8 @@ use std::fmt;
 
 use crawlspace_cdx::FilterError;
 
-use host::keyspace::KeyError;
-use host::text::Shown;
+use crawlspace_host::keyspace::KeyError;
+use crawlspace_host::text::Shown;
 
 use super::index;
 

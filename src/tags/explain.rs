@@ -8,8 +8,8 @@ use super::error::Error;
 use super::expression::{Bounds, Clause};
 use super::filter::Request;
 use super::view::{Source, View};
-use host::reply::Reply;
-use host::text::Shown;
+use crawlspace_host::reply::Reply;
+use crawlspace_host::text::Shown;
 
 /// A clause with its verdict.
 struct Verdict {

@@ -10,8 +10,8 @@ use super::expression::Bounds;
 use super::point::has_heavy_pattern;
 use super::verdict::{Cache, Judge};
 use super::view::{Asked, View};
-use host::reply::Reply;
-use host::turns::{Next, Turn};
+use crawlspace_host::reply::Reply;
+use crawlspace_host::turns::{Next, Turn};
 
 /// What is to be done with a batch.
 #[derive(Clone, Debug)]

@@ -6,7 +6,7 @@ use super::error::Error;
 use super::expression::Bounds;
 use super::verdict::{Cache, Judge};
 use super::view::{Asked, View};
-use host::reply::Reply;
+use crawlspace_host::reply::Reply;
 
 /// Which tags are wanted.
 pub struct Wanted<'a> {

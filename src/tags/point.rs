@@ -10,7 +10,7 @@ use hashbrown::HashMap;
 use super::error::Error;
 use super::expression::Expression;
 use super::template::Groups;
-use host::text::Shown;
+use crawlspace_host::text::Shown;
 
 /// Maximum length of a name of a point, in bytes.
 pub const NAME_BYTES: usize = 1024;

@@ -9,7 +9,7 @@ use super::affix::Affix;
 use super::error::Error;
 use super::index::TAG_BYTES;
 use super::template::{Groups, Template};
-use host::text::Shown;
+use crawlspace_host::text::Shown;
 
 /// Maximum length of a name of a rule, in bytes.
 pub const NAME_BYTES: usize = 256;

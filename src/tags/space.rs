@@ -13,8 +13,8 @@ use super::point::{Point, Points};
 use super::rule::{Rule, Rules};
 use super::verdict::Cache;
 use super::view::{Asked, View};
-use host::defrag::Mover;
-use host::slices::Time;
+use crawlspace_host::defrag::Mover;
+use crawlspace_host::slices::Time;
 
 /// Maximum number of changed tags that are kept for caches that have not seen them.
 const MAX_CHANGES: usize = 4096;

@@ -8,8 +8,8 @@ use super::expression::Bounds;
 use super::filter::{Batch, Progress, Request};
 use super::space::{Conditions, Lent};
 use super::view::View;
-use host::reply::Reply;
-use host::turns::{Next, Turn};
+use crawlspace_host::reply::Reply;
+use crawlspace_host::turns::{Next, Turn};
 
 /// A batch that is filtered in turns.
 pub struct Task {

@@ -55,7 +55,7 @@ impl Groups {
             None => Err(Error::syntax(
                 format!(
                     "unknown group '{}'; known: {}",
-                    host::text::Shown(name),
+                    crawlspace_host::text::Shown(name),
                     match self.0.len() {
                         0 => "none".to_string(),
                         1 => "only 0, all of the match".to_string(),

@@ -13,9 +13,9 @@ use super::rule::Rule;
 use super::space::Space;
 use super::task::Task;
 use super::view::Asked;
-use host::defrag::Mover;
-use host::reply::Reply;
-use host::turns::{Next, Turn};
+use crawlspace_host::defrag::Mover;
+use crawlspace_host::reply::Reply;
+use crawlspace_host::turns::{Next, Turn};
 
 /// An expression, kept as a tree so that nothing has to be parsed to evaluate it.
 #[derive(Clone, Debug)]

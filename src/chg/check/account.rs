@@ -1,7 +1,7 @@
 //! What one group says of its URIs, read in steps: a group may have URIs of very many executions.
 
-use host::keyspace::{Batch, KeyError};
-use host::text::{Shown, parse_unsigned};
+use crawlspace_host::keyspace::{Batch, KeyError};
+use crawlspace_host::text::{Shown, parse_unsigned};
 
 use super::super::error::{Error, Result};
 use super::super::frontier::{Frontier, Id};
@@ -279,7 +279,7 @@ mod tests {
     use super::super::super::moving::Moving;
     use super::*;
     use crate::chg::store::MemoryKeyspace;
-    use host::reply::Reply;
+    use crawlspace_host::reply::Reply;
 
     const EACH: u64 = 1000;
 

@@ -9,9 +9,9 @@ use std::collections::BTreeSet;
 use std::hash::{BuildHasher, RandomState};
 use std::rc::Rc;
 
-use host::keyspace::{Batch, Keyspace};
-use host::reply::Reply;
-use host::text::parse_unsigned;
+use crawlspace_host::keyspace::{Batch, Keyspace};
+use crawlspace_host::reply::Reply;
+use crawlspace_host::text::parse_unsigned;
 
 use super::audit::Audit;
 use super::error::Result;

@@ -1,7 +1,7 @@
 //! Where groups stand: each that has something queued in one queue, and nothing else in any.
 
-use host::keyspace::Batch;
-use host::text::Shown;
+use crawlspace_host::keyspace::Batch;
+use crawlspace_host::text::Shown;
 
 use super::super::error::Result;
 use super::super::frontier::{Frontier, Loaded};

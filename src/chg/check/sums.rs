@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use host::keyspace::Batch;
+use crawlspace_host::keyspace::Batch;
 
 use super::super::error::Result;
 use super::super::frontier::Frontier;

@@ -4,10 +4,10 @@ use super::settings;
 use crate::chg::Token;
 use crate::chg::keys::ID_BYTES;
 use crate::chg::time::{Millis, TEN_YEARS};
-use host::server::args::Args;
-use host::server::clock::now_ms;
-use host::server::command::Call;
-use host::text::{Shown, parse_unsigned};
+use crawlspace_host::server::args::Args;
+use crawlspace_host::server::clock::now_ms;
+use crawlspace_host::server::command::Call;
+use crawlspace_host::text::{Shown, parse_unsigned};
 
 /// The latest time that a client may say it is: tokens stay exact in the numbers of JavaScript.
 const LATEST_NOW: Millis = 8_000_000_000_000;
@@ -80,7 +80,7 @@ pub fn span(args: &mut Args<'_>, name: &str, least: Millis) -> Result<Millis, St
 /// Reads a status: three digits, or a negative number where there was no response.
 pub fn status(args: &mut Args<'_>) -> Result<i64, String> {
     let text = args.next("STATUS")?;
-    let status = host::text::parse_signed(text).filter(|n| (-9999..=999).contains(n));
+    let status = crawlspace_host::text::parse_signed(text).filter(|n| (-9999..=999).contains(n));
     status.ok_or_else(|| {
         format!(
             "ERR invalid STATUS '{}': an integer from -9999 to 999 is expected (argument {})",

@@ -3,10 +3,10 @@
 
 use crate::chg::hold::{Limits, Target};
 use crate::chg::keys::ID_BYTES;
-use host::reply::Reply;
-use host::server::acl::Access;
-use host::server::args::Args;
-use host::server::command::{Answer, Arg, Call, Command, Spec};
+use crawlspace_host::reply::Reply;
+use crawlspace_host::server::acl::Access;
+use crawlspace_host::server::args::Args;
+use crawlspace_host::server::command::{Answer, Arg, Call, Command, Spec};
 
 use super::NOW;
 use super::arguments::{id, now, span, time};

@@ -2,10 +2,10 @@
 
 use crate::chg::listing::{Cursor, Queue};
 use crate::chg::uris::Position;
-use host::server::acl::Access;
-use host::server::args::Args;
-use host::server::command::{Answer, Arg, Call, Command, Spec};
-use host::text::Shown;
+use crawlspace_host::server::acl::Access;
+use crawlspace_host::server::args::Args;
+use crawlspace_host::server::command::{Answer, Arg, Call, Command, Spec};
+use crawlspace_host::text::Shown;
 
 use super::NOW;
 use super::arguments::{id, now};

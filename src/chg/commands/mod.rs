@@ -14,11 +14,11 @@ pub mod uris;
 mod waiters;
 
 use crate::chg::keys::may_be_ours;
-use host::server::alarm;
-use host::server::api::Ctx;
-use host::server::command::{Arg, register};
-use host::server::load::Family;
-use host::server::notify::{self, Listener};
+use crawlspace_host::server::alarm;
+use crawlspace_host::server::api::Ctx;
+use crawlspace_host::server::command::{Arg, register};
+use crawlspace_host::server::load::Family;
+use crawlspace_host::server::notify::{self, Listener};
 
 /// What a client says the time is; for simulations.
 const NOW: Arg = Arg::integer("now").after("NOW").optional();

@@ -2,7 +2,7 @@
 
 use crate::chg::next::Lease;
 use crate::chg::time::Millis;
-use host::reply::Reply;
+use crawlspace_host::reply::Reply;
 
 fn optional(bytes: Option<&Vec<u8>>) -> Reply {
     bytes.map_or(Reply::Nil, Reply::bulk)

@@ -1,6 +1,6 @@
 //! Settings of the family.
 
-use host::server::config::{Number, Setting, Switch};
+use crawlspace_host::server::config::{Number, Setting, Switch};
 
 /// How long a lease lasts unless its client says, in milliseconds.
 pub static LEASE: Number = Number::new("chg-lease", 600_000, 1..=315_360_000_000);

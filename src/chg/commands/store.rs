@@ -5,10 +5,10 @@ use std::os::raw::c_int;
 
 use crate::chg::store::{KEPT_URIS, Store};
 use crate::chg::uris::{CHUNK_BYTES, Changed, Op, Uris};
-use host::keyspace::{KeyType, Result};
-use host::server::api::RmString;
-use host::server::keyspace::{By, RedisKeyspace, Replicated};
-use host::server::native::{Native, Registered};
+use crawlspace_host::keyspace::{KeyType, Result};
+use crawlspace_host::server::api::RmString;
+use crawlspace_host::server::keyspace::{By, RedisKeyspace, Replicated};
+use crawlspace_host::server::native::{Native, Registered};
 
 /// The internal command that makes a change, for replicas and append-only files.
 pub const CHANGE: &CStr = c"crawlspace.uris";

@@ -8,9 +8,9 @@ use std::ffi::CStr;
 
 use crate::chg::store::Store;
 use crate::chg::uris::{Op, Uris};
-use host::server::api::Ctx;
-use host::server::command::{Internal, InternalCall, register_internal};
-use host::server::native;
+use crawlspace_host::server::api::Ctx;
+use crawlspace_host::server::command::{Internal, InternalCall, register_internal};
+use crawlspace_host::server::native;
 
 use super::store::CHANGE;
 

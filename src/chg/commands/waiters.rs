@@ -11,11 +11,11 @@ use crate::chg::error::Result;
 use crate::chg::frontier::Frontier;
 use crate::chg::next::{Ask, Lease, Search};
 use crate::chg::time::Millis;
-use host::reply::Reply;
-use host::server::alarm;
-use host::server::blocked::BlockedClient;
-use host::server::config;
-use host::server::keyspace::RedisKeyspace;
+use crawlspace_host::reply::Reply;
+use crawlspace_host::server::alarm;
+use crawlspace_host::server::blocked::BlockedClient;
+use crawlspace_host::server::config;
+use crawlspace_host::server::keyspace::RedisKeyspace;
 
 use super::frontiers::CachedFrontier;
 use super::reply::{leases_reply, released_reply};

@@ -3,7 +3,7 @@
 //! A change says everything that its effect depends on, so that the same changes give the same state
 //! on a replica and from an append-only file.
 
-use host::text::parse_unsigned;
+use crawlspace_host::text::parse_unsigned;
 
 use super::super::time::Millis;
 use super::encoding;

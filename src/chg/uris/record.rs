@@ -15,7 +15,7 @@
 
 use smallvec::SmallVec;
 
-use host::text::parse_unsigned;
+use crawlspace_host::text::parse_unsigned;
 
 use super::op::{MAX_INTEGER, URI_BYTES};
 

@@ -1,9 +1,9 @@
 //! `DEDUPE.BEGIN`.
 
 use crate::dedupe::keys::CrawlKey;
-use host::reply::Reply;
-use host::server::acl::Access;
-use host::server::command::{Answer, Arg, Call, Command, Spec};
+use crawlspace_host::reply::Reply;
+use crawlspace_host::server::acl::Access;
+use crawlspace_host::server::command::{Answer, Arg, Call, Command, Spec};
 
 use super::indexes::{on_index, permit};
 use super::{claims, crawl_argument};

@@ -4,10 +4,10 @@ use crate::dedupe::check;
 use crate::dedupe::keys::CrawlKey;
 use crate::dedupe::profile::Profile as Layout;
 use crate::dedupe::stats::{self, Which};
-use host::reply::Reply;
-use host::server::acl::Access;
-use host::server::command::{Answer, Arg, Call, Command, Spec};
-use host::text::Shown;
+use crawlspace_host::reply::Reply;
+use crawlspace_host::server::acl::Access;
+use crawlspace_host::server::command::{Answer, Arg, Call, Command, Spec};
+use crawlspace_host::text::Shown;
 
 use super::crawl_argument;
 use super::indexes::{on_index, permit};

@@ -7,10 +7,10 @@ use crate::dedupe::keys::CrawlKey;
 use crate::dedupe::lookup::{Original, Sight};
 use crate::dedupe::packed::Value;
 use crate::dedupe::record::Record;
-use host::server::acl::{Access, User};
-use host::server::api::{Ctx, RmString};
-use host::server::command::{Answer, Arg, Call, Command, Spec};
-use host::server::reply::{send_array, send_bulk, send_int, send_nil};
+use crawlspace_host::server::acl::{Access, User};
+use crawlspace_host::server::api::{Ctx, RmString};
+use crawlspace_host::server::command::{Answer, Arg, Call, Command, Spec};
+use crawlspace_host::server::reply::{send_array, send_bulk, send_int, send_nil};
 
 use super::indexes::on_index;
 use super::metrics;

@@ -14,11 +14,11 @@ mod settings;
 mod store;
 mod wacz;
 
-use host::server::api::Ctx;
-use host::server::args::Args;
-use host::server::command::register;
-use host::server::load::Family;
-use host::server::notify::{self, Listener};
+use crawlspace_host::server::api::Ctx;
+use crawlspace_host::server::args::Args;
+use crawlspace_host::server::command::register;
+use crawlspace_host::server::load::Family;
+use crawlspace_host::server::notify::{self, Listener};
 
 use super::digest::Digest;
 use super::keys::{CRAWL_BYTES, check_crawl_id, may_be_ours};

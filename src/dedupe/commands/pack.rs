@@ -2,8 +2,8 @@
 
 use crate::dedupe::pack::Move;
 use crate::dedupe::storage::Storage;
-use host::server::acl::Access;
-use host::server::command::{Answer, Arg, Call, Command, Spec};
+use crawlspace_host::server::acl::Access;
+use crawlspace_host::server::command::{Answer, Arg, Call, Command, Spec};
 
 use super::indexes::{Once, on_index, permit};
 use super::jobs::{JobKind, OF_CRAWL, WHOLE_INDEX, id, submit};

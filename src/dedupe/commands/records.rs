@@ -4,12 +4,12 @@ use crate::dedupe::add::{Adding, Dependency, Original, Response, Revisit as Revi
 use crate::dedupe::date::{DATE_BYTES, is_date};
 use crate::dedupe::keys::CrawlKey;
 use crate::dedupe::record::{Record, URL_BYTES};
-use host::reply::Reply;
-use host::server::acl::Access;
-use host::server::args::Args;
-use host::server::clock::even_ms;
-use host::server::command::{Answer, Arg, Call, Command, Spec};
-use host::text::Shown;
+use crawlspace_host::reply::Reply;
+use crawlspace_host::server::acl::Access;
+use crawlspace_host::server::args::Args;
+use crawlspace_host::server::clock::even_ms;
+use crawlspace_host::server::command::{Answer, Arg, Call, Command, Spec};
+use crawlspace_host::text::Shown;
 
 use super::indexes::{on_index, permit};
 use super::metrics;

@@ -1,6 +1,6 @@
 //! Settings of the family.
 
-use host::server::config::{Choice, Setting};
+use crawlspace_host::server::config::{Choice, Setting};
 
 use crate::dedupe::profile::Profile;
 use crate::dedupe::storage::{Layout, Storage};

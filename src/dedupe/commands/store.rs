@@ -6,15 +6,15 @@ use std::os::raw::c_int;
 use crate::dedupe::packed::op::{Log, Op, Take, apply_log};
 use crate::dedupe::packed::{Packed, Value};
 use crate::dedupe::store::{Holds, PACKED, Store};
-use host::defrag::Mover;
-use host::keyspace::{KeyType, Keyspace, Result};
-use host::server::acl::{Access, User};
-use host::server::api::{Ctx, RmString, selected_db};
-use host::server::command::{Internal, InternalCall, register_internal};
-use host::server::keyspace::{By, Gathering, RedisKeyspace, Replicated};
-use host::server::native::{self, Native, Registered};
-use host::server::notify::Change;
-use host::slices::Time;
+use crawlspace_host::defrag::Mover;
+use crawlspace_host::keyspace::{KeyType, Keyspace, Result};
+use crawlspace_host::server::acl::{Access, User};
+use crawlspace_host::server::api::{Ctx, RmString, selected_db};
+use crawlspace_host::server::command::{Internal, InternalCall, register_internal};
+use crawlspace_host::server::keyspace::{By, Gathering, RedisKeyspace, Replicated};
+use crawlspace_host::server::native::{self, Native, Registered};
+use crawlspace_host::server::notify::Change;
+use crawlspace_host::slices::Time;
 
 use super::indexes;
 

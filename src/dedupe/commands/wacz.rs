@@ -3,9 +3,9 @@
 use crate::dedupe::keys::CrawlKey;
 use crate::dedupe::requires::entry_members;
 use crate::dedupe::wacz::{FILENAME_BYTES, Finished, WACZ_HASH_BYTES};
-use host::reply::Reply;
-use host::server::acl::Access;
-use host::server::command::{Answer, Arg, Call, Command, Spec};
+use crawlspace_host::reply::Reply;
+use crawlspace_host::server::acl::Access;
+use crawlspace_host::server::command::{Answer, Arg, Call, Command, Spec};
 
 use super::crawl_argument;
 use super::indexes::{on_index, permit};

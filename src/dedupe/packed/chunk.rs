@@ -7,8 +7,8 @@ use super::prefetch;
 use super::record::{DEAD, Record};
 use super::segments::Segment;
 use super::table::{RecordSlot, Records};
-use host::defrag::Mover;
-use host::sizes::class;
+use crawlspace_host::defrag::Mover;
+use crawlspace_host::sizes::class;
 
 /// Maximum number of bytes of a chunk that holds several records: what the offset in a [`RecordSlot`] can tell.
 pub(super) const CHUNK: usize = 1 << 16;

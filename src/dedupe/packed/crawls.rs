@@ -155,5 +155,5 @@ impl Crawls {
 
 /// Bytes that the allocator gives for an id.
 fn allocated(id: &[u8]) -> usize {
-    host::sizes::class(id.len())
+    crawlspace_host::sizes::class(id.len())
 }

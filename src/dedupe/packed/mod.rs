@@ -40,8 +40,8 @@ use self::field::Field;
 pub use self::scan::Cursor;
 use self::store::Kept;
 use self::table::{Records, Table};
-use host::defrag::Mover;
-use host::slices::Time;
+use crawlspace_host::defrag::Mover;
+use crawlspace_host::slices::Time;
 
 /// A value of a field, read from a packed index. Most fit without an allocation.
 pub type Value = SmallVec<[u8; 128]>;

@@ -6,7 +6,7 @@ use super::field::{self, Text};
 use super::record::Record;
 use super::table::{RecordSlot, TableCursor};
 use super::{Packed, Part, Value};
-use host::keyspace::Batch;
+use crawlspace_host::keyspace::Batch;
 
 /// A position in a scan of one of the parts. Entries that are there from the first step to the last
 /// are given at least once, whatever happens between steps.

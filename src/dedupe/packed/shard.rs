@@ -3,8 +3,8 @@
 use super::bucket::{Bucket, SLOTS};
 use super::prefetch;
 use super::table::{FULL, RecordSlot, Records};
-use host::defrag::Mover;
-use host::sizes::class;
+use crawlspace_host::defrag::Mover;
+use crawlspace_host::sizes::class;
 
 /// A shard grows beyond so many percent of its slots: most of them are found in the first bucket.
 const MAX_LOAD: usize = 94;

@@ -7,7 +7,7 @@
 
 use super::blocks::Blocks;
 use super::shard::{Ahead, Shard};
-use host::defrag::Mover;
+use crawlspace_host::defrag::Mover;
 
 /// Where a record is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use super::model::Model;
 use super::record::Record;
 use super::table::RecordSlot;
 use super::*;
-use host::keyspace::Batch;
+use crawlspace_host::keyspace::Batch;
 
 /// All that holds between the parts.
 pub(super) fn verify(packed: &Packed) {

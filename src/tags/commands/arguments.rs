@@ -1,9 +1,9 @@
 //! Arguments that several commands share.
 
 use crate::tags::index::{ID_BYTES, TAG_BYTES, Tagged};
-use host::server::args::Args;
-use host::server::command::Arg;
-use host::text::Shown;
+use crawlspace_host::server::args::Args;
+use crawlspace_host::server::command::Arg;
+use crawlspace_host::text::Shown;
 
 /// `RECORD`, `FILE` or `TAG`.
 pub const KIND: Arg = Arg::one_of(

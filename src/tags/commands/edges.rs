@@ -7,9 +7,9 @@ use super::settings::{tags_batch_ms, tags_inline_bytes};
 use super::store::{change, read};
 use crate::tags::index::{Index, Tagged};
 use crate::tags::view::View;
-use host::reply::Reply;
-use host::server::command::{Answer, Arg, Call, Command, Spec};
-use host::server::worker::{Terms, in_one_turn, submit};
+use crawlspace_host::reply::Reply;
+use crawlspace_host::server::command::{Answer, Arg, Call, Command, Spec};
+use crawlspace_host::server::worker::{Terms, in_one_turn, submit};
 
 /// Tags are attached.
 pub struct Add;

@@ -12,11 +12,11 @@ use crate::tags::filter::{Batch, Request, Returns};
 use crate::tags::space::{Conditions, Lent};
 use crate::tags::task::Task;
 use crate::tags::view::{Asked, View};
-use host::server::args::Args;
-use host::server::blocked::can_block;
-use host::server::command::{Answer, Arg, Call, Command, Spec};
-use host::server::worker::{Terms, in_one_turn, submit};
-use host::text::Shown;
+use crawlspace_host::server::args::Args;
+use crawlspace_host::server::blocked::can_block;
+use crawlspace_host::server::command::{Answer, Arg, Call, Command, Spec};
+use crawlspace_host::server::worker::{Terms, in_one_turn, submit};
+use crawlspace_host::text::Shown;
 
 /// Largest batch for a client that cannot wait, in bytes.
 const AT_ONCE_BYTES: usize = 64 << 20;

@@ -10,11 +10,11 @@ use crate::tags::list::{Wanted, list};
 use crate::tags::space::Space;
 use crate::tags::view::Asked;
 use crawlspace_cdx::Dialect;
-use host::reply::Reply;
-use host::server::args::Args;
-use host::server::command::{Answer, Arg, Call, Command, Spec};
-use host::server::worker::{Terms, in_one_turn, submit};
-use host::text::Shown;
+use crawlspace_host::reply::Reply;
+use crawlspace_host::server::args::Args;
+use crawlspace_host::server::command::{Answer, Arg, Call, Command, Spec};
+use crawlspace_host::server::worker::{Terms, in_one_turn, submit};
+use crawlspace_host::text::Shown;
 
 /// How many entries a call gives unless it says.
 const COUNT: u64 = 1000;

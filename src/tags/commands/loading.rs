@@ -3,10 +3,10 @@
 use super::arguments::{KIND, kind};
 use super::store::change;
 use crate::tags::index::{Dropped, ID_BYTES, Mode};
-use host::reply::Reply;
-use host::server::command::{Answer, Arg, Call, Command, Spec};
-use host::server::worker::drop_away;
-use host::text::Shown;
+use crawlspace_host::reply::Reply;
+use crawlspace_host::server::command::{Answer, Arg, Call, Command, Spec};
+use crawlspace_host::server::worker::drop_away;
+use crawlspace_host::text::Shown;
 
 /// Up to how many pieces of memory are freed at once.
 const FREED_AT_ONCE: usize = 64;

@@ -11,9 +11,9 @@ mod rules;
 mod settings;
 mod store;
 
-use host::server::api::Ctx;
-use host::server::command::register;
-use host::server::load::Family;
+use crawlspace_host::server::api::Ctx;
+use crawlspace_host::server::command::register;
+use crawlspace_host::server::load::Family;
 
 /// The family, for the module's load.
 pub const FAMILY: Family = Family {

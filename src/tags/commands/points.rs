@@ -4,8 +4,8 @@ use super::store::{change, read};
 use crate::tags::error::Error;
 use crate::tags::expression::{Bounds, Clause, Resolver};
 use crate::tags::point::{NAME_BYTES, Point, Points};
-use host::reply::Reply;
-use host::server::command::{Answer, Arg, Call, Command, Spec};
+use crawlspace_host::reply::Reply;
+use crawlspace_host::server::command::{Answer, Arg, Call, Command, Spec};
 
 /// A point is set.
 pub struct PointSet;

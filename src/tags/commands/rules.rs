@@ -2,8 +2,8 @@
 
 use super::store::{change, read};
 use crate::tags::rule::{NAME_BYTES, Rule};
-use host::reply::Reply;
-use host::server::command::{Answer, Arg, Call, Command, Spec};
+use crawlspace_host::reply::Reply;
+use crawlspace_host::server::command::{Answer, Arg, Call, Command, Spec};
 
 /// A rule is set.
 pub struct RuleSet;

@@ -1,6 +1,6 @@
 //! Settings of the family.
 
-use host::server::config::{Number, Setting};
+use crawlspace_host::server::config::{Number, Setting};
 
 static INLINE_BYTES: Number = Number::new("tags-inline-bytes", 262_144, 0..=67_108_864);
 static BATCH_MS: Number = Number::new("tags-batch-ms", 60_000, 1..=86_400_000);

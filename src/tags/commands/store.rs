@@ -5,12 +5,12 @@ use std::os::raw::c_int;
 
 use crate::tags::error::Error;
 use crate::tags::space::Space;
-use host::defrag::Mover;
-use host::server::api::Ctx;
-use host::server::command::{Call, Internal, InternalCall, register_internal};
-use host::server::keyspace::{By, Replicated};
-use host::server::native::{self, Native, Registered};
-use host::slices::Time;
+use crawlspace_host::defrag::Mover;
+use crawlspace_host::server::api::Ctx;
+use crawlspace_host::server::command::{Call, Internal, InternalCall, register_internal};
+use crawlspace_host::server::keyspace::{By, Replicated};
+use crawlspace_host::server::native::{self, Native, Registered};
+use crawlspace_host::slices::Time;
 
 /// The internal command that adds a chunk, for append-only files.
 const CHUNK: &CStr = c"crawlspace.tags";

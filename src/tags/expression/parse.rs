@@ -78,7 +78,7 @@ impl Parser<'_> {
     fn found(&self) -> String {
         match self.next() {
             None => "the end".to_string(),
-            Some(byte) => format!("'{}'", host::text::Shown(&[byte])),
+            Some(byte) => format!("'{}'", crawlspace_host::text::Shown(&[byte])),
         }
     }
 

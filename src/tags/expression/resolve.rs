@@ -9,7 +9,7 @@ use super::clause::{Clause, FieldTest};
 use super::{Error, Expression, Template, Test};
 use crate::tags::filter::limits;
 use crate::tags::point::{Named, Points};
-use host::text::Shown;
+use crawlspace_host::text::Shown;
 
 /// Maximum depth of points in points.
 const MAX_DEPTH: usize = 16;

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::{MAX_TAGS, Tagged};
-use host::text::Shown;
+use crawlspace_host::text::Shown;
 
 /// Why a change was refused. Nothing has changed then.
 #[derive(Clone, Debug, PartialEq, Eq)]

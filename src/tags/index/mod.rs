@@ -28,9 +28,9 @@ use std::hash::BuildHasherDefault;
 
 use rustc_hash::FxHasher;
 
+use crawlspace_host::defrag::Mover;
+use crawlspace_host::slices::Time;
 use edges::Edges;
-use host::defrag::Mover;
-use host::slices::Time;
 use names::Names;
 
 pub use error::Error;

@@ -7,7 +7,7 @@
 use smallvec::SmallVec;
 
 use super::names::List;
-use host::text::push_number;
+use crawlspace_host::text::push_number;
 
 /// An id of four fields, in parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +44,7 @@ impl<'a> Parts<'a> {
             urlkey,
             timestamp: number(timestamp)?,
             filename,
-            offset: host::text::parse_unsigned(offset)?,
+            offset: crawlspace_host::text::parse_unsigned(offset)?,
         })
     }
 

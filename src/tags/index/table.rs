@@ -7,8 +7,8 @@
 //! stays until a quarter of the shard is of that sort.
 
 use super::buckets::{Bucket, Buckets, hash_bytes};
-use host::defrag::Mover;
-use host::sizes::class;
+use crawlspace_host::defrag::Mover;
+use crawlspace_host::sizes::class;
 
 #[derive(Clone, Default)]
 pub struct Table {

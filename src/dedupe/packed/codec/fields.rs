@@ -1,6 +1,6 @@
 //! What a record's value says, when it says it in one of the usual ways.
 
-use host::text::parse_unsigned;
+use crawlspace_host::text::parse_unsigned;
 
 /// How a date is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
