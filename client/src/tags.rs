@@ -399,7 +399,7 @@ impl<S: Ask> TagSpace<S> {
     /// ```
     ///
     /// # Errors
-    /// `SYNTAX` when the expression is none, `BADFIELD` when it looks at fields; or when the server refuses
+    /// `SYNTAX` when the expression is invalid, `BADFIELD` when it looks at fields; or when the server refuses
     /// or cannot be reached.
     pub fn list(
         &self,

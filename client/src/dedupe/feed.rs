@@ -25,7 +25,7 @@ pub struct Feed<'a> {
     crawl: &'a [u8],
     /// What the names of the sequences begin with. Each place in a round trip has a sequence of its own, and the
     /// trips are numbered: a call that is refused while those behind it are not can then be sent again, because
-    /// nobody has counted beyond it.
+    /// no other call has counted beyond it.
     writer: &'a str,
     number: u64,
     /// Hash, date and URL of the records, and where each of these ends.

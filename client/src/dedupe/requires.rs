@@ -52,7 +52,7 @@ pub struct Dependent {
     /// The crawl's id.
     #[serde(serialize_with = "as_text")]
     pub crawl: Vec<u8>,
-    /// How many of its revisits have their originals there. `None` when nobody counted them.
+    /// How many of its revisits have their originals there. `None` when they were not counted.
     pub revisits: Option<u64>,
 }
 
@@ -77,7 +77,7 @@ impl<S: Ask> Index<S> {
     /// ```
     ///
     /// # Errors
-    /// `NOCRAWL` when there is no such crawl, `ERR` for a reference that is none; or when the server cannot
+    /// `NOCRAWL` when there is no such crawl, `ERR` for an invalid reference; or when the server cannot
     /// be reached.
     pub fn requires(&self, of: Of<'_>, transitive: bool) -> S::Answer<Vec<Required>> {
         if let Of::References([]) = of {

@@ -48,7 +48,7 @@ impl Sharded {
     ///
     /// # Errors
     /// `SHARDED` when the index has another number of shards, `BADPREFIX` when no index can be called that; or
-    /// when nobody answers.
+    /// when the server cannot be reached.
     pub fn open(url: &str, name: impl Into<Vec<u8>>, shards: u16) -> Result<Sharded, Error> {
         Sharded::on(&Server::open(url)?, name, shards)
     }
@@ -88,7 +88,7 @@ impl<S: Steps> Sharded<S> {
         let key = self.home().key(KEY);
         let mut get = redis::cmd("HGET");
         get.arg(&key).arg(COUNT);
-        // First a look: whoever may only read has nothing to write down.
+        // First a look: a user who may only read cannot write it down.
         let there: Option<u16> = self
             .server()
             .step(Call::new(get.clone()).repeatable())

@@ -111,12 +111,12 @@ pub enum Wait {
 
 impl Wait {
     /// For how many milliseconds the server is to be asked to wait, after so long. `None`: not at all.
-    /// Not for longer than `longest` at a time.
-    fn left(self, waited: Duration, longest: Duration) -> Option<u64> {
+    /// Not for longer than `max` at a time.
+    fn left(self, waited: Duration, max: Duration) -> Option<u64> {
         let left = match self {
             Wait::No => return None,
-            Wait::UpTo(whole) => whole.checked_sub(waited)?.min(longest),
-            Wait::ForEver => longest,
+            Wait::UpTo(whole) => whole.checked_sub(waited)?.min(max),
+            Wait::ForEver => max,
         };
         // 0 would mean for ever.
         Some(millis(left)).filter(|&ms| ms > 0)
@@ -201,7 +201,7 @@ pub enum Fetched<'a> {
 impl<S: Ask> Frontier<S> {
     /// `CHG.RELEASE`: the fetch has ended. Gives the time at which the group will be due.
     ///
-    /// Sending it twice changes nothing and gives the first answer, as long as nobody has leased the group
+    /// Sending it twice changes nothing and gives the first answer, as long as no other worker has leased the group
     /// since.
     ///
     /// ```no_run
@@ -309,7 +309,7 @@ impl<S: Ask> Frontier<S> {
 }
 
 impl<S: Steps> Frontier<S> {
-    /// `CHG.NEXT`: leases of the groups that have been due for longest. Empty when there were none in time.
+    /// `CHG.NEXT`: leases of the groups that have been due for the longest time. Empty when there were none in time.
     ///
     /// A lease that a broken connection swallowed runs out at its deadline, and the group goes to somebody
     /// else.
@@ -336,7 +336,7 @@ impl<S: Steps> Frontier<S> {
 
     async fn take_next(&self, mut next: Next) -> Result<Vec<Lease>, Error> {
         let begun = Instant::now();
-        let longest = self.max_wait();
+        let max = self.max_wait();
         let now = self.now;
         if now.is_some() {
             next.wait = Wait::No;
@@ -351,7 +351,7 @@ impl<S: Steps> Frontier<S> {
                 if next.count != 1 {
                     command.arg("COUNT").arg(next.count);
                 }
-                if let Some(block) = next.wait.left(begun.elapsed(), longest) {
+                if let Some(block) = next.wait.left(begun.elapsed(), max) {
                     command.arg("BLOCK").arg(block);
                 }
                 command
@@ -360,10 +360,10 @@ impl<S: Steps> Frontier<S> {
             if next.wait != Wait::No {
                 call = call.waits();
             }
-            match self.server.step(call.anew(command)).await? {
+            match self.server.step(call.renewal(command)).await? {
                 Some(leases) => return Ok(leases),
-                // `CLIENT UNBLOCK` also ends a wait; whoever waits for ever asks again then as well.
-                None if next.wait.left(begun.elapsed(), longest).is_some() => {}
+                // `CLIENT UNBLOCK` also ends a wait; a caller that waits for ever asks again then as well.
+                None if next.wait.left(begun.elapsed(), max).is_some() => {}
                 None => return Ok(Vec::new()),
             }
         }
@@ -449,14 +449,11 @@ mod tests {
     #[test]
     fn the_server_is_never_asked_to_wait_for_longer_than_the_connection_does() {
         let hour = Duration::from_secs(3600);
-        let longest = MAX_WAIT.as_millis() as u64;
+        let max = MAX_WAIT.as_millis() as u64;
         assert!(MAX_WAIT < crate::server::TIMEOUT);
         assert_eq!(Wait::No.left(Duration::ZERO, MAX_WAIT), None);
-        assert_eq!(
-            Wait::UpTo(hour).left(Duration::ZERO, MAX_WAIT),
-            Some(longest)
-        );
-        assert_eq!(Wait::ForEver.left(hour, MAX_WAIT), Some(longest));
+        assert_eq!(Wait::UpTo(hour).left(Duration::ZERO, MAX_WAIT), Some(max));
+        assert_eq!(Wait::ForEver.left(hour, MAX_WAIT), Some(max));
         let left = Wait::UpTo(hour).left(hour - Duration::from_millis(7), MAX_WAIT);
         assert_eq!(left, Some(7));
         let left = Wait::UpTo(hour).left(hour - Duration::from_micros(7), MAX_WAIT);

@@ -269,7 +269,7 @@ impl Line {
         let mut replies = Vec::with_capacity(count);
         while replies.len() < count {
             match self.connection().recv_response()? {
-                // News that nobody asked for, in RESP3.
+                // A push message of RESP3.
                 Value::Push { .. } => {}
                 reply => replies.push(reply),
             }

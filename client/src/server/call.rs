@@ -20,7 +20,7 @@ pub struct Call<T> {
 }
 
 type Read<T> = Box<dyn FnOnce(Option<Value>) -> Result<T, RedisError> + Send>;
-type Anew = Box<dyn Fn() -> Cmd + Send + Sync>;
+type Renewal = Box<dyn Fn() -> Cmd + Send + Sync>;
 
 /// What of a call concerns its way to the server.
 pub(super) struct Request {
@@ -29,7 +29,7 @@ pub(super) struct Request {
     /// `None`: the answer is known without a server.
     pub command: Option<Cmd>,
     /// What to send the next time in its place.
-    anew: Option<Anew>,
+    renewal: Option<Renewal>,
     /// The slot of its key; `None` when it has none.
     pub slot: Option<u16>,
     pub repeatable: bool,
@@ -49,7 +49,7 @@ impl<T: Send + 'static> Call<T> {
                 name: name_of(&command),
                 slot: slot::of_command(&command),
                 command: Some(command),
-                anew: None,
+                renewal: None,
                 repeatable: false,
                 waits: false,
             },
@@ -66,7 +66,7 @@ impl<T: Send + 'static> Call<T> {
             request: Request {
                 name: String::new(),
                 command: None,
-                anew: None,
+                renewal: None,
                 slot: None,
                 repeatable: true,
                 waits: false,
@@ -94,8 +94,8 @@ impl<T: Send + 'static> Call<T> {
     }
 
     /// What to send in its place when it is sent again.
-    pub(crate) fn anew(mut self, command: impl Fn() -> Cmd + Send + Sync + 'static) -> Call<T> {
-        self.request.anew = Some(Box::new(command));
+    pub(crate) fn renewal(mut self, command: impl Fn() -> Cmd + Send + Sync + 'static) -> Call<T> {
+        self.request.renewal = Some(Box::new(command));
         self
     }
 
@@ -156,8 +156,8 @@ impl<T> std::fmt::Debug for Call<T> {
 impl Request {
     /// Prepares the call for a retry.
     pub fn renew(&mut self) {
-        if let Some(anew) = &self.anew {
-            self.command = Some(anew());
+        if let Some(renewal) = &self.renewal {
+            self.command = Some(renewal());
         }
     }
 }

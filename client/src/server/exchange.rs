@@ -110,13 +110,13 @@ impl<W: Wire> Exchange<W> {
     }
 
     /// For how long a call may wait: less than until the server is taken for dead. Where a slot may move away,
-    /// nobody tells those who wait for something in it.
+    /// the callers that wait for something in it are not told.
     pub fn max_wait(&self) -> Duration {
-        let longest = self.options.job_timeout / 2;
+        let max = self.options.job_timeout / 2;
         if self.topology.is_cluster() {
-            longest.min(WAIT_IN_CLUSTER)
+            max.min(WAIT_IN_CLUSTER)
         } else {
-            longest
+            max
         }
     }
 

@@ -1,7 +1,7 @@
 //! Brings the records of WARC files into a dedupe index, as a crawler with deduplication would have
 //! done while it wrote them.
 //!
-//! A `response` record with a payload that nobody has stored goes in by `DEDUPE.ADD`. One whose payload is
+//! A `response` record with a new payload goes in by `DEDUPE.ADD`. One whose payload is
 //! known could have been a `revisit` record, and is counted as one of the size that it would have had
 //! ([`warc::Revisit`]); a `revisit` record is counted with the size that it has.
 //!

@@ -2,7 +2,7 @@
 //!
 //! A [`Mirror`] asks a query of PostgreSQL for ids and their tags, loads all of them into a staged copy that no
 //! reader sees, and puts that in place at once. Then it hears of changes by `NOTIFY`, asks the query again for
-//! the ids that changed, and writes what it is told. Whatever breaks on the way, it begins anew with a load: what
+//! the ids that changed, and writes what it answers. After any failure it starts again with a load: what
 //! readers see in the meantime is what they saw before.
 //!
 //! ```no_run
@@ -196,7 +196,7 @@ impl<'a> Mirror<'a> {
     }
 
     /// Reads everything into the staged copy. PostgreSQL may think for a while before it gives the first row,
-    /// so another thread waits for it: nobody has to wait for the end of a load for a change to be seen.
+    /// so another thread waits for it: a change is seen without waiting for the end of a load.
     fn stage(
         &self,
         heard: Option<&mut Session>,

@@ -130,7 +130,7 @@ impl Access {
         Ok(rows)
     }
 
-    /// Whether it could be said which rows pass, when there are none: otherwise whoever asks would learn from an error
+    /// Whether it could be said which rows pass, when there are none: otherwise a client would learn from an error
     /// that there are some.
     ///
     /// # Errors

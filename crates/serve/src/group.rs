@@ -165,10 +165,10 @@ impl Report {
     }
 
     /// The value of the header `Source-Errors`: a JSON object in ASCII, from the name of a source to the reason. `None`
-    /// when nothing is missing but what was told before: the first so many.
-    pub(crate) fn header(&self, told: usize) -> Option<String> {
+    /// when nothing is missing but the first `reported` failures, which were reported before.
+    pub(crate) fn header(&self, reported: usize) -> Option<String> {
         let reasons = self.reasons();
-        let new = reasons.get(told..).filter(|new| !new.is_empty())?;
+        let new = reasons.get(reported..).filter(|new| !new.is_empty())?;
         let members = new
             .iter()
             .map(|(name, reason)| (name.to_string(), reason.to_string().into()));
@@ -284,8 +284,8 @@ impl Member {
             Ok((batch, _)) => batch.len() as u64,
             Err(_) => 0,
         };
-        let told = outcome.as_ref().map(|_| ());
-        self.figures.record(told, started.elapsed(), count);
+        let reported = outcome.as_ref().map(|_| ());
+        self.figures.record(reported, started.elapsed(), count);
         let (batch, batches) = match outcome {
             Ok(found) => found,
             Err(error) => {

@@ -77,7 +77,7 @@ pub(crate) enum Refused {
 /// What there is to say when one has waited long enough.
 #[derive(Debug)]
 pub(crate) enum Asked {
-    /// An index, or why there is none.
+    /// An index, or the reason why it is missing.
     Done(Outcome),
     /// The build waits for its turn.
     Waiting,
@@ -128,7 +128,7 @@ impl Indexes {
         let now = build.state.borrow().clone();
         match now {
             BuildState::Done(outcome) => {
-                self.forget(&key, &build);
+                self.evict(&key, &build);
                 build.taken.notify_one();
                 Asked::Done(outcome)
             }
@@ -158,7 +158,7 @@ impl Indexes {
         unfinished.map(one).collect()
     }
 
-    /// The build of an index, which begins if there is none. None when the server ends.
+    /// The build of an index, which begins unless one is under way. `None` when the server ends.
     fn join(self: &Arc<Self>, key: &(IndexKind, JobSet)) -> Option<Arc<Build>> {
         let mut running = self.running();
         if running.stopped {
@@ -167,14 +167,14 @@ impl Indexes {
         if let Some(build) = running.builds.get(key) {
             return Some(Arc::clone(build));
         }
-        let (told, state) = watch::channel(BuildState::Looking);
+        let (states, state) = watch::channel(BuildState::Looking);
         let build = Arc::new(Build {
             work: Work::default(),
             state,
             taken: Notify::new(),
         });
         running.builds.insert(key.clone(), Arc::clone(&build));
-        tokio::spawn(Arc::clone(self).run(key.clone(), Arc::clone(&build), told));
+        tokio::spawn(Arc::clone(self).run(key.clone(), Arc::clone(&build), states));
         Some(build)
     }
 
@@ -182,9 +182,9 @@ impl Indexes {
         self: Arc<Self>,
         key: (IndexKind, JobSet),
         build: Arc<Build>,
-        told: watch::Sender<BuildState>,
+        states: watch::Sender<BuildState>,
     ) {
-        let made = self.make(&key, &build.work, &told);
+        let made = self.make(&key, &build.work, &states);
         let outcome = match tokio::time::timeout(BUILD_TIMEOUT, made).await {
             Ok(outcome) => outcome,
             Err(_) => {
@@ -196,21 +196,21 @@ impl Indexes {
             let (kind, jobs) = &key;
             tracing::warn!(%kind, %jobs, %error, "an index could not be built");
         }
-        let was_built = matches!(*told.borrow(), BuildState::Building);
-        told.send_replace(BuildState::Done(Arc::new(outcome)));
+        let was_built = matches!(*states.borrow(), BuildState::Building);
+        states.send_replace(BuildState::Done(Arc::new(outcome)));
         if was_built {
             self.make_room().await;
         }
         // A client that was answered with `Retry-After` may not ask again.
         let _ = tokio::time::timeout(OUTCOME_TTL, build.taken.notified()).await;
-        self.forget(&key, &build);
+        self.evict(&key, &build);
     }
 
     async fn make(
         &self,
         key: &(IndexKind, JobSet),
         work: &Work,
-        told: &watch::Sender<BuildState>,
+        states: &watch::Sender<BuildState>,
     ) -> Result<Index, Refused> {
         let (kind, jobs) = key;
         let blocking = |get: fn(&IndexCaches, IndexKind, &JobSet, &Work) -> Got| {
@@ -232,11 +232,11 @@ impl Indexes {
                 let Ok(_waiting) = self.waiting.try_acquire() else {
                     return Err(Refused::Full);
                 };
-                told.send_replace(BuildState::Waiting);
+                states.send_replace(BuildState::Waiting);
                 self.turns.acquire().await.map_err(|_| Refused::Stopped)?
             }
         };
-        told.send_replace(BuildState::Building);
+        states.send_replace(BuildState::Building);
         let index = blocking(|caches, kind, jobs, work| {
             work.check()?;
             caches.get_index(kind, jobs, work).map(Some)
@@ -264,7 +264,7 @@ impl Indexes {
         }
     }
 
-    fn forget(&self, key: &(IndexKind, JobSet), build: &Arc<Build>) {
+    fn evict(&self, key: &(IndexKind, JobSet), build: &Arc<Build>) {
         let mut running = self.running();
         if running
             .builds

@@ -117,7 +117,7 @@ impl Links {
     /// The next link that is whole.
     ///
     /// # Errors
-    /// When the text is none of links; then nothing more comes.
+    /// When the text is not a list of links; then nothing more comes.
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Option<Result<Link, BadLinks>> {
         while let Some(&byte) = self.fed.get(self.seen) {

@@ -64,7 +64,7 @@ impl Operations {
         })
     }
 
-    /// The rows that are left of these. Rows whose JSON is none are left out.
+    /// The rows that are left of these. Rows with invalid JSON are left out.
     pub(crate) fn apply(&mut self, batch: Batch) -> Batch {
         batch.into_iter().filter_map(|row| self.row(row)).collect()
     }

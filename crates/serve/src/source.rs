@@ -87,7 +87,7 @@ pub struct Lookup {
 
 /// What a source answers.
 pub struct Rows {
-    /// Whether the rows come in the order that was asked for. Rows that do not are sorted by whoever asked, as far
+    /// Whether the rows come in the order that was asked for. Rows that do not are sorted by the caller, as far
     /// as they fit into its limits.
     pub ordered: bool,
     /// The rows.

@@ -64,7 +64,7 @@ impl<S: Steps> Sharded<S> {
 
     /// [`Index::commit`](crate::dedupe::Index::commit): the crawl becomes part of all shards, the home last.
     ///
-    /// When it fails on the way, nobody else can cancel the crawl before it was committed to its end, unless
+    /// When it fails on the way, no other call can cancel the crawl before it was committed to its end, unless
     /// it is its first commit: send it again.
     ///
     /// ```no_run

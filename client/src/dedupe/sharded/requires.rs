@@ -108,7 +108,7 @@ impl<S: Steps> Sharded<S> {
     ) -> Result<Vec<Vec<u8>>, Error> {
         let mut places = Vec::new();
         for reference in references {
-            let place = place_of(&reference).ok_or_else(|| {
+            let place = file_number(&reference).ok_or_else(|| {
                 let reference = reference.escape_ascii();
                 let sentence =
                     format!("reference '{reference}' is not a crawl id, a space and a WACZ index");
@@ -231,7 +231,7 @@ impl<S: Steps> Sharded<S> {
         }
         let mut sums: BTreeMap<Vec<u8>, Option<u64>> = BTreeMap::new();
         for Dependent { crawl, revisits } in all {
-            // What nobody counted in one shard is not known of all of them.
+            // What was not counted in one shard is not known of all of them.
             let sum = sums.entry(crawl).or_insert(Some(0));
             *sum = sum.zip(revisits).map(|(sum, revisits)| sum + revisits);
         }
@@ -285,7 +285,7 @@ impl<S: Steps> Sharded<S> {
 }
 
 /// `crawl waczIndex`; the id may hold spaces.
-fn place_of(reference: &[u8]) -> Option<FileNumber> {
+fn file_number(reference: &[u8]) -> Option<FileNumber> {
     let space = reference.iter().rposition(|&byte| byte == b' ')?;
     let index = std::str::from_utf8(&reference[space + 1..]).ok()?;
     let digits = !index.is_empty() && index.bytes().all(|byte| byte.is_ascii_digit());

@@ -118,7 +118,7 @@ impl Job<'_> {
     }
 
     /// Its place in the crawl's list. All packages of the crawl get theirs when the first of them turns out to be
-    /// good, in the order of the manifest, whoever is quickest.
+    /// good, in the order of the manifest, whichever worker is quickest.
     fn wacz_index(&self) -> Result<u64, Failure> {
         let (crawl, name) = (&self.package.crawl, &self.package.name);
         let mut places = self.work.places();
@@ -169,10 +169,10 @@ impl Job<'_> {
         let mut deferred = Records::default();
         let above = self.work.redundant_above();
         let mut previous = Vec::new();
-        let (mut lines, mut told) = (0, 0);
+        let (mut lines, mut reported) = (0, 0);
         text.for_each_line(wacz, |line| {
-            if lines - told == 2000 {
-                told = lines;
+            if lines - reported == 2000 {
+                reported = lines;
                 self.work.watch.event(Event::Lines(2000));
                 self.check()?;
             }
@@ -216,7 +216,7 @@ impl Job<'_> {
             Ok::<(), Failure>(())
         })?;
         self.report.lines = lines;
-        self.work.watch.event(Event::Lines(lines - told));
+        self.work.watch.event(Event::Lines(lines - reported));
         Ok(deferred)
     }
 }

@@ -130,7 +130,7 @@ impl Work<'_> {
         failed: &AtomicBool,
     ) -> Result<(), crawlspace_client::Error> {
         let mut pause = PAUSES[0];
-        let mut told = None;
+        let mut reported = None;
         loop {
             if self.is_stopped() || failed.load(Ordering::Relaxed) {
                 return Ok(());
@@ -138,8 +138,8 @@ impl Work<'_> {
             match self.take(stage, queue)? {
                 Taken::Others(0) => return Ok(()),
                 Taken::Others(others) => {
-                    if told != Some(others) {
-                        told = Some(others);
+                    if reported != Some(others) {
+                        reported = Some(others);
                         self.watch.event(Event::Waiting(others));
                     }
                     thread::sleep(pause);
@@ -160,7 +160,7 @@ impl Work<'_> {
                 }
                 Taken::Package(package, item) => {
                     pause = PAUSES[0];
-                    told = None;
+                    reported = None;
                     self.one(stage, queue, &package, &item, failed)?;
                 }
             }

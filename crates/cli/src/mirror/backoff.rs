@@ -20,11 +20,11 @@ impl Backoff {
     /// The next pause. Between half and all of what it could be, so that many who failed together do not come
     /// back together.
     pub(crate) fn pause(&mut self) -> Duration {
-        let longest = self.next;
-        self.next = (longest * 2).min(MAX_PAUSE);
+        let max = self.next;
+        self.next = (max * 2).min(MAX_PAUSE);
         // The standard library's source of random keys; nothing here has to be hard to guess.
         let random = RandomState::new().build_hasher().finish();
-        let half = longest / 2;
+        let half = max / 2;
         half + half.mul_f64((random >> 11) as f64 / (1u64 << 53) as f64)
     }
 }
@@ -36,15 +36,12 @@ mod tests {
     #[test]
     fn pauses_grow_and_stay_within_bounds() {
         let mut backoff = Backoff::new();
-        let mut longest = FIRST_PAUSE;
+        let mut max = FIRST_PAUSE;
         for _ in 0..20 {
             let pause = backoff.pause();
-            assert!(
-                longest / 2 <= pause && pause <= longest,
-                "{pause:?} of {longest:?}"
-            );
-            longest = (longest * 2).min(MAX_PAUSE);
+            assert!(max / 2 <= pause && pause <= max, "{pause:?} of {max:?}");
+            max = (max * 2).min(MAX_PAUSE);
         }
-        assert_eq!(longest, MAX_PAUSE);
+        assert_eq!(max, MAX_PAUSE);
     }
 }

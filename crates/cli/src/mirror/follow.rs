@@ -38,7 +38,7 @@ struct Past {
 
 impl Mirror<'_> {
     /// Loads everything, and follows the changes until it is stopped. When a server is lost, or the space is
-    /// not what it was left as, it begins anew.
+    /// not what it was left as, it starts again.
     ///
     /// # Errors
     /// When the first load fails for a reason that waiting does not mend: a wrong query or password, rows that
@@ -91,13 +91,13 @@ impl Mirror<'_> {
         how: &Follow,
         tell: Tell<'_>,
     ) -> Result<(), Error> {
-        let mut told = false;
+        let mut reported = false;
         loop {
             match self.lock(session) {
                 Err(error @ Error::Held(_)) if how.wait => {
-                    if !told {
+                    if !reported {
                         tell(Event::Waiting(&error));
-                        told = true;
+                        reported = true;
                     }
                     self.sleep(Duration::from_secs(1))?;
                 }

@@ -114,7 +114,7 @@ impl Session {
         Ok(changes)
     }
 
-    /// One round trip. What was committed in one transaction is told of all at once, so that nothing of a
+    /// One round trip. What was committed in one transaction is announced at once, so that nothing of a
     /// transaction is left out whose first change was heard of before.
     pub(crate) fn prove_alive(&mut self) -> Result<(), Error> {
         let alive = self.client.is_valid(SILENCE);
@@ -122,7 +122,7 @@ impl Session {
     }
 
     /// What the query says about these ids now; no tags about one that it does not have. What is no row of
-    /// a mirror is told of instead.
+    /// a mirror is reported instead.
     pub(crate) fn ask(&mut self, ids: &BTreeSet<String>) -> Result<(Vec<Row>, Vec<String>), Error> {
         let list: Vec<&str> = ids.iter().map(String::as_str).collect();
         let asked = self.client.query(&self.some, &[&list]);
@@ -204,10 +204,10 @@ impl Session {
 }
 
 fn read(kind: Kind, array: bool, row: &postgres::Row) -> Result<Row, String> {
-    let told = |cause: postgres::Error| cause.to_string();
-    let id: Option<&str> = row.try_get(0).map_err(told)?;
+    let as_text = |cause: postgres::Error| cause.to_string();
+    let id: Option<&str> = row.try_get(0).map_err(as_text)?;
     if array {
-        let tags: Option<Vec<Option<&str>>> = row.try_get(1).map_err(told)?;
+        let tags: Option<Vec<Option<&str>>> = row.try_get(1).map_err(as_text)?;
         let tags = tags.unwrap_or_default();
         let Some(id) = id else {
             let tags: Vec<&str> = tags.into_iter().flatten().collect();
@@ -217,7 +217,7 @@ fn read(kind: Kind, array: bool, row: &postgres::Row) -> Result<Row, String> {
         let tags = tags.into_iter().flatten().map(str::as_bytes);
         Row::new(kind, id.as_bytes(), tags)
     } else {
-        let tags: Option<&str> = row.try_get(1).map_err(told)?;
+        let tags: Option<&str> = row.try_get(1).map_err(as_text)?;
         let tags = tags.unwrap_or_default();
         let id = id.ok_or_else(|| without_id(tags))?;
         Row::of_text(kind, id.as_bytes(), tags.as_bytes())

@@ -1,5 +1,5 @@
 //! The tag space that a source is mirrored into. Everything goes over one connection; when that breaks, the
-//! mirror begins anew.
+//! mirror starts again.
 
 use std::time::Duration;
 
@@ -205,7 +205,7 @@ impl Space {
         Parts::Each
     }
 
-    /// Runs a transaction on the space as `check` found it: nobody else writes in between. `check` tells
+    /// Runs a transaction on the space as `check` found it: no other client writes in between. `check` says
     /// whether it would empty the space. The figures afterwards, and one result for each command.
     fn transact(
         &mut self,

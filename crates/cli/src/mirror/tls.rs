@@ -14,7 +14,7 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 use super::Error;
 
 /// What makes TLS connections. With `require`, or with an authority of one's own, the server must prove that
-/// it is the host that was asked for. With `prefer`, whoever could pose as the server could as well say that
+/// it is the host that was asked for. With `prefer`, an attacker who could pose as the server could as well say that
 /// it has no TLS, so nothing is asked of its certificate, as in libpq.
 pub(super) fn connector(mode: SslMode, ca: Option<&Path>) -> Result<MakeRustlsConnect, Error> {
     let provider = Arc::new(ring::default_provider());

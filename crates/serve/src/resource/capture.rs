@@ -55,7 +55,7 @@ impl Capture {
     /// Takes a row apart.
     ///
     /// # Errors
-    /// When its JSON is none.
+    /// When its JSON is invalid.
     pub(super) fn of(row: &Row) -> Result<Capture, LoadError> {
         let line = row
             .capture()

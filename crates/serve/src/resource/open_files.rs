@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_path_that_leads_to_another_file_is_opened_anew() {
+    async fn a_path_that_leads_to_another_file_is_opened_again() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a");
         let files = OpenFiles::default();

@@ -88,7 +88,7 @@ pub async fn read(
         }
     }
     let body = spool.finish().await?;
-    // A message that ends after its header has no body, rather than an empty one; and a line end too many is none.
+    // A message that ends after its header has no body, rather than an empty one; and a line end too many is ignored.
     let is_blank = matches!(request.method, Method::GET | Method::HEAD)
         && body
             .bytes()

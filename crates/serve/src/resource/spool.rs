@@ -214,7 +214,7 @@ impl Spooled {
         self.length
     }
 
-    /// Whether there is none.
+    /// Whether it is empty.
     pub(crate) fn is_empty(&self) -> bool {
         self.length == 0
     }

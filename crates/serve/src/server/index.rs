@@ -144,9 +144,9 @@ fn streamed(
         Ok(bytes) => Ok(Frame::data(bytes)),
         Err(failure) => Err(Broken(failure.to_string())),
     });
-    let (told, report) = (report.len(), report.clone());
+    let (reported, report) = (report.len(), report.clone());
     let last = stream::once(async move {
-        let value = report.header(told)?;
+        let value = report.header(reported)?;
         let value = HeaderValue::from_str(&value).ok()?;
         let trailers = HeaderMap::from_iter(MISSING.map(|name| (name, value.clone())));
         Some(Ok(Frame::trailers(trailers)))

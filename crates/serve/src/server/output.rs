@@ -41,7 +41,7 @@ impl Writer {
         }
     }
 
-    /// Appends a row and the end of its line. A row whose JSON is none is left out where its JSON matters.
+    /// Appends a row and the end of its line. A row with invalid JSON is left out where its JSON matters.
     pub(crate) fn write(&self, row: &Row, into: &mut Vec<u8>) {
         match (self.output, &self.fields) {
             (Output::Cdxj, None) if !self.no_source => {

@@ -370,7 +370,7 @@ fn what_hides_captures_in_pywb_is_not_passed_over() {
 }
 
 #[test]
-fn all_errors_are_told_in_the_order_of_the_file() {
+fn all_errors_are_listed_in_the_order_of_the_file() {
     refused(
         "
 colections: x
@@ -408,7 +408,7 @@ collections:
 }
 
 #[test]
-fn what_is_no_yaml_is_refused_with_its_place() {
+fn invalid_yaml_is_refused_with_its_position() {
     refused("collections:\n\ta: x", &[(2, 2, "there is a tab")]);
     refused("collections:\n  a: [x", &[(2, 6, "invalid YAML")]);
     refused("collections: {a: 'x}", &[(1, 18, "invalid YAML")]);

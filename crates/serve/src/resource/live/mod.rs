@@ -69,7 +69,7 @@ impl Whereabouts {
 /// another moment of the same resource.
 ///
 /// # Errors
-/// [`LoadError::Unfit`] when the row has no `live_url`; [`LoadError::Request`] when the request is none that is sent
+/// [`LoadError::Unfit`] when the row has no `live_url`; [`LoadError::Request`] when the request must not be sent
 /// on; else when there is no whole answer within the limits, or an archive answers with something that is no capture.
 pub async fn load(
     net: &Net,

@@ -35,7 +35,7 @@ pub(in crate::resource) fn compose(
             let first = payload.first;
             let first = stream::iter((!first.is_empty()).then_some(Ok(first)));
             let end = stream::iter([Ok(Bytes::from_static(END))]);
-            // After an error nothing comes any more, so that nobody takes the end for one.
+            // The stream ends after an error, so that its end does not look like that of the record.
             first
                 .chain(block.pieces())
                 .chain(end)

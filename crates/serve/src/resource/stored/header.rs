@@ -15,7 +15,7 @@ const MAX_FIELDS: usize = 1000;
 const VERSIONS: [&[u8]; 4] = [b"WARC/1.0", b"WARC/1.1", b"WARC/0.18", b"WARC/0.17"];
 
 /// A header whose fields can be asked for and changed. As long as none is, its bytes stay what they were, if they
-/// were valid: line ends of one byte and folded lines are written anew.
+/// were valid: line ends of one byte and folded lines are rewritten.
 #[derive(Clone, Debug)]
 pub(in crate::resource) struct Header {
     raw: Vec<u8>,

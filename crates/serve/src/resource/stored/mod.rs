@@ -222,11 +222,11 @@ impl Stored {
         self.check_whole()
     }
 
-    /// The digests that the header states, which it loses if nobody can check them.
+    /// The digests that the header states. Those that cannot be checked are removed from it.
     fn stated(&mut self) -> Checks {
         let mut checks = Checks::default();
         let is_segment = self.header.get("WARC-Segment-Number").is_some();
-        // Of a large chunked payload nobody can say beforehand which of the two ways to take its digest was meant.
+        // Of a large chunked payload it is unknown beforehand which of the two ways to take its digest was meant.
         let is_unsure = self.content_length > MAX_IN_MEMORY
             && (http_head::Head::of(self.http_head()).is_chunked()
                 || self.is_http() && self.http_head == 0);

@@ -288,7 +288,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parameters_are_jobs_and_patience() {
+    fn parameters_are_jobs_and_timeouts() {
         let (jobs, wait) = parameters("jobs=1,2,5-8").unwrap();
         assert_eq!(jobs.to_string(), "1,2,5-8");
         assert_eq!(wait, Duration::from_secs(20));

@@ -1,4 +1,4 @@
-//! Files that come and go, and files that are none.
+//! Files that come and go, and paths that are not files.
 
 use std::fs;
 use std::os::unix::fs::symlink;

@@ -1,4 +1,4 @@
-//! Clusters as a naive reader would see what is packed in them, and clusters that are none.
+//! Clusters as a naive reader would see what is packed in them, and invalid clusters.
 
 use std::fs;
 use std::io::Write as _;

@@ -83,7 +83,7 @@ impl<'a> Claim<'a> {
         serde_json::from_slice(json).ok()
     }
 
-    /// Of a member that is there twice, the last counts, as for whoever reads JSON.
+    /// The last of several members of one name counts, as JSON parsers have it.
     fn set(&mut self, name: &str, value: Cow<'a, str>) {
         let place = match name {
             "urlkey" => &mut self.urlkey,

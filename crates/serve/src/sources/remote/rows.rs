@@ -35,7 +35,7 @@ pub(super) async fn rows(
     let mut first: Batch = Vec::new();
     let mut is_whole = false;
     while first.len() < SORTED {
-        // Until there is one, whoever asked decides how long that may take.
+        // Until there is one, the caller sets the timeout.
         let patience = (!first.is_empty()).then_some(until);
         match batches.next(patience).await {
             Ok(Some(batch)) => first.extend(batch),

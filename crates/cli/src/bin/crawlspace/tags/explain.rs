@@ -31,37 +31,37 @@ impl ExplainLine {
             .open()
             .and_then(|space| space.explain(&filter, self.line.as_bytes()));
         match asked {
-            Ok(told) if self.json => print_json(&told).map(|()| true),
-            Ok(told) => print_explanation(&told).map(|()| true),
+            Ok(explanation) if self.json => print_json(&explanation).map(|()| true),
+            Ok(explanation) => print_explanation(&explanation).map(|()| true),
             Err(error) => failed(&error),
         }
     }
 }
 
-fn print_explanation(told: &Explanation) -> io::Result<()> {
-    let verdict = if told.keep {
+fn print_explanation(explanation: &Explanation) -> io::Result<()> {
+    let verdict = if explanation.keep {
         "It passes."
     } else {
         "It does NOT pass."
     };
     let mut table = Table::new(verdict, 0)?;
-    table.line(&told.why)?;
+    table.line(&explanation.why)?;
     table.line(&format!(
         "{} line; tags of its own as {}",
-        told.format,
-        text(&told.record)
+        explanation.format,
+        text(&explanation.record)
     ))?;
-    if told.tags.is_empty() {
+    if explanation.tags.is_empty() {
         table.line("No tags.")?;
     }
-    for source in &told.tags {
+    for source in &explanation.tags {
         table.line(&format!(
             "tag {} by {}",
             text(&source.tag),
             text(&source.source)
         ))?;
     }
-    for clause in &told.clauses {
+    for clause in &explanation.clauses {
         print_clause(&mut table, clause, 0)?;
     }
     table.end()

@@ -235,12 +235,12 @@ impl Sync {
             // What cannot be shown is no reason to leave a load half-done.
             let _ = output.tell(&event);
         })?;
-        let told = output.tell(&crawlspace_cli::mirror::Event::Loaded(loaded));
-        told.map_err(|error| Error::Setting(format!("standard output: {error}")))
+        let written = output.tell(&crawlspace_cli::mirror::Event::Loaded(loaded));
+        written.map_err(|error| Error::Setting(format!("standard output: {error}")))
     }
 
     fn compared(&self, difference: &Difference, output: &mut Output) -> Result<(), Error> {
-        let told = output.differences(difference);
-        told.map_err(|error| Error::Setting(format!("standard output: {error}")))
+        let written = output.differences(difference);
+        written.map_err(|error| Error::Setting(format!("standard output: {error}")))
     }
 }
